@@ -1,0 +1,162 @@
+/** Checks for what people write: policies and option objects. Each helper returns the value in its checked type or
+ *  throws a `ConfigError` with the field's path, what was given, what is allowed and the nearest known name.
+ *  Only own enumerable fields are ever read, so nothing arrives through a prototype. */
+import { ConfigError, show } from "./errors.ts";
+
+/** Bounds of a number, inclusive but for `below`. */
+export interface Bounds {
+  readonly min?: number;
+  readonly max?: number;
+  readonly below?: number;
+}
+
+/** The fields of an object, by name; a field that was given as `undefined` counts as not given. */
+export type Fields<K extends string> = { readonly [P in K]?: unknown };
+
+/** The known name closest to a misspelt one: at most 2 edits, or a third of its length, whichever is more. */
+export function nearest(given: string, known: readonly string[]): string | null {
+  const wanted = given.toLowerCase();
+  let best: string | null = null;
+  let bestDistance = Math.max(2, Math.round(wanted.length / 3)) + 1;
+  for (const name of known) {
+    // The lengths alone rule out most names, and bound the work on a very long one.
+    if (Math.abs(name.length - wanted.length) >= bestDistance) continue;
+    const distance = editDistance(wanted, name.toLowerCase());
+    // When every letter would have to go, two words are not near, however short they are.
+    if (distance < bestDistance && distance < Math.min(name.length, wanted.length)) {
+      best = name;
+      bestDistance = distance;
+    }
+  }
+  return best;
+}
+
+/** Letters to add, drop, replace or swap with their neighbour, to make one word of the other. */
+function editDistance(a: string, b: string): number {
+  let before: number[] = [];
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const replace = at(row, j - 1) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      const swap = swapped ? at(before, j - 2) + 1 : Infinity;
+      next.push(Math.min(replace, swap, at(row, j) + 1, at(next, j - 1) + 1));
+    }
+    before = row;
+    row = next;
+  }
+  return at(row, b.length);
+}
+
+function at(row: readonly number[], index: number): number {
+  return row[index] as number;
+}
+
+/** The path of a field: `retry.backoff`, or `retry["a b"]` for a name that needs quotes. */
+export function fieldPath(path: string, key: string): string {
+  if (!/^[A-Za-z_$][\w$]*$/.test(key)) return `${path}[${show(key)}]`;
+  return path === "" ? key : `${path}.${key}`;
+}
+
+/** Refuses a field that nobody would read. */
+export function checkKeys(value: object, known: readonly string[], path: string): void {
+  for (const key of Object.keys(value)) {
+    if (known.includes(key)) continue;
+    throw new ConfigError({
+      path: fieldPath(path, key),
+      given: key,
+      allowed: known.join(", "),
+      nearest: nearest(key, known),
+      problem: `unknown field ${show(key)}`,
+    });
+  }
+}
+
+/** A plain object, with no field but the known ones where they are given, copied without a prototype. A Map, a Date
+ *  or an instance of a class is refused: it would look like an object in which nothing was given. */
+export function asObject<K extends string>(value: unknown, path: string, known?: readonly K[]): Fields<K> {
+  if (!isPlain(value)) {
+    throw new ConfigError({ path, given: value, allowed: known ? `an object with ${known.join(", ")}` : "an object" });
+  }
+  if (known) checkKeys(value, known, path);
+  return Object.assign(Object.create(null), value) as Fields<K>;
+}
+
+function isPlain(value: unknown): value is object {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  // By the shape of its prototype and not by its identity, so that objects of another realm (vm, tests) pass.
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+/** Reads fields one by one: `read("max", toMs, 60_000)` checks the field, or takes the fallback if it was not given. */
+export function reader<K extends string>(fields: Fields<K>, path: string) {
+  return <T, F>(key: K, check: (value: unknown, path: string) => T, fallback: F): T | F => {
+    const value = fields[key];
+    return value === undefined ? fallback : check(value, fieldPath(path, key));
+  };
+}
+
+export function asNumber(value: unknown, path: string, bounds: Bounds = {}): number {
+  if (typeof value !== "number" || !Number.isFinite(value) || !within(value, bounds)) {
+    throw new ConfigError({ path, given: value, allowed: `a number${showBounds(bounds)}` });
+  }
+  return value + 0; // -0 becomes 0, which is what it would be after a trip through JSON.
+}
+
+export function asInteger(value: unknown, path: string, bounds: Bounds = {}): number {
+  if (!Number.isSafeInteger(value) || !within(value as number, bounds)) {
+    throw new ConfigError({ path, given: value, allowed: `a whole number${showBounds(bounds)}` });
+  }
+  return (value as number) + 0;
+}
+
+function within(value: number, { min = -Infinity, max = Infinity, below = Infinity }: Bounds): boolean {
+  return value >= min && value <= max && value < below;
+}
+
+function showBounds({ min, max, below }: Bounds): string {
+  const parts: string[] = [];
+  if (min !== undefined) parts.push(`at least ${min}`);
+  if (max !== undefined) parts.push(`at most ${max}`);
+  if (below !== undefined) parts.push(`below ${below}`);
+  return parts.length === 0 ? "" : `, ${parts.join(" and ")}`;
+}
+
+export function asBoolean(value: unknown, path: string): boolean {
+  if (typeof value !== "boolean") throw new ConfigError({ path, given: value, allowed: "true or false" });
+  return value;
+}
+
+/** Text with something in it. */
+export function asText(value: unknown, path: string, maxLength: number): string {
+  if (typeof value !== "string" || value.length > maxLength || value.trim() === "") {
+    throw new ConfigError({ path, given: value, allowed: `text of 1 to ${maxLength} characters, not only spaces` });
+  }
+  return value;
+}
+
+export function asOneOf<T extends string>(value: unknown, list: readonly T[], path: string): T {
+  const found = list.find((item) => item === value);
+  if (found !== undefined) return found;
+  const near = typeof value === "string" ? nearest(value, list) : null;
+  throw new ConfigError({ path, given: value, allowed: list.map((item) => `"${item}"`).join(", "), nearest: near });
+}
+
+/** A list, each item checked under its own path (`retry.rules[2]`). */
+export function asList<T>(
+  value: unknown,
+  path: string,
+  item: (value: unknown, path: string) => T,
+  maxItems: number,
+  minItems = 0,
+): T[] {
+  if (!Array.isArray(value) || value.length > maxItems || value.length < minItems) {
+    const given = Array.isArray(value) ? `a list of ${value.length}` : show(value);
+    const allowed = `a list of ${minItems} to ${maxItems} items`;
+    throw new ConfigError({ path, given: value, allowed, problem: `got ${given}` });
+  }
+  // Array.from also visits holes, which `map` would leave as holes.
+  return Array.from(value, (each: unknown, index) => item(each, `${path}[${index}]`));
+}

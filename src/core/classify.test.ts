@@ -1,0 +1,299 @@
+import { describe, expect, it } from "vitest";
+import { classify, type FailureOutcome, failureOf, polled, ruleMatches } from "./classify.ts";
+import { failure } from "./failure.ts";
+import type { Policy, RuleCondition } from "./policy.ts";
+import {
+  answered,
+  completed,
+  exited,
+  failed,
+  type JobParts,
+  QUEUE_TIMEOUT,
+  testJob,
+  testRule,
+  timedOut,
+  waitingJob,
+} from "./testing-job.ts";
+
+type Row = [name: string, policy: Partial<Policy>, outcome: FailureOutcome, verdict: string, matched: string];
+
+const EVERYTHING: Partial<RuleCondition> = { message: ["it"] };
+const retryAll = testRule(EVERYTHING, "retry");
+const failAll = testRule(EVERYTHING, "fail");
+const deferAll = testRule(EVERYTHING, "defer");
+
+/** The verdict in a word: "retry", "defer", or the reason why not. */
+function verdictOn(policy: Partial<Policy>, outcome: FailureOutcome, parts: JobParts = {}) {
+  const { kind, reason, matched } = classify(testJob({ ...parts, policy }), outcome);
+  return [reason ?? kind, matched];
+}
+
+describe("classify, in order, first match wins:", () => {
+  // biome-ignore format: a table, one row a line
+  const ROWS: Row[] = [
+    // What the task itself reported.
+    ["a logical failure is rejected, whatever the rules say", { rules: [retryAll] }, failed({ class: "logical" }), "rejected", "the task said no"],
+    ["a logical failure is rejected, whatever the lists say", { retryOnExitCodes: [7] }, failed({ class: "logical", exitCode: 7 }), "rejected", "the task said no"],
+    ["invalid input is invalid, whatever the rules say", { rules: [retryAll] }, failed({ class: "invalid" }), "invalid", "invalid input"],
+    ["a timeout may carry a logical verdict", { onTimeout: "retry" }, timedOut({ class: "logical" }), "rejected", "the task said no"],
+    // Rules.
+    ["a rule to retry wins over stopWhen", { rules: [retryAll], stopWhen: "true" }, failed(), "retry", "rules[0]"],
+    ["a rule to fail wins over retryWhen", { rules: [failAll], retryWhen: "true" }, failed(), "rejected", "rules[0]"],
+    ["a rule to defer wins over the deny list", { rules: [deferAll], noRetryOn: ["it"] }, failed(), "defer", "rules[0]"],
+    ["the first rule that matches wins", { rules: [testRule({ kind: ["oom"] }, "fail"), retryAll, failAll] }, failed(), "retry", "rules[1]"],
+    ["a rule sees timeouts", { rules: [testRule({ kind: ["timeout"] }, "fail")] }, timedOut(), "rejected", "rules[0]"],
+    ["a rule sees queue timeouts", { rules: [testRule({ kind: ["queue_timeout"] }, "fail")] }, QUEUE_TIMEOUT, "rejected", "rules[0]"],
+    ["a rule sees polled results", { rules: [testRule({ kind: ["result"] }, "defer")], retryWhen: "true" }, completed(), "defer", "rules[0]"],
+    ["rules that do not match are passed over", { rules: [testRule({ kind: ["oom"] }, "fail")] }, failed(), "retry", "onUnknown"],
+    // Conditions.
+    ["stopWhen wins over retryWhen", { stopWhen: "true", retryWhen: "true" }, failed(), "rejected", "stopWhen"],
+    ["stopWhen ends timeouts too", { stopWhen: "true" }, timedOut(), "rejected", "stopWhen"],
+    ["stopWhen ends polling", { stopWhen: "{{ attempt == 1 }}", retryWhen: "true" }, completed(), "rejected", "stopWhen"],
+    ["stopWhen sees the failure", { stopWhen: "{{ status_code == 503 }}" }, answered(503), "rejected", "stopWhen"],
+    ["a stopWhen that is not true says nothing more", { stopWhen: "{{ status_code == 404 }}" }, answered(503), "retry", "onUnknown"],
+    ["a retryWhen that is not true ends it", { retryWhen: "{{ status_code >= 500 }}" }, answered(404), "rejected", "retryWhen"],
+    ["a retryWhen that is not true ends timeouts", { retryWhen: "{{ status_code >= 500 }}" }, timedOut(), "rejected", "retryWhen"],
+    ["a retryWhen that is not true ends queue timeouts", { retryWhen: "{{ status_code >= 500 }}" }, QUEUE_TIMEOUT, "rejected", "retryWhen"],
+    ["a retryWhen that is true does not overrule onTimeout", { retryWhen: "true", onTimeout: "fail" }, timedOut(), "timeout", "onTimeout"],
+    ["a retryWhen that is true does not overrule the deny codes", { retryWhen: "true", noRetryOnExitCodes: [7] }, exited(7), "rejected", "noRetryOnExitCodes"],
+    ["a retryWhen that is true does not overrule the allow codes", { retryWhen: "true", retryOnExitCodes: [8] }, exited(7), "rejected", "retryOnExitCodes"],
+    ["a retryWhen that is true does not overrule the deny parts", { retryWhen: "true", noRetryOn: ["broke"] }, failed(), "rejected", "noRetryOn"],
+    ["a retryWhen that is true retries what nothing else knows", { retryWhen: "true", onUnknown: "fail" }, failed(), "retry", "retryWhen"],
+    ["a retryWhen that is true wins over the preset's own rules", { retryWhen: "{{ status_code == 404 }}" }, answered(404), "retry", "retryWhen"],
+    // What is decided by kind alone.
+    ["a timeout is retried", {}, timedOut(), "retry", "onTimeout"],
+    ["a timeout is final where the policy says so", { onTimeout: "fail" }, timedOut(), "timeout", "onTimeout"],
+    ["lists do not apply to timeouts", { noRetryOn: ["longer"], onUnknown: "fail" }, timedOut(), "retry", "onTimeout"],
+    ["a queue timeout is retried", { onTimeout: "fail", onUnknown: "fail" }, QUEUE_TIMEOUT, "retry", "queue timeout"],
+    ["a polled result is retried", { retryWhen: "true", onUnknown: "fail" }, completed(), "retry", "retryWhen"],
+    // Exit codes.
+    ["an exit code in the deny list is final", { noRetryOnExitCodes: [1, 2] }, exited(2), "rejected", "noRetryOnExitCodes"],
+    ["deny wins over allow", { noRetryOnExitCodes: [137], retryOnExitCodes: [137] }, exited(137), "rejected", "noRetryOnExitCodes"],
+    ["an exit code that is not denied is unknown", { noRetryOnExitCodes: [1, 2] }, exited(3), "retry", "onUnknown"],
+    ["an exit code in the allow list is retried", { retryOnExitCodes: [137, 139], onUnknown: "fail" }, exited(139), "retry", "retryOnExitCodes"],
+    ["an exit code that is not allowed is final", { retryOnExitCodes: [137, 139] }, exited(1), "rejected", "retryOnExitCodes"],
+    ["no exit code is in no allow list", { retryOnExitCodes: [137, 139] }, failed(), "rejected", "retryOnExitCodes"],
+    ["no exit code is in no deny list", { noRetryOnExitCodes: [0, 1] }, failed(), "retry", "onUnknown"],
+    ["a command that died by a signal matches by 128 + n", { retryOnExitCodes: [137] }, failed({ kind: "signal", signal: "SIGKILL", exitCode: 137 }), "retry", "retryOnExitCodes"],
+    ["an allowed exit code wins over a denied message", { retryOnExitCodes: [7], noRetryOn: ["exit"] }, exited(7), "retry", "retryOnExitCodes"],
+    // Message parts.
+    ["a denied part is final", { noRetryOn: ["permission denied"] }, failed("EACCES: Permission Denied, open"), "rejected", "noRetryOn"],
+    ["deny parts win over allow parts", { noRetryOn: ["validation"], retryOn: ["timeout"] }, failed("Validation: timeout < 0"), "rejected", "noRetryOn"],
+    ["an allowed part is retried", { retryOn: ["connection reset"], onUnknown: "fail" }, failed("read: Connection reset by peer"), "retry", "retryOn"],
+    ["a part may be in the code", { retryOn: ["econnreset"], onUnknown: "fail" }, failed({ code: "ECONNRESET" }), "retry", "retryOn"],
+    ["a denied part may be in the code", { noRetryOn: ["enoent"] }, failed({ code: "ENOENT" }), "rejected", "noRetryOn"],
+    ["an allowed part wins over the preset's own rules", { retryOn: ["404"] }, answered(404), "retry", "retryOn"],
+    ["a part that is nowhere says nothing", { retryOn: ["reset"], noRetryOn: ["denied"], onUnknown: "fail" }, failed(), "rejected", "onUnknown"],
+    // The preset's own rules, then the unknown.
+    ["the preset's own rule to fail wins over onUnknown", { onUnknown: "retry" }, answered(404), "rejected", "preset default"],
+    ["the preset's own rule to retry wins over onUnknown", { preset: "opal", fallback: [testRule({ kind: ["oom"] }, "retry")], onUnknown: "fail" }, failed({ kind: "oom" }), "retry", "preset opal"],
+    ["the unknown is retried", { onUnknown: "retry" }, failed(), "retry", "onUnknown"],
+    ["the unknown is final where the policy says so", { onUnknown: "fail" }, failed(), "rejected", "onUnknown"],
+  ];
+
+  it.each(ROWS)("%s", (_, policy, outcome, verdict, matched) => {
+    expect(verdictOn(policy, outcome)).toEqual([verdict, matched]);
+  });
+
+  it("gives the rule that matched, with its index, for its budget and backoff", () => {
+    const rule = testRule({ kind: ["error"] }, "retry", { maxRetries: 2 });
+    const verdict = classify(
+      testJob({ policy: { rules: [testRule({ kind: ["oom"] }, "fail"), rule, failAll] } }),
+      failed(),
+    );
+    expect(verdict.rule).toEqual({ index: 1, rule });
+    expect(classify(testJob({ policy: { rules: [failAll] } }), failed()).rule).toBeNull();
+    expect(classify(testJob(), answered(404)).rule).toBeNull();
+  });
+
+  it("gives the failure it judged", () => {
+    const outcome = failed("it broke");
+    expect(classify(testJob(), outcome).failure).toBe(outcome.failure);
+    expect(classify(testJob(), QUEUE_TIMEOUT).failure.kind).toBe("queue_timeout");
+  });
+});
+
+describe("a job that nobody ever started", () => {
+  const never: JobParts = waitingJob();
+  const ruled = { rules: [testRule({ kind: ["queue_timeout"] }, "fail")] };
+
+  it("fails as unschedulable, whatever said no", () => {
+    expect(verdictOn(ruled, QUEUE_TIMEOUT, never)).toEqual(["unschedulable", "rules[0]"]);
+    expect(verdictOn({ stopWhen: "true" }, QUEUE_TIMEOUT, never)).toEqual(["unschedulable", "stopWhen"]);
+  });
+
+  it("need only be unheard of in this chapter", () => {
+    expect(verdictOn(ruled, QUEUE_TIMEOUT, { chapter: 2, firstStartedAt: null })[0]).toBe("unschedulable");
+  });
+
+  it("is retried like any other", () => {
+    expect(verdictOn({}, QUEUE_TIMEOUT, never)).toEqual(["retry", "queue timeout"]);
+  });
+});
+
+describe("conditions", () => {
+  const BROKEN = "{{ attempt / 0 > 1 }}";
+
+  it.each<[string, Partial<Policy>, string]>([
+    ["an error in stopWhen means: do not retry", { stopWhen: BROKEN }, "stopWhen"],
+    ["an error in stopWhen is not mended by retryWhen", { stopWhen: BROKEN, retryWhen: "true" }, "stopWhen"],
+    ["an error in retryWhen means: do not retry", { retryWhen: BROKEN }, "retryWhen"],
+  ])("%s", (_, policy, matched) => {
+    const verdict = classify(testJob({ policy }), failed());
+    expect(verdict).toMatchObject({ kind: "fail", reason: "rejected", matched });
+    expect(verdict.conditionError).toEqual(expect.any(String));
+  });
+
+  it("leave no error behind when there was none", () => {
+    for (const policy of [{ stopWhen: "true" }, { retryWhen: "false" }, { retryWhen: "true" }]) {
+      expect(classify(testJob({ policy }), failed()).conditionError).toBeNull();
+    }
+  });
+
+  it.each([
+    ["status_code == 503"],
+    ["error == '503 Service Unavailable'"],
+    ["not success"],
+    ["attempt == 4"],
+    ["execution_id == 'job-1'"],
+    ["node_id == 'fetch'"],
+    ["exit_code == 7"],
+    ["signal == 'SIGTERM'"],
+    ["failure.kind == 'http' and failure.code == 'E1'"],
+    ["result == None and data == None"],
+  ])("see of a failure: %s", (condition) => {
+    const job = testJob({ id: "job-1", kind: "fetch", attempt: 4, policy: { retryWhen: `{{ ${condition} }}` } });
+    const parts = { status: 503, message: "503 Service Unavailable", exitCode: 7, signal: "SIGTERM", code: "E1" };
+    expect(classify(job, failed({ kind: "http", ...parts }))).toMatchObject({ kind: "retry", matched: "retryWhen" });
+  });
+
+  it.each([
+    ["result.state == 'pending' and result.n == 3"],
+    ["data.state == 'pending'"],
+    ["status_code == None"],
+    ["error == None and success"],
+    ["exit_code == None and signal == None and failure == None"],
+    ["attempt == 1"],
+  ])("see of a result: %s", (condition) => {
+    const job = testJob({ policy: { retryWhen: `{{ ${condition} }}` } });
+    expect(polled(job, completed({ state: "pending", n: 3 })).value).toBe(true);
+  });
+
+  it("retry a network error by a condition on the status, which is missing", () => {
+    const policy = { retryWhen: "{{ status_code >= 500 or error != None }}" };
+    expect(verdictOn(policy, failed("connect ECONNREFUSED"))).toEqual(["retry", "retryWhen"]);
+    expect(verdictOn({ retryWhen: "{{ status_code >= 500 }}" }, failed())).toEqual(["rejected", "retryWhen"]);
+  });
+});
+
+describe("polled", () => {
+  const polling = (retryWhen: string | null) => testJob({ policy: { retryWhen } });
+
+  it("is false without retryWhen", () => {
+    expect(polled(polling(null), completed({ status_code: 202 })).value).toBe(false);
+  });
+
+  it("takes the status the executor gives before one in the result", () => {
+    const job = polling("{{ status_code == 202 }}");
+    expect(polled(job, completed({}, { statusCode: 202 })).value).toBe(true);
+    expect(polled(job, completed({ status_code: 202 })).value).toBe(true);
+    expect(polled(job, completed({ status_code: 202 }, { statusCode: null })).value).toBe(true);
+    expect(polled(job, completed({ status_code: 202 }, { statusCode: 200 })).value).toBe(false);
+  });
+
+  it.each([
+    ["a number in text", { status_code: "202" }],
+    ["nothing", {}],
+    ["an inherited status", Object.create({ status_code: 202 })],
+    ["null", null],
+    ["text", "202"],
+  ])("finds no status in %s", (_, result) => {
+    expect(polled(polling("{{ status_code == None }}"), completed(result)).value).toBe(true);
+  });
+
+  it("takes the data the executor gives before the result itself", () => {
+    const job = polling("{{ data.done == false }}");
+    expect(polled(job, completed({ done: true }, { data: { done: false } })).value).toBe(true);
+    expect(polled(job, completed({ done: false })).value).toBe(true);
+    expect(polled(job, completed({ done: false }, { data: null })).value).toBe(false);
+  });
+
+  it("is false when the condition errs: the work is done", () => {
+    expect(polled(polling("{{ attempt / 0 > 1 }}"), completed()).value).toBe(false);
+  });
+});
+
+describe("failureOf", () => {
+  it("is the reported failure of a failed or timed out run", () => {
+    const broke = failed();
+    const slow = timedOut();
+    expect(failureOf(broke)).toBe(broke.failure);
+    expect(failureOf(slow)).toBe(slow.failure);
+  });
+
+  it("is made up for those that have none", () => {
+    expect(failureOf(QUEUE_TIMEOUT)).toMatchObject({ kind: "queue_timeout", class: "transient" });
+    expect(failureOf(completed())).toMatchObject({ kind: "result", class: "transient" });
+  });
+});
+
+describe("ruleMatches", () => {
+  const cause = failure({
+    kind: "http",
+    message: "503 Service Unavailable",
+    name: "FetchError",
+    code: "EHTTP",
+    exitCode: 7,
+    signal: "SIGTERM",
+    status: 503,
+  });
+  const bare = failure({ kind: "error", message: "it broke" });
+
+  it.each<[keyof RuleCondition, Partial<RuleCondition>, Partial<RuleCondition>]>([
+    ["kind", { kind: ["oom", "http"] }, { kind: ["oom", "exit"] }],
+    ["exitCode", { exitCode: [1, 7] }, { exitCode: [1, 8] }],
+    ["signal", { signal: ["SIGKILL", "SIGTERM"] }, { signal: ["SIGKILL"] }],
+    ["error", { error: ["TypeError", "FetchError"] }, { error: ["TypeError"] }],
+    ["message", { message: ["nothing", "service unavail"] }, { message: ["nothing"] }],
+    [
+      "status",
+      { status: [[500, 503]] },
+      {
+        status: [
+          [400, 499],
+          [504, 599],
+        ],
+      },
+    ],
+    ["attempt", { attempt: [1, 2] }, { attempt: [1, 3] }],
+  ])("matches on %s by any of its list", (_, yes, no) => {
+    expect(ruleMatches(testRule(yes, "fail"), cause, 2)).toBe(true);
+    expect(ruleMatches(testRule(no, "fail"), cause, 2)).toBe(false);
+  });
+
+  it.each<[Partial<RuleCondition>]>([
+    [{ exitCode: [0] }],
+    [{ signal: ["SIGKILL"] }],
+    [{ error: ["Error"] }],
+    [{ status: [[100, 599]] }],
+  ])("does not match a failure that has nothing of the sort: %o", (condition) => {
+    expect(ruleMatches(testRule(condition, "fail"), bare, 1)).toBe(false);
+  });
+
+  it("includes both ends of a range of statuses", () => {
+    const range = testRule({ status: [[500, 504]] }, "fail");
+    const statuses = [499, 500, 504, 505].map((status) => ruleMatches(range, failure({ ...cause, status }), 1));
+    expect(statuses).toEqual([false, true, true, false]);
+  });
+
+  it("looks for parts in the code too", () => {
+    expect(ruleMatches(testRule({ message: ["ehttp"] }, "fail"), cause, 1)).toBe(true);
+  });
+
+  it("matches only when all given fields do", () => {
+    expect(ruleMatches(testRule({ kind: ["http"], status: [[503, 503]] }, "fail"), cause, 1)).toBe(true);
+    expect(ruleMatches(testRule({ kind: ["http"], status: [[500, 500]] }, "fail"), cause, 1)).toBe(false);
+    expect(ruleMatches(testRule({ kind: ["exit"], status: [[503, 503]] }, "fail"), cause, 1)).toBe(false);
+    expect(ruleMatches(testRule({}, "fail"), cause, 1)).toBe(true);
+  });
+});

@@ -1,0 +1,164 @@
+/** Step 7 of the decision: may this failure be retried at all, by what the policy says of its kind?
+ *  Knows nothing of budgets and delays. Pure, and it never throws: a condition that errs means "do not retry". */
+import { evaluateCondition } from "./expression.ts";
+import { type Failure, failure } from "./failure.ts";
+import type { FailReason, Job } from "./job.ts";
+import type { Outcome } from "./outcome.ts";
+import type { Policy, Rule } from "./policy.ts";
+
+export type FailureOutcome = Extract<Outcome, { kind: "completed" | "failed" | "timeout" | "queue_timeout" }>;
+
+export interface Verdict {
+  readonly kind: "retry" | "fail" | "defer";
+  /** Set when `kind` is "fail". */
+  readonly reason: FailReason | null;
+  /** The rule, list, condition or switch that decided, in words of the policy: `rules[1]`, `noRetryOnExitCodes`. */
+  readonly matched: string;
+  /** The rule that matched, for its own budget and backoff; never one of the preset's fallback rules. */
+  readonly rule: { readonly index: number; readonly rule: Rule } | null;
+  readonly failure: Failure;
+  /** What went wrong while a condition was evaluated. */
+  readonly conditionError: string | null;
+}
+
+type JobFacts = Pick<Job, "id" | "kind" | "attempt" | "firstStartedAt" | "policy">;
+
+export function classify(job: JobFacts, outcome: FailureOutcome): Verdict {
+  const cause = failureOf(outcome);
+  const verdict = judge(job, outcome, cause);
+  // Whatever said no: a job that nobody ever started failed because nobody could be found for it.
+  if (verdict.reason !== null && outcome.kind === "queue_timeout" && job.firstStartedAt === null) {
+    return { ...verdict, reason: "unschedulable" };
+  }
+  return verdict;
+}
+
+const NOT_POLLED = { value: false, error: null } as const;
+
+/** Whether a completed run is to be run again because its result matches `retryWhen`. An error is no match. */
+export function polled(
+  job: JobFacts,
+  outcome: Extract<Outcome, { kind: "completed" }>,
+): { readonly value: boolean; readonly error: string | null } {
+  const { retryWhen } = job.policy;
+  return retryWhen === null ? NOT_POLLED : evaluateCondition(retryWhen, variables(job, outcome));
+}
+
+/** The failure a bad outcome stands for; timeouts in the queue and polled results have none of their own. */
+export function failureOf(outcome: FailureOutcome): Failure {
+  switch (outcome.kind) {
+    case "failed":
+    case "timeout":
+      return outcome.failure;
+    case "queue_timeout":
+      return failure({ kind: "queue_timeout", message: "it was due for longer than expireIn and nobody started it" });
+    case "completed":
+      return failure({ kind: "result", message: "the result matched retryWhen" });
+  }
+}
+
+function judge(job: JobFacts, outcome: FailureOutcome, cause: Failure): Verdict {
+  const no = (reason: FailReason, matched: string, conditionError: string | null = null): Verdict => {
+    return { kind: "fail", reason, matched, rule: null, failure: cause, conditionError };
+  };
+  const yes = (matched: string): Verdict => {
+    return { kind: "retry", reason: null, matched, rule: null, failure: cause, conditionError: null };
+  };
+  const { policy } = job;
+
+  if (cause.class === "logical") return no("rejected", "the task said no");
+  if (cause.class === "invalid") return no("invalid", "invalid input");
+
+  const index = policy.rules.findIndex((rule) => ruleMatches(rule, cause, job.attempt));
+  const rule = policy.rules[index];
+  if (rule !== undefined) {
+    if (rule.then === "fail") return no("rejected", `rules[${index}]`);
+    return { ...yes(`rules[${index}]`), kind: rule.then, rule: { index, rule } };
+  }
+
+  const { stopWhen, retryWhen } = policy;
+  const names = stopWhen !== null || retryWhen !== null ? variables(job, outcome) : {};
+  if (stopWhen !== null) {
+    const stop = evaluateCondition(stopWhen, names);
+    if (stop.error !== null) return no("rejected", "stopWhen", stop.error);
+    if (stop.value) return no("rejected", "stopWhen");
+  }
+  if (retryWhen !== null) {
+    const retry = evaluateCondition(retryWhen, names);
+    if (!retry.value) return no("rejected", "retryWhen", retry.error);
+  }
+
+  if (outcome.kind === "timeout") return policy.onTimeout === "retry" ? yes("onTimeout") : no("timeout", "onTimeout");
+  if (outcome.kind === "queue_timeout") return yes("queue timeout");
+  if (outcome.kind === "completed") return yes("retryWhen");
+  return judgeFailed(policy, cause, job.attempt, yes, no);
+}
+
+function judgeFailed(
+  policy: Policy,
+  cause: Failure,
+  attempt: number,
+  yes: (matched: string) => Verdict,
+  no: (reason: FailReason, matched: string) => Verdict,
+): Verdict {
+  const { exitCode } = cause;
+  if (exitCode !== null && policy.noRetryOnExitCodes.includes(exitCode)) return no("rejected", "noRetryOnExitCodes");
+  if (policy.retryOnExitCodes.length > 0) {
+    const allowed = exitCode !== null && policy.retryOnExitCodes.includes(exitCode);
+    return allowed ? yes("retryOnExitCodes") : no("rejected", "retryOnExitCodes");
+  }
+  if (hasPart(cause, policy.noRetryOn)) return no("rejected", "noRetryOn");
+  if (policy.retryWhen !== null) return yes("retryWhen");
+  if (hasPart(cause, policy.retryOn)) return yes("retryOn");
+  const fallback = policy.fallback.find((rule) => ruleMatches(rule, cause, attempt));
+  if (fallback !== undefined) {
+    const matched = `preset ${policy.preset}`;
+    return fallback.then === "fail" ? no("rejected", matched) : yes(matched);
+  }
+  return policy.onUnknown === "retry" ? yes("onUnknown") : no("rejected", "onUnknown");
+}
+
+/** Parts are looked for in the message and in the code: `ECONNRESET` is often only there. */
+function hasPart(cause: Failure, parts: readonly string[]): boolean {
+  if (parts.length === 0) return false;
+  const text = `${cause.message} ${cause.code ?? ""}`.toLowerCase();
+  return parts.some((part) => text.includes(part));
+}
+
+export function ruleMatches(rule: Rule, cause: Failure, attempt: number): boolean {
+  const { kind, exitCode, signal, error, message, status, attempt: attempts } = rule.if;
+  if (kind !== null && !kind.includes(cause.kind)) return false;
+  if (exitCode !== null && (cause.exitCode === null || !exitCode.includes(cause.exitCode))) return false;
+  if (signal !== null && (cause.signal === null || !signal.includes(cause.signal))) return false;
+  if (error !== null && (cause.name === null || !error.includes(cause.name))) return false;
+  if (message !== null && !hasPart(cause, message)) return false;
+  if (attempts !== null && !attempts.includes(attempt)) return false;
+  const code = cause.status;
+  return status === null || (code !== null && status.some(([low, high]) => code >= low && code <= high));
+}
+
+function variables(job: JobFacts, outcome: FailureOutcome): Record<string, unknown> {
+  const done = outcome.kind === "completed";
+  const cause = done ? null : failureOf(outcome);
+  const result = done ? outcome.result : null;
+  return {
+    result,
+    data: done && outcome.data !== undefined ? outcome.data : result,
+    status_code: done ? (outcome.statusCode ?? statusIn(result)) : (cause?.status ?? null),
+    error: cause?.message ?? null,
+    success: done,
+    attempt: job.attempt,
+    execution_id: job.id,
+    node_id: job.kind,
+    exit_code: cause?.exitCode ?? null,
+    signal: cause?.signal ?? null,
+    failure: cause,
+  };
+}
+
+/** A function that polls an API may return `{ status_code: 202 }` and be judged by it. */
+function statusIn(result: unknown): number | null {
+  if (typeof result !== "object" || result === null || !Object.hasOwn(result, "status_code")) return null;
+  const code = (result as { status_code: unknown }).status_code;
+  return typeof code === "number" ? code : null;
+}

@@ -1,0 +1,194 @@
+import { describe, expect, it } from "vitest";
+import { type Command, decideCommand } from "./command.ts";
+import { EVENT_FORMAT } from "./event.ts";
+import type { JobState } from "./job.ts";
+import {
+  completed,
+  failed,
+  INTERRUPTED,
+  type JobParts,
+  JobStory,
+  progressOf,
+  T0,
+  testJob,
+  usageOf,
+} from "./testing-job.ts";
+
+const NOW = T0 + 10_000;
+const IN_BACKOFF: JobParts = { state: "queued", runAt: NOW + 30_000 };
+
+/** What a command comes to: the event it writes, or why it writes none. */
+function answer(parts: JobParts, command: Command): string {
+  const decision = decideCommand(testJob(parts), command, NOW);
+  return decision.kind === "apply" ? decision.event.name : `${decision.kind}: ${decision.message}`;
+}
+
+describe("decideCommand", () => {
+  const reschedule: Command = { kind: "reschedule", runAt: NOW + 5_000 };
+  // biome-ignore format: a table, one row a line
+  const ROWS: [Command["kind"], JobState, string][] = [
+    ["cancel", "queued", "job.cancelled"],
+    ["cancel", "blocked", "job.cancelled"],
+    ["cancel", "running", "job.cancel_requested"],
+    ["cancel", "succeeded", "noop: the job has already succeeded"],
+    ["cancel", "failed", "noop: the job has already failed"],
+    ["cancel", "cancelled", "noop: the job has already been cancelled"],
+    ["retry", "queued", "noop: the job is already due"],
+    ["retry", "blocked", "refuse: cannot retry a job that is blocked; it must be queued, failed or cancelled"],
+    ["retry", "running", "refuse: cannot retry a job that is running; it must be queued, failed or cancelled"],
+    ["retry", "succeeded", "refuse: cannot retry a job that is succeeded; it must be queued, failed or cancelled"],
+    ["retry", "failed", "job.redriven"],
+    ["retry", "cancelled", "job.redriven"],
+    ["reschedule", "queued", "job.rescheduled"],
+    ["reschedule", "blocked", "refuse: cannot reschedule a job that is blocked; it must be queued"],
+    ["reschedule", "running", "refuse: cannot reschedule a job that is running; it must be queued"],
+    ["reschedule", "succeeded", "refuse: cannot reschedule a job that is succeeded; it must be queued"],
+    ["reschedule", "failed", "refuse: cannot reschedule a job that is failed; it must be queued"],
+    ["reschedule", "cancelled", "refuse: cannot reschedule a job that is cancelled; it must be queued"],
+    ["redrive", "queued", "refuse: cannot redrive a job that is queued; it must be failed or cancelled"],
+    ["redrive", "blocked", "refuse: cannot redrive a job that is blocked; it must be failed or cancelled"],
+    ["redrive", "running", "refuse: cannot redrive a job that is running; it must be failed or cancelled"],
+    ["redrive", "succeeded", "refuse: cannot redrive a job that is succeeded; it must be failed or cancelled"],
+    ["redrive", "failed", "job.redriven"],
+    ["redrive", "cancelled", "job.redriven"],
+    ["discard", "queued", "refuse: cannot discard a job that is queued; it must be failed"],
+    ["discard", "blocked", "refuse: cannot discard a job that is blocked; it must be failed"],
+    ["discard", "running", "refuse: cannot discard a job that is running; it must be failed"],
+    ["discard", "succeeded", "refuse: cannot discard a job that is succeeded; it must be failed"],
+    ["discard", "failed", "job.discarded"],
+    ["discard", "cancelled", "refuse: cannot discard a job that is cancelled; it must be failed"],
+  ];
+
+  it.each(ROWS)("answers %s of a job that is %s with %s", (kind, state, expected) => {
+    expect(answer({ state }, kind === "reschedule" ? reschedule : { kind })).toBe(expected);
+  });
+
+  it.each<[string, JobParts, Command, string]>([
+    ["a second cancel", { cancelRequestedAt: NOW - 1 }, { kind: "cancel" }, "noop: a cancel was already requested"],
+    [
+      "a second discard",
+      { state: "failed", discardedAt: NOW - 1 },
+      { kind: "discard" },
+      "noop: the job was already discarded",
+    ],
+    [
+      "a retry of a job due this instant",
+      { state: "queued", runAt: NOW },
+      { kind: "retry" },
+      "noop: the job is already due",
+    ],
+    [
+      "a reschedule to the same time",
+      { state: "queued", runAt: NOW + 5_000 },
+      reschedule,
+      "noop: the job is already due at that time",
+    ],
+  ])("takes %s as fulfilled", (_, parts, command, expected) => {
+    expect(answer(parts, command)).toBe(expected);
+  });
+
+  it("records who asked, as far as it is known", () => {
+    for (const kind of ["cancel", "retry", "redrive", "discard"] as const) {
+      const state = kind === "cancel" ? "queued" : "failed";
+      expect(decideCommand(testJob({ state }), { kind, by: "ann" }, NOW)).toMatchObject({
+        event: { data: { by: "ann" } },
+      });
+      expect(decideCommand(testJob({ state }), { kind }, NOW)).toMatchObject({ event: { data: { by: null } } });
+    }
+  });
+
+  it("cancels a waiting job at once", () => {
+    expect(decideCommand(testJob({ ...IN_BACKOFF, expiresAt: NOW + 60_000 }), { kind: "cancel" }, NOW)).toMatchObject({
+      kind: "apply",
+      next: { state: "cancelled", cancelRequestedAt: NOW, finishedAt: NOW, expiresAt: null, revision: 3 },
+    });
+  });
+
+  it("only asks a running job to stop", () => {
+    expect(decideCommand(testJob(), { kind: "cancel" }, NOW)).toMatchObject({
+      next: { state: "running", cancelRequestedAt: NOW, finishedAt: null, revision: 3 },
+    });
+  });
+
+  it("brings a job in backoff forward, and its expiry with it", () => {
+    expect(
+      decideCommand(testJob({ ...IN_BACKOFF, failures: 2, expireInMs: 7_000 }), { kind: "retry" }, NOW),
+    ).toMatchObject({
+      event: { name: "job.rescheduled", data: { v: EVENT_FORMAT, by: null, runAt: NOW, expiresAt: NOW + 7_000 } },
+      next: { state: "queued", chapter: 1, runAt: NOW, expiresAt: NOW + 7_000, failures: 2 },
+    });
+  });
+
+  it("moves a job to any time, without an expiry if it has none", () => {
+    expect(decideCommand(testJob(IN_BACKOFF), reschedule, NOW)).toMatchObject({
+      next: { state: "queued", runAt: NOW + 5_000, expiresAt: null },
+    });
+  });
+
+  it("changes nothing of the job it was given", () => {
+    const job = Object.freeze(testJob({ state: "failed" }));
+    decideCommand(job, { kind: "redrive" }, NOW);
+    expect(job).toEqual(testJob({ state: "failed" }));
+  });
+});
+
+describe("a redrive", () => {
+  function exhausted(): JobStory {
+    const story = new JobStory({ expireInMs: 60_000, policy: { maxAttempts: 2, maxElapsedMs: 10_000 } });
+    story.start().settle(INTERRUPTED);
+    story.start().settle(failed(), { usage: usageOf(7, 0.5), afterMs: 500 });
+    return story.run(failed());
+  }
+
+  it("opens the next chapter: counters and elapsed time restart, attempt and revision go on", () => {
+    const story = exhausted();
+    expect(story.job).toMatchObject({ state: "failed", reason: "exhausted", attempt: 3, failures: 2, chapter: 1 });
+    const { revision } = story.job;
+    story.now += 3_600_000;
+    expect(story.command({ kind: "redrive", by: "ann" }).kind).toBe("apply");
+    expect(progressOf(story.job)).toEqual({
+      ...{ state: "queued", reason: null, chapter: 2, attempt: 3, revision: revision + 1 },
+      ...{ failures: 0, losses: 0, defers: 0, handbacks: 0, streak: 0, streakSession: null, ruleCounts: null },
+      ...{ runAt: story.now, expiresAt: story.now + 60_000, cancelRequestedAt: null, worker: "s3" },
+      ...{ startedAt: story.job.startedAt, firstStartedAt: null, finishedAt: null, discardedAt: null },
+      usage: usageOf(7, 0.5),
+    });
+  });
+
+  it("grants the whole of the budget again", () => {
+    const story = exhausted();
+    story.now += 3_600_000;
+    story.command({ kind: "redrive" });
+    story.run(failed());
+    expect(story.last).toMatchObject({ kind: "retry", charge: { used: 1, limit: 2, left: 1 } });
+    story.run(completed());
+    expect(story.job).toMatchObject({ state: "succeeded", chapter: 2, attempt: 5, failures: 1 });
+  });
+
+  it("forgets the cancel that ended the chapter before", () => {
+    const story = new JobStory({ policy: { maxAttempts: 2 } }).start();
+    story.command({ kind: "cancel" });
+    story.settle(failed());
+    expect(story.job.state).toBe("cancelled");
+    story.command({ kind: "retry" });
+    story.run(failed());
+    expect(story.job).toMatchObject({ state: "queued", chapter: 2, cancelRequestedAt: null });
+  });
+
+  it("brings a discarded job back among the living", () => {
+    const story = exhausted();
+    story.command({ kind: "discard" });
+    expect(story.job).toMatchObject({ state: "failed", discardedAt: story.now });
+    story.command({ kind: "redrive" });
+    expect(story.job).toMatchObject({ state: "queued", discardedAt: null });
+  });
+
+  it("does not forget what was used: budgets are counted over all attempts", () => {
+    const story = new JobStory({ policy: { maxAttempts: 9, budget: { tokens: 100, costUsd: null } } });
+    story.start().settle(failed(), { usage: usageOf(100) });
+    expect(story.job).toMatchObject({ state: "failed", reason: "budget" });
+    story.command({ kind: "redrive" });
+    story.run(failed());
+    expect(story.job).toMatchObject({ state: "failed", reason: "budget", chapter: 2 });
+  });
+});

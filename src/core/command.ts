@@ -1,0 +1,72 @@
+/** What an operator may ask of a job, and what follows. Pure, and separate from `decide`: nothing is charged here.
+ *  A command that finds its wish already fulfilled is a no-op, not an error, so that it can be repeated safely. */
+import { EVENT_FORMAT, type JobEventBody } from "./event.ts";
+import { evolve } from "./fold.ts";
+import { isTerminal, type Job } from "./job.ts";
+import { happened, type Transition } from "./lifecycle.ts";
+
+export type Command =
+  | { readonly kind: "cancel" | "retry" | "redrive" | "discard"; readonly by?: string | null }
+  | { readonly kind: "reschedule"; readonly runAt: number; readonly by?: string | null };
+
+export type CommandDecision =
+  | ({ readonly kind: "apply" } & Transition)
+  | { readonly kind: "noop"; readonly message: string }
+  | { readonly kind: "refuse"; readonly message: string };
+
+export function decideCommand(job: Job, command: Command, now: number): CommandDecision {
+  const by = command.by ?? null;
+  switch (command.kind) {
+    case "cancel":
+      if (isTerminal(job.state)) return noop(`the job has already ${past(job)}`);
+      if (job.state !== "running") return apply(job, { name: "job.cancelled", data: { v: EVENT_FORMAT, by } }, now);
+      if (job.cancelRequestedAt !== null) return noop("a cancel was already requested");
+      return apply(job, { name: "job.cancel_requested", data: { v: EVENT_FORMAT, by } }, now);
+    case "retry":
+      if (job.state === "failed" || job.state === "cancelled") return redrive(job, by, now);
+      if (job.state !== "queued") return refuse(job, "retry", "queued, failed or cancelled");
+      return job.runAt <= now ? noop("the job is already due") : reschedule(job, now, by, now);
+    case "reschedule":
+      if (job.state !== "queued") return refuse(job, "reschedule", "queued");
+      return command.runAt === job.runAt
+        ? noop("the job is already due at that time")
+        : reschedule(job, command.runAt, by, now);
+    case "redrive":
+      if (job.state !== "failed" && job.state !== "cancelled") return refuse(job, "redrive", "failed or cancelled");
+      return redrive(job, by, now);
+    case "discard":
+      if (job.state !== "failed") return refuse(job, "discard", "failed");
+      if (job.discardedAt !== null) return noop("the job was already discarded");
+      return apply(job, { name: "job.discarded", data: { v: EVENT_FORMAT, by } }, now);
+  }
+}
+
+function reschedule(job: Job, runAt: number, by: string | null, now: number): CommandDecision {
+  const data = { v: EVENT_FORMAT, by, runAt, expiresAt: expiry(job, runAt) };
+  return apply(job, { name: "job.rescheduled", data }, now);
+}
+
+function redrive(job: Job, by: string | null, now: number): CommandDecision {
+  const data = { v: EVENT_FORMAT, by, runAt: now, expiresAt: expiry(job, now) };
+  return apply(job, { name: "job.redriven", data }, now);
+}
+
+function expiry(job: Job, runAt: number): number | null {
+  return job.expireInMs === null ? null : runAt + job.expireInMs;
+}
+
+function apply(job: Job, event: JobEventBody, now: number): CommandDecision {
+  return { kind: "apply", event, next: evolve(job, happened(event, now)) };
+}
+
+function noop(message: string): CommandDecision {
+  return { kind: "noop", message };
+}
+
+function refuse(job: Job, verb: string, wanted: string): CommandDecision {
+  return { kind: "refuse", message: `cannot ${verb} a job that is ${job.state}; it must be ${wanted}` };
+}
+
+function past(job: Job): string {
+  return job.state === "cancelled" ? "been cancelled" : job.state;
+}

@@ -1,0 +1,291 @@
+/** Decides what follows an attempt. Pure: the same job, outcome, instant and draw give the same decision. Reports,
+ *  lost leases, timeouts, queue expiry and budgets all come through here, so the rules exist once. The steps are
+ *  numbered as in docs/lifecycle.md; the first match wins. This is the one place where counters are raised. */
+import { backoffMs } from "./backoff.ts";
+import { spentBudget } from "./budget.ts";
+import { classify, type FailureOutcome, polled } from "./classify.ts";
+import type { FailReason, Job } from "./job.ts";
+import type { Outcome } from "./outcome.ts";
+import type { Backoff } from "./policy.ts";
+
+export type DecisionClass = "completed" | "polled" | "failure" | "timeout" | "queue_timeout" | "lost" | "handback";
+
+/** What the run was charged to. `left` is what remains of it. */
+export interface Charge {
+  readonly to: string;
+  readonly used: number;
+  readonly limit: number;
+  readonly left: number;
+}
+
+export interface Delay {
+  readonly baseMs: number;
+  /** The share drawn by jitter, from -j to +j. */
+  readonly jitter: number;
+  readonly delayMs: number;
+  /** The time the failure asked for, at most `retryAfterMax`; only where the policy honours it. */
+  readonly retryAfterMs?: number;
+}
+
+/** The counters of a job that a decision may move. */
+export type Counters = Pick<
+  Job,
+  "failures" | "losses" | "defers" | "handbacks" | "streak" | "streakSession" | "ruleCounts"
+>;
+
+interface Made {
+  readonly step: number;
+  readonly class: DecisionClass;
+  /** The rule, list, condition or step that decided. */
+  readonly matched: string;
+  readonly charge: Charge | null;
+  readonly counters: Counters;
+  /** Why a condition could not be evaluated. */
+  readonly conditionError?: string;
+}
+export type Decision =
+  | (Made & { readonly kind: "succeed" })
+  | (Made & { readonly kind: "cancel" })
+  | (Made & { readonly kind: "fail"; readonly reason: FailReason; readonly detail: string | null })
+  | (Made & { readonly kind: "retry"; readonly runAt: number; readonly delay: Delay });
+
+/** After so many interruptions and releases in a row something is wrong with more than one worker. */
+export const MAX_HANDBACKS = 20;
+/** A released job waits a little, so that it does not come straight back to a worker that cannot have it. */
+export const RELEASE_DELAY_MS = 1_000;
+/** A deferral never comes back at once, whatever the backoff says. */
+export const MIN_DEFER_MS = 1_000;
+
+type Facts = Omit<Made, "step" | "matched">;
+
+export function decide(job: Job, outcome: Outcome, now: number, random: number): Decision {
+  if (outcome.kind === "completed") {
+    const again = polled(job, outcome);
+    if (!again.value) return succeed(job, again.error); // 1
+  }
+  if (job.cancelRequestedAt !== null) {
+    return { kind: "cancel", step: 2, class: classOf(outcome), matched: "cancel requested", ...rested(job) }; // 2
+  }
+  const spent = spentBudget(job.policy, job.usage);
+  if (spent !== null) {
+    const facts = { ...rested(job), class: classOf(outcome) };
+    return { kind: "fail", reason: "budget", detail: spent, step: 3, matched: "budget", ...facts }; // 3
+  }
+  switch (outcome.kind) {
+    case "interrupted":
+    case "released":
+      return handBack(job, outcome, now, random); // 4
+    case "deadline":
+      return {
+        ...rested(job),
+        ...{ kind: "fail", reason: "unschedulable", detail: "deadline" },
+        ...{ step: 5, class: "queue_timeout", matched: "deadline" },
+      }; // 5
+    case "lost":
+      return lose(job, outcome, now, random); // 6
+    case "completed":
+    case "failed":
+    case "timeout":
+    case "queue_timeout":
+      return judged(job, outcome, now, random); // 7 to 10
+  }
+}
+
+/** A condition that erred is noted: someone who waits for a poll wants to know why there was none. */
+function succeed(job: Job, conditionError: string | null): Decision {
+  const made = { kind: "succeed", step: 1, class: "completed", matched: "completed" } as const;
+  return conditionError === null ? { ...made, ...rested(job) } : { ...made, conditionError, ...rested(job) };
+}
+
+function classOf(outcome: Outcome): DecisionClass {
+  switch (outcome.kind) {
+    case "completed":
+      return "polled";
+    case "failed":
+      return "failure";
+    case "deadline":
+      return "queue_timeout";
+    case "interrupted":
+    case "released":
+      return "handback";
+    default:
+      return outcome.kind;
+  }
+}
+
+/** Nothing charged, and every streak ended. */
+function rested(job: Job): { charge: null; counters: Counters } {
+  return { charge: null, counters: count(job, {}) };
+}
+
+/** The job's counters with some of them moved; streaks end unless the caller goes on with one. */
+function count(job: Job, moved: Partial<Counters>): Counters {
+  return {
+    failures: job.failures,
+    losses: job.losses,
+    defers: job.defers,
+    ruleCounts: job.ruleCounts,
+    handbacks: 0,
+    streak: 0,
+    streakSession: null,
+    ...moved,
+  };
+}
+
+function handBack(job: Job, outcome: Outcome & { kind: "interrupted" | "released" }, now: number, random: number) {
+  // A run that our shutdown cut off had begun: a job that must not run twice cannot have it back.
+  if (outcome.kind === "interrupted" && isAtMostOnce(job))
+    return chargeLoss(job, NO_STREAK, "interrupted", now, random);
+  const handbacks = job.handbacks + 1;
+  if (handbacks >= MAX_HANDBACKS) {
+    const matched = `handed back ${MAX_HANDBACKS} times in a row`;
+    return chargeLoss(job, NO_STREAK, matched, now, random);
+  }
+  const delayMs = outcome.kind === "released" ? RELEASE_DELAY_MS : 0;
+  const facts: Facts = { class: "handback", charge: null, counters: count(job, { handbacks }) };
+  return retryAt(now, { baseMs: delayMs, jitter: 0, delayMs }, { step: 4, matched: outcome.kind, ...facts });
+}
+
+const NO_STREAK = { streak: 0, streakSession: null } as const;
+
+function isAtMostOnce({ policy: { maxAttempts, workerLost } }: Job): boolean {
+  return maxAttempts === 1 && workerLost.charge === "own" && workerLost.maxRetries === 0;
+}
+
+function lose(job: Job, outcome: Outcome & { kind: "lost" }, now: number, random: number): Decision {
+  const streak = lossStreak(job, outcome);
+  const poison = job.policy.workerLost.poison;
+  if (poison !== null && streak.streak >= poison.losses) {
+    const losses = job.losses + 1;
+    const charge = lossCharge(job, losses);
+    return {
+      ...{ kind: "fail", reason: "poison", detail: `${streak.streak} quick losses in a row` },
+      ...{ step: 6, class: "lost", matched: "poison guard", charge, counters: count(job, { losses, ...streak }) },
+    };
+  }
+  return chargeLoss(job, streak, outcome.why, now, random);
+}
+
+/** A loss counts towards poison when the run was not seen alive for long, and once per session. */
+function lossStreak(job: Job, outcome: Outcome & { kind: "lost" }): Pick<Counters, "streak" | "streakSession"> {
+  const guard = job.policy.workerLost.poison;
+  if (guard === null) return NO_STREAK;
+  const seenMs =
+    outcome.renewedAt === null || job.startedAt === null ? 0 : Math.max(0, outcome.renewedAt - job.startedAt);
+  if (seenMs > guard.withinMs) return NO_STREAK;
+  const again = job.streak > 0 && job.streakSession === outcome.session;
+  return { streak: again ? job.streak : job.streak + 1, streakSession: outcome.session };
+}
+
+function lossCharge(job: Job, losses: number): Charge {
+  const { workerLost, maxAttempts } = job.policy;
+  return workerLost.charge === "shared"
+    ? charged("maxAttempts", job.failures + losses, maxAttempts)
+    : charged("workerLost", losses, workerLost.maxRetries);
+}
+
+function chargeLoss(
+  job: Job,
+  streak: Pick<Counters, "streak" | "streakSession">,
+  matched: string,
+  now: number,
+  random: number,
+): Decision {
+  const losses = job.losses + 1;
+  const { workerLost, backoff, maxAttempts } = job.policy;
+  const shared = workerLost.charge === "shared";
+  const charge = lossCharge(job, losses);
+  const facts: Facts = { class: "lost", charge, counters: count(job, { losses, ...streak }) };
+  const usedUp = shared ? charge.used >= maxAttempts : losses > workerLost.maxRetries;
+  if (usedUp) return { kind: "fail", reason: "lost", detail: null, step: 6, matched, ...facts };
+  const delay = backoffMs(shared ? backoff : workerLost.backoff, shared ? charge.used : losses, random);
+  return withinElapsed(job, now, delay, { step: 10, matched, ...facts });
+}
+
+function judged(job: Job, outcome: FailureOutcome, now: number, random: number): Decision {
+  const verdict = classify(job, outcome);
+  const { policy } = job;
+  const { matched } = verdict;
+  const cls = classOf(outcome);
+  const noted = verdict.conditionError === null ? {} : { conditionError: verdict.conditionError };
+
+  if (verdict.kind === "fail") {
+    const { charge, counters } = chargeFailure(job);
+    const reason = verdict.reason as FailReason;
+    return { kind: "fail", reason, detail: null, step: 7, matched, class: cls, charge, counters, ...noted };
+  }
+
+  const spent = chargeVerdict(job, verdict.rule, verdict.kind === "defer");
+  const facts = { matched, class: cls, charge: spent.charge, counters: spent.counters };
+  if (spent.usedUp) return { kind: "fail", reason: endReason(job, outcome), detail: null, step: 8, ...facts };
+
+  const backoff: Backoff = verdict.rule?.rule.backoff ?? policy.backoff;
+  const delay = withRetryAfter(job, verdict.failure.retryAfterMs, backoffMs(backoff, spent.r, random), spent.deferred);
+  return withinElapsed(job, now, delay, { step: 10, ...facts });
+}
+
+interface Spent {
+  readonly charge: Charge | null;
+  readonly counters: Counters;
+  /** The number of the retry about to happen, within its class. */
+  readonly r: number;
+  readonly usedUp: boolean;
+  readonly deferred: boolean;
+}
+
+/** Which counter a retry raises: the rule's own, the deferrals, or the job's failures. */
+function chargeVerdict(job: Job, match: ReturnType<typeof classify>["rule"], defer: boolean): Spent {
+  const own = match?.rule.maxRetries ?? null;
+  if (match !== null && own !== null) {
+    const r = (job.ruleCounts?.[match.index] ?? 0) + 1;
+    const defers = job.defers + (defer ? 1 : 0);
+    const counters = count(job, { defers, ruleCounts: { ...job.ruleCounts, [match.index]: r } });
+    return { charge: charged(`rules[${match.index}]`, r, own), counters, r, usedUp: r > own, deferred: defer };
+  }
+  if (defer && job.defers < job.policy.maxDefers) {
+    const r = job.defers + 1;
+    return { charge: null, counters: count(job, { defers: r }), r, usedUp: false, deferred: true };
+  }
+  return { ...chargeFailure(job), deferred: false };
+}
+
+function chargeFailure(job: Job): Omit<Spent, "deferred" | "charge"> & { charge: Charge } {
+  const failures = job.failures + 1;
+  const r = job.policy.workerLost.charge === "shared" ? failures + job.losses : failures;
+  const charge = charged("maxAttempts", r, job.policy.maxAttempts);
+  return { charge, counters: count(job, { failures }), r, usedUp: r >= job.policy.maxAttempts };
+}
+
+function charged(to: string, used: number, limit: number): Charge {
+  return { to, used, limit, left: Math.max(0, limit - used) };
+}
+
+function endReason(job: Job, outcome: FailureOutcome): FailReason {
+  if (outcome.kind === "timeout") return "timeout";
+  return outcome.kind === "queue_timeout" && job.firstStartedAt === null ? "unschedulable" : "exhausted";
+}
+
+/** `Retry-After` lengthens the backoff of a charged retry; of a deferral it takes the backoff's place. */
+function withRetryAfter(job: Job, asked: number | null, delay: Delay, deferred: boolean): Delay {
+  const { honourRetryAfter, retryAfterMaxMs } = job.policy;
+  const heard = honourRetryAfter && asked !== null && asked >= 0;
+  const retryAfterMs = heard ? Math.round(Math.min(asked, retryAfterMaxMs)) : null;
+  const floor = deferred ? MIN_DEFER_MS : 0;
+  if (retryAfterMs === null) return { ...delay, delayMs: Math.max(floor, delay.delayMs) };
+  const wanted = deferred ? retryAfterMs : Math.max(retryAfterMs, delay.delayMs);
+  return { ...delay, delayMs: Math.max(floor, wanted), retryAfterMs };
+}
+
+/** Step 9, then 10. */
+function withinElapsed(job: Job, now: number, delay: Delay, made: Made): Decision {
+  const { maxElapsedMs } = job.policy;
+  const runAt = now + delay.delayMs;
+  if (maxElapsedMs !== null && job.firstStartedAt !== null && runAt > job.firstStartedAt + maxElapsedMs) {
+    return { ...made, kind: "fail", reason: "budget", detail: "elapsed", step: 9 };
+  }
+  return retryAt(now, delay, made);
+}
+
+function retryAt(now: number, delay: Delay, made: Made): Decision {
+  return { kind: "retry", runAt: now + delay.delayMs, delay, ...made };
+}

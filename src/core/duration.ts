@@ -1,0 +1,40 @@
+/** Durations as people write them: `"1500ms"`, `"30s"`, `"5m"`, `"2h"`, `"1d"`, or a number of milliseconds. */
+import { ConfigError } from "./errors.ts";
+
+export type Duration = string | number;
+
+const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** Ten years: longer than any sensible wait, and far from where `now + delay` would lose precision. */
+export const MAX_DURATION_MS = 3_650 * 86_400_000;
+
+const FORMAT = /^(\d{1,15}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)$/;
+const ALLOWED = 'a number of milliseconds, or text like "1500ms", "30s", "5m", "2h" or "1d", up to 3650d';
+
+/** Milliseconds of a duration; `path` names the field in the error. */
+export function toMs(value: unknown, path: string): number {
+  const ms = typeof value === "number" ? value : typeof value === "string" ? parse(value) : Number.NaN;
+  if (!Number.isFinite(ms) || ms < 0 || ms > MAX_DURATION_MS) {
+    throw new ConfigError({ path, given: value, allowed: ALLOWED });
+  }
+  return Math.round(ms);
+}
+
+function parse(text: string): number {
+  const match = FORMAT.exec(text.trim());
+  return match ? Number(match[1]) * (UNIT_MS[match[2] as string] as number) : Number.NaN;
+}
+
+/** A span for people: `0 ms`, `850 ms`, `1.5 s`, `2 min`, `3 h`, `4 d`. */
+export function showMs(ms: number): string {
+  const rounded = Math.round(ms);
+  if (rounded < 1_000) return `${rounded} ms`;
+  if (rounded < 60_000) return `${trim(rounded / 1_000)} s`;
+  if (rounded < 3_600_000) return `${trim(rounded / 60_000)} min`;
+  if (rounded < 86_400_000) return `${trim(rounded / 3_600_000)} h`;
+  return `${trim(rounded / 86_400_000)} d`;
+}
+
+function trim(value: number): string {
+  return String(Number(value.toFixed(1)));
+}

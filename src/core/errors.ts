@@ -1,0 +1,69 @@
+/** Errors of the caller: something we can name, with a code that is the same in every process and language.
+ *  Failures of jobs are data (`failure.ts`); our own bugs are assertions. Compare `code`, never `instanceof`. */
+
+/** One table; `docs/errors.md` is checked against it both ways. */
+export const ERROR_CODES = {
+  invalid_config: "an option or a policy has a mistake; the message names the field",
+  invalid_payload: "the payload is not JSON, too deep, or over its limit",
+  invalid_cursor: "a cursor was not made by this store, or not for this query",
+  key_conflict: "the submit key belongs to a job with another body",
+  job_not_found: "no job has this id, or it was pruned",
+  job_failed: "the job ended as failed; the error carries the reason and the last failure",
+  job_cancelled: "the job ended as cancelled",
+  result_timeout: "the job did not end within the time given to result()",
+  wrong_state: "the command does not apply to a job in this state",
+  closed: "the engine, worker or store was closed",
+  store_not_a_database: "the file is not a database of ours; nothing was changed in it",
+  store_newer: "the database was written by a newer version of Perdure",
+  store_driver_missing: "no SQLite driver can be loaded on this version of Node",
+  store_full: "the disk is full; nothing of this call was stored",
+  store_io: "the disk failed; whether this call was stored is unknown, and the store refuses further work",
+  store_refused: "the store refused this item; nothing of it was stored",
+  session_gone: "the session's lease has ended and its jobs were given to others",
+} as const;
+
+export type ErrorCode = keyof typeof ERROR_CODES;
+
+export class PerdureError extends Error {
+  readonly code: ErrorCode;
+  /** The field at fault (`retry.backoff.max`), where there is one. */
+  readonly path: string | null;
+
+  constructor(code: ErrorCode, message: string, options?: { path?: string; cause?: unknown }) {
+    super(message, options?.cause === undefined ? undefined : { cause: options.cause });
+    this.name = "PerdureError";
+    this.code = code;
+    this.path = options?.path ?? null;
+  }
+}
+
+/** A mistake in something a person wrote: the field's path, what was given, what is allowed, the nearest known name. */
+export class ConfigError extends PerdureError {
+  readonly given: unknown;
+  readonly allowed: string;
+  readonly nearest: string | null;
+
+  constructor(parts: { path: string; given: unknown; allowed: string; nearest?: string | null; problem?: string }) {
+    const hint = parts.nearest ? ` Did you mean "${parts.nearest}"?` : "";
+    const problem = parts.problem ?? `got ${show(parts.given)}`;
+    super("invalid_config", `${parts.path}: ${problem}; allowed: ${parts.allowed}.${hint}`, { path: parts.path });
+    this.name = "ConfigError";
+    this.given = parts.given;
+    this.allowed = parts.allowed;
+    this.nearest = parts.nearest ?? null;
+  }
+}
+
+/** A value for a message: short, one line, never throwing. */
+export function show(value: unknown): string {
+  if (typeof value === "function") return "a function";
+  if (typeof value === "bigint") return `${value}n`;
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value);
+  } catch {
+    text = undefined;
+  }
+  text ??= String(value);
+  return text.length > 80 ? `${text.slice(0, 77)}...` : text;
+}

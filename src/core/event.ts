@@ -1,0 +1,134 @@
+/** Events: the record that something happened to a job. `data` carries a format number `v`; readers refuse formats
+ *  they do not know. One change of a job writes one event; views show some of them under two names (`shownNames`). */
+import type { Charge, Counters, Decision, Delay } from "./decide.ts";
+import type { Failure } from "./failure.ts";
+import type { FailReason, JobState, Usage } from "./job.ts";
+
+export const EVENT_FORMAT = 1;
+
+/** A decision as stored: without the counters, which the event carries beside it, and only where they moved. */
+export interface StoredDecision {
+  readonly kind: Decision["kind"];
+  readonly step: number;
+  readonly class: string;
+  readonly matched: string;
+  readonly reason?: FailReason;
+  readonly detail?: string | null;
+  readonly charge?: Charge | null;
+  readonly runAt?: number;
+  readonly delay?: Delay;
+  readonly conditionError?: string;
+}
+
+interface Ended {
+  readonly v: number;
+  readonly attempt: number;
+  readonly decision: StoredDecision;
+  readonly counters?: Partial<Counters>;
+  readonly usage?: Usage;
+  readonly expiresAt?: number | null;
+  readonly failure?: Omit<Failure, "stack">;
+}
+
+export type JobEventBody =
+  | {
+      readonly name: "job.submitted";
+      readonly data: {
+        readonly v: number;
+        readonly state: JobState;
+        readonly runAt: number;
+        readonly expiresAt: number | null;
+        readonly kind: string;
+        readonly queue: string;
+        readonly namespace: string;
+        readonly maxAttempts: number;
+        readonly labels?: Readonly<Record<string, string>>;
+        readonly priority?: number;
+        readonly timeoutMs?: number;
+        readonly deadlineAt?: number;
+      };
+    }
+  | {
+      readonly name: "attempt.started";
+      readonly data: {
+        readonly v: number;
+        readonly attempt: number;
+        readonly session: string;
+        readonly worker: string;
+      };
+    }
+  | { readonly name: "attempt.succeeded" | "attempt.failed" | "attempt.timed_out"; readonly data: Ended }
+  | {
+      readonly name: "attempt.lost";
+      readonly data: Ended & {
+        readonly why: string;
+        readonly session: string | null;
+        readonly by: string | null;
+        readonly renewedAt: number | null;
+      };
+    }
+  | { readonly name: "attempt.interrupted"; readonly data: Ended & { readonly why: "interrupted" | "released" } }
+  | { readonly name: "job.queue_timeout"; readonly data: Ended & { readonly why: "queue_timeout" | "deadline" } }
+  | { readonly name: "job.cancel_requested" | "job.cancelled" | "job.discarded"; readonly data: Commanded }
+  | {
+      readonly name: "job.rescheduled" | "job.redriven";
+      readonly data: Commanded & { readonly runAt: number; readonly expiresAt: number | null };
+    };
+
+interface Commanded {
+  readonly v: number;
+  /** Who asked, as far as it is known. */
+  readonly by: string | null;
+}
+
+export type JobEventName = JobEventBody["name"];
+
+/** An event of a job as read back. `n` counts from 1 without gaps; `seq` is store-wide. */
+export type JobEvent = JobEventBody & {
+  readonly seq: number;
+  readonly jobId: string;
+  readonly n: number;
+  readonly at: number;
+};
+
+/** Events of the engine itself (`worker.*`, `queue.*`, `engine.*`) belong to no job and have no n. */
+export interface EngineEvent {
+  readonly seq: number;
+  readonly jobId: null;
+  readonly n: 0;
+  readonly at: number;
+  readonly name: string;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+export type PerdureEvent = JobEvent | EngineEvent;
+
+/** The names under which people see an event: what happened to the attempt, then what it meant for the job. */
+export function shownNames(event: JobEventBody): readonly string[] {
+  switch (event.name) {
+    case "attempt.succeeded":
+    case "attempt.failed":
+    case "attempt.timed_out":
+    case "attempt.lost":
+    case "attempt.interrupted":
+    case "job.queue_timeout":
+      return [event.name, ...consequence(event.data.decision)];
+    default:
+      return [event.name];
+  }
+}
+
+function consequence(decision: StoredDecision): readonly string[] {
+  switch (decision.kind) {
+    case "succeed":
+      return ["job.succeeded"];
+    case "cancel":
+      return ["job.cancelled"];
+    case "retry":
+      return ["job.retry_scheduled"];
+    case "fail":
+      return decision.step === 8 || decision.reason === "lost"
+        ? ["job.retries_exhausted", "job.failed"]
+        : ["job.failed"];
+  }
+}

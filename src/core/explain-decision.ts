@@ -1,0 +1,198 @@
+/** A stored decision in words: what was decided and why, what was charged, how the delay came about. */
+import { type Charge, type Delay, MAX_HANDBACKS } from "./decide.ts";
+import { showMs } from "./duration.ts";
+import type { JobEvent, StoredDecision } from "./event.ts";
+import type { Failure } from "./failure.ts";
+import type { JobProgressFields, Usage } from "./job.ts";
+import { counted, quoted, showAt, showText } from "./show.ts";
+
+/** An event that carries a decision: the end of an attempt, or of a wait that was too long. */
+export type DecidedEvent = Extract<JobEvent, { data: { decision: StoredDecision } }>;
+export type ShownFailure = Omit<Failure, "stack">;
+
+/** Who asked for something, and when. */
+export interface Asked {
+  readonly at: number;
+  readonly by: string | null;
+}
+
+/** A decided event with what its own data leaves out. */
+export interface Decided {
+  readonly event: DecidedEvent;
+  /** The job once the event had been applied. */
+  readonly after: JobProgressFields;
+  /** A `defer` rule granted the retry. */
+  readonly deferred: boolean;
+  readonly cancel: Asked | null;
+}
+
+/** How `decide` begins what it matched, where a number or a name follows. */
+const PRESET = "preset ";
+const HANDED_BACK = "handed back ";
+
+export function isDecided(event: JobEvent): event is DecidedEvent {
+  return "decision" in event.data;
+}
+
+/** The decision as lines that stand, indented, below what they decide on. */
+export function tellDecision(decided: Decided): string[] {
+  const { decision, failure } = decided.event.data;
+  if (decision.kind === "succeed") return tooLate(decided.cancel);
+  const verdict = decision.kind === "fail" ? `fail as ${decision.reason}` : decided.deferred ? "defer" : decision.kind;
+  const lines = [
+    `  Decision (step ${decision.step}): ${verdict}, because ${because(decided)}${otherwise(decided)}; ${charged(decided)}.`,
+  ];
+  if (decision.runAt !== undefined && decision.delay !== undefined) {
+    lines.push(`  Next run due at ${showAt(decision.runAt)}, ${delayed(decision, decision.delay, failure)}.`);
+  }
+  return lines;
+}
+
+function tooLate(cancel: Asked | null): string[] {
+  if (cancel === null) return [];
+  return [`  The cancel requested at ${showAt(cancel.at)} came too late: the work was done.`];
+}
+
+/** The clause that follows "because". */
+export function because({ event, after, deferred, cancel }: Decided): string {
+  const { decision, failure } = event.data;
+  const { step, charge } = decision;
+  switch (decision.kind) {
+    case "succeed":
+      return "the task completed";
+    case "cancel":
+      return cancel === null ? "a cancel had been requested" : `a cancel was requested ${askedBy(cancel)}`;
+    case "retry":
+      return matchedWords(decision, deferred ? "defer" : "retry", failure);
+    case "fail":
+      if (step === 3) return `its budget of ${budgetWords(decision.detail, after.usage)}`;
+      if (step === 9) return "the next run would have come later than maxElapsed after the first start of this chapter";
+      if (decision.reason === "poison") return `the poison guard stopped it: ${decision.detail} in different sessions`;
+      if (decision.reason === "lost") return charge == null ? "its workers were lost" : lostWords(decision, charge);
+      return step === 8 && charge != null ? usedUp(charge) : matchedWords(decision, "fail", failure);
+  }
+}
+
+/** A spent budget hides what the policy would have said without it. */
+function otherwise({ event }: Decided): string {
+  const { decision, failure } = event.data;
+  if (decision.step !== 8 && decision.step !== 9) return "";
+  return ` (else it would be retried, as ${matchedWords(decision, "retry", failure)})`;
+}
+
+export function askedBy({ at, by }: Asked): string {
+  return `at ${showAt(at)} by ${by === null ? "someone who gave no name" : quoted(by)}`;
+}
+
+function budgetWords(detail: string | null | undefined, usage: Usage | null): string {
+  const what = detail === "costUsd" ? "money" : "tokens";
+  return `${what} is used up${usage === null ? "" : ` (${usageWords(usage)} over all attempts)`}`;
+}
+
+export function usageWords({ tokensIn, tokensOut, costUsd }: Usage): string {
+  return `${tokensIn} tokens in, ${tokensOut} tokens out, ${costUsd} USD`;
+}
+
+function usedUp({ to, used, limit }: Charge): string {
+  if (to === "workerLost")
+    return `it was lost ${counted(used, "time")} and ${grants(limit)} granted after lost workers`;
+  if (to !== "maxAttempts") return `${to} matched ${counted(used, "time")} and ${grants(limit)} granted by it`;
+  return limit === 1 ? "the only run it may be charged is used up" : `all ${limit} runs it may be charged are used up`;
+}
+
+function grants(limit: number): string {
+  if (limit === 0) return "no retry is";
+  return limit === 1 ? "only 1 retry is" : `only ${limit} retries are`;
+}
+
+function lostWords(decision: StoredDecision, charge: Charge): string {
+  const shared = charge.to === "maxAttempts" ? ", lost ones included" : "";
+  const cause = decision.matched.startsWith(HANDED_BACK) ? `${matchedWords(decision, "retry", undefined)}, and ` : "";
+  return `${cause}${usedUp(charge)}${shared}`;
+}
+
+/** What the matched rule, list, condition or switch says; `then` is its own verdict, before any budget. */
+function matchedWords(
+  { matched, conditionError, class: cls }: StoredDecision,
+  then: "retry" | "fail" | "defer",
+  failure: ShownFailure | undefined,
+): string {
+  if (conditionError !== undefined) {
+    return `${matched} could not be evaluated (${showText(conditionError)}), which means no retry`;
+  }
+  const rule = /^rules\[(\d+)\]$/.exec(matched);
+  if (rule) return `${matched}, rule ${Number(rule[1]) + 1} of its policy, says ${then}`;
+  if (matched.startsWith(PRESET)) return `a rule of the preset ${quoted(matched.slice(PRESET.length))} says ${then}`;
+  if (matched.startsWith(HANDED_BACK)) return `it was ${matched}, which counts as a lost worker`;
+  const code = failure?.exitCode ?? null;
+  const exit = code === null ? "a failure without an exit code" : `exit code ${code}`;
+  switch (matched) {
+    case "the task said no":
+      return "the task itself said that another run cannot help";
+    case "invalid input":
+      return "its input can never work";
+    case "stopWhen":
+      return "stopWhen is true";
+    case "retryWhen":
+      if (cls === "polled") return "its result matches retryWhen";
+      return then === "fail" ? "retryWhen is not true" : "retryWhen is true";
+    case "onTimeout":
+      return `onTimeout says ${then}`;
+    case "onUnknown":
+      return `onUnknown says ${then}, and no rule, list or condition knew this failure`;
+    case "queue timeout":
+      return "a job that nobody started in time is queued again while its budget lasts";
+    case "noRetryOnExitCodes":
+      return `${exit} is in noRetryOnExitCodes`;
+    case "retryOnExitCodes":
+      return `${exit} is ${then === "fail" ? "not in" : "in"} retryOnExitCodes`;
+    case "noRetryOn":
+    case "retryOn":
+      return `its message has a part that ${matched} lists`;
+    case "lease_expired":
+    case "worker_gone":
+    case "killed":
+      return "a lost worker is not the job's fault";
+    case "interrupted":
+      return "the worker was shutting down";
+    case "released":
+      return "it had not been started";
+    case "deadline":
+      return "its deadline for starting had passed";
+    default:
+      return `of ${quoted(matched)}`;
+  }
+}
+
+/** What the decision cost, "run 7, 4 of 5 charged" for the job's own budget. */
+function charged({ event, after, deferred }: Decided): string {
+  const { decision, attempt } = event.data;
+  const { charge } = decision;
+  if (charge != null) {
+    const { to, used, limit, left } = charge;
+    if (to === "workerLost") return `loss ${used}, ${left} of ${limit} retries after lost workers left`;
+    if (to !== "maxAttempts") return `charged to ${to} alone: match ${used}, ${left} of its ${limit} retries left`;
+    return `${event.name === "job.queue_timeout" ? "" : `run ${attempt}, `}${used} of ${limit} charged, ${left} left`;
+  }
+  if (deferred) return `nothing charged (deferral ${after.defers} of this chapter)`;
+  if (after.handbacks === 0) return "nothing charged";
+  return `nothing charged (handed back ${counted(after.handbacks, "time")} in a row; number ${MAX_HANDBACKS} counts as a loss)`;
+}
+
+function delayed({ step }: StoredDecision, delay: Delay, failure: ShownFailure | undefined): string {
+  if (step === 4) return delay.delayMs === 0 ? "at once" : `${showMs(delay.delayMs)} later and not in the same session`;
+  const parts = [delay.baseMs === 0 ? "no backoff" : `backoff ${showMs(delay.baseMs)}`];
+  if (delay.jitter !== 0) parts.push(`jitter ${percent(delay.jitter)}`);
+  const asked = failure?.retryAfterMs ?? null;
+  if (asked !== null) parts.push(`Retry-After ${showMs(asked)}${honoured(asked, delay.retryAfterMs)}`);
+  return `${delay.delayMs === 0 ? "at once" : `${showMs(delay.delayMs)} later`} (${parts.join(", ")})`;
+}
+
+function honoured(askedMs: number, takenMs: number | undefined): string {
+  if (takenMs === undefined) return ", not honoured by this policy";
+  return takenMs < askedMs ? `, cut to ${showMs(takenMs)}` : "";
+}
+
+function percent(ratio: number): string {
+  return `${ratio > 0 ? "+" : ""}${Number((ratio * 100).toFixed(1))} %`;
+}

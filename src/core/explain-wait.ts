@@ -1,0 +1,129 @@
+/** Why a queued job does not run yet, and what has to happen first. */
+import type { JobEvent } from "./event.ts";
+import { type Asked, askedBy, isDecided } from "./explain-decision.ts";
+import type { JobProgressFields } from "./job.ts";
+import { counted, quoted, showAt, showSpan } from "./show.ts";
+
+export type WaitReason =
+  /** Submitted, or redriven, to run later. */
+  | "delayed"
+  | "rescheduled"
+  | "backoff"
+  /** Handed back a moment ago; nothing was charged. */
+  | "handed_back"
+  | "paused"
+  | "no_worker"
+  /** Due, and all who could run it are busy as far as it is known. */
+  | "busy";
+
+export interface Surroundings {
+  readonly now: number;
+  readonly kind: string;
+  readonly queue: string;
+  /** Those a worker must have. */
+  readonly labels: Readonly<Record<string, string>>;
+  /** Live sessions that could run it, and all live ones; undefined when nobody looked. */
+  readonly capableSessions: number | undefined;
+  readonly liveSessions: number | undefined;
+  readonly queuePausedAt: number | null;
+}
+
+export interface Wait {
+  readonly summary: string;
+  readonly lines: readonly string[];
+  readonly reasons: readonly WaitReason[];
+}
+
+export function tellWait(job: JobProgressFields, events: readonly JobEvent[], around: Surroundings): Wait {
+  const { now, queuePausedAt, capableSessions, queue } = around;
+  const later = job.runAt > now ? dueLater(job, events, now) : null;
+  const reasons: WaitReason[] = later === null ? [] : [later.reason];
+  const lines: string[] = later === null ? [] : [later.line];
+  if (queuePausedAt !== null) {
+    reasons.push("paused");
+    lines.push(
+      `Queue ${quoted(queue)} is paused ${since(queuePausedAt, now)}; nothing in it starts until it is resumed.`,
+    );
+  }
+  if (capableSessions === 0) {
+    reasons.push("no_worker");
+    lines.push(noWorker(around));
+  }
+  if (reasons.length === 0) {
+    reasons.push("busy");
+    lines.push(busy(around));
+  }
+  if (job.expiresAt !== null) lines.push(expiry(job.expiresAt, around));
+  return { summary: later?.summary ?? dueNow(job, reasons, around), lines, reasons };
+}
+
+interface Later {
+  readonly reason: WaitReason;
+  readonly summary: string;
+  readonly line: string;
+}
+
+/** The event that set `runAt` says why it lies ahead. */
+function dueLater(job: JobProgressFields, events: readonly JobEvent[], now: number): Later {
+  const due = `due at ${showAt(job.runAt)}, in ${showSpan(now, job.runAt)}`;
+  const hint = "The retry command runs it now.";
+  const cause = events.findLast(setsRunAt);
+  if (cause?.name === "job.rescheduled") {
+    const by = askedBy({ at: cause.at, by: cause.data.by } satisfies Asked);
+    return { reason: "rescheduled", summary: `Queued: rescheduled, ${due}`, line: `It was rescheduled ${by}. ${hint}` };
+  }
+  if (cause === undefined || !isDecided(cause)) {
+    const line = `It was asked to run no sooner than ${showAt(job.runAt)}. ${hint}`;
+    return { reason: "delayed", summary: `Queued with a delay: ${due}`, line };
+  }
+  if (cause.data.decision.step === 4) {
+    const line = `Attempt ${job.attempt} was handed back, so the job waits a moment before it is offered again.`;
+    return { reason: "handed_back", summary: `Queued again after it was handed back: ${due}`, line };
+  }
+  const after = cause.name === "job.queue_timeout" ? "the queue timeout" : `attempt ${job.attempt}`;
+  const line = `It waits in backoff after ${after}. ${hint}`;
+  return { reason: "backoff", summary: `Queued for a retry: ${due}`, line };
+}
+
+function setsRunAt(event: JobEvent): boolean {
+  if (isDecided(event)) return event.data.decision.kind === "retry";
+  return event.name === "job.submitted" || event.name === "job.rescheduled" || event.name === "job.redriven";
+}
+
+function dueNow(job: JobProgressFields, reasons: readonly WaitReason[], { now, queue }: Surroundings): string {
+  const due = `Queued and due ${since(job.runAt, now)}`;
+  if (reasons[0] === "paused") return `${due}, but queue ${quoted(queue)} is paused`;
+  return reasons[0] === "no_worker" ? `${due}, but no worker can run this kind` : `${due}: it waits for a free worker`;
+}
+
+function noWorker({ kind, queue, labels, liveSessions }: Surroundings): string {
+  const wanted = `kind ${quoted(kind)} from queue ${quoted(queue)}${withLabels(labels)}`;
+  if (liveSessions === 0)
+    return `No worker can run this kind: no worker is live at all. Start one that takes ${wanted}.`;
+  const none = liveSessions === undefined ? "no live worker" : `of ${counted(liveSessions, "live worker")} none`;
+  return `No worker can run this kind: ${none} takes ${wanted}. Start one that does.`;
+}
+
+function withLabels(labels: Readonly<Record<string, string>>): string {
+  const pairs = Object.entries(labels).map(([name, value]) => quoted(`${name}=${value}`));
+  return pairs.length === 0 ? "" : ` with ${pairs.length === 1 ? "the label" : "the labels"} ${pairs.join(", ")}`;
+}
+
+function busy({ kind, queue, capableSessions, liveSessions }: Surroundings): string {
+  if (capableSessions === undefined) {
+    return `Any worker that takes kind ${quoted(kind)} from queue ${quoted(queue)} may run it.`;
+  }
+  const of = liveSessions === undefined ? "" : ` of ${liveSessions}`;
+  return `Live workers that can run it: ${capableSessions}${of}. None has taken it yet: they are busy, or just about to.`;
+}
+
+function expiry(expiresAt: number, { now, queuePausedAt }: Surroundings): string {
+  if (queuePausedAt !== null) return "Its time in the queue (expireIn) stands still while the queue is paused.";
+  if (expiresAt <= now)
+    return `Its time in the queue ran out at ${showAt(expiresAt)}; the engine is about to settle that.`;
+  return `It expires at ${showAt(expiresAt)}, in ${showSpan(now, expiresAt)}: not started by then, it has a queue timeout.`;
+}
+
+function since(at: number, now: number): string {
+  return `since ${showAt(at)} (for ${showSpan(at, now)})`;
+}

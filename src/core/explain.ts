@@ -1,0 +1,174 @@
+/** Tells a job's story in plain sentences, from its events alone: what it is, what each attempt did, which rule or
+ *  step decided and at what cost, and then why it waits, or why it ended and what can be done about it.
+ *  Pure: the same history at the same instant gives the same text. The events must be all there are of one job, in
+ *  order; otherwise it throws what `foldEvents` throws. */
+import type { JobEvent } from "./event.ts";
+import { type AttemptStory, failureWords } from "./explain-attempt.ts";
+import { type Asked, askedBy, because } from "./explain-decision.ts";
+import { adviceOn } from "./explain-end.ts";
+import { type Story, tellStory } from "./explain-story.ts";
+import { type Surroundings, tellWait, type WaitReason } from "./explain-wait.ts";
+import type { FailReason, JobState } from "./job.ts";
+import { counted, quoted, showAt, showSpan, showText } from "./show.ts";
+
+export interface ExplainInput {
+  readonly events: readonly JobEvent[];
+  readonly now: number;
+  /** Reports that came after their attempt had been closed. */
+  readonly lateReports?: readonly LateReportSeen[];
+  /** Live sessions that could run the job, and all live ones. Left out, nothing is said about them. */
+  readonly capableSessions?: number;
+  readonly liveSessions?: number;
+  readonly queuePausedAt?: number | null;
+}
+
+export interface LateReportSeen {
+  readonly attempt: number;
+  readonly at: number;
+  readonly session: string | null;
+  readonly outcome: string;
+}
+
+/** What happens next, and who has to act. */
+export type Next =
+  /** It runs at `at` or later, as soon as none of the reasons holds any more. */
+  | {
+      readonly kind: "run";
+      readonly at: number;
+      readonly waitsFor: readonly WaitReason[];
+      readonly expiresAt: number | null;
+    }
+  /** The running attempt ends, by its report or as lost. */
+  | { readonly kind: "report"; readonly attempt: number; readonly cancelling: boolean }
+  | { readonly kind: "unblock" }
+  /** Nothing, unless a person asks for it. */
+  | { readonly kind: "person"; readonly may: readonly ("redrive" | "discard")[] }
+  | { readonly kind: "nothing" };
+
+export interface Explanation {
+  readonly jobId: string;
+  readonly kind: string;
+  readonly queue: string;
+  readonly namespace: string;
+  readonly submittedAt: number;
+  readonly state: JobState;
+  readonly reason: FailReason | null;
+  readonly chapter: number;
+  /** When it may run next; null unless it is queued. */
+  readonly nextRunAt: number | null;
+  readonly next: Next;
+  readonly attempts: readonly AttemptStory[];
+  /** How things stand, in one line. */
+  readonly summary: string;
+  /** The whole story, oldest first; indented lines belong to the one above. */
+  readonly lines: readonly string[];
+  /** The summary and the lines. */
+  readonly text: string;
+}
+
+export function explain(input: ExplainInput): Explanation {
+  const story = tellStory(input.events);
+  const { submitted, job, attempts } = story;
+  const { kind, queue, namespace } = submitted.data;
+  const standing = stand(story, input);
+  const lines = [...story.lines, ...(input.lateReports ?? []).map(tellLate), ...standing.lines];
+  const { state, reason, chapter } = job;
+  return {
+    ...{ jobId: submitted.jobId, kind, queue, namespace, submittedAt: submitted.at },
+    ...{ state, reason, chapter, nextRunAt: state === "queued" ? job.runAt : null, next: standing.next, attempts },
+    ...{ summary: standing.summary, lines, text: [standing.summary, ...lines].join("\n") },
+  };
+}
+
+function tellLate({ attempt, at, session, outcome }: LateReportSeen): string {
+  const from = session === null ? "" : ` from session ${quoted(session)}`;
+  return `A late report of attempt ${attempt} (${showText(outcome)})${from} arrived at ${showAt(at)} and changed nothing.`;
+}
+
+/** How a job stands now: the summary, what is to be said below its history, and what comes next. */
+interface Standing {
+  readonly summary: string;
+  readonly lines: readonly string[];
+  readonly next: Next;
+}
+
+function stand(story: Story, input: ExplainInput): Standing {
+  const { job } = story;
+  switch (job.state) {
+    case "queued":
+      return standQueued(story, input);
+    case "running":
+      return standRunning(story, input.now);
+    case "blocked": {
+      const summary = "Blocked: it waits for something other than time (its children, earlier steps or a person).";
+      return { summary, lines: [], next: { kind: "unblock" } };
+    }
+    case "succeeded": {
+      const took = `${showSpan(story.submitted.at, job.finishedAt as number)} after its submission`;
+      const summary = `Succeeded at ${showAt(job.finishedAt as number)}, ${took}; ${spent(story)}.`;
+      return { summary, lines: [], next: { kind: "nothing" } };
+    }
+    case "failed":
+      return standFailed(story);
+    case "cancelled": {
+      const asked = story.cancel === null ? "" : `, as asked ${askedBy(story.cancel)}`;
+      const summary = `Cancelled at ${showAt(job.finishedAt as number)}${asked}; ${spent(story)}.`;
+      const lines = ["A redrive would run it again, in a new chapter with a fresh budget."];
+      return { summary, lines, next: { kind: "person", may: ["redrive"] } };
+    }
+  }
+}
+
+function standQueued(story: Story, input: ExplainInput): Standing {
+  const { job, submitted } = story;
+  const around: Surroundings = {
+    ...{ now: input.now, kind: submitted.data.kind, queue: submitted.data.queue },
+    labels: submitted.data.labels ?? {},
+    ...{ capableSessions: input.capableSessions, liveSessions: input.liveSessions },
+    queuePausedAt: input.queuePausedAt ?? null,
+  };
+  const { summary, lines, reasons } = tellWait(job, input.events, around);
+  const next: Next = { kind: "run", at: job.runAt, waitsFor: reasons, expiresAt: job.expiresAt };
+  return { summary: `${summary}; ${spent(story)}.`, lines, next };
+}
+
+function standRunning(story: Story, now: number): Standing {
+  const { job, cancel } = story;
+  const { worker, startedAt } = story.attempts.at(-1) as AttemptStory;
+  const where = `attempt ${job.attempt} on worker ${quoted(worker)}`;
+  const asked = cancel === null ? "" : `, asked to stop ${askedBy(cancel)}`;
+  const span = `since ${showAt(startedAt)} (for ${showSpan(startedAt, now)})`;
+  return {
+    summary: `Running: ${where} ${span}${asked}; ${spent(story)}.`,
+    lines: cancel === null ? [] : [stopping(cancel, now)],
+    next: { kind: "report", attempt: job.attempt, cancelling: cancel !== null },
+  };
+}
+
+function stopping({ at }: Asked, now: number): string {
+  return `The cancel has been waiting for ${showSpan(at, now)}: it takes effect when the attempt ends or its lease does, unless the task completes first.`;
+}
+
+function standFailed(story: Story): Standing {
+  const { job, decided, discard, submitted } = story;
+  const at = `Failed (${job.reason}) at ${showAt(job.finishedAt as number)}`;
+  const cause = decided === null ? "" : `, because ${because(decided)}`;
+  const failure = decided?.event.data.failure;
+  const last = failure === undefined ? "" : ` The last failure was ${failureWords(failure)}.`;
+  const advice = decided === null ? [] : [adviceOn(job.reason as FailReason, decided, submitted.data)];
+  if (discard !== null) {
+    const summary = `${at} and discarded ${askedBy(discard)}${cause}; ${spent(story)}.${last}`;
+    const lines = ["It is no longer among the dead letters; a redrive would still bring it back."];
+    return { summary, lines, next: { kind: "person", may: ["redrive"] } };
+  }
+  const summary = `${at}${cause}; ${spent(story)}.${last}`;
+  const lines = [...advice, "It stays among the dead letters until someone redrives or discards it."];
+  return { summary, lines, next: { kind: "person", may: ["redrive", "discard"] } };
+}
+
+/** "run 7, 4 of 5 charged", and the losses where they have a budget of their own. */
+function spent({ job, spent: { used, limit } }: Story): string {
+  const charged = `${used} of ${limit} charged`;
+  const losses = job.losses === 0 ? "" : `, ${counted(job.losses, "loss", "losses")}`;
+  return `${job.attempt === 0 ? "no run yet" : `run ${job.attempt}`}, ${charged}${losses}`;
+}

@@ -1,0 +1,156 @@
+/** Cuts a condition into tokens that know their position and their role. The library's own lexer is not used: its
+ *  tokens have no positions, and it removes `{% generation %}` even from inside a text. Refuses characters that no
+ *  condition contains; whether the tokens make sense in their order is for `expression-check.ts` and the parser. */
+import { ConfigError } from "./errors.ts";
+import { FILTERS } from "./expression-eval.ts";
+
+/** What a token stands for. A word is a keyword only where the grammar could take one: `data.in` is a member. */
+type Role = "name" | "constant" | "member" | "filter" | "test" | "number" | "text" | "keyword" | "sign";
+
+export interface Token {
+  /** The library's name for this type of token. */
+  readonly type: string;
+  /** As written; a text without its quotes and escapes. */
+  readonly value: string;
+  readonly role: Role;
+  /** Index of its first character in the source. */
+  readonly at: number;
+  /** For `in`: it was written `not in`. */
+  readonly negated: boolean;
+}
+
+/** Where the condition stands, for messages. */
+export interface Place {
+  readonly source: string;
+  readonly path: string;
+}
+
+export const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map([
+  ...["true", "True"].map((word) => [word, true] as const),
+  ...["false", "False"].map((word) => [word, false] as const),
+  ...["none", "None", "null"].map((word) => [word, null] as const),
+]);
+
+const KEYWORDS: ReadonlySet<string> = new Set(["and", "or", "not", "in", "is", "if", "else"]);
+
+// Every alternative is decided by its first characters, so the time is linear; the last one takes any character.
+// Digits after a dot are an index (`data.0.1`), not the start of a fraction.
+const TOKEN =
+  /\s+|(?<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?<number>(?<=\.)\d+|\d+(?:\.\d+)?)|(?<word>[A-Za-z_]\w*)|(?<sign>\{\{|\}\}|\{%|%\}|\{#|#\}|\*\*|\/\/|[<>=!]=|.)/gsu;
+
+const SIGNS: ReadonlyMap<string, string> = new Map([
+  ...["==", "!=", "<=", ">=", "<", ">"].map((sign) => [sign, "ComparisonBinaryOperator"] as const),
+  ...["*", "/", "//", "%"].map((sign) => [sign, "MultiplicativeBinaryOperator"] as const),
+  ...["+", "-", "~"].map((sign) => [sign, "AdditiveBinaryOperator"] as const),
+  ["(", "OpenParen"],
+  [")", "CloseParen"],
+  ["[", "OpenSquareBracket"],
+  ["]", "CloseSquareBracket"],
+  [",", "Comma"],
+  [".", "Dot"],
+  ["|", "Pipe"],
+]);
+
+/** What is meant by the habits of other languages. */
+const MEANT: ReadonlyMap<string, string> = new Map([
+  ["=", "=="],
+  ["&", "and"],
+  ["!", "not"],
+]);
+
+/** The library's set; `\d` and the like are refused there too. */
+const ESCAPES: ReadonlyMap<string, string> = new Map([
+  ...["'", '"', "\\"].map((char) => [char, char] as const),
+  ["n", "\n"],
+  ["t", "\t"],
+  ["r", "\r"],
+  ["b", "\b"],
+  ["f", "\f"],
+  ["v", "\v"],
+]);
+
+const ALLOWED =
+  "one Jinja expression of literals, names, members, comparison, and, or, not, in, is, arithmetic " +
+  `and the filters ${[...FILTERS.keys()].join(", ")}, without calls`;
+
+export function cut(body: string, place: Place): Token[] {
+  const tokens: Token[] = [];
+  for (const match of body.matchAll(TOKEN)) {
+    const { text, number, word, sign } = match.groups as Record<string, string | undefined>;
+    const token = { at: match.index, negated: false };
+    if (text !== undefined) {
+      tokens.push({ ...token, type: "StringLiteral", value: textIn(text, match.index, place), role: "text" });
+    } else if (number !== undefined) {
+      tokens.push({ ...token, type: "NumericLiteral", value: number, role: "number" });
+    } else if (word !== undefined) {
+      tokens.push({ ...token, type: "Identifier", value: word, role: roleOf(word, tokens.at(-1), tokens.at(-2)) });
+      joinNotIn(tokens);
+    } else if (sign !== undefined) {
+      tokens.push({ ...token, type: typeOf(sign, match.index, place), value: sign, role: "sign" });
+    }
+  }
+  return tokens;
+}
+
+function textIn(quoted: string, at: number, place: Place): string {
+  return quoted.slice(1, -1).replace(/\\(.)/gsu, (pair: string, char: string, offset: number) => {
+    const value = ESCAPES.get(char);
+    if (value === undefined) throw refusal(place, `${quote(pair)} is not an escape`, at + 1 + offset);
+    return value;
+  });
+}
+
+function roleOf(word: string, previous: Token | undefined, before: Token | undefined): Role {
+  if (word === "not" && isKeyword(previous, "is")) return "keyword";
+  const wanted = roleAfter(previous, before);
+  return wanted ?? (KEYWORDS.has(word) ? "keyword" : CONSTANTS.has(word) ? "constant" : "name");
+}
+
+/** The role of the word that must follow a dot, a pipe, `is` or `is not`. */
+export function roleAfter(previous: Token | undefined, before: Token | undefined): "member" | "filter" | "test" | null {
+  if (isSign(previous, ".")) return "member";
+  if (isSign(previous, "|")) return "filter";
+  return isKeyword(previous, "is") || (isKeyword(previous, "not") && isKeyword(before, "is")) ? "test" : null;
+}
+
+/** Makes one token of `not in`: of two, the parser would make an operator of its own that has no position. */
+function joinNotIn(tokens: Token[]): void {
+  const [not, last] = tokens.slice(-2);
+  if (isKeyword(not, "not") && isKeyword(last, "in")) tokens.splice(-2, 2, { ...not, value: "in", negated: true });
+}
+
+function typeOf(sign: string, at: number, place: Place): string {
+  const type = SIGNS.get(sign);
+  if (type !== undefined) return type;
+  const problem = sign === "'" || sign === '"' ? "a text that does not end" : `${quote(sign)} is not allowed`;
+  throw refusal(place, problem, at, { nearest: MEANT.get(sign) ?? null });
+}
+
+export function isSign(token: Token | undefined, sign: string): boolean {
+  return token?.role === "sign" && token.value === sign;
+}
+
+export function isKeyword(token: Token | undefined, word: string): token is Token {
+  return token?.role === "keyword" && token.value === word;
+}
+
+/** A piece of the source for a message. */
+export function quote(text: string): string {
+  return JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
+}
+
+/** The error for something in the source, with its position counted from 1. */
+export function refusal(
+  { source, path }: Place,
+  problem: string,
+  at: number,
+  more: { allowed?: string; nearest?: string | null } = {},
+): ConfigError {
+  return new ConfigError({
+    path,
+    given: source,
+    allowed: ALLOWED,
+    problem: `${problem} at character ${at + 1}`,
+    ...more,
+  });
+}

@@ -1,0 +1,134 @@
+/** Failures are data: what went wrong in an attempt, as stored, matched by rules and shown to people.
+ *  A handler steers with two errors only, `NonRetryableError` and `RetryAfterError`; they are recognised by a
+ *  mark on the object and not by `instanceof`, so that two copies of this package in one process agree. */
+import { MAX_DURATION_MS, toMs } from "./duration.ts";
+
+/** Kinds that a rule can match, and `lost`, which no rule sees. */
+export const FAILURE_KINDS = [
+  "exit",
+  "signal",
+  "oom",
+  "error",
+  "http",
+  "timeout",
+  "queue_timeout",
+  "result",
+  "lost",
+] as const;
+export type FailureKind = (typeof FAILURE_KINDS)[number];
+
+/** transient: may pass by itself. logical: the task itself said no. invalid: the input can never work. */
+export type FailureClass = "transient" | "logical" | "invalid";
+
+export interface Failure {
+  readonly kind: FailureKind;
+  readonly class: FailureClass;
+  readonly message: string;
+  /** The error's name (`TypeError`), for rules on `error`. */
+  readonly name: string | null;
+  /** The error's code (`ECONNRESET`). */
+  readonly code: string | null;
+  /** 128 + n for a command ended by signal n; null for functions, http and programs that never started. */
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  /** HTTP status. */
+  readonly status: number | null;
+  readonly retryAfterMs: number | null;
+  readonly stack: string | null;
+}
+
+/** A failure from the parts that matter; the others are null. */
+export function failure(parts: Partial<Failure> & Pick<Failure, "kind" | "message">): Failure {
+  return {
+    class: "transient",
+    name: null,
+    code: null,
+    exitCode: null,
+    signal: null,
+    status: null,
+    retryAfterMs: null,
+    stack: null,
+    ...parts,
+  };
+}
+
+const MARK = "perdureFailure";
+
+/** Thrown by a handler to end its job now: state failed, reason `rejected`. */
+export class NonRetryableError extends Error {
+  readonly [MARK] = "logical";
+
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "NonRetryableError";
+  }
+}
+
+/** Thrown by a handler to be retried no sooner than after `delay` (`"30s"` or milliseconds). Charged like any failure. */
+export class RetryAfterError extends Error {
+  readonly [MARK] = "transient";
+  readonly retryAfterMs: number;
+
+  constructor(message: string, delay: string | number, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "RetryAfterError";
+    this.retryAfterMs = toMs(delay, "delay");
+  }
+}
+
+/** Thrown by a handler, or by us before it runs, when the input can never work: state failed, reason `invalid`. */
+export class InvalidInputError extends Error {
+  readonly [MARK] = "invalid";
+
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "InvalidInputError";
+  }
+}
+
+/** Turns whatever a handler threw into a failure. Never throws itself, whatever the value's getters do. */
+export function failureFrom(thrown: unknown): Failure {
+  if (typeof thrown !== "object" || thrown === null) {
+    return failure({ kind: "error", message: `the handler threw ${typeof thrown}: ${safeString(thrown)}` });
+  }
+  const mark = read(thrown, MARK);
+  const status = read(thrown, "status") ?? read(thrown, "statusCode");
+  const retryAfterMs = read(thrown, "retryAfterMs");
+  const isHttp = typeof status === "number" && Number.isInteger(status) && status >= 100 && status <= 599;
+  return failure({
+    kind: isHttp ? "http" : "error",
+    class: mark === "logical" || mark === "invalid" ? mark : "transient",
+    message: text(read(thrown, "message")) ?? safeString(thrown),
+    name: text(read(thrown, "name")),
+    code: text(read(thrown, "code")),
+    status: isHttp ? status : null,
+    retryAfterMs: typeof retryAfterMs === "number" && retryAfterMs >= 0 ? wholeMs(retryAfterMs) : null,
+    stack: text(read(thrown, "stack")),
+  });
+}
+
+/** Anyone may throw an object with this field: a fraction or Infinity in it must not become a `runAt`. */
+function wholeMs(ms: number): number {
+  return Math.round(Math.min(ms, MAX_DURATION_MS));
+}
+
+function read(value: object, property: string): unknown {
+  try {
+    return (value as Record<string, unknown>)[property];
+  } catch {
+    return undefined;
+  }
+}
+
+function text(value: unknown): string | null {
+  if (typeof value === "string") return value;
+  return typeof value === "number" ? String(value) : null;
+}
+
+function safeString(value: unknown): string {
+  try {
+    return typeof value === "object" ? (JSON.stringify(value) ?? "an object") : String(value);
+  } catch {
+    return "a value that cannot be shown";
+  }
+}

@@ -1,0 +1,98 @@
+/** A job as decisions see it: its row without payload, result and lease. Everything here is plain data. */
+import type { Policy } from "./policy.ts";
+
+export const JOB_STATES = ["queued", "running", "blocked", "succeeded", "failed", "cancelled"] as const;
+export type JobState = (typeof JOB_STATES)[number];
+
+export const FAIL_REASONS = [
+  "exhausted",
+  "lost",
+  "rejected",
+  "invalid",
+  "timeout",
+  "budget",
+  "unschedulable",
+  "poison",
+] as const;
+export type FailReason = (typeof FAIL_REASONS)[number];
+
+/** What attempts cost in a model's tokens and in money; added up over all attempts of a job, chapters included. */
+export interface Usage {
+  readonly tokensIn: number;
+  readonly tokensOut: number;
+  readonly costUsd: number;
+}
+
+/** What `foldEvents` can rebuild from a job's events alone. */
+export interface JobProgressFields {
+  readonly state: JobState;
+  /** Why it failed; null in every other state. */
+  readonly reason: FailReason | null;
+  /** 1-based; a redrive opens the next. */
+  readonly chapter: number;
+  /** Runs started so far, over all chapters. Only ever grows, so it serves as the fence. */
+  readonly attempt: number;
+  /** Number of events written about this job. */
+  readonly revision: number;
+  /** Runs charged to the job itself in this chapter. */
+  readonly failures: number;
+  /** Runs charged to lost workers in this chapter. */
+  readonly losses: number;
+  /** Retries granted by `defer` rules in this chapter, not charged. */
+  readonly defers: number;
+  /** Interruptions and releases in a row, not charged; the 20th counts as a loss. */
+  readonly handbacks: number;
+  /** Quick losses in a row in different sessions (poison guard). */
+  readonly streak: number;
+  /** The session of the last loss in the streak. */
+  readonly streakSession: string | null;
+  /** Matches of each rule that has a `maxRetries` of its own, by the rule's index. */
+  readonly ruleCounts: Readonly<Record<number, number>> | null;
+  /** When it may run next; for a job that is not queued, when its last run was due. */
+  readonly runAt: number;
+  /** When it will have waited too long (`runAt + expireIn`), pauses of its queue not counted; null while not queued. */
+  readonly expiresAt: number | null;
+  readonly cancelRequestedAt: number | null;
+  /** Session id of the running or the latest attempt. */
+  readonly worker: string | null;
+  /** Start of the running or the latest attempt. */
+  readonly startedAt: number | null;
+  /** First start in this chapter: `maxElapsed` counts from here. */
+  readonly firstStartedAt: number | null;
+  readonly finishedAt: number | null;
+  /** Taken out of the dead letters by a person. */
+  readonly discardedAt: number | null;
+  readonly usage: Usage | null;
+}
+
+export interface Job extends JobProgressFields {
+  readonly id: string;
+  readonly namespace: string;
+  readonly queue: string;
+  readonly kind: string;
+  readonly priority: number;
+  readonly key: string | null;
+  readonly tags: readonly string[];
+  /** Labels a worker must have to run it. */
+  readonly labels: Readonly<Record<string, string>>;
+  readonly submittedAt: number;
+  readonly timeoutMs: number | null;
+  readonly expireInMs: number | null;
+  /** No run may start after this instant. */
+  readonly deadlineAt: number | null;
+  readonly policy: Policy;
+}
+
+export function isTerminal(state: JobState): boolean {
+  return state === "succeeded" || state === "failed" || state === "cancelled";
+}
+
+export function addUsage(a: Usage | null, b: Usage | null): Usage | null {
+  if (b === null) return a;
+  if (a === null) return b;
+  return {
+    tokensIn: a.tokensIn + b.tokensIn,
+    tokensOut: a.tokensOut + b.tokensOut,
+    costUsd: a.costUsd + b.costUsd,
+  };
+}

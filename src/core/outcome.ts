@@ -1,0 +1,34 @@
+/** How an attempt ended, as reported by a worker or found by the reaper. The input of `decide`. */
+import type { Failure } from "./failure.ts";
+
+export type Outcome =
+  /** The task did its work. `result` is the value; `statusCode` and `data` are given by executors that have them. */
+  | {
+      readonly kind: "completed";
+      readonly result: unknown;
+      readonly statusCode?: number | null;
+      readonly data?: unknown;
+    }
+  | { readonly kind: "failed"; readonly failure: Failure }
+  /** It ran longer than its timeout. */
+  | { readonly kind: "timeout"; readonly failure: Failure }
+  /** It was due for longer than `expireIn` and nobody started it. */
+  | { readonly kind: "queue_timeout" }
+  /** Its scheduling deadline passed. */
+  | { readonly kind: "deadline" }
+  /** Lease expired, worker gone, or killed and nobody asked. */
+  | {
+      readonly kind: "lost";
+      readonly why: "lease_expired" | "worker_gone" | "killed";
+      readonly session: string | null;
+      /** The session's last renewal: how long the run was seen alive. */
+      readonly renewedAt: number | null;
+      /** Who found it. */
+      readonly by: string | null;
+    }
+  /** Our own shutdown ended it. */
+  | { readonly kind: "interrupted" }
+  /** Handed back, or never heard of by its session: it had not started. */
+  | { readonly kind: "released"; readonly session: string | null };
+
+export type OutcomeKind = Outcome["kind"];

@@ -1,0 +1,69 @@
+/** A task: the definition that jobs of its kind run. The types of its input and result follow from the handler. */
+
+import type { Duration } from "./duration.ts";
+import { ConfigError } from "./errors.ts";
+import type { Failure } from "./failure.ts";
+import type { Usage } from "./job.ts";
+import type { PolicyInput } from "./policy.ts";
+
+/** What a handler gets beside its input. */
+export interface TaskContext {
+  readonly jobId: string;
+  /** 1-based. With the job's id it is the fencing token for side effects: the pair never comes twice. */
+  readonly attempt: number;
+  /** Aborted on cancel, timeout, shutdown, and when the attempt is lost to another worker. */
+  readonly signal: AbortSignal;
+  /** How the attempt before this one failed; null for the first, and after a lost worker. */
+  readonly previous: Failure | null;
+  readonly kind: string;
+  readonly queue: string;
+  readonly tags: readonly string[];
+  /** Keeps a line with the attempt. */
+  log(message: string, fields?: Readonly<Record<string, unknown>>): void;
+  /** Tells how far it is; any JSON value up to 4 KiB. */
+  progress(value: unknown): void;
+  /** Adds to what this attempt has cost. */
+  usage(spent: Partial<Usage>): void;
+}
+
+/** Defaults for jobs of this kind; `submit` may override each. */
+export interface TaskOptions {
+  readonly retry?: PolicyInput;
+  readonly timeout?: Duration;
+  readonly queue?: string;
+  readonly priority?: number;
+  readonly expireIn?: Duration;
+}
+
+export type Handler<Input, Output> = (input: Input, ctx: TaskContext) => Output | Promise<Output>;
+
+export interface Task<Input, Output> {
+  readonly kind: string;
+  readonly options: TaskOptions;
+  readonly handler: Handler<Input, Output>;
+}
+
+/** Any task, whatever its types: for lists of them. */
+export type AnyTask = Task<never, unknown>;
+
+export function task<Input, Output>(kind: string, handler: Handler<Input, Output>): Task<Input, Output>;
+export function task<Input, Output>(
+  kind: string,
+  options: TaskOptions,
+  handler: Handler<Input, Output>,
+): Task<Input, Output>;
+export function task<Input, Output>(
+  kind: string,
+  second: TaskOptions | Handler<Input, Output>,
+  third?: Handler<Input, Output>,
+): Task<Input, Output> {
+  const handler = typeof second === "function" ? second : third;
+  const options = typeof second === "function" ? {} : second;
+  if (typeof kind !== "string" || kind === "") {
+    throw new ConfigError({ path: "task", given: kind, allowed: 'a name, as in task("resize-image", handler)' });
+  }
+  if (typeof handler !== "function") {
+    throw new ConfigError({ path: `task ${kind}`, given: handler, allowed: "a handler function as the last argument" });
+  }
+  return Object.freeze({ kind, options, handler });
+}

@@ -1,0 +1,100 @@
+/** What passes between an engine and its workers, in one process or over the wire. */
+import type { ErrorCode } from "./errors.ts";
+import type { Failure } from "./failure.ts";
+import type { FailReason, JobState, Usage } from "./job.ts";
+
+export interface NewSession {
+  readonly id: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly host: string;
+  readonly pid: number;
+  readonly kinds: readonly string[];
+  /** Null: all queues of the namespace. */
+  readonly queues: readonly string[] | null;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly slots: number;
+  readonly leaseMs: number;
+}
+
+export interface ClaimedJob {
+  readonly id: string;
+  readonly namespace: string;
+  readonly queue: string;
+  readonly kind: string;
+  readonly attempt: number;
+  readonly chapter: number;
+  readonly token: string;
+  readonly payload: string;
+  readonly timeoutMs: number | null;
+  readonly failures: number;
+  readonly maxAttempts: number;
+  readonly tags: readonly string[];
+  /** How the attempt before this one failed. */
+  readonly previous: Failure | null;
+}
+
+export interface HeldAttempt {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly usage?: Usage | null;
+  readonly progress?: string | null;
+  /** Log text since the last renewal. */
+  readonly log?: string | null;
+}
+
+export interface RenewAnswer {
+  readonly alive: boolean;
+  readonly leaseMs: number;
+  /** Held attempts that belong to someone else now, or have ended. */
+  readonly lost: { readonly jobId: string; readonly attempt: number }[];
+  readonly cancel: { readonly jobId: string; readonly attempt: number }[];
+  /** Running for this session but not listed for a whole lease: to be settled as released. */
+  readonly unheard: { readonly jobId: string; readonly attempt: number }[];
+}
+
+/** Who settles: the worker that holds the attempt, with its token, or the engine on evidence that it re-checks. */
+export type Reporter =
+  | { readonly kind: "worker"; readonly token: string; readonly reportId: string }
+  /** Only while the session's lease is over. */
+  | { readonly kind: "reaper" }
+  /** Only while the session still has not started it. */
+  | { readonly kind: "release"; readonly session: string }
+  /** Only while it is queued and overdue. */
+  | { readonly kind: "expiry" };
+
+export interface Report {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly from: Reporter;
+  readonly outcome: ReportedOutcome;
+  readonly usage: Usage | null;
+  readonly log: string | null;
+}
+
+/** An outcome as it travels and is stored: the result is JSON text. */
+export type ReportedOutcome =
+  | { readonly kind: "completed"; readonly result: string | null }
+  | { readonly kind: "failed" | "timeout"; readonly failure: Failure }
+  | { readonly kind: "interrupted" | "released" | "lost" | "queue_timeout" | "deadline" };
+
+export type SettleAnswer =
+  /** `repeated` when this very report had been accepted before. */
+  | {
+      readonly status: "accepted";
+      readonly repeated: boolean;
+      readonly state: JobState;
+      readonly reason: FailReason | null;
+      readonly runAt: number | null;
+    }
+  /** The attempt is closed or was never this reporter's; nothing was changed. */
+  | { readonly status: "stale"; readonly recorded: string | null }
+  | { readonly status: "unknown_job" }
+  | Refused;
+
+/** This item could not be stored and never will be as it is. */
+export interface Refused {
+  readonly status: "refused";
+  readonly code: ErrorCode;
+  readonly message: string;
+}
