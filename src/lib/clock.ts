@@ -1,0 +1,29 @@
+/** Time as an argument: whoever needs it gets a clock, so that tests can bring their own. The real one is elsewhere. */
+
+export interface Clock {
+  /** Wall time, milliseconds UTC. */
+  now(): number;
+  /** Never jumps; only differences mean anything. */
+  monotonic(): number;
+  /** Calls once after `ms`. A background timer does not keep the process alive. Returns the way to cancel it. */
+  after(ms: number, call: () => void, options?: { readonly background?: boolean }): () => void;
+}
+
+/** Resolves after `ms`, or at once when the signal aborts. */
+export function sleep(
+  clock: Clock,
+  ms: number,
+  options?: { signal?: AbortSignal; background?: boolean },
+): Promise<void> {
+  const { signal, background = false } = options ?? {};
+  if (signal?.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    const done = () => {
+      cancel();
+      signal?.removeEventListener("abort", done);
+      resolve();
+    };
+    const cancel = clock.after(ms, done, { background });
+    signal?.addEventListener("abort", done);
+  });
+}

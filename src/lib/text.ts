@@ -1,0 +1,17 @@
+/** Makes any string storable: well-formed, without NUL, within its limit. One NUL fails a whole PostgreSQL batch, and
+ *  SQLite silently cuts the string there. */
+
+const REPLACEMENT = "\uFFFD";
+
+/** `limit` is in UTF-16 units; a cut text ends with an ellipsis and never splits a pair. */
+export function storable(text: string, limit: number): string {
+  const cut = text.length > limit ? `${text.slice(0, limit - 1)}…` : text;
+  const formed = cut.isWellFormed() ? cut : cut.toWellFormed();
+  return formed.includes("\0") ? formed.replaceAll("\0", REPLACEMENT) : formed;
+}
+
+/** Bytes in UTF-8, counted only when the length alone does not settle the question. */
+export function isOver(text: string, maxBytes: number): boolean {
+  if (text.length > maxBytes) return true;
+  return text.length * 3 > maxBytes && new TextEncoder().encode(text).length > maxBytes;
+}

@@ -1,0 +1,49 @@
+/** Applies operators' commands, each decided by the pure function it came with, under the row's lock. */
+import type { Command, CommandDecision } from "../../core/command.ts";
+import type { Job } from "../../core/job.ts";
+import type { AmendAnswer } from "../store.ts";
+import type { Context } from "./context.ts";
+import type { Reader } from "./read.ts";
+import { JOB_COLUMNS, progressValues, toJob, UPDATE_PROGRESS } from "./rows.ts";
+import { refusal, type Verb } from "./writer.ts";
+
+interface Item {
+  readonly jobId: string;
+  readonly command: Command;
+  readonly now: number;
+  readonly decide: (job: Job, command: Command) => CommandDecision;
+}
+
+export function amendVerb({ db, interned, events }: Context, reader: Reader): Verb<Item, AmendAnswer> {
+  const byId = db.prepare(`select ${JOB_COLUMNS} from job where id = ?`);
+  byId.setReturnArrays(true);
+  const update = db.prepare(UPDATE_PROGRESS);
+
+  function amendOne({ jobId, command, now, decide }: Item): AmendAnswer {
+    const row = byId.get(jobId);
+    if (row === undefined) return { status: "unknown_job" };
+    const job = toJob(row, interned);
+    const decision = decide(job, command);
+    if (decision.kind === "refuse") return { status: "refused_command", message: decision.message };
+    if (decision.kind === "noop") return { status: "noop", message: decision.message, job: reader.view(job) };
+    const { next, event } = decision;
+    if (job.state === "running") keepRunning(job.no, next.cancelRequestedAt, next.revision);
+    else update.run(...progressValues(job, next, null));
+    events.add(job.no, next.revision, now, event.name, event.data);
+    return { status: "applied", message: null, job: reader.view({ ...job, ...next }) };
+  }
+
+  // A running job can only be asked to stop; what its session reports meanwhile stays as it is.
+  const ask = db.prepare("update job set cancel_requested_at = ?, revision = ? where no = ?");
+  function keepRunning(no: number, cancelRequestedAt: number | null, revision: number): void {
+    ask.run(cancelRequestedAt, revision, no);
+  }
+
+  function run(items: readonly Item[]): AmendAnswer[] {
+    const answers = items.map(amendOne);
+    events.flush();
+    return answers;
+  }
+
+  return { order: 1, run, refuse: (_item, error) => refusal(error) };
+}

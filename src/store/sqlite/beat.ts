@@ -1,0 +1,84 @@
+/** Beats and expiry: who is late, and may we say so? A beat each second, by whichever engine is awake, shows that the
+ *  store was up and somebody looked. After a silence (outage, laptop sleep) or a jump of the clock nobody's lateness
+ *  means anything: for one lease length nothing is reaped, and an event says why. */
+import type { Beat, ExpiredJob, ExpiredQuery } from "../store.ts";
+import type { Context } from "./context.ts";
+import type { Verb } from "./writer.ts";
+
+interface BeatAnswer {
+  readonly heldUntil: number;
+  readonly gapMs: number | null;
+}
+
+export function beatVerb({ db, events }: Context): Verb<Beat, BeatAnswer> {
+  const read = db.prepare("select value from meta where name = ?");
+  const write = db.prepare(
+    "insert into meta (name, value) values (?, ?) on conflict (name) do update set value = excluded.value",
+  );
+  const over = db.prepare(
+    `select s.no, s.id, s.ended_at from session s where s.reaped = 0 and s.lease_ends_at < ?
+     and not exists (select 1 from job j where j.state = 1 and j.session = s.no) limit 1000`,
+  );
+  const bury = db.prepare("update session set reaped = 1, ended_at = coalesce(ended_at, ?) where no = ?");
+  // After a jump backwards a lease could end a day from now: none may last longer than if it were renewed this moment.
+  const shorten = db.prepare(
+    "update session set lease_ends_at = ?1 + lease_ms where reaped = 0 and lease_ends_at > ?1 + lease_ms",
+  );
+
+  const value = (name: string) => (read.get(name) as { value: number } | undefined)?.value ?? null;
+
+  function beatOne({ now, maxGapMs, holdMs, clockJumpMs, engine }: Beat): BeatAnswer {
+    const last = value("beat_at");
+    const gapMs = last === null ? 0 : now - last;
+    const jumped = Math.abs(clockJumpMs) > maxGapMs || gapMs < -maxGapMs;
+    // Held times of a clock that has since gone back would hold for ever.
+    let heldUntil = Math.min(value("held_until") ?? 0, now + holdMs);
+    const silent = gapMs > maxGapMs || jumped;
+    if (silent) {
+      heldUntil = now + holdMs;
+      write.run("held_until", heldUntil);
+      shorten.run(now);
+      const why = jumped ? "the clock jumped" : "no engine was awake";
+      events.add(null, 0, now, "engine.reaping_held", { v: 1, why, gapMs, clockJumpMs, until: heldUntil, engine });
+    }
+    write.run("beat_at", now);
+    if (now >= heldUntil) {
+      for (const row of over.all(now) as { no: number; id: string; ended_at: number | null }[]) {
+        bury.run(now, row.no);
+        if (row.ended_at === null) events.add(null, 0, now, "worker.lost", { v: 1, session: row.id, by: engine });
+      }
+    }
+    events.flush();
+    return { heldUntil, gapMs: silent ? gapMs : null };
+  }
+
+  return { order: 5, run: (items) => items.map(beatOne) };
+}
+
+export function expiredReader({ db }: Context): (query: ExpiredQuery) => ExpiredJob[] {
+  const held = db.prepare("select value from meta where name = 'held_until'");
+  const lost = db.prepare(
+    `select j.id as jobId, j.attempt from session s indexed by session_unreaped
+     join job j indexed by job_running on j.session = s.no and j.state = 1
+     where s.reaped = 0 and s.lease_ends_at < ? limit ?`,
+  );
+  const waited = db.prepare(
+    `select id as jobId, attempt, deadline_at from job indexed by job_check
+     where state = 0 and check_at is not null and check_at <= ? order by check_at limit ?`,
+  );
+  return ({ now, limit }) => {
+    const heldUntil = (held.get() as { value: number } | undefined)?.value ?? 0;
+    const found: ExpiredJob[] = [];
+    if (now >= heldUntil) {
+      for (const row of lost.all(now, limit) as { jobId: string; attempt: number }[]) {
+        found.push({ ...row, why: "lost" });
+      }
+    }
+    const late = waited.all(now, limit) as { jobId: string; attempt: number; deadline_at: number | null }[];
+    for (const { jobId, attempt, deadline_at } of late) {
+      const why = deadline_at !== null && deadline_at <= now ? "deadline" : "queue_timeout";
+      found.push({ jobId, attempt, why });
+    }
+    return found;
+  };
+}

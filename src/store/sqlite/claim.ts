@@ -1,0 +1,209 @@
+/** Claims: starts due jobs for a session. A session looks through its lanes only, and in each lane through an index
+ *  on (priority, run_at), so that jobs of other kinds and jobs in backoff cost nothing, however many they are. */
+import { startedData } from "../../core/lifecycle.ts";
+import type { ClaimedJob } from "../../core/work.ts";
+import type { ClaimAnswer, ClaimRequest } from "../store.ts";
+import { type Context, leaseToken } from "./context.ts";
+import type { SqlValue } from "./driver.ts";
+import type { Lane } from "./interned.ts";
+import { JOB_COLUMNS, parseOrNull, type StoredJob, toJob } from "./rows.ts";
+import type { Verb } from "./writer.ts";
+
+interface Item {
+  readonly request: ClaimRequest;
+  readonly now: number;
+}
+
+interface SessionFacts {
+  readonly no: number;
+  readonly id: string;
+  readonly name: string;
+  readonly namespace: string;
+  readonly kinds: string;
+  readonly queues: string | null;
+  readonly labels: string;
+  readonly lease_ms: number;
+  readonly reaped: number;
+  readonly ended_at: number | null;
+}
+
+export interface Claims extends Verb<Item, ClaimAnswer> {
+  /** The answer, if nothing is due and nothing need be written: a waiting claim must not take the write lock. */
+  peek(request: ClaimRequest, now: number): ClaimAnswer | null;
+}
+
+const NONE_DUE = 10;
+
+export function claimVerb({ db, interned, events, generation }: Context): Claims {
+  const session = db.prepare(
+    "select no, id, name, namespace, kinds, queues, labels, lease_ms, reaped, ended_at from session where id = ?",
+  );
+  const paused = db.prepare("select namespace, queue from queue");
+  // The lowest priority number in use in a lane, from a given one on.
+  const nextPriority = db.prepare(
+    "select priority from job indexed by job_ready where state = 0 and lane = ? and priority >= ? order by priority limit 1",
+  );
+  const fields = ["no", "run_at"].join(", ");
+  // A released job stays away from the session that did not want it, for one lease; after that it is better than nobody.
+  const due = db.prepare(
+    `select ${fields} from job indexed by job_ready
+     where state = 0 and lane = ? and priority = ? and run_at <= ?
+       and (check_at is null or check_at > ?) and (avoid_session is null or avoid_session <> ? or run_at <= ?)
+     order by run_at, no limit ?`,
+  );
+  const nextDue = db.prepare(
+    "select run_at from job indexed by job_ready where state = 0 and lane = ? and priority = ? and run_at > ? order by run_at limit 1",
+  );
+  const start = db.prepare(
+    `update job set state = 1, attempt = attempt + 1, revision = revision + 1, session = ?1, started_at = ?2,
+       first_started_at = coalesce(first_started_at, ?2), expires_at = null, check_at = null, avoid_session = null,
+       progress = null, live_usage = null
+     where no in (select value from json_each(?3)) and state = 0`,
+  );
+  const rows = db.prepare(
+    `select ${JOB_COLUMNS.replaceAll(/\w+/g, "j.$&")}, p.body from json_each(?) as want
+     cross join job j on j.no = want.value left join payload p on p.job = j.no`,
+  );
+  const previous = db.prepare("select failure from attempt where job = ? and attempt = ?");
+  const recall = db.prepare("select jobs from claim where session = ? and claim_id = ?");
+  const remember = db.prepare("insert into claim (session, claim_id, at, jobs) values (?, ?, ?, ?)");
+  const forgetOld = db.prepare("delete from claim where session = ? and at < ?");
+  for (const statement of [due, nextDue, nextPriority, rows]) statement.setReturnArrays(true);
+
+  /** Lanes a session may claim from; kept until lanes are added. */
+  const laneCache = new Map<number, { readonly version: number; readonly lanes: Lane[] }>();
+  function lanesOf(facts: SessionFacts): Lane[] {
+    const version = interned.laneVersion;
+    const cached = laneCache.get(facts.no);
+    if (cached?.version === version) return cached.lanes;
+    const kinds = new Set(JSON.parse(facts.kinds) as string[]);
+    const queues = facts.queues === null ? null : new Set(JSON.parse(facts.queues) as string[]);
+    const labels = JSON.parse(facts.labels) as Record<string, string>;
+    const lanes = [...interned.lanes()].filter((lane) => {
+      if (lane.namespace !== facts.namespace || !kinds.has(lane.kind)) return false;
+      if (queues !== null && !queues.has(lane.queue)) return false;
+      return Object.entries(lane.labels).every(([name, value]) => labels[name] === value);
+    });
+    if (laneCache.size > 1_000) laneCache.clear();
+    laneCache.set(facts.no, { version, lanes });
+    return lanes;
+  }
+
+  function openLanes(facts: SessionFacts): Lane[] {
+    const closed = paused.all() as { namespace: string; queue: string }[];
+    const lanes = lanesOf(facts);
+    if (closed.length === 0) return lanes;
+    return lanes.filter((lane) => !closed.some((q) => q.queue === lane.queue && q.namespace === lane.namespace));
+  }
+
+  /** The numbers of due jobs, lowest priority number first, then longest due. */
+  function pick(facts: SessionFacts, limit: number, now: number): number[] {
+    const picked: number[] = [];
+    const heads = openLanes(facts).map((lane) => ({ lane: lane.no, priority: firstFrom(lane.no, 0) }));
+    while (picked.length < limit) {
+      const priority = heads.reduce((least, head) => Math.min(least, head.priority), NONE_DUE);
+      if (priority === NONE_DUE) break;
+      const found: [number, number][] = [];
+      for (const head of heads) {
+        if (head.priority !== priority) continue;
+        const wanted = limit - picked.length;
+        const avoidUntil = now - facts.lease_ms;
+        const more = due.all(head.lane, priority, now, now, facts.no, avoidUntil, wanted) as [number, number][];
+        for (const row of more) found.push(row);
+        head.priority = firstFrom(head.lane, priority + 1);
+      }
+      if (heads.length > 1) found.sort((a, b) => a[1] - b[1] || a[0] - b[0]);
+      for (const [no] of found.slice(0, limit - picked.length)) picked.push(no);
+    }
+    return picked;
+  }
+
+  function firstFrom(lane: number, priority: number): number {
+    if (priority > 9) return NONE_DUE;
+    return (nextPriority.get(lane, priority) as [number] | undefined)?.[0] ?? NONE_DUE;
+  }
+
+  function nextAt(facts: SessionFacts, now: number): number | null {
+    let soonest: number | null = null;
+    for (const lane of openLanes(facts)) {
+      for (let p = firstFrom(lane.no, 0); p !== NONE_DUE; p = firstFrom(lane.no, p + 1)) {
+        const row = nextDue.get(lane.no, p, now) as [number] | undefined;
+        if (row !== undefined && (soonest === null || row[0] < soonest)) soonest = row[0];
+      }
+    }
+    return soonest;
+  }
+
+  function peek(request: ClaimRequest, now: number): ClaimAnswer | null {
+    const facts = session.get(request.session) as SessionFacts | undefined;
+    if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) return DEAD;
+    if (request.claimId !== null && recall.get(facts.no, request.claimId) !== undefined) return null;
+    if (pick(facts, 1, now).length > 0) return null;
+    return { alive: true, jobs: [], nextAt: nextAt(facts, now) };
+  }
+
+  function claimOne(request: ClaimRequest, now: number): ClaimAnswer {
+    const facts = session.get(request.session) as SessionFacts | undefined;
+    if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) return DEAD;
+    if (request.claimId !== null) {
+      const earlier = recall.get(facts.no, request.claimId) as { jobs: string } | undefined;
+      if (earlier !== undefined) return { alive: true, jobs: again(facts, earlier.jobs), nextAt: null };
+    }
+    const picked = pick(facts, request.limit, now);
+    if (picked.length === 0) return { alive: true, jobs: [], nextAt: nextAt(facts, now) };
+    const numbers = JSON.stringify(picked);
+    start.run(facts.no, now, numbers);
+    const jobs = (rows.all(numbers) as SqlValue[][]).map((row) => {
+      const job = toJob(row, interned);
+      events.add(job.no, job.revision, now, "attempt.started", startedData(job.attempt, facts.id, facts.name));
+      return claimed(facts, job, row.at(-1) as string);
+    });
+    if (request.claimId !== null) {
+      forgetOld.run(facts.no, now - facts.lease_ms);
+      const held = picked.map((no, i) => [no, (jobs[i] as ClaimedJob).attempt]);
+      remember.run(facts.no, request.claimId, now, JSON.stringify(held));
+    }
+    return { alive: true, jobs, nextAt: null };
+  }
+
+  /** The jobs of an earlier claim whose reply was lost: those it still holds. */
+  function again(facts: SessionFacts, text: string): ClaimedJob[] {
+    const held = JSON.parse(text) as [number, number][];
+    const attempts = new Map(held);
+    const found = rows.all(JSON.stringify(held.map(([no]) => no))) as SqlValue[][];
+    return found.flatMap((row) => {
+      const job = toJob(row, interned);
+      const still = job.state === "running" && job.session === facts.no && job.attempt === attempts.get(job.no);
+      return still ? [claimed(facts, job, row.at(-1) as string)] : [];
+    });
+  }
+
+  function claimed(facts: SessionFacts, job: StoredJob, payload: string): ClaimedJob {
+    const before = job.attempt > 1 ? (previous.get(job.no, job.attempt - 1) as { failure: string | null }) : undefined;
+    return {
+      id: job.id,
+      namespace: job.namespace,
+      queue: job.queue,
+      kind: job.kind,
+      attempt: job.attempt,
+      chapter: job.chapter,
+      token: leaseToken(generation, facts.id, job.attempt),
+      payload,
+      timeoutMs: job.timeoutMs,
+      failures: job.failures,
+      maxAttempts: job.policy.maxAttempts,
+      tags: job.tags,
+      previous: parseOrNull(before?.failure ?? null),
+    };
+  }
+
+  function run(items: readonly Item[]): ClaimAnswer[] {
+    const answers = items.map(({ request, now }) => claimOne(request, now));
+    events.flush();
+    return answers;
+  }
+
+  return { order: 9, run, peek };
+}
+
+const DEAD: ClaimAnswer = Object.freeze({ alive: false, jobs: [], nextAt: null });

@@ -1,0 +1,50 @@
+/** Chooses the SQLite driver: `node:sqlite` where Node has it without a flag (22.13), else `@photostructure/sqlite`.
+ *  Both are `DatabaseSync`; this file is the only one that knows there are two. */
+import { PerdureError } from "../../core/errors.ts";
+
+export type SqlValue = string | number | null | Uint8Array;
+
+export interface Statement {
+  run(...values: SqlValue[]): { changes: number | bigint; lastInsertRowid: number | bigint };
+  get(...values: SqlValue[]): unknown;
+  all(...values: SqlValue[]): unknown[];
+  setReturnArrays(enabled: boolean): void;
+}
+
+export interface Database {
+  exec(sql: string): void;
+  prepare(sql: string): Statement;
+  close(): void;
+}
+
+type DatabaseClass = new (path: string, options: { timeout: number }) => Database;
+
+export async function openDatabase(path: string): Promise<Database> {
+  const DatabaseSync = await loadDriver();
+  // A lock held by another process is waited for on the event loop, never inside SQLite: see writer.ts.
+  return new DatabaseSync(path, { timeout: 0 });
+}
+
+async function loadDriver(): Promise<DatabaseClass> {
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  if (major > 22 || (major === 22 && minor >= 13)) {
+    const name: string = "node:sqlite";
+    return ((await import(name)) as { DatabaseSync: DatabaseClass }).DatabaseSync;
+  }
+  try {
+    return (await import("@photostructure/sqlite")).DatabaseSync as unknown as DatabaseClass;
+  } catch (cause) {
+    const message =
+      `no SQLite driver for Node ${process.versions.node}: install the optional dependency ` +
+      `"@photostructure/sqlite" (npm install --include=optional), or use Node 22.13 or later`;
+    throw new PerdureError("store_driver_missing", message, { cause });
+  }
+}
+
+/** SQLite's primary result code of an error, or null if SQLite did not raise it. */
+export function sqliteCode(error: unknown): number | null {
+  const code = (error as { errcode?: unknown } | null)?.errcode;
+  return typeof code === "number" ? code & 0xff : null;
+}
+
+export const SQLITE = { BUSY: 5, LOCKED: 6, READONLY: 8, IOERR: 10, CORRUPT: 11, FULL: 13, CANTOPEN: 14, NOTADB: 26 };

@@ -1,0 +1,87 @@
+/** Stores new jobs. Keys are looked up first: the write lock is ours, so nobody can come between. */
+import type { JobState } from "../../core/job.ts";
+import { JOB_STATES } from "../../core/job.ts";
+import type { InsertAnswer, NewJob } from "../store.ts";
+import { BulkInsert } from "./bulk.ts";
+import type { Context } from "./context.ts";
+import type { SqlValue } from "./driver.ts";
+import { checkAt, STATE_CODES } from "./rows.ts";
+import { refusal, type Verb } from "./writer.ts";
+
+interface Item {
+  readonly job: NewJob;
+  readonly now: number;
+}
+
+interface KeyRow {
+  readonly id: string;
+  readonly body_hash: string;
+  readonly stub_state: number | null;
+  readonly stub_chapter: number | null;
+  readonly until: number | null;
+  readonly state: number | null;
+  readonly chapter: number | null;
+}
+
+export function insertVerb({ db, interned, events }: Context): Verb<Item, InsertAnswer> {
+  const jobs = new BulkInsert(db, "job", [
+    ...["no", "id", "lane", "policy", "priority", "state", "run_at", "revision", "chapter", "attempt"],
+    ...["submitted_at", "expires_at", "check_at", "deadline_at", "expire_in", "timeout_ms", "key", "tags"],
+  ]);
+  const payloads = new BulkInsert(db, "payload", ["job", "body"]);
+  const tags = new BulkInsert(db, "tag", ["tag", "job"]);
+  const lastNo = db.prepare("select seq from sqlite_sequence where name = 'job'");
+  // The job's own state where it still exists, the stub's where it was pruned.
+  const byKey = db.prepare(
+    `select k.id, k.body_hash, k.state as stub_state, k.chapter as stub_chapter, k.until, j.state, j.chapter
+     from submit_key k left join job j on j.id = k.id where k.namespace = ? and k.key = ?`,
+  );
+  const dropKey = db.prepare("delete from submit_key where namespace = ? and key = ?");
+  const addKey = db.prepare("insert into submit_key (namespace, key, id, body_hash) values (?, ?, ?, ?)");
+
+  function findKey(job: NewJob, now: number): InsertAnswer | null {
+    const row = byKey.get(job.namespace, job.key) as KeyRow | undefined;
+    if (row === undefined) return null;
+    if (row.until !== null && row.until <= now) {
+      dropKey.run(job.namespace, job.key);
+      return null;
+    }
+    if (row.body_hash !== job.bodyHash) return { status: "conflict", id: row.id };
+    const pruned = row.state === null;
+    const state = JOB_STATES[row.state ?? row.stub_state ?? 0] as JobState;
+    return { status: "exists", id: row.id, state, chapter: row.chapter ?? row.stub_chapter ?? 1, pruned };
+  }
+
+  function run(items: readonly Item[]): InsertAnswer[] {
+    const rows: SqlValue[] = [];
+    const bodies: SqlValue[] = [];
+    const tagRows: SqlValue[] = [];
+    let no = (lastNo.get() as { seq: number } | undefined)?.seq ?? 0;
+    const answers = items.map(({ job, now }): InsertAnswer => {
+      if (job.key !== null) {
+        const found = findKey(job, now);
+        if (found !== null) return found;
+        addKey.run(job.namespace, job.key, job.id, job.bodyHash);
+      }
+      no += 1;
+      const { event, next } = job.transition;
+      const lane = interned.internLane(job);
+      const policy = interned.internPolicy(job.policyHash, job.policy);
+      const tagText = job.tags.length === 0 ? null : JSON.stringify(job.tags);
+      rows.push(no, job.id, lane, policy, job.priority, STATE_CODES[next.state], next.runAt, next.revision);
+      rows.push(next.chapter, next.attempt, now, next.expiresAt, checkAt(next.expiresAt, job.deadlineAt));
+      rows.push(job.deadlineAt, job.expireInMs, job.timeoutMs, job.key, tagText);
+      bodies.push(no, job.payload);
+      for (const tag of job.tags) tagRows.push(tag, no);
+      events.add(no, next.revision, now, event.name, event.data);
+      return { status: "inserted", id: job.id };
+    });
+    jobs.run(rows);
+    payloads.run(bodies);
+    tags.run(tagRows);
+    events.flush();
+    return answers;
+  }
+
+  return { order: 2, run, refuse: (_item, error) => refusal(error) };
+}

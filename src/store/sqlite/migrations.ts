@@ -1,0 +1,109 @@
+/** The schema, as numbered steps forward. A step that has been released is never edited. States are small numbers
+ *  (`STATE_CODES`); times are milliseconds UTC; a job is `no` inside the database and `id` outside. */
+
+/** "PERD": how we know a database file as ours. */
+export const APPLICATION_ID = 0x50455244;
+
+export const MIGRATIONS: readonly string[] = [
+  `
+  create table meta (name text primary key, value) without rowid;
+
+  create table policy (no integer primary key, hash text not null unique, body text not null);
+
+  create table lane (
+    no integer primary key,
+    namespace text not null, queue text not null, kind text not null, labels text not null,
+    unique (namespace, queue, kind, labels)
+  );
+
+  create table session (
+    no integer primary key,
+    id text not null unique,
+    namespace text not null, name text not null, host text not null, pid integer not null,
+    kinds text not null, queues text, labels text not null, slots integer not null,
+    lease_ms integer not null,
+    started_at integer not null, renewed_at integer not null, lease_ends_at integer not null,
+    ended_at integer,
+    -- 1 once it has ended and holds nothing: the reaper looks at the others only
+    reaped integer not null default 0
+  );
+  create index session_unreaped on session (lease_ends_at) where reaped = 0;
+
+  -- The hot row: payload, result, key and history live elsewhere, because SQLite writes a row anew at each change.
+  create table job (
+    no integer primary key autoincrement,
+    id text not null unique,
+    lane integer not null, policy integer not null, priority integer not null,
+    state integer not null, run_at integer not null,
+    revision integer not null, chapter integer not null, attempt integer not null,
+    failures integer not null default 0, losses integer not null default 0, defers integer not null default 0,
+    handbacks integer not null default 0, streak integer not null default 0,
+    streak_session text, rule_counts text, reason text,
+    session integer, avoid_session integer,
+    submitted_at integer not null, started_at integer, first_started_at integer, finished_at integer,
+    expires_at integer, check_at integer, deadline_at integer, expire_in integer, timeout_ms integer,
+    cancel_requested_at integer, discarded_at integer,
+    usage text, live_usage text, progress text, key text, tags text,
+    check (priority between 0 and 9),
+    check ((state in (3, 4, 5)) = (finished_at is not null)),
+    check ((state = 4) = (reason is not null))
+  );
+  create index job_ready on job (lane, priority, run_at, no) where state = 0;
+  create index job_check on job (check_at) where state = 0 and check_at is not null;
+  create index job_running on job (session) where state = 1;
+  create index job_cancel on job (session) where state = 1 and cancel_requested_at is not null;
+  create index job_state on job (state, no, lane);
+
+  create table payload (job integer primary key, body text not null);
+
+  -- Also the stub that outlives a pruned job: then "until" is set.
+  create table submit_key (
+    namespace text not null, key text not null,
+    id text not null, body_hash text not null,
+    state integer, chapter integer, until integer,
+    primary key (namespace, key)
+  ) without rowid;
+  create index submit_key_stub on submit_key (until) where until is not null;
+
+  create table attempt (
+    job integer not null, attempt integer not null, chapter integer not null,
+    session integer, started_at integer not null, ended_at integer not null,
+    outcome text not null, failure text, usage text, result text, report_id text,
+    after_state integer not null, after_reason text, after_run_at integer,
+    primary key (job, attempt)
+  ) without rowid;
+
+  create table log_chunk (
+    job integer not null, attempt integer not null, n integer not null, body text not null,
+    primary key (job, attempt, n)
+  ) without rowid;
+
+  create table late_report (
+    job integer not null, attempt integer not null, at integer not null, session text, outcome text not null,
+    primary key (job, attempt)
+  ) without rowid;
+
+  -- autoincrement: without it numbers are reused after a prune, and a reader's cursor would skip events
+  create table event (
+    seq integer primary key autoincrement,
+    job integer, n integer not null, at integer not null, name text not null, data text not null
+  );
+  create unique index event_job on event (job, n) where job is not null;
+
+  create table tag (tag text not null, job integer not null, primary key (tag, job)) without rowid;
+
+  create table queue (
+    namespace text not null, queue text not null, paused_at integer not null,
+    primary key (namespace, queue)
+  ) without rowid;
+  create table past_pause (
+    namespace text not null, queue text not null, from_at integer not null, to_at integer not null,
+    primary key (namespace, queue, from_at)
+  ) without rowid;
+
+  create table claim (
+    session integer not null, claim_id text not null, at integer not null, jobs text not null,
+    primary key (session, claim_id)
+  ) without rowid;
+  `,
+];

@@ -1,0 +1,116 @@
+/** Reading one job and what is recorded about it. Reads never wait for writers. */
+import type { JobEvent, PerdureEvent } from "../../core/event.ts";
+import type { AttemptRow, EventQuery, History, JobRow, LateReport } from "../store.ts";
+import type { Context } from "./context.ts";
+import type { SqlValue } from "./driver.ts";
+import { JOB_COLUMNS, parseOrNull, type StoredJob, toJob } from "./rows.ts";
+import { toSession } from "./sessions.ts";
+
+export type Reader = ReturnType<typeof reader>;
+
+export function reader({ db, interned }: Context) {
+  const byId = db.prepare(`select ${JOB_COLUMNS} from job where id = ?`);
+  byId.setReturnArrays(true);
+  const payload = db.prepare("select body from payload where job = ?");
+  const result = db.prepare("select result from attempt where job = ? and attempt = ?");
+  const attemptRows = db.prepare("select * from attempt where job = ? order by attempt");
+  const logs = db.prepare("select body from log_chunk where job = ? and attempt = ? order by n");
+  const eventsAfter = db.prepare(
+    `select e.seq, e.n, e.at, e.name, e.data, j.id from event e left join job j on j.no = e.job
+     where e.seq > ? order by e.seq limit ?`,
+  );
+  const eventsOfJob = db.prepare(
+    "select seq, n, at, name, data, ?2 as id from event where job = ?1 and seq > ?3 order by n limit ?4",
+  );
+  const last = db.prepare("select max(seq) as seq from event");
+  const lateRows = db.prepare("select attempt, at, session, outcome from late_report where job = ? order by attempt");
+  const pausedAt = db.prepare("select paused_at from queue where namespace = ? and queue = ?");
+  const live = db.prepare(
+    "select *, 0 as running from session where reaped = 0 and ended_at is null and namespace = ?",
+  );
+
+  function stored(id: string): StoredJob | null {
+    const row = byId.get(id);
+    return row === undefined ? null : toJob(row, interned);
+  }
+
+  /** A job with what belongs to it in other tables. */
+  function view(job: StoredJob): JobRow {
+    const { no, lane: _lane, session: _session, liveUsage: _usage, ...row } = job;
+    const won = job.state === "succeeded" ? (result.get(no, job.attempt) as { result: string | null }) : null;
+    const body = (payload.get(no) as { body: string } | undefined)?.body ?? "null";
+    return { ...row, payload: body, result: won?.result ?? null };
+  }
+
+  function attempts(id: string): AttemptRow[] {
+    const job = stored(id);
+    if (job === null) return [];
+    return (attemptRows.all(job.no) as Record<string, SqlValue>[]).map((row) => {
+      const attempt = row.attempt as number;
+      const log = (logs.all(job.no, attempt) as { body: string }[]).map((chunk) => chunk.body).join("");
+      return {
+        jobId: id,
+        attempt,
+        chapter: row.chapter as number,
+        session: row.session === null ? null : interned.sessionId(row.session as number),
+        startedAt: row.started_at as number,
+        endedAt: row.ended_at as number,
+        outcome: row.outcome as string,
+        failure: parseOrNull(row.failure as string | null),
+        usage: parseOrNull(row.usage as string | null),
+        result: row.result as string | null,
+        log: log === "" ? null : log,
+      };
+    });
+  }
+
+  function events({ after, limit, jobId }: EventQuery): PerdureEvent[] {
+    if (jobId === undefined) return (eventsAfter.all(after, limit) as EventRow[]).map(toEvent);
+    const job = stored(jobId);
+    return job === null ? [] : (eventsOfJob.all(job.no, jobId, after, limit) as EventRow[]).map(toEvent);
+  }
+
+  function history(id: string): History | null {
+    const job = stored(id);
+    if (job === null) return null;
+    const now = live.all(job.namespace) as Record<string, unknown>[];
+    const capable = now.map(toSession).filter((session) => {
+      if (!session.kinds.includes(job.kind)) return false;
+      if (session.queues !== null && !session.queues.includes(job.queue)) return false;
+      return Object.entries(job.labels).every(([name, value]) => session.labels[name] === value);
+    });
+    return {
+      job: view(job),
+      events: events({ after: 0, limit: -1, jobId: id }) as JobEvent[],
+      lateReports: lateRows.all(job.no) as LateReport[],
+      capableSessions: capable.length,
+      liveSessions: now.length,
+      queuePausedAt: (pausedAt.get(job.namespace, job.queue) as { paused_at: number } | undefined)?.paused_at ?? null,
+    };
+  }
+
+  return {
+    view,
+    attempts,
+    events,
+    history,
+    job(id: string): JobRow | null {
+      const job = stored(id);
+      return job === null ? null : view(job);
+    },
+    lastSeq: () => (last.get() as { seq: number | null }).seq ?? 0,
+  };
+}
+
+interface EventRow {
+  readonly seq: number;
+  readonly id: string | null;
+  readonly n: number;
+  readonly at: number;
+  readonly name: string;
+  readonly data: string;
+}
+
+function toEvent({ seq, id, n, at, name, data }: EventRow): PerdureEvent {
+  return { seq, jobId: id, n, at, name, data: JSON.parse(data) } as PerdureEvent;
+}

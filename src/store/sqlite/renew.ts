@@ -1,0 +1,74 @@
+/** Renewals: one write extends the lease of everything a session holds. What it tells of its attempts (usage,
+ *  progress, log) is stored only where the attempt is still its own. */
+import type { HeldAttempt, RenewAnswer } from "../../core/work.ts";
+import type { RenewRequest } from "../store.ts";
+import type { Context } from "./context.ts";
+import { jsonOrNull } from "./rows.ts";
+import { logWriter } from "./settle.ts";
+import type { Verb } from "./writer.ts";
+
+interface Item {
+  readonly request: RenewRequest;
+  readonly now: number;
+}
+
+interface RunningRow {
+  readonly no: number;
+  readonly id: string;
+  readonly attempt: number;
+  readonly started_at: number;
+  readonly cancel_requested_at: number | null;
+}
+
+export function renewVerb(context: Context): Verb<Item, RenewAnswer> {
+  const { db } = context;
+  const session = db.prepare("select no, lease_ms, reaped, ended_at from session where id = ?");
+  const extend = db.prepare("update session set renewed_at = ?, lease_ends_at = ? where no = ?");
+  const running = db.prepare(
+    `select no, id, attempt, started_at, cancel_requested_at from job indexed by job_running
+     where state = 1 and session = ?`,
+  );
+  const tell = db.prepare(
+    "update job set live_usage = coalesce(?, live_usage), progress = coalesce(?, progress) where no = ?",
+  );
+  const addLog = logWriter(context);
+
+  function renewOne({ session: id, held, unheardAfterMs }: RenewRequest, now: number): RenewAnswer {
+    const facts = session.get(id) as
+      | { no: number; lease_ms: number; reaped: number; ended_at: number | null }
+      | undefined;
+    if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) {
+      return { alive: false, leaseMs: 0, lost: held.map(named), cancel: [], unheard: [] };
+    }
+    extend.run(now, now + facts.lease_ms, facts.no);
+    const rows = new Map((running.all(facts.no) as RunningRow[]).map((row) => [row.id, row]));
+    const lost: RenewAnswer["lost"] = [];
+    const cancel: RenewAnswer["cancel"] = [];
+    for (const attempt of held) {
+      const row = rows.get(attempt.jobId);
+      if (row === undefined || row.attempt !== attempt.attempt) {
+        lost.push(named(attempt));
+        continue;
+      }
+      rows.delete(attempt.jobId);
+      if (row.cancel_requested_at !== null) cancel.push(named(attempt));
+      store(row.no, attempt);
+    }
+    const unheard = [...rows.values()]
+      .filter((row) => row.started_at < now - unheardAfterMs)
+      .map((row) => ({ jobId: row.id, attempt: row.attempt }));
+    return { alive: true, leaseMs: facts.lease_ms, lost, cancel, unheard };
+  }
+
+  function store(no: number, { attempt, usage, progress, log }: HeldAttempt): void {
+    const told = usage ?? null;
+    if (told !== null || (progress ?? null) !== null) tell.run(jsonOrNull(told), progress ?? null, no);
+    if (log) addLog(no, attempt, log);
+  }
+
+  return { order: 4, run: (items) => items.map(({ request, now }) => renewOne(request, now)) };
+}
+
+function named({ jobId, attempt }: HeldAttempt) {
+  return { jobId, attempt };
+}

@@ -1,0 +1,204 @@
+/** Settles attempts: each report is checked against the row as it is now, decided by the pure function it came with,
+ *  and written with its event. A report that does not fit changes nothing and is told what was recorded instead. */
+import { type FailReason, JOB_STATES, type JobState } from "../../core/job.ts";
+import type { Settlement } from "../../core/lifecycle.ts";
+import type { Report, SettleAnswer } from "../../core/work.ts";
+import type { DecideReport } from "../store.ts";
+import { BulkInsert } from "./bulk.ts";
+import { type Context, leaseToken } from "./context.ts";
+import type { SqlValue } from "./driver.ts";
+import { overdue } from "./overdue.ts";
+import {
+  JOB_COLUMNS,
+  jsonOrNull,
+  parseOrNull,
+  progressValues,
+  STATE_CODES,
+  type StoredJob,
+  toJob,
+  UPDATE_PROGRESS,
+} from "./rows.ts";
+import { refusal, type Verb } from "./writer.ts";
+
+interface Item {
+  readonly report: Report;
+  readonly now: number;
+  readonly decide: DecideReport;
+}
+
+interface ClosedAttempt {
+  readonly report_id: string | null;
+  readonly outcome: string;
+  readonly after_state: number;
+  readonly after_reason: string | null;
+  readonly after_run_at: number | null;
+}
+
+export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
+  const { db, interned, events, generation } = context;
+  const byId = db.prepare(`select ${JOB_COLUMNS} from job where id in (select value from json_each(?))`);
+  byId.setReturnArrays(true);
+  const update = db.prepare(UPDATE_PROGRESS);
+  // Most runs succeed at once and move nothing but these; one statement serves all that ended at the same instant.
+  const succeed = db.prepare(
+    "update job set state = 3, finished_at = ?, revision = revision + 1 where no in (select value from json_each(?))",
+  );
+  const attempts = new BulkInsert(db, "attempt", [
+    ...["job", "attempt", "chapter", "session", "started_at", "ended_at", "outcome", "failure", "usage", "result"],
+    ...["report_id", "after_state", "after_reason", "after_run_at"],
+  ]);
+  const closed = db.prepare(
+    "select report_id, outcome, after_state, after_reason, after_run_at from attempt where job = ? and attempt = ?",
+  );
+  const late = db.prepare(
+    "insert or ignore into late_report (job, attempt, at, session, outcome) values (?, ?, ?, ?, ?)",
+  );
+  const lease = db.prepare("select renewed_at, lease_ends_at, ended_at from session where no = ?");
+  const isOverdue = overdue(context);
+
+  function run(items: readonly Item[]): SettleAnswer[] {
+    const jobs = new Map<string, StoredJob>();
+    for (const row of byId.all(JSON.stringify(items.map((item) => item.report.jobId)))) {
+      const job = toJob(row, interned);
+      jobs.set(job.id, job);
+    }
+    const rows: SqlValue[] = [];
+    const succeeded = new Map<number, number[]>();
+    // The rows of attempts are written at the end, so a repeat within this group looks here first.
+    const justClosed = new Map<string, ClosedAttempt>();
+
+    const answers = items.map((item): SettleAnswer => {
+      const { report } = item;
+      const job = jobs.get(report.jobId);
+      if (job === undefined) return { status: "unknown_job" };
+      const name = `${job.no}.${report.attempt}`;
+      const held = heldBy(job);
+      if (!fits(job, item, held)) {
+        const before = justClosed.get(name) ?? (closed.get(job.no, report.attempt) as ClosedAttempt | undefined);
+        return answerLate(job, item, before ?? null);
+      }
+      const settlement = item.decide(job, report, {
+        session: job.worker,
+        renewedAt: held?.renewed_at ?? null,
+        usage: parseOrNull(job.liveUsage),
+      });
+      write(job, item, settlement, rows, succeeded);
+      jobs.set(job.id, { ...job, ...settlement.next, liveUsage: null });
+      const { state, reason, runAt } = settlement.next;
+      const after_run_at = state === "queued" ? runAt : null;
+      justClosed.set(name, {
+        report_id: reportIdOf(report),
+        outcome: report.outcome.kind,
+        ...{ after_state: STATE_CODES[state], after_reason: reason, after_run_at },
+      });
+      return { status: "accepted", repeated: false, state, reason, runAt: after_run_at };
+    });
+
+    for (const [at, numbers] of succeeded) succeed.run(at, JSON.stringify(numbers));
+    attempts.run(rows);
+    events.flush();
+    return answers;
+  }
+
+  function heldBy(job: StoredJob) {
+    if (job.session === null) return null;
+    const cached = sessionsSeen.get(job.session);
+    if (cached !== undefined) return cached;
+    const row = lease.get(job.session) as { renewed_at: number; lease_ends_at: number; ended_at: number | null };
+    sessionsSeen.set(job.session, row);
+    return row;
+  }
+  const sessionsSeen = new Map<number, { renewed_at: number; lease_ends_at: number; ended_at: number | null }>();
+
+  /** The check under the lock: is this reporter, now, the one who may close this attempt? */
+  function fits(job: StoredJob, { report, now }: Item, held: ReturnType<typeof heldBy>): boolean {
+    const { from } = report;
+    if (job.attempt !== report.attempt) return false;
+    if (from.kind === "expiry") return job.state === "queued" && isOverdue(job, now);
+    if (job.state !== "running") return false;
+    switch (from.kind) {
+      case "worker":
+        return job.worker !== null && from.token === leaseToken(generation, job.worker, job.attempt);
+      case "reaper":
+        return held !== null && held.lease_ends_at < now;
+      case "release":
+        return job.worker === from.session;
+    }
+  }
+
+  function answerLate(job: StoredJob, { report, now }: Item, before: ClosedAttempt | null): SettleAnswer {
+    const reportId = reportIdOf(report);
+    if (before !== null && reportId !== null && before.report_id === reportId) {
+      return {
+        status: "accepted",
+        repeated: true,
+        state: JOB_STATES[before.after_state] as JobState,
+        reason: before.after_reason as FailReason | null,
+        runAt: before.after_run_at,
+      };
+    }
+    // Kept once per attempt, so that people see that someone came too late, and with what.
+    if (report.from.kind === "worker" && before !== null) {
+      late.run(job.no, report.attempt, now, sessionIn(report.from.token), report.outcome.kind);
+    }
+    return { status: "stale", recorded: before?.outcome ?? null };
+  }
+
+  function write(
+    job: StoredJob,
+    item: Item,
+    made: Settlement,
+    rows: SqlValue[],
+    succeeded: Map<number, number[]>,
+  ): void {
+    const { report, now } = item;
+    const { next, event } = made;
+    const simple = next.state === "succeeded" && next.usage === null && job.handbacks === 0 && job.streak === 0;
+    if (simple && job.liveUsage === null) {
+      const together = succeeded.get(now);
+      if (together === undefined) succeeded.set(now, [job.no]);
+      else together.push(job.no);
+    } else {
+      const avoid = report.outcome.kind === "released" ? job.session : null;
+      update.run(...progressValues(job, next, avoid));
+    }
+    events.add(job.no, next.revision, now, event.name, event.data);
+    if (report.log !== null) addLog(job.no, report.attempt, report.log);
+    if (job.state !== "running") return; // a wait that ran out is no attempt
+    const { outcome } = report;
+    const failure = "failure" in outcome ? JSON.stringify(outcome.failure) : null;
+    const usage = event.data as { usage?: object };
+    rows.push(job.no, job.attempt, job.chapter, job.session, job.startedAt, now, outcome.kind, failure);
+    rows.push(jsonOrNull(usage.usage ?? null), outcome.kind === "completed" ? outcome.result : null);
+    rows.push(reportIdOf(report), STATE_CODES[next.state], next.reason, next.state === "queued" ? next.runAt : null);
+  }
+
+  const addLog = logWriter(context);
+  return {
+    order: 0,
+    run(items) {
+      sessionsSeen.clear();
+      return run(items);
+    },
+    refuse: (_item, error) => refusal(error),
+  };
+}
+
+/** Appends log text to an attempt. */
+export function logWriter({ db }: Context): (job: number, attempt: number, text: string) => void {
+  const add = db.prepare(
+    `insert into log_chunk (job, attempt, n, body)
+     select ?1, ?2, coalesce(max(n), 0) + 1, ?3 from log_chunk where job = ?1 and attempt = ?2`,
+  );
+  return (job, attempt, text) => {
+    add.run(job, attempt, text);
+  };
+}
+
+function reportIdOf(report: Report): string | null {
+  return report.from.kind === "worker" ? report.from.reportId : null;
+}
+
+function sessionIn(token: string): string | null {
+  return token.split(".")[2] ?? null;
+}

@@ -1,0 +1,132 @@
+/** The SQLite adapter: one connection, synchronous inside, several processes on one file. Each verb has its file. */
+import { PerdureError } from "../../core/errors.ts";
+import type { Store } from "../store.ts";
+import { amendVerb } from "./amend.ts";
+import { beatVerb, expiredReader } from "./beat.ts";
+import { claimVerb } from "./claim.ts";
+import type { Context } from "./context.ts";
+import type { Database } from "./driver.ts";
+import { EventLog } from "./events.ts";
+import { finder } from "./find.ts";
+import { insertVerb } from "./insert.ts";
+import { Interned } from "./interned.ts";
+import { pruneVerb } from "./prune.ts";
+import { countReader, pauseVerb } from "./queues.ts";
+import { reader } from "./read.ts";
+import { renewVerb } from "./renew.ts";
+import { closeSessionVerb, openSessionVerb, sessionReader } from "./sessions.ts";
+import { settleVerb } from "./settle.ts";
+import { watcher } from "./watch.ts";
+import { Writer } from "./writer.ts";
+
+export interface SqliteOptions {
+  readonly random: () => number;
+  /** False for a database that no other process can see. */
+  readonly shared: boolean;
+}
+
+export function sqliteStore(db: Database, { random, shared }: SqliteOptions): Store {
+  const meta = db.prepare("select value from meta where name = ?");
+  const text = (name: string) => (meta.get(name) as { value: string }).value;
+  const events = new EventLog(db);
+  const interned = new Interned(db);
+  const context: Context = { db, interned, events, generation: text("generation") };
+  const writer = new Writer(db, random, () => {
+    interned.forget();
+    events.discard();
+  });
+
+  const read = reader(context);
+  const find = finder(context, read, text("secret"));
+  const verbs = {
+    settle: settleVerb(context),
+    amend: amendVerb(context, read),
+    insert: insertVerb(context),
+    openSession: openSessionVerb(context),
+    renew: renewVerb(context),
+    beat: beatVerb(context),
+    pause: pauseVerb(context),
+    prune: pruneVerb(context),
+    closeSession: closeSessionVerb(context),
+    claim: claimVerb(context),
+  };
+  const sessions = sessionReader(context);
+  const expired = expiredReader(context);
+  const counts = countReader(context);
+  const watch = watcher(db, shared);
+  let open = true;
+
+  /** Reads answer at once, and in the same order as the calls. */
+  async function answer<T>(give: () => T): Promise<T> {
+    if (!open) throw new PerdureError("closed", "the store is closed");
+    return give();
+  }
+  async function one<Item, Answer>(
+    verb: Parameters<typeof writer.submit<Item, Answer>>[0],
+    item: Item,
+  ): Promise<Answer> {
+    return (await submit(verb, [item]))[0] as Answer;
+  }
+  function submit<Item, Answer>(verb: Parameters<typeof writer.submit<Item, Answer>>[0], items: readonly Item[]) {
+    if (!open) return Promise.reject(new PerdureError("closed", "the store is closed"));
+    return writer.submit(verb, items);
+  }
+
+  return {
+    insert: (jobs, now) =>
+      submit(
+        verbs.insert,
+        jobs.map((job) => ({ job, now })),
+      ),
+    async claim(requests, now) {
+      const answers = await answer(() => requests.map((request) => verbs.claim.peek(request, now)));
+      const busy = requests.filter((_, i) => answers[i] === null).map((request) => ({ request, now }));
+      const claimed = await submit(verbs.claim, busy);
+      return answers.map((found) => found ?? (claimed.shift() as (typeof claimed)[number]));
+    },
+    renew: (requests, now) =>
+      submit(
+        verbs.renew,
+        requests.map((request) => ({ request, now })),
+      ),
+    settle: (reports, now, decide) =>
+      submit(
+        verbs.settle,
+        reports.map((report) => ({ report, now, decide })),
+      ),
+    amend: (commands, now, decide) =>
+      submit(
+        verbs.amend,
+        commands.map((command) => ({ ...command, now, decide })),
+      ),
+    expired: (query) => answer(() => expired(query)),
+    jobs: (ids) => answer(() => ids.map(read.job)),
+    find: (filter) => answer(() => find(filter)),
+    history: (id) => answer(() => read.history(id)),
+    attempts: (id) => answer(() => read.attempts(id)),
+    events: (query) => answer(() => read.events(query)),
+    lastSeq: () => answer(read.lastSeq),
+    openSession: async (session, now) => {
+      await one(verbs.openSession, { session, now });
+    },
+    closeSession: async (id, now) => {
+      await one(verbs.closeSession, { id, now });
+    },
+    sessions: () => answer(sessions.sessions),
+    cancelsFor: (ids) => answer(() => sessions.cancelsFor(ids)),
+    counts: (namespace, now) => answer(() => counts(namespace, now)),
+    setPaused: async (namespace, queue, paused, now) => {
+      await one(verbs.pause, { namespace, queue, paused, now });
+    },
+    beat: (beat) => one(verbs.beat, beat),
+    prune: (query) => one(verbs.prune, query),
+    watch: watch.add,
+    async close() {
+      if (!open) return;
+      open = false;
+      watch.stop();
+      await writer.drained();
+      db.close();
+    },
+  };
+}

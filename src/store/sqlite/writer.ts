@@ -1,0 +1,242 @@
+/** Group commit on one connection. Calls that arrive before the next turn of the event loop share one transaction;
+ *  their items are handed to each verb as one list. A group that fails for its data is undone, split in
+ *  halves and repeated, until only the guilty item is refused. A disk error refuses the whole group.
+ *
+ *  Another process may hold the write lock. SQLite would wait for it inside a blocking call, so we ask without
+ *  waiting and come back a few milliseconds later (with a long busy_timeout one of four processes starved, and its
+ *  event loop stood still for 2.9 s). */
+import { PerdureError } from "../../core/errors.ts";
+import type { Refused } from "../../core/work.ts";
+import { type Database, SQLITE, sqliteCode } from "./driver.ts";
+
+export interface Verb<Item, Answer> {
+  /** Within a group, verbs run in this order: reports free slots before claims fill them. */
+  readonly order: number;
+  /** Runs inside the transaction. Must not keep anything that a rollback would make untrue. */
+  run(items: readonly Item[]): Answer[];
+  /** The answer for an item that the store cannot take; without it the call is rejected. */
+  refuse?(item: Item, error: unknown): Answer;
+}
+
+interface Call {
+  readonly verb: Verb<unknown, unknown>;
+  readonly items: readonly unknown[];
+  readonly answers: unknown[];
+  error: unknown;
+  resolve(answers: unknown[]): void;
+  reject(error: unknown): void;
+}
+
+/** A run of items of one call. */
+interface Piece {
+  readonly call: Call;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Keeps one transaction from holding the event loop for long. */
+const MAX_GROUP_ITEMS = 4_000;
+const BUSY_WAIT_MS = 4;
+
+export class Writer {
+  readonly #db: Database;
+  readonly #random: () => number;
+  readonly #onRollback: () => void;
+  #queue: Call[] = [];
+  #scheduled = false;
+  #broken: PerdureError | null = null;
+  #idle: (() => void)[] = [];
+
+  constructor(db: Database, random: () => number, onRollback: () => void) {
+    this.#db = db;
+    this.#random = random;
+    this.#onRollback = onRollback;
+  }
+
+  submit<Item, Answer>(verb: Verb<Item, Answer>, items: readonly Item[]): Promise<Answer[]> {
+    if (items.length === 0) return Promise.resolve([]);
+    if (this.#broken !== null) return Promise.reject(this.#broken);
+    return new Promise((resolve, reject) => {
+      this.#queue.push({
+        verb: verb as unknown as Verb<unknown, unknown>,
+        items,
+        answers: new Array(items.length),
+        error: null,
+        resolve: resolve as (answers: unknown[]) => void,
+        reject,
+      });
+      this.#schedule();
+    });
+  }
+
+  /** Resolves when nothing waits to be written. */
+  async drained(): Promise<void> {
+    if (this.#queue.length > 0) await new Promise<void>((resolve) => this.#idle.push(resolve));
+  }
+
+  #schedule(delayMs: number | null = null): void {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    const flush = () => {
+      this.#scheduled = false;
+      this.#flush();
+    };
+    if (delayMs === null) setImmediate(flush);
+    else setTimeout(flush, delayMs);
+  }
+
+  #flush(): void {
+    if (!this.#begin()) return;
+    const calls = this.#take();
+    try {
+      this.#attempt(calls.map((call) => ({ call, from: 0, to: call.items.length })));
+      this.#db.exec("commit");
+    } catch (error) {
+      this.#rollback();
+      const refused = this.#diskError(error) ?? error;
+      for (const call of calls) call.error = refused;
+    }
+    for (const call of calls) finish(call);
+    if (this.#queue.length > 0) this.#schedule();
+    else for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  /** False if the lock is taken: then the group waits, and grows. */
+  #begin(): boolean {
+    try {
+      this.#db.exec("begin immediate");
+      return true;
+    } catch (error) {
+      const code = sqliteCode(error);
+      if (code === SQLITE.BUSY || code === SQLITE.LOCKED) {
+        this.#schedule(this.#random() * BUSY_WAIT_MS);
+        return false;
+      }
+      const refused = this.#diskError(error) ?? error;
+      for (const call of this.#queue.splice(0)) call.reject(refused);
+      for (const resolve of this.#idle.splice(0)) resolve();
+      return false;
+    }
+  }
+
+  #take(): Call[] {
+    let items = 0;
+    let count = 0;
+    for (const call of this.#queue) {
+      if (count > 0 && items + call.items.length > MAX_GROUP_ITEMS) break;
+      items += call.items.length;
+      count += 1;
+    }
+    return this.#queue.splice(0, count).sort((a, b) => a.verb.order - b.verb.order);
+  }
+
+  /** Runs these pieces, all or none of them; on a data error, their halves. Throws only what concerns the whole group.
+   *  Savepoints rather than transactions: the write lock is never given up in the middle of a group. */
+  #attempt(pieces: readonly Piece[]): void {
+    let answers: unknown[][];
+    this.#db.exec("savepoint piece");
+    try {
+      answers = runPieces(pieces);
+      this.#db.exec("release piece");
+    } catch (error) {
+      if (this.#diskError(error) !== null) throw error;
+      this.#db.exec("rollback to piece; release piece");
+      this.#onRollback();
+      this.#bisect(pieces, error);
+      return;
+    }
+    pieces.forEach(({ call, from, to }, i) => {
+      const given = answers[i] as unknown[];
+      for (let k = from; k < to; k++) call.answers[k] = given[k - from];
+    });
+  }
+
+  #bisect(pieces: readonly Piece[], error: unknown): void {
+    const [first] = pieces;
+    if (pieces.length > 1 || first === undefined || first.to - first.from > 1) {
+      for (const half of halves(pieces)) this.#attempt(half);
+      return;
+    }
+    const { call, from } = first;
+    if (call.verb.refuse === undefined) call.error = error;
+    else call.answers[from] = call.verb.refuse(call.items[from], error);
+  }
+
+  #rollback(): void {
+    try {
+      this.#db.exec("rollback");
+    } catch {
+      // SQLite has already rolled back: a full disk does that.
+    }
+    this.#onRollback();
+  }
+
+  /** After an I/O error nobody knows what the disk holds: the store takes nothing more until it is opened again. */
+  #diskError(error: unknown): PerdureError | null {
+    switch (sqliteCode(error)) {
+      case SQLITE.FULL:
+        return new PerdureError(
+          "store_full",
+          "the disk is full: nothing of this call was stored; free space and repeat",
+          {
+            cause: error,
+          },
+        );
+      case SQLITE.IOERR:
+      case SQLITE.CORRUPT:
+      case SQLITE.NOTADB:
+      case SQLITE.READONLY:
+      case SQLITE.CANTOPEN: {
+        const message = `the database cannot be written (${(error as Error).message}); open it again after mending the disk`;
+        this.#broken = new PerdureError("store_io", message, { cause: error });
+        return this.#broken;
+      }
+      default:
+        return null;
+    }
+  }
+}
+
+/** Neighbouring pieces of one verb go to it as one list. */
+function runPieces(pieces: readonly Piece[]): unknown[][] {
+  const answers: unknown[][] = new Array(pieces.length);
+  for (let i = 0; i < pieces.length; ) {
+    const { verb } = (pieces[i] as Piece).call;
+    let end = i + 1;
+    while (end < pieces.length && (pieces[end] as Piece).call.verb === verb) end += 1;
+    const group = pieces.slice(i, end);
+    const all = verb.run(group.length === 1 ? itemsOf(group[0] as Piece) : group.flatMap(itemsOf));
+    let at = 0;
+    group.forEach(({ from, to }, k) => {
+      answers[i + k] = all.slice(at, at + to - from);
+      at += to - from;
+    });
+    i = end;
+  }
+  return answers;
+}
+
+function itemsOf({ call, from, to }: Piece): readonly unknown[] {
+  return from === 0 && to === call.items.length ? call.items : call.items.slice(from, to);
+}
+
+function halves(pieces: readonly Piece[]): [Piece[], Piece[]] {
+  if (pieces.length > 1) {
+    const middle = pieces.length >> 1;
+    return [pieces.slice(0, middle), pieces.slice(middle)];
+  }
+  const { call, from, to } = pieces[0] as Piece;
+  const middle = (from + to) >> 1;
+  return [[{ call, from, to: middle }], [{ call, from: middle, to }]];
+}
+
+function finish(call: Call): void {
+  if (call.error !== null) call.reject(call.error);
+  else call.resolve(call.answers);
+}
+
+/** The answer for an item that the database cannot take. */
+export function refusal(error: unknown): Refused {
+  const message = error instanceof Error ? error.message : String(error);
+  return { status: "refused", code: "store_refused", message: `the store refused this item: ${message}` };
+}

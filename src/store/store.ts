@@ -1,0 +1,251 @@
+/** The port between the engine and a database. All verbs are asynchronous and take lists; the pure functions of
+ *  `core` go in, no transaction comes out. Each verb is durable when its promise resolves, and items of one list are
+ *  answered one by one: a bad item never fails its neighbours. Time is always an argument.
+ *  Only `insert`, `claim`, `settle` and `amend` change a job: under its row's lock, checked on
+ *  (job, attempt, state), with one event in the same transaction. */
+import type { Command, CommandDecision } from "../core/command.ts";
+import type { PerdureEvent } from "../core/event.ts";
+import type { Failure } from "../core/failure.ts";
+import type { Job, JobState, Usage } from "../core/job.ts";
+import type { Settlement, Transition } from "../core/lifecycle.ts";
+import type { Policy } from "../core/policy.ts";
+import type { ClaimedJob, HeldAttempt, NewSession, Refused, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
+
+export interface Store {
+  /** Stores new jobs, or finds those that their submit keys already name. */
+  insert(items: readonly NewJob[], now: number): Promise<InsertAnswer[]>;
+  /** Starts due jobs for a session, lowest priority number first, then the longest due. */
+  claim(requests: readonly ClaimRequest[], now: number): Promise<ClaimAnswer[]>;
+  /** Extends session leases; tells which attempts are no longer held and which are to be cancelled. */
+  renew(requests: readonly RenewRequest[], now: number): Promise<RenewAnswer[]>;
+  /** Closes attempts. `decide` is called under the row's lock with the job as it is now. */
+  settle(reports: readonly Report[], now: number, decide: DecideReport): Promise<SettleAnswer[]>;
+  /** Jobs whose attempts or waiting time have run out. Read only; `settle` checks each again under its lock. */
+  expired(query: ExpiredQuery): Promise<ExpiredJob[]>;
+  /** Applies operators' commands. */
+  amend(
+    commands: readonly { readonly jobId: string; readonly command: Command }[],
+    now: number,
+    decide: (job: Job, command: Command) => CommandDecision,
+  ): Promise<AmendAnswer[]>;
+
+  jobs(ids: readonly string[]): Promise<(JobRow | null)[]>;
+  find(filter: JobFilter): Promise<{ readonly jobs: JobRow[]; readonly next: string | null }>;
+  /** Everything recorded about one job, for `explain`. */
+  history(jobId: string): Promise<History | null>;
+  /** Closed attempts, oldest first, with their results. */
+  attempts(jobId: string): Promise<AttemptRow[]>;
+  events(query: EventQuery): Promise<PerdureEvent[]>;
+  /** The sequence number of the newest event. */
+  lastSeq(): Promise<number>;
+
+  openSession(session: NewSession, now: number): Promise<void>;
+  /** Ends a session in good order. What it still holds is released. */
+  closeSession(id: string, now: number): Promise<void>;
+  sessions(): Promise<SessionRow[]>;
+  /** Attempts of these sessions for which a cancel is wanted. */
+  cancelsFor(sessions: readonly string[]): Promise<{ readonly jobId: string; readonly attempt: number }[]>;
+
+  counts(namespace: string | null, now: number): Promise<QueueCounts[]>;
+  setPaused(namespace: string, queue: string, paused: boolean, now: number): Promise<void>;
+
+  /** Says that an engine is awake. After a gap, or a jump of the clock, nothing may be reaped for `holdMs`. */
+  beat(beat: Beat): Promise<{ readonly heldUntil: number; readonly gapMs: number | null }>;
+  prune(query: PruneQuery): Promise<{ readonly jobs: number; readonly more: boolean }>;
+
+  /** Calls back when another process may have written. A hint: missing one costs a poll interval, no job. */
+  watch(listener: () => void): () => void;
+  close(): Promise<void>;
+}
+
+// Submit.
+
+export interface NewJob {
+  readonly id: string;
+  readonly namespace: string;
+  readonly queue: string;
+  readonly kind: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly priority: number;
+  readonly runAt: number;
+  readonly timeoutMs: number | null;
+  readonly expireInMs: number | null;
+  readonly deadlineAt: number | null;
+  readonly key: string | null;
+  /** Hash of kind, queue and payload; null without a key. */
+  readonly bodyHash: string | null;
+  readonly tags: readonly string[];
+  readonly payload: string;
+  readonly policy: Policy;
+  /** Content hash of the policy: it is stored once. */
+  readonly policyHash: string;
+  /** The submission's event and the state that follows. */
+  readonly transition: Transition;
+}
+
+export type InsertAnswer =
+  | { readonly status: "inserted"; readonly id: string }
+  /** The key names this job already. `pruned` when only its stub is left. */
+  | {
+      readonly status: "exists";
+      readonly id: string;
+      readonly state: JobState;
+      readonly chapter: number;
+      readonly pruned: boolean;
+    }
+  | { readonly status: "conflict"; readonly id: string }
+  | Refused;
+
+// Claim and renew.
+
+export interface ClaimRequest {
+  readonly session: string;
+  readonly limit: number;
+  /** Repeated with the same id, a claim returns the same jobs. Null where replies cannot be lost. */
+  readonly claimId: string | null;
+}
+
+export interface ClaimAnswer {
+  /** False when the session has ended. */
+  readonly alive: boolean;
+  readonly jobs: ClaimedJob[];
+  /** When the next job for this session falls due, if none is due now. */
+  readonly nextAt: number | null;
+}
+
+export interface RenewRequest {
+  readonly session: string;
+  readonly held: readonly HeldAttempt[];
+  /** A job of this session that it does not list, and claimed longer ago than this, is one it never heard of. */
+  readonly unheardAfterMs: number;
+}
+
+export interface SessionRow extends NewSession {
+  readonly startedAt: number;
+  readonly renewedAt: number;
+  readonly leaseEndsAt: number;
+  readonly endedAt: number | null;
+  readonly running: number;
+}
+
+// Settle.
+
+/** What `settle` knows beside the job: the session that held it. */
+export interface Held {
+  readonly session: string | null;
+  readonly renewedAt: number | null;
+  /** Usage reported while it ran, for a run that ended without a report. */
+  readonly usage: Usage | null;
+}
+
+export type DecideReport = (job: Job, report: Report, held: Held) => Settlement;
+
+export interface ExpiredQuery {
+  readonly now: number;
+  readonly limit: number;
+}
+export interface ExpiredJob {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly why: "lost" | "queue_timeout" | "deadline";
+}
+
+export type AmendAnswer =
+  | { readonly status: "applied" | "noop"; readonly message: string | null; readonly job: JobRow }
+  | { readonly status: "refused_command"; readonly message: string }
+  | { readonly status: "unknown_job" }
+  | Refused;
+
+// Reading.
+
+/** A job as people see it. */
+export interface JobRow extends Job {
+  readonly payload: string;
+  readonly progress: string | null;
+  /** Of the winning attempt. */
+  readonly result: string | null;
+}
+
+export interface AttemptRow {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly chapter: number;
+  readonly session: string | null;
+  readonly startedAt: number;
+  readonly endedAt: number;
+  readonly outcome: string;
+  readonly failure: Failure | null;
+  readonly usage: Usage | null;
+  readonly result: string | null;
+  readonly log: string | null;
+}
+
+export interface LateReport {
+  readonly attempt: number;
+  readonly at: number;
+  readonly session: string | null;
+  readonly outcome: string;
+}
+
+export interface History {
+  readonly job: JobRow;
+  readonly events: readonly (PerdureEvent & { readonly jobId: string })[];
+  readonly lateReports: readonly LateReport[];
+  /** Live sessions that could run it, and whether its queue is paused: for why it waits. */
+  readonly capableSessions: number;
+  readonly liveSessions: number;
+  readonly queuePausedAt: number | null;
+}
+
+export interface JobFilter {
+  readonly namespace?: string;
+  readonly state?: readonly JobState[];
+  readonly kind?: readonly string[];
+  readonly queue?: readonly string[];
+  readonly tag?: string;
+  readonly key?: string;
+  /** Failed and not discarded. */
+  readonly deadLetter?: boolean;
+  readonly submittedAfter?: number;
+  readonly submittedBefore?: number;
+  readonly order?: "newest" | "oldest";
+  readonly limit?: number;
+  readonly cursor?: string;
+}
+
+export interface EventQuery {
+  readonly after: number;
+  readonly limit: number;
+  readonly jobId?: string;
+}
+
+export interface QueueCounts {
+  readonly namespace: string;
+  readonly queue: string;
+  readonly paused: boolean;
+  readonly pausedAt: number | null;
+  readonly counts: Readonly<Record<JobState, number>>;
+  /** Of the queued ones, those whose time has come. */
+  readonly due: number;
+}
+
+// Upkeep.
+
+export interface Beat {
+  readonly now: number;
+  /** A silence longer than this means that engines slept. */
+  readonly maxGapMs: number;
+  readonly holdMs: number;
+  /** How far this engine's wall clock moved against its monotonic one since its last beat. */
+  readonly clockJumpMs: number;
+  readonly engine: string;
+}
+
+export interface PruneQuery {
+  readonly now: number;
+  /** Ended before this instant, by state; a state that is missing is kept. */
+  readonly endedBefore: Partial<Record<"succeeded" | "failed" | "cancelled", number>>;
+  readonly keyWindowMs: number;
+  readonly sessionsEndedBefore: number;
+  readonly limit: number;
+}
