@@ -1,0 +1,31 @@
+/** Claims jobs for a session, and waits for one if none is due: woken by a submit in this process within a
+ *  millisecond, by another process within about 25, by time at the instant the next job falls due. */
+import type { ClaimAnswer } from "../store/store.ts";
+import type { EngineParts } from "./engine.ts";
+import { DEFAULTS } from "./limits.ts";
+
+export interface ClaimOptions {
+  readonly limit: number;
+  readonly claimId?: string | null;
+  /** How long to wait for a job; 0 answers at once. */
+  readonly waitMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+export async function claim(parts: EngineParts, session: string, options: ClaimOptions): Promise<ClaimAnswer> {
+  const { store, clock, hub } = parts;
+  const { limit, claimId = null, waitMs = 0, signal } = options;
+  const until = clock.now() + waitMs;
+  for (;;) {
+    const seen = hub.ready.version;
+    const now = clock.now();
+    const [answer] = (await store.claim([{ session, limit, claimId }], now)) as [ClaimAnswer];
+    if (answer.jobs.length > 0) hub.written.fire();
+    if (!answer.alive || answer.jobs.length > 0 || signal?.aborted) return answer;
+    const left = until - clock.now();
+    if (left <= 0) return answer;
+    const due = answer.nextAt === null ? Number.POSITIVE_INFINITY : Math.max(1, answer.nextAt - clock.now());
+    const ms = Math.min(left, due, DEFAULTS.poll);
+    await hub.ready.wait(clock, seen, ms, signal === undefined ? {} : { signal });
+  }
+}

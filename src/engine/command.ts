@@ -1,0 +1,42 @@
+/** Operators' commands: the second door through which a job changes. */
+import { type Command, decideCommand } from "../core/command.ts";
+import { PerdureError } from "../core/errors.ts";
+import { isTerminal } from "../core/job.ts";
+import type { AmendAnswer, JobRow } from "../store/store.ts";
+import type { EngineParts } from "./engine.ts";
+
+export interface CommandAnswer {
+  /** False when the job was already as asked. */
+  readonly changed: boolean;
+  readonly message: string | null;
+  readonly job: JobRow;
+}
+
+export async function command(parts: EngineParts, jobId: string, wanted: Command): Promise<CommandAnswer> {
+  const { store, clock, hub } = parts;
+  const now = clock.now();
+  const decide: Parameters<typeof store.amend>[2] = (job, asked) => decideCommand(job, asked, now);
+  const [answer] = (await store.amend([{ jobId, command: wanted }], now, decide)) as [AmendAnswer];
+  switch (answer.status) {
+    case "unknown_job":
+      throw jobNotFound(jobId);
+    case "refused_command":
+      throw new PerdureError("wrong_state", `${jobId}: ${answer.message}`);
+    case "refused":
+      throw new PerdureError(answer.code, answer.message);
+    case "noop":
+      return { changed: false, message: answer.message, job: answer.job };
+    case "applied": {
+      const { job } = answer;
+      if (job.state === "queued") hub.ready.fire();
+      if (isTerminal(job.state)) hub.ended(jobId);
+      if (job.state === "running" && job.worker !== null) hub.cancelAsked(job.worker, jobId, job.attempt);
+      hub.written.fire();
+      return { changed: true, message: null, job };
+    }
+  }
+}
+
+export function jobNotFound(jobId: string): PerdureError {
+  return new PerdureError("job_not_found", `no job has the id ${jobId}, or it was pruned`);
+}

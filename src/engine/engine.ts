@@ -1,0 +1,155 @@
+/** The engine: the verbs of the other files in this folder, over one store, with clock, randomness and ids from
+ *  outside. Any number of engines may work on one store; none is special. */
+import type { Command } from "../core/command.ts";
+import type { JobEvent, PerdureEvent } from "../core/event.ts";
+import { type Explanation, explain } from "../core/explain.ts";
+import type { HeldAttempt, NewSession, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { ClaimAnswer, JobRow, Store } from "../store/store.ts";
+import { type ClaimOptions, claim } from "./claim.ts";
+import { type CommandAnswer, command, jobNotFound } from "./command.ts";
+import { eventFeed, type FeedOptions } from "./event-feed.ts";
+import { Hub } from "./hub.ts";
+import { DEFAULTS } from "./limits.ts";
+import { Pruner, type Retention } from "./pruner.ts";
+import { Reaper } from "./reaper.ts";
+import { renew } from "./renew.ts";
+import { waitForEnd } from "./result.ts";
+import { settle } from "./settle.ts";
+import { type SubmitAnswer, type SubmitItem, submit } from "./submit.ts";
+
+export type Log = (level: "error" | "warn" | "info", message: string) => void;
+
+export interface EngineOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  /** From 0 to below 1. */
+  readonly random: () => number;
+  readonly newId: (prefix: string) => string;
+  /** Who this engine is, in events. */
+  readonly name: string;
+  readonly log: Log;
+  readonly leaseMs?: number;
+  readonly retention?: Retention;
+  readonly keyWindowMs?: number;
+}
+
+/** What the verbs share. */
+export interface EngineParts extends EngineOptions {
+  readonly hub: Hub;
+  readonly leaseMs: number;
+}
+
+export class Engine {
+  readonly #parts: EngineParts;
+  readonly #reaper: Reaper;
+  readonly #pruner: Pruner;
+  readonly #unwatch: () => void;
+
+  constructor(options: EngineOptions) {
+    this.#parts = { leaseMs: DEFAULTS.lease, ...options, hub: new Hub() };
+    this.#reaper = new Reaper(this.#parts);
+    this.#pruner = new Pruner(
+      this.#parts,
+      options.retention ?? DEFAULTS.retention,
+      options.keyWindowMs ?? DEFAULTS.keyWindow,
+    );
+    this.#unwatch = options.store.watch(() => this.#othersWrote());
+  }
+
+  get store(): Store {
+    return this.#parts.store;
+  }
+  get clock(): Clock {
+    return this.#parts.clock;
+  }
+  get leaseMs(): number {
+    return this.#parts.leaseMs;
+  }
+
+  /** Starts reaping and pruning. */
+  start(): void {
+    this.#reaper.start();
+    this.#pruner.start();
+  }
+
+  async stop(): Promise<void> {
+    this.#unwatch();
+    await Promise.all([this.#reaper.stop(), this.#pruner.stop()]);
+  }
+
+  submit(items: readonly SubmitItem[]): Promise<SubmitAnswer[]> {
+    return submit(this.#parts, items);
+  }
+  claim(session: string, options: ClaimOptions): Promise<ClaimAnswer> {
+    return claim(this.#parts, session, options);
+  }
+  renew(session: string, held: readonly HeldAttempt[]): Promise<RenewAnswer> {
+    return renew(this.#parts, session, held);
+  }
+  report(reports: readonly Report[]): Promise<SettleAnswer[]> {
+    return settle(this.#parts, reports);
+  }
+  command(jobId: string, wanted: Command): Promise<CommandAnswer> {
+    return command(this.#parts, jobId, wanted);
+  }
+  events(options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
+    return eventFeed(this.#parts, options);
+  }
+  waitForEnd(jobId: string, chapter: number, options: Parameters<typeof waitForEnd>[3]): Promise<JobRow | null> {
+    return waitForEnd(this.#parts, jobId, chapter, options);
+  }
+  prune(): Promise<number> {
+    return this.#pruner.prune();
+  }
+  reap(): Promise<void> {
+    return this.#reaper.runOnce();
+  }
+
+  async explain(jobId: string): Promise<Explanation> {
+    const history = await this.#parts.store.history(jobId);
+    if (history === null) throw jobNotFound(jobId);
+    const { events, lateReports, capableSessions, liveSessions, queuePausedAt } = history;
+    const now = this.#parts.clock.now();
+    return explain({ events: events as JobEvent[], now, lateReports, capableSessions, liveSessions, queuePausedAt });
+  }
+
+  /** Opens a session; the answer is its id. */
+  async openSession(session: Omit<NewSession, "id" | "leaseMs">): Promise<string> {
+    const { store, clock, newId, leaseMs, hub } = this.#parts;
+    const id = newId("ses");
+    await store.openSession({ ...session, id, leaseMs }, clock.now());
+    hub.written.fire();
+    return id;
+  }
+  async closeSession(id: string): Promise<void> {
+    await this.#parts.store.closeSession(id, this.#parts.clock.now());
+    this.#parts.hub.written.fire();
+  }
+  onCancel(session: string, call: (jobId: string, attempt: number) => void): () => void {
+    return this.#parts.hub.onCancel(session, call);
+  }
+
+  async setPaused(namespace: string, queue: string, paused: boolean): Promise<void> {
+    const { store, clock, hub } = this.#parts;
+    await store.setPaused(namespace, queue, paused, clock.now());
+    hub.ready.fire();
+    hub.written.fire();
+  }
+
+  /** Another process wrote something: whoever waits here looks again. */
+  #othersWrote(): void {
+    const { hub, store, log } = this.#parts;
+    hub.ready.fire();
+    hub.written.fire();
+    for (const jobId of hub.awaited()) hub.ended(jobId);
+    const sessions = hub.sessions();
+    if (sessions.length === 0) return;
+    const tell = async () => {
+      for (const session of sessions) {
+        for (const { jobId, attempt } of await store.cancelsFor([session])) hub.cancelAsked(session, jobId, attempt);
+      }
+    };
+    tell().catch((error: unknown) => log("warn", `cannot look for cancels: ${String(error)}`));
+  }
+}

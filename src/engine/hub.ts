@@ -1,0 +1,84 @@
+/** Wakes what waits inside this process. Everything here is a hint: whoever is woken looks at the store, and whoever
+ *  waits also looks on its own from time to time. */
+import type { Clock } from "../lib/clock.ts";
+
+/** Something that happens again and again. */
+export class Signal {
+  #version = 0;
+  readonly #waiting = new Set<() => void>();
+
+  /** Remember this before looking; if it has moved when you want to wait, look again instead. */
+  get version(): number {
+    return this.#version;
+  }
+
+  fire(): void {
+    this.#version += 1;
+    for (const wake of [...this.#waiting]) wake();
+  }
+
+  /** Resolves when fired after `seen`, after `ms`, or when aborted. */
+  wait(
+    clock: Clock,
+    seen: number,
+    ms: number,
+    options?: { signal?: AbortSignal; background?: boolean },
+  ): Promise<void> {
+    const { signal, background = false } = options ?? {};
+    if (this.#version !== seen || ms <= 0 || signal?.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = () => {
+        this.#waiting.delete(done);
+        cancel();
+        signal?.removeEventListener("abort", done);
+        resolve();
+      };
+      const cancel = clock.after(ms, done, { background });
+      this.#waiting.add(done);
+      signal?.addEventListener("abort", done);
+    });
+  }
+}
+
+export class Hub {
+  /** A job may be due sooner than was known. */
+  readonly ready = new Signal();
+  /** An event was written. */
+  readonly written = new Signal();
+  readonly #ends = new Map<string, Set<() => void>>();
+  readonly #cancels = new Map<string, (jobId: string, attempt: number) => void>();
+
+  /** Calls when this job may have ended. */
+  onEnd(jobId: string, call: () => void): () => void {
+    const calls = this.#ends.get(jobId) ?? new Set();
+    this.#ends.set(jobId, calls.add(call));
+    return () => {
+      calls.delete(call);
+      if (calls.size === 0) this.#ends.delete(jobId);
+    };
+  }
+
+  ended(jobId: string): void {
+    for (const call of [...(this.#ends.get(jobId) ?? [])]) call();
+  }
+
+  /** Ids of the jobs somebody waits for. */
+  awaited(): string[] {
+    return [...this.#ends.keys()];
+  }
+
+  /** Calls when a cancel is asked for an attempt of this session. */
+  onCancel(session: string, call: (jobId: string, attempt: number) => void): () => void {
+    this.#cancels.set(session, call);
+    return () => this.#cancels.delete(session);
+  }
+
+  cancelAsked(session: string, jobId: string, attempt: number): void {
+    this.#cancels.get(session)?.(jobId, attempt);
+  }
+
+  /** Sessions of this process. */
+  sessions(): string[] {
+    return [...this.#cancels.keys()];
+  }
+}

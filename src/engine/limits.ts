@@ -1,0 +1,32 @@
+/** Limits at the door. Beyond them a caller gets an error and nothing is stored. */
+export const LIMITS = {
+  /** Payload and result, each. */
+  payloadBytes: 1_048_576,
+  /** Nesting of a payload. */
+  jsonDepth: 64,
+  /** Names of namespaces, queues, kinds, tags and labels. */
+  name: 200,
+  key: 500,
+  tags: 20,
+  labels: 20,
+  failureMessage: 2_048,
+  stack: 8_192,
+  progress: 4_096,
+  /** Log text of one attempt that travels with one renewal or report. */
+  logChunk: 65_536,
+} as const;
+
+/** How long things last and how often they are looked at, in milliseconds. */
+export const DEFAULTS = {
+  lease: 15_000,
+  reapEvery: 1_000,
+  /** A silence of all engines longer than this means that they slept. */
+  maxBeatGap: 3_000,
+  pruneEvery: 60_000,
+  keyWindow: 86_400_000,
+  /** A waiting claim looks at the store at least this often. */
+  poll: 1_000,
+  retention: { succeeded: 7 * 86_400_000, cancelled: 30 * 86_400_000, failed: 90 * 86_400_000 },
+  /** Ended sessions and events of no job. */
+  sessionRetention: 7 * 86_400_000,
+} as const;

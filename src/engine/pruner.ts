@@ -1,0 +1,50 @@
+/** The pruner deletes ended jobs, with all that is recorded of them, when their retention is over. */
+import type { EngineParts } from "./engine.ts";
+import { DEFAULTS } from "./limits.ts";
+import { Service } from "./service.ts";
+
+/** How long jobs are kept after they ended, by state; null keeps them. */
+export interface Retention {
+  readonly succeeded: number | null;
+  readonly failed: number | null;
+  readonly cancelled: number | null;
+}
+
+const BATCH = 500;
+
+export class Pruner extends Service {
+  readonly #parts: EngineParts;
+  readonly #retention: Retention;
+  readonly #keyWindowMs: number;
+
+  constructor(parts: EngineParts, retention: Retention, keyWindowMs: number) {
+    super(parts, DEFAULTS.pruneEvery, "pruner");
+    this.#parts = parts;
+    this.#retention = retention;
+    this.#keyWindowMs = keyWindowMs;
+  }
+
+  override async runOnce(): Promise<void> {
+    await this.prune();
+  }
+
+  /** Deletes all that is due, in short transactions. */
+  async prune(): Promise<number> {
+    const { store, clock } = this.#parts;
+    const now = clock.now();
+    const endedBefore: Partial<Record<keyof Retention, number>> = {};
+    for (const state of ["succeeded", "failed", "cancelled"] as const) {
+      const kept = this.#retention[state];
+      if (kept !== null) endedBefore[state] = now - kept;
+    }
+    const sessionsEndedBefore = now - DEFAULTS.sessionRetention;
+    let pruned = 0;
+    for (let more = true; more && !this.stopped; ) {
+      const query = { now, endedBefore, keyWindowMs: this.#keyWindowMs, sessionsEndedBefore, limit: BATCH };
+      const answer = await store.prune(query);
+      pruned += answer.jobs;
+      more = answer.more;
+    }
+    return pruned;
+  }
+}

@@ -1,0 +1,68 @@
+/** The reaper looks each second for attempts whose session is silent and for jobs that waited too long, and settles
+ *  them. Any number of engines may reap at once: each settle checks again under the row's lock, so they only waste
+ *  each other's time. What it promises: a lost attempt is settled within lease + 2 s while any engine is awake. What
+ *  it does not: that the work of a silent worker has stopped. */
+import type { Report } from "../core/work.ts";
+import type { ExpiredJob } from "../store/store.ts";
+import type { EngineParts } from "./engine.ts";
+import { DEFAULTS } from "./limits.ts";
+import { Service } from "./service.ts";
+import { settle } from "./settle.ts";
+
+const BATCH = 1_000;
+/** A row that cannot be settled is passed over for a while, so that a heap of them never hides the others. */
+const PASS_OVER_MS = 60_000;
+
+export class Reaper extends Service {
+  readonly #parts: EngineParts;
+  readonly #passedOver = new Map<string, number>();
+  #last: { now: number; monotonic: number } | null = null;
+
+  constructor(parts: EngineParts) {
+    super(parts, DEFAULTS.reapEvery, "reaper");
+    this.#parts = parts;
+  }
+
+  override async runOnce(): Promise<void> {
+    const { store, clock, leaseMs, name } = this.#parts;
+    const now = clock.now();
+    await store.beat({
+      now,
+      maxGapMs: DEFAULTS.maxBeatGap,
+      holdMs: leaseMs,
+      clockJumpMs: this.#jump(now),
+      engine: name,
+    });
+    for (;;) {
+      const limit = BATCH + this.#passedOver.size;
+      const found = await store.expired({ now, limit });
+      const fresh = found.filter((job) => (this.#passedOver.get(job.jobId) ?? 0) <= now);
+      if (fresh.length > 0) await this.#settle(fresh, now);
+      if (found.length < limit || fresh.length === 0) break;
+    }
+    for (const [jobId, until] of this.#passedOver) if (until <= now) this.#passedOver.delete(jobId);
+  }
+
+  async #settle(found: readonly ExpiredJob[], now: number): Promise<void> {
+    const answers = await settle(this.#parts, found.map(toReport), now);
+    answers.forEach((answer, i) => {
+      if (answer.status === "accepted") return;
+      const { jobId } = found[i] as ExpiredJob;
+      this.#passedOver.set(jobId, now + (answer.status === "refused" ? PASS_OVER_MS : 1));
+      if (answer.status === "refused") this.#parts.log("error", `the reaper cannot settle ${jobId}: ${answer.message}`);
+    });
+  }
+
+  /** How far the wall clock moved against the monotonic one since the last look. */
+  #jump(now: number): number {
+    const monotonic = this.#parts.clock.monotonic();
+    const last = this.#last;
+    this.#last = { now, monotonic };
+    return last === null ? 0 : now - last.now - (monotonic - last.monotonic);
+  }
+}
+
+function toReport({ jobId, attempt, why }: ExpiredJob): Report {
+  const from = why === "lost" ? ({ kind: "reaper" } as const) : ({ kind: "expiry" } as const);
+  return { jobId, attempt, from, outcome: { kind: why }, usage: null, log: null };
+}

@@ -1,0 +1,32 @@
+/** Renews session leases, and gives back to the queue what a session never heard of. */
+
+import type { HeldAttempt, RenewAnswer } from "../core/work.ts";
+import { storable } from "../lib/text.ts";
+import type { EngineParts } from "./engine.ts";
+import { LIMITS } from "./limits.ts";
+import { settle } from "./settle.ts";
+
+export async function renew(parts: EngineParts, session: string, held: readonly HeldAttempt[]): Promise<RenewAnswer> {
+  const request = { session, held: held.map(cleaned), unheardAfterMs: parts.leaseMs };
+  const [answer] = (await parts.store.renew([request], parts.clock.now())) as [RenewAnswer];
+  if (answer.unheard.length > 0) {
+    const reports = answer.unheard.map(({ jobId, attempt }) => ({
+      jobId,
+      attempt,
+      from: { kind: "release", session } as const,
+      outcome: { kind: "released" } as const,
+      usage: null,
+      log: null,
+    }));
+    await settle(parts, reports);
+  }
+  return answer;
+}
+
+function cleaned(held: HeldAttempt): HeldAttempt {
+  return {
+    ...held,
+    progress: held.progress ? storable(held.progress, LIMITS.progress) : null,
+    log: held.log ? storable(held.log, LIMITS.logChunk) : null,
+  };
+}

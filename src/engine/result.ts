@@ -1,0 +1,40 @@
+/** Waits until a job's chapter has ended. */
+import { isTerminal } from "../core/job.ts";
+import type { JobRow } from "../store/store.ts";
+import { jobNotFound } from "./command.ts";
+import type { EngineParts } from "./engine.ts";
+import { DEFAULTS } from "./limits.ts";
+
+/** The job once it has ended in this chapter or gone on to a later one; null when time is up or aborted. */
+export async function waitForEnd(
+  parts: EngineParts,
+  jobId: string,
+  chapter: number,
+  options: { readonly timeoutMs: number | null; readonly signal?: AbortSignal },
+): Promise<JobRow | null> {
+  const { store, clock, hub } = parts;
+  const { timeoutMs, signal } = options;
+  const until = timeoutMs === null ? Number.POSITIVE_INFINITY : clock.now() + timeoutMs;
+  for (;;) {
+    let wake: () => void = () => {};
+    const woken = new Promise<void>((resolve) => {
+      wake = resolve;
+    });
+    const forget = hub.onEnd(jobId, wake);
+    let cancel: () => void = () => {};
+    try {
+      const [job] = await store.jobs([jobId]);
+      if (!job) throw jobNotFound(jobId);
+      if (job.chapter > chapter || isTerminal(job.state)) return job;
+      const left = until - clock.now();
+      if (left <= 0 || signal?.aborted) return null;
+      cancel = clock.after(Math.min(left, DEFAULTS.poll), wake);
+      signal?.addEventListener("abort", wake, { once: true });
+      await woken;
+    } finally {
+      forget();
+      cancel();
+      signal?.removeEventListener("abort", wake);
+    }
+  }
+}

@@ -1,0 +1,80 @@
+/** Settles attempts: reports of workers come in here, and so does what the reaper found. One way, one decision. */
+import { type Failure, failure } from "../core/failure.ts";
+import { isTerminal, type Job } from "../core/job.ts";
+import { type Settlement, settleJob } from "../core/lifecycle.ts";
+import type { Outcome } from "../core/outcome.ts";
+import type { Report, ReportedOutcome, SettleAnswer } from "../core/work.ts";
+import { isOver, storable } from "../lib/text.ts";
+import type { Held } from "../store/store.ts";
+import type { EngineParts } from "./engine.ts";
+import { LIMITS } from "./limits.ts";
+
+export async function settle(parts: EngineParts, reports: readonly Report[], at?: number): Promise<SettleAnswer[]> {
+  const { store, clock, hub } = parts;
+  // The reaper settles as of the instant it looked: a process that slept in between must not find everyone late.
+  const now = at ?? clock.now();
+  const decide = (job: Job, report: Report, held: Held) => decideReport(parts, job, report, held, now);
+  const answers = await store.settle(reports.map(cleaned), now, decide);
+  let ready = false;
+  answers.forEach((answer, i) => {
+    if (answer.status !== "accepted") return;
+    if (isTerminal(answer.state)) hub.ended((reports[i] as Report).jobId);
+    else ready = true;
+  });
+  if (ready) hub.ready.fire();
+  hub.written.fire();
+  return answers;
+}
+
+function decideReport(parts: EngineParts, job: Job, report: Report, held: Held, now: number): Settlement {
+  const usage = report.usage ?? held.usage;
+  return settleJob(job, outcomeOf(job, report.outcome, held, parts.name), usage, now, parts.random());
+}
+
+/** The stored form of an outcome to the one that is decided on. A result is parsed only if a condition asks for it. */
+function outcomeOf(job: Job, reported: ReportedOutcome, held: Held, by: string): Outcome {
+  switch (reported.kind) {
+    case "completed": {
+      const asked = job.policy.retryWhen !== null && reported.result !== null;
+      return { kind: "completed", result: asked ? JSON.parse(reported.result as string) : null };
+    }
+    case "failed":
+    case "timeout":
+      return { kind: reported.kind, failure: reported.failure };
+    case "lost": {
+      const { session, renewedAt } = held;
+      return { kind: "lost", why: "lease_expired", session, renewedAt, by };
+    }
+    case "released":
+      return { kind: "released", session: held.session };
+    default:
+      return { kind: reported.kind };
+  }
+}
+
+/** Text rules at the door. A result over its limit fails the attempt: it cannot be kept, and a retry would not help. */
+function cleaned(report: Report): Report {
+  const log = report.log === null || report.log === "" ? null : storable(report.log, LIMITS.logChunk);
+  return { ...report, log, outcome: cleanedOutcome(report.outcome) };
+}
+
+function cleanedOutcome(outcome: ReportedOutcome): ReportedOutcome {
+  if (outcome.kind === "completed") {
+    if (outcome.result === null || !isOver(outcome.result, LIMITS.payloadBytes)) return outcome;
+    const message = `the result is over the limit of ${LIMITS.payloadBytes} bytes`;
+    return { kind: "failed", failure: failure({ kind: "result", class: "logical", message }) };
+  }
+  return "failure" in outcome ? { kind: outcome.kind, failure: cleanedFailure(outcome.failure) } : outcome;
+}
+
+export function cleanedFailure(cause: Failure): Failure {
+  const short = (text: string | null) => (text === null ? null : storable(text, LIMITS.name));
+  return {
+    ...cause,
+    message: storable(cause.message, LIMITS.failureMessage),
+    name: short(cause.name),
+    code: short(cause.code),
+    signal: short(cause.signal),
+    stack: cause.stack === null ? null : storable(cause.stack, LIMITS.stack),
+  };
+}
