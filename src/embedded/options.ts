@@ -1,0 +1,174 @@
+/** The options of the library, checked: a misspelt one is an error with the nearest known name, never ignored. */
+import { asBoolean, asInteger, asList, asObject, asOneOf, asText, checkKeys } from "../core/check.ts";
+import { type Duration, toMs } from "../core/duration.ts";
+import { ConfigError } from "../core/errors.ts";
+import { JOB_STATES, type JobState } from "../core/job.ts";
+import type { PolicyInput } from "../core/policy.ts";
+import type { Retention } from "../engine/pruner.ts";
+import type { JobFilter } from "../store/store.ts";
+
+export interface OpenOptions {
+  /** A file, `sqlite:FILE`, or `:memory:`. Default: `.perdure/perdure.db` in the working directory. */
+  url?: string;
+  namespace?: string;
+  /** How long a worker may be silent before its jobs are given to others. */
+  lease?: Duration;
+  /** How long ended jobs are kept; false keeps them for ever. */
+  retention?: { succeeded?: Duration | false; failed?: Duration | false; cancelled?: Duration | false };
+  /** How long a submit key keeps its meaning after its job has ended. */
+  keyWindow?: Duration;
+  /** Warnings and errors of the engine; the default writes errors to stderr. */
+  logger?: (level: "error" | "warn" | "info", message: string) => void;
+}
+
+export interface SubmitOptions {
+  /** At most one job per key: a second submit with the same body finds the first. */
+  key?: string;
+  queue?: string;
+  /** 0 (first) to 9; default 5. */
+  priority?: number;
+  delay?: Duration;
+  runAt?: Date | number;
+  tags?: readonly string[];
+  timeout?: Duration;
+  /** How long it may be due without being started. */
+  expireIn?: Duration;
+  /** No run may start after this instant. */
+  deadline?: Date | number;
+  retry?: PolicyInput;
+  /** Labels a worker must have. */
+  labels?: Readonly<Record<string, string>>;
+}
+
+export interface WorkOptions {
+  /** Handlers at a time; default 10. */
+  concurrency?: number;
+  /** Default: all queues of the namespace. */
+  queues?: readonly string[];
+  /** Shown to people; default host and process id. */
+  name?: string;
+  labels?: Readonly<Record<string, string>>;
+  /** How long a handler may go on after it was asked to stop; default 5 s. */
+  stopGrace?: Duration;
+}
+
+const OPEN_KEYS = ["url", "namespace", "lease", "retention", "keyWindow", "logger"] as const;
+const RETENTION_KEYS = ["succeeded", "failed", "cancelled"] as const;
+const SUBMIT_KEYS = [
+  ...["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline", "retry", "labels"],
+];
+const WORK_KEYS = ["concurrency", "queues", "name", "labels", "stopGrace"];
+const TASK_KEYS = ["retry", "timeout", "queue", "priority", "expireIn"];
+const FILTER_KEYS = [
+  ...["state", "kind", "queue", "tag", "key", "deadLetter", "submittedAfter", "submittedBefore", "order", "limit"],
+  "cursor",
+];
+
+const MIN_LEASE_MS = 300;
+
+export function checkOpen(options: OpenOptions) {
+  checkKeys(options, OPEN_KEYS, "open");
+  const leaseMs = options.lease === undefined ? undefined : toMs(options.lease, "open.lease");
+  if (leaseMs !== undefined && leaseMs < MIN_LEASE_MS) {
+    throw new ConfigError({ path: "open.lease", given: options.lease, allowed: `at least ${MIN_LEASE_MS} ms` });
+  }
+  return {
+    leaseMs,
+    namespace: options.namespace === undefined ? "default" : asText(options.namespace, "open.namespace", 200),
+    retention: options.retention === undefined ? undefined : options.retention,
+    keyWindowMs: options.keyWindow === undefined ? undefined : toMs(options.keyWindow, "open.keyWindow"),
+  };
+}
+
+export function checkRetention(given: OpenOptions["retention"], defaults: Retention): Retention {
+  if (given === undefined) return defaults;
+  checkKeys(asObject(given, "open.retention"), RETENTION_KEYS, "open.retention");
+  const kept = (state: (typeof RETENTION_KEYS)[number]) => {
+    const value = given[state];
+    if (value === undefined) return defaults[state];
+    return value === false ? null : toMs(value, `open.retention.${state}`);
+  };
+  return { succeeded: kept("succeeded"), failed: kept("failed"), cancelled: kept("cancelled") };
+}
+
+export function checkSubmit(options: SubmitOptions): void {
+  checkKeys(options, SUBMIT_KEYS, "submit");
+  if (options.delay !== undefined && options.runAt !== undefined) {
+    const allowed = "either delay or runAt, not both";
+    throw new ConfigError({ path: "submit.delay", given: options.delay, allowed });
+  }
+  if (options.tags !== undefined) asList(options.tags, "submit.tags", (tag, path) => asText(tag, path, 200), 20);
+  if (options.labels !== undefined) asObject(options.labels, "submit.labels");
+}
+
+export function checkTask(kind: string, options: object): void {
+  checkKeys(options, TASK_KEYS, `task ${kind}`);
+}
+
+export function checkWork(options: WorkOptions) {
+  checkKeys(options, WORK_KEYS, "work");
+  const { concurrency = 10, queues, name, labels = {}, stopGrace = "5s" } = options;
+  return {
+    slots: asInteger(concurrency, "work.concurrency", { min: 1, max: 100_000 }),
+    queues: queues === undefined ? null : asList(queues, "work.queues", (q, path) => asText(q, path, 200), 1_000, 1),
+    name: name === undefined ? null : asText(name, "work.name", 200),
+    labels: checkedLabels(labels),
+    stopGraceMs: toMs(stopGrace, "work.stopGrace"),
+  };
+}
+
+function checkedLabels(labels: Readonly<Record<string, string>>): Record<string, string> {
+  const entries = Object.entries(asObject(labels, "work.labels"));
+  return Object.fromEntries(entries.map(([name, value]) => [name, asText(value, `work.labels.${name}`, 200)]));
+}
+
+export interface JobsFilter {
+  state?: JobState | readonly JobState[];
+  kind?: string | readonly string[];
+  queue?: string | readonly string[];
+  tag?: string;
+  key?: string;
+  /** Only jobs that failed and wait for a person. */
+  deadLetter?: boolean;
+  submittedAfter?: Date | number;
+  submittedBefore?: Date | number;
+  order?: "newest" | "oldest";
+  /** Up to 1000; default 100. */
+  limit?: number;
+  cursor?: string;
+}
+
+export function checkFilter(filter: JobsFilter, namespace: string): JobFilter {
+  checkKeys(filter, FILTER_KEYS, "jobs");
+  const many = <T extends string>(value: T | readonly T[]): readonly T[] =>
+    typeof value === "string" ? [value] : value;
+  const text = (value: unknown, path: string) => asText(value, path, 500);
+  return {
+    namespace,
+    ...(filter.state === undefined
+      ? {}
+      : { state: asList(many(filter.state), "jobs.state", (s, path) => asOneOf(s, JOB_STATES, path), 6) }),
+    ...(filter.kind === undefined ? {} : { kind: asList(many(filter.kind), "jobs.kind", text, 1_000) }),
+    ...(filter.queue === undefined ? {} : { queue: asList(many(filter.queue), "jobs.queue", text, 1_000) }),
+    ...(filter.tag === undefined ? {} : { tag: text(filter.tag, "jobs.tag") }),
+    ...(filter.key === undefined ? {} : { key: text(filter.key, "jobs.key") }),
+    ...(filter.deadLetter === undefined ? {} : { deadLetter: asBoolean(filter.deadLetter, "jobs.deadLetter") }),
+    ...(filter.submittedAfter === undefined
+      ? {}
+      : { submittedAfter: toInstant(filter.submittedAfter, "jobs.submittedAfter") }),
+    ...(filter.submittedBefore === undefined
+      ? {}
+      : { submittedBefore: toInstant(filter.submittedBefore, "jobs.submittedBefore") }),
+    ...(filter.order === undefined
+      ? {}
+      : { order: asOneOf(filter.order, ["newest", "oldest"] as const, "jobs.order") }),
+    ...(filter.limit === undefined ? {} : { limit: asInteger(filter.limit, "jobs.limit", { min: 1, max: 1_000 }) }),
+    ...(filter.cursor === undefined ? {} : { cursor: asText(filter.cursor, "jobs.cursor", 1_000) }),
+  };
+}
+
+export function toInstant(value: unknown, path: string): number {
+  const ms = value instanceof Date ? value.getTime() : value;
+  if (typeof ms === "number" && Number.isFinite(ms) && ms >= 0 && ms <= 8.64e15) return Math.round(ms);
+  throw new ConfigError({ path, given: value, allowed: "a Date, or milliseconds since 1970 (UTC)" });
+}

@@ -1,0 +1,339 @@
+/** Perdure in your own process: `Perdure.open()` wires store, engine and workers together. */
+import { randomBytes, randomFillSync } from "node:crypto";
+import { hostname } from "node:os";
+import { asText } from "../core/check.ts";
+import { toMs } from "../core/duration.ts";
+import { ConfigError, PerdureError } from "../core/errors.ts";
+import type { PerdureEvent } from "../core/event.ts";
+import type { Explanation } from "../core/explain.ts";
+import type { Policy, PolicyInput } from "../core/policy.ts";
+import { resolvePolicy } from "../core/resolve-policy.ts";
+import type { AnyTask, Task } from "../core/task.ts";
+import { systemClock } from "../engine/clock.ts";
+import { Engine, type Log } from "../engine/engine.ts";
+import type { FeedOptions } from "../engine/event-feed.ts";
+import { DEFAULTS } from "../engine/limits.ts";
+import type { SubmitItem } from "../engine/submit.ts";
+import type { Clock } from "../lib/clock.ts";
+import { idMaker, isId } from "../lib/id.ts";
+import { openStore } from "../store/open.ts";
+import type { QueueCounts, SessionRow, Store } from "../store/store.ts";
+import { Worker } from "../worker/worker.ts";
+import { JobHandle } from "./job-handle.ts";
+import { type JobInfo, toInfo } from "./job-info.ts";
+import { localLink } from "./local-link.ts";
+import type { JobsFilter, OpenOptions, SubmitOptions, WorkOptions } from "./options.ts";
+import { checkFilter, checkOpen, checkRetention, checkSubmit, checkTask, checkWork, toInstant } from "./options.ts";
+
+/** Outside the options: what tests replace. */
+export interface Ambient {
+  readonly clock: Clock;
+  readonly random: () => number;
+  /** Sees every call of the store. */
+  readonly wrapStore?: (store: Store) => Store;
+}
+
+export interface SubmitEntry {
+  readonly task: AnyTask | string;
+  readonly input?: unknown;
+  readonly options?: SubmitOptions;
+}
+
+export type SubmitManyAnswer =
+  | { readonly ok: true; readonly job: JobHandle<unknown> }
+  | { readonly ok: false; readonly error: PerdureError };
+
+/** A running worker. */
+export interface WorkerHandle extends AsyncDisposable {
+  /** Its session's id. */
+  readonly session: string;
+  /** Handlers running now. */
+  readonly running: number;
+  /** Claims no more, waits for what runs up to `grace` (default 30 s), hands back the rest. Nothing is charged. */
+  stop(options?: { grace?: string | number }): Promise<void>;
+}
+
+const DEFAULT_GRACE = "30s";
+
+export class Perdure implements AsyncDisposable {
+  readonly #engine: Engine;
+  readonly #namespace: string;
+  readonly #log: Log;
+  readonly #workers = new Set<Worker>();
+  #closed: Promise<void> | null = null;
+
+  private constructor(engine: Engine, namespace: string, log: Log) {
+    this.#engine = engine;
+    this.#namespace = namespace;
+    this.#log = log;
+  }
+
+  /** Opens a store and starts an engine on it. `Perdure.open()` uses the file `.perdure/perdure.db`. */
+  static async open(urlOrOptions: string | OpenOptions = {}, ambient?: Ambient): Promise<Perdure> {
+    const options = typeof urlOrOptions === "string" ? { url: urlOrOptions } : urlOrOptions;
+    const { leaseMs, namespace, retention, keyWindowMs } = checkOpen(options);
+    const kept = checkRetention(retention, DEFAULTS.retention);
+    const { clock, random, wrapStore } = ambient ?? ({ clock: systemClock, random: Math.random } as Ambient);
+    const log: Log = options.logger ?? errorsToStderr;
+    const newSecret = () => randomBytes(24).toString("base64url");
+    const opened = await openStore({ url: options.url, random, newSecret });
+    const store = wrapStore === undefined ? opened : wrapStore(opened);
+    const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
+    const engine = new Engine({
+      ...{ store, clock, random, newId, log, retention: kept, name: `${hostname()}-${process.pid}` },
+      ...(leaseMs === undefined ? {} : { leaseMs }),
+      ...(keyWindowMs === undefined ? {} : { keyWindowMs }),
+    });
+    engine.start();
+    return new Perdure(engine, namespace, log);
+  }
+
+  /** Stores a job; it is durable when the promise resolves. */
+  submit<Input, Output>(
+    task: Task<Input, Output>,
+    ...rest: undefined extends Input
+      ? [input?: Input, options?: SubmitOptions]
+      : [input: Input, options?: SubmitOptions]
+  ): Promise<JobHandle<Output>>;
+  submit(kind: string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>>;
+  async submit(task: AnyTask | string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>> {
+    const item = this.#toItem({ task, input, ...(options === undefined ? {} : { options }) });
+    const [answer] = await this.#engine.submit([item]);
+    if (answer?.status !== "ok") throw (answer as { error: PerdureError }).error;
+    return new JobHandle(this.#engine, answer.id, answer.chapter, answer.created);
+  }
+
+  /** Stores many jobs, each answered for itself, in the order given. */
+  async submitMany(entries: readonly SubmitEntry[]): Promise<SubmitManyAnswer[]> {
+    const answers: SubmitManyAnswer[] = new Array(entries.length);
+    const items: SubmitItem[] = [];
+    const places: number[] = [];
+    entries.forEach((entry, i) => {
+      try {
+        items.push(this.#toItem(entry));
+        places.push(i);
+      } catch (error) {
+        if (!(error instanceof PerdureError)) throw error;
+        answers[i] = { ok: false, error };
+      }
+    });
+    (await this.#engine.submit(items)).forEach((answer, k) => {
+      const i = places[k] as number;
+      if (answer.status !== "ok") answers[i] = { ok: false, error: answer.error };
+      else answers[i] = { ok: true, job: new JobHandle(this.#engine, answer.id, answer.chapter, answer.created) };
+    });
+    return answers;
+  }
+
+  /** A handle on a job by its id. Throws `job_not_found`. */
+  async job<Output = unknown>(id: string): Promise<JobHandle<Output>> {
+    const { chapter } = await this.#row(id);
+    return new JobHandle<Output>(this.#engine, id, chapter, false);
+  }
+
+  /** Jobs of this namespace that fit, newest first, a page at a time: pass `next` as `cursor` for the page after. */
+  async jobs(filter: JobsFilter = {}): Promise<{ jobs: JobInfo[]; next: string | null }> {
+    const { jobs, next } = await this.#engine.store.find(checkFilter(filter, this.#namespace));
+    return { jobs: jobs.map(toInfo), next };
+  }
+
+  /** Ends a job: at once if it waits, by its signal if it runs. */
+  cancel(id: string): Promise<JobInfo> {
+    return this.#command(id, { kind: "cancel" });
+  }
+  /** Runs a waiting job now; redrives a failed or cancelled one. */
+  retry(id: string): Promise<JobInfo> {
+    return this.#command(id, { kind: "retry" });
+  }
+  /** Moves a waiting job to another time. */
+  reschedule(id: string, runAt: Date | number): Promise<JobInfo> {
+    return this.#command(id, { kind: "reschedule", runAt: toInstant(runAt, "reschedule.runAt") });
+  }
+  /** Opens the next chapter of a failed or cancelled job, with fresh budgets. */
+  redrive(id: string): Promise<JobInfo> {
+    return this.#command(id, { kind: "redrive" });
+  }
+  /** Takes a failed job out of the dead letters. */
+  discard(id: string): Promise<JobInfo> {
+    return this.#command(id, { kind: "discard" });
+  }
+
+  /** Events of all jobs and of the engine, from `after` (an event's `seq`) on; with `follow`, those to come too. */
+  events(options: number | FeedOptions = {}): AsyncGenerator<PerdureEvent, void, void> {
+    return this.#engine.events(typeof options === "number" ? { after: options } : options);
+  }
+
+  explain(id: string): Promise<Explanation> {
+    return this.#engine.explain(checkId(id));
+  }
+
+  /** The queues of this namespace with their counts. */
+  queues(): Promise<QueueCounts[]> {
+    return this.#engine.store.counts(this.#namespace, this.#engine.clock.now());
+  }
+  /** Jobs of a paused queue are not started; running ones go on. */
+  pause(queue: string): Promise<void> {
+    return this.#engine.setPaused(this.#namespace, asText(queue, "pause.queue", 200), true);
+  }
+  resume(queue: string): Promise<void> {
+    return this.#engine.setPaused(this.#namespace, asText(queue, "resume.queue", 200), false);
+  }
+
+  /** Workers that are alive or ended lately. */
+  workers(): Promise<SessionRow[]> {
+    return this.#engine.store.sessions();
+  }
+
+  /** Deletes now what the pruner would delete within a minute. */
+  prune(): Promise<number> {
+    return this.#engine.prune();
+  }
+
+  /** Starts a worker in this process for these tasks. */
+  async work(tasks: readonly AnyTask[], options: WorkOptions = {}): Promise<WorkerHandle> {
+    const { stopGraceMs, name, ...checked } = checkWork(options);
+    if (!Array.isArray(tasks) || tasks.length === 0) {
+      throw new ConfigError({ path: "work.tasks", given: tasks, allowed: "a list of tasks made with task()" });
+    }
+    const kinds = tasks.map((task) => task.kind);
+    const twice = kinds.find((kind, i) => kinds.indexOf(kind) !== i);
+    if (twice !== undefined) {
+      throw new ConfigError({ path: "work.tasks", given: twice, allowed: "each kind once" });
+    }
+    for (const task of tasks) this.#policyOf(task);
+    const worker = new Worker({
+      link: localLink(this.#engine),
+      clock: this.#engine.clock,
+      tasks,
+      request: {
+        ...checked,
+        namespace: this.#namespace,
+        kinds,
+        name: name ?? `${hostname()}-${process.pid}`,
+        host: hostname(),
+        pid: process.pid,
+      },
+      stopGraceMs,
+      log: this.#log,
+    });
+    await worker.start();
+    this.#workers.add(worker);
+    const stop = async ({ grace = DEFAULT_GRACE }: { grace?: string | number } = {}) => {
+      await worker.stop(toMs(grace, "stop.grace"));
+      this.#workers.delete(worker);
+    };
+    return {
+      get session() {
+        return worker.session;
+      },
+      get running() {
+        return worker.running;
+      },
+      stop,
+      [Symbol.asyncDispose]: () => stop(),
+    };
+  }
+
+  /** Stops the workers as `stop` does, then the engine, then the store. */
+  close(options: { grace?: string | number } = {}): Promise<void> {
+    this.#closed ??= this.#close(toMs(options.grace ?? DEFAULT_GRACE, "close.grace"));
+    return this.#closed;
+  }
+
+  async #close(graceMs: number): Promise<void> {
+    await Promise.all([...this.#workers].map((worker) => worker.stop(graceMs)));
+    await this.#engine.stop();
+    await this.#engine.store.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #command(id: string, command: Parameters<Engine["command"]>[1]): Promise<JobInfo> {
+    return toInfo((await this.#engine.command(checkId(id), command)).job);
+  }
+
+  async #row(id: string) {
+    const [row] = await this.#engine.store.jobs([checkId(id)]);
+    if (!row) throw new PerdureError("job_not_found", `no job has the id ${id}, or it was pruned`);
+    return row;
+  }
+
+  #toItem({ task, input, options = {} }: SubmitEntry): SubmitItem {
+    checkSubmit(options);
+    const defaults = typeof task === "string" ? {} : task.options;
+    const merged = { ...defaults, ...options };
+    const { queue, priority, timeout, expireIn, delay, runAt, deadline, key, tags, labels } = merged;
+    return {
+      kind: typeof task === "string" ? task : task.kind,
+      payload: toJson(input),
+      policy: options.retry !== undefined || typeof task === "string" ? resolved(merged.retry) : this.#policyOf(task),
+      namespace: this.#namespace,
+      ...(queue === undefined ? {} : { queue }),
+      ...(priority === undefined ? {} : { priority }),
+      ...(timeout === undefined ? {} : { timeoutMs: toMs(timeout, "submit.timeout") }),
+      ...(expireIn === undefined ? {} : { expireInMs: toMs(expireIn, "submit.expireIn") }),
+      ...(delay === undefined ? {} : { delayMs: toMs(delay, "submit.delay") }),
+      ...(runAt === undefined ? {} : { runAt: toInstant(runAt, "submit.runAt") }),
+      ...(deadline === undefined ? {} : { deadlineAt: toInstant(deadline, "submit.deadline") }),
+      ...(key === undefined ? {} : { key }),
+      ...(tags === undefined ? {} : { tags }),
+      ...(labels === undefined ? {} : { labels }),
+    };
+  }
+
+  /** A task's policy, resolved and checked once. */
+  #policyOf(task: AnyTask): Policy {
+    let policy = taskPolicies.get(task);
+    if (policy === undefined) {
+      checkTask(task.kind, task.options);
+      policy = resolvePolicy(task.options.retry, `task ${task.kind}: retry`);
+      taskPolicies.set(task, policy);
+    }
+    return policy;
+  }
+}
+
+const taskPolicies = new WeakMap<AnyTask, Policy>();
+const inputPolicies = new WeakMap<object, Policy>();
+const DEFAULT_POLICY = resolvePolicy();
+
+/** The same object given again, as in a loop of submits, is resolved once. */
+function resolved(input: PolicyInput | undefined): Policy {
+  if (input === undefined) return DEFAULT_POLICY;
+  if (typeof input !== "object" || input === null) return resolvePolicy(input, "submit.retry");
+  let policy = inputPolicies.get(input);
+  if (policy === undefined) {
+    policy = resolvePolicy(input, "submit.retry");
+    if (Object.isFrozen(input)) inputPolicies.set(input, policy);
+  }
+  return policy;
+}
+
+function toJson(input: unknown): string {
+  if (input === undefined) return "null";
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(input);
+  } catch (cause) {
+    const message = `payload: not JSON: ${(cause as Error).message.split("\n")[0]}`;
+    throw new PerdureError("invalid_payload", message, { path: "payload", cause });
+  }
+  if (text === undefined) {
+    throw new PerdureError("invalid_payload", `payload: a ${typeof input} is not JSON`, { path: "payload" });
+  }
+  return text;
+}
+
+function checkId(id: string): string {
+  if (typeof id === "string" && isId(id, "job")) return id;
+  throw new PerdureError(
+    "job_not_found",
+    `${JSON.stringify(id)} is not a job id; ids look like job_ and 26 characters`,
+  );
+}
+
+const errorsToStderr: Log = (level, message) => {
+  if (level === "error") console.error(`perdure: ${message}`);
+};

@@ -1,0 +1,153 @@
+/** One attempt in a worker's hands. It ends once: when its handler does, or when the worker gives it up (timeout,
+ *  cancel, shutdown, lost) and the handler does not stop within the grace time. */
+import type { Failure } from "../core/failure.ts";
+import { addUsage, type Usage } from "../core/job.ts";
+import type { TaskContext } from "../core/task.ts";
+import type { ClaimedJob, HeldAttempt, ReportedOutcome } from "../core/work.ts";
+
+export type StopCause = "cancel" | "timeout" | "shutdown" | "lost";
+
+/** Log text kept between two renewals; what comes beyond it is counted and dropped. */
+const MAX_LOG = 60_000;
+
+export class AttemptRun implements TaskContext {
+  readonly job: ClaimedJob;
+  readonly ended: Promise<ReportedOutcome>;
+  readonly #now: () => number;
+  readonly #touch: () => void;
+  #end!: (outcome: ReportedOutcome) => void;
+  #hasEnded = false;
+  #stopCause: StopCause | null = null;
+  #controller: AbortController | null = null;
+  #usage: Usage | null = null;
+  #progress: string | null = null;
+  #log = "";
+  #dropped = 0;
+
+  constructor(job: ClaimedJob, now: () => number, touch: () => void) {
+    this.job = job;
+    this.#now = now;
+    this.#touch = touch;
+    this.ended = new Promise((resolve) => {
+      this.#end = resolve;
+    });
+  }
+
+  // For the worker.
+
+  get hasEnded(): boolean {
+    return this.#hasEnded;
+  }
+  get stopCause(): StopCause | null {
+    return this.#stopCause;
+  }
+  get spent(): Usage | null {
+    return this.#usage;
+  }
+
+  /** The first end counts. */
+  finish(outcome: ReportedOutcome): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.#end(outcome);
+  }
+
+  /** Asks the handler to stop. The first cause counts. */
+  stop(cause: StopCause): void {
+    if (this.#stopCause !== null || this.#hasEnded) return;
+    this.#stopCause = cause;
+    this.#controller?.abort(stopError(cause));
+  }
+
+  /** What a renewal tells of it; log text is handed over once. */
+  held(): HeldAttempt {
+    return {
+      jobId: this.job.id,
+      attempt: this.job.attempt,
+      usage: this.#usage,
+      progress: this.#progress,
+      log: this.takeLog(),
+    };
+  }
+
+  takeLog(): string | null {
+    if (this.#log === "" && this.#dropped === 0) return null;
+    const note = this.#dropped > 0 ? `[${this.#dropped} characters of log dropped]\n` : "";
+    const text = this.#log + note;
+    this.#log = "";
+    this.#dropped = 0;
+    return text;
+  }
+
+  /** Log text that did not arrive. */
+  giveBackLog(text: string): void {
+    this.#log = text + this.#log;
+  }
+
+  // For the handler.
+
+  get jobId(): string {
+    return this.job.id;
+  }
+  get attempt(): number {
+    return this.job.attempt;
+  }
+  get kind(): string {
+    return this.job.kind;
+  }
+  get queue(): string {
+    return this.job.queue;
+  }
+  get tags(): readonly string[] {
+    return this.job.tags;
+  }
+  get previous(): Failure | null {
+    return this.job.previous;
+  }
+
+  /** Made when first asked for: most handlers never look, and a controller is a large part of a short run. */
+  get signal(): AbortSignal {
+    if (this.#controller === null) {
+      this.#controller = new AbortController();
+      if (this.#stopCause !== null) this.#controller.abort(stopError(this.#stopCause));
+    }
+    return this.#controller.signal;
+  }
+
+  log(message: string, fields?: Readonly<Record<string, unknown>>): void {
+    const text = `${String(message)}${fields === undefined ? "" : ` ${JSON.stringify(fields)}`}`;
+    const line = `${new Date(this.#now()).toISOString()} ${text.replaceAll("\n", "\\n")}\n`;
+    if (this.#log.length + line.length > MAX_LOG) this.#dropped += line.length;
+    else this.#log += line;
+  }
+
+  progress(value: unknown): void {
+    const text = JSON.stringify(value);
+    if (text === undefined || text.length > 4_096) {
+      throw new TypeError("progress: give a JSON value of at most 4096 characters");
+    }
+    this.#progress = text;
+    this.#touch();
+  }
+
+  usage(spent: Partial<Usage>): void {
+    const { tokensIn = 0, tokensOut = 0, costUsd = 0 } = spent;
+    for (const [name, value] of Object.entries({ tokensIn, tokensOut, costUsd })) {
+      if (!Number.isFinite(value) || value < 0) throw new TypeError(`usage: ${name} must be a number from 0 on`);
+    }
+    this.#usage = addUsage(this.#usage, { tokensIn, tokensOut, costUsd });
+    this.#touch();
+  }
+}
+
+function stopError(cause: StopCause): Error {
+  const why = {
+    cancel: "the job was cancelled",
+    timeout: "the attempt ran longer than its timeout",
+    shutdown: "the worker is shutting down",
+    lost: "the attempt was lost: its lease ended and the job belongs to another worker",
+  };
+  const error = new Error(why[cause]);
+  error.name = "AbortError";
+  return error;
+}

@@ -1,0 +1,93 @@
+/** Keeps a worker's session alive: renews its lease every third of it, tells what the attempts report of themselves,
+ *  and passes on what the engine answers. When no renewal has come through for a whole lease it says so itself
+ *  (`onLost`), without waiting for an engine that cannot be reached. */
+import type { HeldAttempt, RenewAnswer } from "../core/work.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { EngineLink } from "./engine-link.ts";
+
+export interface KeeperEvents {
+  held(): readonly HeldAttempt[];
+  onCancel(jobId: string, attempt: number): void;
+  /** These attempts belong to someone else now. */
+  onLost(attempts: RenewAnswer["lost"]): void;
+  /** No renewal for a whole lease: everything in hand is as good as lost. */
+  onSilence(): void;
+  /** The session is over; a new one is needed. */
+  onGone(): void;
+  /** A renewal did not come through; what it was to tell is given back. */
+  onError(error: unknown, untold: readonly HeldAttempt[]): void;
+}
+
+/** News of an attempt (progress, usage) travels at most this often. */
+const NEWS_EVERY_MS = 1_000;
+const RETRY_MS = 1_000;
+
+export class SessionKeeper {
+  readonly #link: EngineLink;
+  readonly #clock: Clock;
+  readonly #session: string;
+  readonly #leaseMs: number;
+  readonly #events: KeeperEvents;
+  #cancelTimer: () => void = () => {};
+  #dueAt = Number.POSITIVE_INFINITY;
+  #renewing: Promise<void> | null = null;
+  #renewedAt: number;
+  #stopped = false;
+
+  constructor(link: EngineLink, clock: Clock, session: string, leaseMs: number, events: KeeperEvents) {
+    this.#link = link;
+    this.#clock = clock;
+    this.#session = session;
+    this.#leaseMs = leaseMs;
+    this.#events = events;
+    this.#renewedAt = clock.monotonic();
+    this.#schedule(leaseMs / 3);
+  }
+
+  /** There is news to tell. */
+  touch(): void {
+    this.#schedule(NEWS_EVERY_MS);
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#cancelTimer();
+    await this.#renewing;
+  }
+
+  /** Keeps the earlier of two times. */
+  #schedule(ms: number): void {
+    const at = this.#clock.monotonic() + ms;
+    if (this.#stopped || this.#renewing !== null || at >= this.#dueAt) return;
+    this.#dueAt = at;
+    this.#cancelTimer();
+    this.#cancelTimer = this.#clock.after(ms, () => {
+      this.#dueAt = Number.POSITIVE_INFINITY;
+      this.#renewing = this.#renew().finally(() => {
+        this.#renewing = null;
+        this.#schedule(this.#nextMs);
+      });
+    });
+  }
+  #nextMs = 0;
+
+  async #renew(): Promise<void> {
+    this.#nextMs = this.#leaseMs / 3;
+    const held = this.#events.held();
+    try {
+      const answer = await this.#link.renew(this.#session, held);
+      this.#renewedAt = this.#clock.monotonic();
+      if (!answer.alive) {
+        this.#stopped = true;
+        this.#events.onGone();
+        return;
+      }
+      if (answer.lost.length > 0) this.#events.onLost(answer.lost);
+      for (const { jobId, attempt } of answer.cancel) this.#events.onCancel(jobId, attempt);
+    } catch (error) {
+      this.#events.onError(error, held);
+      this.#nextMs = Math.min(RETRY_MS, this.#leaseMs / 3);
+      if (this.#clock.monotonic() - this.#renewedAt > this.#leaseMs) this.#events.onSilence();
+    }
+  }
+}

@@ -1,0 +1,240 @@
+/** A worker: claims jobs as it has free slots, runs them, reports what came of them.
+ *
+ *  claim → start → run → outcome → report, each a step on one `AttemptRun`. A slot is free again when the handler has
+ *  ended; the attempt stays in hand, and is renewed, until its report has been answered.
+ *  stop(): claims no more, waits for what runs up to the grace time, hands back the rest; nothing is charged. */
+import { failure } from "../core/failure.ts";
+import type { AnyTask } from "../core/task.ts";
+import type { ClaimedJob, Report, ReportedOutcome } from "../core/work.ts";
+import { type Clock, sleep } from "../lib/clock.ts";
+import { AttemptRun, type StopCause } from "./attempt-run.ts";
+import type { EngineLink, SessionRequest } from "./engine-link.ts";
+import { runFunction } from "./function-executor.ts";
+import { SessionKeeper } from "./session-keeper.ts";
+
+export interface WorkerOptions {
+  readonly link: EngineLink;
+  readonly clock: Clock;
+  readonly tasks: readonly AnyTask[];
+  readonly request: SessionRequest;
+  /** How long a handler may go on after it was asked to stop. */
+  readonly stopGraceMs: number;
+  readonly log: (level: "error" | "warn" | "info", message: string) => void;
+}
+
+const CLAIM_WAIT_MS = 30_000;
+const RETRY_MS = 1_000;
+
+export class Worker {
+  readonly #options: WorkerOptions;
+  readonly #tasks: ReadonlyMap<string, AnyTask>;
+  /** In hand: running, or ended and not yet answered. */
+  readonly #runs = new Map<string, AttemptRun>();
+  #executing = 0;
+  #reports = 0;
+  #session = "";
+  #keeper: SessionKeeper | null = null;
+  #uncancel: () => void = () => {};
+  readonly #stopping = new AbortController();
+  #loop: Promise<void> = Promise.resolve();
+  #slotFreed: () => void = () => {};
+  #stopped: Promise<void> | null = null;
+
+  constructor(options: WorkerOptions) {
+    this.#options = options;
+    this.#tasks = new Map(options.tasks.map((task) => [task.kind, task]));
+  }
+
+  get session(): string {
+    return this.#session;
+  }
+  /** Handlers running now. */
+  get running(): number {
+    return this.#executing;
+  }
+
+  async start(): Promise<void> {
+    await this.#open();
+    this.#loop = this.#claimLoop();
+  }
+
+  /** Repeated, it waits for the first stop. */
+  stop(graceMs: number): Promise<void> {
+    this.#stopped ??= this.#drain(graceMs);
+    return this.#stopped;
+  }
+
+  async #open(): Promise<void> {
+    const { link, clock, request } = this.#options;
+    const { session, leaseMs } = await link.openSession(request);
+    this.#session = session;
+    this.#uncancel();
+    this.#uncancel = link.onCancel(session, (jobId, attempt) => this.#stopRun(jobId, attempt, "cancel"));
+    this.#keeper = new SessionKeeper(link, clock, session, leaseMs, {
+      held: () => [...this.#runs.values()].map((run) => run.held()),
+      onCancel: (jobId, attempt) => this.#stopRun(jobId, attempt, "cancel"),
+      onLost: (attempts) => {
+        for (const { jobId, attempt } of attempts) this.#stopRun(jobId, attempt, "lost");
+      },
+      onSilence: () => this.#stopAll("lost"),
+      onGone: () => this.#stopAll("lost"),
+      onError: (error, untold) => {
+        this.#options.log("warn", `cannot renew session ${session}: ${String(error)}`);
+        for (const { jobId, log } of untold) if (log) this.#runs.get(jobId)?.giveBackLog(log);
+      },
+    });
+  }
+
+  async #claimLoop(): Promise<void> {
+    const { link, clock, log, request } = this.#options;
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      const limit = request.slots - this.#executing;
+      if (limit <= 0) {
+        await new Promise<void>((resolve) => {
+          this.#slotFreed = resolve;
+        });
+        // Handlers that end together free their slots together: one claim for all of them.
+        await new Promise((resolve) => setImmediate(resolve));
+        continue;
+      }
+      try {
+        const answer = await link.claim(this.#session, { limit, waitMs: CLAIM_WAIT_MS, signal });
+        if (!answer.alive && !signal.aborted) await this.#reopen();
+        for (const job of answer.jobs) this.#start(job);
+      } catch (error) {
+        if (signal.aborted) break;
+        log("warn", `cannot claim: ${String(error)}`);
+        await sleep(clock, RETRY_MS, { signal });
+      }
+    }
+  }
+
+  /** The session is over: what it held is lost, what comes next belongs to a new one. */
+  async #reopen(): Promise<void> {
+    this.#stopAll("lost");
+    await this.#keeper?.stop();
+    await this.#open();
+    this.#options.log("warn", `the session was ended by the engine; working on as ${this.#session}`);
+  }
+
+  #start(job: ClaimedJob): void {
+    const run = new AttemptRun(job, this.#options.clock.now, () => this.#keeper?.touch());
+    this.#runs.set(job.id, run);
+    if (this.#stopping.signal.aborted) {
+      void this.#report(run, { kind: "released" });
+      return;
+    }
+    this.#executing += 1;
+    const cancelTimeout = this.#watchTimeout(run);
+    void this.#run(run).then((outcome) => run.finish(outcome));
+    void run.ended.then((outcome) => {
+      cancelTimeout?.();
+      this.#executing -= 1;
+      this.#slotFreed();
+      void this.#report(run, outcome);
+    });
+  }
+
+  async #run(run: AttemptRun): Promise<ReportedOutcome> {
+    const task = this.#tasks.get(run.job.kind);
+    if (task === undefined) return { kind: "released" };
+    return this.#judge(run, await runFunction(task, run));
+  }
+
+  /** A handler that ended because it was asked to did not fail by itself. */
+  #judge(run: AttemptRun, outcome: ReportedOutcome): ReportedOutcome {
+    if (run.stopCause === "timeout") return timedOut(run);
+    if (run.stopCause === "shutdown" && outcome.kind === "failed") return { kind: "interrupted" };
+    return outcome;
+  }
+
+  #watchTimeout(run: AttemptRun): (() => void) | null {
+    const { timeoutMs } = run.job;
+    if (timeoutMs === null) return null;
+    return this.#options.clock.after(timeoutMs, () => this.#stop(run, "timeout"));
+  }
+
+  #stopRun(jobId: string, attempt: number, cause: StopCause): void {
+    const run = this.#runs.get(jobId);
+    if (run !== undefined && run.attempt === attempt) this.#stop(run, cause);
+  }
+
+  #stopAll(cause: StopCause): void {
+    for (const run of this.#runs.values()) this.#stop(run, cause);
+  }
+
+  #stop(run: AttemptRun, cause: StopCause): void {
+    if (run.stopCause !== null || run.hasEnded) return;
+    run.stop(cause);
+    const { clock, stopGraceMs } = this.#options;
+    const cancel = clock.after(stopGraceMs, () => run.finish(givenUp(run, cause)));
+    void run.ended.then(cancel);
+  }
+
+  /** Until it is answered the report is repeated: the same id gets the same answer. */
+  async #report(run: AttemptRun, outcome: ReportedOutcome): Promise<void> {
+    const { link, clock, log } = this.#options;
+    const { id: jobId, attempt, token } = run.job;
+    this.#reports += 1;
+    const from = { kind: "worker", token, reportId: `r${this.#reports}` } as const;
+    const report: Report = { jobId, attempt, from, outcome, usage: run.spent, log: run.takeLog() };
+    for (;;) {
+      try {
+        const answer = await link.report(report);
+        if (answer.status === "stale")
+          log("warn", `${jobId}: attempt ${attempt} ended too late; its report changed nothing`);
+        if (answer.status === "refused") log("error", `${jobId}: attempt ${attempt}: ${answer.message}`);
+        break;
+      } catch (error) {
+        if ((error as { code?: unknown }).code === "closed") break;
+        log("warn", `${jobId}: cannot report attempt ${attempt}, trying again: ${String(error)}`);
+        await sleep(clock, RETRY_MS);
+      }
+    }
+    this.#runs.delete(jobId);
+    this.#drained();
+  }
+  #drained: () => void = () => {};
+
+  async #drain(graceMs: number): Promise<void> {
+    const { link, clock, stopGraceMs } = this.#options;
+    this.#stopping.abort();
+    this.#slotFreed();
+    await this.#loop;
+    await this.#handsEmpty(graceMs);
+    this.#stopAll("shutdown");
+    await this.#handsEmpty(stopGraceMs + RETRY_MS);
+    this.#uncancel();
+    await this.#keeper?.stop();
+    await link.closeSession(this.#session);
+    await sleep(clock, 0);
+  }
+
+  async #handsEmpty(ms: number): Promise<void> {
+    const timeUp = new AbortController();
+    const cancel = this.#options.clock.after(ms, () => {
+      timeUp.abort();
+      this.#drained();
+    });
+    while (this.#runs.size > 0 && !timeUp.signal.aborted) {
+      await new Promise<void>((resolve) => {
+        this.#drained = resolve;
+      });
+    }
+    cancel();
+  }
+}
+
+function timedOut(run: AttemptRun): ReportedOutcome {
+  const message = `timed out after ${run.job.timeoutMs} ms`;
+  return { kind: "timeout", failure: failure({ kind: "timeout", name: "TimeoutError", message }) };
+}
+
+/** The handler did not stop when asked: the attempt ends without it. */
+function givenUp(run: AttemptRun, cause: StopCause): ReportedOutcome {
+  if (cause === "timeout") return timedOut(run);
+  if (cause === "shutdown") return { kind: "interrupted" };
+  const message = `the handler did not stop in time after: ${cause}`;
+  return { kind: "failed", failure: failure({ kind: "error", name: "AbortError", message }) };
+}
