@@ -10,6 +10,6 @@ export type { BackoffInput, PolicyFields, PolicyInput, PresetName, RuleInput } f
 export { type AnyTask, type Handler, type Task, type TaskContext, type TaskOptions, task } from "./core/task.ts";
 export { JobFailedError, JobHandle, type ResultOptions } from "./embedded/job-handle.ts";
 export type { JobInfo } from "./embedded/job-info.ts";
-export type { JobsFilter, OpenOptions, SubmitOptions, WorkOptions } from "./embedded/options.ts";
-export { Perdure, type SubmitEntry, type SubmitManyAnswer, type WorkerHandle } from "./embedded/perdure.ts";
+export type { JobsFilter, OpenOptions, SubmitEntry, SubmitOptions, WorkOptions } from "./embedded/options.ts";
+export { Perdure, type SubmitManyAnswer, type WorkerHandle } from "./embedded/perdure.ts";
 export type { AttemptRow, QueueCounts, SessionRow } from "./store/store.ts";

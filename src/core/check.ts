@@ -83,7 +83,8 @@ export function asObject<K extends string>(value: unknown, path: string, known?:
   return Object.assign(Object.create(null), value) as Fields<K>;
 }
 
-function isPlain(value: unknown): value is object {
+/** A Map, a Date or an instance of a class would look like an object in which nothing was given. */
+export function isPlain(value: unknown): value is object {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
   const prototype: unknown = Object.getPrototypeOf(value);
   // By the shape of its prototype and not by its identity, so that objects of another realm (vm, tests) pass.

@@ -93,8 +93,8 @@ export function decide(job: Job, outcome: Outcome, now: number, random: number):
 
 /** A condition that erred is noted: someone who waits for a poll wants to know why there was none. */
 function succeed(job: Job, conditionError: string | null): Decision {
-  const made = { kind: "succeed", step: 1, class: "completed", matched: "completed" } as const;
-  return conditionError === null ? { ...made, ...rested(job) } : { ...made, conditionError, ...rested(job) };
+  const made = { step: 1, class: "completed", matched: "completed", charge: null, counters: count(job, {}) } as const;
+  return conditionError === null ? { kind: "succeed", ...made } : { kind: "succeed", conditionError, ...made };
 }
 
 function classOf(outcome: Outcome): DecisionClass {

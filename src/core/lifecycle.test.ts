@@ -3,7 +3,7 @@ import { EVENT_FORMAT, shownNames } from "./event.ts";
 import { failure } from "./failure.ts";
 import { evolve, type Happened } from "./fold.ts";
 import type { Job } from "./job.ts";
-import { settleJob, startedData, submitJob } from "./lifecycle.ts";
+import { settleJob, startedData, startedText, submitJob } from "./lifecycle.ts";
 import type { Outcome } from "./outcome.ts";
 import type { PolicyFields } from "./policy.ts";
 import { resolvePolicy } from "./resolve-policy.ts";
@@ -501,5 +501,14 @@ describe("preset agent", () => {
     expect(decision.kind).toBe("succeed");
     const { conditionError } = (event.data as { decision: { conditionError?: string } }).decision;
     expect(conditionError).toMatch(/zero/);
+  });
+
+  it("writes the start of an attempt as the same text, whatever the names", () => {
+    for (const [session, worker] of [
+      ["ses_1", "alpha"],
+      ['"attempt":0', 'a\n"b\\'],
+    ] as const) {
+      expect(JSON.parse(startedText(session, worker)(7))).toEqual(startedData(7, session, worker));
+    }
   });
 });

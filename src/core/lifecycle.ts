@@ -95,12 +95,19 @@ function moved(job: Job, counters: Counters): Partial<Counters> | null {
   return changes as Partial<Counters> | null;
 }
 
-/** The event of a job's start, without the work of building an object for each: claims write thousands at a time. */
-export function startedData(attempt: number, session: string, worker: string): JobEventBody["data"] {
+type StartedEvent = JobEventBody & { name: "attempt.started" };
+
+export function startedData(attempt: number, session: string, worker: string): StartedEvent["data"] {
   return { v: EVENT_FORMAT, attempt, session, worker };
 }
 
 export const DEFAULT_PRIORITY = 5;
+
+/** The same as text, for stores that write thousands at a time: only the number differs between them. */
+export function startedText(session: string, worker: string): (attempt: number) => string {
+  const rest = JSON.stringify({ session, worker }).slice(1);
+  return (attempt) => `{"v":${EVENT_FORMAT},"attempt":${attempt},${rest}`;
+}
 
 /** What is as usual is not written: most jobs have no labels, deadline or timeout. */
 export function submitJob(

@@ -9,6 +9,8 @@ export interface NewSession {
   readonly name: string;
   readonly host: string;
   readonly pid: number;
+  /** Names the process on its machine, so that its end can be proved there; null where that cannot be done. */
+  readonly process?: string | null;
   readonly kinds: readonly string[];
   /** Null: all queues of the namespace. */
   readonly queues: readonly string[] | null;

@@ -1,14 +1,15 @@
 /** What `submit` gives back: a job's id and the chapter it was met in, with the verbs of that one job. */
 
-import { type Duration, toMs } from "../core/duration.ts";
+import type { Duration } from "../core/duration.ts";
 import { PerdureError } from "../core/errors.ts";
-import type { PerdureEvent } from "../core/event.ts";
+import type { JobEvent, PerdureEvent } from "../core/event.ts";
 import type { Explanation } from "../core/explain.ts";
 import type { Failure } from "../core/failure.ts";
 import type { FailReason } from "../core/job.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { AttemptRow, JobRow } from "../store/store.ts";
 import { type JobInfo, toInfo } from "./job-info.ts";
+import { checkFeed, checkResult, JOB_FEED_KEYS } from "./options.ts";
 
 /** The job ended as failed. `reason` says how, `failure` is that of its last attempt. */
 export class JobFailedError extends PerdureError {
@@ -52,7 +53,7 @@ export class JobHandle<Output> {
   /** Waits for the end of the job's chapter. Throws `JobFailedError`, or an error with the code `job_cancelled` or
    *  `result_timeout`. */
   async result(options: ResultOptions = {}): Promise<Output> {
-    const timeoutMs = options.timeout === undefined ? null : toMs(options.timeout, "result.timeout");
+    const timeoutMs = checkResult(options);
     const { signal } = options;
     const job = await this.#engine.waitForEnd(this.id, this.chapter, { timeoutMs, ...(signal ? { signal } : {}) });
     if (job === null) {
@@ -85,7 +86,7 @@ export class JobHandle<Output> {
   events(
     options: { after?: number; follow?: boolean; signal?: AbortSignal } = {},
   ): AsyncGenerator<PerdureEvent, void, void> {
-    return this.#engine.events({ ...options, jobId: this.id });
+    return this.#engine.events({ ...checkFeed(options, JOB_FEED_KEYS), jobId: this.id });
   }
 
   attempts(): Promise<AttemptRow[]> {
@@ -96,32 +97,26 @@ export class JobHandle<Output> {
     return this.#engine.explain(this.id);
   }
 
-  /** A chapter that was followed by another can only have failed or been cancelled; its last decision says which. */
+  /** A chapter that was followed by another can only have failed or been cancelled; its last decision says which. It
+   *  need not be that of an attempt: a wait that ran out decides too. */
   async #earlierChapter(job: JobRow): Promise<never> {
-    const history = await this.#engine.explain(this.id);
-    const ended = history.attempts.filter((attempt) => attempt.chapter === this.chapter);
-    const last = ended.at(-1);
-    if (last?.verdict === "fail") {
-      const failure = await this.#lastFailure(this.chapter);
-      throw new JobFailedError(this.id, await this.#reasonOf(this.chapter), failure, last.attempt);
+    let chapter = 1;
+    let attempt = 0;
+    let reason: FailReason | null = null;
+    for await (const event of this.events()) {
+      const { name, data } = event as JobEvent;
+      if (name === "job.redriven") chapter += 1;
+      if (chapter > this.chapter) break;
+      if (name === "attempt.started") attempt = data.attempt;
+      if (chapter === this.chapter && "decision" in data) reason = data.decision.reason ?? null;
     }
+    if (reason !== null) throw new JobFailedError(this.id, reason, await this.#lastFailure(this.chapter), attempt);
     const message = `chapter ${this.chapter} of ${this.id} was cancelled; the job is now in chapter ${job.chapter}`;
     throw new PerdureError("job_cancelled", message);
   }
 
-  async #reasonOf(chapter: number): Promise<FailReason> {
-    let at = 1;
-    let reason: FailReason = "exhausted";
-    for await (const event of this.events()) {
-      if (event.name === "job.redriven") at += 1;
-      const decision = (event.data as { decision?: { reason?: FailReason } }).decision;
-      if (at === chapter && decision?.reason) reason = decision.reason;
-    }
-    return reason;
-  }
-
   async #lastFailure(chapter: number): Promise<Failure | null> {
     const attempts = await this.attempts();
-    return attempts.findLast((attempt) => attempt.chapter === chapter && attempt.failure !== null)?.failure ?? null;
+    return attempts.findLast((attempt) => attempt.chapter === chapter)?.failure ?? null;
   }
 }

@@ -1,5 +1,5 @@
 /** A worker's link to an engine in its own process. */
-import type { SettleAnswer } from "../core/work.ts";
+import type { Report, SettleAnswer } from "../core/work.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { EngineLink } from "../worker/engine-link.ts";
 
@@ -9,7 +9,34 @@ export function localLink(engine: Engine): EngineLink {
     closeSession: (session) => engine.closeSession(session),
     claim: (session, options) => engine.claim(session, options),
     renew: (session, held) => engine.renew(session, held),
-    report: async (report) => (await engine.report([report]))[0] as SettleAnswer,
+    report: reportTogether(engine),
     onCancel: (session, call) => engine.onCancel(session, call),
   };
+}
+
+interface Waiting {
+  readonly report: Report;
+  readonly resolve: (answer: SettleAnswer) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Handlers that end in the same turn of the event loop are reported in one call: it costs little more than one. */
+function reportTogether(engine: Engine): EngineLink["report"] {
+  let waiting: Waiting[] = [];
+
+  async function send(): Promise<void> {
+    const calls = waiting;
+    waiting = [];
+    try {
+      const answers = await engine.report(calls.map((call) => call.report));
+      for (const [i, call] of calls.entries()) call.resolve(answers[i] as SettleAnswer);
+    } catch (error) {
+      for (const call of calls) call.reject(error);
+    }
+  }
+
+  return (report) =>
+    new Promise((resolve, reject) => {
+      if (waiting.push({ report, resolve, reject }) === 1) process.nextTick(send);
+    });
 }

@@ -1,9 +1,11 @@
 /** The options of the library, checked: a misspelt one is an error with the nearest known name, never ignored. */
-import { asBoolean, asInteger, asList, asObject, asOneOf, asText, checkKeys } from "../core/check.ts";
+import { asBoolean, asInteger, asList, asObject, asOneOf, asText, checkKeys, isPlain } from "../core/check.ts";
 import { type Duration, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import { JOB_STATES, type JobState } from "../core/job.ts";
 import type { PolicyInput } from "../core/policy.ts";
+import type { AnyTask } from "../core/task.ts";
+import type { FeedOptions } from "../engine/event-feed.ts";
 import type { Retention } from "../engine/pruner.ts";
 import type { JobFilter } from "../store/store.ts";
 
@@ -40,6 +42,13 @@ export interface SubmitOptions {
   labels?: Readonly<Record<string, string>>;
 }
 
+/** One of the jobs that `submitMany` stores. */
+export interface SubmitEntry {
+  readonly task: AnyTask | string;
+  readonly input?: unknown;
+  readonly options?: SubmitOptions;
+}
+
 export interface WorkOptions {
   /** Handlers at a time; default 10. */
   concurrency?: number;
@@ -64,13 +73,20 @@ const FILTER_KEYS = [
   "cursor",
 ];
 
+/** Of one job's events; of all events, also `jobId`. */
+export const JOB_FEED_KEYS = ["after", "follow", "signal"];
+const FEED_KEYS = [...JOB_FEED_KEYS, "jobId"];
+
 const MIN_LEASE_MS = 300;
 
 export function checkOpen(options: OpenOptions) {
-  checkKeys(options, OPEN_KEYS, "open");
+  checkOptions(options, OPEN_KEYS, "open");
   const leaseMs = options.lease === undefined ? undefined : toMs(options.lease, "open.lease");
   if (leaseMs !== undefined && leaseMs < MIN_LEASE_MS) {
     throw new ConfigError({ path: "open.lease", given: options.lease, allowed: `at least ${MIN_LEASE_MS} ms` });
+  }
+  if (options.logger !== undefined && typeof options.logger !== "function") {
+    throw new ConfigError({ path: "open.logger", given: options.logger, allowed: "a function of level and message" });
   }
   return {
     leaseMs,
@@ -91,12 +107,36 @@ export function checkRetention(given: OpenOptions["retention"], defaults: Retent
   return { succeeded: kept("succeeded"), failed: kept("failed"), cancelled: kept("cancelled") };
 }
 
+/** Options of any call: callers without types may give a list, a URL or nothing at all. */
+function checkOptions(options: object, known: readonly string[], path: string): void {
+  if (!isPlain(options)) throw new ConfigError({ path, given: options, allowed: "an object of options" });
+  checkKeys(options, known, path);
+}
+
+export function checkEntry(entry: SubmitEntry): SubmitEntry {
+  const task = entry?.task;
+  if (typeof task === "string" || isTask(task)) return entry;
+  throw new ConfigError({
+    path: "submit.task",
+    given: task,
+    allowed: "a task made with task(), or the name of a kind",
+  });
+}
+
+export function isTask(value: unknown): value is AnyTask {
+  const { kind, options, handler } = (value ?? {}) as Partial<AnyTask>;
+  return typeof kind === "string" && typeof options === "object" && typeof handler === "function";
+}
+
 export function checkSubmit(options: SubmitOptions): void {
-  checkKeys(options, SUBMIT_KEYS, "submit");
+  checkOptions(options, SUBMIT_KEYS, "submit");
   if (options.delay !== undefined && options.runAt !== undefined) {
     const allowed = "either delay or runAt, not both";
     throw new ConfigError({ path: "submit.delay", given: options.delay, allowed });
   }
+  if (options.key !== undefined) asText(options.key, "submit.key", 500);
+  if (options.queue !== undefined) asText(options.queue, "submit.queue", 200);
+  if (options.priority !== undefined) asInteger(options.priority, "submit.priority", { min: 0, max: 9 });
   if (options.tags !== undefined) asList(options.tags, "submit.tags", (tag, path) => asText(tag, path, 200), 20);
   if (options.labels !== undefined) asObject(options.labels, "submit.labels");
 }
@@ -106,7 +146,7 @@ export function checkTask(kind: string, options: object): void {
 }
 
 export function checkWork(options: WorkOptions) {
-  checkKeys(options, WORK_KEYS, "work");
+  checkOptions(options, WORK_KEYS, "work");
   const { concurrency = 10, queues, name, labels = {}, stopGrace = "5s" } = options;
   return {
     slots: asInteger(concurrency, "work.concurrency", { min: 1, max: 100_000 }),
@@ -139,7 +179,7 @@ export interface JobsFilter {
 }
 
 export function checkFilter(filter: JobsFilter, namespace: string): JobFilter {
-  checkKeys(filter, FILTER_KEYS, "jobs");
+  checkOptions(filter, FILTER_KEYS, "jobs");
   const many = <T extends string>(value: T | readonly T[]): readonly T[] =>
     typeof value === "string" ? [value] : value;
   const text = (value: unknown, path: string) => asText(value, path, 500);
@@ -165,6 +205,26 @@ export function checkFilter(filter: JobsFilter, namespace: string): JobFilter {
     ...(filter.limit === undefined ? {} : { limit: asInteger(filter.limit, "jobs.limit", { min: 1, max: 1_000 }) }),
     ...(filter.cursor === undefined ? {} : { cursor: asText(filter.cursor, "jobs.cursor", 1_000) }),
   };
+}
+
+/** How long to wait for a result; null for as long as it takes. */
+export function checkResult(options: { timeout?: Duration; signal?: AbortSignal }): number | null {
+  checkOptions(options, ["timeout", "signal"], "result");
+  return options.timeout === undefined ? null : toMs(options.timeout, "result.timeout");
+}
+
+export function checkFeed(options: FeedOptions, known: readonly string[] = FEED_KEYS): FeedOptions {
+  checkOptions(options, known, "events");
+  if (options.after !== undefined) asInteger(options.after, "events.after", { min: 0 });
+  if (options.follow !== undefined) asBoolean(options.follow, "events.follow");
+  return options;
+}
+
+const DEFAULT_GRACE = "30s";
+
+export function checkGrace(options: { grace?: Duration }, path: string): number {
+  checkOptions(options, ["grace"], path);
+  return toMs(options.grace ?? DEFAULT_GRACE, `${path}.grace`);
 }
 
 export function toInstant(value: unknown, path: string): number {

@@ -3,12 +3,13 @@ import { randomBytes, randomFillSync } from "node:crypto";
 import { hostname } from "node:os";
 import { asText } from "../core/check.ts";
 import { toMs } from "../core/duration.ts";
-import { ConfigError, PerdureError } from "../core/errors.ts";
+import { ConfigError, PerdureError, show } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/event.ts";
 import type { Explanation } from "../core/explain.ts";
+import { failureFrom } from "../core/failure.ts";
 import type { Policy, PolicyInput } from "../core/policy.ts";
 import { resolvePolicy } from "../core/resolve-policy.ts";
-import type { AnyTask, Task } from "../core/task.ts";
+import type { AnyTask, Task, TaskOptions } from "../core/task.ts";
 import { systemClock } from "../engine/clock.ts";
 import { Engine, type Log } from "../engine/engine.ts";
 import type { FeedOptions } from "../engine/event-feed.ts";
@@ -22,8 +23,21 @@ import { Worker } from "../worker/worker.ts";
 import { JobHandle } from "./job-handle.ts";
 import { type JobInfo, toInfo } from "./job-info.ts";
 import { localLink } from "./local-link.ts";
-import type { JobsFilter, OpenOptions, SubmitOptions, WorkOptions } from "./options.ts";
-import { checkFilter, checkOpen, checkRetention, checkSubmit, checkTask, checkWork, toInstant } from "./options.ts";
+import type { JobsFilter, OpenOptions, SubmitEntry, SubmitOptions, WorkOptions } from "./options.ts";
+import {
+  checkEntry,
+  checkFeed,
+  checkFilter,
+  checkGrace,
+  checkOpen,
+  checkRetention,
+  checkSubmit,
+  checkTask,
+  checkWork,
+  isTask,
+  toInstant,
+} from "./options.ts";
+import { hasEnded, processName } from "./process-proof.ts";
 
 /** Outside the options: what tests replace. */
 export interface Ambient {
@@ -31,12 +45,6 @@ export interface Ambient {
   readonly random: () => number;
   /** Sees every call of the store. */
   readonly wrapStore?: (store: Store) => Store;
-}
-
-export interface SubmitEntry {
-  readonly task: AnyTask | string;
-  readonly input?: unknown;
-  readonly options?: SubmitOptions;
 }
 
 export type SubmitManyAnswer =
@@ -52,8 +60,6 @@ export interface WorkerHandle extends AsyncDisposable {
   /** Claims no more, waits for what runs up to `grace` (default 30 s), hands back the rest. Nothing is charged. */
   stop(options?: { grace?: string | number }): Promise<void>;
 }
-
-const DEFAULT_GRACE = "30s";
 
 export class Perdure implements AsyncDisposable {
   readonly #engine: Engine;
@@ -74,13 +80,14 @@ export class Perdure implements AsyncDisposable {
     const { leaseMs, namespace, retention, keyWindowMs } = checkOpen(options);
     const kept = checkRetention(retention, DEFAULTS.retention);
     const { clock, random, wrapStore } = ambient ?? ({ clock: systemClock, random: Math.random } as Ambient);
-    const log: Log = options.logger ?? errorsToStderr;
+    const log = guarded(options.logger ?? errorsToStderr);
     const newSecret = () => randomBytes(24).toString("base64url");
     const opened = await openStore({ url: options.url, random, newSecret });
     const store = wrapStore === undefined ? opened : wrapStore(opened);
     const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
     const engine = new Engine({
       ...{ store, clock, random, newId, log, retention: kept, name: `${hostname()}-${process.pid}` },
+      ...{ isGone: hasEnded },
       ...(leaseMs === undefined ? {} : { leaseMs }),
       ...(keyWindowMs === undefined ? {} : { keyWindowMs }),
     });
@@ -88,12 +95,13 @@ export class Perdure implements AsyncDisposable {
     return new Perdure(engine, namespace, log);
   }
 
-  /** Stores a job; it is durable when the promise resolves. */
+  /** Stores a job; it is durable when the promise resolves. The input's type comes from the task alone: inferred from
+   *  the argument as well, a misspelt optional field would make a new type and pass. */
   submit<Input, Output>(
     task: Task<Input, Output>,
     ...rest: undefined extends Input
-      ? [input?: Input, options?: SubmitOptions]
-      : [input: Input, options?: SubmitOptions]
+      ? [input?: NoInfer<Input>, options?: SubmitOptions]
+      : [input: NoInfer<Input>, options?: SubmitOptions]
   ): Promise<JobHandle<Output>>;
   submit(kind: string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>>;
   async submit(task: AnyTask | string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>> {
@@ -146,7 +154,7 @@ export class Perdure implements AsyncDisposable {
     return this.#command(id, { kind: "retry" });
   }
   /** Moves a waiting job to another time. */
-  reschedule(id: string, runAt: Date | number): Promise<JobInfo> {
+  async reschedule(id: string, runAt: Date | number): Promise<JobInfo> {
     return this.#command(id, { kind: "reschedule", runAt: toInstant(runAt, "reschedule.runAt") });
   }
   /** Opens the next chapter of a failed or cancelled job, with fresh budgets. */
@@ -160,10 +168,10 @@ export class Perdure implements AsyncDisposable {
 
   /** Events of all jobs and of the engine, from `after` (an event's `seq`) on; with `follow`, those to come too. */
   events(options: number | FeedOptions = {}): AsyncGenerator<PerdureEvent, void, void> {
-    return this.#engine.events(typeof options === "number" ? { after: options } : options);
+    return this.#engine.events(checkFeed(typeof options === "number" ? { after: options } : options));
   }
 
-  explain(id: string): Promise<Explanation> {
+  async explain(id: string): Promise<Explanation> {
     return this.#engine.explain(checkId(id));
   }
 
@@ -172,10 +180,10 @@ export class Perdure implements AsyncDisposable {
     return this.#engine.store.counts(this.#namespace, this.#engine.clock.now());
   }
   /** Jobs of a paused queue are not started; running ones go on. */
-  pause(queue: string): Promise<void> {
+  async pause(queue: string): Promise<void> {
     return this.#engine.setPaused(this.#namespace, asText(queue, "pause.queue", 200), true);
   }
-  resume(queue: string): Promise<void> {
+  async resume(queue: string): Promise<void> {
     return this.#engine.setPaused(this.#namespace, asText(queue, "resume.queue", 200), false);
   }
 
@@ -192,7 +200,8 @@ export class Perdure implements AsyncDisposable {
   /** Starts a worker in this process for these tasks. */
   async work(tasks: readonly AnyTask[], options: WorkOptions = {}): Promise<WorkerHandle> {
     const { stopGraceMs, name, ...checked } = checkWork(options);
-    if (!Array.isArray(tasks) || tasks.length === 0) {
+    if (this.#closed !== null) throw new PerdureError("closed", "the engine is closed, or about to be");
+    if (!Array.isArray(tasks) || tasks.length === 0 || !tasks.every(isTask)) {
       throw new ConfigError({ path: "work.tasks", given: tasks, allowed: "a list of tasks made with task()" });
     }
     const kinds = tasks.map((task) => task.kind);
@@ -212,14 +221,15 @@ export class Perdure implements AsyncDisposable {
         name: name ?? `${hostname()}-${process.pid}`,
         host: hostname(),
         pid: process.pid,
+        process: processName(),
       },
       stopGraceMs,
       log: this.#log,
     });
+    this.#workers.add(worker); // before it starts: a close that comes meanwhile stops it
     await worker.start();
-    this.#workers.add(worker);
-    const stop = async ({ grace = DEFAULT_GRACE }: { grace?: string | number } = {}) => {
-      await worker.stop(toMs(grace, "stop.grace"));
+    const stop = async (options: { grace?: string | number } = {}) => {
+      await worker.stop(checkGrace(options, "stop"));
       this.#workers.delete(worker);
     };
     return {
@@ -235,15 +245,20 @@ export class Perdure implements AsyncDisposable {
   }
 
   /** Stops the workers as `stop` does, then the engine, then the store. */
-  close(options: { grace?: string | number } = {}): Promise<void> {
-    this.#closed ??= this.#close(toMs(options.grace ?? DEFAULT_GRACE, "close.grace"));
+  async close(options: { grace?: string | number } = {}): Promise<void> {
+    this.#closed ??= this.#close(checkGrace(options, "close"));
     return this.#closed;
   }
 
   async #close(graceMs: number): Promise<void> {
-    await Promise.all([...this.#workers].map((worker) => worker.stop(graceMs)));
-    await this.#engine.stop();
-    await this.#engine.store.close();
+    try {
+      await Promise.all([...this.#workers].map((worker) => worker.stop(graceMs)));
+    } finally {
+      // A worker that cannot end its session, as on a broken disk, must not keep the rest open.
+      await this.#engine.stop();
+      await this.#engine.store.close();
+      this.#engine.wake(); // and finds it closed
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -260,15 +275,18 @@ export class Perdure implements AsyncDisposable {
     return row;
   }
 
-  #toItem({ task, input, options = {} }: SubmitEntry): SubmitItem {
+  #toItem(entry: SubmitEntry): SubmitItem {
+    const { task, input, options = {} } = checkEntry(entry);
     checkSubmit(options);
-    const defaults = typeof task === "string" ? {} : task.options;
-    const merged = { ...defaults, ...options };
-    const { queue, priority, timeout, expireIn, delay, runAt, deadline, key, tags, labels } = merged;
+    const defaults: TaskOptions = typeof task === "string" ? {} : task.options;
+    const policy = typeof task === "string" ? DEFAULT_POLICY : this.#policyOf(task);
+    // An option that was given as undefined counts as not given.
+    const { queue = defaults.queue, priority = defaults.priority, timeout = defaults.timeout } = options;
+    const { expireIn = defaults.expireIn, delay, runAt, deadline, key, tags, labels } = options;
     return {
       kind: typeof task === "string" ? task : task.kind,
       payload: toJson(input),
-      policy: options.retry !== undefined || typeof task === "string" ? resolved(merged.retry) : this.#policyOf(task),
+      policy: options.retry === undefined ? policy : resolved(options.retry),
       namespace: this.#namespace,
       ...(queue === undefined ? {} : { queue }),
       ...(priority === undefined ? {} : { priority }),
@@ -300,8 +318,7 @@ const inputPolicies = new WeakMap<object, Policy>();
 const DEFAULT_POLICY = resolvePolicy();
 
 /** The same object given again, as in a loop of submits, is resolved once. */
-function resolved(input: PolicyInput | undefined): Policy {
-  if (input === undefined) return DEFAULT_POLICY;
+function resolved(input: PolicyInput): Policy {
   if (typeof input !== "object" || input === null) return resolvePolicy(input, "submit.retry");
   let policy = inputPolicies.get(input);
   if (policy === undefined) {
@@ -317,7 +334,7 @@ function toJson(input: unknown): string {
   try {
     text = JSON.stringify(input);
   } catch (cause) {
-    const message = `payload: not JSON: ${(cause as Error).message.split("\n")[0]}`;
+    const message = `payload: not JSON: ${failureFrom(cause).message.split("\n")[0]}`;
     throw new PerdureError("invalid_payload", message, { path: "payload", cause });
   }
   if (text === undefined) {
@@ -328,10 +345,18 @@ function toJson(input: unknown): string {
 
 function checkId(id: string): string {
   if (typeof id === "string" && isId(id, "job")) return id;
-  throw new PerdureError(
-    "job_not_found",
-    `${JSON.stringify(id)} is not a job id; ids look like job_ and 26 characters`,
-  );
+  throw new PerdureError("job_not_found", `${show(id)} is not a job id; ids look like job_ and 26 characters`);
+}
+
+/** A logger that throws must not end what it was told of. */
+function guarded(logger: Log): Log {
+  return (level, message) => {
+    try {
+      logger(level, message);
+    } catch {
+      // There is nobody else to tell.
+    }
+  };
 }
 
 const errorsToStderr: Log = (level, message) => {

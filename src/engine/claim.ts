@@ -12,16 +12,19 @@ export interface ClaimOptions {
   readonly signal?: AbortSignal;
 }
 
+const NOTHING: ClaimAnswer = Object.freeze({ alive: true, jobs: [], nextAt: null });
+
 export async function claim(parts: EngineParts, session: string, options: ClaimOptions): Promise<ClaimAnswer> {
   const { store, clock, hub } = parts;
   const { limit, claimId = null, waitMs = 0, signal } = options;
   const until = clock.now() + waitMs;
   for (;;) {
+    if (signal?.aborted) return NOTHING; // whoever asked is leaving: a job claimed now would only be handed back
     const seen = hub.ready.version;
     const now = clock.now();
     const [answer] = (await store.claim([{ session, limit, claimId }], now)) as [ClaimAnswer];
     if (answer.jobs.length > 0) hub.written.fire();
-    if (!answer.alive || answer.jobs.length > 0 || signal?.aborted) return answer;
+    if (!answer.alive || answer.jobs.length > 0) return answer;
     const left = until - clock.now();
     if (left <= 0) return answer;
     const due = answer.nextAt === null ? Number.POSITIVE_INFINITY : Math.max(1, answer.nextAt - clock.now());

@@ -5,7 +5,7 @@ import type { JobEvent, PerdureEvent } from "../core/event.ts";
 import { type Explanation, explain } from "../core/explain.ts";
 import type { HeldAttempt, NewSession, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { ClaimAnswer, JobRow, Store } from "../store/store.ts";
+import type { ClaimAnswer, JobRow, SessionRow, Store } from "../store/store.ts";
 import { type ClaimOptions, claim } from "./claim.ts";
 import { type CommandAnswer, command, jobNotFound } from "./command.ts";
 import { eventFeed, type FeedOptions } from "./event-feed.ts";
@@ -30,6 +30,8 @@ export interface EngineOptions {
   readonly name: string;
   readonly log: Log;
   readonly leaseMs?: number;
+  /** Whether a session's process can be proved to have ended. Then nobody need wait for its lease. */
+  readonly isGone?: (session: SessionRow) => boolean;
   readonly retention?: Retention;
   readonly keyWindowMs?: number;
 }
@@ -39,6 +41,9 @@ export interface EngineParts extends EngineOptions {
   readonly hub: Hub;
   readonly leaseMs: number;
 }
+
+/** Of the jobs awaited here, so many are looked at each time another process wrote. */
+const AWAITED_AT_ONCE = 500;
 
 export class Engine {
   readonly #parts: EngineParts;
@@ -123,7 +128,7 @@ export class Engine {
     return id;
   }
   async closeSession(id: string): Promise<void> {
-    await this.#parts.store.closeSession(id, this.#parts.clock.now());
+    await this.#parts.store.closeSession(id, this.#parts.clock.now(), "stopped");
     this.#parts.hub.written.fire();
   }
   onCancel(session: string, call: (jobId: string, attempt: number) => void): () => void {
@@ -137,19 +142,26 @@ export class Engine {
     hub.written.fire();
   }
 
+  /** Whoever waits here looks again: for when the store was closed. */
+  wake(): void {
+    const { hub } = this.#parts;
+    hub.ready.fire();
+    hub.written.fire();
+    for (const jobId of hub.nextAwaited(Number.POSITIVE_INFINITY)) hub.ended(jobId);
+  }
+
   /** Another process wrote something: whoever waits here looks again. */
   #othersWrote(): void {
     const { hub, store, log } = this.#parts;
     hub.ready.fire();
     hub.written.fire();
-    for (const jobId of hub.awaited()) hub.ended(jobId);
-    const sessions = hub.sessions();
-    if (sessions.length === 0) return;
     const tell = async () => {
-      for (const session of sessions) {
+      const awaited = hub.nextAwaited(AWAITED_AT_ONCE);
+      if (awaited.length > 0) for (const jobId of await store.ended(awaited)) hub.ended(jobId);
+      for (const session of hub.sessions()) {
         for (const { jobId, attempt } of await store.cancelsFor([session])) hub.cancelAsked(session, jobId, attempt);
       }
     };
-    tell().catch((error: unknown) => log("warn", `cannot look for cancels: ${String(error)}`));
+    tell().catch((error: unknown) => log("warn", `cannot look for ends and cancels: ${String(error)}`));
   }
 }

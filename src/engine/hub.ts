@@ -54,7 +54,7 @@ export class Hub {
     this.#ends.set(jobId, calls.add(call));
     return () => {
       calls.delete(call);
-      if (calls.size === 0) this.#ends.delete(jobId);
+      if (calls.size === 0 && this.#ends.get(jobId) === calls) this.#ends.delete(jobId);
     };
   }
 
@@ -62,9 +62,20 @@ export class Hub {
     for (const call of [...(this.#ends.get(jobId) ?? [])]) call();
   }
 
-  /** Ids of the jobs somebody waits for. */
-  awaited(): string[] {
-    return [...this.#ends.keys()];
+  /** Ids of jobs that somebody waits for, some at a time, each in its turn. */
+  nextAwaited(limit: number): string[] {
+    const ids: string[] = [];
+    for (const id of this.#ends.keys()) {
+      if (ids.push(id) === limit) break;
+    }
+    if (ids.length === limit) {
+      for (const id of ids) {
+        const calls = this.#ends.get(id) as Set<() => void>;
+        this.#ends.delete(id);
+        this.#ends.set(id, calls);
+      }
+    }
+    return ids;
   }
 
   /** Calls when a cancel is asked for an attempt of this session. */

@@ -39,12 +39,11 @@ export class Pruner extends Service {
     }
     const sessionsEndedBefore = now - DEFAULTS.sessionRetention;
     let pruned = 0;
-    for (let more = true; more && !this.stopped; ) {
+    for (;;) {
       const query = { now, endedBefore, keyWindowMs: this.#keyWindowMs, sessionsEndedBefore, limit: BATCH };
       const answer = await store.prune(query);
       pruned += answer.jobs;
-      more = answer.more;
+      if (!answer.more || this.stopped) return pruned;
     }
-    return pruned;
   }
 }

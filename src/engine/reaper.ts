@@ -1,7 +1,7 @@
-/** The reaper looks each second for attempts whose session is silent and for jobs that waited too long, and settles
- *  them. Any number of engines may reap at once: each settle checks again under the row's lock, so they only waste
- *  each other's time. What it promises: a lost attempt is settled within lease + 2 s while any engine is awake. What
- *  it does not: that the work of a silent worker has stopped. */
+/** The reaper looks each second (more often with a short lease) for attempts whose session is silent and for jobs that
+ *  waited too long, and settles them. Any number of engines may reap at once: each settle checks again under the row's
+ *  lock, so they only waste each other's time. What it promises: a lost attempt is settled within lease + 2 s while any
+ *  engine is awake. What it does not: that the work of a silent worker has stopped. */
 import type { Report } from "../core/work.ts";
 import type { ExpiredJob } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
@@ -19,7 +19,7 @@ export class Reaper extends Service {
   #last: { now: number; monotonic: number } | null = null;
 
   constructor(parts: EngineParts) {
-    super(parts, DEFAULTS.reapEvery, "reaper");
+    super(parts, Math.min(DEFAULTS.reapEvery, parts.leaseMs / 6), "reaper");
     this.#parts = parts;
   }
 
@@ -28,11 +28,14 @@ export class Reaper extends Service {
     const now = clock.now();
     await store.beat({
       now,
-      maxGapMs: DEFAULTS.maxBeatGap,
+      // A lease renewed every third of its time has two thirds left when a silence begins: one that could use them up
+      // must be noticed, with a short lease too.
+      maxGapMs: Math.min(DEFAULTS.maxBeatGap, leaseMs / 2),
       holdMs: leaseMs,
       clockJumpMs: this.#jump(now),
       engine: name,
     });
+    await this.#endGone(now);
     for (;;) {
       const limit = BATCH + this.#passedOver.size;
       const found = await store.expired({ now, limit });
@@ -41,6 +44,15 @@ export class Reaper extends Service {
       if (found.length < limit || fresh.length === 0) break;
     }
     for (const [jobId, until] of this.#passedOver) if (until <= now) this.#passedOver.delete(jobId);
+  }
+
+  /** Ends the sessions whose process is known to be gone, so that their jobs come back at once. */
+  async #endGone(now: number): Promise<void> {
+    const { store, isGone } = this.#parts;
+    if (isGone === undefined) return;
+    for (const session of await store.openSessions()) {
+      if (isGone(session)) await store.closeSession(session.id, now, "gone");
+    }
   }
 
   async #settle(found: readonly ExpiredJob[], now: number): Promise<void> {

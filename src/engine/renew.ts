@@ -9,6 +9,8 @@ import { settle } from "./settle.ts";
 export async function renew(parts: EngineParts, session: string, held: readonly HeldAttempt[]): Promise<RenewAnswer> {
   const request = { session, held: held.map(cleaned), unheardAfterMs: parts.leaseMs };
   const [answer] = (await parts.store.renew([request], parts.clock.now())) as [RenewAnswer];
+  // A session gets no jobs while its lease is over: now it may.
+  if (answer.alive) parts.hub.ready.fire();
   if (answer.unheard.length > 0) {
     const reports = answer.unheard.map(({ jobId, attempt }) => ({
       jobId,

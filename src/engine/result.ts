@@ -14,7 +14,8 @@ export async function waitForEnd(
 ): Promise<JobRow | null> {
   const { store, clock, hub } = parts;
   const { timeoutMs, signal } = options;
-  const until = timeoutMs === null ? Number.POSITIVE_INFINITY : clock.now() + timeoutMs;
+  // Monotonic: a jump of the wall clock is no waiting.
+  const until = timeoutMs === null ? Number.POSITIVE_INFINITY : clock.monotonic() + timeoutMs;
   for (;;) {
     let wake: () => void = () => {};
     const woken = new Promise<void>((resolve) => {
@@ -26,7 +27,7 @@ export async function waitForEnd(
       const [job] = await store.jobs([jobId]);
       if (!job) throw jobNotFound(jobId);
       if (job.chapter > chapter || isTerminal(job.state)) return job;
-      const left = until - clock.now();
+      const left = until - clock.monotonic();
       if (left <= 0 || signal?.aborted) return null;
       cancel = clock.after(Math.min(left, DEFAULTS.poll), wake);
       signal?.addEventListener("abort", wake, { once: true });

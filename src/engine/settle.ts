@@ -42,8 +42,8 @@ function outcomeOf(job: Job, reported: ReportedOutcome, held: Held, by: string):
     case "timeout":
       return { kind: reported.kind, failure: reported.failure };
     case "lost": {
-      const { session, renewedAt } = held;
-      return { kind: "lost", why: "lease_expired", session, renewedAt, by };
+      const { session, renewedAt, ended } = held;
+      return { kind: "lost", why: ended ? "worker_gone" : "lease_expired", session, renewedAt, by };
     }
     case "released":
       return { kind: "released", session: held.session };
@@ -52,7 +52,7 @@ function outcomeOf(job: Job, reported: ReportedOutcome, held: Held, by: string):
   }
 }
 
-/** Text rules at the door. A result over its limit fails the attempt: it cannot be kept, and a retry would not help. */
+/** Text rules at the door. A result that cannot be kept fails the attempt: a retry would not help. */
 function cleaned(report: Report): Report {
   const log = report.log === null || report.log === "" ? null : storable(report.log, LIMITS.logChunk);
   return { ...report, log, outcome: cleanedOutcome(report.outcome) };
@@ -60,11 +60,23 @@ function cleaned(report: Report): Report {
 
 function cleanedOutcome(outcome: ReportedOutcome): ReportedOutcome {
   if (outcome.kind === "completed") {
-    if (outcome.result === null || !isOver(outcome.result, LIMITS.payloadBytes)) return outcome;
-    const message = `the result is over the limit of ${LIMITS.payloadBytes} bytes`;
+    const message = outcome.result === null ? null : unkeepable(outcome.result);
+    if (message === null) return outcome;
     return { kind: "failed", failure: failure({ kind: "result", class: "logical", message }) };
   }
   return "failure" in outcome ? { kind: outcome.kind, failure: cleanedFailure(outcome.failure) } : outcome;
+}
+
+/** What is wrong with a result, or null. */
+function unkeepable(result: string): string | null {
+  if (isOver(result, LIMITS.payloadBytes)) return `the result is over the limit of ${LIMITS.payloadBytes} bytes`;
+  if (!result.isWellFormed()) return "the result is not well-formed text";
+  try {
+    JSON.parse(result);
+    return null;
+  } catch {
+    return "the result is not JSON";
+  }
 }
 
 export function cleanedFailure(cause: Failure): Failure {

@@ -167,6 +167,11 @@ function checkedPayload(payload: string): string {
     const message = `payload: over the limit of ${LIMITS.payloadBytes} bytes; store the data elsewhere and submit its address`;
     throw new PerdureError("invalid_payload", message, { path: "payload" });
   }
+  // Neither can be kept byte for byte; JSON has both as escapes.
+  if (!payload.isWellFormed() || payload.includes("\0")) {
+    const message = "payload: not JSON: it holds a NUL, or half of a surrogate pair, that is not escaped";
+    throw new PerdureError("invalid_payload", message, { path: "payload" });
+  }
   if (payload.length > LIMITS.jsonDepth && jsonDepth(payload) > LIMITS.jsonDepth) {
     const message = `payload: nested more than ${LIMITS.jsonDepth} levels deep`;
     throw new PerdureError("invalid_payload", message, { path: "payload" });

@@ -5,9 +5,14 @@ const REPLACEMENT = "\uFFFD";
 
 /** `limit` is in UTF-16 units; a cut text ends with an ellipsis and never splits a pair. */
 export function storable(text: string, limit: number): string {
-  const cut = text.length > limit ? `${text.slice(0, limit - 1)}…` : text;
+  const cut = text.length > limit ? `${text.slice(0, isPair(text, limit - 2) ? limit - 2 : limit - 1)}…` : text;
   const formed = cut.isWellFormed() ? cut : cut.toWellFormed();
   return formed.includes("\0") ? formed.replaceAll("\0", REPLACEMENT) : formed;
+}
+
+function isPair(text: string, at: number): boolean {
+  const [first, second] = [text.charCodeAt(at), text.charCodeAt(at + 1)];
+  return first >= 0xd800 && first < 0xdc00 && second >= 0xdc00 && second < 0xe000;
 }
 
 /** Bytes in UTF-8, counted only when the length alone does not settle the question. */

@@ -30,6 +30,8 @@ export interface Store {
   ): Promise<AmendAnswer[]>;
 
   jobs(ids: readonly string[]): Promise<(JobRow | null)[]>;
+  /** Those of these jobs that have ended. Cheap: for many who wait. */
+  ended(ids: readonly string[]): Promise<string[]>;
   find(filter: JobFilter): Promise<{ readonly jobs: JobRow[]; readonly next: string | null }>;
   /** Everything recorded about one job, for `explain`. */
   history(jobId: string): Promise<History | null>;
@@ -40,9 +42,12 @@ export interface Store {
   lastSeq(): Promise<number>;
 
   openSession(session: NewSession, now: number): Promise<void>;
-  /** Ends a session in good order. What it still holds is released. */
-  closeSession(id: string, now: number): Promise<void>;
+  /** Ends a session: it stopped in good order, or its process is known to be gone. What it still holds is lost, and is
+   *  found by `expired` at once, also while reaping is held. */
+  closeSession(id: string, now: number, why?: "stopped" | "gone"): Promise<void>;
   sessions(): Promise<SessionRow[]>;
+  /** Those that have not ended; their number of running jobs is not counted. */
+  openSessions(): Promise<SessionRow[]>;
   /** Attempts of these sessions for which a cancel is wanted. */
   cancelsFor(sessions: readonly string[]): Promise<{ readonly jobId: string; readonly attempt: number }[]>;
 
@@ -134,6 +139,8 @@ export interface SessionRow extends NewSession {
 export interface Held {
   readonly session: string | null;
   readonly renewedAt: number | null;
+  /** The session had ended, in good order or not. */
+  readonly ended: boolean;
   /** Usage reported while it ran, for a run that ended without a report. */
   readonly usage: Usage | null;
 }

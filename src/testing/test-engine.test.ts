@@ -6,11 +6,15 @@ describe("the test engine", () => {
   it("runs a job that fails twice and succeeds after 1 s and 2 s, in milliseconds", async () => {
     await using kit = await openTestEngine();
     const startedAt: number[] = [];
-    const flaky = task("flaky", { retry: { maxAttempts: 3, backoff: { initial: "1s" } } }, (input: { n: number }, ctx) => {
-      startedAt.push(kit.clock.now());
-      if (ctx.attempt < 3) throw new Error(`run ${ctx.attempt}`);
-      return { doubled: input.n * 2 };
-    });
+    const flaky = task(
+      "flaky",
+      { retry: { maxAttempts: 3, backoff: { initial: "1s" } } },
+      (input: { n: number }, ctx) => {
+        startedAt.push(kit.clock.now());
+        if (ctx.attempt < 3) throw new Error(`run ${ctx.attempt}`);
+        return { doubled: input.n * 2 };
+      },
+    );
     await kit.perdure.work([flaky]);
     const job = await kit.perdure.submit(flaky, { n: 21 });
     const info = await kit.runToEnd(job);
@@ -33,7 +37,9 @@ describe("the test engine", () => {
   it("times a hanging handler out at its timeout", async () => {
     await using kit = await openTestEngine();
     const hang = task("hang", { timeout: "2m" }, (_: undefined, ctx) => {
-      return new Promise<void>((_resolve, reject) => ctx.signal.addEventListener("abort", () => reject(ctx.signal.reason)));
+      return new Promise<void>((_resolve, reject) =>
+        ctx.signal.addEventListener("abort", () => reject(ctx.signal.reason)),
+      );
     });
     await kit.perdure.work([hang]);
     const job = await kit.perdure.submit(hang);

@@ -5,6 +5,7 @@ interface Timer {
   readonly at: number;
   readonly order: number;
   readonly call: () => void;
+  cancelled: boolean;
 }
 
 /** 2030-01-01: far from any real clock, so that a leak of real time into a test shows. */
@@ -24,10 +25,11 @@ export class VirtualClock implements Clock {
 
   after(ms: number, call: () => void): () => void {
     this.#order += 1;
-    const timer = { at: this.#now + Math.max(0, ms), order: this.#order, call };
+    const timer: Timer = { at: this.#now + Math.max(0, ms), order: this.#order, call, cancelled: false };
     const place = this.#timers.findIndex((other) => other.at > timer.at);
     this.#timers.splice(place === -1 ? this.#timers.length : place, 0, timer);
     return () => {
+      timer.cancelled = true;
       const at = this.#timers.indexOf(timer);
       if (at !== -1) this.#timers.splice(at, 1);
     };
@@ -43,6 +45,6 @@ export class VirtualClock implements Clock {
     if (at > this.#now) this.#now = at;
     const due = this.#timers.filter((timer) => timer.at <= this.#now);
     this.#timers = this.#timers.filter((timer) => timer.at > this.#now);
-    for (const timer of due) timer.call();
+    for (const timer of due) if (!timer.cancelled) timer.call();
   }
 }

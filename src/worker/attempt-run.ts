@@ -79,9 +79,12 @@ export class AttemptRun implements TaskContext {
     return text;
   }
 
-  /** Log text that did not arrive. */
+  /** Log text that did not arrive. While nothing arrives it does not grow beyond its room either. */
   giveBackLog(text: string): void {
-    this.#log = text + this.#log;
+    const log = text + this.#log;
+    const end = log.length <= MAX_LOG ? log.length : log.lastIndexOf("\n", MAX_LOG) + 1;
+    this.#log = log.slice(0, end);
+    this.#dropped += log.length - end;
   }
 
   // For the handler.
@@ -114,14 +117,26 @@ export class AttemptRun implements TaskContext {
     return this.#controller.signal;
   }
 
-  log(message: string, fields?: Readonly<Record<string, unknown>>): void {
-    const text = `${String(message)}${fields === undefined ? "" : ` ${JSON.stringify(fields)}`}`;
+  // The verbs are given out bound: handlers take their context apart.
+
+  get log(): TaskContext["log"] {
+    return (message, fields) => this.#addLine(message, fields);
+  }
+  get progress(): TaskContext["progress"] {
+    return (value) => this.#tell(value);
+  }
+  get usage(): TaskContext["usage"] {
+    return (spent) => this.#spend(spent);
+  }
+
+  #addLine(message: string, fields?: Readonly<Record<string, unknown>>): void {
+    const text = shown(() => String(message)) + (fields === undefined ? "" : ` ${shown(() => JSON.stringify(fields))}`);
     const line = `${new Date(this.#now()).toISOString()} ${text.replaceAll("\n", "\\n")}\n`;
     if (this.#log.length + line.length > MAX_LOG) this.#dropped += line.length;
     else this.#log += line;
   }
 
-  progress(value: unknown): void {
+  #tell(value: unknown): void {
     const text = JSON.stringify(value);
     if (text === undefined || text.length > 4_096) {
       throw new TypeError("progress: give a JSON value of at most 4096 characters");
@@ -130,13 +145,22 @@ export class AttemptRun implements TaskContext {
     this.#touch();
   }
 
-  usage(spent: Partial<Usage>): void {
+  #spend(spent: Partial<Usage>): void {
     const { tokensIn = 0, tokensOut = 0, costUsd = 0 } = spent;
     for (const [name, value] of Object.entries({ tokensIn, tokensOut, costUsd })) {
       if (!Number.isFinite(value) || value < 0) throw new TypeError(`usage: ${name} must be a number from 0 on`);
     }
     this.#usage = addUsage(this.#usage, { tokensIn, tokensOut, costUsd });
     this.#touch();
+  }
+}
+
+/** A line in a log must not fail the run it tells of. */
+function shown(text: () => string): string {
+  try {
+    return text();
+  } catch {
+    return "[cannot be shown]";
   }
 }
 

@@ -17,3 +17,8 @@ export interface EngineLink {
   /** Calls as soon as a cancel is known; renewals tell it too. */
   onCancel(session: string, call: (jobId: string, attempt: number) => void): () => void;
 }
+
+/** The engine was closed under us: there is nobody to speak to any more. */
+export function isClosed(error: unknown): boolean {
+  return (error as { code?: unknown } | null)?.code === "closed";
+}

@@ -18,7 +18,7 @@ export async function runFunction(task: AnyTask, run: AttemptRun): Promise<Repor
     if (text !== undefined) return { kind: "completed", result: text };
     return notJson(`a ${typeof result}`);
   } catch (error) {
-    return notJson((error as Error).message);
+    return notJson(failureFrom(error).message);
   }
 }
 

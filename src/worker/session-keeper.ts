@@ -3,7 +3,7 @@
  *  (`onLost`), without waiting for an engine that cannot be reached. */
 import type { HeldAttempt, RenewAnswer } from "../core/work.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { EngineLink } from "./engine-link.ts";
+import { type EngineLink, isClosed } from "./engine-link.ts";
 
 export interface KeeperEvents {
   held(): readonly HeldAttempt[];
@@ -44,9 +44,10 @@ export class SessionKeeper {
     this.#schedule(leaseMs / 3);
   }
 
-  /** There is news to tell. */
+  /** There is news to tell; what comes while a renewal is under way is told by the next. */
   touch(): void {
-    this.#schedule(NEWS_EVERY_MS);
+    if (this.#renewing === null) this.#schedule(NEWS_EVERY_MS);
+    else this.#nextMs = Math.min(this.#nextMs, NEWS_EVERY_MS);
   }
 
   async stop(): Promise<void> {
@@ -74,9 +75,10 @@ export class SessionKeeper {
   async #renew(): Promise<void> {
     this.#nextMs = this.#leaseMs / 3;
     const held = this.#events.held();
+    const askedAt = this.#clock.monotonic();
     try {
       const answer = await this.#link.renew(this.#session, held);
-      this.#renewedAt = this.#clock.monotonic();
+      this.#renewedAt = askedAt; // the lease may count from then: an answer can be long on its way
       if (!answer.alive) {
         this.#stopped = true;
         this.#events.onGone();
@@ -85,6 +87,10 @@ export class SessionKeeper {
       if (answer.lost.length > 0) this.#events.onLost(answer.lost);
       for (const { jobId, attempt } of answer.cancel) this.#events.onCancel(jobId, attempt);
     } catch (error) {
+      if (isClosed(error)) {
+        this.#stopped = true;
+        return;
+      }
       this.#events.onError(error, held);
       this.#nextMs = Math.min(RETRY_MS, this.#leaseMs / 3);
       if (this.#clock.monotonic() - this.#renewedAt > this.#leaseMs) this.#events.onSilence();

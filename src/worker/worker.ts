@@ -8,7 +8,7 @@ import type { AnyTask } from "../core/task.ts";
 import type { ClaimedJob, Report, ReportedOutcome } from "../core/work.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { AttemptRun, type StopCause } from "./attempt-run.ts";
-import type { EngineLink, SessionRequest } from "./engine-link.ts";
+import { type EngineLink, isClosed, type SessionRequest } from "./engine-link.ts";
 import { runFunction } from "./function-executor.ts";
 import { SessionKeeper } from "./session-keeper.ts";
 
@@ -28,7 +28,8 @@ const RETRY_MS = 1_000;
 export class Worker {
   readonly #options: WorkerOptions;
   readonly #tasks: ReadonlyMap<string, AnyTask>;
-  /** In hand: running, or ended and not yet answered. */
+  /** In hand: running, or ended and not yet answered. By job and attempt: a worker that lost a job may be given it
+   *  again while the handler of the first run still goes on. */
   readonly #runs = new Map<string, AttemptRun>();
   #executing = 0;
   #reports = 0;
@@ -36,6 +37,7 @@ export class Worker {
   #keeper: SessionKeeper | null = null;
   #uncancel: () => void = () => {};
   readonly #stopping = new AbortController();
+  #started: Promise<void> = Promise.resolve();
   #loop: Promise<void> = Promise.resolve();
   #slotFreed: () => void = () => {};
   #stopped: Promise<void> | null = null;
@@ -54,7 +56,8 @@ export class Worker {
   }
 
   async start(): Promise<void> {
-    await this.#open();
+    this.#started = this.#open();
+    await this.#started;
     this.#loop = this.#claimLoop();
   }
 
@@ -80,7 +83,8 @@ export class Worker {
       onGone: () => this.#stopAll("lost"),
       onError: (error, untold) => {
         this.#options.log("warn", `cannot renew session ${session}: ${String(error)}`);
-        for (const { jobId, log } of untold) if (log) this.#runs.get(jobId)?.giveBackLog(log);
+        for (const { jobId, attempt, log } of untold)
+          if (log) this.#runs.get(runName(jobId, attempt))?.giveBackLog(log);
       },
     });
   }
@@ -94,8 +98,9 @@ export class Worker {
         await new Promise<void>((resolve) => {
           this.#slotFreed = resolve;
         });
-        // Handlers that end together free their slots together: one claim for all of them.
-        await new Promise((resolve) => setImmediate(resolve));
+        // Handlers that end in this turn of the event loop free their slots together: by the next tick all have, one
+        // claim serves them all, and it shares the commit of their reports.
+        await new Promise<void>((resolve) => process.nextTick(resolve));
         continue;
       }
       try {
@@ -103,7 +108,7 @@ export class Worker {
         if (!answer.alive && !signal.aborted) await this.#reopen();
         for (const job of answer.jobs) this.#start(job);
       } catch (error) {
-        if (signal.aborted) break;
+        if (signal.aborted || isClosed(error)) break;
         log("warn", `cannot claim: ${String(error)}`);
         await sleep(clock, RETRY_MS, { signal });
       }
@@ -120,7 +125,7 @@ export class Worker {
 
   #start(job: ClaimedJob): void {
     const run = new AttemptRun(job, this.#options.clock.now, () => this.#keeper?.touch());
-    this.#runs.set(job.id, run);
+    this.#runs.set(runName(job.id, job.attempt), run);
     if (this.#stopping.signal.aborted) {
       void this.#report(run, { kind: "released" });
       return;
@@ -145,7 +150,9 @@ export class Worker {
   /** A handler that ended because it was asked to did not fail by itself. */
   #judge(run: AttemptRun, outcome: ReportedOutcome): ReportedOutcome {
     if (run.stopCause === "timeout") return timedOut(run);
-    if (run.stopCause === "shutdown" && outcome.kind === "failed") return { kind: "interrupted" };
+    if (outcome.kind === "failed" && run.stopCause === "shutdown") return { kind: "interrupted" };
+    // Nobody may have noticed yet that we were gone; then this report is first, and says the same as the reaper would.
+    if (outcome.kind === "failed" && run.stopCause === "lost") return { kind: "lost" };
     return outcome;
   }
 
@@ -156,8 +163,8 @@ export class Worker {
   }
 
   #stopRun(jobId: string, attempt: number, cause: StopCause): void {
-    const run = this.#runs.get(jobId);
-    if (run !== undefined && run.attempt === attempt) this.#stop(run, cause);
+    const run = this.#runs.get(runName(jobId, attempt));
+    if (run !== undefined) this.#stop(run, cause);
   }
 
   #stopAll(cause: StopCause): void {
@@ -187,28 +194,28 @@ export class Worker {
         if (answer.status === "refused") log("error", `${jobId}: attempt ${attempt}: ${answer.message}`);
         break;
       } catch (error) {
-        if ((error as { code?: unknown }).code === "closed") break;
+        if (isClosed(error)) break;
         log("warn", `${jobId}: cannot report attempt ${attempt}, trying again: ${String(error)}`);
         await sleep(clock, RETRY_MS);
       }
     }
-    this.#runs.delete(jobId);
+    this.#runs.delete(runName(jobId, attempt));
     this.#drained();
   }
   #drained: () => void = () => {};
 
   async #drain(graceMs: number): Promise<void> {
-    const { link, clock, stopGraceMs } = this.#options;
+    const { link, stopGraceMs } = this.#options;
     this.#stopping.abort();
     this.#slotFreed();
+    await this.#started.catch(() => {}); // told to who started it
     await this.#loop;
     await this.#handsEmpty(graceMs);
     this.#stopAll("shutdown");
     await this.#handsEmpty(stopGraceMs + RETRY_MS);
     this.#uncancel();
     await this.#keeper?.stop();
-    await link.closeSession(this.#session);
-    await sleep(clock, 0);
+    if (this.#session !== "") await link.closeSession(this.#session);
   }
 
   async #handsEmpty(ms: number): Promise<void> {
@@ -226,6 +233,10 @@ export class Worker {
   }
 }
 
+function runName(jobId: string, attempt: number): string {
+  return `${jobId}.${attempt}`;
+}
+
 function timedOut(run: AttemptRun): ReportedOutcome {
   const message = `timed out after ${run.job.timeoutMs} ms`;
   return { kind: "timeout", failure: failure({ kind: "timeout", name: "TimeoutError", message }) };
@@ -235,6 +246,7 @@ function timedOut(run: AttemptRun): ReportedOutcome {
 function givenUp(run: AttemptRun, cause: StopCause): ReportedOutcome {
   if (cause === "timeout") return timedOut(run);
   if (cause === "shutdown") return { kind: "interrupted" };
+  if (cause === "lost") return { kind: "lost" };
   const message = `the handler did not stop in time after: ${cause}`;
   return { kind: "failed", failure: failure({ kind: "error", name: "AbortError", message }) };
 }

@@ -57,10 +57,11 @@ export function beatVerb({ db, events }: Context): Verb<Beat, BeatAnswer> {
 
 export function expiredReader({ db }: Context): (query: ExpiredQuery) => ExpiredJob[] {
   const held = db.prepare("select value from meta where name = 'held_until'");
+  // A session that has ended is over, whoever slept; one that is only late may be held.
   const lost = db.prepare(
     `select j.id as jobId, j.attempt from session s indexed by session_unreaped
      join job j indexed by job_running on j.session = s.no and j.state = 1
-     where s.reaped = 0 and s.lease_ends_at < ? limit ?`,
+     where s.reaped = 0 and s.lease_ends_at < ? and (? or s.ended_at is not null) limit ?`,
   );
   const waited = db.prepare(
     `select id as jobId, attempt, deadline_at from job indexed by job_check
@@ -69,10 +70,8 @@ export function expiredReader({ db }: Context): (query: ExpiredQuery) => Expired
   return ({ now, limit }) => {
     const heldUntil = (held.get() as { value: number } | undefined)?.value ?? 0;
     const found: ExpiredJob[] = [];
-    if (now >= heldUntil) {
-      for (const row of lost.all(now, limit) as { jobId: string; attempt: number }[]) {
-        found.push({ ...row, why: "lost" });
-      }
+    for (const row of lost.all(now, now >= heldUntil ? 1 : 0, limit) as { jobId: string; attempt: number }[]) {
+      found.push({ ...row, why: "lost" });
     }
     const late = waited.all(now, limit) as { jobId: string; attempt: number; deadline_at: number | null }[];
     for (const { jobId, attempt, deadline_at } of late) {

@@ -1,9 +1,9 @@
 /** Claims: starts due jobs for a session. A session looks through its lanes only, and in each lane through an index
  *  on (priority, run_at), so that jobs of other kinds and jobs in backoff cost nothing, however many they are. */
-import { startedData } from "../../core/lifecycle.ts";
+import { startedText } from "../../core/lifecycle.ts";
 import type { ClaimedJob } from "../../core/work.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
-import { type Context, leaseToken } from "./context.ts";
+import { type Context, leaseToken, MAX_STARTED } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
 import type { Lane } from "./interned.ts";
 import { JOB_COLUMNS, parseOrNull, type StoredJob, toJob } from "./rows.ts";
@@ -14,6 +14,9 @@ interface Item {
   readonly now: number;
 }
 
+/** no, run_at, streak */
+type DueRow = [number, number, number];
+
 interface SessionFacts {
   readonly no: number;
   readonly id: string;
@@ -23,6 +26,7 @@ interface SessionFacts {
   readonly queues: string | null;
   readonly labels: string;
   readonly lease_ms: number;
+  readonly lease_ends_at: number;
   readonly reaped: number;
   readonly ended_at: number | null;
 }
@@ -34,22 +38,35 @@ export interface Claims extends Verb<Item, ClaimAnswer> {
 
 const NONE_DUE = 10;
 
-export function claimVerb({ db, interned, events, generation }: Context): Claims {
+/** Lost quickly so often in a row that the next time may be called poison. */
+const SUSPECT_STREAK = 2;
+/** Seen alive for so long, a run is not a quick loss any more, whatever comes. */
+const TRIED_MS = 30_000;
+
+export function claimVerb({ db, interned, events, started, generation }: Context): Claims {
   const session = db.prepare(
-    "select no, id, name, namespace, kinds, queues, labels, lease_ms, reaped, ended_at from session where id = ?",
+    `select no, id, name, namespace, kinds, queues, labels, lease_ms, lease_ends_at, reaped, ended_at
+     from session where id = ?`,
   );
   const paused = db.prepare("select namespace, queue from queue");
   // The lowest priority number in use in a lane, from a given one on.
   const nextPriority = db.prepare(
     "select priority from job indexed by job_ready where state = 0 and lane = ? and priority >= ? order by priority limit 1",
   );
-  const fields = ["no", "run_at"].join(", ");
+  const fields = ["no", "run_at", "streak"].join(", ");
   // A released job stays away from the session that did not want it, for one lease; after that it is better than nobody.
   const due = db.prepare(
     `select ${fields} from job indexed by job_ready
      where state = 0 and lane = ? and priority = ? and run_at <= ?
        and (check_at is null or check_at > ?) and (avoid_session is null or avoid_session <> ? or run_at <= ?)
+       and streak < ?
      order by run_at, no limit ?`,
+  );
+  // A poison job takes with it all that runs beside it, and they come back together. The run that decides tells it from
+  // the others only if they share no process again: a session tries one suspect at a time.
+  const trying = db.prepare(
+    `select 1 from job indexed by job_running
+     where state = 1 and session = ? and streak >= ${SUSPECT_STREAK} and started_at > ? limit 1`,
   );
   const nextDue = db.prepare(
     "select run_at from job indexed by job_ready where state = 0 and lane = ? and priority = ? and run_at > ? order by run_at limit 1",
@@ -99,23 +116,40 @@ export function claimVerb({ db, interned, events, generation }: Context): Claims
   /** The numbers of due jobs, lowest priority number first, then longest due. */
   function pick(facts: SessionFacts, limit: number, now: number): number[] {
     const picked: number[] = [];
+    const dueIn = dueFor(facts, now);
     const heads = openLanes(facts).map((lane) => ({ lane: lane.no, priority: firstFrom(lane.no, 0) }));
     while (picked.length < limit) {
       const priority = heads.reduce((least, head) => Math.min(least, head.priority), NONE_DUE);
       if (priority === NONE_DUE) break;
-      const found: [number, number][] = [];
+      const found: DueRow[] = [];
       for (const head of heads) {
         if (head.priority !== priority) continue;
-        const wanted = limit - picked.length;
-        const avoidUntil = now - facts.lease_ms;
-        const more = due.all(head.lane, priority, now, now, facts.no, avoidUntil, wanted) as [number, number][];
-        for (const row of more) found.push(row);
+        for (const row of dueIn(head.lane, priority, limit - picked.length)) found.push(row);
         head.priority = firstFrom(head.lane, priority + 1);
       }
-      if (heads.length > 1) found.sort((a, b) => a[1] - b[1] || a[0] - b[0]);
+      if (heads.length > 1) found.sort(longestDue);
       for (const [no] of found.slice(0, limit - picked.length)) picked.push(no);
     }
     return picked;
+  }
+
+  /** Finds due jobs of a lane; of suspects at most one in a claim, and none while the session tries another. */
+  function dueFor(facts: SessionFacts, now: number): (lane: number, priority: number, wanted: number) => DueRow[] {
+    let mayTry: boolean | null = null;
+    return (lane, priority, wanted) => {
+      const find = (belowStreak: number) => {
+        const avoidUntil = now - facts.lease_ms;
+        return due.all(lane, priority, now, now, facts.no, avoidUntil, belowStreak, wanted) as DueRow[];
+      };
+      const found = find(mayTry === false ? SUSPECT_STREAK : Number.MAX_SAFE_INTEGER);
+      const suspect = found.find(([, , streak]) => streak >= SUSPECT_STREAK);
+      if (suspect === undefined) return found;
+      mayTry ??= trying.get(facts.no, now - TRIED_MS - facts.lease_ms) === undefined;
+      const others = find(SUSPECT_STREAK);
+      if (!mayTry) return others;
+      mayTry = false;
+      return [suspect, ...others].sort(longestDue);
+    };
   }
 
   function firstFrom(lane: number, priority: number): number {
@@ -138,6 +172,7 @@ export function claimVerb({ db, interned, events, generation }: Context): Claims
     const facts = session.get(request.session) as SessionFacts | undefined;
     if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) return DEAD;
     if (request.claimId !== null && recall.get(facts.no, request.claimId) !== undefined) return null;
+    if (facts.lease_ends_at < now) return LATE;
     if (pick(facts, 1, now).length > 0) return null;
     return { alive: true, jobs: [], nextAt: nextAt(facts, now) };
   }
@@ -149,13 +184,17 @@ export function claimVerb({ db, interned, events, generation }: Context): Claims
       const earlier = recall.get(facts.no, request.claimId) as { jobs: string } | undefined;
       if (earlier !== undefined) return { alive: true, jobs: again(facts, earlier.jobs), nextAt: null };
     }
+    if (facts.lease_ends_at < now) return LATE;
     const picked = pick(facts, request.limit, now);
     if (picked.length === 0) return { alive: true, jobs: [], nextAt: nextAt(facts, now) };
     const numbers = JSON.stringify(picked);
     start.run(facts.no, now, numbers);
+    const tell = startedText(facts.id, facts.name);
     const jobs = (rows.all(numbers) as SqlValue[][]).map((row) => {
       const job = toJob(row, interned);
-      events.add(job.no, job.revision, now, "attempt.started", startedData(job.attempt, facts.id, facts.name));
+      if (started.size >= MAX_STARTED) started.clear();
+      started.set(job.id, job);
+      events.add(job.no, job.revision, now, "attempt.started", tell(job.attempt));
       return claimed(facts, job, row.at(-1) as string);
     });
     if (request.claimId !== null) {
@@ -206,4 +245,11 @@ export function claimVerb({ db, interned, events, generation }: Context): Claims
   return { order: 9, run, peek };
 }
 
+function longestDue(a: DueRow, b: DueRow): number {
+  return a[1] - b[1] || a[0] - b[0];
+}
+
 const DEAD: ClaimAnswer = Object.freeze({ alive: false, jobs: [], nextAt: null });
+/** Its lease is over: what it would get now, the reaper would take back at once and charge to the job. It gets more
+ *  when it has renewed. */
+const LATE: ClaimAnswer = Object.freeze({ alive: true, jobs: [], nextAt: null });

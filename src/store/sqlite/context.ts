@@ -2,14 +2,21 @@
 import type { Database } from "./driver.ts";
 import type { EventLog } from "./events.ts";
 import type { Interned } from "./interned.ts";
+import type { StoredJob } from "./rows.ts";
 
 export interface Context {
   readonly db: Database;
   readonly interned: Interned;
   readonly events: EventLog;
+  /** Jobs this connection started, as they were then, until they are settled. A job whose revision has not moved is
+   *  still the same, and need not be read again. */
+  readonly started: Map<string, StoredJob>;
   /** Names this database's life: a restored backup gets another, and no token made before fits any more. */
   readonly generation: string;
 }
+
+/** More than anyone runs at a time; beyond it jobs are simply read again. */
+export const MAX_STARTED = 20_000;
 
 /** The proof that a session holds an attempt: format, store generation, session, attempt. Opaque to workers. */
 export function leaseToken(generation: string, session: string, attempt: number): string {

@@ -41,10 +41,25 @@ async function loadDriver(): Promise<DatabaseClass> {
   }
 }
 
+export const SQLITE = {
+  ...{ ERROR: 1, BUSY: 5, LOCKED: 6, READONLY: 8, IOERR: 10, CORRUPT: 11, FULL: 13, CANTOPEN: 14, NOTADB: 26 },
+} as const;
+
 /** SQLite's primary result code of an error, or null if SQLite did not raise it. */
 export function sqliteCode(error: unknown): number | null {
-  const code = (error as { errcode?: unknown } | null)?.errcode;
-  return typeof code === "number" ? code & 0xff : null;
+  const { errcode, code, message } = (error ?? {}) as { errcode?: unknown; code?: unknown; message?: unknown };
+  if (typeof errcode === "number") return errcode & 0xff;
+  // `all` of the driver for Node 20 keeps the code to itself; SQLite's words for these are fixed.
+  return code === "ERR_SQLITE_ERROR" ? (CODES[String(message)] ?? SQLITE.ERROR) : null;
 }
 
-export const SQLITE = { BUSY: 5, LOCKED: 6, READONLY: 8, IOERR: 10, CORRUPT: 11, FULL: 13, CANTOPEN: 14, NOTADB: 26 };
+const CODES: Readonly<Record<string, number>> = {
+  "database is locked": SQLITE.BUSY,
+  "database table is locked": SQLITE.LOCKED,
+  "attempt to write a readonly database": SQLITE.READONLY,
+  "disk I/O error": SQLITE.IOERR,
+  "database disk image is malformed": SQLITE.CORRUPT,
+  "database or disk is full": SQLITE.FULL,
+  "unable to open database file": SQLITE.CANTOPEN,
+  "file is not a database": SQLITE.NOTADB,
+};

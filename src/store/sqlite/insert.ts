@@ -47,7 +47,8 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
       return null;
     }
     if (row.body_hash !== job.bodyHash) return { status: "conflict", id: row.id };
-    const pruned = row.state === null;
+    // A job of this very list has its key but no row yet: only a stub has an end to its window.
+    const pruned = row.until !== null;
     const state = JOB_STATES[row.state ?? row.stub_state ?? 0] as JobState;
     return { status: "exists", id: row.id, state, chapter: row.chapter ?? row.stub_chapter ?? 1, pruned };
   }

@@ -16,15 +16,16 @@ export const MIGRATIONS: readonly string[] = [
     unique (namespace, queue, kind, labels)
   );
 
+  -- autoincrement: rows and caches name a session by its number, so one that was pruned must not come back as another
   create table session (
-    no integer primary key,
+    no integer primary key autoincrement,
     id text not null unique,
-    namespace text not null, name text not null, host text not null, pid integer not null,
+    namespace text not null, name text not null, host text not null, pid integer not null, process text,
     kinds text not null, queues text, labels text not null, slots integer not null,
     lease_ms integer not null,
     started_at integer not null, renewed_at integer not null, lease_ends_at integer not null,
     ended_at integer,
-    -- 1 once it has ended and holds nothing: the reaper looks at the others only
+    -- 1 once it has ended and holds nothing: the reaper looks at the others only; 2 once it is kept only for its id
     reaped integer not null default 0
   );
   create index session_unreaped on session (lease_ends_at) where reaped = 0;
@@ -48,11 +49,13 @@ export const MIGRATIONS: readonly string[] = [
     check ((state in (3, 4, 5)) = (finished_at is not null)),
     check ((state = 4) = (reason is not null))
   );
+  -- Each index that a start or a success must touch costs a tenth of a run: hence one per wait, and none for success.
   create index job_ready on job (lane, priority, run_at, no) where state = 0;
   create index job_check on job (check_at) where state = 0 and check_at is not null;
-  create index job_running on job (session) where state = 1;
-  create index job_cancel on job (session) where state = 1 and cancel_requested_at is not null;
-  create index job_state on job (state, no, lane);
+  create index job_running on job (session, cancel_requested_at) where state = 1;
+  -- blocked, failed, cancelled
+  create index job_aside on job (state, no, lane) where state = 2 or state >= 4;
+  create index job_lane on job (lane, no);
 
   create table payload (job integer primary key, body text not null);
 
@@ -89,6 +92,7 @@ export const MIGRATIONS: readonly string[] = [
     job integer, n integer not null, at integer not null, name text not null, data text not null
   );
   create unique index event_job on event (job, n) where job is not null;
+  create index event_engine on event (at) where job is null;
 
   create table tag (tag text not null, job integer not null, primary key (tag, job)) without rowid;
 

@@ -28,7 +28,7 @@ export async function openSqlite({ path, random, newSecret }: OpenSqlite): Promi
       refuseForeign(db, path);
       // FULL: with NORMAL a power cut lost every one of 300 acknowledged inserts.
       db.exec("pragma journal_mode = wal; pragma synchronous = full");
-      db.exec("pragma temp_store = memory; pragma cache_size = -65536; pragma wal_autocheckpoint = 4000");
+      db.exec("pragma temp_store = memory; pragma cache_size = -65536");
     });
     await whenFree(path, random, () => migrate(db, path, newSecret));
     return sqliteStore(db, { random, shared });
@@ -73,7 +73,7 @@ function pragma(db: Database, name: string): number {
 function refuseForeign(db: Database, path: string): void {
   const id = pragma(db, "application_id");
   const tables = (db.prepare("select count(*) as n from sqlite_master").get() as { n: number }).n;
-  if (id === APPLICATION_ID || (id === 0 && tables === 0)) return;
+  if (id === APPLICATION_ID || (id === 0 && tables === 0 && pragma(db, "user_version") === 0)) return;
   const message = `${path} is an SQLite database of another program (application_id ${id}, ${tables} tables); choose another file`;
   throw new PerdureError("store_not_a_database", message);
 }
@@ -94,7 +94,11 @@ function migrate(db: Database, path: string, newSecret: () => string): void {
     db.exec(`pragma application_id = ${APPLICATION_ID}; pragma user_version = ${MIGRATIONS.length}`);
     db.exec("commit");
   } catch (error) {
-    db.exec("rollback");
+    try {
+      db.exec("rollback");
+    } catch {
+      // SQLite has already rolled back, as it does when the disk fails: the first error is the one to tell.
+    }
     throw error;
   }
 }
@@ -119,14 +123,15 @@ function explained(error: unknown, path: string): unknown {
       );
     case SQLITE.FULL:
       return new PerdureError("store_full", `the disk is full: ${path} could not be opened for writing`, { cause });
-    case SQLITE.CORRUPT:
-    case SQLITE.IOERR:
     case SQLITE.CANTOPEN:
     case SQLITE.READONLY:
+      return new PerdureError("store_io", `cannot use ${path}: ${(error as Error).message}`, { cause });
+    case null:
+      return error;
+    default:
+      // Also what should be there and is not: a table, a column.
       return new PerdureError("store_io", `cannot use ${path}: ${(error as Error).message}; restore a backup`, {
         cause,
       });
-    default:
-      return error;
   }
 }

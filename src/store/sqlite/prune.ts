@@ -13,13 +13,17 @@ interface PruneAnswer {
 const PAGE = 500;
 const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload"];
 
-export function pruneVerb({ db }: Context): Verb<PruneQuery, PruneAnswer> {
-  const ended = db.prepare(
-    `select no, id, state, chapter, submitted_at, finished_at, key from job indexed by job_state
-     where state = ? and no > ? order by no limit ?`,
+export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnswer> {
+  const fields = "select no, id, lane, state, chapter, submitted_at, finished_at, key from job";
+  // Most jobs have succeeded, so those are found by number; the others have an index.
+  const succeeded = db.prepare(`${fields} not indexed where state = ? and no > ? order by no limit ?`);
+  const aside = db.prepare(
+    `${fields} indexed by job_aside where state = ? and (state = 2 or state >= 4) and no > ? order by no limit ?`,
   );
-  const stub = db.prepare("update submit_key set state = ?, chapter = ?, until = ? where id = ?");
-  const dropKey = db.prepare("delete from submit_key where id = ?");
+  const stub = db.prepare(
+    "update submit_key set state = ?, chapter = ?, until = ? where namespace = ? and key = ? and id = ?",
+  );
+  const dropKey = db.prepare("delete from submit_key where namespace = ? and key = ? and id = ?");
   const dropStubs = db.prepare("delete from submit_key where until is not null and until <= ?");
   const deletes = [
     ...BY_JOB.map((table) => db.prepare(`delete from ${table} where job in (select value from json_each(?))`)),
@@ -29,14 +33,22 @@ export function pruneVerb({ db }: Context): Verb<PruneQuery, PruneAnswer> {
     ),
     db.prepare("delete from job where no in (select value from json_each(?))"),
   ];
-  const sessions = db.prepare(
-    `delete from session where reaped = 1 and ended_at < ?1
-     and not exists (select 1 from job j where j.session = session.no and j.state = 1)`,
+  // Rows of jobs name their session, and must go on telling what their events tell: a session is out of sight at
+  // once, but its row stays until no job is left that came while it was there.
+  const retireSessions = db.prepare("update session set reaped = 2 where reaped = 1 and ended_at < ?");
+  const dropSessions = db.prepare(
+    `delete from session where reaped = 2
+     and ended_at < coalesce((select submitted_at from job order by no limit 1), ended_at + 1)`,
   );
   const claims = db.prepare("delete from claim where at < ?");
-  const pauses = db.prepare("delete from past_pause where to_at < ?");
+  // A waiting job's clock needs every pause since it came.
+  const pauses = db.prepare(
+    `delete from past_pause where to_at < ?
+     and to_at < coalesce((select submitted_at from job order by no limit 1), to_at + 1)`,
+  );
   const engineEvents = db.prepare(
-    "delete from event where seq in (select seq from event where job is null and at < ? order by seq limit ?)",
+    `delete from event where seq in
+       (select seq from event indexed by event_engine where job is null and at < ? order by at limit ?)`,
   );
 
   function pruneOne({ now, endedBefore, keyWindowMs, sessionsEndedBefore, limit }: PruneQuery): PruneAnswer {
@@ -54,30 +66,33 @@ export function pruneVerb({ db }: Context): Verb<PruneQuery, PruneAnswer> {
     dropStubs.run(now);
     claims.run(sessionsEndedBefore);
     pauses.run(sessionsEndedBefore);
-    sessions.run(sessionsEndedBefore);
+    retireSessions.run(sessionsEndedBefore);
+    dropSessions.run();
     engineEvents.run(sessionsEndedBefore, limit);
     return { jobs, more: jobs >= limit };
   }
 
-  /** Jobs are numbered as they come and none can end before it came: at the first that came too late we stop. */
+  /** Jobs are numbered as they come and none can end before it came: at a page of those that came too late we stop.
+   *  A page, not the first of them: it may have come while the clock was wrong. */
   function endedBeforeRows(state: number, before: number, limit: number): EndedRow[] {
     const found: EndedRow[] = [];
     for (let after = 0; ; ) {
-      const page = ended.all(state, after, PAGE) as EndedRow[];
+      const page = (state === STATE_CODES.succeeded ? succeeded : aside).all(state, after, PAGE) as EndedRow[];
       for (const row of page) {
-        if (row.submitted_at >= before || found.length >= limit) return found;
         if (row.finished_at < before) found.push(row);
+        if (found.length >= limit) return found;
       }
-      if (page.length < PAGE) return found;
+      if (page.length < PAGE || page.every((row) => row.submitted_at >= before)) return found;
       after = (page.at(-1) as EndedRow).no;
     }
   }
 
-  function keepKey({ id, state, chapter, finished_at, key }: EndedRow, now: number, keyWindowMs: number): void {
+  function keepKey({ id, lane, state, chapter, finished_at, key }: EndedRow, now: number, keyWindowMs: number): void {
     if (key === null) return;
+    const { namespace } = interned.lane(lane);
     const until = finished_at + keyWindowMs;
-    if (until > now) stub.run(state, chapter, until, id);
-    else dropKey.run(id);
+    if (until > now) stub.run(state, chapter, until, namespace, key, id);
+    else dropKey.run(namespace, key, id);
   }
 
   return { order: 7, run: (items) => items.map(pruneOne) };
@@ -86,6 +101,7 @@ export function pruneVerb({ db }: Context): Verb<PruneQuery, PruneAnswer> {
 interface EndedRow {
   readonly no: number;
   readonly id: string;
+  readonly lane: number;
   readonly state: number;
   readonly chapter: number;
   readonly submitted_at: number;

@@ -29,6 +29,8 @@ export function reader({ db, interned }: Context) {
     "select *, 0 as running from session where reaped = 0 and ended_at is null and namespace = ?",
   );
 
+  const over = db.prepare("select id from job where id in (select value from json_each(?)) and state >= 3");
+
   function stored(id: string): StoredJob | null {
     const row = byId.get(id);
     return row === undefined ? null : toJob(row, interned);
@@ -98,6 +100,7 @@ export function reader({ db, interned }: Context) {
       const job = stored(id);
       return job === null ? null : view(job);
     },
+    ended: (ids: readonly string[]) => (over.all(JSON.stringify(ids)) as { id: string }[]).map((row) => row.id),
     lastSeq: () => (last.get() as { seq: number | null }).seq ?? 0,
   };
 }

@@ -66,7 +66,8 @@ export function renewVerb(context: Context): Verb<Item, RenewAnswer> {
     if (log) addLog(no, attempt, log);
   }
 
-  return { order: 4, run: (items) => items.map(({ request, now }) => renewOne(request, now)) };
+  // Before reports: a run that ends in the same moment must not shut the door on the log it has already handed over.
+  return { order: -1, run: (items) => items.map(({ request, now }) => renewOne(request, now)) };
 }
 
 function named({ jobId, attempt }: HeldAttempt) {

@@ -35,9 +35,10 @@ interface ClosedAttempt {
 }
 
 export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
-  const { db, interned, events, generation } = context;
+  const { db, interned, events, started, generation } = context;
   const byId = db.prepare(`select ${JOB_COLUMNS} from job where id in (select value from json_each(?))`);
-  byId.setReturnArrays(true);
+  const revisions = db.prepare("select id, revision, live_usage from job where id in (select value from json_each(?))");
+  for (const statement of [byId, revisions]) statement.setReturnArrays(true);
   const update = db.prepare(UPDATE_PROGRESS);
   // Most runs succeed at once and move nothing but these; one statement serves all that ended at the same instant.
   const succeed = db.prepare(
@@ -57,11 +58,7 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
   const isOverdue = overdue(context);
 
   function run(items: readonly Item[]): SettleAnswer[] {
-    const jobs = new Map<string, StoredJob>();
-    for (const row of byId.all(JSON.stringify(items.map((item) => item.report.jobId)))) {
-      const job = toJob(row, interned);
-      jobs.set(job.id, job);
-    }
+    const jobs = read(items.map((item) => item.report.jobId));
     const rows: SqlValue[] = [];
     const succeeded = new Map<number, number[]>();
     // The rows of attempts are written at the end, so a repeat within this group looks here first.
@@ -80,17 +77,18 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
       const settlement = item.decide(job, report, {
         session: job.worker,
         renewedAt: held?.renewed_at ?? null,
+        ended: (held?.ended_at ?? null) !== null,
         usage: parseOrNull(job.liveUsage),
       });
       write(job, item, settlement, rows, succeeded);
       jobs.set(job.id, { ...job, ...settlement.next, liveUsage: null });
       const { state, reason, runAt } = settlement.next;
       const after_run_at = state === "queued" ? runAt : null;
-      justClosed.set(name, {
-        report_id: reportIdOf(report),
-        outcome: report.outcome.kind,
-        ...{ after_state: STATE_CODES[state], after_reason: reason, after_run_at },
-      });
+      // A wait that ran out closes no attempt: the one before it was closed by another report, which may come again.
+      if (job.state === "running") {
+        const after = { after_state: STATE_CODES[state], after_reason: reason, after_run_at };
+        justClosed.set(name, { report_id: reportIdOf(report), outcome: report.outcome.kind, ...after });
+      }
       return { status: "accepted", repeated: false, state, reason, runAt: after_run_at };
     });
 
@@ -98,6 +96,25 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     attempts.run(rows);
     events.flush();
     return answers;
+  }
+
+  /** The jobs as they are now, by id. Those that this connection started, and nobody has touched since, are known. */
+  function read(ids: readonly string[]): Map<string, StoredJob> {
+    const jobs = new Map<string, StoredJob>();
+    const known = ids.filter((id) => started.has(id));
+    const others = known.length === ids.length ? [] : ids.filter((id) => !started.has(id));
+    const rows = known.length === 0 ? [] : (revisions.all(JSON.stringify(known)) as [string, number, string | null][]);
+    for (const [id, revision, liveUsage] of rows) {
+      const job = started.get(id) as StoredJob;
+      if (job.revision !== revision) others.push(id);
+      else jobs.set(id, liveUsage === null ? job : { ...job, liveUsage });
+    }
+    for (const id of known) started.delete(id);
+    for (const row of others.length === 0 ? [] : byId.all(JSON.stringify(others))) {
+      const job = toJob(row, interned);
+      jobs.set(job.id, job);
+    }
+    return jobs;
   }
 
   function heldBy(job: StoredJob) {

@@ -5,6 +5,7 @@ import { amendVerb } from "./amend.ts";
 import { beatVerb, expiredReader } from "./beat.ts";
 import { claimVerb } from "./claim.ts";
 import type { Context } from "./context.ts";
+import { readError } from "./disk-error.ts";
 import type { Database } from "./driver.ts";
 import { EventLog } from "./events.ts";
 import { finder } from "./find.ts";
@@ -27,13 +28,19 @@ export interface SqliteOptions {
 
 export function sqliteStore(db: Database, { random, shared }: SqliteOptions): Store {
   const meta = db.prepare("select value from meta where name = ?");
-  const text = (name: string) => (meta.get(name) as { value: string }).value;
+  const text = (name: string) => {
+    const row = meta.get(name) as { value: string } | undefined;
+    if (row === undefined) throw new PerdureError("store_io", `the database has lost its ${name}: restore a backup`);
+    return row.value;
+  };
   const events = new EventLog(db);
   const interned = new Interned(db);
-  const context: Context = { db, interned, events, generation: text("generation") };
+  const started: Context["started"] = new Map();
+  const context: Context = { db, interned, events, started, generation: text("generation") };
   const writer = new Writer(db, random, () => {
     interned.forget();
     events.discard();
+    started.clear();
   });
 
   const read = reader(context);
@@ -59,7 +66,11 @@ export function sqliteStore(db: Database, { random, shared }: SqliteOptions): St
   /** Reads answer at once, and in the same order as the calls. */
   async function answer<T>(give: () => T): Promise<T> {
     if (!open) throw new PerdureError("closed", "the store is closed");
-    return give();
+    try {
+      return give();
+    } catch (error) {
+      throw readError(error);
+    }
   }
   async function one<Item, Answer>(
     verb: Parameters<typeof writer.submit<Item, Answer>>[0],
@@ -101,6 +112,7 @@ export function sqliteStore(db: Database, { random, shared }: SqliteOptions): St
       ),
     expired: (query) => answer(() => expired(query)),
     jobs: (ids) => answer(() => ids.map(read.job)),
+    ended: (ids) => answer(() => read.ended(ids)),
     find: (filter) => answer(() => find(filter)),
     history: (id) => answer(() => read.history(id)),
     attempts: (id) => answer(() => read.attempts(id)),
@@ -109,10 +121,11 @@ export function sqliteStore(db: Database, { random, shared }: SqliteOptions): St
     openSession: async (session, now) => {
       await one(verbs.openSession, { session, now });
     },
-    closeSession: async (id, now) => {
-      await one(verbs.closeSession, { id, now });
+    closeSession: async (id, now, why = "stopped") => {
+      await one(verbs.closeSession, { id, now, why });
     },
     sessions: () => answer(sessions.sessions),
+    openSessions: () => answer(sessions.openSessions),
     cancelsFor: (ids) => answer(() => sessions.cancelsFor(ids)),
     counts: (namespace, now) => answer(() => counts(namespace, now)),
     setPaused: async (namespace, queue, paused, now) => {
@@ -126,7 +139,18 @@ export function sqliteStore(db: Database, { random, shared }: SqliteOptions): St
       open = false;
       watch.stop();
       await writer.drained();
+      bringLogHome(db);
       db.close();
     },
   };
+}
+
+/** The driver for Node 20 lets go of a file only when its statements have been collected. Until then the write-ahead
+ *  log would stay beside the file, and whoever copies the file of a closed store would copy little or nothing. */
+function bringLogHome(db: Database): void {
+  try {
+    db.exec("pragma wal_checkpoint(truncate)");
+  } catch {
+    // A disk that is full or broken: the log is still there, and is read when the file is opened again.
+  }
 }

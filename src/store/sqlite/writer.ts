@@ -7,6 +7,7 @@
  *  event loop stood still for 2.9 s). */
 import { PerdureError } from "../../core/errors.ts";
 import type { Refused } from "../../core/work.ts";
+import { diskError } from "./disk-error.ts";
 import { type Database, SQLITE, sqliteCode } from "./driver.ts";
 
 export interface Verb<Item, Answer> {
@@ -97,8 +98,14 @@ export class Writer {
       for (const call of calls) call.error = refused;
     }
     for (const call of calls) finish(call);
-    if (this.#queue.length > 0) this.#schedule();
+    if (this.#broken !== null) this.#refuseAll(this.#broken);
+    else if (this.#queue.length > 0) this.#schedule();
     else for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  #refuseAll(error: unknown): void {
+    for (const call of this.#queue.splice(0)) call.reject(error);
+    for (const resolve of this.#idle.splice(0)) resolve();
   }
 
   /** False if the lock is taken: then the group waits, and grows. */
@@ -112,9 +119,7 @@ export class Writer {
         this.#schedule(this.#random() * BUSY_WAIT_MS);
         return false;
       }
-      const refused = this.#diskError(error) ?? error;
-      for (const call of this.#queue.splice(0)) call.reject(refused);
-      for (const resolve of this.#idle.splice(0)) resolve();
+      this.#refuseAll(this.#diskError(error) ?? error);
       return false;
     }
   }
@@ -158,7 +163,7 @@ export class Writer {
       return;
     }
     const { call, from } = first;
-    if (call.verb.refuse === undefined) call.error = error;
+    if (call.verb.refuse === undefined) call.error = refusedCall(error);
     else call.answers[from] = call.verb.refuse(call.items[from], error);
   }
 
@@ -173,27 +178,9 @@ export class Writer {
 
   /** After an I/O error nobody knows what the disk holds: the store takes nothing more until it is opened again. */
   #diskError(error: unknown): PerdureError | null {
-    switch (sqliteCode(error)) {
-      case SQLITE.FULL:
-        return new PerdureError(
-          "store_full",
-          "the disk is full: nothing of this call was stored; free space and repeat",
-          {
-            cause: error,
-          },
-        );
-      case SQLITE.IOERR:
-      case SQLITE.CORRUPT:
-      case SQLITE.NOTADB:
-      case SQLITE.READONLY:
-      case SQLITE.CANTOPEN: {
-        const message = `the database cannot be written (${(error as Error).message}); open it again after mending the disk`;
-        this.#broken = new PerdureError("store_io", message, { cause: error });
-        return this.#broken;
-      }
-      default:
-        return null;
-    }
+    const found = diskError(error);
+    if (found?.code === "store_io") this.#broken = found;
+    return found;
   }
 }
 
@@ -239,4 +226,11 @@ function finish(call: Call): void {
 export function refusal(error: unknown): Refused {
   const message = error instanceof Error ? error.message : String(error);
   return { status: "refused", code: "store_refused", message: `the store refused this item: ${message}` };
+}
+
+/** The same where the answer has no word for it. */
+function refusedCall(error: unknown): PerdureError {
+  if (error instanceof PerdureError) return error;
+  const { code, message } = refusal(error);
+  return new PerdureError(code, message, { cause: error });
 }

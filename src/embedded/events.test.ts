@@ -1,0 +1,119 @@
+import { describe, expect, it } from "vitest";
+import { all } from "../../test/kit.ts";
+import { foldEvents, type JobEvent } from "../core/index.ts";
+import { type PerdureEvent, task } from "../index.ts";
+import { openTestEngine } from "../testing/index.ts";
+
+const flaky = task("flaky", { retry: { maxAttempts: 2, backoff: { type: "none" } } }, (_, ctx) => {
+  if (ctx.attempt === 1) throw new Error("down");
+  return "up";
+});
+
+describe("events", () => {
+  it("tell a job's whole life, numbered without gaps, and fold to what the job is", async () => {
+    await using kit = await openTestEngine();
+    await kit.perdure.work([flaky]);
+    const job = await kit.perdure.submit(flaky, undefined, { delay: "1s" });
+    await kit.runToEnd(job);
+    const events = (await all(job.events())) as JobEvent[];
+    expect(events.map(({ n, name }) => `${n} ${name}`)).toEqual([
+      "1 job.submitted",
+      "2 attempt.started",
+      "3 attempt.failed",
+      "4 attempt.started",
+      "5 attempt.succeeded",
+    ]);
+    expect(new Set(events.map((event) => event.jobId))).toEqual(new Set([job.id]));
+    const { payload: _payload, result: _result, progress: _progress, ...row } = await job.get();
+    expect(row).toMatchObject(foldEvents(events));
+  });
+
+  it("are given in the order they were written, from any of them on", async () => {
+    await using kit = await openTestEngine();
+    await kit.perdure.submitMany(Array.from({ length: 600 }, (_, i) => ({ task: "k", input: i })));
+    const events = await all(kit.perdure.events());
+    expect(events.length).toBeGreaterThanOrEqual(600); // more than a page
+    expect(events.map(({ seq }) => seq)).toEqual([...events.map(({ seq }) => seq)].sort((a, b) => a - b));
+    const middle = events[300] as PerdureEvent;
+    expect(await all(kit.perdure.events(middle.seq))).toEqual(events.slice(301));
+    expect(await all(kit.perdure.events({ after: middle.seq }))).toEqual(events.slice(301));
+    expect(await all(kit.perdure.events({ after: (events.at(-1) as PerdureEvent).seq }))).toEqual([]);
+  });
+
+  it("of the engine belong to no job", async () => {
+    await using kit = await openTestEngine();
+    const worker = await kit.perdure.work([flaky]);
+    await worker.stop();
+    const events = await all(kit.perdure.events());
+    expect(events).toMatchObject([
+      { name: "worker.started", jobId: null, n: 0, data: { session: worker.session } },
+      { name: "worker.stopped", jobId: null, n: 0, data: { session: worker.session } },
+    ]);
+  });
+
+  it("can be followed: those to come arrive as they are written, each once", async () => {
+    await using kit = await openTestEngine();
+    const job = await kit.perdure.submit(flaky);
+    const controller = new AbortController();
+    const seen: string[] = [];
+    const following = (async () => {
+      for await (const event of job.events({ follow: true, signal: controller.signal })) {
+        seen.push(event.name);
+        if (event.name === "attempt.succeeded") controller.abort();
+      }
+    })();
+    await kit.settled();
+    expect(seen).toEqual(["job.submitted"]);
+    await kit.perdure.work([flaky]);
+    await following;
+    expect(seen).toEqual([
+      ...["job.submitted", "attempt.started", "attempt.failed", "attempt.started", "attempt.succeeded"],
+    ]);
+  });
+
+  it("followed by several at once are the same for all", async () => {
+    await using kit = await openTestEngine();
+    const controller = new AbortController();
+    const follow = async () => {
+      const seqs: number[] = [];
+      for await (const { seq } of kit.perdure.events({ follow: true, signal: controller.signal })) seqs.push(seq);
+      return seqs;
+    };
+    const followers = [follow(), follow(), follow()];
+    await kit.perdure.work([flaky]);
+    for (let i = 0; i < 20; i++) await kit.perdure.submit(flaky);
+    await kit.settled();
+    controller.abort();
+    const [first, ...others] = await Promise.all(followers);
+    expect(first).toEqual((await all(kit.perdure.events())).map(({ seq }) => seq));
+    for (const other of others) expect(other).toEqual(first);
+  });
+
+  it("stop at once for a signal that is aborted already", async () => {
+    await using kit = await openTestEngine();
+    await kit.perdure.submit("k");
+    expect(await all(kit.perdure.events({ follow: true, signal: AbortSignal.abort() }))).toEqual([]);
+  });
+
+  it("end for a follower with an error when the engine is closed", async () => {
+    const kit = await openTestEngine();
+    const following = all(kit.perdure.events({ follow: true })).catch((error: unknown) => error);
+    await kit.settled();
+    await kit.close();
+    kit.clock.moveTo(kit.clock.now() + 1_000);
+    expect(await following).toMatchObject({ code: "closed" });
+  });
+
+  it("of a job are gone with it, and numbers are never given again", async () => {
+    await using kit = await openTestEngine({ retention: { cancelled: 0 } });
+    const job = await kit.perdure.submit("k");
+    await job.cancel();
+    const last = (await all(kit.perdure.events())).at(-1)?.seq as number;
+    await kit.advance("1ms");
+    await kit.perdure.prune();
+    expect(await all(job.events())).toEqual([]);
+    await kit.perdure.submit("k");
+    const [next] = await all(kit.perdure.events());
+    expect(next?.seq).toBeGreaterThan(last);
+  });
+});

@@ -1,0 +1,92 @@
+/** What must be true of a store at any time, whatever was done to it: checked after every test of the suite.
+ *  The failure model's I2 (one winner), I3 (attempts grow), I4 (budgets), I10 (history) and I11 (accounting). */
+import { deepStrictEqual as equal, ok } from "node:assert/strict";
+import type { JobEvent, PerdureEvent } from "../../core/event.ts";
+import { BEFORE, evolve, foldEvents } from "../../core/fold.ts";
+import { isTerminal, JOB_STATES, type JobState } from "../../core/job.ts";
+import { progressOf } from "../../core/testing-job.ts";
+import type { History, JobRow, Store } from "../store.ts";
+
+export async function audit(store: Store): Promise<void> {
+  const jobs = await allJobs(store);
+  const feed = await wholeFeed(store);
+  for (const row of jobs) {
+    const history = (await store.history(row.id)) as History;
+    equal(history.job, row, `${row.id}: two ways to read a job agree`);
+    checkHistory(row, history.events as JobEvent[]);
+    equal(
+      feed.filter((event) => event.jobId === row.id),
+      history.events,
+      `${row.id}: the feed has the job's events in order`,
+    );
+    await checkAttempts(store, row, history.events as JobEvent[]);
+  }
+  await checkCounts(store, jobs);
+}
+
+export async function allJobs(store: Store): Promise<JobRow[]> {
+  const jobs: JobRow[] = [];
+  for (let cursor: string | undefined; ; ) {
+    const page = await store.find({ order: "oldest", limit: 1_000, ...(cursor === undefined ? {} : { cursor }) });
+    jobs.push(...page.jobs);
+    if (page.next === null) return jobs;
+    cursor = page.next;
+  }
+}
+
+async function wholeFeed(store: Store): Promise<PerdureEvent[]> {
+  const feed: PerdureEvent[] = [];
+  for (let after = 0; ; after = feed.at(-1)?.seq ?? 0) {
+    const page = await store.events({ after, limit: 500 });
+    for (const event of page) {
+      ok(event.seq > (feed.at(-1)?.seq ?? 0), `event ${event.seq} comes after ${feed.at(-1)?.seq}`);
+      feed.push(event);
+    }
+    if (page.length < 500) return feed;
+  }
+}
+
+/** The row is what its events tell; each chapter ends once, and nothing happens in it afterwards. */
+export function checkHistory(row: JobRow, events: readonly JobEvent[]): void {
+  equal(
+    events.map((event) => event.n),
+    events.map((_, i) => i + 1),
+    `${row.id}: events are numbered without gaps`,
+  );
+  equal(row.revision, events.length, `${row.id}: the revision is the number of events`);
+  equal(progressOf(row), foldEvents(events), `${row.id}: the row is the fold of its events`);
+  ok(row.failures <= row.policy.maxAttempts, `${row.id}: failures are within their budget`);
+  equal(row.result === null || row.state === "succeeded", true, `${row.id}: only a success has a result`);
+
+  let job = BEFORE;
+  for (const event of events) {
+    const next = evolve(job, event);
+    ok(next.attempt >= job.attempt && next.chapter >= job.chapter, `${row.id}: attempt and chapter only grow`);
+    if (isTerminal(job.state) && event.name !== "job.discarded") {
+      equal(event.name, "job.redriven", `${row.id}: only a redrive follows the end of a chapter`);
+    }
+    job = next;
+  }
+}
+
+/** Every start has at most one end, and every end a start. */
+async function checkAttempts(store: Store, row: JobRow, events: readonly JobEvent[]): Promise<void> {
+  const started = events.flatMap((event) => (event.name === "attempt.started" ? [event.data.attempt] : []));
+  equal(started, numbersTo(row.attempt), `${row.id}: attempts are counted at their start`);
+  const closed = (await store.attempts(row.id)).map((attempt) => attempt.attempt);
+  equal(closed, numbersTo(row.state === "running" ? row.attempt - 1 : row.attempt), `${row.id}: each is closed once`);
+}
+
+function numbersTo(n: number): number[] {
+  return Array.from({ length: n }, (_, i) => i + 1);
+}
+
+async function checkCounts(store: Store, jobs: readonly JobRow[]): Promise<void> {
+  const queues = await store.counts(null, 0);
+  for (const state of JOB_STATES) {
+    const counted = queues.reduce((sum, queue) => sum + queue.counts[state as JobState], 0);
+    equal(counted, jobs.filter((job) => job.state === state).length, `the counts of ${state} add up`);
+  }
+  const running = (await store.sessions()).reduce((sum, session) => sum + session.running, 0);
+  equal(running, jobs.filter((job) => job.state === "running").length, "every running job has its session");
+}

@@ -1,0 +1,60 @@
+/** What every adapter of the port must do, as tests. An adapter's own test file calls `conformance` with a way to make
+ *  an empty store; after each test the whole store is audited. No mocks, no sleeps: time is a number. */
+import { afterEach, beforeEach, describe } from "vitest";
+import { amendTests } from "./amend.ts";
+import { beatTests } from "./beat.ts";
+import { Bench, type MakeStore } from "./bench.ts";
+import { chapterTests } from "./chapters.ts";
+import { claimTests } from "./claim.ts";
+import { claimOrderTests } from "./claim-order.ts";
+import { claimRepeatTests } from "./claim-repeat.ts";
+import { eventTests } from "./events.ts";
+import { expiryTests } from "./expiry.ts";
+import { fenceTests } from "./fence.ts";
+import { findTests } from "./find.ts";
+import { groupTests } from "./groups.ts";
+import { historyTests } from "./history.ts";
+import { insertTests } from "./insert.ts";
+import { keyTests } from "./keys.ts";
+import { pauseTests } from "./pauses.ts";
+import { pruneTests } from "./prune.ts";
+import { reaperTests } from "./reaper.ts";
+import { renewTests } from "./renew.ts";
+import { reopenTests } from "./reopen.ts";
+import { sessionTests } from "./sessions.ts";
+import { settleTests } from "./settle.ts";
+import { textTests } from "./text.ts";
+
+const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
+  insert: insertTests,
+  "submit keys": keyTests,
+  claim: claimTests,
+  "claim order": claimOrderTests,
+  "claim repeated": claimRepeatTests,
+  renew: renewTests,
+  settle: settleTests,
+  fence: fenceTests,
+  reaper: reaperTests,
+  amend: amendTests,
+  chapters: chapterTests,
+  expiry: expiryTests,
+  pauses: pauseTests,
+  sessions: sessionTests,
+  beat: beatTests,
+  find: findTests,
+  events: eventTests,
+  prune: pruneTests,
+  "group commit": groupTests,
+  text: textTests,
+  history: historyTests,
+  reopen: reopenTests,
+};
+
+export function conformance(name: string, makeStore: MakeStore): void {
+  describe(`${name} conforms to the port`, () => {
+    const bench = new Bench(makeStore);
+    beforeEach(() => bench.begin());
+    afterEach(() => bench.end());
+    for (const [idea, tests] of Object.entries(IDEAS)) describe(idea, () => tests(bench));
+  });
+}

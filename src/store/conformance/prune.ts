@@ -1,0 +1,140 @@
+/** Pruning: ended jobs go when their time is over, with all that is recorded of them; nothing else goes. */
+import { expect, test } from "vitest";
+import type { PruneQuery } from "../store.ts";
+import type { Bench } from "./bench.ts";
+import { broke, DAY, done, LEASE, placeOf, SECOND, T0, TWICE } from "./kit.ts";
+
+export function pruneTests(bench: Bench): void {
+  const prune = (endedBefore: PruneQuery["endedBefore"], parts: Partial<PruneQuery> = {}) =>
+    bench.store.prune({ now: T0 + DAY, keyWindowMs: DAY, sessionsEndedBefore: 0, limit: 100, endedBefore, ...parts });
+  const everything = (at: number) => ({ succeeded: at, failed: at, cancelled: at });
+  const left = async () => (await bench.store.find({ order: "oldest" })).jobs.map((job) => job.id);
+
+  async function oneOfEach() {
+    const session = await bench.open({ slots: 99 });
+    await bench.insert([{}, {}, {}, {}, { runAt: T0 + DAY }]);
+    const all = await left();
+    const [ok, bad, , off] = all as [string, string, string, string];
+    const [a, b] = await bench.claim(session, 3);
+    await bench.report(a as NonNullable<typeof a>, done(), T0 + 10);
+    await bench.report(b as NonNullable<typeof b>, broke(), T0 + 10);
+    await bench.amend(off, { kind: "cancel" }, T0 + 10);
+    return { all, ok, bad, off, session };
+  }
+
+  test("takes ended jobs only, by state; running and waiting ones stay for ever", async () => {
+    const { all, ok, bad, off } = await oneOfEach();
+    expect(await prune({})).toEqual({ jobs: 0, more: false });
+    expect(await prune({ succeeded: T0 + DAY })).toEqual({ jobs: 1, more: false });
+    expect(await left()).toEqual(all.filter((id) => id !== ok));
+    expect(await prune({ failed: T0 + DAY })).toEqual({ jobs: 1, more: false });
+    expect(await left()).toEqual(all.filter((id) => id !== ok && id !== bad));
+    expect(await prune(everything(T0 + 400 * DAY), { now: T0 + 400 * DAY })).toMatchObject({ jobs: 1 });
+    expect(await left()).toEqual(all.filter((id) => ![ok, bad, off].includes(id)));
+  });
+
+  test("goes by the time when a job ended, not when it came", async () => {
+    const early = await bench.submit({ at: T0 });
+    const later = await bench.submit({ at: T0 + 1 });
+    await bench.amend(later, { kind: "cancel" }, T0 + 5 * SECOND);
+    await bench.amend(early, { kind: "cancel" }, T0 + 9 * SECOND);
+    expect(await prune({ cancelled: T0 + 5 * SECOND })).toMatchObject({ jobs: 0 });
+    expect(await prune({ cancelled: T0 + 5 * SECOND + 1 })).toMatchObject({ jobs: 1 });
+    expect(await left()).toEqual([early]);
+  });
+
+  test("takes everything that is recorded of a job, and nothing of its neighbours", async () => {
+    const { job: kept } = await bench.running({ tags: ["t", "u"], key: "kept", kind: "a" });
+    await bench.report(kept, done('"kept"'), T0 + DAY, { log: "kept" });
+    const { job, session } = await bench.running({ tags: ["t", "u"], key: "gone", kind: "b", retry: TWICE });
+    await bench.renew(session, [{ ...placeOf(job), progress: "1", log: "x" }], T0 + 1);
+    await bench.report(job, done(), T0 + 2, { log: "y" });
+    await bench.report(job, broke(), T0 + 3);
+    expect(await prune(everything(T0 + DAY))).toMatchObject({ jobs: 1 });
+    expect(await bench.store.history(job.id)).toBeNull();
+    expect(await bench.store.attempts(job.id)).toEqual([]);
+    expect(await bench.settleOne({ ...reportFor(job), attempt: 1 }, T0 + DAY)).toEqual({ status: "unknown_job" });
+    expect((await bench.store.find({ tag: "t" })).jobs.map((row) => row.id)).toEqual([kept.id]);
+    expect((await bench.store.find({ key: "gone" })).jobs).toEqual([]);
+    expect(await bench.store.attempts(kept.id)).toMatchObject([{ result: '"kept"', log: "kept" }]);
+  });
+
+  function reportFor(job: { readonly id: string; readonly token: string }) {
+    const from = { kind: "worker", token: job.token, reportId: "late" } as const;
+    return { jobId: job.id, attempt: 1, from, outcome: done(), usage: null, log: null };
+  }
+
+  test("takes no more than it is asked, oldest first, and says when there is more", async () => {
+    const answers = await bench.insert(Array.from({ length: 12 }, () => ({})));
+    const ids = answers.map((answer) => (answer as { id: string }).id);
+    for (const id of ids) await bench.amend(id, { kind: "cancel" }, T0 + 1);
+    expect(await prune({ cancelled: T0 + DAY }, { limit: 5 })).toEqual({ jobs: 5, more: true });
+    expect(await left()).toEqual(ids.slice(5));
+    expect(await prune({ cancelled: T0 + DAY }, { limit: 5 })).toEqual({ jobs: 5, more: true });
+    expect(await prune({ cancelled: T0 + DAY }, { limit: 5 })).toEqual({ jobs: 2, more: false });
+  });
+
+  test("passes over what has to stay, however much it is", async () => {
+    const answers = await bench.insert(Array.from({ length: 1_200 }, () => ({})));
+    const ids = answers.map((answer) => (answer as { id: string }).id);
+    // The oldest thousand end last.
+    const end = (some: string[], at: number) => Promise.all(some.map((id) => bench.amend(id, { kind: "cancel" }, at)));
+    await end(ids.slice(1_000), T0 + 1);
+    await end(ids.slice(0, 1_000), T0 + 10);
+    expect(await prune({ cancelled: T0 + 5 }, { limit: 1_000 })).toEqual({ jobs: 200, more: false });
+    await prune({ cancelled: T0 + DAY }, { limit: 5_000 });
+    expect(await left()).toEqual([]);
+  });
+
+  test("is not held up by a job that came while the clock was wrong", async () => {
+    const future = T0 + 400 * DAY;
+    const odd = await bench.submit({ at: future });
+    await bench.amend(odd, { kind: "cancel" }, future + 1);
+    const id = await bench.submit({ at: T0 + 1 });
+    await bench.amend(id, { kind: "cancel" }, T0 + 2);
+    expect(await prune(everything(T0 + DAY))).toMatchObject({ jobs: 1 });
+    expect(await left()).toEqual([odd]);
+  });
+
+  test("leaves a redriven job alone, though its chapter before ended long ago", async () => {
+    const id = await bench.submit();
+    await bench.amend(id, { kind: "cancel" }, T0 + 1);
+    await bench.amend(id, { kind: "redrive" }, T0 + 2);
+    expect(await prune(everything(T0 + DAY))).toMatchObject({ jobs: 0 });
+    expect(await left()).toEqual([id]);
+  });
+
+  test("takes sessions that ended long ago out of sight; jobs remember theirs", async () => {
+    const { job, session: remembered } = await bench.running();
+    await bench.report(job, broke(), T0 + 1);
+    const old = await bench.open({}, T0 - DAY);
+    await bench.endSession(old, T0 - DAY + 1);
+    await bench.endSession(remembered, T0 + 2);
+    const alive = await bench.open({ leaseMs: 90 * DAY });
+    await bench.awake(T0 + 3 * SECOND, T0 + 4 * SECOND);
+    await prune({}, { sessionsEndedBefore: T0 + DAY });
+    expect((await bench.store.sessions()).map((session) => session.id)).toEqual([alive]);
+    for (const id of [old, remembered]) expect(await bench.renew(id, [], T0 + 5)).toMatchObject({ alive: false });
+    // The row of a job tells who ran it, as its events do, for as long as there is a row.
+    expect((await bench.row(job.id)).worker).toBe(remembered);
+    expect(await bench.store.attempts(job.id)).toMatchObject([{ session: remembered }]);
+    if (bench.canReopen) await bench.reopen();
+    expect((await bench.row(job.id)).worker).toBe(remembered);
+    await prune(everything(T0 + DAY), { sessionsEndedBefore: T0 + DAY });
+    expect((await bench.store.sessions()).map((session) => session.id)).toEqual([alive]);
+  });
+
+  test("never confuses a new session with one that was pruned", async () => {
+    const first = await bench.running({ kind: "a" });
+    await bench.report(first.job, done(), T0 + 1);
+    await bench.endSession(first.session, T0 + 2);
+    await bench.beat(T0 + 3);
+    await prune(everything(T0 + DAY), { sessionsEndedBefore: T0 + DAY });
+    await prune(everything(T0 + DAY), { sessionsEndedBefore: T0 + DAY });
+    expect(await bench.store.sessions()).toEqual([]);
+    const { job, session } = await bench.running({ kind: "b", at: T0 + DAY });
+    expect((await bench.row(job.id)).worker).toBe(session);
+    expect(await bench.renew(session, [placeOf(job)], T0 + DAY + LEASE)).toMatchObject({ lost: [] });
+    expect(await bench.report(job, done(), T0 + DAY + LEASE)).toMatchObject({ status: "accepted" });
+  });
+}

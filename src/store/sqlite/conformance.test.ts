@@ -1,0 +1,24 @@
+/** The conformance suite on SQLite: a file, and a database in memory. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll } from "vitest";
+import { conformance } from "../conformance/conformance.ts";
+import { openSqlite } from "./open.ts";
+
+const directory = mkdtempSync(join(tmpdir(), "perdure-conformance-"));
+afterAll(() => rmSync(directory, { recursive: true }));
+let made = 0;
+const newSecret = () => `secret-${made}-of-a-store-in-tests`.padStart(40, `${made % 10}`);
+const open = (path: string) => openSqlite({ path, random: Math.random, newSecret });
+
+conformance("sqlite file", async () => {
+  made += 1;
+  const path = join(directory, `${made}.db`);
+  return { store: await open(path), reopen: () => open(path), second: () => open(path) };
+});
+
+conformance("sqlite in memory", async () => {
+  made += 1;
+  return { store: await open(":memory:") };
+});

@@ -1,0 +1,33 @@
+/** What SQLite says of the disk, in our words. */
+import { PerdureError } from "../../core/errors.ts";
+import { SQLITE, sqliteCode } from "./driver.ts";
+
+/** Null: the error is not about the disk but about the data of a call. */
+export function diskError(error: unknown): PerdureError | null {
+  const cause = error;
+  switch (sqliteCode(error)) {
+    case SQLITE.FULL: {
+      const message = "the disk is full: nothing of this call was stored; free space and repeat";
+      return new PerdureError("store_full", message, { cause });
+    }
+    case SQLITE.IOERR:
+    case SQLITE.CORRUPT:
+    case SQLITE.NOTADB:
+    case SQLITE.READONLY:
+    case SQLITE.CANTOPEN: {
+      const message = `the database cannot be used (${(error as Error).message}); open it again after mending the disk`;
+      return new PerdureError("store_io", message, { cause });
+    }
+    default:
+      return null;
+  }
+}
+
+/** A read that failed. Text of ours that is no JSON any more was damaged on the disk, where SQLite does not look. */
+export function readError(error: unknown): unknown {
+  if (error instanceof SyntaxError) {
+    const message = `the database holds damaged text (${error.message}); restore a backup`;
+    return new PerdureError("store_io", message, { cause: error });
+  }
+  return diskError(error) ?? error;
+}

@@ -1,0 +1,185 @@
+/** A disk that is really full (F31): a small file system of our own. Nothing is acknowledged that is not stored, nothing
+ *  refused is stored, and when there is space again work goes on. Mounting needs root; without it only the second half
+ *  runs, and says so: a limit on the size of files, which SQLite reports as a broken disk and not as a full one. */
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { ClaimedJob } from "../../core/work.ts";
+import { allJobs, audit } from "../conformance/audit.ts";
+import { broke, decideAt, decideCommandAt, newJob, newSession, reportOf, T0 } from "../conformance/kit.ts";
+import type { Store } from "../store.ts";
+import { openDatabase } from "./driver.ts";
+import { openSqlite } from "./open.ts";
+
+const directory = mkdtempSync(join(tmpdir(), "perdure-full-"));
+const DISK_BYTES = 2 * 1_024 * 1_024;
+const BALLAST_BYTES = DISK_BYTES / 2;
+const disks: string[] = [];
+
+/** A small file system; null where we may not have one. */
+function newDisk(): string | null {
+  const disk = join(directory, `disk-${disks.length}`);
+  mkdirSync(disk);
+  try {
+    execFileSync("mount", ["-t", "tmpfs", "-o", `size=${DISK_BYTES}`, "tmpfs", disk], { stdio: "pipe" });
+    disks.push(disk);
+    return disk;
+  } catch (error) {
+    console.warn(`disk-full: no file system of our own (${String(error)}); only the limit on files is tested`);
+    return null;
+  }
+}
+const canMount = newDisk() !== null;
+afterAll(() => {
+  // Lazily: the driver for Node 20 lets go of its files only when its statements have been collected.
+  for (const disk of disks) execFileSync("umount", ["-l", disk]);
+  rmSync(directory, { recursive: true });
+});
+
+const open = (path: string) => openSqlite({ path, random: Math.random, newSecret: () => "a secret of the full disk" });
+const FULL = { name: "PerdureError", code: "store_full", message: expect.stringMatching(/disk is full/) };
+
+describe.runIf(canMount)("a full disk", () => {
+  let disk: string;
+  let path: string;
+  let store: Store;
+
+  beforeEach(async () => {
+    disk = newDisk() as string;
+    path = join(disk, "jobs.db");
+    writeFileSync(join(disk, "ballast"), Buffer.alloc(BALLAST_BYTES));
+    store = await open(path);
+  });
+  afterEach(async () => {
+    await audit(store);
+    await store.close();
+    const db = await openDatabase(path);
+    expect(db.prepare("pragma integrity_check").get()).toEqual({ integrity_check: "ok" });
+    db.close();
+  });
+
+  /** Inserts until the disk is full; answers the ids that were acknowledged and those of the calls that were not. */
+  async function fill(size: number): Promise<{ kept: string[]; refused: string[]; error: unknown }> {
+    const kept: string[] = [];
+    for (;;) {
+      const jobs = Array.from({ length: 4 }, () => newJob({ payload: JSON.stringify("x".repeat(size)) }));
+      const results = await Promise.allSettled(jobs.map((job) => store.insert([job], T0)));
+      const done = jobs.filter((_, i) => results[i]?.status === "fulfilled").map((job) => job.id);
+      kept.push(...done);
+      const failed = results.find((result) => result.status === "rejected");
+      if (failed === undefined) continue;
+      return { kept, refused: jobs.map((job) => job.id).filter((id) => !done.includes(id)), error: failed.reason };
+    }
+  }
+  const freeSpace = () => rmSync(join(disk, "ballast"));
+
+  test("is said clearly, keeps what was acknowledged and nothing else, and heals", async () => {
+    const { kept, refused, error } = await fill(4_000);
+    expect(error).toMatchObject(FULL);
+    expect(kept.length).toBeGreaterThan(20);
+    expect((await allJobs(store)).map((job) => job.id).sort()).toEqual([...kept].sort());
+    // Reading goes on, and so does refusing.
+    expect(await store.jobs(refused)).toEqual(refused.map(() => null));
+    const large = newJob({ payload: JSON.stringify("x".repeat(200_000)) });
+    await expect(store.insert([large], T0)).rejects.toMatchObject(FULL);
+    freeSpace();
+    expect(await store.insert([large], T0)).toEqual([{ status: "inserted", id: large.id }]);
+  });
+
+  test("undoes every verb as a whole, and each can be repeated when there is space", async () => {
+    const session = newSession({ slots: 400 });
+    await store.openSession(session, T0);
+    const jobs = Array.from({ length: 200 }, () => newJob());
+    await store.insert(jobs, T0);
+    const request = { session: session.id, limit: 100, claimId: "first" };
+    const held = (await store.claim([request], T0))[0]?.jobs as ClaimedJob[];
+    await fill(4_000);
+    await fill(1);
+
+    const log = "x".repeat(2_000);
+    const reports = held.map((job) => reportOf(job, broke(), { log }));
+    const claims = [{ ...request, claimId: "second" }];
+    const renewal = { session: session.id, held: held.map(({ id, attempt }) => ({ jobId: id, attempt, log })) };
+    const cancels = jobs.slice(100).map(({ id }) => ({ jobId: id, command: { kind: "cancel" } as const }));
+    const calls = {
+      settle: () => store.settle(reports, T0, decideAt(T0)),
+      renew: () => store.renew([{ ...renewal, unheardAfterMs: 1 }], T0),
+      claim: () => store.claim(claims, T0),
+      amend: () => store.amend(cancels, T0 + 1, decideCommandAt(T0 + 1)),
+    };
+    const before = await allJobs(store);
+    const seq = await store.lastSeq();
+    for (const call of Object.values(calls)) await expect(call()).rejects.toMatchObject(FULL);
+    expect(await allJobs(store)).toEqual(before);
+    expect(await store.lastSeq()).toBe(seq);
+
+    freeSpace();
+    const settled = await calls.settle();
+    expect(settled.map((answer) => answer.status === "accepted" && !answer.repeated)).toEqual(held.map(() => true));
+    expect((await calls.claim())[0]?.jobs).toHaveLength(100);
+    expect((await calls.amend()).map((answer) => answer.status)).toEqual(cancels.map(() => "applied"));
+    expect((await store.attempts(held[0]?.id as string))[0]?.log).toBe(log);
+  });
+
+  test("closed and opened while it is full, loses nothing", async () => {
+    const { kept } = await fill(4_000);
+    await fill(1);
+    const all = (await allJobs(store)).length;
+    await store.close();
+    const reopened = await open(path).catch((error: unknown) => error);
+    if (reopened instanceof Error) expect(reopened).toMatchObject({ code: expect.stringMatching(/^store_(full|io)$/) });
+    else {
+      expect(await allJobs(reopened as Store)).toHaveLength(all);
+      await (reopened as Store).close();
+    }
+    freeSpace();
+    store = await open(path);
+    expect(await allJobs(store)).toHaveLength(all);
+    expect((await store.jobs(kept)).every((job) => job !== null)).toBe(true);
+    expect(await store.insert([newJob()], T0)).toMatchObject([{ status: "inserted" }]);
+  });
+
+  test("does not take a new store, and leaves nothing that is in its way later", async () => {
+    await fill(4_000);
+    await fill(1);
+    const another = join(disk, "another.db");
+    const refused = await open(another).catch((error: unknown) => error);
+    expect(refused).toMatchObject({ name: "PerdureError", code: expect.stringMatching(/^store_(full|io)$/) });
+    freeSpace();
+    const opened = await open(another);
+    expect(await opened.insert([newJob()], T0)).toMatchObject([{ status: "inserted" }]);
+    await opened.close();
+  });
+});
+
+describe("a disk that breaks under a write", () => {
+  /** Runs in a process whose files may not grow beyond 3 MiB. */
+  const script = (path: string) => `
+    import { newJob, T0 } from "${new URL("../conformance/kit.ts", import.meta.url)}";
+    import { openSqlite } from "${new URL("open.ts", import.meta.url)}";
+    const store = await openSqlite({ path: "${path}", random: Math.random, newSecret: () => "a secret of the limit" });
+    const kept = [];
+    for (let i = 0; i < 20; i++) kept.push((await store.insert([newJob()], T0))[0].id);
+    const jobs = (count) => Array.from({ length: count }, () => newJob({ payload: '"' + "x".repeat(1000) + '"' }));
+    // The second does not fit into one group with the first, and alone it would fit into the file.
+    const calls = [store.insert(jobs(4000), T0), store.insert(jobs(2), T0)];
+    const results = await Promise.allSettled(calls);
+    results.push(...(await Promise.allSettled([store.insert(jobs(1), T0)])));
+    console.log(JSON.stringify({ kept, codes: results.map((result) => result.reason?.code ?? "stored") }));`;
+
+  test("takes nothing more until it is opened again, and then has all that was acknowledged", async () => {
+    const path = join(directory, "limited.db");
+    const command = 'ulimit -f 3072; exec "$0" --import tsx --input-type=module -e "$1"';
+    const child = spawnSync("bash", ["-c", command, process.execPath, script(path)], { encoding: "utf8" });
+    expect(child.stderr).toBe("");
+    const { kept, codes } = JSON.parse(child.stdout) as { kept: string[]; codes: string[] };
+    expect(codes).toEqual(["store_io", "store_io", "store_io"]);
+    const store = await open(path);
+    expect((await store.jobs(kept)).map((job) => job?.id)).toEqual(kept);
+    expect(await store.insert([newJob()], T0)).toMatchObject([{ status: "inserted" }]);
+    await audit(store);
+    await store.close();
+  });
+});

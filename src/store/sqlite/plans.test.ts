@@ -1,0 +1,215 @@
+/** What the statements of the hot verbs cost: each one that a verb runs is explained by SQLite, and none may walk
+ *  through a table that grows with the number of jobs. A spy between store and driver notes the statements. */
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { ClaimedJob } from "../../core/work.ts";
+import { Bench } from "../conformance/bench.ts";
+import { broke, DAY, done, MINUTE, placeOf, reportOf, SECOND, T0, TWICE, usageOf } from "../conformance/kit.ts";
+import { type Database, openDatabase, type SqlValue, type Statement } from "./driver.ts";
+import { MIGRATIONS } from "./migrations.ts";
+import { sqliteStore } from "./sqlite-store.ts";
+
+/** Tables whose size is the number of jobs, or a multiple of it. */
+const LARGE = ["job", "payload", "submit_key", "attempt", "log_chunk", "late_report", "event", "tag"];
+
+class Spy {
+  readonly db: Database;
+  #used = new Set<string>();
+
+  constructor(db: Database) {
+    this.db = db;
+  }
+
+  /** The driver as the store sees it. */
+  get driver(): Database {
+    const { db } = this;
+    return {
+      exec: (sql) => db.exec(sql),
+      close: () => db.close(),
+      prepare: (sql) => this.#noted(db.prepare(sql), sql),
+    };
+  }
+
+  #noted(statement: Statement, sql: string): Statement {
+    const note = <Result>(run: (...values: SqlValue[]) => Result) => {
+      return (...values: SqlValue[]) => {
+        this.#used.add(sql);
+        return run(...values);
+      };
+    };
+    return {
+      run: note((...values) => statement.run(...values)),
+      get: note((...values) => statement.get(...values)),
+      all: note((...values) => statement.all(...values)),
+      setReturnArrays: (enabled) => statement.setReturnArrays(enabled),
+    };
+  }
+
+  /** What was used since the last call, with the steps of its plan. */
+  plans(): { readonly sql: string; readonly steps: string[] }[] {
+    const used = [...this.#used];
+    this.#used = new Set();
+    return used.map((sql) => {
+      const rows = this.db.prepare(`explain query plan ${sql}`).all() as { detail: string }[];
+      return { sql, steps: rows.map((row) => row.detail) };
+    });
+  }
+}
+
+/** Steps that look at every row of a large table or index. A table may stand under another name in its statement. */
+function walks({ sql, steps }: { readonly sql: string; readonly steps: readonly string[] }): string[] {
+  const names = new Map(LARGE.map((table) => [table, table]));
+  for (const [, table, name] of sql.matchAll(/\b(?:from|join)\s+(\w+)\s+(?:as\s+)?(\w+)\b/g)) {
+    if (LARGE.includes(table as string)) names.set(name as string, table as string);
+  }
+  return steps.filter((step) => {
+    const name = /^SCAN (\w+)/.exec(step)?.[1];
+    return name !== undefined && names.has(name);
+  });
+}
+
+let spy: Spy;
+let bench: Bench;
+beforeAll(async () => {
+  const db = await openDatabase(":memory:");
+  for (const step of MIGRATIONS) db.exec(step);
+  db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's')");
+  spy = new Spy(db);
+  bench = new Bench(async () => ({ store: sqliteStore(spy.driver, { random: Math.random, shared: false }) }));
+  await bench.begin();
+  // A little of everything, so that nothing is answered without being looked for.
+  await bench.insert(Array.from({ length: 300 }, (_, i) => ({ queue: `q${i % 5}`, priority: i % 3, runAt: T0 + i })));
+  spy.plans();
+});
+afterAll(() => bench.end());
+
+/** No statement of this verb walks. Those named are allowed to, each for its reason. */
+async function expectNoWalk(verb: () => Promise<unknown>, allowed: readonly RegExp[] = []): Promise<void> {
+  await verb();
+  const plans = spy.plans();
+  expect(plans.length).toBeGreaterThan(0);
+  const bad = plans.filter((plan) => walks(plan).length > 0 && !allowed.some((pattern) => pattern.test(plan.sql)));
+  expect(bad).toEqual([]);
+}
+
+describe("claims", () => {
+  test("look through lanes by their index, for each priority, and sort nothing", async () => {
+    const session = await bench.open({ leaseMs: DAY });
+    spy.plans();
+    await bench.claimAnswer(session, 5, T0 + 500, "claim");
+    await bench.claimAnswer(session, 5, T0 - 1);
+    const used = spy.plans();
+    const onReady = used.filter(({ steps }) => steps.some((step) => step.includes("job_ready")));
+    expect(onReady.length).toBeGreaterThanOrEqual(3);
+    for (const { steps } of onReady) {
+      expect(steps).toHaveLength(1); // no sorting beside it
+      expect(steps[0]).toMatch(
+        /^SEARCH job USING (COVERING )?INDEX job_ready \(lane=\? AND priority(=\? AND run_at|>)/,
+      );
+    }
+    expect(used.flatMap(walks)).toEqual([]);
+  });
+});
+
+describe("no hot verb walks through the jobs:", () => {
+  let jobs: ClaimedJob[];
+  let session: string;
+  beforeAll(async () => {
+    session = await bench.open({ leaseMs: DAY, slots: 100 });
+    await bench.insert(Array.from({ length: 20 }, () => ({ retry: TWICE, expireInMs: MINUTE, runAt: T0 - SECOND })));
+    jobs = await bench.claim(session, 20, T0);
+    spy.plans();
+  });
+  const job = (i: number) => jobs[i] as ClaimedJob;
+
+  test("insert", () =>
+    expectNoWalk(async () => {
+      await bench.insert([
+        { key: "k", tags: ["a", "b"] },
+        { expireInMs: SECOND, queue: "new", retry: 7 },
+      ]);
+      await bench.insert([{ key: "k" }, { key: "k", payload: "2" }]);
+    }));
+
+  test("claim, also repeated, and after a failure", () =>
+    expectNoWalk(async () => {
+      const other = await bench.open({ leaseMs: DAY });
+      await bench.claimAnswer(other, 3, T0 + 500, "claim");
+      await bench.claimAnswer(other, 3, T0 + 500, "claim");
+      await bench.report(job(19), broke(), T0);
+      await bench.claim(other, 100, T0 + MINUTE);
+    }));
+
+  test("renew", () =>
+    expectNoWalk(() => {
+      const held = jobs.slice(0, 5).map((held) => ({ ...placeOf(held), usage: usageOf(1), progress: "1", log: "x" }));
+      return bench.renew(session, held, T0 + 1);
+    }));
+
+  test("settle: accepted, repeated, late, reaped", () =>
+    expectNoWalk(async () => {
+      const report = reportOf(job(0), done(), { log: "x" });
+      await bench.settle([report, reportOf(job(1), broke(), { usage: usageOf(2) })], T0 + 2);
+      await bench.settle([report, reportOf(job(0), broke())], T0 + 3);
+      await bench.sweep(T0 + MINUTE);
+    }));
+
+  test("amend", () =>
+    expectNoWalk(async () => {
+      await bench.amend(job(2).id, { kind: "cancel" }, T0 + 4);
+      await bench.amend(job(1).id, { kind: "retry" }, T0 + 4);
+    }));
+
+  test("reading one job and all about it", () =>
+    expectNoWalk(async () => {
+      await bench.store.jobs([job(0).id]);
+      await bench.store.ended([job(0).id, job(3).id]);
+      await bench.store.history(job(0).id);
+      await bench.store.attempts(job(0).id);
+      await bench.store.events({ after: 5, limit: 10 });
+      await bench.store.events({ after: 5, limit: 10, jobId: job(0).id });
+      await bench.store.lastSeq();
+      await bench.store.cancelsFor([session]);
+      await bench.store.sessions();
+      await bench.store.openSessions();
+    }));
+
+  test("beat, and the search for what has run out", () =>
+    expectNoWalk(async () => {
+      for (let s = 0; s < 40; s++) await bench.beat(T0 + s * SECOND);
+      await bench.store.expired({ now: T0 + 2 * DAY, limit: 100 });
+    }));
+
+  test("prune, but for the walk through old successes up to the first page of young ones", () =>
+    expectNoWalk(async () => {
+      const { job: keyed } = await bench.running({ key: "old", tags: ["t"], kind: "old" });
+      await bench.report(keyed, done(), T0 + 1);
+      const off = await bench.submit({ key: "off" });
+      await bench.amend(off, { kind: "cancel" }, T0 + 1);
+      const endedBefore = { succeeded: T0 + 5, failed: T0 + 5, cancelled: T0 + 5 };
+      const query = { now: T0 + 5, endedBefore, keyWindowMs: DAY, sessionsEndedBefore: T0, limit: 10 };
+      expect((await bench.store.prune(query)).jobs).toBeGreaterThan(1);
+      await bench.store.prune({ ...query, keyWindowMs: 1 });
+    }, [/submitted_at from job order by no limit 1/]));
+
+  test("find, one page of anything", () =>
+    expectNoWalk(async () => {
+      await bench.store.find({ key: "k", namespace: "default" });
+      await bench.store.find({ tag: "a" });
+      await bench.store.find({ deadLetter: true });
+      await bench.store.find({ state: ["running"] });
+      await bench.store.find({ state: ["failed", "cancelled"], kind: ["work"] });
+      // The running ones have an index to themselves, and are as few as there are slots.
+    }, [/indexed by job_running\s+where j.state = 1/]));
+});
+
+test("a walk would be noticed, under any name", () => {
+  const steps = (sql: string) => {
+    const rows = spy.db.prepare(`explain query plan ${sql}`).all() as { detail: string }[];
+    return walks({ sql, steps: rows.map((row) => row.detail) });
+  };
+  expect(steps("select id from job where failures = 7")).toHaveLength(1);
+  expect(steps("select j.id from session s join job as j where j.failures = s.no")).toHaveLength(1);
+  expect(steps("update submit_key set state = 1 where id = ?")).toHaveLength(1);
+  expect(steps("delete from event where seq in (select seq from event e where e.at < 5)")).toHaveLength(1);
+  expect(steps("select id from job where id = ?")).toEqual([]);
+});

@@ -1,0 +1,262 @@
+import { describe, expect, it } from "vitest";
+import { aborted, gate, openBench, openCuttable, vanish } from "../../test/kit.ts";
+import { task } from "../core/task.ts";
+import type { EngineLink } from "./engine-link.ts";
+
+/** Ends when it is told to, and notes why. */
+function heeding(reasons: string[]) {
+  return task("heed", async (_: unknown, ctx) => {
+    const reason = await aborted(ctx.signal);
+    reasons.push(reason.message);
+    throw reason;
+  });
+}
+
+const LOST = "the attempt was lost: its lease ended and the job belongs to another worker";
+
+describe("a session", () => {
+  it("keeps its jobs however long they run, by renewing", async () => {
+    const bench = await openCuttable();
+    const end = gate<string>();
+    await bench.work([task("long", () => end.passed)]);
+    const id = await bench.submit("long");
+    await bench.advance(300_000);
+    end.open("after five minutes");
+    await bench.settled();
+    expect(await bench.job(id)).toMatchObject({ state: "succeeded", attempt: 1, losses: 0 });
+  });
+
+  it("survives renewals that fail for less than a lease", async () => {
+    const bench = await openCuttable();
+    const reasons: string[] = [];
+    const worker = await bench.work([heeding(reasons)]);
+    const { session } = worker;
+    const id = await bench.submit("heed");
+    await bench.advance(6_000);
+    bench.cut.renew = true;
+    await bench.advance(12_000);
+    bench.cut.renew = false;
+    await bench.advance(60_000);
+    expect(reasons).toEqual([]);
+    expect(worker.session).toBe(session);
+    expect(await bench.job(id)).toMatchObject({ state: "running", attempt: 1, losses: 0 });
+    expect(bench.logged.filter((line) => line.includes("cannot renew")).length).toBeGreaterThan(3);
+  });
+
+  it("stops its handlers by itself when no renewal came through for a lease, without waiting for the engine", async () => {
+    const bench = await openCuttable();
+    const reasons: string[] = [];
+    await bench.work([heeding(reasons)]);
+    await bench.submit("heed");
+    await bench.settled();
+    Object.assign(bench.cut, { renew: true, claim: true, report: true });
+    await bench.advance(14_000);
+    expect(reasons).toEqual([]);
+    await bench.advance(2_000);
+    expect(reasons).toEqual([LOST]);
+  });
+
+  it("counts its lease from when it asked for it, not from when the answer came", async () => {
+    let late = true;
+    let advanceBy: (ms: number) => Promise<void> = async () => {};
+    const wrapLink = (link: EngineLink): EngineLink => ({
+      ...link,
+      async renew(...args) {
+        if (!late) throw new Error("the wire is cut");
+        late = false;
+        const answer = await link.renew(...args);
+        await advanceBy(10_000);
+        return answer;
+      },
+    });
+    const bench = await openBench({ wrapLink });
+    advanceBy = (ms) => new Promise((resolve) => bench.clock.after(ms, resolve));
+    const reasons: string[] = [];
+    await bench.work([heeding(reasons)]);
+    await bench.submit("heed");
+    await bench.advance(19_000); // asked at 5 s, answered at 15 s: good until 20 s
+    expect(reasons).toEqual([]);
+    await bench.advance(2_500);
+    expect(reasons).toEqual([LOST]);
+  });
+
+  it("tells soon what was told to it while a renewal was under way", async () => {
+    let hold: Promise<void> | null = null;
+    const wrapLink = (link: EngineLink): EngineLink => ({
+      ...link,
+      async renew(...args) {
+        const answer = await link.renew(...args);
+        await hold;
+        return answer;
+      },
+    });
+    const bench = await openBench({ wrapLink });
+    const [tell, answered, end] = [gate(), gate(), gate()];
+    const long = task("long", async (_: unknown, ctx) => {
+      ctx.progress("early");
+      await tell.passed;
+      ctx.progress("late");
+      await end.passed;
+    });
+    await bench.work([long]);
+    const id = await bench.submit("long");
+    hold = answered.passed;
+    await bench.advance(1_000);
+    tell.open();
+    await bench.settled();
+    answered.open();
+    await bench.advance(1_000);
+    expect((await bench.job(id)).progress).toBe('"late"');
+    end.open();
+  });
+
+  it("loses its jobs to another worker when it is cut off, and its own late report changes nothing", async () => {
+    const bench = await openCuttable();
+    const end = gate<string>();
+    await bench.work([task("deaf", () => end.passed)]);
+    const id = await bench.submit("deaf");
+    await bench.settled();
+    Object.assign(bench.cut, { renew: true, claim: true, report: true });
+    await bench.advance(17_000);
+    expect(await bench.job(id)).toMatchObject({ state: "queued", attempt: 1, losses: 1, failures: 0 });
+    end.open("too late");
+    await bench.settled();
+    Object.assign(bench.cut, { renew: false, claim: false, report: false });
+    await bench.advance(20_000);
+    const [first] = await bench.attempts(id);
+    expect(first).toMatchObject({ attempt: 1, outcome: "lost", result: null });
+    expect((await bench.job(id)).attempt).toBeGreaterThan(1);
+    const history = await bench.store.history(id);
+    expect(history?.lateReports).toMatchObject([{ attempt: 1 }]);
+  });
+
+  it("that was frozen past its lease wins nothing when it wakes: its handlers are told and its reports are late", async () => {
+    const thawed = gate();
+    let frozen = false;
+    const wrapLink = (link: EngineLink): EngineLink => {
+      const held = async () => {
+        if (frozen) await thawed.passed;
+      };
+      return {
+        ...link,
+        renew: (...args) => held().then(() => link.renew(...args)),
+        claim: (...args) => held().then(() => link.claim(...args)),
+        report: (...args) => held().then(() => link.report(...args)),
+      };
+    };
+    const bench = await openBench({ wrapLink });
+    const [finish, reasons] = [gate<string>(), [] as string[]];
+    const zombie = task("k", async (_: unknown, ctx) => {
+      if (ctx.attempt > 1) throw new Error("not again");
+      void aborted(ctx.signal).then((reason) => reasons.push(reason.message));
+      return finish.passed;
+    });
+    await bench.work([zombie], { stopGraceMs: 60_000 });
+    const id = await bench.submit("k");
+    await bench.settled();
+    frozen = true;
+    await bench.advance(17_000);
+    const [taken] = await vanish(bench);
+    const from = { kind: "worker", token: taken?.token as string, reportId: "other" } as const;
+    const outcome = { kind: "completed", result: '"by the other"' } as const;
+    await bench.engine.report([{ jobId: id, attempt: 2, from, outcome, usage: null, log: null }]);
+    frozen = false;
+    thawed.open();
+    await bench.advance(1_000);
+    expect(reasons).toEqual([LOST]);
+    finish.open("by the zombie");
+    await bench.advance(1_000);
+    expect(await bench.job(id)).toMatchObject({ state: "succeeded", attempt: 2, result: '"by the other"' });
+    expect((await bench.attempts(id)).map((attempt) => attempt.outcome)).toEqual(["lost", "completed"]);
+    expect((await bench.engine.explain(id)).text).toContain("A late report of attempt 1");
+  });
+
+  it("does not charge the job for a run that it gave up itself: it was the worker that was lost", async () => {
+    const bench = await openCuttable();
+    const reasons: string[] = [];
+    await bench.work([heeding(reasons)]);
+    const id = await bench.submit("heed");
+    await bench.settled();
+    bench.cut.renew = true;
+    await bench.engine.stop(); // no reaper is awake: the worker's own report comes first
+    await bench.advance(16_000);
+    expect(reasons).toEqual([LOST]);
+    expect(await bench.job(id)).toMatchObject({ failures: 0, losses: 1, reason: null });
+    expect((await bench.attempts(id))[0]).toMatchObject({ outcome: "lost" });
+  });
+
+  it("nor for one that did not even stop", async () => {
+    const bench = await openCuttable();
+    await bench.work([task("deaf", () => new Promise(() => {}))], { stopGraceMs: 1_000 });
+    const id = await bench.submit("deaf");
+    await bench.settled();
+    bench.cut.renew = true;
+    await bench.engine.stop();
+    await bench.advance(18_000);
+    expect(await bench.job(id)).toMatchObject({ failures: 0, losses: 1, reason: null });
+  });
+
+  it("keeps the result of a run that completed although it was thought lost, if nobody took the job", async () => {
+    const bench = await openCuttable();
+    const thorough = task("thorough", async (_: unknown, ctx) => {
+      await aborted(ctx.signal);
+      return "done";
+    });
+    await bench.work([thorough]);
+    const id = await bench.submit("thorough");
+    await bench.settled();
+    bench.cut.renew = true;
+    await bench.engine.stop();
+    await bench.advance(17_000);
+    expect(await bench.job(id)).toMatchObject({ state: "succeeded", result: '"done"' });
+  });
+
+  it("that the engine has ended is replaced by a new one, and the work goes on", async () => {
+    const bench = await openCuttable();
+    const reasons: string[] = [];
+    const worker = await bench.work([heeding(reasons), task("quick", () => "fine")]);
+    const before = worker.session;
+    const held = await bench.submit("heed");
+    await bench.settled();
+    await bench.engine.closeSession(before);
+    await bench.advance(6_000);
+    expect(reasons).toEqual([LOST]);
+    expect(worker.session).not.toBe(before);
+    const next = await bench.submit("quick");
+    await bench.settled();
+    expect(await bench.job(next)).toMatchObject({ state: "succeeded", worker: worker.session });
+    expect((await bench.attempts(held))[0]).toMatchObject({ outcome: "lost", session: before });
+    expect(bench.logged.join("\n")).toContain("the session was ended by the engine");
+  });
+
+  it("may be given the same job again while its old handler still goes on, and keeps the new run alive", async () => {
+    const bench = await openCuttable();
+    const ends = [gate<string>(), gate<string>()];
+    const deaf = task("deaf", (_: unknown, ctx) => ends[ctx.attempt - 1]?.passed);
+    const worker = await bench.work([deaf], { stopGraceMs: 60_000 });
+    const id = await bench.submit("deaf");
+    await bench.settled();
+    await bench.engine.closeSession(worker.session);
+    await bench.advance(6_000);
+    expect(await bench.job(id)).toMatchObject({ state: "running", attempt: 2 });
+    ends[0]?.open("the old one");
+    await bench.advance(60_000); // several leases: the new run must be renewed
+    expect(await bench.job(id)).toMatchObject({ state: "running", attempt: 2, handbacks: 0 });
+    ends[1]?.open("the new one");
+    await bench.settled();
+    expect(await bench.job(id)).toMatchObject({ state: "succeeded", result: '"the new one"', attempt: 2 });
+  });
+
+  it("tells of a cancel with its next renewal when the shout was missed", async () => {
+    const wrapLink = (link: EngineLink): EngineLink => ({ ...link, onCancel: () => () => {} });
+    const bench = await openBench({ wrapLink });
+    const reasons: string[] = [];
+    await bench.work([heeding(reasons)]);
+    const id = await bench.submit("heed");
+    await bench.settled();
+    await bench.engine.command(id, { kind: "cancel" });
+    await bench.advance(5_000);
+    expect(reasons).toEqual(["the job was cancelled"]);
+    expect((await bench.job(id)).state).toBe("cancelled");
+  });
+});

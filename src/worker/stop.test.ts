@@ -1,0 +1,120 @@
+import { describe, expect, it } from "vitest";
+import { aborted, gate, openBench } from "../../test/kit.ts";
+import { task } from "../core/task.ts";
+
+describe("stop", () => {
+  it("claims nothing more and lets what runs end within the grace time, uncharged and complete", async () => {
+    const bench = await openBench();
+    const end = gate<string>();
+    const ran: string[] = [];
+    const hold = task("hold", async (name: string) => {
+      ran.push(name);
+      return end.passed;
+    });
+    const worker = await bench.work([hold]);
+    const id = await bench.submit("hold", { payload: '"first"' });
+    await bench.settled();
+    const stopped = worker.stop(60_000);
+    const later = await bench.submit("hold", { payload: '"second"' });
+    await bench.advance(30_000);
+    end.open("in time");
+    await stopped;
+    expect(ran).toEqual(["first"]);
+    expect(await bench.job(id)).toMatchObject({ state: "succeeded", result: '"in time"', attempt: 1 });
+    expect(await bench.job(later)).toMatchObject({ state: "queued", attempt: 0, revision: 1 });
+    expect(await bench.store.sessions()).toMatchObject([{ running: 0, endedAt: bench.clock.now() }]);
+  });
+
+  it("claims nothing that comes in the moment it is asked", async () => {
+    const bench = await openBench();
+    const quick = task("quick", () => 1);
+    const worker = await bench.work([quick]);
+    await bench.settled(); // it waits for a job
+    const submitted = bench.submit("quick");
+    const stopped = worker.stop(1_000);
+    const id = await submitted;
+    await stopped;
+    const { attempt, handbacks, runAt } = await bench.job(id);
+    expect({ attempt, handbacks, runAt }).toEqual({ attempt: 0, handbacks: 0, runAt: bench.clock.now() });
+  });
+
+  it("hands back after the grace time what heeds its signal, at once and without charge", async () => {
+    const bench = await openBench();
+    const reasons: string[] = [];
+    const heed = task("heed", async (_: unknown, ctx) => {
+      const reason = await aborted(ctx.signal);
+      reasons.push(reason.message);
+      throw reason;
+    });
+    const worker = await bench.work([heed]);
+    const id = await bench.submit("heed");
+    await bench.settled();
+    const stopped = worker.stop(10_000);
+    await bench.advance(9_999);
+    expect(reasons).toEqual([]);
+    await bench.advance(1);
+    await stopped;
+    expect(reasons).toEqual(["the worker is shutting down"]);
+    const job = await bench.job(id);
+    expect(job).toMatchObject({ state: "queued", attempt: 1, failures: 0, losses: 0, handbacks: 1 });
+    expect(job.runAt).toBe(bench.clock.now());
+    expect((await bench.attempts(id))[0]).toMatchObject({ outcome: "interrupted", failure: null });
+    await bench.work([task("heed", () => "next time")]);
+    await bench.settled();
+    expect(await bench.job(id)).toMatchObject({ state: "succeeded", attempt: 2, handbacks: 0 });
+  });
+
+  it("hands back what ignores its signal too, after its stop grace", async () => {
+    const bench = await openBench();
+    const deaf = task("deaf", () => new Promise(() => {}));
+    const worker = await bench.work([deaf], { stopGraceMs: 3_000 });
+    const id = await bench.submit("deaf");
+    await bench.settled();
+    const stopped = worker.stop(0);
+    await bench.advance(3_000);
+    await stopped;
+    expect(await bench.job(id)).toMatchObject({ state: "queued", attempt: 1, failures: 0, losses: 0 });
+  });
+
+  it("keeps the result of a handler that completes although it was asked to stop", async () => {
+    const bench = await openBench();
+    const thorough = task("thorough", async (_: unknown, ctx) => {
+      await aborted(ctx.signal);
+      return "done all the same";
+    });
+    const worker = await bench.work([thorough]);
+    const id = await bench.submit("thorough");
+    await bench.settled();
+    const stopped = worker.stop(0);
+    await bench.advance(1);
+    await stopped;
+    expect(await bench.job(id)).toMatchObject({ state: "succeeded", result: '"done all the same"' });
+  });
+
+  it("may be repeated, and waits for the first", async () => {
+    const bench = await openBench();
+    const end = gate();
+    const worker = await bench.work([task("hold", () => end.passed)]);
+    await bench.submit("hold");
+    await bench.settled();
+    const stops = [worker.stop(60_000), worker.stop(0), worker.stop(60_000)];
+    await bench.settled();
+    end.open();
+    await Promise.all(stops);
+    expect(worker.running).toBe(0);
+  });
+
+  it("counts the twentieth hand-back in a row as a loss, so that nothing goes round for ever", async () => {
+    const bench = await openBench();
+    const id = await bench.submit("k");
+    const heed = task("k", async (_: unknown, ctx) => Promise.reject(await aborted(ctx.signal)));
+    for (let round = 0; round < 20; round++) {
+      const worker = await bench.work([heed]);
+      await bench.settled();
+      const stopped = worker.stop(0);
+      await bench.advance(1);
+      await stopped;
+    }
+    expect(await bench.job(id)).toMatchObject({ state: "queued", attempt: 20, handbacks: 0, losses: 1, failures: 0 });
+  });
+});
