@@ -1,0 +1,130 @@
+/** Every example is run as a reader would run it: a process of its own, against the built package. */
+import { spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, expect, it } from "vitest";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const TSX = join(ROOT, "node_modules/tsx/dist/cli.mjs");
+
+/** The working directory of the example, with its own directory for temporary files. */
+let cwd = "";
+
+beforeEach(() => {
+  if (!existsSync(join(ROOT, "dist/index.js"))) throw new Error("examples run the built package: npm run build");
+  cwd = mkdtempSync(join(tmpdir(), "perdure-examples-"));
+  mkdirSync(join(cwd, "tmp"));
+});
+
+afterEach(() => rmSync(cwd, { recursive: true, force: true }));
+
+/** What it printed, once it has ended with code 0 and left no temporary files behind. */
+async function runExample(name: string, ...args: string[]): Promise<string> {
+  const script = join(ROOT, "examples", `${name}.ts`);
+  const env = { ...process.env, TMPDIR: join(cwd, "tmp") };
+  const child = spawn(process.execPath, [TSX, script, ...args], { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.on("data", (chunk) => {
+    stdout += String(chunk);
+  });
+  child.stderr.on("data", (chunk) => {
+    stderr += String(chunk);
+  });
+  const code = await new Promise((resolve, reject) => {
+    child.once("error", reject);
+    child.once("close", resolve);
+  });
+  expect({ code, stderr: code === 0 ? "" : stderr }).toEqual({ code: 0, stderr: "" });
+  expect(readdirSync(join(cwd, "tmp")).filter((left) => left.startsWith("perdure-"))).toEqual([]);
+  return stdout;
+}
+
+const ran = new Set<string>();
+function example(name: string, check: (run: (...args: string[]) => Promise<string>) => Promise<void>): void {
+  ran.add(`${name}.ts`);
+  it(`examples/${name}.ts`, () => check((...args) => runExample(name, ...args)));
+}
+
+example("first-job", async (run) => {
+  const text = await run();
+  expect(text).toContain("Hello, Ada! (from attempt 2)");
+  expect(text).toMatch(/^Succeeded at .*; run 2, 1 of 3 charged\.$/m);
+  expect(text).toMatch(/^Attempt 1 started at .* and failed after .*"the first run fails, to show a retry"\.$/m);
+  expect(text).toMatch(/^Attempt 2 started at .* and completed after/m);
+  expect(statSync(join(cwd, ".perdure")).mode & 0o777).toBe(0o700);
+  expect(statSync(join(cwd, ".perdure/perdure.db")).mode & 0o777).toBe(0o600);
+});
+
+it("examples/first-job.ts with a file of your choice, twice", async () => {
+  const file = join(cwd, "mine/jobs.db");
+  const [first, second] = [await runExample("first-job", file), await runExample("first-job", file)];
+  expect(existsSync(file)).toBe(true);
+  expect(existsSync(join(cwd, ".perdure"))).toBe(false);
+  const idIn = (text: string) => /job_[0-9a-z]{26}/.exec(text)?.[0];
+  expect(idIn(first)).not.toBe(idIn(second));
+});
+
+example("flaky-api", async (run) => {
+  const lines = (await run()).split("\n");
+  expect(lines.slice(0, 4)).toEqual([
+    "/price, attempt 1: 503",
+    "/price, attempt 2: 429",
+    "/price, attempt 3: 200",
+    "price: 42",
+  ]);
+  expect(lines[4]).toContain("attempt 1 failed, next after 200 ms");
+  expect(lines[5]).toContain("attempt 2 failed, next after 1000 ms"); // Retry-After, not the backoff's 400
+  expect(lines[6]).toContain("attempt 3 completed");
+  expect(lines.filter((line) => line.startsWith("/missing"))).toEqual(["/missing, attempt 1: 404"]);
+  expect(lines).toContain("missing: rejected after 1 run");
+});
+
+example("dead-letter", async (run) => {
+  const text = await run();
+  expect(text).toContain("dead letter: invoice A-1, exhausted after 2 runs");
+  expect(text).toContain("rules[1] matched 2 times and only 1 retry is granted by it");
+  expect(text).toContain("dead letter: invoice A-2, rejected after 1 run");
+  expect(text).toContain('"the card has expired" (CardDeclined)');
+  expect(text).toContain("redriven: chapter 2, receipt for A-1");
+  expect(text).toContain("discarded: invoice A-2; dead letters left: 0");
+});
+
+example("cancel-from-another-process", async (run) => {
+  const text = await run();
+  expect(text).toContain("canceller: asked for the end of a job that is running");
+  expect(text).toContain("worker: stopped, because the job was cancelled");
+  expect(text).toContain("worker: result() says job_cancelled");
+  expect(text).toMatch(/^Cancelled at .*; run 1, 0 of 1 charged\.$/m);
+});
+
+example("testing", async (run) => {
+  const text = await run();
+  expect(text).toContain("fails twice, then succeeds after 1 s and 2 s");
+  expect(text).toMatch(/pass 2\n/);
+  expect(text).toMatch(/fail 0\n/);
+});
+
+example("policy", async (run) => {
+  const text = await run();
+  expect(text).toContain("retry 3 waits 7200 to 10796 ms, 9000 in the middle");
+  expect(text).toContain("run 4 failed: fail (step 8, exhausted, by onUnknown; failures 4)");
+  expect(text).toContain("run 1 failed: retry in 1000 ms (step 10, by rules[0]; failures 0)");
+  expect(text).toContain("run 1 failed: fail (step 7, rejected, by noRetryOn; failures 1)");
+  expect(text).toContain("retry.maxAttemps: did you mean maxAttempts?");
+});
+
+it("every example is run here and opens with a comment of 2 to 4 lines", () => {
+  const files = readdirSync(join(ROOT, "examples")).filter((name) => name.endsWith(".ts"));
+  expect([...ran].sort()).toEqual(files.sort());
+  for (const name of files) {
+    const text = readFileSync(join(ROOT, "examples", name), "utf8").replace(/^\/\/ biome-ignore-all.*\n/, "");
+    const [, header = ""] = /^\/\*\* (.*?) \*\/\n/s.exec(text) ?? [];
+    expect({ name, lines: header.split("\n").length >= 2 && header.split("\n").length <= 4 }).toEqual({
+      name,
+      lines: true,
+    });
+  }
+});

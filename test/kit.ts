@@ -1,0 +1,226 @@
+/** What the tests of several folders share: gates to wait on, files that go away, and an engine on a virtual clock
+ *  with its parts in reach, for faults that the library's users cannot cause by hand. */
+import { randomFillSync } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import { resolvePolicy } from "../src/core/resolve-policy.ts";
+import type { AnyTask } from "../src/core/task.ts";
+import type { ClaimedJob, Report } from "../src/core/work.ts";
+import { localLink } from "../src/embedded/local-link.ts";
+import { Engine } from "../src/engine/engine.ts";
+import type { SubmitItem } from "../src/engine/submit.ts";
+import type { Clock } from "../src/lib/clock.ts";
+import { idMaker } from "../src/lib/id.ts";
+import { openStore } from "../src/store/open.ts";
+import type { AttemptRow, JobRow, Store } from "../src/store/store.ts";
+import { VirtualClock } from "../src/testing/virtual-clock.ts";
+import type { EngineLink } from "../src/worker/engine-link.ts";
+import { Worker } from "../src/worker/worker.ts";
+
+export interface Gate<T> {
+  readonly passed: Promise<T>;
+  readonly isOpen: boolean;
+  open(value: T): void;
+}
+
+/** A promise that a test opens when it is time. */
+export function gate<T = void>(): Gate<T> {
+  let resolve: (value: T) => void = () => {};
+  let isOpen = false;
+  const passed = new Promise<T>((done) => {
+    resolve = done;
+  });
+  return {
+    passed,
+    get isOpen() {
+      return isOpen;
+    },
+    open(value) {
+      isOpen = true;
+      resolve(value);
+    },
+  };
+}
+
+/** Resolves when the signal aborts, with its reason. */
+export function aborted(signal: AbortSignal): Promise<Error> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve(signal.reason as Error);
+    else signal.addEventListener("abort", () => resolve(signal.reason as Error), { once: true });
+  });
+}
+
+/** A file path in a directory of its own that goes when the test is over. */
+export function tempFile(name = "jobs.db"): string {
+  const directory = mkdtempSync(join(tmpdir(), "perdure-test-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  return join(directory, name);
+}
+
+/** Everything an async generator gives. */
+export async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const found: T[] = [];
+  for await (const item of items) found.push(item);
+  return found;
+}
+
+export interface BenchOptions {
+  readonly leaseMs?: number;
+  /** How far the wall clock is off; a test may change it to make the clock jump. */
+  readonly skew?: { ms: number };
+  readonly wrapLink?: (link: EngineLink) => EngineLink;
+  /** False: the test reaps by hand. */
+  readonly services?: boolean;
+}
+
+export interface Bench {
+  readonly engine: Engine;
+  readonly store: Store;
+  readonly clock: VirtualClock;
+  readonly link: EngineLink;
+  /** What engine and workers logged, as `level: message`. */
+  readonly logged: string[];
+  work(tasks: readonly AnyTask[], options?: { slots?: number; stopGraceMs?: number }): Promise<Worker>;
+  submit(kind: string, item?: Partial<SubmitItem>): Promise<string>;
+  job(id: string): Promise<JobRow>;
+  attempts(id: string): Promise<AttemptRow[]>;
+  /** Lets what is under way finish without moving time. */
+  settled(): Promise<void>;
+  advance(ms: number): Promise<void>;
+}
+
+const DEFAULT_POLICY = resolvePolicy();
+
+/** An engine on `:memory:` and a virtual clock, closed when the test is over. */
+export async function openBench(options: BenchOptions = {}): Promise<Bench> {
+  const { leaseMs = 15_000, skew = { ms: 0 }, wrapLink = (link) => link, services = true } = options;
+  const clock = new VirtualClock();
+  const seen: Clock = {
+    now: () => clock.now() + skew.ms,
+    monotonic: () => clock.now(),
+    after: (ms, call) => clock.after(ms, call),
+  };
+  const random = () => 0.5;
+  const calls = { underWay: 0 };
+  const opened = await openStore({ url: ":memory:", random, newSecret: () => "x".repeat(32) });
+  const store = counted(opened, calls);
+  const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
+  const logged: string[] = [];
+  const log = (level: string, message: string) => void logged.push(`${level}: ${message}`);
+  const engine = new Engine({ store, clock: seen, random, newId, log, name: "bench", leaseMs });
+  if (services) engine.start();
+  const link = wrapLink(localLink(engine));
+  const workers: Worker[] = [];
+
+  /** Quiet: nothing under way in the store for several turns of the event loop. */
+  async function settled(): Promise<void> {
+    for (let quiet = 0; quiet < 5; ) {
+      await new Promise((resolve) => setImmediate(resolve));
+      quiet = calls.underWay === 0 ? quiet + 1 : 0;
+    }
+  }
+
+  async function advance(ms: number): Promise<void> {
+    const target = clock.now() + ms;
+    await settled();
+    for (let next = clock.nextAt(); next !== null && next <= target; next = clock.nextAt()) {
+      clock.moveTo(next);
+      await settled();
+    }
+    clock.moveTo(target);
+    await settled();
+  }
+
+  onTestFinished(async () => {
+    await engine.stop();
+    await store.close();
+    // What waits for the clock finds the store closed and ends.
+    for (const worker of workers) void worker.stop(0).catch(() => {});
+    for (let step = 0; step < 50 && clock.nextAt() !== null; step++) {
+      clock.moveTo(clock.nextAt() as number);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  });
+
+  return {
+    ...{ engine, store, clock, link, logged, settled, advance },
+    async work(tasks, { slots = 10, stopGraceMs = 5_000 } = {}) {
+      const request = {
+        ...{ namespace: "default", name: "bench", host: "here", pid: 1, queues: null, labels: {}, slots },
+        kinds: tasks.map((task) => task.kind),
+      };
+      const worker = new Worker({ link, clock: seen, tasks, request, stopGraceMs, log });
+      workers.push(worker);
+      await worker.start();
+      return worker;
+    },
+    async submit(kind, item = {}) {
+      const [answer] = await engine.submit([{ kind, payload: "null", policy: DEFAULT_POLICY, ...item }]);
+      if (answer?.status !== "ok") throw (answer as { error: Error }).error;
+      return answer.id;
+    },
+    async job(id) {
+      const [job] = await store.jobs([id]);
+      return job as JobRow;
+    },
+    attempts: (id) => store.attempts(id),
+  };
+}
+
+/** A bench whose worker can be cut off from its engine, call by call. */
+export async function openCuttable(options: BenchOptions = {}) {
+  const cut = { renew: false, report: false, claim: false };
+  const reports: Report[] = [];
+  const refuse = (what: string) => Promise.reject(new Error(`${what}: the wire is cut`));
+  const wrapLink = (link: EngineLink): EngineLink => ({
+    ...link,
+    renew: (...args) => (cut.renew ? refuse("renew") : link.renew(...args)),
+    claim: (...args) => (cut.claim ? refuse("claim") : link.claim(...args)),
+    report: (report) => {
+      reports.push(report);
+      return cut.report ? refuse("report") : link.report(report);
+    },
+  });
+  const bench: Bench = await openBench({ wrapLink, ...options });
+  return Object.assign(bench, { cut, reports });
+}
+
+/** A session of a worker that the test plays itself, for jobs of kind `k`. */
+export function openSession(bench: Bench): Promise<string> {
+  const request = { namespace: "default", name: "w", host: "elsewhere", pid: 1, queues: null, labels: {}, slots: 100 };
+  return bench.engine.openSession({ ...request, kinds: ["k"] });
+}
+
+/** A worker that takes what there is of kind `k` and is never heard of again. */
+export async function vanish(bench: Bench): Promise<readonly ClaimedJob[]> {
+  const session = await openSession(bench);
+  return (await bench.engine.claim(session, { limit: 100 })).jobs;
+}
+
+/** Events that belong to no job. */
+export async function engineEvents(bench: Bench): Promise<{ name: string; data: unknown }[]> {
+  const events = await bench.store.events({ after: 0, limit: 10_000 });
+  return events.filter((event) => event.jobId === null).map(({ name, data }) => ({ name, data }));
+}
+
+/** The same store, with a count of the calls that have not been answered. */
+function counted(store: Store, calls: { underWay: number }): Store {
+  return new Proxy(store, {
+    get(target, property, receiver) {
+      const verb: unknown = Reflect.get(target, property, receiver);
+      if (typeof verb !== "function") return verb;
+      return (...args: unknown[]) => {
+        const answer: unknown = verb.apply(target, args);
+        if (!(answer instanceof Promise)) return answer;
+        calls.underWay += 1;
+        const done = () => {
+          calls.underWay -= 1;
+        };
+        answer.then(done, done);
+        return answer;
+      };
+    },
+  });
+}

@@ -1,0 +1,213 @@
+/** What must stay true of the tree as a whole: who may import whom, where time and chance may come from, that the
+ *  error table and its page agree. Nothing about taste. */
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, relative, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { ERROR_CODES } from "../src/core/errors.ts";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+
+function filesUnder(folder: string): string[] {
+  const entries = readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile() && entry.name.endsWith(".ts"));
+  return files.map((entry) => relative(ROOT, join(entry.parentPath, entry.name)).split(sep).join("/")).sort();
+}
+
+function read(file: string): string {
+  return readFileSync(join(ROOT, file), "utf8");
+}
+
+/** Tests, and what only they use, may import anything. */
+const isTest = (file: string) => file.endsWith(".test.ts") || file.startsWith("src/store/conformance/");
+const SOURCES = filesUnder("src").filter((file) => !isTest(file));
+const TESTS = [...filesUnder("src").filter(isTest), ...filesUnder("test")];
+
+interface Import {
+  readonly file: string;
+  /** A path from the root for one of ours, else the specifier as it stands. */
+  readonly target: string;
+  readonly typeOnly: boolean;
+}
+
+const IMPORT = /^(?:import|export)\s+(type\s+)?(?:[^"';]*?\sfrom\s+)?"([^"]+)";$/gm;
+const LAZY = /\bimport\(\s*"([^"]+)"\s*\)/g;
+
+function importsOf(file: string): Import[] {
+  const text = read(file);
+  const found = [...text.matchAll(IMPORT)].map(([, type, target = ""]) => ({ target, typeOnly: type !== undefined }));
+  for (const [, target = ""] of text.matchAll(LAZY)) found.push({ target, typeOnly: false });
+  return found.map(({ target, typeOnly }) => {
+    const ours = target.startsWith(".") ? join(dirname(file), target).split(sep).join("/") : target;
+    return { file, target: ours, typeOnly };
+  });
+}
+
+/** `src/core/job.ts` is in `core`; `src/index.ts` in none. */
+function folderOf(path: string): string {
+  return path.startsWith("src/") && path.split("/").length > 2 ? (path.split("/")[1] as string) : "";
+}
+
+/** The table of design.md, section 8, with the two folders that came since. A folder may always import itself. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  core: [],
+  lib: [],
+  dialects: ["core"],
+  contract: ["core"],
+  store: ["core", "lib"],
+  engine: ["core", "lib", "store"], // of the store its port only: see below
+  worker: ["core", "contract", "lib"],
+  embedded: ["core", "lib", "store", "engine", "worker"], // wires the library together
+  testing: ["embedded", "core", "lib", "store"],
+  server: ["engine", "contract", "dialects", "lib"],
+  client: ["contract"],
+  cli: ["core", "lib", "dialects", "contract", "store", "engine", "worker", "embedded", "server", "client"],
+};
+
+describe("imports", () => {
+  const all = SOURCES.flatMap(importsOf);
+  const ours = all.filter(({ target }) => target.startsWith("src/"));
+  const show = ({ file, target }: Import) => `${file} imports ${target}`;
+
+  it("are all seen by this test", () => {
+    expect(ours.length).toBeGreaterThan(150);
+    for (const file of SOURCES) {
+      const lines = read(file).match(/^(import\b(?!\()|\} from |export .* from )/gm) ?? [];
+      expect(importsOf(file).length, file).toBeGreaterThanOrEqual(lines.filter((line) => line !== "} from ").length);
+    }
+  });
+
+  it("go only in the directions of the table", () => {
+    const wrong = ours.filter(({ file, target }) => {
+      const [from, to] = [folderOf(file), folderOf(target)];
+      return from !== "" && from !== to && !MAY_IMPORT[from]?.includes(to);
+    });
+    expect(wrong.map(show)).toEqual([]);
+    expect(SOURCES.map(folderOf).filter((folder) => folder !== "" && MAY_IMPORT[folder] === undefined)).toEqual([]);
+  });
+
+  it("of the engine reach the store's port and no adapter; of the test kit, its types", () => {
+    const toStore = ours.filter(({ target }) => folderOf(target) === "store");
+    const engine = toStore.filter(({ file }) => folderOf(file) === "engine");
+    expect(engine.filter(({ target }) => target !== "src/store/store.ts").map(show)).toEqual([]);
+    const kit = toStore.filter(({ file, typeOnly }) => folderOf(file) === "testing" && !typeOnly);
+    expect(kit.map(show)).toEqual([]);
+  });
+
+  it("of an adapter never reach another, and only `store/open.ts` chooses one", () => {
+    const adapterOf = (path: string) => /^src\/store\/([^/]+)\//.exec(path)?.[1];
+    const reaching = ours.filter(({ target, file }) => adapterOf(target) && adapterOf(target) !== adapterOf(file));
+    expect(reaching.filter(({ file }) => file !== "src/store/open.ts").map(show)).toEqual([]);
+  });
+
+  it("from outside are few: the Jinja parser in core, nothing in lib, Node elsewhere", () => {
+    const outside = all.filter(({ target }) => !target.startsWith("src/"));
+    const allowed = ({ file, target }: Import) => {
+      if (folderOf(file) === "core") return target === "@huggingface/jinja";
+      if (folderOf(file) === "lib" || folderOf(file) === "client") return false;
+      return (
+        target.startsWith("node:") || (file === "src/store/sqlite/driver.ts" && target === "@photostructure/sqlite")
+      );
+    };
+    expect(outside.filter((each) => !allowed(each)).map(show)).toEqual([]);
+  });
+
+  it("name files that exist, so that no folder hides behind a barrel but the doors", () => {
+    const known = new Set(filesUnder("src"));
+    expect(ours.filter(({ target }) => !known.has(target)).map(show)).toEqual([]);
+    const barrels = ours.filter(({ target }) => /\/index\.ts$/.test(target));
+    expect(barrels.map(show)).toEqual([]);
+  });
+
+  it("leave no file behind that nobody imports", () => {
+    const doors = ["src/index.ts", "src/core/index.ts", "src/testing/index.ts"];
+    const imported = new Set([...SOURCES, ...TESTS].flatMap(importsOf).map(({ target }) => target));
+    expect(SOURCES.filter((file) => !doors.includes(file) && !imported.has(file))).toEqual([]);
+  });
+});
+
+describe("time and chance", () => {
+  const CLOCKS = [
+    "Date.now",
+    "performance.now",
+    "Math.random",
+    "randomUUID",
+    "setTimeout",
+    "setInterval",
+    "setImmediate",
+  ];
+  /** Where a folder or file may do what others may not. */
+  const ALLOWED: readonly (readonly [string, readonly string[]])[] = [
+    ["src/engine/clock.ts", CLOCKS],
+    ["src/store/sqlite/", ["setTimeout", "setInterval", "setImmediate"]],
+    ["src/worker/", ["setImmediate"]],
+  ];
+
+  it("come from outside: core, lib, store, engine and worker have none of their own", () => {
+    const wrong: string[] = [];
+    for (const file of SOURCES) {
+      if (!["core", "lib", "store", "engine", "worker"].includes(folderOf(file))) continue;
+      const allowed = ALLOWED.filter(([where]) => file.startsWith(where)).flatMap(([, names]) => names);
+      const code = withoutComments(read(file));
+      for (const name of CLOCKS) if (code.includes(name) && !allowed.includes(name)) wrong.push(`${file}: ${name}`);
+      if (/new Date\(\)|\bDate\(\)/.test(code)) wrong.push(`${file}: new Date()`);
+    }
+    expect(wrong).toEqual([]);
+  });
+});
+
+/** Good enough for our own sources: no string of theirs holds the start of a comment. */
+function withoutComments(text: string): string {
+  return text.replaceAll(/\/\*[\s\S]*?\*\//g, "").replaceAll(/^\s*\/\/.*$| \/\/ .*$/gm, "");
+}
+
+describe("sources", () => {
+  it("are files of at most 400 lines", () => {
+    const long = SOURCES.map((file) => [file, read(file).split("\n").length - 1] as const);
+    expect(long.filter(([, lines]) => lines > 400)).toEqual([]);
+  });
+
+  it("use nothing that turns text into code or a shell", () => {
+    const wrong = SOURCES.filter((file) => {
+      return /\beval\(|new Function\(|node:vm|shell: true/.test(withoutComments(read(file)));
+    });
+    expect(wrong).toEqual([]);
+  });
+
+  it("in lib are small", () => {
+    const lib = SOURCES.filter((file) => folderOf(file) === "lib");
+    expect(lib.filter((file) => read(file).split("\n").length > 80)).toEqual([]);
+  });
+});
+
+describe("tests", () => {
+  it("are never narrowed to a few, and skipped only with the reason in their name", () => {
+    const wrong = TESTS.filter((file) => file !== "test/tidy.test.ts").flatMap((file) => {
+      const lines = read(file).split("\n");
+      return lines
+        .filter((line) => /\.only\(/.test(line) || (/\.skip\(/.test(line) && !line.includes("NOT TESTED, because")))
+        .map((line) => `${file}: ${line.trim()}`);
+    });
+    expect(wrong).toEqual([]);
+  });
+});
+
+describe("the error table", () => {
+  it("and docs/errors.md name the same codes", () => {
+    const documented = [...read("docs/errors.md").matchAll(/^\| `([a-z_]+)` \|/gm)].map(([, code]) => code as string);
+    expect([...documented].sort()).toEqual(Object.keys(ERROR_CODES).sort());
+  });
+
+  it("has no code that nothing raises, but for those that are reserved", () => {
+    const reserved = [...read("docs/errors.md").matchAll(/^\| `([a-z_]+)` \| reserved /gm)].map(([, code]) => code);
+    const raisers = SOURCES.filter((file) => file !== "src/core/errors.ts").map(read);
+    const unused = Object.keys(ERROR_CODES).filter((code) => !raisers.some((text) => text.includes(`"${code}"`)));
+    expect(unused.filter((code) => code !== "invalid_config")).toEqual(reserved); // ConfigError raises that one
+  });
+});
+
+describe("the lock file", () => {
+  it("names no registry, so that installs use the one that is configured", () => {
+    expect(read("package-lock.json")).not.toMatch(/"resolved": "https?:|registry\./);
+  });
+});
