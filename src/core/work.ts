@@ -19,6 +19,9 @@ export interface NewSession {
   readonly leaseMs: number;
 }
 
+/** The payload of a job that was submitted without an input. No JSON text is empty, so it cannot be mistaken. */
+export const NO_INPUT = "";
+
 export interface ClaimedJob {
   readonly id: string;
   readonly namespace: string;
@@ -71,6 +74,8 @@ export interface Report {
   readonly from: Reporter;
   readonly outcome: ReportedOutcome;
   readonly usage: Usage | null;
+  /** What it last said of its progress, as JSON text, if no renewal has told it. */
+  readonly progress?: string | null;
   readonly log: string | null;
 }
 

@@ -1,6 +1,9 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { aborted, all, gate } from "../../test/kit.ts";
-import { NonRetryableError, task } from "../index.ts";
+import { NonRetryableError, Perdure, task } from "../index.ts";
 import { openTestEngine } from "../testing/index.ts";
 
 const failing = task("failing", () => {
@@ -256,5 +259,22 @@ describe("a job that nobody can run", () => {
     await queued.result();
     await kit.perdure.work([k], { labels: { gpu: "yes", more: "is fine" } });
     await labelled.result();
+  });
+
+  it("does not reach into another namespace", async () => {
+    const dir = mkdtempSync(join(tmpdir(), "perdure-namespace-"));
+    const url = join(dir, "jobs.db");
+    try {
+      await using ours = await Perdure.open({ url, namespace: "ours" });
+      await using theirs = await Perdure.open({ url, namespace: "theirs" });
+      const { id } = await theirs.submit("secret", { a: 1 });
+      for (const call of [ours.job(id), ours.cancel(id), ours.retry(id), ours.explain(id)]) {
+        await expect(call).rejects.toMatchObject({ code: "job_not_found" });
+      }
+      expect((await ours.jobs()).jobs).toEqual([]);
+      expect((await theirs.jobs()).jobs).toMatchObject([{ id, state: "queued" }]);
+    } finally {
+      rmSync(dir, { recursive: true, force: true });
+    }
   });
 });

@@ -1,5 +1,6 @@
 /** A job as a user of the library sees it: texts that hold JSON are given as values. */
 import type { Job } from "../core/job.ts";
+import { NO_INPUT } from "../core/work.ts";
 import type { JobRow } from "../store/store.ts";
 
 export interface JobInfo extends Job {
@@ -11,6 +12,7 @@ export interface JobInfo extends Job {
 }
 
 export function toInfo(row: JobRow): JobInfo {
-  const value = (text: string | null) => (text === null ? undefined : (JSON.parse(text) as unknown));
+  const value = (text: string | null) =>
+    text === null || text === NO_INPUT ? undefined : (JSON.parse(text) as unknown);
   return { ...row, payload: value(row.payload), result: value(row.result), progress: value(row.progress) };
 }

@@ -10,6 +10,7 @@ import { failureFrom } from "../core/failure.ts";
 import type { Policy, PolicyInput } from "../core/policy.ts";
 import { resolvePolicy } from "../core/resolve-policy.ts";
 import type { AnyTask, Task, TaskOptions } from "../core/task.ts";
+import { NO_INPUT } from "../core/work.ts";
 import { systemClock } from "../engine/clock.ts";
 import { Engine, type Log } from "../engine/engine.ts";
 import type { FeedOptions } from "../engine/event-feed.ts";
@@ -172,7 +173,8 @@ export class Perdure implements AsyncDisposable {
   }
 
   async explain(id: string): Promise<Explanation> {
-    return this.#engine.explain(checkId(id));
+    await this.#row(id);
+    return this.#engine.explain(id);
   }
 
   /** The queues of this namespace with their counts. */
@@ -188,8 +190,9 @@ export class Perdure implements AsyncDisposable {
   }
 
   /** Workers that are alive or ended lately. */
-  workers(): Promise<SessionRow[]> {
-    return this.#engine.store.sessions();
+  async workers(): Promise<SessionRow[]> {
+    const sessions = await this.#engine.store.sessions();
+    return sessions.filter((session) => session.namespace === this.#namespace);
   }
 
   /** Deletes now what the pruner would delete within a minute. */
@@ -266,12 +269,15 @@ export class Perdure implements AsyncDisposable {
   }
 
   async #command(id: string, command: Parameters<Engine["command"]>[1]): Promise<JobInfo> {
-    return toInfo((await this.#engine.command(checkId(id), command)).job);
+    await this.#row(id);
+    return toInfo((await this.#engine.command(id, command)).job);
   }
 
+  /** A job of another namespace is not there. */
   async #row(id: string) {
     const [row] = await this.#engine.store.jobs([checkId(id)]);
-    if (!row) throw new PerdureError("job_not_found", `no job has the id ${id}, or it was pruned`);
+    if (row?.namespace !== this.#namespace)
+      throw new PerdureError("job_not_found", `no job has the id ${id}, or it was pruned`);
     return row;
   }
 
@@ -329,7 +335,7 @@ function resolved(input: PolicyInput): Policy {
 }
 
 function toJson(input: unknown): string {
-  if (input === undefined) return "null";
+  if (input === undefined) return NO_INPUT;
   let text: string | undefined;
   try {
     text = JSON.stringify(input);

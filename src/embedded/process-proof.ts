@@ -7,15 +7,18 @@ import { readFileSync, readlinkSync } from "node:fs";
 export function processName(pid: number | "self" = "self"): string | null {
   const place = placeName();
   const start = startTime(pid);
-  return place === null || start === null ? null : `${place} ${start}`;
+  return place === null || start === null || start === HIDDEN ? null : `${place} ${start}`;
 }
 
 export function hasEnded(session: { readonly pid: number; readonly process?: string | null }): boolean {
   const place = placeName();
   if (place === null || !session.process?.startsWith(`${place} `)) return false;
   const start = startTime(session.pid);
+  if (start === HIDDEN) return false;
   return start === null || `${place} ${start}` !== session.process;
 }
+
+const HIDDEN = "hidden";
 
 let place: string | null | undefined;
 
@@ -39,7 +42,17 @@ function startTime(pid: number | "self"): string | null {
     const [state, ...fields] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     return state === "Z" || state === "X" ? null : (fields[18] ?? null);
   } catch (error) {
-    if ((error as { code?: string }).code === "ENOENT" || (error as { code?: string }).code === "ESRCH") return null;
-    throw error;
+    const { code } = error as { code?: string };
+    if (code !== "ENOENT" && code !== "ESRCH") throw error;
+    return isThere(pid) ? HIDDEN : null;
+  }
+}
+
+/** /proc may keep a living process from us (hidepid, and a program with capabilities); a signal of nothing finds it. */
+function isThere(pid: number | "self"): boolean {
+  try {
+    return process.kill(pid === "self" ? process.pid : pid, 0);
+  } catch (error) {
+    return (error as { code?: string }).code !== "ESRCH";
   }
 }

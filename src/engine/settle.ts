@@ -55,7 +55,8 @@ function outcomeOf(job: Job, reported: ReportedOutcome, held: Held, by: string):
 /** Text rules at the door. A result that cannot be kept fails the attempt: a retry would not help. */
 function cleaned(report: Report): Report {
   const log = report.log === null || report.log === "" ? null : storable(report.log, LIMITS.logChunk);
-  return { ...report, log, outcome: cleanedOutcome(report.outcome) };
+  const progress = report.progress ? storable(report.progress, LIMITS.progress) : null;
+  return { ...report, log, progress, outcome: cleanedOutcome(report.outcome) };
 }
 
 function cleanedOutcome(outcome: ReportedOutcome): ReportedOutcome {

@@ -62,4 +62,31 @@ describe("the test engine", () => {
     await kit.advance("1s");
     expect((await job.get()).result).toBe("slow down");
   });
+
+  it("lets the default of a handler's parameter apply when no input is given, and keeps null as null", async () => {
+    await using kit = await openTestEngine();
+    const defaulted = task("defaulted", (input: { n: number } | null | undefined = { n: 5 }) => input?.n ?? "null");
+    await kit.perdure.work([defaulted]);
+    const without = await kit.runToEnd(await kit.perdure.submit(defaulted));
+    expect(without).toMatchObject({ result: 5, payload: undefined });
+    const withNull = await kit.runToEnd(await kit.perdure.submit(defaulted, null));
+    expect(withNull).toMatchObject({ result: "null", payload: null });
+  });
+
+  it("counts a handler that completes after its timeout as done", async () => {
+    await using kit = await openTestEngine();
+    const late = task("late", { timeout: "1s" }, (_: undefined, ctx) => {
+      return new Promise<string>((resolve) => ctx.signal.addEventListener("abort", () => resolve("done all the same")));
+    });
+    await kit.perdure.work([late]);
+    const job = await kit.perdure.submit(late);
+    await kit.advance("2s");
+    expect(await job.get()).toMatchObject({ state: "succeeded", result: "done all the same" });
+  });
+
+  it("says at once why a job cannot end, instead of moving the clock for ever", async () => {
+    await using kit = await openTestEngine();
+    const job = await kit.perdure.submit("nobody");
+    await expect(kit.runToEnd(job)).rejects.toThrow("No worker can run this kind");
+  });
 });

@@ -75,10 +75,18 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
       const info = await job.get();
       if (isTerminal(info.state)) return info;
       if (info.state === "running" && (await endsByItself(job))) continue;
+      if (info.state === "queued" && info.runAt <= clock.now()) await refuseVain(job);
       const next = clock.nextAt() ?? clock.now() + 1_000;
       await advanceTo(info.state === "queued" && info.runAt > next ? info.runAt : next);
     }
     throw new PerdureError("result_timeout", `${job.id} did not end after ${MAX_STEPS} steps of the clock`);
+  }
+
+  /** A due job that no worker can take would never end, however long the clock is moved. */
+  async function refuseVain(job: JobHandle<unknown>): Promise<void> {
+    const { next, text } = await job.explain();
+    if (next.kind !== "run" || !next.waitsFor.some((reason) => reason === "no_worker" || reason === "paused")) return;
+    throw new PerdureError("result_timeout", `${job.id} cannot end: moving the clock will not help.\n${text}`);
   }
 
   async function endsByItself(job: JobHandle<unknown>): Promise<boolean> {

@@ -41,6 +41,10 @@ export class AttemptRun implements TaskContext {
   get stopCause(): StopCause | null {
     return this.#stopCause;
   }
+  /** What it last said of its progress. */
+  get told(): string | null {
+    return this.#progress;
+  }
   get spent(): Usage | null {
     return this.#usage;
   }

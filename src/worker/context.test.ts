@@ -174,4 +174,13 @@ describe("the context of a run", () => {
     await bench.settled();
     expect(pairs).toEqual([1, 2, 3, 4, 5, 6].map((attempt) => `${id}.${attempt}`));
   });
+
+  it("keeps what the handler said last of its progress, though no renewal came to tell it", async () => {
+    const bench = await openBench();
+    const quick = task("quick", (_: unknown, ctx) => ctx.progress({ step: 3 }));
+    await bench.work([quick]);
+    const id = await bench.submit("quick");
+    await bench.settled();
+    expect(await bench.job(id)).toMatchObject({ state: "succeeded", progress: '{"step":3}' });
+  });
 });

@@ -2,13 +2,13 @@
  *  ignores its signal, or keep one that blocks the event loop from missing its lease; such a run is fenced off. */
 import { failure, failureFrom } from "../core/failure.ts";
 import type { AnyTask } from "../core/task.ts";
-import type { ReportedOutcome } from "../core/work.ts";
+import { NO_INPUT, type ReportedOutcome } from "../core/work.ts";
 import type { AttemptRun } from "./attempt-run.ts";
 
 export async function runFunction(task: AnyTask, run: AttemptRun): Promise<ReportedOutcome> {
   let result: unknown;
   try {
-    result = await task.handler(JSON.parse(run.job.payload) as never, run);
+    result = await task.handler(inputOf(run.job.payload) as never, run);
   } catch (thrown) {
     return { kind: "failed", failure: failureFrom(thrown) };
   }
@@ -26,4 +26,9 @@ export async function runFunction(task: AnyTask, run: AttemptRun): Promise<Repor
 function notJson(why: string): ReportedOutcome {
   const message = `the handler's result is not JSON: ${why}`;
   return { kind: "failed", failure: failure({ kind: "result", class: "logical", message }) };
+}
+
+/** Nothing was given: then the handler gets nothing, and a default for its parameter applies. */
+function inputOf(payload: string): unknown {
+  return payload === NO_INPUT ? undefined : JSON.parse(payload);
 }

@@ -149,6 +149,7 @@ export class Worker {
 
   /** A handler that ended because it was asked to did not fail by itself. */
   #judge(run: AttemptRun, outcome: ReportedOutcome): ReportedOutcome {
+    if (outcome.kind === "completed") return outcome; // late or not, the work is done
     if (run.stopCause === "timeout") return timedOut(run);
     if (outcome.kind === "failed" && run.stopCause === "shutdown") return { kind: "interrupted" };
     // Nobody may have noticed yet that we were gone; then this report is first, and says the same as the reaper would.
@@ -185,7 +186,7 @@ export class Worker {
     const { id: jobId, attempt, token } = run.job;
     this.#reports += 1;
     const from = { kind: "worker", token, reportId: `r${this.#reports}` } as const;
-    const report: Report = { jobId, attempt, from, outcome, usage: run.spent, log: run.takeLog() };
+    const report: Report = { jobId, attempt, from, outcome, usage: run.spent, progress: run.told, log: run.takeLog() };
     for (;;) {
       try {
         const answer = await link.report(report);

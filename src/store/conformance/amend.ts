@@ -3,7 +3,20 @@ import { expect, test } from "vitest";
 import type { Command } from "../../core/command.ts";
 import type { JobState } from "../../core/job.ts";
 import type { Bench } from "./bench.ts";
-import { broke, decideCommandAt, done, jobId, LEASE, MINUTE, placeOf, reaped, SECOND, T0, TWICE } from "./kit.ts";
+import {
+  broke,
+  decideCommandAt,
+  done,
+  jobId,
+  LEASE,
+  MINUTE,
+  placeOf,
+  reaped,
+  SECOND,
+  T0,
+  TWICE,
+  usageOf,
+} from "./kit.ts";
 
 type Verb = Command["kind"];
 type Expected = "applied" | "noop" | "refused_command";
@@ -97,10 +110,12 @@ export function amendTests(bench: Bench): void {
 
   test("a cancel of a running job lets its session go on until it reports", async () => {
     const { job, session } = await bench.running();
-    await bench.renew(session, [{ ...placeOf(job), progress: '"half"' }], T0 + 1);
+    await bench.renew(session, [{ ...placeOf(job), progress: '"half"', usage: usageOf(5) }], T0 + 1);
     await bench.amend(job.id, { kind: "cancel" }, T0 + 2);
     expect(await bench.row(job.id)).toMatchObject({ state: "running", cancelRequestedAt: T0 + 2, progress: '"half"' });
     expect(await bench.amend(job.id, { kind: "cancel" }, T0 + 3)).toMatchObject({ status: "noop" });
+    await bench.settleOne(reaped(placeOf(job)), T0 + LEASE + 2);
+    expect(await bench.row(job.id)).toMatchObject({ state: "cancelled", usage: usageOf(5) });
   });
 
   test("a cancel and then a failure, an interruption or a loss: cancelled", async () => {

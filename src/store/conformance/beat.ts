@@ -77,6 +77,20 @@ export function beatTests(bench: Bench): void {
     });
   });
 
+  test("hold after a jump back that is less than the silence before it", async () => {
+    await bench.beat(T0);
+    expect(await bench.beat(T0 + SECOND, -20 * SECOND)).toMatchObject({ heldUntil: T0 + SECOND + LEASE });
+  });
+
+  test("hold after a jump back that nobody saw, because the engine had not been started yet", async () => {
+    await bench.running();
+    await bench.beat(T0);
+    const back = T0 - DAY;
+    expect(await bench.beat(back, 0, "engine-2")).toEqual({ heldUntil: back + LEASE, gapMs: -DAY });
+    expect(await held()).toHaveLength(1);
+    expect((await bench.store.sessions())[0]?.leaseEndsAt).toBe(back + LEASE);
+  });
+
   test("after a jump back make no lease immortal", async () => {
     const { job, session } = await bench.running();
     await bench.beat(T0);

@@ -66,6 +66,8 @@ export function renewTests(bench: Bench): void {
     await bench.renew(session, [{ ...placeOf(job), usage: usageOf(25, 5, 0.5), log: "two\n" }], T0 + 2);
     await bench.renew(session, [placeOf(job)], T0 + 3);
     expect((await bench.row(job.id)).progress).toBe('{"done":1}');
+    await bench.renew(session, [{ ...placeOf(job), progress: "2" }], T0 + 3);
+    expect((await bench.row(job.id)).progress).toBe("2");
     await bench.settleOne(reaped(placeOf(job)), T0 + 3 + LEASE + 1);
     const [attempt] = await bench.store.attempts(job.id);
     expect(attempt).toMatchObject({ outcome: "lost", usage: usageOf(25, 5, 0.5), log: "one\ntwo\n", session });

@@ -1,6 +1,7 @@
 /** A second process on the same store, for races that one process cannot have with itself. It opens the store named by
  *  its argument, says so, and then does what each line of its input asks. Started by `rivals.ts`. */
 import { createInterface } from "node:readline";
+import { idMaker } from "../../lib/id.ts";
 import { openStore } from "../open.ts";
 import { decideAt, newJob, reaped } from "./kit.ts";
 
@@ -10,8 +11,9 @@ export type Order =
   /** Settles these attempts as lost, some at a time; answers who won each. */
   | { readonly do: "reap"; readonly places: readonly { jobId: string; attempt: number }[]; readonly now: number };
 
-let made = 0;
 const [, , url] = process.argv;
+// The kit makes the same ids in every process.
+const newId = idMaker({ now: Date.now, randomBytes: (bytes) => crypto.getRandomValues(bytes) });
 const secret = () => `secret-of-${process.pid}`.padEnd(32, "x");
 const store = await openStore({ url, random: Math.random, newSecret: secret });
 console.log(JSON.stringify("open"));
@@ -23,7 +25,7 @@ await store.close();
 async function answer(order: Order): Promise<unknown> {
   const { now } = order;
   if (order.do === "submit") {
-    const calls = order.keys.map((key) => store.insert([newJob({ key, id: ownId(), at: now })], now));
+    const calls = order.keys.map((key) => store.insert([newJob({ key, id: newId("job"), at: now })], now));
     return (await Promise.all(calls)).flat();
   }
   const won: boolean[] = [];
@@ -32,11 +34,4 @@ async function answer(order: Order): Promise<unknown> {
     for (const { status } of await store.settle(reports, now, decideAt(now))) won.push(status === "accepted");
   }
   return won;
-}
-
-/** The kit makes the same ids in every process. */
-function ownId(): string {
-  const text = process.pid.toString(32).replaceAll(/[iloqu]/g, "z");
-  made += 1;
-  return `job_0${text.slice(-6).padStart(6, "0")}${made.toString().padStart(19, "0")}`;
 }

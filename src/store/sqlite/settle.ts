@@ -55,6 +55,7 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     "insert or ignore into late_report (job, attempt, at, session, outcome) values (?, ?, ?, ?, ?)",
   );
   const lease = db.prepare("select renewed_at, lease_ends_at, ended_at from session where no = ?");
+  const tell = db.prepare("update job set progress = ? where no = ?");
   const isOverdue = overdue(context);
 
   function run(items: readonly Item[]): SettleAnswer[] {
@@ -181,6 +182,7 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     }
     events.add(job.no, next.revision, now, event.name, event.data);
     if (report.log !== null) addLog(job.no, report.attempt, report.log);
+    if (report.progress) tell.run(report.progress, job.no);
     if (job.state !== "running") return; // a wait that ran out is no attempt
     const { outcome } = report;
     const failure = "failure" in outcome ? JSON.stringify(outcome.failure) : null;

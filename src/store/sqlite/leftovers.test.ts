@@ -1,0 +1,44 @@
+/** When everything has been pruned, nothing is left: no table keeps rows that no verb can reach any more. */
+import { expect, test } from "vitest";
+import { Bench } from "../conformance/bench.ts";
+import { broke, DAY, done, placeOf, reportOf, SECOND, T0, TWICE, usageOf } from "../conformance/kit.ts";
+import { openDatabase } from "./driver.ts";
+import { MIGRATIONS } from "./migrations.ts";
+import { sqliteStore } from "./sqlite-store.ts";
+
+/** What stays: the store's own facts, and names that are written once and never again. */
+const STAYS = ["meta", "policy", "lane", "sqlite_sequence"];
+
+test("a store whose jobs and sessions are all pruned is empty", async () => {
+  const db = await openDatabase(":memory:");
+  for (const step of MIGRATIONS) db.exec(step);
+  db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's')");
+  const bench = new Bench(async () => ({ store: sqliteStore(db, { random: Math.random, shared: false }) }));
+  await bench.begin();
+  const tables = (db.prepare("select name from sqlite_master where type = 'table'").all() as { name: string }[])
+    .map((table) => table.name)
+    .filter((name) => !STAYS.includes(name));
+  const filled = () =>
+    tables.filter((name) => (db.prepare(`select count(*) as n from ${name}`).get() as { n: number }).n > 0);
+
+  const session = await bench.open();
+  await bench.insert(Array.from({ length: 4 }, (_, i) => ({ key: `k${i}`, tags: ["a", "b"], retry: TWICE })));
+  const { jobs } = await bench.claimAnswer(session, 3, T0, "claim");
+  for (const job of jobs) {
+    await bench.renew(session, [{ ...placeOf(job), progress: "1", usage: usageOf(1), log: "x" }], T0 + 1);
+    await bench.settle([reportOf(job, done(), { log: "y" }), reportOf(job, broke())], T0 + 2);
+  }
+  const { jobs: waiting } = await bench.store.find({ state: ["queued"] });
+  await bench.amend(waiting[0]?.id as string, { kind: "cancel" }, T0 + 2);
+  await bench.store.setPaused("default", "mail", true, T0);
+  expect(filled()).toEqual(tables.filter((name) => name !== "past_pause"));
+
+  await bench.store.setPaused("default", "mail", false, T0 + 3);
+  await bench.endSession(session, T0 + 4);
+  await bench.awake(T0 + SECOND, T0 + 2 * SECOND);
+  const now = T0 + 10 * DAY;
+  const endedBefore = { succeeded: now, failed: now, cancelled: now };
+  await bench.store.prune({ now, endedBefore, keyWindowMs: DAY, sessionsEndedBefore: now, limit: 100 });
+  expect(filled()).toEqual([]);
+  await bench.end();
+});
