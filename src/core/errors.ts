@@ -19,7 +19,6 @@ export const ERROR_CODES = {
   store_full: "the disk is full; nothing of this call was stored",
   store_io: "the disk failed; whether this call was stored is unknown, and the store refuses further work",
   store_refused: "the store refused this item; nothing of it was stored",
-  session_gone: "the session's lease has ended and its jobs were given to others",
 } as const;
 
 export type ErrorCode = keyof typeof ERROR_CODES;

@@ -43,8 +43,8 @@ function startTime(pid: number | "self"): string | null {
     return state === "Z" || state === "X" ? null : (fields[18] ?? null);
   } catch (error) {
     const { code } = error as { code?: string };
-    if (code !== "ENOENT" && code !== "ESRCH") throw error;
-    return isThere(pid) ? HIDDEN : null;
+    const denied = code !== "ENOENT" && code !== "ESRCH";
+    return denied || isThere(pid) ? HIDDEN : null;
   }
 }
 

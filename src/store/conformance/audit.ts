@@ -30,6 +30,8 @@ export async function allJobs(store: Store): Promise<JobRow[]> {
     const page = await store.find({ order: "oldest", limit: 1_000, ...(cursor === undefined ? {} : { cursor }) });
     jobs.push(...page.jobs);
     if (page.next === null) return jobs;
+    // A walk that does not come forward would never end.
+    ok(page.next !== cursor && page.jobs.length > 0, "every page of a search brings the next");
     cursor = page.next;
   }
 }

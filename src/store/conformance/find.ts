@@ -19,6 +19,7 @@ export function findTests(bench: Bench): void {
       found.push(...page.jobs.map((job) => job.id));
       if (page.next === null) return found;
       expect(page.jobs).toHaveLength(limit);
+      expect(page.next).not.toBe(cursor);
       cursor = page.next;
     }
   }

@@ -11,7 +11,7 @@ export interface Context {
   /** Jobs this connection started, as they were then, until they are settled. A job whose revision has not moved is
    *  still the same, and need not be read again. */
   readonly started: Map<string, StoredJob>;
-  /** Names this database's life: a restored backup gets another, and no token made before fits any more. */
+  /** Names this database: a token of another one does not fit. A copy keeps the name. */
   readonly generation: string;
 }
 

@@ -222,7 +222,7 @@ describe("a damaged file", () => {
     const bytes = await whole();
     const pages = Math.floor(bytes.length / 4_096);
     const outcomes: ("worked" | PerdureError)[] = [];
-    for (let i = 0; i < 150; i++) {
+    for (let i = 0; i < 100; i++) {
       const damaged = Buffer.from(bytes);
       // Each page in turn: where its structure is, and somewhere in it.
       const page = (i % pages) * 4_096;

@@ -1,0 +1,153 @@
+/** What is measured. Each scenario gets a fresh database file and returns rows of the table. */
+import { type JobHandle, Perdure, type SubmitEntry, type Task, task } from "perdure";
+
+export interface Row {
+  readonly what: string;
+  readonly figure: string;
+  readonly aim: string;
+}
+
+type Scenario = (file: string, scale: number) => Promise<Row[]>;
+
+const CONCURRENCY = 500;
+
+let handled = 0;
+const noop = task("noop", (_input: { n: number }) => {
+  handled += 1;
+});
+const failOnce = task(
+  "fail-once",
+  { retry: { maxAttempts: 2, backoff: { type: "none" } } },
+  (_input: { n: number }, ctx) => {
+    if (ctx.attempt === 1) throw new Error("first run fails");
+    handled += 1;
+  },
+);
+
+const entries = (task: Task<{ n: number }, unknown>, count: number, options = {}): SubmitEntry[] =>
+  Array.from({ length: count }, (_, n) => ({ task, input: { n }, options }));
+
+/** Jobs in lists of 1000, all stored when it resolves. */
+async function fill(perdure: Perdure, task: Task<{ n: number }, unknown>, count: number, options = {}): Promise<void> {
+  for (let done = 0; done < count; done += 1_000) {
+    const answers = await perdure.submitMany(entries(task, Math.min(1_000, count - done), options));
+    if (answers.some((answer) => !answer.ok)) throw new Error("a submit was refused");
+  }
+}
+
+/** All of them recorded as succeeded, not only run: the store is asked once the last handler has run. */
+async function untilEmpty(perdure: Perdure, count: number): Promise<void> {
+  while (handled < count) await new Promise((resolve) => setTimeout(resolve, 5));
+  for (;;) {
+    const [queue] = await perdure.queues();
+    if (queue?.counts.succeeded === count) return;
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+}
+
+const perSecond = (count: number, ms: number) => `${Math.round((count / ms) * 1_000).toLocaleString("en")}/s`;
+const quantile = (sorted: readonly number[], q: number) => sorted[Math.floor(sorted.length * q)] as number;
+
+export const scenarios: Readonly<Record<string, Scenario>> = {
+  async submit(file, scale) {
+    await using perdure = await Perdure.open(file);
+    const count = Math.round(100_000 * scale);
+    const started = performance.now();
+    await fill(perdure, noop, count);
+    const figure = perSecond(count, performance.now() - started);
+    return [{ what: "bulk submit, lists of 1,000", figure, aim: "≥ 60,000/s" }];
+  },
+
+  async single(file, scale) {
+    await using perdure = await Perdure.open(file);
+    const count = Math.round(50_000 * scale);
+    let left = count;
+    const started = performance.now();
+    const submitter = async () => {
+      while (left-- > 0) await perdure.submit(noop, { n: left });
+    };
+    await Promise.all(Array.from({ length: 100 }, submitter));
+    const figure = perSecond(count, performance.now() - started);
+    return [{ what: "single submits, 100 at a time", figure, aim: "none set" }];
+  },
+
+  async drain(file, scale) {
+    await using perdure = await Perdure.open(file);
+    const count = Math.round(100_000 * scale);
+    await fill(perdure, noop, count);
+    const figure = perSecond(count, await timeDrain(perdure, noop, count));
+    return [{ what: `drain of no-op jobs, concurrency ${CONCURRENCY}`, figure, aim: "≥ 30,000/s" }];
+  },
+
+  async "fail-once"(file, scale) {
+    await using perdure = await Perdure.open(file);
+    const count = Math.round(50_000 * scale);
+    await fill(perdure, failOnce, count);
+    const figure = perSecond(count, await timeDrain(perdure, failOnce, count));
+    return [{ what: "jobs that fail once, then succeed", figure, aim: "≥ 12,000/s" }];
+  },
+
+  async latency(file, scale) {
+    await using perdure = await Perdure.open(file);
+    let startedAt = 0;
+    const timed = task("timed", () => {
+      startedAt = performance.now();
+    });
+    await using _worker = await perdure.work([timed]);
+    const times: number[] = [];
+    for (let i = 0; i < Math.max(200, 2_000 * scale); i++) {
+      const before = performance.now();
+      const job: JobHandle<void> = await perdure.submit(timed);
+      await job.result();
+      times.push(startedAt - before);
+    }
+    times.sort((a, b) => a - b);
+    const figure = `p50 ${quantile(times, 0.5).toFixed(2)} ms, p99 ${quantile(times, 0.99).toFixed(2)} ms`;
+    return [{ what: "idle latency, submit → handler starts", figure, aim: "p50 < 1 ms" }];
+  },
+
+  async claim(file, scale) {
+    const rows: Row[] = [];
+    for (const [what, other, options] of [
+      ["in backoff", false, { delay: "1h" }],
+      ["of another kind", true, {}],
+    ] as const) {
+      const waiting = other ? task("other", (_input: { n: number }) => undefined) : noop;
+      const medians: number[] = [];
+      const many = Math.round(1_000_000 * scale);
+      for (const count of [10_000, many]) {
+        await using perdure = await Perdure.open(`${file}-${other}-${count}`);
+        await fill(perdure, waiting, count, options);
+        medians.push(await medianClaim(perdure));
+      }
+      const [few = 0, much = 0] = medians;
+      const figure = `${few.toFixed(2)} → ${much.toFixed(2)} ms, ${(much / few).toFixed(2)}×`;
+      rows.push({ what: `submit + run + result, 10 k → ${many / 1_000} k waiting ${what}`, figure, aim: "≤ 1.2×" });
+    }
+    return rows;
+  },
+};
+
+async function timeDrain(perdure: Perdure, task: Task<{ n: number }, unknown>, count: number): Promise<number> {
+  handled = 0;
+  const started = performance.now();
+  await using _worker = await perdure.work([task], { concurrency: CONCURRENCY });
+  await untilEmpty(perdure, count);
+  return performance.now() - started;
+}
+
+/** One job at a time through a waiting worker, so that the cost of finding it among the others shows. */
+async function medianClaim(perdure: Perdure): Promise<number> {
+  const probe = task("noop", (_input: { n: number }) => undefined);
+  await using _worker = await perdure.work([probe]);
+  const times: number[] = [];
+  for (let n = 0; n < 400; n++) {
+    const before = performance.now();
+    await (await perdure.submit(probe, { n })).result();
+    times.push(performance.now() - before);
+  }
+  return quantile(
+    times.sort((a, b) => a - b),
+    0.5,
+  );
+}
