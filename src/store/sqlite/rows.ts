@@ -96,10 +96,27 @@ export const UPDATE_PROGRESS = `update job set
 
 export function progressValues(job: StoredJob, next: JobProgressFields, avoidSession: number | null): SqlValue[] {
   return [
-    ...[STATE_CODES[next.state], next.reason, next.chapter, next.revision, next.failures, next.losses, next.defers],
-    ...[next.handbacks, next.streak, next.streakSession, jsonOrNull(next.ruleCounts), next.runAt, next.expiresAt],
-    ...[checkAt(next.expiresAt, job.deadlineAt), next.cancelRequestedAt, next.firstStartedAt, next.finishedAt],
-    ...[next.discardedAt, jsonOrNull(next.usage), avoidSession, job.no],
+    STATE_CODES[next.state],
+    next.reason,
+    next.chapter,
+    next.revision,
+    next.failures,
+    next.losses,
+    next.defers,
+    next.handbacks,
+    next.streak,
+    next.streakSession,
+    jsonOrNull(next.ruleCounts),
+    next.runAt,
+    next.expiresAt,
+    checkAt(next.expiresAt, job.deadlineAt),
+    next.cancelRequestedAt,
+    next.firstStartedAt,
+    next.finishedAt,
+    next.discardedAt,
+    jsonOrNull(next.usage),
+    avoidSession,
+    job.no,
   ];
 }
 
