@@ -4,9 +4,9 @@ import { startedText } from "../../core/lifecycle.ts";
 import type { ClaimedJob } from "../../core/work.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { type Context, leaseToken, MAX_STARTED } from "./context.ts";
-import type { SqlValue } from "./driver.ts";
 import type { Lane } from "./interned.ts";
-import { JOB_COLUMNS, parseOrNull, type StoredJob, toJob } from "./rows.ts";
+import { parseOrNull, type StoredJob } from "./rows.ts";
+import { startedReader } from "./started.ts";
 import type { Verb } from "./writer.ts";
 
 interface Item {
@@ -43,7 +43,9 @@ const SUSPECT_STREAK = 2;
 /** Seen alive for so long, a run is not a quick loss any more, whatever comes. */
 const TRIED_MS = 30_000;
 
-export function claimVerb({ db, interned, events, started, generation }: Context): Claims {
+export function claimVerb(context: Context): Claims {
+  const { db, interned, events, started, generation } = context;
+  const { readStarted, readWhole } = startedReader(context);
   const session = db.prepare(
     `select no, id, name, namespace, kinds, queues, labels, lease_ms, lease_ends_at, reaped, ended_at
      from session where id = ?`,
@@ -77,15 +79,11 @@ export function claimVerb({ db, interned, events, started, generation }: Context
        progress = null, live_usage = null
      where no in (select value from json_each(?3)) and state = 0`,
   );
-  const rows = db.prepare(
-    `select ${JOB_COLUMNS.replaceAll(/\w+/g, "j.$&")}, p.body from json_each(?) as want
-     cross join job j on j.no = want.value left join payload p on p.job = j.no`,
-  );
   const previous = db.prepare("select failure from attempt where job = ? and attempt = ?");
   const recall = db.prepare("select jobs from claim where session = ? and claim_id = ?");
   const remember = db.prepare("insert into claim (session, claim_id, at, jobs) values (?, ?, ?, ?)");
   const forgetOld = db.prepare("delete from claim where session = ? and at < ?");
-  for (const statement of [due, nextDue, nextPriority, rows]) statement.setReturnArrays(true);
+  for (const statement of [due, nextDue, nextPriority]) statement.setReturnArrays(true);
 
   /** Lanes a session may claim from; kept until lanes are added. */
   const laneCache = new Map<number, { readonly version: number; readonly lanes: Lane[] }>();
@@ -187,15 +185,13 @@ export function claimVerb({ db, interned, events, started, generation }: Context
     if (facts.lease_ends_at < now) return LATE;
     const picked = pick(facts, request.limit, now);
     if (picked.length === 0) return { alive: true, jobs: [], nextAt: nextAt(facts, now) };
-    const numbers = JSON.stringify(picked);
-    start.run(facts.no, now, numbers);
+    start.run(facts.no, now, JSON.stringify(picked));
     const tell = startedText(facts.id, facts.name);
-    const jobs = (rows.all(numbers) as SqlValue[][]).map((row) => {
-      const job = toJob(row, interned);
+    const jobs = readStarted(picked, facts, now).map(({ job, payload }) => {
       if (started.size >= MAX_STARTED) started.clear();
       started.set(job.id, job);
       events.add(job.no, job.revision, now, "attempt.started", tell(job.attempt));
-      return claimed(facts, job, row.at(-1) as string);
+      return claimed(facts, job, payload);
     });
     if (request.claimId !== null) {
       forgetOld.run(facts.no, now - facts.lease_ms);
@@ -209,11 +205,9 @@ export function claimVerb({ db, interned, events, started, generation }: Context
   function again(facts: SessionFacts, text: string): ClaimedJob[] {
     const held = JSON.parse(text) as [number, number][];
     const attempts = new Map(held);
-    const found = rows.all(JSON.stringify(held.map(([no]) => no))) as SqlValue[][];
-    return found.flatMap((row) => {
-      const job = toJob(row, interned);
+    return readWhole(held.map(([no]) => no)).flatMap(({ job, payload }) => {
       const still = job.state === "running" && job.session === facts.no && job.attempt === attempts.get(job.no);
-      return still ? [claimed(facts, job, row.at(-1) as string)] : [];
+      return still ? [claimed(facts, job, payload)] : [];
     });
   }
 

@@ -68,13 +68,15 @@ export const MIGRATIONS: readonly string[] = [
   ) without rowid;
   create index submit_key_stub on submit_key (until) where until is not null;
 
+  -- With a rowid: without one, a result or a stack of more than a quarter of a page would get a page of its own.
   create table attempt (
+    no integer primary key,
     job integer not null, attempt integer not null, chapter integer not null,
     session integer, started_at integer not null, ended_at integer not null,
     outcome text not null, failure text, usage text, result text, report_id text,
-    after_state integer not null, after_reason text, after_run_at integer,
-    primary key (job, attempt)
-  ) without rowid;
+    after_state integer not null, after_reason text, after_run_at integer
+  );
+  create unique index attempt_job on attempt (job, attempt);
 
   create table log_chunk (
     job integer not null, attempt integer not null, n integer not null, body text not null,
