@@ -506,4 +506,11 @@ describe("a condition that errs", () => {
   it("is not spoken of when there was none", () => {
     expect(decided({ policy: { stopWhen: "true" } }, failed())).not.toHaveProperty("conditionError");
   });
+
+  it("charges a deferral beyond maxDefers also when its rule has a limit of its own", () => {
+    const rules = [testRule({ status: [[429, 429]] }, "defer", { maxRetries: 5_000 })];
+    const policy = { rules, maxDefers: 2, maxAttempts: 5 };
+    expect(decided({ policy, defers: 1 }, answered(429)).counters).toMatchObject({ defers: 2, failures: 0 });
+    expect(decided({ policy, defers: 2 }, answered(429)).counters).toMatchObject({ defers: 2, failures: 1 });
+  });
 });

@@ -236,13 +236,14 @@ interface Spent {
 /** Which counter a retry raises: the rule's own, the deferrals, or the job's failures. */
 function chargeVerdict(job: Job, match: ReturnType<typeof classify>["rule"], defer: boolean): Spent {
   const own = match?.rule.maxRetries ?? null;
-  if (match !== null && own !== null) {
+  const spent = defer && job.defers >= job.policy.maxDefers;
+  if (match !== null && own !== null && !spent) {
     const r = (job.ruleCounts?.[match.index] ?? 0) + 1;
     const defers = job.defers + (defer ? 1 : 0);
     const counters = count(job, { defers, ruleCounts: { ...job.ruleCounts, [match.index]: r } });
     return { charge: charged(`rules[${match.index}]`, r, own), counters, r, usedUp: r > own, deferred: defer };
   }
-  if (defer && job.defers < job.policy.maxDefers) {
+  if (defer && !spent) {
     const r = job.defers + 1;
     return { charge: null, counters: count(job, { defers: r }), r, usedUp: false, deferred: true };
   }

@@ -57,6 +57,8 @@ export class ConfigError extends PerdureError {
 export function show(value: unknown): string {
   if (typeof value === "function") return "a function";
   if (typeof value === "bigint") return `${value}n`;
+  if (typeof value === "number") return String(value);
+  if (value instanceof Date && Number.isNaN(value.getTime())) return "an invalid Date";
   let text: string | undefined;
   try {
     text = JSON.stringify(value);

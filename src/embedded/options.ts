@@ -4,7 +4,7 @@ import { type Duration, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import { JOB_STATES, type JobState } from "../core/job.ts";
 import type { PolicyInput } from "../core/policy.ts";
-import type { AnyTask } from "../core/task.ts";
+import type { AnyTask, TaskOptions } from "../core/task.ts";
 import type { FeedOptions } from "../engine/event-feed.ts";
 import type { Retention } from "../engine/pruner.ts";
 import type { JobFilter } from "../store/store.ts";
@@ -113,9 +113,14 @@ function checkOptions(options: object, known: readonly string[], path: string): 
   checkKeys(options, known, path);
 }
 
+const ENTRY_KEYS = ["task", "input", "options"];
+
 export function checkEntry(entry: SubmitEntry): SubmitEntry {
   const task = entry?.task;
-  if (typeof task === "string" || isTask(task)) return entry;
+  if (typeof task === "string" || isTask(task)) {
+    checkKeys(entry, ENTRY_KEYS, "submitMany");
+    return entry;
+  }
   throw new ConfigError({
     path: "submit.task",
     given: task,
@@ -141,8 +146,20 @@ export function checkSubmit(options: SubmitOptions): void {
   if (options.labels !== undefined) asObject(options.labels, "submit.labels");
 }
 
-export function checkTask(kind: string, options: object): void {
-  checkKeys(options, TASK_KEYS, `task ${kind}`);
+export function checkTask(kind: string, options: TaskOptions): void {
+  const path = `task ${kind}`;
+  checkKeys(options, TASK_KEYS, path);
+  if (options.timeout !== undefined) asSpan(options.timeout, `${path}: timeout`);
+  if (options.expireIn !== undefined) asSpan(options.expireIn, `${path}: expireIn`);
+  if (options.queue !== undefined) asText(options.queue, `${path}: queue`, 200);
+  if (options.priority !== undefined) asInteger(options.priority, `${path}: priority`, { min: 0, max: 9 });
+}
+
+/** A duration that is some time at all: nothing can be done, or waited for, within 0 ms. */
+export function asSpan(value: unknown, path: string): number {
+  const ms = toMs(value, path);
+  if (ms > 0) return ms;
+  throw new ConfigError({ path, given: value, allowed: "a duration of at least 1 ms" });
 }
 
 export function checkWork(options: WorkOptions) {
@@ -210,6 +227,7 @@ export function checkFilter(filter: JobsFilter, namespace: string): JobFilter {
 /** How long to wait for a result; null for as long as it takes. */
 export function checkResult(options: { timeout?: Duration; signal?: AbortSignal }): number | null {
   checkOptions(options, ["timeout", "signal"], "result");
+  checkSignal(options.signal, "result.signal");
   return options.timeout === undefined ? null : toMs(options.timeout, "result.timeout");
 }
 
@@ -217,7 +235,14 @@ export function checkFeed(options: FeedOptions, known: readonly string[] = FEED_
   checkOptions(options, known, "events");
   if (options.after !== undefined) asInteger(options.after, "events.after", { min: 0 });
   if (options.follow !== undefined) asBoolean(options.follow, "events.follow");
+  if (options.jobId !== undefined) asText(options.jobId, "events.jobId", 200);
+  checkSignal(options.signal, "events.signal");
   return options;
+}
+
+function checkSignal(signal: unknown, path: string): void {
+  if (signal === undefined || signal instanceof AbortSignal) return;
+  throw new ConfigError({ path, given: signal, allowed: "an AbortSignal" });
 }
 
 const DEFAULT_GRACE = "30s";

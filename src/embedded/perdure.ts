@@ -6,7 +6,6 @@ import { toMs } from "../core/duration.ts";
 import { ConfigError, PerdureError, show } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/event.ts";
 import type { Explanation } from "../core/explain.ts";
-import { failureFrom } from "../core/failure.ts";
 import type { Policy, PolicyInput } from "../core/policy.ts";
 import { resolvePolicy } from "../core/resolve-policy.ts";
 import type { AnyTask, Task, TaskOptions } from "../core/task.ts";
@@ -26,6 +25,7 @@ import { type JobInfo, toInfo } from "./job-info.ts";
 import { localLink } from "./local-link.ts";
 import type { JobsFilter, OpenOptions, SubmitEntry, SubmitOptions, WorkOptions } from "./options.ts";
 import {
+  asSpan,
   checkEntry,
   checkFeed,
   checkFilter,
@@ -83,7 +83,7 @@ export class Perdure implements AsyncDisposable {
     const { clock, random, wrapStore } = ambient ?? ({ clock: systemClock, random: Math.random } as Ambient);
     const log = guarded(options.logger ?? errorsToStderr);
     const newSecret = () => randomBytes(24).toString("base64url");
-    const opened = await openStore({ url: options.url, random, newSecret });
+    const opened = await openStore({ url: options.url, random, newSecret, tell: (message) => log("error", message) });
     const store = wrapStore === undefined ? opened : wrapStore(opened);
     const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
     const engine = new Engine({
@@ -114,10 +114,13 @@ export class Perdure implements AsyncDisposable {
 
   /** Stores many jobs, each answered for itself, in the order given. */
   async submitMany(entries: readonly SubmitEntry[]): Promise<SubmitManyAnswer[]> {
+    if (!Array.isArray(entries)) {
+      throw new ConfigError({ path: "submitMany", given: entries, allowed: "a list of { task, input, options }" });
+    }
     const answers: SubmitManyAnswer[] = new Array(entries.length);
     const items: SubmitItem[] = [];
     const places: number[] = [];
-    entries.forEach((entry, i) => {
+    Array.from(entries as readonly SubmitEntry[]).forEach((entry, i) => {
       try {
         items.push(this.#toItem(entry));
         places.push(i);
@@ -296,8 +299,8 @@ export class Perdure implements AsyncDisposable {
       namespace: this.#namespace,
       ...(queue === undefined ? {} : { queue }),
       ...(priority === undefined ? {} : { priority }),
-      ...(timeout === undefined ? {} : { timeoutMs: toMs(timeout, "submit.timeout") }),
-      ...(expireIn === undefined ? {} : { expireInMs: toMs(expireIn, "submit.expireIn") }),
+      ...(timeout === undefined ? {} : { timeoutMs: asSpan(timeout, "submit.timeout") }),
+      ...(expireIn === undefined ? {} : { expireInMs: asSpan(expireIn, "submit.expireIn") }),
       ...(delay === undefined ? {} : { delayMs: toMs(delay, "submit.delay") }),
       ...(runAt === undefined ? {} : { runAt: toInstant(runAt, "submit.runAt") }),
       ...(deadline === undefined ? {} : { deadlineAt: toInstant(deadline, "submit.deadline") }),
@@ -340,7 +343,7 @@ function toJson(input: unknown): string {
   try {
     text = JSON.stringify(input);
   } catch (cause) {
-    const message = `payload: not JSON: ${failureFrom(cause).message.split("\n")[0]}`;
+    const message = `payload: not JSON: ${(cause instanceof Error ? cause.message : show(cause)).split("\n")[0]}`;
     throw new PerdureError("invalid_payload", message, { path: "payload", cause });
   }
   if (text === undefined) {

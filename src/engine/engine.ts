@@ -11,6 +11,7 @@ import { type CommandAnswer, command, jobNotFound } from "./command.ts";
 import { eventFeed, type FeedOptions } from "./event-feed.ts";
 import { Hub } from "./hub.ts";
 import { DEFAULTS } from "./limits.ts";
+import { Lookout } from "./lookout.ts";
 import { Pruner, type Retention } from "./pruner.ts";
 import { Reaper } from "./reaper.ts";
 import { renew } from "./renew.ts";
@@ -42,18 +43,17 @@ export interface EngineParts extends EngineOptions {
   readonly leaseMs: number;
 }
 
-/** Of the jobs awaited here, so many are looked at each time another process wrote. */
-const AWAITED_AT_ONCE = 500;
-
 export class Engine {
   readonly #parts: EngineParts;
   readonly #reaper: Reaper;
   readonly #pruner: Pruner;
+  readonly #lookout: Lookout;
   readonly #unwatch: () => void;
 
   constructor(options: EngineOptions) {
     this.#parts = { leaseMs: DEFAULTS.lease, ...options, hub: new Hub() };
     this.#reaper = new Reaper(this.#parts);
+    this.#lookout = new Lookout(this.#parts);
     this.#pruner = new Pruner(
       this.#parts,
       options.retention ?? DEFAULTS.retention,
@@ -76,11 +76,12 @@ export class Engine {
   start(): void {
     this.#reaper.start();
     this.#pruner.start();
+    this.#lookout.start();
   }
 
   async stop(): Promise<void> {
     this.#unwatch();
-    await Promise.all([this.#reaper.stop(), this.#pruner.stop()]);
+    await Promise.all([this.#reaper.stop(), this.#pruner.stop(), this.#lookout.stop()]);
   }
 
   submit(items: readonly SubmitItem[]): Promise<SubmitAnswer[]> {
@@ -152,16 +153,9 @@ export class Engine {
 
   /** Another process wrote something: whoever waits here looks again. */
   #othersWrote(): void {
-    const { hub, store, log } = this.#parts;
+    const { hub, log } = this.#parts;
     hub.ready.fire();
     hub.written.fire();
-    const tell = async () => {
-      const awaited = hub.nextAwaited(AWAITED_AT_ONCE);
-      if (awaited.length > 0) for (const jobId of await store.ended(awaited)) hub.ended(jobId);
-      for (const session of hub.sessions()) {
-        for (const { jobId, attempt } of await store.cancelsFor([session])) hub.cancelAsked(session, jobId, attempt);
-      }
-    };
-    tell().catch((error: unknown) => log("warn", `cannot look for ends and cancels: ${String(error)}`));
+    this.#lookout.look().catch((error: unknown) => log("warn", `cannot look out: ${String(error)}`));
   }
 }

@@ -33,9 +33,9 @@ export class Signal {
         signal?.removeEventListener("abort", done);
         resolve();
       };
+      signal?.addEventListener("abort", done); // first: what is no signal is refused before anyone waits
       const cancel = clock.after(ms, done, { background });
       this.#waiting.add(done);
-      signal?.addEventListener("abort", done);
     });
   }
 }

@@ -8,6 +8,8 @@ export const LIMITS = {
   name: 200,
   key: 500,
   tags: 20,
+  /** Jobs of one transaction. */
+  submitTogether: 2_000,
   labels: 20,
   failureMessage: 2_048,
   stack: 8_192,
@@ -26,6 +28,8 @@ export const DEFAULTS = {
   keyWindow: 86_400_000,
   /** A waiting claim looks at the store at least this often. */
   poll: 1_000,
+  /** A waiting result() asks the store itself only this often. */
+  lookAgain: 30_000,
   retention: { succeeded: 7 * 86_400_000, cancelled: 30 * 86_400_000, failed: 90 * 86_400_000 },
   /** Ended sessions and events of no job. */
   sessionRetention: 7 * 86_400_000,

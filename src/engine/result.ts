@@ -29,7 +29,8 @@ export async function waitForEnd(
       if (job.chapter > chapter || isTerminal(job.state)) return job;
       const left = until - clock.monotonic();
       if (left <= 0 || signal?.aborted) return null;
-      cancel = clock.after(Math.min(left, DEFAULTS.poll), wake);
+      // Whoever ends it here, or the engine's look-out, calls; this is for the process to live on, and to be sure.
+      cancel = clock.after(Math.min(left, DEFAULTS.lookAgain), wake);
       signal?.addEventListener("abort", wake, { once: true });
       await woken;
     } finally {

@@ -41,7 +41,24 @@ export type SubmitAnswer =
     }
   | { readonly status: "refused"; readonly error: PerdureError };
 
+/** Stores the items in lists of bounded length, so that a long one holds up neither this event loop nor the write lock.
+ *  When a later list cannot be stored, its items say so one by one: those before them are there. */
 export async function submit(parts: EngineParts, items: readonly SubmitItem[]): Promise<SubmitAnswer[]> {
+  if (items.length <= LIMITS.submitTogether) return submitList(parts, items);
+  const answers: SubmitAnswer[] = [];
+  for (let from = 0; from < items.length; from += LIMITS.submitTogether) {
+    const list = items.slice(from, from + LIMITS.submitTogether);
+    try {
+      answers.push(...(await submitList(parts, list)));
+    } catch (error) {
+      if (from === 0 || !(error instanceof PerdureError)) throw error;
+      answers.push(...list.map((): SubmitAnswer => ({ status: "refused", error })));
+    }
+  }
+  return answers;
+}
+
+async function submitList(parts: EngineParts, items: readonly SubmitItem[]): Promise<SubmitAnswer[]> {
   const now = parts.clock.now();
   const answers: SubmitAnswer[] = new Array(items.length);
   const jobs: NewJob[] = [];

@@ -7,14 +7,15 @@ import type { Store } from "./store.ts";
 export interface OpenStore {
   readonly url: string | undefined;
   readonly random: () => number;
+  readonly tell?: (message: string) => void;
   readonly newSecret: () => string;
 }
 
 const DEFAULT_FILE = ".perdure/perdure.db";
 const ALLOWED = 'a file such as "./jobs.db", "sqlite:./jobs.db", or ":memory:"';
 
-export function openStore({ url = DEFAULT_FILE, random, newSecret }: OpenStore): Promise<Store> {
-  return openSqlite({ path: sqlitePath(url), random, newSecret });
+export function openStore({ url = DEFAULT_FILE, ...rest }: OpenStore): Promise<Store> {
+  return openSqlite({ path: sqlitePath(url), ...rest });
 }
 
 function sqlitePath(url: string): string {
@@ -26,6 +27,9 @@ function sqlitePath(url: string): string {
     throw new ConfigError({ path: "open.url", given: "postgres:…", allowed: ALLOWED, problem });
   }
   const path = url.replace(/^sqlite:(\/\/)?/, "");
-  if (/^[a-z][a-z0-9+.-]+:\/\//i.test(path)) throw new ConfigError({ path: "open.url", given: url, allowed: ALLOWED });
+  // A scheme that we do not know, or a special name of SQLite's, would quietly become the name of a file.
+  if (/^[a-z][a-z0-9+.-]+:/i.test(path) || (/^:.*:$/.test(path) && path !== ":memory:")) {
+    throw new ConfigError({ path: "open.url", given: url, allowed: ALLOWED });
+  }
   return path === ":memory:" ? path : resolve(path);
 }

@@ -96,9 +96,10 @@ async function killWorkers(
 ): Promise<number> {
   let kills = 0;
   let submitted = false;
-  void submitting.then(() => {
+  const end = () => {
     submitted = true;
-  });
+  };
+  submitting.then(end, end); // whoever awaits it is told why
   while (!submitted) {
     const next = effects.look().length + dice.between(20, 150);
     await until(

@@ -4,7 +4,7 @@ import { startedText } from "../../core/lifecycle.ts";
 import type { ClaimedJob } from "../../core/work.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { type Context, leaseToken, MAX_STARTED } from "./context.ts";
-import type { Lane } from "./interned.ts";
+import { type LaneUser, type LaneWindow, laneFinder } from "./lanes.ts";
 import { parseOrNull, type StoredJob } from "./rows.ts";
 import { startedReader } from "./started.ts";
 import type { Verb } from "./writer.ts";
@@ -17,14 +17,9 @@ interface Item {
 /** no, run_at, streak */
 type DueRow = [number, number, number];
 
-interface SessionFacts {
-  readonly no: number;
+interface SessionFacts extends LaneUser {
   readonly id: string;
   readonly name: string;
-  readonly namespace: string;
-  readonly kinds: string;
-  readonly queues: string | null;
-  readonly labels: string;
   readonly lease_ms: number;
   readonly lease_ends_at: number;
   readonly reaped: number;
@@ -37,6 +32,8 @@ export interface Claims extends Verb<Item, ClaimAnswer> {
 }
 
 const NONE_DUE = 10;
+/** A session with more lanes than it can look through at once looks at the next ones this soon. */
+const NEXT_WINDOW_MS = 25;
 
 /** Lost quickly so often in a row that the next time may be called poison. */
 const SUSPECT_STREAK = 2;
@@ -44,13 +41,13 @@ const SUSPECT_STREAK = 2;
 const TRIED_MS = 30_000;
 
 export function claimVerb(context: Context): Claims {
-  const { db, interned, events, started, generation } = context;
+  const { db, events, started, generation } = context;
   const { readStarted, readWhole } = startedReader(context);
+  const { windowOf, moveOn } = laneFinder(context);
   const session = db.prepare(
     `select no, id, name, namespace, kinds, queues, labels, lease_ms, lease_ends_at, reaped, ended_at
      from session where id = ?`,
   );
-  const paused = db.prepare("select namespace, queue from queue");
   // The lowest priority number in use in a lane, from a given one on.
   const nextPriority = db.prepare(
     "select priority from job indexed by job_ready where state = 0 and lane = ? and priority >= ? order by priority limit 1",
@@ -85,37 +82,11 @@ export function claimVerb(context: Context): Claims {
   const forgetOld = db.prepare("delete from claim where session = ? and at < ?");
   for (const statement of [due, nextDue, nextPriority]) statement.setReturnArrays(true);
 
-  /** Lanes a session may claim from; kept until lanes are added. */
-  const laneCache = new Map<number, { readonly version: number; readonly lanes: Lane[] }>();
-  function lanesOf(facts: SessionFacts): Lane[] {
-    const version = interned.laneVersion;
-    const cached = laneCache.get(facts.no);
-    if (cached?.version === version) return cached.lanes;
-    const kinds = new Set(JSON.parse(facts.kinds) as string[]);
-    const queues = facts.queues === null ? null : new Set(JSON.parse(facts.queues) as string[]);
-    const labels = JSON.parse(facts.labels) as Record<string, string>;
-    const lanes = [...interned.lanes()].filter((lane) => {
-      if (lane.namespace !== facts.namespace || !kinds.has(lane.kind)) return false;
-      if (queues !== null && !queues.has(lane.queue)) return false;
-      return Object.entries(lane.labels).every(([name, value]) => labels[name] === value);
-    });
-    if (laneCache.size > 1_000) laneCache.clear();
-    laneCache.set(facts.no, { version, lanes });
-    return lanes;
-  }
-
-  function openLanes(facts: SessionFacts): Lane[] {
-    const closed = paused.all() as { namespace: string; queue: string }[];
-    const lanes = lanesOf(facts);
-    if (closed.length === 0) return lanes;
-    return lanes.filter((lane) => !closed.some((q) => q.queue === lane.queue && q.namespace === lane.namespace));
-  }
-
   /** The numbers of due jobs, lowest priority number first, then longest due. */
-  function pick(facts: SessionFacts, limit: number, now: number): number[] {
+  function pick(facts: SessionFacts, { lanes }: LaneWindow, limit: number, now: number): number[] {
     const picked: number[] = [];
     const dueIn = dueFor(facts, now);
-    const heads = openLanes(facts).map((lane) => ({ lane: lane.no, priority: firstFrom(lane.no, 0) }));
+    const heads = lanes.map((lane) => ({ lane, priority: firstFrom(lane, 0) }));
     while (picked.length < limit) {
       const priority = heads.reduce((least, head) => Math.min(least, head.priority), NONE_DUE);
       if (priority === NONE_DUE) break;
@@ -155,11 +126,12 @@ export function claimVerb(context: Context): Claims {
     return (nextPriority.get(lane, priority) as [number] | undefined)?.[0] ?? NONE_DUE;
   }
 
-  function nextAt(facts: SessionFacts, now: number): number | null {
+  function nextAt({ lanes, partial }: LaneWindow, now: number): number | null {
+    if (partial) return now + NEXT_WINDOW_MS;
     let soonest: number | null = null;
-    for (const lane of openLanes(facts)) {
-      for (let p = firstFrom(lane.no, 0); p !== NONE_DUE; p = firstFrom(lane.no, p + 1)) {
-        const row = nextDue.get(lane.no, p, now) as [number] | undefined;
+    for (const lane of lanes) {
+      for (let p = firstFrom(lane, 0); p !== NONE_DUE; p = firstFrom(lane, p + 1)) {
+        const row = nextDue.get(lane, p, now) as [number] | undefined;
         if (row !== undefined && (soonest === null || row[0] < soonest)) soonest = row[0];
       }
     }
@@ -171,8 +143,13 @@ export function claimVerb(context: Context): Claims {
     if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) return DEAD;
     if (request.claimId !== null && recall.get(facts.no, request.claimId) !== undefined) return null;
     if (facts.lease_ends_at < now) return LATE;
-    if (pick(facts, 1, now).length > 0) return null;
-    return { alive: true, jobs: [], nextAt: nextAt(facts, now) };
+    const window = windowOf(facts);
+    return pick(facts, window, 1, now).length > 0 ? null : nothingDue(facts, window, now);
+  }
+
+  function nothingDue(facts: SessionFacts, window: LaneWindow, now: number): ClaimAnswer {
+    moveOn(facts, window);
+    return { alive: true, jobs: [], nextAt: nextAt(window, now) };
   }
 
   function claimOne(request: ClaimRequest, now: number): ClaimAnswer {
@@ -183,8 +160,10 @@ export function claimVerb(context: Context): Claims {
       if (earlier !== undefined) return { alive: true, jobs: again(facts, earlier.jobs), nextAt: null };
     }
     if (facts.lease_ends_at < now) return LATE;
-    const picked = pick(facts, request.limit, now);
-    if (picked.length === 0) return { alive: true, jobs: [], nextAt: nextAt(facts, now) };
+    const window = windowOf(facts);
+    const picked = pick(facts, window, request.limit, now);
+    if (picked.length === 0) return nothingDue(facts, window, now);
+    moveOn(facts, window);
     start.run(facts.no, now, JSON.stringify(picked));
     const tell = startedText(facts.id, facts.name);
     const jobs = readStarted(picked, facts, now).map(({ job, payload }) => {

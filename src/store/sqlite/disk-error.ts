@@ -29,5 +29,10 @@ export function readError(error: unknown): unknown {
     const message = `the database holds damaged text (${error.message}); restore a backup`;
     return new PerdureError("store_io", message, { cause: error });
   }
+  const code = sqliteCode(error);
+  if (code === SQLITE.BUSY || code === SQLITE.LOCKED) {
+    const message = "another process has kept the database locked for seconds; repeat the call";
+    return new PerdureError("store_io", message, { cause: error });
+  }
   return diskError(error) ?? error;
 }

@@ -13,7 +13,9 @@ test("a store whose jobs and sessions are all pruned is empty", async () => {
   const db = await openDatabase(":memory:");
   for (const step of MIGRATIONS) db.exec(step);
   db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's')");
-  const bench = new Bench(async () => ({ store: sqliteStore(db, { random: Math.random, shared: false }) }));
+  const bench = new Bench(async () => ({
+    store: sqliteStore(db, { random: Math.random, tell: () => {}, shared: false }),
+  }));
   await bench.begin();
   const tables = (db.prepare("select name from sqlite_master where type = 'table'").all() as { name: string }[])
     .map((table) => table.name)

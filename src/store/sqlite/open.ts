@@ -12,6 +12,8 @@ export interface OpenSqlite {
   /** A file, or `:memory:`. */
   readonly path: string;
   readonly random: () => number;
+  /** Words for the operator. */
+  readonly tell?: (message: string) => void;
   /** For the store's generation and the secret of its cursors. */
   readonly newSecret: () => string;
 }
@@ -19,7 +21,7 @@ export interface OpenSqlite {
 /** How long another process may keep a new file locked before we say so. */
 const OPEN_WAIT_MS = 10_000;
 
-export async function openSqlite({ path, random, newSecret }: OpenSqlite): Promise<Store> {
+export async function openSqlite({ path, random, newSecret, tell = () => {} }: OpenSqlite): Promise<Store> {
   const shared = path !== ":memory:";
   if (shared) createPrivately(path);
   const db = await openDatabase(path);
@@ -31,7 +33,7 @@ export async function openSqlite({ path, random, newSecret }: OpenSqlite): Promi
       db.exec("pragma temp_store = memory; pragma cache_size = -65536");
     });
     await whenFree(path, random, () => migrate(db, path, newSecret));
-    return sqliteStore(db, { random, shared });
+    return sqliteStore(db, { random, tell, shared });
   } catch (error) {
     db.close();
     throw explained(error, path);

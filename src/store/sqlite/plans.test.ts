@@ -74,7 +74,9 @@ beforeAll(async () => {
   for (const step of MIGRATIONS) db.exec(step);
   db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's')");
   spy = new Spy(db);
-  bench = new Bench(async () => ({ store: sqliteStore(spy.driver, { random: Math.random, shared: false }) }));
+  bench = new Bench(async () => ({
+    store: sqliteStore(spy.driver, { random: Math.random, tell: () => {}, shared: false }),
+  }));
   await bench.begin();
   // A little of everything, so that nothing is answered without being looked for.
   await bench.insert(Array.from({ length: 300 }, (_, i) => ({ queue: `q${i % 5}`, priority: i % 3, runAt: T0 + i })));

@@ -185,7 +185,9 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     if (report.progress) tell.run(report.progress, job.no);
     if (job.state !== "running") return; // a wait that ran out is no attempt
     const { outcome } = report;
-    const failure = "failure" in outcome ? JSON.stringify(outcome.failure) : null;
+    // A completed run that is to be run again has the failure that its event tells.
+    const cause = "failure" in outcome ? outcome.failure : ((event.data as { failure?: object }).failure ?? null);
+    const failure = jsonOrNull(cause);
     const usage = event.data as { usage?: object };
     rows.push(job.no, job.attempt, job.chapter, job.session, job.startedAt, now, outcome.kind, failure);
     rows.push(jsonOrNull(usage.usage ?? null), outcome.kind === "completed" ? outcome.result : null);

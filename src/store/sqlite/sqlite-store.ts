@@ -18,15 +18,20 @@ import { renewVerb } from "./renew.ts";
 import { closeSessionVerb, openSessionVerb, sessionReader } from "./sessions.ts";
 import { settleVerb } from "./settle.ts";
 import { watcher } from "./watch.ts";
-import { Writer } from "./writer.ts";
+import { BUSY_WAIT_MS, isLocked, Writer } from "./writer.ts";
 
 export interface SqliteOptions {
   readonly random: () => number;
+  /** Words for the operator. */
+  readonly tell: (message: string) => void;
   /** False for a database that no other process can see. */
   readonly shared: boolean;
 }
 
-export function sqliteStore(db: Database, { random, shared }: SqliteOptions): Store {
+/** Readers wait for nobody, save while another process mends the file after a crash: a few seconds' worth of tries. */
+const MAX_LOCKED_READS = 1_000;
+
+export function sqliteStore(db: Database, { random, tell, shared }: SqliteOptions): Store {
   const meta = db.prepare("select value from meta where name = ?");
   const text = (name: string) => {
     const row = meta.get(name) as { value: string } | undefined;
@@ -37,7 +42,7 @@ export function sqliteStore(db: Database, { random, shared }: SqliteOptions): St
   const interned = new Interned(db);
   const started: Context["started"] = new Map();
   const context: Context = { db, interned, events, started, generation: text("generation") };
-  const writer = new Writer(db, random, () => {
+  const writer = new Writer(db, random, tell, () => {
     interned.forget();
     events.discard();
     started.clear();
@@ -66,10 +71,13 @@ export function sqliteStore(db: Database, { random, shared }: SqliteOptions): St
   /** Reads answer at once, and in the same order as the calls. */
   async function answer<T>(give: () => T): Promise<T> {
     if (!open) throw new PerdureError("closed", "the store is closed");
-    try {
-      return give();
-    } catch (error) {
-      throw readError(error);
+    for (let tries = 0; ; tries++) {
+      try {
+        return give();
+      } catch (error) {
+        if (!isLocked(error) || tries >= MAX_LOCKED_READS || !open) throw readError(error);
+      }
+      await new Promise((resolve) => setTimeout(resolve, 1 + random() * BUSY_WAIT_MS));
     }
   }
   async function one<Item, Answer>(

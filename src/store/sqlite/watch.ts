@@ -8,12 +8,19 @@ export function watcher(db: Database, shared: boolean) {
   version.setReturnArrays(true);
   const listeners = new Set<() => void>();
   let timer: ReturnType<typeof setInterval> | null = null;
-  let seen = 0;
+  let seen: number | null = null;
 
-  const read = () => (version.get() as [number])[0];
+  /** Null: it cannot be told now, as while another process mends the file. Then something may have changed. */
+  function read(): number | null {
+    try {
+      return (version.get() as [number])[0];
+    } catch {
+      return null;
+    }
+  }
   function look(): void {
     const now = read();
-    if (now === seen) return;
+    if (now !== null && now === seen) return;
     seen = now;
     for (const listener of [...listeners]) listener();
   }

@@ -37,18 +37,29 @@ interface Piece {
 
 /** Keeps one transaction from holding the event loop for long. */
 const MAX_GROUP_ITEMS = 4_000;
-const BUSY_WAIT_MS = 4;
+export const BUSY_WAIT_MS = 4;
+/** A lock held for so long is worth a word. */
+const LOCKED_TOLD_MS = 10_000;
+/** A store that is closed waits for the lock so long. */
+const CLOSE_WAIT_MS = 10_000;
+
+export function isLocked(error: unknown): boolean {
+  const code = sqliteCode(error);
+  return code === SQLITE.BUSY || code === SQLITE.LOCKED;
+}
 
 export class Writer {
   readonly #db: Database;
   readonly #random: () => number;
+  readonly #tell: (message: string) => void;
   readonly #onRollback: () => void;
   #queue: Call[] = [];
   #scheduled = false;
   #broken: PerdureError | null = null;
   #idle: (() => void)[] = [];
 
-  constructor(db: Database, random: () => number, onRollback: () => void) {
+  constructor(db: Database, random: () => number, tell: (message: string) => void, onRollback: () => void) {
+    this.#tell = tell;
     this.#db = db;
     this.#random = random;
     this.#onRollback = onRollback;
@@ -70,9 +81,13 @@ export class Writer {
     });
   }
 
-  /** Resolves when nothing waits to be written. */
+  /** Resolves when nothing waits to be written; what cannot be written in time is refused. */
   async drained(): Promise<void> {
-    if (this.#queue.length > 0) await new Promise<void>((resolve) => this.#idle.push(resolve));
+    if (this.#queue.length === 0) return;
+    const message = "another process has kept the database locked; nothing of this call was stored";
+    const timer = setTimeout(() => this.#refuseAll(new PerdureError("store_io", message)), CLOSE_WAIT_MS);
+    await new Promise<void>((resolve) => this.#idle.push(resolve));
+    clearTimeout(timer);
   }
 
   #schedule(delayMs: number | null = null): void {
@@ -112,16 +127,28 @@ export class Writer {
   #begin(): boolean {
     try {
       this.#db.exec("begin immediate");
+      this.#lockedMs = 0;
       return true;
     } catch (error) {
-      const code = sqliteCode(error);
-      if (code === SQLITE.BUSY || code === SQLITE.LOCKED) {
-        this.#schedule(this.#random() * BUSY_WAIT_MS);
+      if (isLocked(error)) {
+        const waitMs = this.#random() * BUSY_WAIT_MS;
+        this.#tellOfLock(waitMs);
+        this.#schedule(waitMs);
         return false;
       }
       this.#refuseAll(this.#diskError(error) ?? error);
       return false;
     }
+  }
+
+  #lockedMs = 0;
+
+  /** Once per lock: a person with an open transaction in another program may not know of it. */
+  #tellOfLock(waitMs: number): void {
+    const before = this.#lockedMs;
+    this.#lockedMs += waitMs;
+    if (before >= LOCKED_TOLD_MS || this.#lockedMs < LOCKED_TOLD_MS) return;
+    this.#tell(`another process has kept the database locked for ${LOCKED_TOLD_MS / 1_000} s; writes wait for it`);
   }
 
   #take(): Call[] {

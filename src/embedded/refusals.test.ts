@@ -1,0 +1,91 @@
+import { describe, expect, it } from "vitest";
+import { JobFailedError, Perdure, type SubmitEntry, task } from "../index.ts";
+import { openTestEngine } from "../testing/index.ts";
+
+describe("what a caller gets wrong", () => {
+  it("is told of a misspelt field of an entry, and of a list that is none", async () => {
+    await using kit = await openTestEngine();
+    const entries = [{ task: "a", inptu: 5 }, { task: "a", option: {} }, { task: "a" }] as unknown as SubmitEntry[];
+    const answers = await kit.perdure.submitMany(entries);
+    expect(answers.map((answer) => answer.ok)).toEqual([false, false, true]);
+    expect(answers[0]).toMatchObject({ error: { path: "submitMany.inptu", nearest: "input" } });
+    await expect(kit.perdure.submitMany({} as SubmitEntry[])).rejects.toMatchObject({ code: "invalid_config" });
+    // biome-ignore lint/suspicious/noSparseArray: a hole is what is tried here
+    expect(await kit.perdure.submitMany([, { task: "a" }] as SubmitEntry[])).toMatchObject([
+      { ok: false },
+      { ok: true },
+    ]);
+  });
+
+  it("is told of a task's wrong options when a worker is started, under the task's name", async () => {
+    await using kit = await openTestEngine();
+    for (const [options, path] of [
+      [{ timeout: "2 minutes" }, "task slow: timeout"],
+      [{ timeout: 0 }, "task slow: timeout"],
+      [{ expireIn: 0 }, "task slow: expireIn"],
+      [{ priority: 99 }, "task slow: priority"],
+      [{ queue: 5 }, "task slow: queue"],
+    ] as const) {
+      const slow = task("slow", options as object, () => {});
+      await expect(kit.perdure.work([slow])).rejects.toMatchObject({ path });
+    }
+  });
+
+  it("is told of a signal that is none, and nobody else suffers from it", async () => {
+    await using kit = await openTestEngine();
+    const signal = {} as AbortSignal;
+    expect(() => kit.perdure.events({ follow: true, signal })).toThrow("events.signal");
+    const job = await kit.perdure.submit("pay", { n: 1 });
+    await expect(job.result({ signal })).rejects.toMatchObject({ path: "result.signal" });
+  });
+
+  it("is told of an address that would become the name of a file", async () => {
+    for (const url of ["file:/tmp/b.db", "file:///tmp/b.db", "redis://x", "http:x", ":MEMORY:"]) {
+      await expect(Perdure.open(url)).rejects.toMatchObject({ path: "open.url" });
+    }
+  });
+
+  it("reads what was given, also when JSON has no word for it", async () => {
+    await using kit = await openTestEngine();
+    await expect(kit.perdure.submit("a", 1, { delay: Number.NaN })).rejects.toThrow("got NaN");
+    await expect(kit.perdure.submit("a", 1, { runAt: new Date("never") })).rejects.toThrow("got an invalid Date");
+  });
+});
+
+describe("a job whose result is polled", () => {
+  it("has the failure that its events tell: for the next run, and for who waits", async () => {
+    await using kit = await openTestEngine();
+    const seen: (string | undefined)[] = [];
+    const retry = { maxAttempts: 2, retryWhen: "{{ result.status == 'pending' }}" };
+    const poll = task("poll", { retry }, (_: undefined, ctx) => {
+      seen.push(ctx.previous?.message);
+      return { status: "pending" };
+    });
+    await kit.perdure.work([poll]);
+    const job = await kit.perdure.submit(poll);
+    await kit.runToEnd(job);
+    expect(seen).toEqual([undefined, "the result matched retryWhen"]);
+    const error = await job.result().catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(JobFailedError);
+    expect((error as JobFailedError).failure?.kind).toBe("result");
+  });
+});
+
+describe("a very long list of jobs", () => {
+  it("is stored without holding up the event loop all the while", async () => {
+    await using perdure = await Perdure.open(":memory:");
+    let turns = 0;
+    let running = true;
+    const turn = () => {
+      turns += 1;
+      if (running) setImmediate(turn);
+    };
+    const entries = Array.from({ length: 9_000 }, (_, n) => ({ task: "later", input: { n } }));
+    const storing = perdure.submitMany(entries);
+    setImmediate(turn);
+    const answers = await storing;
+    running = false;
+    expect(answers.filter((answer) => answer.ok)).toHaveLength(9_000);
+    expect(turns).toBeGreaterThanOrEqual(4);
+  });
+});
