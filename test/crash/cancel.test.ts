@@ -1,7 +1,7 @@
 /** A cancel asked in one process reaches the handler in another at once, not with its next renewal. */
 import { expect, it } from "vitest";
 import { audit } from "./audit.ts";
-import { newFile, open, startWorker, TEST_MS } from "./kit.ts";
+import { newFile, open, startWorker, stopOutsideTransaction, TEST_MS } from "./kit.ts";
 
 /** Renewals come every five seconds with this lease: whatever is quicker did not wait for one. */
 const LEASE = "15s";
@@ -38,12 +38,13 @@ it(
   "ends a job whose worker died before it heard of the cancel",
   async () => {
     const url = newFile();
-    const perdure = await open(url, { lease: "1s" });
-    const worker = await startWorker(url);
+    const perdure = await open(url, { lease: "3s" });
+    const worker = await startWorker(url, { lease: "3s" });
     const job = await perdure.submit("job", { work: "hold", stubborn: true });
     await worker.line(`start ${job.id} 1`);
-    await worker.kill();
+    await stopOutsideTransaction(worker, perdure); // so that it cannot hear
     await job.cancel();
+    await worker.kill();
     await expect(job.result({ timeout: "60s" })).rejects.toMatchObject({ code: "job_cancelled" });
     const { jobs } = await audit(perdure);
     expect(jobs.get(job.id)).toMatchObject({ state: "cancelled", attempt: 1, losses: 0 });

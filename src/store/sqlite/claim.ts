@@ -143,7 +143,7 @@ export function claimVerb(context: Context): Claims {
     if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) return DEAD;
     if (request.claimId !== null && recall.get(facts.no, request.claimId) !== undefined) return null;
     if (facts.lease_ends_at < now) return LATE;
-    const window = windowOf(facts);
+    const window = windowOf(facts, request.limit);
     return pick(facts, window, 1, now).length > 0 ? null : nothingDue(facts, window, now);
   }
 
@@ -160,7 +160,7 @@ export function claimVerb(context: Context): Claims {
       if (earlier !== undefined) return { alive: true, jobs: again(facts, earlier.jobs), nextAt: null };
     }
     if (facts.lease_ends_at < now) return LATE;
-    const window = windowOf(facts);
+    const window = windowOf(facts, request.limit);
     const picked = pick(facts, window, request.limit, now);
     if (picked.length === 0) return nothingDue(facts, window, now);
     moveOn(facts, window);

@@ -22,7 +22,10 @@ export interface LaneWindow {
 }
 
 const FEW_LANES = 16;
-const WINDOW = 200;
+/** Lanes of a window: some for each job that is wanted. */
+const LANES_A_JOB = 4;
+const MIN_WINDOW = 32;
+const MAX_WINDOW = 200;
 /** Waiting lanes of other sessions that are passed over for one window. */
 const MAX_PASSED = 2_000;
 const MAX_SESSIONS = 1_000;
@@ -73,24 +76,25 @@ export function laneFinder({ db, interned }: Context) {
     };
   }
 
-  function windowOf(user: LaneUser): LaneWindow {
+  function windowOf(user: LaneUser, wanted: number): LaneWindow {
     const mine = lanesOf(user);
     const isOpen = openness();
     if (mine.size <= FEW_LANES) return { lanes: [...mine].filter(isOpen), partial: false, next: 0 };
+    const size = Math.min(MAX_WINDOW, Math.max(MIN_WINDOW, wanted * LANES_A_JOB));
     const start = places.get(user.no) ?? 0;
     const lanes: number[] = [];
     let passed = 0;
     let wrapped = start === 0;
     for (let after = start; ; ) {
-      const page = waiting.all(after, WINDOW) as [number][];
+      const page = waiting.all(after, size) as [number][];
       for (const [lane] of page) {
         if (wrapped && start > 0 && lane > start) return { lanes, partial: false, next: 0 };
         after = lane;
         passed += 1;
-        if (mine.has(lane) && isOpen(lane) && lanes.push(lane) === WINDOW) return { lanes, partial: true, next: lane };
+        if (mine.has(lane) && isOpen(lane) && lanes.push(lane) === size) return { lanes, partial: true, next: lane };
       }
       if (passed >= MAX_PASSED) return { lanes, partial: true, next: after };
-      if (page.length === WINDOW) continue;
+      if (page.length === size) continue;
       if (wrapped) return { lanes, partial: false, next: 0 };
       wrapped = true;
       after = 0;
