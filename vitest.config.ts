@@ -4,6 +4,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["src/**/*.test.ts", "test/**/*.test.ts"],
+    reporters: ["default", "./scripts/counts-reporter.mjs"],
     testTimeout: 30_000,
     hookTimeout: 30_000,
     maxWorkers: 2,
