@@ -1,4 +1,6 @@
 /** F04: a handler that blocks the event loop, so that nothing renews its lease. */
+import { writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { audit } from "./audit.ts";
 import { newFile, open, startWorker, TEST_MS, until } from "./kit.ts";
@@ -10,12 +12,13 @@ describe("a handler that blocks its process past the lease", () => {
       const url = newFile();
       const perdure = await open(url, { lease: "1s" });
       const blocked = await startWorker(url);
-      const work = { work: "quick", first: { work: "block", ms: 6_000 } };
-      const job = await perdure.submit("job", work);
+      const go = join(dirname(url), "go");
+      const job = await perdure.submit("job", { work: "quick", first: { work: "block", untilFile: go } });
       await blocked.line(`start ${job.id} 1`);
       const other = await startWorker(url);
 
       expect(await job.result({ timeout: "60s" })).toEqual({ pid: other.pid, attempt: 2 });
+      writeFileSync(go, "");
       await until("the late report is kept", async () => {
         const { text } = await job.explain();
         return text.includes("A late report of attempt 1 (completed)") || undefined;

