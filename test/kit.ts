@@ -1,5 +1,6 @@
 /** What the tests of several folders share: gates to wait on, files that go away, and an engine on a virtual clock
  *  with its parts in reach, for faults that the library's users cannot cause by hand. */
+
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,6 +16,7 @@ import type { Clock } from "../src/lib/clock.ts";
 import { idMaker } from "../src/lib/id.ts";
 import { openStore } from "../src/store/open.ts";
 import type { AttemptRow, JobRow, Store } from "../src/store/store.ts";
+import { counted } from "../src/testing/counted-store.ts";
 import { VirtualClock } from "../src/testing/virtual-clock.ts";
 import type { EngineLink } from "../src/worker/engine-link.ts";
 import { Worker } from "../src/worker/worker.ts";
@@ -203,24 +205,4 @@ export async function vanish(bench: Bench): Promise<readonly ClaimedJob[]> {
 export async function engineEvents(bench: Bench): Promise<{ name: string; data: unknown }[]> {
   const events = await bench.store.events({ after: 0, limit: 10_000 });
   return events.filter((event) => event.jobId === null).map(({ name, data }) => ({ name, data }));
-}
-
-/** The same store, with a count of the calls that have not been answered. */
-function counted(store: Store, calls: { underWay: number }): Store {
-  return new Proxy(store, {
-    get(target, property, receiver) {
-      const verb: unknown = Reflect.get(target, property, receiver);
-      if (typeof verb !== "function") return verb;
-      return (...args: unknown[]) => {
-        const answer: unknown = verb.apply(target, args);
-        if (!(answer instanceof Promise)) return answer;
-        calls.underWay += 1;
-        const done = () => {
-          calls.underWay -= 1;
-        };
-        answer.then(done, done);
-        return answer;
-      };
-    },
-  });
 }

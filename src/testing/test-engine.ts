@@ -15,6 +15,7 @@ import type { JobInfo } from "../embedded/job-info.ts";
 import type { OpenOptions } from "../embedded/options.ts";
 import { Perdure } from "../embedded/perdure.ts";
 import type { Store } from "../store/store.ts";
+import { counted } from "./counted-store.ts";
 import { VirtualClock } from "./virtual-clock.ts";
 
 export interface TestEngineOptions extends Omit<OpenOptions, "url"> {
@@ -121,24 +122,4 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
     close,
     [Symbol.asyncDispose]: close,
   };
-}
-
-/** The same store, with a count of the calls that have not been answered. */
-function counted(store: Store, calls: { underWay: number }): Store {
-  return new Proxy(store, {
-    get(target, property, receiver) {
-      const verb: unknown = Reflect.get(target, property, receiver);
-      if (typeof verb !== "function") return verb;
-      return (...args: unknown[]) => {
-        const answer: unknown = verb.apply(target, args);
-        if (!(answer instanceof Promise)) return answer;
-        calls.underWay += 1;
-        const done = () => {
-          calls.underWay -= 1;
-        };
-        answer.then(done, done);
-        return answer;
-      };
-    },
-  });
 }

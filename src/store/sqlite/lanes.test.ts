@@ -36,4 +36,14 @@ describe("a session with very many lanes", () => {
     await perdure.resume("q7");
     await submitted[7]?.result({ timeout: "20s" });
   });
+
+  it("finds a due job behind more lanes than it sees at once, though none of theirs is due", async () => {
+    await using perdure = await Perdure.open(":memory:");
+    const behind = task("behind", () => "found");
+    const queues = Array.from({ length: 100 }, (_, i) => `later-${i}`);
+    await perdure.submitMany(queues.map((queue) => ({ task: behind, options: { queue, delay: "1h" } })));
+    await perdure.work([behind], { concurrency: 1 });
+    const job = await perdure.submit(behind, undefined, { queue: "now" });
+    expect(await job.result({ timeout: "10s" })).toBe("found");
+  });
 });

@@ -49,7 +49,7 @@ export const MIGRATIONS: readonly string[] = [
     check ((state in (3, 4, 5)) = (finished_at is not null)),
     check ((state = 4) = (reason is not null))
   );
-  -- Each index that a start or a success must touch costs a tenth of a run: hence one per wait, and none for success.
+  -- Every start and every success is written to each index it touches: hence one per wait, and none for success.
   create index job_ready on job (lane, priority, run_at, no) where state = 0;
   create index job_check on job (check_at) where state = 0 and check_at is not null;
   create index job_running on job (session, cancel_requested_at) where state = 1;
