@@ -31,8 +31,6 @@ try {
   rmSync(dir, { recursive: true, force: true });
 }
 
-const cpu = process.cpuUsage();
-if (process.env.CPU) console.log("cpu s", (cpu.user + cpu.system) / 1e6);
 console.log(`\nNode ${process.versions.node}, ${cpus().length} cores, SQLite file, WAL, synchronous=FULL, one process`);
 const wide = (pick: (row: Row) => string) => Math.max(...rows.map((row) => pick(row).length));
 for (const { what, figure, aim } of rows) {

@@ -12,11 +12,10 @@ const MAX_LOG = 60_000;
 
 export class AttemptRun implements TaskContext {
   readonly job: ClaimedJob;
-  readonly ended: Promise<ReportedOutcome>;
   readonly #now: () => number;
   readonly #touch: () => void;
-  #end!: (outcome: ReportedOutcome) => void;
   #hasEnded = false;
+  #whenEnded: ((outcome: ReportedOutcome) => void)[] = [];
   #stopCause: StopCause | null = null;
   #controller: AbortController | null = null;
   #usage: Usage | null = null;
@@ -28,9 +27,6 @@ export class AttemptRun implements TaskContext {
     this.job = job;
     this.#now = now;
     this.#touch = touch;
-    this.ended = new Promise((resolve) => {
-      this.#end = resolve;
-    });
   }
 
   // For the worker.
@@ -53,7 +49,12 @@ export class AttemptRun implements TaskContext {
   finish(outcome: ReportedOutcome): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
-    this.#end(outcome);
+    for (const call of this.#whenEnded) call(outcome);
+  }
+
+  /** Called at once when it ends. Not a promise: a short run would consist of little else. */
+  whenEnded(call: (outcome: ReportedOutcome) => void): void {
+    this.#whenEnded.push(call);
   }
 
   /** Asks the handler to stop. The first cause counts. */

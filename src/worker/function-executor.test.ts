@@ -48,6 +48,19 @@ describe("what a handler throws", () => {
     expect((await outcomeOf(thrower(copy), RETRY)).job.reason).toBe("rejected");
   });
 
+  it("tells the handler's frames, and not those of the worker below them", async () => {
+    async function deeper(): Promise<never> {
+      await Promise.resolve();
+      throw new Error("deep");
+    }
+    for (const handler of [thrower(new Error("made elsewhere")), deeper, () => deeper()]) {
+      const { attempt } = await outcomeOf(handler);
+      const stack = attempt?.failure?.stack ?? "";
+      expect(stack).toContain("function-executor.test.ts");
+      expect(stack).not.toMatch(/worker\.ts|function-executor\.ts|claimLoop/);
+    }
+  });
+
   const hostile = {
     get message(): string {
       throw new Error("no message for you");

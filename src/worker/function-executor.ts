@@ -1,16 +1,18 @@
 /** Runs a task's handler in this process. Returns an outcome and never throws. What it cannot do: stop a handler that
  *  ignores its signal, or keep one that blocks the event loop from missing its lease; such a run is fenced off. */
-import { failure, failureFrom } from "../core/failure.ts";
+import { type Failure, failure, failureFrom } from "../core/failure.ts";
 import type { AnyTask } from "../core/task.ts";
 import { NO_INPUT, type ReportedOutcome } from "../core/work.ts";
 import type { AttemptRun } from "./attempt-run.ts";
 
 export async function runFunction(task: AnyTask, run: AttemptRun): Promise<ReportedOutcome> {
   let result: unknown;
+  // The handler starts on a stack of its own: without the claim loop's frames its errors cost half as much.
+  await undefined;
   try {
     result = await task.handler(inputOf(run.job.payload) as never, run);
   } catch (thrown) {
-    return { kind: "failed", failure: failureFrom(thrown) };
+    return { kind: "failed", failure: withoutOurFrames(failureFrom(thrown)) };
   }
   if (result === undefined) return { kind: "completed", result: null };
   try {
@@ -20,6 +22,16 @@ export async function runFunction(task: AnyTask, run: AttemptRun): Promise<Repor
   } catch (error) {
     return notJson(failureFrom(error).message);
   }
+}
+
+/** As stacks name this file, be it as a path or as a URL. */
+const HERE = `${new URL(import.meta.url).pathname}:`;
+
+/** From the frame of `runFunction` on, a stack tells of this package and no longer of the handler. */
+function withoutOurFrames(cause: Failure): Failure {
+  const at = cause.stack?.lastIndexOf(HERE) ?? -1;
+  if (cause.stack === null || at < 0) return cause;
+  return { ...cause, stack: cause.stack.slice(0, Math.max(0, cause.stack.lastIndexOf("\n", at))) };
 }
 
 /** Running it again would give the same: the task itself is at fault. */

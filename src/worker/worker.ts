@@ -132,19 +132,18 @@ export class Worker {
     }
     this.#executing += 1;
     const cancelTimeout = this.#watchTimeout(run);
-    void this.#run(run).then((outcome) => run.finish(outcome));
-    void run.ended.then((outcome) => {
+    run.whenEnded((outcome) => {
       cancelTimeout?.();
       this.#executing -= 1;
       this.#slotFreed();
       void this.#report(run, outcome);
     });
+    void this.#run(run);
   }
 
-  async #run(run: AttemptRun): Promise<ReportedOutcome> {
+  async #run(run: AttemptRun): Promise<void> {
     const task = this.#tasks.get(run.job.kind);
-    if (task === undefined) return { kind: "released" };
-    return this.#judge(run, await runFunction(task, run));
+    run.finish(task === undefined ? { kind: "released" } : this.#judge(run, await runFunction(task, run)));
   }
 
   /** A handler that ended because it was asked to did not fail by itself. */
@@ -177,7 +176,7 @@ export class Worker {
     run.stop(cause);
     const { clock, stopGraceMs } = this.#options;
     const cancel = clock.after(stopGraceMs, () => run.finish(givenUp(run, cause)));
-    void run.ended.then(cancel);
+    run.whenEnded(cancel);
   }
 
   /** Until it is answered the report is repeated: the same id gets the same answer. */

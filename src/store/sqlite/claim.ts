@@ -1,12 +1,13 @@
 /** Claims: starts due jobs for a session. A session looks through its lanes only, and in each lane through an index
  *  on (priority, run_at), so that jobs of other kinds and jobs in backoff cost nothing, however many they are. */
+import type { Failure } from "../../core/failure.ts";
 import { startedText } from "../../core/lifecycle.ts";
 import type { ClaimedJob } from "../../core/work.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { type Context, leaseToken, MAX_STARTED } from "./context.ts";
 import { type LaneUser, type LaneWindow, laneFinder } from "./lanes.ts";
-import { parseOrNull, type StoredJob } from "./rows.ts";
-import { startedReader } from "./started.ts";
+import { parseOrNull } from "./rows.ts";
+import { type StartedJob, startedReader } from "./started.ts";
 import type { Verb } from "./writer.ts";
 
 interface Item {
@@ -76,7 +77,6 @@ export function claimVerb(context: Context): Claims {
        progress = null, live_usage = null
      where no in (select value from json_each(?3)) and state = 0`,
   );
-  const previous = db.prepare("select failure from attempt where job = ? and attempt = ?");
   const recall = db.prepare("select jobs from claim where session = ? and claim_id = ?");
   const remember = db.prepare("insert into claim (session, claim_id, at, jobs) values (?, ?, ?, ?)");
   const forgetOld = db.prepare("delete from claim where session = ? and at < ?");
@@ -166,11 +166,12 @@ export function claimVerb(context: Context): Claims {
     moveOn(facts, window);
     start.run(facts.no, now, JSON.stringify(picked));
     const tell = startedText(facts.id, facts.name);
-    const jobs = readStarted(picked, facts, now).map(({ job, payload }) => {
+    const jobs = readStarted(picked, facts, now).map((one) => {
+      const { job } = one;
       if (started.size >= MAX_STARTED) started.clear();
       started.set(job.id, job);
       events.add(job.no, job.revision, now, "attempt.started", tell(job.attempt));
-      return claimed(facts, job, payload);
+      return claimed(facts, one);
     });
     if (request.claimId !== null) {
       forgetOld.run(facts.no, now - facts.lease_ms);
@@ -184,14 +185,14 @@ export function claimVerb(context: Context): Claims {
   function again(facts: SessionFacts, text: string): ClaimedJob[] {
     const held = JSON.parse(text) as [number, number][];
     const attempts = new Map(held);
-    return readWhole(held.map(([no]) => no)).flatMap(({ job, payload }) => {
+    return readWhole(held.map(([no]) => no)).flatMap((one) => {
+      const { job } = one;
       const still = job.state === "running" && job.session === facts.no && job.attempt === attempts.get(job.no);
-      return still ? [claimed(facts, job, payload)] : [];
+      return still ? [claimed(facts, one)] : [];
     });
   }
 
-  function claimed(facts: SessionFacts, job: StoredJob, payload: string): ClaimedJob {
-    const before = job.attempt > 1 ? (previous.get(job.no, job.attempt - 1) as { failure: string | null }) : undefined;
+  function claimed(facts: SessionFacts, { job, payload, previous }: StartedJob): ClaimedJob {
     return {
       id: job.id,
       namespace: job.namespace,
@@ -205,7 +206,10 @@ export function claimVerb(context: Context): Claims {
       failures: job.failures,
       maxAttempts: job.policy.maxAttempts,
       tags: job.tags,
-      previous: parseOrNull(before?.failure ?? null),
+      // Parsed when asked for: most handlers never look.
+      get previous() {
+        return parseOrNull<Failure>(previous);
+      },
     };
   }
 

@@ -1,6 +1,6 @@
 /** Settles attempts: each report is checked against the row as it is now, decided by the pure function it came with,
  *  and written with its event. A report that does not fit changes nothing and is told what was recorded instead. */
-import { type FailReason, JOB_STATES, type JobState } from "../../core/job.ts";
+import { type FailReason, JOB_STATES, type JobProgressFields, type JobState } from "../../core/job.ts";
 import type { Settlement } from "../../core/lifecycle.ts";
 import type { Report, SettleAnswer } from "../../core/work.ts";
 import type { DecideReport } from "../store.ts";
@@ -34,15 +34,24 @@ interface ClosedAttempt {
   readonly after_run_at: number | null;
 }
 
+/** Jobs whose rows change in the same way, by the one value that is not in the row already. */
+interface Together {
+  readonly succeeded: Map<number, number[]>;
+  readonly retried: Map<number, number[]>;
+}
+
 export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
   const { db, interned, events, started, generation } = context;
   const byId = db.prepare(`select ${JOB_COLUMNS} from job where id in (select value from json_each(?))`);
-  const revisions = db.prepare("select id, revision, live_usage from job where id in (select value from json_each(?))");
+  const revisions = db.prepare("select no, revision, live_usage from job where no in (select value from json_each(?))");
   for (const statement of [byId, revisions]) statement.setReturnArrays(true);
   const update = db.prepare(UPDATE_PROGRESS);
-  // Most runs succeed at once and move nothing but these; one statement serves all that ended at the same instant.
-  const succeed = db.prepare(
-    "update job set state = 3, finished_at = ?, revision = revision + 1 where no in (select value from json_each(?))",
+  // Most runs succeed, or fail and are charged, and move nothing but these; one statement serves all that ended at the
+  // same instant, or are due again at the same one.
+  const these = "where no in (select value from json_each(?))";
+  const succeed = db.prepare(`update job set state = 3, finished_at = ?, revision = revision + 1 ${these}`);
+  const retry = db.prepare(
+    `update job set state = 0, run_at = ?, failures = failures + 1, revision = revision + 1 ${these}`,
   );
   const attempts = new BulkInsert(db, "attempt", [
     ...["job", "attempt", "chapter", "session", "started_at", "ended_at", "outcome", "failure", "usage", "result"],
@@ -61,7 +70,7 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
   function run(items: readonly Item[]): SettleAnswer[] {
     const jobs = read(items.map((item) => item.report.jobId));
     const rows: SqlValue[] = [];
-    const succeeded = new Map<number, number[]>();
+    const together: Together = { succeeded: new Map(), retried: new Map() };
     // Nearly always each report is of another job. Then nothing of this list need be remembered for its end.
     const alone = jobs.size === items.length;
     // The rows of attempts are written at the end, so a repeat within this group looks here first.
@@ -84,7 +93,7 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
         ended: (held?.ended_at ?? null) !== null,
         usage: parseOrNull(job.liveUsage),
       });
-      write(job, item, settlement, rows, succeeded);
+      write(job, item, settlement, rows, alone ? together : null);
       const { state, reason, runAt } = settlement.next;
       const after_run_at = state === "queued" ? runAt : null;
       const answer = { status: "accepted", repeated: false, state, reason, runAt: after_run_at } as const;
@@ -102,7 +111,8 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
       return answer;
     });
 
-    for (const [at, numbers] of succeeded) succeed.run(at, JSON.stringify(numbers));
+    for (const [at, numbers] of together.succeeded) succeed.run(at, JSON.stringify(numbers));
+    for (const [runAt, numbers] of together.retried) retry.run(runAt, JSON.stringify(numbers));
     attempts.run(rows);
     events.flush();
     return answers;
@@ -111,15 +121,20 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
   /** The jobs as they are now, by id. Those that this connection started, and nobody has touched since, are known. */
   function read(ids: readonly string[]): Map<string, StoredJob> {
     const jobs = new Map<string, StoredJob>();
-    const known = ids.filter((id) => started.has(id));
-    const others = known.length === ids.length ? [] : ids.filter((id) => !started.has(id));
-    const rows = known.length === 0 ? [] : (revisions.all(JSON.stringify(known)) as [string, number, string | null][]);
-    for (const [id, revision, liveUsage] of rows) {
-      const job = started.get(id) as StoredJob;
-      if (job.revision !== revision) others.push(id);
-      else jobs.set(id, liveUsage === null ? job : { ...job, liveUsage });
+    const others: string[] = [];
+    const known = new Map<number, StoredJob>();
+    for (const id of ids) {
+      const job = started.get(id);
+      if (job === undefined) others.push(id);
+      else known.set(job.no, job);
     }
-    for (const id of known) started.delete(id);
+    for (const row of known.size === 0 ? [] : revisions.all(JSON.stringify([...known.keys()]))) {
+      const [no, revision, liveUsage] = row as [number, number, string | null];
+      const job = known.get(no) as StoredJob;
+      if (job.revision !== revision) others.push(job.id);
+      else jobs.set(job.id, liveUsage === null ? job : { ...job, liveUsage });
+    }
+    for (const job of known.values()) started.delete(job.id);
     for (const row of others.length === 0 ? [] : byId.all(JSON.stringify(others))) {
       const job = toJob(row, interned);
       jobs.set(job.id, job);
@@ -171,20 +186,13 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     return { status: "stale", recorded: before?.outcome ?? null };
   }
 
-  function write(
-    job: StoredJob,
-    item: Item,
-    made: Settlement,
-    rows: SqlValue[],
-    succeeded: Map<number, number[]>,
-  ): void {
+  function write(job: StoredJob, item: Item, made: Settlement, rows: SqlValue[], together: Together | null): void {
     const { report, now } = item;
     const { next, event } = made;
-    const simple = next.state === "succeeded" && next.usage === null && job.handbacks === 0 && job.streak === 0;
-    if (simple && job.liveUsage === null) {
-      const together = succeeded.get(now);
-      if (together === undefined) succeeded.set(now, [job.no]);
-      else together.push(job.no);
+    if (together !== null && isPlainSuccess(job, next)) {
+      addTo(together.succeeded, now, job.no);
+    } else if (together !== null && isPlainRetry(job, next)) {
+      addTo(together.retried, next.runAt, job.no);
     } else {
       const avoid = report.outcome.kind === "released" ? job.session : null;
       update.run(...progressValues(job, next, avoid));
@@ -212,6 +220,36 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     },
     refuse: (_item, error) => refusal(error),
   };
+}
+
+function addTo(groups: Map<number, number[]>, key: number, no: number): void {
+  const group = groups.get(key);
+  if (group === undefined) groups.set(key, [no]);
+  else group.push(no);
+}
+
+/** Nothing but the state, its end and its revision changes. */
+function isPlainSuccess(job: StoredJob, next: JobProgressFields): boolean {
+  return next.state === "succeeded" && next.usage === null && job.liveUsage === null && isRested(job);
+}
+
+/** Nothing but the state, the time, the failures and the revision changes. */
+function isPlainRetry(job: StoredJob, next: JobProgressFields): boolean {
+  return (
+    next.state === "queued" &&
+    next.failures === job.failures + 1 &&
+    next.defers === job.defers &&
+    next.ruleCounts === job.ruleCounts &&
+    next.usage === null &&
+    job.liveUsage === null &&
+    job.expireInMs === null &&
+    job.deadlineAt === null &&
+    isRested(job)
+  );
+}
+
+function isRested(job: StoredJob): boolean {
+  return job.handbacks === 0 && job.streak === 0;
 }
 
 /** Appends log text to an attempt. */
