@@ -1,13 +1,14 @@
 /** Claims: starts due jobs for a session. A session looks through its lanes only, and in each lane through an index
  *  on (priority, run_at), so that jobs of other kinds and jobs in backoff cost nothing, however many they are. */
-import type { Failure } from "../../core/failure.ts";
 import { startedText } from "../../core/lifecycle.ts";
 import type { ClaimedJob } from "../../core/work.ts";
+import { claimedJob, DEAD, LATE, NEXT_WINDOW_MS, SUSPECT_STREAK, TRIED_MS } from "../claimed-job.ts";
+import type { LaneWindow } from "../lane.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
-import { type Context, leaseToken, MAX_STARTED } from "./context.ts";
-import { type LaneUser, type LaneWindow, laneFinder } from "./lanes.ts";
-import { parseOrNull } from "./rows.ts";
-import { type StartedJob, startedReader } from "./started.ts";
+import { MAX_STARTED } from "../stored-job.ts";
+import type { Context } from "./context.ts";
+import { type LaneUser, laneFinder } from "./lanes.ts";
+import { startedReader } from "./started.ts";
 import type { Verb } from "./writer.ts";
 
 interface Item {
@@ -33,13 +34,6 @@ export interface Claims extends Verb<Item, ClaimAnswer> {
 }
 
 const NONE_DUE = 10;
-/** A session with more lanes than it can look through at once looks at the next ones this soon. */
-const NEXT_WINDOW_MS = 25;
-
-/** Lost quickly so often in a row that the next time may be called poison. */
-const SUSPECT_STREAK = 2;
-/** Seen alive for so long, a run is not a quick loss any more, whatever comes. */
-const TRIED_MS = 30_000;
 
 export function claimVerb(context: Context): Claims {
   const { db, events, started, generation } = context;
@@ -171,7 +165,7 @@ export function claimVerb(context: Context): Claims {
       if (started.size >= MAX_STARTED) started.clear();
       started.set(job.id, job);
       events.add(job.no, job.revision, now, "attempt.started", tell(job.attempt));
-      return claimed(facts, one);
+      return claimedJob(generation, facts.id, one);
     });
     if (request.claimId !== null) {
       forgetOld.run(facts.no, now - facts.lease_ms);
@@ -188,29 +182,8 @@ export function claimVerb(context: Context): Claims {
     return readWhole(held.map(([no]) => no)).flatMap((one) => {
       const { job } = one;
       const still = job.state === "running" && job.session === facts.no && job.attempt === attempts.get(job.no);
-      return still ? [claimed(facts, one)] : [];
+      return still ? [claimedJob(generation, facts.id, one)] : [];
     });
-  }
-
-  function claimed(facts: SessionFacts, { job, payload, previous }: StartedJob): ClaimedJob {
-    return {
-      id: job.id,
-      namespace: job.namespace,
-      queue: job.queue,
-      kind: job.kind,
-      attempt: job.attempt,
-      chapter: job.chapter,
-      token: leaseToken(generation, facts.id, job.attempt),
-      payload,
-      timeoutMs: job.timeoutMs,
-      failures: job.failures,
-      maxAttempts: job.policy.maxAttempts,
-      tags: job.tags,
-      // Parsed when asked for: most handlers never look.
-      get previous() {
-        return parseOrNull<Failure>(previous);
-      },
-    };
   }
 
   function run(items: readonly Item[]): ClaimAnswer[] {
@@ -225,8 +198,3 @@ export function claimVerb(context: Context): Claims {
 function longestDue(a: DueRow, b: DueRow): number {
   return a[1] - b[1] || a[0] - b[0];
 }
-
-const DEAD: ClaimAnswer = Object.freeze({ alive: false, jobs: [], nextAt: null });
-/** Its lease is over: what it would get now, the reaper would take back at once and charge to the job. It gets more
- *  when it has renewed. */
-const LATE: ClaimAnswer = Object.freeze({ alive: true, jobs: [], nextAt: null });

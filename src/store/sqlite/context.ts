@@ -1,8 +1,9 @@
 /** What the verbs of one open database share. */
+
+import type { StoredJob } from "../stored-job.ts";
 import type { Database } from "./driver.ts";
 import type { EventLog } from "./events.ts";
 import type { Interned } from "./interned.ts";
-import type { StoredJob } from "./rows.ts";
 
 export interface Context {
   readonly db: Database;
@@ -13,12 +14,4 @@ export interface Context {
   readonly started: Map<string, StoredJob>;
   /** Names this database: a token of another one does not fit. A copy keeps the name. */
   readonly generation: string;
-}
-
-/** More than anyone runs at a time; beyond it jobs are simply read again. */
-export const MAX_STARTED = 20_000;
-
-/** The proof that a session holds an attempt: format, store generation, session, attempt. Opaque to workers. */
-export function leaseToken(generation: string, session: string, attempt: number): string {
-  return `1.${generation}.${session}.${attempt}`;
 }

@@ -2,10 +2,11 @@
 
 import { readCursor, writeCursor } from "../cursor.ts";
 import type { JobFilter, JobRow } from "../store.ts";
+import { STATE_CODES } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
 import type { Reader } from "./read.ts";
-import { JOB_COLUMNS, STATE_CODES, toJob } from "./rows.ts";
+import { JOB_COLUMNS, toJob } from "./rows.ts";
 
 const DEFAULT_LIMIT = 100;
 export const MAX_FIND = 1_000;

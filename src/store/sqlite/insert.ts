@@ -2,10 +2,10 @@
 import type { JobState } from "../../core/job.ts";
 import { JOB_STATES } from "../../core/job.ts";
 import type { InsertAnswer, NewJob } from "../store.ts";
+import { checkAt, STATE_CODES } from "../stored-job.ts";
 import { BulkInsert } from "./bulk.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
-import { checkAt, STATE_CODES } from "./rows.ts";
 import { refusal, type Verb } from "./writer.ts";
 
 interface Item {

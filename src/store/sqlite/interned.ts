@@ -4,17 +4,8 @@
 import { PerdureError } from "../../core/errors.ts";
 import type { Policy } from "../../core/policy.ts";
 import { policyFromJson } from "../../core/resolve-policy.ts";
+import { type Lane, labelText, type NewLane } from "../lane.ts";
 import type { Database, Statement } from "./driver.ts";
-
-export interface Lane {
-  readonly no: number;
-  readonly namespace: string;
-  readonly queue: string;
-  readonly kind: string;
-  readonly labels: Readonly<Record<string, string>>;
-}
-
-type NewLane = Omit<Lane, "no">;
 
 /** More sessions than this are not kept in memory: each start of a worker makes one. */
 const MAX_SESSIONS = 10_000;
@@ -129,12 +120,6 @@ export class Interned {
       this.#lastLane = row.no;
     }
   }
-}
-
-/** Labels as text, the same for the same labels in any order. */
-function labelText(labels: Readonly<Record<string, string>>): string {
-  const names = Object.keys(labels).sort();
-  return names.length === 0 ? "{}" : JSON.stringify(Object.fromEntries(names.map((name) => [name, labels[name]])));
 }
 
 function missing(what: string, no: number): PerdureError {

@@ -2,8 +2,10 @@
  *  tenant) looks at those that hold waiting jobs, found by leaping through the index from lane to lane, and at no more
  *  than a window of them at a time; the next claim begins where this one ended. So a claim costs the same however many
  *  lanes there are; within a window the order is exact, between windows it is everyone's turn. */
+
+import { type Capability, FEW_LANES, type LaneWindow, MAX_PASSED, serves, windowSize } from "../lane.ts";
+import { parseOrNull } from "../stored-job.ts";
 import type { Context } from "./context.ts";
-import type { Lane } from "./interned.ts";
 
 export interface LaneUser {
   readonly no: number;
@@ -13,21 +15,6 @@ export interface LaneUser {
   readonly labels: string;
 }
 
-export interface LaneWindow {
-  readonly lanes: readonly number[];
-  /** Other lanes may hold waiting jobs too. */
-  readonly partial: boolean;
-  /** Where the window after this one begins. */
-  readonly next: number;
-}
-
-const FEW_LANES = 16;
-/** Lanes of a window: some for each job that is wanted. */
-const LANES_A_JOB = 4;
-const MIN_WINDOW = 32;
-const MAX_WINDOW = 200;
-/** Waiting lanes of other sessions that are passed over for one window. */
-const MAX_PASSED = 2_000;
 const MAX_SESSIONS = 1_000;
 
 export function laneFinder({ db, interned }: Context) {
@@ -51,15 +38,14 @@ export function laneFinder({ db, interned }: Context) {
     const version = interned.laneVersion;
     const cached = known.get(user.no);
     if (cached?.version === version) return cached.lanes;
-    const kinds = new Set(JSON.parse(user.kinds) as string[]);
-    const queues = user.queues === null ? null : new Set(JSON.parse(user.queues) as string[]);
-    const labels = JSON.parse(user.labels) as Record<string, string>;
-    const fits = (lane: Lane) => {
-      if (lane.namespace !== user.namespace || !kinds.has(lane.kind)) return false;
-      if (queues !== null && !queues.has(lane.queue)) return false;
-      return Object.entries(lane.labels).every(([name, value]) => labels[name] === value);
+    const session: Capability = {
+      namespace: user.namespace,
+      kinds: JSON.parse(user.kinds) as string[],
+      queues: parseOrNull(user.queues),
+      labels: JSON.parse(user.labels) as Record<string, string>,
     };
-    const lanes = new Set([...interned.lanes()].filter(fits).map((lane) => lane.no));
+    const mine = [...interned.lanes()].filter((lane) => serves(session, lane));
+    const lanes = new Set(mine.map((lane) => lane.no));
     if (known.size >= MAX_SESSIONS) known.clear();
     known.set(user.no, { version, lanes });
     return lanes;
@@ -80,7 +66,7 @@ export function laneFinder({ db, interned }: Context) {
     const mine = lanesOf(user);
     const isOpen = openness();
     if (mine.size <= FEW_LANES) return { lanes: [...mine].filter(isOpen), partial: false, next: 0 };
-    const size = Math.min(MAX_WINDOW, Math.max(MIN_WINDOW, wanted * LANES_A_JOB));
+    const size = windowSize(wanted);
     const start = places.get(user.no) ?? 0;
     const lanes: number[] = [];
     let passed = 0;

@@ -1,8 +1,8 @@
 /** Deletes what has been over for long enough, oldest first, a bounded number at a time. A job with a submit key
  *  leaves a stub, so that the key keeps its meaning for the rest of its window. */
 import type { PruneQuery } from "../store.ts";
+import { STATE_CODES } from "../stored-job.ts";
 import type { Context } from "./context.ts";
-import { STATE_CODES } from "./rows.ts";
 import type { Verb } from "./writer.ts";
 
 interface PruneAnswer {

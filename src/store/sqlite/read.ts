@@ -1,9 +1,11 @@
 /** Reading one job and what is recorded about it. Reads never wait for writers. */
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
+import { serves } from "../lane.ts";
 import type { AttemptRow, EventQuery, History, JobRow, LateReport } from "../store.ts";
+import { parseOrNull, type StoredJob } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
-import { JOB_COLUMNS, parseOrNull, type StoredJob, toJob } from "./rows.ts";
+import { JOB_COLUMNS, toJob } from "./rows.ts";
 import { toSession } from "./sessions.ts";
 
 export type Reader = ReturnType<typeof reader>;
@@ -76,11 +78,7 @@ export function reader({ db, interned }: Context) {
     const job = stored(id);
     if (job === null) return null;
     const now = live.all(job.namespace) as Record<string, unknown>[];
-    const capable = now.map(toSession).filter((session) => {
-      if (!session.kinds.includes(job.kind)) return false;
-      if (session.queues !== null && !session.queues.includes(job.queue)) return false;
-      return Object.entries(job.labels).every(([name, value]) => session.labels[name] === value);
-    });
+    const capable = now.map(toSession).filter((session) => serves(session, job));
     return {
       job: view(job),
       events: events({ after: 0, limit: -1, jobId: id }) as JobEvent[],

@@ -2,8 +2,8 @@
  *  progress, log) is stored only where the attempt is still its own. */
 import type { HeldAttempt, RenewAnswer } from "../../core/work.ts";
 import type { RenewRequest } from "../store.ts";
+import { jsonOrNull } from "../stored-job.ts";
 import type { Context } from "./context.ts";
-import { jsonOrNull } from "./rows.ts";
 import { logWriter } from "./settle.ts";
 import type { Verb } from "./writer.ts";
 

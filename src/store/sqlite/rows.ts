@@ -1,5 +1,6 @@
 /** Rows to jobs and back. Statements return arrays, in the order of `JOB_COLUMNS`: half the cost of objects. */
-import { FAIL_REASONS, type FailReason, JOB_STATES, type Job, type JobProgressFields } from "../../core/job.ts";
+import { JOB_STATES, type JobProgressFields } from "../../core/job.ts";
+import { checkAt, jsonOrNull, NO_TAGS, parseOrNull, STATE_CODES, type StoredJob, toReason } from "../stored-job.ts";
 import type { SqlValue } from "./driver.ts";
 import type { Interned } from "./interned.ts";
 
@@ -9,20 +10,6 @@ export const JOB_COLUMNS = [
   ...["submitted_at", "started_at", "first_started_at", "finished_at", "expires_at", "deadline_at", "expire_in"],
   ...["timeout_ms", "cancel_requested_at", "discarded_at", "usage", "live_usage", "progress", "key", "tags"],
 ].join(", ");
-
-export const STATE_CODES = Object.fromEntries(JOB_STATES.map((state, code) => [state, code])) as Record<
-  (typeof JOB_STATES)[number],
-  number
->;
-
-/** A job with what only the store knows of it. */
-export interface StoredJob extends Job {
-  readonly no: number;
-  readonly lane: number;
-  readonly session: number | null;
-  readonly liveUsage: string | null;
-  readonly progress: string | null;
-}
 
 type Cell = SqlValue;
 
@@ -73,20 +60,6 @@ export function toJob(row: unknown, interned: Interned): StoredJob {
   };
 }
 
-const NO_TAGS: readonly string[] = Object.freeze([]);
-
-function toReason(text: string | null): FailReason | null {
-  return text !== null && (FAIL_REASONS as readonly string[]).includes(text) ? (text as FailReason) : null;
-}
-
-export function parseOrNull<T>(text: string | null): T | null {
-  return text === null ? null : (JSON.parse(text) as T);
-}
-
-export function jsonOrNull(value: object | null): string | null {
-  return value === null ? null : JSON.stringify(value);
-}
-
 /** Sets every field that a settle or an amend may move; the order is that of `progressValues`. */
 export const UPDATE_PROGRESS = `update job set
   state = ?, reason = ?, chapter = ?, revision = ?, failures = ?, losses = ?, defers = ?, handbacks = ?, streak = ?,
@@ -118,10 +91,4 @@ export function progressValues(job: StoredJob, next: JobProgressFields, avoidSes
     avoidSession,
     job.no,
   ];
-}
-
-/** When the sweep must look at a waiting job. */
-export function checkAt(expiresAt: number | null, deadlineAt: number | null): number | null {
-  if (expiresAt === null || deadlineAt === null) return expiresAt ?? deadlineAt;
-  return Math.min(expiresAt, deadlineAt);
 }

@@ -1,8 +1,8 @@
 /** Sessions: one start of a worker each. */
 import type { NewSession } from "../../core/work.ts";
 import type { SessionRow } from "../store.ts";
+import { parseOrNull } from "../stored-job.ts";
 import type { Context } from "./context.ts";
-import { parseOrNull } from "./rows.ts";
 import type { Verb } from "./writer.ts";
 
 export function openSessionVerb({ db, events }: Context): Verb<{ session: NewSession; now: number }, null> {

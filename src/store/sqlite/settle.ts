@@ -1,37 +1,29 @@
 /** Settles attempts: each report is checked against the row as it is now, decided by the pure function it came with,
  *  and written with its event. A report that does not fit changes nothing and is told what was recorded instead. */
-import { type FailReason, JOB_STATES, type JobProgressFields, type JobState } from "../../core/job.ts";
 import type { Settlement } from "../../core/lifecycle.ts";
 import type { Report, SettleAnswer } from "../../core/work.ts";
+import { type ClosedAttempt, mayClose, repeatedAnswer, reportIdOf, type SessionLease } from "../settle-rules.ts";
 import type { DecideReport } from "../store.ts";
-import { BulkInsert } from "./bulk.ts";
-import { type Context, leaseToken } from "./context.ts";
-import type { SqlValue } from "./driver.ts";
-import { overdue } from "./overdue.ts";
 import {
-  JOB_COLUMNS,
+  isPlainRetry,
+  isPlainSuccess,
   jsonOrNull,
   parseOrNull,
-  progressValues,
   STATE_CODES,
   type StoredJob,
-  toJob,
-  UPDATE_PROGRESS,
-} from "./rows.ts";
+  sessionIn,
+} from "../stored-job.ts";
+import { BulkInsert } from "./bulk.ts";
+import type { Context } from "./context.ts";
+import type { SqlValue } from "./driver.ts";
+import { overdue } from "./overdue.ts";
+import { JOB_COLUMNS, progressValues, toJob, UPDATE_PROGRESS } from "./rows.ts";
 import { refusal, type Verb } from "./writer.ts";
 
 interface Item {
   readonly report: Report;
   readonly now: number;
   readonly decide: DecideReport;
-}
-
-interface ClosedAttempt {
-  readonly report_id: string | null;
-  readonly outcome: string;
-  readonly after_state: number;
-  readonly after_reason: string | null;
-  readonly after_run_at: number | null;
 }
 
 /** Jobs whose rows change in the same way, by the one value that is not in the row already. */
@@ -81,7 +73,8 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
       const job = jobs.get(report.jobId);
       if (job === undefined) return { status: "unknown_job" };
       const held = heldBy(job);
-      if (!fits(job, item, held)) {
+      const { now } = item;
+      if (!mayClose(job, { report, now, generation, held, isOverdue: () => isOverdue(job, now) })) {
         const before =
           justClosed.get(`${job.no}.${report.attempt}`) ??
           (closed.get(job.no, report.attempt) as ClosedAttempt | undefined);
@@ -142,43 +135,19 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     return jobs;
   }
 
-  function heldBy(job: StoredJob) {
+  function heldBy(job: StoredJob): SessionLease | null {
     if (job.session === null) return null;
     const cached = sessionsSeen.get(job.session);
     if (cached !== undefined) return cached;
-    const row = lease.get(job.session) as { renewed_at: number; lease_ends_at: number; ended_at: number | null };
+    const row = lease.get(job.session) as SessionLease;
     sessionsSeen.set(job.session, row);
     return row;
   }
-  const sessionsSeen = new Map<number, { renewed_at: number; lease_ends_at: number; ended_at: number | null }>();
-
-  /** The check under the lock: is this reporter, now, the one who may close this attempt? */
-  function fits(job: StoredJob, { report, now }: Item, held: ReturnType<typeof heldBy>): boolean {
-    const { from } = report;
-    if (job.attempt !== report.attempt) return false;
-    if (from.kind === "expiry") return job.state === "queued" && isOverdue(job, now);
-    if (job.state !== "running") return false;
-    switch (from.kind) {
-      case "worker":
-        return job.worker !== null && from.token === leaseToken(generation, job.worker, job.attempt);
-      case "reaper":
-        return held !== null && held.lease_ends_at < now;
-      case "release":
-        return job.worker === from.session;
-    }
-  }
+  const sessionsSeen = new Map<number, SessionLease>();
 
   function answerLate(job: StoredJob, { report, now }: Item, before: ClosedAttempt | null): SettleAnswer {
-    const reportId = reportIdOf(report);
-    if (before !== null && reportId !== null && before.report_id === reportId) {
-      return {
-        status: "accepted",
-        repeated: true,
-        state: JOB_STATES[before.after_state] as JobState,
-        reason: before.after_reason as FailReason | null,
-        runAt: before.after_run_at,
-      };
-    }
+    const repeated = repeatedAnswer(report, before);
+    if (repeated !== null) return repeated;
     // Kept once per attempt, so that people see that someone came too late, and with what.
     if (report.from.kind === "worker" && before !== null) {
       late.run(job.no, report.attempt, now, sessionIn(report.from.token), report.outcome.kind);
@@ -228,30 +197,6 @@ function addTo(groups: Map<number, number[]>, key: number, no: number): void {
   else group.push(no);
 }
 
-/** Nothing but the state, its end and its revision changes. */
-function isPlainSuccess(job: StoredJob, next: JobProgressFields): boolean {
-  return next.state === "succeeded" && next.usage === null && job.liveUsage === null && isRested(job);
-}
-
-/** Nothing but the state, the time, the failures and the revision changes. */
-function isPlainRetry(job: StoredJob, next: JobProgressFields): boolean {
-  return (
-    next.state === "queued" &&
-    next.failures === job.failures + 1 &&
-    next.defers === job.defers &&
-    next.ruleCounts === job.ruleCounts &&
-    next.usage === null &&
-    job.liveUsage === null &&
-    job.expireInMs === null &&
-    job.deadlineAt === null &&
-    isRested(job)
-  );
-}
-
-function isRested(job: StoredJob): boolean {
-  return job.handbacks === 0 && job.streak === 0;
-}
-
 /** Appends log text to an attempt. */
 export function logWriter({ db }: Context): (job: number, attempt: number, text: string) => void {
   const add = db.prepare(
@@ -261,12 +206,4 @@ export function logWriter({ db }: Context): (job: number, attempt: number, text:
   return (job, attempt, text) => {
     add.run(job, attempt, text);
   };
-}
-
-function reportIdOf(report: Report): string | null {
-  return report.from.kind === "worker" ? report.from.reportId : null;
-}
-
-function sessionIn(token: string): string | null {
-  return token.split(".")[2] ?? null;
 }

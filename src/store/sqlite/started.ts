@@ -1,21 +1,14 @@
 /** Reads the jobs that a claim has just started. A claim is the busiest reader, and a column costs as much as a small
  *  object: what is known of a job at this moment, or nearly always empty, is not read. */
+
+import { NO_TAGS, parseOrNull, type StartedJob, type StoredJob } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
-import { JOB_COLUMNS, parseOrNull, type StoredJob, toJob } from "./rows.ts";
-
-export interface StartedJob {
-  readonly job: StoredJob;
-  readonly payload: string;
-  /** How the attempt before this one failed, as JSON. */
-  readonly previous: string | null;
-}
+import { JOB_COLUMNS, toJob } from "./rows.ts";
 
 /** As usual for all but a few jobs; those where one of them is not are read whole. */
 const RARE = `coalesce(j.streak_session, j.rule_counts, j.usage, j.deadline_at) is not null
   or j.losses + j.defers + j.handbacks + j.streak > 0 or j.chapter > 1`;
-
-const NO_TAGS: readonly string[] = Object.freeze([]);
 
 export function startedReader({ db, interned }: Context) {
   const from = "from json_each(?) as want cross join job j on j.no = want.value left join payload p on p.job = j.no";

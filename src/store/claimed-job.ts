@@ -1,0 +1,38 @@
+/** What a claim hands to a worker. */
+import type { Failure } from "../core/failure.ts";
+import type { ClaimedJob } from "../core/work.ts";
+import type { ClaimAnswer } from "./store.ts";
+import { leaseToken, parseOrNull, type StartedJob } from "./stored-job.ts";
+
+export function claimedJob(generation: string, session: string, { job, payload, previous }: StartedJob): ClaimedJob {
+  return {
+    id: job.id,
+    namespace: job.namespace,
+    queue: job.queue,
+    kind: job.kind,
+    attempt: job.attempt,
+    chapter: job.chapter,
+    token: leaseToken(generation, session, job.attempt),
+    payload,
+    timeoutMs: job.timeoutMs,
+    failures: job.failures,
+    maxAttempts: job.policy.maxAttempts,
+    tags: job.tags,
+    // Parsed when asked for: most handlers never look.
+    get previous() {
+      return parseOrNull<Failure>(previous);
+    },
+  };
+}
+
+export const DEAD: ClaimAnswer = Object.freeze({ alive: false, jobs: [], nextAt: null });
+/** Its lease is over: what it would get now, the reaper would take back at once and charge to the job. It gets more
+ *  when it has renewed. */
+export const LATE: ClaimAnswer = Object.freeze({ alive: true, jobs: [], nextAt: null });
+
+/** Lost quickly so often in a row that the next time may be called poison. */
+export const SUSPECT_STREAK = 2;
+/** Seen alive for so long, a run is not a quick loss any more, whatever comes. */
+export const TRIED_MS = 30_000;
+/** A session with more lanes than it can look through at once looks at the next ones this soon. */
+export const NEXT_WINDOW_MS = 25;

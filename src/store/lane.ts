@@ -1,0 +1,58 @@
+/** Lanes: jobs of one namespace, queue, kind and set of labels wait in one lane, and a session looks through those it
+ *  can serve. */
+
+export interface Lane {
+  readonly no: number;
+  readonly namespace: string;
+  readonly queue: string;
+  readonly kind: string;
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+export type NewLane = Omit<Lane, "no">;
+
+/** What a session can serve. */
+export interface Capability {
+  readonly namespace: string;
+  readonly kinds: readonly string[];
+  /** Null: every queue of its namespace. */
+  readonly queues: readonly string[] | null;
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+export function serves(session: Capability, lane: NewLane): boolean {
+  if (lane.namespace !== session.namespace || !session.kinds.includes(lane.kind)) return false;
+  if (session.queues !== null && !session.queues.includes(lane.queue)) return false;
+  return Object.entries(lane.labels).every(([name, value]) => session.labels[name] === value);
+}
+
+/** Labels as text, the same for the same labels in any order. */
+export function labelText(labels: Readonly<Record<string, string>>): string {
+  const names = Object.keys(labels).sort();
+  return names.length === 0 ? "{}" : JSON.stringify(Object.fromEntries(names.map((name) => [name, labels[name]])));
+}
+
+export function laneName({ namespace, queue, kind, labels }: NewLane): string {
+  return JSON.stringify([namespace, queue, kind, labelText(labels)]);
+}
+
+/** Lanes of a claim beside each other, and how far it looks at a time. */
+export interface LaneWindow {
+  readonly lanes: readonly number[];
+  /** Other lanes may hold waiting jobs too. */
+  readonly partial: boolean;
+  /** Where the window after this one begins. */
+  readonly next: number;
+}
+
+export const FEW_LANES = 16;
+/** Lanes of a window: some for each job that is wanted. */
+const LANES_A_JOB = 4;
+const MIN_WINDOW = 32;
+const MAX_WINDOW = 200;
+/** Waiting lanes of other sessions that are passed over for one window. */
+export const MAX_PASSED = 2_000;
+
+export function windowSize(wanted: number): number {
+  return Math.min(MAX_WINDOW, Math.max(MIN_WINDOW, wanted * LANES_A_JOB));
+}

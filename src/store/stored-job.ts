@@ -1,0 +1,81 @@
+/** A job as the adapters hold it, and the small codes and texts that both write. */
+import { FAIL_REASONS, type FailReason, JOB_STATES, type Job, type JobProgressFields } from "../core/job.ts";
+
+export const STATE_CODES = Object.fromEntries(JOB_STATES.map((state, code) => [state, code])) as Record<
+  (typeof JOB_STATES)[number],
+  number
+>;
+
+/** A job with what only the store knows of it. */
+export interface StoredJob extends Job {
+  /** Its number inside the database. */
+  readonly no: number;
+  readonly lane: number;
+  readonly session: number | null;
+  readonly liveUsage: string | null;
+  readonly progress: string | null;
+}
+
+/** A job in the hands of a claim. */
+export interface StartedJob {
+  readonly job: StoredJob;
+  readonly payload: string;
+  /** How the attempt before this one failed, as JSON. */
+  readonly previous: string | null;
+}
+
+export const NO_TAGS: readonly string[] = Object.freeze([]);
+
+export function toReason(text: string | null): FailReason | null {
+  return text !== null && (FAIL_REASONS as readonly string[]).includes(text) ? (text as FailReason) : null;
+}
+
+export function parseOrNull<T>(text: string | null): T | null {
+  return text === null ? null : (JSON.parse(text) as T);
+}
+
+export function jsonOrNull(value: object | null): string | null {
+  return value === null ? null : JSON.stringify(value);
+}
+
+/** When the sweep must look at a waiting job. */
+export function checkAt(expiresAt: number | null, deadlineAt: number | null): number | null {
+  if (expiresAt === null || deadlineAt === null) return expiresAt ?? deadlineAt;
+  return Math.min(expiresAt, deadlineAt);
+}
+
+/** Nothing but the state, its end and its revision changes. */
+export function isPlainSuccess(job: StoredJob, next: JobProgressFields): boolean {
+  return next.state === "succeeded" && next.usage === null && job.liveUsage === null && isRested(job);
+}
+
+/** Nothing but the state, the time, the failures and the revision changes. */
+export function isPlainRetry(job: StoredJob, next: JobProgressFields): boolean {
+  return (
+    next.state === "queued" &&
+    next.failures === job.failures + 1 &&
+    next.defers === job.defers &&
+    next.ruleCounts === job.ruleCounts &&
+    next.usage === null &&
+    job.liveUsage === null &&
+    job.expireInMs === null &&
+    job.deadlineAt === null &&
+    isRested(job)
+  );
+}
+
+function isRested(job: StoredJob): boolean {
+  return job.handbacks === 0 && job.streak === 0;
+}
+
+/** More than anyone runs at a time; beyond it jobs are simply read again. */
+export const MAX_STARTED = 20_000;
+
+/** The proof that a session holds an attempt: format, store generation, session, attempt. Opaque to workers. */
+export function leaseToken(generation: string, session: string, attempt: number): string {
+  return `1.${generation}.${session}.${attempt}`;
+}
+
+export function sessionIn(token: string): string | null {
+  return token.split(".")[2] ?? null;
+}
