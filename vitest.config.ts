@@ -4,6 +4,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["src/**/*.test.ts", "test/**/*.test.ts"],
+    globalSetup: ["test/postgres/global-setup.ts"], // a PostgreSQL server for the run, in about a second
     reporters: ["default", "./scripts/counts-reporter.mjs"],
     testTimeout: 30_000,
     hookTimeout: 30_000,

@@ -1,8 +1,10 @@
 /** `npm run bench [-- name…]`: one table of what this machine does, durable and with everything on.
- *  Figures are comparable within one run only. `--quick` uses a tenth of the jobs. */
+ *  Figures are comparable within one run only. `--quick` uses a tenth of the jobs, `--sqlite` and `--postgres` one store. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
+import { ask } from "../test/postgres/client.ts";
+import { startServer } from "../test/postgres/server.ts";
 import { type Row, scenarios } from "./scenarios.ts";
 
 // tsx turns source maps on, which makes every error of a handler dearer than it is in plain Node.
@@ -17,22 +19,62 @@ if (unknown.length > 0) {
   process.exit(2);
 }
 
-const dir = mkdtempSync(join(process.env.PERDURE_BENCH_DIR ?? tmpdir(), "perdure-bench-"));
-const rows: Row[] = [];
-try {
-  for (const [name, run] of Object.entries(scenarios)) {
-    if (names.length > 0 && !names.includes(name)) continue;
-    process.stderr.write(`${name} … `);
-    const found = await run(join(dir, `${name}.db`), quick ? 0.1 : 1);
-    rows.push(...found);
-    process.stderr.write(`${found.map((row) => row.figure).join(", ")}\n`);
+const stores = args.includes("--sqlite")
+  ? ["sqlite"]
+  : args.includes("--postgres")
+    ? ["postgres"]
+    : ["sqlite", "postgres"];
+
+const told = {
+  sqlite: "SQLite file, WAL, synchronous=FULL",
+  postgres: "PostgreSQL on this machine, fsync and synchronous_commit on",
+};
+for (const store of stores as ("sqlite" | "postgres")[]) {
+  const rows: Row[] = [];
+  const place = store === "sqlite" ? files() : await server();
+  try {
+    for (const [name, run] of Object.entries(scenarios)) {
+      if (names.length > 0 && !names.includes(name)) continue;
+      process.stderr.write(`${store} ${name} … `);
+      const found = await run({ store, open: place.open, scale: quick ? 0.1 : 1 });
+      rows.push(...found);
+      process.stderr.write(`${found.map((row) => row.figure).join(", ")}\n`);
+    }
+  } finally {
+    await place.end();
   }
-} finally {
-  rmSync(dir, { recursive: true, force: true });
+  console.log(`\nNode ${process.versions.node}, ${cpus().length} cores, ${told[store]}, one process`);
+  const wide = (pick: (row: Row) => string) => Math.max(...rows.map((row) => pick(row).length));
+  for (const { what, figure, aim } of rows) {
+    console.log(`  ${what.padEnd(wide((r) => r.what))}  ${figure.padStart(wide((r) => r.figure))}  aim: ${aim}`);
+  }
 }
 
-console.log(`\nNode ${process.versions.node}, ${cpus().length} cores, SQLite file, WAL, synchronous=FULL, one process`);
-const wide = (pick: (row: Row) => string) => Math.max(...rows.map((row) => pick(row).length));
-for (const { what, figure, aim } of rows) {
-  console.log(`  ${what.padEnd(wide((r) => r.what))}  ${figure.padStart(wide((r) => r.figure))}  aim: ${aim}`);
+/** Each database is a file of its own, gone at the end. */
+function files() {
+  const dir = mkdtempSync(join(process.env.PERDURE_BENCH_DIR ?? tmpdir(), "perdure-bench-"));
+  return {
+    open: (name: string) => ({ url: join(dir, `${name}.db`) }),
+    end: async () => rmSync(dir, { recursive: true, force: true }),
+  };
+}
+
+/** Each database is a schema of one server: ours, or that of PERDURE_TEST_POSTGRES_URL. */
+async function server() {
+  const foreign = process.env.PERDURE_TEST_POSTGRES_URL;
+  const own =
+    foreign === undefined ? await startServer({ settings: { shared_buffers: "512MB", max_wal_size: "4GB" } }) : null;
+  const url = foreign ?? (own?.url as string);
+  const made: string[] = [];
+  return {
+    open(name: string) {
+      const schema = `bench_${process.pid}_${name.replaceAll(/\W/g, "_")}`;
+      made.push(schema);
+      return { url, schema };
+    },
+    async end() {
+      for (const schema of made) await ask(url, `drop schema if exists ${schema} cascade`);
+      await own?.stop();
+    },
+  };
 }

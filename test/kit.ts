@@ -106,7 +106,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   };
   const random = () => 0.5;
   const calls = { underWay: 0 };
-  const opened = await openStore({ url: ":memory:", random, newSecret: () => "x".repeat(32) });
+  const opened = await openStore({ url: ":memory:", clock: seen, random, newSecret: () => "x".repeat(32) });
   const store = counted(opened, calls);
   const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
   const logged: string[] = [];

@@ -18,6 +18,8 @@ export const ERROR_CODES = {
   store_driver_missing: "no SQLite driver can be loaded on this version of Node",
   store_full: "the disk is full; nothing of this call was stored",
   store_io: "the disk failed; whether this call was stored is unknown, and the store refuses further work",
+  store_unavailable: "the database cannot be reached or takes nothing now; nothing of this call was stored",
+  store_unknown: "the connection broke; whether this call was stored is unknown, and repeating it with its key is safe",
   store_refused: "the store refused this item; nothing of it was stored",
 } as const;
 

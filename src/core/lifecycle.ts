@@ -68,6 +68,11 @@ function withoutStack(outcome: Parameters<typeof failureOf>[0]) {
 
 const SUCCEEDED: StoredDecision = { kind: "succeed", step: 1, class: "completed", matched: "completed" };
 
+/** The event of a run that succeeded and moved no counter, as text: only the number differs between them. */
+export function succeededText(attempt: number): string {
+  return JSON.stringify({ v: EVENT_FORMAT, attempt, decision: SUCCEEDED });
+}
+
 function stored(decision: Decision): StoredDecision {
   if (decision.kind === "succeed" && decision.conditionError === undefined) return SUCCEEDED;
   const { counters: _, charge, ...rest } = decision;

@@ -222,7 +222,7 @@ describe("options of open", () => {
     ["open.url", { url: 42 }],
     ["open.url", { url: "" }],
     ["open.url", "mysql://somewhere/db"],
-    ["open.url", "postgres://somewhere/db"],
+    ["open.url", "mysql://somewhere/db"],
     ["open", null],
     ["open", 42],
     ["open", new URL("file:///tmp/jobs.db")],

@@ -10,8 +10,13 @@ import type { Retention } from "../engine/pruner.ts";
 import type { JobFilter } from "../store/store.ts";
 
 export interface OpenOptions {
-  /** A file, `sqlite:FILE`, or `:memory:`. Default: `.perdure/perdure.db` in the working directory. */
+  /** A file, `sqlite:FILE`, `:memory:`, or `postgres://user:password@host:port/database`.
+   *  Default: the file `.perdure/perdure.db` in the working directory. */
   url?: string;
+  /** PostgreSQL: the schema that holds the tables; it is made if it is not there. Default: `perdure`. */
+  schema?: string;
+  /** PostgreSQL: connections of the pool; two more are used for renewals and for listening. Default: 8. */
+  connections?: number;
   namespace?: string;
   /** How long a worker may be silent before its jobs are given to others. */
   lease?: Duration;
@@ -61,7 +66,7 @@ export interface WorkOptions {
   stopGrace?: Duration;
 }
 
-const OPEN_KEYS = ["url", "namespace", "lease", "retention", "keyWindow", "logger"] as const;
+const OPEN_KEYS = ["url", "schema", "connections", "namespace", "lease", "retention", "keyWindow", "logger"] as const;
 const RETENTION_KEYS = ["succeeded", "failed", "cancelled"] as const;
 const SUBMIT_KEYS = [
   ...["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline", "retry", "labels"],
@@ -88,8 +93,12 @@ export function checkOpen(options: OpenOptions) {
   if (options.logger !== undefined && typeof options.logger !== "function") {
     throw new ConfigError({ path: "open.logger", given: options.logger, allowed: "a function of level and message" });
   }
+  const { connections } = options;
   return {
     leaseMs,
+    schema: options.schema === undefined ? undefined : asText(options.schema, "open.schema", 63),
+    connections:
+      connections === undefined ? undefined : asInteger(connections, "open.connections", { min: 1, max: 1_000 }),
     namespace: options.namespace === undefined ? "default" : asText(options.namespace, "open.namespace", 200),
     retention: options.retention === undefined ? undefined : options.retention,
     keyWindowMs: options.keyWindow === undefined ? undefined : toMs(options.keyWindow, "open.keyWindow"),

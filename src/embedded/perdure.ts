@@ -78,12 +78,13 @@ export class Perdure implements AsyncDisposable {
   /** Opens a store and starts an engine on it. `Perdure.open()` uses the file `.perdure/perdure.db`. */
   static async open(urlOrOptions: string | OpenOptions = {}, ambient?: Ambient): Promise<Perdure> {
     const options = typeof urlOrOptions === "string" ? { url: urlOrOptions } : urlOrOptions;
-    const { leaseMs, namespace, retention, keyWindowMs } = checkOpen(options);
+    const { leaseMs, namespace, retention, keyWindowMs, schema, connections } = checkOpen(options);
     const kept = checkRetention(retention, DEFAULTS.retention);
     const { clock, random, wrapStore } = ambient ?? ({ clock: systemClock, random: Math.random } as Ambient);
     const log = guarded(options.logger ?? errorsToStderr);
     const newSecret = () => randomBytes(24).toString("base64url");
-    const opened = await openStore({ url: options.url, random, newSecret, tell: (message) => log("error", message) });
+    const tell = (message: string) => log("error", message);
+    const opened = await openStore({ url: options.url, schema, connections, clock, random, newSecret, tell });
     const store = wrapStore === undefined ? opened : wrapStore(opened);
     const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
     const engine = new Engine({

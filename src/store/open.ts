@@ -1,30 +1,43 @@
 /** Which adapter serves an address. */
 import { resolve } from "node:path";
 import { ConfigError } from "../core/errors.ts";
+import type { Clock } from "../lib/clock.ts";
+import { openPostgres } from "./postgres/open.ts";
 import { openSqlite } from "./sqlite/open.ts";
 import type { Store } from "./store.ts";
 
 export interface OpenStore {
   readonly url: string | undefined;
+  /** PostgreSQL only: the schema that holds the tables, and the size of the pool. */
+  readonly schema?: string | undefined;
+  readonly connections?: number | undefined;
+  readonly clock: Clock;
   readonly random: () => number;
   readonly tell?: (message: string) => void;
   readonly newSecret: () => string;
 }
 
 const DEFAULT_FILE = ".perdure/perdure.db";
-const ALLOWED = 'a file such as "./jobs.db", "sqlite:./jobs.db", or ":memory:"';
+const ALLOWED = 'a file such as "./jobs.db", "sqlite:./jobs.db", ":memory:", or "postgres://host/database"';
 
-export function openStore({ url = DEFAULT_FILE, ...rest }: OpenStore): Promise<Store> {
+export async function openStore({
+  url = DEFAULT_FILE,
+  schema,
+  connections,
+  clock,
+  ...rest
+}: OpenStore): Promise<Store> {
+  if (/^postgres(ql)?:/i.test(url)) return openPostgres({ url, schema, connections, clock, ...rest });
+  for (const [path, given] of Object.entries({ schema, connections })) {
+    if (given === undefined) continue;
+    throw new ConfigError({ path: `open.${path}`, given, allowed: "nothing: it is for PostgreSQL only" });
+  }
   return openSqlite({ path: sqlitePath(url), ...rest });
 }
 
 function sqlitePath(url: string): string {
   if (typeof url !== "string" || url === "" || url.includes("\0")) {
     throw new ConfigError({ path: "open.url", given: url, allowed: ALLOWED });
-  }
-  if (/^postgres(ql)?:/i.test(url)) {
-    const problem = "PostgreSQL is not supported by this version";
-    throw new ConfigError({ path: "open.url", given: "postgres:…", allowed: ALLOWED, problem });
   }
   const path = url.replace(/^sqlite:(\/\/)?/, "");
   // A scheme that we do not know, or a special name of SQLite's, would quietly become the name of a file.

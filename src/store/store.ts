@@ -18,7 +18,8 @@ export interface Store {
   claim(requests: readonly ClaimRequest[], now: number): Promise<ClaimAnswer[]>;
   /** Extends session leases; tells which attempts are no longer held and which are to be cancelled. */
   renew(requests: readonly RenewRequest[], now: number): Promise<RenewAnswer[]>;
-  /** Closes attempts. `decide` is called under the row's lock with the job as it is now. */
+  /** Closes attempts. What `decide` says is written only where the row, under its lock, is the job that it was shown; if
+   *  a store had another in mind it asks again. */
   settle(reports: readonly Report[], now: number, decide: DecideReport): Promise<SettleAnswer[]>;
   /** Jobs whose attempts or waiting time have run out. Read only; `settle` checks each again under its lock. */
   expired(query: ExpiredQuery): Promise<ExpiredJob[]>;

@@ -26,7 +26,8 @@ export function claimTests(bench: Bench): void {
     const sessions = [await bench.open(), await bench.open(), await bench.open()];
     const requests = sessions.map((session) => ({ session, limit: 4, claimId: null }));
     const answers = await bench.store.claim(requests, T0);
-    expect(answers.map((answer) => answer.jobs.length)).toEqual([4, 4, 2]);
+    // Which of them gets the rest is open: they may be served at once.
+    expect(answers.map((answer) => answer.jobs.length).sort()).toEqual([2, 4, 4]);
     expect(new Set(answers.flatMap((answer) => answer.jobs.map((job) => job.id))).size).toBe(10);
   });
 

@@ -1,6 +1,7 @@
 /** A second process on the same store, for races that one process cannot have with itself. It opens the store named by
  *  its argument, says so, and then does what each line of its input asks. Started by `rivals.ts`. */
 import { createInterface } from "node:readline";
+import { systemClock } from "../../engine/clock.ts";
 import { idMaker } from "../../lib/id.ts";
 import { openStore } from "../open.ts";
 import { decideAt, newJob, reaped } from "./kit.ts";
@@ -15,7 +16,7 @@ const [, , url] = process.argv;
 // The kit makes the same ids in every process.
 const newId = idMaker({ now: Date.now, randomBytes: (bytes) => crypto.getRandomValues(bytes) });
 const secret = () => `secret-of-${process.pid}`.padEnd(32, "x");
-const store = await openStore({ url, random: Math.random, newSecret: secret });
+const store = await openStore({ url, clock: systemClock, random: Math.random, newSecret: secret });
 console.log(JSON.stringify("open"));
 for await (const line of createInterface({ input: process.stdin })) {
   console.log(JSON.stringify(await answer(JSON.parse(line) as Order)));

@@ -1,0 +1,103 @@
+/** Applies operators' commands, each decided by the pure function it came with, under the row's lock. */
+import type { Command, CommandDecision } from "../../core/command.ts";
+import type { Job } from "../../core/job.ts";
+import type { AmendAnswer } from "../store.ts";
+import type { StoredJob } from "../stored-job.ts";
+import { numbers, texts } from "./arrays.ts";
+import type { Connection } from "./connections.ts";
+import type { Context } from "./context.ts";
+import { type GroupVerb, refusal } from "./group.ts";
+import type { Reader } from "./read.ts";
+import {
+  JOB_COLUMNS,
+  learnRows,
+  type Move,
+  PROGRESS_NAMES,
+  progressArrays,
+  progressValues,
+  SET_PROGRESS,
+  toJob,
+} from "./rows.ts";
+
+export interface AmendItem {
+  readonly jobId: string;
+  readonly command: Command;
+  readonly now: number;
+  readonly decide: (job: Job, command: Command) => CommandDecision;
+}
+
+type Applied = CommandDecision & { kind: "apply" };
+
+export function amendVerb(context: Context, reader: Reader): GroupVerb<AmendItem, AmendAnswer> {
+  const { db, sql, interned, marks, wrote } = context;
+  const lock = sql(
+    "amend_lock",
+    `select ${JOB_COLUMNS} from $s.submission b join $s.job j on j.no = b.job where b.id = any ($1::text[])
+     order by j.no for update of j`,
+  );
+  // A running job can only be asked to stop; what its session reports meanwhile stays as it is.
+  const move = sql(
+    "amend",
+    `with m as materialized (
+       select * from unnest(${progressArrays(1)}, $22::bigint[], $23::text[], $24::text[])
+         as u (${PROGRESS_NAMES}, at, event, data)
+     ),
+     asked as (
+       update $s.job j set cancel_requested_at = m.cancel_requested_at, revision = j.revision + 1
+       from m where j.no = m.no and j.revision = m.old_revision and j.state + 0 = 1 returning j.no, j.revision, m.at, m.event, m.data
+     ),
+     moved as (
+       update $s.job j set ${SET_PROGRESS} from m where j.no = m.no and j.revision = m.old_revision and j.state + 0 <> 1
+       returning j.no, j.revision, m.at, m.event, m.data
+     ),
+     told as (
+       insert into $s.event (job, n, at, name, data)
+       select no, revision, at, event, data from (select * from asked union all select * from moved) changed
+     )
+     select 1 where false`,
+  );
+
+  async function amendAll(connection: Connection, items: readonly AmendItem[]): Promise<AmendAnswer[]> {
+    const rows = await connection.ask(lock, [texts(items.map((item) => item.jobId))]);
+    await learnRows(interned, rows);
+    const jobs = new Map(rows.map((row) => toJob(row, interned)).map((job) => [job.id, job]));
+    const answers: AmendAnswer[] = [];
+    for (const item of items) {
+      const job = jobs.get(item.jobId);
+      if (job === undefined) answers.push({ status: "unknown_job" });
+      else answers.push(await amendOne(connection, item, job, jobs));
+    }
+    return answers;
+  }
+
+  async function amendOne(
+    connection: Connection,
+    { command, now, decide }: AmendItem,
+    job: StoredJob,
+    jobs: Map<string, StoredJob>,
+  ): Promise<AmendAnswer> {
+    const decision = decide(job, command);
+    if (decision.kind === "refuse") return { status: "refused_command", message: decision.message };
+    if (decision.kind === "noop") {
+      return { status: "noop", message: decision.message, job: await reader.view(connection, job) };
+    }
+    const { next, event } = decision as Applied;
+    const change: Move = { job, next, avoidSession: null };
+    const told = [numbers([now]), texts([event.name]), texts([JSON.stringify(event.data)])];
+    await connection.ask(move, [...progressValues([change]), ...told]);
+    const changed = { ...job, ...next };
+    jobs.set(job.id, changed);
+    if (next.state === "queued") marks.put(job.lane, job.priority, next.runAt);
+    return { status: "applied", message: null, job: await reader.view(connection, changed) };
+  }
+
+  return {
+    inFlight: 2,
+    async run(items) {
+      const answers = await db.transaction((connection) => amendAll(connection, items));
+      wrote();
+      return answers;
+    },
+    refuse: (_item, error) => refusal(error),
+  };
+}

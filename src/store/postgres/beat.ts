@@ -1,0 +1,110 @@
+/** Beats and expiry: who is late, and may we say so? A beat each second, by whichever engine is awake, shows that the
+ *  store was up and somebody looked. After a silence (outage, laptop sleep) or a jump of the clock nobody's lateness
+ *  means anything: for one lease length nothing is reaped, and an event says why. */
+import type { Beat, ExpiredJob, ExpiredQuery } from "../store.ts";
+import { numbers } from "./arrays.ts";
+import type { Connection } from "./connections.ts";
+import type { Context } from "./context.ts";
+import { tellEngine } from "./events.ts";
+
+interface BeatAnswer {
+  readonly heldUntil: number;
+  readonly gapMs: number | null;
+}
+
+export function beatVerb({ db, sql, wrote }: Context) {
+  const read = sql(
+    "beat_read",
+    "select name, value from $s.meta where name in ('beat_at', 'held_until') order by name for update",
+  );
+  const write = sql(
+    "beat_write",
+    "insert into $s.meta (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value",
+  );
+  // After a jump backwards a lease could end a day from now: none may last longer than if it were renewed this moment.
+  const shorten = sql(
+    "beat_shorten",
+    "update $s.session set lease_ends_at = $1::bigint + lease_ms where reaped = 0 and lease_ends_at > $1 + lease_ms",
+  );
+  const tell = sql(
+    "beat_tell",
+    `with one as (select pg_current_xact_id() as x), ${tellEngine("one where x is not null", "$1::bigint", "$2::text", "$3::text")} select 1`,
+  );
+  // Locked first: a claim of such a session waits or comes before, and then the second statement sees what it took.
+  const late = sql(
+    "beat_late",
+    "select no from $s.session where reaped = 0 and lease_ends_at < $1 order by no limit 1000 for update skip locked",
+  );
+  const bury = sql(
+    "beat_bury",
+    `with over as (
+       update $s.session s set reaped = 1, ended_at = coalesce(s.ended_at, $2)
+       from (select no, ended_at from $s.session where no = any ($1::int[])) before
+       where s.no = before.no and s.lease_ends_at < $2
+         and not exists (select 1 from $s.job j where j.state = 1 and j.session = s.no)
+       returning s.id, before.ended_at as ended_before
+     ),
+     lost as (select id from over where ended_before is null),
+     ${tellEngine("lost", "$2", "'worker.lost'", `json_build_object('v', 1, 'session', id, 'by', $3::text)::text`)}
+     select count(*) from over`,
+  );
+
+  async function beatOne(connection: Connection, beat: Beat): Promise<BeatAnswer> {
+    const { now, maxGapMs, holdMs, clockJumpMs, engine } = beat;
+    const values = new Map((await connection.ask(read)).map(([name, value]) => [name as string, Number(value)]));
+    const last = values.get("beat_at") ?? null;
+    const gapMs = last === null ? 0 : now - last;
+    const jumped = Math.abs(clockJumpMs) > maxGapMs || gapMs < -maxGapMs;
+    // Held times of a clock that has since gone back would hold for ever.
+    let heldUntil = Math.min(values.get("held_until") ?? 0, now + holdMs);
+    const silent = gapMs > maxGapMs || jumped;
+    if (silent) {
+      heldUntil = now + holdMs;
+      await connection.ask(write, ["held_until", String(heldUntil)]);
+      await connection.ask(shorten, [now]);
+      const why = jumped ? "the clock jumped" : "no engine was awake";
+      const data = { v: 1, why, gapMs, clockJumpMs, until: heldUntil, engine };
+      await connection.ask(tell, [now, "engine.reaping_held", JSON.stringify(data)]);
+    }
+    await connection.ask(write, ["beat_at", String(now)]);
+    if (now >= heldUntil) {
+      const sessions = await connection.ask(late, [now]);
+      if (sessions.length > 0) await connection.ask(bury, [numbers(sessions.map(([no]) => no as number)), now, engine]);
+    }
+    return { heldUntil, gapMs: silent ? gapMs : null };
+  }
+
+  return async (beat: Beat): Promise<BeatAnswer> => {
+    const answer = await db.transaction((connection) => beatOne(connection, beat), { repeat: true, reserved: true });
+    wrote();
+    return answer;
+  };
+}
+
+export function expiredReader({ db, sql }: Context) {
+  const held = sql("expired_held", "select value from $s.meta where name = 'held_until'");
+  // A session that has ended is over, whoever slept; one that is only late may be held.
+  const lost = sql(
+    "expired_lost",
+    `select b.id, j.attempt from $s.session s join $s.job j on j.session = s.no and j.state = 1
+     join $s.submission b on b.job = j.no
+     where s.reaped = 0 and s.lease_ends_at < $1 and ($2::boolean or s.ended_at is not null) limit $3`,
+  );
+  const waited = sql(
+    "expired_waited",
+    `select b.id, j.attempt, b.deadline_at from $s.job j join $s.submission b on b.job = j.no
+     where j.state = 0 and j.check_at is not null and j.check_at <= $1 order by j.check_at limit $2`,
+  );
+  return async ({ now, limit }: ExpiredQuery): Promise<ExpiredJob[]> => {
+    const [[heldUntil = 0] = []] = await db.read(held);
+    const found: ExpiredJob[] = [];
+    for (const [jobId, attempt] of await db.read(lost, [now, now >= Number(heldUntil), limit])) {
+      found.push({ jobId: jobId as string, attempt: attempt as number, why: "lost" });
+    }
+    for (const [jobId, attempt, deadlineAt] of await db.read(waited, [now, limit])) {
+      const why = deadlineAt !== null && (deadlineAt as number) <= now ? "deadline" : "queue_timeout";
+      found.push({ jobId: jobId as string, attempt: attempt as number, why });
+    }
+    return found;
+  };
+}

@@ -1,0 +1,214 @@
+/** Claims: starts due jobs for a session. A session looks through its lanes only, and in each lane through an index on
+ *  (priority, run_at), so that jobs of other kinds and jobs in backoff cost nothing, however many they are.
+ *
+ *  One statement finds, locks, starts and tells. It looks twice: first without locks, to learn how many of each lane and
+ *  priority are first in line, then for so many that nobody else has locked. Without rivals both are the same jobs;
+ *  with rivals each gets others, and nobody waits. */
+import { startedText } from "../../core/lifecycle.ts";
+import type { ClaimedJob } from "../../core/work.ts";
+import { claimedJob, DEAD, LATE, NEXT_WINDOW_MS, SUSPECT_STREAK, TRIED_MS } from "../claimed-job.ts";
+import type { LaneWindow } from "../lane.ts";
+import type { ClaimAnswer, ClaimRequest } from "../store.ts";
+import { MAX_STARTED, type StartedJob } from "../stored-job.ts";
+import { numbers } from "./arrays.ts";
+import type { Connection } from "./connections.ts";
+import type { Context } from "./context.ts";
+import type { Row, Value } from "./driver.ts";
+import { laneFinder } from "./lanes.ts";
+import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
+import type { SessionFacts, Sessions } from "./sessions.ts";
+
+/** Of a job that may be claimed by session $1 at $2, which has a lease of $3: a released job stays away from the session
+ *  that did not want it, for one lease; after that it is better than nobody. */
+const DUE = `run_at <= $2 and (check_at is null or check_at > $2)
+  and (avoid_session is null or avoid_session <> $1 or run_at <= $2 - $3)`;
+
+/** The lanes of a list whose queues are not paused. */
+const openLanes = (list: string) => `
+  open as materialized (
+    select w.lane, w.place from unnest(${list}::int[]) with ordinality as w (lane, place) join $s.lane l on l.no = w.lane
+    where not exists (select 1 from $s.queue q where q.namespace = l.namespace and q.queue = l.queue)
+  )`;
+
+const PICK = `
+  me as materialized (
+    select no from $s.session where no = $1 and reaped = 0 and ended_at is null and lease_ends_at >= $2 for key share
+  ), ${openLanes("$4")},
+  -- A poison job takes with it all that runs beside it, and they come back together. The run that decides tells it from
+  -- the others only if they share no process again: a session tries one suspect at a time.
+  trying as materialized (
+    select 1 from $s.job where state = 1 and session = $1 and streak >= ${SUSPECT_STREAK} and started_at > $6 limit 1
+  ),
+  first as materialized (
+    select lane, priority, suspect, count(*) as jobs from (
+      (select o.lane, p.priority, false as suspect, j.run_at, j.no
+       from me cross join open o cross join generate_series(0, 9) as p (priority) cross join lateral (
+         select run_at, no from $s.job where state = 0 and lane = o.lane and priority = p.priority
+           and run_at >= ($5::bigint[])[(o.place - 1) * 10 + p.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
+         order by run_at, no limit $7
+       ) j)
+      union all
+      (select o.lane, j.priority, true, j.run_at, j.no from me cross join open o cross join lateral (
+         select priority, run_at, no from $s.job
+         where state = 0 and streak >= ${SUSPECT_STREAK} and lane = o.lane and ${DUE} order by priority, run_at, no limit 1
+       ) j where not exists (select 1 from trying) order by priority, run_at, no limit 1)
+      order by priority, run_at, no limit $7
+    ) line group by lane, priority, suspect
+  ),
+  picked as materialized (
+    select j.no from first f join open o on o.lane = f.lane cross join lateral (
+      select no from $s.job where state = 0 and lane = f.lane and priority = f.priority
+        and run_at >= ($5::bigint[])[(o.place - 1) * 10 + f.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
+      order by run_at, no limit f.jobs for update skip locked
+    ) j where not f.suspect
+    union all
+    select j.no from first f cross join lateral (
+      select no from $s.job where state = 0 and streak >= ${SUSPECT_STREAK} and lane = f.lane
+        and priority = f.priority and ${DUE}
+      order by run_at, no limit 1 for update skip locked
+    ) j where f.suspect
+  ),
+  begun as (
+    update $s.job j set state = 1, attempt = j.attempt + 1, revision = j.revision + 1, session = $1, started_at = $2,
+      first_started_at = coalesce(j.first_started_at, $2), expires_at = null, check_at = null, avoid_session = null,
+      progress = null, live_usage = null
+    from picked where j.no = picked.no and j.state + 0 = 0 returning j.*
+  ),
+  told as (
+    insert into $s.event (job, n, at, name, data)
+    select no, revision, $2, 'attempt.started', $8::text || attempt || $9::text from begun
+  )`;
+
+const PREVIOUS =
+  "case when j.attempt > 1 then (select failure from $s.attempt a where a.job = j.no and a.attempt = j.attempt - 1) end";
+
+export function claimVerb(context: Context, sessions: Sessions) {
+  const { db, sql, interned, started, marks, clock, generation, wrote } = context;
+  const { windowOf, moveOn } = laneFinder(context);
+  const start = sql(
+    "claim",
+    `with ${PICK} select ${JOB_COLUMNS}, b.body, ${PREVIOUS} from begun j join $s.submission b on b.job = j.no`,
+  );
+  // Why there is nothing: is the session over, is a lane new to us, when does the next one fall due?
+  const idle = sql(
+    "claim_idle",
+    `with ${openLanes("$3")}
+     select s.reaped = 0 and s.ended_at is null, s.lease_ends_at >= $2, (select coalesce(max(no), 0) from $s.lane),
+       (select min(j.run_at) from open o cross join generate_series(0, 9) as p (priority) cross join lateral (
+          select run_at from $s.job where state = 0 and lane = o.lane and priority = p.priority and run_at > $2
+          order by run_at, no limit 1
+        ) j)
+     from $s.session s where s.no = $1`,
+  );
+  const lock = sql("claim_lock", "select no from $s.session where no = $1 for no key update");
+  const recall = sql("claim_recall", "select jobs from $s.claim where session = $1 and claim_id = $2");
+  const remember = sql("claim_remember", "insert into $s.claim (session, claim_id, at, jobs) values ($1, $2, $3, $4)");
+  const forget = sql("claim_forget", "delete from $s.claim where session = $1 and at < $2");
+  const readAgain = sql(
+    "claim_again",
+    `select ${JOB_COLUMNS}, b.body, ${PREVIOUS} from $s.job j join $s.submission b on b.job = j.no
+     where j.no = any ($1::bigint[]) order by j.no`,
+  );
+
+  async function claimOne(request: ClaimRequest, now: number): Promise<ClaimAnswer> {
+    const facts = await sessions.facts(request.session);
+    if (facts === null) return DEAD;
+    for (let round = 0; ; round++) {
+      const window = await windowOf(facts, request.limit);
+      const answer = await take(facts, window, request, now);
+      if (answer !== null) {
+        moveOn(facts, window);
+        return answer;
+      }
+      const [row] = await db.read(idle, [facts.no, now, numbers(window.lanes)]);
+      const [alive, inTime, lastLane, nextAt] = row ?? [false];
+      if (alive !== true) return DEAD;
+      if (inTime !== true) return LATE;
+      if (Number(lastLane) > interned.lastLane && round === 0) {
+        await interned.readLanes();
+        continue;
+      }
+      moveOn(facts, window);
+      return { alive: true, jobs: [], nextAt: window.partial ? now + NEXT_WINDOW_MS : (nextAt as number | null) };
+    }
+  }
+
+  /** Null: nothing was there to be taken. */
+  async function take(facts: SessionFacts, window: LaneWindow, { limit, claimId }: ClaimRequest, now: number) {
+    if (window.lanes.length === 0 && claimId === null) return null;
+    const { marks: from, whole } = marks.of(window.lanes, clock.monotonic());
+    const [before, after] = startedText(facts.id, facts.name)(0).split('"attempt":0') as [string, string];
+    const values = [
+      ...[facts.no, now, facts.leaseMs, numbers(window.lanes), `{${from.join()}}`],
+      ...[now - TRIED_MS - facts.leaseMs, limit, `${before}"attempt":`, after],
+    ];
+    if (claimId !== null) return takeNamed(facts, claimId, values, now);
+    const began = clock.monotonic();
+    const rows = await db.write(start, values);
+    if (whole) marks.tookWhole(clock.monotonic() - began);
+    if (rows.length === 0) return null;
+    return { alive: true, jobs: await handOver(facts, rows), nextAt: null };
+  }
+
+  /** A claim with a name is remembered with what it got, under the session's lock, so that a repeat finds it. */
+  async function takeNamed(facts: SessionFacts, claimId: string, values: Value[], now: number) {
+    const rows = await db.transaction(
+      async (connection) => {
+        await connection.ask(lock, [facts.no]);
+        const [[earlier] = []] = await connection.ask(recall, [facts.no, claimId]);
+        if (earlier !== undefined) return { again: await stillHeld(connection, facts, earlier as string) };
+        const begun = await connection.ask(start, values);
+        if (begun.length > 0) {
+          await connection.ask(forget, [facts.no, now - facts.leaseMs]);
+          const held = JSON.stringify(begun.map((row) => [row[0], row[9]]));
+          await connection.ask(remember, [facts.no, claimId, now, held]);
+        }
+        return { begun };
+      },
+      { repeat: true },
+    );
+    if (rows.again !== undefined) {
+      await learnRows(interned, rows.again);
+      return { alive: true, jobs: rows.again.map((row) => toClaimed(facts, row)), nextAt: null };
+    }
+    return rows.begun.length === 0 ? null : { alive: true, jobs: await handOver(facts, rows.begun), nextAt: null };
+  }
+
+  /** The jobs of an earlier claim whose reply was lost: those it still holds. */
+  async function stillHeld(connection: Connection, facts: SessionFacts, text: string): Promise<Row[]> {
+    const held = new Map(JSON.parse(text) as [number, number][]);
+    const rows = await connection.ask(readAgain, [numbers([...held.keys()])]);
+    return rows.filter((row) => row[5] === 1 && row[18] === facts.no && row[9] === held.get(row[0] as number));
+  }
+
+  async function handOver(facts: SessionFacts, rows: Row[]): Promise<ClaimedJob[]> {
+    await learnRows(interned, rows);
+    rows.sort(inLine);
+    const jobs = rows.map((row) => {
+      const one = toStarted(row);
+      const { job } = one;
+      if (started.size >= MAX_STARTED) started.clear();
+      started.set(job.id, job);
+      marks.taken(job.lane, job.priority, job.runAt);
+      return claimedJob(generation, facts.id, one);
+    });
+    wrote();
+    return jobs;
+  }
+
+  const toStarted = (row: Row): StartedJob => ({
+    job: toJob(row, interned),
+    payload: row[COLUMN_COUNT] as string,
+    previous: row[COLUMN_COUNT + 1] as string | null,
+  });
+  const toClaimed = (facts: SessionFacts, row: Row) => claimedJob(generation, facts.id, toStarted(row));
+
+  return (requests: readonly ClaimRequest[], now: number) =>
+    Promise.all(requests.map((request) => claimOne(request, now)));
+}
+
+/** By priority, then longest due. */
+function inLine(a: Row, b: Row): number {
+  const by = (i: number) => (a[i] as number) - (b[i] as number);
+  return by(4) || by(6) || by(0);
+}

@@ -1,0 +1,172 @@
+/** Connections: a pool for everything, one more for renewals and beats, so that leases are kept while the pool is busy.
+ *
+ *  Which failures are tried again here: a statement that was certainly not done (no connection, rolled back by a
+ *  deadlock) always, and one whose end is unknown only if the caller says that it may be repeated. For a few seconds:
+ *  a restart or a failover is waited out, an outage is told. */
+import type pg from "pg";
+import { ask, type Client, loadPg, type Row, SESSION_SETTINGS, type Statement, type Value } from "./driver.ts";
+import { explained, messageOf, NoConnection, troubleOf, UnknownCommit } from "./trouble.ts";
+
+export interface ConnectionOptions {
+  readonly config: pg.PoolConfig;
+  readonly connections: number;
+  readonly random: () => number;
+  readonly sleep: (ms: number) => Promise<void>;
+  readonly monotonic: () => number;
+  readonly tell: (message: string) => void;
+}
+
+/** A transaction under way, or a connection that has none. */
+export interface Connection {
+  ask(statement: Statement, values?: readonly Value[]): Promise<Row[]>;
+}
+
+export interface Care {
+  /** It may be done twice without harm. */
+  readonly repeat?: boolean;
+  /** On the connection that is kept free for it. */
+  readonly reserved?: boolean;
+}
+
+const CONNECT_TIMEOUT_MS = 5_000;
+const PATIENCE_MS = 5_000;
+const FIRST_PAUSE_MS = 20;
+const MAX_PAUSE_MS = 250;
+
+export class Connections {
+  readonly #pool: pg.Pool;
+  readonly #reserved: pg.Pool;
+  readonly #options: ConnectionOptions;
+  #closed = false;
+
+  static async open(options: ConnectionOptions): Promise<Connections> {
+    return new Connections(await loadPg(), options);
+  }
+
+  private constructor({ Pool }: typeof pg, options: ConnectionOptions) {
+    this.#options = options;
+    const make = (max: number) => {
+      const pool = new Pool({ ...options.config, max, connectionTimeoutMillis: CONNECT_TIMEOUT_MS, keepAlive: true });
+      // An idle connection that the server ended: the next call gets another.
+      pool.on("error", () => {});
+      pool.on("connect", (client) => {
+        client.on("error", () => {});
+        client.query(SESSION_SETTINGS).catch(() => {});
+      });
+      return pool;
+    };
+    this.#pool = make(options.connections);
+    this.#reserved = make(1);
+  }
+
+  get config(): pg.PoolConfig {
+    return this.#options.config;
+  }
+
+  /** A statement that changes nothing. */
+  read(statement: Statement, values: readonly Value[] = [], care: Care = {}): Promise<Row[]> {
+    return this.#patiently({ ...care, repeat: true }, (client) => ask(client, statement, values));
+  }
+
+  /** A statement that is a transaction by itself; durable when this resolves. */
+  write(statement: Statement, values: readonly Value[], care: Care = {}): Promise<Row[]> {
+    return this.writeAs(() => statement, values, care);
+  }
+
+  /** The same, where a repeat is another statement than the first try. */
+  writeAs(statement: (tries: number) => Statement, values: readonly Value[], care: Care = {}): Promise<Row[]> {
+    return this.#patiently(care, (client, tries) => watched(client, () => ask(client, statement(tries), values)));
+  }
+
+  /** Several statements as one transaction. `work` may be called again from the start. */
+  transaction<T>(work: (connection: Connection, tries: number) => Promise<T>, care: Care = {}): Promise<T> {
+    return this.#patiently(care, async (client, tries) => {
+      let result: T;
+      try {
+        await client.query("begin");
+        result = await work({ ask: (statement, values = []) => ask(client, statement, values) }, tries);
+      } catch (error) {
+        // Nothing was committed, whatever broke: it may be begun again.
+        if (troubleOf(error) === "unknown") throw new RolledBack(messageOf(error), { cause: error });
+        await client.query("rollback").catch(() => {});
+        throw error;
+      }
+      await watched(client, async () => {
+        const { command } = await client.query("commit");
+        if (command !== "COMMIT") throw new RolledBack(`the commit became a ${command}`);
+      });
+      return result;
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await Promise.all([this.#pool.end(), this.#reserved.end()]);
+  }
+
+  async #patiently<T>(care: Care, work: (client: Client, tries: number) => Promise<T>): Promise<T> {
+    const { sleep, random, monotonic } = this.#options;
+    const began = monotonic();
+    let unknown: unknown = null;
+    for (let tries = 0; ; tries++) {
+      try {
+        return await this.#once(care, (client) => work(client, tries));
+      } catch (error) {
+        const trouble = error instanceof RolledBack ? "again" : troubleOf(error);
+        if (trouble === "unknown" && unknown === null) unknown = error;
+        const mayRepeat = trouble === "away" || trouble === "again" || (trouble === "unknown" && care.repeat === true);
+        const pause = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(tries, 10)) * (0.5 + random());
+        if (!mayRepeat || this.#closed || monotonic() - began + pause > PATIENCE_MS) {
+          if (trouble === "data" || isOurs(error)) throw error;
+          // One try whose end is unknown makes the whole call unknown, unless it may be repeated and nothing came of it.
+          throw unknown === null ? explained(error, trouble) : explained(unknown, "unknown");
+        }
+        await sleep(pause);
+      }
+    }
+  }
+
+  async #once<T>(care: Care, work: (client: Client) => Promise<T>): Promise<T> {
+    let client: pg.PoolClient;
+    try {
+      client = await (care.reserved === true ? this.#reserved : this.#pool).connect();
+    } catch (error) {
+      // Whatever went wrong on the way, nothing was asked yet; a wrong password stays what it is.
+      throw troubleOf(error) === "bug" ? error : new NoConnection(messageOf(error), { cause: error });
+    }
+    let broken = false;
+    try {
+      return await work(client);
+    } catch (error) {
+      const trouble = troubleOf(error);
+      broken = trouble === "unknown" || trouble === "away" || error instanceof RolledBack;
+      throw error;
+    } finally {
+      client.release(broken);
+    }
+  }
+}
+
+/** Thrown by a caller's function, and nothing that PostgreSQL said. */
+function isOurs(error: unknown): boolean {
+  return troubleOf(error) === "bug" && (error as { code?: unknown }).code === undefined;
+}
+
+/** The transaction did not commit, and never will. */
+class RolledBack extends Error {}
+
+/** A commit that warns is not known to be durable: its wait for the standby was cut short. */
+async function watched<T>(client: Client, work: () => Promise<T>): Promise<T> {
+  let warning: string | null = null;
+  const onNotice = (notice: { code?: string | undefined; message?: string | undefined }) => {
+    if (notice.code === "01000") warning = notice.message ?? "a warning";
+  };
+  client.on("notice", onNotice);
+  try {
+    const result = await work();
+    if (warning !== null) throw new UnknownCommit(warning);
+    return result;
+  } finally {
+    client.off("notice", onNotice);
+  }
+}

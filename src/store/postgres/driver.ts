@@ -1,0 +1,45 @@
+/** The PostgreSQL driver as the adapter uses it: `pg`, loaded when a store is opened. Rows come as arrays and 64-bit
+ *  numbers as numbers: ours are instants and counters, far below 2^53. */
+import type pg from "pg";
+
+export type Pg = typeof pg;
+export type Client = pg.Client | pg.PoolClient;
+export type Row = readonly Cell[];
+export type Cell = string | number | boolean | null;
+export type Value = string | number | boolean | null;
+
+/** A statement with a name is parsed and planned once per connection. */
+export interface Statement {
+  readonly name: string;
+  readonly text: string;
+}
+
+export async function loadPg(): Promise<Pg> {
+  return (await import("pg")).default;
+}
+
+const INT8 = 20;
+const types = {
+  getTypeParser: (oid: number) => (oid === INT8 || INTEGERS.has(oid) ? Number : oid === BOOLEAN ? isTrue : asText),
+};
+const INTEGERS = new Set([21, 23, 26]);
+const BOOLEAN = 16;
+const isTrue = (text: string) => text === "t";
+const asText = (text: string) => text;
+
+export async function ask(client: Client, { name, text }: Statement, values: readonly Value[]): Promise<Row[]> {
+  const query = { name, text, values: values as Value[], rowMode: "array" as const, types: types as never };
+  return (await client.query<Cell[]>(query)).rows;
+}
+
+/** Our sessions: plans that do not change with statistics, and commits that are on disk when they are acknowledged.
+ *  `synchronous_commit` is raised, never lowered: whoever asked for more keeps it. */
+export const SESSION_SETTINGS = `
+  set plan_cache_mode = force_generic_plan;
+  set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off; set enable_mergejoin = off;
+  set jit = off;
+  set default_transaction_isolation = 'read committed';
+  set client_min_messages = warning;
+  select set_config('synchronous_commit', 'on', false)
+  where current_setting('synchronous_commit') in ('off', 'local', 'remote_write');
+`;

@@ -1,0 +1,133 @@
+/** Group commit: calls of one verb that arrive while others of it are under way share the next statement. A group that
+ *  fails for its data is split in halves and repeated, until only the guilty item is refused. */
+import { PerdureError } from "../../core/errors.ts";
+import type { Refused } from "../../core/work.ts";
+import { explained, messageOf, troubleOf } from "./trouble.ts";
+
+export interface GroupVerb<Item, Answer> {
+  /** All of them, in one transaction, or an error and none. */
+  run(items: readonly Item[]): Promise<Answer[]>;
+  /** The answer for an item that the store cannot take; without it the call is rejected. */
+  refuse?(item: Item, error: unknown): Answer;
+  /** Transactions at a time. */
+  readonly inFlight: number;
+}
+
+interface Call<Item, Answer> {
+  readonly items: readonly Item[];
+  resolve(answers: Answer[]): void;
+  reject(error: unknown): void;
+}
+
+const MAX_GROUP_ITEMS = 2_000;
+
+export class Group<Item, Answer> {
+  readonly #verb: GroupVerb<Item, Answer>;
+  #queue: Call<Item, Answer>[] = [];
+  #running = 0;
+  #scheduled = false;
+  #idle: (() => void)[] = [];
+
+  constructor(verb: GroupVerb<Item, Answer>) {
+    this.#verb = verb;
+  }
+
+  submit(items: readonly Item[]): Promise<Answer[]> {
+    if (items.length === 0) return Promise.resolve([]);
+    return new Promise((resolve, reject) => {
+      this.#queue.push({ items, resolve, reject });
+      this.#schedule();
+    });
+  }
+
+  /** Resolves when nothing waits and nothing is under way. */
+  async drained(): Promise<void> {
+    if (this.#queue.length === 0 && this.#running === 0) return;
+    await new Promise<void>((resolve) => this.#idle.push(resolve));
+  }
+
+  /** After this turn of the event loop, so that its calls come together. */
+  #schedule(): void {
+    if (this.#scheduled || this.#running >= this.#verb.inFlight) return;
+    this.#scheduled = true;
+    setImmediate(() => {
+      this.#scheduled = false;
+      this.#flush();
+    });
+  }
+
+  #flush(): void {
+    while (this.#queue.length > 0 && this.#running < this.#verb.inFlight) {
+      this.#running += 1;
+      void this.#commit(this.#take()).finally(() => {
+        this.#running -= 1;
+        if (this.#queue.length > 0) this.#flush();
+        else if (this.#running === 0) for (const resolve of this.#idle.splice(0)) resolve();
+      });
+    }
+  }
+
+  #take(): Call<Item, Answer>[] {
+    let items = 0;
+    let count = 0;
+    for (const call of this.#queue) {
+      if (count > 0 && items + call.items.length > MAX_GROUP_ITEMS) break;
+      items += call.items.length;
+      count += 1;
+    }
+    return this.#queue.splice(0, count);
+  }
+
+  async #commit(calls: readonly Call<Item, Answer>[]): Promise<void> {
+    const items = calls.length === 1 ? (calls[0] as Call<Item, Answer>).items : calls.flatMap((call) => call.items);
+    let outcome: (Answer | Failed)[];
+    try {
+      outcome = await this.#attempt(items);
+    } catch (error) {
+      for (const call of calls) call.reject(error);
+      return;
+    }
+    let at = 0;
+    for (const call of calls) {
+      const mine = outcome.slice(at, at + call.items.length);
+      at += call.items.length;
+      const failed = mine.find((answer) => answer instanceof Failed);
+      if (failed instanceof Failed) call.reject(failed.error);
+      else call.resolve(mine as Answer[]);
+    }
+  }
+
+  async #attempt(items: readonly Item[]): Promise<(Answer | Failed)[]> {
+    try {
+      return await this.#verb.run(items);
+    } catch (error) {
+      if (!isAboutData(error)) throw error;
+      if (items.length > 1) {
+        const middle = items.length >> 1;
+        return [...(await this.#attempt(items.slice(0, middle))), ...(await this.#attempt(items.slice(middle)))];
+      }
+      const [item] = items as [Item];
+      return [this.#verb.refuse === undefined ? new Failed(explained(error)) : this.#verb.refuse(item, error)];
+    }
+  }
+}
+
+/** Stands for the answer of an item whose verb has no word for a refusal. */
+class Failed {
+  readonly error: unknown;
+  constructor(error: unknown) {
+    this.error = error;
+  }
+}
+
+/** Also what a decision threw: it concerns one item. */
+function isAboutData(error: unknown): boolean {
+  if (error instanceof PerdureError) return error.code === "store_refused";
+  const { code } = (error ?? {}) as { code?: unknown };
+  return troubleOf(error) === "data" || (error instanceof Error && code === undefined && troubleOf(error) === "bug");
+}
+
+/** The answer for an item that the database cannot take. */
+export function refusal(error: unknown): Refused {
+  return { status: "refused", code: "store_refused", message: `the store refused this item: ${messageOf(error)}` };
+}

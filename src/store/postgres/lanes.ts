@@ -1,0 +1,80 @@
+/** Which lanes a claim looks through. A session with few lanes looks through all of them. One with many (a queue per
+ *  tenant) looks at those that hold waiting jobs, found by leaping through the index from lane to lane, and at no more
+ *  than a window of them at a time; the next claim begins where this one ended. So a claim costs the same however many
+ *  lanes there are; within a window the order is exact, between windows it is everyone's turn. */
+import { FEW_LANES, type LaneWindow, MAX_PASSED, serves, windowSize } from "../lane.ts";
+import type { Context } from "./context.ts";
+import type { SessionFacts } from "./sessions.ts";
+
+const MAX_SESSIONS = 1_000;
+/** Lanes that other processes added are looked for this often, also by a session that never idles. */
+const LANES_EVERY_MS = 1_000;
+
+export function laneFinder({ db, sql, interned, clock }: Context) {
+  const waiting = sql(
+    "lanes_waiting",
+    `with recursive found (lane) as (
+       select (select lane from $s.job where state = 0 and lane > $1 order by lane limit 1)
+       union all
+       select (select j.lane from $s.job j where j.state = 0 and j.lane > found.lane order by j.lane limit 1)
+       from found where found.lane is not null
+     )
+     select lane from found where lane is not null limit $2`,
+  );
+  const paused = sql("lanes_paused", "select namespace, queue from $s.queue");
+  const known = new Map<number, { readonly last: number; readonly lanes: ReadonlySet<number> }>();
+  const places = new Map<number, number>();
+  let readAt = Number.NEGATIVE_INFINITY;
+
+  /** The lanes of a session; kept until lanes are added. */
+  async function lanesOf(session: SessionFacts): Promise<ReadonlySet<number>> {
+    if (clock.monotonic() - readAt > LANES_EVERY_MS) {
+      readAt = clock.monotonic();
+      await interned.readLanes();
+    }
+    const cached = known.get(session.no);
+    if (cached?.last === interned.lastLane) return cached.lanes;
+    const mine = [...interned.allLanes()].filter((lane) => serves(session, lane));
+    const lanes = new Set(mine.map((lane) => lane.no));
+    if (known.size >= MAX_SESSIONS) known.clear();
+    known.set(session.no, { last: interned.lastLane, lanes });
+    return lanes;
+  }
+
+  async function windowOf(session: SessionFacts, wanted: number): Promise<LaneWindow> {
+    const mine = await lanesOf(session);
+    if (mine.size <= FEW_LANES) return { lanes: [...mine], partial: false, next: 0 };
+    const closed = new Set((await db.read(paused)).map(([namespace, queue]) => JSON.stringify([namespace, queue])));
+    const isOpen = (no: number) => {
+      const { namespace, queue } = interned.lane(no);
+      return !closed.has(JSON.stringify([namespace, queue]));
+    };
+    const size = windowSize(wanted);
+    const start = places.get(session.no) ?? 0;
+    const lanes: number[] = [];
+    let passed = 0;
+    let wrapped = start === 0;
+    for (let after = start; ; ) {
+      const page = (await db.read(waiting, [after, size])).map(([lane]) => lane as number);
+      for (const lane of page) {
+        if (wrapped && start > 0 && lane > start) return { lanes, partial: false, next: 0 };
+        after = lane;
+        passed += 1;
+        if (mine.has(lane) && isOpen(lane) && lanes.push(lane) === size) return { lanes, partial: true, next: lane };
+      }
+      if (passed >= MAX_PASSED) return { lanes, partial: true, next: after };
+      if (page.length === size) continue;
+      if (wrapped) return { lanes, partial: false, next: 0 };
+      wrapped = true;
+      after = 0;
+    }
+  }
+
+  /** The next claim of this session goes on after this window. */
+  function moveOn(session: SessionFacts, window: LaneWindow): void {
+    if (places.size >= MAX_SESSIONS) places.clear();
+    places.set(session.no, window.next);
+  }
+
+  return { windowOf, moveOn };
+}

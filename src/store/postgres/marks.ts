@@ -1,0 +1,51 @@
+/** Where the living part of a lane begins. While somebody keeps an old transaction open, started jobs stay behind in
+ *  the index as dead entries, and a claim that begins at the oldest would wade through all of them. So it begins a little
+ *  before the last job that was taken, for each priority. What may lie further back (a job submitted in a transaction
+ *  that took long, one moved to an earlier time by another process) is found by a look at the whole lane now and then;
+ *  what this process itself puts there moves the mark back at once. */
+
+const PRIORITIES = 10;
+/** Clocks differ and commits take time: so far before the last one we look again. */
+const SLACK_MS = 2_000;
+const WHOLE_EVERY_MS = 1_000;
+/** A look at the whole may use up one part in so many of the time. */
+const SHARE = 20;
+const MAX_LANES = 10_000;
+
+export class Marks {
+  readonly #lanes = new Map<number, number[]>();
+  #wholeAt = Number.NEGATIVE_INFINITY;
+  #wholeEvery = WHOLE_EVERY_MS;
+
+  /** The marks of these lanes, ten for each; all zero when it is time for a look at the whole. */
+  of(lanes: readonly number[], monotonic: number): { readonly marks: number[]; readonly whole: boolean } {
+    const whole = monotonic - this.#wholeAt >= this.#wholeEvery;
+    if (whole) this.#wholeAt = monotonic;
+    const marks = lanes.flatMap((lane) => (whole ? NONE : (this.#lanes.get(lane) ?? NONE)));
+    return { marks, whole };
+  }
+
+  /** A look at the whole took so long: the next one comes accordingly late. */
+  tookWhole(ms: number): void {
+    this.#wholeEvery = Math.max(WHOLE_EVERY_MS, ms * SHARE);
+  }
+
+  /** All before this job have been taken. */
+  taken(lane: number, priority: number, runAt: number): void {
+    let marks = this.#lanes.get(lane);
+    if (marks === undefined) {
+      if (this.#lanes.size >= MAX_LANES) this.#lanes.clear();
+      marks = [...NONE];
+      this.#lanes.set(lane, marks);
+    }
+    marks[priority] = Math.max(marks[priority] as number, runAt - SLACK_MS);
+  }
+
+  /** This job waits there again, or for the first time. */
+  put(lane: number, priority: number, runAt: number): void {
+    const marks = this.#lanes.get(lane);
+    if (marks !== undefined && runAt < (marks[priority] as number)) marks[priority] = runAt;
+  }
+}
+
+const NONE: readonly number[] = Object.freeze(new Array(PRIORITIES).fill(0));

@@ -1,0 +1,127 @@
+/** The schema, as numbered steps forward; `$s` stands for its name. A step that has been released is never edited.
+ *  States are small numbers (`STATE_CODES`); times are milliseconds UTC; a job is `no` inside and `id` outside.
+ *
+ *  A job is two rows. What was submitted never changes and carries the indexes by id and lane; what changes is short,
+ *  and is written anew with each change of state, together with an entry in every index of its table. */
+
+const SMALL = "autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200";
+/** Queues die row by row: vacuum often, and without pauses, so that claims never wade through the dead. */
+const BUSY =
+  "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0, " +
+  "autovacuum_analyze_scale_factor = 0.2, autovacuum_analyze_threshold = 10000";
+/** Nearly only added to: the freezing of old rows is spread out. */
+const GROWING = "autovacuum_vacuum_insert_scale_factor = 0.2, autovacuum_analyze_scale_factor = 0.2";
+
+export const MIGRATIONS: readonly string[] = [
+  `
+  create table $s.meta (name text collate "C" primary key, value text not null) with (fillfactor = 50, ${SMALL});
+
+  create table $s.policy (
+    no integer generated always as identity primary key,
+    hash text collate "C" not null unique, body text not null
+  );
+
+  create table $s.lane (
+    no integer generated always as identity primary key,
+    namespace text collate "C" not null, queue text collate "C" not null, kind text collate "C" not null,
+    labels text collate "C" not null,
+    unique (namespace, queue, kind, labels)
+  );
+
+  create table $s.session (
+    no integer generated always as identity primary key,
+    id text collate "C" not null unique,
+    namespace text collate "C" not null, name text not null, host text not null, pid bigint not null, process text,
+    kinds text not null, queues text, labels text not null, slots integer not null,
+    lease_ms bigint not null,
+    started_at bigint not null, renewed_at bigint not null, lease_ends_at bigint not null,
+    ended_at bigint,
+    -- 1 once it has ended and holds nothing: the reaper looks at the others only; 2 once it is kept only for its id
+    reaped smallint not null default 0
+  ) with (fillfactor = 50, ${SMALL});
+  create index session_unreaped on $s.session (no) where reaped = 0;
+
+  create sequence $s.job_no;
+  create table $s.submission (
+    job bigint primary key,
+    id text collate "C" not null unique,
+    lane integer not null, submitted_at bigint not null,
+    deadline_at bigint, expire_in bigint, timeout_ms bigint,
+    key text collate "C", tags text, body text not null
+  ) with (${GROWING});
+  create index submission_lane on $s.submission (lane, job);
+
+  create table $s.job (
+    no bigint primary key,
+    run_at bigint not null, started_at bigint, first_started_at bigint, finished_at bigint,
+    expires_at bigint, check_at bigint, cancel_requested_at bigint, discarded_at bigint,
+    lane integer not null, policy integer not null, session integer, avoid_session integer,
+    revision integer not null, chapter integer not null, attempt integer not null,
+    failures integer not null default 0, losses integer not null default 0, defers integer not null default 0,
+    handbacks integer not null default 0, streak integer not null default 0,
+    priority smallint not null check (priority between 0 and 9), state smallint not null,
+    reason text, streak_session text, rule_counts text, usage text, live_usage text, progress text,
+    check ((state in (3, 4, 5)) = (finished_at is not null)),
+    check ((state = 4) = (reason is not null))
+  ) with (fillfactor = 70, ${BUSY});
+  create index job_ready on $s.job (lane, priority, run_at, no) where state = 0;
+  create index job_suspect on $s.job (lane, priority, run_at, no) where state = 0 and streak >= 2;
+  create index job_check on $s.job (check_at) where state = 0 and check_at is not null;
+  create index job_running on $s.job (session) where state = 1;
+  -- blocked, failed, cancelled
+  create index job_aside on $s.job (state, no) include (lane) where state = 2 or state >= 4;
+
+  -- Also the stub that outlives a pruned job: then "until" is set.
+  create table $s.submit_key (
+    namespace text collate "C" not null, key text collate "C" not null,
+    id text collate "C" not null, body_hash text not null, at bigint not null,
+    state smallint, chapter integer, until bigint,
+    primary key (namespace, key)
+  );
+  create index submit_key_stub on $s.submit_key (until) where until is not null;
+  create index submit_key_key on $s.submit_key (key);
+
+  create table $s.attempt (
+    job bigint not null, started_at bigint not null, ended_at bigint not null,
+    attempt integer not null, chapter integer not null, session integer,
+    outcome text not null, failure text, usage text, result text, report_id text,
+    after_state smallint not null, after_reason text, after_run_at bigint,
+    primary key (job, attempt)
+  ) with (${GROWING});
+
+  create table $s.log_chunk (
+    job bigint not null, attempt integer not null, n integer not null, body text not null,
+    primary key (job, attempt, n)
+  );
+
+  create table $s.late_report (
+    job bigint not null, attempt integer not null, at bigint not null, session text, outcome text not null,
+    primary key (job, attempt)
+  );
+
+  create sequence $s.event_seq;
+  create table $s.event (
+    seq bigint primary key default nextval('$s.event_seq'),
+    job bigint, at bigint not null, n integer not null, name text not null, data text not null
+  ) with (${GROWING});
+  create unique index event_job on $s.event (job, n) where job is not null;
+  create index event_engine on $s.event (at) where job is null;
+
+  create table $s.tag (tag text collate "C" not null, job bigint not null, primary key (tag, job));
+
+  create table $s.queue (
+    namespace text collate "C" not null, queue text collate "C" not null, paused_at bigint not null,
+    primary key (namespace, queue)
+  );
+  create table $s.past_pause (
+    namespace text collate "C" not null, queue text collate "C" not null,
+    from_at bigint not null, to_at bigint not null,
+    primary key (namespace, queue, from_at)
+  );
+
+  create table $s.claim (
+    session integer not null, claim_id text collate "C" not null, at bigint not null, jobs text not null,
+    primary key (session, claim_id)
+  );
+  `,
+];

@@ -1,0 +1,115 @@
+/** The PostgreSQL adapter: many processes on many hosts, each verb in its file. */
+import { PerdureError } from "../../core/errors.ts";
+import type { SettleAnswer } from "../../core/work.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { Store } from "../store.ts";
+import { amendVerb } from "./amend.ts";
+import { beatVerb, expiredReader } from "./beat.ts";
+import { claimVerb } from "./claim.ts";
+import type { Connections } from "./connections.ts";
+import { type Context, statements } from "./context.ts";
+import { finder } from "./find.ts";
+import { Group } from "./group.ts";
+import { insertVerb } from "./insert.ts";
+import { Interned } from "./interned.ts";
+import { Marks } from "./marks.ts";
+import { pruneVerb } from "./prune.ts";
+import { countReader, pauseVerb } from "./queues.ts";
+import { reader } from "./read.ts";
+import { renewVerb } from "./renew.ts";
+import { sessionVerbs } from "./sessions.ts";
+import { type SettleItem, settler } from "./settle.ts";
+import { lockedSettleVerb } from "./settle-locked.ts";
+import { watcher } from "./watch.ts";
+
+export interface PostgresOptions {
+  readonly schema: string;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly tell: (message: string) => void;
+}
+
+export async function postgresStore(db: Connections, { schema, clock, random }: PostgresOptions): Promise<Store> {
+  const sql = statements(schema);
+  const meta = new Map((await db.read(sql("meta", "select name, value from $s.meta"))).map(([k, v]) => [k, String(v)]));
+  const fact = (name: string) => {
+    const value = meta.get(name);
+    if (value === undefined) throw new PerdureError("store_io", `the database has lost its ${name}: restore a backup`);
+    return value;
+  };
+  const me = Math.floor(random() * 2 ** 48).toString(36);
+  const watch = watcher(db.config, `perdure_${schema}`, me, clock);
+  const context: Context = {
+    ...{ db, sql, clock, interned: new Interned(db, sql), started: new Map(), marks: new Marks() },
+    ...{ generation: fact("generation"), wrote: watch.wrote },
+  };
+  const read = reader(context);
+  const find = finder(context, read, fact("secret"));
+  const sessions = sessionVerbs(context);
+  const groups = {
+    insert: new Group(insertVerb(context)),
+    // Apart: a key may have to wait for somebody's open transaction.
+    insertKeyed: new Group({ ...insertVerb(context), inFlight: 3 }),
+    locked: new Group<SettleItem, SettleAnswer>(lockedSettleVerb(context)),
+    amend: new Group(amendVerb(context, read)),
+  };
+  const settling = settler(context, groups.locked);
+  const claim = claimVerb(context, sessions);
+  const renew = renewVerb(context);
+  const beat = beatVerb(context);
+  const expired = expiredReader(context);
+  const counts = countReader(context);
+  const pause = pauseVerb(context);
+  const prune = pruneVerb(context);
+  const underWay = new Set<Promise<unknown>>();
+  let open = true;
+
+  /** Every call goes through here: none begins after `close`, and `close` waits for those under way. */
+  async function call<T>(give: () => Promise<T>): Promise<T> {
+    if (!open) throw new PerdureError("closed", "the store is closed");
+    const promise = give();
+    underWay.add(promise);
+    try {
+      return await promise;
+    } finally {
+      underWay.delete(promise);
+    }
+  }
+
+  return {
+    insert: (jobs, now) => {
+      const group = jobs.some((job) => job.key !== null) ? groups.insertKeyed : groups.insert;
+      return call(() => group.submit(jobs.map((job) => ({ job, now }))));
+    },
+    claim: (requests, now) => call(() => claim(requests, now)),
+    renew: (requests, now) => call(() => renew(requests, now)),
+    settle: (reports, now, decide) => call(() => settling.settle(reports.map((report) => ({ report, now, decide })))),
+    expired: (query) => call(() => expired(query)),
+    amend: (commands, now, decide) =>
+      call(() => groups.amend.submit(commands.map((command) => ({ ...command, now, decide })))),
+    jobs: (ids) => call(() => read.jobs(ids)),
+    ended: (ids) => call(() => read.ended(ids)),
+    find: (filter) => call(() => find(filter)),
+    history: (id) => call(() => read.history(id)),
+    attempts: (id) => call(() => read.attempts(id)),
+    events: (query) => call(() => read.events(query)),
+    lastSeq: () => call(read.lastSeq),
+    openSession: (session, now) => call(() => sessions.open(session, now)),
+    closeSession: (id, now, why = "stopped") => call(() => sessions.close(id, now, why)),
+    sessions: () => call(sessions.all),
+    openSessions: () => call(sessions.stillOpen),
+    cancelsFor: (ids) => call(() => sessions.cancelsFor(ids)),
+    counts: (namespace, now) => call(() => counts(namespace, now)),
+    setPaused: (namespace, queue, paused, now) => call(() => pause(namespace, queue, paused, now)),
+    beat: (given) => call(() => beat(given)),
+    prune: (query) => call(() => prune(query)),
+    watch: watch.add,
+    async close() {
+      if (!open) return;
+      open = false;
+      await Promise.allSettled([...underWay]);
+      await watch.stop();
+      await db.close();
+    },
+  };
+}

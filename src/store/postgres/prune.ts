@@ -1,0 +1,130 @@
+/** Deletes what has been over for long enough, oldest first, a bounded number at a time. A job with a submit key
+ *  leaves a stub, so that the key keeps its meaning for the rest of its window. */
+import type { PruneQuery } from "../store.ts";
+import { STATE_CODES } from "../stored-job.ts";
+import { numbers, texts } from "./arrays.ts";
+import type { Connection } from "./connections.ts";
+import type { Context } from "./context.ts";
+import type { Row } from "./driver.ts";
+
+interface PruneAnswer {
+  readonly jobs: number;
+  readonly more: boolean;
+}
+
+const PAGE = 500;
+const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "tag", "submission"];
+
+export function pruneVerb({ db, sql, interned }: Context) {
+  const fields = `select j.no, b.id, j.lane, j.state, j.chapter, b.submitted_at, j.finished_at, b.key
+    from $s.job j join $s.submission b on b.job = j.no`;
+  // Most jobs have succeeded, so those are found by number; the others have an index.
+  const succeeded = sql("prune_done", `${fields} where j.state + 0 = $1 and j.no > $2 order by j.no limit $3`);
+  const aside = sql(
+    "prune_aside",
+    `${fields} where j.state = $1 and (j.state = 2 or j.state >= 4) and j.no > $2 order by j.no limit $3`,
+  );
+  // Redriven meanwhile, or taken by another pruner: then it stays.
+  const lock = sql(
+    "prune_lock",
+    `select no from $s.job where no = any ($1::bigint[]) and state + 0 = $2 and finished_at < $3
+     order by no for update skip locked`,
+  );
+  const stub = sql(
+    "prune_stub",
+    `update $s.submit_key k set state = m.state, chapter = m.chapter, until = m.until
+     from unnest($1::text[], $2::text[], $3::text[], $4::smallint[], $5::int[], $6::bigint[])
+       as m (namespace, key, id, state, chapter, until)
+     where k.namespace = m.namespace and k.key = m.key and k.id = m.id`,
+  );
+  const dropStubs = sql(
+    "prune_stubs",
+    `delete from $s.submit_key where (namespace, key) in (
+       select namespace, key from $s.submit_key where until is not null and until <= $1
+       order by namespace, key limit 1000 for update skip locked)`,
+  );
+  const deletes = [
+    ...BY_JOB.map((table) => sql(`prune_${table}`, `delete from $s.${table} where job = any ($1::bigint[])`)),
+    sql("prune_job", "delete from $s.job where no = any ($1::bigint[])"),
+  ];
+  // Rows of jobs name their session, and must go on telling what their events tell: a session is out of sight at
+  // once, but its row stays until no job is left that came while it was there.
+  const oldest = "(select submitted_at from $s.submission order by job limit 1)";
+  const upkeep = [
+    sql("prune_claims", "delete from $s.claim where at < $1"),
+    // A waiting job's clock needs every pause since it came.
+    sql("prune_pauses", `delete from $s.past_pause where to_at < $1 and to_at < coalesce(${oldest}, to_at + 1)`),
+    sql("prune_retire", "update $s.session set reaped = 2 where reaped = 1 and ended_at < $1"),
+    sql(
+      "prune_sessions",
+      `delete from $s.session where reaped = 2 and ended_at < $1 and ended_at < coalesce(${oldest}, ended_at + 1)`,
+    ),
+    sql(
+      "prune_events",
+      `delete from $s.event where seq in
+         (select seq from $s.event where job is null and at < $1 order by at limit 1000)`,
+    ),
+  ];
+
+  async function pruneOne(query: PruneQuery): Promise<PruneAnswer> {
+    const { now, endedBefore, limit, sessionsEndedBefore } = query;
+    let jobs = 0;
+    for (const state of ["succeeded", "failed", "cancelled"] as const) {
+      const before = endedBefore[state];
+      if (before === undefined || jobs >= limit) continue;
+      const rows = await endedBeforeRows(STATE_CODES[state], before, limit - jobs);
+      if (rows.length === 0) continue;
+      await interned.learn(new Set(rows.map((row) => row[2] as number)), [], []);
+      jobs += await db.transaction((connection) => remove(connection, rows, STATE_CODES[state], before, query), {
+        repeat: true,
+      });
+    }
+    await db.write(dropStubs, [now], { repeat: true });
+    for (const statement of upkeep) await db.write(statement, [sessionsEndedBefore], { repeat: true });
+    return { jobs, more: jobs >= limit };
+  }
+
+  async function remove(
+    connection: Connection,
+    found: readonly Row[],
+    state: number,
+    before: number,
+    { keyWindowMs }: PruneQuery,
+  ): Promise<number> {
+    const wanted = numbers(found.map((row) => row[0] as number));
+    const mine = new Set((await connection.ask(lock, [wanted, state, before])).map(([no]) => no as number));
+    const rows = found.filter((row) => mine.has(row[0] as number));
+    if (rows.length === 0) return 0;
+    const keyed = rows.filter((row) => row[7] !== null);
+    if (keyed.length > 0) {
+      await connection.ask(stub, [
+        texts(keyed.map((row) => interned.lane(row[2] as number).namespace)),
+        texts(keyed.map((row) => row[7] as string)),
+        texts(keyed.map((row) => row[1] as string)),
+        numbers(keyed.map((row) => row[3] as number)),
+        numbers(keyed.map((row) => row[4] as number)),
+        numbers(keyed.map((row) => (row[6] as number) + keyWindowMs)),
+      ]);
+    }
+    const chosen = numbers([...mine]);
+    for (const statement of deletes) await connection.ask(statement, [chosen]);
+    return rows.length;
+  }
+
+  /** Jobs are numbered as they come and none can end before it came: at a page of those that came too late we stop.
+   *  A page, not the first of them: it may have come while the clock was wrong. */
+  async function endedBeforeRows(state: number, before: number, limit: number): Promise<Row[]> {
+    const found: Row[] = [];
+    for (let after = 0; ; ) {
+      const page = await db.read(state === STATE_CODES.succeeded ? succeeded : aside, [state, after, PAGE]);
+      for (const row of page) {
+        if ((row[6] as number) < before) found.push(row);
+        if (found.length >= limit) return found;
+      }
+      if (page.length < PAGE || page.every((row) => (row[5] as number) >= before)) return found;
+      after = page.at(-1)?.[0] as number;
+    }
+  }
+
+  return pruneOne;
+}

@@ -1,0 +1,78 @@
+/** Queues: what is in them, and pausing them. A queue exists when a job names it. */
+import { JOB_STATES, type JobState } from "../../core/job.ts";
+import type { QueueCounts } from "../store.ts";
+import type { Context } from "./context.ts";
+import { tellEngine } from "./events.ts";
+
+export function pauseVerb({ db, sql, wrote }: Context) {
+  const pause = sql(
+    "pause",
+    `with paused as (
+       insert into $s.queue (namespace, queue, paused_at) values ($1, $2, $3::bigint) on conflict do nothing returning 1
+     ), ${tellEngine("paused", "$3", "'queue.paused'", "$4::text")} select 1 where false`,
+  );
+  const resume = sql(
+    "resume",
+    `with resumed as (delete from $s.queue where namespace = $1 and queue = $2 returning paused_at),
+     kept as (
+       insert into $s.past_pause (namespace, queue, from_at, to_at) select $1, $2, paused_at, $3::bigint from resumed
+       on conflict (namespace, queue, from_at) do update set to_at = excluded.to_at
+     ), ${tellEngine("resumed", "$3", "'queue.resumed'", "$4::text")} select 1 where false`,
+  );
+  return async (namespace: string, queue: string, paused: boolean, now: number): Promise<void> => {
+    const values = [namespace, queue, now, JSON.stringify({ v: 1, namespace, queue })];
+    await db.write(paused ? pause : resume, values, { repeat: true });
+    wrote();
+  };
+}
+
+export function countReader({ db, sql, interned }: Context) {
+  // Each state from its own small index, and the succeeded ones as what is left of all.
+  const counts = sql(
+    "counts",
+    `with counted (lane, state, jobs) as materialized (
+       select lane, 0, count(*) from $s.job where state = 0 group by lane
+       union all select lane, 1, count(*) from $s.job where state = 1 group by lane
+       union all select lane, state, count(*) from $s.job where state = 2 or state >= 4 group by lane, state
+     ),
+     others as materialized (select lane, sum(jobs) as jobs from counted group by lane)
+     select lane, state, jobs::bigint from counted
+     union all select l.lane, 3, l.jobs::bigint - coalesce((select o.jobs from others o where o.lane = l.lane), 0)::bigint
+       from (select lane, count(*) as jobs from $s.submission group by lane) l`,
+  );
+  const due = sql("counts_due", "select lane, count(*) from $s.job where state = 0 and run_at <= $1 group by lane");
+  const paused = sql("counts_paused", "select namespace, queue, paused_at from $s.queue");
+
+  return async (namespace: string | null, now: number): Promise<QueueCounts[]> => {
+    const queues = new Map<string, { -readonly [K in keyof QueueCounts]: QueueCounts[K] }>();
+    const at = (space: string, queue: string) => {
+      const name = JSON.stringify([space, queue]);
+      let entry = queues.get(name);
+      if (entry === undefined) {
+        const zero = Object.fromEntries(JOB_STATES.map((state) => [state, 0])) as Record<JobState, number>;
+        entry = { namespace: space, queue, paused: false, pausedAt: null, counts: zero, due: 0 };
+        queues.set(name, entry);
+      }
+      return entry;
+    };
+    const [counted, dueNow, pausedNow] = await Promise.all([db.read(counts), db.read(due, [now]), db.read(paused)]);
+    await interned.learn(new Set([...counted, ...dueNow].map(([lane]) => lane as number)), [], []);
+    for (const [no, code, jobs] of counted) {
+      const lane = interned.lane(no as number);
+      const entry = at(lane.namespace, lane.queue);
+      const state = JOB_STATES[code as number] as JobState;
+      entry.counts = { ...entry.counts, [state]: entry.counts[state] + (jobs as number) };
+    }
+    for (const [no, jobs] of dueNow) {
+      const lane = interned.lane(no as number);
+      at(lane.namespace, lane.queue).due += jobs as number;
+    }
+    for (const [space, queue, pausedAt] of pausedNow) {
+      const entry = at(space as string, queue as string);
+      entry.paused = true;
+      entry.pausedAt = pausedAt as number;
+    }
+    const all = [...queues.values()].filter((entry) => namespace === null || entry.namespace === namespace);
+    return all.sort((a, b) => (a.namespace + a.queue < b.namespace + b.queue ? -1 : 1));
+  };
+}

@@ -1,0 +1,158 @@
+/** Reading one job and what is recorded about it. */
+import type { JobEvent, PerdureEvent } from "../../core/event.ts";
+import { serves } from "../lane.ts";
+import type { AttemptRow, EventQuery, History, JobRow, LateReport } from "../store.ts";
+import { parseOrNull, type StoredJob } from "../stored-job.ts";
+import { texts } from "./arrays.ts";
+import type { Connection } from "./connections.ts";
+import type { Context } from "./context.ts";
+import type { Row } from "./driver.ts";
+import { Watermark } from "./feed.ts";
+import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
+import { SESSION_COLUMNS, toSession } from "./sessions.ts";
+
+export type Reader = ReturnType<typeof reader>;
+
+/** What `toRow` reads: a job with its payload and the result of its winning attempt. */
+export const ROW_COLUMNS = `${JOB_COLUMNS}, b.body,
+  case when j.state = 3 then (select a.result from $s.attempt a where a.job = j.no and a.attempt = j.attempt) end`;
+const FROM = "from $s.submission b join $s.job j on j.no = b.job";
+
+export function reader(context: Context) {
+  const { db, sql, interned } = context;
+  const feed = new Watermark(context);
+  const byId = sql("jobs", `select ${ROW_COLUMNS} ${FROM} where b.id = any ($1::text[])`);
+  const body = sql(
+    "job_body",
+    `select b.body, (select a.result from $s.attempt a where a.job = b.job and a.attempt = $2)
+     from $s.submission b where b.job = $1`,
+  );
+  const over = sql("ended", `select b.id ${FROM} where b.id = any ($1::text[]) and j.state + 0 >= 3`);
+  const attemptRows = sql(
+    "attempts",
+    `select a.attempt, a.chapter, a.session, a.started_at, a.ended_at, a.outcome, a.failure, a.usage, a.result,
+       (select string_agg(l.body, '' order by l.n) from $s.log_chunk l where l.job = a.job and l.attempt = a.attempt)
+     from $s.attempt a where a.job = $1 order by a.attempt`,
+  );
+  const eventsAfter = sql(
+    "events",
+    `select e.seq, b.id, e.n, e.at, e.name, e.data from $s.event e left join $s.submission b on b.job = e.job
+     where e.seq > $1 and e.seq <= $2 order by e.seq limit $3`,
+  );
+  // A job's events are written under its row's lock: what is there is there without gaps.
+  const eventsOfJob = sql(
+    "events_of_job",
+    `select seq, $2::text, n, at, name, data from $s.event where job = $1 and job is not null and seq > $3
+     order by n limit $4`,
+  );
+  const lateRows = sql(
+    "late",
+    "select attempt, at, session, outcome from $s.late_report where job = $1 order by attempt",
+  );
+  const pausedAt = sql("paused_at", "select paused_at from $s.queue where namespace = $1 and queue = $2");
+  const live = sql(
+    "sessions_live",
+    `select ${SESSION_COLUMNS}, 0 from $s.session where reaped = 0 and ended_at is null and namespace = $1`,
+  );
+
+  async function rows(ids: readonly string[]): Promise<Row[]> {
+    const found = await db.read(byId, [texts(ids)]);
+    await learnRows(interned, found);
+    return found;
+  }
+
+  async function stored(id: string): Promise<{ job: StoredJob; row: JobRow } | null> {
+    const [found] = await rows([id]);
+    return found === undefined ? null : { job: toJob(found, interned), row: toRow(found) };
+  }
+
+  function toRow(row: Row): JobRow {
+    return shown(toJob(row, interned), row[COLUMN_COUNT] as string, row[COLUMN_COUNT + 1] as string | null);
+  }
+
+  /** A job within a transaction, with what belongs to it in other tables. */
+  async function view(connection: Connection, job: StoredJob): Promise<JobRow> {
+    const [[text, result] = []] = await connection.ask(body, [job.no, job.attempt]);
+    return shown(job, text as string, job.state === "succeeded" ? (result as string | null) : null);
+  }
+
+  async function eventsOf(job: StoredJob, after: number, limit: number | null): Promise<PerdureEvent[]> {
+    return (await db.read(eventsOfJob, [job.no, job.id, after, limit])).map(toEvent);
+  }
+
+  async function events({ after, limit, jobId }: EventQuery): Promise<PerdureEvent[]> {
+    if (jobId !== undefined) {
+      const found = await stored(jobId);
+      return found === null ? [] : eventsOf(found.job, after, limit);
+    }
+    const safe = await feed.safe();
+    return (await db.read(eventsAfter, [after, safe, limit])).map(toEvent);
+  }
+
+  async function attempts(id: string): Promise<AttemptRow[]> {
+    const found = await stored(id);
+    if (found === null) return [];
+    const list = await db.read(attemptRows, [found.job.no]);
+    await interned.learn(
+      [],
+      [],
+      list.map((row) => row[2] as number | null),
+    );
+    return list.map((r) => ({
+      jobId: id,
+      attempt: r[0] as number,
+      chapter: r[1] as number,
+      session: r[2] === null ? null : interned.sessionId(r[2] as number),
+      startedAt: r[3] as number,
+      endedAt: r[4] as number,
+      outcome: r[5] as string,
+      failure: parseOrNull(r[6] as string | null),
+      usage: parseOrNull(r[7] as string | null),
+      result: r[8] as string | null,
+      log: r[9] as string | null,
+    }));
+  }
+
+  async function history(id: string): Promise<History | null> {
+    const found = await stored(id);
+    if (found === null) return null;
+    const { job, row } = found;
+    const [told, late, paused, sessions] = await Promise.all([
+      eventsOf(job, 0, null),
+      db.read(lateRows, [job.no]),
+      db.read(pausedAt, [job.namespace, job.queue]),
+      db.read(live, [job.namespace]),
+    ]);
+    return {
+      job: row,
+      events: told as JobEvent[],
+      lateReports: late.map(([attempt, at, session, outcome]) => ({ attempt, at, session, outcome }) as LateReport),
+      capableSessions: sessions.map(toSession).filter((session) => serves(session, job)).length,
+      liveSessions: sessions.length,
+      queuePausedAt: (paused[0]?.[0] as number | undefined) ?? null,
+    };
+  }
+
+  return {
+    view,
+    toRow,
+    attempts,
+    events,
+    history,
+    async jobs(ids: readonly string[]): Promise<(JobRow | null)[]> {
+      const found = new Map((await rows(ids)).map((row) => [row[1] as string, toRow(row)]));
+      return ids.map((id) => found.get(id) ?? null);
+    },
+    ended: async (ids: readonly string[]) => (await db.read(over, [texts(ids)])).map(([id]) => id as string),
+    lastSeq: () => feed.safe(),
+  };
+}
+
+function shown(job: StoredJob, payload: string, result: string | null): JobRow {
+  const { no: _no, lane: _lane, session: _session, liveUsage: _usage, ...row } = job;
+  return { ...row, payload, result };
+}
+
+function toEvent([seq, jobId, n, at, name, data]: Row): PerdureEvent {
+  return { seq, jobId, n, at, name, data: JSON.parse(data as string) } as PerdureEvent;
+}

@@ -1,0 +1,89 @@
+/** Renewals: one write extends the lease of everything a session holds. What it tells of its attempts (usage,
+ *  progress, log) is stored only where the attempt is still its own. Two statements, each a transaction by itself: no
+ *  renewal ever waits for a job's row while it holds its session's. */
+import type { HeldAttempt, RenewAnswer } from "../../core/work.ts";
+import type { RenewRequest } from "../store.ts";
+import { jsonOrNull } from "../stored-job.ts";
+import { numbers, texts } from "./arrays.ts";
+import type { Context } from "./context.ts";
+import { logStatement } from "./logs.ts";
+
+type Place = { readonly jobId: string; readonly attempt: number };
+
+export function renewVerb({ db, sql }: Context) {
+  const extend = sql(
+    "renew",
+    `update $s.session set renewed_at = $2::bigint, lease_ends_at = $2 + lease_ms
+     where id = $1 and reaped = 0 and ended_at is null returning no, lease_ms`,
+  );
+  const running = sql(
+    "renew_running",
+    `select j.no, b.id, j.attempt, j.started_at, j.cancel_requested_at
+     from $s.job j join $s.submission b on b.job = j.no where j.state = 1 and j.session = $1`,
+  );
+  const tell = sql(
+    "renew_tell",
+    `update $s.job j set live_usage = coalesce(m.usage, j.live_usage), progress = coalesce(m.progress, j.progress)
+     from unnest($1::bigint[], $2::int[], $3::text[], $4::text[]) as m (no, attempt, usage, progress)
+     where j.no = m.no and j.attempt = m.attempt and j.state + 0 = 1`,
+  );
+  const addLogs = sql("renew_logs", logStatement);
+
+  async function renewOne({ session, held, unheardAfterMs }: RenewRequest, now: number): Promise<RenewAnswer> {
+    const [facts] = await db.write(extend, [session, now], { repeat: true, reserved: true });
+    if (facts === undefined) return { alive: false, leaseMs: 0, lost: held.map(named), cancel: [], unheard: [] };
+    const [no, leaseMs] = facts as [number, number];
+    const rows = new Map((await db.read(running, [no], { reserved: true })).map((row) => [row[1] as string, row]));
+    const lost: Place[] = [];
+    const cancel: Place[] = [];
+    const told: { no: number; attempt: HeldAttempt }[] = [];
+    for (const attempt of held) {
+      const row = rows.get(attempt.jobId);
+      if (row === undefined || row[2] !== attempt.attempt) {
+        lost.push(named(attempt));
+        continue;
+      }
+      rows.delete(attempt.jobId);
+      if (row[4] !== null) cancel.push(named(attempt));
+      told.push({ no: row[0] as number, attempt });
+    }
+    await store(told);
+    const unheard = [...rows.values()]
+      .filter((row) => (row[3] as number) < now - unheardAfterMs)
+      .map((row) => ({ jobId: row[1] as string, attempt: row[2] as number }));
+    return { alive: true, leaseMs, lost, cancel, unheard };
+  }
+
+  async function store(told: readonly { no: number; attempt: HeldAttempt }[]): Promise<void> {
+    const sorted = told.toSorted((a, b) => a.no - b.no);
+    const spoke = sorted.filter(({ attempt }) => (attempt.usage ?? attempt.progress ?? null) !== null);
+    if (spoke.length > 0) {
+      const values = [
+        numbers(spoke.map(({ no }) => no)),
+        numbers(spoke.map(({ attempt }) => attempt.attempt)),
+        texts(spoke.map(({ attempt }) => jsonOrNull(attempt.usage ?? null))),
+        texts(spoke.map(({ attempt }) => attempt.progress ?? null)),
+      ];
+      await db.write(tell, values, { repeat: true, reserved: true });
+    }
+    const logged = sorted.filter(({ attempt }) => attempt.log);
+    if (logged.length > 0) {
+      const values = [
+        numbers(logged.map(({ no }) => no)),
+        numbers(logged.map(({ attempt }) => attempt.attempt)),
+        texts(logged.map(({ attempt }) => attempt.log ?? null)),
+      ];
+      await db.write(addLogs, values, { reserved: true });
+    }
+  }
+
+  return async (requests: readonly RenewRequest[], now: number): Promise<RenewAnswer[]> => {
+    const answers: RenewAnswer[] = [];
+    for (const request of requests) answers.push(await renewOne(request, now));
+    return answers;
+  };
+}
+
+function named({ jobId, attempt }: HeldAttempt): Place {
+  return { jobId, attempt };
+}

@@ -1,0 +1,119 @@
+/** Sessions: one start of a worker each. */
+import type { NewSession } from "../../core/work.ts";
+import type { Capability } from "../lane.ts";
+import type { SessionRow } from "../store.ts";
+import { parseOrNull } from "../stored-job.ts";
+import { texts } from "./arrays.ts";
+import type { Context } from "./context.ts";
+import type { Row } from "./driver.ts";
+import { tellEngine } from "./events.ts";
+import { explained } from "./trouble.ts";
+
+/** What never changes of a session. */
+export interface SessionFacts extends Capability {
+  readonly no: number;
+  readonly id: string;
+  readonly name: string;
+  readonly leaseMs: number;
+}
+
+export type Sessions = ReturnType<typeof sessionVerbs>;
+
+const COLUMNS = `no, id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
+  renewed_at, lease_ends_at, ended_at`;
+const MAX_FACTS = 1_000;
+
+export function sessionVerbs({ db, sql, interned, wrote }: Context) {
+  const add = (repeat: string) => `with added as (
+       insert into $s.session (id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
+         renewed_at, lease_ends_at)
+       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::bigint, $12::bigint, $12, $12 + $11) ${repeat} returning no
+     ), ${tellEngine("added", "$12", "'worker.started'", "$13::text")} select no from added`;
+  const addFirst = sql("session_open", add(""));
+  const addAgain = sql("session_open_again", add("on conflict (id) do nothing"));
+  // What it still holds is found by the reaper at once: the lease ends here too.
+  const end = sql(
+    "session_close",
+    `with ended as (
+       update $s.session set ended_at = $1, lease_ends_at = least(lease_ends_at, $1::bigint - 1)
+       where id = $2 and ended_at is null returning no
+     ), ${tellEngine("ended", "$1", "$3::text", "$4::text")} select no from ended`,
+  );
+  const all = sql(
+    "sessions",
+    `select ${COLUMNS}, (select count(*)::int from $s.job j where j.state = 1 and j.session = s.no)
+     from $s.session s where s.reaped < 2 order by s.no`,
+  );
+  const open = sql("sessions_open", `select ${COLUMNS}, 0 from $s.session where reaped = 0 and ended_at is null`);
+  const byId = sql("session", `select ${COLUMNS}, 0 from $s.session where id = $1`);
+  const asked = sql(
+    "cancels",
+    `select b.id, j.attempt from $s.session s join $s.job j on j.session = s.no join $s.submission b on b.job = j.no
+     where s.id = any ($1::text[]) and j.state = 1 and j.cancel_requested_at is not null`,
+  );
+  const known = new Map<string, SessionFacts>();
+
+  /** Null: there is no such session. */
+  async function facts(id: string): Promise<SessionFacts | null> {
+    const cached = known.get(id);
+    if (cached !== undefined) return cached;
+    const [row] = await db.read(byId, [id]);
+    if (row === undefined) return null;
+    const { namespace, name, kinds, queues, labels, leaseMs } = toSession(row);
+    const found = { no: row[0] as number, id, namespace, name, kinds, queues, labels, leaseMs };
+    if (known.size >= MAX_FACTS) known.clear();
+    known.set(id, found);
+    interned.knowSession(found.no, id);
+    return found;
+  }
+
+  return {
+    facts,
+    async open(s: NewSession, now: number): Promise<void> {
+      const queues = s.queues === null ? null : JSON.stringify(s.queues);
+      const data = JSON.stringify({ v: 1, session: s.id, worker: s.name, kinds: s.kinds });
+      const names = [s.id, s.namespace, s.name, s.host, s.pid, s.process ?? null, JSON.stringify(s.kinds), queues];
+      const values = [...names, JSON.stringify(s.labels), s.slots, s.leaseMs, now, data];
+      try {
+        await db.writeAs((tries) => (tries === 0 ? addFirst : addAgain), values, { repeat: true });
+      } catch (error) {
+        throw explained(error);
+      }
+      wrote();
+    },
+    async close(id: string, now: number, why: "stopped" | "gone"): Promise<void> {
+      const name = why === "gone" ? "worker.lost" : "worker.stopped";
+      await db.write(end, [now, id, name, JSON.stringify({ v: 1, session: id, why })], { repeat: true });
+      wrote();
+    },
+    all: async (): Promise<SessionRow[]> => (await db.read(all)).map(toSession),
+    stillOpen: async (): Promise<SessionRow[]> => (await db.read(open)).map(toSession),
+    async cancelsFor(ids: readonly string[]) {
+      const rows = await db.read(asked, [texts(ids)]);
+      return rows.map(([jobId, attempt]) => ({ jobId: jobId as string, attempt: attempt as number }));
+    },
+  };
+}
+
+function toSession(r: Row): SessionRow {
+  return {
+    id: r[1] as string,
+    namespace: r[2] as string,
+    name: r[3] as string,
+    host: r[4] as string,
+    pid: r[5] as number,
+    process: r[6] as string | null,
+    kinds: JSON.parse(r[7] as string) as string[],
+    queues: parseOrNull(r[8] as string | null),
+    labels: JSON.parse(r[9] as string) as Record<string, string>,
+    slots: r[10] as number,
+    leaseMs: r[11] as number,
+    startedAt: r[12] as number,
+    renewedAt: r[13] as number,
+    leaseEndsAt: r[14] as number,
+    endedAt: r[15] as number | null,
+    running: r[16] as number,
+  };
+}
+
+export { COLUMNS as SESSION_COLUMNS, toSession };

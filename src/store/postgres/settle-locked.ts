@@ -1,0 +1,277 @@
+/** Settles attempts the long way: the rows are locked, read, decided on and written in one transaction. */
+import type { Settlement } from "../../core/lifecycle.ts";
+import type { Report, SettleAnswer } from "../../core/work.ts";
+import { nextLook, type PauseSpan } from "../overdue.ts";
+import { type ClosedAttempt, mayClose, repeatedAnswer, reportIdOf, type SessionLease } from "../settle-rules.ts";
+import { jsonOrNull, parseOrNull, STATE_CODES, type StoredJob, sessionIn } from "../stored-job.ts";
+import { numbers, texts } from "./arrays.ts";
+import type { Connection } from "./connections.ts";
+import type { Context } from "./context.ts";
+import { type GroupVerb, refusal } from "./group.ts";
+import { logStatement } from "./logs.ts";
+import { JOB_COLUMNS, learnRows, PROGRESS_NAMES, progressArrays, progressValues, SET_PROGRESS, toJob } from "./rows.ts";
+import type { SettleItem } from "./settle.ts";
+
+interface Made {
+  readonly item: SettleItem;
+  readonly job: StoredJob;
+  readonly made: Settlement;
+}
+
+/** What was read under the locks. */
+interface Facts {
+  readonly jobs: Map<string, StoredJob>;
+  readonly leases: ReadonlyMap<number, SessionLease>;
+  readonly closed: Map<string, ClosedAttempt>;
+  readonly pauses: ReadonlyMap<string, readonly PauseSpan[]>;
+}
+
+export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, SettleAnswer> {
+  const { db, sql, interned, generation, marks, started, wrote } = context;
+  const lock = sql(
+    "settle_lock",
+    `select ${JOB_COLUMNS} from $s.submission b join $s.job j on j.no = b.job where b.id = any ($1::text[])
+     order by j.no for update of j`,
+  );
+  // A renewal waits for the reaper, and the reaper for a renewal: whoever is second sees what the first did.
+  const lockLeases = sql(
+    "settle_leases",
+    "select no, renewed_at, lease_ends_at, ended_at from $s.session where no = any ($1::int[]) order by no for share",
+  );
+  const closedAttempts = sql(
+    "settle_closed",
+    `select a.job, a.attempt, a.report_id, a.outcome, a.after_state, a.after_reason, a.after_run_at
+     from unnest($1::bigint[], $2::int[]) as want (job, attempt)
+     join $s.attempt a on a.job = want.job and a.attempt = want.attempt`,
+  );
+  const pauses = sql(
+    "settle_pauses",
+    `select namespace, queue, from_at, to_at from $s.past_pause where queue = any ($1::text[])
+     union all select namespace, queue, paused_at, null from $s.queue where queue = any ($1::text[])`,
+  );
+  const write = sql(
+    "settle_write",
+    `with m as materialized (
+       select * from unnest(${progressArrays(1)}, $22::bigint[], $23::text[], $24::text[])
+         as u (${PROGRESS_NAMES}, at, event, data)
+     ),
+     moved as (
+       update $s.job j set ${SET_PROGRESS} from m where j.no = m.no and j.revision = m.old_revision
+       returning j.no, j.revision, m.at, m.event, m.data
+     ),
+     told as (
+       insert into $s.event (job, n, at, name, data) select no, revision, at, event, data from moved
+     )
+     select no from moved`,
+  );
+  const close = sql(
+    "settle_close",
+    `insert into $s.attempt (job, attempt, chapter, session, started_at, ended_at, outcome, failure, usage, result,
+       report_id, after_state, after_reason, after_run_at)
+     select * from unnest($1::bigint[], $2::int[], $3::int[], $4::int[], $5::bigint[], $6::bigint[], $7::text[],
+       $8::text[], $9::text[], $10::text[], $11::text[], $12::smallint[], $13::text[], $14::bigint[])`,
+  );
+  const look = sql(
+    "settle_look",
+    `update $s.job j set check_at = m.check_at from unnest($1::bigint[], $2::bigint[]) as m (no, check_at)
+     where j.no = m.no`,
+  );
+  const late = sql(
+    "settle_late",
+    `insert into $s.late_report (job, attempt, at, session, outcome)
+     select * from unnest($1::bigint[], $2::int[], $3::bigint[], $4::text[], $5::text[]) on conflict do nothing`,
+  );
+  const tell = sql(
+    "settle_progress",
+    `update $s.job j set progress = m.progress from unnest($1::bigint[], $2::text[]) as m (no, progress)
+     where j.no = m.no`,
+  );
+  const addLogs = sql("settle_logs", logStatement);
+
+  async function read(connection: Connection, items: readonly SettleItem[]): Promise<Facts> {
+    const rows = await connection.ask(lock, [texts(items.map(({ report }) => report.jobId))]);
+    await learnRows(interned, rows);
+    const jobs = new Map(rows.map((row) => toJob(row, interned)).map((job) => [job.id, job]));
+    const sessions = new Set<number>();
+    for (const { session } of jobs.values()) if (session !== null) sessions.add(session);
+    const leases = sessions.size === 0 ? [] : await connection.ask(lockLeases, [numbers([...sessions])]);
+    const ofJobs = items.flatMap(({ report }) => {
+      const no = jobs.get(report.jobId)?.no;
+      return no === undefined ? [] : [{ no, attempt: report.attempt }];
+    });
+    const places = [numbers(ofJobs.map(({ no }) => no)), numbers(ofJobs.map(({ attempt }) => attempt))];
+    const closed = await connection.ask(closedAttempts, places);
+    const waiting = items.filter(({ report }) => report.from.kind === "expiry");
+    const queues = new Set(waiting.map(({ report }) => jobs.get(report.jobId)?.queue ?? ""));
+    const spans = queues.size === 0 ? [] : await connection.ask(pauses, [texts([...queues])]);
+    const byQueue = new Map<string, PauseSpan[]>();
+    for (const [namespace, queue, from_at, to_at] of spans) {
+      const name = JSON.stringify([namespace, queue]);
+      byQueue.set(name, [...(byQueue.get(name) ?? []), { from_at, to_at } as PauseSpan]);
+    }
+    return {
+      jobs,
+      leases: new Map(
+        leases.map(
+          ([no, renewed_at, lease_ends_at, ended_at]) =>
+            [no, { renewed_at, lease_ends_at, ended_at }] as [number, SessionLease],
+        ),
+      ),
+      closed: new Map(
+        closed.map(([job, attempt, report_id, outcome, after_state, after_reason, after_run_at]) => [
+          `${job}.${attempt}`,
+          { report_id, outcome, after_state, after_reason, after_run_at } as ClosedAttempt,
+        ]),
+      ),
+      pauses: byQueue,
+    };
+  }
+
+  async function settleAll(connection: Connection, items: readonly SettleItem[]): Promise<SettleAnswer[]> {
+    const facts = await read(connection, items);
+    const { jobs, leases, closed, pauses: spans } = facts;
+    let made: Made[] = [];
+    const looks = new Map<number, number>();
+    const lates: { job: StoredJob; item: SettleItem }[] = [];
+    const answers: SettleAnswer[] = [];
+    for (const item of items) {
+      const { report, now } = item;
+      const job = jobs.get(report.jobId);
+      if (job === undefined) {
+        answers.push({ status: "unknown_job" });
+        continue;
+      }
+      const held = job.session === null ? null : (leases.get(job.session) ?? null);
+      const isOverdue = () => {
+        const inQueue = () => {
+          const all = spans.get(JSON.stringify([job.namespace, job.queue])) ?? [];
+          return all.filter(({ to_at }) => to_at === null || to_at > job.runAt);
+        };
+        const next = nextLook(job, now, inQueue);
+        if (typeof next === "number") looks.set(job.no, next);
+        return next === null;
+      };
+      if (!mayClose(job, { report, now, generation, held, isOverdue })) {
+        const before = closed.get(`${job.no}.${report.attempt}`) ?? null;
+        const repeated = repeatedAnswer(report, before);
+        if (repeated === null && report.from.kind === "worker" && before !== null) lates.push({ job, item });
+        answers.push(repeated ?? { status: "stale", recorded: before?.outcome ?? null });
+        continue;
+      }
+      const settlement = item.decide(job, report, {
+        session: job.worker,
+        renewedAt: held?.renewed_at ?? null,
+        ended: (held?.ended_at ?? null) !== null,
+        usage: parseOrNull(job.liveUsage),
+      });
+      const { state, reason, runAt } = settlement.next;
+      const afterRunAt = state === "queued" ? runAt : null;
+      answers.push({ status: "accepted", repeated: false, state, reason, runAt: afterRunAt });
+      // The same job again in one list: what was decided first is written before the next is decided on.
+      if (made.some((earlier) => earlier.job.no === job.no)) {
+        await writeAll(connection, made);
+        made = [];
+      }
+      made.push({ item, job, made: settlement });
+      looks.delete(job.no);
+      if (afterRunAt !== null) marks.put(job.lane, job.priority, afterRunAt);
+      jobs.set(job.id, { ...job, ...settlement.next, liveUsage: null });
+      if (job.state === "running") {
+        const after = { after_state: STATE_CODES[state], after_reason: reason, after_run_at: afterRunAt };
+        const { kind: outcome } = report.outcome;
+        closed.set(`${job.no}.${report.attempt}`, { report_id: reportIdOf(report), outcome, ...after });
+      }
+    }
+    await writeAll(connection, made);
+    if (looks.size > 0) await connection.ask(look, [numbers([...looks.keys()]), numbers([...looks.values()])]);
+    if (lates.length > 0) await connection.ask(late, lateValues(lates));
+    return answers;
+  }
+
+  async function writeAll(connection: Connection, list: readonly Made[]): Promise<void> {
+    if (list.length === 0) return;
+    const sorted = list.toSorted((a, b) => a.job.no - b.job.no);
+    const moves = sorted.map(({ item, job, made }) => ({
+      job,
+      next: made.next,
+      avoidSession: item.report.outcome.kind === "released" ? job.session : null,
+    }));
+    const events = [
+      numbers(sorted.map(({ item }) => item.now)),
+      texts(sorted.map(({ made }) => made.event.name)),
+      texts(sorted.map(({ made }) => JSON.stringify(made.event.data))),
+    ];
+    await connection.ask(write, [...progressValues(moves), ...events]);
+    const runs = sorted.filter(({ job }) => job.state === "running"); // a wait that ran out is no attempt
+    if (runs.length > 0) await connection.ask(close, attemptValues(runs));
+    const logs = sorted.filter(({ item }) => item.report.log !== null);
+    if (logs.length > 0) await connection.ask(addLogs, logValues(logs));
+    const told = sorted.filter(({ item }) => item.report.progress);
+    if (told.length > 0) {
+      const values = [
+        numbers(told.map(({ job }) => job.no)),
+        texts(told.map(({ item }) => item.report.progress ?? null)),
+      ];
+      await connection.ask(tell, values);
+    }
+  }
+
+  return {
+    inFlight: 2,
+    async run(items) {
+      for (const { report } of items) started.delete(report.jobId);
+      const answers = await db.transaction((connection) => settleAll(connection, items), { repeat: true });
+      wrote();
+      return answers;
+    },
+    refuse: (_item, error) => refusal(error),
+  };
+}
+
+function attemptValues(list: readonly Made[]) {
+  const usageOf = ({ made }: Made) => jsonOrNull((made.event.data as { usage?: object }).usage ?? null);
+  const failureOf = ({ item, made }: Made) => {
+    const { outcome } = item.report;
+    // A completed run that is to be run again has the failure that its event tells.
+    return jsonOrNull(
+      "failure" in outcome ? outcome.failure : ((made.event.data as { failure?: object }).failure ?? null),
+    );
+  };
+  const resultOf = ({ outcome }: Report) => (outcome.kind === "completed" ? outcome.result : null);
+  return [
+    numbers(list.map(({ job }) => job.no)),
+    numbers(list.map(({ job }) => job.attempt)),
+    numbers(list.map(({ job }) => job.chapter)),
+    numbers(list.map(({ job }) => job.session)),
+    numbers(list.map(({ job }) => job.startedAt)),
+    numbers(list.map(({ item }) => item.now)),
+    texts(list.map(({ item }) => item.report.outcome.kind)),
+    texts(list.map(failureOf)),
+    texts(list.map(usageOf)),
+    texts(list.map(({ item }) => resultOf(item.report))),
+    texts(list.map(({ item }) => reportIdOf(item.report))),
+    numbers(list.map(({ made }) => STATE_CODES[made.next.state])),
+    texts(list.map(({ made }) => made.next.reason)),
+    numbers(list.map(({ made }) => (made.next.state === "queued" ? made.next.runAt : null))),
+  ];
+}
+
+/** Kept once per attempt, so that people see that someone came too late, and with what. */
+function lateValues(list: readonly { job: StoredJob; item: SettleItem }[]) {
+  const sessionOf = ({ from }: Report) => (from.kind === "worker" ? sessionIn(from.token) : null);
+  return [
+    numbers(list.map(({ job }) => job.no)),
+    numbers(list.map(({ item }) => item.report.attempt)),
+    numbers(list.map(({ item }) => item.now)),
+    texts(list.map(({ item }) => sessionOf(item.report))),
+    texts(list.map(({ item }) => item.report.outcome.kind)),
+  ];
+}
+
+function logValues(list: readonly Made[]) {
+  return [
+    numbers(list.map(({ job }) => job.no)),
+    numbers(list.map(({ item }) => item.report.attempt)),
+    texts(list.map(({ item }) => item.report.log)),
+  ];
+}

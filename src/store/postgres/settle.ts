@@ -1,0 +1,208 @@
+/** Settles attempts in one round trip. A job that this process started and nobody has touched since is known: it is
+ *  decided here, and the statement writes the decision only where, under the row's lock, the row is still the one that
+ *  was decided on. What is not known, has moved, or needs more than that is locked, decided and written by settle-locked.ts. */
+import { type Settlement, succeededText } from "../../core/lifecycle.ts";
+import type { Report, SettleAnswer } from "../../core/work.ts";
+import { mayClose, reportIdOf } from "../settle-rules.ts";
+import type { DecideReport } from "../store.ts";
+import { isPlainRetry, isPlainSuccess, STATE_CODES, type StoredJob } from "../stored-job.ts";
+import { numbers, texts } from "./arrays.ts";
+import type { Context } from "./context.ts";
+import type { Value } from "./driver.ts";
+import { Group, type GroupVerb } from "./group.ts";
+
+export interface SettleItem {
+  readonly report: Report;
+  readonly now: number;
+  readonly decide: DecideReport;
+}
+
+interface Decided {
+  readonly item: SettleItem;
+  readonly job: StoredJob;
+  readonly made: Settlement;
+}
+
+/** True: written. False: the row had moved, and nothing was. */
+type Written = boolean;
+
+const STILL = "j.no = m.no and j.revision = m.revision and j.state + 0 = 1 and j.live_usage is null";
+
+export function settler(context: Context, locked: Group<SettleItem, SettleAnswer>) {
+  const { started, generation, marks } = context;
+  const succeed = new Group(succeedVerb(context));
+  const retry = new Group(retryVerb(context));
+
+  /** What can be decided without asking, or null. */
+  function decideKnown(item: SettleItem): Decided | null {
+    const { report, now } = item;
+    const { outcome, from } = report;
+    if (from.kind !== "worker" || (outcome.kind !== "completed" && outcome.kind !== "failed")) return null;
+    if (report.log !== null || report.progress || report.usage !== null) return null;
+    const job = started.get(report.jobId);
+    if (job === undefined || job.handbacks > 0 || job.streak > 0) return null;
+    started.delete(report.jobId);
+    if (!mayClose(job, { report, now, generation, held: null, isOverdue: () => false })) return null;
+    try {
+      const made = item.decide(job, report, { session: job.worker, renewedAt: null, ended: false, usage: null });
+      return { item, job, made };
+    } catch {
+      return null; // it will throw again where one item can be refused
+    }
+  }
+
+  return {
+    async settle(items: readonly SettleItem[]): Promise<SettleAnswer[]> {
+      const answers: SettleAnswer[] = new Array(items.length);
+      const done: [number, Decided][] = [];
+      const again: [number, Decided][] = [];
+      const rest: number[] = [];
+      // Reports of one job are taken in their order, all of them under its lock.
+      const alone = new Set(items.map(({ report }) => report.jobId)).size === items.length;
+      items.forEach((item, i) => {
+        const decided = alone ? decideKnown(item) : null;
+        if (decided === null) rest.push(i);
+        else if (isPlainSuccess(decided.job, decided.made.next)) done.push([i, decided]);
+        else if (isPlainRetry(decided.job, decided.made.next)) again.push([i, decided]);
+        else rest.push(i);
+      });
+      const through = async (group: Group<Decided, Written>, list: readonly [number, Decided][]) => {
+        const written = await group.submit(list.map(([, decided]) => decided));
+        list.forEach(([i, decided], k) => {
+          if (written[k] === true) answers[i] = answerOf(decided);
+          else rest.push(i);
+        });
+      };
+      await Promise.all([through(succeed, done), through(retry, again)]);
+      const others = await locked.submit(rest.map((i) => items[i] as SettleItem));
+      rest.forEach((i, k) => {
+        answers[i] = others[k] as SettleAnswer;
+      });
+      return answers;
+    },
+    async drained(): Promise<void> {
+      await Promise.all([succeed.drained(), retry.drained()]);
+    },
+  };
+
+  function answerOf({ job, made }: Decided): SettleAnswer {
+    const { state, reason, runAt } = made.next;
+    if (state === "queued") marks.put(job.lane, job.priority, runAt);
+    return { status: "accepted", repeated: false, state, reason, runAt: state === "queued" ? runAt : null };
+  }
+}
+
+function succeedVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
+  const [before, after] = succeededText(0).split('"attempt":0') as [string, string];
+  const statement = sql(
+    "succeed",
+    `with done as (
+       update $s.job j set state = ${STATE_CODES.succeeded}, finished_at = m.at, revision = j.revision + 1
+       from unnest($1::bigint[], $2::int[], $3::bigint[], $4::text[], $5::text[]) as m (no, revision, at, result, report_id)
+       where ${STILL}
+       returning j.no, j.revision, j.attempt, j.chapter, j.session, j.started_at, m.at, m.result, m.report_id
+     ),
+     closed as (
+       insert into $s.attempt (job, attempt, chapter, session, started_at, ended_at, outcome, result, report_id, after_state)
+       select no, attempt, chapter, session, started_at, at, 'completed', result, report_id, ${STATE_CODES.succeeded}
+       from done
+     ),
+     told as (
+       insert into $s.event (job, n, at, name, data)
+       select no, revision, at, 'attempt.succeeded', '${before}"attempt":' || attempt || '${after}' from done
+     )
+     select no from done`,
+  );
+  return {
+    inFlight: 2,
+    async run(list) {
+      const sorted = inOrder(list);
+      const results = sorted.map(({ item }) =>
+        item.report.outcome.kind === "completed" ? item.report.outcome.result : null,
+      );
+      const rows = await db.write(statement, [...known(sorted), texts(results), reportIds(sorted)], { repeat: true });
+      wrote();
+      return writtenOf(
+        list,
+        rows.map(([no]) => no as number),
+      );
+    },
+  };
+}
+
+function retryVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
+  const statement = sql(
+    "retry",
+    `with again as (
+       update $s.job j set state = ${STATE_CODES.queued}, run_at = m.run_at, failures = j.failures + 1,
+         revision = j.revision + 1
+       from unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[])
+         as m (no, revision, at, run_at, outcome, failure, report_id, data)
+       where ${STILL}
+       returning j.no, j.revision, j.attempt, j.chapter, j.session, j.started_at, m.at, m.run_at, m.outcome, m.failure,
+         m.report_id, m.data
+     ),
+     closed as (
+       insert into $s.attempt (job, attempt, chapter, session, started_at, ended_at, outcome, failure, report_id,
+         after_state, after_run_at)
+       select no, attempt, chapter, session, started_at, at, outcome, failure, report_id, ${STATE_CODES.queued}, run_at
+       from again
+     ),
+     told as (
+       insert into $s.event (job, n, at, name, data) select no, revision, at, 'attempt.failed', data from again
+     )
+     select no from again`,
+  );
+  return {
+    inFlight: 2,
+    async run(list) {
+      const sorted = inOrder(list);
+      const rows = await db.write(
+        statement,
+        [
+          ...known(sorted),
+          numbers(sorted.map(({ made }) => made.next.runAt)),
+          texts(sorted.map(({ item }) => item.report.outcome.kind)),
+          texts(sorted.map(failureText)),
+          reportIds(sorted),
+          texts(sorted.map(({ made }) => JSON.stringify(made.event.data))),
+        ],
+        { repeat: true },
+      );
+      wrote();
+      return writtenOf(
+        list,
+        rows.map(([no]) => no as number),
+      );
+    },
+  };
+}
+
+/** A completed run that is to be run again has the failure that its event tells. */
+function failureText({ item, made }: Decided): string {
+  const { outcome } = item.report;
+  return JSON.stringify("failure" in outcome ? outcome.failure : (made.event.data as { failure?: object }).failure);
+}
+
+/** Rows are locked in the order of their numbers, everywhere. */
+function inOrder(list: readonly Decided[]): readonly Decided[] {
+  return list.toSorted((a, b) => a.job.no - b.job.no);
+}
+
+function known(list: readonly Decided[]): Value[] {
+  return [
+    numbers(list.map(({ job }) => job.no)),
+    numbers(list.map(({ job }) => job.revision)),
+    numbers(list.map(({ item }) => item.now)),
+  ];
+}
+
+function reportIds(list: readonly Decided[]): string {
+  return texts(list.map(({ item }) => reportIdOf(item.report)));
+}
+
+function writtenOf(list: readonly Decided[], written: readonly number[]): Written[] {
+  if (written.length === list.length) return list.map(() => true);
+  const numbers = new Set(written);
+  return list.map(({ job }) => numbers.has(job.no));
+}

@@ -1,0 +1,86 @@
+/** What an error of PostgreSQL, or of the way to it, means for the call that met it. */
+import { PerdureError } from "../../core/errors.ts";
+
+/** data: this item is at fault. again: rolled back for certain, the same may succeed now. away: it was never begun, the
+ *  server is not there or takes nothing. unknown: it may have been done. full: no room. bug: ours, or the operator's. */
+export type Trouble = "data" | "again" | "away" | "unknown" | "full" | "bug";
+
+const BY_STATE: Readonly<Record<string, Trouble>> = {
+  "40001": "again",
+  "40P01": "again",
+  "55P03": "again",
+  "25006": "away", // a standby, or a primary that has been told to take nothing
+  "53300": "away",
+  "57P03": "away",
+  "57P01": "unknown",
+  "57P02": "unknown",
+  "57P05": "unknown",
+  "57014": "again", // cancelled before it was done
+  "53100": "full",
+  "53200": "again",
+};
+const BY_CLASS: Readonly<Record<string, Trouble>> = { "08": "unknown", "22": "data", "23": "data", "54": "data" };
+
+const NO_WAY = new Set([
+  "ECONNREFUSED",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ETIMEDOUT",
+  "ENOENT",
+]);
+
+/** Thrown by our own checks of a commit. */
+export class UnknownCommit extends Error {}
+/** Thrown when no connection could be had in time. */
+export class NoConnection extends Error {}
+
+export function troubleOf(error: unknown): Trouble {
+  if (error instanceof UnknownCommit) return "unknown";
+  if (error instanceof NoConnection) return "away";
+  const { code, message = "" } = (error ?? {}) as { code?: unknown; message?: string };
+  if (typeof code === "string" && /^[0-9A-Z]{5}$/.test(code))
+    return BY_STATE[code] ?? BY_CLASS[code.slice(0, 2)] ?? "bug";
+  if (typeof code === "string" && NO_WAY.has(code)) return "away";
+  if (typeof code === "string" && /^E[A-Z]+$/.test(code)) return "unknown";
+  if (/timeout exceeded when trying to connect/.test(message)) return "away";
+  return /^(Connection terminated|Client (was closed|has encountered|has already))/.test(message) ? "unknown" : "bug";
+}
+
+/** The error for the caller. */
+export function explained(error: unknown, trouble = troubleOf(error)): unknown {
+  if (error instanceof PerdureError) return error;
+  const cause = error;
+  const why = messageOf(error);
+  switch (trouble) {
+    case "away":
+    case "again":
+      return new PerdureError(
+        "store_unavailable",
+        `PostgreSQL cannot be used now (${why}): nothing of this call was stored`,
+        {
+          cause,
+        },
+      );
+    case "unknown":
+      return new PerdureError(
+        "store_unknown",
+        `the connection to PostgreSQL broke (${why}): whether this call was stored is unknown; repeat it with the same key`,
+        { cause },
+      );
+    case "full":
+      return new PerdureError("store_full", `PostgreSQL has no room left (${why}): nothing of this call was stored`, {
+        cause,
+      });
+    case "data":
+      return new PerdureError("store_refused", `the store refused this: ${why}`, { cause });
+    case "bug":
+      return new PerdureError("store_io", `PostgreSQL refused a statement (${why})`, { cause });
+  }
+}
+
+export function messageOf(error: unknown): string {
+  if (error instanceof AggregateError && error.errors.length > 0) return messageOf(error.errors[0]);
+  return error instanceof Error ? error.message : String(error);
+}

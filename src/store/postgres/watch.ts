@@ -1,0 +1,98 @@
+/** Tells other processes that something was written, and hears it from them, by NOTIFY on a connection of its own. Only
+ *  a hint: whoever misses one looks again within a second. Sent after the commit and at most every few milliseconds:
+ *  within the transaction it would make all commits of the database wait for each other. */
+import type pg from "pg";
+import type { Clock } from "../../lib/clock.ts";
+import { loadPg } from "./driver.ts";
+
+const SEND_EVERY_MS = 5;
+const RECONNECT_MS = 500;
+
+export interface Watcher {
+  wrote(): void;
+  add(listener: () => void): () => void;
+  stop(): Promise<void>;
+}
+
+/** `me` names this store, so that it does not wake itself. */
+export function watcher(config: pg.PoolConfig, channel: string, me: string, clock: Clock): Watcher {
+  const listeners = new Set<() => void>();
+  let client: pg.Client | null = null;
+  let stopped = false;
+  let connecting: Promise<void> | null = null;
+  let pending = false;
+  let cancelPause: (() => void) | null = null;
+  let cancelRetry: (() => void) | null = null;
+
+  const wake = () => {
+    for (const listener of [...listeners]) listener();
+  };
+
+  async function connect(): Promise<void> {
+    const { Client } = await loadPg();
+    const fresh = new Client({ ...config, keepAlive: true });
+    const lost = () => {
+      if (client === fresh) client = null;
+      void fresh.end().catch(() => {});
+      if (!stopped && cancelRetry === null) {
+        cancelRetry = clock.after(RECONNECT_MS, retry, { background: true });
+      }
+    };
+    fresh.on("error", lost);
+    fresh.on("end", lost);
+    fresh.on("notification", ({ payload }) => {
+      if (payload !== me) wake();
+    });
+    try {
+      await fresh.connect();
+      // The hints may be lost with the server; nobody waits for the disk on their account.
+      await fresh.query(`set synchronous_commit = off; listen ${channel}`);
+      if (stopped) return void (await fresh.end());
+      client = fresh;
+      wake(); // what was missed meanwhile
+    } catch {
+      lost();
+    }
+  }
+
+  function retry(): void {
+    cancelRetry = null;
+    connecting = connect();
+  }
+
+  function send(): void {
+    pending = false;
+    client?.query("select pg_notify($1, $2)", [channel, me]).catch(() => {});
+    cancelPause = clock.after(
+      SEND_EVERY_MS,
+      () => {
+        cancelPause = null;
+        if (pending) send();
+      },
+      { background: true },
+    );
+  }
+
+  return {
+    wrote() {
+      if (stopped || client === null) return;
+      if (cancelPause === null) send();
+      else pending = true;
+    },
+    add(listener) {
+      listeners.add(listener);
+      connecting ??= connect();
+      return () => listeners.delete(listener);
+    },
+    async stop() {
+      stopped = true;
+      cancelRetry?.();
+      await connecting;
+      cancelPause?.();
+      // The last hint goes out too: a process that writes and ends must be heard.
+      if (pending && client !== null) await client.query("select pg_notify($1, $2)", [channel, me]).catch(() => {});
+      await client?.end().catch(() => {});
+      client = null;
+    },
+  };
+}
