@@ -5,6 +5,7 @@ import type { EngineLink } from "../worker/engine-link.ts";
 
 export function localLink(engine: Engine): EngineLink {
   return {
+    claimsAtOnce: engine.store.claimsAtOnce,
     openSession: async (request) => ({ session: await engine.openSession(request), leaseMs: engine.leaseMs }),
     closeSession: (session) => engine.closeSession(session),
     claim: (session, options) => engine.claim(session, options),

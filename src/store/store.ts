@@ -12,6 +12,8 @@ import type { Policy } from "../core/policy.ts";
 import type { ClaimedJob, HeldAttempt, NewSession, Refused, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
 
 export interface Store {
+  /** Claims of one worker that are worth making at a time: more than one where the database works while we do. */
+  readonly claimsAtOnce: number;
   /** Stores new jobs, or finds those that their submit keys already name. */
   insert(items: readonly NewJob[], now: number): Promise<InsertAnswer[]>;
   /** Starts due jobs for a session, lowest priority number first, then the longest due. */

@@ -5,6 +5,8 @@ import type { ClaimedJob, HeldAttempt, NewSession, RenewAnswer, Report, SettleAn
 export type SessionRequest = Omit<NewSession, "id" | "leaseMs">;
 
 export interface EngineLink {
+  /** Claims of one worker that are worth making at a time. */
+  readonly claimsAtOnce: number;
   openSession(request: SessionRequest): Promise<{ readonly session: string; readonly leaseMs: number }>;
   closeSession(session: string): Promise<void>;
   /** Waits for a job up to `waitMs`. */

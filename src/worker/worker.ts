@@ -24,6 +24,8 @@ export interface WorkerOptions {
 
 const CLAIM_WAIT_MS = 30_000;
 const RETRY_MS = 1_000;
+/** With fewer slots one claim at a time fills them all. */
+const MANY_SLOTS = 64;
 
 export class Worker {
   readonly #options: WorkerOptions;
@@ -32,6 +34,12 @@ export class Worker {
    *  again while the handler of the first run still goes on. */
   readonly #runs = new Map<string, AttemptRun>();
   #executing = 0;
+  /** Claims under way, and the slots kept for them. */
+  #claims = 0;
+  #claiming = 0;
+  /** The last claim got all it asked for. */
+  #isPlenty = false;
+  #reopening: Promise<void> | null = null;
   #reports = 0;
   #session = "";
   #keeper: SessionKeeper | null = null;
@@ -90,11 +98,16 @@ export class Worker {
   }
 
   async #claimLoop(): Promise<void> {
-    const { link, clock, log, request } = this.#options;
+    const { link, request } = this.#options;
     const { signal } = this.#stopping;
+    const atOnce = request.slots < MANY_SLOTS ? 1 : link.claimsAtOnce;
+    const share = Math.ceil(request.slots / atOnce);
+    const underWay = new Set<Promise<void>>();
     while (!signal.aborted) {
-      const limit = request.slots - this.#executing;
-      if (limit <= 0) {
+      const limit = Math.min(share, request.slots - this.#executing - this.#claiming);
+      // A second claim beside the first only while there is more than one can have: else both would wait for nothing.
+      const isRoom = this.#claims === 0 || (this.#claims < atOnce && this.#isPlenty);
+      if (limit <= 0 || !isRoom) {
         await new Promise<void>((resolve) => {
           this.#slotFreed = resolve;
         });
@@ -103,15 +116,40 @@ export class Worker {
         await new Promise<void>((resolve) => process.nextTick(resolve));
         continue;
       }
-      try {
-        const answer = await link.claim(this.#session, { limit, waitMs: CLAIM_WAIT_MS, signal });
-        if (!answer.alive && !signal.aborted) await this.#reopen();
-        for (const job of answer.jobs) this.#start(job);
-      } catch (error) {
-        if (signal.aborted || isClosed(error)) break;
+      this.#claims += 1;
+      this.#claiming += limit;
+      const claim = this.#claim(limit, this.#claims === 1 ? CLAIM_WAIT_MS : 0);
+      underWay.add(claim);
+      void claim.then(() => underWay.delete(claim));
+    }
+    await Promise.all(underWay);
+  }
+
+  async #claim(limit: number, waitMs: number): Promise<void> {
+    const { link, clock, log } = this.#options;
+    const { signal } = this.#stopping;
+    const session = this.#session;
+    try {
+      const answer = await link.claim(session, { limit, waitMs, signal });
+      this.#isPlenty = answer.jobs.length === limit;
+      if (!answer.alive && !signal.aborted && this.#session === session) {
+        this.#reopening ??= this.#reopen().finally(() => {
+          this.#reopening = null;
+        });
+        await this.#reopening;
+      }
+      for (const job of answer.jobs) this.#start(job);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (isClosed(error)) this.#stopping.abort();
+      else {
         log("warn", `cannot claim: ${String(error)}`);
         await sleep(clock, RETRY_MS, { signal });
       }
+    } finally {
+      this.#claims -= 1;
+      this.#claiming -= limit;
+      this.#slotFreed();
     }
   }
 

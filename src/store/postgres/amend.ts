@@ -3,9 +3,10 @@ import type { Command, CommandDecision } from "../../core/command.ts";
 import type { Job } from "../../core/job.ts";
 import type { AmendAnswer } from "../store.ts";
 import type { StoredJob } from "../stored-job.ts";
-import { numbers, texts } from "./arrays.ts";
+import { bigints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
+import { tellJobs } from "./events.ts";
 import { type GroupVerb, refusal } from "./group.ts";
 import type { Reader } from "./read.ts";
 import {
@@ -50,10 +51,8 @@ export function amendVerb(context: Context, reader: Reader): GroupVerb<AmendItem
        update $s.job j set ${SET_PROGRESS} from m where j.no = m.no and j.revision = m.old_revision and j.state + 0 <> 1
        returning j.no, j.revision, m.at, m.event, m.data
      ),
-     told as (
-       insert into $s.event (job, n, at, name, data)
-       select no, revision, at, event, data from (select * from asked union all select * from moved) changed
-     )
+     changed as materialized (select * from asked union all select * from moved),
+     ${tellJobs("changed", "at", "event", "data")}
      select 1 where false`,
   );
 
@@ -83,7 +82,7 @@ export function amendVerb(context: Context, reader: Reader): GroupVerb<AmendItem
     }
     const { next, event } = decision as Applied;
     const change: Move = { job, next, avoidSession: null };
-    const told = [numbers([now]), texts([event.name]), texts([JSON.stringify(event.data)])];
+    const told = [bigints([now]), texts([event.name]), texts([JSON.stringify(event.data)])];
     await connection.ask(move, [...progressValues([change]), ...told]);
     const changed = { ...job, ...next };
     jobs.set(job.id, changed);
@@ -93,6 +92,7 @@ export function amendVerb(context: Context, reader: Reader): GroupVerb<AmendItem
 
   return {
     inFlight: 2,
+    together: 500,
     async run(items) {
       const answers = await db.transaction((connection) => amendAll(connection, items));
       wrote();

@@ -1,31 +1,84 @@
-/** Lists as PostgreSQL array text. A statement over `unnest` of some arrays costs little more than one over one row,
- *  and building their text here is several times faster than the driver's way. A list that is null throughout becomes
- *  the empty array: `unnest` fills up with nulls. */
+/** Lists as PostgreSQL arrays in their binary form: a statement over `unnest` of some arrays costs little more than one
+ *  over one row, and neither side has to quote and parse. The type must be that of the parameter (`$1::bigint[]`). A list
+ *  that is null throughout becomes the empty array: `unnest` fills up with nulls. */
 
-export function numbers(list: readonly (number | null)[]): string {
-  if (isEmpty(list)) return "{}";
-  return list.includes(null) ? `{${list.map((each) => each ?? "null").join()}}` : `{${list.join()}}`;
+const BIGINT = { oid: 20, size: 8 };
+const INT = { oid: 23, size: 4 };
+const SMALLINT = { oid: 21, size: 2 };
+const TEXT_OID = 25;
+const HEADER = 20;
+
+type Numbers = readonly (number | null)[];
+
+export const bigints = (list: Numbers) => numbers(list, BIGINT);
+export const ints = (list: Numbers) => numbers(list, INT);
+export const smallints = (list: Numbers) => numbers(list, SMALLINT);
+
+function numbers(list: Numbers, { oid, size }: { readonly oid: number; readonly size: number }): Buffer {
+  const nulls = countNulls(list);
+  if (nulls === list.length) return empty(oid);
+  const buffer = Buffer.allocUnsafe(HEADER + list.length * (4 + size) - nulls * size);
+  let at = writeHeader(buffer, oid, list.length, nulls > 0);
+  for (let i = 0; i < list.length; i++) {
+    const each = list[i] as number | null;
+    if (each === null) {
+      at = buffer.writeInt32BE(-1, at);
+      continue;
+    }
+    at = buffer.writeInt32BE(size, at);
+    if (size === 2) at = buffer.writeInt16BE(each, at);
+    else if (size === 4) at = buffer.writeInt32BE(each, at);
+    else {
+      at = buffer.writeInt32BE(Math.floor(each / 0x1_0000_0000), at);
+      at = buffer.writeUInt32BE(each >>> 0, at);
+    }
+  }
+  return buffer;
 }
 
-export function texts(list: readonly (string | null)[]): string {
-  if (isEmpty(list)) return "{}";
-  let text = "{";
+export function texts(list: readonly (string | null)[]): Buffer {
+  let room = HEADER;
+  let nulls = 0;
+  for (const each of list) {
+    if (each === null) nulls += 1;
+    else if (typeof each !== "string") throw new TypeError(`not text: ${typeof each}`);
+    else room += each.length * 3; // UTF-8 needs no more
+    room += 4;
+  }
+  if (nulls === list.length) return empty(TEXT_OID);
+  const buffer = Buffer.allocUnsafe(room);
+  let at = writeHeader(buffer, TEXT_OID, list.length, nulls > 0);
   for (let i = 0; i < list.length; i++) {
     const each = list[i] as string | null;
-    if (i > 0) text += ",";
-    text += each === null ? "null" : quoted(each);
+    if (each === null) {
+      at = buffer.writeInt32BE(-1, at);
+      continue;
+    }
+    const length = buffer.write(each, at + 4, "utf8");
+    buffer.writeInt32BE(length, at);
+    at += 4 + length;
   }
-  return `${text}}`;
+  return buffer.subarray(0, at);
 }
 
-function isEmpty(list: readonly unknown[]): boolean {
-  for (const each of list) if (each !== null) return false;
-  return true;
+function countNulls(list: readonly unknown[]): number {
+  let nulls = 0;
+  for (const each of list) if (each === null) nulls += 1;
+  return nulls;
 }
 
-const NEEDS_ESCAPE = /["\\]/;
+/** One dimension: has it nulls, of what type, how many, from 1 on. */
+function writeHeader(buffer: Buffer, oid: number, length: number, hasNulls: boolean): number {
+  buffer.writeInt32BE(1, 0);
+  buffer.writeInt32BE(hasNulls ? 1 : 0, 4);
+  buffer.writeInt32BE(oid, 8);
+  buffer.writeInt32BE(length, 12);
+  buffer.writeInt32BE(1, 16);
+  return HEADER;
+}
 
-function quoted(text: string): string {
-  if (typeof text !== "string") throw new TypeError(`not text: ${typeof text}`);
-  return NEEDS_ESCAPE.test(text) ? `"${text.replaceAll(/["\\]/g, "\\$&")}"` : `"${text}"`;
+function empty(oid: number): Buffer {
+  const buffer = Buffer.alloc(12);
+  buffer.writeInt32BE(oid, 8);
+  return buffer;
 }

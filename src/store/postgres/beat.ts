@@ -2,7 +2,7 @@
  *  store was up and somebody looked. After a silence (outage, laptop sleep) or a jump of the clock nobody's lateness
  *  means anything: for one lease length nothing is reaped, and an event says why. */
 import type { Beat, ExpiredJob, ExpiredQuery } from "../store.ts";
-import { numbers } from "./arrays.ts";
+import { ints } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import { tellEngine } from "./events.ts";
@@ -28,7 +28,7 @@ export function beatVerb({ db, sql, wrote }: Context) {
   );
   const tell = sql(
     "beat_tell",
-    `with one as (select pg_current_xact_id() as x), ${tellEngine("one where x is not null", "$1::bigint", "$2::text", "$3::text")} select 1`,
+    `with one as materialized (select 1 where pg_current_xact_id() is not null), ${tellEngine("one", "$1::bigint", "$2::text", "$3::text")} select 1`,
   );
   // Locked first: a claim of such a session waits or comes before, and then the second statement sees what it took.
   const late = sql(
@@ -69,7 +69,7 @@ export function beatVerb({ db, sql, wrote }: Context) {
     await connection.ask(write, ["beat_at", String(now)]);
     if (now >= heldUntil) {
       const sessions = await connection.ask(late, [now]);
-      if (sessions.length > 0) await connection.ask(bury, [numbers(sessions.map(([no]) => no as number)), now, engine]);
+      if (sessions.length > 0) await connection.ask(bury, [ints(sessions.map(([no]) => no as number)), now, engine]);
     }
     return { heldUntil, gapMs: silent ? gapMs : null };
   }

@@ -10,10 +10,11 @@ import { claimedJob, DEAD, LATE, NEXT_WINDOW_MS, SUSPECT_STREAK, TRIED_MS } from
 import type { LaneWindow } from "../lane.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED, type StartedJob } from "../stored-job.ts";
-import { numbers } from "./arrays.ts";
+import { bigints, ints } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import type { Row, Value } from "./driver.ts";
+import { tellJobs } from "./events.ts";
 import { laneFinder } from "./lanes.ts";
 import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
 import type { SessionFacts, Sessions } from "./sessions.ts";
@@ -74,10 +75,7 @@ const PICK = `
       progress = null, live_usage = null
     from picked where j.no = picked.no and j.state + 0 = 0 returning j.*
   ),
-  told as (
-    insert into $s.event (job, n, at, name, data)
-    select no, revision, $2, 'attempt.started', $8::text || attempt || $9::text from begun
-  )`;
+  ${tellJobs("begun", "$2", "'attempt.started'", "$8::text || begun.attempt || $9::text")}`;
 
 const PREVIOUS =
   "case when j.attempt > 1 then (select failure from $s.attempt a where a.job = j.no and a.attempt = j.attempt - 1) end";
@@ -120,7 +118,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
         moveOn(facts, window);
         return answer;
       }
-      const [row] = await db.read(idle, [facts.no, now, numbers(window.lanes)]);
+      const [row] = await db.read(idle, [facts.no, now, ints(window.lanes)]);
       const [alive, inTime, lastLane, nextAt] = row ?? [false];
       if (alive !== true) return DEAD;
       if (inTime !== true) return LATE;
@@ -139,7 +137,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
     const { marks: from, whole } = marks.of(window.lanes, clock.monotonic());
     const [before, after] = startedText(facts.id, facts.name)(0).split('"attempt":0') as [string, string];
     const values = [
-      ...[facts.no, now, facts.leaseMs, numbers(window.lanes), `{${from.join()}}`],
+      ...[facts.no, now, facts.leaseMs, ints(window.lanes), bigints(from)],
       ...[now - TRIED_MS - facts.leaseMs, limit, `${before}"attempt":`, after],
     ];
     if (claimId !== null) return takeNamed(facts, claimId, values, now);
@@ -177,7 +175,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
   /** The jobs of an earlier claim whose reply was lost: those it still holds. */
   async function stillHeld(connection: Connection, facts: SessionFacts, text: string): Promise<Row[]> {
     const held = new Map(JSON.parse(text) as [number, number][]);
-    const rows = await connection.ask(readAgain, [numbers([...held.keys()])]);
+    const rows = await connection.ask(readAgain, [bigints([...held.keys()])]);
     return rows.filter((row) => row[5] === 1 && row[18] === facts.no && row[9] === held.get(row[0] as number));
   }
 
@@ -189,7 +187,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
       const { job } = one;
       if (started.size >= MAX_STARTED) started.clear();
       started.set(job.id, job);
-      marks.taken(job.lane, job.priority, job.runAt);
+      marks.taken(job.lane, job.priority, job.runAt, job.startedAt as number);
       return claimedJob(generation, facts.id, one);
     });
     wrote();

@@ -6,7 +6,7 @@ export type Pg = typeof pg;
 export type Client = pg.Client | pg.PoolClient;
 export type Row = readonly Cell[];
 export type Cell = string | number | boolean | null;
-export type Value = string | number | boolean | null;
+export type Value = string | number | boolean | null | Buffer;
 
 /** A statement with a name is parsed and planned once per connection. */
 export interface Statement {

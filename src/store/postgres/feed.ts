@@ -1,11 +1,12 @@
 /** The event feed: all events from a cursor on, in order, without gaps. Numbers are given out before a transaction
  *  commits, so a reader that simply asks for what comes after the last number skips those that commit later. It follows a
- *  watermark instead: the last number given out so far is safe to read up to once every transaction that was under way
- *  at that moment has ended. It works because every transaction that writes an event has its own number before it takes
+ *  watermark instead: the last batch of numbers given out so far is safe to read up to once every transaction that was
+ *  under way at that moment has ended. It works because every transaction that writes an event has its own number before it takes
  *  one for the event. A long transaction anywhere in the server delays the feed, never the engine. */
 import type { Clock } from "../../lib/clock.ts";
 import { sleep } from "../../lib/clock.ts";
 import type { Context } from "./context.ts";
+import { BATCH } from "./events.ts";
 
 /** How long a read waits for the transactions before it; then it gives what is safe. */
 const PATIENCE_MS = 200;
@@ -61,7 +62,7 @@ export class Watermark {
     const until = this.#clock.monotonic() + PATIENCE_MS;
     if (this.#pending !== null) await this.#passed(until);
     if (this.#pending !== null) return this.#safe;
-    const upTo = Number((await db.read(this.#sql.last))[0]?.[0]);
+    const upTo = (Number((await db.read(this.#sql.last))[0]?.[0]) + 1) * BATCH - 1;
     if (upTo <= this.#safe) return this.#safe;
     const xid = BigInt((await db.read(this.#sql.xid))[0]?.[0] as string);
     this.#pending = { upTo, xid };

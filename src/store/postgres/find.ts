@@ -2,7 +2,7 @@
 import { readCursor, writeCursor } from "../cursor.ts";
 import type { JobFilter, JobRow } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
-import { numbers } from "./arrays.ts";
+import { ints } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Value } from "./driver.ts";
 import { type Reader, ROW_COLUMNS } from "./read.ts";
@@ -20,7 +20,7 @@ export function finder({ db, sql, interned }: Context, reader: Reader, secret: s
     const bind = (value: Value) => `$${values.push(value)}`;
 
     const lanes = await matchingLanes(filter);
-    if (lanes !== null) where.push(`j.lane = any (${bind(numbers(lanes))}::int[])`);
+    if (lanes !== null) where.push(`j.lane = any (${bind(ints(lanes))}::int[])`);
     const states = statesOf(filter);
     // Written out, not bound: only then is it known that an index on some states serves.
     if (states !== null) where.push(states.length === 0 ? "false" : `j.state in (${states.join(", ")})`);

@@ -11,6 +11,8 @@ export interface GroupVerb<Item, Answer> {
   refuse?(item: Item, error: unknown): Answer;
   /** Transactions at a time. */
   readonly inFlight: number;
+  /** Items of one; a longer list is split, so that this process and several of the server's work on it at once. */
+  readonly together: number;
 }
 
 interface Call<Item, Answer> {
@@ -18,8 +20,6 @@ interface Call<Item, Answer> {
   resolve(answers: Answer[]): void;
   reject(error: unknown): void;
 }
-
-const MAX_GROUP_ITEMS = 2_000;
 
 export class Group<Item, Answer> {
   readonly #verb: GroupVerb<Item, Answer>;
@@ -34,6 +34,19 @@ export class Group<Item, Answer> {
 
   submit(items: readonly Item[]): Promise<Answer[]> {
     if (items.length === 0) return Promise.resolve([]);
+    const { together } = this.#verb;
+    return items.length <= together ? this.#enqueue(items) : this.#inParts(items, together);
+  }
+
+  /** A part that fails fails the call, when all are over. */
+  async #inParts(items: readonly Item[], size: number): Promise<Answer[]> {
+    const parts: Promise<Answer[]>[] = [];
+    for (let at = 0; at < items.length; at += size) parts.push(this.#enqueue(items.slice(at, at + size)));
+    await Promise.allSettled(parts);
+    return (await Promise.all(parts)).flat();
+  }
+
+  #enqueue(items: readonly Item[]): Promise<Answer[]> {
     return new Promise((resolve, reject) => {
       this.#queue.push({ items, resolve, reject });
       this.#schedule();
@@ -71,7 +84,7 @@ export class Group<Item, Answer> {
     let items = 0;
     let count = 0;
     for (const call of this.#queue) {
-      if (count > 0 && items + call.items.length > MAX_GROUP_ITEMS) break;
+      if (count > 0 && items + call.items.length > this.#verb.together) break;
       items += call.items.length;
       count += 1;
     }

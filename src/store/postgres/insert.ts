@@ -3,9 +3,10 @@
 import { JOB_STATES, type JobState } from "../../core/job.ts";
 import type { InsertAnswer, NewJob } from "../store.ts";
 import { checkAt, STATE_CODES } from "../stored-job.ts";
-import { numbers, texts } from "./arrays.ts";
+import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Row, Statement, Value } from "./driver.ts";
+import { BATCH } from "./events.ts";
 import { type GroupVerb, refusal } from "./group.ts";
 
 export interface InsertItem {
@@ -16,13 +17,16 @@ export interface InsertItem {
 /** How a list of jobs gets to the database: as a transaction of its own, or within somebody's. */
 export type Send = (statement: (tries: number) => Statement, values: readonly Value[]) => Promise<Row[]>;
 
-/** The transaction's number comes before the first event's: the feed follows from that (feed.ts). */
-const BEGUN = "pg_current_xact_id() is not null";
+/** One number for the jobs and one for the events of the statement; the transaction has its own before (feed.ts). */
+const NUMBERS = `drawn as materialized (
+    select nextval('$s.job_no') * ${BATCH} as jobs, nextval('$s.event_seq') * ${BATCH} as events
+    where pg_current_xact_id() is not null
+  )`;
 
 const COLUMNS = `unnest($1::text[], $2::int[], $3::int[], $4::smallint[], $5::smallint[], $6::bigint[], $7::bigint[],
     $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::text[], $15::text[],
-    $16::text[]) as u (id, lane, policy, priority, state, run_at, submitted_at, expires_at, check_at, deadline_at,
-    expire_in, timeout_ms, key, tags, body, data)`;
+    $16::text[]) with ordinality as u (id, lane, policy, priority, state, run_at, submitted_at, expires_at, check_at, deadline_at,
+    expire_in, timeout_ms, key, tags, body, data, ord)`;
 
 const ROWS = `
   sub as (
@@ -39,7 +43,7 @@ const ROWS = `
     where new.tags is not null on conflict do nothing
   ),
   told as (
-    insert into $s.event (job, n, at, name, data) select no, 1, submitted_at, 'job.submitted', data from new
+    insert into $s.event (seq, job, n, at, name, data) select seq, no, 1, submitted_at, 'job.submitted', data from new
   )`;
 
 /** A repeat, after a try whose end is unknown, leaves out what is there. */
@@ -47,13 +51,13 @@ const IF_NEW = "not exists (select 1 from $s.submission there where there.id = u
 
 export function inserter(context: Context) {
   const { sql, interned, marks } = context;
-  const numbered = `select nextval('$s.job_no') as no, u.* from ${COLUMNS} where ${BEGUN}`;
-  const plain = sql("insert", `with new as materialized (${numbered}), ${ROWS} select 1 where false`);
+  const numbered = `select drawn.jobs + ord as no, drawn.events + ord as seq, u.* from drawn cross join ${COLUMNS}`;
+  const plain = sql("insert", `with ${NUMBERS}, new as materialized (${numbered}), ${ROWS} select 1 where false`);
   const plainAgain = sql(
     "insert_again",
-    `with new as materialized (${numbered} and ${IF_NEW}), ${ROWS} select 1 where false`,
+    `with ${NUMBERS}, new as materialized (${numbered} where ${IF_NEW}), ${ROWS} select 1 where false`,
   );
-  const keyed = (filter: string) => `with k as (
+  const keyed = (filter: string) => `with ${NUMBERS}, k as (
       insert into $s.submit_key (namespace, key, id, body_hash, at)
       select * from unnest($17::text[], $18::text[], $19::text[], $20::text[], $21::bigint[]) as n (namespace, key, id, h, at)
       order by namespace, key
@@ -63,7 +67,7 @@ export function inserter(context: Context) {
         where submit_key.until <= excluded.at or submit_key.id = excluded.id
       returning id
     ),
-    new as materialized (${numbered} and (u.key is null or u.id in (select id from k)) ${filter}), ${ROWS}
+    new as materialized (${numbered} where (u.key is null or u.id in (select id from k)) ${filter}), ${ROWS}
     select id from k`;
   const withKeys = sql("insert_keyed", keyed(""));
   const withKeysAgain = sql("insert_keyed_again", keyed(`and ${IF_NEW}`));
@@ -155,17 +159,17 @@ export function inserter(context: Context) {
     const jobs = items.map((item) => item.job);
     return [
       texts(jobs.map((job) => job.id)),
-      numbers(jobs.map((job) => interned.laneNo(job))),
-      numbers(jobs.map((job) => interned.policyNo(job.policyHash))),
-      numbers(jobs.map((job) => job.priority)),
-      numbers(jobs.map((job) => STATE_CODES[job.transition.next.state])),
-      numbers(jobs.map((job) => job.transition.next.runAt)),
-      numbers(items.map((item) => item.now)),
-      numbers(jobs.map((job) => job.transition.next.expiresAt)),
-      numbers(jobs.map((job) => checkAt(job.transition.next.expiresAt, job.deadlineAt))),
-      numbers(jobs.map((job) => job.deadlineAt)),
-      numbers(jobs.map((job) => job.expireInMs)),
-      numbers(jobs.map((job) => job.timeoutMs)),
+      ints(jobs.map((job) => interned.laneNo(job))),
+      ints(jobs.map((job) => interned.policyNo(job.policyHash))),
+      smallints(jobs.map((job) => job.priority)),
+      smallints(jobs.map((job) => STATE_CODES[job.transition.next.state])),
+      bigints(jobs.map((job) => job.transition.next.runAt)),
+      bigints(items.map((item) => item.now)),
+      bigints(jobs.map((job) => job.transition.next.expiresAt)),
+      bigints(jobs.map((job) => checkAt(job.transition.next.expiresAt, job.deadlineAt))),
+      bigints(jobs.map((job) => job.deadlineAt)),
+      bigints(jobs.map((job) => job.expireInMs)),
+      bigints(jobs.map((job) => job.timeoutMs)),
       texts(jobs.map((job) => job.key)),
       texts(jobs.map((job) => (job.tags.length === 0 ? null : JSON.stringify(job.tags)))),
       texts(jobs.map((job) => job.payload)),
@@ -180,7 +184,8 @@ export function insertVerb(context: Context): GroupVerb<InsertItem, InsertAnswer
   const insert = inserter(context);
   const { db, wrote } = context;
   return {
-    inFlight: 2,
+    inFlight: 3,
+    together: 250,
     async run(items) {
       const answers = await insert(
         items,
@@ -200,7 +205,7 @@ function keyValues(items: readonly InsertItem[]): Value[] {
     texts(items.map(({ job }) => job.key)),
     texts(items.map(({ job }) => job.id)),
     texts(items.map(({ job }) => job.bodyHash)),
-    numbers(items.map(({ now }) => now)),
+    bigints(items.map(({ now }) => now)),
   ];
 }
 

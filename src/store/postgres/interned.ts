@@ -6,7 +6,7 @@ import { PerdureError } from "../../core/errors.ts";
 import type { Policy } from "../../core/policy.ts";
 import { policyFromJson } from "../../core/resolve-policy.ts";
 import { type Lane, labelText, laneName, type NewLane } from "../lane.ts";
-import { numbers, texts } from "./arrays.ts";
+import { ints, texts } from "./arrays.ts";
 import type { Connections } from "./connections.ts";
 import type { Context } from "./context.ts";
 import type { Row, Statement } from "./driver.ts";
@@ -18,6 +18,8 @@ export class Interned {
   readonly #lanes = new Map<number, Lane>();
   readonly #laneNos = new Map<string, number>();
   #lastLane = 0;
+  /** Jobs come in runs of the same lane, and the name of one is dear. */
+  #lastAsked: { readonly lane: NewLane; readonly no: number } | null = null;
   readonly #policies = new Map<number, Policy>();
   readonly #policyNos = new Map<string, number>();
   readonly #sessionIds = new Map<number, string>();
@@ -64,7 +66,11 @@ export class Interned {
     return this.#sessionIds.get(no) ?? "ses_pruned";
   }
   laneNo(lane: NewLane): number {
-    return this.#laneNos.get(laneName(lane)) as number;
+    const last = this.#lastAsked;
+    if (last !== null && isSameLane(last.lane, lane)) return last.no;
+    const no = this.#laneNos.get(laneName(lane)) as number;
+    if (no !== undefined) this.#lastAsked = { lane, no };
+    return no;
   }
   policyNo(hash: string): number {
     return this.#policyNos.get(hash) as number;
@@ -88,6 +94,7 @@ export class Interned {
       if (!this.#policyNos.has(job.policyHash)) policies.set(job.policyHash, job.policy);
       if (last !== null && isSameLane(last, job)) continue;
       last = job;
+      if (this.#lastAsked !== null && isSameLane(this.#lastAsked.lane, job)) continue;
       const name = laneName(job);
       if (!this.#laneNos.has(name)) lanes.set(name, job);
     }
@@ -130,13 +137,13 @@ export class Interned {
     }
     const unknown = new Set([...policies].filter((no) => !this.#policies.has(no)));
     if (unknown.size > 0) {
-      for (const [no, body] of await this.#db.read(this.#sql.policiesByNo, [numbers([...unknown])])) {
+      for (const [no, body] of await this.#db.read(this.#sql.policiesByNo, [ints([...unknown])])) {
         this.#policies.set(no as number, policyFromJson(body as string));
       }
     }
     const unmet = new Set([...sessions].filter((no): no is number => no !== null && !this.#sessionIds.has(no)));
     if (unmet.size > 0) {
-      for (const [no, id] of await this.#db.read(this.#sql.sessionsByNo, [numbers([...unmet])])) {
+      for (const [no, id] of await this.#db.read(this.#sql.sessionsByNo, [ints([...unmet])])) {
         this.knowSession(no as number, id as string);
       }
     }

@@ -1,11 +1,11 @@
 /** Where the living part of a lane begins. While somebody keeps an old transaction open, started jobs stay behind in
- *  the index as dead entries, and a claim that begins at the oldest would wade through all of them. So it begins a little
- *  before the last job that was taken, for each priority. What may lie further back (a job submitted in a transaction
+ *  the index as dead entries, and a claim that begins at the oldest would wade through all of them. So it begins at
+ *  the last job that was taken, for each priority, but never so late that one of the last moments could be missed. What may lie further back (a job submitted in a transaction
  *  that took long, one moved to an earlier time by another process) is found by a look at the whole lane now and then;
  *  what this process itself puts there moves the mark back at once. */
 
 const PRIORITIES = 10;
-/** Clocks differ and commits take time: so far before the last one we look again. */
+/** Clocks differ and commits take time: what was due in the last moments may still come. */
 const SLACK_MS = 2_000;
 const WHOLE_EVERY_MS = 1_000;
 /** A look at the whole may use up one part in so many of the time. */
@@ -31,14 +31,14 @@ export class Marks {
   }
 
   /** All before this job have been taken. */
-  taken(lane: number, priority: number, runAt: number): void {
+  taken(lane: number, priority: number, runAt: number, now: number): void {
     let marks = this.#lanes.get(lane);
     if (marks === undefined) {
       if (this.#lanes.size >= MAX_LANES) this.#lanes.clear();
       marks = [...NONE];
       this.#lanes.set(lane, marks);
     }
-    marks[priority] = Math.max(marks[priority] as number, runAt - SLACK_MS);
+    marks[priority] = Math.max(marks[priority] as number, Math.min(runAt, now - SLACK_MS));
   }
 
   /** This job waits there again, or for the first time. */

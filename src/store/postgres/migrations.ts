@@ -52,7 +52,7 @@ export const MIGRATIONS: readonly string[] = [
   create index submission_lane on $s.submission (lane, job);
 
   create table $s.job (
-    no bigint primary key,
+    no bigint not null,
     run_at bigint not null, started_at bigint, first_started_at bigint, finished_at bigint,
     expires_at bigint, check_at bigint, cancel_requested_at bigint, discarded_at bigint,
     lane integer not null, policy integer not null, session integer, avoid_session integer,
@@ -64,6 +64,8 @@ export const MIGRATIONS: readonly string[] = [
     check ((state in (3, 4, 5)) = (finished_at is not null)),
     check ((state = 4) = (reason is not null))
   ) with (fillfactor = 70, ${BUSY});
+  -- Not unique: that it is follows from submission, and every change of a row would look for the others of its number.
+  create index job_no_key on $s.job (no);
   create index job_ready on $s.job (lane, priority, run_at, no) where state = 0;
   create index job_suspect on $s.job (lane, priority, run_at, no) where state = 0 and streak >= 2;
   create index job_check on $s.job (check_at) where state = 0 and check_at is not null;
@@ -101,7 +103,7 @@ export const MIGRATIONS: readonly string[] = [
 
   create sequence $s.event_seq;
   create table $s.event (
-    seq bigint primary key default nextval('$s.event_seq'),
+    seq bigint primary key,
     job bigint, at bigint not null, n integer not null, name text not null, data text not null
   ) with (${GROWING});
   create unique index event_job on $s.event (job, n) where job is not null;

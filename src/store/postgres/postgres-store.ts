@@ -77,6 +77,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
   }
 
   return {
+    claimsAtOnce: 3,
     insert: (jobs, now) => {
       const group = jobs.some((job) => job.key !== null) ? groups.insertKeyed : groups.insert;
       return call(() => group.submit(jobs.map((job) => ({ job, now }))));

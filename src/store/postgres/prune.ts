@@ -2,7 +2,7 @@
  *  leaves a stub, so that the key keeps its meaning for the rest of its window. */
 import type { PruneQuery } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
-import { numbers, texts } from "./arrays.ts";
+import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
@@ -91,7 +91,7 @@ export function pruneVerb({ db, sql, interned }: Context) {
     before: number,
     { keyWindowMs }: PruneQuery,
   ): Promise<number> {
-    const wanted = numbers(found.map((row) => row[0] as number));
+    const wanted = bigints(found.map((row) => row[0] as number));
     const mine = new Set((await connection.ask(lock, [wanted, state, before])).map(([no]) => no as number));
     const rows = found.filter((row) => mine.has(row[0] as number));
     if (rows.length === 0) return 0;
@@ -101,12 +101,12 @@ export function pruneVerb({ db, sql, interned }: Context) {
         texts(keyed.map((row) => interned.lane(row[2] as number).namespace)),
         texts(keyed.map((row) => row[7] as string)),
         texts(keyed.map((row) => row[1] as string)),
-        numbers(keyed.map((row) => row[3] as number)),
-        numbers(keyed.map((row) => row[4] as number)),
-        numbers(keyed.map((row) => (row[6] as number) + keyWindowMs)),
+        smallints(keyed.map((row) => row[3] as number)),
+        ints(keyed.map((row) => row[4] as number)),
+        bigints(keyed.map((row) => (row[6] as number) + keyWindowMs)),
       ]);
     }
-    const chosen = numbers([...mine]);
+    const chosen = bigints([...mine]);
     for (const statement of deletes) await connection.ask(statement, [chosen]);
     return rows.length;
   }

@@ -39,6 +39,7 @@ export function reader(context: Context) {
     `select e.seq, b.id, e.n, e.at, e.name, e.data from $s.event e left join $s.submission b on b.job = e.job
      where e.seq > $1 and e.seq <= $2 order by e.seq limit $3`,
   );
+  const last = sql("last_seq", "select max(seq) from $s.event where seq <= $1");
   // A job's events are written under its row's lock: what is there is there without gaps.
   const eventsOfJob = sql(
     "events_of_job",
@@ -144,7 +145,7 @@ export function reader(context: Context) {
       return ids.map((id) => found.get(id) ?? null);
     },
     ended: async (ids: readonly string[]) => (await db.read(over, [texts(ids)])).map(([id]) => id as string),
-    lastSeq: () => feed.safe(),
+    lastSeq: async () => ((await db.read(last, [await feed.safe()]))[0]?.[0] as number | null) ?? 0,
   };
 }
 

@@ -4,7 +4,7 @@
 import type { HeldAttempt, RenewAnswer } from "../../core/work.ts";
 import type { RenewRequest } from "../store.ts";
 import { jsonOrNull } from "../stored-job.ts";
-import { numbers, texts } from "./arrays.ts";
+import { bigints, ints, texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import { logStatement } from "./logs.ts";
 
@@ -59,8 +59,8 @@ export function renewVerb({ db, sql }: Context) {
     const spoke = sorted.filter(({ attempt }) => (attempt.usage ?? attempt.progress ?? null) !== null);
     if (spoke.length > 0) {
       const values = [
-        numbers(spoke.map(({ no }) => no)),
-        numbers(spoke.map(({ attempt }) => attempt.attempt)),
+        bigints(spoke.map(({ no }) => no)),
+        ints(spoke.map(({ attempt }) => attempt.attempt)),
         texts(spoke.map(({ attempt }) => jsonOrNull(attempt.usage ?? null))),
         texts(spoke.map(({ attempt }) => attempt.progress ?? null)),
       ];
@@ -69,8 +69,8 @@ export function renewVerb({ db, sql }: Context) {
     const logged = sorted.filter(({ attempt }) => attempt.log);
     if (logged.length > 0) {
       const values = [
-        numbers(logged.map(({ no }) => no)),
-        numbers(logged.map(({ attempt }) => attempt.attempt)),
+        bigints(logged.map(({ no }) => no)),
+        ints(logged.map(({ attempt }) => attempt.attempt)),
         texts(logged.map(({ attempt }) => attempt.log ?? null)),
       ];
       await db.write(addLogs, values, { reserved: true });

@@ -1,7 +1,7 @@
 /** Rows to jobs and back, in the order of `JOB_COLUMNS`. */
 import { JOB_STATES, type JobProgressFields } from "../../core/job.ts";
 import { checkAt, jsonOrNull, NO_TAGS, parseOrNull, STATE_CODES, type StoredJob, toReason } from "../stored-job.ts";
-import { numbers, texts } from "./arrays.ts";
+import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { Cell, Row, Value } from "./driver.ts";
 import type { Interned } from "./interned.ts";
 
@@ -96,29 +96,30 @@ export const SET_PROGRESS = `
   discarded_at = m.discarded_at, usage = m.usage, live_usage = null, avoid_session = m.avoid_session`;
 
 export function progressValues(moves: readonly Move[]): Value[] {
-  const ints = (pick: (move: Move) => number | null) => numbers(moves.map(pick));
+  const longs = (pick: (move: Move) => number | null) => bigints(moves.map(pick));
+  const whole = (pick: (move: Move) => number | null) => ints(moves.map(pick));
   const words = (pick: (move: Move) => string | null) => texts(moves.map(pick));
   return [
-    ints(({ job }) => job.no),
-    ints(({ job }) => job.revision),
-    ints(({ next }) => STATE_CODES[next.state]),
+    longs(({ job }) => job.no),
+    whole(({ job }) => job.revision),
+    smallints(moves.map(({ next }) => STATE_CODES[next.state])),
     words(({ next }) => next.reason),
-    ints(({ next }) => next.chapter),
-    ints(({ next }) => next.failures),
-    ints(({ next }) => next.losses),
-    ints(({ next }) => next.defers),
-    ints(({ next }) => next.handbacks),
-    ints(({ next }) => next.streak),
+    whole(({ next }) => next.chapter),
+    whole(({ next }) => next.failures),
+    whole(({ next }) => next.losses),
+    whole(({ next }) => next.defers),
+    whole(({ next }) => next.handbacks),
+    whole(({ next }) => next.streak),
     words(({ next }) => next.streakSession),
     words(({ next }) => jsonOrNull(next.ruleCounts)),
-    ints(({ next }) => next.runAt),
-    ints(({ next }) => next.expiresAt),
-    ints(({ job, next }) => checkAt(next.expiresAt, job.deadlineAt)),
-    ints(({ next }) => next.cancelRequestedAt),
-    ints(({ next }) => next.firstStartedAt),
-    ints(({ next }) => next.finishedAt),
-    ints(({ next }) => next.discardedAt),
+    longs(({ next }) => next.runAt),
+    longs(({ next }) => next.expiresAt),
+    longs(({ job, next }) => checkAt(next.expiresAt, job.deadlineAt)),
+    longs(({ next }) => next.cancelRequestedAt),
+    longs(({ next }) => next.firstStartedAt),
+    longs(({ next }) => next.finishedAt),
+    longs(({ next }) => next.discardedAt),
     words(({ next }) => jsonOrNull(next.usage)),
-    ints(({ avoidSession }) => avoidSession),
+    whole(({ avoidSession }) => avoidSession),
   ];
 }

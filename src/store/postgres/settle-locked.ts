@@ -4,9 +4,10 @@ import type { Report, SettleAnswer } from "../../core/work.ts";
 import { nextLook, type PauseSpan } from "../overdue.ts";
 import { type ClosedAttempt, mayClose, repeatedAnswer, reportIdOf, type SessionLease } from "../settle-rules.ts";
 import { jsonOrNull, parseOrNull, STATE_CODES, type StoredJob, sessionIn } from "../stored-job.ts";
-import { numbers, texts } from "./arrays.ts";
+import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
+import { tellJobs } from "./events.ts";
 import { type GroupVerb, refusal } from "./group.ts";
 import { logStatement } from "./logs.ts";
 import { JOB_COLUMNS, learnRows, PROGRESS_NAMES, progressArrays, progressValues, SET_PROGRESS, toJob } from "./rows.ts";
@@ -59,9 +60,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
        update $s.job j set ${SET_PROGRESS} from m where j.no = m.no and j.revision = m.old_revision
        returning j.no, j.revision, m.at, m.event, m.data
      ),
-     told as (
-       insert into $s.event (job, n, at, name, data) select no, revision, at, event, data from moved
-     )
+     ${tellJobs("moved", "at", "event", "data")}
      select no from moved`,
   );
   const close = sql(
@@ -94,12 +93,12 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
     const jobs = new Map(rows.map((row) => toJob(row, interned)).map((job) => [job.id, job]));
     const sessions = new Set<number>();
     for (const { session } of jobs.values()) if (session !== null) sessions.add(session);
-    const leases = sessions.size === 0 ? [] : await connection.ask(lockLeases, [numbers([...sessions])]);
+    const leases = sessions.size === 0 ? [] : await connection.ask(lockLeases, [ints([...sessions])]);
     const ofJobs = items.flatMap(({ report }) => {
       const no = jobs.get(report.jobId)?.no;
       return no === undefined ? [] : [{ no, attempt: report.attempt }];
     });
-    const places = [numbers(ofJobs.map(({ no }) => no)), numbers(ofJobs.map(({ attempt }) => attempt))];
+    const places = [bigints(ofJobs.map(({ no }) => no)), ints(ofJobs.map(({ attempt }) => attempt))];
     const closed = await connection.ask(closedAttempts, places);
     const waiting = items.filter(({ report }) => report.from.kind === "expiry");
     const queues = new Set(waiting.map(({ report }) => jobs.get(report.jobId)?.queue ?? ""));
@@ -183,7 +182,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
       }
     }
     await writeAll(connection, made);
-    if (looks.size > 0) await connection.ask(look, [numbers([...looks.keys()]), numbers([...looks.values()])]);
+    if (looks.size > 0) await connection.ask(look, [bigints([...looks.keys()]), bigints([...looks.values()])]);
     if (lates.length > 0) await connection.ask(late, lateValues(lates));
     return answers;
   }
@@ -197,7 +196,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
       avoidSession: item.report.outcome.kind === "released" ? job.session : null,
     }));
     const events = [
-      numbers(sorted.map(({ item }) => item.now)),
+      bigints(sorted.map(({ item }) => item.now)),
       texts(sorted.map(({ made }) => made.event.name)),
       texts(sorted.map(({ made }) => JSON.stringify(made.event.data))),
     ];
@@ -209,7 +208,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
     const told = sorted.filter(({ item }) => item.report.progress);
     if (told.length > 0) {
       const values = [
-        numbers(told.map(({ job }) => job.no)),
+        bigints(told.map(({ job }) => job.no)),
         texts(told.map(({ item }) => item.report.progress ?? null)),
       ];
       await connection.ask(tell, values);
@@ -218,6 +217,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
 
   return {
     inFlight: 2,
+    together: 500,
     async run(items) {
       for (const { report } of items) started.delete(report.jobId);
       const answers = await db.transaction((connection) => settleAll(connection, items), { repeat: true });
@@ -239,20 +239,20 @@ function attemptValues(list: readonly Made[]) {
   };
   const resultOf = ({ outcome }: Report) => (outcome.kind === "completed" ? outcome.result : null);
   return [
-    numbers(list.map(({ job }) => job.no)),
-    numbers(list.map(({ job }) => job.attempt)),
-    numbers(list.map(({ job }) => job.chapter)),
-    numbers(list.map(({ job }) => job.session)),
-    numbers(list.map(({ job }) => job.startedAt)),
-    numbers(list.map(({ item }) => item.now)),
+    bigints(list.map(({ job }) => job.no)),
+    ints(list.map(({ job }) => job.attempt)),
+    ints(list.map(({ job }) => job.chapter)),
+    ints(list.map(({ job }) => job.session)),
+    bigints(list.map(({ job }) => job.startedAt)),
+    bigints(list.map(({ item }) => item.now)),
     texts(list.map(({ item }) => item.report.outcome.kind)),
     texts(list.map(failureOf)),
     texts(list.map(usageOf)),
     texts(list.map(({ item }) => resultOf(item.report))),
     texts(list.map(({ item }) => reportIdOf(item.report))),
-    numbers(list.map(({ made }) => STATE_CODES[made.next.state])),
+    smallints(list.map(({ made }) => STATE_CODES[made.next.state])),
     texts(list.map(({ made }) => made.next.reason)),
-    numbers(list.map(({ made }) => (made.next.state === "queued" ? made.next.runAt : null))),
+    bigints(list.map(({ made }) => (made.next.state === "queued" ? made.next.runAt : null))),
   ];
 }
 
@@ -260,9 +260,9 @@ function attemptValues(list: readonly Made[]) {
 function lateValues(list: readonly { job: StoredJob; item: SettleItem }[]) {
   const sessionOf = ({ from }: Report) => (from.kind === "worker" ? sessionIn(from.token) : null);
   return [
-    numbers(list.map(({ job }) => job.no)),
-    numbers(list.map(({ item }) => item.report.attempt)),
-    numbers(list.map(({ item }) => item.now)),
+    bigints(list.map(({ job }) => job.no)),
+    ints(list.map(({ item }) => item.report.attempt)),
+    bigints(list.map(({ item }) => item.now)),
     texts(list.map(({ item }) => sessionOf(item.report))),
     texts(list.map(({ item }) => item.report.outcome.kind)),
   ];
@@ -270,8 +270,8 @@ function lateValues(list: readonly { job: StoredJob; item: SettleItem }[]) {
 
 function logValues(list: readonly Made[]) {
   return [
-    numbers(list.map(({ job }) => job.no)),
-    numbers(list.map(({ item }) => item.report.attempt)),
+    bigints(list.map(({ job }) => job.no)),
+    ints(list.map(({ item }) => item.report.attempt)),
     texts(list.map(({ item }) => item.report.log)),
   ];
 }

@@ -6,9 +6,10 @@ import type { Report, SettleAnswer } from "../../core/work.ts";
 import { mayClose, reportIdOf } from "../settle-rules.ts";
 import type { DecideReport } from "../store.ts";
 import { isPlainRetry, isPlainSuccess, STATE_CODES, type StoredJob } from "../stored-job.ts";
-import { numbers, texts } from "./arrays.ts";
+import { bigints, ints, texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Value } from "./driver.ts";
+import { tellJobs } from "./events.ts";
 import { Group, type GroupVerb } from "./group.ts";
 
 export interface SettleItem {
@@ -107,14 +108,12 @@ function succeedVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
        select no, attempt, chapter, session, started_at, at, 'completed', result, report_id, ${STATE_CODES.succeeded}
        from done
      ),
-     told as (
-       insert into $s.event (job, n, at, name, data)
-       select no, revision, at, 'attempt.succeeded', '${before}"attempt":' || attempt || '${after}' from done
-     )
+     ${tellJobs("done", "at", "'attempt.succeeded'", `'${before}"attempt":' || attempt || '${after}'`)}
      select no from done`,
   );
   return {
     inFlight: 2,
+    together: 500,
     async run(list) {
       const sorted = inOrder(list);
       const results = sorted.map(({ item }) =>
@@ -148,20 +147,19 @@ function retryVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
        select no, attempt, chapter, session, started_at, at, outcome, failure, report_id, ${STATE_CODES.queued}, run_at
        from again
      ),
-     told as (
-       insert into $s.event (job, n, at, name, data) select no, revision, at, 'attempt.failed', data from again
-     )
+     ${tellJobs("again", "at", "'attempt.failed'", "data")}
      select no from again`,
   );
   return {
     inFlight: 2,
+    together: 500,
     async run(list) {
       const sorted = inOrder(list);
       const rows = await db.write(
         statement,
         [
           ...known(sorted),
-          numbers(sorted.map(({ made }) => made.next.runAt)),
+          bigints(sorted.map(({ made }) => made.next.runAt)),
           texts(sorted.map(({ item }) => item.report.outcome.kind)),
           texts(sorted.map(failureText)),
           reportIds(sorted),
@@ -191,13 +189,13 @@ function inOrder(list: readonly Decided[]): readonly Decided[] {
 
 function known(list: readonly Decided[]): Value[] {
   return [
-    numbers(list.map(({ job }) => job.no)),
-    numbers(list.map(({ job }) => job.revision)),
-    numbers(list.map(({ item }) => item.now)),
+    bigints(list.map(({ job }) => job.no)),
+    ints(list.map(({ job }) => job.revision)),
+    bigints(list.map(({ item }) => item.now)),
   ];
 }
 
-function reportIds(list: readonly Decided[]): string {
+function reportIds(list: readonly Decided[]): Value {
   return texts(list.map(({ item }) => reportIdOf(item.report)));
 }
 

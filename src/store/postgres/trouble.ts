@@ -42,6 +42,7 @@ export function troubleOf(error: unknown): Trouble {
   const { code, message = "" } = (error ?? {}) as { code?: unknown; message?: string };
   if (typeof code === "string" && /^[0-9A-Z]{5}$/.test(code))
     return BY_STATE[code] ?? BY_CLASS[code.slice(0, 2)] ?? "bug";
+  if (typeof code === "string" && code.startsWith("ERR_OUT_OF_RANGE")) return "data"; // a number that its column cannot hold
   if (typeof code === "string" && NO_WAY.has(code)) return "away";
   if (typeof code === "string" && /^E[A-Z]+$/.test(code)) return "unknown";
   if (/timeout exceeded when trying to connect/.test(message)) return "away";

@@ -92,6 +92,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
   }
 
   return {
+    claimsAtOnce: 1,
     insert: (jobs, now) =>
       submit(
         verbs.insert,
