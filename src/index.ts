@@ -12,4 +12,4 @@ export { JobFailedError, JobHandle, type ResultOptions } from "./embedded/job-ha
 export type { JobInfo } from "./embedded/job-info.ts";
 export type { JobsFilter, OpenOptions, SubmitEntry, SubmitOptions, WorkOptions } from "./embedded/options.ts";
 export { Perdure, type SubmitManyAnswer, type WorkerHandle } from "./embedded/perdure.ts";
-export type { AttemptRow, QueueCounts, SessionRow } from "./store/store.ts";
+export type { AttemptRow, QueueCounts, SessionRow, TransactionClient } from "./store/store.ts";

@@ -7,7 +7,7 @@ import type { PolicyInput } from "../core/policy.ts";
 import type { AnyTask, TaskOptions } from "../core/task.ts";
 import type { FeedOptions } from "../engine/event-feed.ts";
 import type { Retention } from "../engine/pruner.ts";
-import type { JobFilter } from "../store/store.ts";
+import type { JobFilter, TransactionClient } from "../store/store.ts";
 
 export interface OpenOptions {
   /** A file, `sqlite:FILE`, `:memory:`, or `postgres://user:password@host:port/database`.
@@ -45,13 +45,16 @@ export interface SubmitOptions {
   retry?: PolicyInput;
   /** Labels a worker must have. */
   labels?: Readonly<Record<string, string>>;
+  /** PostgreSQL: a client of the `pg` package inside a transaction of yours on the same database. The job is stored with
+   *  that transaction: there when it commits, never there if it is rolled back. */
+  client?: TransactionClient;
 }
 
 /** One of the jobs that `submitMany` stores. */
 export interface SubmitEntry {
   readonly task: AnyTask | string;
   readonly input?: unknown;
-  readonly options?: SubmitOptions;
+  readonly options?: Omit<SubmitOptions, "client">;
 }
 
 export interface WorkOptions {
@@ -70,6 +73,7 @@ const OPEN_KEYS = ["url", "schema", "connections", "namespace", "lease", "retent
 const RETENTION_KEYS = ["succeeded", "failed", "cancelled"] as const;
 const SUBMIT_KEYS = [
   ...["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline", "retry", "labels"],
+  "client",
 ];
 const WORK_KEYS = ["concurrency", "queues", "name", "labels", "stopGrace"];
 const TASK_KEYS = ["retry", "timeout", "queue", "priority", "expireIn"];
@@ -153,6 +157,28 @@ export function checkSubmit(options: SubmitOptions): void {
   if (options.priority !== undefined) asInteger(options.priority, "submit.priority", { min: 0, max: 9 });
   if (options.tags !== undefined) asList(options.tags, "submit.tags", (tag, path) => asText(tag, path, 200), 20);
   if (options.labels !== undefined) asObject(options.labels, "submit.labels");
+}
+
+const CLIENT = "a client of the pg package, with a transaction begun";
+
+export function checkClient(client: unknown, path: string): TransactionClient | undefined {
+  if (client === undefined) return undefined;
+  if (typeof (client as Partial<TransactionClient> | null)?.query === "function") return client as TransactionClient;
+  throw new ConfigError({ path, given: client, allowed: CLIENT });
+}
+
+/** One transaction serves the whole list. */
+export function checkSubmitMany(options: { readonly client?: TransactionClient }): TransactionClient | undefined {
+  checkOptions(options, ["client"], "submitMany");
+  return checkClient(options.client, "submitMany.client");
+}
+
+/** Of an entry of a list. */
+export function refuseClient(entry: SubmitEntry): void {
+  const { client } = (entry?.options ?? {}) as SubmitOptions;
+  if (client === undefined) return;
+  const allowed = "submitMany(entries, { client }): one transaction for the whole list";
+  throw new ConfigError({ path: "submitMany.options.client", given: "a client", allowed });
 }
 
 export function checkTask(kind: string, options: TaskOptions): void {

@@ -18,7 +18,7 @@ import type { SubmitItem } from "../engine/submit.ts";
 import type { Clock } from "../lib/clock.ts";
 import { idMaker, isId } from "../lib/id.ts";
 import { openStore } from "../store/open.ts";
-import type { QueueCounts, SessionRow, Store } from "../store/store.ts";
+import type { QueueCounts, SessionRow, Store, TransactionClient } from "../store/store.ts";
 import { Worker } from "../worker/worker.ts";
 import { JobHandle } from "./job-handle.ts";
 import { type JobInfo, toInfo } from "./job-info.ts";
@@ -26,6 +26,7 @@ import { localLink } from "./local-link.ts";
 import type { JobsFilter, OpenOptions, SubmitEntry, SubmitOptions, WorkOptions } from "./options.ts";
 import {
   asSpan,
+  checkClient,
   checkEntry,
   checkFeed,
   checkFilter,
@@ -33,12 +34,15 @@ import {
   checkOpen,
   checkRetention,
   checkSubmit,
+  checkSubmitMany,
   checkTask,
   checkWork,
   isTask,
+  refuseClient,
   toInstant,
 } from "./options.ts";
 import { hasEnded, processName } from "./process-proof.ts";
+import { storeClock } from "./store-clock.ts";
 
 /** Outside the options: what tests replace. */
 export interface Ambient {
@@ -66,10 +70,12 @@ export class Perdure implements AsyncDisposable {
   readonly #engine: Engine;
   readonly #namespace: string;
   readonly #log: Log;
+  readonly #stopClock: () => void;
   readonly #workers = new Set<Worker>();
   #closed: Promise<void> | null = null;
 
-  private constructor(engine: Engine, namespace: string, log: Log) {
+  private constructor(engine: Engine, namespace: string, log: Log, stopClock: () => void) {
+    this.#stopClock = stopClock;
     this.#engine = engine;
     this.#namespace = namespace;
     this.#log = log;
@@ -80,12 +86,17 @@ export class Perdure implements AsyncDisposable {
     const options = typeof urlOrOptions === "string" ? { url: urlOrOptions } : urlOrOptions;
     const { leaseMs, namespace, retention, keyWindowMs, schema, connections } = checkOpen(options);
     const kept = checkRetention(retention, DEFAULTS.retention);
-    const { clock, random, wrapStore } = ambient ?? ({ clock: systemClock, random: Math.random } as Ambient);
+    const { clock: base, random, wrapStore } = ambient ?? ({ clock: systemClock, random: Math.random } as Ambient);
     const log = guarded(options.logger ?? errorsToStderr);
     const newSecret = () => randomBytes(24).toString("base64url");
     const tell = (message: string) => log("error", message);
-    const opened = await openStore({ url: options.url, schema, connections, clock, random, newSecret, tell });
+    const opened = await openStore({ url: options.url, schema, connections, clock: base, random, newSecret, tell });
     const store = wrapStore === undefined ? opened : wrapStore(opened);
+    const shared = await storeClock(base, store, (message) => log("warn", message)).catch(async (error: unknown) => {
+      await store.close();
+      throw error;
+    });
+    const { clock } = shared;
     const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
     const engine = new Engine({
       ...{ store, clock, random, newId, log, retention: kept, name: `${hostname()}-${process.pid}` },
@@ -94,7 +105,7 @@ export class Perdure implements AsyncDisposable {
       ...(keyWindowMs === undefined ? {} : { keyWindowMs }),
     });
     engine.start();
-    return new Perdure(engine, namespace, log);
+    return new Perdure(engine, namespace, log, shared.stop);
   }
 
   /** Stores a job; it is durable when the promise resolves. The input's type comes from the task alone: inferred from
@@ -108,13 +119,17 @@ export class Perdure implements AsyncDisposable {
   submit(kind: string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>>;
   async submit(task: AnyTask | string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>> {
     const item = this.#toItem({ task, input, ...(options === undefined ? {} : { options }) });
-    const [answer] = await this.#engine.submit([item]);
+    const [answer] = await this.#engine.submit([item], checkClient(options?.client, "submit.client"));
     if (answer?.status !== "ok") throw (answer as { error: PerdureError }).error;
     return new JobHandle(this.#engine, answer.id, answer.chapter, answer.created);
   }
 
-  /** Stores many jobs, each answered for itself, in the order given. */
-  async submitMany(entries: readonly SubmitEntry[]): Promise<SubmitManyAnswer[]> {
+  /** Stores many jobs, each answered for itself, in the order given. With `client`, all within its transaction. */
+  async submitMany(
+    entries: readonly SubmitEntry[],
+    options: { readonly client?: TransactionClient } = {},
+  ): Promise<SubmitManyAnswer[]> {
+    const client = checkSubmitMany(options);
     if (!Array.isArray(entries)) {
       throw new ConfigError({ path: "submitMany", given: entries, allowed: "a list of { task, input, options }" });
     }
@@ -123,6 +138,7 @@ export class Perdure implements AsyncDisposable {
     const places: number[] = [];
     Array.from(entries as readonly SubmitEntry[]).forEach((entry, i) => {
       try {
+        refuseClient(entry);
         items.push(this.#toItem(entry));
         places.push(i);
       } catch (error) {
@@ -130,7 +146,7 @@ export class Perdure implements AsyncDisposable {
         answers[i] = { ok: false, error };
       }
     });
-    (await this.#engine.submit(items)).forEach((answer, k) => {
+    (await this.#engine.submit(items, client)).forEach((answer, k) => {
       const i = places[k] as number;
       if (answer.status !== "ok") answers[i] = { ok: false, error: answer.error };
       else answers[i] = { ok: true, job: new JobHandle(this.#engine, answer.id, answer.chapter, answer.created) };
@@ -263,6 +279,7 @@ export class Perdure implements AsyncDisposable {
     } finally {
       // A worker that cannot end its session, as on a broken disk, must not keep the rest open.
       await this.#engine.stop();
+      this.#stopClock();
       await this.#engine.store.close();
       this.#engine.wake(); // and finds it closed
     }

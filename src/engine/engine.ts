@@ -5,7 +5,7 @@ import type { JobEvent, PerdureEvent } from "../core/event.ts";
 import { type Explanation, explain } from "../core/explain.ts";
 import type { HeldAttempt, NewSession, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { ClaimAnswer, JobRow, SessionRow, Store } from "../store/store.ts";
+import type { ClaimAnswer, JobRow, SessionRow, Store, TransactionClient } from "../store/store.ts";
 import { type ClaimOptions, claim } from "./claim.ts";
 import { type CommandAnswer, command, jobNotFound } from "./command.ts";
 import { eventFeed, type FeedOptions } from "./event-feed.ts";
@@ -84,8 +84,8 @@ export class Engine {
     await Promise.all([this.#reaper.stop(), this.#pruner.stop(), this.#lookout.stop()]);
   }
 
-  submit(items: readonly SubmitItem[]): Promise<SubmitAnswer[]> {
-    return submit(this.#parts, items);
+  submit(items: readonly SubmitItem[], client?: TransactionClient): Promise<SubmitAnswer[]> {
+    return submit(this.#parts, items, client);
   }
   claim(session: string, options: ClaimOptions): Promise<ClaimAnswer> {
     return claim(this.#parts, session, options);

@@ -7,7 +7,7 @@ import { DEFAULT_PRIORITY, submitJob } from "../core/lifecycle.ts";
 import type { Policy } from "../core/policy.ts";
 import { jsonDepth } from "../lib/json-depth.ts";
 import { isOver } from "../lib/text.ts";
-import type { NewJob } from "../store/store.ts";
+import type { InsertAnswer, NewJob, TransactionClient } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { LIMITS } from "./limits.ts";
 
@@ -43,8 +43,12 @@ export type SubmitAnswer =
 
 /** Stores the items in lists of bounded length, so that a long one holds up neither this event loop nor the write lock.
  *  When a later list cannot be stored, its items say so one by one: those before them are there. */
-export async function submit(parts: EngineParts, items: readonly SubmitItem[]): Promise<SubmitAnswer[]> {
-  if (items.length <= LIMITS.submitTogether) return submitList(parts, items);
+export async function submit(
+  parts: EngineParts,
+  items: readonly SubmitItem[],
+  client?: TransactionClient,
+): Promise<SubmitAnswer[]> {
+  if (items.length <= LIMITS.submitTogether || client !== undefined) return submitList(parts, items, client);
   const answers: SubmitAnswer[] = [];
   for (let from = 0; from < items.length; from += LIMITS.submitTogether) {
     const list = items.slice(from, from + LIMITS.submitTogether);
@@ -58,7 +62,11 @@ export async function submit(parts: EngineParts, items: readonly SubmitItem[]): 
   return answers;
 }
 
-async function submitList(parts: EngineParts, items: readonly SubmitItem[]): Promise<SubmitAnswer[]> {
+async function submitList(
+  parts: EngineParts,
+  items: readonly SubmitItem[],
+  client?: TransactionClient,
+): Promise<SubmitAnswer[]> {
   const now = parts.clock.now();
   const answers: SubmitAnswer[] = new Array(items.length);
   const jobs: NewJob[] = [];
@@ -72,7 +80,7 @@ async function submitList(parts: EngineParts, items: readonly SubmitItem[]): Pro
       answers[i] = { status: "refused", error };
     }
   });
-  const stored = await parts.store.insert(jobs, now);
+  const stored = client === undefined ? await parts.store.insert(jobs, now) : await within(parts, client, jobs, now);
   let inserted = false;
   stored.forEach((answer, k) => {
     const i = places[k] as number;
@@ -89,9 +97,24 @@ async function submitList(parts: EngineParts, items: readonly SubmitItem[]): Pro
       answers[i] = refused(answer.code, answer.message);
     }
   });
-  if (inserted) {
+  // In somebody's transaction nothing is there yet: its commit tells everybody.
+  if (inserted && client === undefined) {
     parts.hub.ready.fire();
     parts.hub.written.fire();
+  }
+  return answers;
+}
+
+/** Together with what else is done in a transaction of the caller's. */
+async function within(parts: EngineParts, client: TransactionClient, jobs: readonly NewJob[], now: number) {
+  const { store } = parts;
+  if (store.insertWithin === undefined) {
+    const allowed = "only with PostgreSQL: jobs in SQLite are in another database than yours";
+    throw new ConfigError({ path: "submit.client", given: "a client", allowed });
+  }
+  const answers: InsertAnswer[] = [];
+  for (let from = 0; from < jobs.length; from += LIMITS.submitTogether) {
+    answers.push(...(await store.insertWithin(client, jobs.slice(from, from + LIMITS.submitTogether), now)));
   }
   return answers;
 }

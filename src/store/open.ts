@@ -27,7 +27,8 @@ export async function openStore({
   clock,
   ...rest
 }: OpenStore): Promise<Store> {
-  if (/^postgres(ql)?:/i.test(url)) return openPostgres({ url, schema, connections, clock, ...rest });
+  if (/^postgres(ql)?:/i.test(url))
+    return openPostgres({ url, schema, connections, clock, random: rest.random, newSecret: rest.newSecret });
   for (const [path, given] of Object.entries({ schema, connections })) {
     if (given === undefined) continue;
     throw new ConfigError({ path: `open.${path}`, given, allowed: "nothing: it is for PostgreSQL only" });

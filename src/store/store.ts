@@ -16,6 +16,11 @@ export interface Store {
   readonly claimsAtOnce: number;
   /** Stores new jobs, or finds those that their submit keys already name. */
   insert(items: readonly NewJob[], now: number): Promise<InsertAnswer[]>;
+  /** The same within a transaction of the caller's: it is there when that is committed, and never if it is not. Not every
+   *  store can do it. */
+  insertWithin?(client: TransactionClient, items: readonly NewJob[], now: number): Promise<InsertAnswer[]>;
+  /** The store's own clock, where it has one: then it is everybody's. */
+  serverTime?(): Promise<number>;
   /** Starts due jobs for a session, lowest priority number first, then the longest due. */
   claim(requests: readonly ClaimRequest[], now: number): Promise<ClaimAnswer[]>;
   /** Extends session leases; tells which attempts are no longer held and which are to be cancelled. */
@@ -67,6 +72,11 @@ export interface Store {
 }
 
 // Submit.
+
+/** A client of the `pg` package, or what looks like one, with a transaction begun. */
+export interface TransactionClient {
+  query(query: { text: string; values: unknown[]; rowMode: "array" }): Promise<{ rows: unknown[][] }>;
+}
 
 export interface NewJob {
   readonly id: string;

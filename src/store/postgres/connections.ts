@@ -13,7 +13,6 @@ export interface ConnectionOptions {
   readonly random: () => number;
   readonly sleep: (ms: number) => Promise<void>;
   readonly monotonic: () => number;
-  readonly tell: (message: string) => void;
 }
 
 /** A transaction under way, or a connection that has none. */

@@ -1,13 +1,15 @@
 /** Stores new jobs. One statement writes all their rows. Submit keys take two: the keys are inserted in order, those
  *  that were already there are read by a second statement, because the first cannot see what it collided with. */
 import { JOB_STATES, type JobState } from "../../core/job.ts";
-import type { InsertAnswer, NewJob } from "../store.ts";
+import type { InsertAnswer, NewJob, TransactionClient } from "../store.ts";
 import { checkAt, STATE_CODES } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Row, Statement, Value } from "./driver.ts";
 import { BATCH } from "./events.ts";
 import { type GroupVerb, refusal } from "./group.ts";
+import { explained } from "./trouble.ts";
+import { IN_TRANSACTION } from "./watch.ts";
 
 export interface InsertItem {
   readonly job: NewJob;
@@ -178,6 +180,24 @@ export function inserter(context: Context) {
   }
 
   return insert;
+}
+
+/** Within somebody's transaction: the statements go over their connection, and workers hear of it when it commits. */
+export function insertWithin(context: Context, channel: string) {
+  const insert = inserter(context);
+  const hint = context.sql("", "select pg_notify($1, $2)");
+  return async (client: TransactionClient, items: readonly InsertItem[]): Promise<InsertAnswer[]> => {
+    const ask = async ({ text }: Statement, values: readonly Value[]) => {
+      try {
+        return (await client.query({ text, values: [...values], rowMode: "array" })).rows as Row[];
+      } catch (error) {
+        throw explained(error);
+      }
+    };
+    const answers = await insert(items, (statement, values) => ask(statement(0), values), ask);
+    if (answers.some(({ status }) => status === "inserted")) await ask(hint, [channel, IN_TRANSACTION]);
+    return answers;
+  };
 }
 
 export function insertVerb(context: Context): GroupVerb<InsertItem, InsertAnswer> {

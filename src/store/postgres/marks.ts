@@ -25,6 +25,11 @@ export class Marks {
     return { marks, whole };
   }
 
+  /** Something may have come to lie behind the marks. */
+  lookAtWhole(): void {
+    this.#wholeAt = Number.NEGATIVE_INFINITY;
+  }
+
   /** A look at the whole took so long: the next one comes accordingly late. */
   tookWhole(ms: number): void {
     this.#wholeEvery = Math.max(WHOLE_EVERY_MS, ms * SHARE);

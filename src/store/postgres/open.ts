@@ -16,8 +16,6 @@ export interface OpenPostgres {
   readonly connections?: number | undefined;
   readonly random: () => number;
   readonly clock: Clock;
-  /** Words for the operator. */
-  readonly tell?: (message: string) => void;
   /** For the store's generation and the secret of its cursors. */
   readonly newSecret: () => string;
 }
@@ -29,7 +27,7 @@ const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,62}$/;
 const MIGRATION_LOCK = 0x50455244;
 
 export async function openPostgres(options: OpenPostgres): Promise<Store> {
-  const { random, clock, newSecret, tell = () => {}, connections = DEFAULT_CONNECTIONS } = options;
+  const { random, clock, newSecret, connections = DEFAULT_CONNECTIONS } = options;
   const { connectionString, schema } = address(options);
   const db = await Connections.open({
     config: { connectionString, application_name: "perdure" },
@@ -37,11 +35,10 @@ export async function openPostgres(options: OpenPostgres): Promise<Store> {
     random,
     sleep: (ms) => sleep(clock, ms),
     monotonic: clock.monotonic,
-    tell,
   });
   try {
     await db.transaction((connection) => migrate(connection, schema, newSecret));
-    return await postgresStore(db, { schema, clock, random, tell });
+    return await postgresStore(db, { schema, clock, random });
   } catch (error) {
     await db.close();
     throw error;

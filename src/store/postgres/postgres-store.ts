@@ -10,7 +10,7 @@ import type { Connections } from "./connections.ts";
 import { type Context, statements } from "./context.ts";
 import { finder } from "./find.ts";
 import { Group } from "./group.ts";
-import { insertVerb } from "./insert.ts";
+import { insertVerb, insertWithin } from "./insert.ts";
 import { Interned } from "./interned.ts";
 import { Marks } from "./marks.ts";
 import { pruneVerb } from "./prune.ts";
@@ -26,7 +26,6 @@ export interface PostgresOptions {
   readonly schema: string;
   readonly clock: Clock;
   readonly random: () => number;
-  readonly tell: (message: string) => void;
 }
 
 export async function postgresStore(db: Connections, { schema, clock, random }: PostgresOptions): Promise<Store> {
@@ -38,9 +37,11 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     return value;
   };
   const me = Math.floor(random() * 2 ** 48).toString(36);
-  const watch = watcher(db.config, `perdure_${schema}`, me, clock);
+  const channel = `perdure_${schema}`;
+  const marks = new Marks();
+  const watch = watcher(db.config, channel, me, clock, () => marks.lookAtWhole());
   const context: Context = {
-    ...{ db, sql, clock, interned: new Interned(db, sql), started: new Map(), marks: new Marks() },
+    ...{ db, sql, clock, interned: new Interned(db, sql), started: new Map(), marks },
     ...{ generation: fact("generation"), wrote: watch.wrote },
   };
   const read = reader(context);
@@ -53,6 +54,8 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     locked: new Group<SettleItem, SettleAnswer>(lockedSettleVerb(context)),
     amend: new Group(amendVerb(context, read)),
   };
+  const within = insertWithin(context, channel);
+  const time = sql("time", "select (extract(epoch from clock_timestamp()) * 1000)::bigint");
   const settling = settler(context, groups.locked);
   const claim = claimVerb(context, sessions);
   const renew = renewVerb(context);
@@ -82,6 +85,14 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
       const group = jobs.some((job) => job.key !== null) ? groups.insertKeyed : groups.insert;
       return call(() => group.submit(jobs.map((job) => ({ job, now }))));
     },
+    insertWithin: (client, jobs, now) =>
+      call(() =>
+        within(
+          client,
+          jobs.map((job) => ({ job, now })),
+        ),
+      ),
+    serverTime: () => call(async () => (await db.read(time, [], { reserved: true }))[0]?.[0] as number),
     claim: (requests, now) => call(() => claim(requests, now)),
     renew: (requests, now) => call(() => renew(requests, now)),
     settle: (reports, now, decide) => call(() => settling.settle(reports.map((report) => ({ report, now, decide })))),

@@ -8,14 +8,17 @@ import { loadPg } from "./driver.ts";
 const SEND_EVERY_MS = 5;
 const RECONNECT_MS = 500;
 
+/** What a hint says that was sent within a transaction: its jobs may be due since long before its commit. */
+export const IN_TRANSACTION = "in-transaction";
+
 export interface Watcher {
   wrote(): void;
   add(listener: () => void): () => void;
   stop(): Promise<void>;
 }
 
-/** `me` names this store, so that it does not wake itself. */
-export function watcher(config: pg.PoolConfig, channel: string, me: string, clock: Clock): Watcher {
+/** `me` names this store, so that it does not wake itself. `onOld`: there may be jobs that were due before. */
+export function watcher(config: pg.PoolConfig, channel: string, me: string, clock: Clock, onOld: () => void): Watcher {
   const listeners = new Set<() => void>();
   let client: pg.Client | null = null;
   let stopped = false;
@@ -41,6 +44,7 @@ export function watcher(config: pg.PoolConfig, channel: string, me: string, cloc
     fresh.on("error", lost);
     fresh.on("end", lost);
     fresh.on("notification", ({ payload }) => {
+      if (payload === IN_TRANSACTION) onOld();
       if (payload !== me) wake();
     });
     try {
@@ -49,6 +53,7 @@ export function watcher(config: pg.PoolConfig, channel: string, me: string, cloc
       await fresh.query(`set synchronous_commit = off; listen ${channel}`);
       if (stopped) return void (await fresh.end());
       client = fresh;
+      onOld();
       wake(); // what was missed meanwhile
     } catch {
       lost();

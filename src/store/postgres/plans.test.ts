@@ -1,0 +1,141 @@
+/** What the statements cost: after every verb has been used, PostgreSQL is asked for the plan of each statement that is
+ *  prepared on our connection. None may walk through a table that grows with the number of jobs, and none may join by
+ *  hashing or sorting: with such a plan a claim grows with what waits, and rows are not locked in their order. */
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ask } from "../../../test/postgres/client.ts";
+import { newSchema, postgresUrl } from "../../../test/postgres/kit.ts";
+import { systemClock } from "../../engine/clock.ts";
+import { sleep } from "../../lib/clock.ts";
+import { Bench } from "../conformance/bench.ts";
+import { broke, DAY, done, MINUTE, placeOf, reportOf, SECOND, T0, TWICE, usageOf } from "../conformance/kit.ts";
+import { Connections } from "./connections.ts";
+import { openPostgres } from "./open.ts";
+import { postgresStore } from "./postgres-store.ts";
+
+const LARGE = ["job", "submission", "submit_key", "attempt", "log_chunk", "late_report", "event", "tag"];
+
+const { url, schema } = newSchema("plans");
+let db: Connections;
+let bench: Bench;
+const plans = new Map<string, string[]>();
+
+beforeAll(async () => {
+  // Makes the tables; then a store on one connection, so that all statements are prepared where we can see them.
+  const parts = { random: Math.random, clock: systemClock, newSecret: () => "x".repeat(40) };
+  await (await openPostgres({ url, ...parts })).close();
+  const config = { connectionString: postgresUrl() };
+  const { random, clock } = parts;
+  db = await Connections.open({
+    config,
+    connections: 1,
+    random,
+    sleep: (ms) => sleep(clock, ms),
+    monotonic: clock.monotonic,
+  });
+  const store = await postgresStore(db, { schema, clock, random });
+  bench = new Bench(async () => ({ store }));
+  await bench.begin();
+  await useEverything();
+  const prepared = { name: "", text: "select name, statement from pg_prepared_statements where name like 'perdure_%'" };
+  const both = [...(await db.read(prepared)), ...(await db.read(prepared, [], { reserved: true }))];
+  for (const [name, text] of both as [string, string][]) {
+    if (text.startsWith("lock table")) continue; // has no plan
+    const rows = await db.read({ name: "", text: `explain (generic_plan, costs off) ${text}` });
+    plans.set(
+      name,
+      rows.map(([line]) => line as string),
+    );
+  }
+});
+afterAll(() => bench.end());
+
+async function useEverything(): Promise<void> {
+  const session = await bench.open({ leaseMs: DAY, slots: 100 });
+  await bench.insert(Array.from({ length: 30 }, (_, i) => ({ queue: `q${i % 5}`, retry: TWICE, expireInMs: MINUTE })));
+  await bench.insert([{ key: "k", tags: ["a"] }]);
+  await bench.insert([{ key: "k" }]);
+  await bench.insert(Array.from({ length: 20 }, (_, i) => ({ queue: `many${i}` })));
+  const jobs = await bench.claim(session, 12);
+  await bench.claimAnswer(session, 2, T0, "named");
+  await bench.claimAnswer(session, 2, T0, "named");
+  await bench.claim(session, 5, T0 - 1);
+  const held = jobs.slice(0, 3).map((job) => ({ ...placeOf(job), usage: usageOf(1), progress: "1", log: "x" }));
+  await bench.renew(session, held, T0 + 1);
+  const report = reportOf(jobs[4] as (typeof jobs)[0], done(), { log: "x" });
+  await bench.settle([report, ...jobs.slice(5, 8).map((job) => reportOf(job, done()))], T0 + 2);
+  await bench.settle(
+    jobs.slice(8, 10).map((job) => reportOf(job, broke())),
+    T0 + 2,
+  );
+  await bench.settle([report, reportOf(jobs[4] as (typeof jobs)[0], broke())], T0 + 3);
+  const { job: plain } = await bench.running({ retry: TWICE, kind: "plain" });
+  await bench.report(plain, broke());
+  await bench.amend(jobs[10]?.id as string, { kind: "cancel" }, T0 + 4);
+  await bench.sweep(T0 + 2 * MINUTE);
+  for (let s = 0; s < 3; s++) await bench.beat(T0 + s * 10 * SECOND);
+  await bench.store.setPaused("default", "q1", true, T0);
+  await bench.store.setPaused("default", "q1", false, T0 + 1);
+  const id = jobs[5]?.id as string;
+  await bench.store.jobs([id]);
+  await bench.store.ended([id]);
+  await bench.store.history(id);
+  await bench.store.attempts(id);
+  await bench.store.events({ after: 0, limit: 10 });
+  await bench.store.lastSeq();
+  await bench.store.cancelsFor([session]);
+  await bench.store.sessions();
+  await bench.store.openSessions();
+  const endedBefore = { succeeded: T0 + 5, failed: T0 + 5, cancelled: T0 + 5 };
+  await bench.store.prune({ now: T0 + 5, endedBefore, keyWindowMs: DAY, sessionsEndedBefore: T0, limit: 10 });
+  await bench.endSession(await bench.open(), T0 + 5);
+}
+
+/** Lines of a plan that touch a large table in full, or join it in a way that does not keep the order. */
+function badLines(lines: readonly string[]): string[] {
+  return lines.filter((line) => {
+    if (/\b(Hash|Merge) (Semi |Anti |Left |Right |Full )*Join\b/.test(line)) return true;
+    const [, table] = /(?:Seq Scan|Bitmap Heap Scan) on (\w+)/.exec(line) ?? [];
+    return table !== undefined && LARGE.includes(table);
+  });
+}
+
+describe("plans", () => {
+  test("were found for the statements of every verb", () => {
+    expect(plans.size).toBeGreaterThan(45);
+    for (const name of ["claim", "claim_idle", "succeed", "retry", "insert", "insert_keyed", "settle_write", "renew"]) {
+      expect([...plans.keys()]).toContain(`perdure_${name}`);
+    }
+  });
+
+  test("walk through no large table, and join by nested loops only", () => {
+    const bad = [...plans].flatMap(([name, lines]) => badLines(lines).map((line) => `${name}: ${line.trim()}`));
+    expect(bad).toEqual([]);
+  });
+
+  test("of a claim look each lane and priority up in the index, in its order", () => {
+    const lines = plans.get("perdure_claim") as string[];
+    const scans = lines.filter((line) => line.includes("Index Scan using job_ready"));
+    expect(scans.length).toBeGreaterThanOrEqual(2);
+    const conditions = lines.filter((line) => /Index Cond: .*lane = .*priority = .*run_at >= .*run_at <= /.test(line));
+    expect(conditions.length).toBeGreaterThanOrEqual(2);
+    expect(lines.filter((line) => line.includes("LockRows")).length).toBeGreaterThanOrEqual(2);
+  });
+
+  test("of a settle take the jobs by number, and not by their state", () => {
+    for (const name of ["perdure_succeed", "perdure_retry", "perdure_settle_write"]) {
+      const lines = plans.get(name) as string[];
+      expect(lines.filter((line) => line.includes("job_running"))).toEqual([]);
+      expect(lines.some((line) => line.includes("Index Scan using job_no_key on job"))).toBe(true);
+    }
+  });
+
+  test("that walk would be noticed", async () => {
+    const explain = async (text: string) =>
+      (await ask<Record<string, string>>(url, `explain (costs off) ${text}`)).map(
+        (row) => Object.values(row)[0] as string,
+      );
+    expect(badLines(await explain(`select * from ${schema}.job where failures = 7`))).toHaveLength(1);
+    const join = `select * from ${schema}.job j join ${schema}.submission b on b.job = j.no`;
+    expect(badLines(await explain(join)).length).toBeGreaterThan(0);
+  });
+});
