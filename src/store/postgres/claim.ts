@@ -18,6 +18,7 @@ import { tellJobs } from "./events.ts";
 import { laneFinder } from "./lanes.ts";
 import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
 import type { SessionFacts, Sessions } from "./sessions.ts";
+import { BESIDE, isRare, SHORT_COLUMNS, toStarted } from "./started.ts";
 
 /** Of a job that may be claimed by session $1 at $2, which has a lease of $3: a released job stays away from the session
  *  that did not want it, for one lease; after that it is better than nobody. */
@@ -35,11 +36,6 @@ const PICK = `
   me as materialized (
     select no from $s.session where no = $1 and reaped = 0 and ended_at is null and lease_ends_at >= $2 for key share
   ), ${openLanes("$4")},
-  -- A poison job takes with it all that runs beside it, and they come back together. The run that decides tells it from
-  -- the others only if they share no process again: a session tries one suspect at a time.
-  trying as materialized (
-    select 1 from $s.job where state = 1 and session = $1 and streak >= ${SUSPECT_STREAK} and started_at > $6 limit 1
-  ),
   first as materialized (
     select lane, priority, suspect, count(*) as jobs from (
       (select o.lane, p.priority, false as suspect, j.run_at, j.no
@@ -49,10 +45,15 @@ const PICK = `
          order by run_at, no limit $7
        ) j)
       union all
+      -- A poison job takes with it all that runs beside it, and they come back together. The run that decides tells it
+      -- from the others only if they share no process again: a session tries one suspect at a time.
       (select o.lane, j.priority, true, j.run_at, j.no from me cross join open o cross join lateral (
          select priority, run_at, no from $s.job
          where state = 0 and streak >= ${SUSPECT_STREAK} and lane = o.lane and ${DUE} order by priority, run_at, no limit 1
-       ) j where not exists (select 1 from trying) order by priority, run_at, no limit 1)
+       ) j where not exists (
+         select 1 from $s.job r where r.state = 1 and r.session = $1 and r.streak >= ${SUSPECT_STREAK}
+           and r.started_at > $6 and r.no <> j.no
+       ) order by priority, run_at, no limit 1)
       order by priority, run_at, no limit $7
     ) line group by lane, priority, suspect
   ),
@@ -77,16 +78,10 @@ const PICK = `
   ),
   ${tellJobs("begun", "$2", "'attempt.started'", "$8::text || begun.attempt || $9::text")}`;
 
-const PREVIOUS =
-  "case when j.attempt > 1 then (select failure from $s.attempt a where a.job = j.no and a.attempt = j.attempt - 1) end";
-
 export function claimVerb(context: Context, sessions: Sessions) {
   const { db, sql, interned, started, marks, clock, generation, wrote } = context;
   const { windowOf, moveOn } = laneFinder(context);
-  const start = sql(
-    "claim",
-    `with ${PICK} select ${JOB_COLUMNS}, b.body, ${PREVIOUS} from begun j join $s.submission b on b.job = j.no`,
-  );
+  const start = sql("claim", `with ${PICK} select ${SHORT_COLUMNS} from begun j join $s.submission b on b.job = j.no`);
   // Why there is nothing: is the session over, is a lane new to us, when does the next one fall due?
   const idle = sql(
     "claim_idle",
@@ -104,7 +99,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
   const forget = sql("claim_forget", "delete from $s.claim where session = $1 and at < $2");
   const readAgain = sql(
     "claim_again",
-    `select ${JOB_COLUMNS}, b.body, ${PREVIOUS} from $s.job j join $s.submission b on b.job = j.no
+    `select ${JOB_COLUMNS}, ${BESIDE} from $s.job j join $s.submission b on b.job = j.no
      where j.no = any ($1::bigint[]) order by j.no`,
   );
 
@@ -145,7 +140,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
     const rows = await db.write(start, values);
     if (whole) marks.tookWhole(clock.monotonic() - began);
     if (rows.length === 0) return null;
-    return { alive: true, jobs: await handOver(facts, rows), nextAt: null };
+    return { alive: true, jobs: await handOver(facts, rows, now), nextAt: null };
   }
 
   /** A claim with a name is remembered with what it got, under the session's lock, so that a repeat finds it. */
@@ -158,7 +153,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
         const begun = await connection.ask(start, values);
         if (begun.length > 0) {
           await connection.ask(forget, [facts.no, now - facts.leaseMs]);
-          const held = JSON.stringify(begun.map((row) => [row[0], row[9]]));
+          const held = JSON.stringify(begun.map((row) => [row[0], row[7]]));
           await connection.ask(remember, [facts.no, claimId, now, held]);
         }
         return { begun };
@@ -167,9 +162,13 @@ export function claimVerb(context: Context, sessions: Sessions) {
     );
     if (rows.again !== undefined) {
       await learnRows(interned, rows.again);
-      return { alive: true, jobs: rows.again.map((row) => toClaimed(facts, row)), nextAt: null };
+      return {
+        alive: true,
+        jobs: rows.again.map((row) => claimedJob(generation, facts.id, toWhole(row))),
+        nextAt: null,
+      };
     }
-    return rows.begun.length === 0 ? null : { alive: true, jobs: await handOver(facts, rows.begun), nextAt: null };
+    return rows.begun.length === 0 ? null : { alive: true, jobs: await handOver(facts, rows.begun, now), nextAt: null };
   }
 
   /** The jobs of an earlier claim whose reply was lost: those it still holds. */
@@ -179,27 +178,40 @@ export function claimVerb(context: Context, sessions: Sessions) {
     return rows.filter((row) => row[5] === 1 && row[18] === facts.no && row[9] === held.get(row[0] as number));
   }
 
-  async function handOver(facts: SessionFacts, rows: Row[]): Promise<ClaimedJob[]> {
-    await learnRows(interned, rows);
+  async function handOver(facts: SessionFacts, rows: Row[], now: number): Promise<ClaimedJob[]> {
+    const policies = rows.map((row) => row[3] as number);
+    await interned.learn(
+      rows.map((row) => row[2] as number),
+      policies,
+      [],
+    );
+    const rare = rows.filter(isRare);
+    const whole = rare.length === 0 ? [] : await readWhole(rare.map((row) => row[0] as number));
     rows.sort(inLine);
     const jobs = rows.map((row) => {
-      const one = toStarted(row);
-      const { job } = one;
+      const one = isRare(row) ? whole.find(({ job }) => job.no === row[0]) : undefined;
+      const begun = one ?? toStarted(row, interned, facts, now);
+      const { job } = begun;
       if (started.size >= MAX_STARTED) started.clear();
       started.set(job.id, job);
-      marks.taken(job.lane, job.priority, job.runAt, job.startedAt as number);
-      return claimedJob(generation, facts.id, one);
+      marks.taken(job.lane, job.priority, job.runAt, now);
+      return claimedJob(generation, facts.id, begun);
     });
     wrote();
     return jobs;
   }
 
-  const toStarted = (row: Row): StartedJob => ({
+  async function readWhole(numbers: readonly number[]): Promise<StartedJob[]> {
+    const rows = await db.read(readAgain, [bigints(numbers)]);
+    await learnRows(interned, rows);
+    return rows.map(toWhole);
+  }
+
+  const toWhole = (row: Row): StartedJob => ({
     job: toJob(row, interned),
     payload: row[COLUMN_COUNT] as string,
     previous: row[COLUMN_COUNT + 1] as string | null,
   });
-  const toClaimed = (facts: SessionFacts, row: Row) => claimedJob(generation, facts.id, toStarted(row));
 
   return (requests: readonly ClaimRequest[], now: number) =>
     Promise.all(requests.map((request) => claimOne(request, now)));
@@ -208,5 +220,5 @@ export function claimVerb(context: Context, sessions: Sessions) {
 /** By priority, then longest due. */
 function inLine(a: Row, b: Row): number {
   const by = (i: number) => (a[i] as number) - (b[i] as number);
-  return by(4) || by(6) || by(0);
+  return by(4) || by(5) || by(0);
 }

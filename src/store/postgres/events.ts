@@ -13,18 +13,22 @@ export function batchAfter(rows: string): string {
 }
 
 /** Writes an event for each of `rows`, as parts of a statement. */
-export function tell(rows: string, event: { job: string; n: string; at: string; name: string; data: string }): string {
+export function tell(
+  rows: string,
+  event: { job: string; n: string; at: string; name: string; data: string },
+  place = "row_number() over ()",
+): string {
   return `${batchAfter(rows)},
   told as (
     insert into $s.event (seq, job, n, at, name, data)
-    select batch.base + row_number() over (), ${event.job}, ${event.n}, ${event.at}, ${event.name}, ${event.data}
+    select batch.base + ${place}, ${event.job}, ${event.n}, ${event.at}, ${event.name}, ${event.data}
     from batch cross join ${rows}
   )`;
 }
 
-/** Events of jobs: `rows` has no and revision. */
-export function tellJobs(rows: string, at: string, name: string, data: string): string {
-  return tell(rows, { job: `${rows}.no`, n: `${rows}.revision`, at, name, data });
+/** Events of jobs: `rows` has no and revision, and may have each row's place among them. */
+export function tellJobs(rows: string, at: string, name: string, data: string, place?: string): string {
+  return tell(rows, { job: `${rows}.no`, n: `${rows}.revision`, at, name, data }, place);
 }
 
 /** Events of the engine itself. */

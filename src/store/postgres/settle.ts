@@ -99,16 +99,17 @@ function succeedVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
     "succeed",
     `with done as (
        update $s.job j set state = ${STATE_CODES.succeeded}, finished_at = m.at, revision = j.revision + 1
-       from unnest($1::bigint[], $2::int[], $3::bigint[], $4::text[], $5::text[]) as m (no, revision, at, result, report_id)
+       from unnest($1::bigint[], $2::int[], $3::bigint[], $4::text[], $5::text[]) with ordinality
+         as m (no, revision, at, result, report_id, ord)
        where ${STILL}
-       returning j.no, j.revision, j.attempt, j.chapter, j.session, j.started_at, m.at, m.result, m.report_id
+       returning j.no, j.revision, j.attempt, j.chapter, j.session, j.started_at, m.at, m.result, m.report_id, m.ord
      ),
      closed as (
        insert into $s.attempt (job, attempt, chapter, session, started_at, ended_at, outcome, result, report_id, after_state)
        select no, attempt, chapter, session, started_at, at, 'completed', result, report_id, ${STATE_CODES.succeeded}
        from done
      ),
-     ${tellJobs("done", "at", "'attempt.succeeded'", `'${before}"attempt":' || attempt || '${after}'`)}
+     ${tellJobs("done", "at", "'attempt.succeeded'", `'${before}"attempt":' || attempt || '${after}'`, "ord")}
      select no from done`,
   );
   return {
@@ -136,10 +137,10 @@ function retryVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
        update $s.job j set state = ${STATE_CODES.queued}, run_at = m.run_at, failures = j.failures + 1,
          revision = j.revision + 1
        from unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[])
-         as m (no, revision, at, run_at, outcome, failure, report_id, data)
+         with ordinality as m (no, revision, at, run_at, outcome, failure, report_id, data, ord)
        where ${STILL}
        returning j.no, j.revision, j.attempt, j.chapter, j.session, j.started_at, m.at, m.run_at, m.outcome, m.failure,
-         m.report_id, m.data
+         m.report_id, m.data, m.ord
      ),
      closed as (
        insert into $s.attempt (job, attempt, chapter, session, started_at, ended_at, outcome, failure, report_id,
@@ -147,7 +148,7 @@ function retryVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
        select no, attempt, chapter, session, started_at, at, outcome, failure, report_id, ${STATE_CODES.queued}, run_at
        from again
      ),
-     ${tellJobs("again", "at", "'attempt.failed'", "data")}
+     ${tellJobs("again", "at", "'attempt.failed'", "data", "ord")}
      select no from again`,
   );
   return {
