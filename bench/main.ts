@@ -3,6 +3,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
+import pg from "pg";
 import { ask } from "../test/postgres/client.ts";
 import { startServer } from "../test/postgres/server.ts";
 import { type Row, scenarios } from "./scenarios.ts";
@@ -36,7 +37,7 @@ for (const store of stores as ("sqlite" | "postgres")[]) {
     for (const [name, run] of Object.entries(scenarios)) {
       if (names.length > 0 && !names.includes(name)) continue;
       process.stderr.write(`${store} ${name} … `);
-      const found = await run({ store, open: place.open, scale: quick ? 0.1 : 1 });
+      const found = await run({ store, ...place, scale: quick ? 0.1 : 1 });
       rows.push(...found);
       process.stderr.write(`${found.map((row) => row.figure).join(", ")}\n`);
     }
@@ -55,6 +56,7 @@ function files() {
   const dir = mkdtempSync(join(process.env.PERDURE_BENCH_DIR ?? tmpdir(), "perdure-bench-"));
   return {
     open: (name: string) => ({ url: join(dir, `${name}.db`) }),
+    longReader: null,
     end: async () => rmSync(dir, { recursive: true, force: true }),
   };
 }
@@ -71,6 +73,13 @@ async function server() {
       const schema = `bench_${process.pid}_${name.replaceAll(/\W/g, "_")}`;
       made.push(schema);
       return { url, schema };
+    },
+    async longReader() {
+      const client = new pg.Client({ connectionString: url });
+      await client.connect();
+      await client.query("begin isolation level repeatable read");
+      await client.query("select pg_current_xact_id(), count(*) from pg_class");
+      return () => client.end();
     },
     async end() {
       for (const schema of made) await ask(url, `drop schema if exists ${schema} cascade`);

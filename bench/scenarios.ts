@@ -13,6 +13,8 @@ export interface Bench {
   open(name: string): { readonly url: string; readonly schema?: string };
   /** Of the usual number of jobs. */
   readonly scale: number;
+  /** Keeps an old transaction open, as a report or a dump does, until the answer is called. */
+  readonly longReader: (() => Promise<() => Promise<void>>) | null;
 }
 
 type Scenario = (bench: Bench) => Promise<Row[]>;
@@ -44,11 +46,11 @@ async function fill(perdure: Perdure, task: Task<{ n: number }, unknown>, count:
 }
 
 /** All of them recorded as succeeded, not only run: the store is asked once the last handler has run. */
-async function untilEmpty(perdure: Perdure, count: number): Promise<void> {
+async function untilEmpty(perdure: Perdure, count: number, before: number): Promise<void> {
   while (handled < count) await new Promise((resolve) => setTimeout(resolve, 5));
   for (;;) {
     const [queue] = await perdure.queues();
-    if (queue?.counts.succeeded === count) return;
+    if (queue?.counts.succeeded === before + count) return;
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
 }
@@ -116,6 +118,47 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     ];
   },
 
+  /** Jobs that are due in the future, a few at a time, on an otherwise idle engine. */
+  async due({ open, scale }) {
+    await using perdure = await Perdure.open(open("due"));
+    const late: number[] = [];
+    let left = Math.round(2_000 * scale);
+    let allRan: () => void = () => {};
+    const all = new Promise<void>((resolve) => {
+      allRan = resolve;
+    });
+    const timed = task("due", ({ at }: { at: number }) => {
+      late.push(Date.now() - at);
+      left -= 1;
+      if (left === 0) allRan();
+    });
+    await using _worker = await perdure.work([timed], { concurrency: 50 });
+    const now = Date.now();
+    const jobs = Array.from({ length: left }, (_, i) => now + 1_500 + i * 3);
+    await perdure.submitMany(jobs.map((at) => ({ task: timed, input: { at }, options: { runAt: at } })));
+    await all;
+    late.sort((a, b) => a - b);
+    const figure = `p50 ${quantile(late, 0.5)} ms, p99 ${quantile(late, 0.99)} ms`;
+    return [{ what: "a job due in the future, due → handler starts", figure, aim: "p99 ≤ 50 ms" }];
+  },
+
+  /** Every run leaves dead rows behind, and while somebody reads for long nothing can clear them away. */
+  async dead({ open, scale, longReader }) {
+    if (longReader === null) return [];
+    await using perdure = await Perdure.open(open("dead"));
+    await fill(perdure, noop, 1_000);
+    await timeDrain(perdure, noop, 1_000);
+    const before = await medianClaim(perdure);
+    const release = await longReader();
+    const count = Math.round(300_000 * scale);
+    await fill(perdure, noop, count);
+    await timeDrain(perdure, noop, count);
+    const after = await medianClaim(perdure);
+    await release();
+    const figure = `${before.toFixed(2)} → ${after.toFixed(2)} ms, ${(after / before).toFixed(2)}×`;
+    return [{ what: `submit + run + result, ${count / 1_000} k runs behind a long reader`, figure, aim: "< 2×" }];
+  },
+
   async claim({ open, scale }) {
     const rows: Row[] = [];
     for (const [what, other, options] of [
@@ -140,9 +183,11 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
 
 async function timeDrain(perdure: Perdure, task: Task<{ n: number }, unknown>, count: number): Promise<number> {
   handled = 0;
+  const [earlier] = await perdure.queues();
+  const ended = earlier?.counts.succeeded ?? 0;
   const started = performance.now();
   await using _worker = await perdure.work([task], { concurrency: CONCURRENCY });
-  await untilEmpty(perdure, count);
+  await untilEmpty(perdure, count, ended);
   return performance.now() - started;
 }
 

@@ -1,7 +1,7 @@
 /** Jobs stored within a transaction of the application's own: with it or not at all. */
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { newSchema, postgresUrl } from "../../test/postgres/kit.ts";
+import { type PostgresServer, startServer } from "../../test/postgres/server.ts";
 import { Perdure, type PerdureError, type TransactionClient, task } from "../index.ts";
 
 const ran: number[] = [];
@@ -11,20 +11,21 @@ const note = task("note", ({ n }: { n: number }) => {
   noticed();
 });
 
+let server: PostgresServer;
 let perdure: Perdure;
 let client: pg.Client;
-const { url, schema } = newSchema("transaction");
-const orders = `${schema}_orders`;
 beforeAll(async () => {
-  perdure = await Perdure.open(url);
-  client = new pg.Client({ connectionString: postgresUrl() });
+  // A server of its own: transactions that are left open delay the event feeds of everybody else.
+  server = await startServer();
+  perdure = await Perdure.open({ url: server.url, schema: "order" }); // a reserved word, to be sure
+  client = new pg.Client({ connectionString: server.url });
   await client.connect();
-  await client.query(`create table ${orders} (id int primary key)`);
+  await client.query("create table orders (id int primary key)");
 });
 afterAll(async () => {
   await perdure.close();
-  await client.query(`drop table ${orders}`);
   await client.end();
+  await server.stop();
 });
 
 const waiting = async () => (await perdure.jobs({ kind: "note" })).jobs.length;
@@ -32,7 +33,7 @@ const waiting = async () => (await perdure.jobs({ kind: "note" })).jobs.length;
 describe("a submit with a client", () => {
   it("is there when the transaction commits, and not before", async () => {
     await client.query("begin");
-    await client.query(`insert into ${orders} values (1)`);
+    await client.query("insert into orders values (1)");
     const job = await perdure.submit(note, { n: 1 }, { client });
     expect(await waiting()).toBe(0);
     await client.query("commit");

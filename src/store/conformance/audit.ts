@@ -9,9 +9,11 @@ import type { History, JobRow, Store } from "../store.ts";
 
 export async function audit(store: Store): Promise<void> {
   const jobs = await allJobs(store);
-  const feed = await wholeFeed(store);
+  const histories = new Map<string, History>();
+  for (const { id } of jobs) histories.set(id, (await store.history(id)) as History);
+  const feed = await wholeFeed(store, histories);
   for (const row of jobs) {
-    const history = (await store.history(row.id)) as History;
+    const history = histories.get(row.id) as History;
     equal(history.job, row, `${row.id}: two ways to read a job agree`);
     checkHistory(row, history.events as JobEvent[]);
     equal(
@@ -36,7 +38,16 @@ export async function allJobs(store: Store): Promise<JobRow[]> {
   }
 }
 
-async function wholeFeed(store: Store): Promise<PerdureEvent[]> {
+/** A feed may lag behind for as long as somebody else writes; then it is read again. */
+async function wholeFeed(store: Store, histories: ReadonlyMap<string, History>): Promise<PerdureEvent[]> {
+  const last = Math.max(0, ...[...histories.values()].map(({ events }) => events.at(-1)?.seq ?? 0));
+  for (;;) {
+    const feed = await readFeed(store);
+    if ((feed.at(-1)?.seq ?? 0) >= last) return feed;
+  }
+}
+
+async function readFeed(store: Store): Promise<PerdureEvent[]> {
   const feed: PerdureEvent[] = [];
   for (let after = 0; ; after = feed.at(-1)?.seq ?? 0) {
     const page = await store.events({ after, limit: 500 });

@@ -13,14 +13,13 @@ interface BeatAnswer {
 }
 
 export function beatVerb({ db, sql, wrote }: Context) {
+  // Whoever finds it locked need not beat: another does. Waiting for one that stands still would stop everybody.
   const read = sql(
     "beat_read",
-    "select name, value from $s.meta where name in ('beat_at', 'held_until') order by name for update",
+    "select name, value from $s.meta where name in ('beat_at', 'held_until') order by name for update skip locked",
   );
-  const write = sql(
-    "beat_write",
-    "insert into $s.meta (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value",
-  );
+  const held = sql("beat_held", "select value from $s.meta where name = 'held_until'");
+  const write = sql("beat_write", "update $s.meta set value = $2 where name = $1");
   // After a jump backwards a lease could end a day from now: none may last longer than if it were renewed this moment.
   const shorten = sql(
     "beat_shorten",
@@ -51,12 +50,13 @@ export function beatVerb({ db, sql, wrote }: Context) {
 
   async function beatOne(connection: Connection, beat: Beat): Promise<BeatAnswer> {
     const { now, maxGapMs, holdMs, clockJumpMs, engine } = beat;
-    const values = new Map((await connection.ask(read)).map(([name, value]) => [name as string, Number(value)]));
-    const last = values.get("beat_at") ?? null;
+    const values = new Map((await connection.ask(read)).map(([name, value]) => [name as string, value as string]));
+    if (values.size < 2) return { heldUntil: Number((await connection.ask(held))[0]?.[0]), gapMs: null };
+    const last = values.get("beat_at") === "" ? null : Number(values.get("beat_at"));
     const gapMs = last === null ? 0 : now - last;
     const jumped = Math.abs(clockJumpMs) > maxGapMs || gapMs < -maxGapMs;
     // Held times of a clock that has since gone back would hold for ever.
-    let heldUntil = Math.min(values.get("held_until") ?? 0, now + holdMs);
+    let heldUntil = Math.min(Number(values.get("held_until")), now + holdMs);
     const silent = gapMs > maxGapMs || jumped;
     if (silent) {
       heldUntil = now + holdMs;

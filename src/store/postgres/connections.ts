@@ -44,18 +44,22 @@ export class Connections {
 
   private constructor({ Pool }: typeof pg, options: ConnectionOptions) {
     this.#options = options;
-    const make = (max: number) => {
-      const pool = new Pool({ ...options.config, max, connectionTimeoutMillis: CONNECT_TIMEOUT_MS, keepAlive: true });
+    const make = (max: number, settings: string) => {
+      const timing = { connectionTimeoutMillis: CONNECT_TIMEOUT_MS, keepAlive: true };
+      const pool = new Pool({
+        ...options.config,
+        ...timing,
+        max,
+        onConnect: ((client: pg.ClientBase) => prepare(client, settings)) as (client: pg.ClientBase) => void,
+      });
       // An idle connection that the server ended: the next call gets another.
       pool.on("error", () => {});
-      pool.on("connect", (client) => {
-        client.on("error", () => {});
-        client.query(SESSION_SETTINGS).catch(() => {});
-      });
+      pool.on("connect", (client) => client.on("error", () => {}));
       return pool;
     };
-    this.#pool = make(options.connections);
-    this.#reserved = make(1);
+    this.#pool = make(options.connections, SESSION_SETTINGS);
+    // Nothing may keep the renewals waiting for long: neither a lock nor a beat that waits for one.
+    this.#reserved = make(1, `${SESSION_SETTINGS}; set lock_timeout = '2s'`);
   }
 
   get config(): pg.PoolConfig {
@@ -149,6 +153,13 @@ export class Connections {
 /** Thrown by a caller's function, and nothing that PostgreSQL said. */
 function isOurs(error: unknown): boolean {
   return troubleOf(error) === "bug" && (error as { code?: unknown }).code === undefined;
+}
+
+/** Sets up a new connection. One to a standby is none: after a failover the address may still lead there for a while. */
+async function prepare(client: pg.ClientBase, settings: string): Promise<void> {
+  await client.query(settings);
+  const { rows } = await client.query<{ standby: boolean }>("select pg_is_in_recovery() as standby");
+  if (rows[0]?.standby) throw new NoConnection("this server is a standby, which takes no writes");
 }
 
 /** The transaction did not commit, and never will. */

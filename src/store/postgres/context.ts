@@ -25,6 +25,6 @@ export interface Context {
 export function statements(schema: string): Context["sql"] {
   return (name, text) => ({
     name: `perdure_${name}`,
-    text: text.replaceAll("$s.", `${schema}.`),
+    text: text.replaceAll("$s.", `"${schema}".`),
   });
 }

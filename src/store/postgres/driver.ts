@@ -32,7 +32,7 @@ export async function ask(client: Client, { name, text }: Statement, values: rea
   return (await client.query<Cell[]>(query)).rows;
 }
 
-/** Our sessions: plans that do not change with statistics, and commits that are on disk when they are acknowledged.
+/** Our sessions: no lock outlives a process that stands still, plans that do not change with statistics, and commits that are on disk when they are acknowledged.
  *  `synchronous_commit` is raised, never lowered: whoever asked for more keeps it. */
 export const SESSION_SETTINGS = `
   set plan_cache_mode = force_generic_plan;
@@ -40,6 +40,7 @@ export const SESSION_SETTINGS = `
   set jit = off;
   set default_transaction_isolation = 'read committed';
   set client_min_messages = warning;
+  set idle_in_transaction_session_timeout = '10s';
   select set_config('synchronous_commit', 'on', false)
   where current_setting('synchronous_commit') in ('off', 'local', 'remote_write');
 `;

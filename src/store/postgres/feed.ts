@@ -9,7 +9,7 @@ import type { Context } from "./context.ts";
 import { BATCH } from "./events.ts";
 
 /** How long a read waits for the transactions before it; then it gives what is safe. */
-const PATIENCE_MS = 200;
+const PATIENCE_MS = 1_000;
 const LOOK_EVERY_MS = 2;
 
 /** A number, and the transaction that must have been passed before it is safe. */

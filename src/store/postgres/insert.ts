@@ -48,8 +48,10 @@ const ROWS = `
     insert into $s.event (seq, job, n, at, name, data) select seq, no, 1, submitted_at, 'job.submitted', data from new
   )`;
 
-/** A repeat, after a try whose end is unknown, leaves out what is there. */
-const IF_NEW = "not exists (select 1 from $s.submission there where there.id = u.id)";
+/** A repeat, after a try whose end is unknown, leaves out what is there. It writes to the log in any case: a commit that
+ *  wrote nothing waits neither for the disk nor for a standby, and would acknowledge what only the first try wrote. */
+const IF_NEW = `pg_logical_emit_message(true, 'perdure', 'repeat') is not null
+  and not exists (select 1 from $s.submission there where there.id = u.id)`;
 
 export function inserter(context: Context) {
   const { sql, interned, marks } = context;

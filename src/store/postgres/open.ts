@@ -74,12 +74,12 @@ async function migrate(connection: Connection, schema: string, newSecret: () => 
   }
   await ask("select pg_advisory_xact_lock($1, hashtext($2))", [MIGRATION_LOCK, schema]);
   const [[tables = 0] = []] = await ask("select count(*)::int from pg_tables where schemaname = $1", [schema]);
-  const [[isOurs] = []] = await ask("select to_regclass($1) is not null", [`${schema}.meta`]);
+  const [[isOurs] = []] = await ask("select to_regclass($1) is not null", [`"${schema}".meta`]);
   if (!isOurs && tables !== 0) {
     const message = `the schema ${schema} holds tables of another program; choose another with the option "schema"`;
     throw new PerdureError("store_not_a_database", message);
   }
-  const version = isOurs ? Number((await ask(`select value from ${schema}.meta where name = 'version'`))[0]?.[0]) : 0;
+  const version = isOurs ? Number((await ask(`select value from "${schema}".meta where name = 'version'`))[0]?.[0]) : 0;
   if (version > MIGRATIONS.length) {
     const message =
       `the schema ${schema} has version ${version}, and this version of Perdure knows up to ${MIGRATIONS.length}: ` +
@@ -87,15 +87,16 @@ async function migrate(connection: Connection, schema: string, newSecret: () => 
     throw new PerdureError("store_newer", message);
   }
   if (version === MIGRATIONS.length) return;
-  if (version === 0) await ask(`create schema if not exists ${schema}`);
+  if (version === 0) await ask(`create schema if not exists "${schema}"`);
   for (const step of MIGRATIONS.slice(version)) {
-    for (const statement of statementsOf(step.replaceAll("$s", schema))) await ask(statement);
+    for (const statement of statementsOf(step.replaceAll("$s", `"${schema}"`))) await ask(statement);
   }
   if (version === 0) {
-    const add = `insert into ${schema}.meta (name, value) values ('generation', $1), ('secret', $2), ('version', '0')`;
+    const add = `insert into "${schema}".meta (name, value)
+      values ('generation', $1), ('secret', $2), ('version', '0'), ('beat_at', ''), ('held_until', '0')`;
     await ask(add, [newSecret().slice(0, 8), newSecret()]);
   }
-  await ask(`update ${schema}.meta set value = $1 where name = 'version'`, [String(MIGRATIONS.length)]);
+  await ask(`update "${schema}".meta set value = $1 where name = 'version'`, [String(MIGRATIONS.length)]);
 }
 
 /** The driver takes one statement at a time where there are values; steps hold no semicolon but between statements. */

@@ -30,7 +30,7 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::bigint, $12::bigint, $12, $12 + $11) ${repeat} returning no
      ), ${tellEngine("added", "$12", "'worker.started'", "$13::text")} select no from added`;
   const addFirst = sql("session_open", add(""));
-  const addAgain = sql("session_open_again", add("on conflict (id) do nothing"));
+  const addAgain = sql("session_open_again", add("on conflict (id) do update set id = excluded.id"));
   // What it still holds is found by the reaper at once: the lease ends here too.
   const end = sql(
     "session_close",

@@ -24,6 +24,8 @@ export function watcher(config: pg.PoolConfig, channel: string, me: string, cloc
   let stopped = false;
   let connecting: Promise<void> | null = null;
   let pending = false;
+  let sending: Promise<unknown> = Promise.resolve();
+  let isSending = false;
   let cancelPause: (() => void) | null = null;
   let cancelRetry: (() => void) | null = null;
 
@@ -67,12 +69,18 @@ export function watcher(config: pg.PoolConfig, channel: string, me: string, cloc
 
   function send(): void {
     pending = false;
-    client?.query("select pg_notify($1, $2)", [channel, me]).catch(() => {});
+    isSending = true;
+    sending = (client?.query("select pg_notify($1, $2)", [channel, me]) ?? Promise.resolve())
+      .catch(() => {})
+      .finally(() => {
+        isSending = false;
+        if (pending && cancelPause === null && !stopped) send();
+      });
     cancelPause = clock.after(
       SEND_EVERY_MS,
       () => {
         cancelPause = null;
-        if (pending) send();
+        if (pending && !isSending) send();
       },
       { background: true },
     );
@@ -81,7 +89,7 @@ export function watcher(config: pg.PoolConfig, channel: string, me: string, cloc
   return {
     wrote() {
       if (stopped || client === null) return;
-      if (cancelPause === null) send();
+      if (cancelPause === null && !isSending) send();
       else pending = true;
     },
     add(listener) {
@@ -94,6 +102,7 @@ export function watcher(config: pg.PoolConfig, channel: string, me: string, cloc
       cancelRetry?.();
       await connecting;
       cancelPause?.();
+      await sending;
       // The last hint goes out too: a process that writes and ends must be heard.
       if (pending && client !== null) await client.query("select pg_notify($1, $2)", [channel, me]).catch(() => {});
       await client?.end().catch(() => {});
