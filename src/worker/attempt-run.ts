@@ -5,7 +5,8 @@ import { addUsage, type Usage } from "../core/job.ts";
 import type { TaskContext } from "../core/task.ts";
 import type { ClaimedJob, HeldAttempt, ReportedOutcome } from "../core/work.ts";
 
-export type StopCause = "cancel" | "timeout" | "shutdown" | "lost";
+/** silence: no renewal has come through for a whole lease, so that others may have it; nobody knows. */
+export type StopCause = "cancel" | "timeout" | "shutdown" | "lost" | "silence";
 
 /** Log text kept between two renewals; what comes beyond it is counted and dropped. */
 const MAX_LOG = 60_000;
@@ -57,9 +58,15 @@ export class AttemptRun implements TaskContext {
     this.#whenEnded.push(call);
   }
 
-  /** Asks the handler to stop. The first cause counts. */
+  /** What it is asked to stop for; the first cause counts, but for silence, which tells nothing for certain. */
+  mayStop(cause: StopCause): boolean {
+    const isFirst = this.#stopCause === null || (this.#stopCause === "silence" && cause !== "silence");
+    return isFirst && !this.#hasEnded;
+  }
+
+  /** Asks the handler to stop. */
   stop(cause: StopCause): void {
-    if (this.#stopCause !== null || this.#hasEnded) return;
+    if (!this.mayStop(cause)) return;
     this.#stopCause = cause;
     this.#controller?.abort(stopError(cause));
   }
@@ -175,6 +182,7 @@ function stopError(cause: StopCause): Error {
     timeout: "the attempt ran longer than its timeout",
     shutdown: "the worker is shutting down",
     lost: "the attempt was lost: its lease ended and the job belongs to another worker",
+    silence: "the engine cannot be reached, and the lease is over: the job may have been given to another worker",
   };
   const error = new Error(why[cause]);
   error.name = "AbortError";

@@ -13,6 +13,7 @@ function heeding(reasons: string[]) {
 }
 
 const LOST = "the attempt was lost: its lease ended and the job belongs to another worker";
+const SILENCE = "the engine cannot be reached, and the lease is over: the job may have been given to another worker";
 
 describe("a session", () => {
   it("keeps its jobs however long they run, by renewing", async () => {
@@ -53,7 +54,7 @@ describe("a session", () => {
     await bench.advance(14_000);
     expect(reasons).toEqual([]);
     await bench.advance(2_000);
-    expect(reasons).toEqual([LOST]);
+    expect(reasons).toEqual([SILENCE]);
   });
 
   it("counts its lease from when it asked for it, not from when the answer came", async () => {
@@ -77,7 +78,7 @@ describe("a session", () => {
     await bench.advance(19_000); // asked at 5 s, answered at 15 s: good until 20 s
     expect(reasons).toEqual([]);
     await bench.advance(2_500);
-    expect(reasons).toEqual([LOST]);
+    expect(reasons).toEqual([SILENCE]);
   });
 
   it("tells soon what was told to it while a renewal was under way", async () => {
@@ -171,7 +172,7 @@ describe("a session", () => {
     expect((await bench.engine.explain(id)).text).toContain("A late report of attempt 1");
   });
 
-  it("does not charge the job for a run that it gave up itself: it was the worker that was lost", async () => {
+  it("does not charge the job for a run that it cut short to be on the safe side", async () => {
     const bench = await openCuttable();
     const reasons: string[] = [];
     await bench.work([heeding(reasons)]);
@@ -180,12 +181,12 @@ describe("a session", () => {
     bench.cut.renew = true;
     await bench.engine.stop(); // no reaper is awake: the worker's own report comes first
     await bench.advance(16_000);
-    expect(reasons).toEqual([LOST]);
-    expect(await bench.job(id)).toMatchObject({ failures: 0, losses: 1, reason: null });
-    expect((await bench.attempts(id))[0]).toMatchObject({ outcome: "lost" });
+    expect(reasons[0]).toBe(SILENCE);
+    expect(await bench.job(id)).toMatchObject({ failures: 0, losses: 0, handbacks: 1, reason: null });
+    expect((await bench.attempts(id))[0]).toMatchObject({ outcome: "interrupted" });
   });
 
-  it("nor for one that did not even stop", async () => {
+  it("leaves a run that goes on in silence in hand, and can still stop it for another cause", async () => {
     const bench = await openCuttable();
     await bench.work([task("deaf", () => new Promise(() => {}))], { stopGraceMs: 1_000 });
     const id = await bench.submit("deaf");
@@ -193,7 +194,13 @@ describe("a session", () => {
     bench.cut.renew = true;
     await bench.engine.stop();
     await bench.advance(18_000);
-    expect(await bench.job(id)).toMatchObject({ failures: 0, losses: 1, reason: null });
+    expect(await bench.job(id)).toMatchObject({ state: "running", failures: 0, losses: 0 });
+    bench.cut.renew = false;
+    await bench.advance(6_000);
+    expect(await bench.job(id)).toMatchObject({ state: "running", attempt: 1 });
+    await bench.engine.command(id, { kind: "cancel" });
+    await bench.advance(6_000);
+    expect(await bench.job(id)).toMatchObject({ state: "cancelled", attempt: 1, losses: 0 });
   });
 
   it("keeps the result of a run that completed although it was thought lost, if nobody took the job", async () => {

@@ -87,7 +87,7 @@ export class Worker {
       onLost: (attempts) => {
         for (const { jobId, attempt } of attempts) this.#stopRun(jobId, attempt, "lost");
       },
-      onSilence: () => this.#stopAll("lost"),
+      onSilence: () => this.#stopAll("silence"),
       onGone: () => this.#stopAll("lost"),
       onError: (error, untold) => {
         this.#options.log("warn", `cannot renew session ${session}: ${String(error)}`);
@@ -189,6 +189,9 @@ export class Worker {
     if (outcome.kind === "completed") return outcome; // late or not, the work is done
     if (run.stopCause === "timeout") return timedOut(run);
     if (outcome.kind === "failed" && run.stopCause === "shutdown") return { kind: "interrupted" };
+    // We cut it short to be on the safe side. If it was ours all the time, as after an outage of the store, that is no
+    // fault of the job; if it was not, this report comes too late.
+    if (outcome.kind === "failed" && run.stopCause === "silence") return { kind: "interrupted" };
     // Nobody may have noticed yet that we were gone; then this report is first, and says the same as the reaper would.
     if (outcome.kind === "failed" && run.stopCause === "lost") return { kind: "lost" };
     return outcome;
@@ -210,8 +213,10 @@ export class Worker {
   }
 
   #stop(run: AttemptRun, cause: StopCause): void {
-    if (run.stopCause !== null || run.hasEnded) return;
+    if (!run.mayStop(cause)) return;
     run.stop(cause);
+    // A handler that goes on all the same may still have its job: its own end counts, if it comes in time.
+    if (cause === "silence") return;
     const { clock, stopGraceMs } = this.#options;
     const cancel = clock.after(stopGraceMs, () => run.finish(givenUp(run, cause)));
     run.whenEnded(cancel);
