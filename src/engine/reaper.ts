@@ -26,7 +26,7 @@ export class Reaper extends Service {
   override async runOnce(): Promise<void> {
     const { store, clock, leaseMs, name } = this.#parts;
     const now = clock.now();
-    await store.beat({
+    const { heldUntil } = await store.beat({
       now,
       // A lease renewed every third of its time has two thirds left when a silence begins: one that could use them up
       // must be noticed, with a short lease too.
@@ -35,6 +35,8 @@ export class Reaper extends Service {
       clockJumpMs: this.#jump(now),
       engine: name,
     });
+    // Of two engines that wake together after a sleep, the second must not reap before the first has said that it was one.
+    if (heldUntil === Number.POSITIVE_INFINITY) return;
     await this.#endGone(now);
     for (;;) {
       const limit = BATCH + this.#passedOver.size;

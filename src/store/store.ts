@@ -62,7 +62,8 @@ export interface Store {
   counts(namespace: string | null, now: number): Promise<QueueCounts[]>;
   setPaused(namespace: string, queue: string, paused: boolean, now: number): Promise<void>;
 
-  /** Says that an engine is awake. After a gap, or a jump of the clock, nothing may be reaped for `holdMs`. */
+  /** Says that an engine is awake. After a gap, or a jump of the clock, nothing may be reaped for `holdMs`. Held for ever
+   *  means: another engine is at it this moment, and what it found is not known yet. */
   beat(beat: Beat): Promise<{ readonly heldUntil: number; readonly gapMs: number | null }>;
   prune(query: PruneQuery): Promise<{ readonly jobs: number; readonly more: boolean }>;
 

@@ -18,7 +18,6 @@ export function beatVerb({ db, sql, wrote }: Context) {
     "beat_read",
     "select name, value from $s.meta where name in ('beat_at', 'held_until') order by name for update skip locked",
   );
-  const held = sql("beat_held", "select value from $s.meta where name = 'held_until'");
   const write = sql("beat_write", "update $s.meta set value = $2 where name = $1");
   // After a jump backwards a lease could end a day from now: none may last longer than if it were renewed this moment.
   const shorten = sql(
@@ -51,7 +50,7 @@ export function beatVerb({ db, sql, wrote }: Context) {
   async function beatOne(connection: Connection, beat: Beat): Promise<BeatAnswer> {
     const { now, maxGapMs, holdMs, clockJumpMs, engine } = beat;
     const values = new Map((await connection.ask(read)).map(([name, value]) => [name as string, value as string]));
-    if (values.size < 2) return { heldUntil: Number((await connection.ask(held))[0]?.[0]), gapMs: null };
+    if (values.size < 2) return { heldUntil: Number.POSITIVE_INFINITY, gapMs: null };
     const last = values.get("beat_at") === "" ? null : Number(values.get("beat_at"));
     const gapMs = last === null ? 0 : now - last;
     const jumped = Math.abs(clockJumpMs) > maxGapMs || gapMs < -maxGapMs;

@@ -1,0 +1,51 @@
+/** Two engines that beat at the same moment: the second neither waits nor reaps on what it cannot know yet. */
+import pg from "pg";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { newSchema, postgresUrl } from "../../../test/postgres/kit.ts";
+import { systemClock } from "../../engine/clock.ts";
+import { Engine } from "../../engine/engine.ts";
+import { idMaker } from "../../lib/id.ts";
+import { LEASE, newJob, newSession, T0 } from "../conformance/kit.ts";
+import type { Store } from "../store.ts";
+import { openPostgres } from "./open.ts";
+
+const { url, schema } = newSchema("beat");
+let store: Store;
+let client: pg.Client;
+beforeAll(async () => {
+  store = await openPostgres({ url, random: Math.random, clock: systemClock, newSecret: () => "x".repeat(40) });
+  client = new pg.Client({ connectionString: postgresUrl() });
+  await client.connect();
+});
+afterAll(async () => {
+  await client.end();
+  await store.close();
+});
+
+test("an engine whose beat finds another at it does not wait, and reaps nobody in that round", async () => {
+  const session = newSession();
+  await store.openSession(session, T0);
+  await store.insert([newJob()], T0);
+  expect((await store.claim([{ session: session.id, limit: 1, claimId: null }], T0))[0]?.jobs).toHaveLength(1);
+  const beat = (now: number) => store.beat({ now, maxGapMs: 3_000, holdMs: LEASE, clockJumpMs: 0, engine: "engine-1" });
+  expect(await beat(T0)).toEqual({ heldUntil: 0, gapMs: null });
+
+  // Everybody slept for a minute. Another engine is in the middle of its beat, and will say so.
+  const late = T0 + 60_000;
+  await client.query("begin");
+  await client.query(`select 1 from ${schema}.meta where name in ('beat_at', 'held_until') for update`);
+  expect((await beat(late)).heldUntil).toBe(Number.POSITIVE_INFINITY);
+  const engine = new Engine({
+    ...{ store, random: Math.random, name: "engine-2", log: () => {} },
+    clock: { ...systemClock, now: () => late },
+    newId: idMaker({ now: () => late, randomBytes: (bytes) => crypto.getRandomValues(bytes) }),
+  });
+  await engine.reap();
+  expect((await store.find({ state: ["running"] })).jobs).toHaveLength(1);
+  await client.query("rollback");
+
+  // Its turn has come: it finds the gap itself, and holds.
+  await engine.reap();
+  expect((await store.find({ state: ["running"] })).jobs).toHaveLength(1);
+  await engine.stop();
+});
