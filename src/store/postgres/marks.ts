@@ -12,22 +12,33 @@ const WHOLE_EVERY_MS = 1_000;
 const SHARE = 20;
 const MAX_LANES = 10_000;
 
+interface LaneMarks {
+  /** By priority. */
+  readonly from: number[];
+  /** When it was last looked at as a whole. */
+  wholeAt: number;
+}
+
 export class Marks {
-  readonly #lanes = new Map<number, number[]>();
-  #wholeAt = Number.NEGATIVE_INFINITY;
+  readonly #lanes = new Map<number, LaneMarks>();
   #wholeEvery = WHOLE_EVERY_MS;
 
-  /** The marks of these lanes, ten for each; all zero when it is time for a look at the whole. */
+  /** The marks of these lanes, ten for each; zero for a lane whose time for a look at the whole has come. */
   of(lanes: readonly number[], monotonic: number): { readonly marks: number[]; readonly whole: boolean } {
-    const whole = monotonic - this.#wholeAt >= this.#wholeEvery;
-    if (whole) this.#wholeAt = monotonic;
-    const marks = lanes.flatMap((lane) => (whole ? NONE : (this.#lanes.get(lane) ?? NONE)));
+    let whole = false;
+    const marks = lanes.flatMap((no) => {
+      const lane = this.#lane(no);
+      if (monotonic - lane.wholeAt < this.#wholeEvery) return lane.from;
+      lane.wholeAt = monotonic;
+      whole = true;
+      return NONE;
+    });
     return { marks, whole };
   }
 
   /** Something may have come to lie behind the marks. */
   lookAtWhole(): void {
-    this.#wholeAt = Number.NEGATIVE_INFINITY;
+    this.#lanes.clear();
   }
 
   /** A look at the whole took so long: the next one comes accordingly late. */
@@ -37,19 +48,24 @@ export class Marks {
 
   /** All before this job have been taken. */
   taken(lane: number, priority: number, runAt: number, now: number): void {
-    let marks = this.#lanes.get(lane);
-    if (marks === undefined) {
-      if (this.#lanes.size >= MAX_LANES) this.#lanes.clear();
-      marks = [...NONE];
-      this.#lanes.set(lane, marks);
-    }
-    marks[priority] = Math.max(marks[priority] as number, Math.min(runAt, now - SLACK_MS));
+    const { from } = this.#lane(lane);
+    from[priority] = Math.max(from[priority] as number, Math.min(runAt, now - SLACK_MS));
   }
 
   /** This job waits there again, or for the first time. */
   put(lane: number, priority: number, runAt: number): void {
     const marks = this.#lanes.get(lane);
-    if (marks !== undefined && runAt < (marks[priority] as number)) marks[priority] = runAt;
+    if (marks !== undefined && runAt < (marks.from[priority] as number)) marks.from[priority] = runAt;
+  }
+
+  #lane(no: number): LaneMarks {
+    let lane = this.#lanes.get(no);
+    if (lane === undefined) {
+      if (this.#lanes.size >= MAX_LANES) this.#lanes.clear();
+      lane = { from: [...NONE], wholeAt: Number.NEGATIVE_INFINITY };
+      this.#lanes.set(no, lane);
+    }
+    return lane;
   }
 }
 

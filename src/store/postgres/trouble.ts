@@ -67,7 +67,7 @@ export function explained(error: unknown, trouble = troubleOf(error)): unknown {
     case "unknown":
       return new PerdureError(
         "store_unknown",
-        `the connection to PostgreSQL broke (${why}): whether this call was stored is unknown; repeat it with the same key`,
+        `the connection to PostgreSQL broke (${why}): whether this call was stored is unknown; repeat it, a submit with the same key`,
         { cause },
       );
     case "full":
