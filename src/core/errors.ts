@@ -38,6 +38,12 @@ export class PerdureError extends Error {
   }
 }
 
+/** The store was away for a while. Who only waits, waits on. */
+export function isOutage(error: unknown): boolean {
+  const { code } = (error ?? {}) as { code?: unknown };
+  return code === "store_unavailable" || code === "store_unknown";
+}
+
 /** A mistake in something a person wrote: the field's path, what was given, what is allowed, the nearest known name. */
 export class ConfigError extends PerdureError {
   readonly given: unknown;

@@ -1,5 +1,8 @@
 /** The event feed: all events from a cursor on, in order, without gaps, and then those to come. */
+
+import { isOutage } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/event.ts";
+import { sleep } from "../lib/clock.ts";
 import type { EngineParts } from "./engine.ts";
 import { DEFAULTS } from "./limits.ts";
 
@@ -20,7 +23,15 @@ export async function* eventFeed(parts: EngineParts, options: FeedOptions): Asyn
   let after = options.after ?? 0;
   while (!signal?.aborted) {
     const seen = hub.written.version;
-    const page = await store.events({ after, limit: PAGE, ...(jobId === undefined ? {} : { jobId }) });
+    let page: PerdureEvent[];
+    try {
+      page = await store.events({ after, limit: PAGE, ...(jobId === undefined ? {} : { jobId }) });
+    } catch (error) {
+      // Whoever follows has a cursor: after an outage it goes on where it was.
+      if (!follow || !isOutage(error)) throw error;
+      await sleep(clock, DEFAULTS.poll, signal === undefined ? {} : { signal });
+      continue;
+    }
     for (const event of page) {
       if (signal?.aborted) return;
       after = event.seq;

@@ -1,4 +1,5 @@
 /** Waits until a job's chapter has ended. */
+import { isOutage } from "../core/errors.ts";
 import { isTerminal } from "../core/job.ts";
 import type { JobRow } from "../store/store.ts";
 import { jobNotFound } from "./command.ts";
@@ -16,6 +17,15 @@ export async function waitForEnd(
   const { timeoutMs, signal } = options;
   // Monotonic: a jump of the wall clock is no waiting.
   const until = timeoutMs === null ? Number.POSITIVE_INFINITY : clock.monotonic() + timeoutMs;
+  /** An outage of the store is waited out. */
+  async function read(id: string): Promise<JobRow | null | "away"> {
+    try {
+      return (await store.jobs([id]))[0] ?? null;
+    } catch (error) {
+      if (isOutage(error)) return "away";
+      throw error;
+    }
+  }
   for (;;) {
     let wake: () => void = () => {};
     const woken = new Promise<void>((resolve) => {
@@ -24,13 +34,13 @@ export async function waitForEnd(
     const forget = hub.onEnd(jobId, wake);
     let cancel: () => void = () => {};
     try {
-      const [job] = await store.jobs([jobId]);
-      if (!job) throw jobNotFound(jobId);
-      if (job.chapter > chapter || isTerminal(job.state)) return job;
+      const job = await read(jobId);
+      if (job === null) throw jobNotFound(jobId);
+      if (job !== "away" && (job.chapter > chapter || isTerminal(job.state))) return job;
       const left = until - clock.monotonic();
       if (left <= 0 || signal?.aborted) return null;
       // Whoever ends it here, or the engine's look-out, calls; this is for the process to live on, and to be sure.
-      cancel = clock.after(Math.min(left, DEFAULTS.lookAgain), wake);
+      cancel = clock.after(Math.min(left, job === "away" ? DEFAULTS.poll : DEFAULTS.lookAgain), wake);
       signal?.addEventListener("abort", wake, { once: true });
       await woken;
     } finally {

@@ -219,6 +219,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
 
 /** By priority, then longest due. */
 function inLine(a: Row, b: Row): number {
-  const by = (i: number) => (a[i] as number) - (b[i] as number);
-  return by(4) || by(5) || by(0);
+  return (
+    (a[4] as number) - (b[4] as number) || (a[5] as number) - (b[5] as number) || (a[0] as number) - (b[0] as number)
+  );
 }

@@ -29,6 +29,8 @@ export interface Care {
 
 const CONNECT_TIMEOUT_MS = 5_000;
 const PATIENCE_MS = 5_000;
+/** A machine that slept finds its time used up when it wakes: it tries so often in any case. */
+const MIN_TRIES = 3;
 const FIRST_PAUSE_MS = 20;
 const MAX_PAUSE_MS = 250;
 
@@ -119,7 +121,8 @@ export class Connections {
         if (trouble === "unknown" && unknown === null) unknown = error;
         const mayRepeat = trouble === "away" || trouble === "again" || (trouble === "unknown" && care.repeat === true);
         const pause = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(tries, 10)) * (0.5 + random());
-        if (!mayRepeat || this.#closed || monotonic() - began + pause > PATIENCE_MS) {
+        const isOver = tries + 1 >= MIN_TRIES && monotonic() - began + pause > PATIENCE_MS;
+        if (!mayRepeat || this.#closed || isOver) {
           if (trouble === "data" || isOurs(error)) throw error;
           // One try whose end is unknown makes the whole call unknown, unless it may be repeated and nothing came of it.
           throw unknown === null ? explained(error, trouble) : explained(unknown, "unknown");

@@ -46,6 +46,8 @@ async function connect(): Promise<Client> {
 const jobsOf = (count: number, kind: string) =>
   Array.from({ length: count }, () => newJob({ kind, retry: { maxAttempts: 3, backoff: { type: "none" } } }));
 
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
 /** Submits, runs and cancels jobs of a kind of its own. */
 async function write(store: Store, dice: Dice, kind: string): Promise<void> {
   const session = newSession({ kinds: [kind] });
@@ -72,7 +74,7 @@ async function writeSlowly(store: Store, client: Client, dice: Dice, kind: strin
     for (let part = dice.below(3); part >= 0; part--) {
       await store.insertWithin?.(client, jobsOf(1 + dice.below(4), kind), T0);
     }
-    await new Promise((resolve) => setTimeout(resolve, dice.below(50)));
+    await pause(dice.below(50));
     await client.query(dice.chance(0.1) ? "rollback" : "commit");
   }
 }
@@ -96,6 +98,7 @@ async function follow(read: ReadPage, dice: Dice, isOver: () => boolean): Promis
       seen.push(event);
     }
     if (page.length === 0 && over) return seen;
+    if (page.length === 0) await pause(2);
   }
 }
 
