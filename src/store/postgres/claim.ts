@@ -93,14 +93,17 @@ export function claimVerb(context: Context, sessions: Sessions) {
         ) j)
      from $s.session s where s.no = $1`,
   );
-  const lock = sql("claim_lock", "select no from $s.session where no = $1 for no key update");
+  const lock = sql(
+    "claim_lock",
+    "select no from $s.session where no = $1 and reaped = 0 and ended_at is null for no key update",
+  );
   const recall = sql("claim_recall", "select jobs from $s.claim where session = $1 and claim_id = $2");
   const remember = sql("claim_remember", "insert into $s.claim (session, claim_id, at, jobs) values ($1, $2, $3, $4)");
   const forget = sql("claim_forget", "delete from $s.claim where session = $1 and at < $2");
   const readAgain = sql(
     "claim_again",
     `select ${JOB_COLUMNS}, ${BESIDE} from $s.job j join $s.submission b on b.job = j.no
-     where j.no = any ($1::bigint[]) order by j.no`,
+     where j.no = any ($1::bigint[]) order by j.priority, j.run_at, j.no`,
   );
 
   async function claimOne(request: ClaimRequest, now: number): Promise<ClaimAnswer> {
@@ -147,7 +150,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
   async function takeNamed(facts: SessionFacts, claimId: string, values: Value[], now: number) {
     const rows = await db.transaction(
       async (connection) => {
-        await connection.ask(lock, [facts.no]);
+        if ((await connection.ask(lock, [facts.no])).length === 0) return { begun: [] };
         const [[earlier] = []] = await connection.ask(recall, [facts.no, claimId]);
         if (earlier !== undefined) return { again: await stillHeld(connection, facts, earlier as string) };
         const begun = await connection.ask(start, values);

@@ -84,7 +84,7 @@ export function reader(context: Context) {
   async function events({ after, limit, jobId }: EventQuery): Promise<PerdureEvent[]> {
     if (jobId !== undefined) {
       const found = await stored(jobId);
-      return found === null ? [] : eventsOf(found.job, after, limit);
+      return found === null ? [] : eventsOf(found.job, after, limit < 0 ? null : limit);
     }
     const safe = await feed.safe();
     return (await db.read(eventsAfter, [after, safe, limit])).map(toEvent);
