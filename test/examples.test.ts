@@ -5,6 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { ask } from "./postgres/client.ts";
+import { postgresUrl } from "./postgres/kit.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const TSX = join(ROOT, "node_modules/tsx/dist/cli.mjs");
@@ -115,6 +117,37 @@ example("policy", async (run) => {
   expect(text).toContain("run 1 failed: fail (step 7, rejected, by noRetryOn; failures 1)");
   expect(text).toContain("retry.maxAttemps: did you mean maxAttempts?");
 });
+
+example("two-processes-postgres", async (run) => {
+  const before = await exampleSchemas();
+  const text = await run(postgresUrl());
+  const ranBy = [...text.matchAll(/^worker (\d+): runs greet for (Ada|Grace|Alan)$/gm)];
+  const toldBy = [...text.matchAll(/^submitter (\d+): "Hello, (Ada|Grace|Alan)!" came from process (\d+)$/gm)];
+  expect(ranBy.map(([, , name]) => name)).toEqual(["Ada", "Grace", "Alan"]);
+  expect(toldBy.map(([, , name, pid]) => [pid, name])).toEqual(ranBy.map(([, pid, name]) => [pid, name]));
+  expect(new Set([...ranBy, ...toldBy].map(([, pid]) => pid)).size).toBe(2);
+  expect(await exampleSchemas()).toEqual(before);
+});
+
+example("transaction", async (run) => {
+  const before = await exampleSchemas();
+  const lines = (await run(postgresUrl())).trimEnd().split("\n");
+  expect(lines.map((line) => line.replace(/job_[0-9a-z]{26}/, "ID"))).toEqual([
+    "order 1: submitted ID",
+    "order 1: committed, and its job has run",
+    "order 2: submitted ID",
+    'order 2: rolled back: new row for relation "orders" violates check constraint "orders_total_check"',
+    "order 2: jobs with its key: 0",
+    "order 3: submitted ID",
+    "orders stored: 1,3; jobs that ran: 1,3",
+  ]);
+  expect(await exampleSchemas()).toEqual(before);
+});
+
+/** Each run has a schema of its own, named by its process. */
+async function exampleSchemas(): Promise<unknown[]> {
+  return ask(postgresUrl(), "select nspname from pg_namespace where nspname like 'perdure\\_example\\_%' order by 1");
+}
 
 it("every example is run here and opens with a comment of 2 to 4 lines", () => {
   const files = readdirSync(join(ROOT, "examples")).filter((name) => name.endsWith(".ts"));

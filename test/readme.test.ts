@@ -1,6 +1,8 @@
 /** The code in the README and the guides is run, so that it stays true. Fences are marked:
  *  `ts runnable`: a whole program, type-checked and run in a project of its own that has the built package installed ·
- *  `text output`: what the program above it prints · `ts policy`: a policy, type-checked and resolved. */
+ *  `text output`: what the program above it prints · `ts policy`: a policy, type-checked and resolved ·
+ *  `sql runnable`: run on a store's schema of its own, in place of the schema `perdure`.
+ *  Programs find a PostgreSQL server, and in it a schema that is theirs alone, at the address in PERDURE_DB. */
 import { spawn } from "node:child_process";
 import {
   existsSync,
@@ -15,8 +17,11 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { Perdure } from "perdure";
 import { ConfigError, resolvePolicy } from "perdure/core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask } from "./postgres/client.ts";
+import { newSchema } from "./postgres/kit.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const TSX = join(ROOT, "node_modules/tsx/dist/cli.mjs");
@@ -40,6 +45,7 @@ interface Block {
 const blocks = PAGES.flatMap(blocksOf);
 const programs = blocks.filter((block) => block.info === "ts runnable");
 const policies = blocks.filter((block) => block.info === "ts policy");
+const queries = blocks.filter((block) => block.info === "sql runnable");
 
 function blocksOf(page: string): Block[] {
   const text = readFileSync(join(ROOT, page), "utf8");
@@ -57,7 +63,9 @@ beforeAll(() => {
   project = mkdtempSync(join(tmpdir(), "perdure-docs-"));
   mkdirSync(join(project, "node_modules/@types"), { recursive: true });
   symlinkSync(ROOT, join(project, "node_modules/perdure"), "dir");
-  symlinkSync(join(ROOT, "node_modules/@types/node"), join(project, "node_modules/@types/node"), "dir");
+  for (const name of ["@types/node", "@types/pg", "pg"]) {
+    symlinkSync(join(ROOT, "node_modules", name), join(project, "node_modules", name), "dir");
+  }
   writeFileSync(join(project, "package.json"), JSON.stringify({ private: true, type: "module" }));
   for (const { file, body } of programs) writeFileSync(join(project, file), body);
   for (const { file, body } of policies) {
@@ -74,8 +82,9 @@ interface Ended {
   readonly stderr: string;
 }
 
-function run(command: string, args: readonly string[]): Promise<Ended> {
-  const child = spawn(command, args, { cwd: project, stdio: ["ignore", "pipe", "pipe"] });
+function run(command: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Ended> {
+  const options = { cwd: project, env: { ...process.env, ...env } };
+  const child = spawn(command, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
   let stdout = "";
   let stderr = "";
   child.stdout.on("data", (chunk) => {
@@ -119,11 +128,19 @@ describe("programs in the docs", () => {
   });
 
   it.each(programs)("$page:$line runs, and prints what the page says", async ({ page, line, file }) => {
-    const { code, stdout, stderr } = await run(process.execPath, [TSX, file]);
+    const { code, stdout, stderr } = await run(process.execPath, [TSX, file], { PERDURE_DB: newSchema("docs").url });
     expect({ code, stderr: code === 0 ? "" : stderr }).toEqual({ code: 0, stderr: "" });
     const after = blocks.filter((block) => block.page === page && block.line > line);
     const said = after.find((block) => block.info === "text output" || block.info === "ts runnable");
     if (said?.info === "text output") expect(steady(stdout)).toEqual(steady(said.body));
+  });
+});
+
+describe("queries in the docs", () => {
+  it.each(queries)("$page:$line is taken by a server", async ({ body }) => {
+    const { url, schema } = newSchema("docs");
+    await (await Perdure.open(url)).close();
+    await ask(url, body.replaceAll(/\bperdure\b/g, schema));
   });
 });
 

@@ -17,7 +17,7 @@ export const ERROR_CODES = {
   store_newer: "the database was written by a newer version of Perdure",
   store_driver_missing: "no SQLite driver can be loaded on this version of Node",
   store_full: "the disk is full; nothing of this call was stored",
-  store_io: "the disk failed; whether this call was stored is unknown, and the store refuses further work",
+  store_io: "the disk failed, or the database refused us: a password, a right; the message has its words",
   store_unavailable: "the database cannot be reached or takes nothing now; nothing of this call was stored",
   store_unknown: "the connection broke; whether this call was stored is unknown, and repeating it with its key is safe",
   store_refused: "the store refused this item; nothing of it was stored",

@@ -163,7 +163,12 @@ const CLIENT = "a client of the pg package, with a transaction begun";
 
 export function checkClient(client: unknown, path: string): TransactionClient | undefined {
   if (client === undefined) return undefined;
-  if (typeof (client as Partial<TransactionClient> | null)?.query === "function") return client as TransactionClient;
+  const { query, totalCount } = (client ?? {}) as { query?: unknown; totalCount?: unknown };
+  if (typeof totalCount === "number") {
+    const allowed = "one client of the pool (await pool.connect()), with a transaction begun";
+    throw new ConfigError({ path, given: "a pool", problem: "a pool has no transaction", allowed });
+  }
+  if (typeof query === "function") return client as TransactionClient;
   throw new ConfigError({ path, given: client, allowed: CLIENT });
 }
 

@@ -106,6 +106,15 @@ describe("a submit with a client", () => {
     await expect(file.submit(note, { n: 1 }, { client })).rejects.toMatchObject({ path: "submit.client" });
   });
 
+  it("is refused where it would not be in a transaction: a pool, a client that has begun none", async () => {
+    const before = await waiting();
+    await expect(perdure.submit(note, { n: 1 }, { client })).rejects.toThrow(/no transaction is under way/);
+    const pool = new pg.Pool({ connectionString: server.url });
+    await expect(perdure.submit(note, { n: 1 }, { client: pool })).rejects.toThrow(/a pool has no transaction/);
+    await pool.end();
+    expect(await waiting()).toBe(before);
+  });
+
   it("tells the database's own error in a transaction that has failed", async () => {
     await client.query("begin");
     await client.query("select 1 / 0").catch(() => {});

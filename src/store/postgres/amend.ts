@@ -58,7 +58,7 @@ export function amendVerb(context: Context, reader: Reader): GroupVerb<AmendItem
 
   async function amendAll(connection: Connection, items: readonly AmendItem[]): Promise<AmendAnswer[]> {
     const rows = await connection.ask(lock, [texts(items.map((item) => item.jobId))]);
-    await learnRows(interned, rows);
+    await learnRows(interned, rows, connection);
     const jobs = new Map(rows.map((row) => toJob(row, interned)).map((job) => [job.id, job]));
     const answers: AmendAnswer[] = [];
     for (const item of items) {

@@ -4,6 +4,7 @@
  *  deadlock) always, and one whose end is unknown only if the caller says that it may be repeated. For a few seconds:
  *  a restart or a failover is waited out, an outage is told. */
 import type pg from "pg";
+import { PerdureError } from "../../core/errors.ts";
 import { ask, type Client, loadPg, type Row, SESSION_SETTINGS, type Statement, type Value } from "./driver.ts";
 import { explained, messageOf, NoConnection, troubleOf, UnknownCommit } from "./trouble.ts";
 
@@ -123,7 +124,7 @@ export class Connections {
         const pause = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(tries, 10)) * (0.5 + random());
         const isOver = tries + 1 >= MIN_TRIES && monotonic() - began + pause > PATIENCE_MS;
         if (!mayRepeat || this.#closed || isOver) {
-          if (trouble === "data" || isOurs(error)) throw error;
+          if (trouble === "data" || error instanceof PerdureError || isOurs(error)) throw error;
           // One try whose end is unknown makes the whole call unknown, unless it may be repeated and nothing came of it.
           throw unknown === null ? explained(error, trouble) : explained(unknown, "unknown");
         }
@@ -138,7 +139,9 @@ export class Connections {
       client = await (care.reserved === true ? this.#reserved : this.#pool).connect();
     } catch (error) {
       // Whatever went wrong on the way, nothing was asked yet; a wrong password stays what it is.
-      throw troubleOf(error) === "bug" ? error : new NoConnection(messageOf(error), { cause: error });
+      if (troubleOf(error) !== "bug") throw new NoConnection(messageOf(error), { cause: error });
+      const message = `PostgreSQL cannot be opened: ${messageOf(error)}`;
+      throw new PerdureError("store_io", message, { cause: error });
     }
     let broken = false;
     try {

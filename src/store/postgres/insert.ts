@@ -1,5 +1,6 @@
 /** Stores new jobs. One statement writes all their rows. Submit keys take two: the keys are inserted in order, those
  *  that were already there are read by a second statement, because the first cannot see what it collided with. */
+import { ConfigError, PerdureError } from "../../core/errors.ts";
 import { JOB_STATES, type JobState } from "../../core/job.ts";
 import type { InsertAnswer, NewJob, TransactionClient } from "../store.ts";
 import { checkAt, STATE_CODES } from "../stored-job.ts";
@@ -8,7 +9,7 @@ import type { Context } from "./context.ts";
 import type { Row, Statement, Value } from "./driver.ts";
 import { BATCH } from "./events.ts";
 import { type GroupVerb, refusal } from "./group.ts";
-import { explained } from "./trouble.ts";
+import { explained, messageOf, troubleOf } from "./trouble.ts";
 import { IN_TRANSACTION } from "./watch.ts";
 
 export interface InsertItem {
@@ -187,15 +188,27 @@ export function inserter(context: Context) {
 /** Within somebody's transaction: the statements go over their connection, and workers hear of it when it commits. */
 export function insertWithin(context: Context, channel: string) {
   const insert = inserter(context);
+  // In a transaction "now" is its beginning, and this statement is a later one.
+  const begun = context.sql("", "select now() < statement_timestamp()");
   const hint = context.sql("", "select pg_notify($1, $2)");
   return async (client: TransactionClient, items: readonly InsertItem[]): Promise<InsertAnswer[]> => {
     const ask = async ({ text }: Statement, values: readonly Value[]) => {
       try {
         return (await client.query({ text, values: [...values], rowMode: "array" })).rows as Row[];
       } catch (error) {
-        throw explained(error);
+        throw troubleOf(error) === "again" ? repeatAll(error) : explained(error);
       }
     };
+    const [[isBegun] = []] = await ask(begun, []);
+    if (isBegun !== true && isBegun !== "t") {
+      const allowed = "a client with a transaction begun: without one the job would be stored at once";
+      throw new ConfigError({
+        path: "submit.client",
+        given: "a client",
+        problem: "no transaction is under way",
+        allowed,
+      });
+    }
     const answers = await insert(items, (statement, values) => ask(statement(0), values), ask);
     if (answers.some(({ status }) => status === "inserted")) await ask(hint, [channel, IN_TRANSACTION]);
     return answers;
@@ -219,6 +232,12 @@ export function insertVerb(context: Context): GroupVerb<InsertItem, InsertAnswer
     },
     refuse: (_item, error) => refusal(error),
   };
+}
+
+/** The transaction is the caller's: only they can do it again. */
+function repeatAll(error: unknown): PerdureError {
+  const message = `PostgreSQL ended your transaction (${messageOf(error)}): roll it back and repeat it as a whole`;
+  return new PerdureError("store_unavailable", message, { cause: error });
 }
 
 function keyValues(items: readonly InsertItem[]): Value[] {

@@ -7,7 +7,7 @@ import type { Policy } from "../../core/policy.ts";
 import { policyFromJson } from "../../core/resolve-policy.ts";
 import { type Lane, labelText, laneName, type NewLane } from "../lane.ts";
 import { ints, texts } from "./arrays.ts";
-import type { Connections } from "./connections.ts";
+import type { Connection, Connections } from "./connections.ts";
 import type { Context } from "./context.ts";
 import type { Row, Statement } from "./driver.ts";
 
@@ -128,22 +128,28 @@ export class Interned {
     }
   }
 
-  /** Makes sure that what these rows name can be told. */
-  async learn(lanes: Iterable<number>, policies: Iterable<number>, sessions: Iterable<number | null>): Promise<void> {
+  /** Makes sure that what these rows name can be told. Within a transaction over its own connection: one that holds a
+   *  connection must not wait for another. */
+  async learn(
+    lanes: Iterable<number>,
+    policies: Iterable<number>,
+    sessions: Iterable<number | null>,
+    ask: Connection["ask"] = (statement, values) => this.#db.read(statement, values),
+  ): Promise<void> {
     for (const lane of lanes) {
       if (this.#lanes.has(lane)) continue;
-      await this.readLanes();
+      for (const row of await ask(this.#sql.lanesAfter, [this.#lastLane])) this.#learnLane(row);
       break;
     }
     const unknown = new Set([...policies].filter((no) => !this.#policies.has(no)));
     if (unknown.size > 0) {
-      for (const [no, body] of await this.#db.read(this.#sql.policiesByNo, [ints([...unknown])])) {
+      for (const [no, body] of await ask(this.#sql.policiesByNo, [ints([...unknown])])) {
         this.#policies.set(no as number, policyFromJson(body as string));
       }
     }
     const unmet = new Set([...sessions].filter((no): no is number => no !== null && !this.#sessionIds.has(no)));
     if (unmet.size > 0) {
-      for (const [no, id] of await this.#db.read(this.#sql.sessionsByNo, [ints([...unmet])])) {
+      for (const [no, id] of await ask(this.#sql.sessionsByNo, [ints([...unmet])])) {
         this.knowSession(no as number, id as string);
       }
     }

@@ -87,7 +87,9 @@ async function migrate(connection: Connection, schema: string, newSecret: () => 
     throw new PerdureError("store_newer", message);
   }
   if (version === MIGRATIONS.length) return;
-  if (version === 0) await ask(`create schema if not exists "${schema}"`);
+  // Only where it is not there: the statement needs a right that the owner of a schema need not have.
+  const [[isThere] = []] = await ask("select to_regnamespace($1) is not null", [`"${schema}"`]);
+  if (!isThere) await ask(`create schema if not exists "${schema}"`);
   for (const step of MIGRATIONS.slice(version)) {
     for (const statement of statementsOf(step.replaceAll("$s", `"${schema}"`))) await ask(statement);
   }

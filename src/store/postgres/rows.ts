@@ -2,6 +2,7 @@
 import { JOB_STATES, type JobProgressFields } from "../../core/job.ts";
 import { checkAt, jsonOrNull, NO_TAGS, parseOrNull, STATE_CODES, type StoredJob, toReason } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
+import type { Connection } from "./connections.ts";
 import type { Cell, Row, Value } from "./driver.ts";
 import type { Interned } from "./interned.ts";
 
@@ -17,9 +18,9 @@ export const JOB_COLUMNS = [
 export const COLUMN_COUNT = JOB_COLUMNS.split(",").length;
 
 /** Makes sure that all that `toJob` needs is known. */
-export function learnRows(interned: Interned, rows: readonly Row[]): Promise<void> {
+export function learnRows(interned: Interned, rows: readonly Row[], connection?: Connection): Promise<void> {
   const column = (i: number) => rows.map((row) => row[i] as number);
-  return interned.learn(column(2), column(3), column(18) as (number | null)[]);
+  return interned.learn(column(2), column(3), column(18) as (number | null)[], connection?.ask);
 }
 
 export function toJob(r: readonly Cell[], interned: Interned): StoredJob {

@@ -89,7 +89,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
 
   async function read(connection: Connection, items: readonly SettleItem[]): Promise<Facts> {
     const rows = await connection.ask(lock, [texts(items.map(({ report }) => report.jobId))]);
-    await learnRows(interned, rows);
+    await learnRows(interned, rows, connection);
     const jobs = new Map(rows.map((row) => toJob(row, interned)).map((job) => [job.id, job]));
     const sessions = new Set<number>();
     for (const { session } of jobs.values()) if (session !== null) sessions.add(session);

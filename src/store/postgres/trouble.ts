@@ -15,6 +15,7 @@ const BY_STATE: Readonly<Record<string, Trouble>> = {
   "57P01": "unknown",
   "57P02": "unknown",
   "57P05": "unknown",
+  "25P03": "unknown", // it stood still in the middle of a transaction
   "57014": "again", // cancelled before it was done
   "53100": "full",
   "53200": "again",
@@ -67,7 +68,7 @@ export function explained(error: unknown, trouble = troubleOf(error)): unknown {
     case "unknown":
       return new PerdureError(
         "store_unknown",
-        `the connection to PostgreSQL broke (${why}): whether this call was stored is unknown; repeat it, a submit with the same key`,
+        `PostgreSQL gave no certain answer (${why}): whether this call was stored is unknown; repeat it, a submit with the same key`,
         { cause },
       );
     case "full":
