@@ -91,7 +91,9 @@ export function expiryTests(bench: Bench): void {
   test("two sweeps at once charge a wait once", async () => {
     const id = await bench.submit({ expireInMs: SECOND, retry: 9 });
     const answers = await Promise.all([bench.sweep(T0 + SECOND), bench.sweep(T0 + SECOND)]);
-    expect(answers.map(({ answers: [answer] }) => answer?.status)).toEqual(["accepted", "stale"]);
+    const statuses = answers.flatMap(({ answers: given }) => given.map(({ status }) => status));
+    // The second comes too late, or finds it done.
+    expect(statuses.filter((status) => status !== "stale")).toEqual(["accepted"]);
     expect((await bench.row(id)).failures).toBe(1);
   });
 }

@@ -28,12 +28,17 @@ export interface Care {
   readonly reserved?: boolean;
 }
 
-const CONNECT_TIMEOUT_MS = 5_000;
+/** Three of them fit into our patience. */
+const CONNECT_TIMEOUT_MS = 1_600;
 const PATIENCE_MS = 5_000;
 /** A machine that slept finds its time used up when it wakes: it tries so often in any case. */
 const MIN_TRIES = 3;
 const FIRST_PAUSE_MS = 20;
 const MAX_PAUSE_MS = 250;
+
+const BEGIN = { name: "", text: "begin" };
+const ROLLBACK = { name: "", text: "rollback" };
+const COMMIT = { text: "commit", query_timeout: 8_000 };
 
 export class Connections {
   readonly #pool: pg.Pool;
@@ -62,7 +67,7 @@ export class Connections {
     };
     this.#pool = make(options.connections, SESSION_SETTINGS);
     // Nothing may keep the renewals waiting for long: neither a lock nor a beat that waits for one.
-    this.#reserved = make(1, `${SESSION_SETTINGS}; set lock_timeout = '2s'`);
+    this.#reserved = make(1, `${SESSION_SETTINGS} set lock_timeout = '2s'`);
   }
 
   get config(): pg.PoolConfig {
@@ -89,16 +94,16 @@ export class Connections {
     return this.#patiently(care, async (client, tries) => {
       let result: T;
       try {
-        await client.query("begin");
+        await ask(client, BEGIN, []);
         result = await work({ ask: (statement, values = []) => ask(client, statement, values) }, tries);
       } catch (error) {
         // Nothing was committed, whatever broke: it may be begun again.
         if (troubleOf(error) === "unknown") throw new RolledBack(messageOf(error), { cause: error });
-        await client.query("rollback").catch(() => {});
+        await ask(client, ROLLBACK, []).catch(() => {});
         throw error;
       }
       await watched(client, async () => {
-        const { command } = await client.query("commit");
+        const { command } = await client.query(COMMIT);
         if (command !== "COMMIT") throw new RolledBack(`the commit became a ${command}`);
       });
       return result;

@@ -9,7 +9,7 @@ import type { Marks } from "./marks.ts";
 export interface Context {
   readonly db: Connections;
   /** Makes a statement of this store: `$s.` before a table becomes its schema. */
-  readonly sql: (name: string, text: string) => Statement;
+  readonly sql: (name: string, text: string, options?: { isLong: boolean }) => Statement;
   readonly interned: Interned;
   readonly clock: Clock;
   /** Jobs this process started, as they were then, until they are settled. A job whose revision has not moved is still
@@ -23,7 +23,8 @@ export interface Context {
 }
 
 export function statements(schema: string): Context["sql"] {
-  return (name, text) => ({
+  return (name, text, options) => ({
+    ...options,
     name: `perdure_${name}`,
     text: text.replaceAll("$s.", `"${schema}".`),
   });

@@ -12,7 +12,15 @@ export type Value = string | number | boolean | null | Buffer;
 export interface Statement {
   readonly name: string;
   readonly text: string;
+  /** It may have to count, search or delete a great many rows. */
+  readonly isLong?: boolean;
 }
+
+/** A server that is silent for so long is taken for gone: one that lost its power sends no farewell. Longer than a lock is
+ *  waited for, so that a statement that only waits ends by itself. */
+export const LONG = { isLong: true } as const;
+const ANSWER_MS = 8_000;
+const LONG_ANSWER_MS = 120_000;
 
 export async function loadPg(): Promise<Pg> {
   return (await import("pg")).default;
@@ -27,8 +35,10 @@ const BOOLEAN = 16;
 const isTrue = (text: string) => text === "t";
 const asText = (text: string) => text;
 
-export async function ask(client: Client, { name, text }: Statement, values: readonly Value[]): Promise<Row[]> {
-  const query = { name, text, values: values as Value[], rowMode: "array" as const, types: types as never };
+export async function ask(client: Client, statement: Statement, values: readonly Value[]): Promise<Row[]> {
+  const { name, text, isLong = false } = statement;
+  const timing = { query_timeout: isLong ? LONG_ANSWER_MS : ANSWER_MS };
+  const query = { name, text, values: values as Value[], rowMode: "array" as const, types: types as never, ...timing };
   return (await client.query<Cell[]>(query)).rows;
 }
 
@@ -41,6 +51,9 @@ export const SESSION_SETTINGS = `
   set default_transaction_isolation = 'read committed';
   set client_min_messages = warning;
   set idle_in_transaction_session_timeout = '10s';
+  set lock_timeout = '5s';
+  select set_config('client_connection_check_interval', '5s', false)
+  where current_setting('server_version_num')::int >= 140000;
   select set_config('synchronous_commit', 'on', false)
   where current_setting('synchronous_commit') in ('off', 'local', 'remote_write');
 `;

@@ -4,7 +4,7 @@ import type { JobFilter, JobRow } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
 import { ints } from "./arrays.ts";
 import type { Context } from "./context.ts";
-import type { Value } from "./driver.ts";
+import { LONG, type Value } from "./driver.ts";
 import { type Reader, ROW_COLUMNS } from "./read.ts";
 import { learnRows } from "./rows.ts";
 
@@ -39,7 +39,7 @@ export function finder({ db, sql, interned }: Context, reader: Reader, secret: s
     const text = `select ${ROW_COLUMNS} from $s.job j join $s.submission b on b.job = j.no
       ${where.length > 0 ? `where ${where.join(" and ")}` : ""}
       order by j.no ${newest ? "desc" : "asc"} limit ${bind(limit + 1)}`;
-    const rows = await db.read({ ...sql("", text), name: "" }, values);
+    const rows = await db.read({ ...sql("", text, LONG), name: "" }, values);
     await learnRows(interned, rows);
     const page = rows.slice(0, limit);
     const last = page.at(-1);

@@ -49,10 +49,11 @@ const ROWS = `
     insert into $s.event (seq, job, n, at, name, data) select seq, no, 1, submitted_at, 'job.submitted', data from new
   )`;
 
-/** A repeat, after a try whose end is unknown, leaves out what is there. It writes to the log in any case: a commit that
- *  wrote nothing waits neither for the disk nor for a standby, and would acknowledge what only the first try wrote. */
-const IF_NEW = `pg_logical_emit_message(true, 'perdure', 'repeat') is not null
-  and not exists (select 1 from $s.submission there where there.id = u.id)`;
+/** A repeat, after a try whose end is unknown, leaves out what is there. */
+const IF_NEW = "not exists (select 1 from $s.submission there where there.id = u.id)";
+/** It writes to the log in any case: a commit that wrote nothing waits neither for the disk nor for a standby, and would
+ *  acknowledge what only the first try wrote. */
+const LOGGED = "pg_logical_emit_message(true, 'perdure', 'repeat')::text";
 
 export function inserter(context: Context) {
   const { sql, interned, marks } = context;
@@ -60,7 +61,7 @@ export function inserter(context: Context) {
   const plain = sql("insert", `with ${NUMBERS}, new as materialized (${numbered}), ${ROWS} select 1 where false`);
   const plainAgain = sql(
     "insert_again",
-    `with ${NUMBERS}, new as materialized (${numbered} where ${IF_NEW}), ${ROWS} select 1 where false`,
+    `with ${NUMBERS}, new as materialized (${numbered} where ${IF_NEW}), ${ROWS} select ${LOGGED}`,
   );
   const keyed = (filter: string) => `with ${NUMBERS}, k as (
       insert into $s.submit_key (namespace, key, id, body_hash, at)

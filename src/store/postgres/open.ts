@@ -63,7 +63,7 @@ function address({ url, schema }: OpenPostgres): { connectionString: string; sch
   return { connectionString: parsed.toString(), schema: named };
 }
 
-const plain = (text: string) => ({ name: "", text });
+const plain = (text: string) => ({ name: "", text, isLong: true });
 
 async function migrate(connection: Connection, schema: string, newSecret: () => string): Promise<void> {
   const ask = (text: string, values: readonly (string | number)[] = []) => connection.ask(plain(text), values);

@@ -5,7 +5,7 @@ import { STATE_CODES } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
-import type { Row } from "./driver.ts";
+import { LONG, type Row } from "./driver.ts";
 
 interface PruneAnswer {
   readonly jobs: number;
@@ -15,7 +15,8 @@ interface PruneAnswer {
 const PAGE = 500;
 const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "tag", "submission"];
 
-export function pruneVerb({ db, sql, interned }: Context) {
+export function pruneVerb({ db, sql: statement, interned }: Context) {
+  const sql = (name: string, text: string) => statement(name, text, LONG);
   const fields = `select j.no, b.id, j.lane, j.state, j.chapter, b.submitted_at, j.finished_at, b.key
     from $s.job j join $s.submission b on b.job = j.no`;
   // Most jobs have succeeded, so those are found by number; the others have an index.
@@ -80,7 +81,7 @@ export function pruneVerb({ db, sql, interned }: Context) {
       });
     }
     await db.write(dropStubs, [now], { repeat: true });
-    for (const statement of upkeep) await db.write(statement, [sessionsEndedBefore], { repeat: true });
+    for (const each of upkeep) await db.write(each, [sessionsEndedBefore], { repeat: true });
     return { jobs, more: jobs >= limit };
   }
 
@@ -107,7 +108,7 @@ export function pruneVerb({ db, sql, interned }: Context) {
       ]);
     }
     const chosen = bigints([...mine]);
-    for (const statement of deletes) await connection.ask(statement, [chosen]);
+    for (const each of deletes) await connection.ask(each, [chosen]);
     return rows.length;
   }
 

@@ -2,6 +2,7 @@
 import { JOB_STATES, type JobState } from "../../core/job.ts";
 import type { QueueCounts } from "../store.ts";
 import type { Context } from "./context.ts";
+import { LONG } from "./driver.ts";
 import { tellEngine } from "./events.ts";
 
 export function pauseVerb({ db, sql, wrote }: Context) {
@@ -39,8 +40,13 @@ export function countReader({ db, sql, interned }: Context) {
      select lane, state, jobs::bigint from counted
      union all select l.lane, 3, l.jobs::bigint - coalesce((select o.jobs from others o where o.lane = l.lane), 0)::bigint
        from (select lane, count(*) as jobs from $s.submission group by lane) l`,
+    LONG,
   );
-  const due = sql("counts_due", "select lane, count(*) from $s.job where state = 0 and run_at <= $1 group by lane");
+  const due = sql(
+    "counts_due",
+    "select lane, count(*) from $s.job where state = 0 and run_at <= $1 group by lane",
+    LONG,
+  );
   const paused = sql("counts_paused", "select namespace, queue, paused_at from $s.queue");
 
   return async (namespace: string | null, now: number): Promise<QueueCounts[]> => {

@@ -47,7 +47,9 @@ export function troubleOf(error: unknown): Trouble {
   if (typeof code === "string" && NO_WAY.has(code)) return "away";
   if (typeof code === "string" && /^E[A-Z]+$/.test(code)) return "unknown";
   if (/timeout exceeded when trying to connect/.test(message)) return "away";
-  return /^(Connection terminated|Client (was closed|has encountered|has already))/.test(message) ? "unknown" : "bug";
+  return /^(Connection terminated|Client (was closed|has encountered|has already)|Query read timeout)/.test(message)
+    ? "unknown"
+    : "bug";
 }
 
 /** The error for the caller. */

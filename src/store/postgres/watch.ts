@@ -35,7 +35,7 @@ export function watcher(config: pg.PoolConfig, channel: string, me: string, cloc
 
   async function connect(): Promise<void> {
     const { Client } = await loadPg();
-    const fresh = new Client({ ...config, keepAlive: true });
+    const fresh = new Client({ ...config, keepAlive: true, connectionTimeoutMillis: 5_000, query_timeout: 5_000 });
     const lost = () => {
       if (client === fresh) client = null;
       void fresh.end().catch(() => {});
