@@ -1,14 +1,15 @@
-/** The tools of the crash tests: real processes on a real file, ended the hard way, and an audit of what they left.
+/** The tools of the crash tests: real processes on a real store, ended the hard way, and an audit of what they left.
  *  Children are the scripts in `children/`; they import "perdure" and so run the built package, as users do. A child
  *  speaks in lines on stdout and tests wait for lines, events and states; a deadline only guards against hanging. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, existsSync, fstatSync, mkdtempSync, openSync, readFileSync, readSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { closeSync, existsSync, fstatSync, openSync, readFileSync, readSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { type OpenOptions, Perdure } from "perdure";
 import { afterEach, beforeAll } from "vitest";
+import { hasNoTransaction, isPostgres } from "./stores.ts";
+
+export { newFile, SQLITE, STORES } from "./stores.ts";
 
 /** With `PERDURE_SOAK=1` the long tests run ten times longer. */
 export const SOAK = process.env.PERDURE_SOAK === "1" ? 10 : 1;
@@ -55,7 +56,6 @@ export class Dice {
 
 const children = new Set<Child>();
 const opened = new Set<Perdure>();
-const directories = new Set<string>();
 
 beforeAll(() => {
   const built = fileURLToPath(new URL("../../dist/index.js", import.meta.url));
@@ -66,16 +66,8 @@ afterEach(async () => {
   for (const child of children) child.destroy();
   await Promise.all([...children].map((child) => child.ended));
   await Promise.all([...opened].map((perdure) => perdure.close({ grace: 0 })));
-  for (const directory of directories) rmSync(directory, { recursive: true, force: true });
-  for (const set of [children, opened, directories]) set.clear();
+  for (const set of [children, opened]) set.clear();
 });
-
-/** A path for a database in a directory of its own, which goes when the test is over. */
-export function newFile(): string {
-  const directory = mkdtempSync(join(tmpdir(), "perdure-crash-"));
-  directories.add(directory);
-  return join(directory, "jobs.db");
-}
 
 /** An engine in the test's own process. Mind that it reaps, like any other. */
 export async function open(url: string, options: OpenOptions = {}): Promise<Perdure> {
@@ -92,6 +84,8 @@ type ChildName = "worker" | "submitter";
 
 export class Child {
   readonly pid: number;
+  /** Of its store; on PostgreSQL with a name for its connections. */
+  readonly url: string;
   readonly lines: string[] = [];
   readonly ended: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>;
   readonly #process: ChildProcess;
@@ -100,8 +94,9 @@ export class Child {
   #errors = "";
   #over = false;
 
-  constructor(name: string, command: string, args: readonly string[]) {
+  constructor(name: string, url: string, command: string, args: readonly string[]) {
     this.#name = name;
+    this.url = url;
     const child = spawn(command, args, { stdio: ["pipe", "pipe", "pipe"] });
     this.#process = child;
     this.pid = child.pid as number;
@@ -177,12 +172,21 @@ export class Child {
   }
 }
 
-/** Starts `children/<name>.mjs` with these settings; `under` is a command that runs it, such as strace. */
-export function start(name: ChildName, settings: object, under: readonly string[] = []): Child {
-  const script = fileURLToPath(new URL(`children/${name}.mjs`, import.meta.url));
-  const [command = process.execPath, ...args] = [...under, process.execPath, script, JSON.stringify(settings)];
-  return new Child(name, command, args);
+interface Settings {
+  readonly url: string;
+  readonly [name: string]: unknown;
 }
+
+/** Starts `children/<name>.mjs` with these settings; `under` is a command that runs it, such as strace. */
+export function start(name: ChildName, settings: Settings, under: readonly string[] = []): Child {
+  const script = fileURLToPath(new URL(`children/${name}.mjs`, import.meta.url));
+  const url = isPostgres(settings.url) ? `${settings.url}&application_name=${name}-${++started}` : settings.url;
+  const words = [...under, process.execPath, script, JSON.stringify({ ...settings, url })];
+  const [command = process.execPath, ...args] = words;
+  return new Child(name, url, command, args);
+}
+
+let started = 0;
 
 /** A worker that has its session. */
 export async function startWorker(url: string, settings: object = {}): Promise<Child> {
@@ -237,18 +241,25 @@ export async function drained(perdure: Perdure): Promise<void> {
   );
 }
 
-/** Stops a process, and makes sure that it does not hold the database's write lock: whoever does stops the others
- *  too, and that is another story. */
+/** Stops a process, and makes sure that it holds no lock in the database: whoever does stops others too, and that is
+ *  another story. */
 export async function stopOutsideTransaction(child: Child, perdure: Perdure): Promise<void> {
   await until("the process is stopped and the database is free", async () => {
     child.signal("SIGSTOP");
     await stopped(child);
-    const written = perdure.resume("probe").then(() => true); // changes nothing, but needs the lock
-    if (await Promise.race([written, pass(300).then(() => false)])) return true;
+    if (await (isPostgres(child.url) ? hasNoTransaction(child.url) : isFree(perdure, child))) return true;
     child.signal("SIGCONT");
-    await written;
     return undefined;
   });
+}
+
+/** SQLite has one lock for all who write. */
+async function isFree(perdure: Perdure, child: Child): Promise<boolean> {
+  const written = perdure.resume("probe").then(() => true); // changes nothing, but needs the lock
+  if (await Promise.race([written, pass(300).then(() => false)])) return true;
+  child.signal("SIGCONT");
+  await written;
+  return false;
 }
 
 /** SIGSTOP takes effect a little after it was sent. */

@@ -1,13 +1,13 @@
 /** F09: a job that kills its worker every time it runs. */
 import type { Perdure, SubmitManyAnswer } from "perdure";
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { audit } from "./audit.ts";
-import { type Child, drained, newFile, open, start, TEST_MS, until } from "./kit.ts";
+import { type Child, drained, open, SQLITE, STORES, start, TEST_MS, until } from "./kit.ts";
 
 it(
   "is failed as poison after three quick losses, while healthy jobs go on",
   async () => {
-    const url = newFile();
+    const { url } = SQLITE.newPlace();
     const perdure = await open(url, { lease: "1s" });
     const answers = await perdure.submitMany(healthy(150));
     const poison = await perdure.submit("job", { work: "poison" });
@@ -29,30 +29,33 @@ it(
   TEST_MS,
 );
 
-it(
-  "does not drag along the jobs that die beside it time and again",
-  async () => {
-    const url = newFile();
-    const perdure = await open(url, { lease: "1s" });
-    const poison = await perdure.submit("job", { work: "poison" });
-    const answers = await perdure.submitMany(healthy(9, 300));
+// Who may be tried beside whom is decided by the store.
+describe.each(STORES)("on $name", (store) => {
+  it(
+    "does not drag along the jobs that die beside it time and again",
+    async () => {
+      const { url } = store.newPlace();
+      const perdure = await open(url, { lease: "1s" });
+      const poison = await perdure.submit("job", { work: "poison" });
+      const answers = await perdure.submitMany(healthy(9, 300));
 
-    // One worker with room for all ten. It comes back only when everything is due again: what died together is
-    // started together, as long as nothing keeps it apart.
-    const worker = supervise(url, async () => {
-      await until("everything that waits is due", async () => {
-        const [queue] = await perdure.queues();
-        const { queued = 0, running = 0 } = queue?.counts ?? {};
-        return running === 0 && queue?.due === queued ? true : undefined;
+      // One worker with room for all ten. It comes back only when everything is due again: what died together is
+      // started together, as long as nothing keeps it apart.
+      const worker = supervise(url, async () => {
+        await until("everything that waits is due", async () => {
+          const [queue] = await perdure.queues();
+          const { queued = 0, running = 0 } = queue?.counts ?? {};
+          return running === 0 && queue?.due === queued ? true : undefined;
+        });
       });
-    });
-    await expect(poison.result({ timeout: "120s" })).rejects.toMatchObject({ code: "job_failed", reason: "poison" });
-    await drained(perdure);
-    expect(await worker.end()).toBe(3);
-    await expectOnePoison(perdure, poison.id, answers);
-  },
-  TEST_MS,
-);
+      await expect(poison.result({ timeout: "120s" })).rejects.toMatchObject({ code: "job_failed", reason: "poison" });
+      await drained(perdure);
+      expect(await worker.end()).toBe(3);
+      await expectOnePoison(perdure, poison.id, answers);
+    },
+    TEST_MS,
+  );
+});
 
 function healthy(count: number, ms?: number) {
   return Array.from({ length: count }, (_, i) => ({ task: "job", input: { work: "sleep", ms: ms ?? i % 30 } }));

@@ -3,131 +3,125 @@
 import type { Perdure, PerdureEvent } from "perdure";
 import { describe, expect, it } from "vitest";
 import { audit } from "./audit.ts";
-import {
-  type Child,
-  newFile,
-  open,
-  pass,
-  startWorker,
-  stopOutsideTransaction,
-  stopped,
-  TEST_MS,
-  until,
-} from "./kit.ts";
+import { type Child, open, pass, STORES, startWorker, stopOutsideTransaction, stopped, TEST_MS, until } from "./kit.ts";
 
-describe("a machine that slept", () => {
-  it.each([
-    { lease: 1_500, ms: 2_500 },
-    { lease: 3_000, ms: 7_000 },
-  ])(
-    "for $ms ms, with a lease of $lease ms, loses nothing: whoever wakes first holds the reaping back",
-    async ({ lease, ms }) => {
-      const url = newFile();
-      const before = await open(url);
-      const ids: string[] = [];
-      for (let i = 0; i < 9; i++) ids.push((await before.submit("job", { work: "hold" })).id);
-      await before.close(); // an engine in the test's own process would not have slept
-      const workers = await Promise.all([0, 1, 2].map(() => startWorker(url, { lease, concurrency: 3 })));
-      for (const worker of workers) {
-        await until("each worker has its three jobs", () => started(worker).length === 3 || undefined);
-      }
+const SLEEPS = [
+  { lease: 1_500, ms: 2_500 },
+  { lease: 3_000, ms: 7_000 },
+];
 
-      for (const worker of workers) worker.signal("SIGSTOP");
-      await Promise.all(workers.map(stopped));
-      await pass(ms);
-      const wokenAt = Date.now();
-      for (const worker of workers) worker.signal("SIGCONT");
+describe.each(STORES)("on $name", (store) => {
+  describe("a machine that slept", () => {
+    it.each(store.share === 1 ? SLEEPS : SLEEPS.slice(1))(
+      "for $ms ms, with a lease of $lease ms, loses nothing: whoever wakes first holds the reaping back",
+      async ({ lease, ms }) => {
+        const { url } = store.newPlace();
+        const before = await open(url);
+        const ids: string[] = [];
+        for (let i = 0; i < 9; i++) ids.push((await before.submit("job", { work: "hold" })).id);
+        await before.close(); // an engine in the test's own process would not have slept
+        const workers = await Promise.all([0, 1, 2].map(() => startWorker(url, { lease, concurrency: 3 })));
+        for (const worker of workers) {
+          await until("each worker has its three jobs", () => started(worker).length === 3 || undefined);
+        }
 
-      // Reaping begins again when the hold is over. Give it two rounds, with all handlers still at work.
-      const heldUntil = await until("reaping is held", () => holds(workers).find((at) => at > wokenAt));
-      await pass(heldUntil + 2_000 - Date.now());
-      for (const worker of workers) worker.say("release");
-      const after = await open(url);
-      for (const id of ids) await (await after.job(id)).result({ timeout: "30s" });
+        for (const worker of workers) worker.signal("SIGSTOP");
+        await Promise.all(workers.map(stopped));
+        await pass(ms);
+        const wokenAt = Date.now();
+        for (const worker of workers) worker.signal("SIGCONT");
 
-      const { jobs, engineEvents } = await audit(after);
-      for (const id of ids) expect(jobs.get(id)).toMatchObject({ state: "succeeded", attempt: 1, losses: 0 });
-      const names = engineEvents.map((event) => event.name);
-      expect(names).toContain("engine.reaping_held");
-      expect(names).not.toContain("worker.lost");
-      for (const worker of workers) expect([worker.lines.filter(isAbort), worker.errors]).toEqual([[], ""]);
-    },
-    TEST_MS,
-  );
-});
+        // Reaping begins again when the hold is over. Give it two rounds, with all handlers still at work.
+        const heldUntil = await until("reaping is held", () => holds(workers).find((at) => at > wokenAt));
+        await pass(heldUntil + 2_000 - Date.now());
+        for (const worker of workers) worker.say("release");
+        const after = await open(url);
+        for (const id of ids) await (await after.job(id)).result({ timeout: "30s" });
 
-describe("a worker that slept alone", () => {
-  it.each([
-    { when: "the next attempt still runs", work: "hold" },
-    { when: "the next attempt has won", work: "quick" },
-  ])(
-    "has lost its job once, and reports too late: $when",
-    async ({ work }) => {
-      const url = newFile();
-      const perdure = await open(url, { lease: "1s" });
-      const zombie = await startWorker(url);
-      const job = await perdure.submit("job", { work, first: { work: "hold", stubborn: true } });
-      await zombie.line(`start ${job.id} 1`);
-      const healthy = await startWorker(url, { lease: "15s" });
-      await stopOutsideTransaction(zombie, perdure);
-      await healthy.line(work === "hold" ? `start ${job.id} 2` : `end ${job.id} 2`);
-      if (work === "quick") await job.result({ timeout: "60s" });
-      const recorded = await eventsOf(perdure, job.id);
+        const { jobs, engineEvents } = await audit(after);
+        for (const id of ids) expect(jobs.get(id)).toMatchObject({ state: "succeeded", attempt: 1, losses: 0 });
+        const names = engineEvents.map((event) => event.name);
+        expect(names).toContain("engine.reaping_held");
+        expect(names).not.toContain("worker.lost");
+        for (const worker of workers) expect([worker.lines.filter(isAbort), worker.errors]).toEqual([[], ""]);
+      },
+      TEST_MS,
+    );
+  });
 
-      // It is told to stop, does not listen, and reports a result of its own.
-      zombie.signal("SIGCONT");
-      expect(await zombie.line(`aborted ${job.id} 1`)).toContain("lost");
-      zombie.say("release 1");
-      await until("its late report is kept", async () => {
-        const { text } = await job.explain();
-        return text.includes("A late report of attempt 1 (completed)") || undefined;
-      });
-      expect(await eventsOf(perdure, job.id), "it changed nothing").toEqual(recorded);
+  describe("a worker that slept alone", () => {
+    it.each([
+      { when: "the next attempt still runs", work: "hold" },
+      { when: "the next attempt has won", work: "quick" },
+    ])(
+      "has lost its job once, and reports too late: $when",
+      async ({ work }) => {
+        const { url } = store.newPlace();
+        const perdure = await open(url, { lease: "1s" });
+        const zombie = await startWorker(url);
+        const job = await perdure.submit("job", { work, first: { work: "hold", stubborn: true } });
+        await zombie.line(`start ${job.id} 1`);
+        const healthy = await startWorker(url, { lease: "15s" });
+        await stopOutsideTransaction(zombie, perdure);
+        await healthy.line(work === "hold" ? `start ${job.id} 2` : `end ${job.id} 2`);
+        if (work === "quick") await job.result({ timeout: "60s" });
+        const recorded = await eventsOf(perdure, job.id);
 
-      healthy.say("release");
-      expect(await job.result({ timeout: "60s" })).toEqual({ pid: healthy.pid, attempt: 2 });
-      const { jobs, events } = await audit(perdure);
-      expect(jobs.get(job.id)).toMatchObject({ state: "succeeded", attempt: 2, losses: 1, failures: 0 });
-      expect(events.get(job.id)?.map((event) => event.name)).toEqual([
-        ...["job.submitted", "attempt.started", "attempt.lost"],
-        ...["attempt.started", "attempt.succeeded"],
-      ]);
+        // It is told to stop, does not listen, and reports a result of its own.
+        zombie.signal("SIGCONT");
+        expect(await zombie.line(`aborted ${job.id} 1`)).toContain("lost");
+        zombie.say("release 1");
+        await until("its late report is kept", async () => {
+          const { text } = await job.explain();
+          return text.includes("A late report of attempt 1 (completed)") || undefined;
+        });
+        expect(await eventsOf(perdure, job.id), "it changed nothing").toEqual(recorded);
 
-      // And it is a good worker again.
-      await healthy.kill();
-      const next = await perdure.submit("job", { work: "quick" });
-      expect(await next.result({ timeout: "60s" })).toEqual({ pid: zombie.pid, attempt: 1 });
-      expect(zombie.errors).toBe("");
-    },
-    TEST_MS,
-  );
+        healthy.say("release");
+        expect(await job.result({ timeout: "60s" })).toEqual({ pid: healthy.pid, attempt: 2 });
+        const { jobs, events } = await audit(perdure);
+        expect(jobs.get(job.id)).toMatchObject({ state: "succeeded", attempt: 2, losses: 1, failures: 0 });
+        expect(events.get(job.id)?.map((event) => event.name)).toEqual([
+          ...["job.submitted", "attempt.started", "attempt.lost"],
+          ...["attempt.started", "attempt.succeeded"],
+        ]);
 
-  it(
-    "may be given the same job again while its first run goes on",
-    async () => {
-      const LEASE_MS = 2_000;
-      const url = newFile();
-      const perdure = await open(url, { lease: LEASE_MS });
-      const worker = await startWorker(url, { lease: LEASE_MS, stopGrace: "60s" });
-      const job = await perdure.submit("job", { work: "hold", first: { work: "hold", stubborn: true } });
-      await worker.line(`start ${job.id} 1`);
-      await stopOutsideTransaction(worker, perdure);
-      await until("the attempt is lost", async () => ((await job.get()).losses === 1 ? true : undefined));
-      worker.signal("SIGCONT");
+        // And it is a good worker again.
+        await healthy.kill();
+        const next = await perdure.submit("job", { work: "quick" });
+        expect(await next.result({ timeout: "60s" })).toEqual({ pid: zombie.pid, attempt: 1 });
+        expect(zombie.errors).toBe("");
+      },
+      TEST_MS,
+    );
 
-      // Both runs of the job are in one process now. The end of the first must not take the second out of its hands:
-      // that would be given back as never heard of after one more lease.
-      await worker.line(`start ${job.id} 2`);
-      worker.say("release 1");
-      await worker.line(`end ${job.id} 1`);
-      await expect(job.result({ timeout: 2 * LEASE_MS })).rejects.toMatchObject({ code: "result_timeout" });
-      expect(await job.get()).toMatchObject({ state: "running", attempt: 2 });
-      worker.say("release");
-      expect(await job.result({ timeout: "60s" })).toEqual({ pid: worker.pid, attempt: 2 });
-      await audit(perdure);
-    },
-    TEST_MS,
-  );
+    it(
+      "may be given the same job again while its first run goes on",
+      async () => {
+        const LEASE_MS = 2_000;
+        const { url } = store.newPlace();
+        const perdure = await open(url, { lease: LEASE_MS });
+        const worker = await startWorker(url, { lease: LEASE_MS, stopGrace: "60s" });
+        const job = await perdure.submit("job", { work: "hold", first: { work: "hold", stubborn: true } });
+        await worker.line(`start ${job.id} 1`);
+        await stopOutsideTransaction(worker, perdure);
+        await until("the attempt is lost", async () => ((await job.get()).losses === 1 ? true : undefined));
+        worker.signal("SIGCONT");
+
+        // Both runs of the job are in one process now. The end of the first must not take the second out of its hands:
+        // that would be given back as never heard of after one more lease.
+        await worker.line(`start ${job.id} 2`);
+        worker.say("release 1");
+        await worker.line(`end ${job.id} 1`);
+        await expect(job.result({ timeout: 2 * LEASE_MS })).rejects.toMatchObject({ code: "result_timeout" });
+        expect(await job.get()).toMatchObject({ state: "running", attempt: 2 });
+        worker.say("release");
+        expect(await job.result({ timeout: "60s" })).toEqual({ pid: worker.pid, attempt: 2 });
+        await audit(perdure);
+      },
+      TEST_MS,
+    );
+  });
 });
 
 function started(worker: Child): string[] {

@@ -1,70 +1,73 @@
 /** F14, F15: the submitting process dies at any moment: before, during and after the commit, before and after its
  *  caller knows. What was acknowledged is there; whoever repeats with the same keys makes no second job. */
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { audit } from "./audit.ts";
-import { Dice, LineFile, newFile, open, pass, SOAK, start, TEST_MS, until } from "./kit.ts";
+import { Dice, LineFile, open, pass, SOAK, STORES, start, TEST_MS, until } from "./kit.ts";
 
 const ROUNDS = 15 * SOAK;
 
-describe.each([
-  { name: "submit", batch: 1, ahead: 60 },
-  { name: "submitMany", batch: 50, ahead: 1_000 },
-])("a process killed in $name", ({ name, batch, ahead }) => {
-  it(
-    "leaves all that it acknowledged, and its keys make the rest safe to repeat",
-    async () => {
-      const dice = new Dice(name);
-      const url = newFile();
-      const acks = new LineFile(join(dirname(url), "acks"));
-      let next = 0;
-      let unknown = 0;
+describe.each(STORES)("on $name", (store) => {
+  describe.each([
+    { name: "submit", batch: 1, ahead: 60 },
+    { name: "submitMany", batch: 50, ahead: 1_000 },
+  ])("a process killed in $name", ({ name, batch, ahead }) => {
+    it(
+      "leaves all that it acknowledged, and its keys make the rest safe to repeat",
+      async () => {
+        const dice = new Dice(name);
+        const { url, directory } = store.newPlace();
+        const acks = new LineFile(join(directory, "acks"));
+        const rounds = Math.ceil(ROUNDS * store.share);
+        let next = 0;
+        let unknown = 0;
 
-      for (let round = 0; round < ROUNDS; round++) {
-        const from = next;
-        const child = start("submitter", { url, from, to: 1_000_000, acks: acks.path, batch });
-        const seen = acks.look().length;
-        const stopAt = seen + dice.between(0, ahead);
-        await until("it acknowledges", () => {
-          if (child.isOver) throw new Error(`the submitter ended: ${child.lines.at(-1)}\n${child.errors}`);
-          return acks.look().length > stopAt || undefined;
-        });
-        await pass(dice.next() * 5);
-        await child.kill();
-        expect(child.errors).toBe("");
+        for (let round = 0; round < rounds; round++) {
+          const from = next;
+          const child = start("submitter", { url, from, to: 1_000_000, acks: acks.path, batch });
+          const seen = acks.look().length;
+          const stopAt = seen + dice.between(0, Math.ceil(ahead * store.share));
+          await until("it acknowledges", () => {
+            if (child.isOver) throw new Error(`the submitter ended: ${child.lines.at(-1)}\n${child.errors}`);
+            return acks.look().length > stopAt || undefined;
+          });
+          await pass(dice.next() * 5);
+          await child.kill();
+          expect(child.errors).toBe("");
 
-        // Begin again a little before the end: these keys are known, and it must be told so.
-        const known = new Map(pairs(acks.look()));
-        next = Math.max(...known.keys()) + 1;
-        const perdure = await open(url);
-        const beyond = await countFrom(perdure, next);
-        unknown += beyond;
-        expect(beyond, "at most what was under way is there without its acknowledgement").toBeLessThanOrEqual(batch);
-        const back = Math.max(0, next - dice.between(0, 20));
-        for (let i = back; i < next; i++) {
-          const job = await perdure.submit("job", { i, work: "quick" }, { key: `job-${i}` });
-          expect([job.id, job.created]).toEqual([known.get(i), false]);
+          // Begin again a little before the end: these keys are known, and it must be told so.
+          const known = new Map(pairs(acks.look()));
+          next = Math.max(...known.keys()) + 1;
+          const perdure = await open(url);
+          const beyond = await countFrom(perdure, next);
+          unknown += beyond;
+          expect(beyond, "at most what was under way is there without its acknowledgement").toBeLessThanOrEqual(batch);
+          const back = Math.max(0, next - dice.between(0, 20));
+          for (let i = back; i < next; i++) {
+            const job = await perdure.submit("job", { i, work: "quick" }, { key: `job-${i}` });
+            expect([job.id, job.created]).toEqual([known.get(i), false]);
+          }
+          await perdure.close();
         }
-        await perdure.close();
-      }
-      console.log(`${name}: ${next} acknowledged in ${ROUNDS} lives, ${unknown} stored but never acknowledged`);
+        console.log(`${name}: ${next} acknowledged in ${rounds} lives, ${unknown} stored but never acknowledged`);
 
-      const perdure = await open(url);
-      const { jobs } = await audit(perdure);
-      const keys = [...jobs.values()].map((job) => job.key);
-      expect(new Set(keys).size, "one job for each key").toBe(keys.length);
-      for (const [i, id] of pairs(acks.look())) {
-        const job = jobs.get(id);
-        expect([job?.key, job?.payload]).toEqual([`job-${i}`, { i, work: "quick" }]);
-      }
+        const perdure = await open(url);
+        const { jobs } = await audit(perdure);
+        const keys = [...jobs.values()].map((job) => job.key);
+        expect(new Set(keys).size, "one job for each key").toBe(keys.length);
+        for (const [i, id] of pairs(acks.look())) {
+          const job = jobs.get(id);
+          expect([job?.key, job?.payload]).toEqual([`job-${i}`, { i, work: "quick" }]);
+        }
 
-      // The same key with another body is another wish, and refused.
-      await expect(perdure.submit("job", { other: true }, { key: "job-0" })).rejects.toMatchObject({
-        code: "key_conflict",
-      });
-    },
-    TEST_MS,
-  );
+        // The same key with another body is another wish, and refused.
+        await expect(perdure.submit("job", { other: true }, { key: "job-0" })).rejects.toMatchObject({
+          code: "key_conflict",
+        });
+      },
+      TEST_MS,
+    );
+  });
 });
 
 function pairs(lines: readonly string[]): [number, string][] {

@@ -1,8 +1,8 @@
 /** F01, F14: workers and submitters that are killed with -9 at random, over and over, while thousands of jobs flow. */
-import { dirname, join } from "node:path";
-import { expect, it } from "vitest";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
 import { audit } from "./audit.ts";
-import { type Child, Dice, drained, LineFile, newFile, open, SOAK, start, startWorker, TEST_MS, until } from "./kit.ts";
+import { type Child, Dice, drained, LineFile, open, SOAK, STORES, start, startWorker, TEST_MS, until } from "./kit.ts";
 
 const JOBS = 5_000 * SOAK;
 const WORKERS = 4;
@@ -20,71 +20,74 @@ const BODIES = [
 /** Two failures each, and a short wait between, so that the retries of the last jobs do not decide the run time. */
 const RETRY = { maxAttempts: 2, backoff: { type: "fixed", delay: "50ms" } };
 
-it(
-  `loses none of ${JOBS} jobs while ${WORKERS} workers and the submitter are killed at random`,
-  async () => {
-    const dice = new Dice("workers");
-    const url = newFile();
-    const acks = new LineFile(join(dirname(url), "acks"));
-    const effects = new LineFile(join(dirname(url), "effects"));
-    const perdure = await open(url, { lease: "1s" });
+describe.each(STORES)("on $name", (store) => {
+  it(
+    `loses none of thousands of jobs while ${WORKERS} workers and the submitter are killed at random`,
+    async () => {
+      const dice = new Dice("workers");
+      const count = JOBS * store.share;
+      const { url, directory } = store.newPlace();
+      const acks = new LineFile(join(directory, "acks"));
+      const effects = new LineFile(join(directory, "effects"));
+      const perdure = await open(url, { lease: "1s" });
 
-    const all: Child[] = [];
-    const work = () => {
-      const child = start("worker", { url, effects: effects.path, quiet: true });
-      all.push(child);
-      return child;
-    };
-    const workers = Array.from({ length: WORKERS }, work);
+      const all: Child[] = [];
+      const work = () => {
+        const child = start("worker", { url, effects: effects.path, quiet: true });
+        all.push(child);
+        return child;
+      };
+      const workers = Array.from({ length: WORKERS }, work);
 
-    const submitting = submitAll(url, acks, dice, all);
-    const kills = await killWorkers(workers, work, effects, dice, submitting);
-    const submitKills = await submitting;
-    console.log(`workers: ${kills} workers and ${submitKills} submitters killed`);
+      const submitting = submitAll(url, count, acks, dice, all);
+      const kills = await killWorkers(workers, work, effects, dice, submitting);
+      const submitKills = await submitting;
+      console.log(`workers: ${kills} workers and ${submitKills} submitters killed`);
 
-    // Those that live now die too; one healthy worker must be able to bring all to an end.
-    await Promise.all(workers.map((child) => child.kill()));
-    all.push(await startWorker(url, { effects: effects.path, concurrency: 50 }));
-    await drained(perdure);
+      // Those that live now die too; one healthy worker must be able to bring all to an end.
+      await Promise.all(workers.map((child) => child.kill()));
+      all.push(await startWorker(url, { effects: effects.path, concurrency: 50 }));
+      await drained(perdure);
 
-    const { jobs, events } = await audit(perdure);
-    const acknowledged = acks.look().map((line) => line.split(" ") as [string, string]);
-    for (const [i, id] of acknowledged) expect(jobs.get(id)?.key).toBe(`job-${i}`);
-    expect(new Set(acknowledged.map(([i]) => i)).size).toBe(JOBS);
-    expect(jobs.size).toBe(JOBS);
-    expect(kills).toBeGreaterThan(10);
+      const { jobs, events } = await audit(perdure);
+      const acknowledged = acks.look().map((line) => line.split(" ") as [string, string]);
+      for (const [i, id] of acknowledged) expect(jobs.get(id)?.key).toBe(`job-${i}`);
+      expect(new Set(acknowledged.map(([i]) => i)).size).toBe(count);
+      expect(jobs.size).toBe(count);
+      expect(kills).toBeGreaterThan(10 * store.share);
 
-    // Only those that always fail fail, or those that were unlucky three times in a row.
-    for (const job of jobs.values()) {
-      const { work: what } = job.payload as { work: string };
-      if (job.reason === "poison") continue;
-      expect([job.id, job.state, job.reason]).toEqual([
-        job.id,
-        what === "fail" ? "failed" : "succeeded",
-        what === "fail" ? "exhausted" : null,
-      ]);
-    }
-    const poisoned = [...jobs.values()].filter((job) => job.reason === "poison").length;
-    const lost = [...events.values()].flat().filter((event) => event.name === "attempt.lost").length;
-    console.log(`workers: ${lost} attempts were lost, ${poisoned} jobs were taken for poison`);
-    expect(lost).toBeGreaterThan(0);
+      // Only those that always fail fail, or those that were unlucky three times in a row.
+      for (const job of jobs.values()) {
+        const { work: what } = job.payload as { work: string };
+        if (job.reason === "poison") continue;
+        expect([job.id, job.state, job.reason]).toEqual([
+          job.id,
+          what === "fail" ? "failed" : "succeeded",
+          what === "fail" ? "exhausted" : null,
+        ]);
+      }
+      const poisoned = [...jobs.values()].filter((job) => job.reason === "poison").length;
+      const lost = [...events.values()].flat().filter((event) => event.name === "attempt.lost").length;
+      console.log(`workers: ${lost} attempts were lost, ${poisoned} jobs were taken for poison`);
+      expect(lost).toBeGreaterThan(0);
 
-    // (job, attempt) is the fencing token that handlers are given: it never comes twice.
-    const starts = effects.look();
-    expect(new Set(starts).size).toBe(starts.length);
+      // (job, attempt) is the fencing token that handlers are given: it never comes twice.
+      const starts = effects.look();
+      expect(new Set(starts).size).toBe(starts.length);
 
-    // A redrive opens a second chapter, and it ends once as well.
-    const failed = [...jobs.values()].filter((job) => job.state === "failed").slice(0, 50);
-    for (const job of failed) await perdure.redrive(job.id);
-    await drained(perdure);
-    const again = await audit(perdure);
-    for (const job of failed) expect(again.jobs.get(job.id)?.chapter).toBe(2);
+      // A redrive opens a second chapter, and it ends once as well.
+      const failed = [...jobs.values()].filter((job) => job.state === "failed").slice(0, 50);
+      for (const job of failed) await perdure.redrive(job.id);
+      await drained(perdure);
+      const again = await audit(perdure);
+      for (const job of failed) expect(again.jobs.get(job.id)?.chapter).toBe(2);
 
-    // A process that was not killed has nothing to complain of, and neither has one that was.
-    for (const child of all) expect(child.errors).toBe("");
-  },
-  TEST_MS,
-);
+      // A process that was not killed has nothing to complain of, and neither has one that was.
+      for (const child of all) expect(child.errors).toBe("");
+    },
+    TEST_MS,
+  );
+});
 
 /** Kills one worker after another, each after a random number of further starts, and starts a new one in its place. */
 async function killWorkers(
@@ -115,14 +118,14 @@ async function killWorkers(
 }
 
 /** Submits all jobs with a process that is killed again and again and goes on after its last acknowledged job. */
-async function submitAll(url: string, acks: LineFile, dice: Dice, all: Child[]): Promise<number> {
+async function submitAll(url: string, count: number, acks: LineFile, dice: Dice, all: Child[]): Promise<number> {
   for (let kills = 0; ; kills++) {
     const done = firstUnacknowledged(acks);
     const batch = dice.pick([1, 7, 40]);
     const child = start("submitter", {
       url,
       from: done,
-      to: JOBS,
+      to: count,
       acks: acks.path,
       batch,
       bodies: BODIES,

@@ -364,3 +364,16 @@ it("resets a client whose server is not there", async () => {
   onTestFinished(() => proxy.close());
   expect(await new Client(proxy.port).ended()).toBe("ECONNRESET");
 });
+
+it("leads new connections to another server and leaves the open ones where they are", async () => {
+  const { server, proxy, client } = await start();
+  const early = await client();
+  const other = new FakeServer();
+  const { host, port } = await other.listen();
+  proxy.retarget(host, port);
+  const late = await client();
+  early.socket.write(query("to the first"));
+  late.socket.write(query("to the other"));
+  await Promise.all([early.answered(2), late.answered(2)]);
+  expect([server.got, other.got]).toEqual([["to the first"], ["", "to the other"]]);
+});

@@ -83,6 +83,7 @@ export async function startProxy(target: { readonly host: string; readonly port:
   const rules = new Set<Rule>();
   const frozen = new Set<Direction>();
   const thaw = new EventEmitter().setMaxListeners(0);
+  let aim = target;
   let delayMs = 0;
   let refusing = false;
 
@@ -182,7 +183,7 @@ export async function startProxy(target: { readonly host: string; readonly port:
   const listener = createServer({ allowHalfOpen: true, noDelay: true }, async (client) => {
     counts[refusing ? "refused" : "connections"]++;
     if (refusing) client.on("error", () => {}).resetAndDestroy();
-    else await carry(client, connect({ ...target, allowHalfOpen: true, noDelay: true }));
+    else await carry(client, connect({ ...aim, allowHalfOpen: true, noDelay: true }));
   });
   await once(listener.listen(0, "127.0.0.1"), "listening");
 
@@ -190,6 +191,10 @@ export async function startProxy(target: { readonly host: string; readonly port:
     port: (listener.address() as AddressInfo).port,
     /** So far: connections let through, connections refused, and clients reset by `cutAll` or by a rule. */
     counts: counts as Readonly<typeof counts>,
+    /** Where connections to come are led, as when an address moves to another machine. Those that are open stay. */
+    retarget(host: string, port: number): void {
+      aim = { host, port };
+    },
     /** Resets both sides of all connections, with whatever is under way in them. */
     cutAll(): void {
       for (const connection of open) connection.cut();

@@ -84,8 +84,10 @@ const keep = { succeeded: false, failed: false, cancelled: false };
 const perdure = await Perdure.open({ url, lease, retention: keep });
 const worker = await perdure.work([task("job", handler)], { concurrency, labels, stopGrace });
 
+const ending = new AbortController();
 process.on("SIGTERM", async () => {
   say("draining");
+  ending.abort();
   await perdure.close({ grace });
   say("closed");
   process.exit(0);
@@ -103,7 +105,7 @@ createInterface({ input: process.stdin })
 say("ready", worker.session);
 
 if (!quiet) {
-  for await (const event of perdure.events({ follow: true })) {
+  for await (const event of perdure.events({ follow: true, signal: ending.signal })) {
     if (event.name === "engine.reaping_held") say("held", event.data.until);
   }
 }

@@ -1,0 +1,77 @@
+/** Where the crash tests put their jobs: what is promised of a process that dies is promised on every store. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as pass } from "node:timers/promises";
+import { afterEach } from "vitest";
+import { ask } from "../postgres/client.ts";
+import { newSchema } from "../postgres/kit.ts";
+
+export interface Place {
+  /** Of a store that nobody else has. */
+  readonly url: string;
+  /** For the files of the test; it goes when the test is over. */
+  readonly directory: string;
+}
+
+export interface StoreKind {
+  readonly name: string;
+  /** Where starting a process costs more, long tests do a share of their rounds. */
+  readonly share: number;
+  newPlace(): Place;
+}
+
+const directories = new Set<string>();
+
+afterEach(() => {
+  for (const directory of directories) rmSync(directory, { recursive: true, force: true });
+  directories.clear();
+});
+
+function newDirectory(): string {
+  const directory = mkdtempSync(join(tmpdir(), "perdure-crash-"));
+  directories.add(directory);
+  return directory;
+}
+
+/** A path for a database in a directory of its own, which goes when the test is over. */
+export function newFile(): string {
+  return SQLITE.newPlace().url;
+}
+
+export const SQLITE: StoreKind = {
+  name: "SQLite",
+  share: 1,
+  newPlace() {
+    const directory = newDirectory();
+    return { directory, url: join(directory, "jobs.db") };
+  },
+};
+
+const POSTGRES: StoreKind = {
+  name: "PostgreSQL",
+  share: 0.15,
+  newPlace: () => ({ directory: newDirectory(), url: newSchema("crash").url }),
+};
+
+export const STORES: readonly StoreKind[] = [SQLITE, POSTGRES];
+
+export function isPostgres(url: string): boolean {
+  return url.startsWith("postgres");
+}
+
+const LOOKS = 10;
+const LOOK_MS = 20;
+
+/** Whether a process that is stopped has left nothing open. Its connections are known by the name in its URL; what it
+ *  sent before it was stopped is done by the server all the same. */
+export async function hasNoTransaction(url: string): Promise<boolean> {
+  const name = new URL(url).searchParams.get("application_name");
+  const busy = `SELECT FROM pg_stat_activity
+    WHERE application_name = $1 AND state <> 'idle' AND pid <> pg_backend_pid()`;
+  for (let look = 0; look < LOOKS; look++) {
+    if ((await ask(url, busy, [name])).length === 0) return true;
+    await pass(LOOK_MS);
+  }
+  return false;
+}

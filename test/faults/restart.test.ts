@@ -1,0 +1,70 @@
+/** F29: the server goes away under load and comes back. What was acknowledged outlives it; calls under way wait it out
+ *  if it is short and are told if it is long; nobody's lease ends because the database was away. */
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { until } from "../postgres/client.ts";
+import { type PostgresServer, startServer } from "../postgres/server.ts";
+import { drained, expectSound, openScene, pass, stream, TEST_MS } from "./kit.ts";
+
+let server: PostgresServer;
+beforeAll(async () => {
+  server = await startServer({ settings: { shared_buffers: "16MB" } });
+});
+afterAll(() => server.stop("immediate"));
+
+it(
+  "a server that is stopped the hard way, twice, under load: everything goes on by itself",
+  async () => {
+    const url = `${server.url}?schema=restart`;
+    // What a claim took whose answer was lost comes back after one lease: a short one.
+    const scene = await openScene({ url, lease: "1500ms" });
+    const submits = stream(scene.perdure);
+    await submits.more(60);
+    for (let round = 0; round < 2; round++) {
+      const begun = scene.starts.length;
+      await server.restart("immediate");
+      await submits.more(60);
+      await until("jobs are run again", async () => scene.starts.length > begun + 30);
+    }
+    await submits.stop();
+    // A restart is shorter than the patience of a call: none is told of it.
+    expect(submits.refused).toEqual([]);
+    await expectSound(url, scene, submits);
+    expect(scene.aborts).toEqual([]);
+  },
+  TEST_MS,
+);
+
+it(
+  "an outage longer than a lease and longer than the patience of a call: calls are told, nobody is taken for dead",
+  async () => {
+    const [lease, outage] = [1_200, 6_500];
+    const url = `${server.url}?schema=outage`;
+    const scene = await openScene({ url, lease });
+    const other = await openScene({ url, lease }); // reaps too, and must not take the other for dead either
+    const submits = stream(scene.perdure, { writers: 3, everyMs: 25 });
+    await submits.more(20);
+    const held = [];
+    for (let n = 0; n < 6; n++) held.push(await scene.perdure.submit("job", { n: -1 - n, work: "hold" }));
+    const ids = held.map(({ id }) => id);
+    const started = () => [...scene.starts, ...other.starts].filter((start) => ids.includes(start.split(" ")[0] ?? ""));
+    await until("the held jobs run", async () => started().length === ids.length);
+
+    await server.down("immediate");
+    await pass(outage);
+    await server.up();
+    await submits.more(20);
+    await submits.stop();
+    // Past the hold, with the handlers still at work: nothing that ran through the outage is given to others.
+    await pass(2 * lease);
+    expect(started()).toHaveLength(ids.length);
+    for (const one of [scene, other]) one.release();
+
+    for (const job of held) expect(await job.result({ timeout: "30s" })).toEqual({ attempt: 1 });
+    for (const { code } of submits.refused) expect(["store_unavailable", "store_unknown"]).toContain(code);
+    expect(submits.refused.length, "an outage is told").toBeGreaterThan(0);
+    await drained(scene.perdure);
+    scene.starts.push(...other.starts);
+    await expectSound(url, scene, submits);
+  },
+  TEST_MS,
+);

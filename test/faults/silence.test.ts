@@ -1,0 +1,37 @@
+/** F43: a server that is silent: the connections are open, and nothing comes back, as when its machine has lost its
+ *  network or its power. No reset tells the client. Calls must not wait for ever, and all goes on when it speaks again. */
+import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
+import { startProxy } from "../postgres/chaos-proxy.ts";
+import { type PostgresServer, startServer } from "../postgres/server.ts";
+import { expectSound, openScene, pass, stream, submitOne, TEST_MS } from "./kit.ts";
+
+/** Far above the patience of a call: reaching it means that nobody watches the time. */
+const DEADLINE_MS = 20_000;
+
+let server: PostgresServer;
+beforeAll(async () => {
+  server = await startServer({ settings: { shared_buffers: "16MB" } });
+});
+afterAll(() => server.stop("immediate"));
+
+it(
+  "a submit to a silent server has an answer in bounded time",
+  async () => {
+    const proxy = await startProxy({ host: "127.0.0.1", port: server.port });
+    onTestFinished(() => proxy.close());
+    const direct = `${server.url}?schema=silent`;
+    const scene = await openScene({ url: direct.replace(`:${server.port}/`, `:${proxy.port}/`), lease: "2s" });
+    const submits = stream(scene.perdure, { writers: 2, everyMs: 25 });
+    await submits.more(30);
+    proxy.freeze(true);
+    const asked = submitOne(scene.perdure, -1, true, submits).then(() => "answered");
+    const answer = await Promise.race([asked, pass(DEADLINE_MS, "waits for ever", { ref: false })]);
+    proxy.freeze(false);
+    expect(answer).toBe("answered");
+    expect(submits.refused.find(({ n }) => n === -1)?.code).toMatch(/^store_un(known|available)$/);
+    await submits.more(30);
+    await submits.stop();
+    await expectSound(direct, scene, submits);
+  },
+  TEST_MS,
+);
