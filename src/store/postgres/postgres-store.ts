@@ -80,7 +80,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
   }
 
   return {
-    claimsAtOnce: 3,
+    claimsAtOnce: 2,
     insert: (jobs, now) => {
       const group = jobs.some((job) => job.key !== null) ? groups.insertKeyed : groups.insert;
       return call(() => group.submit(jobs.map((job) => ({ job, now }))));
