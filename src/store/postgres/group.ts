@@ -11,6 +11,9 @@ export interface GroupVerb<Item, Answer> {
   refuse?(item: Item, error: unknown): Answer;
   /** Transactions at a time. */
   readonly inFlight: number;
+  /** Where the parts of a list fare differently, in an outage: true, those that failed are refused; else the call is
+   *  rejected, for a caller who repeats it and is told of what was done. */
+  readonly isPartly?: boolean;
   /** Items of one; a longer list is split, so that this process and several of the server's work on it at once. */
   readonly together: number;
 }
@@ -38,12 +41,22 @@ export class Group<Item, Answer> {
     return items.length <= together ? this.#enqueue(items) : this.#inParts(items, together);
   }
 
-  /** A part that fails fails the call, when all are over. */
   async #inParts(items: readonly Item[], size: number): Promise<Answer[]> {
-    const parts: Promise<Answer[]>[] = [];
-    for (let at = 0; at < items.length; at += size) parts.push(this.#enqueue(items.slice(at, at + size)));
-    await Promise.allSettled(parts);
-    return (await Promise.all(parts)).flat();
+    const parts: (readonly Item[])[] = [];
+    for (let at = 0; at < items.length; at += size) parts.push(items.slice(at, at + size));
+    return this.#joined(parts, await Promise.allSettled(parts.map((part) => this.#enqueue(part))));
+  }
+
+  /** The answers of all parts: none of them may hide what became of the others. */
+  #joined<A>(parts: readonly (readonly Item[])[], results: readonly PromiseSettledResult<A[]>[]): (A | Answer)[] {
+    const { refuse, isPartly = false } = this.#verb;
+    const failed = results.find((result) => result.status === "rejected");
+    const isMixed = failed !== undefined && results.some((result) => result.status === "fulfilled");
+    if (failed !== undefined && !(isMixed && isPartly && refuse !== undefined)) throw failed.reason;
+    return results.flatMap((result, i): (A | Answer)[] => {
+      if (result.status === "fulfilled") return result.value;
+      return (parts[i] as readonly Item[]).map((item) => (refuse as NonNullable<typeof refuse>)(item, result.reason));
+    });
   }
 
   #enqueue(items: readonly Item[]): Promise<Answer[]> {
@@ -117,7 +130,10 @@ export class Group<Item, Answer> {
       if (!isAboutData(error)) throw error;
       if (items.length > 1) {
         const middle = items.length >> 1;
-        return [...(await this.#attempt(items.slice(0, middle))), ...(await this.#attempt(items.slice(middle)))];
+        const halves = [items.slice(0, middle), items.slice(middle)];
+        const results: PromiseSettledResult<(Answer | Failed)[]>[] = [];
+        for (const half of halves) results.push(...(await Promise.allSettled([this.#attempt(half)])));
+        return this.#joined(halves, results);
       }
       const [item] = items as [Item];
       return [this.#verb.refuse === undefined ? new Failed(explained(error)) : this.#verb.refuse(item, error)];
@@ -142,5 +158,6 @@ function isAboutData(error: unknown): boolean {
 
 /** The answer for an item that the database cannot take. */
 export function refusal(error: unknown): Refused {
+  if (error instanceof PerdureError) return { status: "refused", code: error.code, message: error.message };
   return { status: "refused", code: "store_refused", message: `the store refused this item: ${messageOf(error)}` };
 }

@@ -222,6 +222,7 @@ export function insertVerb(context: Context): GroupVerb<InsertItem, InsertAnswer
   return {
     inFlight: 3,
     together: 250,
+    isPartly: true,
     async run(items) {
       const answers = await insert(
         items,

@@ -1,0 +1,70 @@
+/** Lists that are split, and what each of their items is told when only a part of them could be stored. */
+import { describe, expect, it } from "vitest";
+import { PerdureError } from "../../core/errors.ts";
+import type { Refused } from "../../core/work.ts";
+import { Group, refusal } from "./group.ts";
+
+type Answer = number | Refused;
+const away = () => new PerdureError("store_unavailable", "the server is away");
+const badData = () => Object.assign(new Error("bad"), { code: "22P02" });
+const list = (length: number) => Array.from({ length }, (_, i) => i);
+
+function group(run: (items: readonly number[]) => Promise<number[]>, isPartly = true): Group<number, Answer> {
+  return new Group<number, Answer>({ run, refuse: (_, error) => refusal(error), inFlight: 2, together: 10, isPartly });
+}
+
+describe("a list in several parts", () => {
+  it("is answered in its order", async () => {
+    expect(await group(async (items) => [...items]).submit(list(95))).toEqual(list(95));
+  });
+
+  it("of which one part met an outage tells which items are stored and which are not", async () => {
+    const partly = group(async (items) => {
+      if (items.includes(25)) throw away();
+      return [...items];
+    });
+    const answers = await partly.submit(list(40));
+    expect(answers.filter((answer) => typeof answer === "number")).toHaveLength(30);
+    expect(answers.slice(20, 30)).toEqual(
+      list(10).map(() => ({ status: "refused", code: "store_unavailable", message: "the server is away" })),
+    );
+  });
+
+  it("of which no part was stored is rejected, and so is one whose caller repeats it", async () => {
+    const none = group(async () => {
+      throw away();
+    });
+    await expect(none.submit(list(40))).rejects.toMatchObject({ code: "store_unavailable" });
+    const whole = group(async (items) => {
+      if (items.includes(25)) throw away();
+      return [...items];
+    }, false);
+    await expect(whole.submit(list(40))).rejects.toMatchObject({ code: "store_unavailable" });
+  });
+});
+
+describe("a bad item", () => {
+  it("is refused alone, wherever it is", async () => {
+    const picky = group(async (items) => {
+      if (items.some((item) => item === 3 || item === 8)) throw badData();
+      return [...items];
+    });
+    const answers = await picky.submit(list(10));
+    expect(answers.map((answer) => typeof answer)).toEqual(
+      list(10).map((i) => (i === 3 || i === 8 ? "object" : "number")),
+    );
+  });
+
+  it("and an outage while it is looked for: what was stored before is told", async () => {
+    let tries = 0;
+    const unlucky = group(async (items) => {
+      tries += 1;
+      if (tries > 2) throw away();
+      if (items.includes(7)) throw badData();
+      return [...items];
+    });
+    const answers = await unlucky.submit(list(8));
+    expect(answers.slice(0, 4)).toEqual(list(4));
+    expect(answers.slice(4).every((answer) => typeof answer === "object")).toBe(true);
+  });
+});
