@@ -140,6 +140,7 @@ describe("time and chance", () => {
     ["src/engine/clock.ts", CLOCKS],
     ["src/store/sqlite/", ["setTimeout", "setInterval", "setImmediate"]],
     ["src/store/postgres/group.ts", ["setImmediate"]],
+    ["src/engine/submit.ts", ["setImmediate"]],
     ["src/worker/", ["setImmediate"]],
   ];
 

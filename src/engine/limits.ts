@@ -8,8 +8,6 @@ export const LIMITS = {
   name: 200,
   key: 500,
   tags: 20,
-  /** Jobs of one transaction. */
-  submitTogether: 2_000,
   labels: 20,
   failureMessage: 2_048,
   stack: 8_192,

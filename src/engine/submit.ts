@@ -41,25 +41,50 @@ export type SubmitAnswer =
     }
   | { readonly status: "refused"; readonly error: PerdureError };
 
-/** Stores the items in lists of bounded length, so that a long one holds up neither this event loop nor the write lock.
- *  When a later list cannot be stored, its items say so one by one: those before them are there. */
+/** Stores the items in lists of bounded length, so that a long one holds up neither this event loop nor the write lock; a
+ *  store that works beside us stores one list while the next is made. When some of the lists cannot be stored, their
+ *  items say so one by one: the others are there. */
 export async function submit(
   parts: EngineParts,
   items: readonly SubmitItem[],
   client?: TransactionClient,
 ): Promise<SubmitAnswer[]> {
-  if (items.length <= LIMITS.submitTogether || client !== undefined) return submitList(parts, items, client);
-  const answers: SubmitAnswer[] = [];
-  for (let from = 0; from < items.length; from += LIMITS.submitTogether) {
-    const list = items.slice(from, from + LIMITS.submitTogether);
-    try {
-      answers.push(...(await submitList(parts, list)));
-    } catch (error) {
-      if (from === 0 || !(error instanceof PerdureError)) throw error;
-      answers.push(...list.map((): SubmitAnswer => ({ status: "refused", error })));
-    }
+  const { together, beside } = parts.store.lists;
+  if (items.length <= together || client !== undefined) return submitList(parts, items, client);
+  const lists: (readonly SubmitItem[])[] = [];
+  for (let from = 0; from < items.length; from += together) lists.push(items.slice(from, from + together));
+  const results: Promise<PromiseSettledResult<SubmitAnswer[]>>[] = [];
+  for (const list of lists) {
+    const result = Promise.allSettled([submitList(parts, list)]).then(([one]) => one);
+    results.push(result);
+    if (beside) await nextTurn();
+    else if ((await result).status === "rejected" && results.length === 1) break;
   }
-  return answers;
+  return joined(lists, await Promise.all(results));
+}
+
+/** Lets what was begun go out. */
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+function joined(
+  lists: readonly (readonly SubmitItem[])[],
+  results: readonly PromiseSettledResult<SubmitAnswer[]>[],
+): SubmitAnswer[] {
+  const failed = results.find((result) => result.status === "rejected");
+  if (failed !== undefined && (!results.some(isFulfilled) || !(failed.reason instanceof PerdureError))) {
+    throw failed.reason;
+  }
+  return results.flatMap((result, i): SubmitAnswer[] => {
+    if (isFulfilled(result)) return result.value;
+    const error = result.reason as PerdureError;
+    return (lists[i] as readonly SubmitItem[]).map(() => ({ status: "refused", error }));
+  });
+}
+
+function isFulfilled<T>(result: PromiseSettledResult<T>): result is PromiseFulfilledResult<T> {
+  return result.status === "fulfilled";
 }
 
 async function submitList(
@@ -113,8 +138,9 @@ async function within(parts: EngineParts, client: TransactionClient, jobs: reado
     throw new ConfigError({ path: "submit.client", given: "a client", allowed });
   }
   const answers: InsertAnswer[] = [];
-  for (let from = 0; from < jobs.length; from += LIMITS.submitTogether) {
-    answers.push(...(await store.insertWithin(client, jobs.slice(from, from + LIMITS.submitTogether), now)));
+  const { together } = store.lists;
+  for (let from = 0; from < jobs.length; from += together) {
+    answers.push(...(await store.insertWithin(client, jobs.slice(from, from + together), now)));
   }
   return answers;
 }

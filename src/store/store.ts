@@ -14,6 +14,8 @@ import type { ClaimedJob, HeldAttempt, NewSession, Refused, RenewAnswer, Report,
 export interface Store {
   /** Claims of one worker that are worth making at a time: more than one where the database works while we do. */
   readonly claimsAtOnce: number;
+  /** Jobs of a list that it takes at a time, and whether it stores one list while the next is made. */
+  readonly lists: { readonly together: number; readonly beside: boolean };
   /** Stores new jobs, or finds those that their submit keys already name. */
   insert(items: readonly NewJob[], now: number): Promise<InsertAnswer[]>;
   /** The same within a transaction of the caller's: it is there when that is committed, and never if it is not. Not every

@@ -62,7 +62,9 @@ export class Group<Item, Answer> {
   #enqueue(items: readonly Item[]): Promise<Answer[]> {
     return new Promise((resolve, reject) => {
       this.#queue.push({ items, resolve, reject });
-      this.#schedule();
+      if (items.length === this.#verb.together)
+        this.#flush(); // nothing more can join it
+      else this.#schedule();
     });
   }
 

@@ -81,6 +81,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
 
   return {
     claimsAtOnce: 2,
+    lists: { together: 250, beside: true },
     insert: (jobs, now) => {
       const group = jobs.some((job) => job.key !== null) ? groups.insertKeyed : groups.insert;
       return call(() => group.submit(jobs.map((job) => ({ job, now }))));

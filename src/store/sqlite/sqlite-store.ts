@@ -93,6 +93,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
 
   return {
     claimsAtOnce: 1,
+    lists: { together: 2_000, beside: false },
     insert: (jobs, now) =>
       submit(
         verbs.insert,
