@@ -188,7 +188,7 @@ describe("asText", () => {
     expect(refusal(() => asText(value, "x", 3))).toMatchObject({
       path: "x",
       given: value,
-      allowed: "text of 1 to 3 characters, not only spaces",
+      allowed: "text of 1 to 3 characters, not only spaces, without NUL",
     });
   });
 });

@@ -132,8 +132,9 @@ export function asBoolean(value: unknown, path: string): boolean {
 
 /** Text with something in it. */
 export function asText(value: unknown, path: string, maxLength: number): string {
-  if (typeof value !== "string" || value.length > maxLength || value.trim() === "") {
-    throw new ConfigError({ path, given: value, allowed: `text of 1 to ${maxLength} characters, not only spaces` });
+  if (typeof value !== "string" || value.length > maxLength || value.trim() === "" || value.includes("\0")) {
+    const allowed = `text of 1 to ${maxLength} characters, not only spaces, without NUL`;
+    throw new ConfigError({ path, given: value, allowed });
   }
   return value;
 }

@@ -43,7 +43,9 @@ function sqlitePath(url: string): string {
   const path = url.replace(/^sqlite:(\/\/)?/, "");
   // A scheme that we do not know, or a special name of SQLite's, would quietly become the name of a file.
   if (/^[a-z][a-z0-9+.-]+:/i.test(path) || (/^:.*:$/.test(path) && path !== ":memory:")) {
-    throw new ConfigError({ path: "open.url", given: url, allowed: ALLOWED });
+    // Without what follows: there may be a password in it.
+    const given = /^:/.test(path) ? path : `${path.slice(0, path.indexOf(":"))}:…`;
+    throw new ConfigError({ path: "open.url", given, allowed: ALLOWED });
   }
   return path === ":memory:" ? path : resolve(path);
 }

@@ -3,6 +3,7 @@
  *  claim → start → run → outcome → report, each a step on one `AttemptRun`. A slot is free again when the handler has
  *  ended; the attempt stays in hand, and is renewed, until its report has been answered.
  *  stop(): claims no more, waits for what runs up to the grace time, hands back the rest; nothing is charged. */
+import { isOutage } from "../core/errors.ts";
 import { failure } from "../core/failure.ts";
 import type { AnyTask } from "../core/task.ts";
 import type { ClaimedJob, Report, ReportedOutcome } from "../core/work.ts";
@@ -258,7 +259,12 @@ export class Worker {
     await this.#handsEmpty(stopGraceMs + RETRY_MS);
     this.#uncancel();
     await this.#keeper?.stop();
-    if (this.#session !== "") await link.closeSession(this.#session);
+    if (this.#session === "") return;
+    await link.closeSession(this.#session).catch((error: unknown) => {
+      // The lease will end it: whoever closes down in an outage has nothing more to do.
+      if (!isOutage(error)) throw error;
+      this.#options.log("warn", `cannot end session ${this.#session}: ${String(error)}`);
+    });
   }
 
   async #handsEmpty(ms: number): Promise<void> {

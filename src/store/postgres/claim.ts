@@ -20,6 +20,9 @@ import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
 import type { SessionFacts, Sessions } from "./sessions.ts";
 import { BESIDE, isRare, SHORT_COLUMNS, toStarted } from "./started.ts";
 
+/** Far fewer than the events of a batch (events.ts). */
+const MAX_CLAIM = 1_000;
+
 /** Of a job that may be claimed by session $1 at $2, which has a lease of $3: a released job stays away from the session
  *  that did not want it, for one lease; after that it is better than nobody. */
 const DUE = `run_at <= $2 and (check_at is null or check_at > $2)
@@ -106,7 +109,8 @@ export function claimVerb(context: Context, sessions: Sessions) {
      where j.no = any ($1::bigint[]) order by j.priority, j.run_at, j.no`,
   );
 
-  async function claimOne(request: ClaimRequest, now: number): Promise<ClaimAnswer> {
+  async function claimOne(asked: ClaimRequest, now: number): Promise<ClaimAnswer> {
+    const request = { ...asked, limit: Math.min(asked.limit, MAX_CLAIM) };
     const facts = await sessions.facts(request.session);
     if (facts === null) return DEAD;
     for (let round = 0; ; round++) {

@@ -12,7 +12,7 @@ export interface ConnectionOptions {
   readonly config: pg.PoolConfig;
   readonly connections: number;
   readonly random: () => number;
-  readonly sleep: (ms: number) => Promise<void>;
+  readonly sleep: (ms: number, options?: { readonly background: boolean }) => Promise<void>;
   readonly monotonic: () => number;
 }
 
@@ -33,6 +33,7 @@ const CONNECT_TIMEOUT_MS = 1_600;
 const PATIENCE_MS = 5_000;
 /** A machine that slept finds its time used up when it wakes: it tries so often in any case. */
 const MIN_TRIES = 3;
+const FAREWELL_MS = 2_000;
 const FIRST_PAUSE_MS = 20;
 const MAX_PAUSE_MS = 250;
 
@@ -44,6 +45,7 @@ export class Connections {
   readonly #pool: pg.Pool;
   readonly #reserved: pg.Pool;
   readonly #options: ConnectionOptions;
+  readonly #clients = new Set<pg.ClientBase>();
   #closed = false;
 
   static async open(options: ConnectionOptions): Promise<Connections> {
@@ -62,7 +64,11 @@ export class Connections {
       });
       // An idle connection that the server ended: the next call gets another.
       pool.on("error", () => {});
-      pool.on("connect", (client) => client.on("error", () => {}));
+      pool.on("connect", (client) => {
+        this.#clients.add(client);
+        client.on("error", () => {});
+      });
+      pool.on("remove", (client) => this.#clients.delete(client));
       return pool;
     };
     this.#pool = make(options.connections, SESSION_SETTINGS);
@@ -110,9 +116,12 @@ export class Connections {
     });
   }
 
+  /** A server that is silent says no farewell either: it is given a moment. */
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.all([this.#pool.end(), this.#reserved.end()]);
+    const ended = Promise.all([this.#pool.end(), this.#reserved.end()]);
+    await Promise.race([ended, this.#options.sleep(FAREWELL_MS, { background: true })]);
+    for (const client of this.#clients) cutOff(client);
   }
 
   async #patiently<T>(care: Care, work: (client: Client, tries: number) => Promise<T>): Promise<T> {
@@ -171,6 +180,12 @@ async function prepare(client: pg.ClientBase, settings: string): Promise<void> {
   await client.query(settings);
   const { rows } = await client.query<{ standby: boolean }>("select pg_is_in_recovery() as standby");
   if (rows[0]?.standby) throw new NoConnection("this server is a standby, which takes no writes");
+}
+
+/** Ends a connection without a word. */
+export function cutOff(client: unknown): void {
+  const { connection } = client as { connection?: { stream?: { destroy?: () => void } } };
+  connection?.stream?.destroy?.();
 }
 
 /** The transaction did not commit, and never will. */

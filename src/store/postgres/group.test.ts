@@ -18,6 +18,21 @@ describe("a list in several parts", () => {
     expect(await group(async (items) => [...items]).submit(list(95))).toEqual(list(95));
   });
 
+  it("is split by its weight as well", async () => {
+    const sizes: number[] = [];
+    const heavy = new Group<number, number>({
+      async run(items) {
+        sizes.push(items.length);
+        return [...items];
+      },
+      ...{ inFlight: 1, together: 10, weigh: () => 3_000_000 },
+    });
+    expect(await heavy.submit(list(7))).toEqual(list(7));
+    expect(sizes).toEqual([2, 2, 2, 1]);
+    await Promise.all([heavy.submit([1]), heavy.submit([2]), heavy.submit([3])]);
+    expect(sizes.slice(4)).toEqual([2, 1]);
+  });
+
   it("of which one part met an outage tells which items are stored and which are not", async () => {
     const partly = group(async (items) => {
       if (items.includes(25)) throw away();

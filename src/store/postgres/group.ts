@@ -14,6 +14,8 @@ export interface GroupVerb<Item, Answer> {
   /** Where the parts of a list fare differently, in an outage: true, those that failed are refused; else the call is
    *  rejected, for a caller who repeats it and is told of what was done. */
   readonly isPartly?: boolean;
+  /** How large an item is, in characters, where that may be much: a transaction takes a few megabytes. */
+  weigh?(item: Item): number;
   /** Items of one; a longer list is split, so that this process and several of the server's work on it at once. */
   readonly together: number;
 }
@@ -23,6 +25,9 @@ interface Call<Item, Answer> {
   resolve(answers: Answer[]): void;
   reject(error: unknown): void;
 }
+
+/** So that a statement takes seconds at most, and its text fits into memory several times over. */
+const MAX_WEIGHT = 8_000_000;
 
 export class Group<Item, Answer> {
   readonly #verb: GroupVerb<Item, Answer>;
@@ -37,13 +42,30 @@ export class Group<Item, Answer> {
 
   submit(items: readonly Item[]): Promise<Answer[]> {
     if (items.length === 0) return Promise.resolve([]);
-    const { together } = this.#verb;
-    return items.length <= together ? this.#enqueue(items) : this.#inParts(items, together);
+    const parts = this.#parts(items);
+    return parts.length === 1 ? this.#enqueue(items) : this.#inParts(parts);
   }
 
-  async #inParts(items: readonly Item[], size: number): Promise<Answer[]> {
-    const parts: (readonly Item[])[] = [];
-    for (let at = 0; at < items.length; at += size) parts.push(items.slice(at, at + size));
+  #parts(items: readonly Item[]): (readonly Item[])[] {
+    const { together, weigh } = this.#verb;
+    if (weigh === undefined && items.length <= together) return [items];
+    const parts: Item[][] = [[]];
+    let weight = 0;
+    for (const item of items) {
+      const last = parts.at(-1) as Item[];
+      const more = weigh?.(item) ?? 0;
+      if (last.length === together || (last.length > 0 && weight + more > MAX_WEIGHT)) {
+        parts.push([item]);
+        weight = more;
+      } else {
+        last.push(item);
+        weight += more;
+      }
+    }
+    return parts;
+  }
+
+  async #inParts(parts: readonly (readonly Item[])[]): Promise<Answer[]> {
     return this.#joined(parts, await Promise.allSettled(parts.map((part) => this.#enqueue(part))));
   }
 
@@ -96,11 +118,15 @@ export class Group<Item, Answer> {
   }
 
   #take(): Call<Item, Answer>[] {
+    const { together, weigh } = this.#verb;
     let items = 0;
+    let weight = 0;
     let count = 0;
     for (const call of this.#queue) {
-      if (count > 0 && items + call.items.length > this.#verb.together) break;
+      const more = weigh === undefined ? 0 : call.items.reduce((sum, item) => sum + weigh(item), 0);
+      if (count > 0 && (items + call.items.length > together || weight + more > MAX_WEIGHT)) break;
       items += call.items.length;
+      weight += more;
       count += 1;
     }
     return this.#queue.splice(0, count);

@@ -1,6 +1,6 @@
 /** Stores new jobs. One statement writes all their rows. Submit keys take two: the keys are inserted in order, those
  *  that were already there are read by a second statement, because the first cannot see what it collided with. */
-import { ConfigError, PerdureError } from "../../core/errors.ts";
+import { ConfigError, isOutage, PerdureError } from "../../core/errors.ts";
 import { JOB_STATES, type JobState } from "../../core/job.ts";
 import type { InsertAnswer, NewJob, TransactionClient } from "../store.ts";
 import { checkAt, STATE_CODES } from "../stored-job.ts";
@@ -9,7 +9,7 @@ import type { Context } from "./context.ts";
 import type { Row, Statement, Value } from "./driver.ts";
 import { BATCH } from "./events.ts";
 import { type GroupVerb, refusal } from "./group.ts";
-import { explained, messageOf, troubleOf } from "./trouble.ts";
+import { explained, messageOf, troubleOf, UnknownCommit } from "./trouble.ts";
 import { IN_TRANSACTION } from "./watch.ts";
 
 export interface InsertItem {
@@ -31,39 +31,38 @@ const COLUMNS = `unnest($1::text[], $2::int[], $3::int[], $4::smallint[], $5::sm
     $16::text[]) with ordinality as u (id, lane, policy, priority, state, run_at, submitted_at, expires_at, check_at, deadline_at,
     expire_in, timeout_ms, key, tags, body, data, ord)`;
 
-const ROWS = `
+/** The rows of the jobs in `new`. In a repeat, only of those that turn out not to be there: the first try may still be
+ *  under way, and then its end is waited for. */
+const rows = (isRepeat: boolean) => `
   sub as (
     insert into $s.submission (job, id, lane, submitted_at, deadline_at, expire_in, timeout_ms, key, tags, body)
     select no, id, lane, submitted_at, deadline_at, expire_in, timeout_ms, key, tags, body from new
+    ${isRepeat ? "on conflict (id) do nothing returning job" : ""}
   ),
+  fresh as ${isRepeat ? "materialized (select * from new where no in (select job from sub))" : "(select * from new)"},
   hot as (
     insert into $s.job (no, lane, policy, priority, state, run_at, revision, chapter, attempt, expires_at, check_at)
-    select no, lane, policy, priority, state, run_at, 1, 1, 0, expires_at, check_at from new
+    select no, lane, policy, priority, state, run_at, 1, 1, 0, expires_at, check_at from fresh
   ),
   tagged as (
     insert into $s.tag (tag, job)
-    select t.tag, new.no from new cross join lateral json_array_elements_text(new.tags::json) as t (tag)
-    where new.tags is not null on conflict do nothing
+    select t.tag, fresh.no from fresh cross join lateral json_array_elements_text(fresh.tags::json) as t (tag)
+    where fresh.tags is not null on conflict do nothing
   ),
   told as (
-    insert into $s.event (seq, job, n, at, name, data) select seq, no, 1, submitted_at, 'job.submitted', data from new
+    insert into $s.event (seq, job, n, at, name, data) select seq, no, 1, submitted_at, 'job.submitted', data from fresh
   )`;
 
-/** A repeat, after a try whose end is unknown, leaves out what is there. */
-const IF_NEW = "not exists (select 1 from $s.submission there where there.id = u.id)";
-/** It writes to the log in any case: a commit that wrote nothing waits neither for the disk nor for a standby, and would
- *  acknowledge what only the first try wrote. */
+/** A repeat writes to the log in any case: a commit that wrote nothing waits neither for the disk nor for a standby, and
+ *  would acknowledge what only the first try wrote. */
 const LOGGED = "pg_logical_emit_message(true, 'perdure', 'repeat')::text";
 
 export function inserter(context: Context) {
   const { sql, interned, marks } = context;
   const numbered = `select drawn.jobs + ord as no, drawn.events + ord as seq, u.* from drawn cross join ${COLUMNS}`;
-  const plain = sql("insert", `with ${NUMBERS}, new as materialized (${numbered}), ${ROWS} select 1 where false`);
-  const plainAgain = sql(
-    "insert_again",
-    `with ${NUMBERS}, new as materialized (${numbered} where ${IF_NEW}), ${ROWS} select ${LOGGED}`,
-  );
-  const keyed = (filter: string) => `with ${NUMBERS}, k as (
+  const plain = (isRepeat: boolean) =>
+    `with ${NUMBERS}, new as materialized (${numbered}), ${rows(isRepeat)} select ${isRepeat ? LOGGED : "1 where false"}`;
+  const keyed = (isRepeat: boolean) => `with ${NUMBERS}, k as (
       insert into $s.submit_key (namespace, key, id, body_hash, at)
       select * from unnest($17::text[], $18::text[], $19::text[], $20::text[], $21::bigint[]) as n (namespace, key, id, h, at)
       order by namespace, key
@@ -73,10 +72,12 @@ export function inserter(context: Context) {
         where submit_key.until <= excluded.at or submit_key.id = excluded.id
       returning id
     ),
-    new as materialized (${numbered} where (u.key is null or u.id in (select id from k)) ${filter}), ${ROWS}
+    new as materialized (${numbered} where (u.key is null or u.id in (select id from k))), ${rows(isRepeat)}
     select id from k`;
-  const withKeys = sql("insert_keyed", keyed(""));
-  const withKeysAgain = sql("insert_keyed_again", keyed(`and ${IF_NEW}`));
+  const plainFirst = sql("insert", plain(false));
+  const plainAgain = sql("insert_again", plain(true));
+  const keyedFirst = sql("insert_keyed", keyed(false));
+  const keyedAgain = sql("insert_keyed_again", keyed(true));
   const byKey = sql(
     "keys",
     `select k.namespace, k.key, k.id, k.body_hash, k.state, k.chapter, k.until, j.state, j.chapter
@@ -120,13 +121,10 @@ export function inserter(context: Context) {
     const chosen = mine.map((i) => items[i] as InsertItem);
     const values = rowValues(chosen);
     let inserted: Set<string> | null = null;
-    if (owners.size === 0) await send((tries) => (tries === 0 ? plain : plainAgain), values);
+    if (owners.size === 0) await send((tries) => (tries === 0 ? plainFirst : plainAgain), values);
     else {
       const keyedJobs = chosen.filter(({ job }) => job.key !== null);
-      const rows = await send(
-        (tries) => (tries === 0 ? withKeys : withKeysAgain),
-        [...values, ...keyValues(keyedJobs)],
-      );
+      const rows = await send((tries) => (tries === 0 ? keyedFirst : keyedAgain), [...values, ...keyValues(keyedJobs)]);
       inserted = new Set(rows.map(([id]) => id as string));
     }
     const taken: number[] = [...repeats];
@@ -150,7 +148,11 @@ export function inserter(context: Context) {
     const jobs = taken.map((i) => (items[i] as InsertItem).job);
     const names = [texts(jobs.map((job) => job.namespace)), texts(jobs.map((job) => job.key))];
     const found = new Map<string, Row>();
-    for (const row of await ask(byKey, names)) found.set(keyName(row[0] as string, row[1] as string), row);
+    // The others of this list may be stored already: whatever breaks now, it is not known that nothing was.
+    const there = await ask(byKey, names).catch((error: unknown) => {
+      throw isOutage(error) ? explained(new UnknownCommit(messageOf(error))) : error;
+    });
+    for (const row of there) found.set(keyName(row[0] as string, row[1] as string), row);
     const gone: number[] = [];
     for (const i of taken) {
       const { job } = items[i] as InsertItem;
@@ -223,6 +225,7 @@ export function insertVerb(context: Context): GroupVerb<InsertItem, InsertAnswer
     inFlight: 3,
     together: 250,
     isPartly: true,
+    weigh: ({ job }) => job.payload.length,
     async run(items) {
       const answers = await insert(
         items,

@@ -43,10 +43,13 @@ test("each lane has its look at the whole once a second, whoever looks at the ot
 test("looks that take long come less often; after a hint everything is looked at", () => {
   const marks = new Marks();
   marks.of([1], 0);
-  marks.tookWhole(500);
+  marks.tookWhole(100);
   marks.taken(1, 5, NOW - 9_000, NOW);
-  expect(marks.of([1], 9_999).whole).toBe(false);
-  expect(marks.of([1], 10_000).whole).toBe(true);
+  expect(marks.of([1], 1_999).whole).toBe(false);
+  expect(marks.of([1], 2_000).whole).toBe(true);
+  marks.tookWhole(60_000); // a stall, and no measure of anything
+  expect(marks.of([1], 6_999).whole).toBe(false);
+  expect(marks.of([1], 7_000).whole).toBe(true);
   marks.lookAtWhole();
-  expect(marks.of([1], 10_001)).toEqual({ marks: none, whole: true });
+  expect(marks.of([1], 7_001)).toEqual({ marks: none, whole: true });
 });

@@ -10,6 +10,8 @@ const SLACK_MS = 2_000;
 const WHOLE_EVERY_MS = 1_000;
 /** A look at the whole may use up one part in so many of the time. */
 const SHARE = 20;
+/** But however long one took (it may have waited for something else), the next comes soon enough. */
+const WHOLE_AT_LEAST_MS = 5_000;
 const MAX_LANES = 10_000;
 
 interface LaneMarks {
@@ -43,7 +45,7 @@ export class Marks {
 
   /** A look at the whole took so long: the next one comes accordingly late. */
   tookWhole(ms: number): void {
-    this.#wholeEvery = Math.max(WHOLE_EVERY_MS, ms * SHARE);
+    this.#wholeEvery = Math.min(WHOLE_AT_LEAST_MS, Math.max(WHOLE_EVERY_MS, ms * SHARE));
   }
 
   /** All before this job have been taken. */

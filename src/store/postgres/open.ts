@@ -33,7 +33,7 @@ export async function openPostgres(options: OpenPostgres): Promise<Store> {
     config: { connectionString, application_name: "perdure" },
     connections,
     random,
-    sleep: (ms) => sleep(clock, ms),
+    sleep: (ms, options) => sleep(clock, ms, options),
     monotonic: clock.monotonic,
   });
   try {

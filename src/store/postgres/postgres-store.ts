@@ -1,4 +1,5 @@
 /** The PostgreSQL adapter: many processes on many hosts, each verb in its file. */
+import { createHash } from "node:crypto";
 import { PerdureError } from "../../core/errors.ts";
 import type { SettleAnswer } from "../../core/work.ts";
 import type { Clock } from "../../lib/clock.ts";
@@ -37,7 +38,9 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     return value;
   };
   const me = Math.floor(random() * 2 ** 48).toString(36);
-  const channel = `perdure_${schema}`;
+  // The name of a channel may be no longer than that of a schema.
+  const short = schema.length <= 50 ? schema : createHash("sha256").update(schema).digest("hex").slice(0, 40);
+  const channel = `perdure_${short}`;
   const marks = new Marks();
   const watch = watcher(db.config, channel, me, clock, () => marks.lookAtWhole());
   const context: Context = {

@@ -31,6 +31,12 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     `select no from $s.job where no = any ($1::bigint[]) and state + 0 = $2 and finished_at < $3
      order by no for update skip locked`,
   );
+  // In the order in which submits take them.
+  const lockKeys = sql(
+    "prune_keys",
+    `select 1 from unnest($1::text[], $2::text[]) as m (namespace, key)
+     join $s.submit_key k on k.namespace = m.namespace and k.key = m.key order by k.namespace, k.key for update of k`,
+  );
   const stub = sql(
     "prune_stub",
     `update $s.submit_key k set state = m.state, chapter = m.chapter, until = m.until
@@ -98,9 +104,13 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     if (rows.length === 0) return 0;
     const keyed = rows.filter((row) => row[7] !== null);
     if (keyed.length > 0) {
-      await connection.ask(stub, [
+      const names = [
         texts(keyed.map((row) => interned.lane(row[2] as number).namespace)),
         texts(keyed.map((row) => row[7] as string)),
+      ];
+      await connection.ask(lockKeys, names);
+      await connection.ask(stub, [
+        ...names,
         texts(keyed.map((row) => row[1] as string)),
         smallints(keyed.map((row) => row[3] as number)),
         ints(keyed.map((row) => row[4] as number)),

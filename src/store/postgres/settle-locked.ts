@@ -39,6 +39,10 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
     "settle_leases",
     "select no, renewed_at, lease_ends_at, ended_at from $s.session where no = any ($1::int[]) order by no for share",
   );
+  const readLeases = sql(
+    "settle_held",
+    "select no, renewed_at, lease_ends_at, ended_at from $s.session where no = any ($1::int[])",
+  );
   const closedAttempts = sql(
     "settle_closed",
     `select a.job, a.attempt, a.report_id, a.outcome, a.after_state, a.after_reason, a.after_run_at
@@ -93,7 +97,10 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
     const jobs = new Map(rows.map((row) => toJob(row, interned)).map((job) => [job.id, job]));
     const sessions = new Set<number>();
     for (const { session } of jobs.values()) if (session !== null) sessions.add(session);
-    const leases = sessions.size === 0 ? [] : await connection.ask(lockLeases, [ints([...sessions])]);
+    // Only for the reaper does the lease decide. The others must not keep renewals waiting.
+    const isReaping = items.some(({ report }) => report.from.kind === "reaper");
+    const held = isReaping ? lockLeases : readLeases;
+    const leases = sessions.size === 0 ? [] : await connection.ask(held, [ints([...sessions])]);
     const ofJobs = items.flatMap(({ report }) => {
       const no = jobs.get(report.jobId)?.no;
       return no === undefined ? [] : [{ no, attempt: report.attempt }];

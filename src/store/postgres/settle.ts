@@ -115,11 +115,10 @@ function succeedVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
   return {
     inFlight: 2,
     together: 500,
+    weigh: ({ item }) => resultOf(item)?.length ?? 0,
     async run(list) {
       const sorted = inOrder(list);
-      const results = sorted.map(({ item }) =>
-        item.report.outcome.kind === "completed" ? item.report.outcome.result : null,
-      );
+      const results = sorted.map(({ item }) => resultOf(item));
       const rows = await db.write(statement, [...known(sorted), texts(results), reportIds(sorted)], { repeat: true });
       wrote();
       return writtenOf(
@@ -181,6 +180,10 @@ function retryVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
 function failureText({ item, made }: Decided): string {
   const { outcome } = item.report;
   return JSON.stringify("failure" in outcome ? outcome.failure : (made.event.data as { failure?: object }).failure);
+}
+
+function resultOf({ report: { outcome } }: SettleItem): string | null {
+  return outcome.kind === "completed" ? outcome.result : null;
 }
 
 /** Rows are locked in the order of their numbers, everywhere. */

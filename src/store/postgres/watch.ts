@@ -3,10 +3,13 @@
  *  within the transaction it would make all commits of the database wait for each other. */
 import type pg from "pg";
 import type { Clock } from "../../lib/clock.ts";
+import { sleep } from "../../lib/clock.ts";
+import { cutOff } from "./connections.ts";
 import { loadPg } from "./driver.ts";
 
 const SEND_EVERY_MS = 5;
 const RECONNECT_MS = 500;
+const FAREWELL_MS = 1_000;
 
 /** What a hint says that was sent within a transaction: its jobs may be due since long before its commit. */
 export const IN_TRANSACTION = "in-transaction";
@@ -105,8 +108,11 @@ export function watcher(config: pg.PoolConfig, channel: string, me: string, cloc
       await sending;
       // The last hint goes out too: a process that writes and ends must be heard.
       if (pending && client !== null) await client.query("select pg_notify($1, $2)", [channel, me]).catch(() => {});
-      await client?.end().catch(() => {});
+      const last = client;
       client = null;
+      if (last === null) return;
+      await Promise.race([last.end().catch(() => {}), sleep(clock, FAREWELL_MS, { background: true })]);
+      cutOff(last);
     },
   };
 }

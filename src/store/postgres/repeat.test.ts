@@ -1,0 +1,55 @@
+/** A submit whose answer was lost is repeated at once, while its first try may still be committing. Then the repeat waits
+ *  for it, finds the job, and stores it no second time. */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Proxy, startProxy } from "../../../test/postgres/chaos-proxy.ts";
+import { ask } from "../../../test/postgres/client.ts";
+import { type PostgresServer, startServer } from "../../../test/postgres/server.ts";
+import { systemClock } from "../../engine/clock.ts";
+import { audit } from "../conformance/audit.ts";
+import { newJob, T0 } from "../conformance/kit.ts";
+import type { Store } from "../store.ts";
+import { openPostgres } from "./open.ts";
+
+let server: PostgresServer;
+let proxy: Proxy;
+let store: Store;
+beforeAll(async () => {
+  server = await startServer();
+  proxy = await startProxy({ host: "127.0.0.1", port: server.port });
+  const url = new URL(server.url);
+  url.port = String(proxy.port);
+  const parts = { random: Math.random, clock: systemClock, newSecret: () => "x".repeat(40) };
+  store = await openPostgres({ url: url.toString(), ...parts });
+  // Every commit of a job takes a while.
+  await ask(
+    server.url,
+    `create function slow() returns trigger language plpgsql as 'begin perform pg_sleep(0.3); return null; end';
+     create constraint trigger slow after insert on perdure.submission deferrable initially deferred
+       for each row execute function slow()`,
+  );
+});
+afterAll(async () => {
+  await store.close();
+  await proxy.close();
+  await server.stop();
+});
+
+const stored = async () =>
+  Number((await ask<{ n: string }>(server.url, "select count(*) as n from perdure.job"))[0]?.n);
+
+test.each([
+  ["without a key", null],
+  ["with a key", "k"],
+])("a submit %s, cut off while it commits, is stored once and said to be", async (_, key) => {
+  await store.insert([newJob()], T0); // statements are prepared, and lanes known
+  if (key !== null) await store.insert([newJob({ key: "other" })], T0);
+  const before = await stored();
+  const name = key === null ? "perdure_insert" : "perdure_insert_keyed";
+  const rule = proxy.onClientMessage(({ type, text }) => type === "B" && text.includes(`${name}\0`), "cut-after", 1);
+  const job = newJob({ key });
+  expect(await store.insert([job], T0)).toEqual([{ status: "inserted", id: job.id }]);
+  expect(rule.hits()).toBe(1);
+  rule.remove();
+  expect(await stored()).toBe(before + 1);
+  await audit(store);
+});
