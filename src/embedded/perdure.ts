@@ -15,7 +15,7 @@ import { Engine, type Log } from "../engine/engine.ts";
 import type { FeedOptions } from "../engine/event-feed.ts";
 import { DEFAULTS } from "../engine/limits.ts";
 import type { SubmitItem } from "../engine/submit.ts";
-import type { Clock } from "../lib/clock.ts";
+import { type Clock, sleep } from "../lib/clock.ts";
 import { idMaker, isId } from "../lib/id.ts";
 import { openStore } from "../store/open.ts";
 import type { QueueCounts, SessionRow, Store, TransactionClient } from "../store/store.ts";
@@ -278,10 +278,13 @@ export class Perdure implements AsyncDisposable {
       await Promise.all([...this.#workers].map((worker) => worker.stop(graceMs)));
     } finally {
       // A worker that cannot end its session, as on a broken disk, must not keep the rest open.
-      await this.#engine.stop();
+      const stopping = this.#engine.stop();
+      // A round that waits for a silent server ends when the store does.
+      await Promise.race([stopping, sleep(this.#engine.clock, STOP_WAIT_MS, { background: true })]);
       this.#stopClock();
       await this.#engine.store.close();
       this.#engine.wake(); // and finds it closed
+      await stopping;
     }
   }
 
@@ -340,6 +343,7 @@ export class Perdure implements AsyncDisposable {
   }
 }
 
+const STOP_WAIT_MS = 5_000;
 const taskPolicies = new WeakMap<AnyTask, Policy>();
 const inputPolicies = new WeakMap<object, Policy>();
 const DEFAULT_POLICY = resolvePolicy();

@@ -1,12 +1,13 @@
 /** F43: a server that is silent: the connections are open, and nothing comes back, as when its machine has lost its
  *  network or its power. No reset tells the client. Calls must not wait for ever, and all goes on when it speaks again. */
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
+import { Perdure } from "../../src/index.ts";
 import { startProxy } from "../postgres/chaos-proxy.ts";
 import { type PostgresServer, startServer } from "../postgres/server.ts";
 import { expectSound, openScene, pass, stream, submitOne, TEST_MS } from "./kit.ts";
 
 /** Far above the patience of a call: reaching it means that nobody watches the time. */
-const DEADLINE_MS = 20_000;
+const DEADLINE_MS = 40_000;
 
 let server: PostgresServer;
 beforeAll(async () => {
@@ -32,6 +33,21 @@ it(
     await submits.more(30);
     await submits.stop();
     await expectSound(direct, scene, submits);
+  },
+  TEST_MS,
+);
+
+it(
+  "close() ends beside a silent server",
+  async () => {
+    const proxy = await startProxy({ host: "127.0.0.1", port: server.port });
+    onTestFinished(() => proxy.close());
+    const url = `${server.url}?schema=closing`.replace(`:${server.port}/`, `:${proxy.port}/`);
+    const perdure = await Perdure.open({ url, logger: () => {} });
+    await perdure.submit("any", 1);
+    proxy.freeze(true);
+    const closed = perdure.close().then(() => "closed");
+    expect(await Promise.race([closed, pass(DEADLINE_MS, "waits for ever", { ref: false })])).toBe("closed");
   },
   TEST_MS,
 );

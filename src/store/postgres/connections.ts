@@ -177,8 +177,10 @@ function isOurs(error: unknown): boolean {
 
 /** Sets up a new connection. One to a standby is none: after a failover the address may still lead there for a while. */
 async function prepare(client: pg.ClientBase, settings: string): Promise<void> {
-  await client.query(settings);
-  const { rows } = await client.query<{ standby: boolean }>("select pg_is_in_recovery() as standby");
+  const timing = { query_timeout: CONNECT_TIMEOUT_MS };
+  await client.query({ text: settings, ...timing });
+  const asked = { text: "select pg_is_in_recovery() as standby", ...timing };
+  const { rows } = await client.query<{ standby: boolean }>(asked);
   if (rows[0]?.standby) throw new NoConnection("this server is a standby, which takes no writes");
 }
 

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { PerdureError } from "../../core/errors.ts";
 import type { SettleAnswer } from "../../core/work.ts";
-import type { Clock } from "../../lib/clock.ts";
+import { type Clock, sleep } from "../../lib/clock.ts";
 import type { Store } from "../store.ts";
 import { amendVerb } from "./amend.ts";
 import { beatVerb, expiredReader } from "./beat.ts";
@@ -28,6 +28,8 @@ export interface PostgresOptions {
   readonly clock: Clock;
   readonly random: () => number;
 }
+
+const CLOSE_WAIT_MS = 10_000;
 
 export async function postgresStore(db: Connections, { schema, clock, random }: PostgresOptions): Promise<Store> {
   const sql = statements(schema);
@@ -123,7 +125,8 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     async close() {
       if (!open) return;
       open = false;
-      await Promise.allSettled([...underWay]);
+      // What is under way is waited for, but not for ever: the server may be silent.
+      await Promise.race([Promise.allSettled([...underWay]), sleep(clock, CLOSE_WAIT_MS, { background: true })]);
       await watch.stop();
       await db.close();
     },

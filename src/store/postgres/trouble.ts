@@ -46,7 +46,7 @@ export function troubleOf(error: unknown): Trouble {
   if (typeof code === "string" && code.startsWith("ERR_OUT_OF_RANGE")) return "data"; // a number that its column cannot hold
   if (typeof code === "string" && NO_WAY.has(code)) return "away";
   if (typeof code === "string" && /^E[A-Z]+$/.test(code)) return "unknown";
-  if (/timeout exceeded when trying to connect/.test(message)) return "away";
+  if (/timeout exceeded when trying to connect|^timeout expired$/.test(message)) return "away";
   return /^(Connection terminated|Client (was closed|has encountered|has already)|Query read timeout)/.test(message)
     ? "unknown"
     : "bug";
