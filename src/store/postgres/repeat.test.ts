@@ -1,7 +1,7 @@
 /** A submit whose answer was lost is repeated at once, while its first try may still be committing. Then the repeat waits
  *  for it, finds the job, and stores it no second time. */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Proxy, startProxy } from "../../../test/postgres/chaos-proxy.ts";
+import { startProxy } from "../../../test/postgres/chaos-proxy.ts";
 import { ask } from "../../../test/postgres/client.ts";
 import { type PostgresServer, startServer } from "../../../test/postgres/server.ts";
 import { systemClock } from "../../engine/clock.ts";
@@ -11,7 +11,7 @@ import type { Store } from "../store.ts";
 import { openPostgres } from "./open.ts";
 
 let server: PostgresServer;
-let proxy: Proxy;
+let proxy: Awaited<ReturnType<typeof startProxy>>;
 let store: Store;
 beforeAll(async () => {
   server = await startServer();
