@@ -121,6 +121,7 @@ export type InsertAnswer =
 
 export interface ClaimRequest {
   readonly session: string;
+  /** At most so many; a store may give fewer at a time. */
   readonly limit: number;
   /** Repeated with the same id, a claim returns the same jobs. Null where replies cannot be lost. */
   readonly claimId: string | null;
