@@ -61,7 +61,7 @@ const quantile = (sorted: readonly number[], q: number) => sorted[Math.floor(sor
 export const scenarios: Readonly<Record<string, Scenario>> = {
   async submit({ open, scale }) {
     await using perdure = await Perdure.open(open("submit"));
-    const count = Math.round(100_000 * scale);
+    const count = Math.round(300_000 * scale);
     const started = performance.now();
     await fill(perdure, noop, count);
     const figure = perSecond(count, performance.now() - started);

@@ -120,15 +120,15 @@ function rested(job: Job): { charge: null; counters: Counters } {
 
 /** The job's counters with some of them moved; streaks end unless the caller goes on with one. */
 function count(job: Job, moved: Partial<Counters>): Counters {
+  const { failures, losses, defers, ruleCounts, handbacks, streak, streakSession } = moved;
   return {
-    failures: job.failures,
-    losses: job.losses,
-    defers: job.defers,
-    ruleCounts: job.ruleCounts,
-    handbacks: 0,
-    streak: 0,
-    streakSession: null,
-    ...moved,
+    failures: failures ?? job.failures,
+    losses: losses ?? job.losses,
+    defers: defers ?? job.defers,
+    ruleCounts: ruleCounts ?? job.ruleCounts,
+    handbacks: handbacks ?? 0,
+    streak: streak ?? 0,
+    streakSession: streakSession ?? null,
   };
 }
 
@@ -216,12 +216,15 @@ function judged(job: Job, outcome: FailureOutcome, now: number, random: number):
   }
 
   const spent = chargeVerdict(job, verdict.rule, verdict.kind === "defer");
-  const facts = { matched, class: cls, charge: spent.charge, counters: spent.counters };
-  if (spent.usedUp) return { kind: "fail", reason: endReason(job, outcome), detail: null, step: 8, ...facts };
+  const { charge, counters } = spent;
+  if (spent.usedUp) {
+    const reason = endReason(job, outcome);
+    return { kind: "fail", reason, detail: null, step: 8, matched, class: cls, charge, counters };
+  }
 
   const backoff: Backoff = verdict.rule?.rule.backoff ?? policy.backoff;
   const delay = withRetryAfter(job, verdict.failure.retryAfterMs, backoffMs(backoff, spent.r, random), spent.deferred);
-  return withinElapsed(job, now, delay, { step: 10, ...facts });
+  return withinElapsed(job, now, delay, { step: 10, matched, class: cls, charge, counters });
 }
 
 interface Spent {
@@ -247,14 +250,15 @@ function chargeVerdict(job: Job, match: ReturnType<typeof classify>["rule"], def
     const r = job.defers + 1;
     return { charge: null, counters: count(job, { defers: r }), r, usedUp: false, deferred: true };
   }
-  return { ...chargeFailure(job), deferred: false };
+  return chargeFailure(job);
 }
 
-function chargeFailure(job: Job): Omit<Spent, "deferred" | "charge"> & { charge: Charge } {
+function chargeFailure(job: Job): Spent {
   const failures = job.failures + 1;
   const r = job.policy.workerLost.charge === "shared" ? failures + job.losses : failures;
   const charge = charged("maxAttempts", r, job.policy.maxAttempts);
-  return { charge, counters: count(job, { failures }), r, usedUp: r >= job.policy.maxAttempts };
+  const usedUp = r >= job.policy.maxAttempts;
+  return { charge, counters: count(job, { failures }), r, usedUp, deferred: false };
 }
 
 function charged(to: string, used: number, limit: number): Charge {
@@ -272,7 +276,7 @@ function withRetryAfter(job: Job, asked: number | null, delay: Delay, deferred: 
   const heard = honourRetryAfter && asked !== null && asked >= 0;
   const retryAfterMs = heard ? Math.round(Math.min(asked, retryAfterMaxMs)) : null;
   const floor = deferred ? MIN_DEFER_MS : 0;
-  if (retryAfterMs === null) return { ...delay, delayMs: Math.max(floor, delay.delayMs) };
+  if (retryAfterMs === null) return delay.delayMs >= floor ? delay : { ...delay, delayMs: floor };
   const wanted = deferred ? retryAfterMs : Math.max(retryAfterMs, delay.delayMs);
   return { ...delay, delayMs: Math.max(floor, wanted), retryAfterMs };
 }
@@ -288,5 +292,6 @@ function withinElapsed(job: Job, now: number, delay: Delay, made: Made): Decisio
 }
 
 function retryAt(now: number, delay: Delay, made: Made): Decision {
-  return { kind: "retry", runAt: now + delay.delayMs, delay, ...made };
+  const { step, class: cls, matched, charge, counters } = made;
+  return { kind: "retry", runAt: now + delay.delayMs, delay, step, class: cls, matched, charge, counters };
 }

@@ -20,7 +20,7 @@ export interface StoredDecision {
   readonly conditionError?: string;
 }
 
-interface Ended {
+export interface Ended {
   readonly v: number;
   readonly attempt: number;
   readonly decision: StoredDecision;

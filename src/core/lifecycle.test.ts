@@ -3,7 +3,7 @@ import { EVENT_FORMAT, shownNames } from "./event.ts";
 import { failure } from "./failure.ts";
 import { evolve, type Happened } from "./fold.ts";
 import type { Job } from "./job.ts";
-import { settleJob, startedData, startedText, submitJob } from "./lifecycle.ts";
+import { settleJob, startedData, startedText, submitJob, submittedText } from "./lifecycle.ts";
 import type { Outcome } from "./outcome.ts";
 import type { PolicyFields } from "./policy.ts";
 import { resolvePolicy } from "./resolve-policy.ts";
@@ -501,6 +501,20 @@ describe("preset agent", () => {
     expect(decision.kind).toBe("succeed");
     const { conditionError } = (event.data as { decision: { conditionError?: string } }).decision;
     expect(conditionError).toMatch(/zero/);
+  });
+
+  it("writes a submission as the same text, whatever was submitted before", () => {
+    const usual = { kind: "k", queue: "default", namespace: "default", runAt: T0, expireInMs: null };
+    const policy = resolvePolicy();
+    const jobs = [
+      ...[{}, {}, { kind: 'q"\n\\' }, { queue: "other" }, { namespace: "n" }, { expireInMs: 5 }, { priority: 0 }],
+      ...[{ timeoutMs: 1 }, { deadlineAt: T0 }, { labels: { gpu: "a" } }, { labels: {} }, { priority: 5 }, {}],
+      { policy: resolvePolicy({ maxAttempts: 4 }) },
+    ].map((job) => ({ ...usual, policy, ...job }));
+    for (const job of jobs) {
+      const { data } = submitJob(job, T0).event;
+      expect(submittedText(data)).toBe(JSON.stringify(data));
+    }
   });
 
   it("writes the start of an attempt as the same text, whatever the names", () => {

@@ -2,14 +2,19 @@
  *  nothing themselves; `next` is always `evolve(job, event)`. */
 import { failureOf } from "./classify.ts";
 import { type Counters, type Decision, decide } from "./decide.ts";
-import { EVENT_FORMAT, type JobEventBody, type StoredDecision } from "./event.ts";
+import { type Ended, EVENT_FORMAT, type JobEventBody, type StoredDecision } from "./event.ts";
 import { BEFORE, evolve, type Happened } from "./fold.ts";
 import { addUsage, type Job, type JobProgressFields, type Usage } from "./job.ts";
+import type { Mutable } from "./mutable.ts";
 import type { Outcome } from "./outcome.ts";
 
 export interface Transition {
   readonly event: JobEventBody;
   readonly next: JobProgressFields;
+}
+
+export interface Submission extends Transition {
+  readonly event: Submitted;
 }
 
 export interface Settlement extends Transition {
@@ -32,22 +37,22 @@ export function happened({ name, data }: JobEventBody, at: number): Happened {
 function endedEvent(job: Job, outcome: Outcome, decision: Decision, usage: Usage | null): JobEventBody {
   const counters = moved(job, decision.counters);
   const waits = decision.kind === "retry" && job.expireInMs !== null;
-  const data = {
-    v: EVENT_FORMAT,
-    attempt: job.attempt,
-    decision: stored(decision),
-    ...(counters === null ? {} : { counters }),
-    ...(usage === null ? {} : { usage }),
-    ...(waits ? { expiresAt: decision.runAt + (job.expireInMs as number) } : {}),
-  };
+  // Set one by one, where there is something to tell: spread together they cost more than the decision.
+  const data: Mutable<Ended> = { v: EVENT_FORMAT, attempt: job.attempt, decision: stored(decision) };
+  if (counters !== null) data.counters = counters;
+  if (usage !== null) data.usage = usage;
+  if (waits) data.expiresAt = decision.runAt + (job.expireInMs as number);
   switch (outcome.kind) {
     case "completed":
       if (decision.kind === "succeed") return { name: "attempt.succeeded", data };
-      return { name: "attempt.failed", data: { ...data, failure: withoutStack(outcome) } };
+      data.failure = withoutStack(outcome);
+      return { name: "attempt.failed", data };
     case "failed":
-      return { name: "attempt.failed", data: { ...data, failure: withoutStack(outcome) } };
+      data.failure = withoutStack(outcome);
+      return { name: "attempt.failed", data };
     case "timeout":
-      return { name: "attempt.timed_out", data: { ...data, failure: withoutStack(outcome) } };
+      data.failure = withoutStack(outcome);
+      return { name: "attempt.timed_out", data };
     case "lost": {
       const { why, session, by, renewedAt } = outcome;
       return { name: "attempt.lost", data: { ...data, why, session, by, renewedAt } };
@@ -62,8 +67,8 @@ function endedEvent(job: Job, outcome: Outcome, decision: Decision, usage: Usage
 }
 
 function withoutStack(outcome: Parameters<typeof failureOf>[0]) {
-  const { stack: _, ...rest } = failureOf(outcome);
-  return rest;
+  const { kind, class: cls, message, name, code, exitCode, signal, status, retryAfterMs } = failureOf(outcome);
+  return { kind, class: cls, message, name, code, exitCode, signal, status, retryAfterMs };
 }
 
 const SUCCEEDED: StoredDecision = { kind: "succeed", step: 1, class: "completed", matched: "completed" };
@@ -75,8 +80,19 @@ export function succeededText(attempt: number): string {
 
 function stored(decision: Decision): StoredDecision {
   if (decision.kind === "succeed" && decision.conditionError === undefined) return SUCCEEDED;
-  const { counters: _, charge, ...rest } = decision;
-  return charge === null ? rest : { charge, ...rest };
+  const { kind, step, class: cls, matched, charge, conditionError } = decision;
+  const told: Mutable<StoredDecision> = { kind, step, class: cls, matched };
+  if (charge !== null) told.charge = charge;
+  if (decision.kind === "retry") {
+    told.runAt = decision.runAt;
+    told.delay = decision.delay;
+  }
+  if (decision.kind === "fail") {
+    told.reason = decision.reason;
+    told.detail = decision.detail;
+  }
+  if (conditionError !== undefined) told.conditionError = conditionError;
+  return told;
 }
 
 const COUNTERS = [
@@ -107,6 +123,7 @@ export function startedData(attempt: number, session: string, worker: string): S
 }
 
 export const DEFAULT_PRIORITY = 5;
+export const NO_LABELS: Readonly<Record<string, string>> = Object.freeze({});
 
 /** The same as text, for stores that write thousands at a time: only the number differs between them. */
 export function startedText(session: string, worker: string): (attempt: number) => string {
@@ -114,29 +131,45 @@ export function startedText(session: string, worker: string): (attempt: number) 
   return (attempt) => `{"v":${EVENT_FORMAT},"attempt":${attempt},${rest}`;
 }
 
+type Submitted = JobEventBody & { name: "job.submitted" };
+
+/** What the last job had, and its text: of jobs that come together most have these parts in common. */
+let common = { kind: "", queue: "", namespace: "", maxAttempts: -1, text: "" };
+
+/** The event of a submission as text, for stores that write thousands at a time. */
+export function submittedText(data: Submitted["data"]): string {
+  const { v, state, runAt, expiresAt, kind, queue, namespace, maxAttempts } = data;
+  const isUsual = data.labels === undefined && data.priority === undefined;
+  if (!isUsual || data.timeoutMs !== undefined || data.deadlineAt !== undefined) return JSON.stringify(data);
+  const { kind: k, queue: q, namespace: n, maxAttempts: m } = common;
+  if (kind !== k || queue !== q || namespace !== n || maxAttempts !== m) {
+    const text = JSON.stringify({ kind, queue, namespace, maxAttempts }).slice(1);
+    common = { kind, queue, namespace, maxAttempts, text };
+  }
+  return `{"v":${v},"state":"${state}","runAt":${runAt},"expiresAt":${expiresAt},${common.text}`;
+}
+
 /** What is as usual is not written: most jobs have no labels, deadline or timeout. */
 export function submitJob(
   job: Pick<Job, "kind" | "queue" | "namespace" | "runAt" | "expireInMs" | "policy"> &
     Partial<Pick<Job, "labels" | "priority" | "timeoutMs" | "deadlineAt">>,
   now: number,
-): Transition {
-  const { labels = {}, priority = DEFAULT_PRIORITY, timeoutMs = null, deadlineAt = null } = job;
-  const event: JobEventBody = {
-    name: "job.submitted",
-    data: {
-      v: EVENT_FORMAT,
-      state: "queued",
-      runAt: job.runAt,
-      expiresAt: job.expireInMs === null ? null : job.runAt + job.expireInMs,
-      kind: job.kind,
-      queue: job.queue,
-      namespace: job.namespace,
-      maxAttempts: job.policy.maxAttempts,
-      ...(Object.keys(labels).length === 0 ? {} : { labels }),
-      ...(priority === DEFAULT_PRIORITY ? {} : { priority }),
-      ...(timeoutMs === null ? {} : { timeoutMs }),
-      ...(deadlineAt === null ? {} : { deadlineAt }),
-    },
+): Submission {
+  const { labels = NO_LABELS, priority = DEFAULT_PRIORITY, timeoutMs = null, deadlineAt = null } = job;
+  const data: Mutable<Submitted["data"]> = {
+    v: EVENT_FORMAT,
+    state: "queued",
+    runAt: job.runAt,
+    expiresAt: job.expireInMs === null ? null : job.runAt + job.expireInMs,
+    kind: job.kind,
+    queue: job.queue,
+    namespace: job.namespace,
+    maxAttempts: job.policy.maxAttempts,
   };
+  if (labels !== NO_LABELS && Object.keys(labels).length > 0) data.labels = labels;
+  if (priority !== DEFAULT_PRIORITY) data.priority = priority;
+  if (timeoutMs !== null) data.timeoutMs = timeoutMs;
+  if (deadlineAt !== null) data.deadlineAt = deadlineAt;
+  const event: Submitted = { name: "job.submitted", data };
   return { event, next: evolve(BEFORE, happened(event, now)) };
 }

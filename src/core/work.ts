@@ -35,8 +35,8 @@ export interface ClaimedJob {
   readonly failures: number;
   readonly maxAttempts: number;
   readonly tags: readonly string[];
-  /** How the attempt before this one failed. */
-  readonly previous: Failure | null;
+  /** How the attempt before this one failed, as JSON: most handlers never look. */
+  readonly previous: string | null;
 }
 
 export interface HeldAttempt {

@@ -6,6 +6,7 @@ import { toMs } from "../core/duration.ts";
 import { ConfigError, PerdureError, show } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/event.ts";
 import type { Explanation } from "../core/explain.ts";
+import type { Mutable } from "../core/mutable.ts";
 import type { Policy, PolicyInput } from "../core/policy.ts";
 import { resolvePolicy } from "../core/resolve-policy.ts";
 import type { AnyTask, Task, TaskOptions } from "../core/task.ts";
@@ -313,22 +314,23 @@ export class Perdure implements AsyncDisposable {
     // An option that was given as undefined counts as not given.
     const { queue = defaults.queue, priority = defaults.priority, timeout = defaults.timeout } = options;
     const { expireIn = defaults.expireIn, delay, runAt, deadline, key, tags, labels } = options;
-    return {
+    const item: Mutable<SubmitItem> = {
       kind: typeof task === "string" ? task : task.kind,
       payload: toJson(input),
       policy: options.retry === undefined ? policy : resolved(options.retry),
       namespace: this.#namespace,
-      ...(queue === undefined ? {} : { queue }),
-      ...(priority === undefined ? {} : { priority }),
-      ...(timeout === undefined ? {} : { timeoutMs: asSpan(timeout, "submit.timeout") }),
-      ...(expireIn === undefined ? {} : { expireInMs: asSpan(expireIn, "submit.expireIn") }),
-      ...(delay === undefined ? {} : { delayMs: toMs(delay, "submit.delay") }),
-      ...(runAt === undefined ? {} : { runAt: toInstant(runAt, "submit.runAt") }),
-      ...(deadline === undefined ? {} : { deadlineAt: toInstant(deadline, "submit.deadline") }),
-      ...(key === undefined ? {} : { key }),
-      ...(tags === undefined ? {} : { tags }),
-      ...(labels === undefined ? {} : { labels }),
     };
+    if (queue !== undefined) item.queue = queue;
+    if (priority !== undefined) item.priority = priority;
+    if (timeout !== undefined) item.timeoutMs = asSpan(timeout, "submit.timeout");
+    if (expireIn !== undefined) item.expireInMs = asSpan(expireIn, "submit.expireIn");
+    if (delay !== undefined) item.delayMs = toMs(delay, "submit.delay");
+    if (runAt !== undefined) item.runAt = toInstant(runAt, "submit.runAt");
+    if (deadline !== undefined) item.deadlineAt = toInstant(deadline, "submit.deadline");
+    if (key !== undefined) item.key = key;
+    if (tags !== undefined) item.tags = tags;
+    if (labels !== undefined) item.labels = labels;
+    return item;
   }
 
   /** A task's policy, resolved and checked once. */

@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { ConfigError, type ErrorCode, PerdureError, show } from "../core/errors.ts";
 import type { JobState } from "../core/job.ts";
-import { DEFAULT_PRIORITY, submitJob } from "../core/lifecycle.ts";
+import { DEFAULT_PRIORITY, NO_LABELS, submitJob } from "../core/lifecycle.ts";
 import type { Policy } from "../core/policy.ts";
 import { jsonDepth } from "../lib/json-depth.ts";
 import { isOver } from "../lib/text.ts";
@@ -166,19 +166,28 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number): NewJob {
   const deadlineAt = item.deadlineAt == null ? null : instant(item.deadlineAt, "deadline");
   const { policy } = item;
   const job = { kind, queue, namespace, runAt, expireInMs, policy, labels, priority, timeoutMs, deadlineAt };
+  // No spreads: V8 is two hundred times slower when fields are added to a spread object.
   return {
     id: parts.newId("job"),
+    namespace,
+    queue,
+    kind,
+    labels,
+    priority,
+    runAt,
+    timeoutMs,
+    expireInMs,
+    deadlineAt,
+    policy,
     key,
     bodyHash: key === null ? null : bodyHash(kind, queue, payload),
     tags,
     payload,
     policyHash: policyHash(item.policy),
     transition: submitJob(job, now),
-    ...job, // last: V8 is two hundred times slower when fields are added to a spread object
   };
 }
 
-const NO_LABELS: Readonly<Record<string, string>> = Object.freeze({});
 const NO_TAGS: readonly string[] = Object.freeze([]);
 
 // Control characters and lone surrogates have no place in a name that people read, search and type.

@@ -1,8 +1,7 @@
 /** What a claim hands to a worker. */
-import type { Failure } from "../core/failure.ts";
 import type { ClaimedJob } from "../core/work.ts";
 import type { ClaimAnswer } from "./store.ts";
-import { leaseToken, parseOrNull, type StartedJob } from "./stored-job.ts";
+import { leaseToken, type StartedJob } from "./stored-job.ts";
 
 export function claimedJob(generation: string, session: string, { job, payload, previous }: StartedJob): ClaimedJob {
   return {
@@ -18,10 +17,7 @@ export function claimedJob(generation: string, session: string, { job, payload, 
     failures: job.failures,
     maxAttempts: job.policy.maxAttempts,
     tags: job.tags,
-    // Parsed when asked for: most handlers never look.
-    get previous() {
-      return parseOrNull<Failure>(previous);
-    },
+    previous,
   };
 }
 

@@ -7,7 +7,7 @@ import type { Command, CommandDecision } from "../core/command.ts";
 import type { PerdureEvent } from "../core/event.ts";
 import type { Failure } from "../core/failure.ts";
 import type { Job, JobState, Usage } from "../core/job.ts";
-import type { Settlement, Transition } from "../core/lifecycle.ts";
+import type { Settlement, Submission } from "../core/lifecycle.ts";
 import type { Policy } from "../core/policy.ts";
 import type { ClaimedJob, HeldAttempt, NewSession, Refused, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
 
@@ -101,7 +101,7 @@ export interface NewJob {
   /** Content hash of the policy: it is stored once. */
   readonly policyHash: string;
   /** The submission's event and the state that follows. */
-  readonly transition: Transition;
+  readonly transition: Submission;
 }
 
 export type InsertAnswer =

@@ -11,12 +11,23 @@ export type StopCause = "cancel" | "timeout" | "shutdown" | "lost" | "silence";
 /** Log text kept between two renewals; what comes beyond it is counted and dropped. */
 const MAX_LOG = 60_000;
 
+/** Who holds the attempt. One for all of them: a short run would consist of little else than its callbacks. */
+export interface Holder {
+  now(): number;
+  /** There is news of a run that should not wait for the next renewal. */
+  touch(): void;
+  /** Called at once when a run ends. */
+  ended(run: AttemptRun, outcome: ReportedOutcome): void;
+}
+
 export class AttemptRun implements TaskContext {
   readonly job: ClaimedJob;
-  readonly #now: () => number;
-  readonly #touch: () => void;
+  /** Of a job and its attempt: a worker that lost a job may be given it again while the first run still goes on. */
+  readonly name: string;
+  readonly #holder: Holder;
   #hasEnded = false;
-  #whenEnded: ((outcome: ReportedOutcome) => void)[] = [];
+  /** Stop the timers that wait for its end. */
+  #timers: (() => void)[] | null = null;
   #stopCause: StopCause | null = null;
   #controller: AbortController | null = null;
   #usage: Usage | null = null;
@@ -24,10 +35,10 @@ export class AttemptRun implements TaskContext {
   #log = "";
   #dropped = 0;
 
-  constructor(job: ClaimedJob, now: () => number, touch: () => void) {
+  constructor(job: ClaimedJob, holder: Holder) {
     this.job = job;
-    this.#now = now;
-    this.#touch = touch;
+    this.name = runName(job.id, job.attempt);
+    this.#holder = holder;
   }
 
   // For the worker.
@@ -50,12 +61,14 @@ export class AttemptRun implements TaskContext {
   finish(outcome: ReportedOutcome): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
-    for (const call of this.#whenEnded) call(outcome);
+    if (this.#timers !== null) for (const cancel of this.#timers) cancel();
+    this.#holder.ended(this, outcome);
   }
 
-  /** Called at once when it ends. Not a promise: a short run would consist of little else. */
-  whenEnded(call: (outcome: ReportedOutcome) => void): void {
-    this.#whenEnded.push(call);
+  /** Called when it ends, before its holder is told. */
+  cancelAtEnd(cancel: () => void): void {
+    this.#timers ??= [];
+    this.#timers.push(cancel);
   }
 
   /** What it is asked to stop for; the first cause counts, but for silence, which tells nothing for certain. */
@@ -117,7 +130,8 @@ export class AttemptRun implements TaskContext {
     return this.job.tags;
   }
   get previous(): Failure | null {
-    return this.job.previous;
+    const { previous } = this.job;
+    return previous === null ? null : (JSON.parse(previous) as Failure);
   }
 
   /** Made when first asked for: most handlers never look, and a controller is a large part of a short run. */
@@ -143,7 +157,7 @@ export class AttemptRun implements TaskContext {
 
   #addLine(message: string, fields?: Readonly<Record<string, unknown>>): void {
     const text = shown(() => String(message)) + (fields === undefined ? "" : ` ${shown(() => JSON.stringify(fields))}`);
-    const line = `${new Date(this.#now()).toISOString()} ${text.replaceAll("\n", "\\n")}\n`;
+    const line = `${new Date(this.#holder.now()).toISOString()} ${text.replaceAll("\n", "\\n")}\n`;
     if (this.#log.length + line.length > MAX_LOG) this.#dropped += line.length;
     else this.#log += line;
   }
@@ -154,7 +168,7 @@ export class AttemptRun implements TaskContext {
       throw new TypeError("progress: give a JSON value of at most 4096 characters");
     }
     this.#progress = text;
-    this.#touch();
+    this.#holder.touch();
   }
 
   #spend(spent: Partial<Usage>): void {
@@ -163,8 +177,12 @@ export class AttemptRun implements TaskContext {
       if (!Number.isFinite(value) || value < 0) throw new TypeError(`usage: ${name} must be a number from 0 on`);
     }
     this.#usage = addUsage(this.#usage, { tokensIn, tokensOut, costUsd });
-    this.#touch();
+    this.#holder.touch();
   }
+}
+
+export function runName(jobId: string, attempt: number): string {
+  return `${jobId}.${attempt}`;
 }
 
 /** A line in a log must not fail the run it tells of. */

@@ -6,9 +6,9 @@
 import { isOutage } from "../core/errors.ts";
 import { failure } from "../core/failure.ts";
 import type { AnyTask } from "../core/task.ts";
-import type { ClaimedJob, Report, ReportedOutcome } from "../core/work.ts";
+import type { ClaimedJob, Report, ReportedOutcome, SettleAnswer } from "../core/work.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
-import { AttemptRun, type StopCause } from "./attempt-run.ts";
+import { AttemptRun, type Holder, runName, type StopCause } from "./attempt-run.ts";
 import { type EngineLink, isClosed, type SessionRequest } from "./engine-link.ts";
 import { runFunction } from "./function-executor.ts";
 import { SessionKeeper } from "./session-keeper.ts";
@@ -31,8 +31,7 @@ const MANY_SLOTS = 64;
 export class Worker {
   readonly #options: WorkerOptions;
   readonly #tasks: ReadonlyMap<string, AnyTask>;
-  /** In hand: running, or ended and not yet answered. By job and attempt: a worker that lost a job may be given it
-   *  again while the handler of the first run still goes on. */
+  /** In hand: running, or ended and not yet answered. */
   readonly #runs = new Map<string, AttemptRun>();
   #executing = 0;
   /** Claims under way, and the slots kept for them. */
@@ -163,27 +162,29 @@ export class Worker {
   }
 
   #start(job: ClaimedJob): void {
-    const run = new AttemptRun(job, this.#options.clock.now, () => this.#keeper?.touch());
-    this.#runs.set(runName(job.id, job.attempt), run);
+    const run = new AttemptRun(job, this.#holder);
+    this.#runs.set(run.name, run);
     if (this.#stopping.signal.aborted) {
-      void this.#report(run, { kind: "released" });
+      this.#report(run, { kind: "released" });
       return;
     }
     this.#executing += 1;
-    const cancelTimeout = this.#watchTimeout(run);
-    run.whenEnded((outcome) => {
-      cancelTimeout?.();
-      this.#executing -= 1;
-      this.#slotFreed();
-      void this.#report(run, outcome);
-    });
-    void this.#run(run);
+    const { timeoutMs } = job;
+    if (timeoutMs !== null) run.cancelAtEnd(this.#options.clock.after(timeoutMs, () => this.#stop(run, "timeout")));
+    const task = this.#tasks.get(job.kind);
+    if (task === undefined) run.finish({ kind: "released" });
+    else void runFunction(task, run).then((outcome) => run.finish(this.#judge(run, outcome)));
   }
 
-  async #run(run: AttemptRun): Promise<void> {
-    const task = this.#tasks.get(run.job.kind);
-    run.finish(task === undefined ? { kind: "released" } : this.#judge(run, await runFunction(task, run)));
-  }
+  readonly #holder: Holder = {
+    now: () => this.#options.clock.now(),
+    touch: () => this.#keeper?.touch(),
+    ended: (run, outcome) => {
+      this.#executing -= 1;
+      this.#slotFreed();
+      this.#report(run, outcome);
+    },
+  };
 
   /** A handler that ended because it was asked to did not fail by itself. */
   #judge(run: AttemptRun, outcome: ReportedOutcome): ReportedOutcome {
@@ -196,12 +197,6 @@ export class Worker {
     // Nobody may have noticed yet that we were gone; then this report is first, and says the same as the reaper would.
     if (outcome.kind === "failed" && run.stopCause === "lost") return { kind: "lost" };
     return outcome;
-  }
-
-  #watchTimeout(run: AttemptRun): (() => void) | null {
-    const { timeoutMs } = run.job;
-    if (timeoutMs === null) return null;
-    return this.#options.clock.after(timeoutMs, () => this.#stop(run, "timeout"));
   }
 
   #stopRun(jobId: string, attempt: number, cause: StopCause): void {
@@ -219,31 +214,42 @@ export class Worker {
     // A handler that goes on all the same may still have its job: its own end counts, if it comes in time.
     if (cause === "silence") return;
     const { clock, stopGraceMs } = this.#options;
-    const cancel = clock.after(stopGraceMs, () => run.finish(givenUp(run, cause)));
-    run.whenEnded(cancel);
+    run.cancelAtEnd(clock.after(stopGraceMs, () => run.finish(givenUp(run, cause))));
   }
 
-  /** Until it is answered the report is repeated: the same id gets the same answer. */
-  async #report(run: AttemptRun, outcome: ReportedOutcome): Promise<void> {
-    const { link, clock, log } = this.#options;
+  #report(run: AttemptRun, outcome: ReportedOutcome): void {
     const { id: jobId, attempt, token } = run.job;
     this.#reports += 1;
     const from = { kind: "worker", token, reportId: `r${this.#reports}` } as const;
-    const report: Report = { jobId, attempt, from, outcome, usage: run.spent, progress: run.told, log: run.takeLog() };
-    for (;;) {
-      try {
-        const answer = await link.report(report);
-        if (answer.status === "stale")
-          log("warn", `${jobId}: attempt ${attempt} ended too late; its report changed nothing`);
-        if (answer.status === "refused") log("error", `${jobId}: attempt ${attempt}: ${answer.message}`);
-        break;
-      } catch (error) {
-        if (isClosed(error)) break;
-        log("warn", `${jobId}: cannot report attempt ${attempt}, trying again: ${String(error)}`);
-        await sleep(clock, RETRY_MS);
-      }
-    }
-    this.#runs.delete(runName(jobId, attempt));
+    this.#send(run, { jobId, attempt, from, outcome, usage: run.spent, progress: run.told, log: run.takeLog() });
+  }
+
+  /** Until it is answered the report is repeated: the same id gets the same answer. */
+  #send(run: AttemptRun, report: Report): void {
+    this.#options.link.report(report).then(
+      (answer) => this.#answered(run, answer),
+      (error) => this.#unanswered(run, report, error),
+    );
+  }
+
+  #answered(run: AttemptRun, answer: SettleAnswer): void {
+    const { id, attempt } = run.job;
+    const { log } = this.#options;
+    if (answer.status === "stale") log("warn", `${id}: attempt ${attempt} ended too late; its report changed nothing`);
+    if (answer.status === "refused") log("error", `${id}: attempt ${attempt}: ${answer.message}`);
+    this.#letGo(run);
+  }
+
+  async #unanswered(run: AttemptRun, report: Report, error: unknown): Promise<void> {
+    if (isClosed(error)) return this.#letGo(run);
+    const { log, clock } = this.#options;
+    log("warn", `${report.jobId}: cannot report attempt ${report.attempt}, trying again: ${String(error)}`);
+    await sleep(clock, RETRY_MS);
+    this.#send(run, report);
+  }
+
+  #letGo(run: AttemptRun): void {
+    this.#runs.delete(run.name);
     this.#drained();
   }
   #drained: () => void = () => {};
@@ -280,10 +286,6 @@ export class Worker {
     }
     cancel();
   }
-}
-
-function runName(jobId: string, attempt: number): string {
-  return `${jobId}.${attempt}`;
 }
 
 function timedOut(run: AttemptRun): ReportedOutcome {

@@ -1,6 +1,7 @@
 /** Stores new jobs. Keys are looked up first: the write lock is ours, so nobody can come between. */
-import type { JobState } from "../../core/job.ts";
-import { JOB_STATES } from "../../core/job.ts";
+import { JOB_STATES, type JobState } from "../../core/job.ts";
+
+import { submittedText } from "../../core/lifecycle.ts";
 import type { InsertAnswer, NewJob } from "../store.ts";
 import { checkAt, STATE_CODES } from "../stored-job.ts";
 import { BulkInsert } from "./bulk.ts";
@@ -74,7 +75,7 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
       rows.push(job.deadlineAt, job.expireInMs, job.timeoutMs, job.key, tagText);
       bodies.push(no, job.payload);
       for (const tag of job.tags) tagRows.push(tag, no);
-      events.add(no, next.revision, now, event.name, event.data);
+      events.add(no, next.revision, now, event.name, submittedText(event.data));
       return { status: "inserted", id: job.id };
     });
     jobs.run(rows);
