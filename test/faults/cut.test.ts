@@ -21,8 +21,10 @@ async function proxied(schema: string) {
 }
 
 /** A statement of the engine's with this name is about to be run. The portal has none, and the name ends with a NUL. */
-const runs = (name: string) => (message: ClientMessage) =>
-  message.type === "B" && message.text.startsWith(`\0perdure_${name}\0`);
+const runs =
+  (...names: string[]) =>
+  (message: ClientMessage) =>
+    message.type === "B" && names.some((name) => message.text.startsWith(`\0perdure_${name}\0`));
 const commits = (message: ClientMessage) => message.type === "Q" && message.text === "commit";
 
 const TIMES = 2;
@@ -30,7 +32,7 @@ const TIMES = 2;
 const SPOTS = {
   "a submit": runs("insert"),
   "a submit with a key": runs("insert_keyed"),
-  "a claim": runs("claim"),
+  "a claim": runs("claim", "claim_one"),
   "a success": runs("succeed"),
   "a retry": runs("retry"),
   "a renewal": runs("renew"),

@@ -13,12 +13,12 @@ import { MAX_STARTED, type StartedJob } from "../stored-job.ts";
 import { bigints, ints } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
-import type { Row, Value } from "./driver.ts";
+import type { Row, Statement, Value } from "./driver.ts";
 import { tellJobs } from "./events.ts";
 import { laneFinder } from "./lanes.ts";
 import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
 import type { SessionFacts, Sessions } from "./sessions.ts";
-import { BESIDE, isRare, SHORT_COLUMNS, toStarted } from "./started.ts";
+import { BESIDE, isRare, RARE_JOB, SHORT_COLUMNS, toStarted } from "./started.ts";
 
 /** Far fewer than the events of a batch (events.ts). */
 const MAX_CLAIM = 1_000;
@@ -35,17 +35,21 @@ const openLanes = (list: string) => `
     where not exists (select 1 from $s.queue q where q.namespace = l.namespace and q.queue = l.queue)
   )`;
 
-const PICK = `
-  me as materialized (
+const ME = `me as materialized (
     select no from $s.session where no = $1 and reaped = 0 and ended_at is null and lease_ends_at >= $2 for key share
-  ), ${openLanes("$4")},
+  )`;
+
+const SUSPECTS = `select from $s.job where state = 0 and streak >= ${SUSPECT_STREAK} and lane = o.lane and ${DUE}`;
+
+/** Of several lanes, or where suspects wait. */
+const PICK_MANY = `
   first as materialized (
     select lane, priority, suspect, count(*) as jobs from (
       (select o.lane, p.priority, false as suspect, j.run_at, j.no
        from me cross join open o cross join generate_series(0, 9) as p (priority) cross join lateral (
          select run_at, no from $s.job where state = 0 and lane = o.lane and priority = p.priority
            and run_at >= ($5::bigint[])[(o.place - 1) * 10 + p.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
-         order by run_at, no limit $7
+         order by run_at, no limit $6
        ) j)
       union all
       -- A poison job takes with it all that runs beside it, and they come back together. The run that decides tells it
@@ -55,45 +59,62 @@ const PICK = `
          where state = 0 and streak >= ${SUSPECT_STREAK} and lane = o.lane and ${DUE} order by priority, run_at, no limit 1
        ) j where not exists (
          select 1 from $s.job r where r.state = 1 and r.session = $1 and r.streak >= ${SUSPECT_STREAK}
-           and r.started_at > $6 and r.no <> j.no
+           and r.started_at > $9 and r.no <> j.no
        ) order by priority, run_at, no limit 1)
-      order by priority, run_at, no limit $7
+      order by priority, run_at, no limit $6
     ) line group by lane, priority, suspect
   ),
   picked as materialized (
-    select j.no from first f join open o on o.lane = f.lane cross join lateral (
-      select no from $s.job where state = 0 and lane = f.lane and priority = f.priority
+    select j.tid from first f join open o on o.lane = f.lane cross join lateral (
+      select ctid as tid from $s.job where state = 0 and lane = f.lane and priority = f.priority
         and run_at >= ($5::bigint[])[(o.place - 1) * 10 + f.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
       order by run_at, no limit f.jobs for update skip locked
     ) j where not f.suspect
     union all
-    select j.no from first f cross join lateral (
-      select no from $s.job where state = 0 and streak >= ${SUSPECT_STREAK} and lane = f.lane
+    select j.tid from first f cross join lateral (
+      select ctid as tid from $s.job where state = 0 and streak >= ${SUSPECT_STREAK} and lane = f.lane
         and priority = f.priority and ${DUE}
       order by run_at, no limit 1 for update skip locked
     ) j where f.suspect
-  ),
+  )`;
+
+/** Of one lane: in the order in which the index has them, so one look is enough. */
+const PICK_ONE = `
+  picked as materialized (
+    select j.tid from me cross join open o cross join generate_series(0, 9) as p (priority) cross join lateral (
+      select ctid as tid from $s.job where state = 0 and lane = o.lane and priority = p.priority
+        and run_at >= ($5::bigint[])[p.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
+      order by run_at, no limit $6 for update skip locked
+    ) j where not exists (${SUSPECTS}) limit $6
+  )`;
+
+const start = (pick: string) => `with ${ME}, ${openLanes("$4")}, ${pick},
   begun as (
     update $s.job j set state = 1, attempt = j.attempt + 1, revision = j.revision + 1, session = $1, started_at = $2,
       first_started_at = coalesce(j.first_started_at, $2), expires_at = null, check_at = null, avoid_session = null,
       progress = null, live_usage = null
-    from picked where j.no = picked.no and j.state + 0 = 0 returning j.*
+    from picked where j.ctid = picked.tid and j.state + 0 = 0
+    returning j.no, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures, j.first_started_at,
+      ${RARE_JOB} as rare
   ),
-  ${tellJobs("begun", "$2", "'attempt.started'", "$8::text || begun.attempt || $9::text")}`;
+  ${tellJobs("begun", "$2", "'attempt.started'", "$7::text || begun.attempt || $8::text")}
+  select ${SHORT_COLUMNS} from begun j join $s.submission b on b.job = j.no`;
 
 export function claimVerb(context: Context, sessions: Sessions) {
   const { db, sql, interned, started, marks, clock, generation, wrote } = context;
   const { windowOf, moveOn } = laneFinder(context);
-  const start = sql("claim", `with ${PICK} select ${SHORT_COLUMNS} from begun j join $s.submission b on b.job = j.no`);
+  const startOne = sql("claim_one", start(PICK_ONE));
+  const startMany = sql("claim", start(PICK_MANY));
   // Why there is nothing: is the session over, is a lane new to us, when does the next one fall due?
   const idle = sql(
     "claim_idle",
-    `with ${openLanes("$3")}
+    `with ${openLanes("$4")}
      select s.reaped = 0 and s.ended_at is null, s.lease_ends_at >= $2, (select coalesce(max(no), 0) from $s.lane),
        (select min(j.run_at) from open o cross join generate_series(0, 9) as p (priority) cross join lateral (
           select run_at from $s.job where state = 0 and lane = o.lane and priority = p.priority and run_at > $2
           order by run_at, no limit 1
-        ) j)
+        ) j),
+       exists (select from open o cross join lateral (${SUSPECTS} limit 1) j)
      from $s.session s where s.no = $1`,
   );
   const lock = sql(
@@ -113,19 +134,25 @@ export function claimVerb(context: Context, sessions: Sessions) {
     const request = { ...asked, limit: Math.min(asked.limit, MAX_CLAIM) };
     const facts = await sessions.facts(request.session);
     if (facts === null) return DEAD;
+    let isPlain = true;
     for (let round = 0; ; round++) {
       const window = await windowOf(facts, request.limit);
-      const answer = await take(facts, window, request, now);
+      const statement = window.lanes.length === 1 && isPlain ? startOne : startMany;
+      const answer = await take(statement, facts, window, request, now);
       if (answer !== null) {
         moveOn(facts, window);
         return answer;
       }
-      const [row] = await db.read(idle, [facts.no, now, ints(window.lanes)]);
-      const [alive, inTime, lastLane, nextAt] = row ?? [false];
+      const [row] = await db.read(idle, [facts.no, now, facts.leaseMs, ints(window.lanes)]);
+      const [alive, inTime, lastLane, nextAt, suspects] = row ?? [false];
       if (alive !== true) return DEAD;
       if (inTime !== true) return LATE;
       if (Number(lastLane) > interned.lastLane && round === 0) {
         await interned.readLanes();
+        continue;
+      }
+      if (suspects === true && statement === startOne) {
+        isPlain = false;
         continue;
       }
       moveOn(facts, window);
@@ -134,30 +161,35 @@ export function claimVerb(context: Context, sessions: Sessions) {
   }
 
   /** Null: nothing was there to be taken. */
-  async function take(facts: SessionFacts, window: LaneWindow, { limit, claimId }: ClaimRequest, now: number) {
+  async function take(
+    statement: Statement,
+    facts: SessionFacts,
+    window: LaneWindow,
+    { limit, claimId }: ClaimRequest,
+    now: number,
+  ) {
     if (window.lanes.length === 0 && claimId === null) return null;
     const { marks: from, whole } = marks.of(window.lanes, clock.monotonic());
     const [before, after] = startedText(facts.id, facts.name)(0).split('"attempt":0') as [string, string];
-    const values = [
-      ...[facts.no, now, facts.leaseMs, ints(window.lanes), bigints(from)],
-      ...[now - TRIED_MS - facts.leaseMs, limit, `${before}"attempt":`, after],
-    ];
-    if (claimId !== null) return takeNamed(facts, claimId, values, now);
+    const values: Value[] = [facts.no, now, facts.leaseMs, ints(window.lanes), bigints(from), limit];
+    values.push(`${before}"attempt":`, after);
+    if (statement === startMany) values.push(now - TRIED_MS - facts.leaseMs);
+    if (claimId !== null) return takeNamed(statement, facts, claimId, values, now);
     const began = clock.monotonic();
-    const rows = await db.write(start, values);
+    const rows = await db.write(statement, values);
     if (whole) marks.tookWhole(clock.monotonic() - began);
     if (rows.length === 0) return null;
     return { alive: true, jobs: await handOver(facts, rows, now), nextAt: null };
   }
 
   /** A claim with a name is remembered with what it got, under the session's lock, so that a repeat finds it. */
-  async function takeNamed(facts: SessionFacts, claimId: string, values: Value[], now: number) {
+  async function takeNamed(statement: Statement, facts: SessionFacts, claimId: string, values: Value[], now: number) {
     const rows = await db.transaction(
       async (connection) => {
         if ((await connection.ask(lock, [facts.no])).length === 0) return { begun: [] };
         const [[earlier] = []] = await connection.ask(recall, [facts.no, claimId]);
         if (earlier !== undefined) return { again: await stillHeld(connection, facts, earlier as string) };
-        const begun = await connection.ask(start, values);
+        const begun = await connection.ask(statement, values);
         if (begun.length > 0) {
           await connection.ask(forget, [facts.no, now - facts.leaseMs]);
           const held = JSON.stringify(begun.map((row) => [row[0], row[7]]));

@@ -2,6 +2,7 @@
  *  that were already there are read by a second statement, because the first cannot see what it collided with. */
 import { ConfigError, isOutage, PerdureError } from "../../core/errors.ts";
 import { JOB_STATES, type JobState } from "../../core/job.ts";
+import { submittedText } from "../../core/lifecycle.ts";
 import type { InsertAnswer, NewJob, TransactionClient } from "../store.ts";
 import { checkAt, STATE_CODES } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
@@ -33,24 +34,24 @@ const COLUMNS = `unnest($1::text[], $2::int[], $3::int[], $4::smallint[], $5::sm
 
 /** The rows of the jobs in `new`. In a repeat, only of those that turn out not to be there: the first try may still be
  *  under way, and then its end is waited for. */
-const rows = (isRepeat: boolean) => `
+const rows = (isRepeat: boolean, fresh = isRepeat ? "fresh" : "new") => `
   sub as (
     insert into $s.submission (job, id, lane, submitted_at, deadline_at, expire_in, timeout_ms, key, tags, body)
     select no, id, lane, submitted_at, deadline_at, expire_in, timeout_ms, key, tags, body from new
     ${isRepeat ? "on conflict (id) do nothing returning job" : ""}
   ),
-  fresh as ${isRepeat ? "materialized (select * from new where no in (select job from sub))" : "(select * from new)"},
+  ${isRepeat ? "fresh as materialized (select * from new where no in (select job from sub))," : ""}
   hot as (
     insert into $s.job (no, lane, policy, priority, state, run_at, revision, chapter, attempt, expires_at, check_at)
-    select no, lane, policy, priority, state, run_at, 1, 1, 0, expires_at, check_at from fresh
+    select no, lane, policy, priority, state, run_at, 1, 1, 0, expires_at, check_at from ${fresh}
   ),
   tagged as (
     insert into $s.tag (tag, job)
-    select t.tag, fresh.no from fresh cross join lateral json_array_elements_text(fresh.tags::json) as t (tag)
-    where fresh.tags is not null on conflict do nothing
+    select t.tag, f.no from ${fresh} f cross join lateral json_array_elements_text(f.tags::json) as t (tag)
+    where f.tags is not null on conflict do nothing
   ),
   told as (
-    insert into $s.event (seq, job, n, at, name, data) select seq, no, 1, submitted_at, 'job.submitted', data from fresh
+    insert into $s.event (seq, job, n, at, name, data) select seq, no, 1, submitted_at, 'job.submitted', data from ${fresh}
   )`;
 
 /** A repeat writes to the log in any case: a commit that wrote nothing waits neither for the disk nor for a standby, and
@@ -181,7 +182,7 @@ export function inserter(context: Context) {
       texts(jobs.map((job) => job.key)),
       texts(jobs.map((job) => (job.tags.length === 0 ? null : JSON.stringify(job.tags)))),
       texts(jobs.map((job) => job.payload)),
-      texts(jobs.map((job) => JSON.stringify(job.transition.event.data))),
+      texts(jobs.map((job) => submittedText(job.transition.event.data))),
     ];
   }
 
@@ -222,7 +223,7 @@ export function insertVerb(context: Context): GroupVerb<InsertItem, InsertAnswer
   const insert = inserter(context);
   const { db, wrote } = context;
   return {
-    inFlight: 3,
+    inFlight: 4,
     together: 250,
     isPartly: true,
     weigh: ({ job }) => job.payload.length,

@@ -102,7 +102,17 @@ function badLines(lines: readonly string[]): string[] {
 describe("plans", () => {
   test("were found for the statements of every verb", () => {
     expect(plans.size).toBeGreaterThan(45);
-    for (const name of ["claim", "claim_idle", "succeed", "retry", "insert", "insert_keyed", "settle_write", "renew"]) {
+    for (const name of [
+      "claim",
+      "claim_one",
+      "claim_idle",
+      "succeed",
+      "retry",
+      "insert",
+      "insert_keyed",
+      "settle_write",
+      "renew",
+    ]) {
       expect([...plans.keys()]).toContain(`perdure_${name}`);
     }
   });
@@ -119,6 +129,15 @@ describe("plans", () => {
     const conditions = lines.filter((line) => /Index Cond: .*lane = .*priority = .*run_at >= .*run_at <= /.test(line));
     expect(conditions.length).toBeGreaterThanOrEqual(2);
     expect(lines.filter((line) => line.includes("LockRows")).length).toBeGreaterThanOrEqual(2);
+  });
+
+  test("of a claim from one lane look once, and start what they locked where it lies", () => {
+    const lines = plans.get("perdure_claim_one") as string[];
+    expect(lines.filter((line) => line.includes("Index Scan using job_ready"))).toHaveLength(1);
+    expect(lines.some((line) => /Index Cond: .*lane = .*priority = .*run_at >= .*run_at <= /.test(line))).toBe(true);
+    // Neither may be sorted: what is locked is what is taken, and in the order of the index.
+    expect(lines.filter((line) => line.includes("Sort"))).toEqual([]);
+    expect(lines.some((line) => line.includes("Tid Scan on job"))).toBe(true);
   });
 
   test("of a settle take the jobs by number, and not by their state", () => {

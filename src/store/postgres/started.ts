@@ -5,9 +5,10 @@ import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
 import type { SessionFacts } from "./sessions.ts";
 
-/** Of `job j` and `submission b`: as usual for all but a few jobs; those where one of them is not are read whole. */
-const RARE = `(coalesce(j.streak_session, j.rule_counts, j.usage) is not null or b.deadline_at is not null
-  or j.losses + j.defers + j.handbacks + j.streak > 0 or j.chapter > 1)`;
+/** Of `job j`, and `rare` of `submission b`: as usual for all but a few jobs; those where one is not are read whole. */
+export const RARE_JOB = `(j.losses + j.defers + j.handbacks + j.streak > 0 or j.chapter > 1
+  or coalesce(j.streak_session, j.rule_counts, j.usage) is not null)`;
+const RARE = "(j.rare or b.deadline_at is not null)";
 
 const PREVIOUS =
   "case when j.attempt > 1 then (select failure from $s.attempt a where a.job = j.no and a.attempt = j.attempt - 1) end";
