@@ -2,7 +2,8 @@
  *  tenant) looks at those that hold waiting jobs, found by leaping through the index from lane to lane, and at no more
  *  than a window of them at a time; the next claim begins where this one ended. So a claim costs the same however many
  *  lanes there are; within a window the order is exact, between windows it is everyone's turn. */
-import { FEW_LANES, type LaneWindow, MAX_PASSED, serves, windowSize } from "../lane.ts";
+import { FEW_LANES, type LaneWindow, serves, windowSize } from "../lane.ts";
+import { walkLanes } from "../lane-window.ts";
 import type { Context } from "./context.ts";
 import type { SessionFacts } from "./sessions.ts";
 
@@ -50,24 +51,11 @@ export function laneFinder({ db, sql, interned, clock }: Context) {
       return !closed.has(JSON.stringify([namespace, queue]));
     };
     const size = windowSize(wanted);
-    const start = places.get(session.no) ?? 0;
-    const lanes: number[] = [];
-    let passed = 0;
-    let wrapped = start === 0;
-    for (let after = start; ; ) {
-      const page = (await db.read(waiting, [after, size])).map(([lane]) => lane as number);
-      for (const lane of page) {
-        if (wrapped && start > 0 && lane > start) return { lanes, partial: false, next: 0 };
-        after = lane;
-        passed += 1;
-        if (mine.has(lane) && isOpen(lane) && lanes.push(lane) === size) return { lanes, partial: true, next: lane };
-      }
-      if (passed >= MAX_PASSED) return { lanes, partial: true, next: after };
-      if (page.length === size) continue;
-      if (wrapped) return { lanes, partial: false, next: 0 };
-      wrapped = true;
-      after = 0;
-    }
+    const isWanted = (lane: number) => mine.has(lane) && isOpen(lane);
+    const walk = walkLanes({ start: places.get(session.no) ?? 0, size, isWanted });
+    let step = walk.next();
+    while (!step.done) step = walk.next(await db.read(waiting, [step.value, size]));
+    return step.value;
   }
 
   /** The next claim of this session goes on after this window. */

@@ -1,5 +1,5 @@
 /** Queues: what is in them, and pausing them. A queue exists when a job names it. */
-import { JOB_STATES, type JobState } from "../../core/job.ts";
+import { queueCounts } from "../queue-counts.ts";
 import type { QueueCounts } from "../store.ts";
 import type { Context } from "./context.ts";
 import { LONG } from "./driver.ts";
@@ -50,35 +50,8 @@ export function countReader({ db, sql, interned }: Context) {
   const paused = sql("counts_paused", "select namespace, queue, paused_at from $s.queue");
 
   return async (namespace: string | null, now: number): Promise<QueueCounts[]> => {
-    const queues = new Map<string, { -readonly [K in keyof QueueCounts]: QueueCounts[K] }>();
-    const at = (space: string, queue: string) => {
-      const name = JSON.stringify([space, queue]);
-      let entry = queues.get(name);
-      if (entry === undefined) {
-        const zero = Object.fromEntries(JOB_STATES.map((state) => [state, 0])) as Record<JobState, number>;
-        entry = { namespace: space, queue, paused: false, pausedAt: null, counts: zero, due: 0 };
-        queues.set(name, entry);
-      }
-      return entry;
-    };
     const [counted, dueNow, pausedNow] = await Promise.all([db.read(counts), db.read(due, [now]), db.read(paused)]);
     await interned.learn(new Set([...counted, ...dueNow].map(([lane]) => lane as number)), [], []);
-    for (const [no, code, jobs] of counted) {
-      const lane = interned.lane(no as number);
-      const entry = at(lane.namespace, lane.queue);
-      const state = JOB_STATES[code as number] as JobState;
-      entry.counts = { ...entry.counts, [state]: entry.counts[state] + (jobs as number) };
-    }
-    for (const [no, jobs] of dueNow) {
-      const lane = interned.lane(no as number);
-      at(lane.namespace, lane.queue).due += jobs as number;
-    }
-    for (const [space, queue, pausedAt] of pausedNow) {
-      const entry = at(space as string, queue as string);
-      entry.paused = true;
-      entry.pausedAt = pausedAt as number;
-    }
-    const all = [...queues.values()].filter((entry) => namespace === null || entry.namespace === namespace);
-    return all.sort((a, b) => (a.namespace + a.queue < b.namespace + b.queue ? -1 : 1));
+    return queueCounts({ counted, due: dueNow, paused: pausedNow }, interned, namespace);
   };
 }

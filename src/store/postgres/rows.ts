@@ -1,72 +1,25 @@
 /** Rows to jobs and back, in the order of `JOB_COLUMNS`. */
-import { JOB_STATES, type JobProgressFields } from "../../core/job.ts";
-import { checkAt, jsonOrNull, NO_TAGS, parseOrNull, STATE_CODES, type StoredJob, toReason } from "../stored-job.ts";
+import type { JobProgressFields } from "../../core/job.ts";
+import { JOB_COLUMN_NAMES } from "../job-row.ts";
+import { checkAt, jsonOrNull, STATE_CODES, type StoredJob } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
-import type { Cell, Row, Value } from "./driver.ts";
+import type { Row, Value } from "./driver.ts";
 import type { Interned } from "./interned.ts";
 
-/** Of `job j` and `submission b`. */
-export const JOB_COLUMNS = [
-  ...["j.no", "b.id", "j.lane", "j.policy", "j.priority", "j.state", "j.run_at", "j.revision", "j.chapter"],
-  ...["j.attempt", "j.failures", "j.losses", "j.defers", "j.handbacks", "j.streak", "j.streak_session"],
-  ...["j.rule_counts", "j.reason", "j.session", "b.submitted_at", "j.started_at", "j.first_started_at"],
-  ...["j.finished_at", "j.expires_at", "b.deadline_at", "b.expire_in", "b.timeout_ms", "j.cancel_requested_at"],
-  ...["j.discarded_at", "j.usage", "j.live_usage", "j.progress", "b.key", "b.tags"],
-].join(", ");
+export { toJob } from "../job-row.ts";
 
-export const COLUMN_COUNT = JOB_COLUMNS.split(",").length;
+/** These are of `submission b`, all others of `job j`. */
+const SUBMITTED = new Set(["id", "submitted_at", "deadline_at", "expire_in", "timeout_ms", "key", "tags"]);
+
+export const JOB_COLUMNS = JOB_COLUMN_NAMES.map((name) => `${SUBMITTED.has(name) ? "b" : "j"}.${name}`).join(", ");
+
+export const COLUMN_COUNT = JOB_COLUMN_NAMES.length;
 
 /** Makes sure that all that `toJob` needs is known. */
 export function learnRows(interned: Interned, rows: readonly Row[], connection?: Connection): Promise<void> {
   const column = (i: number) => rows.map((row) => row[i] as number);
   return interned.learn(column(2), column(3), column(18) as (number | null)[], connection?.ask);
-}
-
-export function toJob(r: readonly Cell[], interned: Interned): StoredJob {
-  const lane = interned.lane(r[2] as number);
-  const session = r[18] as number | null;
-  return {
-    no: r[0] as number,
-    id: r[1] as string,
-    lane: r[2] as number,
-    namespace: lane.namespace,
-    queue: lane.queue,
-    kind: lane.kind,
-    labels: lane.labels,
-    policy: interned.policy(r[3] as number),
-    priority: r[4] as number,
-    state: JOB_STATES[r[5] as number] as (typeof JOB_STATES)[number],
-    runAt: r[6] as number,
-    revision: r[7] as number,
-    chapter: r[8] as number,
-    attempt: r[9] as number,
-    failures: r[10] as number,
-    losses: r[11] as number,
-    defers: r[12] as number,
-    handbacks: r[13] as number,
-    streak: r[14] as number,
-    streakSession: r[15] as string | null,
-    ruleCounts: parseOrNull(r[16] as string | null),
-    reason: toReason(r[17] as string | null),
-    session,
-    worker: session === null ? null : interned.sessionId(session),
-    submittedAt: r[19] as number,
-    startedAt: r[20] as number | null,
-    firstStartedAt: r[21] as number | null,
-    finishedAt: r[22] as number | null,
-    expiresAt: r[23] as number | null,
-    deadlineAt: r[24] as number | null,
-    expireInMs: r[25] as number | null,
-    timeoutMs: r[26] as number | null,
-    cancelRequestedAt: r[27] as number | null,
-    discardedAt: r[28] as number | null,
-    usage: parseOrNull(r[29] as string | null),
-    liveUsage: r[30] as string | null,
-    progress: r[31] as string | null,
-    key: r[32] as string | null,
-    tags: r[33] === null ? NO_TAGS : (JSON.parse(r[33] as string) as string[]),
-  };
 }
 
 /** One job's change as `UPDATE_PROGRESS` takes it. */

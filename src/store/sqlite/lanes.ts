@@ -3,7 +3,8 @@
  *  than a window of them at a time; the next claim begins where this one ended. So a claim costs the same however many
  *  lanes there are; within a window the order is exact, between windows it is everyone's turn. */
 
-import { type Capability, FEW_LANES, type LaneWindow, MAX_PASSED, serves, windowSize } from "../lane.ts";
+import { type Capability, FEW_LANES, type LaneWindow, serves, windowSize } from "../lane.ts";
+import { walkLanes } from "../lane-window.ts";
 import { parseOrNull } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 
@@ -67,24 +68,11 @@ export function laneFinder({ db, interned }: Context) {
     const isOpen = openness();
     if (mine.size <= FEW_LANES) return { lanes: [...mine].filter(isOpen), partial: false, next: 0 };
     const size = windowSize(wanted);
-    const start = places.get(user.no) ?? 0;
-    const lanes: number[] = [];
-    let passed = 0;
-    let wrapped = start === 0;
-    for (let after = start; ; ) {
-      const page = waiting.all(after, size) as [number][];
-      for (const [lane] of page) {
-        if (wrapped && start > 0 && lane > start) return { lanes, partial: false, next: 0 };
-        after = lane;
-        passed += 1;
-        if (mine.has(lane) && isOpen(lane) && lanes.push(lane) === size) return { lanes, partial: true, next: lane };
-      }
-      if (passed >= MAX_PASSED) return { lanes, partial: true, next: after };
-      if (page.length === size) continue;
-      if (wrapped) return { lanes, partial: false, next: 0 };
-      wrapped = true;
-      after = 0;
-    }
+    const isWanted = (lane: number) => mine.has(lane) && isOpen(lane);
+    const walk = walkLanes({ start: places.get(user.no) ?? 0, size, isWanted });
+    let step = walk.next();
+    while (!step.done) step = walk.next(waiting.all(step.value, size) as [number][]);
+    return step.value;
   }
 
   /** The next claim of this session goes on after this window. */

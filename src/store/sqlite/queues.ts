@@ -1,5 +1,5 @@
 /** Queues: what is in them, and pausing them. A queue exists when a job names it. */
-import { JOB_STATES, type JobState } from "../../core/job.ts";
+import { type CountRows, queueCounts } from "../queue-counts.ts";
 import type { QueueCounts } from "../store.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
@@ -52,35 +52,10 @@ export function countReader({ db, interned }: Context): (namespace: string | nul
     "select lane, count(*) as jobs from job indexed by job_ready where state = 0 and run_at <= ? group by lane",
   );
   const paused = db.prepare("select namespace, queue, paused_at from queue");
+  for (const statement of [counts, due, paused]) statement.setReturnArrays(true);
 
   return (namespace, now) => {
-    const queues = new Map<string, { -readonly [K in keyof QueueCounts]: QueueCounts[K] }>();
-    const at = (space: string, queue: string) => {
-      const name = JSON.stringify([space, queue]);
-      let entry = queues.get(name);
-      if (entry === undefined) {
-        const zero = Object.fromEntries(JOB_STATES.map((state) => [state, 0])) as Record<JobState, number>;
-        entry = { namespace: space, queue, paused: false, pausedAt: null, counts: zero, due: 0 };
-        queues.set(name, entry);
-      }
-      return entry;
-    };
-    for (const row of counts.all() as { lane: number; state: number; jobs: number }[]) {
-      const lane = interned.lane(row.lane);
-      const entry = at(lane.namespace, lane.queue);
-      const state = JOB_STATES[row.state] as JobState;
-      entry.counts = { ...entry.counts, [state]: entry.counts[state] + row.jobs };
-    }
-    for (const row of due.all(now) as { lane: number; jobs: number }[]) {
-      const lane = interned.lane(row.lane);
-      at(lane.namespace, lane.queue).due += row.jobs;
-    }
-    for (const row of paused.all() as { namespace: string; queue: string; paused_at: number }[]) {
-      const entry = at(row.namespace, row.queue);
-      entry.paused = true;
-      entry.pausedAt = row.paused_at;
-    }
-    const all = [...queues.values()].filter((entry) => namespace === null || entry.namespace === namespace);
-    return all.sort((a, b) => (a.namespace + a.queue < b.namespace + b.queue ? -1 : 1));
+    const rows = { counted: counts.all(), due: due.all(now), paused: paused.all() } as CountRows;
+    return queueCounts(rows, interned, namespace);
   };
 }

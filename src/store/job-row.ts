@@ -1,0 +1,124 @@
+/** Rows to jobs. A row is an array, half the cost of an object, and made into a job for every one that is read: so each
+ *  job is one flat literal, and both functions name the same properties in the same order, for one hidden class. */
+import { JOB_STATES } from "../core/job.ts";
+import type { Policy } from "../core/policy.ts";
+import type { Lane } from "./lane.ts";
+import { NO_TAGS, parseOrNull, type StartedJob, type StoredJob, toReason } from "./stored-job.ts";
+
+/** What the small numbers in a row mean. */
+export interface Meanings {
+  lane(no: number): Lane;
+  policy(no: number): Policy;
+  sessionId(no: number): string;
+}
+
+/** The columns of a row of `toJob`, in their order. */
+export const JOB_COLUMN_NAMES: readonly string[] = [
+  ...["no", "id", "lane", "policy", "priority", "state", "run_at", "revision", "chapter", "attempt"],
+  ...["failures", "losses", "defers", "handbacks", "streak", "streak_session", "rule_counts", "reason", "session"],
+  ...["submitted_at", "started_at", "first_started_at", "finished_at", "expires_at", "deadline_at", "expire_in"],
+  ...["timeout_ms", "cancel_requested_at", "discarded_at", "usage", "live_usage", "progress", "key", "tags"],
+];
+
+export function toJob(r: readonly unknown[], interned: Meanings): StoredJob {
+  const lane = interned.lane(r[2] as number);
+  const session = r[18] as number | null;
+  return {
+    no: r[0] as number,
+    id: r[1] as string,
+    lane: r[2] as number,
+    namespace: lane.namespace,
+    queue: lane.queue,
+    kind: lane.kind,
+    labels: lane.labels,
+    policy: interned.policy(r[3] as number),
+    priority: r[4] as number,
+    state: JOB_STATES[r[5] as number] as (typeof JOB_STATES)[number],
+    runAt: r[6] as number,
+    revision: r[7] as number,
+    chapter: r[8] as number,
+    attempt: r[9] as number,
+    failures: r[10] as number,
+    losses: r[11] as number,
+    defers: r[12] as number,
+    handbacks: r[13] as number,
+    streak: r[14] as number,
+    streakSession: r[15] as string | null,
+    ruleCounts: parseOrNull(r[16] as string | null),
+    reason: toReason(r[17] as string | null),
+    session,
+    worker: session === null ? null : interned.sessionId(session),
+    submittedAt: r[19] as number,
+    startedAt: r[20] as number | null,
+    firstStartedAt: r[21] as number | null,
+    finishedAt: r[22] as number | null,
+    expiresAt: r[23] as number | null,
+    deadlineAt: r[24] as number | null,
+    expireInMs: r[25] as number | null,
+    timeoutMs: r[26] as number | null,
+    cancelRequestedAt: r[27] as number | null,
+    discardedAt: r[28] as number | null,
+    usage: parseOrNull(r[29] as string | null),
+    liveUsage: r[30] as string | null,
+    progress: r[31] as string | null,
+    key: r[32] as string | null,
+    tags: r[33] === null ? NO_TAGS : (JSON.parse(r[33] as string) as string[]),
+  };
+}
+
+/** A job that this session has started at this instant, with nothing rare about it: what is known of it, or always as
+ *  usual, is not in the row. The order of the columns: no, id, lane, policy, priority, run_at, revision, attempt, failures,
+ *  submitted_at, first_started_at, expire_in, timeout_ms, key, tags, whether it is rare, body, failure before. */
+export function toStarted(
+  r: readonly unknown[],
+  interned: Meanings,
+  session: { readonly no: number; readonly id: string },
+  now: number,
+): StartedJob {
+  const lane = interned.lane(r[2] as number);
+  return {
+    job: {
+      no: r[0] as number,
+      id: r[1] as string,
+      lane: r[2] as number,
+      namespace: lane.namespace,
+      queue: lane.queue,
+      kind: lane.kind,
+      labels: lane.labels,
+      policy: interned.policy(r[3] as number),
+      priority: r[4] as number,
+      state: "running",
+      runAt: r[5] as number,
+      revision: r[6] as number,
+      chapter: 1,
+      attempt: r[7] as number,
+      failures: r[8] as number,
+      losses: 0,
+      defers: 0,
+      handbacks: 0,
+      streak: 0,
+      streakSession: null,
+      ruleCounts: null,
+      reason: null,
+      session: session.no,
+      worker: session.id,
+      submittedAt: r[9] as number,
+      startedAt: now,
+      firstStartedAt: r[10] as number,
+      finishedAt: null,
+      expiresAt: null,
+      deadlineAt: null,
+      expireInMs: r[11] as number | null,
+      timeoutMs: r[12] as number | null,
+      cancelRequestedAt: null,
+      discardedAt: null,
+      usage: null,
+      liveUsage: null,
+      progress: null,
+      key: r[13] as string | null,
+      tags: parseOrNull<string[]>(r[14] as string | null) ?? NO_TAGS,
+    },
+    payload: r[16] as string,
+    previous: r[17] as string | null,
+  };
+}
