@@ -73,6 +73,16 @@ export function show(value: unknown): string {
   } catch {
     text = undefined;
   }
-  text ??= String(value);
+  text ??= isStubborn(value) ? "a value that cannot be shown" : String(value);
   return text.length > 80 ? `${text.slice(0, 77)}...` : text;
+}
+
+/** It cannot be made a text: an object without a prototype, or with a `toString` that throws. */
+function isStubborn(value: unknown): boolean {
+  try {
+    String(value);
+    return false;
+  } catch {
+    return true;
+  }
 }

@@ -8,6 +8,7 @@ import type { AnyTask, TaskOptions } from "../core/task.ts";
 import type { FeedOptions } from "../engine/event-feed.ts";
 import type { Retention } from "../engine/pruner.ts";
 import type { JobFilter, TransactionClient } from "../store/store.ts";
+import type { OutputChunk } from "../worker/exec/exec-executor.ts";
 
 export interface OpenOptions {
   /** A file, `sqlite:FILE`, `:memory:`, or `postgres://user:password@host:port/database`.
@@ -18,6 +19,9 @@ export interface OpenOptions {
   /** PostgreSQL: connections of the pool; two more are used for renewals and for listening. Default: 8. */
   connections?: number;
   namespace?: string;
+  /** Where commands leave their logs and files. Default: `artifacts` beside the database file; with PostgreSQL,
+   *  `.perdure/artifacts` in the working directory. */
+  artifacts?: string;
   /** How long a worker may be silent before its jobs are given to others. */
   lease?: Duration;
   /** How long ended jobs are kept; false keeps them for ever. */
@@ -67,15 +71,33 @@ export interface WorkOptions {
   labels?: Readonly<Record<string, string>>;
   /** How long a handler may go on after it was asked to stop; default 5 s. */
   stopGrace?: Duration;
+  /** For commands: names such as PATH or LD_PRELOAD that jobs may set, or "*" for all. */
+  allowEnv?: readonly string[];
+  /** For requests: loopback and private addresses that they may reach, as in ["127.0.0.1", "10.0.0.0/8"]. */
+  allowAddresses?: readonly string[];
+  /** Sees what commands write, as it comes. A promise holds the command up until it resolves. */
+  onOutput?: (chunk: OutputChunk) => Promise<void> | undefined;
 }
 
-const OPEN_KEYS = ["url", "schema", "connections", "namespace", "lease", "retention", "keyWindow", "logger"] as const;
+const OPEN_KEYS = [
+  "url",
+  "schema",
+  "connections",
+  "namespace",
+  "artifacts",
+  "lease",
+  "retention",
+  "keyWindow",
+  "logger",
+] as const;
 const RETENTION_KEYS = ["succeeded", "failed", "cancelled"] as const;
 const SUBMIT_KEYS = [
   ...["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline", "retry", "labels"],
   "client",
 ];
-const WORK_KEYS = ["concurrency", "queues", "name", "labels", "stopGrace"];
+const WORK_KEYS = [
+  ...["concurrency", "queues", "name", "labels", "stopGrace", "allowEnv", "allowAddresses", "onOutput"],
+];
 const TASK_KEYS = ["retry", "timeout", "queue", "priority", "expireIn"];
 const FILTER_KEYS = [
   ...["state", "kind", "queue", "tag", "key", "deadLetter", "submittedAfter", "submittedBefore", "order", "limit"],
@@ -204,8 +226,15 @@ export function asSpan(value: unknown, path: string): number {
 
 export function checkWork(options: WorkOptions) {
   checkOptions(options, WORK_KEYS, "work");
-  const { concurrency = 10, queues, name, labels = {}, stopGrace = "5s" } = options;
+  const { concurrency = 10, queues, name, labels = {}, stopGrace = "5s", onOutput } = options;
+  const { allowEnv = [], allowAddresses = [] } = options;
+  if (onOutput !== undefined && typeof onOutput !== "function") {
+    throw new ConfigError({ path: "work.onOutput", given: onOutput, allowed: "a function of a chunk of output" });
+  }
   return {
+    onOutput,
+    allowEnv: asList(allowEnv, "work.allowEnv", (each, path) => asText(each, path, 200), 1_000),
+    allowAddresses: asList(allowAddresses, "work.allowAddresses", (each, path) => asText(each, path, 200), 1_000),
     slots: asInteger(concurrency, "work.concurrency", { min: 1, max: 100_000 }),
     queues: queues === undefined ? null : asList(queues, "work.queues", (q, path) => asText(q, path, 200), 1_000, 1),
     name: name === undefined ? null : asText(name, "work.name", 200),

@@ -18,12 +18,12 @@ import { DEFAULTS } from "../engine/limits.ts";
 import type { SubmitItem } from "../engine/submit.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { idMaker, isId } from "../lib/id.ts";
+import { directoryBlobs } from "../store/directory-blobs.ts";
 import { openStore } from "../store/open.ts";
 import type { QueueCounts, SessionRow, Store, TransactionClient } from "../store/store.ts";
-import { Worker } from "../worker/worker.ts";
 import { JobHandle } from "./job-handle.ts";
 import { type JobInfo, toInfo } from "./job-info.ts";
-import { localLink } from "./local-link.ts";
+import { artifactsDir, checkBuiltin, type JobOutputs, jobOutputs } from "./job-outputs.ts";
 import type { JobsFilter, OpenOptions, SubmitEntry, SubmitOptions, WorkOptions } from "./options.ts";
 import {
   asSpan,
@@ -37,12 +37,12 @@ import {
   checkSubmit,
   checkSubmitMany,
   checkTask,
-  checkWork,
   isTask,
   refuseClient,
   toInstant,
 } from "./options.ts";
-import { hasEnded, processName } from "./process-proof.ts";
+import { hasEnded } from "./process-proof.ts";
+import { startWorker, type WorkerHandle, type WorkerParts } from "./start-worker.ts";
 import { storeClock } from "./store-clock.ts";
 
 /** Outside the options: what tests replace. */
@@ -57,29 +57,19 @@ export type SubmitManyAnswer =
   | { readonly ok: true; readonly job: JobHandle<unknown> }
   | { readonly ok: false; readonly error: PerdureError };
 
-/** A running worker. */
-export interface WorkerHandle extends AsyncDisposable {
-  /** Its session's id. */
-  readonly session: string;
-  /** Handlers running now. */
-  readonly running: number;
-  /** Claims no more, waits for what runs up to `grace` (default 30 s), hands back the rest. Nothing is charged. */
-  stop(options?: { grace?: string | number }): Promise<void>;
-}
-
 export class Perdure implements AsyncDisposable {
   readonly #engine: Engine;
   readonly #namespace: string;
-  readonly #log: Log;
+  readonly #parts: Omit<WorkerParts, "running">;
   readonly #stopClock: () => void;
-  readonly #workers = new Set<Worker>();
+  readonly #workers: WorkerParts["running"] = new Set();
   #closed: Promise<void> | null = null;
 
-  private constructor(engine: Engine, namespace: string, log: Log, stopClock: () => void) {
+  private constructor(parts: Omit<WorkerParts, "running">, stopClock: () => void) {
+    this.#parts = parts;
+    this.#engine = parts.engine;
+    this.#namespace = parts.namespace;
     this.#stopClock = stopClock;
-    this.#engine = engine;
-    this.#namespace = namespace;
-    this.#log = log;
   }
 
   /** Opens a store and starts an engine on it. `Perdure.open()` uses the file `.perdure/perdure.db`. */
@@ -91,6 +81,7 @@ export class Perdure implements AsyncDisposable {
     const log = guarded(options.logger ?? errorsToStderr);
     const newSecret = () => randomBytes(24).toString("base64url");
     const tell = (message: string) => log("error", message);
+    const blobs = directoryBlobs(artifactsDir(options));
     const opened = await openStore({ url: options.url, schema, connections, clock: base, random, newSecret, tell });
     const store = wrapStore === undefined ? opened : wrapStore(opened);
     const shared = await storeClock(base, store, (message) => log("warn", message)).catch(async (error: unknown) => {
@@ -101,12 +92,12 @@ export class Perdure implements AsyncDisposable {
     const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
     const engine = new Engine({
       ...{ store, clock, random, newId, log, retention: kept, name: `${hostname()}-${process.pid}` },
-      ...{ isGone: hasEnded },
+      ...{ isGone: hasEnded, outputs: blobs },
       ...(leaseMs === undefined ? {} : { leaseMs }),
       ...(keyWindowMs === undefined ? {} : { keyWindowMs }),
     });
     engine.start();
-    return new Perdure(engine, namespace, log, shared.stop);
+    return new Perdure({ engine, namespace, log, blobs }, shared.stop);
   }
 
   /** Stores a job; it is durable when the promise resolves. The input's type comes from the task alone: inferred from
@@ -216,6 +207,12 @@ export class Perdure implements AsyncDisposable {
     return sessions.filter((session) => session.namespace === this.#namespace);
   }
 
+  /** What the attempts of a job left: their logs and files. */
+  async outputs(id: string): Promise<JobOutputs> {
+    await this.#row(id);
+    return jobOutputs(this.#parts.blobs, id);
+  }
+
   /** Deletes now what the pruner would delete within a minute. */
   prune(): Promise<number> {
     return this.#engine.prune();
@@ -223,49 +220,9 @@ export class Perdure implements AsyncDisposable {
 
   /** Starts a worker in this process for these tasks. */
   async work(tasks: readonly AnyTask[], options: WorkOptions = {}): Promise<WorkerHandle> {
-    const { stopGraceMs, name, ...checked } = checkWork(options);
     if (this.#closed !== null) throw new PerdureError("closed", "the engine is closed, or about to be");
-    if (!Array.isArray(tasks) || tasks.length === 0 || !tasks.every(isTask)) {
-      throw new ConfigError({ path: "work.tasks", given: tasks, allowed: "a list of tasks made with task()" });
-    }
-    const kinds = tasks.map((task) => task.kind);
-    const twice = kinds.find((kind, i) => kinds.indexOf(kind) !== i);
-    if (twice !== undefined) {
-      throw new ConfigError({ path: "work.tasks", given: twice, allowed: "each kind once" });
-    }
-    for (const task of tasks) this.#policyOf(task);
-    const worker = new Worker({
-      link: localLink(this.#engine),
-      clock: this.#engine.clock,
-      tasks,
-      request: {
-        ...checked,
-        namespace: this.#namespace,
-        kinds,
-        name: name ?? `${hostname()}-${process.pid}`,
-        host: hostname(),
-        pid: process.pid,
-        process: processName(),
-      },
-      stopGraceMs,
-      log: this.#log,
-    });
-    this.#workers.add(worker); // before it starts: a close that comes meanwhile stops it
-    await worker.start();
-    const stop = async (options: { grace?: string | number } = {}) => {
-      await worker.stop(checkGrace(options, "stop"));
-      this.#workers.delete(worker);
-    };
-    return {
-      get session() {
-        return worker.session;
-      },
-      get running() {
-        return worker.running;
-      },
-      stop,
-      [Symbol.asyncDispose]: () => stop(),
-    };
+    if (Array.isArray(tasks)) for (const task of tasks) if (isTask(task)) this.#policyOf(task);
+    return startWorker({ ...this.#parts, running: this.#workers }, tasks, options);
   }
 
   /** Stops the workers as `stop` does, then the engine, then the store. */
@@ -312,6 +269,7 @@ export class Perdure implements AsyncDisposable {
     const defaults: TaskOptions = typeof task === "string" ? {} : task.options;
     const policy = typeof task === "string" ? DEFAULT_POLICY : this.#policyOf(task);
     // An option that was given as undefined counts as not given.
+    checkBuiltin(task, input);
     const { queue = defaults.queue, priority = defaults.priority, timeout = defaults.timeout } = options;
     const { expireIn = defaults.expireIn, delay, runAt, deadline, key, tags, labels } = options;
     const item: Mutable<SubmitItem> = {

@@ -13,7 +13,7 @@ export interface CommandAnswer {
 }
 
 export async function command(parts: EngineParts, jobId: string, wanted: Command): Promise<CommandAnswer> {
-  const { store, clock, hub } = parts;
+  const { store, clock, hub, outputs } = parts;
   const now = clock.now();
   const decide: Parameters<typeof store.amend>[2] = (job, asked) => decideCommand(job, asked, now);
   const [answer] = (await store.amend([{ jobId, command: wanted }], now, decide)) as [AmendAnswer];
@@ -29,7 +29,10 @@ export async function command(parts: EngineParts, jobId: string, wanted: Command
     case "applied": {
       const { job } = answer;
       if (job.state === "queued") hub.ready.fire();
-      if (isTerminal(job.state)) hub.ended(jobId);
+      if (isTerminal(job.state)) {
+        hub.ended(jobId);
+        await outputs?.tidy(jobId);
+      }
       if (job.state === "running" && job.worker !== null) hub.cancelAsked(job.worker, jobId, job.attempt);
       hub.written.fire();
       return { changed: true, message: null, job };

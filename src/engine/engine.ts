@@ -5,6 +5,7 @@ import type { JobEvent, PerdureEvent } from "../core/event.ts";
 import { type Explanation, explain } from "../core/explain.ts";
 import type { HeldAttempt, NewSession, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
 import type { Clock } from "../lib/clock.ts";
+import type { Blobs } from "../store/blobs.ts";
 import type { ClaimAnswer, JobRow, SessionRow, Store, TransactionClient } from "../store/store.ts";
 import { type ClaimOptions, claim } from "./claim.ts";
 import { type CommandAnswer, command, jobNotFound } from "./command.ts";
@@ -35,6 +36,8 @@ export interface EngineOptions {
   readonly isGone?: (session: SessionRow) => boolean;
   readonly retention?: Retention;
   readonly keyWindowMs?: number;
+  /** What attempts leave outside the store: tidied when a job ends without a worker, deleted with its rows. */
+  readonly outputs?: Pick<Blobs, "tidy" | "delete">;
 }
 
 /** What the verbs share. */

@@ -30,7 +30,7 @@ export class Pruner extends Service {
 
   /** Deletes all that is due, in short transactions. */
   async prune(): Promise<number> {
-    const { store, clock } = this.#parts;
+    const { store, clock, outputs } = this.#parts;
     const now = clock.now();
     const endedBefore: Partial<Record<keyof Retention, number>> = {};
     for (const state of ["succeeded", "failed", "cancelled"] as const) {
@@ -42,6 +42,7 @@ export class Pruner extends Service {
     for (;;) {
       const query = { now, endedBefore, keyWindowMs: this.#keyWindowMs, sessionsEndedBefore, limit: BATCH };
       const answer = await store.prune(query);
+      await outputs?.delete(answer.ids);
       pruned += answer.jobs;
       if (!answer.more || this.stopped) return pruned;
     }

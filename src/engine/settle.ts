@@ -10,7 +10,7 @@ import type { EngineParts } from "./engine.ts";
 import { LIMITS } from "./limits.ts";
 
 export async function settle(parts: EngineParts, reports: readonly Report[], at?: number): Promise<SettleAnswer[]> {
-  const { store, clock, hub } = parts;
+  const { store, clock, hub, outputs } = parts;
   // The reaper settles as of the instant it looked: a process that slept in between must not find everyone late.
   const now = at ?? clock.now();
   const decide = (job: Job, report: Report, held: Held) => decideReport(parts, job, report, held, now);
@@ -18,8 +18,13 @@ export async function settle(parts: EngineParts, reports: readonly Report[], at?
   let ready = false;
   answers.forEach((answer, i) => {
     if (answer.status !== "accepted") return;
-    if (isTerminal(answer.state)) hub.ended((reports[i] as Report).jobId);
-    else ready = true;
+    const { jobId, from } = reports[i] as Report;
+    if (!isTerminal(answer.state)) ready = true;
+    else {
+      hub.ended(jobId);
+      // A worker tidies up behind itself.
+      if (from.kind !== "worker") void outputs?.tidy(jobId);
+    }
   });
   if (ready) hub.ready.fire();
   hub.written.fire();

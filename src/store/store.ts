@@ -67,7 +67,7 @@ export interface Store {
   /** Says that an engine is awake. After a gap, or a jump of the clock, nothing may be reaped for `holdMs`. Held for ever
    *  means: another engine is at it this moment, and what it found is not known yet. */
   beat(beat: Beat): Promise<{ readonly heldUntil: number; readonly gapMs: number | null }>;
-  prune(query: PruneQuery): Promise<{ readonly jobs: number; readonly more: boolean }>;
+  prune(query: PruneQuery): Promise<PruneAnswer>;
 
   /** Calls back when another process may have written. A hint: missing one costs a poll interval, no job. */
   watch(listener: () => void): () => void;
@@ -263,6 +263,13 @@ export interface Beat {
   /** How far this engine's wall clock moved against its monotonic one since its last beat. */
   readonly clockJumpMs: number;
   readonly engine: string;
+}
+
+export interface PruneAnswer {
+  readonly jobs: number;
+  /** Of the jobs that are gone: what they left outside the database is to go too. */
+  readonly ids: readonly string[];
+  readonly more: boolean;
 }
 
 export interface PruneQuery {

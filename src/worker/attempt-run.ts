@@ -24,6 +24,8 @@ export class AttemptRun implements TaskContext {
   readonly job: ClaimedJob;
   /** Of a job and its attempt: a worker that lost a job may be given it again while the first run still goes on. */
   readonly name: string;
+  /** How long it may go on after it was asked to stop, where its executor says so. */
+  stopGraceMs: number | null = null;
   readonly #holder: Holder;
   #hasEnded = false;
   /** Stop the timers that wait for its end. */
@@ -82,6 +84,14 @@ export class AttemptRun implements TaskContext {
     if (!this.mayStop(cause)) return;
     this.#stopCause = cause;
     this.#controller?.abort(stopError(cause));
+  }
+
+  /** What it has used in all, as far as is known: takes the place of what was said before. */
+  usageSoFar(total: Usage): void {
+    const { tokensIn, tokensOut, costUsd } = this.#usage ?? { tokensIn: 0, tokensOut: 0, costUsd: 0 };
+    if (total.tokensIn === tokensIn && total.tokensOut === tokensOut && total.costUsd === costUsd) return;
+    this.#usage = total;
+    this.#holder.touch();
   }
 
   /** What a renewal tells of it; log text is handed over once. */

@@ -5,11 +5,13 @@
  *  stop(): claims no more, waits for what runs up to the grace time, hands back the rest; nothing is charged. */
 import { isOutage } from "../core/errors.ts";
 import { failure } from "../core/failure.ts";
+import { isTerminal } from "../core/job.ts";
 import type { AnyTask } from "../core/task.ts";
 import type { ClaimedJob, Report, ReportedOutcome, SettleAnswer } from "../core/work.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { AttemptRun, type Holder, runName, type StopCause } from "./attempt-run.ts";
 import { type EngineLink, isClosed, type SessionRequest } from "./engine-link.ts";
+import type { Executor } from "./executor.ts";
 import { runFunction } from "./function-executor.ts";
 import { SessionKeeper } from "./session-keeper.ts";
 
@@ -17,6 +19,8 @@ export interface WorkerOptions {
   readonly link: EngineLink;
   readonly clock: Clock;
   readonly tasks: readonly AnyTask[];
+  /** For kinds that are not functions of this process. */
+  readonly executors?: readonly Executor[];
   readonly request: SessionRequest;
   /** How long a handler may go on after it was asked to stop. */
   readonly stopGraceMs: number;
@@ -27,17 +31,20 @@ const CLAIM_WAIT_MS = 30_000;
 const RETRY_MS = 1_000;
 /** With fewer slots one claim at a time fills them all. */
 const MANY_SLOTS = 64;
+/** A store gives no more than about this many at a time, however many slots are free. */
+const MANY_JOBS = 500;
 
 export class Worker {
   readonly #options: WorkerOptions;
   readonly #tasks: ReadonlyMap<string, AnyTask>;
+  readonly #executors: ReadonlyMap<string, Executor>;
   /** In hand: running, or ended and not yet answered. */
   readonly #runs = new Map<string, AttemptRun>();
   #executing = 0;
   /** Claims under way, and the slots kept for them. */
   #claims = 0;
   #claiming = 0;
-  /** The last claim got all it asked for. */
+  /** The last claim got all it asked for, or very many. */
   #isPlenty = false;
   #reopening: Promise<void> | null = null;
   #reports = 0;
@@ -53,6 +60,7 @@ export class Worker {
   constructor(options: WorkerOptions) {
     this.#options = options;
     this.#tasks = new Map(options.tasks.map((task) => [task.kind, task]));
+    this.#executors = new Map((options.executors ?? []).map((executor) => [executor.kind, executor]));
   }
 
   get session(): string {
@@ -131,7 +139,7 @@ export class Worker {
     const session = this.#session;
     try {
       const answer = await link.claim(session, { limit, waitMs, signal });
-      this.#isPlenty = answer.jobs.length === limit;
+      this.#isPlenty = answer.jobs.length >= Math.min(limit, MANY_JOBS);
       if (!answer.alive && !signal.aborted && this.#session === session) {
         this.#reopening ??= this.#reopen().finally(() => {
           this.#reopening = null;
@@ -172,8 +180,15 @@ export class Worker {
     const { timeoutMs } = job;
     if (timeoutMs !== null) run.cancelAtEnd(this.#options.clock.after(timeoutMs, () => this.#stop(run, "timeout")));
     const task = this.#tasks.get(job.kind);
-    if (task === undefined) run.finish({ kind: "released" });
-    else void runFunction(task, run).then((outcome) => run.finish(this.#judge(run, outcome)));
+    if (task !== undefined) void runFunction(task, run).then((outcome) => run.finish(this.#judge(run, outcome)));
+    else void this.#execute(run);
+  }
+
+  async #execute(run: AttemptRun): Promise<void> {
+    const executor = this.#executors.get(run.job.kind);
+    if (executor === undefined) return run.finish({ kind: "released" });
+    const { outcome, isVerdict = false } = await executor.run(run);
+    run.finish(isVerdict ? outcome : this.#judge(run, outcome));
   }
 
   readonly #holder: Holder = {
@@ -214,7 +229,7 @@ export class Worker {
     // A handler that goes on all the same may still have its job: its own end counts, if it comes in time.
     if (cause === "silence") return;
     const { clock, stopGraceMs } = this.#options;
-    run.cancelAtEnd(clock.after(stopGraceMs, () => run.finish(givenUp(run, cause))));
+    run.cancelAtEnd(clock.after(run.stopGraceMs ?? stopGraceMs, () => run.finish(givenUp(run, cause))));
   }
 
   #report(run: AttemptRun, outcome: ReportedOutcome): void {
@@ -237,6 +252,7 @@ export class Worker {
     const { log } = this.#options;
     if (answer.status === "stale") log("warn", `${id}: attempt ${attempt} ended too late; its report changed nothing`);
     if (answer.status === "refused") log("error", `${id}: attempt ${attempt}: ${answer.message}`);
+    if (answer.status === "accepted" && isTerminal(answer.state)) this.#executors.get(run.job.kind)?.jobEnded?.(id);
     this.#letGo(run);
   }
 
@@ -262,7 +278,8 @@ export class Worker {
     await this.#loop;
     await this.#handsEmpty(graceMs);
     this.#stopAll("shutdown");
-    await this.#handsEmpty(stopGraceMs + RETRY_MS);
+    const graces = [...this.#runs.values()].map((run) => run.stopGraceMs ?? stopGraceMs);
+    await this.#handsEmpty(Math.max(stopGraceMs, ...graces) + RETRY_MS);
     this.#uncancel();
     await this.#keeper?.stop();
     if (this.#session === "") return;

@@ -1,16 +1,11 @@
 /** Deletes what has been over for long enough, oldest first, a bounded number at a time. A job with a submit key
  *  leaves a stub, so that the key keeps its meaning for the rest of its window. */
-import type { PruneQuery } from "../store.ts";
+import type { PruneAnswer, PruneQuery } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import { LONG, type Row } from "./driver.ts";
-
-interface PruneAnswer {
-  readonly jobs: number;
-  readonly more: boolean;
-}
 
 const PAGE = 500;
 const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "tag", "submission"];
@@ -75,20 +70,22 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
 
   async function pruneOne(query: PruneQuery): Promise<PruneAnswer> {
     const { now, endedBefore, limit, sessionsEndedBefore } = query;
-    let jobs = 0;
+    const ids: string[] = [];
     for (const state of ["succeeded", "failed", "cancelled"] as const) {
       const before = endedBefore[state];
-      if (before === undefined || jobs >= limit) continue;
-      const rows = await endedBeforeRows(STATE_CODES[state], before, limit - jobs);
+      if (before === undefined || ids.length >= limit) continue;
+      const rows = await endedBeforeRows(STATE_CODES[state], before, limit - ids.length);
       if (rows.length === 0) continue;
       await interned.learn(new Set(rows.map((row) => row[2] as number)), [], []);
-      jobs += await db.transaction((connection) => remove(connection, rows, STATE_CODES[state], before, query), {
-        repeat: true,
-      });
+      const removed = await db.transaction(
+        (connection) => remove(connection, rows, STATE_CODES[state], before, query),
+        { repeat: true },
+      );
+      ids.push(...removed);
     }
     await db.write(dropStubs, [now], { repeat: true });
     for (const each of upkeep) await db.write(each, [sessionsEndedBefore], { repeat: true });
-    return { jobs, more: jobs >= limit };
+    return { jobs: ids.length, ids, more: ids.length >= limit };
   }
 
   async function remove(
@@ -97,11 +94,11 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     state: number,
     before: number,
     { keyWindowMs }: PruneQuery,
-  ): Promise<number> {
+  ): Promise<string[]> {
     const wanted = bigints(found.map((row) => row[0] as number));
     const mine = new Set((await connection.ask(lock, [wanted, state, before])).map(([no]) => no as number));
     const rows = found.filter((row) => mine.has(row[0] as number));
-    if (rows.length === 0) return 0;
+    if (rows.length === 0) return [];
     const keyed = rows.filter((row) => row[7] !== null);
     if (keyed.length > 0) {
       const names = [
@@ -119,7 +116,7 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     }
     const chosen = bigints([...mine]);
     for (const each of deletes) await connection.ask(each, [chosen]);
-    return rows.length;
+    return rows.map((row) => row[1] as string);
   }
 
   /** Jobs are numbered as they come and none can end before it came: at a page of those that came too late we stop.

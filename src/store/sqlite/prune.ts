@@ -1,14 +1,9 @@
 /** Deletes what has been over for long enough, oldest first, a bounded number at a time. A job with a submit key
  *  leaves a stub, so that the key keeps its meaning for the rest of its window. */
-import type { PruneQuery } from "../store.ts";
+import type { PruneAnswer, PruneQuery } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
-
-interface PruneAnswer {
-  readonly jobs: number;
-  readonly more: boolean;
-}
 
 const PAGE = 500;
 const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload"];
@@ -52,16 +47,16 @@ export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnsw
   );
 
   function pruneOne({ now, endedBefore, keyWindowMs, sessionsEndedBefore, limit }: PruneQuery): PruneAnswer {
-    let jobs = 0;
+    const ids: string[] = [];
     for (const state of ["succeeded", "failed", "cancelled"] as const) {
       const before = endedBefore[state];
-      if (before === undefined || jobs >= limit) continue;
-      const rows = endedBeforeRows(STATE_CODES[state], before, limit - jobs);
+      if (before === undefined || ids.length >= limit) continue;
+      const rows = endedBeforeRows(STATE_CODES[state], before, limit - ids.length);
       if (rows.length === 0) continue;
       for (const row of rows) keepKey(row, now, keyWindowMs);
       const numbers = JSON.stringify(rows.map((row) => row.no));
       for (const statement of deletes) statement.run(numbers);
-      jobs += rows.length;
+      ids.push(...rows.map((row) => row.id));
     }
     dropStubs.run(now);
     claims.run(sessionsEndedBefore);
@@ -69,7 +64,7 @@ export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnsw
     retireSessions.run(sessionsEndedBefore);
     dropSessions.run();
     engineEvents.run(sessionsEndedBefore, limit);
-    return { jobs, more: jobs >= limit };
+    return { jobs: ids.length, ids, more: ids.length >= limit };
   }
 
   /** Jobs are numbered as they come and none can end before it came: at a page of those that came too late we stop.

@@ -1,0 +1,38 @@
+/** The kinds that every worker can run without code of its own: commands and HTTP requests. They are tasks like others,
+ *  for `submit` and `work`; what runs them is an executor of the worker. */
+import type { ExecInput } from "./exec-input.ts";
+import type { HttpInput } from "./http-input.ts";
+import { type Task, task } from "./task.ts";
+
+/** What a command that succeeded leaves as its result. */
+export interface ExecResult {
+  readonly exitCode: number;
+  /** Of its `result.json`: `output`, or all of it where it has no `status`. */
+  readonly output: unknown;
+  /** What it left in `artifacts/`. */
+  readonly outputs: readonly {
+    readonly name: string;
+    readonly size: number;
+    readonly mime: string;
+    readonly sha256: string;
+  }[];
+  /** Files that are not listed: too many, or unreadable. */
+  readonly moreOutputs?: number;
+  /** Bytes written, and of these how many were dropped to stay within the cap. */
+  readonly stdout: { readonly bytes: number; readonly dropped: number };
+  readonly stderr: { readonly bytes: number; readonly dropped: number };
+}
+
+export interface HttpResult {
+  readonly status_code: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: unknown;
+}
+
+export const exec: Task<ExecInput, ExecResult> = task("exec", () => {
+  throw new Error("commands are run by a worker: perdure.work([exec])");
+});
+
+export const http: Task<HttpInput, HttpResult> = task("http", () => {
+  throw new Error("requests are made by a worker: perdure.work([http])");
+});

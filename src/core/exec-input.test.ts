@@ -1,0 +1,161 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { ConfigError } from "./errors.ts";
+import { checkExecInput, type ExecInput } from "./exec-input.ts";
+
+const check = (value: unknown) => checkExecInput(value, "exec");
+const refusal = (value: unknown): string => {
+  try {
+    check(value);
+  } catch (error) {
+    if (error instanceof ConfigError) return error.message;
+    throw error;
+  }
+  throw new Error(`accepted: ${String(value)}`);
+};
+const argv = ["true"];
+
+describe("a command", () => {
+  it("has defaults for all but the program", () => {
+    expect(check({ argv: ["./flaky.sh", "--fast"] })).toEqual({
+      ...{ argv: ["./flaky.sh", "--fast"], env: {}, cwd: null, stdin: null, graceMs: 10_000, outputCap: 1_048_576 },
+      ...{ limits: {}, umask: null, keep: false },
+    });
+  });
+
+  it("is read by a shell only where that is said", () => {
+    expect(check({ command: "a | b", shell: true }).argv).toEqual(["/bin/sh", "-c", "a | b"]);
+    expect(refusal({ command: "a | b" })).toMatch(/exec\.command.*shell/);
+    expect(refusal({ argv, shell: true })).toMatch(/exec\.shell.*command/);
+    expect(refusal({ argv, command: "a", shell: true })).toMatch(/two commands/);
+    expect(refusal({})).toMatch(/no command/);
+    expect(refusal({ shell: true })).toMatch(/no command/);
+    expect(refusal({ command: "a", shell: 1 })).toMatch(/exec\.shell/);
+  });
+
+  it("takes arguments as they are", () => {
+    const odd = ["prog", "", " ", "a b", "'", '"', "$HOME", "`x`", "-rf", "--", "\n", "é", "*", "\\"];
+    expect(check({ argv: odd }).argv).toEqual(odd);
+  });
+
+  it.each<[string, unknown]>([
+    ["no list", { argv: "true" }],
+    ["no program", { argv: [] }],
+    ["an empty program", { argv: [""] }],
+    ["a program of spaces", { argv: [" "] }],
+    ["an argument with NUL", { argv: ["a", "b\0c"] }],
+    ["a number as an argument", { argv: ["a", 1] }],
+    ["a hole", { argv: Object.assign(new Array(2), { 0: "a" }) }],
+    ["too many arguments", { argv: new Array(10_001).fill("a") }],
+    ["an argument that no system takes", { argv: ["a", "x".repeat(131_073)] }],
+    ["an unknown field", { argv, cmd: "x" }],
+    ["an array", [argv]],
+    ["a text", "true"],
+    ["null", null],
+    ["a cwd with NUL", { argv, cwd: "/a\0b" }],
+    ["an empty cwd", { argv, cwd: "" }],
+    ["stdin and input", { argv, stdin: "a", input: 1 }],
+    ["stdin that is no text", { argv, stdin: 1 }],
+    ["a negative grace", { argv, grace: -1 }],
+    ["a grace without a unit", { argv, grace: "10" }],
+    ["a grace of hours", { argv, grace: "61m" }],
+    ["a cap below 1 KiB", { argv, outputCap: 1_023 }],
+    ["a cap above 64 MiB", { argv, outputCap: 64 * 1_048_576 + 1 }],
+    ["a limit of none", { argv, limits: { memory: 0 } }],
+    ["a limit with a fraction", { argv, limits: { processes: 1.5 } }],
+    ["an unknown limit", { argv, limits: { cpu: 1 } }],
+    ["a umask with too many bits", { argv, umask: 0o1000 }],
+    ["keep as a text", { argv, keep: "yes" }],
+    ["an environment as a list", { argv, env: ["A=1"] }],
+    ["a name with =", { argv, env: { "A=B": "1" } }],
+    ["a name with a space", { argv, env: { "A B": "1" } }],
+    ["a name that begins with a digit", { argv, env: { "1A": "1" } }],
+    ["an empty name", { argv, env: { "": "1" } }],
+    ["a function for bash", { argv, env: { "BASH_FUNC_ls%%": "() { :; }" } }],
+    ["a value with NUL", { argv, env: { A: "a\0b" } }],
+    ["a number as a value", { argv, env: { A: 1 } }],
+    ["PERDURE_MARK", { argv, env: { PERDURE_MARK: "x" } }],
+    ["PERDURE_JOB_ID", { argv, env: { PERDURE_JOB_ID: "x" } }],
+  ])("is refused with %s", (_name, value) => {
+    expect(refusal(value)).toMatch(/^exec/);
+  });
+
+  it("names the nearest field for a misspelt one", () => {
+    expect(refusal({ agrv: ["a"] })).toMatch(/Did you mean "argv"/);
+  });
+
+  it("takes its standard input from a text, or from any JSON value", () => {
+    expect(check({ argv, stdin: "" }).stdin).toBe("");
+    expect(check({ argv, stdin: "a\0b" }).stdin).toBe("a\0b");
+    expect(check({ argv, input: { a: [1, null] } }).stdin).toBe('{"a":[1,null]}');
+    for (const [input, text] of [
+      [null, "null"] as const,
+      [0, "0"] as const,
+      ["", '""'] as const,
+      [false, "false"] as const,
+    ]) {
+      expect(check({ argv, input }).stdin).toBe(text);
+    }
+  });
+
+  it("refuses an input that JSON does not know, in the words of other refusals", () => {
+    const circle: Record<string, unknown> = {};
+    circle.self = circle;
+    let deep: unknown = 1;
+    for (let i = 0; i < 50_000; i++) deep = [deep];
+    const toJSON = () => {
+      throw new Error("no");
+    };
+    for (const input of [1n, circle, { toJSON }, deep, () => 1, Symbol("s")]) {
+      expect(refusal({ argv, input })).toMatch(/^exec\.input/);
+    }
+  });
+});
+
+describe("whatever is given", () => {
+  const field = fc.oneof(
+    fc.anything({ withBigInt: true, withDate: true, withMap: true, withNullPrototype: true, withObjectString: true }),
+    fc.constantFrom("10s", "a", 1_024, true, ["true"], { PATH: "x" }, { memory: 1 }),
+  );
+  const KEYS = ["argv", "command", "shell", "env", "cwd", "stdin", "input", "grace", "outputCap", "limits", "umask"];
+  const names = fc.oneof(
+    fc.constantFrom(...KEYS, "keep"),
+    fc.constantFrom("__proto__", "constructor", "toString"),
+    fc.string(),
+  );
+  const given = fc.array(fc.tuple(names, field), { maxLength: 6 }).map((entries) => {
+    const value: Record<string, unknown> = {};
+    for (const [name, each] of entries) {
+      Object.defineProperty(value, name, { value: each, enumerable: true, configurable: true, writable: true });
+    }
+    return value;
+  });
+
+  it("only a ConfigError is thrown, nothing is polluted, and what is accepted is safe to hand on", () => {
+    fc.assert(
+      fc.property(fc.oneof(given, fc.anything()), (value) => {
+        try {
+          const checked = check(value);
+          expect(checked.argv.length).toBeGreaterThan(0);
+          for (const text of [...checked.argv, ...Object.values(checked.env)]) expect(text).not.toContain("\0");
+          expect(Object.keys(checked.env).filter((name) => !/^(?!PERDURE_)[A-Za-z_]\w*$/.test(name))).toEqual([]);
+        } catch (error) {
+          if (!(error instanceof ConfigError)) throw error;
+        }
+        expect(Object.keys(Object.prototype)).toEqual([]);
+      }),
+      { numRuns: 3_000 },
+    );
+  });
+
+  it("__proto__ from JSON is refused as a field, and a plain name in the environment", () => {
+    expect(refusal(JSON.parse('{"argv":["a"],"__proto__":{"shell":true}}'))).toMatch(/unknown field/);
+    expect(refusal(JSON.parse('{"argv":["a"],"limits":{"__proto__":{"memory":1}}}'))).toMatch(/unknown field/);
+    const { env } = check(JSON.parse('{"argv":["a"],"env":{"__proto__":"x","constructor":"y"}}'));
+    expect(Object.entries(env)).toEqual([
+      ["__proto__", "x"],
+      ["constructor", "y"],
+    ]);
+    expect(({} as ExecInput).argv).toBeUndefined();
+  });
+});

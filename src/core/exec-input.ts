@@ -1,0 +1,175 @@
+/** What a job of kind `exec` says: a command, and how it is to be run. Checked at submit, and again before it runs. */
+import { asBoolean, asInteger, asList, asObject, asText, type Fields, fieldPath, isPlain, reader } from "./check.ts";
+import { type Duration, toMs } from "./duration.ts";
+import { ConfigError } from "./errors.ts";
+
+export interface ExecInput {
+  /** The program and its arguments; no shell sees them. */
+  argv?: readonly string[];
+  /** Text for `/bin/sh -c`, only together with `shell: true`. Put values into `env`, never into this text. */
+  command?: string;
+  shell?: boolean;
+  /** Added to the minimal environment. Names such as PATH or LD_PRELOAD must be allowed by the worker. */
+  env?: Readonly<Record<string, string>>;
+  /** Default: a directory of the attempt's own. */
+  cwd?: string;
+  /** Text for its standard input; without it and without `input` there is none. */
+  stdin?: string;
+  /** A JSON value for its standard input. */
+  input?: unknown;
+  /** Between SIGTERM and SIGKILL. Default: 10 s. */
+  grace?: Duration;
+  /** Bytes kept of stdout, and of stderr: half from the beginning, half from the end. Default: 1 MiB. */
+  outputCap?: number;
+  limits?: ExecLimits;
+  /** Of the files it makes, as in 0o077. Default: the worker's; its own directory is for its owner alone in any case. */
+  umask?: number;
+  /** Keeps its scratch files when the job has ended. */
+  keep?: boolean;
+}
+
+/** For the command with all its descendants, but for `openFiles` and `fileSize`, which are for each process. */
+export interface ExecLimits {
+  /** Bytes of memory. Looked at ten times a second: what grows faster gets further. */
+  memory?: number;
+  processes?: number;
+  /** Bytes of any file it writes. */
+  fileSize?: number;
+  openFiles?: number;
+}
+
+export interface CheckedExec {
+  readonly argv: readonly [string, ...string[]];
+  readonly env: Readonly<Record<string, string>>;
+  readonly cwd: string | null;
+  readonly stdin: string | null;
+  readonly graceMs: number;
+  readonly outputCap: number;
+  readonly limits: ExecLimits;
+  readonly umask: number | null;
+  readonly keep: boolean;
+}
+
+const KEYS = [
+  ...["argv", "command", "shell", "env", "cwd", "stdin", "input", "grace", "outputCap", "limits", "umask", "keep"],
+] as const;
+const LIMIT_KEYS = ["memory", "processes", "fileSize", "openFiles"] as const;
+
+const DEFAULT_GRACE_MS = 10_000;
+const MAX_GRACE_MS = 3_600_000;
+const DEFAULT_CAP = 1_048_576;
+const MAX_CAP = 64 * 1_048_576;
+const MAX_TEXT = 131_072; // Linux takes no longer argument
+const MAX_ARGS = 10_000;
+
+export function checkExecInput(value: unknown, path: string): CheckedExec {
+  const fields = asObject(value, path, KEYS as readonly (typeof KEYS)[number][]);
+  const read = reader(fields, path);
+  return {
+    argv: argvOf(fields, path),
+    env: read("env", checkEnv, {}),
+    cwd: read("cwd", (text, at) => asText(text, at, 4_096), null),
+    stdin: stdinOf(fields, path),
+    graceMs: read("grace", graceOf, DEFAULT_GRACE_MS),
+    outputCap: read("outputCap", (n, at) => asInteger(n, at, { min: 1_024, max: MAX_CAP }), DEFAULT_CAP),
+    limits: read("limits", checkLimits, {}),
+    umask: read("umask", (n, at) => asInteger(n, at, { min: 0, max: 0o777 }), null),
+    keep: read("keep", asBoolean, false),
+  };
+}
+
+function argvOf(fields: Fields<string>, path: string): [string, ...string[]] {
+  const { argv, command } = fields;
+  const shell = fields.shell === undefined ? false : asBoolean(fields.shell, fieldPath(path, "shell"));
+  if ((argv === undefined) === (command === undefined)) {
+    const allowed = 'either argv, as in ["./flaky.sh", "--fast"], or command with shell set to true';
+    throw new ConfigError({
+      path,
+      given: fields,
+      allowed,
+      problem: argv === undefined ? "no command" : "two commands",
+    });
+  }
+  if (command !== undefined) {
+    const at = fieldPath(path, "command");
+    if (!shell) {
+      const allowed = "shell set to true beside it, so that it is clear that a shell reads it; or argv instead";
+      throw new ConfigError({ path: at, given: command, allowed });
+    }
+    return ["/bin/sh", "-c", asText(command, at, MAX_TEXT)];
+  }
+  if (shell) {
+    const allowed = "command: text for the shell, in place of argv";
+    throw new ConfigError({ path: fieldPath(path, "shell"), given: true, allowed });
+  }
+  const list = asList(argv, fieldPath(path, "argv"), argument, MAX_ARGS, 1);
+  asText(list[0], `${fieldPath(path, "argv")}[0]`, 4_096);
+  return list as [string, ...string[]];
+}
+
+/** An argument may be empty, but for the first. */
+function argument(value: unknown, path: string): string {
+  if (typeof value === "string" && value.length <= MAX_TEXT && !value.includes("\0")) return value;
+  throw new ConfigError({ path, given: value, allowed: `text of at most ${MAX_TEXT} characters, without NUL` });
+}
+
+const ENV_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+
+function checkEnv(value: unknown, path: string): Record<string, string> {
+  if (!isPlain(value)) throw new ConfigError({ path, given: value, allowed: "an object of names and texts" });
+  const env: Record<string, string> = Object.create(null);
+  for (const [name, text] of Object.entries(value)) {
+    const at = fieldPath(path, name);
+    if (!ENV_NAME.test(name)) {
+      const allowed = "names of letters, digits and _, not beginning with a digit";
+      throw new ConfigError({ path: at, given: name, allowed });
+    }
+    if (name.startsWith("PERDURE_")) {
+      throw new ConfigError({
+        path: at,
+        given: name,
+        allowed: "other names: those with PERDURE_ are set by the worker",
+      });
+    }
+    env[name] = argument(text, at);
+  }
+  return env;
+}
+
+function stdinOf(fields: Fields<string>, path: string): string | null {
+  const { stdin, input } = fields;
+  if (stdin !== undefined && input !== undefined) {
+    const allowed = "either stdin, a text, or input, a JSON value";
+    throw new ConfigError({ path: fieldPath(path, "stdin"), given: stdin, allowed });
+  }
+  if (input !== undefined) return jsonOf(input, fieldPath(path, "input"));
+  if (stdin === undefined) return null;
+  if (typeof stdin === "string") return stdin;
+  throw new ConfigError({ path: fieldPath(path, "stdin"), given: stdin, allowed: "a text" });
+}
+
+function jsonOf(value: unknown, path: string): string {
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value);
+  } catch {
+    text = undefined; // circular, a BigInt, too deep, or a toJSON that throws
+  }
+  if (text !== undefined) return text;
+  throw new ConfigError({ path, given: typeof value, allowed: "a value that JSON can hold" });
+}
+
+function graceOf(value: unknown, path: string): number {
+  const ms = toMs(value, path);
+  if (ms <= MAX_GRACE_MS) return ms;
+  throw new ConfigError({ path, given: value, allowed: "at most 1h" });
+}
+
+function checkLimits(value: unknown, path: string): ExecLimits {
+  const fields = asObject(value, path, LIMIT_KEYS);
+  const limits: { -readonly [K in keyof ExecLimits]: ExecLimits[K] } = {};
+  for (const key of LIMIT_KEYS) {
+    if (fields[key] !== undefined) limits[key] = asInteger(fields[key], fieldPath(path, key), { min: 1 });
+  }
+  return limits;
+}

@@ -1,0 +1,46 @@
+/** What the attempts of a job left outside the database. */
+import { tmpdir } from "node:os";
+import { basename, dirname, join, resolve } from "node:path";
+import type { Readable } from "node:stream";
+import { exec, http } from "../core/builtin.ts";
+import { asText } from "../core/check.ts";
+import { checkExecInput } from "../core/exec-input.ts";
+import { checkHttpInput } from "../core/http-input.ts";
+import type { AnyTask } from "../core/task.ts";
+import type { BlobFile, Blobs } from "../store/blobs.ts";
+import type { OpenOptions } from "./options.ts";
+
+export interface JobOutputs {
+  /** The attempts that left something, in order. */
+  readonly attempts: readonly number[];
+  /** The files an attempt left in `artifacts/`; `more` are not listed: too many, or unreadable. */
+  files(attempt: number): Promise<{ readonly files: readonly BlobFile[]; readonly more: number }>;
+  /** `stdout.log`, `stderr.log`, `result.json`, or `artifacts/NAME`; null if it is not there. */
+  read(attempt: number, name: string): Promise<Readable | null>;
+}
+
+export async function jobOutputs(blobs: Blobs, jobId: string): Promise<JobOutputs> {
+  return {
+    attempts: await blobs.attempts(jobId),
+    files: (attempt) => blobs.list(jobId, attempt),
+    read: (attempt, name) => blobs.get(jobId, attempt, name),
+  };
+}
+
+const DEFAULT_NAME = "perdure.db";
+
+/** Two databases never share a directory: `artifacts` belongs to `perdure.db`, and `jobs.db-artifacts` to `jobs.db`. */
+export function artifactsDir({ artifacts, url }: OpenOptions): string {
+  if (artifacts !== undefined) return resolve(asText(artifacts, "open.artifacts", 4_096));
+  if (url === undefined || /^postgres(ql)?:/i.test(url)) return resolve(".perdure", "artifacts");
+  const path = String(url).replace(/^sqlite:(\/\/)?/, "");
+  if (path === ":memory:") return join(tmpdir(), `perdure-${process.pid}`, "artifacts");
+  const name = basename(path);
+  return join(dirname(resolve(path)), name === DEFAULT_NAME ? "artifacts" : `${name}-artifacts`);
+}
+
+/** A mistake in a command or a request is told where it is submitted, not hours later where it would run. */
+export function checkBuiltin(task: AnyTask | string, input: unknown): void {
+  if (task === exec) checkExecInput(input, "exec");
+  if (task === http) checkHttpInput(input, "http");
+}

@@ -1,0 +1,193 @@
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import {
+  chmodSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Readable } from "node:stream";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { idMaker } from "../lib/id.ts";
+import { directoryBlobs } from "./directory-blobs.ts";
+
+const newId = idMaker({ now: () => 1_000, randomBytes: (bytes) => bytes.fill(7) });
+
+function open() {
+  const root = join(mkdtempSync(join(tmpdir(), "perdure-blobs-")), "artifacts");
+  onTestFinished(() => rmSync(join(root, ".."), { recursive: true, force: true }));
+  return { root, blobs: directoryBlobs(root), job: newId("job") };
+}
+
+async function text(stream: Readable | null): Promise<string | null> {
+  if (stream === null) return null;
+  let all = "";
+  for await (const chunk of stream) all += String(chunk);
+  return all;
+}
+
+const mode = (path: string) => statSync(path).mode & 0o777;
+
+describe("an attempt's place", () => {
+  it("is made for the owner alone, and tells of the one before", async () => {
+    const { root, blobs, job } = open();
+    const before = process.umask(0);
+    onTestFinished(() => void process.umask(before));
+    const first = await blobs.begin(job, 1, false);
+    expect(first).toEqual({ dir: join(root, job, "attempt_1"), previous: null });
+    for (const path of [root, join(root, job), first.dir, join(first.dir, "artifacts")]) expect(mode(path)).toBe(0o700);
+    expect(readdirSync(first.dir)).toEqual(["artifacts"]);
+    expect((await blobs.begin(job, 4, false)).previous).toBe(first.dir); // two of them never got so far
+    expect((await blobs.begin(job, 12, false)).previous).toBe(join(root, job, "attempt_4")); // by number, not by name
+    expect(await blobs.attempts(job)).toEqual([1, 4, 12]);
+    expect(await blobs.attempts(newId("job"))).toEqual([]);
+  });
+
+  it("is never overwritten, also not when attempts are counted again", async () => {
+    const { root, blobs, job } = open();
+    for (const word of ["first", "second", "third"]) {
+      const { dir } = await blobs.begin(job, 1, false);
+      expect(readdirSync(dir)).toEqual(["artifacts"]);
+      writeFileSync(join(dir, "stdout.log"), word);
+    }
+    const kept = readdirSync(join(root, job)).map((name) => readFileSync(join(root, job, name, "stdout.log"), "utf8"));
+    expect(kept.sort()).toEqual(["first", "second", "third"]);
+    expect(await blobs.attempts(job)).toEqual([1]);
+  });
+
+  it("loses its scratch files with tidy, and nothing else; with keep nothing at all", async () => {
+    const { blobs, job } = open();
+    for (const keep of [false, true]) {
+      const id = keep ? newId("job") : job;
+      const { dir } = await blobs.begin(id, 1, keep);
+      for (const name of ["result.json", "stdout.log", "stderr.log", "usage.json", "scratch", ".hidden"]) {
+        writeFileSync(join(dir, name), "x");
+      }
+      mkdirSync(join(dir, "node_modules/deep/down"), { recursive: true });
+      writeFileSync(join(dir, "artifacts/result.txt"), "x");
+      await blobs.tidy(id);
+      const left = readdirSync(dir).sort();
+      if (keep) expect(left).toContain("scratch");
+      else expect(left).toEqual(["artifacts", "result.json", "stderr.log", "stdout.log"]);
+      expect(readdirSync(join(dir, "artifacts"))).toEqual(["result.txt"]);
+    }
+    await blobs.tidy(newId("job")); // nothing there
+  });
+
+  it("goes with its job", async () => {
+    const { root, blobs, job } = open();
+    const other = newId("job");
+    const { dir } = await blobs.begin(job, 1, true);
+    execFileSync("sh", ["-c", "mkdir -p a/b; echo 1 > a/b/c; chmod 0 a/b a"], { cwd: dir });
+    await blobs.begin(other, 1, false);
+    await blobs.delete([job, newId("job")]);
+    expect(existsSync(join(root, job))).toBe(false);
+    const pages: string[] = [];
+    for await (const page of blobs.jobs()) pages.push(...page);
+    expect(pages).toEqual([other]);
+  });
+
+  it("goes also where the command made it unreadable for its own user", async () => {
+    if (process.getuid?.() === 0) {
+      process.seteuid?.(65_534); // to root nothing is unreadable
+      onTestFinished(() => void process.seteuid?.(0));
+    }
+    const { root, blobs, job } = open();
+    const { dir } = await blobs.begin(job, 1, false);
+    // Not by a shell: it would be root again.
+    for (const folder of ["s", "s/b", "artifacts/x"]) mkdirSync(join(dir, folder));
+    for (const file of ["s/b/c", "artifacts/x/y"]) writeFileSync(join(dir, file), "1");
+    for (const folder of ["s/b", "s", "artifacts/x"]) chmodSync(join(dir, folder), 0);
+    const { files, more } = await blobs.list(job, 1);
+    expect([files, more]).toEqual([[], 1]);
+    await blobs.tidy(job);
+    expect(readdirSync(dir)).toEqual(["artifacts"]);
+    await blobs.delete([job]);
+    expect(existsSync(join(root, job))).toBe(false);
+  });
+
+  it("is never made, listed or removed for what is no id of a job", async () => {
+    const { root, blobs } = open();
+    for (const id of ["..", "", "../x", "job_1/..", "run_01h455vb4pex5vsknk084sn02q", "job_\0"]) {
+      await expect(blobs.begin(id, 1, false)).rejects.toThrow("not the id of a job");
+      await expect(blobs.delete([id])).rejects.toThrow("not the id of a job");
+      await expect(blobs.get(id, 1, "stdout.log")).rejects.toThrow("not the id of a job");
+    }
+    expect(existsSync(root)).toBe(false);
+    for await (const _ of blobs.jobs()) throw new Error("there is none");
+  });
+});
+
+describe("what an attempt left", () => {
+  it("is listed with name, size, kind and hash, folders and all", async () => {
+    const { blobs, job } = open();
+    const { dir } = await blobs.begin(job, 1, false);
+    const at = join(dir, "artifacts");
+    mkdirSync(join(at, "sub/deep"), { recursive: true });
+    writeFileSync(join(at, "b.png"), "png");
+    writeFileSync(join(at, "a.json"), "{}");
+    writeFileSync(join(at, "sub/deep/c"), "");
+    const sha256 = (bytes: string) => createHash("sha256").update(bytes).digest("hex");
+    expect(await blobs.list(job, 1)).toEqual({
+      more: 0,
+      files: [
+        { name: "a.json", size: 2, mime: "application/json", sha256: sha256("{}") },
+        { name: "b.png", size: 3, mime: "image/png", sha256: sha256("png") },
+        { name: "sub/deep/c", size: 0, mime: "application/octet-stream", sha256: sha256("") },
+      ],
+    });
+    expect(await blobs.list(job, 2)).toEqual({ files: [], more: 0 });
+    expect(await text(await blobs.get(job, 1, "artifacts/a.json"))).toBe("{}");
+    expect(await text(await blobs.get(job, 1, "artifacts/sub/deep/c"))).toBe("");
+  });
+
+  it("may have odd names, which stay names", async () => {
+    const { blobs, job } = open();
+    const { dir } = await blobs.begin(job, 1, false);
+    const names = ["..\\..\\evil", "C:x", "-rf", "a\nb", "\x1b[2J", "…", "x".repeat(255), "．．", " ", "é", "E\u0301"];
+    for (const name of names) writeFileSync(join(dir, "artifacts", name), name);
+    execFileSync("perl", ["-e", 'open F, ">", "\\xff\\xfe"'], { cwd: join(dir, "artifacts") }); // no UTF-8
+    const { files, more } = await blobs.list(job, 1);
+    expect(files.map(({ name }) => name).sort()).toEqual([...names].sort());
+    expect(more).toBe(1);
+    for (const name of names) expect(await text(await blobs.get(job, 1, `artifacts/${name}`))).toBe(name);
+  });
+
+  it("is counted, and not listed, beyond a thousand files, or where it is no file", async () => {
+    const { blobs, job } = open();
+    const { dir } = await blobs.begin(job, 1, false);
+    const at = join(dir, "artifacts");
+    for (let i = 0; i < 1_005; i++) writeFileSync(join(at, `f${i}`), "");
+    execFileSync("mkfifo", [join(at, "0pipe")]);
+    const { files, more } = await blobs.list(job, 1);
+    expect([files.length, more]).toEqual([1_000, 6]);
+  });
+
+  it("is read only from inside", async () => {
+    const { root, blobs, job } = open();
+    const { dir } = await blobs.begin(job, 1, false);
+    writeFileSync(join(root, "secret"), "secret");
+    for (const name of ["stdout.log", "scratch", "usage.json"]) writeFileSync(join(dir, name), "out");
+    const other = newId("job");
+    await blobs.begin(other, 1, false);
+    const outside = ["../../secret", "../../../x", join(root, "secret"), "artifacts/../../../secret", `../../${other}`];
+    const inside = ["", ".", "..", "artifacts", "artifacts/", "stdout.log\0", "none", "scratch", "usage.json"];
+    for (const name of [...outside, ...inside, "../attempt_10/x"]) {
+      expect(await blobs.get(job, 1, name), name).toBe(null);
+    }
+    expect(await text(await blobs.get(job, 1, "stdout.log"))).toBe("out");
+    linkSync(join(dir, "stdout.log"), join(dir, "artifacts/hard"));
+    expect(await text(await blobs.get(job, 1, "artifacts/hard"))).toBe("out");
+    symlinkSync("../stdout.log", join(dir, "artifacts/soft"));
+    expect(await blobs.get(job, 1, "artifacts/soft")).toBe(null);
+  });
+});

@@ -1,0 +1,120 @@
+import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { afterAll, describe, expect, it } from "vitest";
+import { Capture } from "./capture.ts";
+
+const dir = mkdtempSync(join(tmpdir(), "perdure-capture-"));
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+let count = 0;
+
+async function captured(chunks: readonly Buffer[], cap: number) {
+  const path = join(dir, `${++count}.log`);
+  const capture = new Capture(path, cap);
+  await capture.open();
+  // One buffer for all, as a stream may reuse its own: what is kept must be a copy, or be written at once.
+  for (const chunk of chunks) capture.write(Buffer.from(chunk));
+  const lastLine = capture.lastLine();
+  const end = await capture.close();
+  return { ...end, lastLine, file: readFileSync(path), path, trouble: capture.trouble };
+}
+
+/** What must be in the file, from all bytes at once. */
+function model(bytes: Buffer, cap: number): { file: Buffer; dropped: number } {
+  if (bytes.length <= cap) return { file: bytes, dropped: 0 };
+  const head = Math.floor(cap / 2);
+  const dropped = bytes.length - cap;
+  const note = Buffer.from(`\n[perdure: ${dropped} bytes dropped here]\n`);
+  return { file: Buffer.concat([bytes.subarray(0, head), note, bytes.subarray(head + dropped)]), dropped };
+}
+
+const chunkings = fc.array(fc.uint8Array({ maxLength: 3_000 }), { maxLength: 20 });
+
+describe("Capture", () => {
+  it("keeps head and tail and counts what it dropped, for any chunks and any cap", async () => {
+    await fc.assert(
+      fc.asyncProperty(chunkings, fc.integer({ min: 1, max: 12_000 }), async (parts, cap) => {
+        const chunks = parts.map((part) => Buffer.from(part));
+        const bytes = Buffer.concat(chunks);
+        const found = await captured(chunks, cap);
+        const wanted = model(bytes, cap);
+        expect(found).toMatchObject({ bytes: bytes.length, dropped: wanted.dropped, trouble: null });
+        expect(found.file.equals(wanted.file)).toBe(true);
+        rmSync(found.path);
+      }),
+      { numRuns: 400 },
+    );
+  });
+
+  it("keeps all at exactly the cap, and drops one byte above it", async () => {
+    for (const cap of [1, 2, 3, 1_024, 1_025, 8_192, 8_193]) {
+      const bytes = Buffer.alloc(cap + 1, "ab");
+      expect(await captured([bytes.subarray(0, cap)], cap)).toMatchObject({ bytes: cap, dropped: 0 });
+      const over = await captured([bytes], cap);
+      expect(over).toMatchObject({ bytes: cap + 1, dropped: 1 });
+      expect(over.file.equals(model(bytes, cap).file)).toBe(true);
+    }
+  });
+
+  it("makes no difference between one chunk and single bytes", async () => {
+    const bytes = Buffer.from(Array.from({ length: 5_000 }, (_, i) => (i * 7) % 256));
+    const single = await captured(
+      Array.from(bytes, (byte) => Buffer.from([byte])),
+      1_111,
+    );
+    expect(single.file.equals((await captured([bytes], 1_111)).file)).toBe(true);
+  });
+
+  it("finds the last line with something in it, in whatever part it lies", async () => {
+    const lastLine = async (text: string | Buffer, cap = 4_096) => {
+      const bytes = Buffer.from(text as string);
+      const [one, many] = [await captured([bytes], cap), await captured(inTens(bytes), cap)];
+      expect(many.lastLine).toBe(one.lastLine);
+      return one.lastLine;
+    };
+    expect(await lastLine("")).toBe("");
+    expect(await lastLine("\n \n\n")).toBe("");
+    expect(await lastLine("one\ntwo\n\n  \n")).toBe("two");
+    expect(await lastLine("no end")).toBe("no end");
+    expect(await lastLine("a\r\nb\r\n")).toBe("b");
+    expect(await lastLine(`${"x\n".repeat(3_000)}the end\n`, 1_024)).toBe("the end");
+    // Across the border of head and tail, and of the tail's two ends.
+    for (let before = 480; before < 530; before++) {
+      expect(await lastLine(`${"y".repeat(before)}\nacross the border\n`, 1_024)).toBe("across the border");
+    }
+    expect((await lastLine("z".repeat(100_000), 1_024)).length).toBeLessThanOrEqual(4_096);
+  });
+
+  it("takes binary and invalid UTF-8 as they are", async () => {
+    const bytes = Buffer.from([0xff, 0xfe, 0x00, 0xc3, 0x28, 0x0a, 0xe2, 0x82]);
+    const found = await captured([bytes], 1_024);
+    expect(found.file.equals(bytes)).toBe(true);
+    expect(found.lastLine).toBe("\ufffd");
+  });
+
+  it("is for the owner alone, is there before the first byte, and overwrites nothing", async () => {
+    const path = join(dir, "own.log");
+    const capture = new Capture(path, 1_024);
+    await capture.open();
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    await expect(new Capture(path, 1_024).open()).rejects.toMatchObject({ code: "EEXIST" });
+    capture.write(Buffer.from("x"));
+    await capture.close();
+    expect(readFileSync(path, "utf8")).toBe("x");
+  });
+
+  // NOT TESTED: a disk that is full. It would need one, and the right to mount it.
+  it("counts also where there is no file to write to", async () => {
+    const capture = new Capture(join(dir, "none/at/all"), 1_024);
+    await expect(capture.open()).rejects.toMatchObject({ code: "ENOENT" });
+    capture.write(Buffer.alloc(5_000));
+    expect(await capture.close()).toEqual({ bytes: 5_000, dropped: 5_000 - 1_024 });
+  });
+});
+
+function inTens(bytes: Buffer): Buffer[] {
+  const parts: Buffer[] = [];
+  for (let at = 0; at < bytes.length; at += 10) parts.push(bytes.subarray(at, at + 10));
+  return parts;
+}

@@ -1,0 +1,113 @@
+/** Keeps what a command writes: the beginning and the end, within a cap, and the exact number of bytes between them that
+ *  were dropped. Whatever comes, the pipe is drained and memory does not grow beyond the cap. */
+import { type FileHandle, open } from "node:fs/promises";
+
+export interface Captured {
+  readonly bytes: number;
+  readonly dropped: number;
+}
+
+const LAST_LINE_BYTES = 4_096;
+
+export class Capture {
+  readonly #path: string;
+  readonly #headCap: number;
+  readonly #tailCap: number;
+  #file: FileHandle | null = null;
+  #writing: Promise<void> = Promise.resolve();
+  /** Why the file is not whole: a full disk fails no command. */
+  #trouble: unknown = null;
+  #bytes = 0;
+  #head = 0;
+  /** The last bytes, as a ring that grows up to its cap. */
+  #ring = Buffer.alloc(0);
+  #ringAt = 0;
+  #ringLength = 0;
+
+  constructor(path: string, cap: number) {
+    this.#path = path;
+    this.#headCap = cap >> 1;
+    this.#tailCap = cap - this.#headCap;
+  }
+
+  /** The file is there from the beginning: who follows it may open it at once. */
+  async open(): Promise<void> {
+    this.#file = await open(this.#path, "wx", 0o600);
+  }
+
+  write(chunk: Buffer): void {
+    this.#bytes += chunk.length;
+    const room = this.#headCap - this.#head;
+    if (room > 0) {
+      const part = chunk.subarray(0, room);
+      this.#head += part.length;
+      this.#append(part);
+    }
+    if (chunk.length > room) this.#remember(chunk.subarray(Math.max(0, room)));
+  }
+
+  async close(): Promise<Captured> {
+    const dropped = this.#bytes - this.#head - this.#ringLength;
+    const tail = this.#tail(this.#ringLength);
+    if (dropped > 0) this.#append(Buffer.from(`\n[perdure: ${dropped} bytes dropped here]\n`));
+    if (tail.length > 0) this.#append(tail);
+    await this.#writing;
+    await this.#file?.close().catch(() => {});
+    return { bytes: this.#bytes, dropped };
+  }
+
+  get trouble(): string | null {
+    return this.#trouble === null ? null : String((this.#trouble as Error).message);
+  }
+
+  /** The last line with something in it, as far as it lies within the last few kilobytes. */
+  lastLine(): string {
+    const text = this.#last(LAST_LINE_BYTES).toString("utf8").trimEnd();
+    return text.slice(text.lastIndexOf("\n") + 1).trim();
+  }
+
+  #recent = Buffer.alloc(0);
+  /** The last bytes written, whether they lie in the head or in the ring. */
+  #last(count: number): Buffer {
+    return this.#ringLength >= count ? this.#tail(count) : Buffer.concat([this.#recent, this.#tail(this.#ringLength)]);
+  }
+
+  #append(bytes: Buffer): void {
+    if (bytes.length === 0) return;
+    const kept = Buffer.concat([this.#recent, bytes.subarray(-LAST_LINE_BYTES)]);
+    this.#recent = Buffer.from(kept.subarray(-LAST_LINE_BYTES));
+    this.#writing = this.#writing.then(async () => {
+      if (this.#trouble !== null) return;
+      try {
+        await this.#file?.write(bytes);
+      } catch (error) {
+        this.#trouble = error;
+      }
+    });
+  }
+
+  #remember(bytes: Buffer): void {
+    const part = bytes.subarray(-this.#tailCap);
+    const wanted = Math.min(this.#tailCap, this.#ringLength + part.length);
+    if (wanted > this.#ring.length) this.#grow(wanted);
+    const first = Math.min(part.length, this.#ring.length - this.#ringAt);
+    part.copy(this.#ring, this.#ringAt, 0, first);
+    part.copy(this.#ring, 0, first);
+    this.#ringAt = (this.#ringAt + part.length) % this.#ring.length;
+    this.#ringLength = Math.min(this.#ring.length, this.#ringLength + part.length);
+  }
+
+  #grow(wanted: number): void {
+    const next = Buffer.alloc(Math.min(this.#tailCap, Math.max(wanted, 2 * this.#ring.length, 4_096)));
+    this.#tail(this.#ringLength).copy(next);
+    this.#ringAt = this.#ringLength % next.length;
+    this.#ring = next;
+  }
+
+  #tail(count: number): Buffer {
+    if (count === 0) return Buffer.alloc(0);
+    const from = (this.#ringAt - count + this.#ring.length) % this.#ring.length;
+    const first = this.#ring.subarray(from, Math.min(this.#ring.length, from + count));
+    return Buffer.concat([first, this.#ring.subarray(0, count - first.length)]);
+  }
+}

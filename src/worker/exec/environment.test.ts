@@ -1,0 +1,49 @@
+import { describe, expect, it } from "vitest";
+import { ConfigError } from "../../core/errors.ts";
+import { environmentOf } from "./environment.ts";
+
+const from = {
+  ...{ PATH: "/bin", HOME: "/home/w", LANG: "C.UTF-8", TZ: "", DATABASE_URL: "postgres://secret", AWS_SECRET: "s" },
+  ...{ NODE_OPTIONS: "--require evil", LD_PRELOAD: "/evil.so", PERDURE_TOKEN: "t", PERDURE_JOB_ID: "outer", FOO: "1" },
+};
+const own = { PERDURE_JOB_ID: "job_1" };
+const of = (job: Record<string, string>, allow: string[] = []) => ({ ...environmentOf({ from, job, allow, own }) });
+
+describe("the environment of a command", () => {
+  it("is a base, what the job names, and what tells it who it is", () => {
+    expect(of({ FOO: "mine", LANG: "de" })).toEqual({
+      ...{ PATH: "/bin", HOME: "/home/w", LANG: "de", FOO: "mine", PERDURE_JOB_ID: "job_1" },
+    });
+  });
+
+  it("has a path also where the worker has none", () => {
+    const env = environmentOf({ from: {}, job: {}, allow: [], own: {} });
+    expect({ ...env }).toEqual({ PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" });
+  });
+
+  const RISKY = [
+    ...["PATH", "IFS", "ENV", "BASH_ENV", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "DYLD_INSERT_LIBRARIES"],
+    ...["NODE_OPTIONS", "NODE_PATH", "PYTHONPATH", "PYTHONSTARTUP", "PERL5LIB", "PERL5OPT", "RUBYOPT", "RUBYLIB"],
+    ...["JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "GIT_SSH_COMMAND", "SHELLOPTS", "PS4"],
+  ];
+
+  it.each(RISKY)("%s is refused unless the worker allows it", (name) => {
+    expect(() => of({ [name]: "x" })).toThrow(ConfigError);
+    expect(() => of({ [name]: "x" }, ["OTHER"])).toThrow(`env.${name}`);
+    expect(of({ [name]: "x" }, [name])[name]).toBe("x");
+    expect(of({ [name]: "x" }, ["*"])[name]).toBe("x");
+  });
+
+  it.each(["PATHS", "MY_PATH", "ENVIRONMENT", "GITHUB", "FOO", "LDAP", "_", "NODE_ENV", "__proto__"])(
+    "%s is harmless",
+    (name) => {
+      const job = Object.create(null) as Record<string, string>;
+      job[name] = "x";
+      expect(Object.entries(environmentOf({ from, job, allow: [], own }))).toContainEqual([name, "x"]);
+    },
+  );
+
+  it("cannot be told to be somebody else", () => {
+    expect(of({ PERDURE_JOB_ID: "forged" }).PERDURE_JOB_ID).toBe("job_1");
+  });
+});

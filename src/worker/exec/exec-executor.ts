@@ -1,0 +1,196 @@
+/** Runs commands: each attempt in a directory of its own, with a clean environment, and an outcome that tells exit codes,
+ *  signals, limits and the command's own verdict apart. */
+import { join } from "node:path";
+import { ConfigError } from "../../core/errors.ts";
+import { type CheckedExec, checkExecInput } from "../../core/exec-input.ts";
+import { type Failure, failure } from "../../core/failure.ts";
+import { NO_INPUT } from "../../core/work.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { AttemptRun } from "../attempt-run.ts";
+import type { Executed, Executor } from "../executor.ts";
+import { Capture, type Captured } from "./capture.ts";
+import { type CommandEnd, runCommand } from "./command.ts";
+import { environmentOf } from "./environment.ts";
+import { Guard } from "./guard.ts";
+import { endOf } from "./outcome.ts";
+import { MARK } from "./processes.mjs";
+import { whyNot } from "./program.ts";
+import { readUsage, readVerdict } from "./verdict.ts";
+
+/** A file that an attempt left for the user. */
+export interface OutputFile {
+  readonly name: string;
+  readonly size: number;
+  readonly mime: string;
+  readonly sha256: string;
+}
+
+/** Where attempts write. */
+export interface AttemptPlaces {
+  /** Makes the directory of an attempt, and says where the one before it lies. */
+  begin(
+    jobId: string,
+    attempt: number,
+    keep: boolean,
+  ): Promise<{ readonly dir: string; readonly previous: string | null }>;
+  /** What it left in `artifacts/`; `more` were too many, or could not be read. */
+  list(jobId: string, attempt: number): Promise<{ readonly files: readonly OutputFile[]; readonly more: number }>;
+  /** Removes scratch files: the job has ended. */
+  tidy(jobId: string): Promise<void>;
+}
+
+export interface OutputChunk {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly stream: "stdout" | "stderr";
+  readonly bytes: Uint8Array;
+}
+
+export interface ExecOptions {
+  readonly places: AttemptPlaces;
+  readonly clock: Clock;
+  /** The worker's environment, from which the base is taken. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly allowEnv: readonly string[];
+  readonly onOutput?: ((chunk: OutputChunk) => Promise<void> | undefined) | undefined;
+}
+
+const USAGE_MS = 1_000;
+/** Of what a result may hold, with room for characters that take more than a byte. */
+const MAX_RESULT = 900_000;
+
+export class ExecExecutor implements Executor {
+  readonly kind = "exec";
+  readonly #options: ExecOptions;
+  readonly #guard: Guard;
+  readonly #tidying = new Set<Promise<void>>();
+
+  constructor(options: ExecOptions) {
+    this.#options = options;
+    this.#guard = new Guard(options.clock);
+  }
+
+  async run(run: AttemptRun): Promise<Executed> {
+    try {
+      return await this.#run(run, checkedPayload(run.job.payload));
+    } catch (error) {
+      if (error instanceof ConfigError)
+        return failed(failure({ kind: "error", class: "invalid", message: error.message }));
+      const { code = null, message } = error as NodeJS.ErrnoException;
+      return failed(failure({ kind: "error", name: "ExecError", code, message: `cannot run the command: ${message}` }));
+    }
+  }
+
+  jobEnded(jobId: string): void {
+    const tidying = this.#options.places.tidy(jobId).finally(() => this.#tidying.delete(tidying));
+    this.#tidying.add(tidying);
+  }
+
+  /** When no command runs any more. */
+  async close(): Promise<void> {
+    await Promise.allSettled(this.#tidying);
+    this.#guard.close();
+  }
+
+  async #run(run: AttemptRun, input: CheckedExec): Promise<Executed> {
+    const { places, clock, onOutput } = this.#options;
+    const { id: jobId, attempt } = run.job;
+    run.stopGraceMs = input.graceMs + 8_000; // we end it ourselves, and need a little longer than its grace
+    const { dir, previous } = await places.begin(jobId, attempt, input.keep);
+    // What an earlier attempt left running, of a worker that died together with its supervisor, would overlap this one.
+    if (previous !== null) await this.#guard.clear(jobId);
+    const env = this.#environment(run, input, dir, previous);
+    const cwd = input.cwd ?? dir;
+    const refused = await whyNot(input.argv[0], cwd, env.PATH as string);
+    if (refused !== null) return failed(refused);
+    const stdout = new Capture(join(dir, "stdout.log"), input.outputCap);
+    const stderr = new Capture(join(dir, "stderr.log"), input.outputCap);
+    await Promise.all([stdout.open(), stderr.open()]);
+    const stopUsage = this.#followUsage(run, join(dir, "usage.json"));
+    const end = await runCommand({
+      ...{ guard: this.#guard, clock, input, cwd, dir, env, stdout, stderr, signal: run.signal },
+      outerMark: this.#options.env[MARK] ?? null,
+      onOutput: (stream, bytes) => careful(run, () => onOutput?.({ jobId, attempt, stream, bytes })),
+    });
+    await stopUsage();
+    const lastLine = stderr.lastLine();
+    const written = await Promise.all([stdout.close(), stderr.close()]);
+    for (const capture of [stdout, stderr]) {
+      if (capture.trouble !== null) run.log(`its output could not be kept: ${capture.trouble}`);
+    }
+    return this.#judge(run, end, { dir, lastLine, written });
+  }
+
+  async #judge(
+    run: AttemptRun,
+    end: CommandEnd,
+    { dir, lastLine, written }: { dir: string; lastLine: string; written: readonly Captured[] },
+  ): Promise<Executed> {
+    if (end.kind === "never started") return failed(end.failure);
+    if (end.left > 0) run.log(`${end.left} of its processes could not be ended`);
+    const verdict = await readVerdict(join(dir, "result.json"));
+    if ("usage" in verdict && verdict.usage !== null) run.usageSoFar(verdict.usage);
+    const judged = endOf(end, verdict, lastLine);
+    const isVerdict = verdict.kind === "completed" || verdict.kind === "failed";
+    if (judged.kind === "failed") return { outcome: judged, isVerdict };
+    const { files, more } = await this.#options.places.list(run.job.id, run.job.attempt);
+    const [stdout, stderr] = written;
+    const result = { exitCode: judged.exitCode, output: judged.output, outputs: files, stdout, stderr };
+    const text = JSON.stringify(more === 0 ? result : { ...result, moreOutputs: more });
+    if (text.length <= MAX_RESULT) return { outcome: { kind: "completed", result: text }, isVerdict };
+    const short = JSON.stringify({ ...result, outputs: [], moreOutputs: files.length + more });
+    return { outcome: { kind: "completed", result: short }, isVerdict };
+  }
+
+  #environment(run: AttemptRun, input: CheckedExec, dir: string, previous: string | null) {
+    const { env: from, allowEnv: allow } = this.#options;
+    const own = {
+      PERDURE_JOB_ID: run.job.id,
+      PERDURE_ATTEMPT: String(run.job.attempt),
+      PERDURE_OUTPUT_DIR: dir,
+      PERDURE_RESULT_FILE: join(dir, "result.json"),
+      PERDURE_USAGE_FILE: join(dir, "usage.json"),
+      ...(previous === null ? {} : { PERDURE_PREVIOUS_OUTPUT_DIR: previous }),
+    };
+    return environmentOf({ from, job: input.env, allow, own });
+  }
+
+  /** Hears what the command writes of its usage, while it runs and once more at the end. */
+  #followUsage(run: AttemptRun, path: string): () => Promise<void> {
+    const { clock } = this.#options;
+    let isOver = false;
+    const look = async () => {
+      const usage = await readUsage(path);
+      if (usage !== null) run.usageSoFar(usage);
+    };
+    let cancel = () => {};
+    const again = () => {
+      cancel = clock.after(USAGE_MS, () => void look().finally(() => isOver || again()));
+    };
+    again();
+    return async () => {
+      isOver = true;
+      cancel();
+      await look();
+    };
+  }
+}
+
+function checkedPayload(payload: string): CheckedExec {
+  return checkExecInput(payload === NO_INPUT ? {} : JSON.parse(payload), "exec");
+}
+
+/** Whoever looks on must not be able to stop the work. */
+function careful(run: AttemptRun, call: () => Promise<void> | undefined): Promise<void> | undefined {
+  const fails = (error: unknown) => run.log(`onOutput failed: ${String(error)}`);
+  try {
+    return call()?.catch(fails);
+  } catch (error) {
+    fails(error);
+    return undefined;
+  }
+}
+
+function failed(cause: Failure): Executed {
+  return { outcome: { kind: "failed", failure: cause } };
+}

@@ -1,0 +1,73 @@
+import { describe, expect, it } from "vitest";
+import type { CommandEnd } from "./command.ts";
+import { endOf } from "./outcome.ts";
+import type { Verdict } from "./verdict.ts";
+
+type Ended = Extract<CommandEnd, { kind: "ended" }>;
+const NONE: Verdict = { kind: "none" };
+
+function end(parts: Partial<Ended> = {}): Ended {
+  return {
+    ...{ kind: "ended", exitCode: 0, signal: null, exceeded: null, isOutOfMemory: false, wasAsked: false, left: 0 },
+    ...parts,
+  };
+}
+const killed = (parts: Partial<Ended> = {}) => end({ exitCode: null, signal: "SIGKILL", ...parts });
+const failureOf = (ended: Ended, lastLine = "") => {
+  const judged = endOf(ended, NONE, lastLine);
+  return judged.kind === "failed" ? judged.failure : null;
+};
+
+describe("without a verdict", () => {
+  it("exit code 0 is success, any other a failure that may pass", () => {
+    expect(endOf(end(), NONE, "noise")).toMatchObject({ kind: "completed", exitCode: 0, output: null });
+    expect(failureOf(end({ exitCode: 7 }), "why")).toMatchObject({
+      ...{ kind: "exit", class: "transient", exitCode: 7, message: "exit code 7: why" },
+    });
+  });
+
+  it("a signal is 128 + n", () => {
+    expect(failureOf(killed())).toMatchObject({ kind: "signal", signal: "SIGKILL", exitCode: 137 });
+    const term = end({ exitCode: null, signal: "SIGTERM" });
+    expect(failureOf(term, "bye")).toMatchObject({ exitCode: 143, message: "signal SIGTERM: bye" });
+  });
+
+  it("a kill by the kernel for want of memory is told apart from others", () => {
+    expect(failureOf(killed({ isOutOfMemory: true }))).toMatchObject({ kind: "oom", exitCode: 137, code: null });
+    const exceeded = { kind: "memory", used: 5 } as const;
+    expect(failureOf(killed({ exceeded }))).toMatchObject({ kind: "oom", code: "limit_memory" });
+    const many = { kind: "processes", used: 9 } as const;
+    expect(failureOf(killed({ exceeded: many }))).toMatchObject({ kind: "signal", code: "limit_processes" });
+  });
+
+  it("a last line of any length leaves a message that can be read", () => {
+    const message = failureOf(end({ exitCode: 1 }), `x${"😀".repeat(5_000)}`)?.message ?? "";
+    expect(message.length).toBeLessThan(2_048);
+    expect(message.isWellFormed()).toBe(true);
+  });
+});
+
+describe("with a verdict", () => {
+  const said = { reason: null, output: 5, usage: null };
+
+  it("its word counts, however it ended", () => {
+    for (const each of [end(), end({ exitCode: 3 }), killed(), killed({ wasAsked: true })]) {
+      expect(endOf(each, { kind: "completed", ...said }, "")).toMatchObject({ kind: "completed", output: 5 });
+      const no = endOf(each, { kind: "failed", ...said, reason: "no" }, "");
+      expect(no).toMatchObject({ kind: "failed", failure: { kind: "result", class: "logical", message: "no" } });
+    }
+  });
+
+  it("that is malformed counts as none, but for an exit code of 0", () => {
+    const malformed: Verdict = { kind: "malformed", why: "it is empty" };
+    const message = "result.json is malformed: it is empty";
+    expect(endOf(end(), malformed, "")).toMatchObject({ kind: "failed", failure: { kind: "result", message } });
+    expect(endOf(end({ exitCode: 4 }), malformed, "")).toMatchObject({ failure: { kind: "exit", exitCode: 4 } });
+  });
+
+  it("output goes with an exit code of 0 only", () => {
+    const output: Verdict = { kind: "output", output: [1], usage: null };
+    expect(endOf(end(), output, "")).toMatchObject({ kind: "completed", output: [1] });
+    expect(endOf(end({ exitCode: 4 }), output, "")).toMatchObject({ kind: "failed" });
+  });
+});

@@ -1,0 +1,54 @@
+/** What the end of a command means. The command's own verdict comes first; without one its exit status decides. */
+import { constants } from "node:os";
+import { type Failure, failure } from "../../core/failure.ts";
+import { storable } from "../../lib/text.ts";
+import type { CommandEnd } from "./command.ts";
+import type { Verdict } from "./verdict.ts";
+
+export type Judged =
+  | { readonly kind: "completed"; readonly exitCode: number; readonly output: unknown }
+  | { readonly kind: "failed"; readonly failure: Failure };
+
+type Ended = Extract<CommandEnd, { kind: "ended" }>;
+
+const MAX_LINE = 500;
+
+export function endOf(end: Ended, verdict: Verdict, lastLine: string): Judged {
+  const exitCode = exitCodeOf(end);
+  if (verdict.kind === "completed") return { kind: "completed", exitCode, output: verdict.output };
+  if (verdict.kind === "failed") {
+    const message = verdict.reason ?? "the command's verdict is failed, without a reason";
+    return { kind: "failed", failure: failure({ kind: "result", class: "logical", message, exitCode }) };
+  }
+  // It was cut short: an exit code of 0 only says that it stopped in good order.
+  if (end.wasAsked) return { kind: "failed", failure: badEnd(end, exitCode, lastLine) };
+  if (exitCode === 0 && verdict.kind === "malformed") {
+    const message = `result.json is malformed: ${verdict.why}`;
+    return { kind: "failed", failure: failure({ kind: "result", message, exitCode }) };
+  }
+  if (exitCode === 0) return { kind: "completed", exitCode, output: verdict.kind === "output" ? verdict.output : null };
+  return { kind: "failed", failure: badEnd(end, exitCode, lastLine) };
+}
+
+/** As shells count it: 128 + n for one that was ended by signal n. */
+function exitCodeOf({ exitCode, signal }: Ended): number {
+  return signal === null ? (exitCode ?? 1) : 128 + (constants.signals[signal] ?? 0);
+}
+
+function badEnd({ signal, exceeded, isOutOfMemory }: Ended, exitCode: number, lastLine: string): Failure {
+  const said = lastLine === "" ? "" : `: ${storable(lastLine, MAX_LINE)}`;
+  if (exceeded?.kind === "memory") {
+    const message = `out of memory: it used ${exceeded.used} bytes, more than its limit${said}`;
+    return failure({ kind: "oom", message, exitCode, signal, code: "limit_memory" });
+  }
+  if (exceeded?.kind === "processes") {
+    const message = `it had ${exceeded.used} processes, more than its limit${said}`;
+    return failure({ kind: "signal", message, exitCode, signal, code: "limit_processes" });
+  }
+  if (isOutOfMemory) {
+    const message = `out of memory: the system killed it${said}`;
+    return failure({ kind: "oom", message, exitCode, signal });
+  }
+  if (signal !== null) return failure({ kind: "signal", message: `signal ${signal}${said}`, exitCode, signal });
+  return failure({ kind: "exit", message: `exit code ${exitCode}${said}`, exitCode });
+}

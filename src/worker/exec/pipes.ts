@@ -1,0 +1,40 @@
+/** Pipes for the output of a command. What Node gives a child is a pair of sockets, and those cannot be opened by name: a
+ *  script that writes to /dev/stderr would fail. So they are made as named pipes, whose names are gone before it starts. */
+import { execFile } from "node:child_process";
+import { closeSync, constants, openSync, rmSync } from "node:fs";
+import { Socket } from "node:net";
+import { join } from "node:path";
+
+export interface OutputPipe {
+  /** For the child; to be closed here once it has it. */
+  readonly write: number;
+  readonly read: Socket;
+}
+
+/** Null where they cannot be made. */
+export async function outputPipes(dir: string): Promise<readonly [OutputPipe, OutputPipe] | null> {
+  const paths = [join(dir, ".stdout"), join(dir, ".stderr")] as const;
+  try {
+    await new Promise<void>((resolve, reject) => {
+      execFile("mkfifo", ["-m", "600", ...paths], { timeout: 10_000 }, (error) => (error ? reject(error) : resolve()));
+    });
+    return [openPipe(paths[0]), openPipe(paths[1])];
+  } catch {
+    return null;
+  } finally {
+    for (const path of paths) rmSync(path, { force: true });
+  }
+}
+
+/** First the end to read from: without a reader the other could not be opened. */
+function openPipe(path: string): OutputPipe {
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
+  let write: number;
+  try {
+    write = openSync(path, constants.O_WRONLY | constants.O_NOFOLLOW);
+  } catch (error) {
+    closeSync(fd);
+    throw error;
+  }
+  return { write, read: new Socket({ fd, readable: true, writable: false }) };
+}

@@ -1,0 +1,139 @@
+// @ts-check
+/** Finds the processes of a command, wherever they went: those that carry its mark in their environment, those of its
+ *  session, those that were seen to belong to it before, and all that descend from them. Linux: it reads /proc. Elsewhere
+ *  only the process group is known.
+ *
+ *  Not promised: a process that cleared its environment, left the session AND was orphaned before anybody looked.
+ *
+ *  Plain JavaScript, because the supervisor runs it as it is, from the sources too. */
+import { readdirSync, readFileSync } from "node:fs";
+
+export const MARK = "PERDURE_MARK";
+const JOB = "PERDURE_JOB_ID";
+
+/**
+ * @typedef {{ pid: number, parent: number, session: number, started: string, isDead: boolean }} Process
+ * @typedef {{ pid: number, started: string | null }} Named a process: its number alone may have been given to another
+ */
+
+/** @returns {Process | null} */
+export function readProcess(/** @type {number | string} */ pid) {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, "latin1");
+    // The name, in brackets, may hold anything, brackets too.
+    const rest = text.slice(text.lastIndexOf(")") + 2).split(" ");
+    return {
+      pid: Number(pid),
+      parent: Number(rest[1]),
+      session: Number(rest[3]),
+      started: /** @type {string} */ (rest[19]),
+      isDead: rest[0] === "Z" || rest[0] === "X",
+    };
+  } catch {
+    return null; // gone meanwhile, or no /proc here
+  }
+}
+
+/** All processes there are now. @returns {Process[]} */
+export function snapshot() {
+  /** @type {string[]} */
+  let names;
+  try {
+    names = readdirSync("/proc");
+  } catch {
+    return [];
+  }
+  const list = [];
+  for (const name of names) {
+    const found = /^\d+$/.test(name) ? readProcess(name) : null;
+    if (found !== null && found.pid !== process.pid) list.push(found);
+  }
+  return list;
+}
+
+/** Those whose environment has a variable that fits.
+ *  @param {readonly Process[]} processes
+ *  @param {string} name
+ *  @param {(value: string) => boolean} fits
+ *  @returns {Set<number>} */
+function carriers(processes, name, fits) {
+  const found = new Set();
+  for (const { pid, isDead } of processes) {
+    if (isDead) continue;
+    try {
+      const text = `\0${readFileSync(`/proc/${pid}/environ`, "latin1")}`;
+      const at = text.indexOf(`\0${name}=`);
+      if (at < 0) continue;
+      const from = at + name.length + 2;
+      const end = text.indexOf("\0", from);
+      if (fits(text.slice(from, end < 0 ? undefined : end))) found.add(pid);
+    } catch {
+      // gone, or another user's
+    }
+  }
+  return found;
+}
+
+/** Those with a mark that begins like this. A worker within a command adds its marks to the one it carries itself. */
+export function marked(/** @type {readonly Process[]} */ processes, /** @type {string} */ mark) {
+  return carriers(processes, MARK, (value) => value.split(",").some((each) => each.startsWith(mark)));
+}
+
+/** Those of a job, whoever started them. */
+export function ofJob(/** @type {readonly Process[]} */ processes, /** @type {string} */ jobId) {
+  return carriers(processes, JOB, (value) => value === jobId);
+}
+
+/** The living among these, the sessions of the leaders, and all their descendants.
+ *  @param {readonly Process[]} processes
+ *  @param {Iterable<number>} sure
+ *  @param {Iterable<Named>} leaders
+ *  @param {Iterable<Named>} seen
+ *  @returns {Process[]} */
+export function family(processes, sure, leaders = [], seen = []) {
+  const byNumber = new Map(processes.map((each) => [each.pid, each]));
+  const isAnother = (/** @type {Named} */ { pid, started }) => {
+    const now = byNumber.get(pid);
+    return now !== undefined && started !== null && now.started !== started;
+  };
+  const ours = new Set(sure);
+  const sessions = new Set();
+  for (const one of leaders) if (!isAnother(one)) sessions.add(one.pid);
+  for (const one of seen) if (byNumber.has(one.pid) && !isAnother(one)) ours.add(one.pid);
+  for (const { pid, session } of processes) if (sessions.has(session)) ours.add(pid);
+  // Parents may come after their children in the list: until nobody is added.
+  for (let before = -1; before !== ours.size; ) {
+    before = ours.size;
+    for (const { pid, parent } of processes) if (ours.has(parent)) ours.add(pid);
+  }
+  return processes.filter((each) => ours.has(each.pid) && !each.isDead);
+}
+
+/** Bytes of memory that processes hold together: what they share is counted once, if that matters for the answer.
+ *  @param {readonly Process[]} processes
+ *  @param {number} limit
+ *  @returns {number} */
+export function memoryOf(processes, limit) {
+  const sum = (/** @type {string} */ file, /** @type {RegExp} */ line) =>
+    processes.reduce((total, { pid }) => total + kilobytes(`/proc/${pid}/${file}`, line) * 1024, 0);
+  const resident = sum("status", /^VmRSS:\s*(\d+) kB/m);
+  return resident <= limit ? resident : sum("smaps_rollup", /^Pss:\s*(\d+) kB/m) || resident;
+}
+
+/** @returns {number} */
+function kilobytes(/** @type {string} */ path, /** @type {RegExp} */ line) {
+  try {
+    return Number(line.exec(readFileSync(path, "latin1"))?.[1] ?? 0);
+  } catch {
+    return 0;
+  }
+}
+
+/** @returns {boolean} false: there is nobody */
+export function send(/** @type {number} */ pid, /** @type {NodeJS.Signals} */ signal) {
+  try {
+    return process.kill(pid, signal);
+  } catch {
+    return false;
+  }
+}

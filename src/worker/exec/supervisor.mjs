@@ -1,0 +1,134 @@
+// @ts-check
+/** Ends commands, and outlives their worker to do so. The worker holds a pipe to this process: when that breaks, however
+ *  the worker died, everything that carries its mark is killed at once.
+ *
+ *  Lines of JSON. In: `{"watch": n, "pid", "started", "memory", "processes"}` a command was started, with its limits;
+ *  `{"end": n, "grace"}` end it and all that belongs to it; `{"clear": n, "job"}` end what earlier attempts of a job left on
+ *  this machine; `{"bye": true}` the worker is done. Out: `{"ended": n, "left"}` nobody is left of it (or so many);
+ *  `{"limit": n, "kind", "used"}` it was killed for that. */
+import { createInterface } from "node:readline";
+import { family, marked, memoryOf, ofJob, send, snapshot } from "./processes.mjs";
+
+const [mark = ""] = process.argv.slice(2);
+const LOOK_MS = 100;
+/** Looks between two at everything: who left his family since is known by then. */
+const MEMORY_LOOKS = 10;
+const GIVE_UP_MS = 5_000;
+
+/** @typedef {import("./processes.mjs").Process} Process */
+/** @typedef {{ pid: number, started: string | null, memory?: number, processes?: number, isEnding: boolean,
+ *              seen: Map<number, Process> }} Watched */
+/** @type {Map<number, Watched>} */
+const watched = new Map();
+let looks = 0;
+let isDone = false;
+
+const sleep = (/** @type {number} */ ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const tell = (/** @type {object} */ message) => process.stdout.write(`${JSON.stringify(message)}\n`);
+
+/** @returns {Process[]} */
+function membersOf(/** @type {number} */ n, /** @type {Watched | undefined} */ one, list = snapshot()) {
+  // Nobody is older than who started it: most of a machine need not be asked for its environment.
+  const since = Number(one?.started ?? 0);
+  const young = since === 0 ? list : list.filter(({ started }) => Number(started) >= since);
+  return family(young, marked(young, `${mark}.${n}.`), one === undefined ? [] : [one], one?.seen.values());
+}
+
+/** SIGTERM, a grace time, SIGKILL until nobody is left. Returns how many are.
+ *  @param {() => Process[]} find
+ *  @param {number} graceMs */
+async function endAll(find, graceMs) {
+  let left = find();
+  const toAll = (/** @type {NodeJS.Signals} */ signal) => {
+    for (const { pid } of left) send(pid, signal);
+  };
+  if (graceMs > 0 && left.length > 0) {
+    toAll("SIGTERM");
+    toAll("SIGCONT"); // one that is stopped could not end
+    const until = performance.now() + graceMs;
+    for (let pause = 5; performance.now() < until && left.length > 0; pause = Math.min(LOOK_MS, pause * 2)) {
+      await sleep(Math.min(pause, Math.max(0, until - performance.now())));
+      left = find();
+    }
+  }
+  for (const until = performance.now() + GIVE_UP_MS; left.length > 0 && performance.now() < until; left = find()) {
+    toAll("SIGKILL");
+    await sleep(10);
+  }
+  return left.length;
+}
+
+async function end(/** @type {number} */ n, /** @type {number} */ graceMs) {
+  const one = watched.get(n);
+  if (one !== undefined) one.isEnding = true;
+  if (one !== undefined && one.started === null) await endGroup(one.pid, graceMs);
+  const left = await endAll(() => membersOf(n, one), graceMs);
+  watched.delete(n);
+  tell({ ended: n, left });
+}
+
+/** Without /proc nobody is found: then the group is all we know. */
+async function endGroup(/** @type {number} */ pid, /** @type {number} */ graceMs) {
+  send(-pid, "SIGTERM");
+  const until = performance.now() + graceMs;
+  while (performance.now() < until && send(-pid, /** @type {any} */ (0))) await sleep(LOOK_MS);
+  send(-pid, "SIGKILL");
+}
+
+async function clear(/** @type {number} */ n, /** @type {string} */ job) {
+  const find = () => {
+    const list = snapshot();
+    return family(list, ofJob(list, job));
+  };
+  tell({ ended: n, left: await endAll(find, 0) });
+}
+
+/** Limits, and from time to time who belongs to whom: one that leaves later is known then. */
+function look() {
+  looks += 1;
+  const isRound = looks % MEMORY_LOOKS === 0;
+  const wanted = [...watched].filter(
+    ([, one]) => !one.isEnding && (isRound || one.memory !== undefined || one.processes !== undefined),
+  );
+  if (wanted.length === 0) return;
+  const list = snapshot();
+  for (const [n, one] of wanted) {
+    const found = membersOf(n, one, list);
+    one.seen = new Map(found.map((each) => [each.pid, each]));
+    const memory = one.memory === undefined ? 0 : memoryOf(found, one.memory);
+    const isOver = one.memory !== undefined && memory > one.memory;
+    if (!isOver && (one.processes === undefined || found.length <= one.processes)) continue;
+    for (const { pid } of found) send(pid, "SIGSTOP"); // so that none can fork while the others are killed
+    tell(isOver ? { limit: n, kind: "memory", used: memory } : { limit: n, kind: "processes", used: found.length });
+    void end(n, 0);
+  }
+}
+
+createInterface({ input: process.stdin })
+  .on("line", (line) => {
+    const message = JSON.parse(line);
+    if ("watch" in message) {
+      const { watch, pid, started, memory, processes } = message;
+      watched.set(watch, { pid, started, memory, processes, isEnding: false, seen: new Map() });
+    } else if ("end" in message) void end(message.end, message.grace);
+    else if ("clear" in message) void clear(message.clear, message.job);
+    else if ("bye" in message) isDone = true;
+  })
+  .on("close", async () => {
+    if (!isDone) {
+      const find = () => {
+        const list = snapshot();
+        const all = [...watched.values()];
+        const seen = all.flatMap((one) => [...one.seen.values()]);
+        return family(list, marked(list, `${mark}.`), all, seen);
+      };
+      // No grace: the job may be given to another worker this very moment, and the two must not overlap.
+      await endAll(find, 0);
+      await sleep(200); // one that was being started when the worker died
+      await endAll(find, 0);
+    }
+    process.exit(0);
+  });
+setInterval(look, LOOK_MS).unref();
+process.stdout.on("error", () => {}); // nobody listens any more: what is to be done is done all the same
+for (const signal of /** @type {const} */ (["SIGINT", "SIGTERM", "SIGHUP"])) process.on(signal, () => {});

@@ -1,0 +1,132 @@
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { afterAll, describe, expect, it } from "vitest";
+import { readUsage, readVerdict, type Verdict } from "./verdict.ts";
+
+const dir = mkdtempSync(join(tmpdir(), "perdure-verdict-"));
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+let count = 0;
+
+function file(content: string | Buffer): string {
+  const path = join(dir, `${++count}.json`);
+  writeFileSync(path, content);
+  return path;
+}
+const verdict = (content: string | Buffer) => readVerdict(file(content));
+const why = (found: Verdict) => (found.kind === "malformed" ? found.why : `not malformed: ${found.kind}`);
+const NO_MORE = { reason: null, output: null, usage: null };
+
+describe("a verdict", () => {
+  it("is none without a file", async () => {
+    expect(await readVerdict(join(dir, "none"))).toEqual({ kind: "none" });
+  });
+
+  it("says completed or failed, with all that may be beside it", async () => {
+    expect(await verdict('{"status":"completed"}')).toEqual({ kind: "completed", ...NO_MORE });
+    expect(await verdict('{"status":"failed"}')).toEqual({ kind: "failed", ...NO_MORE });
+    const usage = { tokensIn: 1, tokensOut: 2, costUsd: 0.5 };
+    const full = { status: "failed", reason: "no such image", output: { tried: 3 }, usage, more: true };
+    expect(await verdict(JSON.stringify(full))).toEqual({
+      ...{ kind: "failed", reason: "no such image", output: { tried: 3 }, usage },
+    });
+  });
+
+  it("takes a reason only where it is a text, and not too much of it", async () => {
+    for (const reason of [1, null, {}, "", "  "]) {
+      expect(await verdict(JSON.stringify({ status: "failed", reason }))).toMatchObject({ reason: null });
+    }
+    const long = (await verdict(JSON.stringify({ status: "failed", reason: "x".repeat(9_000) }))) as { reason: string };
+    expect(long.reason.length).toBeLessThanOrEqual(2_048);
+  });
+
+  it("without a status is output, whatever JSON it is", async () => {
+    for (const value of [
+      { a: 1 },
+      {},
+      [1],
+      "text",
+      7,
+      false,
+      null,
+      { Status: "completed" },
+      { nested: { status: 1 } },
+    ]) {
+      expect(await verdict(JSON.stringify(value))).toEqual({ kind: "output", output: value, usage: null });
+    }
+  });
+
+  it("is malformed where it is no JSON, or has another status", async () => {
+    for (const text of ["{", "completed", '{"status":"completed"', '{"status":"completed"}x', "\0", "NaN"]) {
+      expect((await verdict(text)).kind, text).toBe("malformed");
+    }
+    for (const status of ["done", "COMPLETED", "", 1, null, true, ["completed"], {}]) {
+      expect(why(await verdict(JSON.stringify({ status })))).toContain("its status is");
+    }
+    expect(why(await verdict(""))).toContain("empty");
+    expect((await verdict(Buffer.from([0xff, 0xfe, 0x7b]))).kind).toBe("malformed");
+  });
+
+  it("is malformed where it is too large, and then not read", async () => {
+    const path = file("");
+    truncateSync(path, 50 * 2 ** 30); // 50 GB, of holes
+    expect(why(await readVerdict(path))).toContain("53687091200 bytes");
+    const most = `"${"x".repeat(786_432 - 2)}"`;
+    expect((await verdict(most)).kind).toBe("output");
+    expect((await verdict(`${most} `)).kind).toBe("malformed");
+  });
+
+  it("is malformed where it is nested too deeply to be written again", async () => {
+    expect((await verdict(`${"[".repeat(100_000)}${"]".repeat(100_000)}`)).kind).toBe("malformed");
+  });
+
+  it("is not read through links, pipes and folders, and none of them holds us up", async () => {
+    const [link, fifo, folder] = [join(dir, "link"), join(dir, "fifo"), join(dir, "folder")];
+    symlinkSync(file('{"status":"completed"}'), link);
+    execFileSync("mkfifo", [fifo]);
+    mkdirSync(folder);
+    for (const path of [link, fifo, folder]) expect((await readVerdict(path)).kind, path).toBe("malformed");
+    for (const path of [link, fifo, folder]) expect(await readUsage(path)).toBe(null);
+  });
+
+  it("never throws and never pollutes, whatever stands there", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.oneof(fc.json(), fc.string(), fc.uint8Array()), async (content) => {
+        const path = join(dir, "fuzz");
+        writeFileSync(path, content);
+        expect((await readVerdict(path)).kind).toMatch(/^(none|output|completed|failed|malformed)$/);
+        await readUsage(path);
+        expect(Object.keys(Object.prototype)).toEqual([]);
+      }),
+      { numRuns: 300 },
+    );
+    const evil = '{"__proto__":{"status":"completed"}}';
+    expect((await verdict(evil)).kind).toBe("output");
+  });
+});
+
+describe("usage", () => {
+  const usage = { tokensIn: 10, tokensOut: 2, costUsd: 0.25 };
+
+  it("is read by the names that people use, alone or below `usage`", async () => {
+    for (const given of [usage, { tokens_in: 10, tokens_out: 2, cost_usd: 0.25 }, { usage }]) {
+      expect(await readUsage(file(JSON.stringify(given)))).toEqual(usage);
+    }
+    const claude = { input_tokens: 10, output_tokens: 2 };
+    expect(await readUsage(file(JSON.stringify(claude)))).toEqual({ ...usage, costUsd: 0 });
+  });
+
+  it("counts nothing that is no number from 0 on", async () => {
+    for (const bad of [-1, "5", null, {}, true]) {
+      const text = JSON.stringify({ tokensIn: bad, tokensOut: 3 }).replace("null", "1e999");
+      expect(await readUsage(file(text))).toEqual({ tokensIn: 0, tokensOut: 3, costUsd: 0 });
+    }
+  });
+
+  it("is unknown while there is nothing, or it is being written", async () => {
+    expect(await readUsage(join(dir, "none"))).toBe(null);
+    for (const text of ["", "{", '{"tokensIn":1', "[]", "7", "{}"]) expect(await readUsage(file(text))).toBe(null);
+  });
+});

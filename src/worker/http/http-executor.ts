@@ -1,0 +1,153 @@
+/** Runs a job of the kind `http`: one exchange, and what its answer means for the job. Returns an outcome and never
+ *  throws. An expected status completes the job; any other is a failure that carries the status, and the policy decides.
+ *  Every attempt of a job sends the same Idempotency-Key. What it cannot do: know whether a server that did not answer
+ *  has done the work all the same. Only a server that heeds the key can make that harmless. */
+import { MAX_DURATION_MS } from "../../core/duration.ts";
+import { ConfigError } from "../../core/errors.ts";
+import { type Failure, failure } from "../../core/failure.ts";
+import { type CheckedHttp, checkHttpInput, MAX_BODY_BYTES, shownUrl } from "../../core/http-input.ts";
+import { NO_INPUT } from "../../core/work.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { jsonDepth } from "../../lib/json-depth.ts";
+import { isOver, storable } from "../../lib/text.ts";
+import type { AttemptRun } from "../attempt-run.ts";
+import type { Executed, Executor } from "../executor.ts";
+import { checkAllow } from "./address.ts";
+import { exchange, type Lookup, type Reply } from "./exchange.ts";
+import { ExchangeError } from "./exchange-error.ts";
+
+export interface HttpExecutorOptions {
+  /** Loopback, private and reserved addresses that jobs may reach all the same: addresses, ranges, or "private". */
+  readonly allow: readonly string[];
+  readonly clock: Clock;
+  readonly log?: (level: "error" | "warn" | "info", message: string) => void;
+  /** Resolves names in place of the system. */
+  readonly lookup?: Lookup;
+  /** Certificates to trust in place of the system's. */
+  readonly ca?: string;
+}
+
+/** Enough of a body to tell what the server meant. */
+const EXCERPT = 200;
+/** As deep as payloads may be; what is deeper stays text. */
+const MAX_JSON_DEPTH = 64;
+/** Methods that change something: done twice by mistake, it matters. */
+const CHANGING: readonly string[] = ["POST", "PUT", "PATCH", "DELETE"];
+
+/** Throws a `ConfigError` when `allow` has a mistake. */
+export function httpExecutor(options: HttpExecutorOptions): Executor {
+  const allow = checkAllow(options.allow, "work.allowAddresses");
+  return { kind: "http", run: (run) => runHttp(run, { ...options, allow }) };
+}
+
+async function runHttp(run: AttemptRun, options: HttpExecutorOptions): Promise<Executed> {
+  let request: CheckedHttp | null = null;
+  try {
+    request = withOurHeaders(checkHttpInput(inputOf(run.job.payload), "payload"), run.jobId);
+    const { allow, clock, log, lookup, ca } = options;
+    const onBlocked = (host: string, address: string) =>
+      log?.("warn", `${run.jobId}: http: ${host} leads to ${address}, which allowAddresses does not permit`);
+    const injected = { ...(lookup === undefined ? {} : { lookup }), ...(ca === undefined ? {} : { ca }) };
+    const reply = await exchange(request, { allow, clock, signal: run.signal, onBlocked, ...injected });
+    return judge(request, reply, clock);
+  } catch (error) {
+    return failed(failureOf(error, request));
+  }
+}
+
+/** What JSON.parse says of a mistake quotes the text, which may be a secret. */
+function inputOf(payload: string): unknown {
+  if (payload === NO_INPUT) return undefined;
+  try {
+    return JSON.parse(payload);
+  } catch {
+    throw new ConfigError({ path: "payload", given: "text", allowed: "JSON", problem: "got text that is not JSON" });
+  }
+}
+
+function withOurHeaders(request: CheckedHttp, jobId: string): CheckedHttp {
+  const given = new Set(request.headers.map(([name]) => name.toLowerCase()));
+  const ours: (readonly [string, string])[] = [["user-agent", "perdure"]];
+  if (CHANGING.includes(request.method)) ours.push(["idempotency-key", jobId]);
+  return { ...request, headers: [...ours.filter(([name]) => !given.has(name)), ...request.headers] };
+}
+
+function judge(request: CheckedHttp, reply: Reply, clock: Clock): Executed {
+  const { status, url, bytes, isCut } = reply;
+  if (!request.expect.some(([low, high]) => status >= low && status <= high)) {
+    const excerpt = oneLine(bytes);
+    const message = `HTTP ${status} from ${url}${excerpt === "" ? "" : `: ${excerpt}`}`;
+    return failed(failure({ kind: "http", status, message, retryAfterMs: retryAfterMs(reply, clock) }));
+  }
+  const tooLarge = (what: string) => {
+    const message = `HTTP ${status} from ${url}: ${what}`;
+    return failed(failure({ kind: "error", class: "logical", code: "body_too_large", status, message }));
+  };
+  if (isCut) return tooLarge(`the body is over ${request.maxBytes} bytes`);
+  const result = resultOf(reply);
+  // Quotes and base64 make it longer than the body was. The engine would refuse it, with less to say.
+  if (isOver(result, MAX_BODY_BYTES)) return tooLarge(`the result is over ${MAX_BODY_BYTES} bytes`);
+  return { outcome: { kind: "completed", result } };
+}
+
+function resultOf({ status, headers, bytes }: Reply): string {
+  return `{"status_code":${status},"headers":${JSON.stringify(headers)},"body":${bodyOf(bytes, headers["content-type"])}}`;
+}
+
+/** The body as JSON text. JSON is handed on as it came, so that numbers keep digits that JavaScript would lose. */
+function bodyOf(bytes: Buffer, type: Reply["headers"][string] | undefined): string {
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return JSON.stringify({ base64: bytes.toString("base64") });
+  }
+  const isJson = typeof type === "string" && /^\s*(application|text)\/([^\s;]+\+)?json\s*(;|$)/i.test(type);
+  return isJson && parses(text) ? text : JSON.stringify(text);
+}
+
+function parses(text: string): boolean {
+  if (jsonDepth(text) > MAX_JSON_DEPTH) return false;
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function oneLine(bytes: Buffer): string {
+  // Four bytes are the most that a character takes, and white space in between is made short.
+  const text = bytes.subarray(0, EXCERPT * 16).toString("utf8");
+  return storable(text.replaceAll(/[\s\p{Cc}]+/gu, " ").trim(), EXCERPT);
+}
+
+/** Seconds or a date. A date is compared with the server's own clock where it tells it: ours may differ. */
+function retryAfterMs({ headers }: Reply, clock: Clock): number | null {
+  const asked = String(headers["retry-after"] ?? "").trim();
+  if (/^\d+$/.test(asked)) return Math.min(Number(asked) * 1_000, MAX_DURATION_MS);
+  const until = dateMs(asked);
+  if (until === null) return null;
+  const now = dateMs(String(headers.date ?? "")) ?? clock.now();
+  return Math.min(Math.max(0, Math.round(until - now)), MAX_DURATION_MS);
+}
+
+/** The three forms of HTTP begin with a day; JavaScript would read a date into almost anything. */
+function dateMs(text: string): number | null {
+  const isDate = /^(mon|tue|wed|thu|fri|sat|sun)[a-z]*,? .*\d\d:\d\d:\d\d/i.test(text);
+  const ms = isDate ? Date.parse(/ GMT$/i.test(text) ? text : `${text} GMT`) : Number.NaN;
+  return Number.isNaN(ms) ? null : ms;
+}
+
+function failed(cause: Failure): Executed {
+  return { outcome: { kind: "failed", failure: cause } };
+}
+
+function failureOf(error: unknown, request: CheckedHttp | null): Failure {
+  const { name, message, code } = (error instanceof Error ? error : new Error(String(error))) as NodeJS.ErrnoException;
+  const parts = { kind: "error", name, message, code: typeof code === "string" ? code : null } as const;
+  if (error instanceof ConfigError) return failure({ ...parts, class: "invalid" });
+  if (error instanceof ExchangeError) return failure({ ...parts, class: error.class });
+  const where = request === null ? "" : `${request.method} ${shownUrl(request.url)}: `;
+  return failure({ ...parts, message: `${where}${message}` });
+}

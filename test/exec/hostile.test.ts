@@ -1,0 +1,67 @@
+/** Trees of processes of random shape that do all they can to get away. None is alive when its job has ended. */
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { Dice } from "../dice.ts";
+import { alive, allDead, exists, needle, openBench } from "./kit.ts";
+
+const TREES = 100;
+
+/** A shell script that starts its children in some way, and then waits, leaves, or ends in some other way. */
+function tree(dice: Dice, depth: number): string {
+  const children = Array.from({ length: depth === 0 ? 0 : dice.below(4) }, () => {
+    const script = quoted(tree(dice, depth - 1));
+    return dice.pick([
+      `sh -c ${script} &`,
+      `setsid sh -c ${script} &`,
+      `(setsid sh -c ${script} &)`,
+      `(sh -c ${script} > /dev/null 2>&1 < /dev/null &)`,
+      `nohup setsid sh -c ${script} > /dev/null 2>&1 &`,
+      `(setsid setsid sh -c ${script} &) &`,
+    ]);
+  });
+  const ears = dice.pick(["", "trap '' TERM;", "trap '' TERM HUP INT;", "trap 'sh -c \"sleep 1000\" &' TERM;"]);
+  const end = dice.pick(["sleep 1000", "exec sleep 1000", "sleep 1000 & wait", "exit 0", "kill -STOP $$; sleep 1000"]);
+  return `${ears} ${children.join("\n")}\n${end}`;
+}
+
+const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+it(`${TREES} hostile trees leave nobody alive`, { timeout: 120_000 }, async () => {
+  const seed = Number(process.env.PERDURE_SEED ?? Math.floor(Math.random() * 2 ** 31));
+  const dice = new Dice(seed);
+  console.log(`hostile trees: PERDURE_SEED=${seed}`);
+  const bench = await openBench({ work: { concurrency: 12 } });
+  const late: string[] = [];
+  let seen = 0;
+  const one = async () => {
+    const mark = needle();
+    const script = `${tree(dice, 3)}`;
+    const how = dice.pick(["cancel", "timeout", "exit"]);
+    // The root says that it is up, and then is like the others, or ends by itself.
+    const command = `sh -c ${quoted(script)} & touch up\n${how === "exit" ? "exit 0" : "sleep 1000"}`;
+    const options = how === "timeout" ? { timeout: "300ms" } : {};
+    const job = await bench.submit(
+      { command, shell: true, env: { MARK: mark }, grace: dice.pick(["0ms", "50ms", "200ms"]) },
+      options,
+    );
+    if (how === "cancel") {
+      await exists(join(bench.dirOf(job.id, 1), "up")).catch(() => {});
+      seen += alive(mark).length;
+      await job.cancel();
+    }
+    await bench.ended(job);
+    const ms = await allDead(mark, 10_000).catch(() => Number.POSITIVE_INFINITY);
+    if (ms > 1_000) late.push(`${ms} ms: ${script}`);
+  };
+  let started = 0;
+  const lane = async () => {
+    while (started < TREES) {
+      started += 1;
+      await one();
+    }
+  };
+  await Promise.all(Array.from({ length: 10 }, lane));
+  expect(late).toEqual([]);
+  expect(seen).toBeGreaterThan(0);
+  expect(bench.logged.filter((line) => line.includes("could not be ended"))).toEqual([]);
+});
