@@ -1,5 +1,5 @@
 /** Every example is run as a reader would run it: a process of its own, against the built package. */
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -142,6 +142,36 @@ example("transaction", async (run) => {
     "orders stored: 1,3; jobs that ran: 1,3",
   ]);
   expect(await exampleSchemas()).toEqual(before);
+});
+
+example("commands", async (run) => {
+  const lines = (await run()).trimEnd().split("\n");
+  expect(lines).toEqual([
+    "stderr: power is out",
+    "stdout: resumed in attempt 2",
+    "exit code 0, left resumed.txt (11 bytes)",
+    "attempt 1: exit code 7: power is out",
+    "attempt 2: ok",
+    'HTTP 200 after 2 runs: {"asked":2}',
+  ]);
+});
+
+it("the README's first command gets a flaky command through", () => {
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as { scripts: { start: string } };
+  expect(scripts.start).toMatch(/ && node dist\/cli\/main.js run .*-- sh examples\/flaky.sh$/);
+  const main = join(ROOT, "dist/cli/main.js");
+  const args = [main, "run", "--backoff", "10ms", "--", "sh", join(ROOT, "examples/flaky.sh")];
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd, encoding: "utf8" });
+  expect(stdout.trimEnd().split("\n")).toEqual([
+    ...[1, 2, 3].map((n) => `attempt ${n}: fetching the report`),
+    "got it",
+  ]);
+  expect(stderr).toMatch(
+    /^run 1, 1 of 5 charged: exit code 75: connection reset by peer, retrying in \d+ ms because /m,
+  );
+  expect(stderr).toMatch(/^run 2, 2 of 5 charged: /m);
+  expect(stderr).toMatch(/^run 3: succeeded after \d+ ms, done$/m);
+  expect(status).toBe(0);
 });
 
 /** Each run has a schema of its own, named by its process. */

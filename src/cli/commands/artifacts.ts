@@ -1,0 +1,70 @@
+/** `perdure artifacts`: the files that a job left, and one of them. */
+import { posix } from "node:path";
+import type { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { isId } from "../../lib/id.ts";
+import { type Command, type Context, READING } from "../command.ts";
+import { withData } from "../data.ts";
+import { CliError, EXIT, usageError } from "../exit.ts";
+import { TerminalStream } from "../terminal-stream.ts";
+
+export const artifacts: Command = {
+  name: "artifacts",
+  summary: "List the files that a job left, or print one of them",
+  usage: "perdure artifacts ID [NAME] [OPTIONS]",
+  about:
+    "Of its winning run, or of the last one while there is no winner. NAME prints that file, " +
+    "as it is into a pipe or file, and with control characters escaped on a terminal.",
+  options: [{ name: "attempt", short: "a", type: "string", value: "N", help: "Of this run." }, ...READING],
+  examples: [
+    "perdure artifacts job_01m7gekg9zevv9a6xvvwmt1v8g",
+    "perdure artifacts job_01m7gekg9zevv9a6xvvwmt1v8g report.pdf > report.pdf",
+  ],
+
+  async run(context) {
+    const { given, out, io } = context;
+    given.atMost(2);
+    const [id = "", name] = given.positionals;
+    if (!isId(id, "job"))
+      throw usageError(`which job? Usage: ${artifacts.usage}; ids are given in full, see \`perdure ps\``);
+    const wanted = given.integer("attempt", { min: 1, max: 1_000_000_000 });
+    return withData(context, async (perdure) => {
+      const info = await (await perdure.job(id)).get();
+      const outputs = await perdure.outputs(id);
+      const attempt = wanted ?? (info.state === "succeeded" ? info.attempt : outputs.attempts.at(-1));
+      if (attempt === undefined || !outputs.attempts.includes(attempt)) {
+        throw new CliError(EXIT.failed, `${id} left no files${wanted === undefined ? "" : ` in run ${wanted}`}`);
+      }
+      if (name !== undefined) {
+        const path = posix.normalize(`artifacts/${name}`);
+        const stream = path.startsWith("artifacts/") ? await outputs.read(attempt, path) : null;
+        if (stream === null) throw new CliError(EXIT.failed, `run ${attempt} of ${id} left no file ${name}`);
+        if (io.isTTY) await show(stream, context);
+        else await pipeline(stream, io.stdout, { end: false });
+        return EXIT.done;
+      }
+      const { files, more } = await outputs.files(attempt);
+      if (given.flag("json")) out.json({ id, attempt, files, more });
+      else if (files.length === 0 && more === 0) out.note(`run ${attempt} of ${id} left no files`);
+      else {
+        const size = { head: "SIZE", side: "right" } as const;
+        const columns = [{ head: "NAME" }, size, { head: "TYPE", flexible: true }, { head: "SHA-256", flexible: true }];
+        out.table(
+          columns,
+          files.map((file) => [file.name, String(file.size), file.mime, file.sha256]),
+        );
+        if (more > 0) out.note(`not listed, as too many, links, or unreadable: ${more}`);
+      }
+      return EXIT.done;
+    });
+  },
+};
+
+async function show(stream: Readable, { io, out }: Context): Promise<void> {
+  const terminal = new TerminalStream();
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    if (out.gone.aborted) return;
+    io.stdout.write(terminal.text(chunk));
+  }
+  io.stdout.write(terminal.end());
+}

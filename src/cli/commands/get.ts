@@ -1,0 +1,120 @@
+/** `perdure get`: one job, its attempts and its result. */
+import { showMs } from "../../core/duration.ts";
+import type { Explanation } from "../../core/explain.ts";
+import type { JobInfo } from "../../embedded/job-info.ts";
+import { storable } from "../../lib/text.ts";
+import type { SessionRow } from "../../store/store.ts";
+import { type Piece, painted } from "../colour.ts";
+import { type Command, READING } from "../command.ts";
+import { withData } from "../data.ts";
+import { EXIT } from "../exit.ts";
+import { bySession, commandLine, stateWords } from "../job-text.ts";
+import { type Printer, showLocal, showSince } from "../print.ts";
+
+export const get: Command = {
+  name: "get",
+  summary: "Show one job, its attempts and its result",
+  usage: "perdure get ID [OPTIONS]",
+  options: READING,
+  examples: ["perdure get job_01m7gekg9zevv9a6xvvwmt1v8g", "perdure get --json job_01m7gekg9zevv9a6xvvwmt1v8g"],
+
+  async run(context) {
+    const { given, out } = context;
+    const id = given.jobId();
+    await withData(context, async (perdure) => {
+      const job = await (await perdure.job(id)).get();
+      // Told from the events, unlike the rows of attempts: with the one that runs, and with the delays between them.
+      const { attempts } = await perdure.explain(id);
+      if (given.flag("json")) out.json({ ...job, attempts });
+      else print(out, job, attempts, bySession(await perdure.workers()));
+    });
+    return EXIT.done;
+  },
+};
+
+type Attempts = Explanation["attempts"];
+
+function print(out: Printer, job: JobInfo, attempts: Attempts, workers: ReadonlyMap<string, SessionRow>): void {
+  out.facts(facts(job, Date.now(), workers));
+  if (attempts.length > 0) {
+    out.line();
+    out.table(COLUMNS, attempts.map(attemptRow));
+  }
+  for (const [name, value] of [
+    ["Input", job.payload],
+    ["Progress", job.progress],
+    ["Result", job.result],
+  ] as const) {
+    if (value === undefined) continue;
+    out.line();
+    out.line(painted("dim", name));
+    out.block(shownValue(value));
+  }
+}
+
+function facts(job: JobInfo, now: number, workers: ReadonlyMap<string, SessionRow>): [string, Piece | null][] {
+  const at = (instant: number | null) => (instant === null ? null : showLocal(instant));
+  const span = (ms: number | null) => (ms === null ? null : showMs(ms));
+  const labels = Object.entries(job.labels).map(([name, value]) => `${name}=${value}`);
+  const { usage, policy } = job;
+  return [
+    ["Job", painted("bold", job.id)],
+    ["Kind", job.kind],
+    ["Command", commandLine(job)],
+    ["State", stateWords(job, now, workers)],
+    ["Queue", job.queue],
+    ["Namespace", job.namespace === "default" ? null : job.namespace],
+    ["Key", job.key],
+    ["Tags", job.tags.join(", ")],
+    ["Labels", labels.join(", ")],
+    ["Priority", String(job.priority)],
+    ["Runs", `${job.attempt}, ${job.failures} of ${policy.maxAttempts} charged`],
+    ["Chapter", job.chapter === 1 ? null : String(job.chapter)],
+    ["Timeout", span(job.timeoutMs)],
+    ["Submitted", at(job.submittedAt)],
+    ["Due", job.state === "queued" ? at(job.runAt) : null],
+    ["Expires", at(job.expiresAt)],
+    ["Deadline", at(job.deadlineAt)],
+    ["Finished", at(job.finishedAt)],
+    ["Usage", usage && `${usage.tokensIn} tokens in, ${usage.tokensOut} out, ${usage.costUsd} USD`],
+  ];
+}
+
+const COLUMNS = [
+  { head: "RUN", side: "right" },
+  { head: "OUTCOME" },
+  { head: "STARTED" },
+  { head: "TOOK", side: "right" },
+  { head: "NEXT AFTER", side: "right" },
+  { head: "FAILURE", flexible: true },
+] as const;
+
+function attemptRow({ attempt, outcome, startedAt, endedAt, delay, failure }: Attempts[number]): Piece[] {
+  const colour = outcome === "completed" ? "green" : outcome === "running" ? "cyan" : "red";
+  return [
+    String(attempt),
+    painted(colour, outcome),
+    showLocal(startedAt),
+    endedAt === null ? "" : showSince(startedAt, endedAt),
+    delay === null ? "" : showMs(delay.delayMs),
+    failure === null ? "" : failureText(failure),
+  ];
+}
+
+/** How the process ended first: a long message may be cut. */
+function failureText({ message, exitCode, signal, status }: NonNullable<Attempts[number]["failure"]>): string {
+  const facts: string[] = [];
+  if (exitCode !== null && !message.includes(`exit code ${exitCode}`)) facts.push(`exit code ${exitCode}`);
+  if (signal !== null && !message.includes(signal)) facts.push(signal);
+  if (status !== null && !message.includes(String(status))) facts.push(`status ${status}`);
+  return [...facts, message].join(": ");
+}
+
+/** A screen or so of it; `--json` has the whole. */
+const VALUE_LIMIT = 4_000;
+
+/** A text as it is, anything else as JSON. */
+function shownValue(value: unknown): string {
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  return text.length > VALUE_LIMIT ? `${storable(text, VALUE_LIMIT)}\n(cut; --json has the whole)` : text;
+}

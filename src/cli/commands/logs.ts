@@ -1,0 +1,76 @@
+/** `perdure logs`: what a command wrote. */
+import type { Readable } from "node:stream";
+import { type Command, type Context, DATA } from "../command.ts";
+import { withData } from "../data.ts";
+import { CliError, EXIT, usageError } from "../exit.ts";
+import { TerminalStream } from "../terminal-stream.ts";
+
+export const logs: Command = {
+  name: "logs",
+  summary: "Show what a command wrote",
+  usage: "perdure logs ID [OPTIONS]",
+  about:
+    "Shows stdout and then stderr of the last run, as far as they were kept. On a terminal control characters are shown " +
+    "escaped; into a pipe or file the bytes go as they are.",
+  options: [
+    { name: "attempt", short: "a", type: "string", value: "N", help: "Of this run. Default: the last." },
+    { name: "stdout", type: "boolean", help: "Only what it wrote to stdout." },
+    { name: "stderr", type: "boolean", help: "Only what it wrote to stderr." },
+    DATA,
+    { name: "json", type: "boolean", help: "Print one JSON document: attempt, stdout, stderr, log." },
+    { name: "verbose", short: "v", type: "boolean", help: "Show warnings of the engine on stderr." },
+  ],
+  examples: ["perdure logs job_01m7gekg9zevv9a6xvvwmt1v8g", "perdure logs job_01m7gekg9zevv9a6xvvwmt1v8g --attempt 1"],
+
+  async run(context) {
+    const { given } = context;
+    const id = given.jobId();
+    const wanted = given.integer("attempt", { min: 1, max: 1_000_000_000 });
+    if (given.flag("stdout") && given.flag("stderr")) throw usageError("give either --stdout or --stderr");
+    return withData(context, async (perdure) => {
+      const job = await perdure.job(id);
+      const outputs = await perdure.outputs(id);
+      const rows = await job.attempts();
+      const attempt = wanted ?? outputs.attempts.at(-1) ?? rows.at(-1)?.attempt;
+      const row = rows.find((each) => each.attempt === attempt);
+      if (attempt === undefined) throw new CliError(EXIT.failed, `${id} has not run yet`);
+      if (row === undefined && !outputs.attempts.includes(attempt)) {
+        throw new CliError(EXIT.failed, `${id} has no run ${attempt}; see \`perdure get ${id}\``);
+      }
+      const streams = (["stdout", "stderr"] as const).filter(
+        (name) => !given.flag(name === "stdout" ? "stderr" : "stdout"),
+      );
+      if (given.flag("json")) {
+        const [stdout, stderr] = await Promise.all(
+          ["stdout.log", "stderr.log"].map(async (name) => text(await outputs.read(attempt, name))),
+        );
+        context.out.json({ id, attempt, stdout, stderr, log: row?.log ?? null });
+        return EXIT.done;
+      }
+      for (const name of streams) await copy(await outputs.read(attempt, `${name}.log`), context);
+      if (row?.log) context.out.block(row.log.trimEnd());
+      return EXIT.done;
+    });
+  },
+};
+
+async function text(stream: Readable | null): Promise<string | null> {
+  if (stream === null) return null;
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream as AsyncIterable<Buffer>) chunks.push(chunk);
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+async function copy(stream: Readable | null, { io, out }: Context): Promise<void> {
+  const terminal = new TerminalStream();
+  for await (const chunk of (stream ?? []) as AsyncIterable<Buffer>) {
+    if (out.gone.aborted) return;
+    const isReady = io.stdout.write(io.isTTY ? terminal.text(chunk) : chunk);
+    if (isReady) continue;
+    await new Promise<void>((resolve) => {
+      io.stdout.once("drain", resolve);
+      out.gone.addEventListener("abort", () => resolve());
+    });
+  }
+  if (io.isTTY) io.stdout.write(terminal.end());
+}

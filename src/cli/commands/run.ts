@@ -1,0 +1,125 @@
+/** `perdure run`: the shortest way to make a command reliable. */
+import { isAbsolute, resolve } from "node:path";
+import { toMs } from "../../core/duration.ts";
+import { ConfigError, show } from "../../core/errors.ts";
+import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
+import { resolvePolicy } from "../../core/resolve-policy.ts";
+import { LIMITS } from "../../engine/limits.ts";
+import { isOver } from "../../lib/text.ts";
+import { type Command, type Context, DATA } from "../command.ts";
+import { usageError } from "../exit.ts";
+import { POLICY_OPTIONS, policyOf, timeOf } from "../run/policy.ts";
+import { runHere } from "../run/run-here.ts";
+
+export const run: Command = {
+  name: "run",
+  summary: "Run a command until it has truly succeeded or truly failed",
+  usage: "perdure run [OPTIONS] -- COMMAND [ARGS…]",
+  endsAtFirstWord: true,
+  about:
+    "Stores the command as a job, runs it here, and retries it as the options say. Its output is shown as it comes, and a " +
+    "line on stderr tells of each run. It gets no standard input. Exits with the command's last exit code; 124 after a timeout, 125 if its runs were " +
+    "lost, 126 and 127 if it could not be started, 130 if it was cancelled (Ctrl-C), 2 for a mistake in the options.",
+  options: [
+    ...POLICY_OPTIONS,
+    { name: "timeout", type: "string", value: "TIME", help: "End a run that takes longer: 30s, 5m." },
+    { name: "key", type: "string", value: "KEY", help: "Names the job: run again, it goes on, or tells how it ended." },
+    { name: "again", type: "boolean", help: "With --key: run a job that failed or was cancelled once more." },
+    {
+      name: "env",
+      type: "string",
+      value: "NAME[=VALUE]",
+      multiple: true,
+      help: "Set, or pass on, a variable; stored with the job.",
+    },
+    { name: "cwd", type: "string", value: "DIR", help: "The command's working directory. Default: this one." },
+    { name: "keep", type: "boolean", help: "Keep its scratch files when it has ended." },
+    DATA,
+    { name: "json", type: "boolean", help: "Print how it ended as one JSON object on the last line of stdout." },
+    { name: "quiet", short: "q", type: "boolean", help: "Nothing on stderr but the command's own." },
+  ],
+  examples: [
+    "perdure run -- ./flaky.sh",
+    "perdure run --max-attempts 3 --backoff 5s --timeout 10m -- ./backup.sh",
+    "perdure run --key nightly-2026-11-16 --env AWS_PROFILE -- ./nightly.sh",
+    "perdure run --retry-on 75 -- sh -c 'exit 75'",
+  ],
+
+  async run(context) {
+    const { given } = context;
+    // All of it is checked before anything is stored.
+    const input = inputOf(context);
+    const retry = policyOf(given);
+    inTheWordsOfOptions(() => resolvePolicy(retry, "retry"));
+    const timeout = timeOf(given, "timeout");
+    if (timeout !== undefined && toMs(timeout, "--timeout") === 0) {
+      throw usageError("--timeout: got 0; give a time such as 30s");
+    }
+    const key = given.text("key");
+    if (key !== undefined && !/^[^\p{Cc}\p{Cs}]{1,500}$/u.test(key)) {
+      throw usageError(`--key: got ${show(key)}; give a text of 1 to 500 characters, none of them control characters`);
+    }
+    if (given.flag("again") && key === undefined) throw usageError("--again: it goes with --key, which names the job");
+    return runHere(context, { input, retry, timeout, key });
+  },
+};
+
+const OPTION_OF: Readonly<Record<string, string>> = {
+  "retry.preset": "--preset",
+  "retry.maxAttempts": "--max-attempts",
+  "retry.backoff.initial": "--backoff",
+  "retry.backoff.factor": "--backoff-factor",
+  "retry.backoff.max": "--backoff-max",
+  "retry.backoff.jitter": "--jitter",
+  "retry.retryWhen": "--retry-when",
+  "retry.stopWhen": "--stop-when",
+};
+
+/** A mistake in a policy names the field of the policy; who typed it knows the option. */
+function inTheWordsOfOptions(check: () => void): void {
+  try {
+    check();
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const path = error.path ?? "";
+    const [, name] = /^command\.env(?:\.|\[")([^"\]]*)/.exec(path) ?? [];
+    const option = OPTION_OF[path] ?? (name === undefined ? undefined : `--env ${name}`);
+    const argument = /^command\.argv\[(\d+)\]/.exec(path)?.[1];
+    const told = option ?? (argument === undefined ? path : argument === "0" ? "COMMAND" : `argument ${argument}`);
+    throw usageError(error.message.replace(`${path}:`, `${told}:`));
+  }
+}
+
+function inputOf({ given, io }: Context): ExecInput {
+  const argv = given.positionals;
+  if (argv.length === 0) throw usageError(`no command; usage: ${run.usage}`);
+  const cwd = given.text("cwd") ?? ".";
+  if (cwd.trim() === "") throw usageError(`--cwd: got ${show(cwd)}; give a directory`);
+  const input: ExecInput = {
+    argv,
+    cwd: isAbsolute(cwd) ? cwd : resolve(io.cwd, cwd),
+    env: envOf(given.texts("env"), io.env),
+    ...(given.flag("keep") ? { keep: true } : {}),
+  };
+  inTheWordsOfOptions(() => checkExecInput(input, "command"));
+  if (isOver(JSON.stringify(input), LIMITS.payloadBytes)) {
+    throw usageError("COMMAND: with its arguments and environment it is over 1 MiB; give it a file instead");
+  }
+  return input;
+}
+
+/** `NAME=VALUE` sets, `NAME` passes on what is set here. */
+function envOf(words: readonly string[], from: Context["io"]["env"]): Record<string, string> {
+  const env: Record<string, string> = {};
+  for (const word of words) {
+    const at = word.indexOf("=");
+    const name = at < 0 ? word : word.slice(0, at);
+    const value = at < 0 ? from[name] : word.slice(at + 1);
+    if (!/^[A-Za-z_]\w*$/.test(name)) {
+      throw usageError(`--env: got ${show(word)}; names have letters, digits and _, and begin with no digit`);
+    }
+    if (value === undefined) throw usageError(`--env ${name}: it is not set here; give ${name}=VALUE`);
+    env[name] = value;
+  }
+  return env;
+}

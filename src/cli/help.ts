@@ -1,0 +1,85 @@
+/** Help, made from the tables of the commands, within 80 columns. */
+import { nearest } from "../core/check.ts";
+import { show } from "../core/errors.ts";
+import { type Command, HELP, type Option } from "./command.ts";
+import { usageError } from "./exit.ts";
+
+const WIDTH = 80;
+
+export function overview(commands: readonly Command[]): string {
+  return [
+    "Perdure runs work until it has truly succeeded or truly failed, and says why.",
+    "",
+    "Usage: perdure COMMAND [OPTIONS]",
+    "",
+    "Commands:",
+    ...rows(commands.map(({ name, summary }) => [name, summary])),
+    "",
+    "`perdure help COMMAND` tells more of one; `perdure --version` names the version.",
+    "",
+    "Exit codes:",
+    ...rows([
+      ["0", "done"],
+      ["1", "what was asked about failed, or is not there"],
+      ["2", "wrong use or configuration"],
+      ["70", "a bug in Perdure itself"],
+    ]),
+  ].join("\n");
+}
+
+/** For somebody who gave no command at all. */
+export function shortHelp(commands: readonly Command[]): string {
+  const names = commands.map(({ name }) => name).join(", ");
+  return ["Usage: perdure COMMAND [OPTIONS]", ...wrapped(`Commands: ${names}. See \`perdure --help\`.`, 0)].join("\n");
+}
+
+export function helpOn({ summary, usage, about, options, examples }: Command): string {
+  const sections = [wrapped(summary, 0), [`Usage: ${usage}`]];
+  if (about !== undefined) sections.push(wrapped(about, 0));
+  sections.push(["Options:", ...rows([...options, HELP].map((option) => [optionWords(option), optionHelp(option)]))]);
+  if (examples.length > 0) sections.push(["Examples:", ...examples.map((line) => `  ${line}`)]);
+  return sections.map((lines) => lines.join("\n")).join("\n\n");
+}
+
+export function commandNamed(commands: readonly Command[], name: string): Command {
+  const found = commands.find((command) => command.name === name);
+  if (found !== undefined) return found;
+  const names = commands.map((command) => command.name);
+  const near = nearest(name, [...names, "help"]);
+  const hint = near === null ? `Commands: ${names.join(", ")}` : `Did you mean \`perdure ${near}\`?`;
+  throw usageError(`unknown command ${show(name)}. ${hint}`);
+}
+
+function optionWords({ name, short, type, value = "VALUE" }: Option): string {
+  const long = type === "string" ? `--${name} ${value}` : `--${name}`;
+  return short === undefined ? long : `-${short}, ${long}`;
+}
+
+function optionHelp({ help, multiple }: Option): string {
+  return multiple ? `${help} May be repeated.` : help;
+}
+
+/** Two columns; a left side that is too long has a line of its own. */
+function rows(pairs: readonly (readonly [string, string])[]): string[] {
+  const left = Math.min(24, Math.max(...pairs.map(([name]) => name.length))) + 4;
+  return pairs.flatMap(([name, text]) => {
+    const lines = wrapped(text, left);
+    const start = `  ${name}`;
+    if (start.length > left - 2) return [start, ...lines];
+    return [start.padEnd(left) + (lines[0] as string).slice(left), ...lines.slice(1)];
+  });
+}
+
+/** Broken at spaces, each line after so many of them. */
+function wrapped(text: string, indent: number): string[] {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    if (line !== "" && indent + line.length + 1 + word.length > WIDTH) {
+      lines.push(line);
+      line = "";
+    }
+    line = line === "" ? word : `${line} ${word}`;
+  }
+  return [...lines, line].map((each) => " ".repeat(indent) + each);
+}

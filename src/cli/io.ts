@@ -1,0 +1,34 @@
+/** What a command sees of its process. Given from outside, so that the whole command line runs inside a test. */
+import { usageError } from "./exit.ts";
+
+export interface Io {
+  readonly stdout: NodeJS.WritableStream;
+  readonly stderr: NodeJS.WritableStream;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly cwd: string;
+  /** Whether a person reads stdout. */
+  readonly isTTY: boolean;
+  /** The terminal's width; undefined where there is none, and then nothing is cut. */
+  readonly columns: number | undefined;
+}
+
+export function processIo(): Io {
+  const { stdout, stderr, env } = process;
+  return {
+    stdout,
+    stderr,
+    env,
+    cwd: currentDirectory(),
+    isTTY: stdout.isTTY === true,
+    columns: stdout.columns || undefined,
+  };
+}
+
+/** A process whose directory was removed under it has none, and no path that is given would mean anything. */
+function currentDirectory(): string {
+  try {
+    return process.cwd();
+  } catch {
+    throw usageError("the current directory is not there any more; change to another");
+  }
+}

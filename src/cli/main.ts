@@ -1,0 +1,101 @@
+#!/usr/bin/env node
+/** The command line: finds the command, reads its arguments, runs it, and turns whatever happens into an exit code and,
+ *  where something is wrong, one line on stderr. A stack is shown only for bugs of our own. */
+import { readFileSync, realpathSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { readArguments } from "./arguments.ts";
+import type { Command } from "./command.ts";
+import { artifacts } from "./commands/artifacts.ts";
+import { events } from "./commands/events.ts";
+import { explain } from "./commands/explain.ts";
+import { get } from "./commands/get.ts";
+import { logs } from "./commands/logs.ts";
+import { ps } from "./commands/ps.ts";
+import { run } from "./commands/run.ts";
+import { EXIT, exitCodeOf, usageError } from "./exit.ts";
+import { commandNamed, helpOn, overview, shortHelp } from "./help.ts";
+import { type Io, processIo } from "./io.ts";
+import { Printer } from "./print.ts";
+import { safeText } from "./terminal-text.ts";
+
+/** In the order of the help. */
+export const COMMANDS: readonly Command[] = [run, ps, get, explain, logs, events, artifacts];
+
+/** Runs one command line; `argv` is without the program's name. Never throws. */
+export async function main(argv: readonly string[], io: Io, commands: readonly Command[] = COMMANDS): Promise<number> {
+  const out = new Printer(io);
+  const [first] = argv;
+  const name = commands.some((command) => command.name === first) ? `perdure ${first}` : "perdure";
+  try {
+    const code = await dispatch(argv, io, out, commands);
+    await out.flush();
+    return code;
+  } catch (error) {
+    // Whatever came of it, nobody was there to read it.
+    if (out.gone.aborted) return EXIT.done;
+    const code = exitCodeOf(error);
+    if (code === EXIT.bug) {
+      out.note(`${name}: this is a bug in Perdure; please report it, with what follows`);
+      io.stderr.write(`${safeText(stackOf(error))}\n`);
+    } else out.note(`${name}: ${(error as Error).message}`);
+    return code;
+  }
+}
+
+async function dispatch(argv: readonly string[], io: Io, out: Printer, commands: readonly Command[]): Promise<number> {
+  const [first, ...rest] = argv;
+  switch (first) {
+    case undefined:
+      io.stderr.write(`${shortHelp(commands)}\n`);
+      return EXIT.usage;
+    case "--version":
+    case "-V":
+      out.line(version());
+      return EXIT.done;
+    case "help":
+    case "--help":
+    case "-h": {
+      const [about] = rest;
+      out.block(about === undefined ? overview(commands) : helpOn(commandNamed(commands, about)));
+      return EXIT.done;
+    }
+  }
+  if (first.startsWith("-")) {
+    throw usageError(`unknown option ${first}: options come after the command, as in \`perdure ps --json\``);
+  }
+  const command = commandNamed(commands, first);
+  const given = readArguments(command, rest);
+  if (given !== null) return command.run({ io, out, given });
+  out.block(helpOn(command));
+  return EXIT.done;
+}
+
+/** Of the package; it lies at the same distance from `src/cli` and from `dist/cli`. */
+function version(): string {
+  const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+  return (JSON.parse(text) as { version: string }).version;
+}
+
+function stackOf(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? String(error)) : String(error);
+}
+
+/** Started as a program, perhaps by a link in `node_modules/.bin`, and not imported. */
+function isProgram(): boolean {
+  const [, script] = process.argv;
+  try {
+    return script !== undefined && realpathSync(script) === fileURLToPath(import.meta.url);
+  } catch {
+    return false;
+  }
+}
+
+// The exit code is set and nothing is cut off: what is still to be written to a pipe is written.
+if (isProgram()) {
+  try {
+    process.exitCode = await main(process.argv.slice(2), processIo());
+  } catch (error) {
+    process.stderr.write(`perdure: ${(error as Error).message}\n`);
+    process.exitCode = exitCodeOf(error);
+  }
+}

@@ -1,0 +1,35 @@
+/** Makes the data directory. Before anything is opened: what is wrong with a directory should be said of the directory. */
+import { randomBytes } from "node:crypto";
+import { closeSync, mkdirSync, openSync, rmdirSync, statSync, unlinkSync } from "node:fs";
+import { dirname, join } from "node:path";
+import type { DataDir } from "../data.ts";
+import { usageError } from "../exit.ts";
+
+export function madeDir(dir: DataDir): DataDir {
+  const made: string[] = [];
+  try {
+    make(dir.path, made);
+    // Tried, not asked: to root everything seems to be allowed.
+    const probe = join(dir.path, `.probe-${randomBytes(6).toString("hex")}`);
+    closeSync(openSync(probe, "wx", 0o600));
+    unlinkSync(probe);
+    return dir;
+  } catch (error) {
+    for (const path of made.reverse()) rmdirSync(path); // nothing is left of what did not work
+    const { code } = error as NodeJS.ErrnoException;
+    const named = dir.from === null ? "" : `${dir.from}: `;
+    throw usageError(`${named}cannot write to ${dir.given} (${code}); name another directory with --data`);
+  }
+}
+
+/** Level by level: Node's own way never ends where a file system refuses new directories, as /proc does. */
+function make(path: string, made: string[]): void {
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return;
+  if (dirname(path) !== path) make(dirname(path), made);
+  try {
+    mkdirSync(path, { mode: 0o700 });
+    made.push(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST" || !statSync(path).isDirectory()) throw error;
+  }
+}

@@ -1,0 +1,50 @@
+/** Runs the job here until it has ended, or until somebody wants us to stop. */
+import { exec } from "../../core/builtin.ts";
+import type { JobHandle } from "../../embedded/job-handle.ts";
+import type { Here } from "./run-here.ts";
+import { RunTeller } from "./run-teller.ts";
+import { type Asked, untilAsked } from "./signals.ts";
+
+/** As a shell has it for a program whose reader went away: 128 + SIGPIPE. */
+const NO_READER: Asked = { kind: "leave", exitCode: 141 };
+
+/** Null: it ended by itself. `leave`: it was handed back, for whoever goes on with it. `cancel`: it was cancelled. */
+export async function follow(
+  { perdure, context, live, say }: Here,
+  job: JobHandle<unknown>,
+  queue: string,
+  hasKey: boolean,
+): Promise<Asked | null> {
+  const teller = new RunTeller(job, say, (await job.attempts()).length);
+  const signals = untilAsked();
+  const { gone } = context.out;
+  const unread = new Promise<Asked>((resolve) => {
+    if (gone.aborted) resolve(NO_READER);
+    gone.addEventListener("abort", () => resolve(NO_READER));
+    context.io.stderr.once("error", () => resolve(NO_READER));
+  });
+  try {
+    await using worker = await perdure.work([exec], {
+      ...{ queues: [queue], concurrency: 1, allowEnv: ["*"] },
+      onOutput: (chunk) => live.show(chunk, gone),
+    });
+    const over = job.result().then(
+      () => null,
+      () => null, // how it ended is read from its record
+    );
+    const asked = await Promise.race([over, signals.asked, unread]);
+    if (asked === null) return null;
+    if (asked.kind === "leave" && hasKey) {
+      await worker.stop({ grace: 0 });
+      return asked;
+    }
+    if (asked.exitCode === 130) say(`${job.id}: cancelling; press once more to leave at once`);
+    await perdure.cancel(job.id).catch(() => {}); // it may have ended this very moment
+    await over;
+    return { kind: "cancel", exitCode: asked.exitCode };
+  } finally {
+    signals.stop();
+    live.flush();
+    await teller.end();
+  }
+}

@@ -1,0 +1,108 @@
+/** The retry policy that the options of `perdure run` describe. */
+import { show } from "../../core/errors.ts";
+import type { PolicyFields, PresetName } from "../../core/policy.ts";
+import type { Given } from "../arguments.ts";
+import type { Option } from "../command.ts";
+import { usageError } from "../exit.ts";
+
+/** Who types `perdure run` wants a command to get through; without a number a failure would be final. */
+const DEFAULT_ATTEMPTS = 5;
+const MAX_ATTEMPTS = 1_000_000;
+
+export const POLICY_OPTIONS: readonly Option[] = [
+  {
+    name: "max-attempts",
+    type: "string",
+    value: "N",
+    help: "Runs in all, the first included. Default: 5, or the preset's.",
+  },
+  {
+    name: "backoff",
+    type: "string",
+    value: "TIME",
+    help: "Wait before the first retry: 500ms, 2s, 1m, none. Default: 1s.",
+  },
+  { name: "backoff-factor", type: "string", value: "X", help: "Each wait is so many times the last. Default: 2." },
+  { name: "backoff-max", type: "string", value: "TIME", help: "No wait is longer. Default: 1m." },
+  {
+    name: "jitter",
+    type: "string",
+    value: "RATIO",
+    help: "Spread waits by up to this, from 0 to below 1. Default: 0.2.",
+  },
+  { name: "retry-on", type: "string", value: "CODES", help: "Retry only these exit codes: 1,75,100-110." },
+  { name: "no-retry-on", type: "string", value: "CODES", help: "Never retry these exit codes." },
+  { name: "retry-when", type: "string", value: "EXPR", help: "Retry only if true: '{{ exit_code == 75 }}'." },
+  {
+    name: "stop-when",
+    type: "string",
+    value: "EXPR",
+    help: "Give up if true: '{{ attempt > 2 and exit_code == 1 }}'.",
+  },
+  { name: "preset", type: "string", value: "NAME", help: "Begin with: default, opal, fluster, noetl, attune, agent." },
+];
+
+export function policyOf(given: Given): PolicyFields {
+  const preset = given.text("preset");
+  const attempts = given.integer("max-attempts", { min: 1, max: MAX_ATTEMPTS });
+  const policy: PolicyFields = { backoff: backoffOf(given) };
+  if (preset !== undefined) policy.preset = preset as PresetName;
+  if (attempts !== undefined || preset === undefined) policy.maxAttempts = attempts ?? DEFAULT_ATTEMPTS;
+  if (policy.backoff !== undefined && Object.keys(policy.backoff).length === 0) delete policy.backoff;
+  const [only, never] = [codesOf(given, "retry-on"), codesOf(given, "no-retry-on")];
+  if (only !== null) policy.retryOnExitCodes = only;
+  if (never !== null) policy.noRetryOnExitCodes = never;
+  const both = only?.find((code) => never?.includes(code));
+  if (both !== undefined) throw usageError(`--no-retry-on: ${both} is in --retry-on too; give each code once`);
+  const [retryWhen, stopWhen] = [given.text("retry-when"), given.text("stop-when")];
+  if (retryWhen !== undefined) policy.retryWhen = retryWhen;
+  if (stopWhen !== undefined) policy.stopWhen = stopWhen;
+  return policy;
+}
+
+function backoffOf(given: Given): NonNullable<PolicyFields["backoff"]> {
+  if (given.text("backoff") === "none") {
+    const other = ["backoff-factor", "backoff-max", "jitter"].find((name) => given.text(name) !== undefined);
+    if (other !== undefined) throw usageError(`--${other}: it means nothing with --backoff none`);
+    return { type: "none" };
+  }
+  const [initial, max] = [timeOf(given, "backoff"), timeOf(given, "backoff-max")];
+  const [factor, jitter] = [
+    numberOf(given, "backoff-factor", "a number from 1 on, such as 1.5"),
+    numberOf(given, "jitter", "a number from 0 to below 1, such as 0.2"),
+  ];
+  return {
+    ...(initial === undefined ? {} : { initial }),
+    ...(max === undefined ? {} : { max }),
+    ...(factor === undefined ? {} : { factor }),
+    ...(jitter === undefined ? {} : { jitter }),
+  };
+}
+
+/** A time with its unit: a bare number would be read in another unit by half of all people. */
+export function timeOf(given: Given, name: string): string | undefined {
+  const text = given.text(name);
+  if (text === undefined || /^\d{1,15}(\.\d{1,6})?\s*(ms|s|m|h|d)$/.test(text.trim())) return text;
+  throw usageError(`--${name}: got ${show(text)}; give a time with its unit, such as 500ms, 30s, 5m, 2h or 1d`);
+}
+
+function numberOf(given: Given, name: string, allowed: string): number | undefined {
+  const text = given.text(name);
+  if (text === undefined) return undefined;
+  if (/^\d{1,9}(\.\d{1,9})?$/.test(text)) return Number(text);
+  throw usageError(`--${name}: got ${show(text)}; give ${allowed}`);
+}
+
+/** `1,75,100-110`; null if it was not given. */
+function codesOf(given: Given, name: string): number[] | null {
+  const text = given.text(name);
+  if (text === undefined) return null;
+  return text.split(",").flatMap((part) => {
+    const [, first, last = first] = /^\s*(\d{1,3})(?:-(\d{1,3}))?\s*$/.exec(part) ?? [];
+    const [from, to] = [Number(first), Number(last)];
+    if (!(from >= 1 && from <= to && to <= 255)) {
+      throw usageError(`--${name}: got ${show(part)}; give exit codes from 1 to 255, as in 1,75,100-110`);
+    }
+    return Array.from({ length: to - from + 1 }, (_, i) => from + i);
+  });
+}

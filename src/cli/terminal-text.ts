@@ -1,0 +1,71 @@
+/** Text of strangers for a terminal. What a job printed, threw or was called may hold sequences that clear the screen,
+ *  set the title, write the clipboard or turn letters round: all of it is shown escaped (`\x1b`), none of it is sent.
+ *  Also how wide text is there, roughly: a terminal's own tables differ in the details. */
+
+/** Controls and halves of pairs, what moves or reorders (Cf: bidi, zero-width, tags), separators that break the line, and
+ *  whatever else is defined to be invisible. The two selectors that make a sign an emoji are harmless and common. */
+const UNSAFE = /(?!\n|\t|\ufe0e|\ufe0f)[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
+const SHORT: Readonly<Record<string, string>> = { "\r": "\\r", "\n": "\\n", "\t": "\\t" };
+
+/** A block of text: its lines and tabs stay. A CR that ends a line with its LF moves nothing and is left out. */
+export function safeText(text: string): string {
+  return text.replaceAll("\r\n", "\n").replaceAll(UNSAFE, escaped);
+}
+
+/** Text on one line, whatever it contains. */
+export function safeLine(text: string): string {
+  return text.replaceAll(UNSAFE, escaped).replaceAll(/[\n\t]/g, escaped);
+}
+
+/** JSON stays JSON and means the same: what JSON itself lets through is written as `\u….`. */
+export function safeJson(json: string): string {
+  return json.replaceAll(UNSAFE, (char) => {
+    const units = Array.from({ length: char.length }, (_, i) => char.charCodeAt(i));
+    return units.map((unit) => `\\u${unit.toString(16).padStart(4, "0")}`).join("");
+  });
+}
+
+function escaped(char: string): string {
+  const code = char.codePointAt(0) as number;
+  const hex = code.toString(16);
+  return SHORT[char] ?? (code <= 0xff ? `\\x${hex.padStart(2, "0")}` : `\\u{${hex}}`);
+}
+
+const PLAIN = /^[\x20-\x7e]*$/;
+const ZERO = /[\p{Mn}\p{Me}]/u;
+/** East Asian wide and full-width blocks, and what is drawn as an emoji by itself. */
+const WIDE =
+  /[\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6\u{17000}-\u{18aff}\u{1b000}-\u{1b2ff}\u{20000}-\u{3fffd}\p{Emoji_Presentation}]/u;
+
+/** Columns of a terminal that one line of safe text takes. */
+export function textWidth(text: string): number {
+  if (PLAIN.test(text)) return text.length;
+  let width = 0;
+  for (const char of text) width += charWidth(char);
+  return width;
+}
+
+function charWidth(char: string): number {
+  if (ZERO.test(char)) return 0;
+  return WIDE.test(char) ? 2 : 1;
+}
+
+/** One line of safe text in at most so many columns; what was cut ends with an ellipsis. */
+export function cutToWidth(text: string, columns: number): string {
+  // Nothing is wider than two columns, so the length settles it for most texts.
+  if (text.length * 2 <= columns || textWidth(text) <= columns) return text;
+  let cut = "";
+  let width = 0;
+  for (const char of text) {
+    width += charWidth(char);
+    if (width > columns - 1) break;
+    cut += char;
+  }
+  return columns < 1 ? "" : `${cut}…`;
+}
+
+/** Padded with spaces to so many columns. */
+export function padTo(text: string, columns: number, side: "left" | "right" = "left"): string {
+  const space = " ".repeat(Math.max(0, columns - textWidth(text)));
+  return side === "left" ? text + space : space + text;
+}

@@ -1,0 +1,130 @@
+/** The command line inside a test: `main` with streams that are kept, on a data directory that the library filled. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Writable } from "node:stream";
+import type { Io } from "../../src/cli/io.ts";
+import { main } from "../../src/cli/main.ts";
+import type { PerdureEvent } from "../../src/core/event.ts";
+import { NonRetryableError } from "../../src/core/failure.ts";
+import { task } from "../../src/core/task.ts";
+import { Perdure } from "../../src/embedded/perdure.ts";
+import { systemClock } from "../../src/engine/clock.ts";
+import { openStore } from "../../src/store/open.ts";
+import type { Store } from "../../src/store/store.ts";
+
+export interface Said {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Keeps what is written; after `breakAfter` writes each fails with `code`, as a pipe without a reader does. */
+export class Kept extends Writable {
+  text = "";
+  #left: number;
+  readonly #code: string;
+
+  constructor(breakAfter = Number.POSITIVE_INFINITY, code = "EPIPE") {
+    super({ decodeStrings: false, autoDestroy: false });
+    this.#left = breakAfter;
+    this.#code = code;
+  }
+
+  override _write(chunk: string, _encoding: string, done: (error?: Error) => void): void {
+    if (this.#left <= 0) {
+      done(Object.assign(new Error(`write ${this.#code}`), { code: this.#code }));
+      return;
+    }
+    this.#left -= 1;
+    this.text += chunk;
+    done();
+  }
+}
+
+export function testIo(parts: Partial<Io> = {}): Io & { readonly stdout: Kept; readonly stderr: Kept } {
+  const kept = { stdout: new Kept(), stderr: new Kept() };
+  return { env: {}, cwd: tmpdir(), isTTY: false, columns: undefined, ...kept, ...parts } as ReturnType<typeof testIo>;
+}
+
+export async function perdure(argv: readonly string[], parts: Partial<Io> = {}): Promise<Said> {
+  const io = testIo(parts);
+  const code = await main(argv, io);
+  return { code, stdout: io.stdout.text, stderr: io.stderr.text };
+}
+
+export interface Stock {
+  readonly dir: string;
+  /** By what became of them. */
+  readonly ids: Readonly<Record<"done" | "failed" | "waiting" | "exec", string>>;
+  remove(): void;
+}
+
+/** What a hostile job would like to do to the terminal of whoever reads of it. */
+export const HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202egpj.exe\u200b\u009b31m\r\nsecond line";
+
+/** A job that failed once, one that failed for good, one that waits, and a command that waits. */
+export async function stocked(): Promise<Stock> {
+  const dir = mkdtempSync(join(tmpdir(), "perdure-cli-"));
+  const retry = { maxAttempts: 3, backoff: { initial: "1ms", jitter: 0 } };
+  const flaky = task("flaky", { retry }, (_input: { n: number }, ctx) => {
+    if (ctx.attempt === 1) throw new Error("connection reset");
+    return { width: 640 };
+  });
+  const hopeless = task("hopeless", { retry }, () => {
+    throw new NonRetryableError(`no such image ${HOSTILE}`);
+  });
+  const engine = await Perdure.open(join(dir, "perdure.db"));
+  try {
+    await engine.work([flaky, hopeless], { name: "worker-1" });
+    const done = await engine.submit(flaky, { n: 1 }, { tags: ["red"], key: "img-1" });
+    await done.result();
+    const failed = await engine.submit(hopeless, undefined, { queue: "images" });
+    await failed.result().catch(() => {});
+    const waiting = await engine.submit("later", { secret: 1 }, { delay: "1h" });
+    const exec = await engine.submit("exec", { argv: ["./flaky.sh", "--name", `a b${HOSTILE}`] }, { delay: "1h" });
+    const ids = { done: done.id, failed: failed.id, waiting: waiting.id, exec: exec.id };
+    return { dir, ids, remove: () => rmSync(dir, { recursive: true, force: true }) };
+  } finally {
+    await engine.close();
+  }
+}
+
+/** The store of a data directory, without an engine: what only looks must leave it as it is. */
+async function withStore<T>(dir: string, use: (store: Store) => Promise<T>): Promise<T> {
+  const url = join(dir, "perdure.db");
+  const newSecret = () => "x".repeat(32);
+  const store = await openStore({ url, clock: systemClock, random: Math.random, newSecret });
+  try {
+    return await use(store);
+  } finally {
+    await store.close();
+  }
+}
+
+export function eventsIn(dir: string): Promise<readonly PerdureEvent[]> {
+  return withStore(dir, (store) => store.events({ after: 0, limit: 10_000 }));
+}
+
+/** A worker for kind `k` that took what there was a minute ago and was never heard of again. */
+export function claimAndVanish(dir: string): Promise<void> {
+  return withStore(dir, async (store) => {
+    const then = Date.now() - 60_000;
+    const session = { id: "ses_gone", namespace: "default", name: "gone", host: "elsewhere", pid: 1, leaseMs: 15_000 };
+    await store.openSession({ ...session, kinds: ["k"], queues: null, labels: {}, slots: 10 }, then);
+    await store.claim([{ session: session.id, limit: 10, claimId: null }], then);
+  });
+}
+
+/** What no line on a terminal may hold: controls but LF and TAB, bidi and zero-width characters. */
+export const DANGEROUS =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
+  /[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/u;
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
+const COLOUR = /\x1b\[\d+m/g;
+
+/** Without the colours of our own. */
+export function uncoloured(text: string): string {
+  return text.replaceAll(COLOUR, "");
+}

@@ -1,0 +1,168 @@
+/** `perdure` as a user has it: the built program, as a child process, waited for by what it says and by its end. */
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, realpathSync, rmSync, watch } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, onTestFinished } from "vitest";
+import type { Said } from "./kit.ts";
+
+export const PROGRAM = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
+
+export interface Place {
+  /** Where it is started, and its data directory in it. */
+  readonly cwd: string;
+  readonly data: string;
+}
+
+/** A directory of the test's own; the data directory in it is made by whoever writes there first. */
+export function newPlace(whenFinished: (remove: () => void) => void = onTestFinished): Place {
+  const cwd = realpathSync(mkdtempSync(join(tmpdir(), "perdure-cli-")));
+  whenFinished(() => rmSync(cwd, { recursive: true, force: true }));
+  return { cwd, data: join(cwd, ".perdure") };
+}
+
+export interface Program {
+  readonly pid: number;
+  readonly child: ChildProcess;
+  readonly ended: Promise<Said>;
+  stdout: string;
+  stderr: string;
+  /** Resolves when either stream has said it. */
+  says(text: string | RegExp): Promise<void>;
+  kill(signal: NodeJS.Signals): void;
+}
+
+/** What a failed test left running goes with the file. */
+const started = new Set<ChildProcess>();
+afterAll(() => {
+  for (const { pid = 0, spawnfile } of started) {
+    try {
+      process.kill(spawnfile === "/bin/sh" ? -pid : pid, "SIGKILL");
+    } catch {
+      // it has just ended
+    }
+  }
+});
+
+type Env = Readonly<Record<string, string>>;
+
+/** As little as a user has. */
+function environment(env: Env): Record<string, string> {
+  return { PATH: process.env.PATH ?? "", HOME: process.env.HOME ?? "", LANG: "C.UTF-8", ...env };
+}
+
+export function start({ cwd }: Place, argv: readonly string[], env: Env = {}): Program {
+  const child = spawn(process.execPath, [PROGRAM, ...argv], { cwd, env: environment(env), stdio: "pipe" });
+  child.stdin.end();
+  return followed(child);
+}
+
+/** Started by `/bin/sh`, which finds it as `$PERDURE_CLI`. */
+export function startShell({ cwd }: Place, script: string, env: Env = {}): Program {
+  const own = environment({ PERDURE_CLI: `${process.execPath} ${PROGRAM}`, ...env });
+  const child = spawn("/bin/sh", ["-c", script], { cwd, env: own, stdio: "pipe", detached: true });
+  child.stdin.end();
+  return followed(child);
+}
+
+function followed(child: ChildProcess): Program {
+  const waiting = new Set<() => void>();
+  let isOver = false;
+  const program: Program = {
+    pid: child.pid as number,
+    child,
+    stdout: "",
+    stderr: "",
+    ended: new Promise((resolve) => {
+      child.once("close", (code, signal) => {
+        isOver = true;
+        for (const look of waiting) look();
+        resolve({ code: code ?? (signal === "SIGKILL" ? 137 : -1), stdout: program.stdout, stderr: program.stderr });
+      });
+    }),
+    says: (text) =>
+      new Promise((resolve, reject) => {
+        const look = () => {
+          const said = [program.stdout, program.stderr];
+          const isSaid = said.some((all) => (typeof text === "string" ? all.includes(text) : text.test(all)));
+          if (!isSaid && !isOver) return;
+          waiting.delete(look);
+          if (isSaid) resolve();
+          else reject(new Error(`it ended without saying ${text}: ${said.join("\n")}`));
+        };
+        waiting.add(look);
+        look();
+      }),
+    kill: (signal) => void child.kill(signal),
+  };
+  for (const name of ["stdout", "stderr"] as const) {
+    child[name]?.setEncoding("utf8").on("data", (text: string) => {
+      program[name] += text;
+      for (const look of waiting) look();
+    });
+  }
+  started.add(child);
+  child.once("close", () => started.delete(child));
+  return program;
+}
+
+export function perdureIn(place: Place, argv: readonly string[], env?: Env): Promise<Said> {
+  return start(place, argv, env).ended;
+}
+
+/** `perdure run … -- sh -c script`. */
+export function runScript(place: Place, options: readonly string[], script: string, env?: Env): Promise<Said> {
+  return perdureIn(place, ["run", ...options, "--", "sh", "-c", script], env);
+}
+
+export interface Ending {
+  readonly id: string;
+  readonly state: string;
+  readonly reason: string | null;
+  readonly exitCode: number;
+  readonly attempts: readonly {
+    readonly attempt: number;
+    readonly outcome: string;
+    readonly exitCode: number | null;
+    readonly signal: string | null;
+    readonly message: string | null;
+    readonly delayMs: number | null;
+  }[];
+  readonly outputs: readonly { readonly name: string; readonly size: number }[];
+}
+
+/** The object that `--json` leaves on the last line. */
+export function endingOf({ stdout }: Said): Ending {
+  return JSON.parse(stdout.trimEnd().split("\n").at(-1) as string) as Ending;
+}
+
+/** The id that the last line on stderr begins with. */
+export function idIn({ stderr }: Pick<Said, "stderr">): string {
+  return /^(job_\w{26}): /m.exec(stderr)?.[1] as string;
+}
+
+/** Resolves when the file has something in it. */
+export function written(path: string): Promise<string> {
+  return new Promise((resolve) => {
+    const watcher = watch(join(path, ".."), () => look());
+    const look = () => {
+      let text = "";
+      try {
+        text = readFileSync(path, "utf8");
+      } catch {
+        return; // not there yet
+      }
+      if (text === "") return;
+      watcher.close();
+      resolve(text);
+    };
+    look();
+  });
+}
+
+/** Living processes whose command line holds this text, our own `pgrep` left out. */
+export function processesWith(text: string): string[] {
+  const lines = execFileSync("ps", ["-eo", "pid=,stat=,args="], { encoding: "utf8" }).split("\n");
+  return lines.filter((line) => line.includes(text) && !/^\s*\d+\s+Z/.test(line));
+}

@@ -1,0 +1,306 @@
+/** The reading commands, on a data directory that the library has filled. */
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import type { Io } from "../../src/cli/io.ts";
+import { main } from "../../src/cli/main.ts";
+import { textWidth } from "../../src/cli/terminal-text.ts";
+import type { JobInfo } from "../../src/embedded/job-info.ts";
+import { Perdure } from "../../src/embedded/perdure.ts";
+import { claimAndVanish, DANGEROUS, eventsIn, Kept, perdure, type Stock, stocked, testIo, uncoloured } from "./kit.ts";
+
+const UNKNOWN = "job_01m7gekg9zevv9a6xvvwmt1v8g";
+
+let stock: Stock;
+beforeAll(async () => {
+  stock = await stocked();
+});
+afterAll(() => stock.remove());
+
+/** On the stock; stdout must never hold what a job smuggled into it. */
+async function ask(argv: readonly string[], parts: Partial<Io> = {}) {
+  const said = await perdure([...argv, "--data", stock.dir], parts);
+  expect(said.stdout).not.toMatch(DANGEROUS);
+  expect(said.stderr).not.toMatch(DANGEROUS);
+  return said;
+}
+
+async function askJson<T>(argv: readonly string[]): Promise<T> {
+  const { code, stdout, stderr } = await ask([...argv, "--json"]);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  return JSON.parse(stdout) as T;
+}
+
+const idsOf = async (...argv: string[]) => (await askJson<JobInfo[]>(["ps", ...argv])).map((job) => job.id);
+
+function tempDir(): string {
+  const dir = mkdtempSync(join(tmpdir(), "perdure-cli-"));
+  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+describe("ps", () => {
+  it("lists jobs, newest first, with their state, reason, runs and command", async () => {
+    const { code, stdout, stderr } = await ask(["ps"]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    const { done, failed, waiting, exec } = stock.ids;
+    const lines = stdout.trimEnd().split("\n");
+    expect(lines.map((line) => line.split(/ +/)[0])).toEqual(["ID", exec, waiting, failed, done]);
+    expect(lines[0]).toMatch(/^ID +KIND +STATE +RUNS +AGE +WHAT$/);
+    expect(lines[1]).toMatch(/ exec +queued \(in \d+\S* (min|h)\) +0 .* \.\/flaky\.sh --name 'a b\\x1b\[2J/);
+    expect(lines[2]).toMatch(/ later +queued \(in /);
+    expect(lines[3]).toMatch(/ hopeless +failed \(rejected\) +1 /);
+    expect(lines[4]).toMatch(/ flaky +succeeded +2 /);
+  });
+
+  it.each([
+    [["--state", "failed"], ["failed"]],
+    [
+      ["--state", "succeeded", "--state=queued"],
+      ["exec", "waiting", "done"],
+    ],
+    [["--queue", "images"], ["failed"]],
+    [["--kind", "exec"], ["exec"]],
+    [["--tag", "red"], ["done"]],
+    [["--tag", "red", "--state", "failed"], []],
+    [
+      ["-n", "2"],
+      ["exec", "waiting"],
+    ],
+  ] as [string[], (keyof Stock["ids"])[]][])("with %j lists %j", async (argv, names) => {
+    const { code, stdout } = await ask(["ps", ...argv, "--json"]);
+    expect(code).toBe(0);
+    expect((JSON.parse(stdout) as JobInfo[]).map((job) => job.id)).toEqual(names.map((name) => stock.ids[name]));
+  });
+
+  it("says when there are more, and goes on from a cursor", async () => {
+    const first = await ask(["ps", "--limit", "3"]);
+    const cursor = /--cursor (\S+) /.exec(first.stderr)?.[1] as string;
+    expect(first.stderr).toMatch(/^there are more: [^\n]+\n$/);
+    expect(await idsOf("--limit", "3", "--cursor", cursor)).toEqual([stock.ids.done]);
+    expect((await ask(["ps", "--limit", "1", "--json"])).stderr).toContain("there are more");
+    expect(await idsOf("--all")).toHaveLength(4);
+    const wrong = await ask(["ps", "--kind", "exec", "--cursor", cursor]);
+    expect(wrong).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("belongs to another query") });
+  });
+
+  it("lists more jobs than one page holds with --all", async () => {
+    const dir = tempDir();
+    const engine = await Perdure.open(join(dir, "perdure.db"));
+    await engine.submitMany(Array.from({ length: 250 }, (_, i) => ({ task: "k", input: i })));
+    await engine.close();
+    const { stdout, stderr } = await perdure(["ps", "--all", "--json", "--data", dir]);
+    const inputs = (JSON.parse(stdout) as JobInfo[]).map((job) => job.payload);
+    expect(inputs).toEqual(Array.from({ length: 250 }, (_, i) => 249 - i));
+    expect(stderr).toBe("");
+  });
+
+  it("fits the terminal, in colours there", async () => {
+    for (const columns of [40, 80, 100]) {
+      const { stdout } = await ask(["ps"], { isTTY: false, columns });
+      for (const line of stdout.split("\n")) expect(textWidth(line)).toBeLessThanOrEqual(columns);
+      expect(stdout).toContain(stock.ids.done);
+    }
+    const shown = await perdure(["ps", "--data", stock.dir], { isTTY: true, columns: 100 });
+    expect(shown.stdout).toContain("\x1b[31mfailed (rejected)");
+    expect(uncoloured(shown.stdout)).not.toMatch(DANGEROUS);
+    const json = await perdure(["ps", "--json", "--data", stock.dir], { isTTY: true, columns: 100 });
+    expect(json.stdout).not.toContain("\x1b");
+  });
+
+  it.each([
+    [["--state", "runing"], 'perdure ps: --state: got "runing"; allowed: '],
+    [["--limit", "0"], 'perdure ps: --limit: got "0"; give a whole number from 1 to 1000'],
+    [["--limit", "x"], 'perdure ps: --limit: got "x"'],
+    [["--all", "--limit", "3"], "perdure ps: --all and --limit: give one of them"],
+    [["--queue", ""], "perdure ps: --queue: give a text"],
+    [["--cursor", "nonsense"], "perdure ps: the cursor was not made by this store"],
+    [["extra"], 'perdure ps: unexpected argument "extra"'],
+  ])("refuses %j in one line", async (argv, line) => {
+    const { code, stdout, stderr } = await ask(["ps", ...argv]);
+    expect({ code, stdout, stderr }).toEqual({ code: 2, stdout: "", stderr: expect.stringMatching(/^[^\n]+\n$/) });
+    expect(stderr).toContain(line);
+  });
+
+  it("says that nothing fits, which is no failure", async () => {
+    expect(await ask(["ps", "--kind", "none"])).toEqual({ code: 0, stdout: "", stderr: "no job fits\n" });
+    expect(await idsOf("--kind", "none")).toEqual([]);
+  });
+});
+
+describe("get", () => {
+  it("shows a job, its attempts and its result", async () => {
+    const { code, stdout, stderr } = await ask(["get", stock.ids.done]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toMatch(new RegExp(`^Job +${stock.ids.done}$`, "m"));
+    expect(stdout).toMatch(/^State +succeeded$/m);
+    expect(stdout).toMatch(/^Key +img-1$/m);
+    expect(stdout).toMatch(/^Tags +red$/m);
+    expect(stdout).toMatch(/^Runs +2, 1 of 3 charged$/m);
+    expect(stdout).toMatch(/^Submitted +\d{4}-\d\d-\d\dT[\d:.]+[+-]\d\d:\d\d$/m);
+    expect(stdout).toMatch(/^ +1 +failed +\S+ +\d+ ms +1 ms +connection reset$/m);
+    expect(stdout).toMatch(/^ +2 +completed +\S+ +\d+ ms$/m);
+    expect(stdout).toContain('Input\n{\n  "n": 1\n}\n');
+    expect(stdout).toContain('Result\n{\n  "width": 640\n}\n');
+  });
+
+  it("shows what failed, on one line whatever it says", async () => {
+    const { stdout } = await ask(["get", stock.ids.failed]);
+    expect(stdout).toMatch(/^State +failed \(rejected\)$/m);
+    expect(stdout).toMatch(/^ +1 +failed .* no such image \\x1b\[2J.*\\r\\nsecond line$/m);
+    expect(stdout).not.toContain("Result");
+  });
+
+  it("shows what waits, and when it is due", async () => {
+    const { stdout } = await ask(["get", stock.ids.exec]);
+    expect(stdout).toMatch(/^State +queued \(in /m);
+    expect(stdout).toMatch(/^Due +\d{4}-/m);
+    expect(stdout).toMatch(/^Command +\.\/flaky\.sh --name 'a b/m);
+    expect(stdout).not.toContain("OUTCOME");
+  });
+
+  it("as JSON is the job with its attempts", async () => {
+    const job = await askJson<JobInfo & { attempts: unknown[] }>(["get", stock.ids.done]);
+    expect(job).toMatchObject({ id: stock.ids.done, state: "succeeded", result: { width: 640 }, payload: { n: 1 } });
+    expect(job.attempts).toMatchObject([
+      { attempt: 1, outcome: "failed", failure: { message: "connection reset" }, delay: { delayMs: 1 } },
+      { attempt: 2, outcome: "completed", failure: null, delay: null },
+    ]);
+  });
+
+  it("says of a run whose worker is gone that it is silent, and leaves it as it is", async () => {
+    const dir = tempDir();
+    const engine = await Perdure.open(join(dir, "perdure.db"));
+    const { id } = await engine.submit("k", undefined, { runAt: 0 });
+    await engine.close();
+    await claimAndVanish(dir);
+    const before = await eventsIn(dir);
+    const { stdout } = await perdure(["get", id, "--data", dir]);
+    expect(stdout).toMatch(/^State +running \(worker silent\)$/m);
+    expect(stdout).toMatch(/^ +1 +running +\S+$/m);
+    expect((await perdure(["ps", "--data", dir])).stdout).toContain("running (worker silent)");
+    expect(await eventsIn(dir)).toEqual(before);
+  });
+});
+
+describe("explain", () => {
+  it("tells the story of jobs that ended and of those that wait", async () => {
+    const done = await ask(["explain", stock.ids.done]);
+    expect(done).toMatchObject({ code: 0, stderr: "" });
+    expect(done.stdout).toMatch(/^Succeeded at /);
+    expect(done.stdout).toContain("Decision (step 10): retry");
+    expect((await ask(["explain", stock.ids.failed])).stdout).toMatch(/^Failed \(rejected\) at /);
+    expect((await ask(["explain", stock.ids.waiting])).stdout).toMatch(/^Waiting|^Queued/);
+  });
+
+  it("as JSON is the explanation", async () => {
+    const story = await askJson<{ text: string }>(["explain", stock.ids.waiting]);
+    expect(story).toMatchObject({ jobId: stock.ids.waiting, state: "queued", next: { kind: "run" } });
+  });
+});
+
+describe("events", () => {
+  it("of one job are told in order, without its id in each line", async () => {
+    const { code, stdout } = await ask(["events", stock.ids.done]);
+    expect(code).toBe(0);
+    const lines = stdout.trimEnd().split("\n");
+    expect(lines[0]).toMatch(/^SEQ +AT +EVENT +DETAIL$/);
+    expect(lines.slice(1).map((line) => line.replace(/^ *\d+ +\S+ +/, "").replaceAll(/ {2,}/g, " | "))).toEqual([
+      "job.submitted | kind flaky, queue default",
+      "attempt.started | run 1 on worker worker-1",
+      "attempt.failed, job.retry_scheduled | run 1, next after 1 ms: connection reset",
+      "attempt.started | run 2 on worker worker-1",
+      "attempt.succeeded, job.succeeded | run 2",
+    ]);
+  });
+
+  it("of all, with those of the engine, go on after a number", async () => {
+    const { stdout, stderr } = await ask(["events"]);
+    expect(stderr).toBe("");
+    expect(stdout).toMatch(/worker\.started +session ses_/);
+    expect(stdout).toContain(stock.ids.failed);
+    const every = await askJson<{ seq: number }[]>(["events"]);
+    const two = await ask(["events", "--limit", "2", "--json"]);
+    expect(JSON.parse(two.stdout)).toEqual(every.slice(0, 2));
+    expect(two.stderr).toBe(`there are more: repeat it with --after ${every[1]?.seq}\n`);
+    expect(await askJson(["events", "--after", String(every[1]?.seq)])).toEqual(every.slice(2));
+    const last = String(every.at(-1)?.seq);
+    expect(await ask(["events", "--after", last])).toEqual({
+      ...{ code: 0, stdout: "", stderr: `there are no events after ${last}\n` },
+    });
+    expect((await ask(["events", "--limit", String(every.length)])).stderr).toBe("");
+  });
+
+  it("end quietly when nobody reads them", async () => {
+    const io = testIo({ stdout: new Kept(1) });
+    expect(await main(["events", "--json", "--data", stock.dir], io)).toBe(0);
+    expect(io.stderr.text).toBe("");
+  });
+});
+
+describe("a job that is not there", () => {
+  it.each(["get", "explain", "events"])("is told by %s in one line, with exit code 1", async (command) => {
+    const said = {
+      code: 1,
+      stdout: "",
+      stderr: `perdure ${command}: no job has the id ${UNKNOWN}, or it was pruned\n`,
+    };
+    expect(await ask([command, UNKNOWN])).toEqual(said);
+    expect(await ask([command, UNKNOWN, "--json"])).toEqual(said);
+  });
+
+  it.each(["get", "explain", "events"])("is told by %s from text that is no id, with exit code 2", async (command) => {
+    for (const id of ["job_01m7", UNKNOWN.toUpperCase(), `${UNKNOWN}0`, "ses_01m7gekg9zevv9a6xvvwmt1v8g", "x\x1b[2J"]) {
+      const { code, stdout, stderr } = await ask([command, id]);
+      expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+      expect(stderr).toContain("is not a job id: ids are given in full");
+    }
+  });
+});
+
+describe("the data directory", () => {
+  const nothing = (dir: string) =>
+    `perdure ps: there is no Perdure data in ${dir}; run \`perdure run -- COMMAND\` first, or name another with --data\n`;
+
+  it("is never made by looking for it", async () => {
+    const cwd = tempDir();
+    const missing = join(cwd, "no", "where");
+    expect(await perdure(["ps", "--data", missing])).toEqual({ code: 1, stdout: "", stderr: nothing(missing) });
+    expect(await perdure(["ps"], { cwd })).toEqual({ code: 1, stdout: "", stderr: nothing("./.perdure") });
+    expect(readdirSync(cwd)).toEqual([]);
+    writeFileSync(join(cwd, "perdure.db"), "");
+    expect(await perdure(["ps", "--data", "."], { cwd })).toEqual({ code: 1, stdout: "", stderr: nothing(".") });
+    expect(await perdure(["ps", "--data", join(cwd, "perdure.db")])).toMatchObject({ code: 1 });
+    expect(readdirSync(cwd)).toEqual(["perdure.db"]);
+  });
+
+  it("is PERDURE_DATA unless it is named, and ./.perdure unless that is set", async () => {
+    const env = { PERDURE_DATA: stock.dir };
+    expect((await perdure(["ps"], { env })).stdout).toContain(stock.ids.done);
+    expect(await perdure(["ps", "--data", "other"], { env })).toMatchObject({ code: 1, stderr: nothing("other") });
+    expect(await perdure(["ps"], { env: { PERDURE_DATA: "" }, cwd: tempDir() })).toMatchObject({ code: 1 });
+  });
+
+  it.each(["", " ", "postgres://me:secret@host/db"])("cannot be %j", async (dir) => {
+    const { code, stderr } = await perdure(["ps", "--data", dir]);
+    expect(code).toBe(2);
+    expect(stderr).toContain("give a directory");
+    expect(stderr).not.toContain("secret");
+  });
+
+  it("with somebody else's file is refused, and the file left alone", async () => {
+    const dir = tempDir();
+    writeFileSync(join(dir, "perdure.db"), "not a database, but long enough to be looked at ".repeat(100));
+    const { code, stdout, stderr } = await perdure(["ps", "--data", dir]);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toMatch(/^perdure ps: .* is not an SQLite database; nothing was changed in it[^\n]*\n$/);
+  });
+
+  it("is as it was after each command, but for SQLite's own files", async () => {
+    const before = await eventsIn(stock.dir);
+    for (const argv of [["ps"], ["get", stock.ids.done], ["explain", stock.ids.waiting], ["events"]]) await ask(argv);
+    expect(await eventsIn(stock.dir)).toEqual(before);
+    expect(existsSync(join(stock.dir, ".perdure"))).toBe(false);
+  });
+});

@@ -1,0 +1,145 @@
+/** `perdure run --key`: one job, whoever runs it, however often it is interrupted. */
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import {
+  endingOf,
+  idIn,
+  newPlace,
+  type Place,
+  perdureIn,
+  processesWith,
+  runScript,
+  start,
+  written,
+} from "./program.ts";
+
+const KEY = ["--key", "nightly 1"];
+
+const runKey = (place: Place, script: string, ...options: string[]) => runScript(place, [...KEY, ...options], script);
+const startKey = (place: Place, script: string, ...options: string[]) =>
+  start(place, ["run", ...KEY, ...options, "--", "sh", "-c", script]);
+
+describe("a job that has ended, met again by its key,", () => {
+  it("is not run again: its story is told, and its exit code given", async () => {
+    const place = newPlace();
+    const script = "echo ran; exit 5";
+    const first = await runKey(place, script, "--max-attempts", "1");
+    const again = await runKey(place, script, "--max-attempts", "1");
+    expect([first.code, again.code]).toEqual([5, 5]);
+    expect(again.stdout).toBe("");
+    expect(again.stderr).toMatch(/^Failed \(exhausted\) at /);
+    expect(again.stderr).toContain(idIn(first));
+    const json = await runKey(place, script, "--max-attempts", "1", "--json", "--quiet");
+    expect(json).toMatchObject({ code: 5, stderr: "" });
+    expect(endingOf(json)).toMatchObject({ id: idIn(first), exitCode: 5, attempts: [{ exitCode: 5 }] });
+    expect(json.stdout.trimEnd().split("\n")).toHaveLength(1);
+  });
+
+  it("is redriven with --again, in directories of its own, if it failed", async () => {
+    const place = newPlace();
+    const script = 'echo run $PERDURE_ATTEMPT; [ "$PERDURE_ATTEMPT" = 2 ] || exit 5';
+    const first = await runKey(place, script, "--max-attempts", "1");
+    const again = await runKey(place, script, "--max-attempts", "1", "--again");
+    expect(again).toMatchObject({ code: 0, stdout: "run 2\n" });
+    expect(idIn(again)).toBe(idIn(first));
+    expect(readdirSync(join(place.data, "artifacts", idIn(first))).sort()).toEqual(["attempt_1", "attempt_2"]);
+    const log = join(place.data, "artifacts", idIn(first), "attempt_1", "stdout.log");
+    expect(readFileSync(log, "utf8")).toBe("run 1\n");
+  });
+
+  it("is not redriven with --again if it succeeded, and one line says so", async () => {
+    const place = newPlace();
+    const script = "echo ran";
+    const id = idIn(await runKey(place, script));
+    const { code, stdout, stderr } = await runKey(place, script, "--again");
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toMatch(/^perdure run: [^\n]*succeeded[^\n]*\n$/);
+    expect(stderr).toContain(id);
+    expect((await runKey(place, script)).code).toBe(0);
+  });
+
+  it("is not mixed up with another command, which is refused in one line", async () => {
+    const place = newPlace();
+    const id = idIn(await runKey(place, "true"));
+    const { code, stdout, stderr } = await runKey(place, "touch started");
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toMatch(/^perdure run: [^\n]*key[^\n]*\n$/);
+    expect(stderr).toContain(id);
+    expect(stderr).toContain("command");
+    expect(readdirSync(place.cwd)).toEqual([".perdure"]);
+    expect(JSON.parse((await perdureIn(place, ["ps", "--json"])).stdout)).toHaveLength(1);
+  });
+});
+
+describe("a job that runs, met by its key,", () => {
+  it("is waited for, and both end with its code", async () => {
+    const place = newPlace();
+    const script = "echo up; until [ -e go ]; do sleep 0.02; done; echo ran >> runs; exit 9";
+    const first = startKey(place, script, "--max-attempts", "1");
+    await first.says("up");
+    const second = startKey(place, script, "--max-attempts", "1");
+    await second.says("the job of this key");
+    writeFileSync(join(place.cwd, "go"), "");
+    expect((await Promise.all([first.ended, second.ended])).map(({ code }) => code)).toEqual([9, 9]);
+    expect(readFileSync(join(place.cwd, "runs"), "utf8")).toBe("ran\n");
+  });
+
+  it("keeps the options it was submitted with, and a line says so", async () => {
+    const place = newPlace();
+    const script = "echo up; until [ -e go ]; do sleep 0.02; done; exit 9";
+    const first = startKey(place, script, "--max-attempts", "1");
+    await first.says("up");
+    const second = startKey(place, script, "--max-attempts", "4");
+    await second.says("it keeps the options it was submitted with");
+    writeFileSync(join(place.cwd, "go"), "");
+    expect((await Promise.all([first.ended, second.ended])).map(({ code }) => code)).toEqual([9, 9]);
+  });
+
+  it("is gone on with when its process was ended with SIGTERM, uncharged", async () => {
+    const place = newPlace();
+    const script = 'echo run $PERDURE_ATTEMPT; [ "$PERDURE_ATTEMPT" = 2 ] || exec sleep 71235';
+    const first = startKey(place, script, "--json");
+    await first.says("run 1");
+    first.kill("SIGTERM");
+    const said = await first.ended;
+    expect(said.code).toBe(143);
+    expect(said.stderr).toContain("--key");
+    expect(processesWith("sleep 71235")).toEqual([]);
+    const second = await runKey(place, script, "--json");
+    expect(second).toMatchObject({ code: 0, stdout: expect.stringMatching(/^run 2\n/) });
+    expect(idIn(second)).toBe(idIn(said));
+    expect(endingOf(second).attempts.map(({ outcome }) => outcome)).toEqual(["interrupted", "completed"]);
+    const { stdout } = await perdureIn(place, ["get", idIn(second)]);
+    expect(stdout).toMatch(/^Runs +2, 0 of 5 charged$/m);
+  });
+
+  it("is taken over by who waits when its process is ended", async () => {
+    const place = newPlace();
+    const script = 'echo run $PERDURE_ATTEMPT; [ "$PERDURE_ATTEMPT" = 2 ] || exec sleep 71236';
+    const first = startKey(place, script);
+    await first.says("run 1");
+    const second = startKey(place, script);
+    await second.says("the job of this key");
+    first.kill("SIGTERM");
+    expect((await first.ended).code).toBe(143);
+    expect(await second.ended).toMatchObject({ code: 0, stdout: "run 2\n" });
+  });
+
+  it("is gone on with after kill -9, and the old command is gone before the new one starts", async () => {
+    const place = newPlace();
+    const beat = (n: number) => join(place.cwd, `beat.${n}`);
+    // It ignores what can be ignored, and writes to no pipe that would break.
+    const script =
+      'trap "" TERM HUP; i=0; while [ $i -lt 3 ]; do date +%s%N >> beat.$PERDURE_ATTEMPT; sleep 0.02; ' +
+      '[ "$PERDURE_ATTEMPT" = 1 ] || i=$((i+1)); done';
+    const first = startKey(place, script);
+    await written(beat(1));
+    first.kill("SIGKILL");
+    const second = await runKey(place, script, "--json");
+    expect(second.code).toBe(0);
+    expect(endingOf(second).attempts.map(({ outcome }) => outcome)).toEqual(["lost", "completed"]);
+    const [before, after] = [1, 2].map((n) => readFileSync(beat(n), "utf8").trim().split("\n").map(Number));
+    expect(after?.[0]).toBeGreaterThan(before?.at(-1) as number);
+  });
+});

@@ -1,0 +1,136 @@
+/** Mistakes in `perdure run`: exit code 2, one line that speaks of the option as it was typed, nothing stored. */
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, it } from "vitest";
+import { DANGEROUS } from "./kit.ts";
+import { newPlace, PROGRAM, perdureIn } from "./program.ts";
+
+type Mistake = readonly [argv: readonly string[], line: RegExp];
+
+const NO_COMMAND: readonly Mistake[] = [
+  [["run"], /^perdure run: no command; usage: perdure run \[OPTIONS\] -- COMMAND/],
+  [["run", "--"], /: no command; /],
+  [["run", "--max-attempts", "3", "--"], /: no command; /],
+  [["run", "--", ""], /: COMMAND: got ""/],
+];
+
+/** The options before `-- true`, and what is said of them. */
+const OPTIONS: readonly Mistake[] = [
+  [["--max-attempt", "3"], /^perdure run: unknown option --max-attempt\. Did you mean --max-attempts\?/],
+  [["--no-such"], /: unknown option --no-such/],
+  [["-x"], /: unknown option -x/],
+  [["--max-attempts", "0"], /: --max-attempts: got "0"; give a whole number from 1 /],
+  [["--max-attempts", "-1"], /: --max-attempts: .*-1/],
+  [["--max-attempts=-1"], /: --max-attempts: got "-1"/],
+  [["--max-attempts", "abc"], /: --max-attempts: got "abc"/],
+  [["--max-attempts", "1.5"], /: --max-attempts: got "1\.5"/],
+  [["--max-attempts="], /: --max-attempts: got ""/],
+  [["--max-attempts"], /: --max-attempts: the value is missing/],
+  [["--max-attempts", "2", "--max-attempts", "3"], /: --max-attempts: given twice/],
+  [["--backoff", "soon"], /: --backoff: got "soon"/],
+  [["--backoff", "5"], /: --backoff: got "5";(?!.*a number of milliseconds)/],
+  [["--backoff=-1s"], /: --backoff: got "-1s"/],
+  [["--backoff="], /: --backoff: got ""/],
+  [["--backoff-max", "5 years"], /: --backoff-max: got "5 years"/],
+  [["--backoff-max", "4000d"], /: --backoff-max: got "4000d"/],
+  [["--backoff-factor", "0"], /: --backoff-factor: got "?0"?;/],
+  [["--backoff-factor", "fast"], /: --backoff-factor: got "fast"/],
+  [["--backoff-factor", "1e3"], /: --backoff-factor: got "1e3"/],
+  [["--jitter", "1"], /: --jitter: got "?1"?;.*below 1/],
+  [["--jitter", "much"], /: --jitter: got "much";(?!.*1\.5)/],
+  [["--retry-on", "abc"], /: --retry-on: got "abc"; give exit codes/],
+  [["--retry-on", "1,,2"], /: --retry-on: got ""/],
+  [["--retry-on", "0"], /: --retry-on: got "0"; give exit codes from 1/],
+  [["--retry-on", "256"], /: --retry-on: got "256"/],
+  [["--no-retry-on", "9-1"], /: --no-retry-on: got "9-1"/],
+  [["--no-retry-on="], /: --no-retry-on: got ""/],
+  [["--retry-when", "{{ exit_code == }}"], /: --retry-when: .*at character 17/],
+  [["--retry-when", ""], /: --retry-when: /],
+  [["--stop-when", "{{ attempts > 2 }}"], /: --stop-when: unknown name "attempts" at character 4/],
+  [["--preset", "nope"], /: --preset: got "nope"; .*"?default"?, /],
+  [["--timeout", "abc"], /: --timeout: got "abc"/],
+  [["--timeout", "30"], /: --timeout: got "30";(?!.*a number of milliseconds)/],
+  [["--timeout", "0s"], /: --timeout: got "?0s?"?; /],
+  [["--env", "NOT_SET_HERE"], /: --env NOT_SET_HERE: it is not set here; give NOT_SET_HERE=VALUE/],
+  [["--env", "=x"], /: --env: got "=x"/],
+  [["--env", "1A=x"], /: --env.*1A.*letters/],
+  [["--env", "A B"], /: --env.*A B.*letters/],
+  [["--env", "PERDURE_ATTEMPT=7"], /: --env.*PERDURE_/],
+  [["--cwd", ""], /: --cwd: got ""/],
+  [["--key", ""], /: --key: got ""/],
+  [["--key", "a\nb"], /: --key: got "a\\nb"/],
+  [["--key", "k".repeat(501)], /: --key: .*500/],
+  [["--again"], /: --again: it goes with --key/],
+  [["--quiet=yes"], /: --quiet: got "yes"; it takes no value/],
+  [["--data", ""], /: --data: got ""; give a directory/],
+  [["--data", "postgres://me:secret@host/db"], /: --data: got an address; (?!.*secret)/],
+  [["--data", "/etc/passwd/x"], /: --data: cannot write to \/etc\/passwd\/x/],
+  [["--data", "/etc/passwd"], /: --data: cannot write to \/etc\/passwd/],
+  [["--data", "/proc/x"], /: --data: cannot write to \/proc\/x/],
+  [["--data", "/proc"], /: --data: cannot write to \/proc\b/],
+  [["--data", `new/${"n".repeat(300)}`], /: --data: cannot write to new\/nnn/],
+];
+
+/** Several at a time: each is a process that only says what is wrong. */
+describe.concurrent("perdure run refuses", () => {
+  const cases = [
+    ...NO_COMMAND,
+    ...OPTIONS.map(([argv, line]): Mistake => [["run", ...argv, "--", "touch", "started"], line]),
+  ];
+  it.for(cases.map((each) => [JSON.stringify(each[0]).slice(0, 60), ...each] as const))(
+    "%s",
+    async ([, argv, line], { expect, onTestFinished }) => {
+      const place = newPlace(onTestFinished);
+      const { code, stdout, stderr } = await perdureIn(place, argv);
+      expect({ code, stdout, stderr }).toEqual({
+        code: 2,
+        stdout: "",
+        stderr: expect.stringMatching(/^perdure run: .+\n$/),
+      });
+      expect(stderr).toMatch(line);
+      expect(stderr).not.toMatch(DANGEROUS);
+      expect(readdirSync(place.cwd)).toEqual([]);
+    },
+  );
+
+  it("a directory that PERDURE_DATA names, by that name", async ({ expect, onTestFinished }) => {
+    const place = newPlace(onTestFinished);
+    const { code, stderr } = await perdureIn(place, ["run", "--", "true"], { PERDURE_DATA: "/proc/x" });
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^perdure run: PERDURE_DATA: cannot write to \/proc\/x[^\n]*\n$/);
+  });
+
+  it("a command that is too long to be stored", async ({ expect, onTestFinished }) => {
+    const place = newPlace(onTestFinished);
+    const words = Array.from({ length: 11 }, () => "x".repeat(100_000));
+    const { code, stderr } = await perdureIn(place, ["run", "--", "true", ...words]);
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: expect.stringMatching(/^perdure run: COMMAND: .*over 1 MiB.*\n$/),
+    });
+    expect(readdirSync(place.cwd)).toEqual([]);
+  });
+
+  it("somebody else's perdure.db, and leaves it alone", async ({ expect, onTestFinished }) => {
+    const { cwd, data } = newPlace(onTestFinished);
+    const text = "not a database, but long enough to be looked at ".repeat(100);
+    mkdirSync(data);
+    writeFileSync(join(data, "perdure.db"), text);
+    const { code, stderr } = await perdureIn({ cwd, data }, ["run", "--", "touch", "started"]);
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: expect.stringMatching(/^perdure run: .*not an SQLite database.*\n$/),
+    });
+    expect(readFileSync(join(data, "perdure.db"), "utf8")).toBe(text);
+    expect(existsSync(join(cwd, "started"))).toBe(false);
+  });
+
+  it("a current directory that is not there any more", async ({ expect, onTestFinished }) => {
+    const { cwd } = newPlace(onTestFinished);
+    const script = 'mkdir d && cd d && rmdir ../d && exec "$0" "$1" run -- touch started';
+    const { status, stderr } = spawnSync("sh", ["-c", script, process.execPath, PROGRAM], { cwd, encoding: "utf8" });
+    const told = "perdure: the current directory is not there any more; change to another\n";
+    expect({ status, stderr }).toEqual({ status: 2, stderr: told });
+  });
+});

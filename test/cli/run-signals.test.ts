@@ -1,0 +1,108 @@
+/** Signals to `perdure run`: Ctrl-C cancels, the others hand back, and nothing of the command lives on. */
+import { describe, expect, it } from "vitest";
+import { endingOf, idIn, newPlace, type Place, perdureIn, processesWith, runScript, start } from "./program.ts";
+
+/** A tree: children, one in a session of its own, one whose parent is gone. */
+const tree = (n: number) => `sleep ${n} & setsid sleep ${n} & (setsid sh -c 'sleep ${n} & :' &); echo up; wait`;
+
+async function stateOf(place: Place, id: string): Promise<string> {
+  return (JSON.parse((await perdureIn(place, ["get", id, "--json"])).stdout) as { state: string }).state;
+}
+
+describe("Ctrl-C", () => {
+  it("cancels the job, ends the whole tree, and exits with 130", async () => {
+    const place = newPlace();
+    const program = start(place, ["run", "--json", "--", "sh", "-c", tree(71240)]);
+    await program.says("up");
+    program.kill("SIGINT");
+    const said = await program.ended;
+    expect(said.code).toBe(130);
+    expect(processesWith("sleep 71240")).toEqual([]);
+    expect(said.stderr).toContain("cancelling");
+    expect(endingOf(said)).toMatchObject({ id: idIn(said), state: "cancelled", exitCode: 130 });
+  });
+
+  it("cancels while it waits for the next run", async () => {
+    const place = newPlace();
+    const program = start(place, ["run", "--backoff", "1h", "--", "false"]);
+    await program.says("retrying in");
+    program.kill("SIGINT");
+    const said = await program.ended;
+    expect(said.code).toBe(130);
+    expect(await stateOf(place, idIn(said))).toBe("cancelled");
+  });
+
+  it("pressed twice leaves at once, and the tree does not outlive it by more than a second", async () => {
+    const place = newPlace();
+    const script = `trap "" TERM; ${tree(71241)}; while :; do sleep 0.05; done`;
+    const program = start(place, ["run", "--", "sh", "-c", script]);
+    await program.says("up");
+    program.kill("SIGINT");
+    await program.says("press once more");
+    program.kill("SIGINT");
+    expect((await program.ended).code).toBe(130);
+    const endedAt = Date.now();
+    await expect.poll(() => processesWith("sleep 71241"), { timeout: 5_000, interval: 50 }).toEqual([]);
+    expect(Date.now() - endedAt).toBeLessThan(2_000);
+  });
+
+  it("is what a cancelled job answers for later, and --again runs it", async () => {
+    const place = newPlace();
+    const script = 'echo up $PERDURE_ATTEMPT; [ "$PERDURE_ATTEMPT" = 2 ] || exec sleep 71242';
+    const program = start(place, ["run", "--key", "k", "--", "sh", "-c", script]);
+    await program.says("up 1");
+    program.kill("SIGINT");
+    expect((await program.ended).code).toBe(130);
+    const told = await runScript(place, ["--key", "k"], script);
+    expect(told).toMatchObject({ code: 130, stdout: "" });
+    expect(told.stderr).toMatch(/^Cancelled at /);
+    expect(await runScript(place, ["--key", "k", "--again"], script)).toMatchObject({ code: 0, stdout: "up 2\n" });
+  });
+});
+
+describe("another signal", () => {
+  it.each([
+    ["SIGTERM", 143, 71243],
+    ["SIGHUP", 129, 71244],
+  ] as const)("%s ends the tree, hands the job back and exits with %i", async (signal, code, n) => {
+    const place = newPlace();
+    const program = start(place, ["run", "--key", "k", "--", "sh", "-c", tree(n)]);
+    await program.says("up");
+    program.kill(signal);
+    const said = await program.ended;
+    expect(said.code).toBe(code);
+    expect(said.stderr).toContain("interrupted");
+    expect(processesWith(`sleep ${n}`)).toEqual([]);
+    expect(await stateOf(place, idIn(said))).toBe("queued");
+  });
+
+  it("cancels a job without a key, which nobody could go on with, and --json tells the same code", async () => {
+    const place = newPlace();
+    const program = start(place, ["run", "--json", "--", "sh", "-c", tree(71246)]);
+    await program.says("up");
+    program.kill("SIGTERM");
+    const said = await program.ended;
+    expect(said.code).toBe(143);
+    expect(processesWith("sleep 71246")).toEqual([]);
+    expect(endingOf(said)).toMatchObject({ id: idIn(said), state: "cancelled", exitCode: 143 });
+  });
+
+  it("leaves the object of --json too when the job is handed back", async () => {
+    const program = start(newPlace(), ["run", "--json", "--key", "k", "--", "sh", "-c", tree(71247)]);
+    await program.says("up");
+    program.kill("SIGTERM");
+    const said = await program.ended;
+    const attempts = [{ attempt: 1, outcome: "interrupted" }];
+    expect(endingOf(said)).toMatchObject({ id: idIn(said), state: "queued", exitCode: 143, attempts });
+  });
+
+  it("that cannot be caught ends the tree within a second too", async () => {
+    const program = start(newPlace(), ["run", "--", "sh", "-c", tree(71245)]);
+    await program.says("up");
+    program.kill("SIGKILL");
+    await program.ended;
+    const endedAt = Date.now();
+    await expect.poll(() => processesWith("sleep 71245"), { timeout: 5_000, interval: 50 }).toEqual([]);
+    expect(Date.now() - endedAt).toBeLessThan(2_000);
+  });
+});
