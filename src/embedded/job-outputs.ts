@@ -1,4 +1,6 @@
 /** What the attempts of a job left outside the database. */
+import { randomBytes } from "node:crypto";
+import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import type { Readable } from "node:stream";
@@ -29,12 +31,18 @@ export async function jobOutputs(blobs: Blobs, jobId: string): Promise<JobOutput
 
 const DEFAULT_NAME = "perdure.db";
 
-/** Two databases never share a directory: `artifacts` belongs to `perdure.db`, and `jobs.db-artifacts` to `jobs.db`. */
-export function artifactsDir({ artifacts, url }: OpenOptions): string {
+/** Beside the database: `artifacts` for `perdure.db`, `jobs.db-artifacts` for `jobs.db`. Databases may share one, as ids of
+ *  jobs never come twice. That of a database in memory goes with it, and has a name that nobody can guess. */
+export function artifactsDir({ artifacts, url }: OpenOptions): { readonly dir: string; remove(): Promise<void> } {
+  const isShort = artifacts === undefined && /^(sqlite:(\/\/)?)?:memory:$/.test(url ?? "");
+  const dir = isShort ? join(tmpdir(), `perdure-${randomBytes(12).toString("hex")}`) : lastingDir(artifacts, url);
+  return { dir, remove: async () => (isShort ? rm(dir, { recursive: true, force: true }) : undefined) };
+}
+
+function lastingDir(artifacts: string | undefined, url: string | undefined): string {
   if (artifacts !== undefined) return resolve(asText(artifacts, "open.artifacts", 4_096));
   if (url === undefined || /^postgres(ql)?:/i.test(url)) return resolve(".perdure", "artifacts");
   const path = String(url).replace(/^sqlite:(\/\/)?/, "");
-  if (path === ":memory:") return join(tmpdir(), `perdure-${process.pid}`, "artifacts");
   const name = basename(path);
   return join(dirname(resolve(path)), name === DEFAULT_NAME ? "artifacts" : `${name}-artifacts`);
 }

@@ -62,10 +62,12 @@ export class Perdure implements AsyncDisposable {
   readonly #namespace: string;
   readonly #parts: Omit<WorkerParts, "running">;
   readonly #stopClock: () => void;
+  readonly #removeOutputs: () => Promise<void>;
   readonly #workers: WorkerParts["running"] = new Set();
   #closed: Promise<void> | null = null;
 
-  private constructor(parts: Omit<WorkerParts, "running">, stopClock: () => void) {
+  private constructor(parts: Omit<WorkerParts, "running">, stopClock: () => void, removeOutputs: () => Promise<void>) {
+    this.#removeOutputs = removeOutputs;
     this.#parts = parts;
     this.#engine = parts.engine;
     this.#namespace = parts.namespace;
@@ -81,7 +83,8 @@ export class Perdure implements AsyncDisposable {
     const log = guarded(options.logger ?? errorsToStderr);
     const newSecret = () => randomBytes(24).toString("base64url");
     const tell = (message: string) => log("error", message);
-    const blobs = directoryBlobs(artifactsDir(options));
+    const artifacts = artifactsDir(options);
+    const blobs = directoryBlobs(artifacts.dir);
     const opened = await openStore({ url: options.url, schema, connections, clock: base, random, newSecret, tell });
     const store = wrapStore === undefined ? opened : wrapStore(opened);
     const shared = await storeClock(base, store, (message) => log("warn", message)).catch(async (error: unknown) => {
@@ -97,7 +100,7 @@ export class Perdure implements AsyncDisposable {
       ...(keyWindowMs === undefined ? {} : { keyWindowMs }),
     });
     engine.start();
-    return new Perdure({ engine, namespace, log, blobs }, shared.stop);
+    return new Perdure({ engine, namespace, log, blobs }, shared.stop, artifacts.remove);
   }
 
   /** Stores a job; it is durable when the promise resolves. The input's type comes from the task alone: inferred from
@@ -243,6 +246,7 @@ export class Perdure implements AsyncDisposable {
       await this.#engine.store.close();
       this.#engine.wake(); // and finds it closed
       await stopping;
+      await this.#removeOutputs();
     }
   }
 

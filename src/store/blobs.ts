@@ -27,6 +27,4 @@ export interface Blobs {
   tidy(jobId: string): Promise<void>;
   /** Removes all that jobs left. */
   delete(jobIds: readonly string[]): Promise<void>;
-  /** Jobs of which there is something, some at a time, in no order. */
-  jobs(): AsyncIterable<readonly string[]>;
 }

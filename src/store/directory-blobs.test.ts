@@ -91,9 +91,7 @@ describe("an attempt's place", () => {
     await blobs.begin(other, 1, false);
     await blobs.delete([job, newId("job")]);
     expect(existsSync(join(root, job))).toBe(false);
-    const pages: string[] = [];
-    for await (const page of blobs.jobs()) pages.push(...page);
-    expect(pages).toEqual([other]);
+    expect(readdirSync(root)).toEqual([other]);
   });
 
   it("goes also where the command made it unreadable for its own user", async () => {
@@ -123,7 +121,6 @@ describe("an attempt's place", () => {
       await expect(blobs.get(id, 1, "stdout.log")).rejects.toThrow("not the id of a job");
     }
     expect(existsSync(root)).toBe(false);
-    for await (const _ of blobs.jobs()) throw new Error("there is none");
   });
 });
 

@@ -6,7 +6,7 @@
  *  for the owner alone. Links are neither listed nor followed: the command made them. */
 import { createHash } from "node:crypto";
 import { constants, createReadStream } from "node:fs";
-import { chmod, lstat, mkdir, open, opendir, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { chmod, lstat, mkdir, open, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { isId } from "../lib/id.ts";
@@ -17,7 +17,6 @@ const KEPT = new Set(["result.json", "stdout.log", "stderr.log", "artifacts"]);
 const KEEP = ".keep";
 const ATTEMPT = /^attempt_(\d+)$/;
 const MAX_FILES = 1_000;
-const PAGE = 500;
 
 export function directoryBlobs(root: string): Blobs {
   const jobDir = (jobId: string) => {
@@ -85,18 +84,6 @@ export function directoryBlobs(root: string): Blobs {
 
     async delete(jobIds) {
       for (const jobId of jobIds) await remove(jobDir(jobId));
-    },
-
-    async *jobs() {
-      let page: string[] = [];
-      const dir = await opendir(root).catch(() => null);
-      for await (const { name } of dir ?? []) {
-        if (!isId(name, "job")) continue;
-        if (page.push(name) < PAGE) continue;
-        yield page;
-        page = [];
-      }
-      if (page.length > 0) yield page;
     },
   };
 }

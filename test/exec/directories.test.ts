@@ -3,6 +3,8 @@ import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { exec } from "../../src/core/builtin.ts";
+import { Perdure } from "../../src/embedded/perdure.ts";
 import { openBench, QUICK, tempDir, until } from "./kit.ts";
 
 const mode = (path: string) => (statSync(path).mode & 0o777).toString(8);
@@ -134,5 +136,18 @@ describe("outputs", () => {
     const bench = await openBench({ open: { artifacts } });
     const { job } = await bench.sh("exit 0");
     expect(readdirSync(artifacts).sort()).toEqual([job.id, "mine"]);
+  });
+
+  it("of a database in memory goes with it", async () => {
+    const perdure = await Perdure.open(":memory:");
+    await perdure.work([exec]);
+    const job = await perdure.submit(exec, { argv: ["pwd"] });
+    await job.result();
+    const chunks: Buffer[] = [];
+    for await (const chunk of (await (await perdure.outputs(job.id)).read(1, "stdout.log")) ?? []) chunks.push(chunk);
+    const dir = Buffer.concat(chunks).toString().trim();
+    expect(existsSync(dir)).toBe(true);
+    await perdure.close();
+    expect(existsSync(join(dir, "../.."))).toBe(false);
   });
 });

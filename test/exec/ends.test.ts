@@ -84,6 +84,15 @@ describe("what cannot be started", () => {
     }
   });
 
+  it("is permanent: a script whose interpreter is not there", async () => {
+    const bench = await openBench();
+    const script = join(bench.dir, "script");
+    writeFileSync(script, "#!/no/such/interpreter\n", { mode: 0o755 });
+    const { job, last } = await bench.run({ argv: [script] });
+    expect(job.reason).toBe("invalid");
+    expect(last.failure?.message).toBe(`cannot start: the interpreter of ${script} is not there (ENOENT)`);
+  });
+
   it("is permanent: arguments and environment that are longer than the system takes", async () => {
     const bench = await openBench();
     const { last, job } = await bench.run(

@@ -13,6 +13,7 @@ export function exitCodeOfJob(job: JobInfo, attempts: readonly AttemptRow[]): nu
   if (job.reason === "timeout" || last?.outcome === "timeout") return CODES.timeout;
   const failure = last?.failure ?? null;
   if (failure === null || job.reason === "lost" || job.reason === "poison") return CODES.ours;
+  if (failure.name === "WorkingDirectoryError") return CODES.notRunnable;
   if (failure.name === "SpawnError") return failure.code === "ENOENT" ? CODES.notFound : CODES.notRunnable;
   // A verdict "failed" beside exit code 0 is a failure all the same.
   return failure.exitCode === null || failure.exitCode === 0 ? 1 : failure.exitCode;

@@ -1,6 +1,7 @@
 /** Submits the command, runs it in this process, and follows it to its end. */
 import { createHash, randomBytes } from "node:crypto";
 import { exec } from "../../core/builtin.ts";
+import { toMs } from "../../core/duration.ts";
 import { PerdureError, show } from "../../core/errors.ts";
 import type { ExecInput } from "../../core/exec-input.ts";
 import { isTerminal } from "../../core/job.ts";
@@ -105,7 +106,7 @@ function tellMet({ say }: Here, met: JobInfo, { retry, timeout }: Wanted): void 
   const state = met.state === "running" ? `run ${met.attempt} may be under way in another process` : "it waits";
   say(`${met.id}: going on with the job of this key, after ${runs(met.attempt)}; ${state}`);
   const isOther = JSON.stringify(resolvePolicy(retry, "retry")) !== JSON.stringify(met.policy);
-  if (isOther || (timeout === undefined) !== (met.timeoutMs === null)) {
+  if (isOther || (timeout === undefined ? null : toMs(timeout, "--timeout")) !== met.timeoutMs) {
     say(`${met.id}: it keeps the options it was submitted with`);
   }
 }

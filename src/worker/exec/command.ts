@@ -133,7 +133,9 @@ async function start(
   } catch (error) {
     for (const pipe of pipes ?? []) pipe.read.destroy();
     const { code = "EIO" } = error as NodeJS.ErrnoException;
-    return { kind: "never started", failure: startFailure(code, input.argv[0]) };
+    // That the program itself is there was seen before.
+    const what = code === "ENOENT" ? `the interpreter of ${input.argv[0]}` : input.argv[0];
+    return { kind: "never started", failure: startFailure(code, what) };
   } finally {
     for (const pipe of pipes ?? []) closeSync(pipe.write);
   }

@@ -6,6 +6,7 @@ import { type CheckedExec, checkExecInput } from "../../core/exec-input.ts";
 import { type Failure, failure } from "../../core/failure.ts";
 import { NO_INPUT } from "../../core/work.ts";
 import type { Clock } from "../../lib/clock.ts";
+import { isOver } from "../../lib/text.ts";
 import type { AttemptRun } from "../attempt-run.ts";
 import type { Executed, Executor } from "../executor.ts";
 import { Capture, type Captured } from "./capture.ts";
@@ -56,8 +57,8 @@ export interface ExecOptions {
 }
 
 const USAGE_MS = 1_000;
-/** Of what a result may hold, with room for characters that take more than a byte. */
-const MAX_RESULT = 900_000;
+/** What the engine takes as a result. */
+const MAX_RESULT_BYTES = 1_048_576;
 
 export class ExecExecutor implements Executor {
   readonly kind = "exec";
@@ -137,9 +138,11 @@ export class ExecExecutor implements Executor {
     const [stdout, stderr] = written;
     const result = { exitCode: judged.exitCode, output: judged.output, outputs: files, stdout, stderr };
     const text = JSON.stringify(more === 0 ? result : { ...result, moreOutputs: more });
-    if (text.length <= MAX_RESULT) return { outcome: { kind: "completed", result: text }, isVerdict };
+    if (!isOver(text, MAX_RESULT_BYTES)) return { outcome: { kind: "completed", result: text }, isVerdict };
     const short = JSON.stringify({ ...result, outputs: [], moreOutputs: files.length + more });
-    return { outcome: { kind: "completed", result: short }, isVerdict };
+    if (!isOver(short, MAX_RESULT_BYTES)) return { outcome: { kind: "completed", result: short }, isVerdict };
+    const message = `the output in its result.json is over ${MAX_RESULT_BYTES} bytes as JSON; leave it in artifacts/`;
+    return failed(failure({ kind: "result", class: "logical", message, exitCode: judged.exitCode }));
   }
 
   #environment(run: AttemptRun, input: CheckedExec, dir: string, previous: string | null) {

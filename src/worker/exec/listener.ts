@@ -12,6 +12,8 @@ export interface ListenerParts {
 
 /** A pipe that is open, and silent, when nobody of the tree is left is held by somebody else. */
 const SILENCE_MS = 2_000;
+/** And one that is not silent by then too. */
+const DRAIN_MS = 5_000;
 
 export class Listener {
   readonly #stream: Readable;
@@ -38,7 +40,8 @@ export class Listener {
   async drain(clock: Clock): Promise<void> {
     this.#isOver = true;
     this.#stream.resume();
-    for (let before = -1; before !== this.#bytes; ) {
+    const until = clock.monotonic() + DRAIN_MS;
+    for (let before = -1; before !== this.#bytes && clock.monotonic() < until; ) {
       before = this.#bytes;
       const silence = new AbortController();
       const isEnded = await Promise.race([

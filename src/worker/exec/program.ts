@@ -8,8 +8,9 @@ import { type Failure, failure } from "../../core/failure.ts";
 /** Null: it may be started. */
 export async function whyNot(program: string, cwd: string, path: string): Promise<Failure | null> {
   const directory = await stat(cwd).catch((error: NodeJS.ErrnoException) => error);
-  if (directory instanceof Error) return startFailure(directory.code ?? "ENOENT", `the working directory ${cwd}`);
-  if (!directory.isDirectory()) return startFailure("ENOTDIR", `the working directory ${cwd}`);
+  const where = `the working directory ${cwd}`;
+  if (directory instanceof Error) return { ...startFailure(directory.code ?? "ENOENT", where), name: NO_DIRECTORY };
+  if (!directory.isDirectory()) return { ...startFailure("ENOTDIR", where), name: NO_DIRECTORY };
   const places = program.includes("/")
     ? [isAbsolute(program) ? program : resolve(cwd, program)]
     : path.split(delimiter).map((directory) => join(resolve(cwd, directory), program));
@@ -42,6 +43,8 @@ const WORDS: Readonly<Record<string, string>> = {
   E2BIG: "has too long arguments or environment",
   ENOEXEC: "is not a program that this machine can run",
 };
+
+const NO_DIRECTORY = "WorkingDirectoryError";
 
 export function startFailure(code: string, what: string): Failure {
   const message = `cannot start: ${what} ${WORDS[code] ?? "cannot be run"} (${code})`;

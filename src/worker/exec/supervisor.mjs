@@ -14,6 +14,7 @@ const LOOK_MS = 100;
 /** Looks between two at everything: who left his family since is known by then. */
 const MEMORY_LOOKS = 10;
 const GIVE_UP_MS = 5_000;
+const MAX_FREEZE = 50;
 
 /** @typedef {import("./processes.mjs").Process} Process */
 /** @typedef {{ pid: number, started: string | null, memory?: number, processes?: number, isEnding: boolean,
@@ -27,17 +28,33 @@ const sleep = (/** @type {number} */ ms) => new Promise((resolve) => setTimeout(
 const tell = (/** @type {object} */ message) => process.stdout.write(`${JSON.stringify(message)}\n`);
 
 /** @returns {Process[]} */
-function membersOf(/** @type {number} */ n, /** @type {Watched | undefined} */ one, list = snapshot()) {
+function membersOf(
+  /** @type {number} */ n,
+  /** @type {Watched | undefined} */ one,
+  /** @type {Process[]} */ met = [],
+  list = snapshot(),
+) {
   // Nobody is older than who started it: most of a machine need not be asked for its environment.
   const since = Number(one?.started ?? 0);
   const young = since === 0 ? list : list.filter(({ started }) => Number(started) >= since);
-  return family(young, marked(young, `${mark}.${n}.`), one === undefined ? [] : [one], one?.seen.values());
+  return family(young, marked(young, `${mark}.${n}.`), one === undefined ? [] : [one], [
+    ...(one?.seen.values() ?? []),
+    ...met,
+  ]);
 }
 
-/** SIGTERM, a grace time, SIGKILL until nobody is left. Returns how many are.
- *  @param {() => Process[]} find
+/** SIGTERM, a grace time, SIGKILL until nobody is left. Returns how many are. Who was met once is not forgotten: when its
+ *  parent dies of the first signal, nothing else may be left that leads to it.
+ *  @param {(met: Process[]) => Process[]} findWith
  *  @param {number} graceMs */
-async function endAll(find, graceMs) {
+async function endAll(findWith, graceMs) {
+  /** @type {Map<string, Process>} */
+  const met = new Map();
+  const find = () => {
+    const found = findWith([...met.values()]);
+    for (const each of found) met.set(`${each.pid} ${each.started}`, each);
+    return found;
+  };
   let left = find();
   const toAll = (/** @type {NodeJS.Signals} */ signal) => {
     for (const { pid } of left) send(pid, signal);
@@ -62,7 +79,7 @@ async function end(/** @type {number} */ n, /** @type {number} */ graceMs) {
   const one = watched.get(n);
   if (one !== undefined) one.isEnding = true;
   if (one !== undefined && one.started === null) await endGroup(one.pid, graceMs);
-  const left = await endAll(() => membersOf(n, one), graceMs);
+  const left = await endAll((met) => membersOf(n, one, met), graceMs);
   watched.delete(n);
   tell({ ended: n, left });
 }
@@ -76,11 +93,27 @@ async function endGroup(/** @type {number} */ pid, /** @type {number} */ graceMs
 }
 
 async function clear(/** @type {number} */ n, /** @type {string} */ job) {
-  const find = () => {
+  const find = (/** @type {Process[]} */ met) => {
     const list = snapshot();
-    return family(list, ofJob(list, job));
+    return family(list, ofJob(list, job), [], met);
   };
   tell({ ended: n, left: await endAll(find, 0) });
+}
+
+/** Stops them all, until there is nobody new: one that runs on could fork while the others are killed.
+ *  @param {number} n
+ *  @param {Watched} one
+ *  @param {Process[]} found */
+function freeze(n, one, found) {
+  /** @type {Set<number>} */
+  const stopped = new Set();
+  for (let rounds = 0, left = found; rounds < MAX_FREEZE && left.length > 0; rounds++) {
+    for (const { pid } of left) {
+      send(pid, "SIGSTOP");
+      stopped.add(pid);
+    }
+    left = membersOf(n, one).filter(({ pid }) => !stopped.has(pid));
+  }
 }
 
 /** Limits, and from time to time who belongs to whom: one that leaves later is known then. */
@@ -93,12 +126,12 @@ function look() {
   if (wanted.length === 0) return;
   const list = snapshot();
   for (const [n, one] of wanted) {
-    const found = membersOf(n, one, list);
+    const found = membersOf(n, one, [], list);
     one.seen = new Map(found.map((each) => [each.pid, each]));
     const memory = one.memory === undefined ? 0 : memoryOf(found, one.memory);
     const isOver = one.memory !== undefined && memory > one.memory;
     if (!isOver && (one.processes === undefined || found.length <= one.processes)) continue;
-    for (const { pid } of found) send(pid, "SIGSTOP"); // so that none can fork while the others are killed
+    freeze(n, one, found);
     tell(isOver ? { limit: n, kind: "memory", used: memory } : { limit: n, kind: "processes", used: found.length });
     void end(n, 0);
   }
@@ -116,11 +149,11 @@ createInterface({ input: process.stdin })
   })
   .on("close", async () => {
     if (!isDone) {
-      const find = () => {
+      const find = (/** @type {Process[]} */ met) => {
         const list = snapshot();
         const all = [...watched.values()];
         const seen = all.flatMap((one) => [...one.seen.values()]);
-        return family(list, marked(list, `${mark}.`), all, seen);
+        return family(list, marked(list, `${mark}.`), all, [...seen, ...met]);
       };
       // No grace: the job may be given to another worker this very moment, and the two must not overlap.
       await endAll(find, 0);

@@ -125,6 +125,11 @@ describe("usage", () => {
     }
   });
 
+  it("counts whole tokens, and no more than sums can bear", async () => {
+    const text = JSON.stringify({ tokensIn: 1.6, tokensOut: 9e307, costUsd: 1.7e308 });
+    expect(await readUsage(file(text))).toEqual({ tokensIn: 2, tokensOut: 1e15, costUsd: 1e15 });
+  });
+
   it("is unknown while there is nothing, or it is being written", async () => {
     expect(await readUsage(join(dir, "none"))).toBe(null);
     for (const text of ["", "{", '{"tokensIn":1', "[]", "7", "{}"]) expect(await readUsage(file(text))).toBe(null);

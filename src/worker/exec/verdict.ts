@@ -21,6 +21,7 @@ export type Verdict =
 const MAX_BYTES = 786_432;
 const MAX_REASON = 2_000;
 const MAX_DEPTH = 64;
+const MAX_USAGE = 1e15;
 
 export async function readVerdict(path: string): Promise<Verdict> {
   const text = await readSmall(path);
@@ -68,9 +69,15 @@ function usageIn(value: unknown): Usage | null {
   const read = (names: readonly string[]) => {
     const name = names.find((each) => Object.hasOwn(given, each));
     const number = name === undefined ? 0 : (given as Record<string, unknown>)[name];
-    return typeof number === "number" && Number.isFinite(number) && number >= 0 ? number : 0;
+    // So that sums stay numbers, whatever it says.
+    return typeof number === "number" && Number.isFinite(number) && number >= 0 ? Math.min(number, MAX_USAGE) : 0;
   };
-  const usage = { tokensIn: read(NAMES.tokensIn), tokensOut: read(NAMES.tokensOut), costUsd: read(NAMES.costUsd) };
+  const tokens = (names: readonly string[]) => Math.round(read(names));
+  const usage = {
+    tokensIn: tokens(NAMES.tokensIn),
+    tokensOut: tokens(NAMES.tokensOut),
+    costUsd: read(NAMES.costUsd),
+  };
   return usage.tokensIn + usage.tokensOut + usage.costUsd === 0 ? null : usage;
 }
 

@@ -1,0 +1,39 @@
+/** Processes that hide as well as they can: without a mark, in a session of their own. */
+import { expect, it } from "vitest";
+import { allDead, needle, openBench } from "./kit.ts";
+
+it("one that only its parent led to is not forgotten when the parent dies first", async () => {
+  const bench = await openBench();
+  const mark = needle();
+  const hidden = `env -i setsid /bin/sh -c 'trap "" TERM; while :; do /bin/sleep 1; done' ${mark}`;
+  const { job } = await bench.sh(`${hidden} & wait`, { grace: "200ms" }, { timeout: "400ms" });
+  expect(job).toMatchObject({ state: "failed", reason: "timeout" });
+  await allDead(mark);
+});
+
+it("one that keeps the pipe, and writes for ever, does not keep the job", async () => {
+  const bench = await openBench();
+  // It ends when nobody reads any more.
+  const hidden = "env -i setsid /bin/sh -c 'while echo x; do /bin/sleep 0.2; done'";
+  // Orphaned at once, and before anybody looked: nobody can find it.
+  const { job, result } = await bench.sh(`(${hidden} &) & exit 0`);
+  expect(job.state).toBe("succeeded");
+  expect(result.exitCode).toBe(0);
+});
+
+it("a command is not failed by the names of its files, nor by much output of its own", async () => {
+  const bench = await openBench();
+  const names = `
+    const { mkdirSync, writeFileSync } = require("node:fs");
+    let dir = "artifacts/";
+    for (let i = 0; i < 5; i++) mkdirSync((dir += "漢".repeat(80) + "/"));
+    for (let i = 0; i < 1000; i++) writeFileSync(dir + i, "");`;
+  const many = await bench.run({ argv: [process.execPath, "-e", names] });
+  expect(many.job.state).toBe("succeeded");
+  expect(many.result).toMatchObject({ exitCode: 0, outputs: [], moreOutputs: 1_000 });
+  // 750 kB in the file, and three times as much when it is written again.
+  const grows = `require("node:fs").writeFileSync("result.json", "[" + Array(150000).fill("1e20").join(",") + "]")`;
+  const { job, last } = await bench.run({ argv: [process.execPath, "-e", grows] });
+  expect(job.state).toBe("failed");
+  expect(last.failure).toMatchObject({ kind: "result", message: expect.stringContaining("result.json is over") });
+});
