@@ -73,6 +73,9 @@ export interface WorkOptions {
   stopGrace?: Duration;
   /** For commands: names such as PATH or LD_PRELOAD that jobs may set, or "*" for all. */
   allowEnv?: readonly string[];
+  /** For commands: each in a pid namespace of its own, where it can be had (Linux, as root): then nothing that it started
+   *  can outlive it. Without privileges they are found by a mark in their environment. */
+  isolate?: boolean;
   /** For requests: loopback and private addresses that they may reach, as in ["127.0.0.1", "10.0.0.0/8"]. */
   allowAddresses?: readonly string[];
   /** Sees what commands write, as it comes. A promise holds the command up until it resolves. */
@@ -96,7 +99,7 @@ const SUBMIT_KEYS = [
   "client",
 ];
 const WORK_KEYS = [
-  ...["concurrency", "queues", "name", "labels", "stopGrace", "allowEnv", "allowAddresses", "onOutput"],
+  ...["concurrency", "queues", "name", "labels", "stopGrace", "allowEnv", "isolate", "allowAddresses", "onOutput"],
 ];
 const TASK_KEYS = ["retry", "timeout", "queue", "priority", "expireIn"];
 const FILTER_KEYS = [
@@ -227,12 +230,13 @@ export function asSpan(value: unknown, path: string): number {
 export function checkWork(options: WorkOptions) {
   checkOptions(options, WORK_KEYS, "work");
   const { concurrency = 10, queues, name, labels = {}, stopGrace = "5s", onOutput } = options;
-  const { allowEnv = [], allowAddresses = [] } = options;
+  const { allowEnv = [], allowAddresses = [], isolate = false } = options;
   if (onOutput !== undefined && typeof onOutput !== "function") {
     throw new ConfigError({ path: "work.onOutput", given: onOutput, allowed: "a function of a chunk of output" });
   }
   return {
     onOutput,
+    isolate: asBoolean(isolate, "work.isolate"),
     allowEnv: asList(allowEnv, "work.allowEnv", (each, path) => asText(each, path, 200), 1_000),
     allowAddresses: asList(allowAddresses, "work.allowAddresses", (each, path) => asText(each, path, 200), 1_000),
     slots: asInteger(concurrency, "work.concurrency", { min: 1, max: 100_000 }),

@@ -37,11 +37,11 @@ export async function startWorker(
   tasks: readonly AnyTask[],
   options: WorkOptions,
 ): Promise<WorkerHandle> {
-  const { stopGraceMs, name, allowEnv, allowAddresses, onOutput, ...checked } = checkWork(options);
+  const { stopGraceMs, name, allowEnv, allowAddresses, onOutput, isolate, ...checked } = checkWork(options);
   const kinds = kindsOf(tasks);
   const { clock } = engine;
   const commands = tasks.includes(exec as AnyTask)
-    ? new ExecExecutor({ places: blobs, clock, env: process.env, allowEnv, onOutput })
+    ? new ExecExecutor({ places: blobs, clock, env: process.env, allowEnv, onOutput, isolate, log })
     : null;
   const executors: Executor[] = commands === null ? [] : [commands];
   if (tasks.includes(http as AnyTask)) executors.push(httpExecutor({ allow: allowAddresses, clock, log }));

@@ -10,6 +10,7 @@ import type { Capture } from "./capture.ts";
 import { inheritedFiles, nothingFile } from "./descriptors.ts";
 import type { Exceeded, Guard } from "./guard.ts";
 import { Listener } from "./listener.ts";
+import { inNamespace, signalIn } from "./namespace.ts";
 import { outputPipes } from "./pipes.ts";
 import { MARK } from "./processes.mjs";
 import { startFailure } from "./program.ts";
@@ -22,6 +23,8 @@ export interface CommandParts {
   /** The attempt's own. */
   readonly dir: string;
   readonly env: Readonly<Record<string, string>>;
+  /** In a pid namespace of its own. */
+  readonly isIsolated: boolean;
   /** Of the command that this worker itself is a part of. */
   readonly outerMark: string | null;
   readonly stdout: Capture;
@@ -75,7 +78,8 @@ export async function runCommand(parts: CommandParts): Promise<CommandEnd> {
   };
   signal.addEventListener("abort", end);
   if (signal.aborted) end();
-  const [exitCode, by] = await exited;
+  const [exitCode, signalled] = await exited;
+  const by = signalled ?? (parts.isIsolated ? signalIn(exitCode) : null);
   signal.removeEventListener("abort", end);
   const wasAsked = ending !== null;
   const left = await (ending ?? guard.end(n, LEFTOVER_GRACE_MS));
@@ -99,11 +103,11 @@ interface Running {
 
 /** The program in a session of its own, so that all of it can be found. */
 async function start(
-  { input, cwd, env, outerMark }: CommandParts,
+  { input, cwd, env, outerMark, isIsolated }: CommandParts,
   mark: string,
   pipes: Awaited<ReturnType<typeof outputPipes>>,
 ): Promise<Running | NeverStarted> {
-  const [program, ...args] = limited(input);
+  const [program, ...args] = isIsolated ? inNamespace(limited(input)) : limited(input);
   const stdio: (number | "ignore" | "pipe")[] = [
     input.stdin === null ? "ignore" : "pipe",
     pipes?.[0].write ?? "pipe",

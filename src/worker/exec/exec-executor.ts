@@ -13,6 +13,7 @@ import { Capture, type Captured } from "./capture.ts";
 import { type CommandEnd, runCommand } from "./command.ts";
 import { environmentOf } from "./environment.ts";
 import { Guard } from "./guard.ts";
+import { whyNoNamespace } from "./namespace.ts";
 import { endOf } from "./outcome.ts";
 import { MARK } from "./processes.mjs";
 import { whyNot } from "./program.ts";
@@ -53,6 +54,9 @@ export interface ExecOptions {
   /** The worker's environment, from which the base is taken. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly allowEnv: readonly string[];
+  /** Commands get a pid namespace of their own, where it can be had. */
+  readonly isolate?: boolean;
+  readonly log?: (level: "warn", message: string) => void;
   readonly onOutput?: ((chunk: OutputChunk) => Promise<void> | undefined) | undefined;
 }
 
@@ -64,6 +68,7 @@ export class ExecExecutor implements Executor {
   readonly kind = "exec";
   readonly #options: ExecOptions;
   readonly #guard: Guard;
+  #isTold = false;
   readonly #tidying = new Set<Promise<void>>();
 
   constructor(options: ExecOptions) {
@@ -111,6 +116,7 @@ export class ExecExecutor implements Executor {
     const end = await runCommand({
       ...{ guard: this.#guard, clock, input, cwd, dir, env, stdout, stderr, signal: run.signal },
       outerMark: this.#options.env[MARK] ?? null,
+      isIsolated: await this.#mayIsolate(),
       onOutput: (stream, bytes) => careful(run, () => onOutput?.({ jobId, attempt, stream, bytes })),
     });
     await stopUsage();
@@ -143,6 +149,19 @@ export class ExecExecutor implements Executor {
     if (!isOver(short, MAX_RESULT_BYTES)) return { outcome: { kind: "completed", result: short }, isVerdict };
     const message = `the output in its result.json is over ${MAX_RESULT_BYTES} bytes as JSON; leave it in artifacts/`;
     return failed(failure({ kind: "result", class: "logical", message, exitCode: judged.exitCode }));
+  }
+
+  async #mayIsolate(): Promise<boolean> {
+    if (this.#options.isolate !== true) return false;
+    const why = await whyNoNamespace();
+    if (why !== null && !this.#isTold) {
+      this.#isTold = true;
+      this.#options.log?.(
+        "warn",
+        `no pid namespaces here (${why}): processes of commands are found by their mark alone`,
+      );
+    }
+    return why === null;
   }
 
   #environment(run: AttemptRun, input: CheckedExec, dir: string, previous: string | null) {

@@ -1,0 +1,44 @@
+/** Commands in a pid namespace of their own, where the machine lets us have one. */
+import { describe, expect, it } from "vitest";
+import { whyNoNamespace } from "../../src/worker/exec/namespace.ts";
+import { allDead, exists, needle, openBench } from "./kit.ts";
+
+const why = await whyNoNamespace();
+const bench = () => openBench({ work: { isolate: true } });
+
+describe.skipIf(why !== null)("a command in a pid namespace", () => {
+  it("takes everybody with it, however they hide", async () => {
+    const { sh } = await bench();
+    const mark = needle();
+    const hidden = `env -i setsid /bin/sh -c 'trap "" TERM; while :; do /bin/sleep 1; done' ${mark}`;
+    const { job } = await sh(`(${hidden} > /dev/null 2>&1 &) & exit 0`);
+    expect(job.state).toBe("succeeded");
+    await allDead(mark, 2_000);
+  });
+
+  it("ends as without one: exit code, signal, standard input, its own directory", async () => {
+    const { sh } = await bench();
+    const ok = await sh("cat; echo $$; pwd", { stdin: "hello\n" });
+    expect(ok.stdout.split("\n")).toEqual(["hello", "2", ok.dir, ""]);
+    expect((await sh("echo why >&2; exit 7")).last.failure).toMatchObject({ exitCode: 7, message: "exit code 7: why" });
+    const killed = (await sh("kill -KILL $$")).last.failure;
+    expect(killed).toMatchObject({ kind: "signal", exitCode: 137, signal: "SIGKILL" });
+  });
+
+  it("hears SIGTERM, and has its grace", async () => {
+    const { submit, ended, dirOf, perdure } = await bench();
+    const script = "trap 'echo last words; exit 3' TERM; touch up; sleep 1000 & wait";
+    const handle = await submit({ command: script, shell: true, grace: "20s" });
+    await exists(`${dirOf(handle.id, 1)}/up`);
+    await perdure.cancel(handle.id);
+    const { job, stdout } = await ended(handle);
+    expect(job.state).toBe("cancelled");
+    expect(stdout).toBe("last words\n");
+  });
+});
+
+it("where there is none, commands run all the same", async () => {
+  const { sh, logged } = await bench();
+  expect((await sh("echo hi")).stdout).toBe("hi\n");
+  expect(logged.some((line) => line.includes("no pid namespaces here"))).toBe(why !== null);
+});
