@@ -4,11 +4,7 @@ import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import type { Readable } from "node:stream";
-import { exec, http } from "../core/builtin.ts";
 import { asText } from "../core/check.ts";
-import { checkExecInput } from "../core/exec-input.ts";
-import { checkHttpInput } from "../core/http-input.ts";
-import type { AnyTask } from "../core/task.ts";
 import type { BlobFile, Blobs } from "../store/blobs.ts";
 import type { OpenOptions } from "./options.ts";
 
@@ -45,10 +41,4 @@ function lastingDir(artifacts: string | undefined, url: string | undefined): str
   const path = String(url).replace(/^sqlite:(\/\/)?/, "");
   const name = basename(path);
   return join(dirname(resolve(path)), name === DEFAULT_NAME ? "artifacts" : `${name}-artifacts`);
-}
-
-/** A mistake in a command or a request is told where it is submitted, not hours later where it would run. */
-export function checkBuiltin(task: AnyTask | string, input: unknown): void {
-  if (task === exec) checkExecInput(input, "exec");
-  if (task === http) checkHttpInput(input, "http");
 }

@@ -21,9 +21,10 @@ import { idMaker, isId } from "../lib/id.ts";
 import { directoryBlobs } from "../store/directory-blobs.ts";
 import { openStore } from "../store/open.ts";
 import type { QueueCounts, SessionRow, Store, TransactionClient } from "../store/store.ts";
+import { checkBuiltin } from "./check-builtin.ts";
 import { JobHandle } from "./job-handle.ts";
 import { type JobInfo, toInfo } from "./job-info.ts";
-import { artifactsDir, checkBuiltin, type JobOutputs, jobOutputs } from "./job-outputs.ts";
+import { artifactsDir, type JobOutputs, jobOutputs } from "./job-outputs.ts";
 import type { JobsFilter, OpenOptions, SubmitEntry, SubmitOptions, WorkOptions } from "./options.ts";
 import {
   asSpan,

@@ -42,7 +42,7 @@ const bytes = new Uint8Array(16);
 const digits = Buffer.alloc(26);
 
 /** 48 bits of time, version 7, 12 bits of counter, variant, 62 random bits: 128 bits, five at a time. Digits are put down
- *  as bytes: added up as text they would cost four times as much. */
+ *  as bytes: added up as text they would cost about three times as much. */
 function encode(ms: number, counter: number, r: Uint8Array, at: number): string {
   const high = Math.floor(ms / 2 ** 24);
   for (let i = 0; i < 3; i++) {

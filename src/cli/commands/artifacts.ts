@@ -1,12 +1,10 @@
 /** `perdure artifacts`: the files that a job left, and one of them. */
 import { posix } from "node:path";
-import type { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
 import { isId } from "../../lib/id.ts";
-import { type Command, type Context, READING } from "../command.ts";
+import { type Command, READING } from "../command.ts";
+import { copyOut } from "../copy-out.ts";
 import { withData } from "../data.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
-import { TerminalStream } from "../terminal-stream.ts";
 
 export const artifacts: Command = {
   name: "artifacts",
@@ -22,7 +20,7 @@ export const artifacts: Command = {
   ],
 
   async run(context) {
-    const { given, out, io } = context;
+    const { given, out } = context;
     given.atMost(2);
     const [id = "", name] = given.positionals;
     if (!isId(id, "job"))
@@ -39,8 +37,7 @@ export const artifacts: Command = {
         const path = posix.normalize(`artifacts/${name}`);
         const stream = path.startsWith("artifacts/") ? await outputs.read(attempt, path) : null;
         if (stream === null) throw new CliError(EXIT.failed, `run ${attempt} of ${id} left no file ${name}`);
-        if (io.isTTY) await show(stream, context);
-        else await pipeline(stream, io.stdout, { end: false });
+        await copyOut(stream, context);
         return EXIT.done;
       }
       const { files, more } = await outputs.files(attempt);
@@ -59,12 +56,3 @@ export const artifacts: Command = {
     });
   },
 };
-
-async function show(stream: Readable, { io, out }: Context): Promise<void> {
-  const terminal = new TerminalStream();
-  for await (const chunk of stream as AsyncIterable<Buffer>) {
-    if (out.gone.aborted) return;
-    io.stdout.write(terminal.text(chunk));
-  }
-  io.stdout.write(terminal.end());
-}

@@ -1,9 +1,9 @@
 /** `perdure logs`: what a command wrote. */
 import type { Readable } from "node:stream";
-import { type Command, type Context, DATA } from "../command.ts";
+import { type Command, DATA } from "../command.ts";
+import { copyOut } from "../copy-out.ts";
 import { withData } from "../data.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
-import { TerminalStream } from "../terminal-stream.ts";
 
 export const logs: Command = {
   name: "logs",
@@ -47,7 +47,7 @@ export const logs: Command = {
         context.out.json({ id, attempt, stdout, stderr, log: row?.log ?? null });
         return EXIT.done;
       }
-      for (const name of streams) await copy(await outputs.read(attempt, `${name}.log`), context);
+      for (const name of streams) await copyOut(await outputs.read(attempt, `${name}.log`), context);
       if (row?.log) context.out.block(row.log.trimEnd());
       return EXIT.done;
     });
@@ -59,18 +59,4 @@ async function text(stream: Readable | null): Promise<string | null> {
   const chunks: Buffer[] = [];
   for await (const chunk of stream as AsyncIterable<Buffer>) chunks.push(chunk);
   return Buffer.concat(chunks).toString("utf8");
-}
-
-async function copy(stream: Readable | null, { io, out }: Context): Promise<void> {
-  const terminal = new TerminalStream();
-  for await (const chunk of (stream ?? []) as AsyncIterable<Buffer>) {
-    if (out.gone.aborted) return;
-    const isReady = io.stdout.write(io.isTTY ? terminal.text(chunk) : chunk);
-    if (isReady) continue;
-    await new Promise<void>((resolve) => {
-      io.stdout.once("drain", resolve);
-      out.gone.addEventListener("abort", () => resolve());
-    });
-  }
-  if (io.isTTY) io.stdout.write(terminal.end());
 }

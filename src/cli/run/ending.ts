@@ -7,7 +7,8 @@ import type { AttemptRow } from "../../store/store.ts";
 export const CODES = { timeout: 124, ours: 125, notRunnable: 126, notFound: 127, interrupted: 130 } as const;
 
 export function exitCodeOfJob(job: JobInfo, attempts: readonly AttemptRow[]): number {
-  if (job.state === "succeeded") return codeIn(job.result) ?? 0;
+  // Also where the command's verdict was "completed" and its exit code another.
+  if (job.state === "succeeded") return 0;
   if (job.state === "cancelled") return CODES.interrupted;
   const last = attempts.findLast((attempt) => attempt.failure !== null);
   if (job.reason === "timeout" || last?.outcome === "timeout") return CODES.timeout;
@@ -17,9 +18,4 @@ export function exitCodeOfJob(job: JobInfo, attempts: readonly AttemptRow[]): nu
   if (failure.name === "SpawnError") return failure.code === "ENOENT" ? CODES.notFound : CODES.notRunnable;
   // A verdict "failed" beside exit code 0 is a failure all the same.
   return failure.exitCode === null || failure.exitCode === 0 ? 1 : failure.exitCode;
-}
-
-/** Also of a command whose verdict was "completed" although it ended with another code: then it succeeded. */
-function codeIn(result: unknown): number | null {
-  return result === null || result === undefined ? null : 0;
 }

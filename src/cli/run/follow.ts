@@ -1,7 +1,7 @@
 /** Runs the job here until it has ended, or until somebody wants us to stop. */
 import { exec } from "../../core/builtin.ts";
 import type { JobHandle } from "../../embedded/job-handle.ts";
-import type { Here } from "./run-here.ts";
+import type { Here } from "./here.ts";
 import { RunTeller } from "./run-teller.ts";
 import { type Asked, untilAsked } from "./signals.ts";
 

@@ -3,7 +3,7 @@ import { showMs } from "../../core/duration.ts";
 import type { JobHandle } from "../../embedded/job-handle.ts";
 import { safeJson } from "../terminal-text.ts";
 import { exitCodeOfJob } from "./ending.ts";
-import { type Here, runs } from "./run-here.ts";
+import { type Here, runs } from "./here.ts";
 
 /** `asked`: the exit code of one who was asked to stop. */
 export async function report(

@@ -15,6 +15,7 @@ import { dataDir } from "../data.ts";
 import { usageError } from "../exit.ts";
 import { madeDir } from "./data-dir.ts";
 import { follow } from "./follow.ts";
+import { type Here, runs } from "./here.ts";
 import { LiveOutput } from "./live-output.ts";
 import { report } from "./report.ts";
 
@@ -23,15 +24,6 @@ export interface Wanted {
   readonly retry: PolicyFields;
   readonly timeout: string | undefined;
   readonly key: string | undefined;
-}
-
-/** What the steps of a run share. */
-export interface Here {
-  readonly perdure: Perdure;
-  readonly context: Context;
-  readonly live: LiveOutput;
-  /** A line for the person; none with --quiet. */
-  readonly say: (text: string) => void;
 }
 
 type Run = JobHandle<unknown>;
@@ -116,8 +108,4 @@ async function tellEnd(here: Here, job: Run, { state }: JobInfo): Promise<number
   for (const line of (await job.explain()).text.split("\n")) here.say(line);
   if (state !== "succeeded") here.say("To run it once more, add --again.");
   return report({ ...here, say: () => {} }, job);
-}
-
-export function runs(count: number): string {
-  return `${count} ${count === 1 ? "run" : "runs"}`;
 }

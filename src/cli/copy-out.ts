@@ -1,0 +1,18 @@
+/** A file that a command wrote, to our output: as it is into a pipe or file, neutralised on a terminal. */
+import type { Readable } from "node:stream";
+import type { Context } from "./command.ts";
+import { TerminalStream } from "./terminal-stream.ts";
+
+export async function copyOut(stream: Readable | null, { io, out }: Pick<Context, "io" | "out">): Promise<void> {
+  const terminal = new TerminalStream();
+  for await (const chunk of (stream ?? []) as AsyncIterable<Buffer>) {
+    if (out.gone.aborted) return;
+    const isReady = io.stdout.write(io.isTTY ? terminal.text(chunk) : chunk);
+    if (isReady) continue;
+    await new Promise<void>((resolve) => {
+      io.stdout.once("drain", resolve);
+      out.gone.addEventListener("abort", () => resolve());
+    });
+  }
+  if (io.isTTY) io.stdout.write(terminal.end());
+}
