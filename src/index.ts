@@ -6,17 +6,25 @@ export { ConfigError, type ErrorCode, PerdureError } from "./core/errors.ts";
 export type { EngineEvent, JobEvent, PerdureEvent } from "./core/event.ts";
 export type { ExecInput, ExecLimits } from "./core/exec-input.ts";
 export type { Explanation } from "./core/explain.ts";
+export type {
+  FeedOptions,
+  JobHandle,
+  JobOutputs,
+  JobsFilter,
+  RedriveManyAnswer,
+  RedriveManyOptions,
+  ResultOptions,
+  SubmitManyAnswer,
+} from "./core/face.ts";
 export { type Failure, InvalidInputError, NonRetryableError, RetryAfterError } from "./core/failure.ts";
 export type { HttpInput } from "./core/http-input.ts";
 export type { FailReason, JobState, Usage } from "./core/job.ts";
+export { JobFailedError } from "./core/job-failed-error.ts";
 export type { BackoffInput, PolicyFields, PolicyInput, PresetName, RuleInput } from "./core/policy.ts";
+export type { SubmitEntry, SubmitOptions, TransactionClient } from "./core/submit-options.ts";
 export { type AnyTask, type Handler, type Task, type TaskContext, type TaskOptions, task } from "./core/task.ts";
-export { JobFailedError, JobHandle, type ResultOptions } from "./embedded/job-handle.ts";
-export type { JobInfo } from "./embedded/job-info.ts";
-export type { JobOutputs } from "./embedded/job-outputs.ts";
-export type { JobsFilter, OpenOptions, SubmitEntry, SubmitOptions, WorkOptions } from "./embedded/options.ts";
-export { Perdure, type SubmitManyAnswer } from "./embedded/perdure.ts";
-export type { WorkerHandle } from "./embedded/start-worker.ts";
-export type { BlobFile } from "./store/blobs.ts";
-export type { AttemptRow, QueueCounts, SessionRow, TransactionClient } from "./store/store.ts";
-export type { OutputChunk } from "./worker/exec/exec-executor.ts";
+export type { AttemptRow, BlobFile, JobInfo, QueueCounts, SessionRow } from "./core/views.ts";
+export type { WorkerHealth } from "./core/work.ts";
+export type { OutputChunk, WorkerHandle, WorkOptions } from "./core/work-options.ts";
+export type { OpenOptions } from "./embedded/options.ts";
+export { Perdure } from "./embedded/perdure.ts";

@@ -180,9 +180,9 @@ export async function openCuttable(options: BenchOptions = {}) {
     ...link,
     renew: (...args) => (cut.renew ? refuse("renew") : link.renew(...args)),
     claim: (...args) => (cut.claim ? refuse("claim") : link.claim(...args)),
-    report: (report) => {
+    report: (report, session) => {
       reports.push(report);
-      return cut.report ? refuse("report") : link.report(report);
+      return cut.report ? refuse("report") : link.report(report, session);
     },
   });
   const bench: Bench = await openBench({ wrapLink, ...options });

@@ -83,6 +83,12 @@ export function asObject<K extends string>(value: unknown, path: string, known?:
   return Object.assign(Object.create(null), value) as Fields<K>;
 }
 
+/** An object of options with no field but the known ones. Not copied: it is read at once. */
+export function checkOptions(options: object, known: readonly string[], path: string): void {
+  if (!isPlain(options)) throw new ConfigError({ path, given: options, allowed: "an object of options" });
+  checkKeys(options, known, path);
+}
+
 /** A Map, a Date or an instance of a class would look like an object in which nothing was given. */
 export function isPlain(value: unknown): value is object {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return false;

@@ -20,6 +20,13 @@ export function toMs(value: unknown, path: string): number {
   return Math.round(ms);
 }
 
+/** A duration that is some time at all: nothing can be done, or waited for, within 0 ms. */
+export function asSpan(value: unknown, path: string): number {
+  const ms = toMs(value, path);
+  if (ms > 0) return ms;
+  throw new ConfigError({ path, given: value, allowed: "a duration of at least 1 ms" });
+}
+
 function parse(text: string): number {
   const match = FORMAT.exec(text.trim());
   return match ? Number(match[1]) * (UNIT_MS[match[2] as string] as number) : Number.NaN;

@@ -12,6 +12,7 @@ export const ERROR_CODES = {
   job_cancelled: "the job ended as cancelled",
   result_timeout: "the job did not end within the time given to result()",
   wrong_state: "the command does not apply to a job in this state",
+  output_too_large: "the outputs of an attempt are over their limit; nothing of this write was kept beyond it",
   closed: "the engine, worker or store was closed",
   store_not_a_database: "the file is not a database of ours; nothing was changed in it",
   store_newer: "the database was written by a newer version of Perdure",
@@ -21,6 +22,19 @@ export const ERROR_CODES = {
   store_unavailable: "the database cannot be reached or takes nothing now; nothing of this call was stored",
   store_unknown: "the connection broke; whether this call was stored is unknown, and repeating it with its key is safe",
   store_refused: "the store refused this item; nothing of it was stored",
+  invalid_request: "a request to the server is not as its description says; the message names the field",
+  unauthorized: "the server needs a token, and this is none that it knows",
+  forbidden: "the token does not allow this, or the request comes from a foreign page",
+  not_found: "the server has nothing at this address",
+  lease_lost: "the attempt is not, or no longer, in the hands of this session; nothing was changed",
+  body_too_large: "the request is over the server's limit; nothing of it was done",
+  unsupported_media_type: "the server does not read requests of this type; send JSON",
+  misdirected: "the server does not answer to this name; add it to the allowed hosts",
+  too_many_requests: "too many requests of this kind; nothing was done, try again later",
+  overloaded: "the server has more to do than it can take; nothing was done, try again later",
+  internal: "a fault of the server; it may have been done, and repeating it with its key is safe",
+  server_unreachable:
+    "the server cannot be reached; whether it was done is unknown, and repeating it with its key is safe",
 } as const;
 
 export type ErrorCode = keyof typeof ERROR_CODES;
@@ -38,11 +52,19 @@ export class PerdureError extends Error {
   }
 }
 
-/** The store was away for a while. Who only waits, waits on. */
+/** The store or the server was away for a while. Who only waits, waits on. */
 export function isOutage(error: unknown): boolean {
   const { code } = (error ?? {}) as { code?: unknown };
-  return code === "store_unavailable" || code === "store_unknown";
+  return OUTAGES.includes(code);
 }
+
+const OUTAGES: readonly unknown[] = [
+  "store_unavailable",
+  "store_unknown",
+  "server_unreachable",
+  "overloaded",
+  "internal",
+] satisfies ErrorCode[];
 
 /** A mistake in something a person wrote: the field's path, what was given, what is allowed, the nearest known name. */
 export class ConfigError extends PerdureError {

@@ -46,6 +46,8 @@ export type JobEventBody =
         readonly priority?: number;
         readonly timeoutMs?: number;
         readonly deadlineAt?: number;
+        /** Who submitted it, as far as it is known. */
+        readonly by?: string;
       };
     }
   | {

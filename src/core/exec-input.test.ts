@@ -19,7 +19,7 @@ describe("a command", () => {
   it("has defaults for all but the program", () => {
     expect(check({ argv: ["./flaky.sh", "--fast"] })).toEqual({
       ...{ argv: ["./flaky.sh", "--fast"], env: {}, cwd: null, stdin: null, graceMs: 10_000, outputCap: 1_048_576 },
-      ...{ limits: {}, umask: null, keep: false },
+      ...{ files: {}, limits: {}, umask: null, keep: false },
     });
   });
 
@@ -65,6 +65,25 @@ describe("a command", () => {
     ["a limit with a fraction", { argv, limits: { processes: 1.5 } }],
     ["an unknown limit", { argv, limits: { cpu: 1 } }],
     ["a umask with too many bits", { argv, umask: 0o1000 }],
+    ["files as a list", { argv, files: ["QQ=="] }],
+    ["21 files", { argv, files: Object.fromEntries(Array.from({ length: 21 }, (_, i) => [`f${i}`, ""])) }],
+    ["a file without a name", { argv, files: { "": "" } }],
+    ["a file named .", { argv, files: { ".": "" } }],
+    ["a file named ..", { argv, files: { "..": "" } }],
+    ["a file above", { argv, files: { "../a": "" } }],
+    ["a file in a folder", { argv, files: { "a/b": "" } }],
+    ["an absolute file", { argv, files: { "/etc/passwd": "" } }],
+    ["a file in a folder of Windows", { argv, files: { "a\\b": "" } }],
+    ["a file name with NUL", { argv, files: { "a\0b": "" } }],
+    ["a file name with a line end", { argv, files: { "a\nb": "" } }],
+    ["a file name with an escape", { argv, files: { "a\u009bb": "" } }],
+    ["a file name with half a pair", { argv, files: { "a\ud800": "" } }],
+    ["a file name of 256 bytes", { argv, files: { ["é".repeat(128)]: "" } }],
+    ["a file that is no text", { argv, files: { a: 1 } }],
+    ["a file in base64 without padding", { argv, files: { a: "QQ" } }],
+    ["a file in base64 for addresses", { argv, files: { a: "__--" } }],
+    ["a file in base64 with a line end", { argv, files: { a: "QUJD\nQUI" } }],
+    ["a file in base64 with padding within", { argv, files: { a: "QQ==QQ==" } }],
     ["keep as a text", { argv, keep: "yes" }],
     ["an environment as a list", { argv, env: ["A=1"] }],
     ["a name with =", { argv, env: { "A=B": "1" } }],
@@ -98,6 +117,16 @@ describe("a command", () => {
     }
   });
 
+  it("takes files by plain names, with any bytes", () => {
+    const files = { "a b": "", ".hidden": "QQ==", "é…": "QUI=", "-rf": "QUJD", ["é".repeat(127)]: "+/+/" };
+    expect(check({ argv, files }).files).toEqual(files);
+    const twenty = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`f${i}`, "QQ=="]));
+    expect(Object.keys(check({ argv, files: twenty }).files)).toHaveLength(20);
+    const megabytes = Buffer.alloc(12_000_000).toString("base64");
+    expect(check({ argv, files: { megabytes } }).files.megabytes).toBe(megabytes);
+    expect(refusal({ argv, files: { "a/b": "" } })).toMatch(/^exec\.files\["a\/b"\]/);
+  });
+
   it("refuses an input that JSON does not know, in the words of other refusals", () => {
     const circle: Record<string, unknown> = {};
     circle.self = circle;
@@ -115,9 +144,22 @@ describe("a command", () => {
 describe("whatever is given", () => {
   const field = fc.oneof(
     fc.anything({ withBigInt: true, withDate: true, withMap: true, withNullPrototype: true, withObjectString: true }),
-    fc.constantFrom("10s", "a", 1_024, true, ["true"], { PATH: "x" }, { memory: 1 }),
+    fc.constantFrom("10s", "a", 1_024, true, ["true"], { PATH: "x" }, { memory: 1 }, { a: "QQ==" }, { "../a": "" }),
   );
-  const KEYS = ["argv", "command", "shell", "env", "cwd", "stdin", "input", "grace", "outputCap", "limits", "umask"];
+  const KEYS = [
+    "argv",
+    "command",
+    "shell",
+    "env",
+    "cwd",
+    "stdin",
+    "input",
+    "files",
+    "grace",
+    "outputCap",
+    "limits",
+    "umask",
+  ];
   const names = fc.oneof(
     fc.constantFrom(...KEYS, "keep"),
     fc.constantFrom("__proto__", "constructor", "toString"),
@@ -138,6 +180,7 @@ describe("whatever is given", () => {
           const checked = check(value);
           expect(checked.argv.length).toBeGreaterThan(0);
           for (const text of [...checked.argv, ...Object.values(checked.env)]) expect(text).not.toContain("\0");
+          expect(Object.keys(checked.files).filter((name) => /[/\\]|^\.{0,2}$/.test(name))).toEqual([]);
           expect(Object.keys(checked.env).filter((name) => !/^(?!PERDURE_)[A-Za-z_]\w*$/.test(name))).toEqual([]);
         } catch (error) {
           if (!(error instanceof ConfigError)) throw error;
@@ -156,6 +199,8 @@ describe("whatever is given", () => {
       ["__proto__", "x"],
       ["constructor", "y"],
     ]);
+    const { files } = check(JSON.parse('{"argv":["a"],"files":{"__proto__":"QQ=="}}'));
+    expect(Object.entries(files)).toEqual([["__proto__", "QQ=="]]);
     expect(({} as ExecInput).argv).toBeUndefined();
   });
 });

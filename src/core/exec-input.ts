@@ -17,6 +17,9 @@ export interface ExecInput {
   stdin?: string;
   /** A JSON value for its standard input. */
   input?: unknown;
+  /** Files for it, by their names: content in base64. It finds them in `inputs/` of the attempt's directory
+   *  (`$PERDURE_OUTPUT_DIR/inputs/NAME`). They count as payload, and go with the other scratch files. */
+  files?: Readonly<Record<string, string>>;
   /** Between SIGTERM and SIGKILL. Default: 10 s. */
   grace?: Duration;
   /** Bytes kept of stdout, and of stderr: half from the beginning, half from the end. Default: 1 MiB. */
@@ -43,6 +46,8 @@ export interface CheckedExec {
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string | null;
   readonly stdin: string | null;
+  /** Names that are safe to write in one directory, and base64. */
+  readonly files: Readonly<Record<string, string>>;
   readonly graceMs: number;
   readonly outputCap: number;
   readonly limits: ExecLimits;
@@ -51,7 +56,8 @@ export interface CheckedExec {
 }
 
 const KEYS = [
-  ...["argv", "command", "shell", "env", "cwd", "stdin", "input", "grace", "outputCap", "limits", "umask", "keep"],
+  ...["argv", "command", "shell", "env", "cwd", "stdin", "input", "files"],
+  ...["grace", "outputCap", "limits", "umask", "keep"],
 ] as const;
 const LIMIT_KEYS = ["memory", "processes", "fileSize", "openFiles"] as const;
 
@@ -61,6 +67,8 @@ const DEFAULT_CAP = 1_048_576;
 const MAX_CAP = 64 * 1_048_576;
 const MAX_TEXT = 131_072; // Linux takes no longer argument
 const MAX_ARGS = 10_000;
+const MAX_FILES = 20;
+const MAX_NAME_BYTES = 255; // no file system takes a longer one
 
 export function checkExecInput(value: unknown, path: string): CheckedExec {
   const fields = asObject(value, path, KEYS as readonly (typeof KEYS)[number][]);
@@ -70,6 +78,7 @@ export function checkExecInput(value: unknown, path: string): CheckedExec {
     env: read("env", checkEnv, {}),
     cwd: read("cwd", (text, at) => asText(text, at, 4_096), null),
     stdin: stdinOf(fields, path),
+    files: read("files", checkFiles, {}),
     graceMs: read("grace", graceOf, DEFAULT_GRACE_MS),
     outputCap: read("outputCap", (n, at) => asInteger(n, at, { min: 1_024, max: MAX_CAP }), DEFAULT_CAP),
     limits: read("limits", checkLimits, {}),
@@ -157,6 +166,39 @@ function jsonOf(value: unknown, path: string): string {
   }
   if (text !== undefined) return text;
   throw new ConfigError({ path, given: typeof value, allowed: "a value that JSON can hold" });
+}
+
+function checkFiles(value: unknown, path: string): Record<string, string> {
+  if (!isPlain(value) || Object.keys(value).length > MAX_FILES) {
+    const allowed = `an object of at most ${MAX_FILES} names, each with its content in base64`;
+    throw new ConfigError({ path, given: value, allowed });
+  }
+  const files: Record<string, string> = Object.create(null);
+  for (const [name, content] of Object.entries(value)) {
+    const at = fieldPath(path, name);
+    if (!isFileName(name)) {
+      const allowed = `plain names of 1 to ${MAX_NAME_BYTES} bytes: no folder, no "." or "..", no control characters`;
+      throw new ConfigError({ path: at, given: name, allowed });
+    }
+    files[name] = asBase64(content, at);
+  }
+  return files;
+}
+
+const CONTROL = /\p{Cc}/u;
+
+function isFileName(name: string): boolean {
+  if (name === "" || name === "." || name === ".." || /[/\\]/.test(name) || CONTROL.test(name)) return false;
+  // Half of a pair would be written as another character, perhaps that of another file.
+  return name.isWellFormed() && new TextEncoder().encode(name).length <= MAX_NAME_BYTES;
+}
+
+const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
+
+/** Bytes as a text, with the padding of RFC 4648. What Node itself would skip without a word is refused. */
+export function asBase64(value: unknown, path: string): string {
+  if (typeof value === "string" && value.length % 4 === 0 && BASE64.test(value)) return value;
+  throw new ConfigError({ path, given: value, allowed: "base64: A-Z, a-z, 0-9, + and /, padded with =" });
 }
 
 function graceOf(value: unknown, path: string): number {

@@ -512,8 +512,11 @@ describe("preset agent", () => {
       { policy: resolvePolicy({ maxAttempts: 4 }) },
     ].map((job) => ({ ...usual, policy, ...job }));
     for (const job of jobs) {
-      const { data } = submitJob(job, T0).event;
-      expect(submittedText(data)).toBe(JSON.stringify(data));
+      for (const by of [null, 'me "\n']) {
+        const { data } = submitJob(job, T0, by).event;
+        expect(submittedText(data)).toBe(JSON.stringify(data));
+        expect(data.by).toBe(by ?? undefined);
+      }
     }
   });
 

@@ -139,7 +139,7 @@ let common = { kind: "", queue: "", namespace: "", maxAttempts: -1, text: "" };
 /** The event of a submission as text, for stores that write thousands at a time. */
 export function submittedText(data: Submitted["data"]): string {
   const { v, state, runAt, expiresAt, kind, queue, namespace, maxAttempts } = data;
-  const isUsual = data.labels === undefined && data.priority === undefined;
+  const isUsual = data.labels === undefined && data.priority === undefined && data.by === undefined;
   if (!isUsual || data.timeoutMs !== undefined || data.deadlineAt !== undefined) return JSON.stringify(data);
   const { kind: k, queue: q, namespace: n, maxAttempts: m } = common;
   if (kind !== k || queue !== q || namespace !== n || maxAttempts !== m) {
@@ -154,6 +154,7 @@ export function submitJob(
   job: Pick<Job, "kind" | "queue" | "namespace" | "runAt" | "expireInMs" | "policy"> &
     Partial<Pick<Job, "labels" | "priority" | "timeoutMs" | "deadlineAt">>,
   now: number,
+  by: string | null = null,
 ): Submission {
   const { labels = NO_LABELS, priority = DEFAULT_PRIORITY, timeoutMs = null, deadlineAt = null } = job;
   const data: Mutable<Submitted["data"]> = {
@@ -170,6 +171,7 @@ export function submitJob(
   if (priority !== DEFAULT_PRIORITY) data.priority = priority;
   if (timeoutMs !== null) data.timeoutMs = timeoutMs;
   if (deadlineAt !== null) data.deadlineAt = deadlineAt;
+  if (by !== null) data.by = by;
   const event: Submitted = { name: "job.submitted", data };
   return { event, next: evolve(BEFORE, happened(event, now)) };
 }

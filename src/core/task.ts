@@ -46,6 +46,11 @@ export interface Task<Input, Output> {
 /** Any task, whatever its types: for lists of them. */
 export type AnyTask = Task<never, unknown>;
 
+export function isTask(value: unknown): value is AnyTask {
+  const { kind, options, handler } = (value ?? {}) as Partial<AnyTask>;
+  return typeof kind === "string" && typeof options === "object" && typeof handler === "function";
+}
+
 export function task<Input, Output>(kind: string, handler: Handler<Input, Output>): Task<Input, Output>;
 export function task<Input, Output>(
   kind: string,

@@ -48,12 +48,29 @@ export interface HeldAttempt {
   readonly log?: string | null;
 }
 
+/** How a worker fares, as it says itself, counted since its session began. Shown to people; nothing is decided on it. */
+export interface WorkerHealth {
+  readonly consecutiveFailures: number;
+  /** Attempts that ended here. */
+  readonly total: number;
+  readonly failed: number;
+  readonly averageMs: number;
+  readonly inHand: number;
+  readonly slots: number;
+  /** Of its machine: the number of processes that want to run, over the number of processors. */
+  readonly load: number;
+}
+
 export interface RenewAnswer {
   readonly alive: boolean;
   readonly leaseMs: number;
+  /** It is to take no more jobs, finish what it holds, and close. */
+  readonly drain: boolean;
   /** Held attempts that belong to someone else now, or have ended. */
   readonly lost: { readonly jobId: string; readonly attempt: number }[];
   readonly cancel: { readonly jobId: string; readonly attempt: number }[];
+  /** Its lease was over before this renewal, and nobody had ended it yet: it got no jobs meanwhile. */
+  readonly wasOver?: boolean;
   /** Running for this session but not listed for a whole lease: to be settled as released. */
   readonly unheard: { readonly jobId: string; readonly attempt: number }[];
 }

@@ -3,25 +3,17 @@ import { randomBytes } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
-import type { Readable } from "node:stream";
-import { asText } from "../core/check.ts";
-import type { BlobFile, Blobs } from "../store/blobs.ts";
+import { asInteger, asText } from "../core/check.ts";
+import type { JobOutputs } from "../core/face.ts";
+import type { Blobs } from "../store/blobs.ts";
 import type { OpenOptions } from "./options.ts";
-
-export interface JobOutputs {
-  /** The attempts that left something, in order. */
-  readonly attempts: readonly number[];
-  /** The files an attempt left in `artifacts/`; `more` are not listed: too many, or unreadable. */
-  files(attempt: number): Promise<{ readonly files: readonly BlobFile[]; readonly more: number }>;
-  /** `stdout.log`, `stderr.log`, `result.json`, or `artifacts/NAME`; null if it is not there. */
-  read(attempt: number, name: string): Promise<Readable | null>;
-}
 
 export async function jobOutputs(blobs: Blobs, jobId: string): Promise<JobOutputs> {
   return {
     attempts: await blobs.attempts(jobId),
     files: (attempt) => blobs.list(jobId, attempt),
-    read: (attempt, name) => blobs.get(jobId, attempt, name),
+    read: async (attempt, name, offset = 0) =>
+      blobs.get(jobId, attempt, name, asInteger(offset, "read.offset", { min: 0 })),
   };
 }
 

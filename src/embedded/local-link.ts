@@ -9,7 +9,7 @@ export function localLink(engine: Engine): EngineLink {
     openSession: async (request) => ({ session: await engine.openSession(request), leaseMs: engine.leaseMs }),
     closeSession: (session) => engine.closeSession(session),
     claim: (session, options) => engine.claim(session, options),
-    renew: (session, held) => engine.renew(session, held),
+    renew: (session, held, health) => engine.renew(session, held, health),
     report: reportTogether(engine),
     onCancel: (session, call) => engine.onCancel(session, call),
   };

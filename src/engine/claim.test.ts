@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { type Bench, gate, openBench, openSession } from "../../test/kit.ts";
 import { resolvePolicy } from "../core/resolve-policy.ts";
 import type { ClaimAnswer } from "../store/store.ts";
@@ -22,6 +22,27 @@ describe("a claim that waits", () => {
     await bench.settled();
     const id = await bench.submit("k");
     expect((await claimed).jobs.map((job) => job.id)).toEqual([id]);
+  });
+
+  it("does not look again because some session was renewed: many idle workers would ask for nothing all the time", async () => {
+    const bench = await openBench({ services: false });
+    const [session, other] = [await openSession(bench), await openSession(bench)];
+    const asked = vi.spyOn(bench.store, "claim");
+    const leaving = new AbortController();
+    const claimed = bench.engine.claim(session, { limit: 5, waitMs: 30_000, signal: leaving.signal });
+    await bench.settled();
+    const before = asked.mock.calls.length;
+    for (let n = 0; n < 10; n++) await bench.engine.renew(other, []);
+    await bench.settled();
+    expect(asked.mock.calls.length).toBe(before);
+    // One whose lease had ended got nothing meanwhile: it looks at once.
+    await bench.advance(16_000);
+    const atLast = asked.mock.calls.length;
+    await bench.engine.renew(session, []);
+    await bench.settled();
+    expect(asked.mock.calls.length).toBe(atLast + 1);
+    leaving.abort();
+    await claimed;
   });
 
   it("is answered at the instant the next job falls due", async () => {

@@ -1,5 +1,6 @@
 /** Claims jobs for a session, and waits for one if none is due: woken by a submit in this process within a
  *  millisecond, by another process within about 25, by time at the instant the next job falls due. */
+import { sleep } from "../lib/clock.ts";
 import type { ClaimAnswer } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { DEFAULTS } from "./limits.ts";
@@ -12,21 +13,27 @@ export interface ClaimOptions {
   readonly signal?: AbortSignal;
 }
 
-const NOTHING: ClaimAnswer = Object.freeze({ alive: true, jobs: [], nextAt: null });
+const NOTHING: ClaimAnswer = Object.freeze({ alive: true, drain: false, jobs: [], nextAt: null });
 
 export async function claim(parts: EngineParts, session: string, options: ClaimOptions): Promise<ClaimAnswer> {
   const { store, clock, hub } = parts;
   const { limit, claimId = null, waitMs = 0, signal } = options;
-  const until = clock.now() + waitMs;
-  for (;;) {
+  // Monotonic: a jump of the wall clock is no waiting.
+  const until = clock.monotonic() + waitMs;
+  for (let looks = 0; ; looks++) {
     if (signal?.aborted) return NOTHING; // whoever asked is leaving: a job claimed now would only be handed back
     const seen = hub.ready.version;
     const now = clock.now();
     const [answer] = (await store.claim([{ session, limit, claimId }], now)) as [ClaimAnswer];
     if (answer.jobs.length > 0) hub.written.fire();
     if (!answer.alive || answer.jobs.length > 0) return answer;
-    const left = until - clock.now();
+    const left = until - clock.monotonic();
     if (left <= 0) return answer;
+    if (answer.drain) {
+      // One that was waiting is told at once. One that asks again all the same is kept from doing so without a pause.
+      if (looks === 0) await sleep(clock, Math.min(left, DEFAULTS.poll), signal === undefined ? {} : { signal });
+      return answer;
+    }
     const due = answer.nextAt === null ? Number.POSITIVE_INFINITY : Math.max(1, answer.nextAt - clock.now());
     const ms = Math.min(left, due, DEFAULTS.poll);
     await hub.ready.wait(clock, seen, ms, signal === undefined ? {} : { signal });

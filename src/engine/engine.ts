@@ -3,10 +3,10 @@
 import type { Command } from "../core/command.ts";
 import type { JobEvent, PerdureEvent } from "../core/event.ts";
 import { type Explanation, explain } from "../core/explain.ts";
-import type { HeldAttempt, NewSession, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
+import type { HeldAttempt, RenewAnswer, Report, SettleAnswer, WorkerHealth } from "../core/work.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Blobs } from "../store/blobs.ts";
-import type { ClaimAnswer, JobRow, SessionRow, Store, TransactionClient } from "../store/store.ts";
+import type { ClaimAnswer, DrainAnswer, JobRow, SessionRow, Store, TransactionClient } from "../store/store.ts";
 import { type ClaimOptions, claim } from "./claim.ts";
 import { type CommandAnswer, command, jobNotFound } from "./command.ts";
 import { eventFeed, type FeedOptions } from "./event-feed.ts";
@@ -16,7 +16,8 @@ import { Lookout } from "./lookout.ts";
 import { Pruner, type Retention } from "./pruner.ts";
 import { Reaper } from "./reaper.ts";
 import { renew } from "./renew.ts";
-import { waitForEnd } from "./result.ts";
+import { type WaitForAnyOptions, waitForAny, waitForEnd } from "./result.ts";
+import { drainSession, openSession, type SessionRequest } from "./session.ts";
 import { settle } from "./settle.ts";
 import { type SubmitAnswer, type SubmitItem, submit } from "./submit.ts";
 
@@ -32,12 +33,16 @@ export interface EngineOptions {
   readonly name: string;
   readonly log: Log;
   readonly leaseMs?: number;
+  /** Looks for lost attempts more often than each second; never less often: each look is also its sign of life. */
+  readonly reapEveryMs?: number;
   /** Whether a session's process can be proved to have ended. Then nobody need wait for its lease. */
   readonly isGone?: (session: SessionRow) => boolean;
   readonly retention?: Retention;
   readonly keyWindowMs?: number;
   /** What attempts leave outside the store: tidied when a job ends without a worker, deleted with its rows. */
   readonly outputs?: Pick<Blobs, "tidy" | "delete">;
+  /** Called when the reaper has settled an attempt as lost. What it throws is logged. */
+  readonly onLost?: (jobId: string, attempt: number, answer: SettleAnswer & { readonly status: "accepted" }) => void;
 }
 
 /** What the verbs share. */
@@ -93,8 +98,8 @@ export class Engine {
   claim(session: string, options: ClaimOptions): Promise<ClaimAnswer> {
     return claim(this.#parts, session, options);
   }
-  renew(session: string, held: readonly HeldAttempt[]): Promise<RenewAnswer> {
-    return renew(this.#parts, session, held);
+  renew(session: string, held: readonly HeldAttempt[], health?: WorkerHealth | null): Promise<RenewAnswer> {
+    return renew(this.#parts, session, held, health);
   }
   report(reports: readonly Report[]): Promise<SettleAnswer[]> {
     return settle(this.#parts, reports);
@@ -107,6 +112,12 @@ export class Engine {
   }
   waitForEnd(jobId: string, chapter: number, options: Parameters<typeof waitForEnd>[3]): Promise<JobRow | null> {
     return waitForEnd(this.#parts, jobId, chapter, options);
+  }
+  waitForAny(
+    jobs: readonly { readonly id: string; readonly chapter: number }[],
+    options: WaitForAnyOptions,
+  ): ReturnType<typeof waitForAny> {
+    return waitForAny(this.#parts, jobs, options);
   }
   prune(): Promise<number> {
     return this.#pruner.prune();
@@ -124,12 +135,12 @@ export class Engine {
   }
 
   /** Opens a session; the answer is its id. */
-  async openSession(session: Omit<NewSession, "id" | "leaseMs">): Promise<string> {
-    const { store, clock, newId, leaseMs, hub } = this.#parts;
-    const id = newId("ses");
-    await store.openSession({ ...session, id, leaseMs }, clock.now());
-    hub.written.fire();
-    return id;
+  openSession(request: SessionRequest): Promise<string> {
+    return openSession(this.#parts, request);
+  }
+  /** Gives a session no more jobs. It is told with its next claim or renewal; a claim that waits, at once. */
+  drainSession(id: string): Promise<DrainAnswer> {
+    return drainSession(this.#parts, id);
   }
   async closeSession(id: string): Promise<void> {
     await this.#parts.store.closeSession(id, this.#parts.clock.now(), "stopped");

@@ -3,6 +3,7 @@
 import { isOutage } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/event.ts";
 import { sleep } from "../lib/clock.ts";
+import type { EventPage } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { DEFAULTS } from "./limits.ts";
 
@@ -10,34 +11,40 @@ export interface FeedOptions {
   /** The `seq` of the last event already seen; 0 for all. */
   readonly after?: number;
   readonly jobId?: string;
+  /** Only events of its jobs, and those of the engine that name it. */
+  readonly namespace?: string;
   /** Wait for more when all have been read. */
   readonly follow?: boolean;
   readonly signal?: AbortSignal;
+  /** Called when all that fits up to this number has been given: a place to go on from, also where nothing fitted. */
+  readonly onRead?: (upTo: number) => void;
 }
 
 const PAGE = 500;
 
 export async function* eventFeed(parts: EngineParts, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
   const { store, clock, hub } = parts;
-  const { jobId, follow = false, signal } = options;
+  const { jobId, namespace, follow = false, signal, onRead } = options;
+  const which = { ...(jobId === undefined ? {} : { jobId }), ...(namespace === undefined ? {} : { namespace }) };
   let after = options.after ?? 0;
   while (!signal?.aborted) {
     const seen = hub.written.version;
-    let page: PerdureEvent[];
+    let page: EventPage;
     try {
-      page = await store.events({ after, limit: PAGE, ...(jobId === undefined ? {} : { jobId }) });
+      page = await store.eventPage({ after, limit: PAGE, ...which });
     } catch (error) {
       // Whoever follows has a cursor: after an outage it goes on where it was.
       if (!follow || !isOutage(error)) throw error;
       await sleep(clock, DEFAULTS.poll, signal === undefined ? {} : { signal });
       continue;
     }
-    for (const event of page) {
+    for (const event of page.events) {
       if (signal?.aborted) return;
-      after = event.seq;
       yield event;
     }
-    if (page.length === PAGE) continue;
+    after = page.upTo;
+    onRead?.(after);
+    if (page.events.length === PAGE) continue;
     if (!follow) return;
     await hub.written.wait(clock, seen, DEFAULTS.poll, signal === undefined ? {} : { signal });
   }

@@ -111,4 +111,17 @@ describe("the hub", () => {
     expect(told).toHaveLength(1);
     expect(hub.sessions()).toEqual(["s2"]);
   });
+
+  it("tells all who wait for cancels of one session, each until it forgets", () => {
+    const hub = new Hub();
+    const told: string[] = [];
+    const first = hub.onCancel("s", () => told.push("first"));
+    hub.onCancel("s", () => told.push("second"));
+    hub.cancelAsked("s", "job", 1);
+    first();
+    first(); // repeated
+    hub.cancelAsked("s", "job", 1);
+    expect(told).toEqual(["first", "second", "second"]);
+    expect(hub.sessions()).toEqual(["s"]);
+  });
 });

@@ -46,7 +46,7 @@ export class Hub {
   /** An event was written. */
   readonly written = new Signal();
   readonly #ends = new Map<string, Set<() => void>>();
-  readonly #cancels = new Map<string, (jobId: string, attempt: number) => void>();
+  readonly #cancels = new Map<string, Set<(jobId: string, attempt: number) => void>>();
 
   /** Calls when this job may have ended. */
   onEnd(jobId: string, call: () => void): () => void {
@@ -80,12 +80,16 @@ export class Hub {
 
   /** Calls when a cancel is asked for an attempt of this session. */
   onCancel(session: string, call: (jobId: string, attempt: number) => void): () => void {
-    this.#cancels.set(session, call);
-    return () => this.#cancels.delete(session);
+    const calls = this.#cancels.get(session) ?? new Set();
+    this.#cancels.set(session, calls.add(call));
+    return () => {
+      calls.delete(call);
+      if (calls.size === 0 && this.#cancels.get(session) === calls) this.#cancels.delete(session);
+    };
   }
 
   cancelAsked(session: string, jobId: string, attempt: number): void {
-    this.#cancels.get(session)?.(jobId, attempt);
+    for (const call of [...(this.#cancels.get(session) ?? [])]) call(jobId, attempt);
   }
 
   /** Sessions of this process. */

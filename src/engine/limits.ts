@@ -14,6 +14,8 @@ export const LIMITS = {
   progress: 4_096,
   /** Log text of one attempt that travels with one renewal or report. */
   logChunk: 65_536,
+  /** A session's own lease, in milliseconds. */
+  lease: { from: 300, to: 3_600_000 },
 } as const;
 
 /** How long things last and how often they are looked at, in milliseconds. */

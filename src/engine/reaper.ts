@@ -19,7 +19,7 @@ export class Reaper extends Service {
   #last: { now: number; monotonic: number } | null = null;
 
   constructor(parts: EngineParts) {
-    super(parts, Math.min(DEFAULTS.reapEvery, parts.leaseMs / 6), "reaper");
+    super(parts, Math.min(DEFAULTS.reapEvery, parts.reapEveryMs ?? DEFAULTS.reapEvery, parts.leaseMs / 6), "reaper");
     this.#parts = parts;
   }
 
@@ -60,11 +60,22 @@ export class Reaper extends Service {
   async #settle(found: readonly ExpiredJob[], now: number): Promise<void> {
     const answers = await settle(this.#parts, found.map(toReport), now);
     answers.forEach((answer, i) => {
-      if (answer.status === "accepted") return;
-      const { jobId } = found[i] as ExpiredJob;
+      const { jobId, attempt, why } = found[i] as ExpiredJob;
+      if (answer.status === "accepted") {
+        if (why === "lost") this.#tellLost(jobId, attempt, answer);
+        return;
+      }
       this.#passedOver.set(jobId, now + (answer.status === "refused" ? PASS_OVER_MS : 1));
       if (answer.status === "refused") this.#parts.log("error", `the reaper cannot settle ${jobId}: ${answer.message}`);
     });
+  }
+
+  #tellLost(...lost: Parameters<NonNullable<EngineParts["onLost"]>>): void {
+    try {
+      this.#parts.onLost?.(...lost);
+    } catch (error) {
+      this.#parts.log("error", `onLost: ${String(error)}`);
+    }
   }
 
   /** How far the wall clock moved against the monotonic one since the last look. */

@@ -1,16 +1,21 @@
 /** Renews session leases, and gives back to the queue what a session never heard of. */
 
-import type { HeldAttempt, RenewAnswer } from "../core/work.ts";
+import type { HeldAttempt, RenewAnswer, WorkerHealth } from "../core/work.ts";
 import { storable } from "../lib/text.ts";
 import type { EngineParts } from "./engine.ts";
 import { LIMITS } from "./limits.ts";
 import { settle } from "./settle.ts";
 
-export async function renew(parts: EngineParts, session: string, held: readonly HeldAttempt[]): Promise<RenewAnswer> {
-  const request = { session, held: held.map(cleaned), unheardAfterMs: parts.leaseMs };
+export async function renew(
+  parts: EngineParts,
+  session: string,
+  held: readonly HeldAttempt[],
+  health?: WorkerHealth | null,
+): Promise<RenewAnswer> {
+  const request = { session, held: held.map(cleaned), ...(health === undefined ? {} : { health }) };
   const [answer] = (await parts.store.renew([request], parts.clock.now())) as [RenewAnswer];
   // A session gets no jobs while its lease is over: now it may.
-  if (answer.alive) parts.hub.ready.fire();
+  if (answer.alive && answer.wasOver) parts.hub.ready.fire();
   if (answer.unheard.length > 0) {
     const reports = answer.unheard.map(({ jobId, attempt }) => ({
       jobId,

@@ -1,6 +1,7 @@
-/** Waits until a job's chapter has ended. */
+/** Waits until a job's chapter has ended, or one of many. */
 import { isOutage } from "../core/errors.ts";
 import { isTerminal } from "../core/job.ts";
+import { isId } from "../lib/id.ts";
 import type { JobRow } from "../store/store.ts";
 import { jobNotFound } from "./command.ts";
 import type { EngineParts } from "./engine.ts";
@@ -48,5 +49,72 @@ export async function waitForEnd(
       cancel();
       signal?.removeEventListener("abort", wake);
     }
+  }
+}
+
+/** Rows that are read at a time: each may hold two megabytes, and little of it is wanted. */
+const ROWS = 50;
+
+export interface WaitForAnyOptions {
+  readonly namespace: string;
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal;
+}
+
+/** Those of many jobs that have ended in their chapter or gone on to a later one, and those that are not there, or in
+ *  another namespace. Waits until there is at least one such job, up to `timeoutMs`. All of them are read once; after that
+ *  only those that somebody says have ended. It does not see one pruned while it waits: the next call does. */
+export async function waitForAny(
+  { store, clock, hub }: EngineParts,
+  jobs: readonly { readonly id: string; readonly chapter: number }[],
+  { namespace, timeoutMs, signal }: WaitForAnyOptions,
+): Promise<{ readonly ended: string[]; readonly missing: string[] }> {
+  const until = clock.monotonic() + timeoutMs;
+  const chapters = new Map<string, number>();
+  for (const { id, chapter } of jobs) chapters.set(id, Math.min(chapter, chapters.get(id) ?? chapter));
+  const ended: string[] = [];
+  const missing = [...chapters.keys()].filter((id) => !isId(id, "job"));
+  for (const id of missing) chapters.delete(id);
+  const news = new Set<string>();
+  let wake: () => void = () => {};
+  const forget = [...chapters.keys()].map((id) =>
+    hub.onEnd(id, () => {
+      news.add(id);
+      wake();
+    }),
+  );
+
+  async function look(ids: readonly string[]): Promise<void> {
+    for (let from = 0; from < ids.length; from += ROWS) {
+      const some = ids.slice(from, from + ROWS);
+      (await store.jobs(some)).forEach((job, i) => {
+        const id = some[i] as string;
+        if (job?.namespace !== namespace) missing.push(id);
+        else if (job.chapter > (chapters.get(id) as number) || isTerminal(job.state)) ended.push(id);
+      });
+    }
+  }
+
+  try {
+    await look([...chapters.keys()]);
+    for (;;) {
+      const left = until - clock.monotonic();
+      if (ended.length + missing.length > 0 || left <= 0 || signal?.aborted) return { ended, missing };
+      await new Promise<void>((resolve) => {
+        const cancel = clock.after(left, () => wake());
+        wake = () => {
+          cancel();
+          signal?.removeEventListener("abort", wake);
+          resolve();
+        };
+        signal?.addEventListener("abort", wake);
+        if (news.size > 0) wake();
+      });
+      const ids = [...news]; // those that ended in one report have all been told by now
+      news.clear();
+      await look(ids);
+    }
+  } finally {
+    for (const call of forget) call();
   }
 }

@@ -9,9 +9,9 @@
  *  handler (a `setTimeout` or a request in it takes as long as ever). */
 import { type Duration, toMs } from "../core/duration.ts";
 import { PerdureError } from "../core/errors.ts";
+import type { JobHandle } from "../core/face.ts";
 import { isTerminal } from "../core/job.ts";
-import type { JobHandle } from "../embedded/job-handle.ts";
-import type { JobInfo } from "../embedded/job-info.ts";
+import type { JobInfo } from "../core/views.ts";
 import type { OpenOptions } from "../embedded/options.ts";
 import { Perdure } from "../embedded/perdure.ts";
 import type { Store } from "../store/store.ts";

@@ -1,0 +1,21 @@
+/** Who may do what: tokens of access to a server, and their scopes. A token itself is shown once, when it is made; what is
+ *  kept is its hash, from which it cannot be had. */
+
+/** read: look at jobs and events. submit: submit jobs and command them. work: run jobs. admin: all of it, and tokens. */
+export const SCOPES = ["read", "submit", "work", "admin"] as const;
+export type Scope = (typeof SCOPES)[number];
+
+export interface AccessToken {
+  readonly id: string;
+  /** For people. */
+  readonly name: string;
+  /** SHA-256 of the token, in hex. */
+  readonly hash: string;
+  readonly scopes: readonly Scope[];
+  /** Null: all of them. */
+  readonly namespace: string | null;
+  readonly createdAt: number;
+  /** Null: never. */
+  readonly expiresAt: number | null;
+  readonly revokedAt: number | null;
+}

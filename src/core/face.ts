@@ -1,0 +1,146 @@
+/** The library's face: the words by which programs speak to an engine. An engine in this process and a client of a server
+ *  both answer to them, so that code moves from a file to a server by changing one address. Types only. */
+import type { Duration } from "./duration.ts";
+import type { PerdureError } from "./errors.ts";
+import type { PerdureEvent } from "./event.ts";
+import type { Explanation } from "./explain.ts";
+import type { JobState } from "./job.ts";
+import type { SubmitEntry, SubmitOptions, TransactionClient } from "./submit-options.ts";
+import type { AnyTask, Task } from "./task.ts";
+import type { AttemptRow, BlobFile, JobInfo, QueueCounts, SessionRow } from "./views.ts";
+import type { WorkerHandle, WorkOptions } from "./work-options.ts";
+
+export interface Perdure extends AsyncDisposable {
+  /** Stores a job; it is durable when the promise resolves. The input's type comes from the task alone: inferred from
+   *  the argument as well, a misspelt optional field would make a new type and pass. */
+  submit<Input, Output>(
+    task: Task<Input, Output>,
+    ...rest: undefined extends Input
+      ? [input?: NoInfer<Input>, options?: SubmitOptions]
+      : [input: NoInfer<Input>, options?: SubmitOptions]
+  ): Promise<JobHandle<Output>>;
+  submit(kind: string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>>;
+  /** Stores many jobs, each answered for itself, in the order given. With `client`, all within its transaction. */
+  submitMany(
+    entries: readonly SubmitEntry[],
+    options?: { readonly client?: TransactionClient },
+  ): Promise<SubmitManyAnswer[]>;
+
+  /** A handle on a job by its id. Throws `job_not_found`. */
+  job<Output = unknown>(id: string): Promise<JobHandle<Output>>;
+  /** Jobs of this namespace that fit, newest first, a page at a time: pass `next` as `cursor` for the page after. */
+  jobs(filter?: JobsFilter): Promise<{ jobs: JobInfo[]; next: string | null }>;
+  explain(id: string): Promise<Explanation>;
+  /** What the attempts of a job left: their logs and files. */
+  outputs(id: string): Promise<JobOutputs>;
+  /** Events of all jobs and of the engine, from `after` (an event's `seq`) on; with `follow`, those to come too. */
+  events(options?: number | FeedOptions): AsyncGenerator<PerdureEvent, void, void>;
+
+  /** Ends a job: at once if it waits, by its signal if it runs. */
+  cancel(id: string): Promise<JobInfo>;
+  /** Runs a waiting job now; redrives a failed or cancelled one. */
+  retry(id: string): Promise<JobInfo>;
+  /** Moves a waiting job to another time. */
+  reschedule(id: string, runAt: Date | number): Promise<JobInfo>;
+  /** Opens the next chapter of a failed or cancelled job, with fresh budgets. */
+  redrive(id: string): Promise<JobInfo>;
+  /** Redrives the dead letters that fit, oldest first, and names them; `more` when there were more than `limit`. */
+  redriveMany(filter: JobsFilter, options?: RedriveManyOptions): Promise<RedriveManyAnswer>;
+  /** Takes a failed job out of the dead letters. */
+  discard(id: string): Promise<JobInfo>;
+
+  /** The queues of this namespace with their counts. */
+  queues(): Promise<QueueCounts[]>;
+  /** Jobs of a paused queue are not started; running ones go on. */
+  pause(queue: string): Promise<void>;
+  resume(queue: string): Promise<void>;
+
+  /** Workers that are alive or ended lately. */
+  workers(): Promise<SessionRow[]>;
+  /** Asks a worker, by its session, to claim no more. What it runs goes on. */
+  drain(session: string): Promise<void>;
+  /** Starts a worker in this process for these tasks. */
+  work(tasks: readonly AnyTask[], options?: WorkOptions): Promise<WorkerHandle>;
+
+  /** Deletes now what the pruner would delete within a minute; the answer is how many jobs went. */
+  prune(): Promise<number>;
+  /** Stops the workers that were started here, then lets go of the engine or the server. */
+  close(options?: { grace?: string | number }): Promise<void>;
+}
+
+export interface JobHandle<Output> {
+  readonly id: string;
+  /** `result()` belongs to this chapter, also when the job is redriven later. */
+  readonly chapter: number;
+  /** False when `submit` found the job by its key. */
+  readonly created: boolean;
+  /** Waits for the end of the job's chapter. Throws `JobFailedError`, or an error with the code `job_cancelled` or
+   *  `result_timeout`. */
+  result(options?: ResultOptions): Promise<Output>;
+  get(): Promise<JobInfo>;
+  /** Asks for the job's end. A running handler is told by its signal; the record decides who was first. */
+  cancel(): Promise<JobInfo>;
+  /** This job's events so far, and with `follow` those to come. */
+  events(options?: Omit<FeedOptions, "jobId">): AsyncGenerator<PerdureEvent, void, void>;
+  /** Those that have ended, oldest first. */
+  attempts(): Promise<AttemptRow[]>;
+  explain(): Promise<Explanation>;
+}
+
+/** What the attempts of a job left outside the database. */
+export interface JobOutputs {
+  /** The attempts that left something, in order. */
+  readonly attempts: readonly number[];
+  /** The files an attempt left in `artifacts/`; `more` are not listed: too many, or unreadable. */
+  files(attempt: number): Promise<{ readonly files: readonly BlobFile[]; readonly more: number }>;
+  /** `stdout.log`, `stderr.log`, `result.json`, or `artifacts/NAME`, from the byte `offset` on; null if it is not there. */
+  read(attempt: number, name: string, offset?: number): Promise<AsyncIterable<Uint8Array> | null>;
+}
+
+export interface ResultOptions {
+  /** Give up waiting after this long; the job goes on. Default: wait for as long as it takes. */
+  timeout?: Duration;
+  signal?: AbortSignal;
+}
+
+export type SubmitManyAnswer =
+  | { readonly ok: true; readonly job: JobHandle<unknown> }
+  | { readonly ok: false; readonly error: PerdureError };
+
+export interface JobsFilter {
+  state?: JobState | readonly JobState[];
+  kind?: string | readonly string[];
+  queue?: string | readonly string[];
+  tag?: string;
+  key?: string;
+  /** Only jobs that failed and wait for a person. */
+  deadLetter?: boolean;
+  submittedAfter?: Date | number;
+  submittedBefore?: Date | number;
+  order?: "newest" | "oldest";
+  /** Up to 1000; default 100. */
+  limit?: number;
+  cursor?: string;
+}
+
+export interface RedriveManyOptions {
+  /** Only names them. */
+  dryRun?: boolean;
+  /** At most so many in one call; default 1000. */
+  limit?: number;
+}
+
+export interface RedriveManyAnswer {
+  /** Their ids, oldest first. */
+  readonly jobs: readonly string[];
+  readonly more: boolean;
+}
+
+export interface FeedOptions {
+  /** The `seq` of the last event already seen; 0 for all. */
+  readonly after?: number;
+  readonly jobId?: string;
+  /** Wait for more when all have been read. */
+  readonly follow?: boolean;
+  readonly signal?: AbortSignal;
+}

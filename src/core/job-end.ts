@@ -1,0 +1,66 @@
+/** What `result()` makes of a job that has ended, or gone on to a later chapter: nothing if the chapter asked for
+ *  succeeded, else the error that it throws. The same for an engine in this process and for a server. */
+import { PerdureError } from "./errors.ts";
+import type { JobEvent, PerdureEvent } from "./event.ts";
+import type { JobHandle } from "./face.ts";
+import type { Failure } from "./failure.ts";
+import type { FailReason, Job } from "./job.ts";
+import { JobFailedError } from "./job-failed-error.ts";
+import type { AttemptRow } from "./views.ts";
+
+/** As much of a job as its end needs. */
+export type EndedJob = Pick<Job, "id" | "chapter" | "state" | "reason" | "attempt">;
+
+/** Null when the chapter succeeded. Attempts and events are read only where they are needed. */
+export async function errorOfEnd(
+  job: EndedJob,
+  chapter: number,
+  handle: Pick<JobHandle<unknown>, "attempts" | "events">,
+): Promise<PerdureError | null> {
+  if (job.chapter > chapter) {
+    const { reason, attempt } = await earlierChapterEnd(handle.events(), chapter);
+    if (reason !== null) return failed(job.id, reason, await handle.attempts(), chapter, attempt);
+    const message = `chapter ${chapter} of ${job.id} was cancelled; the job is now in chapter ${job.chapter}`;
+    return new PerdureError("job_cancelled", message);
+  }
+  switch (job.state) {
+    case "succeeded":
+      return null;
+    case "failed":
+      return failed(job.id, job.reason as FailReason, await handle.attempts(), job.chapter, job.attempt);
+    default:
+      return new PerdureError("job_cancelled", `${job.id} was cancelled`);
+  }
+}
+
+/** A chapter that was followed by another can only have failed or been cancelled; its last decision says which, by its
+ *  reason. It need not be that of an attempt: a wait that ran out decides too. */
+export async function earlierChapterEnd(
+  events: AsyncIterable<PerdureEvent>,
+  chapter: number,
+): Promise<{ readonly reason: FailReason | null; readonly attempt: number }> {
+  let current = 1;
+  let attempt = 0;
+  let reason: FailReason | null = null;
+  for await (const event of events) {
+    const { name, data } = event as JobEvent;
+    if (name === "job.redriven") current += 1;
+    if (current > chapter) break;
+    if (name === "attempt.started") attempt = data.attempt;
+    if (current === chapter && "decision" in data) reason = data.decision.reason ?? null;
+  }
+  return { reason, attempt };
+}
+
+/** The failure of a chapter's last attempt, if it had one. */
+export function lastFailure(attempts: readonly AttemptRow[], chapter: number): Failure | null {
+  return attempts.findLast((attempt) => attempt.chapter === chapter)?.failure ?? null;
+}
+
+function failed(id: string, reason: FailReason, attempts: readonly AttemptRow[], chapter: number, attempt: number) {
+  return new JobFailedError(id, reason, lastFailure(attempts, chapter), attempt);
+}
+
+export function resultTimeout(id: string, timeoutMs: number | null): PerdureError {
+  return new PerdureError("result_timeout", `${id} did not end within ${timeoutMs} ms; it goes on`);
+}

@@ -1,0 +1,40 @@
+/** The parts of a submit that need no policy: spelling and plain values of its options, and its input as JSON text. Checked
+ *  the same way by an engine and by a client, which has no policies. */
+import { asInteger, asList, asObject, asText, checkOptions } from "./check.ts";
+import { ConfigError, PerdureError, show } from "./errors.ts";
+import type { SubmitOptions } from "./submit-options.ts";
+import { NO_INPUT } from "./work.ts";
+
+const SUBMIT_KEYS = [
+  ...["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline", "retry", "labels"],
+  "client",
+];
+
+export function checkSubmit(options: SubmitOptions): void {
+  checkOptions(options, SUBMIT_KEYS, "submit");
+  if (options.delay !== undefined && options.runAt !== undefined) {
+    const allowed = "either delay or runAt, not both";
+    throw new ConfigError({ path: "submit.delay", given: options.delay, allowed });
+  }
+  if (options.key !== undefined) asText(options.key, "submit.key", 500);
+  if (options.queue !== undefined) asText(options.queue, "submit.queue", 200);
+  if (options.priority !== undefined) asInteger(options.priority, "submit.priority", { min: 0, max: 9 });
+  if (options.tags !== undefined) asList(options.tags, "submit.tags", (tag, path) => asText(tag, path, 200), 20);
+  if (options.labels !== undefined) asObject(options.labels, "submit.labels");
+}
+
+/** An input as the JSON text that is stored. */
+export function toPayload(input: unknown): string {
+  if (input === undefined) return NO_INPUT;
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(input);
+  } catch (cause) {
+    const message = `payload: not JSON: ${(cause instanceof Error ? cause.message : show(cause)).split("\n")[0]}`;
+    throw new PerdureError("invalid_payload", message, { path: "payload", cause });
+  }
+  if (text === undefined) {
+    throw new PerdureError("invalid_payload", `payload: a ${typeof input} is not JSON`, { path: "payload" });
+  }
+  return text;
+}

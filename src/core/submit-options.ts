@@ -1,0 +1,38 @@
+/** What a submit may say beside the input. Types only; `engine/submit-request.ts` checks them. */
+import type { Duration } from "./duration.ts";
+import type { PolicyInput } from "./policy.ts";
+import type { AnyTask } from "./task.ts";
+
+/** A client of the `pg` package, or what looks like one, with a transaction begun. */
+export interface TransactionClient {
+  query(query: { text: string; values: unknown[]; rowMode: "array" }): Promise<{ rows: unknown[][] }>;
+}
+
+export interface SubmitOptions {
+  /** At most one job per key: a second submit with the same body finds the first. */
+  key?: string;
+  queue?: string;
+  /** 0 (first) to 9; default 5. */
+  priority?: number;
+  delay?: Duration;
+  runAt?: Date | number;
+  tags?: readonly string[];
+  timeout?: Duration;
+  /** How long it may be due without being started. */
+  expireIn?: Duration;
+  /** No run may start after this instant. */
+  deadline?: Date | number;
+  retry?: PolicyInput;
+  /** Labels a worker must have. */
+  labels?: Readonly<Record<string, string>>;
+  /** PostgreSQL: a client of the `pg` package inside a transaction of yours on the same database. The job is stored with
+   *  that transaction: there when it commits, never there if it is rolled back. A server cannot be given one. */
+  client?: TransactionClient;
+}
+
+/** One of the jobs that `submitMany` stores. */
+export interface SubmitEntry {
+  readonly task: AnyTask | string;
+  readonly input?: unknown;
+  readonly options?: Omit<SubmitOptions, "client">;
+}

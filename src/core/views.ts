@@ -1,0 +1,69 @@
+/** What people and programs are shown of jobs, attempts, queues, workers and files: plain data, the same from a database
+ *  in this process and over the wire. Types only. */
+import type { Failure } from "./failure.ts";
+import type { Job, JobState, Usage } from "./job.ts";
+import type { NewSession, WorkerHealth } from "./work.ts";
+
+/** A job as a user of the library sees it: texts that hold JSON are given as values. */
+export interface JobInfo extends Job {
+  readonly payload: unknown;
+  /** Of the winning attempt; undefined until there is one. */
+  readonly result: unknown;
+  /** What the latest attempt last said of its progress. */
+  readonly progress: unknown;
+}
+
+/** An attempt that has ended. */
+export interface AttemptRow {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly chapter: number;
+  readonly session: string | null;
+  readonly startedAt: number;
+  readonly endedAt: number;
+  readonly outcome: string;
+  readonly failure: Failure | null;
+  readonly usage: Usage | null;
+  readonly result: string | null;
+  readonly log: string | null;
+}
+
+/** A report that came when its attempt was closed already. */
+export interface LateReport {
+  readonly attempt: number;
+  readonly at: number;
+  readonly session: string | null;
+  readonly outcome: string;
+}
+
+export interface QueueCounts {
+  readonly namespace: string;
+  readonly queue: string;
+  readonly paused: boolean;
+  readonly pausedAt: number | null;
+  readonly counts: Readonly<Record<JobState, number>>;
+  /** Of the queued ones, those whose time has come. */
+  readonly due: number;
+}
+
+/** A worker's session. */
+export interface SessionRow extends NewSession {
+  readonly startedAt: number;
+  readonly renewedAt: number;
+  readonly leaseEndsAt: number;
+  readonly endedAt: number | null;
+  /** When it was told to take no more jobs. */
+  readonly drainingAt: number | null;
+  /** As it last told. */
+  readonly health: WorkerHealth | null;
+  readonly running: number;
+}
+
+/** A file that an attempt left. */
+export interface BlobFile {
+  /** With `/` between folders. Whoever wrote it chose it: print it with care. */
+  readonly name: string;
+  readonly size: number;
+  readonly mime: string;
+  readonly sha256: string;
+}

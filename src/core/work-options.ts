@@ -1,0 +1,46 @@
+/** How a worker is started, and what is in one's hands when it runs. Types only; `worker/work-options.ts` checks them. */
+import type { Duration } from "./duration.ts";
+
+export interface WorkOptions {
+  /** Handlers at a time; default 10. */
+  concurrency?: number;
+  /** Default: all queues of the namespace. */
+  queues?: readonly string[];
+  /** Shown to people; default host and process id. */
+  name?: string;
+  /** Names that begin with `runtime/` are kept for `runtimes`. */
+  labels?: Readonly<Record<string, string>>;
+  /** What commands find here, as in ["python", "cuda"]: each is the label `runtime/NAME` with the value "yes". */
+  runtimes?: readonly string[];
+  /** How long a handler may go on after it was asked to stop; default 5 s. */
+  stopGrace?: Duration;
+  /** For commands: names such as PATH or LD_PRELOAD that jobs may set, or "*" for all. */
+  allowEnv?: readonly string[];
+  /** For commands: each in a pid namespace of its own, where it can be had (Linux, as root): then nothing that it started
+   *  can outlive it. Without privileges they are found by a mark in their environment. */
+  isolate?: boolean;
+  /** For requests: loopback and private addresses that they may reach, as in ["127.0.0.1", "10.0.0.0/8"]. */
+  allowAddresses?: readonly string[];
+  /** Sees what commands write, as it comes. A promise holds the command up until it resolves. */
+  onOutput?: (chunk: OutputChunk) => Promise<void> | undefined;
+}
+
+/** What a command wrote. */
+export interface OutputChunk {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly stream: "stdout" | "stderr";
+  readonly bytes: Uint8Array;
+}
+
+/** A running worker. */
+export interface WorkerHandle extends AsyncDisposable {
+  /** Its session's id. */
+  readonly session: string;
+  /** Handlers running now. */
+  readonly running: number;
+  /** Resolves when an operator has had it drained: it has finished what it held, and is stopped. Never otherwise. */
+  readonly drained: Promise<void>;
+  /** Claims no more, waits for what runs up to `grace` (default 30 s), hands back the rest. Nothing is charged. */
+  stop(options?: { grace?: string | number }): Promise<void>;
+}

@@ -1,0 +1,220 @@
+/** Perdure in your own process: the library's face over an engine, its store and its workers here. */
+import { asText } from "../core/check.ts";
+import { ConfigError, PerdureError, show } from "../core/errors.ts";
+import type { PerdureEvent } from "../core/event.ts";
+import type { Explanation } from "../core/explain.ts";
+import type {
+  FeedOptions,
+  JobHandle,
+  JobOutputs,
+  JobsFilter,
+  Perdure,
+  RedriveManyAnswer,
+  RedriveManyOptions,
+  SubmitManyAnswer,
+} from "../core/face.ts";
+import { checkEntry, checkFeed, checkGrace } from "../core/face-options.ts";
+import { toInstant } from "../core/instant.ts";
+import { toPayload } from "../core/submit-check.ts";
+import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/submit-options.ts";
+import { type AnyTask, isTask, type Task } from "../core/task.ts";
+import type { JobInfo, QueueCounts, SessionRow } from "../core/views.ts";
+import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
+import { checkBuiltin } from "../engine/check-builtin.ts";
+import type { Engine } from "../engine/engine.ts";
+import { checkFilter } from "../engine/job-filter.ts";
+import { toInfo } from "../engine/job-info.ts";
+import { redriveMany } from "../engine/redrive-many.ts";
+import type { SubmitItem } from "../engine/submit.ts";
+import { policyOf, toSubmitItem } from "../engine/submit-request.ts";
+import { isId } from "../lib/id.ts";
+import { EmbeddedJobHandle } from "./job-handle.ts";
+import { jobOutputs } from "./job-outputs.ts";
+import { checkClient, checkSubmitMany, refuseClient } from "./options.ts";
+import { startWorker, type WorkerParts } from "./start-worker.ts";
+
+const NO_OPTIONS: SubmitOptions = Object.freeze({});
+
+export class EmbeddedPerdure implements Perdure {
+  readonly #engine: Engine;
+  readonly #namespace: string;
+  readonly #parts: Omit<WorkerParts, "running">;
+  readonly #closeEngine: () => Promise<void>;
+  readonly #workers: WorkerParts["running"] = new Set();
+  #closed: Promise<void> | null = null;
+
+  /** `closeEngine` stops the engine and closes all that is behind it. */
+  constructor(parts: Omit<WorkerParts, "running">, closeEngine: () => Promise<void>) {
+    this.#parts = parts;
+    this.#engine = parts.engine;
+    this.#namespace = parts.namespace;
+    this.#closeEngine = closeEngine;
+  }
+
+  submit<Input, Output>(
+    task: Task<Input, Output>,
+    ...rest: undefined extends Input
+      ? [input?: NoInfer<Input>, options?: SubmitOptions]
+      : [input: NoInfer<Input>, options?: SubmitOptions]
+  ): Promise<JobHandle<Output>>;
+  submit(kind: string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>>;
+  async submit(task: AnyTask | string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>> {
+    const item = this.#toItem({ task, input, ...(options === undefined ? {} : { options }) });
+    const [answer] = await this.#engine.submit([item], checkClient(options?.client, "submit.client"));
+    if (answer?.status !== "ok") throw (answer as { error: PerdureError }).error;
+    return new EmbeddedJobHandle(this.#engine, answer.id, answer.chapter, answer.created);
+  }
+
+  async submitMany(
+    entries: readonly SubmitEntry[],
+    options: { readonly client?: TransactionClient } = {},
+  ): Promise<SubmitManyAnswer[]> {
+    const client = checkSubmitMany(options);
+    if (!Array.isArray(entries)) {
+      throw new ConfigError({ path: "submitMany", given: entries, allowed: "a list of { task, input, options }" });
+    }
+    const answers: SubmitManyAnswer[] = new Array(entries.length);
+    const items: SubmitItem[] = [];
+    const places: number[] = [];
+    Array.from(entries as readonly SubmitEntry[]).forEach((entry, i) => {
+      try {
+        refuseClient(entry);
+        items.push(this.#toItem(entry));
+        places.push(i);
+      } catch (error) {
+        if (!(error instanceof PerdureError)) throw error;
+        answers[i] = { ok: false, error };
+      }
+    });
+    (await this.#engine.submit(items, client)).forEach((answer, k) => {
+      const i = places[k] as number;
+      if (answer.status !== "ok") answers[i] = { ok: false, error: answer.error };
+      else
+        answers[i] = { ok: true, job: new EmbeddedJobHandle(this.#engine, answer.id, answer.chapter, answer.created) };
+    });
+    return answers;
+  }
+
+  async job<Output = unknown>(id: string): Promise<JobHandle<Output>> {
+    const { chapter } = await this.#row(id);
+    return new EmbeddedJobHandle<Output>(this.#engine, id, chapter, false);
+  }
+
+  async jobs(filter: JobsFilter = {}): Promise<{ jobs: JobInfo[]; next: string | null }> {
+    const { jobs, next } = await this.#engine.store.find(checkFilter(filter, this.#namespace));
+    return { jobs: jobs.map(toInfo), next };
+  }
+
+  cancel(id: string): Promise<JobInfo> {
+    return this.#command(id, { kind: "cancel" });
+  }
+  retry(id: string): Promise<JobInfo> {
+    return this.#command(id, { kind: "retry" });
+  }
+  async reschedule(id: string, runAt: Date | number): Promise<JobInfo> {
+    return this.#command(id, { kind: "reschedule", runAt: toInstant(runAt, "reschedule.runAt") });
+  }
+  redrive(id: string): Promise<JobInfo> {
+    return this.#command(id, { kind: "redrive" });
+  }
+  async redriveMany(filter: JobsFilter, options: RedriveManyOptions = {}): Promise<RedriveManyAnswer> {
+    return redriveMany(this.#engine, this.#namespace, filter, options);
+  }
+  discard(id: string): Promise<JobInfo> {
+    return this.#command(id, { kind: "discard" });
+  }
+
+  events(options: number | FeedOptions = {}): AsyncGenerator<PerdureEvent, void, void> {
+    return this.#engine.events(checkFeed(typeof options === "number" ? { after: options } : options));
+  }
+
+  async explain(id: string): Promise<Explanation> {
+    await this.#row(id);
+    return this.#engine.explain(id);
+  }
+
+  queues(): Promise<QueueCounts[]> {
+    return this.#engine.store.counts(this.#namespace, this.#engine.clock.now());
+  }
+  async pause(queue: string): Promise<void> {
+    return this.#engine.setPaused(this.#namespace, asText(queue, "pause.queue", 200), true);
+  }
+  async resume(queue: string): Promise<void> {
+    return this.#engine.setPaused(this.#namespace, asText(queue, "resume.queue", 200), false);
+  }
+
+  async workers(): Promise<SessionRow[]> {
+    const sessions = await this.#engine.store.sessions();
+    return sessions.filter((session) => session.namespace === this.#namespace);
+  }
+
+  async drain(session: string): Promise<void> {
+    // A worker of another namespace is not there.
+    const isOurs = (await this.workers()).some(({ id }) => id === session);
+    if (!isOurs || (await this.#engine.drainSession(session)) === "unknown") {
+      throw new PerdureError("not_found", `no worker has the session ${show(session)}, or it ended long ago`);
+    }
+  }
+
+  async outputs(id: string): Promise<JobOutputs> {
+    await this.#row(id);
+    return jobOutputs(this.#parts.blobs, id);
+  }
+
+  prune(): Promise<number> {
+    return this.#engine.prune();
+  }
+
+  async work(tasks: readonly AnyTask[], options: WorkOptions = {}): Promise<WorkerHandle> {
+    if (this.#closed !== null) throw new PerdureError("closed", "the engine is closed, or about to be");
+    if (Array.isArray(tasks)) for (const task of tasks) if (isTask(task)) policyOf(task);
+    return startWorker({ ...this.#parts, running: this.#workers }, tasks, options);
+  }
+
+  /** Stops the workers as `stop` does, then the engine, then the store. */
+  async close(options: { grace?: string | number } = {}): Promise<void> {
+    this.#closed ??= this.#close(checkGrace(options, "close"));
+    return this.#closed;
+  }
+
+  async #close(graceMs: number): Promise<void> {
+    try {
+      await Promise.all([...this.#workers].map((worker) => worker.stop(graceMs)));
+    } finally {
+      // A worker that cannot end its session, as on a broken disk, must not keep the rest open.
+      await this.#closeEngine();
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #command(id: string, command: Parameters<Engine["command"]>[1]): Promise<JobInfo> {
+    await this.#row(id);
+    return toInfo((await this.#engine.command(id, command)).job);
+  }
+
+  /** A job of another namespace is not there. */
+  async #row(id: string) {
+    const [row] = await this.#engine.store.jobs([checkId(id)]);
+    if (row?.namespace !== this.#namespace)
+      throw new PerdureError("job_not_found", `no job has the id ${id}, or it was pruned`);
+    return row;
+  }
+
+  #toItem(entry: SubmitEntry): SubmitItem {
+    const { task, input, options = NO_OPTIONS } = checkEntry(entry);
+    checkBuiltin(task, input);
+    const payload = toPayload(input);
+    const namespace = this.#namespace;
+    if (typeof task === "string") return toSubmitItem({ kind: task, payload, options, namespace });
+    const { kind, options: taskOptions } = task;
+    return toSubmitItem({ kind, payload, options, namespace, taskOptions, policy: policyOf(task) });
+  }
+}
+
+function checkId(id: string): string {
+  if (typeof id === "string" && isId(id, "job")) return id;
+  throw new PerdureError("job_not_found", `${show(id)} is not a job id; ids look like job_ and 26 characters`);
+}

@@ -1,0 +1,76 @@
+import { describe, expect, it } from "vitest";
+import { NonRetryableError } from "../core/failure.ts";
+import { task } from "../core/task.ts";
+import { openTestEngine } from "../testing/test-engine.ts";
+
+const failing = task("failing", (_: unknown): never => {
+  throw new NonRetryableError("no");
+});
+
+async function withDeadLetters(count: number, queues: readonly string[] = ["default"]) {
+  const kit = await openTestEngine();
+  await using _worker = await kit.perdure.work([failing]);
+  const ids: string[] = [];
+  for (let i = 0; i < count; i++) {
+    const job = await kit.perdure.submit(failing, i, { queue: queues[i % queues.length] as string });
+    await kit.runToEnd(job);
+    ids.push(job.id);
+  }
+  return { kit, ids };
+}
+
+describe("redriveMany", () => {
+  it("redrives the dead letters that fit, oldest first, and says whether there were more", async () => {
+    const { kit, ids } = await withDeadLetters(5);
+    await using _ = kit;
+    expect(await kit.perdure.redriveMany({}, { limit: 3 })).toEqual({ jobs: ids.slice(0, 3), more: true });
+    expect((await kit.perdure.jobs({ state: "queued", order: "oldest" })).jobs.map(({ id }) => id)).toEqual(
+      ids.slice(0, 3),
+    );
+    expect(await kit.perdure.redriveMany({})).toEqual({ jobs: ids.slice(3), more: false });
+    expect(await kit.perdure.redriveMany({})).toEqual({ jobs: [], more: false });
+    const { jobs } = await kit.perdure.jobs();
+    expect(jobs.map(({ chapter }) => chapter)).toEqual([2, 2, 2, 2, 2]);
+  });
+
+  it("names them only, on a dry run", async () => {
+    const { kit, ids } = await withDeadLetters(2);
+    await using _ = kit;
+    expect(await kit.perdure.redriveMany({}, { dryRun: true })).toEqual({ jobs: ids, more: false });
+    expect((await kit.perdure.jobs({ deadLetter: true })).jobs).toHaveLength(2);
+  });
+
+  it("leaves alone what does not fit: other queues, cancelled and discarded jobs", async () => {
+    const { kit, ids } = await withDeadLetters(4, ["a", "b"]);
+    await using _ = kit;
+    const cancelled = await kit.perdure.submit("nobody", null, { queue: "a" });
+    await cancelled.cancel();
+    await kit.perdure.discard(ids[0] as string);
+    expect(await kit.perdure.redriveMany({ queue: "a" })).toEqual({ jobs: [ids[2]], more: false });
+    expect(await kit.perdure.redriveMany({ state: "cancelled" })).toEqual({ jobs: [], more: false });
+  });
+
+  it("redrives each once when two ask at the same time", async () => {
+    const { kit, ids } = await withDeadLetters(6);
+    await using _ = kit;
+    const answers = await Promise.all([kit.perdure.redriveMany({}), kit.perdure.redriveMany({})]);
+    expect(answers.flatMap(({ jobs }) => jobs).sort()).toEqual([...ids].sort());
+  });
+
+  it.each([
+    [{ limit: 5 }, {}],
+    [{ order: "newest" }, {}],
+    [{ cursor: "x" }, {}],
+    [{ deadLetter: false }, {}],
+    [{ quue: "a" }, {}],
+    [{}, { limit: 0 }],
+    [{}, { limit: 1_001 }],
+    [{}, { dryrun: true }],
+    [{}, { dryRun: "yes" }],
+    [{ state: "dead" }, {}],
+  ])("refuses the filter %j with the options %j", async (filter, options) => {
+    await using kit = await openTestEngine();
+    const asked = kit.perdure.redriveMany(filter as never, options as never);
+    await expect(asked).rejects.toMatchObject({ code: "invalid_config" });
+  });
+});

@@ -1,0 +1,47 @@
+/** A search in people's words, made into the store's. For the library and for a server. */
+import { asBoolean, asInteger, asList, asOneOf, asText, checkOptions } from "../core/check.ts";
+import { ConfigError } from "../core/errors.ts";
+import type { JobsFilter } from "../core/face.ts";
+import { toInstant } from "../core/instant.ts";
+import { JOB_STATES } from "../core/job.ts";
+import type { JobFilter } from "../store/store.ts";
+
+const FILTER_KEYS = [
+  ...["state", "kind", "queue", "tag", "key", "deadLetter", "submittedAfter", "submittedBefore", "order", "limit"],
+  "cursor",
+];
+
+export function checkFilter(filter: JobsFilter, namespace: string): JobFilter {
+  checkOptions(filter, FILTER_KEYS, "jobs");
+  const many = <T extends string>(value: T | readonly T[]): readonly T[] =>
+    typeof value === "string" ? [value] : value;
+  const text = (value: unknown, path: string) => searchable(asText(value, path, 500), path);
+  return {
+    namespace,
+    ...(filter.state === undefined
+      ? {}
+      : { state: asList(many(filter.state), "jobs.state", (s, path) => asOneOf(s, JOB_STATES, path), 6) }),
+    ...(filter.kind === undefined ? {} : { kind: asList(many(filter.kind), "jobs.kind", text, 1_000) }),
+    ...(filter.queue === undefined ? {} : { queue: asList(many(filter.queue), "jobs.queue", text, 1_000) }),
+    ...(filter.tag === undefined ? {} : { tag: text(filter.tag, "jobs.tag") }),
+    ...(filter.key === undefined ? {} : { key: text(filter.key, "jobs.key") }),
+    ...(filter.deadLetter === undefined ? {} : { deadLetter: asBoolean(filter.deadLetter, "jobs.deadLetter") }),
+    ...(filter.submittedAfter === undefined
+      ? {}
+      : { submittedAfter: toInstant(filter.submittedAfter, "jobs.submittedAfter") }),
+    ...(filter.submittedBefore === undefined
+      ? {}
+      : { submittedBefore: toInstant(filter.submittedBefore, "jobs.submittedBefore") }),
+    ...(filter.order === undefined
+      ? {}
+      : { order: asOneOf(filter.order, ["newest", "oldest"] as const, "jobs.order") }),
+    ...(filter.limit === undefined ? {} : { limit: asInteger(filter.limit, "jobs.limit", { min: 1, max: 1_000 }) }),
+    ...(filter.cursor === undefined ? {} : { cursor: asText(filter.cursor, "jobs.cursor", 1_000) }),
+  };
+}
+
+/** No name holds a NUL, and a database may take one for the end of the text: the search would find what was not asked for. */
+function searchable(text: string, path: string): string {
+  if (!text.includes("\0")) return text;
+  throw new ConfigError({ path, given: text, allowed: "a text without NUL" });
+}

@@ -1,0 +1,37 @@
+/** Sessions of workers: opening one, and draining it. */
+import { ConfigError } from "../core/errors.ts";
+import type { NewSession } from "../core/work.ts";
+import type { DrainAnswer } from "../store/store.ts";
+import type { EngineParts } from "./engine.ts";
+import { LIMITS } from "./limits.ts";
+
+export interface SessionRequest extends Omit<NewSession, "id" | "leaseMs"> {
+  /** How long its jobs are its own without a word from it; the engine's, where it is not said. A pause of all engines
+   *  shorter than 3 s is not noticed: with renewals every third of it, a lease of less than 6 s may be lost to one. */
+  readonly leaseMs?: number;
+}
+
+/** The answer is its id. */
+export async function openSession(parts: EngineParts, request: SessionRequest): Promise<string> {
+  const { store, clock, newId, hub } = parts;
+  const leaseMs = request.leaseMs === undefined ? parts.leaseMs : checkedLease(request.leaseMs);
+  const id = newId("ses");
+  await store.openSession({ ...request, id, leaseMs }, clock.now());
+  hub.written.fire();
+  return id;
+}
+
+function checkedLease(given: number): number {
+  const { from, to } = LIMITS.lease;
+  if (Number.isInteger(given) && given >= from && given <= to) return given;
+  throw new ConfigError({ path: "leaseMs", given, allowed: `a whole number of milliseconds from ${from} to ${to}` });
+}
+
+export async function drainSession({ store, clock, hub }: EngineParts, id: string): Promise<DrainAnswer> {
+  const answer = await store.drainSession(id, clock.now());
+  if (answer === "draining") {
+    hub.ready.fire();
+    hub.written.fire();
+  }
+  return answer;
+}

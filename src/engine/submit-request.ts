@@ -1,0 +1,90 @@
+/** What a submit says, in people's words, made into what the engine takes: options checked, durations and instants in
+ *  milliseconds, the policy resolved. For the library and for a server. It does not look into the payload: that is JSON
+ *  text already, and `submit` checks its size. */
+import { asInteger, asText, checkKeys } from "../core/check.ts";
+import { asSpan, toMs } from "../core/duration.ts";
+import { toInstant } from "../core/instant.ts";
+import type { Mutable } from "../core/mutable.ts";
+import type { Policy, PolicyInput } from "../core/policy.ts";
+import { resolvePolicy } from "../core/resolve-policy.ts";
+import { checkSubmit } from "../core/submit-check.ts";
+import type { SubmitOptions } from "../core/submit-options.ts";
+import type { AnyTask, TaskOptions } from "../core/task.ts";
+import type { SubmitItem } from "./submit.ts";
+
+export interface SubmitRequest {
+  readonly kind: string;
+  /** JSON text, or `NO_INPUT`. */
+  readonly payload: string;
+  readonly options: SubmitOptions;
+  readonly namespace: string;
+  /** What holds where the options say nothing. */
+  readonly taskOptions?: TaskOptions;
+  /** That of the task, resolved; it holds where the options have none. */
+  readonly policy?: Policy;
+}
+
+const NO_OPTIONS: TaskOptions = Object.freeze({});
+const DEFAULT_POLICY = resolvePolicy();
+
+export function toSubmitItem(request: SubmitRequest): SubmitItem {
+  const { options, taskOptions: defaults = NO_OPTIONS, policy = DEFAULT_POLICY } = request;
+  checkSubmit(options);
+  // An option that was given as undefined counts as not given.
+  const { queue = defaults.queue, priority = defaults.priority, timeout = defaults.timeout } = options;
+  const { expireIn = defaults.expireIn, delay, runAt, deadline, key, tags, labels } = options;
+  const item: Mutable<SubmitItem> = {
+    kind: request.kind,
+    payload: request.payload,
+    policy: options.retry === undefined ? policy : resolved(options.retry),
+    namespace: request.namespace,
+  };
+  if (queue !== undefined) item.queue = queue;
+  if (priority !== undefined) item.priority = priority;
+  if (timeout !== undefined) item.timeoutMs = asSpan(timeout, "submit.timeout");
+  if (expireIn !== undefined) item.expireInMs = asSpan(expireIn, "submit.expireIn");
+  if (delay !== undefined) item.delayMs = toMs(delay, "submit.delay");
+  if (runAt !== undefined) item.runAt = toInstant(runAt, "submit.runAt");
+  if (deadline !== undefined) item.deadlineAt = toInstant(deadline, "submit.deadline");
+  if (key !== undefined) item.key = key;
+  if (tags !== undefined) item.tags = tags;
+  if (labels !== undefined) item.labels = labels;
+  return item;
+}
+
+const taskPolicies = new WeakMap<AnyTask, Policy>();
+
+/** A task's policy, with the task's options checked: once. */
+export function policyOf(task: AnyTask): Policy {
+  let policy = taskPolicies.get(task);
+  if (policy === undefined) {
+    checkTask(task.kind, task.options);
+    policy = resolvePolicy(task.options.retry, `task ${task.kind}: retry`);
+    taskPolicies.set(task, policy);
+  }
+  return policy;
+}
+
+const TASK_KEYS = ["retry", "timeout", "queue", "priority", "expireIn"];
+
+function checkTask(kind: string, options: TaskOptions): void {
+  const path = `task ${kind}`;
+  checkKeys(options, TASK_KEYS, path);
+  if (options.timeout !== undefined) asSpan(options.timeout, `${path}: timeout`);
+  if (options.expireIn !== undefined) asSpan(options.expireIn, `${path}: expireIn`);
+  if (options.queue !== undefined) asText(options.queue, `${path}: queue`, 200);
+  if (options.priority !== undefined) asInteger(options.priority, `${path}: priority`, { min: 0, max: 9 });
+}
+
+const inputPolicies = new WeakMap<object, Policy>();
+
+/** The same object given again, as in a loop of submits, is resolved once. */
+function resolved(input: PolicyInput): Policy {
+  if (typeof input !== "object" || input === null) return resolvePolicy(input, "submit.retry");
+  let policy = inputPolicies.get(input);
+  if (policy === undefined) {
+    policy = resolvePolicy(input, "submit.retry");
+    if (Object.isFrozen(input)) inputPolicies.set(input, policy);
+  }
+  return policy;
+}

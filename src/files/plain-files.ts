@@ -1,0 +1,106 @@
+/** Files that a command left in a directory. It may have put anything there: links are neither listed nor followed, and
+ *  what is no plain file is left out. */
+import { createHash } from "node:crypto";
+import { constants } from "node:fs";
+import { chmod, type FileHandle, lstat, open, readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { mimeOf } from "../lib/mime.ts";
+
+export interface PlainFile {
+  /** Below the directory, with slashes. */
+  readonly name: string;
+  readonly size: number;
+  readonly mime: string;
+  readonly sha256: string;
+}
+
+const MAX_FILES = 1_000;
+
+/** Opens a plain file for reading; null for anything else. */
+export async function openPlain(path: string): Promise<FileHandle | null> {
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const file = await open(path, flags).catch(() => null);
+  if (file === null || (await file.stat()).isFile()) return file;
+  await file.close();
+  return null;
+}
+
+/** The names of plain files in a directory and below, in order; null stands for something that is none. */
+export async function* namesBelow(dir: string, prefix = ""): AsyncGenerator<string | null> {
+  const isReal = (await lstat(dir).catch(() => null))?.isDirectory() === true;
+  if (!isReal && prefix === "") return;
+  const entries = isReal ? await readdir(dir, { withFileTypes: true }).catch(() => null) : null;
+  if (entries === null) {
+    yield null;
+    return;
+  }
+  entries.sort((a, b) => (a.name < b.name ? -1 : 1));
+  for (const entry of entries) {
+    const name = prefix + entry.name;
+    if (entry.isDirectory()) yield* namesBelow(join(dir, entry.name), `${name}/`);
+    else yield entry.isFile() ? name : null;
+  }
+}
+
+/** The files of a directory and below; `more` were too many, or could not be read. */
+export async function listPlainFiles(dir: string): Promise<{ readonly files: PlainFile[]; readonly more: number }> {
+  const files: PlainFile[] = [];
+  let more = 0;
+  for await (const name of namesBelow(dir)) {
+    const file = name === null || files.length >= MAX_FILES ? null : await described(join(dir, name), name);
+    if (file === null) more += 1;
+    else files.push(file);
+  }
+  return { files, more };
+}
+
+async function described(path: string, name: string): Promise<PlainFile | null> {
+  const file = await openPlain(path);
+  if (file === null) return null;
+  try {
+    const { dev, ino, size, mtimeNs } = await file.stat({ bigint: true });
+    const sha256 = await hashed(`${dev} ${ino} ${size} ${mtimeNs}`, file);
+    return { name, size: Number(size), mime: mimeOf(name), sha256 };
+  } catch {
+    return null;
+  } finally {
+    await file.close().catch(() => {});
+  }
+}
+
+const MAX_HASHES = 10_000;
+/** By what tells one state of a file from another. A list of files is asked for again and again, and reading gigabytes for
+ *  each would be all that a server does; who asks at the same time waits for the same reading. */
+const hashes = new Map<string, Promise<string>>();
+
+function hashed(identity: string, file: FileHandle): Promise<string> {
+  const known = hashes.get(identity);
+  if (known !== undefined) return known;
+  const hash = hashOf(file);
+  hashes.set(identity, hash);
+  hash.catch(() => hashes.delete(identity));
+  if (hashes.size > MAX_HASHES) hashes.delete(hashes.keys().next().value as string);
+  return hash;
+}
+
+async function hashOf(file: FileHandle): Promise<string> {
+  const hash = createHash("sha256");
+  const stream = file.createReadStream({ start: 0, autoClose: false });
+  for await (const chunk of stream as AsyncIterable<Buffer>) hash.update(chunk);
+  return hash.digest("hex");
+}
+
+/** Removes a file or a directory with all that is in it, also what the command made unreadable for itself. */
+export async function removeAll(path: string): Promise<void> {
+  const options = { recursive: true, force: true, maxRetries: 2 };
+  await rm(path, options).catch(async () => {
+    await openUp(path);
+    await rm(path, options).catch(() => {});
+  });
+}
+
+async function openUp(path: string): Promise<void> {
+  if (!(await lstat(path).catch(() => null))?.isDirectory()) return;
+  await chmod(path, 0o700).catch(() => {});
+  for (const entry of await readdir(path).catch(() => [])) await openUp(join(path, entry));
+}

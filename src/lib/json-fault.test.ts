@@ -1,0 +1,60 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { jsonFault } from "./json-fault.ts";
+
+describe("what is wrong with a JSON text", () => {
+  it.each([
+    ["", "expected a value at the end of the text"],
+    ['{"a":}', "expected a value at line 1, column 6"],
+    ['{\n  "a": 1,\n}', "expected a name in quotes at line 3, column 1"],
+    ["{a:1}", "expected a name in quotes or } at line 1, column 2"],
+    ["[1 2]", "expected a comma or the end of the list or object at line 1, column 4"],
+    ["[1,]", "expected a value at line 1, column 4"],
+    ['{"a" 1}', "expected a colon at line 1, column 6"],
+    ["{} {}", "expected nothing more at line 1, column 4"],
+    ["01", "expected nothing more at line 1, column 2"],
+    ['"a\nb"', "the text in quotes breaks off, or has a character that must be escaped, at line 1, column 3"],
+    ['["\\x"]', "the text in quotes breaks off, or has a character that must be escaped, at line 1, column 3"],
+    ["[1}", "expected a comma or the end of the list or object at line 1, column 3"],
+  ])("tells of %j", (text, message) => {
+    expect(() => JSON.parse(text)).toThrow();
+    expect(jsonFault(text)).toBe(message);
+  });
+
+  it("finds a place in every text that JSON.parse refuses", () => {
+    const piece = fc.constantFrom(
+      "{",
+      "}",
+      "[",
+      "]",
+      ",",
+      ":",
+      '"',
+      '"a"',
+      "1",
+      "-",
+      "true",
+      "nul",
+      "\\u12",
+      "\n",
+      " ",
+      "\u0001",
+    );
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 12 }), (pieces) => {
+        const text = pieces.join("");
+        try {
+          JSON.parse(text);
+        } catch {
+          expect(jsonFault(text)).toMatch(/ at (line \d+, column \d+|the end of the text)$/);
+        }
+      }),
+      { numRuns: 3_000 },
+    );
+  });
+
+  it("does so for ten megabytes without tripping", () => {
+    expect(jsonFault(`["${"a".repeat(10_000_000)}`)).toMatch(/^the text in quotes breaks off/);
+    expect(jsonFault(`["${"\\n".repeat(5_000_000)}"`)).toMatch(/^expected a comma/);
+  });
+});
