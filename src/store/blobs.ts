@@ -1,30 +1,42 @@
-/** The port for what attempts leave behind: files, apart from the database. An attempt is named by its job and number, and
- *  what it left is never overwritten: numbers only grow, also when a job is redriven. */
+/** The port for what attempts leave behind: files, apart from the rows of jobs. An attempt is named by its job and number;
+ *  numbers only grow, also when a job is redriven, so what an earlier attempt left is never overwritten.
+ *  What it does not promise: two writers of one file at a time. An attempt has one worker. */
 import type { Readable } from "node:stream";
+import type { BlobFile } from "../core/views.ts";
 
-export interface BlobFile {
-  /** With `/` between folders. Whoever wrote it chose it: print it with care. */
-  readonly name: string;
-  readonly size: number;
-  readonly mime: string;
-  readonly sha256: string;
-}
+export type { BlobFile } from "../core/views.ts";
 
 export interface Blobs {
-  /** Makes a place for an attempt on this machine. Says where the attempt before it lies, if there was one. */
+  /** The numbers of the attempts that left something, in order. */
+  attempts(jobId: string): Promise<number[]>;
+  /** What an attempt left for the user; `more` were too many to list, or could not be read. */
+  list(jobId: string, attempt: number): Promise<{ readonly files: readonly BlobFile[]; readonly more: number }>;
+  /** `stdout.log`, `stderr.log`, `result.json`, or `artifacts/NAME`, from `offset` on; null if it is not there. */
+  get(jobId: string, attempt: number, name: string, offset?: number): Promise<Readable | null>;
+  /** Puts bytes at `offset` and ends the file behind them, so that a repeated call changes nothing. If the file is shorter
+   *  than `offset` nothing is written; the answer is its size in any case. `maxBytes` is for all files of the attempt
+   *  together: over it, an error with the code `output_too_large`. Where the `length` of the source is told, a piece that
+   *  lies wholly within what is there is a repeat that came late, and changes nothing. */
+  write(
+    jobId: string,
+    attempt: number,
+    name: string,
+    offset: number,
+    source: AsyncIterable<Uint8Array>,
+    options?: { readonly maxBytes?: number; readonly length?: number },
+  ): Promise<{ readonly size: number }>;
+  /** Removes scratch files of a job that has ended. */
+  tidy(jobId: string): Promise<void>;
+  /** Removes all that jobs left. */
+  delete(jobIds: readonly string[]): Promise<void>;
+}
+
+/** Where an attempt can write by itself: a directory on this machine. */
+export interface AttemptPlaces {
+  /** Makes a place for an attempt. Says where the attempt before it lies, if there was one. */
   begin(
     jobId: string,
     attempt: number,
     keep: boolean,
   ): Promise<{ readonly dir: string; readonly previous: string | null }>;
-  /** The numbers of the attempts that left something, in order. */
-  attempts(jobId: string): Promise<number[]>;
-  /** What an attempt left for the user; `more` were too many to list, or could not be read. */
-  list(jobId: string, attempt: number): Promise<{ readonly files: readonly BlobFile[]; readonly more: number }>;
-  /** `stdout.log`, `stderr.log`, `result.json`, or `artifacts/NAME`; null if it is not there. */
-  get(jobId: string, attempt: number, name: string): Promise<Readable | null>;
-  /** Removes scratch files of a job that has ended. */
-  tidy(jobId: string): Promise<void>;
-  /** Removes all that jobs left. */
-  delete(jobIds: readonly string[]): Promise<void>;
 }

@@ -188,3 +188,60 @@ describe("what an attempt left", () => {
     expect(await blobs.get(job, 1, "artifacts/soft")).toBe(null);
   });
 });
+
+describe("a write", () => {
+  const one = async function* (word = "x") {
+    yield Buffer.from(word);
+  };
+  const taken = { code: "invalid_config", path: "name" };
+
+  it("goes through no link, in the file's place or in a folder's, and into nothing but files", async () => {
+    const { root, blobs, job } = open();
+    const { dir } = await blobs.begin(job, 1, false);
+    const outside = join(root, "..", "outside");
+    mkdirSync(outside);
+    writeFileSync(join(outside, "file"), "kept");
+    symlinkSync(join(outside, "file"), join(dir, "stdout.log"));
+    symlinkSync(join(outside, "new"), join(dir, "stderr.log"));
+    linkSync(join(outside, "file"), join(dir, "result.json"));
+    symlinkSync(outside, join(dir, "artifacts/linked"));
+    execFileSync("mkfifo", [join(dir, "artifacts/pipe")]);
+    mkdirSync(join(dir, "artifacts/folder"));
+    const names = ["stdout.log", "stderr.log", "result.json", "artifacts/linked", "artifacts/linked/file"];
+    for (const name of [...names, "artifacts/pipe", "artifacts/folder"]) {
+      await expect(blobs.write(job, 1, name, 0, one()), name).rejects.toMatchObject(taken);
+    }
+    expect(await blobs.write(job, 1, "artifacts/linked/file", 2, one())).toEqual({ size: 0 });
+    expect(readFileSync(join(outside, "file"), "utf8")).toBe("kept");
+    expect(readdirSync(outside)).toEqual(["file"]);
+  });
+
+  it("into a job or an attempt that is a link is refused", async () => {
+    const { root, blobs, job } = open();
+    const outside = join(root, "..", "outside");
+    mkdirSync(outside);
+    mkdirSync(root);
+    symlinkSync(outside, join(root, job));
+    await expect(blobs.write(job, 1, "stdout.log", 0, one())).rejects.toMatchObject(taken);
+    const other = newId("job");
+    mkdirSync(join(root, other));
+    symlinkSync(outside, join(root, other, "attempt_1"));
+    await expect(blobs.write(other, 1, "stdout.log", 0, one())).rejects.toMatchObject(taken);
+    expect(readdirSync(outside)).toEqual([]);
+  });
+
+  it("makes files and folders for the owner alone, and adds to what the attempt wrote itself", async () => {
+    const { root, blobs, job } = open();
+    const before = process.umask(0);
+    onTestFinished(() => void process.umask(before));
+    await blobs.write(job, 1, "artifacts/a/b", 0, one("abc"));
+    const dir = join(root, job, "attempt_1");
+    for (const path of [root, join(root, job), dir, join(dir, "artifacts"), join(dir, "artifacts/a")]) {
+      expect(mode(path)).toBe(0o700);
+    }
+    expect(mode(join(dir, "artifacts/a/b"))).toBe(0o600);
+    writeFileSync(join(dir, "stdout.log"), "written");
+    await blobs.write(job, 1, "stdout.log", 7, one(" and sent"));
+    expect(await text(await blobs.get(job, 1, "stdout.log", 3))).toBe("tten and sent");
+  });
+});

@@ -4,21 +4,20 @@
  *
  *  Attempts write there themselves, so there is nothing to move, and a reader sees what is there already. All of it is
  *  for the owner alone. Links are neither listed nor followed: the command made them. */
-import { createHash } from "node:crypto";
-import { constants, createReadStream } from "node:fs";
-import { chmod, lstat, mkdir, open, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { lstat, mkdir, readdir, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
+import { listPlainFiles, openPlain, removeAll } from "../files/plain-files.ts";
 import { isId } from "../lib/id.ts";
-import type { BlobFile, Blobs } from "./blobs.ts";
-import { mimeOf } from "./mime.ts";
+import { ARTIFACTS, FILES } from "./blob-name.ts";
+import type { AttemptPlaces, Blobs } from "./blobs.ts";
+import { directoryWriter, isReal } from "./directory-write.ts";
 
-const KEPT = new Set(["result.json", "stdout.log", "stderr.log", "artifacts"]);
+const KEPT = new Set([...FILES, ARTIFACTS]);
 const KEEP = ".keep";
 const ATTEMPT = /^attempt_(\d+)$/;
-const MAX_FILES = 1_000;
 
-export function directoryBlobs(root: string): Blobs {
+export function directoryBlobs(root: string): Blobs & AttemptPlaces {
   const jobDir = (jobId: string) => {
     if (!isId(jobId, "job")) throw new TypeError(`not the id of a job: ${jobId}`);
     return join(root, jobId);
@@ -32,6 +31,8 @@ export function directoryBlobs(root: string): Blobs {
       .map(Number)
       .sort((a, b) => a - b);
   }
+
+  const write = directoryWriter(root);
 
   return {
     attempts,
@@ -52,21 +53,25 @@ export function directoryBlobs(root: string): Blobs {
     },
 
     async list(jobId, attempt) {
-      const files: BlobFile[] = [];
-      if (!(await isReal(root, jobId, `attempt_${attempt}`, "artifacts"))) return { files, more: 0 };
-      const more = await collect(join(attemptDir(jobId, attempt), "artifacts"), "", files);
-      return { files, more };
+      if (!(await isReal(root, jobId, `attempt_${attempt}`))) return { files: [], more: 0 };
+      return listPlainFiles(join(attemptDir(jobId, attempt), ARTIFACTS));
     },
 
-    async get(jobId, attempt, name) {
+    async get(jobId, attempt, name, offset = 0) {
       const base = attemptDir(jobId, attempt);
+      // Looser than for those who write: a command may have given a file any name.
       const parts = name.split("/");
-      const isKnown = parts[0] === "artifacts" ? parts.length > 1 : parts.length === 1 && KEPT.has(name);
+      const isKnown = parts[0] === ARTIFACTS ? parts.length > 1 : parts.length === 1 && FILES.has(name);
       if (!isKnown || name.includes("\0") || parts.some((part) => part === "" || part === "." || part === "..")) {
         return null;
       }
       const folders = [`attempt_${attempt}`, ...parts.slice(0, -1)];
-      return (await isReal(root, jobId, ...folders)) ? openFile(join(base, ...parts)) : null;
+      return (await isReal(root, jobId, ...folders)) ? openFile(join(base, ...parts), offset) : null;
+    },
+
+    write: async (jobId, ...rest) => {
+      jobDir(jobId);
+      return write(jobId, ...rest);
     },
 
     async tidy(jobId) {
@@ -77,67 +82,20 @@ export function directoryBlobs(root: string): Blobs {
         if (!(await isReal(root, jobId, name))) continue;
         const dir = join(jobDir(jobId), name);
         for (const entry of await readdir(dir).catch(orNothing)) {
-          if (!KEPT.has(entry)) await remove(join(dir, entry));
+          if (!KEPT.has(entry)) await removeAll(join(dir, entry));
         }
       }
     },
 
     async delete(jobIds) {
-      for (const jobId of jobIds) await remove(jobDir(jobId));
+      for (const jobId of jobIds) await removeAll(jobDir(jobId));
     },
   };
 }
 
-/** Whether these folders, one below the other, are folders and not links to some: the command may have put those there. */
-async function isReal(root: string, ...folders: readonly string[]): Promise<boolean> {
-  let path = root;
-  for (const folder of folders) {
-    path = join(path, folder);
-    const found = await lstat(path).catch(() => null);
-    if (found === null || !found.isDirectory()) return false;
-  }
-  return true;
-}
-
-/** Adds the files of a directory and below. Returns how many were left out. */
-async function collect(dir: string, prefix: string, files: BlobFile[]): Promise<number> {
-  let more = 0;
-  const entries = await readdir(dir, { withFileTypes: true }).catch(() => null);
-  if (entries === null) return 1;
-  entries.sort((a, b) => (a.name < b.name ? -1 : 1));
-  for (const entry of entries) {
-    const path = join(dir, entry.name);
-    const name = prefix + entry.name;
-    if (entry.isDirectory()) more += await collect(path, `${name}/`, files);
-    else if (!entry.isFile() || files.length >= MAX_FILES) more += 1;
-    else {
-      const described = await describe(path, name).catch(() => null);
-      if (described === null) more += 1;
-      else files.push(described);
-    }
-  }
-  return more;
-}
-
-async function describe(path: string, name: string): Promise<BlobFile | null> {
-  const stream = await openFile(path);
-  if (stream === null) return null;
-  const hash = createHash("sha256");
-  let size = 0;
-  for await (const chunk of stream as AsyncIterable<Buffer>) {
-    hash.update(chunk);
-    size += chunk.length;
-  }
-  return { name, size, mime: mimeOf(name), sha256: hash.digest("hex") };
-}
-
-async function openFile(path: string): Promise<Readable | null> {
-  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-  const file = await open(path, flags).catch(() => null);
-  if (file === null) return null;
-  if ((await file.stat()).isFile()) return createReadStream(path, { fd: file });
-  await file.close();
-  return null;
+async function openFile(path: string, offset: number): Promise<Readable | null> {
+  const file = await openPlain(path);
+  return file === null ? null : file.createReadStream({ start: offset });
 }
 
 async function moveAside(dir: string): Promise<void> {
@@ -145,21 +103,6 @@ async function moveAside(dir: string): Promise<void> {
     const aside = `${dir}.${n}`;
     if ((await lstat(aside).catch(() => null)) === null) return rename(dir, aside);
   }
-}
-
-/** Also what the command made unreadable for itself. */
-async function remove(path: string): Promise<void> {
-  const options = { recursive: true, force: true, maxRetries: 2 };
-  await rm(path, options).catch(async () => {
-    await openUp(path);
-    await rm(path, options).catch(() => {});
-  });
-}
-
-async function openUp(path: string): Promise<void> {
-  if (!(await lstat(path).catch(() => null))?.isDirectory()) return;
-  await chmod(path, 0o700).catch(() => {});
-  for (const entry of await readdir(path).catch(orNothing)) await openUp(join(path, entry));
 }
 
 function orNothing(): string[] {

@@ -2,9 +2,14 @@
 import { resolve } from "node:path";
 import { ConfigError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
+import { postgresVersion } from "./postgres/look.ts";
 import { openPostgres } from "./postgres/open.ts";
+import { sqliteFaults, sqliteVersion } from "./sqlite/look.ts";
 import { openSqlite } from "./sqlite/open.ts";
-import type { Store } from "./store.ts";
+import type { SchemaVersion, Store } from "./store.ts";
+
+export { driverName } from "./sqlite/driver.ts";
+export { holdLock } from "./sqlite/lock.ts";
 
 export interface OpenStore {
   readonly url: string | undefined;
@@ -27,7 +32,7 @@ export async function openStore({
   clock,
   ...rest
 }: OpenStore): Promise<Store> {
-  if (/^postgres(ql)?:/i.test(url))
+  if (isPostgres(url))
     return openPostgres({ url, schema, connections, clock, random: rest.random, newSecret: rest.newSecret });
   for (const [path, given] of Object.entries({ schema, connections })) {
     if (given === undefined) continue;
@@ -36,9 +41,29 @@ export async function openStore({
   return openSqlite({ path: sqlitePath(url), ...rest });
 }
 
+type Look = Pick<OpenStore, "url" | "schema" | "clock" | "random">;
+
+/** The version of the tables at an address. Nothing is made or brought forward. */
+export async function schemaVersion({ url = DEFAULT_FILE, schema, clock, random }: Look): Promise<SchemaVersion> {
+  return isPostgres(url) ? postgresVersion({ url, schema, random, clock }) : sqliteVersion(sqlitePath(url), random);
+}
+
+/** What is damaged in a database file that is there; PostgreSQL looks after its own. */
+export async function storeFaults({ url = DEFAULT_FILE, random }: Pick<Look, "url" | "random">): Promise<string[]> {
+  return isPostgres(url) ? [] : sqliteFaults(sqlitePath(url), random);
+}
+
+export function isPostgres(url: string): boolean {
+  return /^postgres(ql)?:/i.test(url);
+}
+
 function sqlitePath(url: string): string {
   if (typeof url !== "string" || url === "" || url.includes("\0")) {
     throw new ConfigError({ path: "open.url", given: url, allowed: ALLOWED });
+  }
+  // The other form in which a PostgreSQL server is named. Not shown: there may be a password in it.
+  if (/(^|\s)(host|hostaddr|dbname|user|password|port)\s*=/i.test(url)) {
+    throw new ConfigError({ path: "open.url", given: "host=…", allowed: ALLOWED });
   }
   const path = url.replace(/^sqlite:(\/\/)?/, "");
   // A scheme that we do not know, or a special name of SQLite's, would quietly become the name of a file.

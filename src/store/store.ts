@@ -3,19 +3,37 @@
  *  answered one by one: a bad item never fails its neighbours. Time is always an argument.
  *  Only `insert`, `claim`, `settle` and `amend` change a job: under its row's lock, checked on
  *  (job, attempt, state), with one event in the same transaction. */
+import type { AccessToken } from "../core/access.ts";
 import type { Command, CommandDecision } from "../core/command.ts";
 import type { PerdureEvent } from "../core/event.ts";
-import type { Failure } from "../core/failure.ts";
 import type { Job, JobState, Usage } from "../core/job.ts";
 import type { Settlement, Submission } from "../core/lifecycle.ts";
 import type { Policy } from "../core/policy.ts";
-import type { ClaimedJob, HeldAttempt, NewSession, Refused, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
+import type { TransactionClient } from "../core/submit-options.ts";
+import type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/views.ts";
+import type {
+  ClaimedJob,
+  HeldAttempt,
+  NewSession,
+  Refused,
+  RenewAnswer,
+  Report,
+  SettleAnswer,
+  WorkerHealth,
+} from "../core/work.ts";
+import type { Blobs } from "./blobs.ts";
+
+export type { TransactionClient } from "../core/submit-options.ts";
+export type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/views.ts";
 
 export interface Store {
   /** Claims of one worker that are worth making at a time: more than one where the database works while we do. */
   readonly claimsAtOnce: number;
   /** Jobs of a list that it takes at a time, and whether it stores one list while the next is made. */
   readonly lists: { readonly together: number; readonly beside: boolean };
+  /** Random, the same for everybody who opens this store, and for servers only: it is in nothing that workers or users
+   *  are given. */
+  readonly secret: string;
   /** Stores new jobs, or finds those that their submit keys already name. */
   insert(items: readonly NewJob[], now: number): Promise<InsertAnswer[]>;
   /** The same within a transaction of the caller's: it is there when that is committed, and never if it is not. Not every
@@ -47,7 +65,11 @@ export interface Store {
   history(jobId: string): Promise<History | null>;
   /** Closed attempts, oldest first, with their results. */
   attempts(jobId: string): Promise<AttemptRow[]>;
+  /** What an attempt has logged so far, also while it runs; where none is named, the latest that logged anything. */
+  log(jobId: string, attempt: number | null): Promise<AttemptLog | null>;
   events(query: EventQuery): Promise<PerdureEvent[]>;
+  /** The same, and how far it looked: whoever goes on from there never looks at what does not concern it again. */
+  eventPage(query: EventQuery): Promise<EventPage>;
   /** The sequence number of the newest event. */
   lastSeq(): Promise<number>;
 
@@ -55,6 +77,8 @@ export interface Store {
   /** Ends a session: it stopped in good order, or its process is known to be gone. What it still holds is lost, and is
    *  found by `expired` at once, also while reaping is held. */
   closeSession(id: string, now: number, why?: "stopped" | "gone"): Promise<void>;
+  /** Gives a session no more jobs; it is told so when it claims or renews. What it holds stays its own. */
+  drainSession(id: string, now: number): Promise<DrainAnswer>;
   sessions(): Promise<SessionRow[]>;
   /** Those that have not ended; their number of running jobs is not counted. */
   openSessions(): Promise<SessionRow[]>;
@@ -62,6 +86,8 @@ export interface Store {
   cancelsFor(sessions: readonly string[]): Promise<{ readonly jobId: string; readonly attempt: number }[]>;
 
   counts(namespace: string | null, now: number): Promise<QueueCounts[]>;
+  /** How many lanes a namespace has: they are never deleted, so a server limits them. */
+  laneCount(namespace: string): Promise<number>;
   setPaused(namespace: string, queue: string, paused: boolean, now: number): Promise<void>;
 
   /** Says that an engine is awake. After a gap, or a jump of the clock, nothing may be reaped for `holdMs`. Held for ever
@@ -69,17 +95,26 @@ export interface Store {
   beat(beat: Beat): Promise<{ readonly heldUntil: number; readonly gapMs: number | null }>;
   prune(query: PruneQuery): Promise<PruneAnswer>;
 
+  /** Stores a new token. One whose id or hash is taken is refused (`store_refused`). */
+  addToken(token: AccessToken): Promise<void>;
+  /** All of them, the revoked too, oldest first. */
+  tokens(): Promise<AccessToken[]>;
+  /** False if there is none, or it was revoked before: then the first instant stays. */
+  revokeToken(id: string, now: number): Promise<boolean>;
+
+  /** A text that all who use this store share, or null. */
+  setting(name: string): Promise<string | null>;
+  /** Sets it unless it is set. The answer is what is stored now, whoever came first. */
+  setSettingIfAbsent(name: string, value: string): Promise<string>;
+  /** Keeps what attempts leave in the database itself, where it can. Several servers share it without sharing a disk. */
+  blobs?(): Blobs;
+
   /** Calls back when another process may have written. A hint: missing one costs a poll interval, no job. */
   watch(listener: () => void): () => void;
   close(): Promise<void>;
 }
 
 // Submit.
-
-/** A client of the `pg` package, or what looks like one, with a transaction begun. */
-export interface TransactionClient {
-  query(query: { text: string; values: unknown[]; rowMode: "array" }): Promise<{ rows: unknown[][] }>;
-}
 
 export interface NewJob {
   readonly id: string;
@@ -130,6 +165,8 @@ export interface ClaimRequest {
 export interface ClaimAnswer {
   /** False when the session has ended. */
   readonly alive: boolean;
+  /** The session is to take no more jobs: it gets none. */
+  readonly drain: boolean;
   readonly jobs: ClaimedJob[];
   /** When the next job for this session falls due, if none is due now. */
   readonly nextAt: number | null;
@@ -138,17 +175,14 @@ export interface ClaimAnswer {
 export interface RenewRequest {
   readonly session: string;
   readonly held: readonly HeldAttempt[];
-  /** A job of this session that it does not list, and claimed longer ago than this, is one it never heard of. */
-  readonly unheardAfterMs: number;
+  /** A job of this session that it does not list, and claimed longer ago than this, is one it never heard of. The
+   *  session's lease, where it is not said. */
+  readonly unheardAfterMs?: number;
+  /** Left as it was where nothing is said. */
+  readonly health?: WorkerHealth | null;
 }
 
-export interface SessionRow extends NewSession {
-  readonly startedAt: number;
-  readonly renewedAt: number;
-  readonly leaseEndsAt: number;
-  readonly endedAt: number | null;
-  readonly running: number;
-}
+export type DrainAnswer = "draining" | "ended" | "unknown";
 
 // Settle.
 
@@ -190,25 +224,9 @@ export interface JobRow extends Job {
   readonly result: string | null;
 }
 
-export interface AttemptRow {
-  readonly jobId: string;
+export interface AttemptLog {
   readonly attempt: number;
-  readonly chapter: number;
-  readonly session: string | null;
-  readonly startedAt: number;
-  readonly endedAt: number;
-  readonly outcome: string;
-  readonly failure: Failure | null;
-  readonly usage: Usage | null;
-  readonly result: string | null;
-  readonly log: string | null;
-}
-
-export interface LateReport {
-  readonly attempt: number;
-  readonly at: number;
-  readonly session: string | null;
-  readonly outcome: string;
+  readonly text: string;
 }
 
 export interface History {
@@ -241,16 +259,14 @@ export interface EventQuery {
   readonly after: number;
   readonly limit: number;
   readonly jobId?: string;
+  /** Only events of jobs of this namespace, and those of the engine that name it. */
+  readonly namespace?: string;
 }
 
-export interface QueueCounts {
-  readonly namespace: string;
-  readonly queue: string;
-  readonly paused: boolean;
-  readonly pausedAt: number | null;
-  readonly counts: Readonly<Record<JobState, number>>;
-  /** Of the queued ones, those whose time has come. */
-  readonly due: number;
+export interface EventPage {
+  readonly events: PerdureEvent[];
+  /** All that fits, up to this number, has been given: the place to go on from. */
+  readonly upTo: number;
 }
 
 // Upkeep.
@@ -279,4 +295,10 @@ export interface PruneQuery {
   readonly keyWindowMs: number;
   readonly sessionsEndedBefore: number;
   readonly limit: number;
+}
+
+/** Of the tables: what is there, 0 for nothing, and what this version of Perdure brings it to. */
+export interface SchemaVersion {
+  readonly found: number;
+  readonly known: number;
 }

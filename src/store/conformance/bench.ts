@@ -123,8 +123,8 @@ export class Bench {
     return { job, session };
   }
 
-  async renew(session: string, held: RenewRequest["held"], now: number, unheardAfterMs = LEASE) {
-    const [answer] = await this.store.renew([{ session, held, unheardAfterMs }], now);
+  async renew(session: string, held: RenewRequest["held"], now: number, parts: Partial<RenewRequest> = {}) {
+    const [answer] = await this.store.renew([{ session, held, ...parts }], now);
     return answer as NonNullable<typeof answer>;
   }
   settle(reports: readonly Report[], now: number): Promise<SettleAnswer[]> {

@@ -61,7 +61,12 @@ export function claimTests(bench: Bench): void {
     const soonest = await bench.submit({ runAt: T0 + 5_000, queue: "b", priority: 9 });
     await bench.submit({ runAt: T0 + 1_000, kind: "other" });
     const session = await bench.open();
-    expect(await bench.claimAnswer(session, 5, T0)).toEqual({ alive: true, jobs: [], nextAt: T0 + 5_000 });
+    expect(await bench.claimAnswer(session, 5, T0)).toEqual({
+      alive: true,
+      drain: false,
+      jobs: [],
+      nextAt: T0 + 5_000,
+    });
     expect(await bench.claimAnswer(session, 5, T0 + 4_999)).toMatchObject({ jobs: [], nextAt: T0 + 5_000 });
     const { jobs } = await bench.claimAnswer(session, 5, T0 + 5_000);
     expect(jobs.map((job) => job.id)).toEqual([soonest]);
@@ -70,7 +75,12 @@ export function claimTests(bench: Bench): void {
 
   test("says null when nothing waits for this session", async () => {
     await bench.submit({ runAt: T0 + SECOND, namespace: "elsewhere" });
-    expect(await bench.claimAnswer(await bench.open(), 1, T0)).toEqual({ alive: true, jobs: [], nextAt: null });
+    expect(await bench.claimAnswer(await bench.open(), 1, T0)).toEqual({
+      alive: true,
+      drain: false,
+      jobs: [],
+      nextAt: null,
+    });
   });
 
   test("keeps namespaces and kinds apart", async () => {
@@ -112,7 +122,7 @@ export function claimTests(bench: Bench): void {
     const other = await bench.submit({ queue: "mail", namespace: "b" });
     const session = await bench.open();
     await bench.store.setPaused("default", "mail", true, T0);
-    expect(await bench.claimAnswer(session, 9, T0)).toEqual({ alive: true, jobs: [], nextAt: null });
+    expect(await bench.claimAnswer(session, 9, T0)).toEqual({ alive: true, drain: false, jobs: [], nextAt: null });
     const elsewhere = await bench.claim(await bench.open({ namespace: "b" }), 9);
     expect(elsewhere.map((job) => job.id)).toEqual([other]);
     await bench.store.setPaused("default", "mail", false, T0 + 10);
@@ -138,7 +148,7 @@ export function claimTests(bench: Bench): void {
 
   test("answers a session that is not known, closed or buried: not alive", async () => {
     await bench.submit();
-    const dead = { alive: false, jobs: [], nextAt: null };
+    const dead = { alive: false, drain: false, jobs: [], nextAt: null };
     expect(await bench.claimAnswer(jobId(), 1, T0)).toEqual(dead);
     const closed = await bench.open();
     await bench.endSession(closed, T0 + 1);
@@ -153,7 +163,7 @@ export function claimTests(bench: Bench): void {
     const id = await bench.submit();
     const session = await bench.open();
     const late = T0 + LEASE + 1;
-    expect(await bench.claimAnswer(session, 1, late)).toEqual({ alive: true, jobs: [], nextAt: null });
+    expect(await bench.claimAnswer(session, 1, late)).toEqual({ alive: true, drain: false, jobs: [], nextAt: null });
     await bench.renew(session, [], late);
     expect(await bench.take(session, late)).toMatchObject({ id });
   });

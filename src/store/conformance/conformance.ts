@@ -1,6 +1,7 @@
 /** What every adapter of the port must do, as tests. An adapter's own test file calls `conformance` with a way to make
  *  an empty store; after each test the whole store is audited. No mocks, no sleeps: time is a number. */
 import { afterEach, beforeEach, describe } from "vitest";
+import { accessTests } from "./access.ts";
 import { amendTests } from "./amend.ts";
 import { beatTests } from "./beat.ts";
 import { Bench, type MakeStore } from "./bench.ts";
@@ -8,6 +9,7 @@ import { chapterTests } from "./chapters.ts";
 import { claimTests } from "./claim.ts";
 import { claimOrderTests } from "./claim-order.ts";
 import { claimRepeatTests } from "./claim-repeat.ts";
+import { drainTests } from "./drain.ts";
 import { eventTests } from "./events.ts";
 import { expiryTests } from "./expiry.ts";
 import { fenceTests } from "./fence.ts";
@@ -16,6 +18,7 @@ import { groupTests } from "./groups.ts";
 import { historyTests } from "./history.ts";
 import { insertTests } from "./insert.ts";
 import { keyTests } from "./keys.ts";
+import { namespaceEventTests } from "./namespace-events.ts";
 import { pauseTests } from "./pauses.ts";
 import { pruneTests } from "./prune.ts";
 import { reaperTests } from "./reaper.ts";
@@ -40,9 +43,12 @@ const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
   expiry: expiryTests,
   pauses: pauseTests,
   sessions: sessionTests,
+  draining: drainTests,
+  access: accessTests,
   beat: beatTests,
   find: findTests,
   events: eventTests,
+  "events of a namespace": namespaceEventTests,
   prune: pruneTests,
   "group commit": groupTests,
   text: textTests,

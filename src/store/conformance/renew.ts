@@ -7,7 +7,8 @@ export function renewTests(bench: Bench): void {
   test("extends the lease from now", async () => {
     const { job, session } = await bench.running();
     const answer = await bench.renew(session, [placeOf(job)], T0 + 9 * SECOND);
-    expect(answer).toEqual({ alive: true, leaseMs: LEASE, lost: [], cancel: [], unheard: [] });
+    const expected = { alive: true, leaseMs: LEASE, drain: false, wasOver: false, lost: [], cancel: [], unheard: [] };
+    expect(answer).toEqual(expected);
     const [row] = await bench.store.sessions();
     expect(row).toMatchObject({ renewedAt: T0 + 9 * SECOND, leaseEndsAt: T0 + 9 * SECOND + LEASE, running: 1 });
     await bench.awake(T0, T0 + 9 * SECOND + LEASE);
@@ -17,7 +18,7 @@ export function renewTests(bench: Bench): void {
   test("brings back a lease that is over, if nobody reaped yet", async () => {
     const { job, session } = await bench.running();
     const late = T0 + 2 * LEASE;
-    expect(await bench.renew(session, [placeOf(job)], late)).toMatchObject({ alive: true, lost: [] });
+    expect(await bench.renew(session, [placeOf(job)], late)).toMatchObject({ alive: true, wasOver: true, lost: [] });
     expect(await bench.settleOne(reaped(placeOf(job)), late)).toEqual({ status: "stale", recorded: null });
     expect(await bench.report(job, done(), late)).toMatchObject({ status: "accepted" });
   });
@@ -64,6 +65,9 @@ export function renewTests(bench: Bench): void {
     const { job, session } = await bench.running({ retry: TWICE });
     await bench.renew(session, [{ ...placeOf(job), progress: '{"done":1}', usage: usageOf(10), log: "one\n" }], T0 + 1);
     await bench.renew(session, [{ ...placeOf(job), usage: usageOf(25, 5, 0.5), log: "two\n" }], T0 + 2);
+    const log = { attempt: 1, text: "one\ntwo\n" };
+    expect([await bench.store.log(job.id, null), await bench.store.log(job.id, 1)]).toEqual([log, log]);
+    expect(await bench.store.log(job.id, 2)).toBeNull();
     await bench.renew(session, [placeOf(job)], T0 + 3);
     expect((await bench.row(job.id)).progress).toBe('{"done":1}');
     await bench.renew(session, [{ ...placeOf(job), progress: "2" }], T0 + 3);
@@ -98,7 +102,7 @@ export function renewTests(bench: Bench): void {
   test("tells a session that has ended, and all that it lists is lost", async () => {
     const { job, session } = await bench.running();
     await bench.endSession(session, T0 + 1);
-    const gone = { alive: false, leaseMs: 0, lost: [placeOf(job)], cancel: [], unheard: [] };
+    const gone = { alive: false, leaseMs: 0, drain: false, lost: [placeOf(job)], cancel: [], unheard: [] };
     expect(await bench.renew(session, [placeOf(job)], T0 + 2)).toEqual(gone);
     expect(await bench.renew(jobId(), [placeOf(job)], T0 + 2)).toEqual(gone);
   });
@@ -109,7 +113,6 @@ export function renewTests(bench: Bench): void {
     const requests = [other, session, other].map((id) => ({
       session: id,
       held: [placeOf(job)],
-      unheardAfterMs: LEASE,
     }));
     const answers = await bench.store.renew(requests, T0 + 1);
     expect(answers.map((answer) => answer.lost.length)).toEqual([1, 0, 1]);

@@ -20,10 +20,12 @@ export function sessionTests(bench: Bench): void {
       {
         ...given,
         ...{ startedAt: T0 + 1, renewedAt: T0 + 1, leaseEndsAt: T0 + 1 + LEASE, endedAt: null, running: 0 },
+        ...{ drainingAt: null, health: null },
       },
     ]);
     const [event] = await bench.store.events({ after: 0, limit: 9 });
-    expect(event).toMatchObject({ jobId: null, n: 0, name: "worker.started", data: { session: given.id } });
+    expect(event).toMatchObject({ jobId: null, n: 0, name: "worker.started" });
+    expect(event?.data).toMatchObject({ session: given.id, namespace: "default" });
   });
 
   test("that have not ended are listed apart", async () => {
@@ -67,7 +69,7 @@ export function sessionTests(bench: Bench): void {
     await bench.beat(T0 + LEASE + SECOND);
     expect(await row(id)).toMatchObject({ endedAt: T0 + LEASE + SECOND });
     const last = (await bench.store.events({ after: 0, limit: 99 })).at(-1);
-    expect(last).toMatchObject({ name: "worker.lost", data: { session: id, by: "engine-1" } });
+    expect(last).toMatchObject({ name: "worker.lost", data: { session: id, by: "engine-1", namespace: "default" } });
     expect(await bench.renew(id, [], T0 + LEASE + SECOND)).toMatchObject({ alive: false });
   });
 

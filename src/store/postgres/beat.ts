@@ -24,6 +24,12 @@ export function beatVerb({ db, sql, wrote }: Context) {
     "beat_shorten",
     "update $s.session set lease_ends_at = $1::bigint + lease_ms where reaped = 0 and lease_ends_at > $1 + lease_ms",
   );
+  // Whoever has a longer lease than the others may also renew later: it begins anew.
+  const prolong = sql(
+    "beat_prolong",
+    `update $s.session set lease_ends_at = $1::bigint + lease_ms
+     where reaped = 0 and ended_at is null and lease_ms > $2 and lease_ends_at < $1 + lease_ms`,
+  );
   const tell = sql(
     "beat_tell",
     `with one as materialized (select 1 where pg_current_xact_id() is not null), ${tellEngine("one", "$1::bigint", "$2::text", "$3::text")} select 1`,
@@ -40,10 +46,10 @@ export function beatVerb({ db, sql, wrote }: Context) {
        from (select no, ended_at from $s.session where no = any ($1::int[])) before
        where s.no = before.no and s.lease_ends_at < $2
          and not exists (select 1 from $s.job j where j.state = 1 and j.session = s.no)
-       returning s.id, before.ended_at as ended_before
+       returning s.id, s.namespace, before.ended_at as ended_before
      ),
-     lost as (select id from over where ended_before is null),
-     ${tellEngine("lost", "$2", "'worker.lost'", `json_build_object('v', 1, 'session', id, 'by', $3::text)::text`)}
+     lost as (select id, namespace from over where ended_before is null),
+     ${tellEngine("lost", "$2", "'worker.lost'", `json_build_object('v', 1, 'session', id, 'by', $3::text, 'namespace', namespace)::text`)}
      select count(*) from over`,
   );
 
@@ -61,6 +67,7 @@ export function beatVerb({ db, sql, wrote }: Context) {
       heldUntil = now + holdMs;
       await connection.ask(write, ["held_until", String(heldUntil)]);
       await connection.ask(shorten, [now]);
+      await connection.ask(prolong, [now, holdMs]);
       const why = jumped ? "the clock jumped" : "no engine was awake";
       const data = { v: 1, why, gapMs, clockJumpMs, until: heldUntil, engine };
       await connection.ask(tell, [now, "engine.reaping_held", JSON.stringify(data)]);

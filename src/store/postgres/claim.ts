@@ -6,7 +6,7 @@
  *  with rivals each gets others, and nobody waits. */
 import { startedText } from "../../core/lifecycle.ts";
 import type { ClaimedJob } from "../../core/work.ts";
-import { claimedJob, DEAD, LATE, NEXT_WINDOW_MS, SUSPECT_STREAK, TRIED_MS } from "../claimed-job.ts";
+import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, SUSPECT_STREAK, TRIED_MS } from "../claimed-job.ts";
 import type { LaneWindow } from "../lane.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED, type StartedJob } from "../stored-job.ts";
@@ -36,7 +36,8 @@ const openLanes = (list: string) => `
   )`;
 
 const ME = `me as materialized (
-    select no from $s.session where no = $1 and reaped = 0 and ended_at is null and lease_ends_at >= $2 for key share
+    select no from $s.session
+    where no = $1 and reaped = 0 and ended_at is null and draining_at is null and lease_ends_at >= $2 for key share
   )`;
 
 const SUSPECTS = `select from $s.job where state = 0 and streak >= ${SUSPECT_STREAK} and lane = o.lane and ${DUE}`;
@@ -114,12 +115,13 @@ export function claimVerb(context: Context, sessions: Sessions) {
           select run_at from $s.job where state = 0 and lane = o.lane and priority = p.priority and run_at > $2
           order by run_at, no limit 1
         ) j),
-       exists (select from open o cross join lateral (${SUSPECTS} limit 1) j)
+       exists (select from open o cross join lateral (${SUSPECTS} limit 1) j), s.draining_at is not null
      from $s.session s where s.no = $1`,
   );
   const lock = sql(
     "claim_lock",
-    "select no from $s.session where no = $1 and reaped = 0 and ended_at is null for no key update",
+    `select draining_at is not null from $s.session where no = $1 and reaped = 0 and ended_at is null
+     for no key update`,
   );
   const recall = sql("claim_recall", "select jobs from $s.claim where session = $1 and claim_id = $2");
   const remember = sql("claim_remember", "insert into $s.claim (session, claim_id, at, jobs) values ($1, $2, $3, $4)");
@@ -144,8 +146,9 @@ export function claimVerb(context: Context, sessions: Sessions) {
         return answer;
       }
       const [row] = await db.read(idle, [facts.no, now, facts.leaseMs, ints(window.lanes)]);
-      const [alive, inTime, lastLane, nextAt, suspects] = row ?? [false];
+      const [alive, inTime, lastLane, nextAt, suspects, drain] = row ?? [false];
       if (alive !== true) return DEAD;
+      if (drain === true) return DRAINING;
       if (inTime !== true) return LATE;
       if (Number(lastLane) > interned.lastLane && round === 0) {
         await interned.readLanes();
@@ -156,7 +159,8 @@ export function claimVerb(context: Context, sessions: Sessions) {
         continue;
       }
       moveOn(facts, window);
-      return { alive: true, jobs: [], nextAt: window.partial ? now + NEXT_WINDOW_MS : (nextAt as number | null) };
+      const next = window.partial ? now + NEXT_WINDOW_MS : (nextAt as number | null);
+      return { alive: true, drain: false, jobs: [], nextAt: next };
     }
   }
 
@@ -179,16 +183,19 @@ export function claimVerb(context: Context, sessions: Sessions) {
     const rows = await db.write(statement, values);
     if (whole) marks.tookWhole(clock.monotonic() - began);
     if (rows.length === 0) return null;
-    return { alive: true, jobs: await handOver(facts, rows, now), nextAt: null };
+    return { alive: true, drain: false, jobs: await handOver(facts, rows, now), nextAt: null };
   }
 
   /** A claim with a name is remembered with what it got, under the session's lock, so that a repeat finds it. */
   async function takeNamed(statement: Statement, facts: SessionFacts, claimId: string, values: Value[], now: number) {
     const rows = await db.transaction(
       async (connection) => {
-        if ((await connection.ask(lock, [facts.no])).length === 0) return { begun: [] };
+        const [[drain] = []] = await connection.ask(lock, [facts.no]);
+        if (drain === undefined) return { begun: [] };
         const [[earlier] = []] = await connection.ask(recall, [facts.no, claimId]);
-        if (earlier !== undefined) return { again: await stillHeld(connection, facts, earlier as string) };
+        if (earlier !== undefined) {
+          return { again: await stillHeld(connection, facts, earlier as string), drain: drain === true };
+        }
         const begun = await connection.ask(statement, values);
         if (begun.length > 0) {
           await connection.ask(forget, [facts.no, now - facts.leaseMs]);
@@ -203,11 +210,13 @@ export function claimVerb(context: Context, sessions: Sessions) {
       await learnRows(interned, rows.again);
       return {
         alive: true,
+        drain: rows.drain,
         jobs: rows.again.map((row) => claimedJob(generation, facts.id, toWhole(row))),
         nextAt: null,
       };
     }
-    return rows.begun.length === 0 ? null : { alive: true, jobs: await handOver(facts, rows.begun, now), nextAt: null };
+    if (rows.begun.length === 0) return null;
+    return { alive: true, drain: false, jobs: await handOver(facts, rows.begun, now), nextAt: null };
   }
 
   /** The jobs of an earlier claim whose reply was lost: those it still holds. */

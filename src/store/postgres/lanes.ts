@@ -66,3 +66,8 @@ export function laneFinder({ db, sql, interned, clock }: Context) {
 
   return { windowOf, moveOn };
 }
+
+export function laneCounter({ db, sql }: Context): (namespace: string) => Promise<number> {
+  const count = sql("lane_count", "select count(*)::integer from $s.lane where namespace = $1");
+  return async (namespace) => ((await db.read(count, [namespace]))[0]?.[0] ?? 0) as number;
+}

@@ -126,4 +126,26 @@ export const MIGRATIONS: readonly string[] = [
     primary key (session, claim_id)
   );
   `,
+  `
+  alter table $s.session add column health text;
+  alter table $s.session add column draining_at bigint;
+
+  create table $s.access_token (
+    id text collate "C" primary key,
+    name text not null, hash text collate "C" not null unique, scopes text not null, namespace text collate "C",
+    created_at bigint not null, expires_at bigint, revoked_at bigint
+  );
+
+  -- What attempts leave: a row for each file, and its bytes in pieces, each at its place in the file.
+  create table $s.blob (
+    job text collate "C" not null, attempt integer not null, name text collate "C" not null,
+    size bigint not null, sha256 text,
+    primary key (job, attempt, name)
+  ) with (fillfactor = 70, ${SMALL});
+  create table $s.blob_chunk (
+    job text collate "C" not null, attempt integer not null, name text collate "C" not null,
+    off bigint not null, body bytea not null,
+    primary key (job, attempt, name, off)
+  ) with (${GROWING});
+  `,
 ];

@@ -6,7 +6,7 @@ import { sleep } from "../../lib/clock.ts";
 import type { Store } from "../store.ts";
 import { type Connection, Connections } from "./connections.ts";
 import { MIGRATIONS } from "./migrations.ts";
-import { postgresStore } from "./postgres-store.ts";
+import { postgresStore, SIGNING_SECRET } from "./postgres-store.ts";
 
 export interface OpenPostgres {
   /** `postgres://user:password@host:port/database`; `?schema=name` may stand in it. */
@@ -16,7 +16,7 @@ export interface OpenPostgres {
   readonly connections?: number | undefined;
   readonly random: () => number;
   readonly clock: Clock;
-  /** For the store's generation and the secret of its cursors. */
+  /** For the store's generation and its secrets. */
   readonly newSecret: () => string;
 }
 
@@ -46,7 +46,10 @@ export async function openPostgres(options: OpenPostgres): Promise<Store> {
 }
 
 /** The schema may be named in the address, so that one text says where a store is. */
-function address({ url, schema }: OpenPostgres): { connectionString: string; schema: string } {
+export function address({ url, schema }: Pick<OpenPostgres, "url" | "schema">): {
+  connectionString: string;
+  schema: string;
+} {
   let parsed: URL;
   try {
     parsed = new URL(url);
@@ -66,13 +69,24 @@ function address({ url, schema }: OpenPostgres): { connectionString: string; sch
 const plain = (text: string) => ({ name: "", text, isLong: true });
 
 async function migrate(connection: Connection, schema: string, newSecret: () => string): Promise<void> {
-  const ask = (text: string, values: readonly (string | number)[] = []) => connection.ask(plain(text), values);
+  const ask: Ask = (text, values = []) => connection.ask(plain(text), values);
   const [[encoding] = []] = await ask("select current_setting('server_encoding')");
   if (encoding !== "UTF8") {
     const message = `the database's encoding is ${encoding}; text is kept as it came only in one with UTF8`;
     throw new PerdureError("store_not_a_database", message);
   }
   await ask("select pg_advisory_xact_lock($1, hashtext($2))", [MIGRATION_LOCK, schema]);
+  const version = await presentVersion(connection, schema);
+  if (version < MIGRATIONS.length) await advance(ask, schema, version, newSecret);
+  // For signing what servers hand out.
+  const secret = `select 1 from "${schema}".meta where name = $1`;
+  if ((await ask(secret, [SIGNING_SECRET])).length > 0) return;
+  await ask(`insert into "${schema}".meta (name, value) values ($1, $2)`, [SIGNING_SECRET, newSecret()]);
+}
+
+/** 0 where there is nothing of ours yet. Refuses what belongs to another program or a newer version. */
+export async function presentVersion(connection: Connection, schema: string): Promise<number> {
+  const ask: Ask = (text, values = []) => connection.ask(plain(text), values);
   const [[tables = 0] = []] = await ask("select count(*)::int from pg_tables where schemaname = $1", [schema]);
   const [[isOurs] = []] = await ask("select to_regclass($1) is not null", [`"${schema}".meta`]);
   if (!isOurs && tables !== 0) {
@@ -80,13 +94,16 @@ async function migrate(connection: Connection, schema: string, newSecret: () => 
     throw new PerdureError("store_not_a_database", message);
   }
   const version = isOurs ? Number((await ask(`select value from "${schema}".meta where name = 'version'`))[0]?.[0]) : 0;
-  if (version > MIGRATIONS.length) {
-    const message =
-      `the schema ${schema} has version ${version}, and this version of Perdure knows up to ${MIGRATIONS.length}: ` +
-      "use the newer version that wrote it, or another schema";
-    throw new PerdureError("store_newer", message);
-  }
-  if (version === MIGRATIONS.length) return;
+  if (version <= MIGRATIONS.length) return version;
+  const message =
+    `the schema ${schema} has version ${version}, and this version of Perdure knows up to ${MIGRATIONS.length}: ` +
+    "use the newer version that wrote it, or another schema";
+  throw new PerdureError("store_newer", message);
+}
+
+type Ask = (text: string, values?: readonly (string | number)[]) => ReturnType<Connection["ask"]>;
+
+async function advance(ask: Ask, schema: string, version: number, newSecret: () => string): Promise<void> {
   // Only where it is not there: the statement needs a right that the owner of a schema need not have.
   const [[isThere] = []] = await ask("select to_regnamespace($1) is not null", [`"${schema}"`]);
   if (!isThere) await ask(`create schema if not exists "${schema}"`);

@@ -6,13 +6,25 @@ import { ask } from "../../../test/postgres/client.ts";
 import { newSchema, postgresUrl } from "../../../test/postgres/kit.ts";
 import { systemClock } from "../../engine/clock.ts";
 import { sleep } from "../../lib/clock.ts";
+import type { Blobs } from "../blobs.ts";
 import { Bench } from "../conformance/bench.ts";
 import { broke, DAY, done, MINUTE, placeOf, reportOf, SECOND, T0, TWICE, usageOf } from "../conformance/kit.ts";
 import { Connections } from "./connections.ts";
 import { openPostgres } from "./open.ts";
 import { postgresStore } from "./postgres-store.ts";
 
-const LARGE = ["job", "submission", "submit_key", "attempt", "log_chunk", "late_report", "event", "tag"];
+const LARGE = [
+  "job",
+  "submission",
+  "submit_key",
+  "attempt",
+  "log_chunk",
+  "late_report",
+  "event",
+  "tag",
+  "blob",
+  "blob_chunk",
+];
 
 const { url, schema } = newSchema("plans");
 let db: Connections;
@@ -81,13 +93,31 @@ async function useEverything(): Promise<void> {
   await bench.store.history(id);
   await bench.store.attempts(id);
   await bench.store.events({ after: 0, limit: 10 });
+  await bench.store.events({ after: 0, limit: 10, namespace: "default" });
   await bench.store.lastSeq();
   await bench.store.cancelsFor([session]);
   await bench.store.sessions();
   await bench.store.openSessions();
   const endedBefore = { succeeded: T0 + 5, failed: T0 + 5, cancelled: T0 + 5 };
   await bench.store.prune({ now: T0 + 5, endedBefore, keyWindowMs: DAY, sessionsEndedBefore: T0, limit: 10 });
-  await bench.endSession(await bench.open(), T0 + 5);
+  const drained = await bench.open();
+  await bench.store.drainSession(drained, T0 + 5);
+  await bench.store.drainSession(drained, T0 + 5);
+  await bench.endSession(drained, T0 + 5);
+  await bench.store.setSettingIfAbsent("a", "b");
+  await useBlobs((bench.store.blobs as NonNullable<typeof bench.store.blobs>)(), id);
+}
+
+async function useBlobs(blobs: Blobs, id: string): Promise<void> {
+  const bytes = async function* () {
+    yield Buffer.from("abcdef");
+  };
+  for (const offset of [0, 6, 3]) await blobs.write(id, 1, "artifacts/a/b", offset, bytes(), { maxBytes: 100 });
+  await blobs.write(id, 1, "artifacts/c", 0, bytes());
+  for await (const _ of (await blobs.get(id, 1, "artifacts/c")) ?? []);
+  await blobs.list(id, 1);
+  await blobs.attempts(id);
+  await blobs.delete([id]);
 }
 
 /** Lines of a plan that touch a large table in full, or join it in a way that does not keep the order. */
@@ -138,6 +168,24 @@ describe("plans", () => {
     // Neither may be sorted: what is locked is what is taken, and in the order of the index.
     expect(lines.filter((line) => line.includes("Sort"))).toEqual([]);
     expect(lines.some((line) => line.includes("Tid Scan on job"))).toBe(true);
+  });
+
+  test("of events of a namespace follow their numbers, and sort nothing", () => {
+    const lines = plans.get("perdure_events_of_namespace") as string[];
+    expect(lines.some((line) => line.includes("Index Scan using event_pkey on event e"))).toBe(true);
+    expect(lines.some((line) => /Index Cond: .*seq > .*seq <= /.test(line))).toBe(true);
+    expect(lines.filter((line) => line.includes("Sort"))).toEqual([]);
+    const end = plans.get("perdure_events_look") as string[];
+    expect(end.some((line) => line.includes("Index Only Scan using event_pkey on event"))).toBe(true);
+  });
+
+  test("of outputs take the chunks they need by their key", () => {
+    for (const name of ["blob_chunk", "blob_cut", "blob_shorten", "blob_add", "blob_list", "blob_tally"]) {
+      expect([...plans.keys()]).toContain(`perdure_${name}`);
+    }
+    const lines = plans.get("perdure_blob_chunk") as string[];
+    expect(lines.some((line) => line.includes("Index Scan Backward using blob_chunk_pkey"))).toBe(true);
+    expect(lines.filter((line) => line.includes("Sort"))).toEqual([]);
   });
 
   test("of a settle take the jobs by number, and not by their state", () => {

@@ -4,8 +4,10 @@ import { PerdureError } from "../../core/errors.ts";
 import type { SettleAnswer } from "../../core/work.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
 import type { Store } from "../store.ts";
+import { settingVerbs, tokenVerbs } from "./access.ts";
 import { amendVerb } from "./amend.ts";
 import { beatVerb, expiredReader } from "./beat.ts";
+import { postgresBlobs } from "./blobs.ts";
 import { claimVerb } from "./claim.ts";
 import type { Connections } from "./connections.ts";
 import { type Context, statements } from "./context.ts";
@@ -13,6 +15,7 @@ import { finder } from "./find.ts";
 import { Group } from "./group.ts";
 import { insertVerb, insertWithin } from "./insert.ts";
 import { Interned } from "./interned.ts";
+import { laneCounter } from "./lanes.ts";
 import { Marks } from "./marks.ts";
 import { pruneVerb } from "./prune.ts";
 import { countReader, pauseVerb } from "./queues.ts";
@@ -28,6 +31,9 @@ export interface PostgresOptions {
   readonly clock: Clock;
   readonly random: () => number;
 }
+
+/** The name of the secret with which servers sign. */
+export const SIGNING_SECRET = "signing_secret";
 
 const CLOSE_WAIT_MS = 10_000;
 
@@ -69,6 +75,9 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
   const counts = countReader(context);
   const pause = pauseVerb(context);
   const prune = pruneVerb(context);
+  const tokens = tokenVerbs(context);
+  const laneCount = laneCounter(context);
+  const settings = settingVerbs(context);
   const underWay = new Set<Promise<unknown>>();
   let open = true;
 
@@ -85,6 +94,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
   }
 
   return {
+    secret: fact(SIGNING_SECRET),
     claimsAtOnce: 2,
     lists: { together: 250, beside: true },
     insert: (jobs, now) => {
@@ -110,10 +120,13 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     find: (filter) => call(() => find(filter)),
     history: (id) => call(() => read.history(id)),
     attempts: (id) => call(() => read.attempts(id)),
-    events: (query) => call(() => read.events(query)),
+    log: (id, attempt) => call(() => read.log(id, attempt)),
+    events: (query) => call(async () => (await read.eventPage(query)).events),
+    eventPage: (query) => call(() => read.eventPage(query)),
     lastSeq: () => call(read.lastSeq),
     openSession: (session, now) => call(() => sessions.open(session, now)),
     closeSession: (id, now, why = "stopped") => call(() => sessions.close(id, now, why)),
+    drainSession: (id, now) => call(() => sessions.drain(id, now)),
     sessions: () => call(sessions.all),
     openSessions: () => call(sessions.stillOpen),
     cancelsFor: (ids) => call(() => sessions.cancelsFor(ids)),
@@ -121,6 +134,13 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     setPaused: (namespace, queue, paused, now) => call(() => pause(namespace, queue, paused, now)),
     beat: (given) => call(() => beat(given)),
     prune: (query) => call(() => prune(query)),
+    addToken: (token) => call(() => tokens.add(token)),
+    tokens: () => call(tokens.all),
+    laneCount: (namespace) => call(() => laneCount(namespace)),
+    revokeToken: (id, now) => call(() => tokens.revoke(id, now)),
+    setting: (name) => call(() => settings.get(name)),
+    setSettingIfAbsent: (name, value) => call(() => settings.setIfAbsent(name, value)),
+    blobs: () => postgresBlobs(context, call),
     watch: watch.add,
     async close() {
       if (!open) return;

@@ -1,7 +1,8 @@
 /** Reading one job and what is recorded about it. */
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
+import { LOOK, type Look, lookOf, namespacePage, wholePage } from "../event-page.ts";
 import { serves } from "../lane.ts";
-import type { AttemptRow, EventQuery, History, JobRow, LateReport } from "../store.ts";
+import type { AttemptLog, AttemptRow, EventPage, EventQuery, History, JobRow, LateReport } from "../store.ts";
 import { parseOrNull, type StoredJob } from "../stored-job.ts";
 import { texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
@@ -34,10 +35,30 @@ export function reader(context: Context) {
        (select string_agg(l.body, '' order by l.n) from $s.log_chunk l where l.job = a.job and l.attempt = a.attempt)
      from $s.attempt a where a.job = $1 order by a.attempt`,
   );
+  const logOf = sql(
+    "log",
+    `select a.attempt,
+       (select string_agg(l.body, '' order by l.n) from $s.log_chunk l where l.job = b.job and l.attempt = a.attempt)
+     from $s.submission b, lateral
+       (select coalesce($2::int, (select max(m.attempt) from $s.log_chunk m where m.job = b.job)) as attempt) a
+     where b.id = $1`,
+  );
   const eventsAfter = sql(
     "events",
     `select e.seq, b.id, e.n, e.at, e.name, e.data from $s.event e left join $s.submission b on b.job = e.job
      where e.seq > $1 and e.seq <= $2 order by e.seq limit $3`,
+  );
+  // The end of the next events to be looked at, then those of them that fit.
+  const lookEnd = sql(
+    "events_look",
+    `select max(seq), count(*) from
+       (select seq from $s.event where seq > $1 and seq <= $2 order by seq limit $3) looked`,
+  );
+  const lookAmong = sql(
+    "events_of_namespace",
+    `select e.seq, b.id, e.n, e.at, e.name, e.data from $s.event e
+     left join $s.submission b on b.job = e.job left join $s.lane l on l.no = b.lane
+     where e.seq > $1 and e.seq <= $2 and (e.job is null or l.namespace = $3) order by e.seq limit $4`,
   );
   const last = sql("last_seq", "select max(seq) from $s.event where seq <= $1");
   // A job's events are written under its row's lock: what is there is there without gaps.
@@ -81,13 +102,26 @@ export function reader(context: Context) {
     return (await db.read(eventsOfJob, [job.no, job.id, after, limit])).map(toEvent);
   }
 
-  async function events({ after, limit, jobId }: EventQuery): Promise<PerdureEvent[]> {
+  async function eventPage(query: EventQuery): Promise<EventPage> {
+    const { after, limit, jobId, namespace } = query;
     if (jobId !== undefined) {
       const found = await stored(jobId);
-      return found === null ? [] : eventsOf(found.job, after, limit < 0 ? null : limit);
+      const isForeign = found === null || (namespace !== undefined && found.job.namespace !== namespace);
+      return wholePage(isForeign ? [] : await eventsOf(found.job, after, limit < 0 ? null : limit), after);
     }
     const safe = await feed.safe();
-    return (await db.read(eventsAfter, [after, safe, limit])).map(toEvent);
+    if (namespace === undefined) {
+      return wholePage((await db.read(eventsAfter, [after, safe, limit])).map(toEvent), after);
+    }
+    return namespacePage({ after, limit, namespace }, (from, wanted) => look(namespace, from, safe, wanted));
+  }
+
+  /** Looks through the next events for those of a namespace. */
+  async function look(namespace: string, after: number, safe: number, limit: number): Promise<Look> {
+    const [[seq, looked] = []] = await db.read(lookEnd, [after, safe, LOOK]);
+    if (typeof seq !== "number") return { events: [], upTo: after, isEnd: true };
+    const found = (await db.read(lookAmong, [after, seq, namespace, limit])).map(toEvent);
+    return lookOf(found, limit, seq, looked as number);
   }
 
   async function attempts(id: string): Promise<AttemptRow[]> {
@@ -114,6 +148,11 @@ export function reader(context: Context) {
     }));
   }
 
+  async function log(id: string, attempt: number | null): Promise<AttemptLog | null> {
+    const [[which, text] = []] = await db.read(logOf, [id, attempt]);
+    return typeof which === "number" && typeof text === "string" ? { attempt: which, text } : null;
+  }
+
   async function history(id: string): Promise<History | null> {
     const found = await stored(id);
     if (found === null) return null;
@@ -138,7 +177,8 @@ export function reader(context: Context) {
     view,
     toRow,
     attempts,
-    events,
+    log,
+    eventPage,
     history,
     async jobs(ids: readonly string[]): Promise<(JobRow | null)[]> {
       const found = new Map((await rows(ids)).map((row) => [row[1] as string, toRow(row)]));

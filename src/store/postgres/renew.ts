@@ -13,8 +13,11 @@ type Place = { readonly jobId: string; readonly attempt: number };
 export function renewVerb({ db, sql }: Context) {
   const extend = sql(
     "renew",
-    `update $s.session set renewed_at = $2::bigint, lease_ends_at = $2 + lease_ms
-     where id = $1 and reaped = 0 and ended_at is null returning no, lease_ms`,
+    `with before as (select no, lease_ends_at from $s.session where id = $1)
+     update $s.session s set renewed_at = $2::bigint, lease_ends_at = $2 + lease_ms,
+       health = case when $3::boolean then $4::text else health end
+     from before where s.no = before.no and s.reaped = 0 and s.ended_at is null
+     returning s.no, s.lease_ms, s.draining_at is not null, before.lease_ends_at < $2`,
   );
   const running = sql(
     "renew_running",
@@ -29,10 +32,15 @@ export function renewVerb({ db, sql }: Context) {
   );
   const addLogs = sql("renew_logs", logStatement);
 
-  async function renewOne({ session, held, unheardAfterMs }: RenewRequest, now: number): Promise<RenewAnswer> {
-    const [facts] = await db.write(extend, [session, now], { repeat: true, reserved: true });
-    if (facts === undefined) return { alive: false, leaseMs: 0, lost: held.map(named), cancel: [], unheard: [] };
-    const [no, leaseMs] = facts as [number, number];
+  async function renewOne(request: RenewRequest, now: number): Promise<RenewAnswer> {
+    const { session, held, health } = request;
+    const values = [session, now, health !== undefined, jsonOrNull(health ?? null)];
+    const [facts] = await db.write(extend, values, { repeat: true, reserved: true });
+    if (facts === undefined) {
+      return { alive: false, leaseMs: 0, drain: false, lost: held.map(named), cancel: [], unheard: [] };
+    }
+    const [no, leaseMs, drain, wasOver] = facts as [number, number, boolean, boolean];
+    const { unheardAfterMs = leaseMs } = request;
     const rows = new Map((await db.read(running, [no], { reserved: true })).map((row) => [row[1] as string, row]));
     const lost: Place[] = [];
     const cancel: Place[] = [];
@@ -51,7 +59,7 @@ export function renewVerb({ db, sql }: Context) {
     const unheard = [...rows.values()]
       .filter((row) => (row[3] as number) < now - unheardAfterMs)
       .map((row) => ({ jobId: row[1] as string, attempt: row[2] as number }));
-    return { alive: true, leaseMs, lost, cancel, unheard };
+    return { alive: true, leaseMs, drain, wasOver, lost, cancel, unheard };
   }
 
   async function store(told: readonly { no: number; attempt: HeldAttempt }[]): Promise<void> {

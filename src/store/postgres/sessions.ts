@@ -1,8 +1,9 @@
 /** Sessions: one start of a worker each. */
 import type { NewSession } from "../../core/work.ts";
 import type { Capability } from "../lane.ts";
-import type { SessionRow } from "../store.ts";
+import type { DrainAnswer, SessionRow } from "../store.ts";
 import { parseOrNull } from "../stored-job.ts";
+import { startedWorker } from "../worker-events.ts";
 import { texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
@@ -20,7 +21,7 @@ export interface SessionFacts extends Capability {
 export type Sessions = ReturnType<typeof sessionVerbs>;
 
 const COLUMNS = `no, id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
-  renewed_at, lease_ends_at, ended_at`;
+  renewed_at, lease_ends_at, ended_at, draining_at, health`;
 const MAX_FACTS = 1_000;
 
 export function sessionVerbs({ db, sql, interned, wrote }: Context) {
@@ -36,9 +37,19 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
     "session_close",
     `with ended as (
        update $s.session set ended_at = $1, lease_ends_at = least(lease_ends_at, $1::bigint - 1)
-       where id = $2 and ended_at is null returning no
-     ), ${tellEngine("ended", "$1", "$3::text", "$4::text")} select no from ended`,
+       where id = $2 and ended_at is null returning no, namespace
+     ), ${tellEngine("ended", "$1", "$3::text", "json_build_object('v', 1, 'session', $2::text, 'why', $4::text, 'namespace', namespace)::text")}
+     select no from ended`,
   );
+  const drain = sql(
+    "session_drain",
+    `with drained as (
+       update $s.session set draining_at = $1::bigint where id = $2 and ended_at is null and draining_at is null
+       returning namespace
+     ), ${tellEngine("drained", "$1", "'worker.draining'", "json_build_object('v', 1, 'session', $2::text, 'namespace', namespace)::text")}
+     select 1 from drained`,
+  );
+  const isOver = sql("session_over", "select ended_at is not null from $s.session where id = $1");
   const all = sql(
     "sessions",
     `select ${COLUMNS}, (select count(*)::int from $s.job j where j.state = 1 and j.session = s.no)
@@ -71,7 +82,7 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
     facts,
     async open(s: NewSession, now: number): Promise<void> {
       const queues = s.queues === null ? null : JSON.stringify(s.queues);
-      const data = JSON.stringify({ v: 1, session: s.id, worker: s.name, kinds: s.kinds });
+      const data = JSON.stringify(startedWorker(s));
       const names = [s.id, s.namespace, s.name, s.host, s.pid, s.process ?? null, JSON.stringify(s.kinds), queues];
       const values = [...names, JSON.stringify(s.labels), s.slots, s.leaseMs, now, data];
       try {
@@ -83,8 +94,17 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
     },
     async close(id: string, now: number, why: "stopped" | "gone"): Promise<void> {
       const name = why === "gone" ? "worker.lost" : "worker.stopped";
-      await db.write(end, [now, id, name, JSON.stringify({ v: 1, session: id, why })], { repeat: true });
+      await db.write(end, [now, id, name, why], { repeat: true });
       wrote();
+    },
+    async drain(id: string, now: number): Promise<DrainAnswer> {
+      if ((await db.write(drain, [now, id], { repeat: true })).length > 0) {
+        wrote();
+        return "draining";
+      }
+      const [[ended] = []] = await db.read(isOver, [id]);
+      if (ended === undefined) return "unknown";
+      return ended === true ? "ended" : "draining";
     },
     all: async (): Promise<SessionRow[]> => (await db.read(all)).map(toSession),
     stillOpen: async (): Promise<SessionRow[]> => (await db.read(open)).map(toSession),
@@ -112,7 +132,9 @@ function toSession(r: Row): SessionRow {
     renewedAt: r[13] as number,
     leaseEndsAt: r[14] as number,
     endedAt: r[15] as number | null,
-    running: r[16] as number,
+    drainingAt: r[16] as number | null,
+    health: parseOrNull(r[17] as string | null),
+    running: r[18] as number,
   };
 }
 

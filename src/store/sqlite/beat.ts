@@ -10,19 +10,32 @@ interface BeatAnswer {
   readonly gapMs: number | null;
 }
 
+interface OverRow {
+  readonly no: number;
+  readonly id: string;
+  readonly namespace: string;
+  readonly ended_at: number | null;
+}
+
 export function beatVerb({ db, events }: Context): Verb<Beat, BeatAnswer> {
   const read = db.prepare("select value from meta where name = ?");
   const write = db.prepare(
     "insert into meta (name, value) values (?, ?) on conflict (name) do update set value = excluded.value",
   );
   const over = db.prepare(
-    `select s.no, s.id, s.ended_at from session s where s.reaped = 0 and s.lease_ends_at < ?
+    `select s.no, s.id, s.namespace, s.ended_at from session s where s.reaped = 0 and s.lease_ends_at < ?
      and not exists (select 1 from job j where j.state = 1 and j.session = s.no) limit 1000`,
   );
   const bury = db.prepare("update session set reaped = 1, ended_at = coalesce(ended_at, ?) where no = ?");
   // After a jump backwards a lease could end a day from now: none may last longer than if it were renewed this moment.
   const shorten = db.prepare(
     "update session set lease_ends_at = ?1 + lease_ms where reaped = 0 and lease_ends_at > ?1 + lease_ms",
+  );
+
+  // Whoever has a longer lease than the others may also renew later: it begins anew.
+  const prolong = db.prepare(
+    `update session set lease_ends_at = ?1 + lease_ms
+     where reaped = 0 and ended_at is null and lease_ms > ?2 and lease_ends_at < ?1 + lease_ms`,
   );
 
   const value = (name: string) => (read.get(name) as { value: number } | undefined)?.value ?? null;
@@ -38,14 +51,16 @@ export function beatVerb({ db, events }: Context): Verb<Beat, BeatAnswer> {
       heldUntil = now + holdMs;
       write.run("held_until", heldUntil);
       shorten.run(now);
+      prolong.run(now, holdMs);
       const why = jumped ? "the clock jumped" : "no engine was awake";
       events.add(null, 0, now, "engine.reaping_held", { v: 1, why, gapMs, clockJumpMs, until: heldUntil, engine });
     }
     write.run("beat_at", now);
     if (now >= heldUntil) {
-      for (const row of over.all(now) as { no: number; id: string; ended_at: number | null }[]) {
-        bury.run(now, row.no);
-        if (row.ended_at === null) events.add(null, 0, now, "worker.lost", { v: 1, session: row.id, by: engine });
+      for (const { no, id, namespace, ended_at } of over.all(now) as OverRow[]) {
+        bury.run(now, no);
+        if (ended_at !== null) continue;
+        events.add(null, 0, now, "worker.lost", { v: 1, session: id, by: engine, namespace });
       }
     }
     events.flush();

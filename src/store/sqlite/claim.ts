@@ -2,7 +2,7 @@
  *  on (priority, run_at), so that jobs of other kinds and jobs in backoff cost nothing, however many they are. */
 import { startedText } from "../../core/lifecycle.ts";
 import type { ClaimedJob } from "../../core/work.ts";
-import { claimedJob, DEAD, LATE, NEXT_WINDOW_MS, SUSPECT_STREAK, TRIED_MS } from "../claimed-job.ts";
+import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, SUSPECT_STREAK, TRIED_MS } from "../claimed-job.ts";
 import type { LaneWindow } from "../lane.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED } from "../stored-job.ts";
@@ -26,6 +26,7 @@ interface SessionFacts extends LaneUser {
   readonly lease_ends_at: number;
   readonly reaped: number;
   readonly ended_at: number | null;
+  readonly draining_at: number | null;
 }
 
 export interface Claims extends Verb<Item, ClaimAnswer> {
@@ -40,7 +41,8 @@ export function claimVerb(context: Context): Claims {
   const { readStarted, readWhole } = startedReader(context);
   const { windowOf, moveOn } = laneFinder(context);
   const session = db.prepare(
-    `select no, id, name, namespace, kinds, queues, labels, lease_ms, lease_ends_at, reaped, ended_at
+    `select no, id, name, namespace, kinds, queues, labels, lease_ms, lease_ends_at, reaped, ended_at,
+       draining_at
      from session where id = ?`,
   );
   // The lowest priority number in use in a lane, from a given one on.
@@ -136,6 +138,7 @@ export function claimVerb(context: Context): Claims {
     const facts = session.get(request.session) as SessionFacts | undefined;
     if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) return DEAD;
     if (request.claimId !== null && recall.get(facts.no, request.claimId) !== undefined) return null;
+    if (facts.draining_at !== null) return DRAINING;
     if (facts.lease_ends_at < now) return LATE;
     const window = windowOf(facts, request.limit);
     return pick(facts, window, 1, now).length > 0 ? null : nothingDue(facts, window, now);
@@ -143,7 +146,7 @@ export function claimVerb(context: Context): Claims {
 
   function nothingDue(facts: SessionFacts, window: LaneWindow, now: number): ClaimAnswer {
     moveOn(facts, window);
-    return { alive: true, jobs: [], nextAt: nextAt(window, now) };
+    return { alive: true, drain: false, jobs: [], nextAt: nextAt(window, now) };
   }
 
   function claimOne(request: ClaimRequest, now: number): ClaimAnswer {
@@ -151,8 +154,10 @@ export function claimVerb(context: Context): Claims {
     if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) return DEAD;
     if (request.claimId !== null) {
       const earlier = recall.get(facts.no, request.claimId) as { jobs: string } | undefined;
-      if (earlier !== undefined) return { alive: true, jobs: again(facts, earlier.jobs), nextAt: null };
+      const drain = facts.draining_at !== null;
+      if (earlier !== undefined) return { alive: true, drain, jobs: again(facts, earlier.jobs), nextAt: null };
     }
+    if (facts.draining_at !== null) return DRAINING;
     if (facts.lease_ends_at < now) return LATE;
     const window = windowOf(facts, request.limit);
     const picked = pick(facts, window, request.limit, now);
@@ -172,7 +177,7 @@ export function claimVerb(context: Context): Claims {
       const held = picked.map((no, i) => [no, (jobs[i] as ClaimedJob).attempt]);
       remember.run(facts.no, request.claimId, now, JSON.stringify(held));
     }
-    return { alive: true, jobs, nextAt: null };
+    return { alive: true, drain: false, jobs, nextAt: null };
   }
 
   /** The jobs of an earlier claim whose reply was lost: those it still holds. */

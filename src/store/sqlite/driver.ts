@@ -25,9 +25,24 @@ export async function openDatabase(path: string): Promise<Database> {
   return new DatabaseSync(path, { timeout: 0 });
 }
 
-async function loadDriver(): Promise<DatabaseClass> {
+/** For people: which driver this is, and the version of SQLite in it. */
+export async function driverName(): Promise<string> {
+  const db = await openDatabase(":memory:");
+  try {
+    const { version } = db.prepare("select sqlite_version() as version").get() as { version: string };
+    return `${hasOwnDriver() ? "node:sqlite" : "@photostructure/sqlite"} with SQLite ${version}`;
+  } finally {
+    db.close();
+  }
+}
+
+function hasOwnDriver(): boolean {
   const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
-  if (major > 22 || (major === 22 && minor >= 13)) {
+  return major > 22 || (major === 22 && minor >= 13);
+}
+
+async function loadDriver(): Promise<DatabaseClass> {
+  if (hasOwnDriver()) {
     const name: string = "node:sqlite";
     return ((await import(name)) as { DatabaseSync: DatabaseClass }).DatabaseSync;
   }

@@ -83,3 +83,8 @@ export function laneFinder({ db, interned }: Context) {
 
   return { windowOf, moveOn };
 }
+
+export function laneCounter({ db }: Context): (namespace: string) => number {
+  const count = db.prepare("select count(*) as count from lane where namespace = ?");
+  return (namespace) => (count.get(namespace) as { count: number }).count;
+}

@@ -112,4 +112,14 @@ export const MIGRATIONS: readonly string[] = [
     primary key (session, claim_id)
   ) without rowid;
   `,
+  `
+  alter table session add column health text;
+  alter table session add column draining_at integer;
+
+  create table access_token (
+    id text primary key,
+    name text not null, hash text not null unique, scopes text not null, namespace text,
+    created_at integer not null, expires_at integer, revoked_at integer
+  ) without rowid;
+  `,
 ];

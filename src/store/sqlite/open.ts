@@ -6,7 +6,7 @@ import { PerdureError } from "../../core/errors.ts";
 import type { Store } from "../store.ts";
 import { type Database, openDatabase, SQLITE, sqliteCode } from "./driver.ts";
 import { APPLICATION_ID, MIGRATIONS } from "./migrations.ts";
-import { sqliteStore } from "./sqlite-store.ts";
+import { SIGNING_SECRET, sqliteStore } from "./sqlite-store.ts";
 
 export interface OpenSqlite {
   /** A file, or `:memory:`. */
@@ -14,7 +14,7 @@ export interface OpenSqlite {
   readonly random: () => number;
   /** Words for the operator. */
   readonly tell?: (message: string) => void;
-  /** For the store's generation and the secret of its cursors. */
+  /** For the store's generation and its secrets. */
   readonly newSecret: () => string;
 }
 
@@ -35,6 +35,7 @@ export async function openSqlite({ path, random, newSecret, tell = () => {} }: O
       db.exec("pragma temp_store = memory; pragma cache_size = -65536; pragma wal_autocheckpoint = 10000");
     });
     await whenFree(path, random, () => migrate(db, path, newSecret));
+    await whenFree(path, random, () => ensureSecret(db, newSecret));
     return sqliteStore(db, { random, tell, shared });
   } catch (error) {
     db.close();
@@ -52,7 +53,7 @@ function createPrivately(path: string): void {
   }
 }
 
-async function whenFree(path: string, random: () => number, work: () => void): Promise<void> {
+export async function whenFree(path: string, random: () => number, work: () => void): Promise<void> {
   for (let waited = 0; ; ) {
     try {
       work();
@@ -70,11 +71,11 @@ async function whenFree(path: string, random: () => number, work: () => void): P
   }
 }
 
-function pragma(db: Database, name: string): number {
+export function pragma(db: Database, name: string): number {
   return (db.prepare(`pragma ${name}`).get() as Record<string, number>)[name] as number;
 }
 
-function refuseForeign(db: Database, path: string): void {
+export function refuseForeign(db: Database, path: string): void {
   const id = pragma(db, "application_id");
   const tables = (db.prepare("select count(*) as n from sqlite_master").get() as { n: number }).n;
   if (id === APPLICATION_ID || (id === 0 && tables === 0 && pragma(db, "user_version") === 0)) return;
@@ -107,7 +108,13 @@ function migrate(db: Database, path: string, newSecret: () => string): void {
   }
 }
 
-function refuseNewer(db: Database, path: string): void {
+/** For signing what servers hand out. Of two processes that open at once one is first, and the other reads its secret. */
+function ensureSecret(db: Database, newSecret: () => string): void {
+  if (db.prepare("select 1 from meta where name = ?").get(SIGNING_SECRET) !== undefined) return;
+  db.prepare("insert into meta (name, value) values (?, ?) on conflict do nothing").run(SIGNING_SECRET, newSecret());
+}
+
+export function refuseNewer(db: Database, path: string): void {
   const version = pragma(db, "user_version");
   if (version <= MIGRATIONS.length) return;
   const message =
@@ -116,7 +123,7 @@ function refuseNewer(db: Database, path: string): void {
   throw new PerdureError("store_newer", message);
 }
 
-function explained(error: unknown, path: string): unknown {
+export function explained(error: unknown, path: string): unknown {
   const cause = error;
   switch (sqliteCode(error)) {
     case SQLITE.NOTADB:

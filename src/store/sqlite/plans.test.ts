@@ -72,7 +72,7 @@ let bench: Bench;
 beforeAll(async () => {
   const db = await openDatabase(":memory:");
   for (const step of MIGRATIONS) db.exec(step);
-  db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's')");
+  db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's'), ('signing_secret', 's')");
   spy = new Spy(db);
   bench = new Bench(async () => ({
     store: sqliteStore(spy.driver, { random: Math.random, tell: () => {}, shared: false }),
@@ -169,10 +169,31 @@ describe("no hot verb walks through the jobs:", () => {
       await bench.store.attempts(job(0).id);
       await bench.store.events({ after: 5, limit: 10 });
       await bench.store.events({ after: 5, limit: 10, jobId: job(0).id });
+      await bench.store.events({ after: 5, limit: 10, namespace: "default" });
+      await bench.store.events({ after: 5, limit: 10, namespace: "nobody" });
       await bench.store.lastSeq();
       await bench.store.cancelsFor([session]);
       await bench.store.sessions();
       await bench.store.openSessions();
+    }));
+
+  test("events of a namespace: in the order of their numbers, which are not sorted", async () => {
+    await bench.store.events({ after: 5, limit: 10, namespace: "nobody" });
+    const used = spy.plans().filter(({ sql }) => sql.includes("l.namespace"));
+    expect(used.map(({ steps }) => steps)).toEqual([
+      [
+        "SEARCH e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+        "SEARCH j USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+        "SEARCH l USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+      ],
+    ]);
+  });
+
+  test("draining, tokens and settings", () =>
+    expectNoWalk(async () => {
+      await bench.store.drainSession(await bench.open(), T0);
+      await bench.store.setSettingIfAbsent("a", "b");
+      await bench.store.revokeToken("nobody", T0);
     }));
 
   test("beat, and the search for what has run out", () =>

@@ -1,7 +1,8 @@
 /** Reading one job and what is recorded about it. Reads never wait for writers. */
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
+import { LOOK, type Look, lookOf } from "../event-page.ts";
 import { serves } from "../lane.ts";
-import type { AttemptRow, EventQuery, History, JobRow, LateReport } from "../store.ts";
+import type { AttemptLog, AttemptRow, EventQuery, History, JobRow, LateReport } from "../store.ts";
 import { parseOrNull, type StoredJob } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
@@ -17,12 +18,22 @@ export function reader({ db, interned }: Context) {
   const result = db.prepare("select result from attempt where job = ? and attempt = ?");
   const attemptRows = db.prepare("select * from attempt where job = ? order by attempt");
   const logs = db.prepare("select body from log_chunk where job = ? and attempt = ? order by n");
+  const lastLog = db.prepare("select max(attempt) as attempt from log_chunk where job = ?");
   const eventsAfter = db.prepare(
     `select e.seq, e.n, e.at, e.name, e.data, j.id from event e left join job j on j.no = e.job
      where e.seq > ? order by e.seq limit ?`,
   );
   const eventsOfJob = db.prepare(
     "select seq, n, at, name, data, ?2 as id from event where job = ?1 and seq > ?3 order by n limit ?4",
+  );
+  // The end of the next events to be looked at, then those of them that fit.
+  const lookEnd = db.prepare(
+    "select max(seq) as seq, count(*) as looked from (select seq from event where seq > ? order by seq limit ?)",
+  );
+  const lookAmong = db.prepare(
+    `select e.seq, e.n, e.at, e.name, e.data, j.id from event e
+     left join job j on j.no = e.job left join lane l on l.no = j.lane
+     where e.seq > ? and e.seq <= ? and (e.job is null or l.namespace = ?) order by e.seq limit ?`,
   );
   const last = db.prepare("select max(seq) as seq from event");
   const lateRows = db.prepare("select attempt, at, session, outcome from late_report where job = ? order by attempt");
@@ -46,12 +57,24 @@ export function reader({ db, interned }: Context) {
     return { ...row, payload: body, result: won?.result ?? null };
   }
 
+  function logOf(no: number, attempt: number): string {
+    return (logs.all(no, attempt) as { body: string }[]).map((chunk) => chunk.body).join("");
+  }
+
+  function log(id: string, attempt: number | null): AttemptLog | null {
+    const job = stored(id);
+    if (job === null) return null;
+    const which = attempt ?? (lastLog.get(job.no) as { attempt: number | null }).attempt;
+    const text = which === null ? "" : logOf(job.no, which);
+    return which === null || text === "" ? null : { attempt: which, text };
+  }
+
   function attempts(id: string): AttemptRow[] {
     const job = stored(id);
     if (job === null) return [];
     return (attemptRows.all(job.no) as Record<string, SqlValue>[]).map((row) => {
       const attempt = row.attempt as number;
-      const log = (logs.all(job.no, attempt) as { body: string }[]).map((chunk) => chunk.body).join("");
+      const log = logOf(job.no, attempt);
       return {
         jobId: id,
         attempt,
@@ -68,10 +91,19 @@ export function reader({ db, interned }: Context) {
     });
   }
 
-  function events({ after, limit, jobId }: EventQuery): PerdureEvent[] {
+  function events({ after, limit, jobId, namespace }: EventQuery): PerdureEvent[] {
     if (jobId === undefined) return (eventsAfter.all(after, limit) as EventRow[]).map(toEvent);
     const job = stored(jobId);
-    return job === null ? [] : (eventsOfJob.all(job.no, jobId, after, limit) as EventRow[]).map(toEvent);
+    if (job === null || (namespace !== undefined && job.namespace !== namespace)) return [];
+    return (eventsOfJob.all(job.no, jobId, after, limit) as EventRow[]).map(toEvent);
+  }
+
+  /** Looks through the next events for those of a namespace. */
+  function look(namespace: string, after: number, limit: number): Look {
+    const { seq, looked } = lookEnd.get(after, LOOK) as { seq: number | null; looked: number };
+    if (seq === null) return { events: [], upTo: after, isEnd: true };
+    const found = (lookAmong.all(after, seq, namespace, limit) as EventRow[]).map(toEvent);
+    return lookOf(found, limit, seq, looked);
   }
 
   function history(id: string): History | null {
@@ -92,7 +124,9 @@ export function reader({ db, interned }: Context) {
   return {
     view,
     attempts,
+    log,
     events,
+    look,
     history,
     job(id: string): JobRow | null {
       const job = stored(id);

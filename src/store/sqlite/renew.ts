@@ -20,10 +20,22 @@ interface RunningRow {
   readonly cancel_requested_at: number | null;
 }
 
+interface SessionFacts {
+  readonly no: number;
+  readonly lease_ms: number;
+  readonly lease_ends_at: number;
+  readonly reaped: number;
+  readonly ended_at: number | null;
+  readonly draining_at: number | null;
+}
+
 export function renewVerb(context: Context): Verb<Item, RenewAnswer> {
   const { db } = context;
-  const session = db.prepare("select no, lease_ms, reaped, ended_at from session where id = ?");
+  const session = db.prepare(
+    "select no, lease_ms, lease_ends_at, reaped, ended_at, draining_at from session where id = ?",
+  );
   const extend = db.prepare("update session set renewed_at = ?, lease_ends_at = ? where no = ?");
+  const note = db.prepare("update session set health = ? where no = ?");
   const running = db.prepare(
     `select no, id, attempt, started_at, cancel_requested_at from job indexed by job_running
      where state = 1 and session = ?`,
@@ -33,14 +45,13 @@ export function renewVerb(context: Context): Verb<Item, RenewAnswer> {
   );
   const addLog = logWriter(context);
 
-  function renewOne({ session: id, held, unheardAfterMs }: RenewRequest, now: number): RenewAnswer {
-    const facts = session.get(id) as
-      | { no: number; lease_ms: number; reaped: number; ended_at: number | null }
-      | undefined;
+  function renewOne({ session: id, held, unheardAfterMs, health }: RenewRequest, now: number): RenewAnswer {
+    const facts = session.get(id) as SessionFacts | undefined;
     if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) {
-      return { alive: false, leaseMs: 0, lost: held.map(named), cancel: [], unheard: [] };
+      return { alive: false, leaseMs: 0, drain: false, lost: held.map(named), cancel: [], unheard: [] };
     }
     extend.run(now, now + facts.lease_ms, facts.no);
+    if (health !== undefined) note.run(jsonOrNull(health), facts.no);
     const rows = new Map((running.all(facts.no) as RunningRow[]).map((row) => [row.id, row]));
     const lost: RenewAnswer["lost"] = [];
     const cancel: RenewAnswer["cancel"] = [];
@@ -55,9 +66,10 @@ export function renewVerb(context: Context): Verb<Item, RenewAnswer> {
       store(row.no, attempt);
     }
     const unheard = [...rows.values()]
-      .filter((row) => row.started_at < now - unheardAfterMs)
+      .filter((row) => row.started_at < now - (unheardAfterMs ?? facts.lease_ms))
       .map((row) => ({ jobId: row.id, attempt: row.attempt }));
-    return { alive: true, leaseMs: facts.lease_ms, lost, cancel, unheard };
+    const wasOver = facts.lease_ends_at < now;
+    return { alive: true, leaseMs: facts.lease_ms, drain: facts.draining_at !== null, wasOver, lost, cancel, unheard };
   }
 
   function store(no: number, { attempt, usage, progress, log }: HeldAttempt): void {

@@ -1,7 +1,8 @@
 /** Sessions: one start of a worker each. */
 import type { NewSession } from "../../core/work.ts";
-import type { SessionRow } from "../store.ts";
+import type { DrainAnswer, SessionRow } from "../store.ts";
 import { parseOrNull } from "../stored-job.ts";
+import { endedWorker, startedWorker } from "../worker-events.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
 
@@ -17,7 +18,7 @@ export function openSessionVerb({ db, events }: Context): Verb<{ session: NewSes
         const queues = s.queues === null ? null : JSON.stringify(s.queues);
         const shared = [s.id, s.namespace, s.name, s.host, s.pid, s.process ?? null, JSON.stringify(s.kinds), queues];
         add.run(...shared, JSON.stringify(s.labels), s.slots, s.leaseMs, now, now, now + s.leaseMs);
-        events.add(null, 0, now, "worker.started", { v: 1, session: s.id, worker: s.name, kinds: s.kinds });
+        events.add(null, 0, now, "worker.started", startedWorker(s));
         events.flush();
         return null;
       }),
@@ -30,18 +31,37 @@ export function closeSessionVerb({
 }: Context): Verb<{ id: string; now: number; why: "stopped" | "gone" }, null> {
   // What it still holds is found by the reaper at once: the lease ends here too.
   const end = db.prepare(
-    "update session set ended_at = ?1, lease_ends_at = min(lease_ends_at, ?1 - 1) where id = ?2 and ended_at is null",
+    `update session set ended_at = ?1, lease_ends_at = min(lease_ends_at, ?1 - 1) where id = ?2 and ended_at is null
+     returning namespace`,
   );
   return {
     order: 8,
     run: (items) =>
       items.map(({ id, now, why }) => {
         const name = why === "gone" ? "worker.lost" : "worker.stopped";
-        if (Number(end.run(now, id).changes) > 0) events.add(null, 0, now, name, { v: 1, session: id, why });
+        const ended = end.get(now, id) as { namespace: string } | undefined;
+        if (ended !== undefined) events.add(null, 0, now, name, endedWorker(id, ended.namespace, why));
         events.flush();
         return null;
       }),
   };
+}
+
+export function drainSessionVerb({ db, events }: Context): Verb<{ id: string; now: number }, DrainAnswer> {
+  const find = db.prepare("select namespace, ended_at, draining_at from session where id = ?");
+  const mark = db.prepare("update session set draining_at = ? where id = ?");
+  function drainOne(id: string, now: number): DrainAnswer {
+    const row = find.get(id) as { namespace: string; ended_at: number | null; draining_at: number | null } | undefined;
+    if (row === undefined) return "unknown";
+    if (row.ended_at !== null) return "ended";
+    if (row.draining_at !== null) return "draining";
+    mark.run(now, id);
+    events.add(null, 0, now, "worker.draining", { v: 1, session: id, namespace: row.namespace });
+    events.flush();
+    return "draining";
+  }
+  // Before claims: none of the same moment gives it another job.
+  return { order: 4, run: (items) => items.map(({ id, now }) => drainOne(id, now)) };
 }
 
 export function sessionReader({ db }: Context) {
@@ -79,6 +99,8 @@ export function toSession(row: Record<string, unknown>): SessionRow {
     renewedAt: row.renewed_at as number,
     leaseEndsAt: row.lease_ends_at as number,
     endedAt: row.ended_at as number | null,
+    drainingAt: row.draining_at as number | null,
+    health: parseOrNull(row.health as string | null),
     running: row.running as number,
   };
 }

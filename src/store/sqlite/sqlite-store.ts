@@ -1,6 +1,8 @@
 /** The SQLite adapter: one connection, synchronous inside, several processes on one file. Each verb has its file. */
 import { PerdureError } from "../../core/errors.ts";
-import type { Store } from "../store.ts";
+import { namespacePage, wholePage } from "../event-page.ts";
+import type { EventPage, EventQuery, Store } from "../store.ts";
+import { addTokenVerb, revokeTokenVerb, settingReader, settingVerb, tokenReader } from "./access.ts";
 import { amendVerb } from "./amend.ts";
 import { beatVerb, expiredReader } from "./beat.ts";
 import { claimVerb } from "./claim.ts";
@@ -11,11 +13,12 @@ import { EventLog } from "./events.ts";
 import { finder } from "./find.ts";
 import { insertVerb } from "./insert.ts";
 import { Interned } from "./interned.ts";
+import { laneCounter } from "./lanes.ts";
 import { pruneVerb } from "./prune.ts";
 import { countReader, pauseVerb } from "./queues.ts";
 import { reader } from "./read.ts";
 import { renewVerb } from "./renew.ts";
-import { closeSessionVerb, openSessionVerb, sessionReader } from "./sessions.ts";
+import { closeSessionVerb, drainSessionVerb, openSessionVerb, sessionReader } from "./sessions.ts";
 import { settleVerb } from "./settle.ts";
 import { watcher } from "./watch.ts";
 import { BUSY_WAIT_MS, isLocked, Writer } from "./writer.ts";
@@ -27,6 +30,9 @@ export interface SqliteOptions {
   /** False for a database that no other process can see. */
   readonly shared: boolean;
 }
+
+/** The name of the secret with which servers sign. */
+export const SIGNING_SECRET = "signing_secret";
 
 /** Readers wait for nobody, save while another process mends the file after a crash: a few seconds' worth of tries. */
 const MAX_LOCKED_READS = 1_000;
@@ -60,11 +66,18 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
     pause: pauseVerb(context),
     prune: pruneVerb(context),
     closeSession: closeSessionVerb(context),
+    drainSession: drainSessionVerb(context),
+    addToken: addTokenVerb(context),
+    revokeToken: revokeTokenVerb(context),
+    setting: settingVerb(context),
     claim: claimVerb(context),
   };
   const sessions = sessionReader(context);
   const expired = expiredReader(context);
   const counts = countReader(context);
+  const tokens = tokenReader(context);
+  const laneCount = laneCounter(context);
+  const setting = settingReader(context);
   const watch = watcher(db, shared);
   let open = true;
 
@@ -91,7 +104,14 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
     return writer.submit(verb, items);
   }
 
+  async function eventPage(query: EventQuery): Promise<EventPage> {
+    const { namespace, jobId, after } = query;
+    if (namespace === undefined || jobId !== undefined) return wholePage(await answer(() => read.events(query)), after);
+    return namespacePage({ ...query, namespace }, (from, limit) => answer(() => read.look(namespace, from, limit)));
+  }
+
   return {
+    secret: text(SIGNING_SECRET),
     claimsAtOnce: 1,
     lists: { together: 2_000, beside: false },
     insert: (jobs, now) =>
@@ -126,7 +146,9 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
     find: (filter) => answer(() => find(filter)),
     history: (id) => answer(() => read.history(id)),
     attempts: (id) => answer(() => read.attempts(id)),
-    events: (query) => answer(() => read.events(query)),
+    log: (id, attempt) => answer(() => read.log(id, attempt)),
+    events: async (query) => (await eventPage(query)).events,
+    eventPage,
     lastSeq: () => answer(read.lastSeq),
     openSession: async (session, now) => {
       await one(verbs.openSession, { session, now });
@@ -134,6 +156,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
     closeSession: async (id, now, why = "stopped") => {
       await one(verbs.closeSession, { id, now, why });
     },
+    drainSession: (id, now) => one(verbs.drainSession, { id, now }),
     sessions: () => answer(sessions.sessions),
     openSessions: () => answer(sessions.openSessions),
     cancelsFor: (ids) => answer(() => sessions.cancelsFor(ids)),
@@ -143,6 +166,14 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
     },
     beat: (beat) => one(verbs.beat, beat),
     prune: (query) => one(verbs.prune, query),
+    addToken: async (token) => {
+      await one(verbs.addToken, token);
+    },
+    tokens: () => answer(tokens),
+    laneCount: (namespace) => answer(() => laneCount(namespace)),
+    revokeToken: (id, now) => one(verbs.revokeToken, { id, now }),
+    setting: (name) => answer(() => setting(name)),
+    setSettingIfAbsent: (name, value) => one(verbs.setting, { name, value }),
     watch: watch.add,
     async close() {
       if (!open) return;

@@ -1,0 +1,70 @@
+/** Tokens of access, the store's secret, and settings that all who use it share. */
+import { createHash } from "node:crypto";
+import { expect, test } from "vitest";
+import type { AccessToken } from "../../core/access.ts";
+import type { Bench } from "./bench.ts";
+import { SECOND, T0 } from "./kit.ts";
+
+function newToken(id: string, parts: Partial<AccessToken> = {}): AccessToken {
+  const hash = createHash("sha256").update(id).digest("hex");
+  const none = { namespace: null, expiresAt: null, revokedAt: null };
+  return { id, name: `of ${id}`, hash, scopes: ["read"], ...none, createdAt: T0, ...parts };
+}
+
+export function accessTests(bench: Bench): void {
+  test("tokens are listed as they were added, oldest first", async () => {
+    const young = newToken("a", { createdAt: T0 + SECOND, expiresAt: T0 + 9 * SECOND, namespace: "n", name: "ü'\"" });
+    const old = newToken("b", { scopes: ["submit", "work", "admin"] });
+    await bench.store.addToken(young);
+    await bench.store.addToken(old);
+    expect(await bench.store.tokens()).toEqual([old, young]);
+  });
+
+  test("a token whose id or hash is taken is refused, and the first stays as it was", async () => {
+    const first = newToken("a");
+    await bench.store.addToken(first);
+    for (const other of [newToken("a", { hash: "0".repeat(64) }), newToken("b", { hash: first.hash }), first]) {
+      await expect(bench.store.addToken(other)).rejects.toMatchObject({ code: "store_refused" });
+    }
+    expect(await bench.store.tokens()).toEqual([first]);
+    await bench.store.addToken(newToken("c"));
+  });
+
+  test("a token is revoked once, and stays in the list", async () => {
+    await bench.store.addToken(newToken("a"));
+    await bench.store.addToken(newToken("b"));
+    expect(await bench.store.revokeToken("a", T0 + 1)).toBe(true);
+    expect(await bench.store.revokeToken("a", T0 + 2)).toBe(false);
+    expect(await bench.store.revokeToken("nobody", T0 + 2)).toBe(false);
+    expect((await bench.store.tokens()).map(({ id, revokedAt }) => [id, revokedAt])).toEqual([
+      ["a", T0 + 1],
+      ["b", null],
+    ]);
+  });
+
+  test("the secret is long, the same for all who open the store, and in nothing that a worker gets", async () => {
+    const { secret } = bench.store;
+    expect(secret.length).toBeGreaterThan(20);
+    const { job } = await bench.running();
+    expect(JSON.stringify(job)).not.toContain(secret);
+    if (bench.hasSecond) expect((await bench.second()).secret).toBe(secret);
+    if (!bench.canReopen) return;
+    await bench.reopen();
+    expect(bench.store.secret).toBe(secret);
+  });
+
+  test("a setting keeps what was first written, for everybody", async () => {
+    expect(await bench.store.setting("outputs")).toBeNull();
+    const others = bench.hasSecond ? [await bench.second(), await bench.second()] : [bench.store, bench.store];
+    const answers = await Promise.all(others.map((store, i) => store.setSettingIfAbsent("outputs", `value ${i}`)));
+    expect(answers[0]).toBe(answers[1]);
+    expect(await bench.store.setting("outputs")).toBe(answers[0]);
+    expect(await bench.store.setSettingIfAbsent("outputs", "later")).toBe(answers[0]);
+    expect(await bench.store.setSettingIfAbsent("other", "ü\n")).toBe("ü\n");
+    // What the store keeps for itself is no setting.
+    expect(await bench.store.setting("secret")).toBeNull();
+    expect(await bench.store.setSettingIfAbsent("generation", "mine")).toBe("mine");
+    if (bench.canReopen) await bench.reopen();
+    expect(await bench.store.setting("other")).toBe("ü\n");
+  });
+}

@@ -1,0 +1,93 @@
+/** The events of one namespace: nothing of others, nothing left out, and nobody looks at foreign ones twice. */
+import { expect, test } from "vitest";
+import type { PerdureEvent } from "../../core/event.ts";
+import type { Bench } from "./bench.ts";
+import { reportOf, T0 } from "./kit.ts";
+
+export function namespaceEventTests(bench: Bench): void {
+  const page = (namespace: string, after = 0, limit = 500) => bench.store.eventPage({ after, limit, namespace });
+  const flood = async (count: number) => {
+    for (let left = count; left > 0; left -= 2_000) {
+      await bench.insert(Array.from({ length: Math.min(left, 2_000) }, () => ({ namespace: "flood" })));
+    }
+  };
+
+  test("are those of its jobs, and those of the engine that name it", async () => {
+    const { job } = await bench.running({ namespace: "mine" });
+    const { session } = await bench.running({ namespace: "other" });
+    await bench.store.setPaused("mine", "q", true, T0 + 1);
+    await bench.store.setPaused("other", "q", true, T0 + 1);
+    await bench.store.drainSession(session, T0 + 1);
+    await bench.report(job);
+    const { events, upTo } = await page("mine");
+    expect(events.map(({ name }) => name)).toEqual([
+      ...["job.submitted", "worker.started", "attempt.started", "queue.paused", "attempt.succeeded"],
+    ]);
+    expect(events).toEqual(await bench.store.events({ after: 0, limit: 99, namespace: "mine" }));
+    expect(upTo).toBe(await bench.store.lastSeq());
+    const all = await bench.store.eventPage({ after: 0, limit: 99 });
+    expect(all.events).toHaveLength(10);
+    expect(all.upTo).toBe(upTo);
+    expect(await page("nobody")).toEqual({ events: [], upTo });
+  });
+
+  test("of one job are there only for its own namespace", async () => {
+    const id = await bench.submit({ namespace: "mine" });
+    const of = (namespace: string) => bench.store.events({ after: 0, limit: 9, jobId: id, namespace });
+    expect(await of("mine")).toHaveLength(1);
+    expect(await of("other")).toEqual([]);
+  });
+
+  test("come in pages of any size, whole and in order, between those of others", async () => {
+    for (let round = 0; round < 15; round++) {
+      await bench.insert([{ namespace: "mine" }, { namespace: "other" }, { namespace: "mine" }]);
+      await bench.open({ namespace: round % 2 === 0 ? "mine" : "other" });
+    }
+    const { events: whole } = await page("mine");
+    expect(whole).toHaveLength(38);
+    for (const limit of [1, 7, 38]) {
+      const read: PerdureEvent[] = [];
+      for (let after = 0; ; ) {
+        const { events, upTo } = await page("mine", after, limit);
+        if (events.length === 0) break;
+        expect(events.length).toBeLessThanOrEqual(limit);
+        expect(upTo).toBeGreaterThanOrEqual(events.at(-1)?.seq as number);
+        read.push(...events);
+        after = upTo;
+      }
+      expect(read).toEqual(whole);
+    }
+  });
+
+  test("are found behind ten thousand of others in one page, and the reader never goes through those again", async () => {
+    const first = await bench.submit({ namespace: "mine" });
+    await flood(10_000);
+    const second = await bench.submit({ namespace: "mine" });
+    const { events, upTo } = await page("mine");
+    expect(events.map(({ jobId }) => jobId)).toEqual([first, second]);
+    await flood(5_000);
+    const idle = await page("mine", upTo);
+    expect(idle.events).toEqual([]);
+    expect(idle.upTo).toBe(await bench.store.lastSeq());
+    expect(await page("mine", idle.upTo)).toEqual(idle);
+    const third = await bench.submit({ namespace: "mine" });
+    expect((await page("mine", idle.upTo)).events.map(({ jobId }) => jobId)).toEqual([third]);
+    await clear();
+  });
+
+  /** What is audited after each test is read job by job. */
+  async function clear(): Promise<void> {
+    const session = await bench.open({ namespace: "flood", leaseMs: 10_000_000, slots: 1_000 });
+    for (;;) {
+      const jobs = await bench.claim(session, 1_000);
+      if (jobs.length === 0) break;
+      await bench.settle(
+        jobs.map((job) => reportOf(job)),
+        T0,
+      );
+    }
+    const endedBefore = { succeeded: T0 + 1 };
+    const query = { now: T0 + 1, endedBefore, keyWindowMs: 1, sessionsEndedBefore: T0, limit: 1_000 };
+    while ((await bench.store.prune(query)).more);
+  }
+}

@@ -1,0 +1,65 @@
+/** Tokens of access, and settings that all who use the store share. */
+import type { AccessToken, Scope } from "../../core/access.ts";
+import type { Context } from "./context.ts";
+import type { Verb } from "./writer.ts";
+
+export function addTokenVerb({ db }: Context): Verb<AccessToken, null> {
+  const add = db.prepare(
+    `insert into access_token (id, name, hash, scopes, namespace, created_at, expires_at, revoked_at)
+     values (?, ?, ?, ?, ?, ?, ?, ?)`,
+  );
+  return {
+    order: 6,
+    run: (items) =>
+      items.map(({ id, name, hash, scopes, namespace, createdAt, expiresAt, revokedAt }) => {
+        add.run(id, name, hash, JSON.stringify(scopes), namespace, createdAt, expiresAt, revokedAt);
+        return null;
+      }),
+  };
+}
+
+export function revokeTokenVerb({ db }: Context): Verb<{ id: string; now: number }, boolean> {
+  const revoke = db.prepare("update access_token set revoked_at = ? where id = ? and revoked_at is null");
+  return { order: 6, run: (items) => items.map(({ id, now }) => Number(revoke.run(now, id).changes) > 0) };
+}
+
+export function settingVerb({ db }: Context): Verb<{ name: string; value: string }, string> {
+  const add = db.prepare("insert into meta (name, value) values (?, ?) on conflict do nothing");
+  const read = settingReader({ db });
+  return {
+    order: 6,
+    run: (items) =>
+      items.map(({ name, value }) => {
+        add.run(settingName(name), value);
+        return read(name) as string;
+      }),
+  };
+}
+
+/** Beside what the store keeps there for itself. */
+function settingName(name: string): string {
+  return `setting.${name}`;
+}
+
+export function settingReader({ db }: Pick<Context, "db">): (name: string) => string | null {
+  const find = db.prepare("select value from meta where name = ?");
+  return (name) => (find.get(settingName(name)) as { value: string } | undefined)?.value ?? null;
+}
+
+export function tokenReader({ db }: Context): () => AccessToken[] {
+  const all = db.prepare("select * from access_token order by created_at, id");
+  return () => (all.all() as Record<string, unknown>[]).map(toToken);
+}
+
+function toToken(row: Record<string, unknown>): AccessToken {
+  return {
+    id: row.id as string,
+    name: row.name as string,
+    hash: row.hash as string,
+    scopes: JSON.parse(row.scopes as string) as Scope[],
+    namespace: row.namespace as string | null,
+    createdAt: row.created_at as number,
+    expiresAt: row.expires_at as number | null,
+    revokedAt: row.revoked_at as number | null,
+  };
+}

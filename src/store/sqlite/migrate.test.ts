@@ -1,0 +1,63 @@
+/** A file that an earlier version made is brought forward, with all that is in it. */
+import { describe, expect, it } from "vitest";
+import { tempFile } from "../../../test/kit.ts";
+import { Bench } from "../conformance/bench.ts";
+import { LEASE, placeOf, SECOND, T0 } from "../conformance/kit.ts";
+import { openDatabase } from "./driver.ts";
+import { APPLICATION_ID, MIGRATIONS } from "./migrations.ts";
+import { openSqlite } from "./open.ts";
+
+let secrets = 0;
+const open = (path: string) =>
+  openSqlite({ path, random: Math.random, newSecret: () => `secret ${secrets++} `.repeat(9) });
+
+/** As version 1 made it, with a job in the hands of a session. */
+async function versionOne(path: string): Promise<void> {
+  const db = await openDatabase(path);
+  db.exec(MIGRATIONS[0] as string);
+  db.exec(`insert into meta (name, value) values ('generation', 'first'), ('secret', 'of cursors');
+    insert into lane (no, namespace, queue, kind, labels) values (1, 'default', 'default', 'work', '{}');
+    insert into session (no, id, namespace, name, host, pid, kinds, labels, slots, lease_ms, started_at, renewed_at, lease_ends_at)
+      values (1, 'ses_old', 'default', 'w', 'h', 1, '["work"]', '{}', 5, ${LEASE}, ${T0}, ${T0}, ${T0 + LEASE});
+    insert into event (n, at, name, data) values (0, ${T0}, 'worker.started', '{"v":1,"session":"ses_old"}');
+    pragma application_id = ${APPLICATION_ID}; pragma user_version = 1`);
+  db.close();
+}
+
+describe("a file of version 1", () => {
+  it("is brought forward and works, with what was in it", async () => {
+    const path = tempFile();
+    await versionOne(path);
+    const bench = new Bench(async () => ({ store: await open(path) }));
+    await bench.begin();
+    expect(await bench.store.sessions()).toMatchObject([{ id: "ses_old", health: null, drainingAt: null }]);
+    const id = await bench.submit({ at: T0 + SECOND });
+    const job = await bench.take("ses_old", T0 + SECOND);
+    expect(job).toMatchObject({ id, token: "1.first.ses_old.1" });
+    expect(await bench.store.drainSession("ses_old", T0 + SECOND)).toBe("draining");
+    expect(await bench.renew("ses_old", [placeOf(job)], T0 + 2 * SECOND)).toMatchObject({ drain: true, lost: [] });
+    await bench.report(job, undefined, T0 + 2 * SECOND);
+    await bench.store.addToken({
+      ...{ id: "t", name: "n", hash: "h", scopes: ["read"], namespace: null },
+      ...{ createdAt: T0, expiresAt: null, revokedAt: null },
+    });
+    expect(await bench.store.tokens()).toHaveLength(1);
+    expect(await bench.store.events({ after: 0, limit: 99 })).toHaveLength(5);
+    // An old event of a worker says nothing of its namespace.
+    expect(await bench.store.events({ after: 0, limit: 99, namespace: "default" })).toHaveLength(4);
+    await bench.end();
+  });
+
+  it("is brought forward once by many that open it at the same time, and they share one secret", async () => {
+    const path = tempFile();
+    await versionOne(path);
+    const stores = await Promise.all(Array.from({ length: 6 }, () => open(path)));
+    expect(new Set(stores.map((store) => store.secret)).size).toBe(1);
+    expect(stores[0]?.secret).not.toBe("of cursors");
+    for (const store of stores) await store.close();
+    const db = await openDatabase(path);
+    expect(db.prepare("pragma user_version").get()).toEqual({ user_version: MIGRATIONS.length });
+    expect(db.prepare("select value from meta where name = 'secret'").get()).toEqual({ value: "of cursors" });
+    db.close();
+  });
+});
