@@ -1,0 +1,315 @@
+/** What each route takes and answers. The server checks requests by it, and the OpenAPI page is made from it. */
+import { type TSchema, Type } from "typebox";
+import type { RouteName } from "./routes.ts";
+import {
+  AttemptNumber,
+  BlobFileSchema,
+  Count,
+  closed,
+  EventSchema,
+  Instant,
+  JobId,
+  JobRequest,
+  JobSchema,
+  Name,
+  orNull,
+  ScopeName,
+  Span,
+  State,
+  SubmitAnswerSchema,
+  Submitted,
+  Wait,
+  words,
+} from "./schemas.ts";
+import { LIMIT } from "./wire.ts";
+import {
+  ClaimAnswerSchema,
+  ClaimRequestSchema,
+  HealthSchema,
+  NoticeSchema,
+  RenewAnswerSchema,
+  RenewRequestSchema,
+  ReportAnswerSchema,
+  ReportSchema,
+  SessionOpened,
+  SessionRequestSchema,
+} from "./worker-schemas.ts";
+
+export interface Operation {
+  readonly tag: "jobs" | "events" | "queues" | "workers" | "server" | "worker protocol";
+  readonly summary: string;
+  readonly description?: string;
+  readonly params?: TSchema;
+  readonly query?: TSchema;
+  readonly body?: TSchema;
+  /** The type of the body, where it is not JSON. */
+  readonly bodyType?: "application/octet-stream";
+  /** The reply of success; null: nothing. */
+  readonly reply: TSchema | null;
+  readonly replyType?: "application/octet-stream" | "text/event-stream";
+  readonly status?: 200 | 201 | 204;
+  /** Needs Perdure-Session-Key, and where `lease` is set, Perdure-Lease. */
+  readonly session?: boolean;
+  readonly lease?: boolean;
+}
+
+const OfJob = closed({ id: JobId });
+const OfQueue = closed({ queue: Name });
+const OfSession = closed({ session: Type.String({ minLength: 1, maxLength: 100 }) });
+const OfFile = closed({ id: JobId, attempt: AttemptNumber, "*": Type.String({ minLength: 1, maxLength: 1_024 }) });
+const OfSessionJob = closed({ session: Type.String({ minLength: 1, maxLength: 100 }), id: JobId });
+const OfSessionFile = closed({
+  session: Type.String({ minLength: 1, maxLength: 100 }),
+  id: JobId,
+  attempt: AttemptNumber,
+  "*": Type.String({ minLength: 1, maxLength: 1_024 }),
+});
+const FromOffset = closed({ offset: Type.Optional(Count) });
+
+const many = (schema: TSchema, max: number) => Type.Optional(Type.Array(schema, { maxItems: max }));
+
+/** Of a search; in a query, lists are repeated names, as in `state=queued&state=running`. */
+const FILTER = {
+  state: many(State, 6),
+  kind: many(Name, 100),
+  queue: many(Name, 100),
+  tag: Type.Optional(Name),
+  key: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
+  deadLetter: Type.Optional(Type.Boolean({ description: "Only jobs that failed and wait for a person." })),
+  submittedAfter: Type.Optional(Instant),
+  submittedBefore: Type.Optional(Instant),
+};
+
+const Feed = closed({
+  after: Type.Optional(Count),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT.events })),
+});
+const FEED_TEXT =
+  "A page of events as JSON; `next` is the `after` of the next page, null at the end. With `Accept: text/event-stream`, " +
+  "those after `Last-Event-ID` (or `after`) and then those to come, as server-sent events whose ids are their numbers; " +
+  "with neither of the two, from now on.";
+const EventPage = closed({ events: Type.Array(EventSchema), next: orNull(Type.Integer()) });
+
+const TokenInfo = closed({
+  id: Type.String(),
+  name: Type.String(),
+  scopes: Type.Array(ScopeName),
+  namespace: orNull(Name),
+  createdAt: Type.Number(),
+  expiresAt: orNull(Type.Number()),
+  revokedAt: orNull(Type.Number()),
+});
+
+const OutputsSchema = closed({
+  attempts: Type.Array(closed({ attempt: AttemptNumber, files: Type.Array(BlobFileSchema), more: Count })),
+});
+
+const command = (summary: string, description?: string): Operation => ({
+  ...{ tag: "jobs", summary, params: OfJob, reply: JobSchema },
+  ...(description === undefined ? {} : { description }),
+});
+
+export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
+  submitJob: {
+    ...{ tag: "jobs", summary: "Submit a job", body: JobRequest, reply: Submitted, status: 201 },
+    description: "Durable when it is answered. 200 instead of 201 when the key already named this job.",
+  },
+  submitJobs: {
+    ...{ tag: "jobs", summary: "Submit many jobs, each answered for itself, in the order given" },
+    description: "Of each job its answer, or its error: one with a mistake costs the others nothing.",
+    // Not checked here: a mistake in one would refuse them all.
+    body: closed({
+      jobs: Type.Array(Type.Unknown({ description: "A job as of a single submit." }), { maxItems: LIMIT.submitMany }),
+    }),
+    reply: closed({ answers: Type.Array(SubmitAnswerSchema) }),
+  },
+  listJobs: {
+    ...{ tag: "jobs", summary: "List jobs, newest first, a page at a time" },
+    query: closed({
+      ...FILTER,
+      order: Type.Optional(words(["newest", "oldest"])),
+      limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT.jobs })),
+      cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 1_000 })),
+    }),
+    reply: closed({ jobs: Type.Array(JobSchema), next: orNull(Type.String()) }),
+  },
+  waitJobs: {
+    ...{ tag: "jobs", summary: "Wait until one of these jobs has ended" },
+    body: closed({
+      jobs: Type.Array(closed({ id: JobId, chapter: Type.Integer({ minimum: 1, maximum: 1_000_000_000 }) }), {
+        minItems: 1,
+        maxItems: LIMIT.waitJobs,
+      }),
+      waitMs: Type.Optional(Wait),
+    }),
+    reply: closed({
+      ended: Type.Array(JobId, { description: "Ended in this chapter, or gone on to a later one." }),
+      missing: Type.Array(JobId, { description: "There is no such job, or it was pruned." }),
+    }),
+  },
+  redriveJobs: {
+    ...{ tag: "jobs", summary: "Redrive the dead letters that fit, oldest first" },
+    body: closed({
+      filter: Type.Optional(closed(FILTER)),
+      dryRun: Type.Optional(Type.Boolean({ description: "Only name them." })),
+      limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT.jobs })),
+    }),
+    reply: closed({ jobs: Type.Array(JobId), more: Type.Boolean() }),
+  },
+  getJob: command("Get a job"),
+  cancelJob: command("Cancel a job", "At once if it waits, by its signal if it runs. Repeated, it changes nothing."),
+  retryJob: command("Run a waiting job now, or redrive a failed or cancelled one"),
+  rescheduleJob: { ...command("Move a waiting job to another time"), body: closed({ runAt: Instant }) },
+  redriveJob: command("Open the next chapter of a failed or cancelled job, with fresh budgets"),
+  discardJob: command("Take a failed job out of the dead letters"),
+  explainJob: {
+    ...{ tag: "jobs", summary: "Tell a job's story: what each attempt did, which rule decided, why it waits or ended" },
+    ...{ params: OfJob, reply: Type.Object({ jobId: JobId, text: Type.String() }) },
+  },
+  listJobEvents: {
+    ...{
+      tag: "jobs",
+      summary: "Events of a job",
+      description: FEED_TEXT,
+      params: OfJob,
+      query: Feed,
+      reply: EventPage,
+    },
+  },
+  listAttempts: {
+    ...{ tag: "jobs", summary: "Closed attempts of a job, oldest first", params: OfJob },
+    reply: closed({ attempts: Type.Array(Type.Object({ attempt: AttemptNumber, outcome: Type.String() })) }),
+  },
+  getLogs: {
+    ...{
+      tag: "jobs",
+      summary: "What a run wrote",
+      params: OfJob,
+      replyType: "application/octet-stream",
+      reply: Type.Unknown(),
+    },
+    description:
+      "`stream` is stdout, stderr, or log (what a task logged); default: stdout of a command, else log. Without `attempt`, " +
+      "of the latest run that wrote something. The header Perdure-Attempt names the run. Empty if it wrote nothing.",
+    query: closed({
+      attempt: Type.Optional(AttemptNumber),
+      stream: Type.Optional(words(["stdout", "stderr", "log"])),
+      offset: Type.Optional(Count),
+    }),
+  },
+  listOutputs: { tag: "jobs", summary: "Files that the attempts of a job left", params: OfJob, reply: OutputsSchema },
+  getOutput: {
+    ...{ tag: "jobs", summary: "One file: stdout.log, stderr.log, result.json or artifacts/NAME", params: OfFile },
+    ...{ query: FromOffset, replyType: "application/octet-stream", reply: Type.Unknown() },
+  },
+
+  listEvents: { tag: "events", summary: "Events of all jobs", description: FEED_TEXT, query: Feed, reply: EventPage },
+
+  listQueues: {
+    ...{ tag: "queues", summary: "Queues with their counts" },
+    reply: closed({ queues: Type.Array(Type.Object({ queue: Name, paused: Type.Boolean() })) }),
+  },
+  pauseQueue: { tag: "queues", summary: "Start no more jobs of a queue", params: OfQueue, reply: null, status: 204 },
+  resumeQueue: { tag: "queues", summary: "Start jobs of a queue again", params: OfQueue, reply: null, status: 204 },
+
+  openSession: {
+    ...{ tag: "worker protocol", summary: "Register a worker", body: SessionRequestSchema },
+    ...{ reply: SessionOpened, status: 201 },
+  },
+  closeSession: {
+    ...{ tag: "worker protocol", summary: "End a session in good order", params: OfSession, session: true },
+    ...{ reply: null, status: 204 },
+  },
+  renewSession: {
+    ...{ tag: "worker protocol", summary: "Renew the lease of all attempts in hand", params: OfSession, session: true },
+    ...{ body: RenewRequestSchema, reply: RenewAnswerSchema },
+  },
+  claimJobs: {
+    ...{ tag: "worker protocol", summary: "Take due jobs, or wait for one", params: OfSession, session: true },
+    ...{ body: ClaimRequestSchema, reply: ClaimAnswerSchema },
+  },
+  reportAttempts: {
+    ...{ tag: "worker protocol", summary: "Report how attempts ended", params: OfSession, session: true },
+    body: closed({ reports: Type.Array(ReportSchema, { minItems: 1, maxItems: LIMIT.reports }) }),
+    reply: closed({ answers: Type.Array(ReportAnswerSchema) }),
+  },
+  waitForNotice: {
+    ...{ tag: "worker protocol", summary: "Wait for a cancel or a drain", params: OfSession, session: true },
+    body: closed({ waitMs: Type.Optional(Wait) }),
+    reply: NoticeSchema,
+  },
+  writeOutput: {
+    ...{
+      tag: "worker protocol",
+      summary: "Write a file of an attempt at an offset",
+      params: OfSessionFile,
+      query: FromOffset,
+    },
+    ...{ session: true, lease: true, body: Type.Unknown(), bodyType: "application/octet-stream" },
+    description:
+      "What lies from the offset on is replaced. A piece that lies wholly within what is there is a repeat, and changes " +
+      "nothing; one without a byte ends the file there. If the offset is beyond the present size, nothing is written and " +
+      "that size is answered.",
+    reply: closed({ size: Count }),
+  },
+  listEarlierOutputs: {
+    ...{ tag: "worker protocol", summary: "Files of the earlier attempts of a job in hand", params: OfSessionJob },
+    ...{ session: true, lease: true, reply: OutputsSchema },
+  },
+  readEarlierOutput: {
+    ...{ tag: "worker protocol", summary: "One file of an earlier attempt of a job in hand", params: OfSessionFile },
+    ...{ session: true, lease: true, query: FromOffset, replyType: "application/octet-stream", reply: Type.Unknown() },
+  },
+
+  listWorkers: {
+    ...{ tag: "workers", summary: "Workers that are alive or ended lately" },
+    reply: closed({
+      workers: Type.Array(Type.Object({ id: Type.String(), name: Type.String(), health: orNull(HealthSchema) })),
+    }),
+  },
+  drainWorker: {
+    ...{ tag: "workers", summary: "Have a worker finish what it holds and leave", params: OfSession },
+    ...{ reply: null, status: 204 },
+  },
+
+  createToken: {
+    ...{ tag: "server", summary: "Make a token; it is shown this once", status: 201 },
+    body: closed({
+      name: Name,
+      scopes: Type.Array(ScopeName, { minItems: 1, maxItems: 4 }),
+      namespace: Type.Optional(orNull(Name)),
+      expiresIn: Type.Optional(Span),
+    }),
+    reply: closed({ token: Type.String(), info: TokenInfo }),
+  },
+  listTokens: {
+    tag: "server",
+    summary: "Tokens, without their secrets",
+    reply: closed({ tokens: Type.Array(TokenInfo) }),
+  },
+  revokeToken: {
+    ...{
+      tag: "server",
+      summary: "Revoke a token",
+      params: closed({ id: Type.String({ minLength: 1, maxLength: 100 }) }),
+    },
+    ...{ reply: null, status: 204 },
+  },
+
+  prune: {
+    ...{ tag: "server", summary: "Delete now what is past its retention" },
+    reply: closed({ jobs: Count }),
+  },
+  getStatus: {
+    ...{ tag: "server", summary: "How the server is doing" },
+    reply: Type.Object({ now: Type.Number(), store: words(["sqlite", "postgres"]) }),
+  },
+  getVersion: {
+    ...{ tag: "server", summary: "Which program this is" },
+    reply: closed({ name: words(["perdure"]), version: Type.String(), api: Type.Integer() }),
+  },
+  getIdentity: {
+    ...{ tag: "server", summary: "What the token of this call may do" },
+    reply: closed({ id: Type.String(), name: Type.String(), scopes: Type.Array(ScopeName), namespace: orNull(Name) }),
+  },
+};

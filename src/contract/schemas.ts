@@ -1,0 +1,158 @@
+/** The building blocks of requests and replies. Schemas check what comes in and describe what goes out; types of the wire
+ *  are derived from them. What a policy or the input of a command may hold is checked behind this door by the same code as in
+ *  the library, so that the messages are the same. */
+import { type Static, Type } from "typebox";
+import { SCOPES } from "../core/access.ts";
+import { ERROR_CODES } from "../core/errors.ts";
+import { FAIL_REASONS, JOB_STATES } from "../core/job.ts";
+
+const CLOSED = { additionalProperties: false } as const;
+
+/** One of these words. */
+export function words<const T extends readonly string[]>(values: T, description?: string) {
+  return Type.Unsafe<T[number]>({
+    type: "string",
+    enum: [...values],
+    ...(description === undefined ? {} : { description }),
+  });
+}
+
+export function orNull<T extends Parameters<typeof Type.Union>[0][number]>(schema: T) {
+  return Type.Union([schema, Type.Null()]);
+}
+
+/** An object that takes no other fields. */
+export function closed<T extends Parameters<typeof Type.Object>[0]>(fields: T, description?: string) {
+  return Type.Object(fields, description === undefined ? CLOSED : { ...CLOSED, description });
+}
+
+export const Name = Type.String({ minLength: 1, maxLength: 200 });
+export const Labels = Type.Record(Type.String({ minLength: 1, maxLength: 200 }), Name, {
+  maxProperties: 20,
+  description: "Names and values; a worker must have all labels of a job.",
+});
+export const JobId = Type.String({
+  minLength: 1,
+  maxLength: 100,
+  description: "As in `job_01m7gekg9zevv9a6xvvwmt1v8g`.",
+});
+export const Instant = Type.Number({ minimum: 0, maximum: 8.64e15, description: "Milliseconds since 1970 (UTC)." });
+export const Span = Type.Union([Type.Number({ minimum: 0 }), Type.String({ maxLength: 40 })], {
+  description: 'Milliseconds, or a text as in "30s", "5m", "2h".',
+});
+export const Wait = Type.Integer({
+  minimum: 0,
+  maximum: 30_000,
+  description: "How long to wait for an answer, in milliseconds.",
+});
+export const Count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+export const AttemptNumber = Type.Integer({ minimum: 1, maximum: 1_000_000_000 });
+export const State = words(JOB_STATES);
+export const ScopeName = words(SCOPES);
+export const AnyJson = Type.Unknown({ description: "Any JSON value." });
+
+export const ErrorSchema = closed({
+  code: words(Object.keys(ERROR_CODES)),
+  message: Type.String(),
+  path: orNull(Type.String({ description: "The field at fault." })),
+});
+
+export const UsageSchema = closed({
+  tokensIn: Type.Number({ minimum: 0 }),
+  tokensOut: Type.Number({ minimum: 0 }),
+  costUsd: Type.Number({ minimum: 0 }),
+});
+
+/** Policies are checked by `core/resolve-policy.ts`, which names the field and the nearest known word. */
+export const PolicySchema = Type.Unknown({
+  description:
+    "How often and when to retry: a number of runs, false for one run, or an object as in the guide on retry policies, " +
+    'such as {"maxAttempts": 5, "backoff": {"initial": "1s", "factor": 2, "max": "1m"}}.',
+});
+
+export const JobRequest = closed({
+  kind: Type.String({
+    minLength: 1,
+    maxLength: 200,
+    description: "What runs it: `exec`, `http`, or the name of a task.",
+  }),
+  input: Type.Optional(Type.Unknown({ description: "Any JSON value, kept byte for byte; up to 1 MiB." })),
+  key: Type.Optional(Type.String({ minLength: 1, maxLength: 500, description: "At most one job per key." })),
+  queue: Type.Optional(Name),
+  priority: Type.Optional(Type.Integer({ minimum: 0, maximum: 9 })),
+  delay: Type.Optional(Span),
+  runAt: Type.Optional(Instant),
+  tags: Type.Optional(Type.Array(Name, { maxItems: 20 })),
+  timeout: Type.Optional(Span),
+  expireIn: Type.Optional(Span),
+  deadline: Type.Optional(Instant),
+  retry: Type.Optional(PolicySchema),
+  labels: Type.Optional(Labels),
+});
+export type JobRequest = Static<typeof JobRequest>;
+
+export const Submitted = closed({
+  id: JobId,
+  created: Type.Boolean({ description: "False when the key already named this job." }),
+  chapter: Type.Integer(),
+  state: State,
+});
+export type Submitted = Static<typeof Submitted>;
+
+export const SubmitAnswerSchema = Type.Union([Submitted, closed({ error: ErrorSchema })]);
+
+/** A job as people see it. Open: fields may be added. */
+export const JobSchema = Type.Object(
+  {
+    id: JobId,
+    namespace: Name,
+    queue: Name,
+    kind: Name,
+    state: State,
+    reason: orNull(words(FAIL_REASONS)),
+    chapter: Type.Integer(),
+    attempt: Type.Integer({ description: "Runs started so far." }),
+    failures: Type.Integer(),
+    losses: Type.Integer(),
+    priority: Type.Integer(),
+    key: orNull(Type.String()),
+    tags: Type.Array(Type.String()),
+    labels: Type.Record(Type.String(), Type.String()),
+    runAt: Type.Number(),
+    submittedAt: Type.Number(),
+    startedAt: orNull(Type.Number()),
+    finishedAt: orNull(Type.Number()),
+    policy: Type.Object({}, { description: "The policy as it was resolved when the job was submitted." }),
+    payload: Type.Optional(AnyJson),
+    result: Type.Optional(AnyJson),
+    progress: Type.Optional(AnyJson),
+  },
+  { description: "A job. Instants are milliseconds since 1970 (UTC), spans end in Ms." },
+);
+
+export const EventSchema = Type.Object({
+  seq: Type.Integer(),
+  jobId: orNull(JobId),
+  n: Type.Integer({ description: "Counts the job's events from 1, without gaps." }),
+  at: Type.Number(),
+  name: Type.String(),
+  data: Type.Object({}),
+});
+
+export const BlobFileSchema = Type.Object({
+  name: Type.String(),
+  size: Type.Integer(),
+  mime: Type.String(),
+  sha256: Type.String(),
+});
+
+export const FailureSchema = Type.Object(
+  {
+    kind: Type.String(),
+    message: Type.String(),
+  },
+  {
+    description:
+      "How an attempt failed: kind, class, name, message, code, exitCode, signal, status, retryAfterMs, stack.",
+  },
+);

@@ -1,0 +1,164 @@
+/** What passes between a server and its workers. Payloads, results and progress are JSON text within a JSON string here: so
+ *  every byte of them survives, whatever language the worker is written in. */
+import { type Static, Type } from "typebox";
+import { FAILURE_KINDS } from "../core/failure.ts";
+import { AttemptNumber, Count, closed, JobId, Labels, Name, orNull, UsageSchema, Wait, words } from "./schemas.ts";
+import { LIMIT } from "./wire.ts";
+
+const Figure = Type.Number({ minimum: 0, maximum: 1e15 });
+
+export const HealthSchema = closed({
+  consecutive_failures: Count,
+  total: Count,
+  failed: Count,
+  average_ms: Figure,
+  in_hand: Count,
+  slots: Count,
+  load: Figure,
+});
+
+export const SessionRequestSchema = closed({
+  name: Type.String({ minLength: 1, maxLength: 200, description: "Shown to people, such as the host and a number." }),
+  kinds: Type.Array(Name, { minItems: 1, maxItems: 1_000, description: "The kinds of jobs that it runs." }),
+  slots: Type.Integer({ minimum: 1, maximum: 100_000, description: "How many jobs it runs at a time." }),
+  queues: Type.Optional(
+    orNull(Type.Array(Name, { minItems: 1, maxItems: 1_000, description: "Default: all of them." })),
+  ),
+  labels: Type.Optional(Labels),
+  host: Type.Optional(Type.String({ maxLength: 200 })),
+  pid: Type.Optional(Type.Integer({ minimum: 0, maximum: 4_194_304_000 })),
+  process: Type.Optional(
+    orNull(Type.String({ maxLength: 500, description: "Names the process on its machine (Linux)." })),
+  ),
+  leaseMs: Type.Optional(Type.Integer({ minimum: 300, maximum: 3_600_000 })),
+});
+export type SessionRequestWire = Static<typeof SessionRequestSchema>;
+
+export const SessionOpened = closed({
+  session: Type.String(),
+  key: Type.String({ description: "To be sent as Perdure-Session-Key with every call of this session." }),
+  leaseMs: Type.Integer({ description: "Renew well within this time, or the jobs are given to others." }),
+  claimsAtOnce: Type.Integer({ description: "Claims that are worth making at a time." }),
+});
+export type SessionOpened = Static<typeof SessionOpened>;
+
+export const HeldSchema = closed({
+  jobId: JobId,
+  attempt: AttemptNumber,
+  usage: Type.Optional(orNull(UsageSchema)),
+  progress: Type.Optional(orNull(Type.String({ maxLength: 8_192, description: "JSON text, up to 4 KiB." }))),
+  log: Type.Optional(orNull(Type.String({ maxLength: 131_072, description: "Log text since the last renewal." }))),
+});
+
+export const RenewRequestSchema = closed({
+  held: Type.Array(HeldSchema, { maxItems: LIMIT.held, description: "All attempts in its hands." }),
+  health: Type.Optional(HealthSchema),
+});
+export type RenewRequestWire = Static<typeof RenewRequestSchema>;
+
+const AttemptRef = closed({ jobId: JobId, attempt: AttemptNumber });
+
+export const RenewAnswerSchema = closed({
+  alive: Type.Boolean({ description: "False: the session is over; open a new one." }),
+  leaseMs: Type.Integer({ description: "The time left." }),
+  lost: Type.Array(AttemptRef, { description: "No longer its own: end these." }),
+  cancel: Type.Array(AttemptRef, { description: "A cancel is wanted for these." }),
+  drain: Type.Boolean({ description: "It is to finish what it has and leave." }),
+});
+export type RenewAnswerWire = Static<typeof RenewAnswerSchema>;
+
+export const ClaimRequestSchema = closed({
+  limit: Type.Integer({
+    minimum: 1,
+    maximum: 100_000,
+    description: `At most so many; no more than ${LIMIT.claim} come at a time.`,
+  }),
+  waitMs: Type.Optional(Wait),
+  claimId: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 100,
+      description: "Repeated with the same id, a claim returns the same jobs.",
+    }),
+  ),
+});
+export type ClaimRequestWire = Static<typeof ClaimRequestSchema>;
+
+export const ClaimedJobSchema = closed({
+  id: JobId,
+  namespace: Name,
+  queue: Name,
+  kind: Name,
+  attempt: AttemptNumber,
+  chapter: Type.Integer(),
+  token: Type.String({ description: "The lease token: proof that the session holds this attempt." }),
+  payload: Type.String({ description: "JSON text; empty if the job was submitted without an input." }),
+  timeoutMs: orNull(Type.Integer()),
+  failures: Type.Integer(),
+  maxAttempts: Type.Integer(),
+  tags: Type.Array(Type.String()),
+  previous: orNull(Type.String({ description: "How the attempt before this one failed, as JSON text." })),
+});
+
+export const ClaimAnswerSchema = closed({
+  alive: Type.Boolean(),
+  drain: Type.Boolean(),
+  jobs: Type.Array(ClaimedJobSchema),
+});
+export type ClaimAnswerWire = Static<typeof ClaimAnswerSchema>;
+
+const FailureReport = closed(
+  {
+    kind: words(FAILURE_KINDS),
+    message: Type.String({ maxLength: 100_000 }),
+    class: Type.Optional(words(["transient", "logical", "invalid"], "Default: transient.")),
+    name: Type.Optional(orNull(Type.String({ maxLength: 1_000 }))),
+    code: Type.Optional(orNull(Type.String({ maxLength: 1_000 }))),
+    exitCode: Type.Optional(orNull(Type.Integer({ minimum: -2_147_483_648, maximum: 2_147_483_647 }))),
+    signal: Type.Optional(orNull(Type.String({ maxLength: 1_000 }))),
+    status: Type.Optional(orNull(Type.Integer({ minimum: 0, maximum: 9_999 }))),
+    retryAfterMs: Type.Optional(orNull(Type.Number({ minimum: 0, maximum: 1e15 }))),
+    stack: Type.Optional(orNull(Type.String({ maxLength: 100_000 }))),
+  },
+  "How an attempt failed.",
+);
+
+const OutcomeSchema = Type.Union([
+  closed({
+    kind: words(["completed"]),
+    result: Type.Optional(orNull(Type.String({ description: "JSON text, up to 1 MiB." }))),
+  }),
+  closed({ kind: words(["failed", "timeout"]), failure: FailureReport }),
+  closed({ kind: words(["interrupted", "released", "lost"], "Ended by its worker's shutdown; never started; lost.") }),
+]);
+
+export const ReportSchema = closed({
+  jobId: JobId,
+  attempt: AttemptNumber,
+  token: Type.String({ minLength: 1, maxLength: 300, description: "The lease token of the claim." }),
+  reportId: Type.String({
+    minLength: 1,
+    maxLength: 100,
+    description: "Made once for this attempt; repeated, it gets the same answer.",
+  }),
+  outcome: OutcomeSchema,
+  usage: Type.Optional(orNull(UsageSchema)),
+  progress: Type.Optional(orNull(Type.String({ maxLength: 8_192 }))),
+  log: Type.Optional(orNull(Type.String({ maxLength: 131_072 }))),
+});
+export type ReportWire = Static<typeof ReportSchema>;
+
+export const ReportAnswerSchema = Type.Object(
+  { status: words(["accepted", "stale", "unknown_job", "refused"]) },
+  {
+    description:
+      "accepted: with repeated, state, reason, runAt; stale: the attempt was closed before, or is not this session's: nothing was changed; refused: with code and message.",
+  },
+);
+
+export const NoticeSchema = closed({
+  alive: Type.Boolean(),
+  drain: Type.Boolean(),
+  cancel: Type.Array(AttemptRef),
+});
+export type NoticeWire = Static<typeof NoticeSchema>;

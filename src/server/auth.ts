@@ -1,0 +1,88 @@
+/** Who calls, and whether the route that was matched is open to it. Nothing is decided on the path's text: whatever the
+ *  router did not match is answered 401 without a valid token, and 404 with one. */
+import type { FastifyRequest } from "fastify";
+import { HEADER } from "../contract/wire.ts";
+import type { AccessToken, Scope } from "../core/access.ts";
+import { PerdureError } from "../core/errors.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Principal } from "./parts.ts";
+import type { TokenBook } from "./tokens.ts";
+import { WrongTokens } from "./wrong-tokens.ts";
+
+/** What a route asks of its caller. */
+export interface Access {
+  /** Null: any valid token. */
+  readonly scope: Scope | null;
+  /** Nobody needs a token. */
+  readonly open?: boolean;
+  /** A browser may ask its user for the token, as the password. */
+  readonly basic?: boolean;
+  /** Who a caller without any token is; null if it may not be anybody. */
+  readonly anonymous?: (request: FastifyRequest) => Principal | null;
+}
+
+/** Said to everybody who comes without a token or with a wrong one: it tells nothing about which tokens there are. */
+const UNAUTHORIZED = "send a valid token as `Authorization: Bearer TOKEN`";
+
+export class Auth {
+  readonly #tokens: TokenBook;
+  readonly #wrong: WrongTokens;
+
+  constructor(tokens: TokenBook, clock: Clock) {
+    this.#tokens = tokens;
+    this.#wrong = new WrongTokens(clock);
+  }
+
+  /** The caller of a request, or an error that says why not. */
+  async check(request: FastifyRequest, access: Access | null): Promise<Principal> {
+    const given = tokenOf(request.headers.authorization, access?.basic === true);
+    if (given === null) {
+      const nobody = request.headers.authorization === undefined ? access?.anonymous?.(request) : null;
+      if (nobody) return nobody;
+      throw new PerdureError("unauthorized", UNAUTHORIZED);
+    }
+    const token = await this.#tokens.verify(given);
+    if (token === null) {
+      const address = request.socket.remoteAddress ?? "";
+      if (this.#wrong.isOver(address))
+        throw new PerdureError("too_many_requests", "too many wrong tokens; wait a minute");
+      throw new PerdureError("unauthorized", UNAUTHORIZED);
+    }
+    if (access === null) throw new PerdureError("not_found", "there is nothing at this address");
+    if (!mayCall(token.scopes, access.scope)) {
+      throw new PerdureError("forbidden", `this needs a token with the scope "${access.scope}"`);
+    }
+    return principalOf(token);
+  }
+}
+
+/** The namespace of a call: a bound token's own, else the one that the header names. */
+export function namespaceOf(who: Principal, header: string | string[] | undefined): string {
+  const wanted = header === undefined ? null : String(header);
+  // What is beyond ASCII comes in whatever encoding the client chose, and would quietly name another one.
+  if (wanted !== null && !/^[!-~][ -~]{0,199}$/.test(wanted)) {
+    throw new PerdureError("invalid_request", "a namespace has 1 to 200 characters, in a header those of ASCII alone", {
+      path: HEADER.namespace,
+    });
+  }
+  if (who.namespace !== null && wanted !== null && wanted !== who.namespace) {
+    throw new PerdureError("forbidden", "this token is for another namespace");
+  }
+  return who.namespace ?? wanted ?? "default";
+}
+
+export function mayCall(scopes: readonly Scope[], needed: Scope | null): boolean {
+  return needed === null || scopes.includes(needed) || scopes.includes("admin");
+}
+
+function principalOf({ id, name, scopes, namespace }: AccessToken): Principal {
+  return { id, name, scopes, namespace };
+}
+
+function tokenOf(header: string | undefined, basic: boolean): string | null {
+  const [, scheme = "", value = ""] = /^(\S+) +(\S+)$/.exec(header ?? "") ?? [];
+  if (scheme.toLowerCase() === "bearer") return value;
+  if (!basic || scheme.toLowerCase() !== "basic") return null;
+  const pair = Buffer.from(value, "base64").toString("utf8");
+  return pair.slice(pair.indexOf(":") + 1);
+}

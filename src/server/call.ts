@@ -1,0 +1,91 @@
+/** From a request to a handler's call, and from what the handler returned to the reply. */
+import { Readable } from "node:stream";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { textOf } from "./content.ts";
+import { type Call, Download, HIJACKED, JsonText, type Principal } from "./parts.ts";
+
+/** The signals of calls under way. A controller is made when a handler asks for its signal: most never do. */
+export class Signals {
+  readonly #live = new Set<AbortController>();
+  #stopped = false;
+
+  abortAll(): void {
+    this.#stopped = true;
+    for (const controller of this.#live) controller.abort();
+  }
+
+  of(reply: FastifyReply): AbortSignal {
+    const controller = new AbortController();
+    // Also after a reply in full: then nobody listens any more.
+    const over = () => {
+      this.#live.delete(controller);
+      controller.abort();
+    };
+    if (this.#stopped || reply.raw.closed) controller.abort();
+    else {
+      this.#live.add(controller);
+      reply.raw.once("close", over);
+    }
+    return controller.signal;
+  }
+}
+
+export class RequestCall implements Call {
+  readonly who: Principal;
+  readonly namespace: string;
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+  readonly #signals: Signals;
+  #signal: AbortSignal | null = null;
+
+  constructor(who: Principal, namespace: string, request: FastifyRequest, reply: FastifyReply, signals: Signals) {
+    this.who = who;
+    this.namespace = namespace;
+    this.request = request;
+    this.reply = reply;
+    this.#signals = signals;
+  }
+
+  get params(): Readonly<Record<string, string>> {
+    const params = (this.request.params ?? {}) as Record<string, unknown>;
+    return Object.fromEntries(Object.entries(params).map(([name, value]) => [name, String(value)]));
+  }
+  get query(): Readonly<Record<string, unknown>> {
+    return (this.request.query ?? {}) as Record<string, unknown>;
+  }
+  get body(): unknown {
+    return this.request.body;
+  }
+  get text(): string {
+    return textOf(this.request);
+  }
+  get signal(): AbortSignal {
+    this.#signal ??= this.#signals.of(this.reply);
+    return this.#signal;
+  }
+}
+
+export function sendResult(reply: FastifyReply, result: unknown, status: number): FastifyReply {
+  if (result === HIJACKED) return reply;
+  if (result === undefined) return reply.code(204).send();
+  if (result instanceof Download) return sendDownload(reply, result);
+  if (result instanceof JsonText) return sendJson(reply, result.text, result.status ?? status);
+  return sendJson(reply, JSON.stringify(result), status);
+}
+
+export function sendJson(reply: FastifyReply, text: string, status: number): FastifyReply {
+  return reply.code(status).header("content-type", "application/json; charset=utf-8").send(text);
+}
+
+/** To be saved, never shown: whoever made these bytes may have meant them for a browser that trusts us. */
+function sendDownload(reply: FastifyReply, { source, headers }: Download): FastifyReply {
+  const stream = source instanceof Readable ? source : Readable.from(source, { objectMode: false });
+  return reply
+    .headers({
+      "content-type": "application/octet-stream",
+      "content-disposition": "attachment",
+      "content-security-policy": "sandbox; default-src 'none'; frame-ancestors 'none'",
+      ...headers,
+    })
+    .send(stream);
+}

@@ -1,0 +1,69 @@
+/** What bodies the server reads: JSON, and on routes that say so other types as a stream. Nothing compressed: what a small
+ *  body grows into is not known before it has grown. */
+import { isUtf8 } from "node:buffer";
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import { PerdureError } from "../core/errors.ts";
+import { jsonDepth } from "../lib/json-depth.ts";
+import { jsonFault } from "../lib/json-fault.ts";
+
+const JSON_TYPE = "application/json";
+/** A payload may be 64 deep; a request wraps it a few times. */
+const MAX_DEPTH = 68;
+
+const texts = new WeakMap<FastifyRequest, string>();
+
+/** The body as it came, where it is JSON. */
+export function textOf(request: FastifyRequest): string {
+  return texts.get(request) ?? "";
+}
+
+/** Refuses a body that the route does not take, before any of it is read. */
+export function checkContent(request: FastifyRequest, accepts: readonly string[], bodyLimit: number): void {
+  const { headers } = request;
+  const encoding = headers["content-encoding"];
+  if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
+    throw new PerdureError("unsupported_media_type", "send the body without Content-Encoding");
+  }
+  const length = Number(headers["content-length"] ?? 0);
+  const hasBody = headers["transfer-encoding"] !== undefined || length > 0;
+  const type = headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
+  // A type without a body does no harm; a body without a type is not guessed at.
+  if (hasBody && (type === undefined || !accepts.includes(type))) {
+    throw new PerdureError("unsupported_media_type", `send the body as ${accepts.join(" or ")}`);
+  }
+  if (type === JSON_TYPE && length > bodyLimit) throw tooLarge(bodyLimit);
+}
+
+export function tooLarge(limit: number): PerdureError {
+  return new PerdureError("body_too_large", `the body may have ${limit} bytes at most`);
+}
+
+/** Whatever is not JSON and was let in is given on as the stream it is. */
+export function addParsers(app: FastifyInstance): void {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser(JSON_TYPE, { parseAs: "buffer" }, async (request: FastifyRequest, body: Buffer) => {
+    if (body.length === 0) return undefined;
+    if (!isUtf8(body)) throw new PerdureError("invalid_request", "the body is not UTF-8");
+    const text = body.toString("utf8");
+    const value = parse(text);
+    texts.set(request, text);
+    return value;
+  });
+  app.addContentTypeParser("*", (request, payload, done) => {
+    // Routes with a schema take JSON: another type got this far only because there is no body.
+    const takesJson = request.routeOptions.config.served?.schema.body !== undefined;
+    done(null, takesJson ? undefined : payload);
+  });
+}
+
+/** `JSON.parse` and nothing else: a field named `__proto__` stays a field. */
+function parse(text: string): unknown {
+  if (jsonDepth(text) > MAX_DEPTH) {
+    throw new PerdureError("invalid_request", `the JSON is nested deeper than ${MAX_DEPTH} levels`);
+  }
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new PerdureError("invalid_request", `the body is not JSON: ${jsonFault(text)}`);
+  }
+}

@@ -1,0 +1,90 @@
+/** Events as a stream of server-sent events. Events are pulled from the feed as the client takes them, so a slow client
+ *  costs no memory; one that takes nothing for a while is dropped, and can come back with the id of the last it saw. */
+import type { ServerResponse } from "node:http";
+import type { PerdureEvent } from "../core/event.ts";
+import type { FeedOptions } from "../engine/event-feed.ts";
+import type { Clock } from "../lib/clock.ts";
+
+/** Proxies cut connections on which nothing happens. */
+const HEARTBEAT_MS = 15_000;
+const PATIENCE_MS = 30_000;
+/** How soon a browser comes back after its connection broke. */
+const RETRY_MS = 1_000;
+
+export interface EventStreamParts {
+  readonly out: ServerResponse;
+  readonly clock: Clock;
+  readonly feed: (options: FeedOptions) => AsyncIterable<PerdureEvent>;
+  readonly options: FeedOptions & { readonly after: number };
+  /** Whether the client may still see them: asked with each heartbeat. */
+  readonly isAllowed: () => boolean;
+  /** Aborted when the server is to stop. */
+  readonly signal: AbortSignal;
+}
+
+/** Resolves when the client has gone, was dropped, or the server stops. */
+export async function streamEvents(parts: EventStreamParts): Promise<void> {
+  const { out, clock, feed, options, isAllowed, signal } = parts;
+  const gone = new AbortController();
+  const leave = () => gone.abort();
+  out.once("close", leave);
+  signal.addEventListener("abort", leave);
+  let sent = options.after;
+  let looked = options.after;
+  let room: Promise<void> | null = null;
+
+  function put(text: string): void {
+    if (out.write(text) || room !== null) return;
+    room = drained(out, clock).then(() => {
+      room = null;
+    });
+  }
+
+  let cancelBeat = () => {};
+  const beat = () => {
+    cancelBeat = clock.after(HEARTBEAT_MS, beat, { background: true });
+    if (!isAllowed()) leave();
+    if (room !== null || gone.signal.aborted) return;
+    // An id without data moves the place to come back to past events that do not concern this client.
+    put(looked > sent ? `id: ${looked}\n\n` : ":\n\n");
+    sent = Math.max(sent, looked);
+  };
+
+  try {
+    if (signal.aborted) leave();
+    put(`retry: ${RETRY_MS}\n\n`);
+    cancelBeat = clock.after(HEARTBEAT_MS, beat, { background: true });
+    const onRead = (upTo: number) => {
+      looked = upTo;
+    };
+    for await (const event of feed({ ...options, follow: true, signal: gone.signal, onRead })) {
+      put(`id: ${event.seq}\nevent: ${event.name}\ndata: ${JSON.stringify(event)}\n\n`);
+      sent = event.seq;
+      if (room !== null) await room;
+      if (gone.signal.aborted || out.destroyed) break;
+    }
+  } finally {
+    cancelBeat();
+    signal.removeEventListener("abort", leave);
+    out.off("close", leave);
+    // What a stalled client has not taken would hold up the end for ever.
+    if (room === null) out.end();
+    else out.destroy();
+  }
+}
+
+/** Resolves when there is room again, or nobody is there any more: whoever takes nothing for too long is cut off. */
+function drained(out: ServerResponse, clock: Clock): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = clock.after(PATIENCE_MS, () => out.destroy(), { background: true });
+    const done = () => {
+      cancel();
+      out.off("drain", done);
+      out.off("close", done);
+      resolve();
+    };
+    out.on("drain", done);
+    out.on("close", done);
+    if (out.destroyed) done();
+  });
+}

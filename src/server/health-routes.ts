@@ -1,0 +1,45 @@
+/** For whatever watches over the server: is it alive, and can it work. They say yes or no and nothing else, so they need
+ *  no token. */
+import { sleep } from "../lib/clock.ts";
+import { JsonText, type ServerParts } from "./parts.ts";
+import type { ServedRoute } from "./served-route.ts";
+
+const STORE_WAIT_MS = 2_000;
+
+export function healthRoutes({ engine, stopping }: ServerParts): ServedRoute[] {
+  const open: Omit<ServedRoute, "name" | "path" | "handle"> = {
+    ...{ method: "GET", access: { scope: null, open: true }, accepts: [], schema: {}, status: 200 },
+    share: () => "operator",
+  };
+
+  let asking: Promise<boolean> | null = null;
+
+  /** Anybody may ask, so all who ask at a time share one question to the store. */
+  function isReady(): Promise<boolean> {
+    if (stopping.aborted) return Promise.resolve(false);
+    asking ??= askStore().finally(() => {
+      asking = null;
+    });
+    return asking;
+  }
+
+  async function askStore(): Promise<boolean> {
+    const answers = engine.store.setting("ready").then(
+      () => true,
+      () => false,
+    );
+    const late = sleep(engine.clock, STORE_WAIT_MS, { background: true }).then(() => false);
+    return Promise.race([answers, late]);
+  }
+
+  return [
+    { ...open, name: "health", path: "/healthz", handle: async () => ({ ok: true }) },
+    {
+      ...{ ...open, name: "readiness", path: "/readyz" },
+      async handle() {
+        const ok = await isReady();
+        return new JsonText(JSON.stringify({ ok }), ok ? 200 : 503);
+      },
+    },
+  ];
+}

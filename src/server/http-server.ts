@@ -1,0 +1,199 @@
+/** The listener under the routes: limits on connections and headers, the guard before the router, and a stop that lets
+ *  requests under way finish. */
+import { randomBytes } from "node:crypto";
+import {
+  createServer as createHttp,
+  type IncomingMessage,
+  type Server as NodeServer,
+  type ServerResponse,
+} from "node:http";
+import { createServer as createHttps } from "node:https";
+import type { AddressInfo, Socket } from "node:net";
+import { hostname } from "node:os";
+import { HEADER } from "../contract/wire.ts";
+import { ConfigError, PerdureError } from "../core/errors.ts";
+import { type Clock, sleep } from "../lib/clock.ts";
+import { answerTo } from "./error-reply.ts";
+import { createGuard, isLoopback, setSecurityHeaders } from "./guard.ts";
+import type { ServerLog } from "./parts.ts";
+
+export interface ListenOptions {
+  readonly host: string;
+  /** 0: a free one. */
+  readonly port: number;
+  readonly tls: { readonly cert: string | Buffer; readonly key: string | Buffer } | null;
+  /** Names that the server answers to, beside those it knows itself by. */
+  readonly allowHosts: readonly string[];
+  /** Listen to other machines without TLS. */
+  readonly insecure: boolean;
+  readonly maxConnections: number;
+}
+
+type Handle = (request: IncomingMessage, response: ServerResponse) => void;
+
+const ROOM_EVERY_MS = 500;
+
+const ids = new WeakMap<IncomingMessage, string>();
+
+export function requestIdOf(request: IncomingMessage): string {
+  return ids.get(request) ?? "";
+}
+
+export interface Listening {
+  /** For callers anywhere; the name of this machine where it listens everywhere. */
+  readonly url: string;
+  /** For callers on this machine. */
+  readonly localUrl: string;
+  readonly port: number;
+}
+
+export class HttpServer {
+  readonly node: NodeServer;
+  /** Beside one with TLS: certificates hold the names by which others know us, and our own workers are no others. */
+  readonly #local: NodeServer | null;
+  readonly #options: ListenOptions;
+  readonly #clock: Clock;
+  readonly #underWay = new Set<ServerResponse>();
+  #stopping = false;
+  #whenIdle: () => void = () => {};
+
+  constructor(options: ListenOptions, clock: Clock, log: ServerLog, handle: Handle) {
+    checkHost(options);
+    this.#options = options;
+    this.#clock = clock;
+    const limits = {
+      ...{ maxHeaderSize: 16_384, requireHostHeader: true, insecureHTTPParser: false, noDelay: true },
+      // Of requests, not of replies: a request that is held has been read in full.
+      ...{
+        headersTimeout: 10_000,
+        requestTimeout: 30_000,
+        keepAliveTimeout: 65_000,
+        connectionsCheckingInterval: 2_000,
+      },
+    };
+    const { tls, host, allowHosts, maxConnections } = options;
+    this.node = tls === null ? createHttp(limits) : createHttps({ ...limits, ...tls });
+    this.node.maxConnections = maxConnections;
+    this.node.on("connection", () => this.#makeRoom());
+    this.#local = tls === null ? null : createHttp(limits);
+    this.#local?.on("clientError", (error, socket) => onClientError(error, socket as Socket));
+    for (const [node, isTls] of [[this.node, tls !== null] as const, [this.#local, false] as const]) {
+      const guard = createGuard({ host, allowHosts, tls: isTls });
+      node?.on("request", (request: IncomingMessage, response: ServerResponse) => {
+        const id = `req_${randomBytes(12).toString("hex")}`;
+        ids.set(request, id);
+        setSecurityHeaders(response);
+        response.setHeader(HEADER.requestId, id);
+        this.#track(response);
+        const refused = this.#stopping && !isProbe(request) ? STOPPING : guard(request);
+        if (refused === null) handle(request, response);
+        else refuse(request, response, refused, id, log);
+      });
+    }
+  }
+
+  async listen(): Promise<Listening> {
+    const { host, port: wanted, tls } = this.#options;
+    const port = await bound(this.node, host, wanted);
+    const isEverywhere = host === "0.0.0.0" || host === "::";
+    const name = isEverywhere ? hostname() : host.includes(":") ? `[${host}]` : host;
+    const url = `${tls === null ? "http" : "https"}://${name}:${port}`;
+    if (this.#local === null) return { url, localUrl: isEverywhere ? `http://127.0.0.1:${port}` : url, port };
+    return { url, localUrl: `http://127.0.0.1:${await bound(this.#local, "127.0.0.1", 0)}`, port };
+  }
+
+  /** Takes no more requests, waits for those under way for as long as `graceMs`, then cuts them off. */
+  async stop(graceMs: number): Promise<void> {
+    this.#stopping = true;
+    const nodes = [this.node, ...(this.#local === null ? [] : [this.#local])];
+    const closed = Promise.all(nodes.map((node) => new Promise<void>((resolve) => node.close(() => resolve()))));
+    for (const response of this.#underWay) if (!response.headersSent) response.setHeader("connection", "close");
+    const idle = new Promise<void>((resolve) => {
+      this.#whenIdle = resolve;
+      if (this.#underWay.size === 0) resolve();
+    });
+    await Promise.race([idle, sleep(this.#clock, graceMs, { background: true })]);
+    for (const node of nodes) node.closeAllConnections();
+    await closed;
+  }
+
+  /** Connections on which nothing happens are the first to go when many are open. */
+  #makeRoom(): void {
+    if (this.#isMakingRoom) return;
+    this.#isMakingRoom = true;
+    this.#clock.after(ROOM_EVERY_MS, () => (this.#isMakingRoom = false), { background: true });
+    this.node.getConnections((_error, count) => {
+      if (count > this.#options.maxConnections / 2) this.node.closeIdleConnections();
+    });
+  }
+  #isMakingRoom = false;
+
+  #track(response: ServerResponse): void {
+    this.#underWay.add(response);
+    response.once("close", () => {
+      this.#underWay.delete(response);
+      if (this.#stopping && this.#underWay.size === 0) this.#whenIdle();
+    });
+  }
+}
+
+/** Listens; the answer is the port. */
+function bound(node: NodeServer, host: string, port: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    node.once("error", reject);
+    node.listen({ host, port }, () => {
+      node.removeListener("error", reject);
+      resolve((node.address() as AddressInfo).port);
+    });
+  });
+}
+
+const STOPPING = new PerdureError("closed", "the server is stopping");
+
+/** Whoever watches over the server is told to the end how it is. */
+function isProbe({ url }: IncomingMessage): boolean {
+  return url === "/healthz" || url === "/readyz";
+}
+
+function refuse(
+  request: IncomingMessage,
+  response: ServerResponse,
+  error: PerdureError,
+  id: string,
+  log: ServerLog,
+): void {
+  const { status, headers, body } = answerTo(error, id, log);
+  const { method, socket } = request;
+  log("info", "refused", { requestId: id, status, code: body.code, method, from: socket.remoteAddress });
+  // Whatever follows on this connection is not to be trusted either.
+  const type = "application/json; charset=utf-8";
+  response.writeHead(status, { ...headers, "content-type": type, connection: "close" }).end(JSON.stringify(body));
+}
+
+/** What could not be read as HTTP. The connection ends: where the next request would begin is not known. */
+export function onClientError(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === "ECONNRESET" || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const statuses: Readonly<Record<string, string>> = {
+    HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
+    ERR_HTTP_REQUEST_TIMEOUT: "408 Request Timeout",
+  };
+  const status = statuses[error.code ?? ""] ?? "400 Bad Request";
+  const body = JSON.stringify({ code: "invalid_request", message: "this could not be read as HTTP", path: null });
+  const head = `HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: ${body.length}`;
+  socket.end(`${head}\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n\r\n${body}`);
+}
+
+function checkHost({ host, tls, insecure }: ListenOptions): void {
+  if (tls !== null || insecure || isLoopback(host)) return;
+  throw new ConfigError({
+    path: "server.host",
+    given: host,
+    allowed: "this machine alone, such as 127.0.0.1",
+    problem:
+      `${host} can be reached from other machines, and tokens would travel in the clear; give ` +
+      "--tls-cert/--tls-key, or --insecure to accept the risk, as behind a proxy that has TLS",
+  });
+}

@@ -1,0 +1,69 @@
+/** OPAL's door: the addresses that its clients know, over the one engine. What goes in becomes a job like any other; what
+ *  comes out has OPAL's shapes and nothing more. Jobs that came in by other doors are not shown here. It needs the token
+ *  like everything else, unless `opal.anonymous` is set (see `anonymous.ts`). */
+import { ConfigError, PerdureError } from "../../core/errors.ts";
+import type { Access } from "../auth.ts";
+import { Download, type Handler, JsonText, type ServerParts } from "../parts.ts";
+import type { ServedRoute } from "../served-route.ts";
+import { anonymousCaller, checkAnonymous } from "./anonymous.ts";
+import { FORM_TYPE } from "./form.ts";
+import type { OpalOptions } from "./options.ts";
+import { OpalReader } from "./read.ts";
+import { opalSubmit } from "./submit.ts";
+
+const JSON_TYPE = "application/json";
+
+/** To be given to `createServer` as its `routes`. `host` is where that will listen: it is refused here, before it does, if
+ *  a door without a token were open to others. */
+export function opalDoor(options: OpalOptions, host: string): (parts: ServerParts) => ServedRoute[] {
+  checkAnonymous(options.anonymous, host);
+  return (parts) => opalRoutes(parts, options);
+}
+
+function opalRoutes(parts: ServerParts, options: OpalOptions): ServedRoute[] {
+  const { engine, blobs } = parts;
+  const reader = new OpalReader(engine, options.settings);
+  const anonymous: Pick<Access, "anonymous"> = options.anonymous ? { anonymous: anonymousCaller } : {};
+
+  function route(name: string, method: "GET" | "POST", path: string, handle: Handler): ServedRoute {
+    const isPost = method === "POST";
+    return {
+      ...{ name, method, path, handle, schema: {}, share: () => "caller" as const, status: isPost ? 201 : 200 },
+      access: { scope: isPost ? "submit" : "read", ...anonymous },
+      accepts: isPost ? [JSON_TYPE, FORM_TYPE] : [JSON_TYPE],
+    };
+  }
+
+  return [
+    route("opal.listJobs", "GET", "/api/jobs", async ({ namespace, query }) => {
+      const jobs = await reader.list(namespace, isTrue(query.include_attempts));
+      return new JsonText(JSON.stringify(Object.fromEntries(jobs)));
+    }),
+    route("opal.submitJob", "POST", "/api/jobs", opalSubmit(parts, options)),
+    route("opal.getJob", "GET", "/api/jobs/:id", ({ namespace, params, query }) =>
+      reader.job(namespace, params.id as string, isTrue(query.include_attempts)),
+    ),
+    route("opal.getArtifact", "GET", "/api/artifacts/:id/:attempt/*", async ({ namespace, params }) => {
+      const { id: jobId } = await reader.row(namespace, params.id as string);
+      const attempt = attemptIn(params.attempt as string);
+      const file = attempt === null ? null : await blobs.get(jobId, attempt, `artifacts/${params["*"] as string}`);
+      if (file === null) throw new PerdureError("not_found", "the job has left nothing of this name");
+      return new Download(file);
+    }),
+    route("opal.listWorkers", "GET", "/api/workers", ({ namespace }) => reader.workers(namespace)),
+  ];
+}
+
+/** `attempt_2`, as in OPAL's own directories. */
+function attemptIn(text: string): number | null {
+  const number = /^attempt_([1-9]\d{0,8})$/.exec(text)?.[1];
+  return number === undefined ? null : Number(number);
+}
+
+/** The words that OPAL's server takes for yes and no. */
+function isTrue(given: unknown): boolean {
+  const text = typeof given === "string" ? given.toLowerCase() : given;
+  if (["true", "1", "yes", "on"].includes(text as string)) return true;
+  if (text === undefined || ["false", "0", "no", "off", ""].includes(text as string)) return false;
+  throw new ConfigError({ path: "include_attempts", given, allowed: "true or false" });
+}

@@ -1,0 +1,117 @@
+/** Jobs and workers out of the store, in OPAL's shapes. A job is one of this door if it has its tag and an id of OPAL's; one
+ *  of another namespace is answered exactly as one that does not exist. */
+import { PerdureError } from "../../core/errors.ts";
+import type { JobEvent } from "../../core/event.ts";
+import { isOpalId, OPAL_TAG, type OpalWorker, opalIdOf, opalKey, opalWorker } from "../../dialects/opal.ts";
+import { type OpalAttempts, opalAttempts } from "../../dialects/opal-attempts.ts";
+import { type EndedAttempt, type OpalJob, opalJob, type WorkerName } from "../../dialects/opal-job.ts";
+import type { OpalSettings } from "../../dialects/opal-settings.ts";
+import type { Engine } from "../../engine/engine.ts";
+import { toInfo } from "../../engine/job-info.ts";
+import type { JobFilter, JobRow, SessionRow } from "../../store/store.ts";
+
+export type ShownOpalJob = OpalJob & { readonly attempts?: OpalAttempts };
+
+/** As many as the listing has at most: the newest. */
+const MAX_LISTED = 1_000;
+/** A row may hold two megabytes, of which little is shown: so few are read at a time. */
+const PAGE = 40;
+/** How long a worker that has gone is told of. */
+const GONE_FOR_MS = 3_600_000;
+
+const MAX_PAGES = 100;
+
+export class OpalReader {
+  readonly #engine: Engine;
+  readonly #settings: OpalSettings;
+
+  constructor(engine: Engine, settings: OpalSettings) {
+    this.#engine = engine;
+    this.#settings = settings;
+  }
+
+  /** By id, newest first. */
+  async list(namespace: string, withAttempts: boolean): Promise<Map<string, ShownOpalJob>> {
+    const { store } = this.#engine;
+    const name = await this.#workerNames();
+    const jobs = new Map<string, ShownOpalJob>();
+    const filter: JobFilter = { namespace, tag: OPAL_TAG, order: "newest" };
+    let next: string | null = null;
+    let pages = 0;
+    do {
+      const cursor: Pick<JobFilter, "cursor"> = next === null ? {} : { cursor: next };
+      const page = await store.find({ ...filter, ...cursor, limit: Math.min(PAGE, MAX_LISTED - jobs.size) });
+      const shown = await Promise.all(page.jobs.filter(isOfThisDoor).map((row) => this.#show(row, name, withAttempts)));
+      for (const job of shown) if (job !== null) jobs.set(job.id, job);
+      next = page.next;
+      pages += 1;
+      // Jobs of other doors may bear the tag too: nobody looks through all of them.
+    } while (next !== null && jobs.size < MAX_LISTED && pages < MAX_PAGES);
+    return jobs;
+  }
+
+  async job(namespace: string, id: string, withAttempts: boolean): Promise<ShownOpalJob> {
+    const row = await this.row(namespace, id);
+    const job = await this.#show(row, await this.#workerNames(), withAttempts);
+    if (job === null) throw notFound(id);
+    return job;
+  }
+
+  /** The row behind an id of OPAL's. */
+  async row(namespace: string, id: string): Promise<JobRow> {
+    // Whatever can stand in an address comes here, a NUL too, which a database would stumble over.
+    if (!isOpalId(id)) throw notFound(id);
+    const { jobs } = await this.#engine.store.find({ namespace, key: opalKey(id), limit: 1 });
+    const row = jobs[0];
+    if (row === undefined || !isOfThisDoor(row)) throw notFound(id);
+    return row;
+  }
+
+  /** Those that are there, then those that were within the last hour. */
+  async workers(namespace: string): Promise<OpalWorker[]> {
+    const { store, clock } = this.#engine;
+    const now = clock.now();
+    const sessions = (await store.sessions()).filter((each) => each.namespace === namespace && !isLongGone(each, now));
+    const workers = sessions.map((session) => opalWorker(session, now, this.#settings.workerTtlSecs));
+    return workers.sort((a, b) => Number(b.status === "online") - Number(a.status === "online"));
+  }
+
+  async #workerNames(): Promise<WorkerName> {
+    const names = new Map((await this.#engine.store.sessions()).map(({ id, name }) => [id, name]));
+    return (session) => names.get(session) ?? null;
+  }
+
+  /** Null if it was pruned while we looked. */
+  async #show(row: JobRow, name: WorkerName, withAttempts: boolean): Promise<ShownOpalJob | null> {
+    const { store } = this.#engine;
+    if (!withAttempts) return opalJob(toInfo(row), saysMore(row) ? await this.#attempts(row) : [], name);
+    const history = await store.history(row.id);
+    if (history === null) return null;
+    const attempts = await this.#attempts(history.job);
+    const job = opalJob(toInfo(history.job), attempts, name);
+    return { ...job, attempts: opalAttempts(history.job, attempts, history.events as JobEvent[]) };
+  }
+
+  /** Those that had ended when the row was read: the job may have gone on since. */
+  async #attempts({ id, attempt, state }: JobRow): Promise<EndedAttempt[]> {
+    const ended = await this.#engine.store.attempts(id);
+    return ended.filter((each) => each.attempt < attempt || (each.attempt === attempt && state !== "running"));
+  }
+}
+
+/** Whether its attempts show in a job's ten keys: the error and the exit code of one that waits, or failed. */
+function saysMore({ state, attempt }: JobRow): boolean {
+  return attempt > 0 && state !== "running" && state !== "succeeded";
+}
+
+function isOfThisDoor(row: JobRow): boolean {
+  return row.tags.includes(OPAL_TAG) && opalIdOf(row) !== null;
+}
+
+function isLongGone({ renewedAt, endedAt }: SessionRow, now: number): boolean {
+  return now - (endedAt ?? renewedAt) > GONE_FOR_MS;
+}
+
+function notFound(id: string): PerdureError {
+  return new PerdureError("job_not_found", `there is no job ${JSON.stringify(id.slice(0, 200))}, or it was pruned`);
+}

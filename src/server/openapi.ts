@@ -1,0 +1,102 @@
+/** The OpenAPI document, made from the tables that the server itself works by. */
+import { OPERATIONS, type Operation } from "../contract/operations.ts";
+import { ROUTES, type Route, type RouteName } from "../contract/routes.ts";
+import { ErrorSchema } from "../contract/schemas.ts";
+import { API_VERSION, HEADER } from "../contract/wire.ts";
+
+type Json = Readonly<Record<string, unknown>>;
+
+interface ObjectSchema {
+  readonly properties?: Readonly<Record<string, Json>>;
+  readonly required?: readonly string[];
+}
+
+const JSON_TYPE = "application/json";
+const REST = "The rest of the path; its slashes are kept as they are.";
+
+export function openApiDocument(version: string): Json {
+  const paths: Record<string, Record<string, Json>> = {};
+  for (const name of Object.keys(ROUTES) as RouteName[]) {
+    const route: Route = ROUTES[name];
+    const path = openApiPath(route.path);
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operationOf(name, route, OPERATIONS[name]) };
+  }
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "Perdure",
+      version,
+      description:
+        `The HTTP interface of Perdure, version ${API_VERSION}. 4xx, 503 and 507: nothing was done. Any other 5xx: it may ` +
+        "have been done, and repeating it is safe (a submit with its key, a claim with its id, a report with its id).",
+    },
+    servers: [{ url: "/" }],
+    security: [{ token: [] }],
+    tags: [...new Set(Object.values(OPERATIONS).map(({ tag }) => tag))].map((name) => ({ name })),
+    paths,
+    components: {
+      securitySchemes: { token: { type: "http", scheme: "bearer", description: "A token of this server." } },
+      schemas: { Error: ErrorSchema },
+      parameters: { namespace: header(HEADER.namespace, "For tokens of all namespaces; default: `default`.", false) },
+      responses: {
+        error: {
+          description: "An error",
+          content: { [JSON_TYPE]: { schema: { $ref: "#/components/schemas/Error" } } },
+        },
+      },
+    },
+  };
+}
+
+/** `/v1/jobs/:id/files/*` is told as `/v1/jobs/{id}/files/{path}`. */
+export function openApiPath(path: string): string {
+  return path.replaceAll(/:([a-zA-Z]+)/g, "{$1}").replace("*", "{path}");
+}
+
+export function scopeText({ scope }: Route): string {
+  return scope === null
+    ? "Any valid token will do."
+    : `Needs the scope \`${scope}\`${scope === "admin" ? "" : ", or `admin`"}.`;
+}
+
+function operationOf(name: RouteName, route: Route, operation: Operation): Json {
+  const { tag, summary, description, body, bodyType, reply, replyType, status = 200 } = operation;
+  const success =
+    reply === null
+      ? { description: "Done" }
+      : { description: "Success", content: { [replyType ?? JSON_TYPE]: { schema: reply } } };
+  return {
+    operationId: name,
+    tags: [tag],
+    summary,
+    description: [description, scopeText(route)].filter((text) => text !== undefined).join(" "),
+    parameters: parametersOf(operation),
+    ...(body === undefined
+      ? {}
+      : { requestBody: { required: true, content: { [bodyType ?? JSON_TYPE]: { schema: body } } } }),
+    responses: { [String(status)]: success, default: { $ref: "#/components/responses/error" } },
+  };
+}
+
+function parametersOf({ params, query, session, lease }: Operation): Json[] {
+  return [
+    ...fieldsOf(params).map(({ name, schema }) =>
+      name === "*"
+        ? { name: "path", in: "path", required: true, description: REST, schema }
+        : { name, in: "path", required: true, schema },
+    ),
+    ...fieldsOf(query).map(({ name, schema, required }) => ({ name, in: "query", required, schema })),
+    ...(session ? [header(HEADER.sessionKey, "The key that was given when the session was opened.", true)] : []),
+    ...(lease ? [header(HEADER.lease, "The lease token of the claim.", true)] : []),
+    { $ref: "#/components/parameters/namespace" },
+  ];
+}
+
+function fieldsOf(schema: unknown): { name: string; schema: Json; required: boolean }[] {
+  const { properties = {}, required = [] } = (schema ?? {}) as ObjectSchema;
+  return Object.entries(properties).map(([name, each]) => ({ name, schema: each, required: required.includes(name) }));
+}
+
+function header(name: string, description: string, required: boolean): Json {
+  return { name, in: "header", required, description, schema: { type: "string" } };
+}

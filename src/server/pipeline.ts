@@ -1,0 +1,114 @@
+/** What every request passes between the router and its handler, and every error on its way out: auth on the matched
+ *  route, the type of the body, admission, the schema, the access log. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { HEADER } from "../contract/wire.ts";
+import { PerdureError } from "../core/errors.ts";
+import type { Admission, Ticket } from "./admission.ts";
+import { type Auth, namespaceOf } from "./auth.ts";
+import { sendJson } from "./call.ts";
+import { InputCheck } from "./check-input.ts";
+import { addParsers, checkContent, textOf } from "./content.ts";
+import { answerTo } from "./error-reply.ts";
+import type { Principal, ServerLog } from "./parts.ts";
+import type { ServedRoute } from "./served-route.ts";
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    readonly served?: ServedRoute;
+  }
+  interface FastifyRequest {
+    /** Null only on routes that are open to all. */
+    who: Principal | null;
+    namespace: string;
+    ticket: Ticket | null;
+  }
+}
+
+export interface Pipeline {
+  readonly auth: Auth;
+  readonly admission: Admission;
+  readonly bodyLimit: number;
+  readonly log: ServerLog;
+}
+
+export function addPipeline(app: FastifyInstance, { auth, admission, bodyLimit, log }: Pipeline): void {
+  const input = new InputCheck();
+  app.decorateRequest("who", null);
+  app.decorateRequest("namespace", "default");
+  app.decorateRequest("ticket", null);
+  addParsers(app);
+
+  app.addHook("onRequest", async (request, reply) => {
+    const served = request.is404 ? null : (request.routeOptions.config.served ?? null);
+    if (served?.access.open) return;
+    // Without a route this always throws: 401 or 404.
+    request.who = await auth.check(request, served?.access ?? null);
+    const route = served as ServedRoute;
+    request.namespace = namespaceOf(request.who, request.headers[HEADER.namespace]);
+    checkContent(request, route.accepts, bodyLimit);
+    const ticket = admission.enter(route.share(request), bytesOf(request, route, bodyLimit));
+    request.ticket = ticket;
+    // The caller may have gone while its token was looked up.
+    if (reply.raw.closed) ticket.leave();
+    else reply.raw.once("close", () => ticket.leave());
+  });
+  app.addHook("preHandler", async (request) => {
+    const { served } = request.routeOptions.config;
+    if (served === undefined) return;
+    if (request.headers["transfer-encoding"] !== undefined) request.ticket?.read(textOf(request).length);
+    input.run(request, served);
+  });
+  app.addHook("onResponse", async (request, reply) => {
+    const { method, id: requestId, who } = request;
+    const { statusCode: status, elapsedTime } = reply;
+    const route = request.routeOptions.config.served?.name ?? null;
+    const fields = { requestId, method, route, status, ms: Math.round(elapsedTime), who: who?.name ?? null };
+    log(status === 401 || status === 403 ? "info" : "debug", "answered", {
+      ...fields,
+      from: request.socket.remoteAddress,
+    });
+  });
+
+  const fail = errorSender(log, bodyLimit);
+  app.setErrorHandler((error, request, reply) => fail(error, request, reply));
+  // Auth has answered already; this is what the router wants to have.
+  app.setNotFoundHandler((request, reply) => fail(new PerdureError("not_found", "nothing is here"), request, reply));
+}
+
+/** For an address that the router cannot read: it is one that is not there. */
+export function answerUnroutable({ auth, log, bodyLimit }: Pipeline) {
+  const fail = errorSender(log, bodyLimit);
+  return async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    const problem: unknown = await auth.check(request, null).catch((refused: unknown) => refused ?? error);
+    fail(problem, request, reply);
+  };
+}
+
+/** Who is turned away does not keep a connection that somebody else could have. */
+const ENDS: ReadonlySet<number> = new Set([401, 429, 503]);
+
+function errorSender(log: ServerLog, bodyLimit: number) {
+  return (error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply => {
+    const { status, headers, body } = answerTo(error, request.id, log);
+    if (status === 401) {
+      const basic = request.routeOptions.config?.served?.access.basic === true;
+      reply.header("www-authenticate", `${basic ? "Basic" : "Bearer"} realm="Perdure"`);
+    }
+    if (ENDS.has(status) || isTooMuchToSkip(request, bodyLimit)) reply.header("connection", "close");
+    return sendJson(reply.headers(headers), JSON.stringify(body), status);
+  };
+}
+
+/** Whether the rest of a refused body is too long to be read and thrown away. Who is cut off while sending does not always
+ *  get to read why. */
+function isTooMuchToSkip({ raw, headers }: FastifyRequest, bodyLimit: number): boolean {
+  if (raw.complete) return false;
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 4 * bodyLimit;
+}
+
+/** What a body may take of our memory. A stream is read a piece at a time. */
+function bytesOf({ headers }: FastifyRequest, route: ServedRoute, bodyLimit: number): number {
+  if (!route.accepts.includes("application/json")) return 65_536;
+  if (headers["transfer-encoding"] !== undefined) return bodyLimit;
+  return Number(headers["content-length"] ?? 0);
+}

@@ -1,0 +1,81 @@
+/** Events: pages as JSON, or a stream of those to come. Only those of the call's namespace, unless the token is for all of
+ *  them and the call names none. */
+import { HEADER, LIMIT } from "../../contract/wire.ts";
+import { PerdureError, show } from "../../core/errors.ts";
+import { streamEvents } from "../event-stream.ts";
+import { jobOf } from "../job-of.ts";
+import { type Call, type Handlers, HIJACKED, type ServerParts } from "../parts.ts";
+
+/** Each holds a connection and looks at the store whenever something was written. */
+const MAX_STREAMS = 1_000;
+const DEFAULT_LIMIT = 100;
+
+interface Which {
+  readonly jobId?: string;
+  readonly namespace?: string;
+}
+
+export function eventRoutes(parts: ServerParts): Handlers {
+  const { engine, log, tokens } = parts;
+  let streams = 0;
+
+  async function page({ query }: Call, which: Which): Promise<unknown> {
+    const { after = 0, limit = DEFAULT_LIMIT } = query as { readonly after?: number; readonly limit?: number };
+    const found = await engine.store.eventPage({ ...which, after, limit: Math.min(limit, LIMIT.events) });
+    return { events: found.events, next: found.events.length < limit ? null : found.upTo };
+  }
+
+  async function stream(call: Call, which: Which): Promise<typeof HIJACKED> {
+    const after = startOf(call) ?? (await engine.store.lastSeq());
+    if (streams >= MAX_STREAMS) {
+      throw new PerdureError("overloaded", `${MAX_STREAMS} streams of events are open; try again later`);
+    }
+    const { reply, signal, who } = call;
+    streams += 1;
+    try {
+      reply.hijack();
+      reply.raw.writeHead(200, {
+        ...(reply.getHeaders() as Record<string, string>),
+        "content-type": "text/event-stream; charset=utf-8",
+        "cache-control": "no-store",
+        "x-accel-buffering": "no", // proxies are to pass events on as they come
+      });
+      await streamEvents({
+        ...{ out: reply.raw, clock: engine.clock, options: { ...which, after }, signal },
+        feed: (options) => engine.events(options),
+        isAllowed: () => tokens.isStillGood(who.id),
+      });
+    } catch (error) {
+      // The client comes back with the id of the last event it saw.
+      log("warn", "a stream of events broke off", { requestId: call.request.id, error });
+    } finally {
+      streams -= 1;
+    }
+    return HIJACKED;
+  }
+
+  const answer = (call: Call, which: Which) => (wantsStream(call) ? stream(call, which) : page(call, which));
+
+  return {
+    listEvents: (call) => answer(call, isForAll(call) ? {} : { namespace: call.namespace }),
+    listJobEvents: async (call) => answer(call, { jobId: (await jobOf(parts, call)).id }),
+  };
+}
+
+function isForAll({ who, request }: Call): boolean {
+  return who.namespace === null && request.headers[HEADER.namespace] === undefined;
+}
+
+function wantsStream({ request }: Call): boolean {
+  return request.headers.accept?.includes("text/event-stream") ?? false;
+}
+
+/** The last event that the client has seen; undefined if it does not say. */
+function startOf({ query, request }: Call): number | undefined {
+  const given = request.headers["last-event-id"];
+  if (given === undefined) return query.after as number | undefined;
+  const seq = typeof given === "string" && /^\d{1,16}$/.test(given) ? Number(given) : Number.NaN;
+  if (Number.isSafeInteger(seq)) return seq;
+  const message = `Last-Event-ID: got ${show(given)}; allowed: the id of an event, a whole number`;
+  throw new PerdureError("invalid_request", message, { path: "Last-Event-ID" });
+}

@@ -1,0 +1,145 @@
+/** What attempts leave: logs and files. People read them; a worker writes those of an attempt in its hands, and reads what
+ *  earlier attempts of that job left. Whoever made the bytes is a stranger: they are downloaded, never shown. */
+import { Readable } from "node:stream";
+import { HEADER } from "../../contract/wire.ts";
+import { PerdureError } from "../../core/errors.ts";
+import type { BlobFile } from "../../core/views.ts";
+import type { JobRow } from "../../store/store.ts";
+import { jobOf } from "../job-of.ts";
+import { type Call, Download, type Handlers, type ServerParts } from "../parts.ts";
+import { readLease, sessionOf } from "../session-key.ts";
+
+interface Outputs {
+  readonly attempts: { readonly attempt: number; readonly files: readonly BlobFile[]; readonly more: number }[];
+}
+
+export function fileRoutes(parts: ServerParts): Handlers {
+  const { engine, blobs, outputLimit } = parts;
+
+  async function outputs(jobId: string, before: number): Promise<Outputs> {
+    const attempts: Outputs["attempts"] = [];
+    for (const attempt of await blobs.attempts(jobId)) {
+      if (attempt < before) attempts.push({ attempt, ...(await blobs.list(jobId, attempt)) });
+    }
+    return { attempts };
+  }
+
+  async function file(call: Call, jobId: string): Promise<Download> {
+    const name = call.params["*"] as string;
+    const source = await blobs.get(jobId, Number(call.params.attempt), name, offsetOf(call));
+    if (source === null) throw new PerdureError("not_found", "this attempt left no such file");
+    return new Download(source, attachment(name.split("/").at(-1) as string));
+  }
+
+  /** The job and the attempt of it that the caller holds at this moment. What it writes when it has lost it lies under a
+   *  number that nobody else has, so a loss right after this check does no harm. */
+  async function held(call: Call): Promise<{ readonly id: string; readonly attempt: number }> {
+    const session = sessionOf(parts, call);
+    const lease = readLease(String(call.request.headers[HEADER.lease] ?? ""));
+    const job = await jobOf(parts, call).catch(orNull);
+    if (job !== null && lease !== null && lease.session === session && isHeld(job, lease)) {
+      return { id: job.id, attempt: job.attempt };
+    }
+    const message = `the attempt is not in the hands of this session; its lease goes into the header ${HEADER.lease}`;
+    throw new PerdureError("lease_lost", message);
+  }
+
+  async function logText(job: JobRow, wanted: number | null, offset: number) {
+    const log = await engine.store.log(job.id, wanted);
+    const bytes = Buffer.from(log?.text ?? "").subarray(offset);
+    return { attempt: log?.attempt ?? wanted ?? job.attempt, source: [bytes] };
+  }
+
+  async function logFile(job: JobRow, wanted: number | null, name: string, offset: number) {
+    const attempts = wanted === null ? (await blobs.attempts(job.id)).reverse() : [wanted];
+    for (const attempt of attempts) {
+      const source = await blobs.get(job.id, attempt, name, offset);
+      if (source !== null) return { attempt, source };
+    }
+    return { attempt: wanted ?? job.attempt, source: [] };
+  }
+
+  return {
+    async getLogs(call) {
+      const job = await jobOf(parts, call);
+      const { attempt: wanted = null, stream = job.kind === "exec" ? "stdout" : "log" } = call.query as LogQuery;
+      if (wanted !== null && wanted > job.attempt)
+        throw new PerdureError("not_found", `${job.id} has no run ${wanted}`);
+      const offset = offsetOf(call);
+      const { attempt, source } =
+        stream === "log" ? await logText(job, wanted, offset) : await logFile(job, wanted, `${stream}.log`, offset);
+      const headers = { ...attachment(`${stream}.log`), [HEADER.attempt]: String(attempt) };
+      // An open file as it is: a generator around it that is never begun would never close it.
+      return new Download(source instanceof Readable ? source : toStream(source), headers);
+    },
+
+    listOutputs: async (call) => outputs((await jobOf(parts, call)).id, Number.POSITIVE_INFINITY),
+    getOutput: async (call) => file(call, (await jobOf(parts, call)).id),
+
+    async writeOutput(call) {
+      const { id, attempt } = await held(call);
+      if (Number(call.params.attempt) !== attempt)
+        throw new PerdureError("lease_lost", "this lease is for another run");
+      const name = call.params["*"] as string;
+      // Asked for in vain: it has been sent again since, perhaps with more behind it.
+      if (call.request.raw.destroyed) throw new PerdureError("invalid_request", "the caller is gone");
+      const length = call.request.headers["content-length"];
+      const known = length === undefined ? {} : { length: Number(length) };
+      try {
+        return await blobs.write(id, attempt, name, offsetOf(call), bodyOf(call), { maxBytes: outputLimit, ...known });
+      } finally {
+        call.request.raw.resume(); // what was not wanted of it is read and thrown away, or the next request never comes
+      }
+    },
+
+    async listEarlierOutputs(call) {
+      const { id, attempt } = await held(call);
+      return outputs(id, attempt);
+    },
+
+    async readEarlierOutput(call) {
+      const { id, attempt } = await held(call);
+      if (Number(call.params.attempt) >= attempt) throw new PerdureError("not_found", "this run is no earlier one");
+      return file(call, id);
+    },
+  };
+}
+
+/** Whoever stops reading it half-way does not end the connection: the reply still has to go over it. */
+function bodyOf({ body }: Call): AsyncIterable<Uint8Array> {
+  return body instanceof Readable ? body.iterator({ destroyOnReturn: false }) : toStream([]);
+}
+
+interface LogQuery {
+  readonly attempt?: number;
+  readonly stream?: "stdout" | "stderr" | "log";
+}
+
+function isHeld(job: JobRow, { session, attempt }: { readonly session: string; readonly attempt: number }): boolean {
+  return job.state === "running" && job.worker === session && job.attempt === attempt;
+}
+
+/** A job that was pruned is in nobody's hands. Whoever cannot reach the store does not know. */
+function orNull(error: unknown): null {
+  if (error instanceof PerdureError && error.code === "job_not_found") return null;
+  throw error;
+}
+
+function offsetOf({ query }: Call): number {
+  return (query.offset as number | undefined) ?? 0;
+}
+
+async function* toStream(chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  yield* chunks;
+}
+
+/** Its writer chose the name: no quotes, slashes or line ends of it get into a header. */
+function attachment(name: string): Readonly<Record<string, string>> {
+  const plain = name.replaceAll(/[^A-Za-z0-9._-]/g, "_").replace(/^\.+/, "_");
+  const full = encodeURIComponent(name.toWellFormed()).replaceAll(/['()*]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);
+  return {
+    "content-type": "application/octet-stream",
+    "content-disposition": `attachment; filename="${plain}"; filename*=UTF-8''${full}`,
+    "x-content-type-options": "nosniff",
+  };
+}

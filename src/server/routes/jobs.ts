@@ -1,0 +1,74 @@
+/** Jobs: one by one, commands on them, and their story. Submits and searches are in files of their own. */
+import type { Command } from "../../core/command.ts";
+import type { JobsFilter } from "../../core/face.ts";
+import { toInstant } from "../../core/instant.ts";
+import { redriveMany } from "../../engine/redrive-many.ts";
+import { jobOf } from "../job-of.ts";
+import { type Handler, type Handlers, JsonText, type ServerParts } from "../parts.ts";
+import { wireJob } from "../wire-job.ts";
+import { listRoutes } from "./list-jobs.ts";
+import { inWireWords, principal, submitRoutes } from "./submit.ts";
+
+interface WaitRequest {
+  readonly jobs: readonly { readonly id: string; readonly chapter: number }[];
+  readonly waitMs?: number;
+}
+
+interface RedriveRequest {
+  readonly filter?: JobsFilter;
+  readonly dryRun?: boolean;
+  readonly limit?: number;
+}
+
+export function jobRoutes(parts: ServerParts): Handlers {
+  const { engine } = parts;
+
+  const command =
+    (kind: Exclude<Command["kind"], "reschedule">): Handler =>
+    async (call) => {
+      const { id } = await jobOf(parts, call);
+      const { job } = await engine.command(id, { kind, by: principal(call) });
+      return new JsonText(wireJob(job));
+    };
+
+  return {
+    ...submitRoutes(parts),
+    ...listRoutes(parts),
+
+    getJob: async (call) => new JsonText(wireJob(await jobOf(parts, call))),
+    cancelJob: command("cancel"),
+    retryJob: command("retry"),
+    redriveJob: command("redrive"),
+    discardJob: command("discard"),
+
+    async rescheduleJob(call) {
+      const { id } = await jobOf(parts, call);
+      const runAt = toInstant((call.body as { readonly runAt: number }).runAt, "runAt");
+      const { job } = await engine.command(id, { kind: "reschedule", runAt, by: principal(call) });
+      return new JsonText(wireJob(job));
+    },
+
+    async waitJobs(call) {
+      const { jobs, waitMs = 0 } = call.body as WaitRequest;
+      const { namespace, signal } = call;
+      return engine.waitForAny(jobs, { namespace, timeoutMs: waitMs, signal });
+    },
+
+    async redriveJobs(call) {
+      const { filter = {}, ...options } = (call.body ?? {}) as RedriveRequest;
+      try {
+        return await redriveMany(engine, call.namespace, filter, options, principal(call));
+      } catch (error) {
+        throw inWireWords(error, "filter");
+      }
+    },
+
+    async explainJob(call) {
+      return engine.explain((await jobOf(parts, call)).id);
+    },
+
+    async listAttempts(call) {
+      return { attempts: await engine.store.attempts((await jobOf(parts, call)).id) };
+    },
+  };
+}

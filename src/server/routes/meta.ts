@@ -1,0 +1,36 @@
+/** The server about itself: its version, its health, who asks; and pruning by hand. */
+
+import { API_VERSION } from "../../contract/wire.ts";
+import { PerdureError } from "../../core/errors.ts";
+import type { Handlers, ServerParts } from "../parts.ts";
+
+export function metaRoutes({ engine, version, storeKind }: ServerParts): Handlers {
+  const { clock, store } = engine;
+  const startedAt = clock.now();
+  const started = clock.monotonic();
+  return {
+    async getVersion() {
+      return { name: "perdure", version, api: API_VERSION };
+    },
+    async getIdentity({ who }) {
+      const { id, name, scopes, namespace } = who;
+      return { id, name, scopes, namespace };
+    },
+    async getStatus() {
+      const asked = clock.monotonic();
+      await store.setting("status"); // any short question will do
+      const now = clock.monotonic();
+      return {
+        ...{ now: clock.now(), store: storeKind, startedAt },
+        uptimeMs: Math.round(now - started),
+        storeMs: Math.round((now - asked) * 10) / 10,
+      };
+    },
+    async prune({ who }) {
+      if (who.namespace !== null) {
+        throw new PerdureError("forbidden", "pruning is for all namespaces, and this token is for one");
+      }
+      return { jobs: await engine.prune() };
+    },
+  };
+}

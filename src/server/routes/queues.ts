@@ -1,0 +1,15 @@
+/** Queues: their counts, and pausing them. */
+import { asText } from "../../core/check.ts";
+import type { Call, Handlers, ServerParts } from "../parts.ts";
+
+export function queueRoutes({ engine }: ServerParts): Handlers {
+  const setPaused = ({ namespace, params }: Call, paused: boolean) =>
+    engine.setPaused(namespace, asText(params.queue, "queue", 200), paused);
+  return {
+    async listQueues({ namespace }) {
+      return { queues: await engine.store.counts(namespace, engine.clock.now()) };
+    },
+    pauseQueue: (call) => setPaused(call, true),
+    resumeQueue: (call) => setPaused(call, false),
+  };
+}

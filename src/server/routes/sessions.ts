@@ -1,0 +1,155 @@
+/** The worker protocol: sessions, claims, renewals, reports. The hot part of a server: what a job costs here is paid for
+ *  each of them, so there are no spreads and replies are made into text once.
+ *
+ *  Every call but the first proves with a key that it is the session it names. */
+import { fromWireHealth, type WireHealth } from "../../contract/health.ts";
+import type {
+  ClaimRequestWire,
+  RenewAnswerWire,
+  RenewRequestWire,
+  ReportWire,
+  SessionOpened,
+  SessionRequestWire,
+} from "../../contract/worker-schemas.ts";
+import { PerdureError, show } from "../../core/errors.ts";
+import type { ClaimedJob, HeldAttempt, Report, SettleAnswer } from "../../core/work.ts";
+import { isId } from "../../lib/id.ts";
+import { storable } from "../../lib/text.ts";
+import { ClaimRoom } from "../claim-room.ts";
+import { Notices } from "../notices.ts";
+import { type Handlers, JsonText, type ServerParts } from "../parts.ts";
+import { readLease, sessionKey, sessionOf } from "../session-key.ts";
+import { keptProgress, toReport } from "../wire-report.ts";
+
+export function sessionRoutes(parts: ServerParts): Handlers {
+  const { engine, log } = parts;
+  const room = new ClaimRoom();
+  const notices = new Notices(engine);
+
+  /** Gives back what does not fit into a reply: nothing is charged. Others may have it soon, this session after a lease. */
+  async function handBack(session: string, jobs: readonly ClaimedJob[]): Promise<void> {
+    const from = { kind: "release", session } as const;
+    const outcome = { kind: "released" } as const;
+    const reports = jobs.map(({ id, attempt }) => ({ jobId: id, attempt, from, outcome, usage: null, log: null }));
+    await engine.report(reports).catch((error: unknown) => {
+      // Its worker never hears of them, so they are given back when a lease has passed.
+      log("warn", "jobs that did not fit into a reply could not be given back", { session, error });
+    });
+  }
+
+  return {
+    async openSession(call): Promise<SessionOpened> {
+      const request = call.body as SessionRequestWire;
+      const { leaseMs } = request;
+      const session = await engine.openSession({
+        namespace: call.namespace,
+        name: storable(request.name, 200),
+        host: storable(request.host ?? "", 200),
+        pid: request.pid ?? 0,
+        process: request.process == null ? null : storable(request.process, 500),
+        kinds: request.kinds.map((kind, i) => named(kind, `kinds[${i}]`)),
+        queues: request.queues?.map((queue, i) => named(queue, `queues[${i}]`)) ?? null,
+        labels: checkedLabels(request.labels ?? {}),
+        slots: request.slots,
+        ...(leaseMs === undefined ? {} : { leaseMs }),
+      });
+      const key = sessionKey(engine.store.secret, session, call.namespace);
+      return { session, key, leaseMs: leaseMs ?? engine.leaseMs, claimsAtOnce: engine.store.claimsAtOnce };
+    },
+
+    async closeSession(call) {
+      const session = sessionOf(parts, call);
+      await engine.closeSession(session);
+      room.forget(session);
+      notices.forget(session);
+    },
+
+    async renewSession(call): Promise<RenewAnswerWire> {
+      const session = sessionOf(parts, call);
+      const { held, health } = call.body as RenewRequestWire;
+      const told = held.map(toHeld);
+      const answer = await engine.renew(session, told, health && fromWireHealth(health as WireHealth));
+      const { alive, leaseMs, lost, cancel, drain } = answer;
+      return { alive, leaseMs, lost, cancel, drain };
+    },
+
+    async claimJobs(call) {
+      const session = sessionOf(parts, call);
+      const { limit, waitMs = 0, claimId } = call.body as ClaimRequestWire;
+      const answer = await engine.claim(session, {
+        limit: room.limit(session, limit),
+        claimId: claimId === undefined ? null : storable(claimId, 100),
+        waitMs,
+        signal: call.signal,
+      });
+      const { alive, drain } = answer;
+      let jobs = answer.jobs;
+      if (!alive) room.forget(session);
+      else {
+        const fitting = room.fitting(session, jobs);
+        if (fitting < jobs.length) {
+          await handBack(session, jobs.slice(fitting));
+          jobs = jobs.slice(0, fitting);
+        }
+      }
+      // The store makes these objects with the fields of the wire and no others.
+      return new JsonText(JSON.stringify({ alive, drain, jobs }));
+    },
+
+    async reportAttempts(call) {
+      const session = sessionOf(parts, call);
+      const { reports } = call.body as { readonly reports: readonly ReportWire[] };
+      const answers: SettleAnswer[] = new Array(reports.length);
+      const ours: Report[] = [];
+      const places: number[] = [];
+      for (let i = 0; i < reports.length; i++) {
+        const report = reports[i] as ReportWire;
+        const lease = readLease(report.token);
+        if (!isId(report.jobId, "job")) answers[i] = UNKNOWN;
+        else if (lease?.session !== session || lease.attempt !== report.attempt) answers[i] = STALE;
+        else {
+          ours.push(toReport(report));
+          places.push(i);
+        }
+      }
+      const settled = ours.length === 0 ? [] : await engine.report(ours);
+      for (let k = 0; k < settled.length; k++) answers[places[k] as number] = settled[k] as SettleAnswer;
+      return new JsonText(JSON.stringify({ answers }));
+    },
+
+    async waitForNotice(call) {
+      const session = sessionOf(parts, call);
+      const { waitMs = 0 } = (call.body ?? {}) as { readonly waitMs?: number };
+      return notices.wait(session, waitMs, call.signal);
+    },
+  };
+}
+
+const STALE: SettleAnswer = Object.freeze({ status: "stale", recorded: null });
+const UNKNOWN: SettleAnswer = Object.freeze({ status: "unknown_job" });
+
+function toHeld(held: RenewRequestWire["held"][number], i: number): HeldAttempt {
+  const { jobId, attempt, usage = null, log = null } = held;
+  if (!isId(jobId, "job")) throw refusal(`held[${i}].jobId`, jobId, "the id of a job");
+  return { jobId, attempt, usage, progress: keptProgress(held.progress), log };
+}
+
+function checkedLabels(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  for (const [label, value] of Object.entries(labels)) {
+    named(label, "labels");
+    named(value, `labels.${label}`);
+  }
+  return labels;
+}
+
+// As of the names of jobs, with which they are compared.
+const NAME = /^[^\p{Cc}\p{Cs}]+$/u;
+
+function named(value: string, path: string): string {
+  if (NAME.test(value)) return value;
+  throw refusal(path, value, "text without control characters");
+}
+
+function refusal(path: string, given: unknown, allowed: string): PerdureError {
+  return new PerdureError("invalid_request", `${path}: got ${show(given)}; allowed: ${allowed}.`, { path });
+}

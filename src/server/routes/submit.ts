@@ -1,0 +1,116 @@
+/** Submits. The input of a job is the text of the request, byte for byte; everything else is checked by the same code as in
+ *  the library, and a mistake is told under the name that it has on the wire. */
+import { statusOf } from "../../contract/error-status.ts";
+import type { JobRequest, Submitted } from "../../contract/schemas.ts";
+import { checkKeys, isPlain } from "../../core/check.ts";
+import { ConfigError, ERROR_CODES, PerdureError } from "../../core/errors.ts";
+import type { Mutable } from "../../core/mutable.ts";
+import { NO_INPUT } from "../../core/work.ts";
+import { checkBuiltinKind } from "../../engine/check-builtin.ts";
+import type { SubmitAnswer, SubmitItem } from "../../engine/submit.ts";
+import { toSubmitItem } from "../../engine/submit-request.ts";
+import { sliceOf, slicesOf } from "../../lib/json-slices.ts";
+import { storable } from "../../lib/text.ts";
+import { LaneQuota } from "../lane-quota.ts";
+import { type Call, type Handlers, JsonText, type ServerParts } from "../parts.ts";
+import { PolicyCache } from "../policy-cache.ts";
+
+/** Names of those who ask are kept up to this length. */
+const MAX_NAME = 200;
+
+export function submitRoutes({ engine, log }: ServerParts): Handlers {
+  const policies = new PolicyCache();
+  const quota = new LaneQuota(engine.store);
+
+  function toItem(call: Call, request: unknown, text: string): SubmitItem {
+    if (!isPlain(request)) throw new ConfigError({ path: "submit", given: request, allowed: "an object" });
+    const { kind, input, retry, ...options } = request as JobRequest;
+    checkKeys(options, OPTION_KEYS, "submit");
+    checkBuiltinKind(kind, input);
+    const payload = sliceOf(text, "input") ?? NO_INPUT;
+    const { namespace } = call;
+    const policy = retry === undefined ? {} : { policy: policies.of(retry) };
+    const item: Mutable<SubmitItem> = toSubmitItem({ kind, payload, options, namespace, ...policy });
+    item.by = principal(call);
+    return item;
+  }
+
+  return {
+    async submitJob(call) {
+      try {
+        const item = toItem(call, call.body, call.text);
+        const [over = null] = (await quota.check([item])) ?? [];
+        if (over !== null) throw over;
+        const [answer] = (await engine.submit([item])) as [SubmitAnswer];
+        if (answer.status !== "ok") throw answer.error;
+        return new JsonText(JSON.stringify(submitted(answer)), answer.created ? 201 : 200);
+      } catch (error) {
+        throw inWireWords(error, "");
+      }
+    },
+
+    async submitJobs(call) {
+      const { jobs } = call.body as { readonly jobs: readonly unknown[] };
+      const texts = slicesOf(call.text, "jobs") ?? [];
+      const answers: object[] = new Array(jobs.length);
+      let items: SubmitItem[] = [];
+      let places: number[] = [];
+      for (let i = 0; i < jobs.length; i++) {
+        try {
+          items.push(toItem(call, jobs[i], texts[i] as string));
+          places.push(i);
+        } catch (error) {
+          if (!(error instanceof PerdureError)) throw error;
+          answers[i] = refusal(error, i);
+        }
+      }
+      const over = await quota.check(items);
+      if (over !== null) {
+        over.forEach((error, k) => {
+          if (error !== null) answers[places[k] as number] = refusal(error, places[k] as number);
+        });
+        items = items.filter((_, k) => over[k] === null);
+        places = places.filter((_, k) => over[k] === null);
+      }
+      const stored = items.length === 0 ? [] : await engine.submit(items);
+      stored.forEach((answer, k) => {
+        const i = places[k] as number;
+        answers[i] = answer.status === "ok" ? submitted(answer) : refusal(answer.error, i);
+      });
+      return new JsonText(JSON.stringify({ answers }));
+    },
+  };
+
+  function refusal(error: PerdureError, place: number): object {
+    const { code, message, path } = inWireWords(error, `jobs[${place}]`) as PerdureError;
+    if (statusOf(code) < 500 && code !== "store_refused") return { error: { code, message, path } };
+    // The words of a database may name its tables, files and hosts.
+    log("error", "a job of a list could not be stored", { code, error: message });
+    return { error: { code, message: ERROR_CODES[code], path: null } };
+  }
+}
+
+const OPTION_KEYS = [
+  ...["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline", "labels"],
+];
+
+function submitted({ id, created, chapter, state }: SubmitAnswer & { readonly status: "ok" }): Submitted {
+  return { id, created, chapter, state };
+}
+
+/** Who asks, as events tell it. */
+export function principal({ who }: Call): string {
+  return storable(`token:${who.name}`, MAX_NAME);
+}
+
+/** Where a caller of the library says `submit.tags` or `payload`, one of the wire says `tags` and `input`, after the place
+ *  in its list. */
+export function inWireWords(error: unknown, place: string): unknown {
+  if (!(error instanceof PerdureError) || error.path === null) return error;
+  const { code, path, message } = error;
+  const field = path.replace(/^(submit|jobs|redriveMany)(\.|$)/, "").replace(/^(payload|exec|http)(?=[.[]|$)/, "input");
+  const named = field === "" || place === "" || field.startsWith("[") ? place + field : `${place}.${field}`;
+  const rest = message.startsWith(path) ? message.slice(path.length).replace(/^: /, "") : message;
+  const words = named === "" ? rest : `${named}: ${rest}`;
+  return new PerdureError(code, words, { ...(named === "" ? {} : { path: named }), cause: error });
+}

@@ -1,0 +1,49 @@
+/** Tokens: made, listed without their secrets, revoked. Who is bound to a namespace sees and makes tokens of that
+ *  namespace alone. */
+import type { AccessToken, Scope } from "../../core/access.ts";
+import { asText } from "../../core/check.ts";
+import { asSpan } from "../../core/duration.ts";
+import { PerdureError } from "../../core/errors.ts";
+import type { Handlers, Principal, ServerParts } from "../parts.ts";
+
+interface TokenRequest {
+  readonly name: string;
+  readonly scopes: readonly Scope[];
+  readonly namespace?: string | null;
+  readonly expiresIn?: string | number;
+}
+
+export function tokenRoutes({ tokens }: ServerParts): Handlers {
+  return {
+    async createToken({ who, body }) {
+      const { name, scopes, expiresIn, ...rest } = body as TokenRequest;
+      const namespace = rest.namespace === undefined ? who.namespace : rest.namespace;
+      if (who.namespace !== null && namespace !== who.namespace) {
+        throw new PerdureError("forbidden", "this token may make tokens of its own namespace only", {
+          path: "namespace",
+        });
+      }
+      const expiresInMs = expiresIn === undefined ? null : asSpan(expiresIn, "expiresIn");
+      if (namespace !== null) asText(namespace, "namespace", 200);
+      const wanted = { name: asText(name, "name", 200), scopes, namespace, expiresInMs };
+      const { token, info } = await tokens.create(wanted);
+      return { token, info: shown(info) };
+    },
+    async listTokens({ who }) {
+      return { tokens: (await tokens.list()).filter((token) => isOf(who, token)).map(shown) };
+    },
+    async revokeToken({ who, params }) {
+      const token = (await tokens.list()).find(({ id }) => id === params.id);
+      if (token === undefined || !isOf(who, token)) throw new PerdureError("not_found", "no token has this id");
+      await tokens.revoke(token.id);
+    },
+  };
+}
+
+function isOf(who: Principal, token: AccessToken): boolean {
+  return who.namespace === null || token.namespace === who.namespace;
+}
+
+function shown({ hash: _, ...rest }: AccessToken): Omit<AccessToken, "hash"> {
+  return rest;
+}

@@ -1,0 +1,27 @@
+/** Workers as operators see them: the sessions of the namespace, and draining one. */
+import { toWireHealth } from "../../contract/health.ts";
+import { PerdureError } from "../../core/errors.ts";
+import type { Handlers, ServerParts } from "../parts.ts";
+
+export function workerRoutes({ engine }: ServerParts): Handlers {
+  const sessionsOf = async (namespace: string) =>
+    (await engine.store.sessions()).filter((session) => session.namespace === namespace);
+  return {
+    async listWorkers({ namespace }) {
+      const sessions = await sessionsOf(namespace);
+      const workers = sessions.map(({ health, ...rest }) => ({
+        ...rest,
+        health: health === null ? null : toWireHealth(health),
+      }));
+      return { workers };
+    },
+    async drainWorker({ namespace, params }) {
+      const { session = "" } = params;
+      // One of another namespace is not there.
+      const known = (await sessionsOf(namespace)).some(({ id }) => id === session);
+      if (!known || (await engine.drainSession(session)) === "unknown") {
+        throw new PerdureError("not_found", "no worker has this session");
+      }
+    },
+  };
+}

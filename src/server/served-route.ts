@@ -1,0 +1,53 @@
+/** A route as the server registers it: those of the contract, and the few beside them that are not the API. */
+import type { FastifyRequest } from "fastify";
+import type { Operation } from "../contract/operations.ts";
+import type { Route, RouteName } from "../contract/routes.ts";
+import type { Share } from "./admission.ts";
+import type { Access } from "./auth.ts";
+import type { Handler } from "./parts.ts";
+
+export interface ServedRoute {
+  /** For logs. */
+  readonly name: string;
+  readonly method: Route["method"];
+  readonly path: string;
+  readonly access: Access;
+  /** Types of bodies. JSON is parsed; any other is given to the handler as a stream. */
+  readonly accepts: readonly string[];
+  readonly schema: { readonly params?: object; readonly query?: object; readonly body?: object };
+  /** No body is as good as an empty object: nothing in it must be there. */
+  readonly emptyBody?: boolean;
+  /** Of success. */
+  readonly status: number;
+  readonly share: (request: FastifyRequest) => Share;
+  readonly handle: Handler;
+}
+
+const JSON_ONLY = ["application/json"] as const;
+/** An object without a single field; also for bodies and queries that nobody reads, so that a mistake is not passed over. */
+const NOTHING = { type: "object", properties: {}, additionalProperties: false };
+
+/** Held for as long as their caller asks. */
+const HELD: ReadonlySet<string> = new Set<RouteName>(["waitJobs", "claimJobs", "waitForNotice"]);
+const FEEDS: ReadonlySet<string> = new Set<RouteName>(["listEvents", "listJobEvents"]);
+
+export function apiRoute(name: RouteName, route: Route, operation: Operation, handle: Handler): ServedRoute {
+  const { method, path, scope } = route;
+  const { params, query = NOTHING, bodyType, status = 200 } = operation;
+  const body = (operation.body ?? NOTHING) as { readonly required?: readonly string[] };
+  const takesJson = method !== "GET" && bodyType === undefined;
+  return {
+    ...{ name, method, path, access: { scope }, status, handle },
+    accepts: bodyType === undefined ? JSON_ONLY : [bodyType],
+    schema: { query, ...(params === undefined ? {} : { params }), ...(takesJson ? { body } : {}) },
+    emptyBody: (body.required ?? []).length === 0,
+    share: (request) => shareOf(name, scope, request),
+  };
+}
+
+function shareOf(name: string, scope: Route["scope"], request: FastifyRequest): Share {
+  if (HELD.has(name)) return scope === "work" ? "waiting" : "held";
+  if (FEEDS.has(name) && String(request.headers.accept ?? "").includes("text/event-stream")) return "held";
+  if (scope === "work") return "worker";
+  return scope === "submit" || scope === "read" ? "caller" : "operator";
+}

@@ -1,0 +1,114 @@
+/** The server: every route of the contract with its handler, behind guard, auth and admission. It does not open stores,
+ *  engines or files: whoever starts it gives them, and closes them after `stop`. */
+import Fastify, { type FastifyInstance } from "fastify";
+import { OPERATIONS } from "../contract/operations.ts";
+import { ROUTES, type RouteName } from "../contract/routes.ts";
+import { ADMISSION, Admission, Lag } from "./admission.ts";
+import { Auth } from "./auth.ts";
+import { RequestCall, Signals, sendResult } from "./call.ts";
+import { STRICT } from "./check-input.ts";
+import { docsRoutes } from "./docs-routes.ts";
+import { allHandlers } from "./handlers.ts";
+import { healthRoutes } from "./health-routes.ts";
+import { HttpServer, type Listening, type ListenOptions, onClientError, requestIdOf } from "./http-server.ts";
+import type { Handler, Principal, ServerParts } from "./parts.ts";
+import { addPipeline, answerUnroutable, type Pipeline } from "./pipeline.ts";
+import { apiRoute, type ServedRoute } from "./served-route.ts";
+
+export interface ServerOptions extends Partial<ListenOptions> {
+  /** Bytes of a JSON body. */
+  readonly bodyLimit?: number;
+  /** Bytes that all files of one attempt may have together. */
+  readonly outputLimit?: number;
+  /** Bytes of all bodies in hand. */
+  readonly maxHeldBytes?: number;
+  /** Beside those of the contract. */
+  readonly routes?: (parts: ServerParts) => readonly ServedRoute[];
+}
+
+export interface Server {
+  listen(): Promise<Listening>;
+  /** Answers what is held, waits for what is under way for as long as `graceMs`, then closes all connections. */
+  stop(graceMs?: number): Promise<void>;
+}
+
+const BODY_LIMIT = 10 * 1024 * 1024;
+const OUTPUT_LIMIT = 10 * 1024 * 1024 * 1024;
+const STOP_GRACE_MS = 10_000;
+const LISTEN: ListenOptions = {
+  ...{ host: "127.0.0.1", port: 0, tls: null, allowHosts: [], insecure: false, maxConnections: 10_000 },
+};
+
+export function createServer(
+  given: Omit<ServerParts, "stopping" | "outputLimit">,
+  options: ServerOptions = {},
+): Server {
+  const { bodyLimit = BODY_LIMIT, outputLimit = OUTPUT_LIMIT, routes, maxHeldBytes, ...listen } = options;
+  const stopping = new AbortController();
+  const parts: ServerParts = { ...given, outputLimit, stopping: stopping.signal };
+  const { engine, log, tokens } = parts;
+  const { clock } = engine;
+  const lag = new Lag(clock);
+  const signals = new Signals();
+  const limits = { ...ADMISSION, maxBytes: maxHeldBytes ?? ADMISSION.maxBytes };
+  const pipeline: Pipeline = {
+    ...{ bodyLimit, log, auth: new Auth(tokens, clock), admission: new Admission(limits, () => lag.ms) },
+  };
+  const unroutable = answerUnroutable(pipeline);
+
+  let http: HttpServer | undefined;
+  const app = Fastify({
+    ...{ logger: false, exposeHeadRoutes: false, bodyLimit, requestIdHeader: false, return503OnClosing: false },
+    genReqId: (raw) => requestIdOf(raw as never),
+    clientErrorHandler: (error, socket) => onClientError(error, socket),
+    frameworkErrors: (error, request, reply) => void unroutable(error, request as never, reply as never),
+    routerOptions: {
+      ...{ caseSensitive: true, ignoreTrailingSlash: false, ignoreDuplicateSlashes: false },
+      ...{ useSemicolonDelimiter: false, maxParamLength: 16_384 }, // names have their limits in the schemas
+    },
+    ajv: { customOptions: STRICT },
+    serverFactory(handle) {
+      http = new HttpServer({ ...LISTEN, ...listen }, clock, log, handle as never);
+      return http.node;
+    },
+  }) as unknown as FastifyInstance;
+  const server = http as unknown as HttpServer;
+
+  addPipeline(app, pipeline);
+  for (const route of [...apiRoutes(parts), ...healthRoutes(parts), ...docsRoutes(parts), ...(routes?.(parts) ?? [])]) {
+    app.route({
+      method: route.method,
+      url: route.path,
+      config: { served: route },
+      async handler(request, reply) {
+        const who = request.who as Principal;
+        const call = new RequestCall(who, request.namespace, request, reply, signals);
+        return sendResult(reply, await route.handle(call), route.status);
+      },
+    });
+  }
+
+  return {
+    async listen() {
+      await app.ready();
+      lag.start();
+      return server.listen();
+    },
+    async stop(graceMs = STOP_GRACE_MS) {
+      stopping.abort();
+      signals.abortAll();
+      await server.stop(graceMs);
+      lag.stop();
+      await app.close();
+    },
+  };
+}
+
+function apiRoutes(parts: ServerParts): ServedRoute[] {
+  const handlers = allHandlers(parts);
+  return (Object.keys(ROUTES) as RouteName[]).map((name) => {
+    const handler: Handler | undefined = handlers[name];
+    if (handler === undefined) throw new Error(`the route ${name} has no handler`);
+    return apiRoute(name, ROUTES[name], OPERATIONS[name], handler);
+  });
+}

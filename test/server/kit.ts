@@ -1,0 +1,134 @@
+/** A real server in this process, on a free port of the loopback, over a file or a PostgreSQL schema, for tests that speak
+ *  to it by fetch or by socket. Everything is closed when the test, or the file, is over. */
+import { randomBytes, randomFillSync } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Scope } from "../../src/core/access.ts";
+import { storeClock } from "../../src/embedded/store-clock.ts";
+import { systemClock } from "../../src/engine/clock.ts";
+import { Engine } from "../../src/engine/engine.ts";
+import type { Clock } from "../../src/lib/clock.ts";
+import { idMaker } from "../../src/lib/id.ts";
+import { createLog } from "../../src/server/log.ts";
+import { createServer, type Server, type ServerOptions } from "../../src/server/server.ts";
+import { TokenBook } from "../../src/server/tokens.ts";
+import { directoryBlobs } from "../../src/store/directory-blobs.ts";
+import { openStore } from "../../src/store/open.ts";
+import type { Store } from "../../src/store/store.ts";
+import { newSchema } from "../postgres/kit.ts";
+
+export interface KitOptions extends ServerOptions {
+  readonly store?: "sqlite" | "postgres";
+  /** An address of a store that is there already, as of another server; it is left there. */
+  readonly url?: string;
+  readonly leaseMs?: number;
+  readonly clock?: Clock;
+  readonly wrapStore?: (store: Store) => Store;
+}
+
+export interface TokenWish {
+  readonly name?: string;
+  readonly scopes?: readonly Scope[];
+  readonly namespace?: string | null;
+  readonly expiresInMs?: number | null;
+}
+
+export interface Reply {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  // Tests know what they asked for.
+  // biome-ignore lint/suspicious/noExplicitAny: the body of whatever was asked for
+  readonly body: any;
+}
+
+export interface TestServer {
+  readonly url: string;
+  readonly port: number;
+  readonly storeUrl: string;
+  readonly engine: Engine;
+  readonly store: Store;
+  readonly server: Server;
+  readonly tokens: TokenBook;
+  /** A token with all scopes, for all namespaces. */
+  readonly admin: string;
+  /** Lines of the log, at debug. */
+  readonly logged: string[];
+  token(wish?: TokenWish): Promise<string>;
+  /** One request with the admin's token, or another; a body is sent as JSON, a text as it is. */
+  call(method: string, path: string, options?: CallOptions): Promise<Reply>;
+  close(): Promise<void>;
+}
+
+export interface CallOptions {
+  readonly token?: string | null;
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal;
+}
+
+/** Whoever opens it closes it: `onTestFinished(server.close)` or `afterAll(server.close)`. */
+export async function startServer(options: KitOptions = {}): Promise<TestServer> {
+  const {
+    store: kind = "sqlite",
+    url,
+    leaseMs,
+    clock: base = systemClock,
+    wrapStore = (store) => store,
+    ...rest
+  } = options;
+  const directory = mkdtempSync(join(tmpdir(), "perdure-server-"));
+  const storeUrl = url ?? (kind === "postgres" ? newSchema("server").url : join(directory, "jobs.db"));
+  const newSecret = () => randomBytes(24).toString("base64url");
+  const store = wrapStore(await openStore({ url: storeUrl, clock: base, random: Math.random, newSecret }));
+  const shared = await storeClock(base, store, () => {});
+  const { clock } = shared;
+  const logged: string[] = [];
+  const log = createLog({ write: (line) => void logged.push(line), now: clock.now, level: "debug" });
+  const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
+  const blobs = directoryBlobs(join(directory, "artifacts"));
+  const engine = new Engine({
+    ...{ store, clock, random: Math.random, newId, log, name: "test", outputs: blobs },
+    ...(leaseMs === undefined ? {} : { leaseMs }),
+  });
+  engine.start();
+  const tokens = await TokenBook.open({ store, clock, randomBytes, log });
+  const storeKind = /^postgres/.test(storeUrl) ? "postgres" : "sqlite";
+  const server = createServer({ engine, blobs, tokens, log, version: "0.0.0-test", storeKind }, rest);
+  const address = await server.listen();
+
+  async function token(wish: TokenWish = {}): Promise<string> {
+    const { name = "test", scopes = ["admin"], namespace = null, expiresInMs = null } = wish;
+    return (await tokens.create({ name, scopes, namespace, expiresInMs })).token;
+  }
+  const admin = await token({ name: "admin" });
+
+  async function call(method: string, path: string, { token = admin, body, headers = {}, signal }: CallOptions = {}) {
+    const response = await fetch(`${address.url}${path}`, {
+      method,
+      headers: {
+        ...(token === null ? {} : { authorization: `Bearer ${token}` }),
+        ...(body === undefined ? {} : { "content-type": "application/json" }),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { body: typeof body === "string" ? body : JSON.stringify(body) }),
+      ...(signal === undefined ? {} : { signal }),
+    });
+    const text = await response.text();
+    const isJson = response.headers.get("content-type")?.startsWith("application/json") && text !== "";
+    return { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : null };
+  }
+
+  return {
+    ...{ ...address, storeUrl, engine, store, server, tokens, admin, logged, token, call },
+    async close() {
+      await server.stop(1_000);
+      tokens.close();
+      await engine.stop();
+      shared.stop();
+      await store.close();
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}
