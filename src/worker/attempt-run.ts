@@ -24,21 +24,29 @@ export class AttemptRun implements TaskContext {
   readonly job: ClaimedJob;
   /** Of a job and its attempt: a worker that lost a job may be given it again while the first run still goes on. */
   readonly name: string;
+  /** The session that claimed it: its report is made in that one's name. */
+  readonly session: string;
+  /** On the clock that never jumps. */
+  readonly startedAt: number;
   /** How long it may go on after it was asked to stop, where its executor says so. */
   stopGraceMs: number | null = null;
   readonly #holder: Holder;
   #hasEnded = false;
+  #isWorkDone = false;
   /** Stop the timers that wait for its end. */
   #timers: (() => void)[] | null = null;
   #stopCause: StopCause | null = null;
   #controller: AbortController | null = null;
   #usage: Usage | null = null;
   #progress: string | null = null;
+  #toldProgress: string | null = null;
   #log = "";
   #dropped = 0;
 
-  constructor(job: ClaimedJob, holder: Holder) {
+  constructor(job: ClaimedJob, session: string, startedAt: number, holder: Holder) {
     this.job = job;
+    this.session = session;
+    this.startedAt = startedAt;
     this.name = runName(job.id, job.attempt);
     this.#holder = holder;
   }
@@ -67,6 +75,14 @@ export class AttemptRun implements TaskContext {
     this.#holder.ended(this, outcome);
   }
 
+  /** The work is done, and only what it left is still on its way: neither a timeout nor a request to stop changes how it
+   *  ended. A loss does: then nobody waits for it any more. */
+  workDone(): void {
+    this.#isWorkDone = true;
+    if (this.#timers !== null) for (const cancel of this.#timers) cancel();
+    this.#timers = null;
+  }
+
   /** Called when it ends, before its holder is told. */
   cancelAtEnd(cancel: () => void): void {
     this.#timers ??= [];
@@ -76,7 +92,7 @@ export class AttemptRun implements TaskContext {
   /** What it is asked to stop for; the first cause counts, but for silence, which tells nothing for certain. */
   mayStop(cause: StopCause): boolean {
     const isFirst = this.#stopCause === null || (this.#stopCause === "silence" && cause !== "silence");
-    return isFirst && !this.#hasEnded;
+    return isFirst && !this.#hasEnded && (!this.#isWorkDone || cause === "lost");
   }
 
   /** Asks the handler to stop. */
@@ -90,19 +106,32 @@ export class AttemptRun implements TaskContext {
   usageSoFar(total: Usage): void {
     const { tokensIn, tokensOut, costUsd } = this.#usage ?? { tokensIn: 0, tokensOut: 0, costUsd: 0 };
     if (total.tokensIn === tokensIn && total.tokensOut === tokensOut && total.costUsd === costUsd) return;
-    this.#usage = total;
+    this.#usage = within(total);
     this.#holder.touch();
   }
 
-  /** What a renewal tells of it; log text is handed over once. */
-  held(): HeldAttempt {
+  /** What a renewal tells of it: log text is handed over once, progress where it is news. With no room for a log it waits
+   *  for the next. */
+  held(hasRoom: boolean): HeldAttempt {
+    const progress = this.#progress === this.#toldProgress ? null : this.#progress;
+    this.#toldProgress = this.#progress;
     return {
       jobId: this.job.id,
       attempt: this.job.attempt,
       usage: this.#usage,
-      progress: this.#progress,
-      log: this.takeLog(),
+      progress,
+      log: hasRoom ? this.takeLog() : null,
     };
+  }
+
+  /** A renewal did not come through. */
+  notTold({ log }: HeldAttempt): void {
+    this.#toldProgress = null;
+    if (log) this.giveBackLog(log);
+  }
+
+  get hasLog(): boolean {
+    return this.#log !== "" || this.#dropped > 0;
   }
 
   takeLog(): string | null {
@@ -186,9 +215,18 @@ export class AttemptRun implements TaskContext {
     for (const [name, value] of Object.entries({ tokensIn, tokensOut, costUsd })) {
       if (!Number.isFinite(value) || value < 0) throw new TypeError(`usage: ${name} must be a number from 0 on`);
     }
-    this.#usage = addUsage(this.#usage, { tokensIn, tokensOut, costUsd });
+    this.#usage = within(addUsage(this.#usage, { tokensIn, tokensOut, costUsd }));
     this.#holder.touch();
   }
+}
+
+const MOST = 1e15;
+
+/** Sums that no number can hold are none: they could not be told to anybody. */
+function within(usage: Usage | null): Usage | null {
+  if (usage === null) return null;
+  const { tokensIn, tokensOut, costUsd } = usage;
+  return { tokensIn: Math.min(MOST, tokensIn), tokensOut: Math.min(MOST, tokensOut), costUsd: Math.min(MOST, costUsd) };
 }
 
 export function runName(jobId: string, attempt: number): string {

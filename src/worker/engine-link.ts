@@ -1,23 +1,50 @@
-/** How a worker speaks to its engine: in the same process or, later, over HTTP. A worker decides nothing and holds no
+/** How a worker speaks to its engine: in the same process, or over HTTP. A worker decides nothing and holds no
  *  credentials of a database; every call names its session. */
-import type { ClaimedJob, HeldAttempt, NewSession, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
+import type {
+  ClaimedJob,
+  HeldAttempt,
+  NewSession,
+  RenewAnswer,
+  Report,
+  SettleAnswer,
+  WorkerHealth,
+} from "../core/work.ts";
 
 export type SessionRequest = Omit<NewSession, "id" | "leaseMs">;
 
+export interface ClaimOptions {
+  readonly limit: number;
+  readonly waitMs: number;
+  readonly signal: AbortSignal;
+}
+
+export interface ClaimAnswer {
+  readonly alive: boolean;
+  /** It is to take no more. */
+  readonly drain: boolean;
+  readonly jobs: readonly ClaimedJob[];
+}
+
 export interface EngineLink {
-  /** Claims of one worker that are worth making at a time. */
+  /** Claims of one worker that are worth making at a time; known when a session is open. */
   readonly claimsAtOnce: number;
-  openSession(request: SessionRequest): Promise<{ readonly session: string; readonly leaseMs: number }>;
+  /** The time between two renewals, where a third of the lease is not often enough. */
+  readonly heartbeatMs?: number;
+  /** May wait for an engine that is away, until the signal is aborted. */
+  openSession(
+    request: SessionRequest,
+    options?: { readonly signal: AbortSignal },
+  ): Promise<{ readonly session: string; readonly leaseMs: number }>;
   closeSession(session: string): Promise<void>;
   /** Waits for a job up to `waitMs`. */
-  claim(
-    session: string,
-    options: { readonly limit: number; readonly waitMs: number; readonly signal: AbortSignal },
-  ): Promise<{ readonly alive: boolean; readonly jobs: readonly ClaimedJob[] }>;
-  renew(session: string, held: readonly HeldAttempt[]): Promise<RenewAnswer>;
-  report(report: Report): Promise<SettleAnswer>;
+  claim(session: string, options: ClaimOptions): Promise<ClaimAnswer>;
+  renew(session: string, held: readonly HeldAttempt[], health?: WorkerHealth): Promise<RenewAnswer>;
+  /** `session` is the one that claimed it, which may not be the present one. */
+  report(report: Report, session: string): Promise<SettleAnswer>;
   /** Calls as soon as a cancel is known; renewals tell it too. */
   onCancel(session: string, call: (jobId: string, attempt: number) => void): () => void;
+  /** Calls as soon as a drain is known; claims and renewals tell it too. */
+  onDrain?(session: string, call: () => void): () => void;
 }
 
 /** The engine was closed under us: there is nobody to speak to any more. */

@@ -25,8 +25,8 @@ describe("a report", () => {
     const answers: unknown[] = [];
     const wrapLink = (link: EngineLink): EngineLink => ({
       ...link,
-      async report(report) {
-        const answer = await link.report(report);
+      async report(...args) {
+        const answer = await link.report(...args);
         answers.push(answer);
         if (lose) throw new Error("the answer was lost");
         return answer;
@@ -45,6 +45,30 @@ describe("a report", () => {
     expect(answers.map((answer) => (answer as { repeated: boolean }).repeated)).toEqual([false, true, true, true]);
     expect(await bench.job(id)).toMatchObject({ state: "queued", failures: 1, revision: 3 });
     expect(await bench.attempts(id)).toHaveLength(1);
+  });
+
+  it("that is refused is told in short, so that its job ends instead of running for ever", async () => {
+    const wrapLink = (link: EngineLink): EngineLink => ({
+      ...link,
+      async report(report, session) {
+        const size = JSON.stringify(report).length;
+        if (size < 2_000) return link.report(report, session);
+        return { status: "refused", code: "body_too_large", message: "the body may have 2000 bytes at most" };
+      },
+    });
+    const bench = await openBench({ wrapLink });
+    const handled: number[] = [];
+    const long = task("long", (_input, ctx) => {
+      handled.push(ctx.attempt);
+      return "x".repeat(5_000);
+    });
+    await bench.work([long]);
+    const id = await bench.submit("long", { policy: resolvePolicy({ maxAttempts: 5 }) });
+    await bench.advance(60_000);
+    expect(await bench.job(id)).toMatchObject({ state: "failed", reason: "rejected", attempt: 1 });
+    const [attempt] = await bench.attempts(id);
+    expect(attempt?.failure?.message).toBe("the report of this run was refused: the body may have 2000 bytes at most");
+    expect(handled).toEqual([1]);
   });
 
   it("under way keeps its attempt in hand: it is renewed, and stop waits for it", async () => {

@@ -1,15 +1,18 @@
-/** Keeps a worker's session alive: renews its lease every third of it, tells what the attempts report of themselves,
- *  and passes on what the engine answers. When no renewal has come through for a whole lease it says so itself
+/** Keeps a worker's session alive: renews its lease every third of it or more often, tells what the attempts report of
+ *  themselves and how the worker fares, and passes on what the engine answers. When no renewal has come through for a whole lease it says so itself
  *  (`onLost`), without waiting for an engine that cannot be reached. */
-import type { HeldAttempt, RenewAnswer } from "../core/work.ts";
+import type { HeldAttempt, RenewAnswer, WorkerHealth } from "../core/work.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type EngineLink, isClosed } from "./engine-link.ts";
 
 export interface KeeperEvents {
   held(): readonly HeldAttempt[];
+  health(): WorkerHealth;
   onCancel(jobId: string, attempt: number): void;
   /** These attempts belong to someone else now. */
   onLost(attempts: RenewAnswer["lost"]): void;
+  /** It is to take no more jobs, and leave when its hands are empty. */
+  onDrain(): void;
   /** No renewal for a whole lease: everything in hand is as good as lost. */
   onSilence(): void;
   /** The session is over; a new one is needed. */
@@ -27,6 +30,7 @@ export class SessionKeeper {
   readonly #clock: Clock;
   readonly #session: string;
   readonly #leaseMs: number;
+  readonly #everyMs: number;
   readonly #events: KeeperEvents;
   #cancelTimer: () => void = () => {};
   #dueAt = Number.POSITIVE_INFINITY;
@@ -41,7 +45,9 @@ export class SessionKeeper {
     this.#leaseMs = leaseMs;
     this.#events = events;
     this.#renewedAt = clock.monotonic();
-    this.#schedule(leaseMs / 3);
+    this.#everyMs = Math.min(leaseMs / 3, link.heartbeatMs ?? Number.POSITIVE_INFINITY);
+    this.#schedule(this.#everyMs);
+    this.#listenFor(leaseMs);
   }
 
   /** There is news to tell; what comes while a renewal is under way is told by the next. */
@@ -53,8 +59,28 @@ export class SessionKeeper {
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#cancelTimer();
+    this.#cancelSilence();
     await this.#renewing;
   }
+
+  /** Says when a whole lease has passed without a renewal: also while one is under way on a line that is dead. Who comes
+   *  late to this, as after a sleep of the machine, may still be known: it asks once before it gives up. */
+  #listenFor(ms: number): void {
+    const dueAt = this.#clock.monotonic() + ms;
+    this.#cancelSilence = this.#clock.after(ms, () => {
+      if (this.#stopped) return;
+      const now = this.#clock.monotonic();
+      const left = this.#renewedAt + this.#leaseMs - now;
+      if (left > 0) return this.#listenFor(left);
+      if (now - dueAt > this.#leaseMs / 10) {
+        this.#schedule(0);
+        return this.#listenFor(this.#leaseMs / 3);
+      }
+      this.#events.onSilence();
+      this.#listenFor(RETRY_MS);
+    });
+  }
+  #cancelSilence: () => void = () => {};
 
   /** Keeps the earlier of two times. */
   #schedule(ms: number): void {
@@ -73,27 +99,29 @@ export class SessionKeeper {
   #nextMs = 0;
 
   async #renew(): Promise<void> {
-    this.#nextMs = this.#leaseMs / 3;
+    this.#nextMs = this.#everyMs;
     const held = this.#events.held();
     const askedAt = this.#clock.monotonic();
     try {
-      const answer = await this.#link.renew(this.#session, held);
+      const answer = await this.#link.renew(this.#session, held, this.#events.health());
       this.#renewedAt = askedAt; // the lease may count from then: an answer can be long on its way
       if (!answer.alive) {
         this.#stopped = true;
+        this.#cancelSilence();
         this.#events.onGone();
         return;
       }
       if (answer.lost.length > 0) this.#events.onLost(answer.lost);
+      if (answer.drain) this.#events.onDrain();
       for (const { jobId, attempt } of answer.cancel) this.#events.onCancel(jobId, attempt);
     } catch (error) {
       if (isClosed(error)) {
         this.#stopped = true;
+        this.#cancelSilence();
         return;
       }
       this.#events.onError(error, held);
-      this.#nextMs = Math.min(RETRY_MS, this.#leaseMs / 3);
-      if (this.#clock.monotonic() - this.#renewedAt > this.#leaseMs) this.#events.onSilence();
+      this.#nextMs = Math.min(RETRY_MS, this.#everyMs);
     }
   }
 }

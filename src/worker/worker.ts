@@ -2,17 +2,19 @@
  *
  *  claim → start → run → outcome → report, each a step on one `AttemptRun`. A slot is free again when the handler has
  *  ended; the attempt stays in hand, and is renewed, until its report has been answered.
- *  stop(): claims no more, waits for what runs up to the grace time, hands back the rest; nothing is charged. */
+ *  stop(): claims no more, waits for what runs up to the grace time, hands back the rest; nothing is charged.
+ *  Told to drain, it claims no more and says when its hands are empty. */
 import { isOutage } from "../core/errors.ts";
-import { failure } from "../core/failure.ts";
 import { isTerminal } from "../core/job.ts";
 import type { AnyTask } from "../core/task.ts";
-import type { ClaimedJob, Report, ReportedOutcome, SettleAnswer } from "../core/work.ts";
+import type { ClaimedJob, HeldAttempt, Report, ReportedOutcome, SettleAnswer, WorkerHealth } from "../core/work.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { AttemptRun, type Holder, runName, type StopCause } from "./attempt-run.ts";
 import { type EngineLink, isClosed, type SessionRequest } from "./engine-link.ts";
 import type { Executor } from "./executor.ts";
+import { Figures } from "./figures.ts";
 import { runFunction } from "./function-executor.ts";
+import { givenUp, inShort, isShort, timedOut } from "./reported.ts";
 import { SessionKeeper } from "./session-keeper.ts";
 
 export interface WorkerOptions {
@@ -29,6 +31,9 @@ export interface WorkerOptions {
 
 const CLAIM_WAIT_MS = 30_000;
 const RETRY_MS = 1_000;
+/** Logs of so many attempts, of at most 60,000 characters each, go with one renewal: far below the limit of any server. */
+const LOGS_PER_RENEWAL = 20;
+const TROUBLE_EVERY_MS = 30_000;
 /** With fewer slots one claim at a time fills them all. */
 const MANY_SLOTS = 64;
 /** A store gives no more than about this many at a time, however many slots are free. */
@@ -56,6 +61,13 @@ export class Worker {
   #loop: Promise<void> = Promise.resolve();
   #slotFreed: () => void = () => {};
   #stopped: Promise<void> | null = null;
+  #figures = new Figures();
+  #isDraining = false;
+  #tellDrained: () => void = () => {};
+  /** Resolves when the engine has told it to drain and its hands are empty: it is to be stopped then. */
+  readonly drained = new Promise<void>((resolve) => {
+    this.#tellDrained = resolve;
+  });
 
   constructor(options: WorkerOptions) {
     this.#options = options;
@@ -85,12 +97,14 @@ export class Worker {
 
   async #open(): Promise<void> {
     const { link, clock, request } = this.#options;
-    const { session, leaseMs } = await link.openSession(request);
+    const { session, leaseMs } = await link.openSession(request, { signal: this.#stopping.signal });
     this.#session = session;
-    this.#uncancel();
-    this.#uncancel = link.onCancel(session, (jobId, attempt) => this.#stopRun(jobId, attempt, "cancel"));
+    this.#figures = new Figures();
+    this.#listen(session);
     this.#keeper = new SessionKeeper(link, clock, session, leaseMs, {
-      held: () => [...this.#runs.values()].map((run) => run.held()),
+      held: () => this.#held(),
+      health: () => this.#health(),
+      onDrain: () => void this.#leave(),
       onCancel: (jobId, attempt) => this.#stopRun(jobId, attempt, "cancel"),
       onLost: (attempts) => {
         for (const { jobId, attempt } of attempts) this.#stopRun(jobId, attempt, "lost");
@@ -98,11 +112,49 @@ export class Worker {
       onSilence: () => this.#stopAll("silence"),
       onGone: () => this.#stopAll("lost"),
       onError: (error, untold) => {
-        this.#options.log("warn", `cannot renew session ${session}: ${String(error)}`);
-        for (const { jobId, attempt, log } of untold)
-          if (log) this.#runs.get(runName(jobId, attempt))?.giveBackLog(log);
+        this.#tellTrouble(`cannot renew session ${session}: ${String(error)}`);
+        for (const held of untold) this.#runs.get(runName(held.jobId, held.attempt))?.notTold(held);
       },
     });
+  }
+
+  /** All attempts in hand, and log text up to what a renewal may carry: the lease must not depend on how much there is to
+   *  tell. Who had no room is told of by the next, and comes first. */
+  #held(): HeldAttempt[] {
+    const runs = [...this.#runs.values()];
+    const waiting = runs.filter((run) => run.hasLog);
+    const first = waiting
+      .filter((run) => this.#unheard.has(run))
+      .concat(waiting.filter((run) => !this.#unheard.has(run)));
+    const having = new Set(first.slice(0, LOGS_PER_RENEWAL));
+    this.#unheard = new Set(first.slice(LOGS_PER_RENEWAL));
+    if (this.#unheard.size > 0) this.#keeper?.touch();
+    return runs.map((run) => run.held(having.has(run)));
+  }
+  #unheard: ReadonlySet<AttemptRun> = new Set();
+
+  /** An outage may last for hours, with a renewal tried each second. */
+  #tellTrouble(message: string): void {
+    const now = this.#options.clock.monotonic();
+    if (now - this.#toldTroubleAt < TROUBLE_EVERY_MS) return;
+    this.#toldTroubleAt = now;
+    this.#options.log("warn", message);
+  }
+  #toldTroubleAt = Number.NEGATIVE_INFINITY;
+
+  #listen(session: string): void {
+    const { link } = this.#options;
+    this.#uncancel();
+    const undrain = link.onDrain?.(session, () => void this.#leave());
+    const uncancel = link.onCancel(session, (jobId, attempt) => this.#stopRun(jobId, attempt, "cancel"));
+    this.#uncancel = () => {
+      uncancel();
+      undrain?.();
+    };
+  }
+
+  #health(): WorkerHealth {
+    return this.#figures.told(this.#runs.size, this.#options.request.slots);
   }
 
   async #claimLoop(): Promise<void> {
@@ -146,7 +198,9 @@ export class Worker {
         });
         await this.#reopening;
       }
-      for (const job of answer.jobs) this.#start(job);
+      const startedAt = clock.monotonic();
+      for (const job of answer.jobs) this.#start(job, session, startedAt);
+      if (answer.drain) void this.#leave();
     } catch (error) {
       if (signal.aborted) return;
       if (isClosed(error)) this.#stopping.abort();
@@ -169,8 +223,8 @@ export class Worker {
     this.#options.log("warn", `the session was ended by the engine; working on as ${this.#session}`);
   }
 
-  #start(job: ClaimedJob): void {
-    const run = new AttemptRun(job, this.#holder);
+  #start(job: ClaimedJob, session: string, startedAt: number): void {
+    const run = new AttemptRun(job, session, startedAt, this.#holder);
     this.#runs.set(run.name, run);
     if (this.#stopping.signal.aborted) {
       this.#report(run, { kind: "released" });
@@ -197,6 +251,7 @@ export class Worker {
     ended: (run, outcome) => {
       this.#executing -= 1;
       this.#slotFreed();
+      this.#figures.ended(outcome.kind, this.#options.clock.monotonic() - run.startedAt);
       this.#report(run, outcome);
     },
   };
@@ -241,18 +296,29 @@ export class Worker {
 
   /** Until it is answered the report is repeated: the same id gets the same answer. */
   #send(run: AttemptRun, report: Report): void {
-    this.#options.link.report(report).then(
-      (answer) => this.#answered(run, answer),
+    this.#options.link.report(report, run.session).then(
+      (answer) => this.#answered(run, report, answer),
       (error) => this.#unanswered(run, report, error),
     );
   }
 
-  #answered(run: AttemptRun, answer: SettleAnswer): void {
+  #answered(run: AttemptRun, report: Report, answer: SettleAnswer): void {
     const { id, attempt } = run.job;
     const { log } = this.#options;
     if (answer.status === "stale") log("warn", `${id}: attempt ${attempt} ended too late; its report changed nothing`);
-    if (answer.status === "refused") log("error", `${id}: attempt ${attempt}: ${answer.message}`);
-    if (answer.status === "accepted" && isTerminal(answer.state)) this.#executors.get(run.job.kind)?.jobEnded?.(id);
+    if (answer.status === "refused") {
+      log("error", `${id}: attempt ${attempt}: ${answer.message}`);
+      // Let go without a word it would be handed back and run for ever. So it is told in as few words as can be.
+      if (!isShort(report)) {
+        this.#send(run, inShort(report, answer.message));
+        return;
+      }
+    }
+    if (this.#executors.size > 0) {
+      const executor = this.#executors.get(run.job.kind);
+      executor?.answered?.(run);
+      if (answer.status === "accepted" && isTerminal(answer.state)) executor?.jobEnded?.(id);
+    }
     this.#letGo(run);
   }
 
@@ -266,9 +332,22 @@ export class Worker {
 
   #letGo(run: AttemptRun): void {
     this.#runs.delete(run.name);
-    this.#drained();
+    if (this.#runs.size === 0) for (const tell of this.#emptied.splice(0)) tell();
   }
-  #drained: () => void = () => {};
+  /** Wait until nothing is in hand. */
+  readonly #emptied: (() => void)[] = [];
+
+  /** Told to drain. However long that takes: a stop meanwhile has a grace time of its own. */
+  async #leave(): Promise<void> {
+    if (this.#isDraining || this.#stopping.signal.aborted) return;
+    this.#isDraining = true;
+    this.#options.log("info", `session ${this.#session} is to take no more jobs; ${this.#runs.size} in hand`);
+    this.#stopping.abort();
+    this.#slotFreed();
+    await this.#loop;
+    await this.#handsEmpty(null);
+    this.#tellDrained();
+  }
 
   async #drain(graceMs: number): Promise<void> {
     const { link, stopGraceMs } = this.#options;
@@ -290,31 +369,15 @@ export class Worker {
     });
   }
 
-  async #handsEmpty(ms: number): Promise<void> {
-    const timeUp = new AbortController();
-    const cancel = this.#options.clock.after(ms, () => {
-      timeUp.abort();
-      this.#drained();
-    });
-    while (this.#runs.size > 0 && !timeUp.signal.aborted) {
-      await new Promise<void>((resolve) => {
-        this.#drained = resolve;
+  /** Null: however long it takes. */
+  async #handsEmpty(ms: number | null): Promise<void> {
+    if (this.#runs.size === 0) return;
+    await new Promise<void>((resolve) => {
+      const cancel = ms === null ? () => {} : this.#options.clock.after(ms, resolve);
+      this.#emptied.push(() => {
+        cancel();
+        resolve();
       });
-    }
-    cancel();
+    });
   }
-}
-
-function timedOut(run: AttemptRun): ReportedOutcome {
-  const message = `timed out after ${run.job.timeoutMs} ms`;
-  return { kind: "timeout", failure: failure({ kind: "timeout", name: "TimeoutError", message }) };
-}
-
-/** The handler did not stop when asked: the attempt ends without it. */
-function givenUp(run: AttemptRun, cause: StopCause): ReportedOutcome {
-  if (cause === "timeout") return timedOut(run);
-  if (cause === "shutdown") return { kind: "interrupted" };
-  if (cause === "lost") return { kind: "lost" };
-  const message = `the handler did not stop in time after: ${cause}`;
-  return { kind: "failed", failure: failure({ kind: "error", name: "AbortError", message }) };
 }

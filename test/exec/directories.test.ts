@@ -143,7 +143,7 @@ describe("outputs", () => {
     await perdure.work([exec]);
     const job = await perdure.submit(exec, { argv: ["pwd"] });
     await job.result();
-    const chunks: Buffer[] = [];
+    const chunks: Uint8Array[] = [];
     for await (const chunk of (await (await perdure.outputs(job.id)).read(1, "stdout.log")) ?? []) chunks.push(chunk);
     const dir = Buffer.concat(chunks).toString().trim();
     expect(existsSync(dir)).toBe(true);

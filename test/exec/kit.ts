@@ -10,11 +10,12 @@ import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 import { type ExecResult, exec } from "../../src/core/builtin.ts";
 import type { ExecInput } from "../../src/core/exec-input.ts";
-import type { JobHandle } from "../../src/embedded/job-handle.ts";
-import type { JobInfo } from "../../src/embedded/job-info.ts";
-import type { OpenOptions, SubmitOptions, WorkOptions } from "../../src/embedded/options.ts";
+import type { JobHandle } from "../../src/core/face.ts";
+import type { SubmitOptions } from "../../src/core/submit-options.ts";
+import type { JobInfo } from "../../src/core/views.ts";
+import type { WorkerHandle, WorkOptions } from "../../src/core/work-options.ts";
+import type { OpenOptions } from "../../src/embedded/options.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
-import type { WorkerHandle } from "../../src/embedded/start-worker.ts";
 import type { AttemptRow } from "../../src/store/store.ts";
 
 const DEADLINE_MS = 25_000;

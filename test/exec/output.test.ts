@@ -2,7 +2,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { OutputChunk } from "../../src/worker/exec/exec-executor.ts";
+import type { OutputChunk } from "../../src/core/work-options.ts";
 import { exists, openBench, startChild, until } from "./kit.ts";
 
 describe("output", () => {

@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { ConfigError } from "../../core/errors.ts";
 import { type CheckedExec, checkExecInput } from "../../core/exec-input.ts";
 import { type Failure, failure } from "../../core/failure.ts";
-import { NO_INPUT } from "../../core/work.ts";
+import { type ClaimedJob, NO_INPUT } from "../../core/work.ts";
+import type { OutputChunk } from "../../core/work-options.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { isOver } from "../../lib/text.ts";
 import type { AttemptRun } from "../attempt-run.ts";
@@ -13,6 +14,7 @@ import { Capture, type Captured } from "./capture.ts";
 import { type CommandEnd, runCommand } from "./command.ts";
 import { environmentOf } from "./environment.ts";
 import { Guard } from "./guard.ts";
+import { writeInputFiles } from "./input-files.ts";
 import { whyNoNamespace } from "./namespace.ts";
 import { endOf } from "./outcome.ts";
 import { MARK } from "./processes.mjs";
@@ -27,6 +29,15 @@ export interface OutputFile {
   readonly sha256: string;
 }
 
+/** An attempt, as its place sees it. */
+export interface PlacedAttempt {
+  readonly job: ClaimedJob;
+  readonly session: string;
+  readonly signal: AbortSignal;
+  /** A line in the log of the attempt. */
+  readonly log: (message: string) => void;
+}
+
 /** Where attempts write. */
 export interface AttemptPlaces {
   /** Makes the directory of an attempt, and says where the one before it lies. */
@@ -34,18 +45,18 @@ export interface AttemptPlaces {
     jobId: string,
     attempt: number,
     keep: boolean,
+    placed: PlacedAttempt,
   ): Promise<{ readonly dir: string; readonly previous: string | null }>;
   /** What it left in `artifacts/`; `more` were too many, or could not be read. */
   list(jobId: string, attempt: number): Promise<{ readonly files: readonly OutputFile[]; readonly more: number }>;
+  /** Its output files are there, and grow from now on. */
+  follow?(placed: PlacedAttempt): void;
+  /** It has ended: what it left is brought to where it is kept, before anybody hears of its end. Never throws. */
+  finish?(placed: PlacedAttempt): Promise<void>;
+  /** Its report was answered. */
+  release?(placed: PlacedAttempt): Promise<void>;
   /** Removes scratch files: the job has ended. */
   tidy(jobId: string): Promise<void>;
-}
-
-export interface OutputChunk {
-  readonly jobId: string;
-  readonly attempt: number;
-  readonly stream: "stdout" | "stderr";
-  readonly bytes: Uint8Array;
 }
 
 export interface ExecOptions {
@@ -77,6 +88,16 @@ export class ExecExecutor implements Executor {
   }
 
   async run(run: AttemptRun): Promise<Executed> {
+    const executed = await this.#tryRun(run);
+    const { places } = this.#options;
+    if (places.finish !== undefined) {
+      run.workDone();
+      await places.finish(run);
+    }
+    return executed;
+  }
+
+  async #tryRun(run: AttemptRun): Promise<Executed> {
     try {
       return await this.#run(run, checkedPayload(run.job.payload));
     } catch (error) {
@@ -87,8 +108,17 @@ export class ExecExecutor implements Executor {
     }
   }
 
+  answered(run: AttemptRun): void {
+    const releasing = this.#options.places.release?.(run);
+    if (releasing !== undefined) this.#tidyUp(releasing);
+  }
+
   jobEnded(jobId: string): void {
-    const tidying = this.#options.places.tidy(jobId).finally(() => this.#tidying.delete(tidying));
+    this.#tidyUp(this.#options.places.tidy(jobId));
+  }
+
+  #tidyUp(work: Promise<void>): void {
+    const tidying = work.finally(() => this.#tidying.delete(tidying));
     this.#tidying.add(tidying);
   }
 
@@ -102,9 +132,10 @@ export class ExecExecutor implements Executor {
     const { places, clock, onOutput } = this.#options;
     const { id: jobId, attempt } = run.job;
     run.stopGraceMs = input.graceMs + 8_000; // we end it ourselves, and need a little longer than its grace
-    const { dir, previous } = await places.begin(jobId, attempt, input.keep);
+    const { dir, previous } = await places.begin(jobId, attempt, input.keep, run);
     // What an earlier attempt left running, of a worker that died together with its supervisor, would overlap this one.
     if (previous !== null) await this.#guard.clear(jobId);
+    await writeInputFiles(dir, input.files);
     const env = this.#environment(run, input, dir, previous);
     const cwd = input.cwd ?? dir;
     const refused = await whyNot(input.argv[0], cwd, env.PATH as string);
@@ -112,6 +143,7 @@ export class ExecExecutor implements Executor {
     const stdout = new Capture(join(dir, "stdout.log"), input.outputCap);
     const stderr = new Capture(join(dir, "stderr.log"), input.outputCap);
     await Promise.all([stdout.open(), stderr.open()]);
+    places.follow?.(run);
     const stopUsage = this.#followUsage(run, join(dir, "usage.json"));
     const end = await runCommand({
       ...{ guard: this.#guard, clock, input, cwd, dir, env, stdout, stderr, signal: run.signal },

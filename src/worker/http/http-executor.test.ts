@@ -16,7 +16,7 @@ const JOB: ClaimedJob = {
 };
 
 function attempt(payload: string, parts: Partial<ClaimedJob> = {}): AttemptRun {
-  return new AttemptRun({ ...JOB, ...parts, payload }, { now: () => T0, touch: () => {}, ended: () => {} });
+  return new AttemptRun({ ...JOB, ...parts, payload }, "ses", 0, { now: () => T0, touch: () => {}, ended: () => {} });
 }
 
 async function outcomeOf(

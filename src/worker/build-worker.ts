@@ -1,0 +1,88 @@
+/** Makes a worker of tasks and options, whatever link it has to its engine: functions of this process, and executors for
+ *  commands and requests where they are among the tasks. Not started: whoever stops it must know it before. */
+import { hostname } from "node:os";
+import { exec, http } from "../core/builtin.ts";
+import { ConfigError } from "../core/errors.ts";
+import { checkGrace } from "../core/face-options.ts";
+import type { AnyTask } from "../core/task.ts";
+import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { EngineLink } from "./engine-link.ts";
+import { type AttemptPlaces, ExecExecutor } from "./exec/exec-executor.ts";
+import type { Executor } from "./executor.ts";
+import { httpExecutor } from "./http/http-executor.ts";
+import { processName } from "./process-proof.ts";
+import { checkWork, kindsOf } from "./work-options.ts";
+import { Worker, type WorkerOptions } from "./worker.ts";
+
+export interface WorkerParts {
+  readonly link: EngineLink;
+  readonly clock: Clock;
+  /** Where commands write; null where there is no such place, and then no commands. */
+  readonly places: AttemptPlaces | null;
+  readonly namespace: string;
+  readonly log: WorkerOptions["log"];
+  readonly tasks: readonly AnyTask[];
+  readonly options: WorkOptions;
+}
+
+/** A worker with its executors. */
+export interface BuiltWorker {
+  start(): Promise<void>;
+  /** Claims no more, waits for what runs up to the grace time, hands back the rest. */
+  stop(graceMs: number): Promise<void>;
+  /** For the user; `onStopped` is called when the user has stopped it, or it has been drained. */
+  handle(onStopped: () => unknown): WorkerHandle;
+}
+
+export function buildWorker({ link, clock, places, namespace, log, tasks, options }: WorkerParts): BuiltWorker {
+  const { stopGraceMs, name, allowEnv, allowAddresses, onOutput, isolate, ...checked } = checkWork(options);
+  const kinds = kindsOf(tasks);
+  const executors: Executor[] = [];
+  let commands: ExecExecutor | null = null;
+  if (tasks.includes(exec as AnyTask)) {
+    if (places === null) {
+      const allowed = "tasks other than exec: this worker has no directory for commands";
+      throw new ConfigError({ path: "work.tasks", given: exec.kind, allowed });
+    }
+    commands = new ExecExecutor({ places, clock, env: process.env, allowEnv, onOutput, isolate, log });
+    executors.push(commands);
+  }
+  if (tasks.includes(http as AnyTask)) executors.push(httpExecutor({ allow: allowAddresses, clock, log }));
+  const worker = new Worker({
+    ...{ link, clock, executors, stopGraceMs, log },
+    tasks: tasks.filter((task) => task !== exec && task !== http),
+    request: {
+      ...checked,
+      ...{ namespace, kinds, name: name ?? `${hostname()}-${process.pid}`, host: hostname() },
+      ...{ pid: process.pid, process: processName() },
+    },
+  });
+
+  async function stop(graceMs: number): Promise<void> {
+    await worker.stop(graceMs);
+    await commands?.close();
+  }
+
+  function handle(onStopped: () => unknown): WorkerHandle {
+    const stopIt = async (given: { grace?: string | number } = {}) => {
+      await stop(checkGrace(given, "stop"));
+      await onStopped();
+    };
+    const drained = worker.drained.then(() => stopIt({ grace: 0 }));
+    drained.catch(() => {}); // for those who do not listen
+    return {
+      get session() {
+        return worker.session;
+      },
+      get running() {
+        return worker.running;
+      },
+      drained,
+      stop: stopIt,
+      [Symbol.asyncDispose]: () => stopIt(),
+    };
+  }
+
+  return { start: () => worker.start(), stop, handle };
+}

@@ -1,0 +1,101 @@
+/** Starts a worker of this process for a server elsewhere. The one place in this folder that knows the machine's clock. */
+import { randomInt } from "node:crypto";
+import { tmpdir, userInfo } from "node:os";
+import { join } from "node:path";
+import { exec } from "../core/builtin.ts";
+import { asText } from "../core/check.ts";
+import { type Duration, toMs } from "../core/duration.ts";
+import { ConfigError } from "../core/errors.ts";
+import type { AnyTask } from "../core/task.ts";
+import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
+import { systemClock } from "../lib/system-clock.ts";
+import { buildWorker } from "./build-worker.ts";
+import { type HttpLink, httpLink } from "./http-link/http-link.ts";
+import { type RemotePlaces, remotePlaces } from "./remote-places/remote-places.ts";
+import { kindsOf } from "./work-options.ts";
+
+export interface ConnectOptions extends WorkOptions {
+  /** A token with the scope `work`; a function is asked before each call, so that it can be renewed. */
+  token: string | (() => string);
+  /** For a token of all namespaces: which one; default `default`. */
+  namespace?: string;
+  /** Where commands write until the server has it; default: a directory of this user among the temporary ones. */
+  dir?: string;
+  /** A file of certificates that are trusted besides the usual ones. */
+  ca?: string;
+  /** The time between two signs of life; default 2 s, and never more than a third of the lease. */
+  heartbeat?: Duration;
+  /** The lease to ask for: how long the server waits for a sign of life; default: what the server says. */
+  lease?: Duration;
+  /** Ends the wait for a server that cannot be reached. Once it resolved, use `stop`. */
+  signal?: AbortSignal;
+  /** Default: warnings and errors to stderr. */
+  logger?: (level: "error" | "warn" | "info", message: string) => void;
+}
+
+/** Resolves when the worker is registered. Waits for a server that cannot be reached; a wrong token or a wrong address is an
+ *  error at once. */
+export async function connectWorker(
+  url: string,
+  tasks: readonly AnyTask[],
+  options: ConnectOptions,
+): Promise<WorkerHandle> {
+  const { token, namespace, dir, ca, heartbeat, lease, signal, logger = toStderr, ...work } = options;
+  const link = httpLink({
+    ...{ url, token: checkedToken(token), clock: systemClock, log: logger, ca },
+    namespace: namespace === undefined ? null : asText(namespace, "namespace", 200),
+    random: () => randomInt(2 ** 32) / 2 ** 32,
+    heartbeatMs: heartbeat === undefined ? undefined : toMs(heartbeat, "heartbeat"),
+    leaseMs: lease === undefined ? undefined : toMs(lease, "lease"),
+  });
+  let places: RemotePlaces | null = null;
+  try {
+    kindsOf(tasks);
+    if (tasks.includes(exec as AnyTask)) places = await remotePlaces({ ...link, dir: dir ?? defaultDir() });
+    return await start(link, places, { tasks, work, signal, logger, namespace: namespace ?? "default" });
+  } catch (error) {
+    link.close();
+    await places?.close();
+    throw error;
+  }
+}
+
+interface Start {
+  readonly tasks: readonly AnyTask[];
+  readonly work: WorkOptions;
+  readonly signal: AbortSignal | undefined;
+  readonly logger: NonNullable<ConnectOptions["logger"]>;
+  readonly namespace: string;
+}
+
+async function start(link: HttpLink, places: RemotePlaces | null, parts: Start): Promise<WorkerHandle> {
+  const { tasks, work, signal, logger: log, namespace } = parts;
+  const worker = buildWorker({ link, clock: systemClock, places, namespace, log, tasks, options: work });
+  const giveUp = () => void worker.stop(0).catch(() => {});
+  if (signal?.aborted) giveUp();
+  signal?.addEventListener("abort", giveUp);
+  try {
+    await worker.start();
+  } finally {
+    signal?.removeEventListener("abort", giveUp);
+  }
+  return worker.handle(async () => {
+    link.close();
+    await places?.close();
+  });
+}
+
+function checkedToken(token: ConnectOptions["token"]): () => string {
+  if (typeof token === "function") return token;
+  if (typeof token === "string") return () => token;
+  throw new ConfigError({ path: "token", given: typeof token, allowed: "a token, or a function that returns one" });
+}
+
+/** One for each user: nobody may write into another's. */
+function defaultDir(): string {
+  return join(tmpdir(), `perdure-worker-${process.getuid?.() ?? userInfo().username}`);
+}
+
+function toStderr(level: "error" | "warn" | "info", message: string): void {
+  if (level !== "info") process.stderr.write(`perdure worker: ${level}: ${message}\n`);
+}

@@ -1,0 +1,37 @@
+/** How a worker fares: counted as its attempts end, told with each renewal. Shown to people; nothing is decided on it. */
+import { availableParallelism, loadavg } from "node:os";
+import type { ReportedOutcome, WorkerHealth } from "../core/work.ts";
+
+/** How much a run counts in the moving average: the last twenty or so make up most of it. */
+const WEIGHT = 0.1;
+const PROCESSORS = availableParallelism();
+
+export class Figures {
+  #total = 0;
+  #failed = 0;
+  #inARow = 0;
+  #averageMs = 0;
+
+  ended(outcome: ReportedOutcome["kind"], ms: number): void {
+    if (outcome === "released") return; // it never ran
+    this.#averageMs = this.#total === 0 ? ms : this.#averageMs + WEIGHT * (ms - this.#averageMs);
+    this.#total += 1;
+    if (outcome === "completed") this.#inARow = 0;
+    else if (outcome === "failed" || outcome === "timeout") {
+      this.#failed += 1;
+      this.#inARow += 1;
+    }
+  }
+
+  told(inHand: number, slots: number): WorkerHealth {
+    return {
+      consecutiveFailures: this.#inARow,
+      total: this.#total,
+      failed: this.#failed,
+      averageMs: Math.round(this.#averageMs * 1_000) / 1_000,
+      inHand,
+      slots,
+      load: Math.round(((loadavg()[0] ?? 0) / PROCESSORS) * 100) / 100,
+    };
+  }
+}

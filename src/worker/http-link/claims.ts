@@ -1,0 +1,96 @@
+/** Claims over HTTP. A claim has an id and is repeated with it until it is answered, so that jobs whose reply was lost are
+ *  not left waiting for a lease.
+ *
+ *  A worker that stops gives up the claim that the server holds for it. Whether jobs were handed out in that moment nobody
+ *  knows, so it asks once more, without waiting: the same id gets the same jobs, and the worker hands them back. If there
+ *  were none this is a new claim; it asks for one job only, since that one comes back too. */
+
+import { LIMIT } from "../../contract/wire.ts";
+import type { ClaimAnswerWire, ClaimRequestWire } from "../../contract/worker-schemas.ts";
+import { sleep } from "../../lib/clock.ts";
+import type { ClaimAnswer, ClaimOptions } from "../engine-link.ts";
+import { inSession, type LinkParts, type OpenSession } from "./link-parts.ts";
+import { Patience } from "./patience.ts";
+import { isGone, mayPass, WireError } from "./wire-error.ts";
+
+const NOTHING: ClaimAnswer = Object.freeze({ alive: true, drain: false, jobs: [] });
+const GONE: ClaimAnswer = Object.freeze({ alive: false, drain: false, jobs: [] });
+/** On top of the time that the server may hold it. */
+const ANSWER_MS = 15_000;
+/** Whoever leaves does not wait long. */
+const LAST_MS = 3_000;
+
+export class Claims {
+  readonly #parts: LinkParts;
+  readonly #prefix: string;
+  #count = 0;
+  /** After a reply that was too large to be read, fewer are asked for. */
+  #most: number = LIMIT.claim;
+
+  /** `prefix` makes the ids of this worker's claims its own. */
+  constructor(parts: LinkParts, prefix: string) {
+    this.#parts = parts;
+    this.#prefix = prefix;
+  }
+
+  async claim(session: OpenSession, { limit, waitMs, signal }: ClaimOptions): Promise<ClaimAnswer> {
+    const { clock, random, teller } = this.#parts;
+    this.#count += 1;
+    const claimId = `${this.#prefix}${this.#count}`;
+    const request = { limit: Math.min(limit, this.#most), waitMs: Math.min(waitMs, LIMIT.waitMs), claimId };
+    const patience = new Patience(random);
+    let mayBeDone = false;
+    const askedAt = clock.monotonic();
+    while (!signal.aborted) {
+      try {
+        return await this.#ask(session, request, { signal, totalMs: request.waitMs + ANSWER_MS });
+      } catch (error) {
+        if (isGone(error) || (isForbidden(error) && clock.monotonic() - askedAt > session.leaseMs)) return GONE;
+        if (isTooLarge(error)) return this.#askForFewer(error, request.limit);
+        mayBeDone ||= error instanceof WireError && error.mayBeDone;
+        if (signal.aborted) break;
+        if (!mayPass(error)) throw error;
+        teller.trouble(error);
+        await sleep(clock, patience.after(error), { signal });
+      }
+    }
+    return mayBeDone ? this.#lastWord(session, claimId) : NOTHING;
+  }
+
+  async #ask(
+    session: OpenSession,
+    request: ClaimRequestWire,
+    options: { readonly totalMs: number; readonly signal?: AbortSignal },
+  ): Promise<ClaimAnswer> {
+    const text = JSON.stringify(request);
+    const { body } = await inSession<ClaimAnswerWire>(this.#parts, session, "claimJobs", text, options);
+    if (this.#most < LIMIT.claim) this.#most = Math.min(LIMIT.claim, 2 * this.#most);
+    return body;
+  }
+
+  async #lastWord(session: OpenSession, claimId: string): Promise<ClaimAnswer> {
+    try {
+      return await this.#ask(session, { limit: 1, waitMs: 0, claimId }, { totalMs: LAST_MS });
+    } catch {
+      return NOTHING; // what was handed out, the engine takes back by itself
+    }
+  }
+
+  /** Those jobs come back when the engine finds that we never heard of them. */
+  #askForFewer(error: WireError, asked: number): ClaimAnswer {
+    this.#parts.teller.trouble(error);
+    this.#most = Math.max(1, asked >> 2);
+    return NOTHING;
+  }
+}
+
+/** Either the token is at fault, or the store is another one and knows nothing of our key. After a whole lease the session
+ *  is over anyway, and opening a new one tells which it is. */
+function isForbidden(error: unknown): boolean {
+  return error instanceof WireError && error.code === "forbidden";
+}
+
+/** Of the reply; a request for jobs is never too large. */
+function isTooLarge(error: unknown): error is WireError {
+  return error instanceof WireError && error.code === "body_too_large" && error.status === null;
+}

@@ -1,0 +1,219 @@
+/** One call to the server: a request, and its reply as JSON or as a stream of bytes. Connections are kept and used again.
+ *
+ *  Every call ends: by its reply, or by a `WireError` after its time. It is not repeated here, but for one case: the server
+ *  may close a kept connection in the moment it is used, which says nothing about the server. */
+import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import { pathOf, ROUTES, type RouteName } from "../../contract/routes.ts";
+import { HEADER } from "../../contract/wire.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { notJson, notSent, refusal, tooLarge, unanswered } from "./reply-error.ts";
+import { type ServerAddress, serverAddress } from "./server-address.ts";
+import { WireError } from "./wire-error.ts";
+
+export interface CallOptions {
+  readonly url: string;
+  /** Asked before each call: it may be changed while the worker runs. */
+  readonly token: () => string;
+  /** What a token for all namespaces means. */
+  readonly namespace: string | null;
+  readonly clock: Clock;
+  /** A file of certificates that are trusted too. */
+  readonly ca?: string | undefined;
+}
+
+export interface Ask {
+  readonly params?: Readonly<Record<string, string | number>>;
+  /** Fills the `*` of a path. */
+  readonly rest?: string;
+  readonly query?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** JSON as text, or bytes. */
+  readonly body?: string | Uint8Array;
+  /** Until the reply is whole; default 20 s. */
+  readonly totalMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface JsonReply<T> {
+  readonly body: T;
+}
+
+export interface ServerCalls {
+  readonly shown: string;
+  json<T>(route: RouteName, ask: Ask): Promise<JsonReply<T>>;
+  /** The bytes of a reply as they come; `totalMs` is for each wait. */
+  bytes(route: RouteName, ask: Ask): AsyncGenerator<Buffer>;
+  /** Ends what is under way, and closes the connections. */
+  close(): void;
+}
+
+const CONNECT_MS = 5_000;
+const TOTAL_MS = 20_000;
+/** A reply is held in memory as a whole. */
+const MAX_REPLY = 64 * 1_048_576;
+
+interface Exchange {
+  readonly reply: IncomingMessage;
+  readonly request: ClientRequest;
+  /** Whatever happens, it is to be called at the end. */
+  readonly end: () => void;
+}
+
+export function serverCalls(options: CallOptions): ServerCalls {
+  const { clock } = options;
+  const address = serverAddress(options.url, options.ca);
+  const underWay = new Set<ClientRequest>();
+  let isClosed = false;
+
+  function headersOf({ headers, body }: Ask): Record<string, string | number> {
+    const all: Record<string, string | number> = { ...headers, accept: "application/json" };
+    const token = options.token();
+    if (token !== "") all.authorization = `Bearer ${token}`;
+    if (options.namespace !== null) all[HEADER.namespace] = options.namespace;
+    if (body === undefined) return all;
+    all["content-type"] = typeof body === "string" ? "application/json" : "application/octet-stream";
+    all["content-length"] = typeof body === "string" ? Buffer.byteLength(body) : body.byteLength;
+    return all;
+  }
+
+  /** Sends the request; resolves with the head of the reply. */
+  function exchange(route: RouteName, ask: Ask, isAgain = false): Promise<Exchange> {
+    return new Promise((resolve, reject) => {
+      if (isClosed) return reject(new WireError("closed", "the link to the server was closed"));
+      let request: ClientRequest;
+      try {
+        request = open(address, route, ask, headersOf(ask));
+      } catch (error) {
+        return reject(notSent(error)); // a token that no header can hold
+      }
+      underWay.add(request);
+      const { totalMs = TOTAL_MS, signal } = ask;
+      let isSent = false;
+      let hasReply = false;
+      const giveUp = (why: string) => request.destroy(new Error(why));
+      let cancelConnect = () => {};
+      const cancelTotal = clock.after(totalMs, () => giveUp(`no answer within ${totalMs} ms`), { background: true });
+      const onAbort = () => giveUp("given up by the caller");
+      signal?.addEventListener("abort", onAbort);
+      const end = () => {
+        underWay.delete(request);
+        cancelConnect();
+        cancelTotal();
+        signal?.removeEventListener("abort", onAbort);
+      };
+      request.on("socket", (socket: Socket) => {
+        const connected = () => {
+          isSent = true;
+          cancelConnect();
+        };
+        if (!socket.connecting) return connected();
+        socket.once("connect", connected);
+        cancelConnect = clock.after(CONNECT_MS, () => giveUp(`no connection within ${CONNECT_MS} ms`), {
+          background: true,
+        });
+      });
+      request.on("response", (reply) => {
+        hasReply = true;
+        resolve({ reply, request, end });
+      });
+      // After the reply has begun this changes nothing: its reader hears of it.
+      request.on("error", (error: NodeJS.ErrnoException) => {
+        if (hasReply) return;
+        end();
+        const isStale = request.reusedSocket && (error.code === "ECONNRESET" || error.code === "EPIPE");
+        if (isStale && !isAgain && !isClosed && !signal?.aborted) resolve(exchange(route, ask, true));
+        else reject(unanswered(address.shown, error, isSent));
+      });
+      if (signal?.aborted) onAbort();
+      else request.end(ask.body);
+    });
+  }
+
+  async function json<T>(route: RouteName, ask: Ask): Promise<JsonReply<T>> {
+    const { reply, request, end } = await exchange(route, ask);
+    try {
+      const text = await readAll(address, reply, request);
+      const status = reply.statusCode ?? 0;
+      if (status < 200 || status > 299) throw refusal(address.shown, status, reply.headers, text);
+      if (status === 204) return { body: undefined as T };
+      return { body: parsed<T>(address, reply.headers, text) };
+    } finally {
+      end();
+    }
+  }
+
+  async function* bytes(route: RouteName, ask: Ask): AsyncGenerator<Buffer> {
+    const { reply, request, end } = await exchange(route, ask);
+    end(); // from here on each wait has a time of its own
+    const status = reply.statusCode ?? 0;
+    if (status !== 200) throw refusal(address.shown, status, reply.headers, await readAll(address, reply, request));
+    const waitMs = ask.totalMs ?? TOTAL_MS;
+    const arm = () =>
+      clock.after(waitMs, () => reply.destroy(new Error(`silent for ${waitMs} ms`)), { background: true });
+    let cancel = arm();
+    underWay.add(request);
+    try {
+      for await (const chunk of reply) {
+        cancel();
+        yield chunk as Buffer;
+        cancel = arm();
+      }
+      if (!reply.complete) throw new Error("the reply was cut short");
+    } catch (error) {
+      throw unanswered(address.shown, error as Error, true);
+    } finally {
+      cancel();
+      underWay.delete(request);
+    }
+  }
+
+  return {
+    shown: address.shown,
+    json,
+    bytes,
+    close() {
+      isClosed = true;
+      for (const request of underWay) request.destroy(new Error("the link to the server was closed"));
+      address.agent.destroy();
+    },
+  };
+}
+
+function open(address: ServerAddress, route: RouteName, ask: Ask, headers: Record<string, string | number>) {
+  const { hostname, port, prefix, agent, request } = address;
+  const path = `${prefix}${pathOf(route, ask.params, ask.rest)}${ask.query === undefined ? "" : `?${ask.query}`}`;
+  return request({ hostname, port, path, agent, method: ROUTES[route].method, headers });
+}
+
+function readAll({ shown }: ServerAddress, reply: IncomingMessage, request: ClientRequest): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    const fail = (error: Error) => reject(unanswered(shown, error, true));
+    reply.on("data", (chunk: Buffer) => {
+      size += chunk.length;
+      chunks.push(chunk);
+      if (size <= MAX_REPLY) return;
+      reject(tooLarge(shown, MAX_REPLY));
+      request.destroy();
+    });
+    reply.on("end", () => {
+      if (!reply.complete) return fail(new Error("the reply was cut short"));
+      resolve(
+        chunks.length === 1 ? (chunks[0] as Buffer).toString("utf8") : Buffer.concat(chunks, size).toString("utf8"),
+      );
+    });
+    reply.on("error", fail);
+    reply.on("close", () => fail(new Error("the reply was cut short"))); // after the end this changes nothing
+  });
+}
+
+function parsed<T>({ shown }: ServerAddress, headers: IncomingHttpHeaders, text: string): T {
+  if (!String(headers["content-type"] ?? "").includes("json")) throw notJson(shown, true);
+  try {
+    return JSON.parse(text) as T;
+  } catch {
+    throw notJson(shown, false);
+  }
+}

@@ -1,0 +1,189 @@
+/** A worker's link to an engine behind HTTP: the same verbs as in one process. What it adds is patience: a server that is
+ *  away, restarts or answers too late changes nothing but the time things take.
+ *
+ *  What it does not promise: that a call was carried out only once. Claims and reports have ids, so it does not matter. */
+import { toWireHealth } from "../../contract/health.ts";
+import { HEADER } from "../../contract/wire.ts";
+import type { RenewAnswerWire, SessionOpened, SessionRequestWire } from "../../contract/worker-schemas.ts";
+import type { RenewAnswer, SettleAnswer } from "../../core/work.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { EngineLink, SessionRequest } from "../engine-link.ts";
+import { Claims } from "./claims.ts";
+import { serverCalls } from "./http-call.ts";
+import { inSession, type LinkParts, type OpenSession, untilAnswered } from "./link-parts.ts";
+import { followNotices } from "./notices.ts";
+import { type LinkLog, Teller } from "./patience.ts";
+import { ReportQueue } from "./report-queue.ts";
+import { isDenied, isGone, mayPass, WireError } from "./wire-error.ts";
+
+export interface HttpLinkOptions {
+  readonly url: string;
+  /** Asked before each call. */
+  readonly token: () => string;
+  /** For a token of all namespaces: which one is meant. */
+  readonly namespace: string | null;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly log: LinkLog;
+  /** A file of certificates that are trusted too. */
+  readonly ca?: string | undefined;
+  /** The time between two renewals; default 2 s. */
+  readonly heartbeatMs?: number | undefined;
+  /** The lease to ask for; default: the server's. */
+  readonly leaseMs?: number | undefined;
+}
+
+export interface HttpLink extends EngineLink {
+  /** For others who speak to the same server. */
+  readonly parts: LinkParts;
+  /** Null for a session that was never opened here. */
+  sessionOf(id: string): { readonly key: string; readonly isCurrent: boolean } | null;
+  /** Ends what is under way. Reports that were not answered are lost. */
+  close(): void;
+}
+
+const HEARTBEAT_MS = 2_000;
+/** Whoever leaves does not wait long for a goodbye. */
+/** Old ones whose reports may still be on their way. */
+const KEPT_SESSIONS = 10;
+const CLOSE_MS = 5_000;
+const GONE: RenewAnswer = Object.freeze({ alive: false, leaseMs: 0, drain: false, lost: [], cancel: [], unheard: [] });
+const STALE: SettleAnswer = Object.freeze({ status: "stale", recorded: null });
+
+export function httpLink(options: HttpLinkOptions): HttpLink {
+  const { clock, random, log, heartbeatMs = HEARTBEAT_MS, leaseMs } = options;
+  const calls = serverCalls(options);
+  const closing = new AbortController();
+  const teller = new Teller(clock, log);
+  const parts: LinkParts = { calls, clock, random, teller, closed: closing.signal };
+  const claims = new Claims(parts, `${Math.floor(random() * 2 ** 48).toString(36)}-`);
+  const sessions = new Map<string, OpenSession>();
+  const queues = new Map<string, ReportQueue>();
+  const drains = new Map<string, () => void>();
+  let claimsAtOnce = 1;
+  let isFirst = true;
+  let current = "";
+
+  async function openSession(request: SessionRequest, given?: { readonly signal: AbortSignal }) {
+    // The namespace travels in a header.
+    const { namespace: _, queues: wanted, kinds, ...rest } = request;
+    const wire: SessionRequestWire = { ...rest, kinds: [...kinds], queues: wanted === null ? null : [...wanted] };
+    if (leaseMs !== undefined) wire.leaseMs = leaseMs;
+    const body = JSON.stringify(wire);
+    const signal = given?.signal ?? closing.signal;
+    const opened = await untilAnswered(parts, () => calls.json<SessionOpened>("openSession", { body, signal }), {
+      signal,
+      // A mistake in the options shows at once; a worker that has worked goes on trying.
+      isWorthWaiting: (error) => mayPass(error) && !(isFirst && isMistake(error)),
+    });
+    isFirst = false;
+    teller.well();
+    const { session: id, key } = opened.body;
+    claimsAtOnce = Math.max(1, opened.body.claimsAtOnce);
+    const session = { id, key, leaseMs: opened.body.leaseMs };
+    sessions.set(id, session);
+    forget(id);
+    current = id;
+    queues.set(id, new ReportQueue(parts, session, () => current === id));
+    return { session: id, leaseMs: session.leaseMs };
+  }
+
+  /** Those before the last one: their reports have been answered, or never will be. */
+  function forget(newest: string): void {
+    for (const id of [...sessions.keys()]) {
+      if (sessions.size <= KEPT_SESSIONS) return;
+      if (id === newest || id === current) continue;
+      sessions.delete(id);
+      queues.delete(id);
+      drains.delete(id);
+    }
+  }
+
+  async function renew(session: OpenSession, body: string): Promise<RenewAnswer> {
+    try {
+      // In time for another try within the lease.
+      const reply = await inSession<RenewAnswerWire>(parts, session, "renewSession", body, {
+        totalMs: session.leaseMs / 2,
+      });
+      return { ...reply.body, unheard: [] };
+    } catch (error) {
+      if (isGone(error)) return GONE;
+      teller.trouble(error);
+      throw error;
+    }
+  }
+
+  return {
+    parts,
+    heartbeatMs,
+    get claimsAtOnce() {
+      return claimsAtOnce;
+    },
+    openSession,
+
+    async closeSession(id) {
+      const session = sessions.get(id);
+      if (session === undefined) return;
+      const ask = { params: { session: id }, headers: { [HEADER.sessionKey]: session.key }, totalMs: CLOSE_MS };
+      await calls.json("closeSession", ask).catch((error: unknown) => {
+        // Its lease ends it too.
+        if (!isGone(error)) log("warn", `cannot end session ${id}: ${(error as Error).message}`);
+      });
+    },
+
+    claim: (id, asked) => claims.claim(known(sessions, id), asked),
+
+    async renew(id, held, health) {
+      const session = known(sessions, id);
+      const body = JSON.stringify(health === undefined ? { held } : { held, health: toWireHealth(health) });
+      try {
+        return await renew(session, body);
+      } catch (error) {
+        if (!isRefused(error)) throw error;
+        // The lease must not depend on what there is to tell: the bare names do not grow, and hold nothing to refuse.
+        log("error", `what the attempts had to tell was refused, and is dropped: ${(error as Error).message}`);
+        const bare = held.map(({ jobId, attempt }) => ({ jobId, attempt }));
+        return renew(session, JSON.stringify({ held: bare }));
+      }
+    },
+
+    report: (report, id) => queues.get(id)?.report(report) ?? Promise.resolve(STALE),
+
+    // One held call tells both.
+    onCancel(id, call) {
+      const stop = new AbortController();
+      const listener = { onCancel: call, onDrain: () => drains.get(id)?.() };
+      void followNotices(parts, known(sessions, id), listener, stop.signal);
+      return () => stop.abort();
+    },
+    onDrain(id, call) {
+      drains.set(id, call);
+      return () => drains.delete(id);
+    },
+
+    sessionOf(id) {
+      const session = sessions.get(id);
+      return session === undefined ? null : { key: session.key, isCurrent: current === id };
+    },
+
+    close() {
+      closing.abort();
+      calls.close();
+    },
+  };
+}
+
+/** For what it holds, and not for who sends it. */
+function isRefused(error: unknown): boolean {
+  return error instanceof WireError && ["invalid_request", "invalid_config", "body_too_large"].includes(error.code);
+}
+
+function isMistake(error: unknown): boolean {
+  return isDenied(error) || (error instanceof WireError && error.isWrongAddress);
+}
+
+function known(sessions: ReadonlyMap<string, OpenSession>, id: string): OpenSession {
+  const session = sessions.get(id);
+  if (session === undefined) throw new Error(`session ${id} was not opened by this link`);
+  return session;
+}

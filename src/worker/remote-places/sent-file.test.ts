@@ -1,0 +1,100 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import type { Asked } from "../../../test/http-worker/fake-server.ts";
+import { tempDir } from "../../../test/http-worker/kit.ts";
+import { job, never, openLink, refusal } from "../../../test/http-worker/link-kit.ts";
+import { untilAnswered } from "../http-link/link-parts.ts";
+import { Outbox } from "./outbox.ts";
+import { SentFile } from "./sent-file.ts";
+import { SessionFiles } from "./session-files.ts";
+
+/** A server that keeps files, and may forget. */
+function keeper() {
+  const kept = new Map<string, string>();
+  const put = ({ path, body }: Asked) => {
+    const url = new URL(path, "http://x");
+    const name = url.pathname.split("/files/")[1] as string;
+    const offset = Number(url.searchParams.get("offset"));
+    const before = kept.get(name) ?? "";
+    if (offset > before.length) return { json: { size: before.length } };
+    kept.set(name, before.slice(0, offset) + (body ?? ""));
+    return { json: { size: kept.get(name)?.length } };
+  };
+  return { kept, put };
+}
+
+async function placed(answer: Parameters<typeof openLink>[0]) {
+  const bench = await openLink(answer);
+  const said: string[] = [];
+  const attempt = { job: job(1), session: bench.session, signal: never(), log: (line: string) => void said.push(line) };
+  const files = new SessionFiles(bench.link.parts, bench.link.sessionOf);
+  return { ...bench, attempt, files, said, dir: tempDir() };
+}
+
+describe("a file on its way", () => {
+  it("goes on where the server is, also when that has less than it had", async () => {
+    const { kept, put } = keeper();
+    const { attempt, files, dir, server } = await placed(put);
+    const path = join(dir, "stdout.log");
+    const file = new SentFile(files, attempt, "stdout.log", path);
+    await file.send({ isEnd: false }); // it is not there yet
+    writeFileSync(path, "first ");
+    await file.send({ isEnd: false });
+    await file.send({ isEnd: false }); // nothing new
+    writeFileSync(path, "second ", { flag: "a" });
+    kept.set("stdout.log", "fir"); // of another server, which lost the rest
+    await file.send({ isEnd: true });
+    expect(kept.get("stdout.log")).toBe("first second ");
+    expect(server.asked.map(({ path: at }) => at.split("offset=")[1])).toEqual(["0", "6", "3"]);
+    expect(server.asked[0]?.headers).toMatchObject({
+      ...{ "perdure-lease": "t1", "perdure-session-key": "key_1", "content-type": "application/octet-stream" },
+    });
+  });
+
+  it("that broke off is sent again from what the server has", async () => {
+    const { kept, put } = keeper();
+    let calls = 0;
+    const { attempt, files, dir, link } = await placed((asked) => {
+      calls += 1;
+      const answer = put(asked);
+      return calls < 4 ? "cut" : answer; // taken, but nobody hears of it
+    });
+    writeFileSync(join(dir, "f"), "x".repeat(3_000_000));
+    const file = new SentFile(files, attempt, "artifacts/f", join(dir, "f"));
+    await untilAnswered(link.parts, () => file.send({ isEnd: true }), { signal: never() });
+    expect(kept.get("artifacts/f")).toHaveLength(3_000_000);
+  });
+
+  it("is told to be there although it is empty, at its end", async () => {
+    const { kept, put } = keeper();
+    const { attempt, files, dir } = await placed(put);
+    writeFileSync(join(dir, "f"), "");
+    const file = new SentFile(files, attempt, "artifacts/f", join(dir, "f"));
+    await file.send({ isEnd: false });
+    expect(kept.has("artifacts/f")).toBe(false);
+    await file.send({ isEnd: true });
+    expect(kept.get("artifacts/f")).toBe("");
+  });
+});
+
+describe("an outbox", () => {
+  it("sends nothing more of an attempt that was lost", async () => {
+    const { attempt, files, dir, server, said } = await placed(() => refusal(409, "lease_lost"));
+    for (const name of ["stdout.log", "stderr.log", "result.json"]) writeFileSync(join(dir, name), "x");
+    await new Outbox(files, attempt, dir).finish();
+    expect(server.asked).toHaveLength(1);
+    expect(said).toEqual([]);
+  });
+
+  it("goes on with the rest where one file is refused", async () => {
+    const { kept, put } = keeper();
+    const { attempt, files, dir, said } = await placed((asked) => {
+      return asked.path.includes("stderr") ? refusal(400, "invalid_request") : put(asked);
+    });
+    for (const name of ["stdout.log", "stderr.log", "result.json"]) writeFileSync(join(dir, name), "x");
+    await new Outbox(files, attempt, dir).finish();
+    expect([...kept.keys()]).toEqual(["stdout.log", "result.json"]);
+    expect(said).toEqual(["stderr.log was not kept: the server says invalid_request"]);
+  });
+});

@@ -1,0 +1,75 @@
+/** Files of attempts on the server, in the name of the session that holds the attempt. */
+import { HEADER } from "../../contract/wire.ts";
+import type { PlacedAttempt } from "../exec/exec-executor.ts";
+import type { LinkParts } from "../http-link/link-parts.ts";
+import { isGone, WireError } from "../http-link/wire-error.ts";
+
+export interface RemoteFile {
+  readonly name: string;
+  readonly size: number;
+}
+
+export interface RemoteOutputs {
+  readonly attempts: readonly {
+    readonly attempt: number;
+    readonly files: readonly RemoteFile[];
+    readonly more: number;
+  }[];
+}
+
+export type SessionOf = (id: string) => { readonly key: string; readonly isCurrent: boolean } | null;
+
+/** No file is so long. */
+const BEYOND = Number.MAX_SAFE_INTEGER;
+
+export class SessionFiles {
+  readonly parts: LinkParts;
+  readonly #sessionOf: SessionOf;
+
+  constructor(parts: LinkParts, sessionOf: SessionOf) {
+    this.parts = parts;
+    this.#sessionOf = sessionOf;
+  }
+
+  /** Puts bytes at an offset; the answer is the size that the file has then. */
+  async write(placed: PlacedAttempt, name: string, offset: number, body: Uint8Array): Promise<number> {
+    const params = { session: placed.session, id: placed.job.id, attempt: placed.job.attempt };
+    const ask = { params, rest: name, query: `offset=${offset}`, headers: this.#headers(placed), body };
+    const { body: answer } = await this.parts.calls.json<{ size: number }>("writeOutput", ask);
+    this.parts.teller.well();
+    return answer.size;
+  }
+
+  /** The size that a file has on the server. A piece of nothing far beyond its end changes nothing, and is told it. */
+  sizeOf(placed: PlacedAttempt, name: string): Promise<number> {
+    return this.write(placed, name, BEYOND, Buffer.alloc(0));
+  }
+
+  async listEarlier(placed: PlacedAttempt): Promise<RemoteOutputs> {
+    const params = { session: placed.session, id: placed.job.id };
+    const ask = { params, headers: this.#headers(placed), signal: placed.signal };
+    return (await this.parts.calls.json<RemoteOutputs>("listEarlierOutputs", ask)).body;
+  }
+
+  readEarlier(placed: PlacedAttempt, attempt: number, name: string, offset: number): AsyncGenerator<Buffer> {
+    const params = { session: placed.session, id: placed.job.id, attempt };
+    const ask = {
+      params,
+      rest: name,
+      query: `offset=${offset}`,
+      headers: this.#headers(placed),
+      signal: placed.signal,
+    };
+    return this.parts.calls.bytes("readEarlierOutput", ask);
+  }
+
+  /** The attempt is not, or no longer, in the hands of its session: nobody wants its files. */
+  isLost(placed: PlacedAttempt, error: unknown): boolean {
+    const isForbidden = error instanceof WireError && error.code === "forbidden";
+    return isGone(error) || (isForbidden && this.#sessionOf(placed.session)?.isCurrent !== true);
+  }
+
+  #headers({ session, job }: PlacedAttempt): Record<string, string> {
+    return { [HEADER.sessionKey]: this.#sessionOf(session)?.key ?? "", [HEADER.lease]: job.token };
+  }
+}

@@ -1,0 +1,61 @@
+/** The options of a worker, checked: a misspelt one is an error with the nearest known name, never ignored. */
+import { asBoolean, asInteger, asList, asObject, asText, checkOptions } from "../core/check.ts";
+import { toMs } from "../core/duration.ts";
+import { ConfigError } from "../core/errors.ts";
+import { type AnyTask, isTask } from "../core/task.ts";
+import type { WorkOptions } from "../core/work-options.ts";
+
+const WORK_KEYS = [
+  ...["concurrency", "queues", "name", "labels", "runtimes", "stopGrace", "allowEnv", "isolate", "allowAddresses"],
+  "onOutput",
+];
+
+export function checkWork(options: WorkOptions) {
+  checkOptions(options, WORK_KEYS, "work");
+  const { concurrency = 10, queues, name, labels = {}, runtimes = [], stopGrace = "5s", onOutput } = options;
+  const { allowEnv = [], allowAddresses = [], isolate = false } = options;
+  if (onOutput !== undefined && typeof onOutput !== "function") {
+    throw new ConfigError({ path: "work.onOutput", given: onOutput, allowed: "a function of a chunk of output" });
+  }
+  return {
+    onOutput,
+    isolate: asBoolean(isolate, "work.isolate"),
+    allowEnv: asList(allowEnv, "work.allowEnv", (each, path) => asText(each, path, 200), 1_000),
+    allowAddresses: asList(allowAddresses, "work.allowAddresses", (each, path) => asText(each, path, 200), 1_000),
+    slots: asInteger(concurrency, "work.concurrency", { min: 1, max: 100_000 }),
+    queues: queues === undefined ? null : asList(queues, "work.queues", (q, path) => asText(q, path, 200), 1_000, 1),
+    name: name === undefined ? null : asText(name, "work.name", 200),
+    labels: { ...checkedLabels(labels), ...runtimeLabels(runtimes) },
+    stopGraceMs: toMs(stopGrace, "work.stopGrace"),
+  };
+}
+
+/** What a command asks for when it needs a runtime: the label of a worker that has it. */
+const RUNTIME = "runtime/";
+
+function checkedLabels(labels: Readonly<Record<string, string>>): Record<string, string> {
+  const entries = Object.entries(asObject(labels, "work.labels"));
+  const reserved = entries.find(([name]) => name.startsWith(RUNTIME));
+  if (reserved !== undefined) {
+    const allowed = `names that do not begin with ${RUNTIME}; say it with runtimes`;
+    throw new ConfigError({ path: "work.labels", given: reserved[0], allowed });
+  }
+  return Object.fromEntries(entries.map(([name, value]) => [name, asText(value, `work.labels.${name}`, 200)]));
+}
+
+function runtimeLabels(runtimes: readonly string[]): Record<string, string> {
+  // The prefix and the name are one label's name, which has a limit of its own.
+  const names = asList(runtimes, "work.runtimes", (each, path) => asText(each, path, 200 - RUNTIME.length), 100);
+  return Object.fromEntries(names.map((name) => [`${RUNTIME}${name}`, "yes"]));
+}
+
+/** The kinds that these tasks are. */
+export function kindsOf(tasks: readonly AnyTask[]): string[] {
+  if (!Array.isArray(tasks) || tasks.length === 0 || !tasks.every(isTask)) {
+    throw new ConfigError({ path: "work.tasks", given: tasks, allowed: "a list of tasks made with task()" });
+  }
+  const kinds = tasks.map((task) => task.kind);
+  const twice = kinds.find((kind, i) => kinds.indexOf(kind) !== i);
+  if (twice !== undefined) throw new ConfigError({ path: "work.tasks", given: twice, allowed: "each kind once" });
+  return kinds;
+}
