@@ -1,0 +1,54 @@
+/** What only a server has: its tokens, and what it says of itself. */
+import type { AccessToken, Scope } from "../core/access.ts";
+import type { Duration } from "../core/duration.ts";
+import type { HttpLink } from "./http-call.ts";
+
+/** A token without its secret. */
+export type TokenInfo = Omit<AccessToken, "hash">;
+
+export interface NewToken {
+  /** For people; it stands in the events of what is done with the token. */
+  readonly name: string;
+  readonly scopes: readonly Scope[];
+  /** Left out or null: all namespaces. */
+  readonly namespace?: string | null;
+  /** Left out: it never ends. */
+  readonly expiresIn?: Duration;
+}
+
+/** Open: a server may say more. */
+export interface ServerStatus {
+  readonly now: number;
+  readonly store: "sqlite" | "postgres";
+  readonly [more: string]: unknown;
+}
+
+export interface ServerVersion {
+  readonly name: "perdure";
+  readonly version: string;
+  readonly api: number;
+}
+
+/** What the token of this client may do. */
+export type Identity = Pick<AccessToken, "id" | "name" | "scopes" | "namespace">;
+
+export interface Admin {
+  /** Makes a token. It is shown this once. */
+  createToken(token: NewToken): Promise<{ readonly token: string; readonly info: TokenInfo }>;
+  listTokens(): Promise<TokenInfo[]>;
+  revokeToken(id: string): Promise<void>;
+  status(): Promise<ServerStatus>;
+  version(): Promise<ServerVersion>;
+  identity(): Promise<Identity>;
+}
+
+export function adminOf(link: HttpLink): Admin {
+  return {
+    createToken: (token) => link.json("createToken", { body: JSON.stringify(token) }),
+    listTokens: async () => (await link.json<{ tokens: TokenInfo[] }>("listTokens")).tokens,
+    revokeToken: (id) => link.json("revokeToken", { params: { id } }),
+    status: () => link.json("getStatus"),
+    version: () => link.json("getVersion"),
+    identity: () => link.json("getIdentity"),
+  };
+}

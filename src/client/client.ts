@@ -1,0 +1,181 @@
+/** Perdure on a server: the library's face over HTTP. What it needs is a fetch, so that it works in browsers and at the edge,
+ *  too; a worker needs more, and is started from `perdure` or `perdure/worker`. Jobs, events and workers are those of the
+ *  namespace that the token belongs to, or that the client was connected with. */
+import { fromWireHealth, type WireHealth } from "../contract/health.ts";
+import { asText, checkOptions } from "../core/check.ts";
+import { ConfigError, PerdureError } from "../core/errors.ts";
+import type { PerdureEvent } from "../core/event.ts";
+import type { Explanation } from "../core/explain.ts";
+import type {
+  FeedOptions,
+  JobHandle,
+  JobOutputs,
+  JobsFilter,
+  Perdure,
+  RedriveManyAnswer,
+  RedriveManyOptions,
+  SubmitManyAnswer,
+} from "../core/face.ts";
+import { checkFeed, checkGrace, checkRedriveMany } from "../core/face-options.ts";
+import { toInstant } from "../core/instant.ts";
+import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/submit-options.ts";
+import type { AnyTask, Task } from "../core/task.ts";
+import type { JobInfo, QueueCounts, SessionRow } from "../core/views.ts";
+import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
+import { type Admin, adminOf } from "./admin.ts";
+import { eventFeed } from "./event-feed.ts";
+import { type CallOptions, HttpLink, type LinkOptions } from "./http-call.ts";
+import { ClientJobHandle } from "./job-handle.ts";
+import { checkJobId, toJobInfo, type WireJob } from "./job-info.ts";
+import { jobOutputs } from "./job-outputs.ts";
+import { refuseClient, toRequest } from "./job-request.ts";
+import { toQuery, toWireFilter } from "./jobs-query.ts";
+import { type Submitted, submitMany } from "./submit-many.ts";
+import { EndWaiter } from "./wait-end.ts";
+
+export class PerdureClient implements Perdure {
+  /** What only a server has. */
+  readonly admin: Admin;
+  readonly #link: HttpLink;
+  readonly #waiter: EndWaiter;
+
+  constructor(options: LinkOptions) {
+    const link = new HttpLink(options);
+    this.#link = link;
+    this.admin = adminOf(link);
+    this.#waiter = new EndWaiter((jobs, waitMs, signal) =>
+      link.json("waitJobs", {
+        ...{ body: JSON.stringify({ jobs, waitMs }), heldMs: waitMs, signal },
+        ...{ repeatable: true, patienceMs: 0 }, // the waiter has the patience
+      }),
+    );
+  }
+
+  submit<Input, Output>(
+    task: Task<Input, Output>,
+    ...rest: undefined extends Input
+      ? [input?: NoInfer<Input>, options?: SubmitOptions]
+      : [input: NoInfer<Input>, options?: SubmitOptions]
+  ): Promise<JobHandle<Output>>;
+  submit(kind: string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>>;
+  async submit(task: AnyTask | string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>> {
+    const body = toRequest({ task, input, ...(options === undefined ? {} : { options }) });
+    return this.#handle(await this.#link.json("submitJob", { body, repeatable: options?.key !== undefined }));
+  }
+
+  async submitMany(
+    entries: readonly SubmitEntry[],
+    options: { readonly client?: TransactionClient } = {},
+  ): Promise<SubmitManyAnswer[]> {
+    checkOptions(options, ["client"], "submitMany");
+    refuseClient(options.client, "submitMany.client");
+    if (!Array.isArray(entries)) {
+      throw new ConfigError({ path: "submitMany", given: entries, allowed: "a list of { task, input, options }" });
+    }
+    const answers = await submitMany(this.#link, entries);
+    return answers.map((answer) =>
+      answer instanceof PerdureError ? { ok: false, error: answer } : { ok: true, job: this.#handle(answer) },
+    );
+  }
+
+  async job<Output = unknown>(id: string): Promise<JobHandle<Output>> {
+    const { chapter } = await this.#ofJob<WireJob>("getJob", id);
+    return this.#handle<Output>({ id, chapter, created: false });
+  }
+
+  async jobs(filter: JobsFilter = {}): Promise<{ jobs: JobInfo[]; next: string | null }> {
+    const query = toQuery(filter);
+    if (query === null) return { jobs: [], next: null };
+    const { jobs, next } = await this.#link.json<{ jobs: WireJob[]; next: string | null }>("listJobs", { query });
+    return { jobs: jobs.map(toJobInfo), next };
+  }
+
+  explain(id: string): Promise<Explanation> {
+    return this.#ofJob("explainJob", id);
+  }
+
+  async outputs(id: string): Promise<JobOutputs> {
+    return jobOutputs(this.#link, checkJobId(id));
+  }
+
+  events(options: number | FeedOptions = {}): AsyncGenerator<PerdureEvent, void, void> {
+    return eventFeed(this.#link, checkFeed(typeof options === "number" ? { after: options } : options));
+  }
+
+  async cancel(id: string): Promise<JobInfo> {
+    return toJobInfo(await this.#ofJob("cancelJob", id, { repeatable: true }));
+  }
+  // These are not repeated when a reply was lost: the second might meet what the first has brought about.
+  async retry(id: string): Promise<JobInfo> {
+    return toJobInfo(await this.#ofJob("retryJob", id));
+  }
+  async reschedule(id: string, runAt: Date | number): Promise<JobInfo> {
+    const body = JSON.stringify({ runAt: toInstant(runAt, "reschedule.runAt") });
+    return toJobInfo(await this.#ofJob("rescheduleJob", id, { body }));
+  }
+  async redrive(id: string): Promise<JobInfo> {
+    return toJobInfo(await this.#ofJob("redriveJob", id));
+  }
+  async redriveMany(filter: JobsFilter, options: RedriveManyOptions = {}): Promise<RedriveManyAnswer> {
+    const asked = checkRedriveMany(filter, options);
+    const { order: _, limit, ...which } = asked.filter;
+    const body = JSON.stringify({ filter: toWireFilter(which), dryRun: asked.dryRun, limit });
+    return this.#link.json("redriveJobs", { body, repeatable: asked.dryRun });
+  }
+  async discard(id: string): Promise<JobInfo> {
+    return toJobInfo(await this.#ofJob("discardJob", id));
+  }
+
+  async queues(): Promise<QueueCounts[]> {
+    return (await this.#link.json<{ queues: QueueCounts[] }>("listQueues")).queues;
+  }
+  async pause(queue: string): Promise<void> {
+    const params = { queue: asText(queue, "pause.queue", 200) };
+    return this.#link.json("pauseQueue", { params, repeatable: true });
+  }
+  async resume(queue: string): Promise<void> {
+    const params = { queue: asText(queue, "resume.queue", 200) };
+    return this.#link.json("resumeQueue", { params, repeatable: true });
+  }
+
+  async workers(): Promise<SessionRow[]> {
+    type WireSession = Omit<SessionRow, "health"> & { readonly health: WireHealth | null };
+    const { workers } = await this.#link.json<{ workers: WireSession[] }>("listWorkers");
+    return workers.map((worker) => ({
+      ...worker,
+      health: worker.health === null ? null : fromWireHealth(worker.health),
+    }));
+  }
+  async drain(session: string): Promise<void> {
+    const params = { session: asText(session, "drain.session", 100) };
+    return this.#link.json("drainWorker", { params, repeatable: true });
+  }
+
+  async work(_tasks: readonly AnyTask[], _options?: WorkOptions): Promise<WorkerHandle> {
+    const message = "a client alone cannot run jobs; in Node, use perdure/worker, or Perdure.open(url) of perdure";
+    throw new PerdureError("invalid_config", message, { path: "work" });
+  }
+
+  async prune(): Promise<number> {
+    return (await this.#link.json<{ jobs: number }>("prune")).jobs;
+  }
+
+  /** Ends all waits and calls of this client with the code `closed`. The server goes on. */
+  async close(options: { grace?: string | number } = {}): Promise<void> {
+    checkGrace(options, "close");
+    this.#waiter.close();
+    this.#link.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #handle<Output = unknown>({ id, chapter, created }: Omit<Submitted, "state">): JobHandle<Output> {
+    return new ClientJobHandle<Output>(this.#link, this.#waiter, id, chapter, created);
+  }
+
+  async #ofJob<T = WireJob>(name: Parameters<HttpLink["json"]>[0], id: string, options: CallOptions = {}): Promise<T> {
+    return this.#link.json<T>(name, { ...options, params: { id: checkJobId(id) } });
+  }
+}

@@ -1,0 +1,82 @@
+/** `Perdure.connect()`: a client of a server. */
+import { asText, checkOptions } from "../core/check.ts";
+import { asSpan, type Duration, toMs } from "../core/duration.ts";
+import { ConfigError } from "../core/errors.ts";
+import type * as face from "../core/face.ts";
+import { PerdureClient } from "./client.ts";
+import type { LinkOptions } from "./http-call.ts";
+
+export interface ConnectOptions {
+  /** One that the server knows. */
+  token: string;
+  /** For a token that may enter all namespaces; default: `default`. */
+  namespace?: string;
+  /** Makes the requests; default: the one of the platform. */
+  fetch?: typeof fetch;
+  /** How long the reply to one request may take; default 30 s. */
+  timeout?: Duration;
+  /** How long a call that may be repeated is repeated while the server is away; default 30 s. `result()` and followed
+   *  events wait for as long as it takes. */
+  patience?: Duration;
+}
+
+/** One name for the value and the type: `const perdure: Perdure = await Perdure.connect(…)`. */
+export type Perdure = face.Perdure;
+export const Perdure = { connect };
+
+/** A client of the server at this address. Nothing is sent yet: the first call tells whether it is there. */
+async function connect(url: string | URL, options: ConnectOptions): Promise<PerdureClient> {
+  return new PerdureClient(checkConnect(url, options));
+}
+
+const DEFAULT_TIMEOUT = "30s";
+const DEFAULT_PATIENCE = "30s";
+
+export function checkConnect(url: string | URL, options: ConnectOptions, path = "connect"): LinkOptions {
+  checkOptions(options, ["token", "namespace", "fetch", "timeout", "patience"], path);
+  const { namespace, timeout = DEFAULT_TIMEOUT, patience = DEFAULT_PATIENCE } = options;
+  const given = options.fetch ?? globalThis.fetch;
+  if (typeof given !== "function") {
+    throw new ConfigError({ path: `${path}.fetch`, given, allowed: "a function like the fetch of browsers" });
+  }
+  return {
+    base: checkUrl(url, `${path}.url`),
+    token: checkHeader(options.token, `${path}.token`, "a token of the server"),
+    namespace: namespace === undefined ? null : checkNamespace(namespace, `${path}.namespace`),
+    fetch: (input, init) => given(input, init), // called as a method, that of a browser throws
+    timeoutMs: asSpan(timeout, `${path}.timeout`),
+    patienceMs: toMs(patience, `${path}.patience`),
+  };
+}
+
+/** The address without a slash at its end; a path is kept, for servers behind a proxy. */
+function checkUrl(url: unknown, path: string): string {
+  const allowed = "the address of a server, as in https://perdure.example.org or http://localhost:4400";
+  let parsed: URL;
+  try {
+    parsed = new URL(String(url));
+  } catch {
+    throw new ConfigError({ path, given: url, allowed });
+  }
+  const { protocol, username, password, origin, pathname, search, hash } = parsed;
+  if (protocol !== "http:" && protocol !== "https:") throw new ConfigError({ path, given: url, allowed });
+  if (username !== "" || password !== "") {
+    throw new ConfigError({ path, given: origin, problem: "it holds a password", allowed: `${allowed}; use a token` });
+  }
+  if (search !== "" || hash !== "") throw new ConfigError({ path, given: url, allowed: `${allowed}, without ? and #` });
+  return `${origin}${pathname.replace(/\/+$/, "")}`;
+}
+
+/** It travels in a header, which holds no more than these. */
+function checkNamespace(value: unknown, path: string): string {
+  const name = asText(value, path, 200);
+  if (/^[\x20-\x7e\xa0-\xff]+$/.test(name) && name.trim() === name) return name;
+  throw new ConfigError({ path, given: value, allowed: "a name of Latin letters, digits and signs" });
+}
+
+/** What a header can hold. The value is a secret, and never part of a message. */
+function checkHeader(value: unknown, path: string, allowed: string): string {
+  if (typeof value === "string" && /^[\x21-\x7e]{1,1000}$/.test(value)) return value;
+  const problem = value === undefined ? "missing" : "not the text of a token";
+  throw new ConfigError({ path, given: null, problem, allowed });
+}

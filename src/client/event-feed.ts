@@ -1,0 +1,106 @@
+/** Events from a server, in order, without gaps or repeats. Who follows is not told of an outage: the stream is opened
+ *  again where it broke off. */
+import type { RouteName } from "../contract/routes.ts";
+import { LIMIT } from "../contract/wire.ts";
+import type { PerdureEvent } from "../core/event.ts";
+import type { FeedOptions } from "../core/face.ts";
+import { isAway, notOurs } from "./fault.ts";
+import type { CallOptions, HttpLink, Opened } from "./http-call.ts";
+import { SseParser } from "./sse.ts";
+import { after as callAfter, growingPause, pause } from "./timers.ts";
+
+/** A server says something on every stream well within this time. Silence for longer is a connection that is gone. */
+const SILENCE_MS = 60_000;
+
+export function eventFeed(link: HttpLink, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
+  return options.follow ? follow(link, options) : pages(link, options);
+}
+
+function routeOf({ jobId }: FeedOptions): readonly [RouteName, CallOptions] {
+  return jobId === undefined ? ["listEvents", {}] : ["listJobEvents", { params: { id: jobId } }];
+}
+
+async function* pages(link: HttpLink, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
+  const { signal } = options;
+  const [route, of] = routeOf(options);
+  let after: number | null = options.after ?? 0;
+  while (after !== null && !signal?.aborted) {
+    const query = new URLSearchParams({ after: String(after), limit: String(LIMIT.events) });
+    const page: { readonly events: readonly PerdureEvent[]; readonly next: number | null } = await link.json(route, {
+      ...{ ...of, query },
+    });
+    for (const event of page.events) {
+      if (signal?.aborted) return;
+      yield event;
+    }
+    after = page.next;
+  }
+}
+
+async function* follow(link: HttpLink, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
+  const { signal } = options;
+  let after = options.after ?? 0;
+  let failures = 0;
+  for (;;) {
+    const opened = await openStream(link, options, after);
+    if (signal?.aborted) return opened?.stop();
+    if (opened !== null) {
+      try {
+        const parser = new SseParser();
+        const reader = (opened.response.body as ReadableStream<Uint8Array>).getReader();
+        for (let chunk = await read(reader, opened); chunk !== null; chunk = await read(reader, opened)) {
+          failures = 0;
+          for (const { data } of parser.feed(chunk)) {
+            const event = JSON.parse(data) as PerdureEvent;
+            if (!(event.seq > after)) continue; // a stream opened anew may begin with what was seen already
+            if (signal?.aborted) return;
+            after = event.seq;
+            yield event;
+          }
+          after = Math.max(after, Number(parser.lastId) || 0);
+        }
+      } finally {
+        opened.stop();
+      }
+    }
+    if (signal?.aborted) return;
+    await pause(growingPause(failures++), signal);
+    if (signal?.aborted) return;
+  }
+}
+
+/** Null when the server is away. */
+async function openStream(link: HttpLink, options: FeedOptions, after: number): Promise<Opened | null> {
+  const { signal } = options;
+  const [route, of] = routeOf(options);
+  try {
+    const opened = await link.open(route, {
+      ...of,
+      query: new URLSearchParams({ after: String(after) }),
+      headers: { accept: "text/event-stream", "last-event-id": String(after) },
+      patienceMs: 0,
+      ...(signal === undefined ? {} : { signal }),
+    });
+    const type = opened.response.headers.get("content-type") ?? "nothing";
+    if (type.startsWith("text/event-stream")) return opened;
+    opened.stop();
+    throw notOurs(opened.response.url, type).error;
+  } catch (error) {
+    if (signal?.aborted) return null;
+    if (!link.isClosed && isAway(error)) return null;
+    throw error;
+  }
+}
+
+/** The next bytes; null when the stream has ended or broken off, which is the same to us. */
+async function read(reader: ReadableStreamDefaultReader<Uint8Array>, opened: Opened): Promise<Uint8Array | null> {
+  const cancel = callAfter(SILENCE_MS, () => opened.stop());
+  try {
+    const { value } = await reader.read();
+    return value ?? null;
+  } catch {
+    return null;
+  } finally {
+    cancel();
+  }
+}

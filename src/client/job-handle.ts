@@ -1,0 +1,85 @@
+/** What `submit` gives back: a job's id and the chapter it was met in, with the verbs of that one job. */
+import type { PerdureEvent } from "../core/event.ts";
+import type { Explanation } from "../core/explain.ts";
+import type { FeedOptions, JobHandle, ResultOptions } from "../core/face.ts";
+import { checkFeed, checkResult, JOB_FEED_KEYS } from "../core/face-options.ts";
+import { isTerminal } from "../core/job.ts";
+import { errorOfEnd, resultTimeout } from "../core/job-end.ts";
+import type { AttemptRow, JobInfo } from "../core/views.ts";
+import { eventFeed } from "./event-feed.ts";
+import { isAway } from "./fault.ts";
+import type { CallOptions, HttpLink } from "./http-call.ts";
+import { toJobInfo, type WireJob } from "./job-info.ts";
+import type { EndWaiter } from "./wait-end.ts";
+
+/** For the last look at a job whose time is up. */
+const LAST_LOOK_MS = 2_000;
+
+export class ClientJobHandle<Output> implements JobHandle<Output> {
+  readonly id: string;
+  readonly chapter: number;
+  readonly created: boolean;
+  readonly #link: HttpLink;
+  readonly #waiter: EndWaiter;
+
+  constructor(link: HttpLink, waiter: EndWaiter, id: string, chapter: number, created: boolean) {
+    this.#link = link;
+    this.#waiter = waiter;
+    this.id = id;
+    this.chapter = chapter;
+    this.created = created;
+  }
+
+  async result(options: ResultOptions = {}): Promise<Output> {
+    const timeoutMs = checkResult(options);
+    const { signal } = options;
+    const startedAt = performance.now();
+    for (;;) {
+      const left = timeoutMs === null ? null : timeoutMs - (performance.now() - startedAt);
+      const answer = await this.#waiter.wait(this, { timeoutMs: left, ...(signal ? { signal } : {}) });
+      signal?.throwIfAborted();
+      const isLast = answer === "timeout";
+      const end = await this.#end(isLast);
+      if (end === null && isLast) throw resultTimeout(this.id, timeoutMs);
+      if (end?.error) throw end.error;
+      if (end !== null) return end.result as Output;
+    }
+  }
+
+  /** Null when it has not ended, or the server is away. */
+  async #end(isLast: boolean): Promise<{ readonly error: Error | null; readonly result: unknown } | null> {
+    try {
+      const job = await this.#get(isLast ? { timeoutMs: LAST_LOOK_MS, patienceMs: 0 } : {});
+      if (job.chapter <= this.chapter && !isTerminal(job.state)) return null;
+      return { error: await errorOfEnd(job, this.chapter, this), result: job.result };
+    } catch (error) {
+      if (isAway(error) && !this.#link.isClosed) return null;
+      throw error;
+    }
+  }
+
+  get(): Promise<JobInfo> {
+    return this.#get();
+  }
+
+  async #get(options: CallOptions = {}): Promise<JobInfo> {
+    return toJobInfo(await this.#link.json<WireJob>("getJob", { ...options, params: { id: this.id } }));
+  }
+
+  async cancel(): Promise<JobInfo> {
+    return toJobInfo(await this.#link.json<WireJob>("cancelJob", { params: { id: this.id }, repeatable: true }));
+  }
+
+  events(options: Omit<FeedOptions, "jobId"> = {}): AsyncGenerator<PerdureEvent, void, void> {
+    return eventFeed(this.#link, { ...checkFeed(options, JOB_FEED_KEYS), jobId: this.id });
+  }
+
+  async attempts(): Promise<AttemptRow[]> {
+    const { attempts } = await this.#link.json<{ attempts: AttemptRow[] }>("listAttempts", { params: { id: this.id } });
+    return attempts;
+  }
+
+  explain(): Promise<Explanation> {
+    return this.#link.json<Explanation>("explainJob", { params: { id: this.id } });
+  }
+}

@@ -1,0 +1,100 @@
+/** What the attempts of a job left, fetched from the server. */
+import { asInteger } from "../core/check.ts";
+import { PerdureError } from "../core/errors.ts";
+import type { JobOutputs } from "../core/face.ts";
+import type { BlobFile } from "../core/views.ts";
+import { unreachable, wordsOf } from "./fault.ts";
+import type { HttpLink, Opened } from "./http-call.ts";
+import { growingPause, pause } from "./timers.ts";
+
+interface WireOutputs {
+  readonly attempts: readonly {
+    readonly attempt: number;
+    readonly files: readonly BlobFile[];
+    readonly more: number;
+  }[];
+}
+
+/** Pieces that break off in a row, before a reader is told. */
+const MAX_BREAKS = 5;
+
+export async function jobOutputs(link: HttpLink, id: string): Promise<JobOutputs> {
+  const list = () => link.json<WireOutputs>("listOutputs", { params: { id } });
+  const { attempts } = await list();
+  return {
+    attempts: attempts.map(({ attempt }) => attempt),
+    async files(attempt) {
+      // Asked again: an attempt may have left more since.
+      const found = (await list()).attempts.find((each) => each.attempt === attempt);
+      return { files: found?.files ?? [], more: found?.more ?? 0 };
+    },
+    async read(attempt, name, offset = 0) {
+      asInteger(offset, "read.offset", { min: 0 });
+      if (!isSane(attempt, name)) return null;
+      const from = (at: number) => openFile(link, id, attempt, name, at);
+      const opened = await from(offset);
+      return opened === null ? null : bytes(opened, offset, from);
+    },
+  };
+}
+
+/** What cannot be the name of a file here must not become part of an address either. */
+function isSane(attempt: number, name: string): boolean {
+  const isPlace = Number.isSafeInteger(attempt) && attempt >= 1 && typeof name === "string";
+  return isPlace && name.split("/").every((part) => part !== "" && part !== "." && part !== "..");
+}
+
+/** Null if it is not there. */
+async function openFile(link: HttpLink, id: string, attempt: number, name: string, offset: number) {
+  const query = new URLSearchParams(offset === 0 ? {} : { offset: String(offset) });
+  try {
+    const headers = { accept: "application/octet-stream" };
+    return await link.open("getOutput", { params: { id, attempt }, rest: name, query, headers });
+  } catch (error) {
+    if (error instanceof PerdureError && (error.code === "not_found" || error.code === "job_not_found")) return null;
+    throw error;
+  }
+}
+
+/** The bytes; where they break off, the rest is asked for. */
+async function* bytes(
+  first: Opened,
+  offset: number,
+  from: (offset: number) => Promise<Opened | null>,
+): AsyncGenerator<Uint8Array, void, void> {
+  let at = offset;
+  let breaks = 0;
+  for (let opened: Opened | null = first; opened !== null; ) {
+    let broken: unknown = null;
+    try {
+      const reader = (opened.response.body as ReadableStream<Uint8Array>).getReader();
+      for (;;) {
+        const { done, chunk, error } = await readChunk(reader);
+        if (done) return;
+        if (chunk === null) {
+          broken = error;
+          break;
+        }
+        breaks = 0;
+        at += chunk.byteLength;
+        yield chunk;
+      }
+    } finally {
+      opened.stop();
+    }
+    breaks += 1;
+    if (breaks > MAX_BREAKS) throw unreachable("the server", `a file broke off (${wordsOf(broken)})`, broken).error;
+    await pause(growingPause(breaks));
+    opened = await from(at);
+  }
+  throw new PerdureError("not_found", "the file was removed while it was read");
+}
+
+async function readChunk(reader: ReadableStreamDefaultReader<Uint8Array>) {
+  try {
+    const { done, value } = await reader.read();
+    return { done, chunk: value ?? null, error: null };
+  } catch (error) {
+    return { done: false, chunk: null, error };
+  }
+}

@@ -1,0 +1,176 @@
+/** Waits for the ends of jobs. All waits of a client share few calls that the server holds until one of their jobs has
+ *  ended, with up to 1,000 jobs each. An outage is waited out: who waits for a result hears nothing of it. */
+import { LIMIT } from "../contract/wire.ts";
+import { PerdureError } from "../core/errors.ts";
+import { isAway } from "./fault.ts";
+import { after, growingPause, pause } from "./timers.ts";
+
+export interface Awaited {
+  readonly id: string;
+  readonly chapter: number;
+}
+
+/** Asks which have ended, or are not there; empty lists when there is nothing to tell within `waitMs`. */
+export type AskEnds = (
+  jobs: readonly Awaited[],
+  waitMs: number,
+  signal: AbortSignal,
+) => Promise<{ readonly ended: readonly string[]; readonly missing: readonly string[] }>;
+
+/** `told`: look at the job, it has probably ended. */
+export type WaitAnswer = "told" | "timeout" | "aborted";
+
+interface Wait extends Awaited {
+  batch: Batch | null;
+  answer(answer: WaitAnswer): void;
+  fail(error: unknown): void;
+}
+
+interface Batch {
+  readonly waits: Set<Wait>;
+  readonly stop: AbortController;
+}
+
+/** Calls that could take more jobs: new waits join by a call of their own until there are so many, then all of these
+ *  become one. So a browser, which makes six calls to a server at a time, has some left. */
+const MAX_SMALL = 3;
+/** A call with many jobs that is answered for one of them is made again after a moment, in which others may end. */
+const LONGEST_GATHERING_MS = 100;
+
+export class EndWaiter {
+  readonly #ask: AskEnds;
+  #unasked: Wait[] = [];
+  readonly #batches = new Set<Batch>();
+  #isDue = false;
+  #isClosed = false;
+
+  constructor(ask: AskEnds) {
+    this.#ask = ask;
+  }
+
+  wait(
+    job: Awaited,
+    options: { readonly timeoutMs: number | null; readonly signal?: AbortSignal },
+  ): Promise<WaitAnswer> {
+    const { timeoutMs, signal } = options;
+    if (signal?.aborted) return Promise.resolve("aborted");
+    if (this.#isClosed) return Promise.reject(closed());
+    return new Promise((resolve, reject) => {
+      const over = () => {
+        cancel();
+        signal?.removeEventListener("abort", abort);
+        this.#leave(wait);
+      };
+      const wait: Wait = {
+        ...{ id: job.id, chapter: job.chapter, batch: null },
+        answer: (answer) => {
+          over();
+          resolve(answer);
+        },
+        fail: (error) => {
+          over();
+          reject(error);
+        },
+      };
+      const abort = () => wait.answer("aborted");
+      const cancel = timeoutMs === null ? () => {} : after(Math.max(0, timeoutMs), () => wait.answer("timeout"));
+      signal?.addEventListener("abort", abort);
+      this.#unasked.push(wait);
+      this.#soon();
+    });
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const wait of [...this.#unasked, ...[...this.#batches].flatMap((batch) => [...batch.waits])]) {
+      wait.fail(closed());
+    }
+  }
+
+  #leave(wait: Wait): void {
+    const { batch } = wait;
+    if (batch === null) {
+      this.#unasked = this.#unasked.filter((each) => each !== wait);
+      return;
+    }
+    batch.waits.delete(wait);
+    if (batch.waits.size === 0) batch.stop.abort();
+  }
+
+  /** All that are added within one turn of the event loop are asked for together. */
+  #soon(): void {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    setTimeout(() => {
+      this.#isDue = false;
+      this.#askNew();
+    }, 0);
+  }
+
+  #askNew(): void {
+    let waits = this.#unasked;
+    if (waits.length === 0) return;
+    this.#unasked = [];
+    const small = this.#small();
+    if (small.length >= MAX_SMALL) {
+      waits = [...small.flatMap((batch) => [...batch.waits]), ...waits];
+      for (const batch of small) this.#end(batch);
+    }
+    for (let from = 0; from < waits.length; from += LIMIT.waitJobs) {
+      const batch: Batch = { waits: new Set(waits.slice(from, from + LIMIT.waitJobs)), stop: new AbortController() };
+      for (const wait of batch.waits) wait.batch = batch;
+      this.#batches.add(batch);
+      void this.#run(batch);
+    }
+  }
+
+  #small(): Batch[] {
+    return [...this.#batches].filter((batch) => batch.waits.size < LIMIT.waitJobs);
+  }
+
+  #end(batch: Batch): void {
+    this.#batches.delete(batch);
+    batch.stop.abort();
+  }
+
+  async #run(batch: Batch): Promise<void> {
+    const { waits, stop } = batch;
+    let failures = 0;
+    while (!stop.signal.aborted) {
+      try {
+        const { ended, missing } = await this.#ask(jobsOf(waits), LIMIT.waitMs, stop.signal);
+        if (stop.signal.aborted) break;
+        failures = 0;
+        const told = new Set([...ended, ...missing]);
+        for (const wait of [...waits]) if (told.has(wait.id)) wait.answer("told");
+        if (waits.size > 0) await pause(Math.min(LONGEST_GATHERING_MS, waits.size / 10), stop.signal);
+      } catch (error) {
+        if (stop.signal.aborted) break;
+        if (!isAway(error)) for (const wait of [...waits]) wait.fail(error);
+        else await pause(growingPause(failures++), stop.signal);
+      }
+      if (!stop.signal.aborted && this.#small().length > MAX_SMALL) {
+        // They were many and have become few: put together.
+        for (const wait of waits) wait.batch = null;
+        this.#unasked.push(...waits);
+        this.#end(batch);
+        this.#soon();
+      }
+    }
+    this.#batches.delete(batch);
+  }
+}
+
+/** Each job once, in the earliest chapter that somebody waits for: its end is told first. */
+function jobsOf(waits: Iterable<Wait>): Awaited[] {
+  const jobs = new Map<string, Awaited>();
+  for (const { id, chapter } of waits) {
+    const other = jobs.get(id);
+    if (other === undefined || other.chapter > chapter) jobs.set(id, { id, chapter });
+  }
+  return [...jobs.values()];
+}
+
+function closed(): PerdureError {
+  return new PerdureError("closed", "the client is closed");
+}

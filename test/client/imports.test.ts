@@ -1,0 +1,48 @@
+/** The door `perdure/client` must run in a browser: nothing that is loaded with it may need Node, or a package. */
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { expect, it } from "vitest";
+
+const IMPORT = /^(?:import|export)\s+(?!type\b)([^"';]*?\sfrom\s+)?"([^"]+)";$/gm;
+
+/** Every module that is loaded, with what it names. Types are gone by then, also those in a list with values. */
+function loaded(start: URL, found = new Map<string, string[]>()): Map<string, string[]> {
+  const file = fileURLToPath(start);
+  if (found.has(file)) return found;
+  const text = readFileSync(file, "utf8");
+  const targets = [...text.matchAll(IMPORT)].filter(([, names = ""]) => !isOnlyTypes(names)).map(([, , to = ""]) => to);
+  found.set(file, targets);
+  expect(text, file).not.toMatch(/\bimport\(|\brequire\(/);
+  for (const target of targets) if (target.startsWith(".")) loaded(new URL(target, start), found);
+  return found;
+}
+
+function isOnlyTypes(names: string): boolean {
+  const list = /\{([^}]*)\}/
+    .exec(names)?.[1]
+    ?.split(",")
+    .map((name) => name.trim());
+  return list?.every((name) => name === "" || name.startsWith("type ")) ?? false;
+}
+
+it("the client loads files of core and contract only, and no package, parser or part of Node", () => {
+  const modules = loaded(new URL("../../src/client/index.ts", import.meta.url));
+  const outside = [...modules.values()].flat().filter((target) => !target.startsWith("."));
+  expect(outside).toEqual([]);
+  const folders = new Set([...modules.keys()].map((file) => /src[/\\](\w+)[/\\]/.exec(file)?.[1]));
+  expect([...folders].sort()).toEqual(["client", "contract", "core"]);
+  expect([...modules.keys()].filter((file) => /expression|jinja|schemas|operations/.test(file))).toEqual([]);
+  const code = [...modules.keys()].map((file) =>
+    readFileSync(file, "utf8").replaceAll(/\/\*[\s\S]*?\*\/|\/\/ .*$/gm, ""),
+  );
+  for (const text of code) expect(text).not.toMatch(/\bBuffer\.|\bprocess\.|\bsetImmediate\b/);
+});
+
+it("the client can be loaded, and says who can run jobs when asked to", async () => {
+  const { Perdure, task } = await import("../../src/client/index.ts");
+  await using perdure = await Perdure.connect("http://127.0.0.1:9", { token: "t" });
+  await expect(perdure.work([task("t", () => 1)])).rejects.toMatchObject({
+    code: "invalid_config",
+    message: expect.stringContaining("perdure/worker"),
+  });
+});
