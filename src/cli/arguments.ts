@@ -11,12 +11,20 @@ import { usageError } from "./exit.ts";
 export class Given {
   /** What is no option, and everything after `--`. */
   readonly positionals: readonly string[];
+  /** Of these, what stood after `--`; null if there was none. */
+  readonly afterDashes: readonly string[] | null;
   readonly #command: Command;
   readonly #values: ReadonlyMap<string, readonly string[]>;
 
-  constructor(command: Command, positionals: readonly string[], values: ReadonlyMap<string, readonly string[]>) {
+  constructor(
+    command: Command,
+    positionals: readonly string[],
+    values: ReadonlyMap<string, readonly string[]>,
+    afterDashes: readonly string[] | null = null,
+  ) {
     this.#command = command;
     this.positionals = positionals;
+    this.afterDashes = afterDashes;
     this.#values = values;
   }
 
@@ -99,7 +107,9 @@ export function readArguments(command: Command, args: readonly string[]): Given 
     }
     values.set(option.name, [...list, valueFrom(option, token)]);
   }
-  return new Given(command, first === undefined ? positionals : args.slice(first.index), values);
+  const dashes = tokens.find((token) => token.kind === "option-terminator");
+  const after = dashes === undefined ? null : args.slice(dashes.index + 1);
+  return new Given(command, first === undefined ? positionals : args.slice(first.index), values, after);
 }
 
 interface OptionToken {

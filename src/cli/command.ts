@@ -41,14 +41,8 @@ export interface Context {
 
 export const HELP: Option = { name: "help", short: "h", type: "boolean", help: "Show this text." };
 
-export const DATA: Option = {
-  ...{ name: "data", type: "string", value: "DIR" },
-  help: "The directory of the data. Default: PERDURE_DATA, or ./.perdure.",
-};
-
 /** The options that all reading commands share. */
 export const READING: readonly Option[] = [
-  DATA,
   { name: "json", type: "boolean", help: "Print one JSON document, and nothing else, to stdout." },
   { name: "verbose", short: "v", type: "boolean", help: "Show warnings of the engine on stderr." },
 ];

@@ -1,11 +1,13 @@
 /** A file that a command wrote, to our output: as it is into a pipe or file, neutralised on a terminal. */
-import type { Readable } from "node:stream";
 import type { Context } from "./command.ts";
 import { TerminalStream } from "./terminal-stream.ts";
 
-export async function copyOut(stream: Readable | null, { io, out }: Pick<Context, "io" | "out">): Promise<void> {
+export async function copyOut(
+  bytes: AsyncIterable<Uint8Array> | null,
+  { io, out }: Pick<Context, "io" | "out">,
+): Promise<void> {
   const terminal = new TerminalStream();
-  for await (const chunk of (stream ?? []) as AsyncIterable<Buffer>) {
+  for await (const chunk of bytes ?? []) {
     if (out.gone.aborted) return;
     const isReady = io.stdout.write(io.isTTY ? terminal.text(chunk) : chunk);
     if (isReady) continue;

@@ -1,4 +1,4 @@
-/** The data directory, opened for reading. Looking must change nothing: a directory that is not there is not made, and
+/** The data directory, opened by a command. Looking must change nothing: a directory that is not there is not made, and
  *  the engine does none of its upkeep. It neither settles what a crashed process left behind nor deletes by retentions
  *  that may not be those of the data's owner. */
 import { statSync } from "node:fs";
@@ -10,8 +10,6 @@ import type { Clock } from "../lib/clock.ts";
 import type { Context } from "./command.ts";
 import { CliError, EXIT, usageError } from "./exit.ts";
 
-const DEFAULT_DIR = "./.perdure";
-
 /** The directory as it was given, for messages, and its full path. */
 export interface DataDir {
   readonly given: string;
@@ -22,29 +20,29 @@ export interface DataDir {
   readonly file: string;
 }
 
-export function dataDir({ given, io }: Pick<Context, "given" | "io">): DataDir {
-  const option = given.text("data");
-  const named = io.env.PERDURE_DATA ? "PERDURE_DATA" : null;
-  const [from, dir] = option === undefined ? [named, io.env.PERDURE_DATA || DEFAULT_DIR] : ["--data", option];
+/** `source` is what named it: `--data`, `PERDURE_DATA`, a file of settings, or nothing but our default. */
+export function dataAt(dir: string, source: string, cwd: string): DataDir {
+  const from = source === "default" ? null : source;
   // Not shown: there may be a password in it.
   if (/^[a-z][a-z0-9+.-]+:\/\//i.test(dir)) throw usageError(`${from}: got an address; give a directory`);
   if (dir.trim() === "" || dir.includes("\0")) throw usageError(`${from}: got ${show(dir)}; give a directory`);
-  const path = resolve(io.cwd, dir);
+  const path = resolve(cwd, dir);
   return { given: dir, from, path, file: join(path, "perdure.db") };
 }
 
 /** Opens the data for as long as `use` takes. */
-export async function withData<T>(context: Context, use: (perdure: Perdure) => Promise<T>): Promise<T> {
-  const dir = dataDir(context);
-  if (!holdsData(dir)) {
-    const advice = "run `perdure run -- COMMAND` first, or name another with --data";
-    throw new CliError(EXIT.failed, `there is no Perdure data in ${dir.given}; ${advice}`);
-  }
+export async function withDataAt<T>(
+  context: Context,
+  dir: DataDir,
+  namespace: string,
+  use: (perdure: Perdure) => Promise<T>,
+): Promise<T> {
+  if (!holdsData(dir)) throw noData(dir);
   const verbose = context.given.flag("verbose");
   const logger = (level: string, message: string) => {
     if (verbose) context.out.note(`perdure: ${level}: ${message}`);
   };
-  const perdure = await Perdure.open({ url: dir.file, logger }, { clock: stillClock, random: Math.random });
+  const perdure = await Perdure.open({ url: dir.file, namespace, logger }, { clock: stillClock, random: Math.random });
   try {
     return await use(perdure);
   } finally {
@@ -52,8 +50,13 @@ export async function withData<T>(context: Context, use: (perdure: Perdure) => P
   }
 }
 
+export function noData({ given }: DataDir): CliError {
+  const advice = "run `perdure run -- COMMAND` or `perdure up` first, or name another with --data";
+  return new CliError(EXIT.failed, `there is no Perdure data in ${given}; ${advice}`);
+}
+
 /** An empty file is what is left of a start that was cut short. */
-function holdsData({ given, file }: DataDir): boolean {
+export function holdsData({ given, file }: DataDir): boolean {
   try {
     return statSync(file).size > 0;
   } catch (error) {
@@ -65,7 +68,7 @@ function holdsData({ given, file }: DataDir): boolean {
 
 /** Beats, reaping and pruning are what an engine does in the background, and by this clock their time never comes. Waits
  *  of a reader, as for the next event, pass as usual. */
-const stillClock: Clock = {
+export const stillClock: Clock = {
   ...systemClock,
   after: (ms, call, options) => (options?.background ? () => {} : systemClock.after(ms, call, options)),
 };

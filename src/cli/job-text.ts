@@ -1,7 +1,7 @@
 /** Words for jobs that several commands use. All of it may hold text of strangers: whoever prints it escapes it. */
 import { showMs } from "../core/duration.ts";
 import type { JobState } from "../core/job.ts";
-import type { JobInfo } from "../embedded/job-info.ts";
+import type { JobInfo } from "../core/views.ts";
 import { storable } from "../lib/text.ts";
 import type { SessionRow } from "../store/store.ts";
 import { type Colour, type Painted, painted } from "./colour.ts";

@@ -1,25 +1,51 @@
 #!/usr/bin/env node
 /** The command line: finds the command, reads its arguments, runs it, and turns whatever happens into an exit code and,
  *  where something is wrong, one line on stderr. A stack is shown only for bugs of our own. */
-import { readFileSync, realpathSync } from "node:fs";
+import { realpathSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { readArguments } from "./arguments.ts";
 import type { Command } from "./command.ts";
 import { artifacts } from "./commands/artifacts.ts";
+import { cancel } from "./commands/cancel.ts";
+import { completion } from "./commands/completion.ts";
+import { config } from "./commands/config.ts";
+import { discard } from "./commands/discard.ts";
+import { doctor } from "./commands/doctor.ts";
+import { drain } from "./commands/drain.ts";
 import { events } from "./commands/events.ts";
 import { explain } from "./commands/explain.ts";
 import { get } from "./commands/get.ts";
 import { logs } from "./commands/logs.ts";
+import { migrate } from "./commands/migrate.ts";
+import { prune } from "./commands/prune.ts";
 import { ps } from "./commands/ps.ts";
+import { queues } from "./commands/queues.ts";
+import { redrive } from "./commands/redrive.ts";
+import { retry } from "./commands/retry.ts";
 import { run } from "./commands/run.ts";
+import { server } from "./commands/server.ts";
+import { submit } from "./commands/submit.ts";
+import { token } from "./commands/token.ts";
+import { up } from "./commands/up.ts";
+import { wait } from "./commands/wait.ts";
+import { worker } from "./commands/worker.ts";
+import { workers } from "./commands/workers.ts";
 import { EXIT, exitCodeOf, usageError } from "./exit.ts";
 import { commandNamed, helpOn, overview, shortHelp } from "./help.ts";
 import { type Io, processIo } from "./io.ts";
 import { Printer } from "./print.ts";
 import { safeText } from "./terminal-text.ts";
+import { version } from "./version.ts";
 
 /** In the order of the help. */
-export const COMMANDS: readonly Command[] = [run, ps, get, explain, logs, events, artifacts];
+export const COMMANDS: readonly Command[] = [
+  ...[run, submit, wait],
+  ...[ps, get, explain, logs, events, artifacts],
+  ...[cancel, retry, redrive, discard],
+  ...[queues, workers, drain],
+  ...[up, server, worker],
+  ...[token, config, doctor, migrate, prune, completion],
+];
 
 /** Runs one command line; `argv` is without the program's name. Never throws. */
 export async function main(argv: readonly string[], io: Io, commands: readonly Command[] = COMMANDS): Promise<number> {
@@ -68,12 +94,6 @@ async function dispatch(argv: readonly string[], io: Io, out: Printer, commands:
   if (given !== null) return command.run({ io, out, given });
   out.block(helpOn(command));
   return EXIT.done;
-}
-
-/** Of the package; it lies at the same distance from `src/cli` and from `dist/cli`. */
-function version(): string {
-  const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
-  return (JSON.parse(text) as { version: string }).version;
 }
 
 function stackOf(error: unknown): string {

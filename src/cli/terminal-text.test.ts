@@ -24,7 +24,7 @@ const special = fc.constantFrom(
 );
 const anyText = fc.array(fc.oneof(unit, special, fc.string())).map((parts) => parts.join(""));
 
-describe("safe text", () => {
+describe("S26: safe text", () => {
   it.each([
     ["clear screen", "\x1b[2J", "\\x1b[2J"],
     ["a title", "\x1b]0;owned\x07", "\\x1b]0;owned\\x07"],

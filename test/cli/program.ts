@@ -7,7 +7,9 @@ import { fileURLToPath } from "node:url";
 import { afterAll, onTestFinished } from "vitest";
 import type { Said } from "./kit.ts";
 
-export const PROGRAM = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
+/** Built by `npm run build`, or elsewhere. */
+const DIST = process.env.PERDURE_TEST_DIST ?? fileURLToPath(new URL("../../dist", import.meta.url));
+export const PROGRAM = join(DIST, "cli", "main.js");
 
 export interface Place {
   /** Where it is started, and its data directory in it. */

@@ -63,8 +63,11 @@ const OPTIONS: readonly Mistake[] = [
   [["--key", "k".repeat(501)], /: --key: .*500/],
   [["--again"], /: --again: it goes with --key/],
   [["--quiet=yes"], /: --quiet: got "yes"; it takes no value/],
-  [["--data", ""], /: --data: got ""; give a directory/],
-  [["--data", "postgres://me:secret@host/db"], /: --data: got an address; (?!.*secret)/],
+  [["--data", ""], /: --data: got ""; give a text/],
+  [
+    ["--data", "postgres://me:secret@host/db"],
+    /: --data: got a value that is not shown; give a directory; (?!.*secret)/,
+  ],
   [["--data", "/etc/passwd/x"], /: --data: cannot write to \/etc\/passwd\/x/],
   [["--data", "/etc/passwd"], /: --data: cannot write to \/etc\/passwd/],
   [["--data", "/proc/x"], /: --data: cannot write to \/proc\/x/],

@@ -1,32 +1,44 @@
 /** `perdure artifacts`: the files that a job left, and one of them. */
-import { posix } from "node:path";
+import { posix, resolve } from "node:path";
 import { isId } from "../../lib/id.ts";
 import { type Command, READING } from "../command.ts";
 import { copyOut } from "../copy-out.ts";
-import { withData } from "../data.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
+import { saveAs } from "../follow/save-as.ts";
+import { TARGET, withPerdure } from "../target.ts";
 
 export const artifacts: Command = {
   name: "artifacts",
-  summary: "List the files that a job left, or print one of them",
+  summary: "List the files that a job left, or print or save one of them",
   usage: "perdure artifacts ID [NAME] [OPTIONS]",
   about:
     "Of its winning run, or of the last one while there is no winner. NAME prints that file, " +
     "as it is into a pipe or file, and with control characters escaped on a terminal.",
-  options: [{ name: "attempt", short: "a", type: "string", value: "N", help: "Of this run." }, ...READING],
+  options: [
+    { name: "attempt", short: "a", type: "string", value: "N", help: "Of this run." },
+    { name: "output", short: "o", type: "string", value: "FILE", help: "Save the file NAME as FILE." },
+    { name: "force", type: "boolean", help: "With --output: replace a file that is there already." },
+    ...TARGET,
+    ...READING,
+  ],
   examples: [
     "perdure artifacts job_01m7gekg9zevv9a6xvvwmt1v8g",
-    "perdure artifacts job_01m7gekg9zevv9a6xvvwmt1v8g report.pdf > report.pdf",
+    "perdure artifacts job_01m7gekg9zevv9a6xvvwmt1v8g report.pdf -o report.pdf",
   ],
 
   async run(context) {
-    const { given, out } = context;
+    const { given, out, io } = context;
     given.atMost(2);
     const [id = "", name] = given.positionals;
     if (!isId(id, "job"))
       throw usageError(`which job? Usage: ${artifacts.usage}; ids are given in full, see \`perdure ps\``);
+    const to = given.text("output");
+    if (to !== undefined && name === undefined)
+      throw usageError("--output: name the file to save, as in ID NAME -o FILE");
+    if (to?.trim() === "") throw usageError("--output: give the name of a file");
+    if (given.flag("force") && to === undefined) throw usageError("--force: it goes with --output");
     const wanted = given.integer("attempt", { min: 1, max: 1_000_000_000 });
-    return withData(context, async (perdure) => {
+    return withPerdure(context, async (perdure) => {
       const info = await (await perdure.job(id)).get();
       const outputs = await perdure.outputs(id);
       const attempt = wanted ?? (info.state === "succeeded" ? info.attempt : outputs.attempts.at(-1));
@@ -35,9 +47,17 @@ export const artifacts: Command = {
       }
       if (name !== undefined) {
         const path = posix.normalize(`artifacts/${name}`);
-        const stream = path.startsWith("artifacts/") ? await outputs.read(attempt, path) : null;
-        if (stream === null) throw new CliError(EXIT.failed, `run ${attempt} of ${id} left no file ${name}`);
-        await copyOut(stream, context);
+        const read = async () => {
+          const stream = path.startsWith("artifacts/") ? await outputs.read(attempt, path) : null;
+          if (stream === null) throw new CliError(EXIT.failed, `run ${attempt} of ${id} left no file ${name}`);
+          return stream;
+        };
+        if (to === undefined) await copyOut(await read(), context);
+        else {
+          const size = await saveAs(read, { given: to, path: resolve(io.cwd, to) }, given.flag("force"));
+          if (given.flag("json")) out.json({ id, attempt, name, file: to, size });
+          else out.note(`saved as ${to}, ${size} bytes`);
+        }
         return EXIT.done;
       }
       const { files, more } = await outputs.files(attempt);

@@ -1,21 +1,21 @@
 /** `perdure explain`: why a job is where it is, as its stored history tells it. */
 import { painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
-import { withData } from "../data.ts";
 import { EXIT } from "../exit.ts";
+import { TARGET, withPerdure } from "../target.ts";
 
 export const explain: Command = {
   name: "explain",
   summary: "Tell why a job ended as it did, or why it waits",
   usage: "perdure explain ID [OPTIONS]",
   about: "Told from the job's stored history: what each attempt did, which rule decided, and what comes next.",
-  options: READING,
+  options: [...TARGET, ...READING],
   examples: ["perdure explain job_01m7gekg9zevv9a6xvvwmt1v8g"],
 
   async run(context) {
     const { given, out } = context;
     const id = given.jobId();
-    const story = await withData(context, (perdure) => perdure.explain(id));
+    const story = await withPerdure(context, (perdure) => perdure.explain(id));
     if (given.flag("json")) out.json(story);
     else {
       out.line(painted("bold", story.summary));

@@ -1,27 +1,27 @@
 /** `perdure get`: one job, its attempts and its result. */
 import { showMs } from "../../core/duration.ts";
 import type { Explanation } from "../../core/explain.ts";
-import type { JobInfo } from "../../embedded/job-info.ts";
+import type { JobInfo } from "../../core/views.ts";
 import { storable } from "../../lib/text.ts";
 import type { SessionRow } from "../../store/store.ts";
 import { type Piece, painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
-import { withData } from "../data.ts";
 import { EXIT } from "../exit.ts";
 import { bySession, commandLine, stateWords } from "../job-text.ts";
 import { type Printer, showLocal, showSince } from "../print.ts";
+import { TARGET, withPerdure } from "../target.ts";
 
 export const get: Command = {
   name: "get",
   summary: "Show one job, its attempts and its result",
   usage: "perdure get ID [OPTIONS]",
-  options: READING,
+  options: [...TARGET, ...READING],
   examples: ["perdure get job_01m7gekg9zevv9a6xvvwmt1v8g", "perdure get --json job_01m7gekg9zevv9a6xvvwmt1v8g"],
 
   async run(context) {
     const { given, out } = context;
     const id = given.jobId();
-    await withData(context, async (perdure) => {
+    await withPerdure(context, async (perdure) => {
       const job = await (await perdure.job(id)).get();
       // Told from the events, unlike the rows of attempts: with the one that runs, and with the delays between them.
       const { attempts } = await perdure.explain(id);

@@ -1,34 +1,43 @@
 /** `perdure logs`: what a command wrote. */
-import type { Readable } from "node:stream";
-import { type Command, DATA } from "../command.ts";
+import type { Command } from "../command.ts";
 import { copyOut } from "../copy-out.ts";
-import { withData } from "../data.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
+import { followLogs } from "../follow/follow-logs.ts";
+import { TARGET, withPerdure } from "../target.ts";
 
 export const logs: Command = {
   name: "logs",
   summary: "Show what a command wrote",
   usage: "perdure logs ID [OPTIONS]",
   about:
-    "Shows stdout and then stderr of the last run, as far as they were kept. On a terminal control characters are shown " +
-    "escaped; into a pipe or file the bytes go as they are.",
+    "Shows stdout and then stderr of the last run, as far as they were kept. With --follow it goes on with what comes, " +
+    "also of further runs, until the job has ended. On a terminal control characters are shown escaped; into a pipe or " +
+    "file the bytes go as they are.",
   options: [
+    { name: "follow", short: "f", type: "boolean", help: "Go on with what comes, until the job has ended." },
     { name: "attempt", short: "a", type: "string", value: "N", help: "Of this run. Default: the last." },
     { name: "stdout", type: "boolean", help: "Only what it wrote to stdout." },
     { name: "stderr", type: "boolean", help: "Only what it wrote to stderr." },
-    DATA,
-    { name: "json", type: "boolean", help: "Print one JSON document: attempt, stdout, stderr, log." },
+    ...TARGET,
+    { name: "json", type: "boolean", help: "Print one JSON document; with --follow, one object a line." },
     { name: "verbose", short: "v", type: "boolean", help: "Show warnings of the engine on stderr." },
   ],
-  examples: ["perdure logs job_01m7gekg9zevv9a6xvvwmt1v8g", "perdure logs job_01m7gekg9zevv9a6xvvwmt1v8g --attempt 1"],
+  examples: [
+    "perdure logs job_01m7gekg9zevv9a6xvvwmt1v8g --attempt 1",
+    "perdure logs -f job_01m7gekg9zevv9a6xvvwmt1v8g",
+  ],
 
   async run(context) {
     const { given } = context;
     const id = given.jobId();
     const wanted = given.integer("attempt", { min: 1, max: 1_000_000_000 });
     if (given.flag("stdout") && given.flag("stderr")) throw usageError("give either --stdout or --stderr");
-    return withData(context, async (perdure) => {
+    const streams = (["stdout", "stderr"] as const).filter(
+      (name) => !given.flag(name === "stdout" ? "stderr" : "stdout"),
+    );
+    return withPerdure(context, async (perdure) => {
       const job = await perdure.job(id);
+      if (given.flag("follow")) return followLogs(context, perdure, job, { attempt: wanted, streams });
       const outputs = await perdure.outputs(id);
       const rows = await job.attempts();
       const attempt = wanted ?? outputs.attempts.at(-1) ?? rows.at(-1)?.attempt;
@@ -37,9 +46,6 @@ export const logs: Command = {
       if (row === undefined && !outputs.attempts.includes(attempt)) {
         throw new CliError(EXIT.failed, `${id} has no run ${attempt}; see \`perdure get ${id}\``);
       }
-      const streams = (["stdout", "stderr"] as const).filter(
-        (name) => !given.flag(name === "stdout" ? "stderr" : "stdout"),
-      );
       if (given.flag("json")) {
         const [stdout, stderr] = await Promise.all(
           ["stdout.log", "stderr.log"].map(async (name) => text(await outputs.read(attempt, name))),
@@ -54,9 +60,9 @@ export const logs: Command = {
   },
 };
 
-async function text(stream: Readable | null): Promise<string | null> {
-  if (stream === null) return null;
-  const chunks: Buffer[] = [];
-  for await (const chunk of stream as AsyncIterable<Buffer>) chunks.push(chunk);
+async function text(bytes: AsyncIterable<Uint8Array> | null): Promise<string | null> {
+  if (bytes === null) return null;
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of bytes) chunks.push(chunk);
   return Buffer.concat(chunks).toString("utf8");
 }

@@ -6,10 +6,12 @@ import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
 import { resolvePolicy } from "../../core/resolve-policy.ts";
 import { LIMITS } from "../../engine/limits.ts";
 import { isOver } from "../../lib/text.ts";
-import { type Command, type Context, DATA } from "../command.ts";
+import type { Command, Context } from "../command.ts";
 import { usageError } from "../exit.ts";
 import { POLICY_OPTIONS, policyOf, timeOf } from "../run/policy.ts";
 import { runHere } from "../run/run-here.ts";
+import { DEFAULT_QUEUE, runThere } from "../run/run-there.ts";
+import { isThisMachine, TARGET, type Target, targetOf } from "../target.ts";
 
 export const run: Command = {
   name: "run",
@@ -17,9 +19,11 @@ export const run: Command = {
   usage: "perdure run [OPTIONS] -- COMMAND [ARGS…]",
   endsAtFirstWord: true,
   about:
-    "Stores the command as a job, runs it here, and retries it as the options say. Its output is shown as it comes, and a " +
-    "line on stderr tells of each run. It gets no standard input. Exits with the command's last exit code; 124 after a timeout, 125 if its runs were " +
-    "lost, 126 and 127 if it could not be started, 130 if it was cancelled (Ctrl-C), 2 for a mistake in the options.",
+    "Stores the command as a job and retries it as the options say. It runs here, or on the workers of a server if " +
+    "there is one for the data, or --server names one. Its output is shown as it comes, and a line on stderr tells of each " +
+    "run. It gets no standard input. Exits with the command's last exit code; 124 after a timeout, 125 if its runs were " +
+    "lost, 126 and 127 if it could not be started, 130 if it was cancelled (Ctrl-C), 2 for a mistake in the options. On a " +
+    "server it goes on when this terminal goes away.",
   options: [
     ...POLICY_OPTIONS,
     { name: "timeout", type: "string", value: "TIME", help: "End a run that takes longer: 30s, 5m." },
@@ -32,9 +36,16 @@ export const run: Command = {
       multiple: true,
       help: "Set, or pass on, a variable; stored with the job.",
     },
-    { name: "cwd", type: "string", value: "DIR", help: "The command's working directory. Default: this one." },
+    {
+      ...{ name: "cwd", type: "string", value: "DIR" },
+      help: "The command's working directory. Default: this one; on a server elsewhere, one of its own.",
+    },
+    {
+      ...{ name: "queue", type: "string", value: "NAME" },
+      help: `On a server: the queue to wait in. Default: ${DEFAULT_QUEUE}.`,
+    },
     { name: "keep", type: "boolean", help: "Keep its scratch files when it has ended." },
-    DATA,
+    ...TARGET,
     { name: "json", type: "boolean", help: "Print how it ended as one JSON object on the last line of stdout." },
     { name: "quiet", short: "q", type: "boolean", help: "Nothing on stderr but the command's own." },
   ],
@@ -48,7 +59,9 @@ export const run: Command = {
   async run(context) {
     const { given } = context;
     // All of it is checked before anything is stored.
-    const input = inputOf(context);
+    if (given.positionals.length === 0) throw usageError(`no command; usage: ${run.usage}`);
+    const target = targetOf(context);
+    const input = inputOf(context, target);
     const retry = policyOf(given);
     inTheWordsOfOptions(() => resolvePolicy(retry, "retry"));
     const timeout = timeOf(given, "timeout");
@@ -60,7 +73,9 @@ export const run: Command = {
       throw usageError(`--key: got ${show(key)}; give a text of 1 to 500 characters, none of them control characters`);
     }
     if (given.flag("again") && key === undefined) throw usageError("--again: it goes with --key, which names the job");
-    return runHere(context, { input, retry, timeout, key });
+    checkQueue(given.text("queue"), target);
+    const wanted = { input, retry, timeout, key };
+    return target.kind === "data" ? runHere(context, target, wanted) : runThere(context, target, wanted);
   },
 };
 
@@ -90,14 +105,22 @@ function inTheWordsOfOptions(check: () => void): void {
   }
 }
 
-function inputOf({ given, io }: Context): ExecInput {
-  const argv = given.positionals;
-  if (argv.length === 0) throw usageError(`no command; usage: ${run.usage}`);
-  const cwd = given.text("cwd") ?? ".";
-  if (cwd.trim() === "") throw usageError(`--cwd: got ${show(cwd)}; give a directory`);
+/** Here each run has a queue of its own, so that nobody else takes it. */
+function checkQueue(queue: string | undefined, { kind }: Target): void {
+  if (queue === undefined) return;
+  if (kind === "data") throw usageError("--queue: it goes with a server; a command that runs here waits in none");
+  if (!/^[^\p{Cc}\p{Cs}]{1,200}$/u.test(queue)) {
+    throw usageError(
+      `--queue: got ${show(queue)}; give a name of 1 to 200 characters, none of them control characters`,
+    );
+  }
+}
+
+function inputOf({ given, io }: Context, target: Target): ExecInput {
+  const cwd = directoryOf(given.text("cwd"), io.cwd, target);
   const input: ExecInput = {
-    argv,
-    cwd: isAbsolute(cwd) ? cwd : resolve(io.cwd, cwd),
+    argv: given.positionals,
+    ...(cwd === undefined ? {} : { cwd }),
     env: envOf(given.texts("env"), io.env),
     ...(given.flag("keep") ? { keep: true } : {}),
   };
@@ -106,6 +129,17 @@ function inputOf({ given, io }: Context): ExecInput {
     throw usageError("COMMAND: with its arguments and environment it is over 1 MiB; give it a file instead");
   }
   return input;
+}
+
+/** Undefined: the attempt's own. Where we are means nothing to workers on other machines. */
+function directoryOf(given: string | undefined, here: string, target: Target): string | undefined {
+  if (given !== undefined && given.trim() === "") throw usageError(`--cwd: got ${show(given)}; give a directory`);
+  if (given !== undefined && isAbsolute(given)) return given;
+  if (target.kind === "data" || isThisMachine(target.url)) return resolve(here, given ?? ".");
+  if (given === undefined) return undefined;
+  throw usageError(
+    `--cwd: got ${show(given)}; for a server elsewhere give the full path of a directory on its workers`,
+  );
 }
 
 /** `NAME=VALUE` sets, `NAME` passes on what is set here. */

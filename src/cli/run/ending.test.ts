@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { type Failure, failure } from "../../core/failure.ts";
-import type { JobInfo } from "../../embedded/job-info.ts";
+import type { JobInfo } from "../../core/views.ts";
 import type { AttemptRow } from "../../store/store.ts";
 import { exitCodeOfJob } from "./ending.ts";
 

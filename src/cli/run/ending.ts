@@ -1,6 +1,6 @@
 /** How a job's end becomes the end of `perdure run`: the command's own exit code where there is one. */
 
-import type { JobInfo } from "../../embedded/job-info.ts";
+import type { JobInfo } from "../../core/views.ts";
 import type { AttemptRow } from "../../store/store.ts";
 
 /** What shells and `timeout` use. */

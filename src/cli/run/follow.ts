@@ -1,12 +1,9 @@
 /** Runs the job here until it has ended, or until somebody wants us to stop. */
 import { exec } from "../../core/builtin.ts";
-import type { JobHandle } from "../../embedded/job-handle.ts";
+import type { JobHandle } from "../../core/face.ts";
 import type { Here } from "./here.ts";
 import { RunTeller } from "./run-teller.ts";
-import { type Asked, untilAsked } from "./signals.ts";
-
-/** As a shell has it for a program whose reader went away: 128 + SIGPIPE. */
-const NO_READER: Asked = { kind: "leave", exitCode: 141 };
+import { type Asked, untilAsked, untilUnread } from "./signals.ts";
 
 /** Null: it ended by itself. `leave`: it was handed back, for whoever goes on with it. `cancel`: it was cancelled. */
 export async function follow(
@@ -18,11 +15,6 @@ export async function follow(
   const teller = new RunTeller(job, say, (await job.attempts()).length);
   const signals = untilAsked();
   const { gone } = context.out;
-  const unread = new Promise<Asked>((resolve) => {
-    if (gone.aborted) resolve(NO_READER);
-    gone.addEventListener("abort", () => resolve(NO_READER));
-    context.io.stderr.once("error", () => resolve(NO_READER));
-  });
   try {
     await using worker = await perdure.work([exec], {
       ...{ queues: [queue], concurrency: 1, allowEnv: ["*"] },
@@ -32,7 +24,7 @@ export async function follow(
       () => null,
       () => null, // how it ended is read from its record
     );
-    const asked = await Promise.race([over, signals.asked, unread]);
+    const asked = await Promise.race([over, signals.asked, untilUnread(context)]);
     if (asked === null) return null;
     if (asked.kind === "leave" && hasKey) {
       await worker.stop({ grace: 0 });

@@ -1,30 +1,35 @@
 /** Shows what the command writes while it runs. To a terminal it is neutralised: a command must not clear the screen or
  *  write the clipboard of who watches it. Into a pipe or file the bytes go as they are. */
-import type { OutputChunk } from "../../worker/exec/exec-executor.ts";
+import type { OutputChunk } from "../../core/work-options.ts";
 import type { Io } from "../io.ts";
 import { TerminalStream } from "../terminal-stream.ts";
 
 const NEWLINE = 10;
 const WAKES = ["drain", "close", "error"];
 
+type Outputs = Pick<Io, "stdout" | "stderr">;
+
 export class LiveOutput {
   readonly #io: Io;
+  readonly #to: Outputs;
   #streams = { stdout: new TerminalStream(), stderr: new TerminalStream() };
   #attempt = 0;
 
   /** Whether the last of what was shown ended its line. */
   readonly #isLineOpen = { stdout: false, stderr: false };
 
-  constructor(io: Io) {
+  /** `to`: where each of its streams goes. */
+  constructor(io: Io, to: Outputs = io) {
     this.#io = io;
+    this.#to = to;
   }
 
   /** A promise while the reader is behind: the command waits then, as it would without us. */
   show({ stream, bytes, attempt }: OutputChunk, gone: AbortSignal): Promise<void> | undefined {
     if (attempt !== this.#attempt) this.flush();
     this.#attempt = attempt;
-    const to = this.#io[stream];
-    const isGone = (to as { destroyed?: boolean }).destroyed === true || (gone.aborted && stream === "stdout");
+    const to = this.#to[stream];
+    const isGone = (to as { destroyed?: boolean }).destroyed === true || (gone.aborted && to === this.#io.stdout);
     if (bytes.length === 0 || isGone) return undefined;
     const isOpen = bytes.at(-1) !== NEWLINE;
     this.#isLineOpen[stream] = isOpen;
@@ -47,7 +52,7 @@ export class LiveOutput {
     for (const stream of ["stdout", "stderr"] as const) {
       const rest = this.#streams[stream].end();
       if (rest === "" || !this.#isTerminal(stream)) continue;
-      this.#io[stream].write(rest);
+      this.#to[stream].write(rest);
       this.#isLineOpen[stream] = true;
     }
     this.#streams = { stdout: new TerminalStream(), stderr: new TerminalStream() };
@@ -56,7 +61,7 @@ export class LiveOutput {
   /** Before a line of our own: it must not be glued to half a line of the command's. */
   endLine(stream: "stdout" | "stderr"): void {
     if (!this.#isLineOpen[stream]) return;
-    this.#io[stream].write("\n");
+    this.#to[stream].write("\n");
     this.#isLineOpen[stream] = false;
     if (this.#isShared()) this.#isLineOpen.stdout = this.#isLineOpen.stderr = false;
   }
@@ -67,6 +72,7 @@ export class LiveOutput {
   }
 
   #isTerminal(stream: "stdout" | "stderr"): boolean {
-    return (this.#io[stream] as { isTTY?: boolean }).isTTY === true || (stream === "stdout" && this.#io.isTTY);
+    const to = this.#to[stream];
+    return (to as { isTTY?: boolean }).isTTY === true || (to === this.#io.stdout && this.#io.isTTY);
   }
 }

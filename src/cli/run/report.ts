@@ -1,6 +1,6 @@
 /** How it ended: a line for a person, one JSON object for a program, and the exit code. */
 import { showMs } from "../../core/duration.ts";
-import type { JobHandle } from "../../embedded/job-handle.ts";
+import type { JobHandle } from "../../core/face.ts";
 import { safeJson } from "../terminal-text.ts";
 import { exitCodeOfJob } from "./ending.ts";
 import { type Here, runs } from "./here.ts";

@@ -1,4 +1,6 @@
-/** Ctrl-C cancels the job. The other signals only end us: the job is handed back, uncharged, and can be gone on with. */
+/** Ctrl-C cancels the job. The other signals, and a reader that went away, only end us: what runs here is handed back,
+ *  uncharged, and can be gone on with; what runs on a server runs on. */
+import type { Context } from "../command.ts";
 
 export interface Asked {
   readonly kind: "cancel" | "leave";
@@ -26,4 +28,16 @@ export function untilAsked(): { readonly asked: Promise<Asked>; stop(): void } {
     };
   });
   return { asked, stop: () => stop() };
+}
+
+/** As a shell has it for a program whose reader went away: 128 + SIGPIPE. */
+const NO_READER: Asked = { kind: "leave", exitCode: 141 };
+
+/** Resolves when nobody reads our output any more. */
+export function untilUnread({ out, io }: Pick<Context, "out" | "io">): Promise<Asked> {
+  return new Promise((resolve) => {
+    if (out.gone.aborted) resolve(NO_READER);
+    out.gone.addEventListener("abort", () => resolve(NO_READER));
+    io.stderr.once("error", () => resolve(NO_READER));
+  });
 }

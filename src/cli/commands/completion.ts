@@ -1,0 +1,165 @@
+/** `perdure completion`: scripts that make a shell complete commands and options, made from the same tables as the help. Names
+ *  come from those tables alone; nothing of a user is ever put into a script. */
+import { asOneOf } from "../../core/check.ts";
+import { type Command, HELP, type Option } from "../command.ts";
+import { KEYS } from "../config/settings.ts";
+import { EXIT, usageError } from "../exit.ts";
+
+const SHELLS = ["bash", "zsh", "fish"] as const;
+export type Shell = (typeof SHELLS)[number];
+
+export const completion: Command = {
+  name: "completion",
+  summary: "Print a script that completes commands in your shell",
+  usage: "perdure completion bash|zsh|fish",
+  options: [],
+  examples: [
+    'eval "$(perdure completion bash)"',
+    "perdure completion zsh > ~/.zfunc/_perdure",
+    "perdure completion fish > ~/.config/fish/completions/perdure.fish",
+  ],
+
+  async run({ given, out }) {
+    given.atMost(1);
+    const [shell] = given.positionals;
+    if (shell === undefined) throw usageError(`which shell? Usage: ${completion.usage}`);
+    // Not at the top: the list of commands has this one in it.
+    const { COMMANDS } = await import("../main.ts");
+    out.block(completionScript(asOneOf(shell, SHELLS, "shell"), COMMANDS));
+    return EXIT.done;
+  },
+};
+
+export function completionScript(shell: Shell, commands: readonly Command[]): string {
+  return { bash, zsh, fish }[shell](commands);
+}
+
+/** What may stand where no option stands; files where nothing is known. */
+function wordsOf({ name }: Command): readonly string[] {
+  if (name === "completion") return SHELLS;
+  return name === "config" ? KEYS : [];
+}
+
+function optionsOf({ options }: Command): readonly Option[] {
+  return [...options, HELP];
+}
+
+/** `--limit`, and `-n` if it has one. */
+function spelt({ name, short }: Option): string[] {
+  return short === undefined ? [`--${name}`] : [`--${name}`, `-${short}`];
+}
+
+function taking(command: Command): string[] {
+  return optionsOf(command)
+    .filter(({ type }) => type === "string")
+    .flatMap(spelt);
+}
+
+/** The name of a command is the first word. Where a word is no option, and after an option with a value, bash completes
+ *  files; so does it after the first word of somebody else's command line. */
+function bash(commands: readonly Command[]): string {
+  const names = [...commands.map(({ name }) => name), "help"].join(" ");
+  const cases = commands.map((command) => {
+    const words = wordsOf(command).join(" ");
+    return `    ${command.name})
+      options="${optionsOf(command)
+        .map(({ name }) => `--${name}`)
+        .join(" ")}"
+      valued="${taking(command).join(" ")}"
+      words="${words}"
+      ends="${command.endsAtFirstWord ? "yes" : ""}" ;;`;
+  });
+  return `# Completion of perdure for bash: eval "$(perdure completion bash)"
+_perdure() {
+  local current="\${COMP_WORDS[COMP_CWORD]}" options="" valued="" words="" ends="" i word
+  COMPREPLY=()
+  if [ "$COMP_CWORD" -le 1 ]; then
+    COMPREPLY=($(compgen -W "${names} --help --version" -- "$current"))
+    return
+  fi
+  case "\${COMP_WORDS[1]}" in
+${cases.join("\n")}
+    help) words="${names}" ;;
+  esac
+  for ((i = 2; i < COMP_CWORD; i++)); do
+    word="\${COMP_WORDS[i]}"
+    [ "$word" = "--" ] && return
+    if [[ " $valued " == *" $word "* ]]; then
+      ((i++))
+      [ "$i" -ge "$COMP_CWORD" ] && return
+    elif [[ -n "$ends" && "$word" != -* ]]; then
+      return
+    fi
+  done
+  case "$current" in
+    -*) COMPREPLY=($(compgen -W "$options" -- "$current")) ;;
+    *) COMPREPLY=($(compgen -W "$words" -- "$current")) ;;
+  esac
+}
+complete -o default -o bashdefault -F _perdure perdure`;
+}
+
+function zsh(commands: readonly Command[]): string {
+  const listed = [...commands.map(({ name, summary }) => `${name}:${summary}`), "help:Tell more of a command"];
+  const cases = commands.map((command) => {
+    const specs = optionsOf(command).flatMap(zshOption);
+    const words = wordsOf(command);
+    specs.push(quote(words.length === 0 ? "*:file:_files" : `1:word:(${words.join(" ")})`));
+    return `    ${command.name})\n      _arguments -s ${specs.join(" \\\n        ")} ;;`;
+  });
+  return `#compdef perdure
+# Completion of perdure for zsh: perdure completion zsh > a directory of $fpath, as _perdure
+_perdure() {
+  local -a commands
+  commands=(
+${listed.map((each) => `    ${quote(each)}`).join("\n")}
+  )
+  if ((CURRENT == 2)); then
+    _describe command commands
+    return
+  fi
+  local name="\${words[2]}"
+  shift words
+  ((CURRENT--))
+  case "$name" in
+${cases.join("\n")}
+    help) _describe command commands ;;
+  esac
+}
+if [ "\${funcstack[1]}" = "_perdure" ]; then _perdure "$@"; else compdef _perdure perdure; fi`;
+}
+
+function zshOption(option: Option): string[] {
+  const help = option.help.replaceAll(/[\\[\]:]/g, (char) => `\\${char}`);
+  const value = option.type === "string" ? `:${(option.value ?? "VALUE").toLowerCase()}:_files` : "";
+  return spelt(option).map((name) => quote(`${option.multiple ? "*" : ""}${name}[${help}]${value}`));
+}
+
+function fish(commands: readonly Command[]): string {
+  const line = (parts: readonly string[]) => ["complete -c perdure", ...parts].join(" ");
+  const top = "-n __fish_use_subcommand -f";
+  const lines = [...commands, { name: "help", summary: "Tell more of a command" }].map(({ name, summary }) =>
+    line([top, "-a", name, "-d", fishQuote(summary)]),
+  );
+  for (const command of commands) {
+    const inside = `-n ${fishQuote(`__fish_seen_subcommand_from ${command.name}`)}`;
+    for (const option of optionsOf(command)) {
+      const short = option.short === undefined ? [] : ["-s", option.short];
+      const value = option.type === "string" ? ["-r"] : [];
+      lines.push(line([inside, "-l", option.name, ...short, ...value, "-d", fishQuote(option.help)]));
+    }
+    const words = wordsOf(command);
+    if (words.length > 0) lines.push(line([inside, "-f", "-a", fishQuote(words.join(" "))]));
+  }
+  return ["# Completion of perdure for fish", ...lines].join("\n");
+}
+
+/** For sh and its kin: nothing inside single quotes means anything. */
+function quote(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** Fish reads \\ and \' inside single quotes. */
+function fishQuote(text: string): string {
+  return `'${text.replaceAll(/[\\']/g, (char) => `\\${char}`)}'`;
+}

@@ -1,0 +1,19 @@
+/** `perdure discard`: takes failed jobs out of the dead letters. */
+import { type Command, READING } from "../command.ts";
+import { forEach, givenIds } from "../each-job.ts";
+import { TARGET } from "../target.ts";
+
+export const discard: Command = {
+  name: "discard",
+  summary: "Take failed jobs out of the dead letters",
+  usage: "perdure discard ID… [OPTIONS]",
+  about:
+    "Nobody needs to look at them any more. They stay failed, and are kept as long as other failed jobs. Exits with 1 if " +
+    "that cannot be done for one of them.",
+  options: [...TARGET, ...READING],
+  examples: ["perdure discard job_01m7gekg9zevv9a6xvvwmt1v8g"],
+
+  async run(context) {
+    return forEach(context, givenIds(context.given, discard), (perdure, id) => perdure.discard(id));
+  },
+};

@@ -1,0 +1,162 @@
+/** `perdure doctor`: looks for what is wrong, says what to do, and changes nothing. */
+import { Perdure } from "../../embedded/perdure.ts";
+import { type Colour, painted } from "../colour.ts";
+import { type Command, type Context, READING } from "../command.ts";
+import { loadConfig } from "../config/config.ts";
+import { type DataDir, dataAt, holdsData, stillClock } from "../data.ts";
+import { PLACE, type Place, placeOf, type StorePlace } from "../direct.ts";
+import { checkData } from "../doctor/data-directory.ts";
+import {
+  type Check,
+  type Finding,
+  type Found,
+  findingsOf,
+  type Level,
+  note,
+  problem,
+  wordsOf,
+} from "../doctor/finding.ts";
+import { checkDisk, checkDriver, checkNode } from "../doctor/machine.ts";
+import { checkClock, checkReach, checkStatus, checkToken, clientOf, ifAllowed, notReached } from "../doctor/server.ts";
+import { checkSettings } from "../doctor/settings.ts";
+import { lookAtStore } from "../doctor/store.ts";
+import { checkDeadLetters, checkQueues, checkWorkers, type Looked } from "../doctor/work.ts";
+import { EXIT } from "../exit.ts";
+import { liveServer } from "../serve/server-file.ts";
+import type { Target } from "../target.ts";
+
+export const doctor: Command = {
+  name: "doctor",
+  summary: "Look for what is wrong, and say what to do",
+  usage: "perdure doctor [OPTIONS]",
+  about:
+    "Looks at the settings, the server or the data, the database, the clocks, the disk, and at work that does not go on. It " +
+    "changes nothing. The file of an SQLite database is read whole. Exits with 1 if there is a problem; warnings and notes " +
+    "are none.",
+  options: [...PLACE, ...READING],
+  examples: ["perdure doctor", "perdure doctor --server https://perdure.example:4400 --json"],
+
+  async run(context) {
+    const { given, out } = context;
+    given.atMost(0);
+    const findings = await examine(context);
+    const problems = findings.filter(({ level }) => level === "problem").length;
+    const warnings = findings.filter(({ level }) => level === "warning").length;
+    if (given.flag("json")) out.json({ ok: problems === 0, problems, warnings, findings });
+    else {
+      for (const finding of findings) print(out, finding);
+      out.note(`${counted(problems, "problem")}, ${counted(warnings, "warning")}`);
+    }
+    return problems === 0 ? EXIT.done : EXIT.failed;
+  },
+};
+
+function counted(count: number, what: string): string {
+  return `${count === 0 ? "no" : count} ${what}${count === 1 ? "" : "s"}`;
+}
+
+const COLOURS: Readonly<Record<Level, Colour>> = { ok: "green", note: "cyan", warning: "yellow", problem: "red" };
+
+function print(out: Context["out"], { check, level, message, advice }: Finding): void {
+  out.line(painted(COLOURS[level], level.padEnd(8)), painted("dim", check.padEnd(10)), message);
+  if (advice !== null) out.line(painted("dim", `${" ".repeat(18)}→ ${advice}`));
+}
+
+async function examine(context: Context): Promise<Finding[]> {
+  const first: Check[] = [
+    { name: "program", run: () => checkNode() },
+    { name: "sqlite", run: checkDriver },
+    { name: "settings", run: () => checkSettings(context) },
+  ];
+  const found = whereTo(context);
+  if (found instanceof Error) {
+    const before = await findingsOf(first);
+    const message = wordsOf(found);
+    // A mistake in the file of settings has been told.
+    if (before.some((each) => each.message === message)) return before;
+    return [...before, { check: "target", ...problem(message, null) }];
+  }
+  const { place, dir } = found;
+  const isOurs = place.kind === "store" ? place.isData : liveServer(dir.path)?.url != null;
+  if (isOurs) {
+    first.push({ name: "data", run: () => checkData(dir, place.kind === "server") });
+    if (holdsSomething(dir)) first.push({ name: "disk", run: () => checkDisk(dir.path) });
+  }
+  const [before, after] = await Promise.all([
+    findingsOf(first),
+    place.kind === "server" ? examineServer(place) : examineStore(context, place),
+  ]);
+  return [...before, ...after];
+}
+
+/** An error: there is no telling what the rest of the checks would be about. */
+function whereTo(context: Context): { readonly place: Place; readonly dir: DataDir } | Error {
+  try {
+    const config = loadConfig(context, ["data"]);
+    const dir = dataAt(config.text("data"), config.sourceOf("data"), context.io.cwd);
+    return { place: placeOf(context), dir };
+  } catch (error) {
+    return error as Error;
+  }
+}
+
+function holdsSomething(dir: DataDir): boolean {
+  try {
+    return holdsData(dir);
+  } catch {
+    return false; // the check of the directory tells why
+  }
+}
+
+async function examineServer(target: Extract<Target, { kind: "server" }>): Promise<Finding[]> {
+  await using client = await clientOf(target);
+  const reach = await findingsOf([{ name: "server", run: () => checkReach(client, target.url) }]);
+  const isThere = reach.some(({ level }) => level === "ok");
+  const unless = (run: () => Promise<readonly Found[]>) => (isThere ? ifAllowed(run) : async () => notReached);
+  const time = async () => (await client.admin.status()).now;
+  const rest = await findingsOf([
+    { name: "token", run: unless(() => checkToken(client)) },
+    { name: "store", run: unless(() => checkStatus(client)) },
+    { name: "clock", run: unless(() => checkClock(client)) },
+    ...workChecks(client, time).map(({ name, run }) => ({ name, run: unless(run) })),
+  ]);
+  return [...reach, ...rest];
+}
+
+async function examineStore(context: Context, place: StorePlace): Promise<Finding[]> {
+  if (place.isData && !holdsSomething(place.dir)) return []; // told of the directory
+  const { found, isCurrent } = await lookAtStore(place);
+  const store = await findingsOf([{ name: "store", run: async () => found }]);
+  // To open it would bring it forward, or fail once more.
+  const skipped = [note("not looked at, as the store cannot be opened as it is")];
+  if (!isCurrent) return [...store, ...(await findingsOf([{ name: "work", run: async () => skipped }]))];
+  return [...store, ...(await examineWork(context, place))];
+}
+
+async function examineWork({ given, out }: Context, { url, schema, namespace }: StorePlace): Promise<Finding[]> {
+  const logger = (level: string, message: string) => {
+    if (given.flag("verbose")) out.note(`perdure: ${level}: ${message}`);
+  };
+  const options = { url, namespace, logger, ...(schema === undefined ? {} : { schema }) };
+  try {
+    await using perdure = await Perdure.open(options, { clock: stillClock, random: Math.random });
+    return await findingsOf(workChecks(perdure, async () => Date.now()));
+  } catch (error) {
+    return [{ check: "work", ...problem(wordsOf(error), null) }];
+  }
+}
+
+/** `time` is that of whoever wrote the instants. */
+function workChecks(perdure: Looked, time: () => Promise<number>): Check[] {
+  const looked: Looked = {
+    jobs: (filter) => perdure.jobs(filter),
+    queues: () => perdure.queues(),
+    workers: () => perdure.workers(),
+    redriveMany: (filter, options) => perdure.redriveMany(filter, options),
+  };
+  return [
+    { name: "workers", run: async () => checkWorkers(looked, await time()) },
+    { name: "work", run: async () => checkQueues(looked, await time()) },
+    { name: "letters", run: () => checkDeadLetters(looked) },
+  ];
+}

@@ -1,0 +1,82 @@
+/** `perdure drain`: asks workers to take no more jobs and to end when they have finished. */
+import { show } from "../../core/errors.ts";
+import type { Perdure } from "../../core/face.ts";
+import type { SessionRow } from "../../core/views.ts";
+import { systemClock } from "../../engine/clock.ts";
+import { sleep } from "../../lib/clock.ts";
+import { type Command, type Context, READING } from "../command.ts";
+import { CliError, EXIT, usageError } from "../exit.ts";
+import { untilLeft } from "../follow/until-left.ts";
+import { TARGET, withPerdure } from "../target.ts";
+
+/** Between looks: nobody is told when a worker ends. */
+const LOOK_EVERY_MS = 500;
+
+export const drain: Command = {
+  name: "drain",
+  summary: "Ask workers to take no more jobs, and to end",
+  usage: "perdure drain SESSION|NAME… [OPTIONS]",
+  about:
+    "A worker that is asked finishes what it runs and then ends; a service manager may start it anew. A name means all live " +
+    "workers of that name: see `perdure workers`.",
+  options: [{ name: "wait", short: "w", type: "boolean", help: "Wait until they have ended." }, ...TARGET, ...READING],
+  examples: ["perdure drain worker-3 --wait"],
+
+  async run(context) {
+    const { given, out } = context;
+    const named = [...new Set(given.positionals)];
+    if (named.length === 0) throw usageError(`which worker? Usage: ${drain.usage}`);
+    const isJson = given.flag("json");
+    return withPerdure(context, async (perdure) => {
+      const { workers, gone } = meant(named, await perdure.workers());
+      for (const word of gone) out.note(`${word} has ended already`);
+      for (const { id, name } of workers) {
+        await perdure.drain(id);
+        if (!isJson) out.line(`${id}  ${name}: asked to end`);
+      }
+      const code = given.flag("wait") ? await waitForEnds(context, perdure, workers) : EXIT.done;
+      if (isJson)
+        out.json(workers.map(({ id, name }) => ({ id, name, ended: given.flag("wait") && code === EXIT.done })));
+      return code;
+    });
+  },
+};
+
+interface Meant {
+  readonly workers: readonly SessionRow[];
+  /** What was named and needs no asking. */
+  readonly gone: readonly string[];
+}
+
+/** All are found before one is asked. */
+function meant(named: readonly string[], all: readonly SessionRow[]): Meant {
+  const workers = new Map<string, SessionRow>();
+  const gone: string[] = [];
+  for (const word of named) {
+    const byId = all.filter(({ id }) => id === word);
+    const fitting = byId.length > 0 ? byId : all.filter(({ name }) => name === word);
+    if (fitting.length === 0) {
+      throw new CliError(EXIT.failed, `the worker ${show(word)} is not there; see \`perdure workers --all\``);
+    }
+    const live = fitting.filter(({ endedAt }) => endedAt === null);
+    if (live.length === 0) gone.push(word);
+    for (const worker of live) workers.set(worker.id, worker);
+  }
+  return { workers: [...workers.values()], gone };
+}
+
+/** One that nobody hears of any more has ended, too: its server, or the next engine, writes that down. */
+function waitForEnds(context: Context, perdure: Perdure, asked: readonly SessionRow[]): Promise<number> {
+  return untilLeft(context, async (signal) => {
+    let left = asked.map(({ id }) => id);
+    while (!signal.aborted) {
+      const workers = await perdure.workers();
+      const isLive = (id: string) => workers.some((worker) => worker.id === id && worker.endedAt === null);
+      for (const id of left) if (!isLive(id) && !context.given.flag("json")) context.out.line(`${id}  ended`);
+      left = left.filter(isLive);
+      if (left.length === 0) return EXIT.done;
+      await sleep(systemClock, LOOK_EVERY_MS, { signal });
+    }
+    return EXIT.failed;
+  });
+}

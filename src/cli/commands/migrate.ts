@@ -1,0 +1,67 @@
+/** `perdure migrate`: brings the tables of a store to this version. Opening a store does that, too; this is for those who want
+ *  to choose the moment, and to know beforehand. */
+import { systemClock } from "../../engine/clock.ts";
+import { isPostgres, schemaVersion } from "../../store/open.ts";
+import { type Command, type Context, READING } from "../command.ts";
+import { loadConfig } from "../config/config.ts";
+import { optionsFor } from "../config/options.ts";
+import type { Key } from "../config/settings.ts";
+import { dataAt, holdsData, noData } from "../data.ts";
+import { dataPlace, dbPlace, preparedStore, type StorePlace } from "../direct.ts";
+import { CliError, EXIT, usageError } from "../exit.ts";
+import { liveServer } from "../serve/server-file.ts";
+
+const KEYS = ["data", "db", "schema"] as const satisfies readonly Key[];
+
+export const migrate: Command = {
+  name: "migrate",
+  summary: "Bring the schema of a database to this version",
+  usage: "perdure migrate [--db URL | --data DIR] [OPTIONS]",
+  about:
+    "Make a backup and stop the servers of older versions first: they cannot use a newer schema. A database that is newer " +
+    "than this program is refused and not changed.",
+  options: [
+    { name: "dry-run", type: "boolean", help: "Only say what would be done." },
+    ...optionsFor(KEYS),
+    ...READING,
+  ],
+  examples: ["perdure migrate --dry-run", "perdure migrate --db postgres://perdure@db.example/jobs"],
+
+  async run(context) {
+    const { given, out } = context;
+    given.atMost(0);
+    const place = storeOf(context);
+    const { url, schema, shown } = place;
+    const isDry = given.flag("dry-run");
+    const { found: from, known: to } = await schemaVersion({ url, schema, clock: systemClock, random: Math.random });
+    const isDone = from === to;
+    if (!isDone && !isDry) {
+      refuseServed(place);
+      await preparedStore(url, schema);
+    }
+    if (given.flag("json")) out.json({ store: shown, from, to, changed: !isDone && !isDry });
+    else if (isDone) out.line(`${shown} has schema ${to}: there is nothing to do`);
+    else if (from === 0)
+      out.line(`${shown} ${isDry ? "has no tables yet: it would get" : "is new: it got"} schema ${to}`);
+    else out.line(`${shown} ${isDry ? "would be" : "was"} brought from schema ${from} to ${to}`);
+    return EXIT.done;
+  },
+};
+
+function storeOf({ given, io }: Context): StorePlace {
+  const config = loadConfig({ given, io }, KEYS);
+  const isByOption = (key: Key) => config.sourceOf(key).startsWith("--");
+  if (isByOption("db") && isByOption("data")) throw usageError("--db and --data: give one of them");
+  const dir = dataAt(config.text("data"), config.sourceOf("data"), io.cwd);
+  const db = config.text("db");
+  if (db !== undefined && !isByOption("data")) return dbPlace(db, config.text("schema"), dir, "");
+  if (!holdsData(dir)) throw noData(dir);
+  return dataPlace(dir, "");
+}
+
+/** It was started with the schema that is there now, and knows no other. */
+function refuseServed({ url, dir, isData }: StorePlace): void {
+  const live = isData && !isPostgres(url) ? liveServer(dir.path) : null;
+  if (live === null) return;
+  throw new CliError(EXIT.failed, `${dir.given} is in use by the server with pid ${live.pid}; stop it first`);
+}

@@ -1,0 +1,112 @@
+/** `perdure redrive`: gives failed jobs another chapter, one by one or all that fit a filter. */
+import { nearest } from "../../core/check.ts";
+import { toMs } from "../../core/duration.ts";
+import { ConfigError, show } from "../../core/errors.ts";
+import type { JobsFilter } from "../../core/face.ts";
+import { type Command, type Context, READING } from "../command.ts";
+import { forEach, givenIds } from "../each-job.ts";
+import { EXIT, usageError } from "../exit.ts";
+import { asInstant } from "../job-file.ts";
+import { TARGET, withPerdure } from "../target.ts";
+
+/** What the library does in one call. */
+const MAX_LIMIT = 1_000;
+const WORDS = ["state", "kind", "queue", "tag", "key", "since", "before"] as const;
+
+export const redrive: Command = {
+  name: "redrive",
+  summary: "Give failed jobs a new start, with fresh budgets",
+  usage: "perdure redrive ID… | --filter FILTER [OPTIONS]",
+  about:
+    "With ids, jobs that failed or were cancelled. With a filter, the dead letters that fit, oldest first: jobs that failed " +
+    "and were neither redriven nor discarded. A filter has words with commas between them: kind=, queue=, tag=, key=, " +
+    "since= and before= (when they were submitted: a time ago such as 2h, or an instant with its zone), and state=failed, " +
+    "which alone means all of them.",
+  options: [
+    {
+      ...{ name: "filter", type: "string", value: "FILTER", multiple: true },
+      help: "Those that fit all of it: kind=exec,queue=mail,since=1d.",
+    },
+    { name: "dry-run", type: "boolean", help: "With --filter: only list them." },
+    {
+      ...{ name: "limit", short: "n", type: "string", value: "N" },
+      help: `With --filter: at most so many. Default: ${MAX_LIMIT}.`,
+    },
+    ...TARGET,
+    ...READING,
+  ],
+  examples: [
+    "perdure redrive job_01m7gekg9zevv9a6xvvwmt1v8g",
+    "perdure redrive --filter kind=exec,queue=mail,since=1d --dry-run",
+  ],
+
+  async run(context) {
+    const { given } = context;
+    const isFiltered = given.flag("filter");
+    if (isFiltered && given.positionals.length > 0) throw usageError("ids and --filter: give one of them");
+    if (isFiltered) return redriveFitting(context, filterOf(given.texts("filter"), Date.now()));
+    for (const name of ["dry-run", "limit"]) {
+      if (given.flag(name)) throw usageError(`--${name}: it goes with --filter`);
+    }
+    return forEach(context, givenIds(given, redrive), (perdure, id) => perdure.redrive(id));
+  },
+};
+
+async function redriveFitting(context: Context, filter: JobsFilter): Promise<number> {
+  const { given, out } = context;
+  const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
+  const dryRun = given.flag("dry-run");
+  const { jobs, more } = await withPerdure(context, (perdure) =>
+    perdure.redriveMany(filter, { dryRun, ...(limit === undefined ? {} : { limit }) }),
+  );
+  if (given.flag("json")) {
+    out.json({ dryRun, jobs, more });
+    return EXIT.done;
+  }
+  for (const id of jobs) out.line(id);
+  const many = `${jobs.length} ${jobs.length === 1 ? "job" : "jobs"}`;
+  if (jobs.length === 0 && !more) out.note("no dead letter fits");
+  else out.note(`${dryRun ? "would redrive" : "redriven"}: ${many}${more ? "; there are more" : ""}`);
+  return EXIT.done;
+}
+
+/** `now` is what a time ago counts from. */
+export function filterOf(texts: readonly string[], now: number): JobsFilter {
+  const filter: JobsFilter = {};
+  const seen = new Set<string>();
+  // A comma inside a value stays, unless a word follows it.
+  for (const part of texts.flatMap((text) => text.split(/,(?=\s*[A-Za-z]+=)/))) {
+    const [, word = "", value = ""] = /^\s*([A-Za-z]+)=(.*)$/s.exec(part) ?? [];
+    const known = WORDS.find((each) => each === word);
+    if (known === undefined) throw unknownWord(part, word);
+    if (seen.has(known)) throw usageError(`--filter: ${known} is given twice; give it once`);
+    seen.add(known);
+    if (value.trim() === "") throw usageError(`--filter: ${known} has no value; write ${known}=…`);
+    if (known === "since") filter.submittedAfter = instantOf(value, known, now);
+    else if (known === "before") filter.submittedBefore = instantOf(value, known, now);
+    else if (known !== "state") filter[known] = value;
+    else if (value !== "failed") {
+      throw usageError(
+        `--filter: got state=${value}; only failed jobs are dead letters, others are redriven by their ids`,
+      );
+    }
+  }
+  return filter;
+}
+
+function unknownWord(part: string, word: string): Error {
+  const near = word === "" ? null : nearest(word, WORDS);
+  const hint = near === null ? `words are ${WORDS.join(", ")}` : `did you mean ${near}?`;
+  return usageError(`--filter: got ${show(part)}; ${hint}`);
+}
+
+function instantOf(text: string, word: string, now: number): number {
+  try {
+    if (/^\d+(\.\d+)?\s*(ms|s|m|h|d)$/.test(text.trim())) return Math.max(0, now - toMs(text.trim(), word));
+    return asInstant(text.trim(), word);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const allowed = "a time ago such as 2h or 7d, or an instant with its zone such as 2026-11-16T09:00:00Z";
+    throw usageError(`--filter: ${word}: got ${show(text)}; give ${allowed}`);
+  }
+}

@@ -1,0 +1,205 @@
+/** `perdure token`: who may speak to a server. Through a server, or on its database while none is at work. A token is shown
+ *  once, when it is made: only its hash is kept. */
+import { randomBytes } from "node:crypto";
+import type { Admin } from "../../client/admin.ts";
+import type { PerdureClient } from "../../client/client.ts";
+import { type AccessToken, SCOPES } from "../../core/access.ts";
+import { asOneOf, nearest } from "../../core/check.ts";
+import { asSpan } from "../../core/duration.ts";
+import { PerdureError, show } from "../../core/errors.ts";
+import { TokenBook } from "../../server/tokens.ts";
+import type { Given } from "../arguments.ts";
+import { type Piece, painted } from "../colour.ts";
+import { type Command, type Context, READING } from "../command.ts";
+import { loadConfig } from "../config/config.ts";
+import { PLACE, placeOf, withEngine } from "../direct.ts";
+import { EXIT, usageError } from "../exit.ts";
+import { showLocal } from "../print.ts";
+import { timeOf } from "../run/policy.ts";
+import { withServer } from "../target.ts";
+
+const VERBS = ["create", "list", "revoke"] as const;
+
+export const token: Command = {
+  name: "token",
+  summary: "Make, list or revoke tokens of a server",
+  usage: "perdure token create NAME --scope SCOPE… | list | revoke ID…  [OPTIONS]",
+  about:
+    "Scopes: read looks at jobs, submit submits and commands them, work runs them, admin may do all. A new token is printed " +
+    "on stdout, this once; only its hash is kept. It is for the namespace in force, or for all. A revoked token is refused " +
+    "by all servers within about two seconds.",
+  options: [
+    {
+      ...{ name: "scope", short: "s", type: "string", value: "SCOPE", multiple: true },
+      help: `What a new token may do: ${SCOPES.join(", ")}.`,
+    },
+    { name: "all-namespaces", type: "boolean", help: "The new token is for all namespaces." },
+    {
+      name: "expires",
+      type: "string",
+      value: "TIME",
+      help: "The new token ends after this: 12h, 30d. Default: never.",
+    },
+    ...PLACE,
+    ...READING,
+  ],
+  examples: [
+    "perdure token create ci --scope read --scope submit --expires 30d",
+    "perdure token list",
+    "perdure token revoke 3f8k2m9x",
+    "perdure token create ops -s admin --all-namespaces --db postgres://db/jobs",
+  ],
+
+  async run(context) {
+    const [verb, ...rest] = context.given.positionals;
+    switch (verb) {
+      case "create":
+        return create(context, rest);
+      case "list":
+        return list(context);
+      case "revoke":
+        return revoke(context, rest);
+      default: {
+        if (verb === undefined) throw usageError(`what to do? Usage: ${token.usage}`);
+        const near = nearest(verb, VERBS);
+        const hint = near === null ? `words are ${VERBS.join(", ")}` : `did you mean ${near}?`;
+        throw usageError(`unknown word ${show(verb)}; ${hint}`);
+      }
+    }
+  },
+};
+
+type Tokens = Pick<Admin, "createToken" | "listTokens" | "revokeToken">;
+
+function withTokens<T>(context: Context, use: (tokens: Tokens) => Promise<T>): Promise<T> {
+  const place = placeOf(context);
+  if (place.kind === "server") return withServer(place, (perdure) => use((perdure as PerdureClient).admin));
+  return withEngine(context, place, {}, async ({ store, clock }, log) => {
+    const book = await TokenBook.open({ store, clock, randomBytes, log: (_, message) => log("warn", message) });
+    try {
+      return await use(tokensOf(book));
+    } finally {
+      book.close();
+    }
+  });
+}
+
+/** As a server has it. */
+function tokensOf(book: TokenBook): Tokens {
+  return {
+    async createToken({ name, scopes, namespace = null, expiresIn }) {
+      const expiresInMs = expiresIn === undefined ? null : asSpan(expiresIn, "--expires");
+      const { token, info } = await book.create({ name, scopes, namespace, expiresInMs });
+      return { token, info: withoutHash(info) };
+    },
+    listTokens: async () => (await book.list()).map(withoutHash),
+    async revokeToken(id) {
+      if (!(await book.list()).some((known) => known.id === id)) {
+        throw new PerdureError("not_found", "no token has this id");
+      }
+      await book.revoke(id);
+    },
+  };
+}
+
+function withoutHash({ hash: _, ...rest }: AccessToken): Omit<AccessToken, "hash"> {
+  return rest;
+}
+
+async function create(context: Context, names: readonly string[]): Promise<number> {
+  const { given, out } = context;
+  const [name] = names;
+  if (name === undefined) throw usageError("which name? Usage: perdure token create NAME --scope SCOPE…");
+  given.atMost(2);
+  if (!/^[^\p{Cc}\p{Cs}]{1,200}$/u.test(name) || name.trim() === "") {
+    throw usageError(`got the name ${show(name)}; give 1 to 200 characters, none of them control characters`);
+  }
+  const wanted = { name, scopes: scopesOf(given), namespace: namespaceOf(context), ...endOf(given) };
+  const { token: secret, info } = await withTokens(context, (tokens) => tokens.createToken(wanted));
+  if (given.flag("json")) out.json({ token: secret, ...info });
+  else {
+    out.line(secret);
+    const where = info.namespace === null ? "all namespaces" : `the namespace ${info.namespace}`;
+    const until = info.expiresAt === null ? "" : `, until ${showLocal(info.expiresAt)}`;
+    out.note(`${info.id} (${info.name}) may ${info.scopes.join(", ")} in ${where}${until}; it is not shown again`);
+  }
+  return EXIT.done;
+}
+
+function scopesOf(given: Given) {
+  const texts = given.texts("scope").flatMap((text) => text.split(","));
+  if (texts.length === 0) throw usageError(`--scope: say what it may do: ${SCOPES.join(", ")}`);
+  return [...new Set(texts.map((text) => asOneOf(text.trim(), SCOPES, "--scope")))];
+}
+
+function endOf(given: Given): { expiresIn?: string } {
+  const expires = timeOf(given, "expires");
+  if (expires === undefined) return {};
+  asSpan(expires, "--expires");
+  return { expiresIn: expires };
+}
+
+/** That of the settings, unless all are meant. */
+function namespaceOf({ given, io }: Context): string | null {
+  if (!given.flag("all-namespaces")) return loadConfig({ given, io }, ["namespace"]).text("namespace");
+  if (given.flag("namespace")) throw usageError("--namespace and --all-namespaces: give one of them");
+  return null;
+}
+
+async function list(context: Context): Promise<number> {
+  const { given, out } = context;
+  given.atMost(1);
+  refuseOptions(given, "list");
+  const found = await withTokens(context, (tokens) => tokens.listTokens());
+  if (given.flag("json")) out.json(found);
+  else if (found.length === 0) out.note("there is no token yet");
+  else {
+    const now = Date.now();
+    const columns = [{ head: "ID" }, { head: "NAME", flexible: true }, { head: "SCOPES" }, { head: "NAMESPACE" }];
+    out.table(
+      [...columns, { head: "STATE" }, { head: "CREATED" }, { head: "ENDS" }],
+      found.map((each): Piece[] => [
+        ...[each.id, each.name, each.scopes.join(","), each.namespace ?? painted("dim", "all"), stateOf(each, now)],
+        ...[showLocal(each.createdAt), each.expiresAt === null ? painted("dim", "never") : showLocal(each.expiresAt)],
+      ]),
+    );
+  }
+  return EXIT.done;
+}
+
+function stateOf({ revokedAt, expiresAt }: Pick<AccessToken, "revokedAt" | "expiresAt">, now: number): Piece {
+  if (revokedAt !== null) return painted("red", "revoked");
+  return expiresAt !== null && expiresAt <= now ? painted("yellow", "over") : painted("green", "good");
+}
+
+async function revoke(context: Context, words: readonly string[]): Promise<number> {
+  const { given, out } = context;
+  refuseOptions(given, "revoke");
+  if (words.length === 0) throw usageError("which token? Usage: perdure token revoke ID…; see `perdure token list`");
+  // Who has only the token itself may give that: its id stands in it. It is never printed.
+  const ids = [...new Set(words.map((word) => /^pdr_([0-9a-z]{8})_/.exec(word)?.[1] ?? word))];
+  const isJson = given.flag("json");
+  const answers: { id: string; revoked: boolean }[] = [];
+  await withTokens(context, async (tokens) => {
+    for (const id of ids) {
+      const revoked = await tokens.revokeToken(id).then(
+        () => true,
+        (error: unknown) => {
+          if (!(error instanceof PerdureError) || error.code !== "not_found") throw error;
+          return false;
+        },
+      );
+      answers.push({ id, revoked });
+      if (isJson) continue;
+      if (revoked) out.line(`${id}: revoked`);
+      else out.note(`${id}: no token has this id; see \`perdure token list\``);
+    }
+  });
+  if (isJson) out.json(answers);
+  return answers.every(({ revoked }) => revoked) ? EXIT.done : EXIT.failed;
+}
+
+function refuseOptions(given: Given, verb: string): void {
+  const name = ["scope", "all-namespaces", "expires"].find((each) => given.flag(each));
+  if (name !== undefined) throw usageError(`--${name}: it goes with create, not with ${verb}`);
+}

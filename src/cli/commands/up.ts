@@ -1,0 +1,83 @@
+/** `perdure up`: server, workers and database in one process tree. */
+import { relative } from "node:path";
+import type { Command, Context } from "../command.ts";
+import { type Config, loadConfig } from "../config/config.ts";
+import { optionsFor } from "../config/options.ts";
+import { EXIT } from "../exit.ts";
+import { SERVER_KEYS, WORKER_KEYS } from "../serve/keys.ts";
+import { processLog } from "../serve/log.ts";
+import { OwnWorkers } from "../serve/own-workers.ts";
+import type { Serving } from "../serve/serving.ts";
+import { untilStopped } from "../serve/until-stopped.ts";
+import { workerArguments } from "../serve/worker-arguments.ts";
+
+const KEYS = [...SERVER_KEYS, "workers", ...WORKER_KEYS] as const;
+/** Requests under way are answered within this time, or cut. */
+const GRACE_MS = 5_000;
+
+export const up: Command = {
+  name: "up",
+  summary: "Start server, workers and database here, in one command",
+  usage: "perdure up [OPTIONS]",
+  about:
+    "The database is a SQLite file in the data directory, unless --db names another. A token is made at the first start; " +
+    "commands on this machine find it. Ctrl-C stops it: running jobs may finish within the grace time, the others are handed " +
+    "back, and nothing is lost.",
+  options: [
+    ...optionsFor(KEYS),
+    { name: "json", type: "boolean", help: "Print what it says at the start as one JSON object." },
+  ],
+  examples: ["perdure up", "perdure up --port 0 --data /tmp/try --workers 2 --tasks ./tasks.js"],
+
+  async run(context) {
+    const { given, io } = context;
+    given.atMost(0);
+    const config = loadConfig(context, KEYS);
+    const log = processLog(config, io);
+    // Loaded here: other commands need none of it.
+    const { startServing } = await import("../serve/serving.ts");
+    const serving = await startServing(context, config, log, { hasWorkers: true });
+    const { localUrl, tokens, engine } = serving;
+    const workers = new OwnWorkers({
+      count: config.integer("workers"),
+      args: workerArguments(config, localUrl, tokens.workerFile as string),
+      // A worker needs neither: it has a token of its own, and no business with the database.
+      env: { ...io.env, PERDURE_DB: undefined, PERDURE_TOKEN: undefined },
+      cwd: io.cwd,
+      clock: engine.clock,
+      log,
+    });
+    greet(context, config, serving);
+    const signal = await untilStopped((text) => log("info", text));
+    await workers.stop(config.durationMs("worker.grace"));
+    await serving.stop(GRACE_MS);
+    log("info", "stopped", { signal });
+    return EXIT.done;
+  },
+};
+
+function greet({ out, given, io }: Context, config: Config, { url, store, tokens }: Serving): void {
+  const workers = config.integer("workers");
+  const concurrency = config.integer("worker.concurrency");
+  if (given.flag("json")) {
+    out.json({ url, store, tokenFile: tokens.file, workers, pid: process.pid });
+    return;
+  }
+  const short = (path: string) => {
+    const near = relative(io.cwd, path);
+    return near.startsWith("..") || near === "" ? path : near;
+  };
+  // Commands look here by themselves; from a data directory elsewhere they must be told.
+  const data = config.isSet("data") ? ` --data ${config.text("data")}` : "";
+  out.facts([
+    ["Perdure", url],
+    ["data", short(store)],
+    ["token", tokens.file === null ? "with the first server of this database" : short(tokens.file)],
+    ["workers", workers === 0 ? "none" : `${workers}, ${concurrency} jobs at a time each`],
+  ]);
+  out.line();
+  out.line("In another terminal, from this directory:");
+  out.line(`  perdure run${data} -- sh -c 'echo hello from a worker'`);
+  out.line(`  perdure ps${data}`);
+  out.line("Ctrl-C stops it.");
+}

@@ -1,0 +1,116 @@
+/** `perdure wait`: until jobs have ended. */
+import { toMs } from "../../core/duration.ts";
+import { PerdureError, show } from "../../core/errors.ts";
+import type { JobHandle, Perdure } from "../../core/face.ts";
+import type { JobInfo } from "../../core/views.ts";
+import { isId } from "../../lib/id.ts";
+import { painted } from "../colour.ts";
+import { type Command, type Context, READING } from "../command.ts";
+import { EXIT, usageError } from "../exit.ts";
+import { untilLeft } from "../follow/until-left.ts";
+import { stateWords } from "../job-text.ts";
+import { showSince } from "../print.ts";
+import { CODES } from "../run/ending.ts";
+import { runs } from "../run/here.ts";
+import { timeOf } from "../run/policy.ts";
+import { TARGET, withPerdure } from "../target.ts";
+
+export const wait: Command = {
+  name: "wait",
+  summary: "Wait until jobs have ended",
+  usage: "perdure wait ID… [OPTIONS]",
+  about:
+    "Prints a line for each job as it ends. Exits with 0 if all have succeeded, 1 if one failed or was cancelled, 124 if " +
+    "the time was up first. The jobs go on, whatever becomes of the wait.",
+  options: [
+    { name: "timeout", type: "string", value: "TIME", help: "Wait no longer than this: 30s, 5m. 0s only looks." },
+    { name: "quiet", short: "q", type: "boolean", help: "Print nothing; the exit code tells." },
+    ...TARGET,
+    ...READING,
+  ],
+  examples: [
+    "perdure wait job_01m7gekg9zevv9a6xvvwmt1v8g",
+    "perdure wait -q --timeout 10m job_01m7gekg9zevv9a6xvvwmt1v8g",
+  ],
+
+  async run(context) {
+    const { given } = context;
+    const ids = [...new Set(given.positionals)];
+    if (ids.length === 0) throw usageError(`which jobs? Usage: ${wait.usage}`);
+    const wrong = ids.find((id) => !isId(id, "job"));
+    if (wrong !== undefined) {
+      throw usageError(
+        `${show(wrong)} is not a job id: ids are given in full, job_ and 26 characters; see \`perdure ps\``,
+      );
+    }
+    if (given.flag("json") && given.flag("quiet")) throw usageError("--json and --quiet: give one of them");
+    const timeout = timeOf(given, "timeout");
+    const timeoutMs = timeout === undefined ? null : toMs(timeout, "--timeout");
+    return withPerdure(context, (perdure) =>
+      untilLeft(context, (signal) => waitForAll(context, perdure, ids, { timeoutMs, signal })),
+    );
+  },
+};
+
+interface Patience {
+  readonly timeoutMs: number | null;
+  readonly signal: AbortSignal;
+}
+
+type End = "succeeded" | "failed" | "cancelled" | "timeout";
+
+async function waitForAll(
+  { given, out }: Context,
+  perdure: Perdure,
+  ids: readonly string[],
+  patience: Patience,
+): Promise<number> {
+  // All of them first: a job that is not there is told before anything is waited for.
+  const jobs = await Promise.all(ids.map((id) => perdure.job(id)));
+  const ends: End[] = [];
+  const infos = await Promise.all(
+    jobs.map(async (job) => {
+      const end = await endOf(job, patience);
+      ends.push(end);
+      if (given.flag("quiet") || patience.signal.aborted) return null;
+      const info = await job.get();
+      if (!given.flag("json")) printLine(out, info);
+      return info;
+    }),
+  );
+  if (given.flag("json")) out.json(infos.flatMap((info) => (info === null ? [] : shownJob(info))));
+  if (ends.some((end) => end === "failed" || end === "cancelled")) return EXIT.failed;
+  return ends.includes("timeout") ? CODES.timeout : EXIT.done;
+}
+
+export async function endOf(job: JobHandle<unknown>, { timeoutMs, signal }: Patience): Promise<End> {
+  try {
+    await job.result({ signal, ...(timeoutMs === null ? {} : { timeout: timeoutMs }) });
+    return "succeeded";
+  } catch (error) {
+    if (error instanceof PerdureError) {
+      if (error.code === "job_failed") return "failed";
+      if (error.code === "job_cancelled") return "cancelled";
+      if (error.code === "result_timeout") return "timeout";
+    }
+    throw error;
+  }
+}
+
+export function printLine(out: Context["out"], info: JobInfo): void {
+  const took = showSince(info.submittedAt, info.finishedAt ?? Date.now());
+  const rest = `  after ${runs(info.attempt)}, ${took}`;
+  out.line(info.id, "  ", stateWords(info, Date.now(), new Map()), painted("dim", rest));
+}
+
+export function shownJob({
+  id,
+  state,
+  reason,
+  attempt,
+  submittedAt,
+  finishedAt,
+  result,
+}: JobInfo): Record<string, unknown> {
+  return { id, state, reason, attempt, submittedAt, finishedAt, result };
+}

@@ -1,0 +1,115 @@
+/** `perdure worker`: runs jobs for a server. It needs the server's address and a token, and nothing of the database. */
+import type { Command, Context } from "../command.ts";
+import { type Config, loadConfig } from "../config/config.ts";
+import { optionsFor } from "../config/options.ts";
+import { dataAt } from "../data.ts";
+import { EXIT, usageError } from "../exit.ts";
+import { LINK_KEYS, OPAL_TIMES, WORKER_KEYS } from "../serve/keys.ts";
+import { processLog } from "../serve/log.ts";
+import { loadTasks } from "../serve/tasks.ts";
+import { untilStopped } from "../serve/until-stopped.ts";
+import { workerTimes } from "../serve/worker-times.ts";
+import { chosenBy, liveAddress, tokenFor } from "../target.ts";
+
+const KEYS = [...LINK_KEYS, ...WORKER_KEYS, ...OPAL_TIMES] as const;
+
+/** For a last word to a server that is perhaps being started again. */
+const GOODBYE_MS = 3_000;
+const TOKEN_EVERY_MS = 5_000;
+
+export const worker: Command = {
+  name: "worker",
+  summary: "Run jobs for a server: commands, requests, and tasks of your own",
+  usage: "perdure worker --server URL [OPTIONS]",
+  about:
+    "Waits for a server that cannot be reached, and goes on through its restarts. SIGTERM or Ctrl-C: it takes no more jobs, " +
+    "finishes what it has within the grace time, and hands back the rest; nothing is charged. `perdure drain` does the same " +
+    "from elsewhere.",
+  options: [
+    ...optionsFor(KEYS),
+    { name: "with-stdin", type: "boolean", help: "Stop when standard input ends: with the process that started it." },
+    { name: "json", type: "boolean", help: "Print what it says at the start as one JSON object." },
+  ],
+  examples: [
+    "perdure worker --server https://jobs.example --token-file worker-token",
+    "perdure worker --tasks ./tasks.js --concurrency 50",
+    "perdure worker --runtime python --label gpu=a100 --queue training",
+  ],
+
+  async run(context) {
+    const { given, io, out } = context;
+    given.atMost(0);
+    const config = loadConfig(context, KEYS);
+    const { url, token } = serverOf(context, config);
+    const log = processLog(config, io);
+    const tasks = await loadTasks(config.list("worker.tasks"), config.list("worker.kinds"), io.cwd);
+    const stopped = new AbortController();
+    const asked = Promise.race([
+      untilStopped((text) => log("info", text)),
+      ...(given.flag("with-stdin") ? [stdinEnds()] : []),
+    ]).finally(() => stopped.abort());
+    const { connectWorker } = await import("../../worker/connect-worker.ts");
+    const queues = config.list("worker.queues");
+    const name = config.text("worker.name");
+    const dir = config.text("worker.dir");
+    const handle = await connectWorker(url, tasks, {
+      ...{ token, namespace: config.text("namespace"), signal: stopped.signal, logger: log },
+      ...{ concurrency: config.integer("worker.concurrency"), labels: config.labels("worker.labels") },
+      ...{ runtimes: config.list("worker.runtimes"), allowEnv: config.list("worker.allowEnv") },
+      ...{ allowAddresses: config.list("worker.allowAddresses"), isolate: config.flag("worker.isolate") },
+      ...workerTimes(config),
+      ...(queues.length === 0 ? {} : { queues }),
+      ...(name === undefined ? {} : { name }),
+      ...(dir === undefined ? {} : { dir }),
+    }).catch((error: unknown) => {
+      if (stopped.signal.aborted) return null;
+      throw error;
+    });
+    if (handle === null) return EXIT.done;
+    const { session } = handle;
+    const kinds = tasks.map((task) => task.kind);
+    log("info", "working", { url, session, kinds });
+    if (given.flag("json")) out.json({ url, session, kinds, pid: process.pid });
+    else out.line(`Working for ${url} as ${session}: ${kinds.join(", ")}`);
+    const why = await Promise.race([asked, handle.drained.then(() => "drained")]);
+    // Who started us was our server: there is nobody left to whom a finished job could be told.
+    if (why === "stdin") setTimeout(() => process.exit(EXIT.done), GOODBYE_MS).unref();
+    await handle.stop({ grace: why === "stdin" ? 0 : config.durationMs("worker.grace") });
+    log("info", "stopped", { why });
+    return EXIT.done;
+  },
+};
+
+function serverOf(context: Context, config: Config): { readonly url: string; readonly token: () => string } {
+  const dir = dataAt(config.text("data"), config.sourceOf("data"), context.io.cwd);
+  const url = config.text("url");
+  const address = url === undefined ? liveAddress(dir) : { url, from: chosenBy(context, config) };
+  if (address === null) throw usageError("which server? Give --server URL, or set PERDURE_URL");
+  return { url: address.url, token: fresh(() => tokenFor(address, config, dir)) };
+}
+
+/** Read again now and then: a token that was replaced in its file is heard of without a new start. */
+function fresh(read: () => string): () => string {
+  let [token, readAt] = [read(), performance.now()];
+  return () => {
+    if (performance.now() - readAt < TOKEN_EVERY_MS) return token;
+    readAt = performance.now();
+    try {
+      token = read();
+    } catch {
+      // It is being replaced, or gone: what we have may still do.
+    }
+    return token;
+  };
+}
+
+/** Whoever started us is gone. */
+function stdinEnds(): Promise<string> {
+  return new Promise((resolve) => {
+    process.stdin.once("end", () => resolve("stdin"));
+    process.stdin.once("error", () => resolve("stdin"));
+    process.stdin.resume();
+    // It must not keep a process alive that has stopped.
+    (process.stdin as { unref?: () => void }).unref?.();
+  });
+}

@@ -1,0 +1,72 @@
+/** `perdure workers`: who is there to run jobs, and how they fare. */
+import { showMs } from "../../core/duration.ts";
+import type { SessionRow } from "../../core/views.ts";
+import { type Piece, painted } from "../colour.ts";
+import { type Command, READING } from "../command.ts";
+import { EXIT } from "../exit.ts";
+import { showSince } from "../print.ts";
+import { nowOf } from "../server-time.ts";
+import { TARGET, withPerdure } from "../target.ts";
+import { WORKER_COLOURS, workerState } from "../worker-text.ts";
+
+export const workers: Command = {
+  name: "workers",
+  summary: "Show workers and how they fare",
+  usage: "perdure workers [OPTIONS]",
+  about:
+    "RUNS, FAILED, AVERAGE and LOAD are what the worker itself last told: runs that ended, how many of them failed, how long " +
+    "they took, and the load of its machine for each processor. A silent worker has not been heard of for longer than its " +
+    "lease.",
+  options: [{ name: "all", short: "a", type: "boolean", help: "Also those that ended lately." }, ...TARGET, ...READING],
+  examples: ["perdure workers", "perdure workers --all --json"],
+
+  async run(context) {
+    const { given, out } = context;
+    given.atMost(0);
+    return withPerdure(context, async (perdure) => {
+      const found = await perdure.workers();
+      const now = await nowOf(perdure);
+      const shown = given.flag("all") ? found : found.filter(({ endedAt }) => endedAt === null);
+      if (given.flag("json")) out.json(shown.map((worker) => ({ ...worker, state: workerState(worker, now) })));
+      else if (shown.length === 0)
+        out.note(`no worker is there${found.length > 0 ? "; --all shows those that ended" : ""}`);
+      else
+        out.table(
+          COLUMNS,
+          shown.map((worker) => row(worker, now)),
+        );
+      return EXIT.done;
+    });
+  },
+};
+
+const right = (head: string) => ({ head, side: "right" }) as const;
+const COLUMNS = [
+  ...[{ head: "SESSION" }, { head: "NAME", flexible: true }, { head: "HOST", flexible: true }, { head: "STATE" }],
+  ...[
+    { head: "KINDS", flexible: true },
+    { head: "QUEUES", flexible: true },
+    { head: "LABELS", flexible: true },
+  ],
+  ...[right("RUNNING"), right("RUNS"), right("FAILED"), right("AVERAGE"), right("LOAD"), right("SEEN")],
+];
+
+function row(worker: SessionRow, now: number): Piece[] {
+  const { id, name, host, pid, kinds, queues, labels, slots, running, health, renewedAt } = worker;
+  const state = workerState(worker, now);
+  const shown = Object.entries(labels).map(([label, value]) => (value === "" ? label : `${label}=${value}`));
+  const figures =
+    health === null
+      ? ["", "", "", ""]
+      : [String(health.total), failedWords(health), showMs(health.averageMs), health.load.toFixed(2)];
+  return [
+    ...[id, name, `${host}/${pid}`, painted(WORKER_COLOURS[state], state)],
+    ...[kinds.join(","), queues === null ? "" : queues.join(","), shown.join(",")],
+    ...[`${running}/${slots}`, ...figures, painted("dim", `${showSince(renewedAt, now)} ago`)],
+  ];
+}
+
+/** A run of failures says more than their number. */
+function failedWords({ failed, consecutiveFailures }: NonNullable<SessionRow["health"]>): Piece {
+  return consecutiveFailures > 1 ? painted("yellow", `${failed} (last ${consecutiveFailures})`) : String(failed);
+}

@@ -1,0 +1,95 @@
+/** The file of settings: which one it is, and what it says. A key that nobody reads is a mistake, told with its place and the
+ *  key that was meant. */
+import { resolve } from "node:path";
+import { isPlain, nearest } from "../../core/check.ts";
+import { show } from "../../core/errors.ts";
+import { usageError } from "../exit.ts";
+import type { Io } from "../io.ts";
+import { readYamlFile, type YamlText } from "../yaml.ts";
+import { BadValue, valueFromFile } from "./read-value.ts";
+import type { Value } from "./setting.ts";
+import { KEYS, type Key, settingOf } from "./settings.ts";
+
+/** Looked for in the working directory, in this order. */
+const NAMES = ["perdure.yaml", "perdure.yml", "perdure.json"];
+
+export interface FileValue {
+  readonly value: Value;
+  /** `perdure.yaml:3` */
+  readonly source: string;
+}
+
+export type FileValues = ReadonlyMap<Key, FileValue>;
+
+/** `named` is what `--config` gave. */
+export function readConfigFile({ io, named }: { io: Pick<Io, "cwd" | "env">; named: string | undefined }): FileValues {
+  const file = found(io, named);
+  if (file === null || file.value === null) return new Map();
+  const values = new Map<Key, FileValue>();
+  collect(file, file.value, [], values);
+  return values;
+}
+
+function found({ cwd, env }: Pick<Io, "cwd" | "env">, named: string | undefined): YamlText | null {
+  const [from, name] = named === undefined ? ["PERDURE_CONFIG", env.PERDURE_CONFIG || undefined] : ["--config", named];
+  if (name !== undefined) {
+    if (name.trim() === "" || name.includes("\0")) throw usageError(`${from}: got ${show(name)}; give a file`);
+    const file = readYamlFile(resolve(cwd, name), name);
+    if (file === null) throw usageError(`${from}: there is no file ${show(name)}; name another, or leave it out`);
+    return file;
+  }
+  for (const each of NAMES) {
+    const file = readYamlFile(resolve(cwd, each), each);
+    if (file !== null) return file;
+  }
+  return null;
+}
+
+function collect(file: YamlText, value: unknown, path: readonly string[], values: Map<Key, FileValue>): void {
+  if (!isPlain(value)) {
+    const name = path.length === 0 ? "the file" : path.join(".");
+    throw file.error(path, `${name}: got ${show(value)}; give a map of settings, such as ${exampleOf(path)}`);
+  }
+  for (const [name, each] of Object.entries(value)) {
+    const at = [...path, name];
+    const key = at.join(".");
+    const known = KEYS.find((candidate) => candidate === key);
+    if (known !== undefined && !name.includes(".")) values.set(known, read(file, known, each, at));
+    else if (!name.includes(".") && KEYS.some((candidate) => candidate.startsWith(`${key}.`))) {
+      // A group with nothing in it, as when all its lines are commented out.
+      if (each !== null) collect(file, each, at, values);
+    } else throw unknown(file, at);
+  }
+}
+
+function read(file: YamlText, key: Key, given: unknown, path: readonly string[]): FileValue {
+  try {
+    const { line } = file.positionOf(path);
+    return { value: valueFromFile(settingOf(key), given), source: `${file.file}:${line}` };
+  } catch (error) {
+    if (error instanceof BadValue) throw file.error(path, `${key}: ${error.message}`);
+    throw error;
+  }
+}
+
+function exampleOf(path: readonly string[]): string {
+  const key = KEYS.find((candidate) => candidate.startsWith([...path, ""].join("."))) ?? "data";
+  return `\`${key.slice([...path, ""].join(".").length)}: …\``;
+}
+
+/** The nearest among its neighbours, else among all: who writes `port` at the top means `server.port`. */
+function unknown(file: YamlText, path: readonly string[]): Error {
+  const key = path.join(".");
+  const group = [...path.slice(0, -1), ""].join(".");
+  const last = path.at(-1) ?? "";
+  const beside = [...new Set(KEYS.filter((each) => each.startsWith(group)).map((each) => stepAfter(each, group)))];
+  const same = KEYS.find((each) => each.split(".").at(-1) === last);
+  const sibling = nearest(last, beside);
+  const meant = sibling === null ? (same ?? nearest(key, KEYS)) : group + sibling;
+  const hint = meant === null ? "see `perdure config` for all settings" : `did you mean ${meant}?`;
+  return file.error(path, `${key}: there is no such setting; ${hint}`);
+}
+
+function stepAfter(key: string, group: string): string {
+  return key.slice(group.length).split(".")[0] ?? "";
+}

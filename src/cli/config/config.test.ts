@@ -1,0 +1,220 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { testIo } from "../../../test/cli/kit.ts";
+import { readArguments } from "../arguments.ts";
+import type { Command } from "../command.ts";
+import { CliError } from "../exit.ts";
+import { type Config, loadConfig } from "./config.ts";
+import { optionsFor } from "./options.ts";
+import type { Setting } from "./setting.ts";
+import { KEYS, type Key, SETTINGS, VARIABLES } from "./settings.ts";
+
+const root = mkdtempSync(join(tmpdir(), "perdure-config-"));
+afterAll(() => rmSync(root, { recursive: true }));
+let dirs = 0;
+
+interface Given {
+  readonly args?: readonly string[];
+  readonly env?: Record<string, string>;
+  readonly files?: Record<string, string>;
+  readonly keys?: readonly Key[];
+  readonly isTTY?: boolean;
+}
+
+function load({ args = [], env = {}, files = {}, keys = KEYS, isTTY = false }: Given = {}): Config {
+  const cwd = mkdtempSync(join(root, `${dirs++}-`));
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(cwd, name), text);
+  const table: Command = {
+    ...{ name: "try", summary: "", usage: "", examples: [], options: optionsFor(keys) },
+    run: async () => 0,
+  };
+  const given = readArguments(table, args);
+  if (given === null) throw new Error("help was asked for");
+  return loadConfig({ given, io: testIo({ env, cwd, isTTY }) }, keys);
+}
+
+function refusal(given: Given): string {
+  try {
+    load(given);
+  } catch (error) {
+    expect(error).toBeInstanceOf(CliError);
+    expect((error as CliError).exitCode).toBe(2);
+    return (error as Error).message;
+  }
+  return "nothing was wrong";
+}
+const file = (text: string) => ({ files: { "perdure.yaml": text } });
+
+describe("the table of settings", () => {
+  const table: readonly Setting[] = SETTINGS;
+
+  it("has each key, option and variable once", () => {
+    for (const names of [KEYS, VARIABLES, table.flatMap(({ flag }) => flag ?? []), ["config", "json", "help"]]) {
+      expect(new Set(names).size).toBe(names.length);
+    }
+    expect(table.find(({ key }) => key === "token")?.flag).toBeUndefined();
+  });
+
+  it("has no key that is also a group", () => {
+    for (const key of KEYS) expect(KEYS.filter((other) => other.startsWith(`${key}.`))).toEqual([]);
+  });
+
+  it("makes options", () => {
+    expect(optionsFor(["server.port", "token", "worker.queues", "worker.isolate"])).toEqual([
+      { name: "port", type: "string", value: "N", help: expect.stringContaining("Default: PERDURE_PORT, or 4400.") },
+      { name: "queue", type: "string", value: "NAME", multiple: true, help: expect.any(String) },
+      { name: "isolate", type: "boolean", help: expect.any(String) },
+      { name: "config", type: "string", value: "FILE", help: expect.any(String) },
+    ]);
+  });
+});
+
+describe("a setting", () => {
+  it("has its default", () => {
+    const config = load();
+    expect(config.text("data")).toBe("./.perdure");
+    expect(config.text("server.host")).toBe("127.0.0.1");
+    expect(config.integer("server.port")).toBe(4400);
+    expect(config.bytes("server.bodyLimit")).toBe(10_000_000);
+    expect(config.durationMs("server.lease")).toBe(15_000);
+    expect(config.durationMs("server.retention.failed")).toBe(90 * 86_400_000);
+    expect(config.list("worker.kinds")).toEqual(["exec", "http"]);
+    expect(config.list("opal.engine")).toEqual([]);
+    expect(config.numbers("opal.retryBackoffs")).toBeUndefined();
+    expect(config.labels("worker.labels")).toEqual({});
+    expect(config.flag("server.insecure")).toBe(false);
+    expect(config.durationMs("worker.lease")).toBeUndefined();
+    expect(config.text("token")).toBeUndefined();
+    expect(config.text("server.logFormat")).toBe("json");
+    expect(load({ isTTY: true }).text("server.logFormat")).toBe("text");
+    expect([config.sourceOf("server.port"), config.isSet("server.port")]).toEqual(["default", false]);
+  });
+
+  it("is taken from the option, else the environment, else the file", () => {
+    const all = { ...file("server:\n  # the port\n  port: 3\n"), env: { PERDURE_PORT: "2" }, args: ["--port", "1"] };
+    for (const [given, port, source] of [
+      [all, 1, "--port"],
+      [{ ...all, args: [] }, 2, "PERDURE_PORT"],
+      [{ ...all, args: [], env: { PERDURE_PORT: "" } }, 3, "perdure.yaml:3"],
+    ] as const) {
+      const config = load(given);
+      expect([config.integer("server.port"), config.sourceOf("server.port")]).toEqual([port, source]);
+      expect(config.isSet("server.port")).toBe(true);
+    }
+  });
+
+  it("of each type is read from text", () => {
+    const config = load({
+      args: ["--queue", "a, b", "--queue=c", "--insecure", "--label", "gpu=a=1,zone=b", "--body-limit", "2 MiB"],
+      env: {
+        ...{ PERDURE_ISOLATE: "Yes", OPAL_RETRY_BACKOFFS: "[3, 8, 1.5]", PERDURE_RETENTION_FAILED: "forever" },
+        ...{ PERDURE_OPAL_ENGINE: '["a b", ""]', PERDURE_GRACE: "1.5m", PERDURE_TOKEN: "t", PERDURE_OUTPUT_LIMIT: "0" },
+      },
+    });
+    expect(config.list("worker.queues")).toEqual(["a", "b", "c"]);
+    expect(config.labels("worker.labels")).toEqual({ gpu: "a=1", zone: "b" });
+    expect(config.flag("server.insecure")).toBe(true);
+    expect(config.bytes("server.bodyLimit")).toBe(2_097_152);
+    expect(config.bytes("server.outputLimit")).toBe(0);
+    expect(config.flag("worker.isolate")).toBe(true);
+    expect(config.numbers("opal.retryBackoffs")).toEqual([3, 8, 1.5]);
+    expect(config.durationMs("server.retention.failed")).toBeNull();
+    expect(config.list("opal.engine")).toEqual(["a b", ""]);
+    expect(config.durationMs("worker.grace")).toBe(90_000);
+    expect(config.text("token")).toBe("t");
+    expect(load({ env: { OPAL_RETRY_BACKOFFS: "3,8,15" } }).numbers("opal.retryBackoffs")).toEqual([3, 8, 15]);
+    expect(load({ env: { PERDURE_OPAL_ENGINE: "python3  -m x" } }).list("opal.engine")).toEqual(["python3", "-m", "x"]);
+  });
+
+  it("of each type is read from a file", () => {
+    const config = load(
+      file(
+        "server: {insecure: true, lease: 20s, bodyLimit: 5000, retention: {failed: forever}, tls:}\nworkers: 0\n" +
+          "worker:\n  labels: {gpu: a100}\n  queues: [a, 'b,c']\nopal: {engine: [python3, -m, x], retryBackoffs: [1, 2]}",
+      ),
+    );
+    expect(config.flag("server.insecure")).toBe(true);
+    expect(config.durationMs("server.lease")).toBe(20_000);
+    expect(config.bytes("server.bodyLimit")).toBe(5_000);
+    expect(config.durationMs("server.retention.failed")).toBeNull();
+    expect(config.integer("workers")).toBe(0);
+    expect(config.labels("worker.labels")).toEqual({ gpu: "a100" });
+    expect(config.list("worker.queues")).toEqual(["a", "b,c"]);
+    expect(config.list("opal.engine")).toEqual(["python3", "-m", "x"]);
+    expect(config.numbers("opal.retryBackoffs")).toEqual([1, 2]);
+  });
+
+  it.each<[Given, string]>([
+    [{ env: { PERDURE_PORT: "abc" } }, 'PERDURE_PORT: got "abc"; give a whole number from 0 to 65535'],
+    [{ args: ["--port", "65536"] }, "--port: got 65536; give a whole number from 0 to 65535"],
+    [{ env: { PERDURE_LEASE: "15" } }, 'PERDURE_LEASE: got "15"; give a time with its unit'],
+    [
+      { args: ["--lease", "100ms"] },
+      '--lease: got "100ms"; give a time with its unit, such as 500ms, 30s, 5m, 2h or 1d; at least 300ms',
+    ],
+    [{ args: ["--body-limit", "10 parsecs"] }, "from 1kB to 1GB"],
+    [{ env: { PERDURE_ISOLATE: "maybe" } }, 'PERDURE_ISOLATE: got "maybe"; give true or false'],
+    [{ args: ["--log-level", "wran"] }, '--log-level: got "wran"; give error, warn, info, debug. Did you mean warn?'],
+    [{ args: ["--label", "gpu"] }, "--label: got"],
+    [{ args: ["--label", "a=1,a=2"] }, "each name once"],
+    [{ args: ["--queue", "a,,b"] }, "none of them empty"],
+    [{ env: { OPAL_RETRY_BACKOFFS: "3,x" } }, "OPAL_RETRY_BACKOFFS: got"],
+    [{ env: { PERDURE_OPAL_ENGINE: '["a' } }, "PERDURE_OPAL_ENGINE: got"],
+    [{ args: ["--server", "localhost"] }, "--server: got a value that is not shown; give an address such as"],
+    [{ args: ["--server", "http://a b"] }, "--server: got a value that is not shown; give an address such as"],
+    [
+      { env: { PERDURE_DATA: "postgres://u:geheim@h/d" } },
+      "PERDURE_DATA: got a value that is not shown; give a directory",
+    ],
+    [file("server:\n  port: '80'"), 'perdure.yaml:2:3: server.port: got "80"; give a whole number from 0 to 65535'],
+    [file("server:\n  lease: 15"), "perdure.yaml:2:3: server.lease: got 15; give a time with its unit"],
+    [file("server: {insecure: 'no'}"), 'perdure.yaml:1:10: server.insecure: got "no"; give true or false'],
+    [file("server:\n  prot: 80"), "perdure.yaml:2:3: server.prot: there is no such setting; did you mean server.port?"],
+    [file("port: 80"), "perdure.yaml:1:1: port: there is no such setting; did you mean server.port?"],
+    [file("servr: {}"), "perdure.yaml:1:1: servr: there is no such setting; did you mean server?"],
+    [file("server.port: 80"), "perdure.yaml:1:1: server.port: there is no such setting"],
+    [file("zzzzzzzzzzz: 1"), "perdure.yaml:1:1: zzzzzzzzzzz: there is no such setting; see `perdure config`"],
+    [file("__proto__: {polluted: 1}"), "perdure.yaml:1:1: __proto__: there is no such setting"],
+    [file("- a"), 'perdure.yaml:1:1: the file: got ["a"]; give a map of settings'],
+    [file("server: 5"), "perdure.yaml:1:1: server: got 5; give a map of settings, such as `host: …`"],
+    [file("token: [geheim]"), "perdure.yaml:1:1: token: got a value that is not shown"],
+    [file("a: b: c"), "perdure.yaml:1:4: a second colon"],
+  ])("with a mistake is refused: %j", (given, message) => {
+    const told = refusal(given);
+    expect(told).toContain(message);
+    expect(told).not.toContain("geheim");
+  });
+
+  it("that a command does not use is not looked at, but all of the file is", () => {
+    expect(load({ keys: ["data"], env: { PERDURE_PORT: "abc" } }).text("data")).toBe("./.perdure");
+    expect(refusal({ keys: ["data"], ...file("workers: -1") })).toContain("perdure.yaml:1:1: workers: got -1");
+    expect(() => load({ keys: ["data"] }).integer("workers")).toThrow("the setting workers was not loaded");
+  });
+
+  it("needs no options", () => {
+    expect(loadConfig({ io: testIo({ env: { PERDURE_PORT: "7" }, cwd: root }) }).integer("server.port")).toBe(7);
+  });
+});
+
+describe("the file", () => {
+  const named = { "other.json": '{"workers": 9}', "perdure.json": '{"workers": 3}' };
+
+  it("is the first of its names in the working directory", () => {
+    expect(load({ files: named }).sourceOf("workers")).toBe("perdure.json:1");
+    expect(load({ files: { ...named, "perdure.yml": "workers: 2" } }).integer("workers")).toBe(2);
+    expect(load({ files: { ...named, "perdure.yml": "workers: 2", "perdure.yaml": "" } }).integer("workers")).toBe(1);
+  });
+
+  it("is the one that is named, and must be there then", () => {
+    const env = { PERDURE_CONFIG: "other.json" };
+    expect(load({ files: named, env }).sourceOf("workers")).toBe("other.json:1");
+    expect(load({ files: named, env, args: ["--config", "perdure.json"] }).integer("workers")).toBe(3);
+    expect(refusal({ args: ["--config", "none.yaml"] })).toBe(
+      '--config: there is no file "none.yaml"; name another, or leave it out',
+    );
+    expect(refusal({ env: { PERDURE_CONFIG: "none" } })).toContain("PERDURE_CONFIG: there is no file");
+    expect(refusal({ args: ["--config="] })).toContain('--config: got ""; give a file');
+  });
+});

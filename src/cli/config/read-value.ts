@@ -1,0 +1,189 @@
+/** From what was written to the value of a setting. On the command line and in the environment all is text; in the file a
+ *  number is a number, and a text in its place is a mistake. */
+import { nearest } from "../../core/check.ts";
+import { toMs } from "../../core/duration.ts";
+import { show } from "../../core/errors.ts";
+import type { DurationSetting, IntegerSetting, Setting, SizeSetting, TextSetting, Value } from "./setting.ts";
+import { showBytes, showSpan } from "./show-value.ts";
+
+/** What was given, and what to give instead; who catches it says where. */
+export class BadValue extends Error {
+  constructor(setting: Setting, given: unknown, give: string) {
+    // An address in the wrong place may have a password too.
+    const isShown = setting.secret === undefined && !(typeof given === "string" && given.includes("://"));
+    super(`got ${isShown ? show(given) : "a value that is not shown"}; give ${give}`);
+  }
+}
+
+/** `texts`: more than one where an option was repeated. */
+export function valueFromTexts(setting: Setting, texts: readonly string[]): Value {
+  const text = texts[0] ?? "";
+  switch (setting.type) {
+    case "text":
+      return textOf(setting, text);
+    case "integer":
+      return integerOf(setting, /^-?\d{1,16}$/.test(text.trim()) ? Number(text) : text);
+    case "duration":
+      return durationOf(setting, text);
+    case "size":
+      return sizeOf(setting, text);
+    case "boolean":
+      return booleanOf(setting, text);
+    case "list":
+      return listOf(setting, texts.flatMap(commas));
+    case "labels":
+      return labelsOf(setting, texts.flatMap(commas));
+    case "numbers":
+      return numbersOf(setting, texts.flatMap(numberTexts), texts);
+    case "argv":
+      return argvOf(setting, text);
+  }
+}
+
+/** `given` is a value of the file. */
+export function valueFromFile(setting: Setting, given: unknown): Value {
+  switch (setting.type) {
+    case "text":
+      return textOf(setting, given);
+    case "integer":
+      return integerOf(setting, given);
+    case "duration":
+      return durationOf(setting, given);
+    case "size":
+      return sizeOf(setting, given);
+    case "boolean":
+      if (typeof given === "boolean") return given;
+      throw new BadValue(setting, given, "true or false");
+    case "list":
+      return listOf(setting, given);
+    case "labels":
+      return labelsOf(setting, given);
+    case "numbers":
+      return numbersOf(setting, given, given);
+    case "argv":
+      return argvOf(setting, given);
+  }
+}
+
+function textOf(setting: TextSetting, given: unknown): string {
+  const { oneOf, fits } = setting;
+  if (oneOf !== undefined) {
+    if (typeof given === "string" && oneOf.includes(given)) return given;
+    const near = typeof given === "string" ? nearest(given, oneOf) : null;
+    throw new BadValue(setting, given, oneOf.join(", ") + (near === null ? "" : `. Did you mean ${near}?`));
+  }
+  if (!isFilled(given)) throw new BadValue(setting, given, "a text of 1 to 4096 characters");
+  if (fits !== undefined && !fits.test(given)) throw new BadValue(setting, given, fits.give);
+  return given;
+}
+
+function isFilled(given: unknown): given is string {
+  return typeof given === "string" && given.trim() !== "" && given.length <= 4_096 && !given.includes("\0");
+}
+
+function integerOf(setting: IntegerSetting, given: unknown): number {
+  const { min, max } = setting;
+  if (Number.isSafeInteger(given) && (given as number) >= min && (given as number) <= max) return given as number;
+  throw new BadValue(setting, given, `a whole number from ${min} to ${max}`);
+}
+
+function durationOf(setting: DurationSetting, given: unknown): number | null {
+  const { min = 0, max = Number.POSITIVE_INFINITY, forever } = setting;
+  if (forever && given === "forever") return null;
+  const bounds = [
+    ...(min > 0 ? [`at least ${showSpan(min)}`] : []),
+    ...(max < Number.POSITIVE_INFINITY ? [`at most ${showSpan(max)}`] : []),
+  ];
+  const give = [
+    `a time with its unit, such as 500ms, 30s, 5m, 2h or 1d${forever ? ", or forever" : ""}`,
+    ...(bounds.length > 0 ? [bounds.join(" and ")] : []),
+  ].join("; ");
+  let ms = Number.NaN;
+  try {
+    if (typeof given === "string") ms = toMs(given, setting.key);
+  } catch {
+    // Told below, in words of ours.
+  }
+  if (ms >= min && ms <= max) return ms;
+  throw new BadValue(setting, given, give);
+}
+
+const UNITS: Readonly<Record<string, number>> = {
+  ...{ "": 1, b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12 },
+  ...{ kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40 },
+};
+
+function sizeOf(setting: SizeSetting, given: unknown): number {
+  const text = typeof given === "number" || typeof given === "string" ? String(given).trim() : "";
+  const [, number = "", unit = ""] = /^(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?i?b|)$/i.exec(text) ?? [];
+  const factor = Object.hasOwn(UNITS, unit.toLowerCase()) ? (UNITS[unit.toLowerCase()] as number) : Number.NaN;
+  const bytes = number === "" ? Number.NaN : Math.round(Number(number) * factor);
+  if (bytes >= setting.min && bytes <= setting.max) return bytes;
+  const bounds = `from ${showBytes(setting.min)} to ${showBytes(setting.max)}`;
+  throw new BadValue(setting, given, `a size such as 500kB, 10MB or 1GiB, ${bounds}`);
+}
+
+const WORDS: Readonly<Record<string, boolean>> = {
+  ...{ true: true, "1": true, yes: true, on: true },
+  ...{ false: false, "0": false, no: false, off: false },
+};
+
+function booleanOf(setting: Setting, text: string): boolean {
+  const word = text.trim().toLowerCase();
+  if (Object.hasOwn(WORDS, word)) return WORDS[word] as boolean;
+  throw new BadValue(setting, text, "true or false");
+}
+
+function commas(text: string): string[] {
+  return text.split(",").map((part) => part.trim());
+}
+
+function listOf(setting: Setting, given: unknown): string[] {
+  if (Array.isArray(given) && given.length <= 1_000 && given.every(isFilled)) return given;
+  throw new BadValue(setting, given, "a list of texts, none of them empty, such as a,b (in a file: [a, b])");
+}
+
+function labelsOf(setting: Setting, given: unknown): Record<string, string> {
+  const give = "a list such as gpu=a100,zone=b (in a file: [gpu=a100], or a map of names and texts), each name once";
+  const isMap = typeof given === "object" && given !== null && !Array.isArray(given);
+  const pairs = isMap ? Object.entries(given) : Array.isArray(given) ? given.map(pairOf) : [];
+  const labels: Record<string, string> = Object.create(null);
+  for (const [name, value] of pairs) {
+    if (!isFilled(name) || !isFilled(value) || Object.hasOwn(labels, name)) throw new BadValue(setting, given, give);
+    labels[name] = value;
+  }
+  if (isMap || Array.isArray(given)) return labels;
+  throw new BadValue(setting, given, give);
+}
+
+function pairOf(item: unknown): [unknown, unknown] {
+  const [, name, value] = typeof item === "string" ? (/^([^=]+)=(.+)$/s.exec(item) ?? []) : [];
+  return [name, value];
+}
+
+/** `[3, 8, 15]` or `3,8,15` */
+function numberTexts(text: string): unknown[] {
+  const [, inside = text] = /^\s*\[(.*)\]\s*$/s.exec(text) ?? [];
+  if (inside.trim() === "") return [];
+  return commas(inside).map((part) => (/^\d{1,15}(\.\d{1,6})?$/.test(part) ? Number(part) : part));
+}
+
+function numbersOf(setting: Setting & { max: number }, given: unknown, shown: unknown): number[] {
+  const fits = (each: unknown) => typeof each === "number" && each >= 0 && each <= setting.max;
+  if (Array.isArray(given) && given.length <= 1_000 && given.every(fits)) return given;
+  throw new BadValue(setting, shown, `a list of numbers from 0 to ${setting.max}, such as [3, 8, 15]`);
+}
+
+function argvOf(setting: Setting, given: unknown): string[] {
+  let list: unknown = given;
+  if (typeof given === "string") {
+    try {
+      list = given.trimStart().startsWith("[") ? JSON.parse(given) : given.trim().split(/\s+/);
+    } catch {
+      list = null;
+    }
+  }
+  const isArgument = (each: unknown) => typeof each === "string" && !each.includes("\0");
+  if (Array.isArray(list) && list.length <= 1_000 && isFilled(list[0]) && list.every(isArgument)) return list;
+  throw new BadValue(setting, given, 'a program and its arguments, such as ["python3", "-m", "engine"]');
+}

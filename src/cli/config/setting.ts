@@ -1,0 +1,104 @@
+/** What a setting is. `settings.ts` has the table of them all. */
+import type { Io } from "../io.ts";
+
+interface Common {
+  /** As in the file: `server.port` is `port` under `server`. */
+  readonly key: string;
+  /** Without its dashes. A setting without one cannot be given on the command line. */
+  readonly flag?: string;
+  readonly env?: string;
+  /** Stands for the value in the help: `N`. */
+  readonly value?: string;
+  readonly help: string;
+  /** What is never shown: all of it, or the password within an address. */
+  readonly secret?: "all" | "password";
+}
+
+type Default<T> = T | ((io: Pick<Io, "isTTY">) => T);
+
+export interface TextSetting extends Common {
+  readonly type: "text";
+  readonly default?: Default<string>;
+  readonly oneOf?: readonly string[];
+  /** With what to say of a text that does not fit. */
+  readonly fits?: { readonly test: (text: string) => boolean; readonly give: string };
+}
+
+export interface IntegerSetting extends Common {
+  readonly type: "integer";
+  readonly default?: number;
+  readonly min: number;
+  readonly max: number;
+}
+
+/** Text with a unit, such as `30s`: a bare number would be read in another unit by half of all people. */
+export interface DurationSetting extends Common {
+  readonly type: "duration";
+  /** In milliseconds. */
+  readonly default?: number;
+  readonly min?: number;
+  readonly max?: number;
+  /** `forever` may be given too, and is null. */
+  readonly forever?: true;
+}
+
+/** `10MB` is ten million bytes, `10MiB` a little more. */
+export interface SizeSetting extends Common {
+  readonly type: "size";
+  /** In bytes. */
+  readonly default?: number;
+  readonly min: number;
+  readonly max: number;
+}
+
+export interface BooleanSetting extends Common {
+  readonly type: "boolean";
+  readonly default: boolean;
+}
+
+/** Separated by commas in the environment and on the command line, where the option may be repeated too. */
+export interface ListSetting extends Common {
+  readonly type: "list";
+  readonly default?: readonly string[];
+}
+
+/** `name=value`, as a list; in the file also as a map. */
+export interface LabelsSetting extends Common {
+  readonly type: "labels";
+  readonly default?: undefined;
+}
+
+/** Numbers from 0 on: `3,8,15` or `[3, 8, 15]`. */
+export interface NumbersSetting extends Common {
+  readonly type: "numbers";
+  readonly default?: readonly number[];
+  readonly max: number;
+}
+
+/** A program and its arguments: a list, in one text as a JSON list, or as words between spaces. */
+export interface ArgvSetting extends Common {
+  readonly type: "argv";
+  readonly default?: undefined;
+}
+
+export type Setting =
+  | TextSetting
+  | IntegerSetting
+  | DurationSetting
+  | SizeSetting
+  | BooleanSetting
+  | ListSetting
+  | LabelsSetting
+  | NumbersSetting
+  | ArgvSetting;
+
+/** A checked value; undefined where nothing was given and there is no default. */
+export type Value =
+  | string
+  | number
+  | boolean
+  | null
+  | readonly string[]
+  | readonly number[]
+  | Readonly<Record<string, string>>
+  | undefined;

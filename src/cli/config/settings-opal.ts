@@ -1,0 +1,82 @@
+/** Settings of OPAL's dialect, under the names that OPAL itself reads. */
+import type { Setting } from "./setting.ts";
+
+const DAY_SECS = 86_400;
+
+export const OPAL_SETTINGS = [
+  {
+    key: "opal.engine",
+    env: "PERDURE_OPAL_ENGINE",
+    type: "argv",
+    help: "The program that runs OPAL's jobs, with its arguments.",
+  },
+  {
+    key: "opal.anonymous",
+    flag: "opal-anonymous",
+    env: "PERDURE_OPAL_ANONYMOUS",
+    type: "boolean",
+    default: false,
+    help: "Serve OPAL's clients without a token.",
+  },
+  {
+    key: "opal.maxRetries",
+    env: "OPAL_MAX_RETRIES",
+    type: "integer",
+    min: 0,
+    max: 1_000_000,
+    default: 2,
+    help: "Runs in all, the first included.",
+  },
+  {
+    key: "opal.retryBackoffs",
+    env: "OPAL_RETRY_BACKOFFS",
+    type: "numbers",
+    max: DAY_SECS,
+    help: "Seconds to wait, by the number of the run that ended; the first number is never used. Default: 3,8,15.",
+  },
+  {
+    key: "opal.leaseTtlSecs",
+    env: "OPAL_LEASE_TTL_SECS",
+    type: "integer",
+    min: 1,
+    max: DAY_SECS,
+    default: 15,
+    help: "Seconds that a lease lasts.",
+  },
+  {
+    key: "opal.leaseRenewSecs",
+    env: "OPAL_LEASE_RENEW_SECS",
+    type: "integer",
+    min: 1,
+    max: DAY_SECS,
+    default: 5,
+    help: "Seconds between renewals of a lease.",
+  },
+  {
+    key: "opal.reclaimScanEveryLoops",
+    env: "OPAL_RECLAIM_SCAN_EVERY_LOOPS",
+    type: "integer",
+    default: 10,
+    min: 1,
+    max: 1_000_000,
+    help: "Loops of a worker between looks for lost jobs.",
+  },
+  {
+    key: "opal.heartbeatIntervalSecs",
+    env: "OPAL_HEARTBEAT_INTERVAL_SECS",
+    type: "integer",
+    default: 2,
+    min: 1,
+    max: DAY_SECS,
+    help: "Seconds between signs of life of a worker.",
+  },
+  {
+    key: "opal.workerTtlSecs",
+    env: "OPAL_WORKER_TTL_SECS",
+    type: "integer",
+    min: 1,
+    max: DAY_SECS,
+    default: 10,
+    help: "Seconds of silence after which a worker is gone.",
+  },
+] as const satisfies readonly Setting[];

@@ -1,0 +1,106 @@
+/** All settings, in the order in which `perdure config` shows them. Names of options, of environment variables and of keys in
+ *  the file are what users rely on. Paths are relative to the working directory, whatever names them. */
+import type { Setting } from "./setting.ts";
+import { OPAL_SETTINGS } from "./settings-opal.ts";
+import { SERVER_SETTINGS } from "./settings-server.ts";
+import { WORKER_SETTINGS } from "./settings-worker.ts";
+
+function isAddress(text: string): boolean {
+  return /^https?:\/\//i.test(text) && URL.canParse(text);
+}
+
+const SHARED_SETTINGS = [
+  {
+    key: "data",
+    flag: "data",
+    env: "PERDURE_DATA",
+    type: "text",
+    default: "./.perdure",
+    value: "DIR",
+    fits: {
+      test: (text: string) => !/^[a-z][a-z0-9+.-]+:\/\//i.test(text),
+      give: "a directory; addresses are for --db",
+    },
+    help: "The directory of the data.",
+  },
+  {
+    key: "db",
+    flag: "db",
+    env: "PERDURE_DB",
+    type: "text",
+    value: "URL",
+    secret: "password",
+    help: "The database: postgres://user@host/name, or a file. Default: in the data.",
+  },
+  {
+    key: "schema",
+    flag: "schema",
+    env: "PERDURE_SCHEMA",
+    type: "text",
+    value: "NAME",
+    fits: { test: (text: string) => /^[^\p{Cc}"]{1,63}$/u.test(text), give: "a name of 1 to 63 characters" },
+    help: "PostgreSQL: the schema of the tables. Default: perdure.",
+  },
+  {
+    key: "url",
+    flag: "server",
+    env: "PERDURE_URL",
+    type: "text",
+    value: "URL",
+    secret: "password",
+    fits: { test: isAddress, give: "an address such as https://perdure.example:4400" },
+    help: "The server to talk to.",
+  },
+  // No option: arguments can be seen by everybody on the machine.
+  { key: "token", env: "PERDURE_TOKEN", type: "text", secret: "all", help: "The token to show to the server." },
+  {
+    key: "tokenFile",
+    flag: "token-file",
+    env: "PERDURE_TOKEN_FILE",
+    type: "text",
+    value: "FILE",
+    help: "A file with the token.",
+  },
+  {
+    key: "namespace",
+    flag: "namespace",
+    env: "PERDURE_NAMESPACE",
+    type: "text",
+    default: "default",
+    value: "NAME",
+    fits: { test: (text: string) => /^[^\p{Cc}\p{Cs}]{1,200}$/u.test(text), give: "a name of 1 to 200 characters" },
+    help: "The namespace of jobs and workers.",
+  },
+] as const satisfies readonly Setting[];
+
+export const SETTINGS = [...SHARED_SETTINGS, ...SERVER_SETTINGS, ...WORKER_SETTINGS, ...OPAL_SETTINGS] as const;
+
+type Known = (typeof SETTINGS)[number];
+export type Key = Known["key"];
+export type KeyOf<T extends Setting["type"]> = Extract<Known, { type: T }>["key"];
+
+/** Undefined only where there is no default. */
+export type Maybe<K extends Key, T> = Extract<Known, { key: K }> extends { default: unknown } ? T : T | undefined;
+/** Null only where `forever` may be given. */
+export type Ever<K extends Key> = Extract<Known, { key: K }> extends { forever: true } ? number | null : number;
+
+export const KEYS: readonly Key[] = SETTINGS.map(({ key }) => key);
+
+export function settingOf(key: Key): Setting {
+  const found = SETTINGS.find((setting) => setting.key === key);
+  if (found === undefined) throw new Error(`there is no setting ${key}`);
+  return found;
+}
+
+/** In the environment, and no settings: what commands get from their worker, and what tests use. */
+const OURS: readonly string[] = [
+  ...["PERDURE_CONFIG", "PERDURE_JOB_ID", "PERDURE_ATTEMPT", "PERDURE_OUTPUT_DIR", "PERDURE_RESULT_FILE"],
+  ...["PERDURE_USAGE_FILE", "PERDURE_PREVIOUS_OUTPUT_DIR", "PERDURE_MARK"],
+];
+
+/** Whether a variable of the environment means anything to us. */
+export function isKnownVariable(name: string): boolean {
+  return OURS.includes(name) || name.startsWith("PERDURE_TEST_") || VARIABLES.includes(name);
+}
+
+export const VARIABLES: readonly string[] = SETTINGS.flatMap((setting: Setting) => setting.env ?? []);

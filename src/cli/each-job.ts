@@ -1,0 +1,61 @@
+/** One command for several jobs: each is answered for itself, and what is wrong with one keeps no other from its turn. */
+import { PerdureError, show } from "../core/errors.ts";
+import type { Perdure } from "../core/face.ts";
+import type { JobInfo } from "../core/views.ts";
+import { isId } from "../lib/id.ts";
+import type { Given } from "./arguments.ts";
+import type { Command, Context } from "./command.ts";
+import { EXIT, usageError } from "./exit.ts";
+import { stateWords } from "./job-text.ts";
+import { withPerdure } from "./target.ts";
+
+/** All of them are looked at before anything is done. */
+export function givenIds(given: Given, { usage }: Pick<Command, "usage">): string[] {
+  const ids = [...new Set(given.positionals)];
+  if (ids.length === 0) throw usageError(`which jobs? Usage: ${usage}`);
+  const wrong = ids.find((id) => !isId(id, "job"));
+  if (wrong === undefined) return ids;
+  throw usageError(`${show(wrong)} is not a job id: ids are given in full, job_ and 26 characters; see \`perdure ps\``);
+}
+
+interface Answer {
+  readonly id: string;
+  readonly ok: boolean;
+  readonly state?: string;
+  readonly reason?: string | null;
+  readonly error?: { readonly code: string; readonly message: string };
+}
+
+export function forEach(
+  context: Context,
+  ids: readonly string[],
+  act: (perdure: Perdure, id: string) => Promise<JobInfo>,
+): Promise<number> {
+  const { given, out } = context;
+  const isJson = given.flag("json");
+  return withPerdure(context, async (perdure) => {
+    const answers: Answer[] = [];
+    try {
+      for (const id of ids) {
+        try {
+          const job = await act(perdure, id);
+          answers.push({ id, ok: true, state: job.state, reason: job.reason });
+          if (!isJson) out.line(id, "  ", stateWords(job, Date.now(), new Map()));
+        } catch (error) {
+          if (!isOfTheJob(error)) throw error;
+          const { code, message } = error;
+          answers.push({ id, ok: false, error: { code, message } });
+          if (!isJson) out.note(message.includes(id) ? message : `${id}: ${message}`);
+        }
+      }
+    } finally {
+      // Also what was done before the server went away.
+      if (isJson) out.json(answers);
+    }
+    return answers.every(({ ok }) => ok) ? EXIT.done : EXIT.failed;
+  });
+}
+
+function isOfTheJob(error: unknown): error is PerdureError {
+  return error instanceof PerdureError && (error.code === "job_not_found" || error.code === "wrong_state");
+}

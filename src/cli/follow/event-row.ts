@@ -1,0 +1,56 @@
+/** An event as a row of a table, for a person. The cells may hold text of strangers: whoever prints them escapes them. */
+import { showMs } from "../../core/duration.ts";
+import { type JobEvent, type PerdureEvent, shownNames } from "../../core/event.ts";
+import { type Piece, painted } from "../colour.ts";
+import { showLocal } from "../print.ts";
+import type { Column } from "../table.ts";
+
+export const COLUMNS: readonly Column[] = [
+  { head: "SEQ", side: "right" },
+  { head: "AT" },
+  { head: "JOB" },
+  { head: "EVENT" },
+  { head: "DETAIL", flexible: true },
+];
+
+/** All events of one job: its id need not stand in each line. */
+export function row(event: PerdureEvent, withId: boolean): Piece[] {
+  const names = event.jobId === null ? [event.name] : shownNames(event);
+  const detail = event.jobId === null ? engineDetail(event.data) : jobDetail(event);
+  const id = withId ? (event.jobId ?? "") : "";
+  return [String(event.seq), painted("dim", showLocal(event.at)), id, names.join(", "), detail];
+}
+
+/** The few words that tell this event from others of its name; `--json` has all of it. */
+function jobDetail(event: JobEvent): string {
+  switch (event.name) {
+    case "job.submitted":
+      return `kind ${event.data.kind}, queue ${event.data.queue}`;
+    case "attempt.started":
+      return `run ${event.data.attempt} on worker ${event.data.worker}`;
+    case "job.cancel_requested":
+    case "job.cancelled":
+    case "job.discarded":
+      return by(event.data.by);
+    case "job.rescheduled":
+    case "job.redriven":
+      return [`due at ${showLocal(event.data.runAt)}`, by(event.data.by)].filter((part) => part !== "").join(", ");
+    default: {
+      const { attempt, decision, failure } = event.data;
+      const parts = [`run ${attempt}`];
+      if (decision.delay !== undefined) parts.push(`next after ${showMs(decision.delay.delayMs)}`);
+      if (decision.reason !== undefined) parts.push(decision.reason);
+      return parts.join(", ") + (failure === undefined ? "" : `: ${failure.message}`);
+    }
+  }
+}
+
+function by(who: string | null): string {
+  return who === null ? "" : `by ${who}`;
+}
+
+function engineDetail({ v: _, ...data }: Readonly<Record<string, unknown>>): string {
+  return Object.entries(data)
+    .map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(", ");
+}

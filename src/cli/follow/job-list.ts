@@ -1,0 +1,88 @@
+/** Which jobs a list is to show, as the options say, and the jobs. */
+import { asOneOf } from "../../core/check.ts";
+import type { JobsFilter, Perdure } from "../../core/face.ts";
+import { JOB_STATES } from "../../core/job.ts";
+import type { JobInfo } from "../../core/views.ts";
+import type { Given } from "../arguments.ts";
+import type { Option } from "../command.ts";
+import { usageError } from "../exit.ts";
+import { instantOf } from "./instant.ts";
+
+const DEFAULT_LIMIT = 20;
+/** What the library gives at a time. */
+const MAX_LIMIT = 1_000;
+/** Inputs of jobs may have a megabyte each: with `--all` few of them are in memory at once. */
+const ALL_PAGE = 100;
+
+export const LIST_OPTIONS: readonly Option[] = [
+  { name: "state", type: "string", multiple: true, value: "STATE", help: `Only these: ${JOB_STATES.join(", ")}.` },
+  { name: "queue", type: "string", multiple: true, value: "NAME", help: "Only jobs of this queue." },
+  { name: "kind", type: "string", multiple: true, value: "KIND", help: "Only jobs of this kind." },
+  { name: "tag", type: "string", value: "TAG", help: "Only jobs with this tag." },
+  { name: "key", type: "string", value: "KEY", help: "Only the job with this key." },
+  { name: "dead", type: "boolean", help: "Only dead letters: jobs that failed and wait for a person." },
+  {
+    ...{ name: "since", type: "string", value: "TIME" },
+    help: "Only jobs submitted since: 30m, or 2026-11-16T09:00:00Z.",
+  },
+  { name: "before", type: "string", value: "TIME", help: "Only jobs submitted before." },
+  { name: "oldest", type: "boolean", help: "Oldest first." },
+  { name: "limit", short: "n", type: "string", value: "N", help: `At most so many. Default: ${DEFAULT_LIMIT}.` },
+  { name: "all", short: "a", type: "boolean", help: "All there are." },
+  { name: "cursor", type: "string", value: "CURSOR", help: "Go on where a list with the same filter ended." },
+];
+
+export interface Pages {
+  readonly filter: JobsFilter;
+  readonly all: boolean;
+}
+
+export function readPages(given: Given, now: number): Pages {
+  const all = given.flag("all");
+  const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
+  if (all && limit !== undefined) throw usageError("--all and --limit: give one of them");
+  const filter: JobsFilter = { limit: all ? ALL_PAGE : (limit ?? DEFAULT_LIMIT) };
+  const states = given.texts("state").map((state) => asOneOf(state, JOB_STATES, "--state"));
+  if (states.length > 0) filter.state = [...new Set(states)].sort();
+  for (const name of ["queue", "kind"] as const) {
+    const names = given.texts(name).map((text) => filled(name, text));
+    if (names.length > 0) filter[name] = [...new Set(names)].sort();
+  }
+  for (const name of ["tag", "key", "cursor"] as const) {
+    const text = given.text(name);
+    if (text !== undefined) filter[name] = filled(name, text);
+  }
+  if (given.flag("dead")) filter.deadLetter = true;
+  if (given.flag("oldest")) filter.order = "oldest";
+  const [since, before] = [instantOf(given, "since", now), instantOf(given, "before", now)];
+  if (since !== undefined) filter.submittedAfter = since;
+  if (before !== undefined) filter.submittedBefore = before;
+  return { filter, all };
+}
+
+function filled(name: string, text: string): string {
+  if (text.trim() !== "" && text.length <= 500) return text;
+  throw usageError(`--${name}: give a text of 1 to 500 characters`);
+}
+
+/** One page of jobs, or all pages one after the other. */
+export class Listing {
+  /** Where the list goes on; null when it is at its end. Known when the jobs have been read. */
+  next: string | null = null;
+  readonly #perdure: Perdure;
+  readonly #pages: Pages;
+
+  constructor(perdure: Perdure, pages: Pages) {
+    this.#perdure = perdure;
+    this.#pages = pages;
+  }
+
+  async *jobs(): AsyncGenerator<JobInfo, void, void> {
+    const { filter, all } = this.#pages;
+    do {
+      const page = await this.#perdure.jobs(this.next === null ? filter : { ...filter, cursor: this.next });
+      this.next = page.next;
+      yield* page.jobs;
+    } while (all && this.next !== null);
+  }
+}

@@ -1,0 +1,85 @@
+/** Stores the command as a job, or finds the job that its key names already. */
+import { exec } from "../../core/builtin.ts";
+import { toMs } from "../../core/duration.ts";
+import { PerdureError, show } from "../../core/errors.ts";
+import type { ExecInput } from "../../core/exec-input.ts";
+import type { JobHandle } from "../../core/face.ts";
+import { isTerminal } from "../../core/job.ts";
+import type { PolicyFields } from "../../core/policy.ts";
+import { resolvePolicy } from "../../core/resolve-policy.ts";
+import type { SubmitOptions } from "../../core/submit-options.ts";
+import type { JobInfo } from "../../core/views.ts";
+import { usageError } from "../exit.ts";
+import { type Here, runs } from "./here.ts";
+import { report } from "./report.ts";
+
+export interface Wanted {
+  readonly input: ExecInput;
+  readonly retry: PolicyFields;
+  readonly timeout: string | undefined;
+  readonly key: string | undefined;
+}
+
+type Run = JobHandle<unknown>;
+
+/** `exitCode`: it had ended already, and that was told. */
+export type Met = { readonly job: Run; readonly exitCode: number | null };
+
+export async function submitOrMeet(
+  here: Here,
+  wanted: Wanted,
+  where: Pick<SubmitOptions, "queue" | "expireIn">,
+): Promise<Met> {
+  const job = await submitted(here, wanted, where);
+  if (job.created) return { job, exitCode: null };
+  const met = await job.get();
+  if (!isTerminal(met.state)) {
+    tellMet(here, met, wanted);
+    return { job, exitCode: null };
+  }
+  if (here.context.given.flag("again")) return { job: await redriven(here, job, met), exitCode: null };
+  return { job, exitCode: await tellEnd(here, job, met) };
+}
+
+async function submitted(
+  { perdure }: Here,
+  { input, retry, timeout, key }: Wanted,
+  where: Pick<SubmitOptions, "queue" | "expireIn">,
+): Promise<Run> {
+  const named = { ...(key === undefined ? {} : { key }), ...(timeout === undefined ? {} : { timeout }) };
+  try {
+    return await perdure.submit(exec, input, { ...where, retry, ...named });
+  } catch (error) {
+    if (!(error instanceof PerdureError) || error.code !== "key_conflict") throw error;
+    const [, id = "a job"] = /belongs to (\S+),/.exec(error.message) ?? [];
+    throw usageError(
+      `--key: ${show(key)} belongs to ${id}, which has another command, directory or environment; use another key`,
+    );
+  }
+}
+
+async function redriven({ perdure, say }: Here, job: Run, { state, attempt }: JobInfo): Promise<Run> {
+  if (state === "succeeded") {
+    throw usageError(`--again: ${job.id} has succeeded, which is final; use another --key to run the command anew`);
+  }
+  await perdure.redrive(job.id);
+  say(`${job.id}: once more, after ${runs(attempt)}`);
+  return perdure.job(job.id);
+}
+
+/** A job of this key is under way. */
+function tellMet({ say }: Here, met: JobInfo, { retry, timeout }: Wanted): void {
+  const state = met.state === "running" ? `run ${met.attempt} may be under way in another process` : "it waits";
+  say(`${met.id}: going on with the job of this key, after ${runs(met.attempt)}; ${state}`);
+  const isOther = JSON.stringify(resolvePolicy(retry, "retry")) !== JSON.stringify(met.policy);
+  if (isOther || (timeout === undefined ? null : toMs(timeout, "--timeout")) !== met.timeoutMs) {
+    say(`${met.id}: it keeps the options it was submitted with`);
+  }
+}
+
+/** An ended job, met again by its key. */
+async function tellEnd(here: Here, job: Run, { state }: JobInfo): Promise<number> {
+  for (const line of (await job.explain()).text.split("\n")) here.say(line);
+  if (state !== "succeeded") here.say("To run it once more, add --again.");
+  return report({ ...here, say: () => {} }, job);
+}

@@ -1,0 +1,73 @@
+/** Submits the command to a server, whose workers run it, and follows it to its end. The job is the server's: it lives on
+ *  when this terminal goes away, and only Ctrl-C cancels it. */
+import { PerdureError } from "../../core/errors.ts";
+import type { JobHandle } from "../../core/face.ts";
+import type { Context } from "../command.ts";
+import { followOutput } from "../follow/output-follower.ts";
+import { type Target, withServer } from "../target.ts";
+import { type Here, sayer } from "./here.ts";
+import { LiveOutput } from "./live-output.ts";
+import { submitOrMeet, type Wanted } from "./meet.ts";
+import { report } from "./report.ts";
+import { ToldRuns } from "./run-teller.ts";
+import { type Asked, untilAsked, untilUnread } from "./signals.ts";
+import { tellIfStuck } from "./stuck.ts";
+
+export const DEFAULT_QUEUE = "default";
+
+export async function runThere(
+  context: Context,
+  target: Extract<Target, { kind: "server" }>,
+  wanted: Wanted,
+): Promise<number> {
+  const live = new LiveOutput(context.io);
+  const say = sayer(context, live);
+  const queue = context.given.text("queue") ?? DEFAULT_QUEUE;
+  return withServer(target, async (perdure) => {
+    const there: Here = { perdure, context, live, say };
+    const { job, exitCode } = await submitOrMeet(there, wanted, { queue });
+    if (exitCode !== null) return exitCode;
+    if (job.created) say(`${job.id}: submitted to ${new URL(target.url).origin}, queue ${queue}`);
+    const asked = await follow(there, job);
+    if (asked?.kind !== "leave") return report(there, job, asked?.exitCode ?? null);
+    say(`${job.id}: it goes on without us; follow it with \`perdure logs -f ${job.id}\``);
+    return context.given.flag("json") ? report({ ...there, say: () => {} }, job, asked.exitCode) : asked.exitCode;
+  });
+}
+
+/** Null: it ended by itself. `leave`: it goes on there. `cancel`: it was cancelled. */
+async function follow(there: Here, job: JobHandle<unknown>): Promise<Asked | null> {
+  const { perdure, context, live, say } = there;
+  const { state, attempt } = await job.get();
+  const over = new AbortController();
+  const told = new ToldRuns(job, say, (await job.attempts()).length);
+  const signals = untilAsked();
+  const followed = followOutput({
+    ...{ perdure, job, signal: over.signal },
+    from: state === "running" ? attempt : attempt + 1,
+    show: (chunk) => live.show(chunk, context.out.gone),
+    onEnd: () => {
+      live.flush();
+      return told.tell();
+    },
+  }).then(() => null);
+  void tellIfStuck(there, job, over.signal);
+  try {
+    const asked = await Promise.race([followed, signals.asked, untilUnread(context)]);
+    if (asked === null || asked.kind === "leave") return asked;
+    say(`${job.id}: cancelling; press once more to leave at once`);
+    await perdure.cancel(job.id).catch(unlessEnded);
+    await followed;
+    return asked;
+  } finally {
+    over.abort();
+    followed.catch(() => {});
+    signals.stop();
+    live.flush();
+  }
+}
+
+/** It may have ended this very moment. */
+function unlessEnded(error: unknown): void {
+  if (!(error instanceof PerdureError) || error.code !== "wrong_state") throw error;
+}

@@ -1,0 +1,81 @@
+import { spawn } from "node:child_process";
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { liveServer, ServerClaim } from "./server-file.ts";
+import { readTokenFile, writeTokenFile } from "./token-file.ts";
+
+function directory(): string {
+  const dir = mkdtempSync(join(tmpdir(), "perdure-files-"));
+  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+const TOKEN = `pdr_abcdefgh_${"x".repeat(43)}`;
+
+describe("the token file", () => {
+  it("is for its owner alone, whatever the umask", () => {
+    const dir = directory();
+    const before = process.umask(0);
+    try {
+      expect(writeTokenFile(join(dir, "token"), TOKEN)).toBe(TOKEN);
+    } finally {
+      process.umask(before);
+    }
+    expect(statSync(join(dir, "token")).mode & 0o777).toBe(0o600);
+    expect(readTokenFile(join(dir, "token"))).toBe(TOKEN);
+    expect(readdirSync(dir)).toEqual(["token"]);
+  });
+
+  it("is not written over: who comes second gets the first's", () => {
+    const path = join(directory(), "token");
+    writeTokenFile(path, TOKEN);
+    expect(writeTokenFile(path, `pdr_zzzzzzzz_${"y".repeat(43)}`)).toBe(TOKEN);
+  });
+
+  it.each([0o644, 0o640, 0o604, 0o660])("S35: is refused when others may use it (mode %o)", (mode) => {
+    const path = join(directory(), "token");
+    writeTokenFile(path, TOKEN);
+    chmodSync(path, mode);
+    expect(() => readTokenFile(path)).toThrow(/can be read by others .*chmod 600/);
+  });
+
+  it("that holds something else is refused, and one that is not there is none", () => {
+    const path = join(directory(), "token");
+    expect(readTokenFile(path)).toBeNull();
+    writeFileSync(path, "hello\n", { mode: 0o600 });
+    expect(() => readTokenFile(path)).toThrow(/holds no token/);
+  });
+});
+
+describe("the server file", () => {
+  it("keeps a second server away, naming the first, until that lets go", async () => {
+    const dir = directory();
+    const first = await ServerClaim.take(dir);
+    first.listening("http://127.0.0.1:4400");
+    await expect(ServerClaim.take(dir)).rejects.toThrow(
+      `in use by the server with pid ${process.pid}, at http://127.0.0.1:4400`,
+    );
+    expect(liveServer(dir)).toMatchObject({ pid: process.pid, url: "http://127.0.0.1:4400" });
+    expect(statSync(join(dir, "server.json")).mode & 0o777).toBe(0o600);
+    first.release();
+    expect(liveServer(dir)).toBeNull();
+    (await ServerClaim.take(dir)).release();
+  });
+
+  it("of a process that was killed is nobody's", async () => {
+    const dir = directory();
+    const child = spawn("sleep", ["60"]);
+    const { pid } = child;
+    writeFileSync(join(dir, "server.json"), JSON.stringify({ pid, process: null, url: "http://127.0.0.1:1" }));
+    expect(liveServer(dir)?.pid).toBe(pid);
+    const gone = new Promise((resolve) => child.once("exit", resolve));
+    child.kill("SIGKILL");
+    await gone;
+    expect(liveServer(dir)).toBeNull();
+    const claim = await ServerClaim.take(dir);
+    expect(JSON.parse(readFileSync(join(dir, "server.json"), "utf8"))).toMatchObject({ pid: process.pid, url: null });
+    claim.release();
+  });
+});

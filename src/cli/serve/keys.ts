@@ -1,0 +1,29 @@
+/** Which settings the commands that serve and work take. */
+import type { Key } from "../config/settings.ts";
+
+export const SERVER_KEYS = [
+  ...(["data", "db", "schema", "server.host", "server.port", "server.tls.cert", "server.tls.key"] as const),
+  ...(["server.insecure", "server.allowHosts", "server.bodyLimit", "server.maxConnections"] as const),
+  ...(["server.outputs", "server.outputLimit", "server.lease"] as const),
+  ...(["server.retention.succeeded", "server.retention.failed", "server.retention.cancelled"] as const),
+  ...(["server.logLevel", "server.logFormat", "opal.engine", "opal.anonymous"] as const),
+  ...(["opal.maxRetries", "opal.retryBackoffs", "opal.leaseTtlSecs", "opal.leaseRenewSecs"] as const),
+  ...(["opal.reclaimScanEveryLoops", "opal.heartbeatIntervalSecs", "opal.workerTtlSecs"] as const),
+] as const satisfies readonly Key[];
+
+/** What a worker is, whoever starts it. */
+export const WORKER_KEYS = [
+  ...(["worker.concurrency", "worker.tasks", "worker.kinds", "worker.queues", "worker.labels"] as const),
+  ...(["worker.runtimes", "worker.name", "worker.grace", "worker.allowEnv", "worker.allowAddresses"] as const),
+  ...(["worker.isolate", "worker.dir", "worker.heartbeat", "worker.lease"] as const),
+] as const satisfies readonly Key[];
+
+/** How a worker finds its server, and what it tells. */
+export const LINK_KEYS = [
+  ...(["data", "url", "token", "tokenFile", "namespace", "server.logLevel", "server.logFormat"] as const),
+] as const satisfies readonly Key[];
+
+/** OPAL's variables for workers. */
+export const OPAL_TIMES = [
+  ...(["opal.leaseTtlSecs", "opal.leaseRenewSecs", "opal.heartbeatIntervalSecs"] as const),
+] as const satisfies readonly Key[];

@@ -1,0 +1,14 @@
+/** The log of a server or worker process: to stderr, so that stdout holds what was asked for. */
+import { createLog } from "../../server/log.ts";
+import type { LogLevel, ServerLog } from "../../server/parts.ts";
+import type { Config } from "../config/config.ts";
+import type { Io } from "../io.ts";
+
+export function processLog(config: Config, io: Io): ServerLog {
+  return createLog({
+    write: (line) => void io.stderr.write(line),
+    now: Date.now,
+    level: config.text("server.logLevel") as LogLevel,
+    form: config.text("server.logFormat") === "text" ? "text" : "json",
+  });
+}

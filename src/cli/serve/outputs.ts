@@ -1,0 +1,53 @@
+/** Where a server keeps the files of attempts. With SQLite: in a directory. With PostgreSQL: in the database, so that every
+ *  server has them, or in a directory that all servers share; that they do is checked at the start, by a mark in it. */
+import { randomBytes } from "node:crypto";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { artifactsDir } from "../../embedded/job-outputs.ts";
+import type { Blobs } from "../../store/blobs.ts";
+import { directoryBlobs } from "../../store/directory-blobs.ts";
+import type { Store } from "../../store/store.ts";
+import { CliError, EXIT, usageError } from "../exit.ts";
+
+const MARK = ".perdure-outputs";
+const SETTING = "outputs";
+
+export function outputsOf(given: string | undefined, cwd: string, db: string) {
+  return async (store: Store): Promise<Blobs> => {
+    if (store.blobs === undefined) {
+      if (given === "database") {
+        throw usageError("--outputs: SQLite has no room for files; give a directory, or use PostgreSQL");
+      }
+      // Beside the database, where the embedded engine has them too.
+      return directoryBlobs(given === undefined ? artifactsDir({ url: db }).dir : resolve(cwd, given));
+    }
+    const isDatabase = given === undefined || given === "database";
+    const dir = isDatabase ? null : resolve(cwd, given);
+    const mine = dir === null ? "database" : `directory ${markOf(dir)}`;
+    const agreed = await store.setSettingIfAbsent(SETTING, mine);
+    if (agreed !== mine) throw new CliError(EXIT.usage, disagreement(agreed, given));
+    return dir === null ? store.blobs() : directoryBlobs(dir);
+  };
+}
+
+/** The same for all who see the same directory. */
+function markOf(dir: string): string {
+  const path = join(dir, MARK);
+  try {
+    mkdirSync(dir, { recursive: true, mode: 0o700 });
+    writeFileSync(path, randomBytes(16).toString("hex"), { flag: "wx", mode: 0o600 });
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== "EEXIST") throw usageError(`--outputs: cannot write to ${dir}: ${message}`);
+  }
+  return readFileSync(path, "utf8").trim();
+}
+
+function disagreement(agreed: string, given: string | undefined): string {
+  const others = agreed === "database" ? "in the database" : "in another directory";
+  const advice =
+    agreed === "database"
+      ? "start this one with --outputs database"
+      : "give the same directory, shared by all hosts, with --outputs";
+  return `--outputs: got ${given ?? "nothing"}; the servers of this database keep files of attempts ${others}: ${advice}`;
+}

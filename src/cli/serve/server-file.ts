@@ -1,0 +1,87 @@
+/** `server.json` in the data directory: which process serves this data, and where. It keeps a second server from the same
+ *  file, and tells the command line on this machine where to call. A server that was killed leaves it behind; that its
+ *  process has ended is then seen by its number and start time. */
+import { randomBytes } from "node:crypto";
+import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { holdLock } from "../../store/open.ts";
+import { hasEnded, processName } from "../../worker/process-proof.ts";
+import { CliError, EXIT } from "../exit.ts";
+
+export interface ServerFile {
+  readonly pid: number;
+  /** Names the process, so that a later one of the same number is not taken for it; null where that cannot be had. */
+  readonly process: string | null;
+  /** Null until it listens. */
+  readonly url: string | null;
+}
+
+const NAME = "server.json";
+
+/** The live server of a data directory, if there is one. */
+export function liveServer(dir: string): ServerFile | null {
+  const found = read(join(dir, NAME));
+  return found === null || isGone(found) ? null : found;
+}
+
+export class ServerClaim {
+  readonly #path: string;
+  readonly #release: () => void;
+  #written: ServerFile = { pid: process.pid, process: processName(), url: null };
+
+  private constructor(path: string, release: () => void) {
+    this.#path = path;
+    this.#release = release;
+    this.#write();
+  }
+
+  /** Throws if another server is at work on this data. The lock is the kernel's and goes with the process; the file beside
+   *  it only tells. */
+  static async take(dir: string): Promise<ServerClaim> {
+    const path = join(dir, NAME);
+    const release = await holdLock(join(dir, "server.lock"));
+    if (release !== null) return new ServerClaim(path, release);
+    const other = read(path);
+    const who = other === null ? "another server" : `the server with pid ${other.pid}`;
+    const where = other?.url ? `, at ${other.url}` : "";
+    const advice = "stop it first, or name another directory with --data";
+    throw new CliError(EXIT.failed, `${dir} is in use by ${who}${where}; ${advice}`);
+  }
+
+  listening(url: string): void {
+    this.#written = { ...this.#written, url };
+    this.#write();
+  }
+
+  release(): void {
+    rmSync(this.#path, { force: true });
+    this.#release();
+  }
+
+  /** Whole or not at all: others read it at any time. */
+  #write(): void {
+    const part = `${this.#path}-${randomBytes(6).toString("hex")}`;
+    writeFileSync(part, JSON.stringify(this.#written), { mode: 0o600 });
+    renameSync(part, this.#path);
+  }
+}
+
+function read(path: string): ServerFile | null {
+  try {
+    const { pid, process: name, url } = JSON.parse(readFileSync(path, "utf8")) as Partial<ServerFile>;
+    return typeof pid === "number" ? { pid, process: name ?? null, url: url ?? null } : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Without proof (another container on a shared directory, another system) the number alone decides. */
+function isGone({ pid, process: name }: ServerFile): boolean {
+  if (name !== null && hasEnded({ pid, process: name })) return true;
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "ESRCH";
+  }
+}

@@ -1,0 +1,164 @@
+/** A server of this process: store, engine, tokens and HTTP, opened in this order and closed in the other. */
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { type OpenedEngine, openEngine } from "../../embedded/open-engine.ts";
+import { opalDoor } from "../../server/opal/door.ts";
+import { opalOnLost } from "../../server/opal/reclaim.ts";
+import type { ServerLog } from "../../server/parts.ts";
+import { createServer } from "../../server/server.ts";
+import { TokenBook } from "../../server/tokens.ts";
+import { holdLock } from "../../store/open.ts";
+import type { Context } from "../command.ts";
+import type { Config } from "../config/config.ts";
+import { dataAt } from "../data.ts";
+import { CliError, EXIT, usageError } from "../exit.ts";
+import { madeDir } from "../run/data-dir.ts";
+import { version } from "../version.ts";
+import { type OwnTokens, ownTokens } from "./first-token.ts";
+import { opalOptions, reapEveryMs } from "./opal.ts";
+import { outputsOf } from "./outputs.ts";
+import { ServerClaim } from "./server-file.ts";
+
+export interface Serving {
+  readonly url: string;
+  /** For who is on this machine. */
+  readonly localUrl: string;
+  readonly dir: string;
+  /** The database, without a password. */
+  readonly store: string;
+  readonly tokens: OwnTokens;
+  readonly engine: OpenedEngine["engine"];
+  /** Takes no more, answers what it has, and lets go of everything. */
+  stop(graceMs: number): Promise<void>;
+}
+
+export async function startServing(
+  { io }: Context,
+  config: Config,
+  log: ServerLog,
+  { hasWorkers }: { readonly hasWorkers: boolean },
+): Promise<Serving> {
+  const dir = madeDir(dataAt(config.text("data"), config.sourceOf("data"), io.cwd));
+  const db = config.text("db");
+  const isPostgres = db !== undefined && /^postgres(ql)?:/i.test(db);
+  const opal = opalOptions(config);
+  const routes = opalDoor(opal, config.text("server.host"));
+  const closing: (() => unknown)[] = [];
+  const close = async () => {
+    for (const step of closing.reverse()) await step();
+  };
+  try {
+    const claim = await claimed(dir.path, isPostgres);
+    closing.push(() => claim?.release());
+    if (db !== undefined && !isPostgres)
+      closing.push(await fileLock(resolve(io.cwd, db.replace(/^sqlite:(\/\/)?/, ""))));
+    const opened: OpenedEngine = await openEngine({
+      url: db ?? dir.file,
+      schema: config.text("schema"),
+      connections: undefined,
+      log,
+      outputs: outputsOf(config.text("server.outputs"), io.cwd, db ?? dir.file),
+      leaseMs: config.durationMs("server.lease"),
+      reapEveryMs: reapEveryMs(opal),
+      onLost: opalOnLost(() => opened.engine.store, log),
+      retention: {
+        succeeded: config.durationMs("server.retention.succeeded"),
+        failed: config.durationMs("server.retention.failed"),
+        cancelled: config.durationMs("server.retention.cancelled"),
+      },
+    });
+    const { engine, outputs } = opened;
+    closing.push(() => opened.close());
+    const wish = { dir: dir.path, now: engine.clock.now, isShared: isPostgres, hasWorkers };
+    const own = await ownTokens(engine.store, wish);
+    const tokens = await TokenBook.open({ store: engine.store, clock: engine.clock, randomBytes, log });
+    closing.push(() => tokens.close());
+    const storeKind = isPostgres ? "postgres" : "sqlite";
+    const server = createServer(
+      { engine, blobs: outputs, tokens, log, version: version(), storeKind },
+      {
+        host: config.text("server.host"),
+        port: config.integer("server.port"),
+        tls: tlsOf(config, io.cwd),
+        insecure: config.flag("server.insecure"),
+        allowHosts: config.list("server.allowHosts"),
+        maxConnections: config.integer("server.maxConnections"),
+        bodyLimit: config.bytes("server.bodyLimit"),
+        outputLimit: config.bytes("server.outputLimit"),
+        routes,
+      },
+    );
+    engine.start();
+    const { url, localUrl } = await server.listen().catch((error: unknown) => {
+      throw listenError(error, config);
+    });
+    claim?.listening(localUrl);
+    return {
+      ...{ url, localUrl, dir: dir.given, tokens: own, engine },
+      store: isPostgres ? withoutPassword(db) : (db ?? dir.file),
+      async stop(graceMs) {
+        await server.stop(graceMs);
+        await close();
+      },
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** One server for a file; of a database on PostgreSQL there may be many, and only one of them can be the directory's. */
+async function claimed(dir: string, isPostgres: boolean): Promise<ServerClaim | null> {
+  try {
+    return await ServerClaim.take(dir);
+  } catch (error) {
+    if (isPostgres && error instanceof CliError) return null;
+    throw error;
+  }
+}
+
+/** Of a database that does not lie in the data directory, so that two directories cannot both serve it. */
+async function fileLock(file: string): Promise<() => void> {
+  const release = await holdLock(`${file}.server-lock`);
+  if (release !== null) return release;
+  throw new CliError(EXIT.failed, `${file} is in use by another server; stop it first, or name another with --db`);
+}
+
+function tlsOf(config: Config, cwd: string): { readonly cert: string; readonly key: string } | null {
+  const cert = config.text("server.tls.cert");
+  const key = config.text("server.tls.key");
+  if (cert === undefined && key === undefined) return null;
+  if (cert === undefined || key === undefined) throw usageError("--tls-cert and --tls-key: give both of them");
+  return { cert: pem(cert, "--tls-cert", cwd), key: pem(key, "--tls-key", cwd) };
+}
+
+function pem(path: string, option: string, cwd: string): string {
+  try {
+    return readFileSync(resolve(cwd, path), "utf8");
+  } catch (error) {
+    throw usageError(`${option}: cannot read ${path}: ${(error as Error).message}`);
+  }
+}
+
+function listenError(error: unknown, config: Config): unknown {
+  const { code } = (error ?? {}) as NodeJS.ErrnoException;
+  const where = `${config.text("server.host")}, port ${config.integer("server.port")}`;
+  if (code === "EADDRINUSE") return new CliError(EXIT.failed, `${where} is in use; choose another with --port, or 0`);
+  if (code === "EACCES") return usageError(`${where}: not allowed (EACCES); choose a port from 1024 on with --port`);
+  if (code === "EADDRNOTAVAIL" || code === "ENOTFOUND") {
+    return usageError(`--host: this machine has no address ${config.text("server.host")} (${code})`);
+  }
+  return error;
+}
+
+function withoutPassword(address: string): string {
+  try {
+    const url = new URL(address);
+    url.password = "";
+    url.search = "";
+    return url.href;
+  } catch {
+    return "postgres";
+  }
+}

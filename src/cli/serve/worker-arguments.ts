@@ -1,0 +1,35 @@
+/** The command line of a worker of our own, with the settings that `perdure up` was given, wherever from. */
+import type { Config } from "../config/config.ts";
+
+export function workerArguments(config: Config, url: string, tokenFile: string): string[] {
+  const args = ["worker", "--with-stdin", "--server", url, "--token-file", tokenFile];
+  const give = (flag: string, value: string) => args.push(`--${flag}=${value}`);
+  give("data", config.text("data"));
+  give("concurrency", String(config.integer("worker.concurrency")));
+  give("grace", `${config.durationMs("worker.grace")}ms`);
+  give("heartbeat", `${config.durationMs("worker.heartbeat")}ms`);
+  give("log-level", config.text("server.logLevel"));
+  give("log-format", config.text("server.logFormat"));
+  const lease = config.durationMs("worker.lease");
+  if (lease !== undefined) give("worker-lease", `${lease}ms`);
+  for (const [key, flag] of [
+    ["worker.tasks", "tasks"],
+    ["worker.kinds", "kind"],
+    ["worker.queues", "queue"],
+    ["worker.runtimes", "runtime"],
+    ["worker.allowEnv", "allow-env"],
+    ["worker.allowAddresses", "allow-address"],
+  ] as const) {
+    for (const each of config.list(key)) give(flag, each);
+  }
+  for (const [name, value] of Object.entries(config.labels("worker.labels"))) give("label", `${name}=${value}`);
+  for (const [key, flag] of [
+    ["worker.name", "name"],
+    ["worker.dir", "dir"],
+  ] as const) {
+    const value = config.text(key);
+    if (value !== undefined) give(flag, value);
+  }
+  if (config.flag("worker.isolate")) args.push("--isolate");
+  return args;
+}

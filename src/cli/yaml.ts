@@ -1,0 +1,180 @@
+/** YAML or JSON that a person wrote, read with care: within limits, no tags but those of YAML's core, no merge keys, each key
+ *  once, one document. Whatever is wrong is a usage error with file, line and column. The answer is a plain value without
+ *  prototypes, and knows where each part of it stands, so that later checks can point there. */
+import { closeSync, openSync, readSync } from "node:fs";
+import { Composer, type Document, isAlias, isMap, isScalar, isSeq, LineCounter } from "yaml";
+import { CliError, EXIT, usageError } from "./exit.ts";
+import { Faulty, TOO_DEEP, YAML_LIMITS, yamlTokens } from "./yaml-scan.ts";
+import { startOf, Valuer } from "./yaml-value.ts";
+
+/** As people count: from 1. */
+export interface Position {
+  readonly line: number;
+  readonly column: number;
+}
+
+export type Path = readonly (string | number)[];
+
+export class YamlText {
+  /** As people gave it. */
+  readonly file: string;
+  readonly value: unknown;
+  readonly #document: Document.Parsed;
+  readonly #valuer: Valuer;
+  readonly #lines: LineCounter;
+
+  constructor(file: string, value: unknown, document: Document.Parsed, valuer: Valuer, lines: LineCounter) {
+    this.file = file;
+    this.value = value;
+    this.#document = document;
+    this.#valuer = valuer;
+    this.#lines = lines;
+  }
+
+  /** Where a part stands: a field at its key, an item at its beginning. Of a part that is not there, where it would be. */
+  positionOf(path: Path): Position {
+    let node: unknown = this.#document.contents;
+    let offset = startOf(node) ?? 0;
+    for (const step of path) {
+      if (isAlias(node)) node = this.#valuer.targets.get(node);
+      if (isMap(node)) {
+        const pair = node.items.find(({ key }) => isScalar(key) && key.value === String(step));
+        if (pair === undefined) break;
+        offset = startOf(pair.key) ?? offset;
+        node = pair.value;
+      } else if (isSeq(node) && typeof step === "number" && step in node.items) {
+        node = node.items[step];
+        offset = startOf(node) ?? offset;
+      } else break;
+    }
+    return positionAt(this.#lines, offset);
+  }
+
+  /** `job.yaml:3:5` */
+  where(path: Path): string {
+    return told(this.file, this.positionOf(path));
+  }
+
+  /** A mistake in what the file says. */
+  error(path: Path, message: string): CliError {
+    return usageError(`${this.where(path)}: ${message}`);
+  }
+}
+
+/** `file` is for messages. */
+export function readYaml(text: string, file: string): YamlText {
+  if (text.length > YAML_LIMITS.bytes || Buffer.byteLength(text) > YAML_LIMITS.bytes) throw tooLong(file);
+  const lines = linesOf(text);
+  try {
+    const document = documentOf(text);
+    const valuer = new Valuer();
+    return new YamlText(file, valuer.valueOf(document.contents), document, valuer, lines);
+  } catch (error) {
+    if (!(error instanceof Faulty)) throw error;
+    throw usageError(`${told(file, positionAt(lines, error.offset))}: ${error.message}`);
+  }
+}
+
+function documentOf(text: string): Document.Parsed {
+  const composer = new Composer({
+    ...{ schema: "core", version: "1.2", merge: false, resolveKnownTags: false, stringKeys: true },
+    // Its own check compares each key with each; ours is in yaml-value.ts.
+    uniqueKeys: false,
+  });
+  const [document, second] = firstTwo(composer.compose(yamlTokens(text), true, text.length));
+  if (document === undefined) throw new Error("the parser gave no document");
+  // A tag it does not know is a mere warning to the parser.
+  const [wrong] = [...document.errors, ...document.warnings];
+  if (wrong !== undefined) throw new Faulty(wrong.pos[0], inOurWords(wrong));
+  if (second !== undefined) throw new Faulty(second.range[0], "a second document; one file has one, remove the ---");
+  return document;
+}
+
+function firstTwo<T>(all: Iterable<T>): T[] {
+  const found: T[] = [];
+  for (const each of all) if (found.push(each) === 2) break;
+  return found;
+}
+
+/** Null if there is no such file. */
+export function readYamlFile(path: string, file: string): YamlText | null {
+  let bytes: Buffer;
+  try {
+    bytes = bytesOf(path, YAML_LIMITS.bytes + 1);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    if (code === "EISDIR") throw usageError(`${file}: it is a directory; give a file`);
+    throw new CliError(EXIT.usage, `${file}: cannot be read: ${message}`);
+  }
+  return readYamlBytes(bytes, file);
+}
+
+export function readYamlBytes(bytes: Uint8Array, file: string): YamlText {
+  if (bytes.length > YAML_LIMITS.bytes) throw tooLong(file);
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw usageError(`${file}: it is not text in UTF-8; save it as UTF-8`);
+  }
+  return readYaml(text, file);
+}
+
+/** No more than that of it, whatever its size says: it may be a device. */
+function bytesOf(path: string, limit: number): Buffer {
+  const descriptor = openSync(path, "r");
+  try {
+    const buffer = Buffer.alloc(limit);
+    let length = 0;
+    for (let read = -1; read !== 0 && length < limit; length += read) {
+      read = readSync(descriptor, buffer, length, limit - length, null);
+    }
+    return buffer.subarray(0, length);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function tooLong(file: string): CliError {
+  return usageError(
+    `${file}: over ${YAML_LIMITS.bytes} bytes; split it, or put the data elsewhere and name its address`,
+  );
+}
+
+function told(file: string, { line, column }: Position): string {
+  return `${file}:${line}:${column}`;
+}
+
+function positionAt(lines: LineCounter, offset: number): Position {
+  const { line, col } = lines.linePos(offset);
+  return { line, column: col };
+}
+
+function linesOf(text: string): LineCounter {
+  const lines = new LineCounter();
+  for (let at = 0; ; ) {
+    lines.addNewLine(at);
+    const end = text.indexOf("\n", at);
+    if (end < 0) return lines;
+    at = end + 1;
+  }
+}
+
+/** What to do about the slips that people make most. */
+const ADVICE: Readonly<Record<string, string>> = {
+  TAB_AS_INDENT: "tabs do not indent in YAML; use spaces",
+  BAD_INDENT: "the indentation does not fit; line it up with its neighbours",
+  MISSING_CHAR: "something is missing here, often a colon, a comma, a bracket or a quote",
+  BLOCK_AS_IMPLICIT_KEY: "a second colon in one line; put quotes around the value, or begin a new line",
+  BAD_SCALAR_START: "a value cannot begin with this character; put quotes around it",
+  KEY_OVER_1024_CHARS: "a key of more than 1024 characters; shorten it",
+  NON_STRING_KEY: "a key that is no text; give a plain text as the key",
+  RESOURCE_EXHAUSTION: TOO_DEEP,
+};
+
+function inOurWords({ code, message }: { code: string; message: string }): string {
+  const short = message.replaceAll(/\s+/g, " ").slice(0, 200);
+  if (code === "TAG_RESOLVE_FAILED") return `a tag that is not known (${short}); remove it`;
+  return ADVICE[code] ?? `this is not YAML (${short}); mend it there`;
+}

@@ -1,0 +1,288 @@
+/** `perdure doctor`: on data that is well and on data that is not, through a server, and on PostgreSQL. */
+import { chmodSync, closeSync, existsSync, mkdirSync, openSync, writeFileSync, writeSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { checkNode, judgeDisk } from "../../src/cli/doctor/machine.ts";
+import { judgeClock, judgeVersion } from "../../src/cli/doctor/server.ts";
+import { version } from "../../src/cli/version.ts";
+import { API_VERSION } from "../../src/contract/wire.ts";
+import { NonRetryableError } from "../../src/core/failure.ts";
+import { task } from "../../src/core/task.ts";
+import { Perdure } from "../../src/embedded/perdure.ts";
+import { newSchema } from "../postgres/kit.ts";
+import { claimAndVanish, DANGEROUS, HOSTILE, perdure } from "./kit.ts";
+import { KINDS, newDir, openWhere } from "./targets.ts";
+
+interface Report {
+  readonly ok: boolean;
+  readonly problems: number;
+  readonly findings: readonly { check: string; level: string; message: string; advice: string | null }[];
+}
+
+const PAST = ["--run-at", "2020-01-01T00:00:00Z"];
+
+/** `level check: message`, one a line. */
+function linesOf({ findings }: Report): string {
+  return findings.map(({ check, level, message }) => `${level} ${check}: ${message}`).join("\n");
+}
+
+async function examine(
+  argv: string[],
+  parts: Parameters<typeof perdure>[1] = {},
+): Promise<{ code: number; lines: string }> {
+  const { code, stdout, stderr } = await perdure(["doctor", "--json", ...argv], parts);
+  expect(stderr).toBe("");
+  const report = JSON.parse(stdout) as Report;
+  expect(report.ok).toBe(code === 0);
+  for (const { level, advice } of report.findings) if (level === "warning") expect(advice).not.toBeNull();
+  return { code, lines: linesOf(report) };
+}
+
+/** A data directory as `submit` makes it, with a job in it. */
+async function madeData(...argv: string[]): Promise<string> {
+  const cwd = newDir();
+  expect((await perdure(["submit", "k", ...argv], { cwd })).code).toBe(0);
+  return join(cwd, ".perdure");
+}
+
+const idle = task("k", {}, () => null);
+const hopeless = task("hopeless", {}, () => {
+  throw new NonRetryableError("no");
+});
+
+describe.each(KINDS)("on %s", (kind) => {
+  it("finds nothing wrong where nothing is, and prints a line for each check", async () => {
+    const { ask, library } = await openWhere(kind);
+    await library.work([idle]);
+    const { code, stdout, stderr } = await ask("doctor");
+    expect(stdout).not.toMatch(/^problem /m);
+    expect(code).toBe(0);
+    expect(stderr).toMatch(/^no problems, /);
+    expect(stdout).toMatch(/^ok {6}program +Perdure \S+ on Node /m);
+    expect(stdout).toMatch(/^ok {6}sqlite +\S+ with SQLite 3\./m);
+    expect(stdout).toMatch(/^ok {6}settings +no file of settings$/m);
+    expect(stdout).toMatch(/^ok {6}workers +1 worker alive$/m);
+    expect(stdout).toMatch(/^ok {6}work +nothing waits that is due$/m);
+    expect(stdout).toMatch(/^ok {6}letters +no dead letters$/m);
+    if (kind === "data") {
+      expect(stdout).toMatch(/^ok {6}store +.* has schema \d+$/m);
+      expect(stdout).toMatch(/^ok {6}store +SQLite finds the file sound$/m);
+      expect(stdout).toMatch(/^(ok|warning) +disk +.* free, /m);
+    } else {
+      expect(stdout).toMatch(/^ok {6}server +http:\S+ answers$/m);
+      expect(stdout).toMatch(/^warning server +the server has version 0\.0\.0-test/m);
+      expect(stdout).toMatch(/^ok {6}token +the token \w{8} \(admin\) may admin in all namespaces$/m);
+      expect(stdout).toMatch(/^ok {6}clock +this clock and the server's are \d+ m?s apart$/m);
+      expect(stdout).toMatch(/^ok {6}store +sqlite, behind the server; it answers in /m);
+    }
+  });
+
+  it("tells of work that does not go on", async () => {
+    const { ask, library } = await openWhere(kind);
+    const worker = await library.work([hopeless]);
+    await (await library.submit(hopeless)).result().catch(() => {});
+    await library.pause("mail");
+    await library.submit("k", 1, { queue: "mail", runAt: 0 });
+    await library.submit(`gpu${HOSTILE.replaceAll(/\p{Cc}/gu, "")}`, 1, { labels: { gpu: "yes" }, runAt: 0 });
+    await library.submit("fresh", 1);
+    await worker.stop();
+    const { code, stdout, stderr } = await ask("doctor");
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^1 problem, \d warnings?\n$/);
+    expect(stdout).toMatch(/^warning workers +no worker is alive\n +→ start one/m);
+    expect(stdout).toMatch(
+      /^warning work +the queue mail is paused for \S+ m?s, with 1 job due\n.*`perdure queues resume mail`/m,
+    );
+    expect(stdout).toMatch(
+      /^problem work +1 job due for up to .* no live worker takes kind gpu.* from queue default with gpu=yes/m,
+    );
+    expect(stdout).not.toContain("kind fresh");
+    expect(stdout).toMatch(/^note {4}letters +1 failed job for a person/m);
+  });
+});
+
+describe("on data", () => {
+  it("tells of what is not there, without making it", async () => {
+    const cwd = newDir();
+    const { code, lines } = await examine([], { cwd });
+    expect(code).toBe(1);
+    expect(lines).toContain("problem data: there is no Perdure data in ./.perdure");
+    expect(lines).toContain("ok program: ");
+    expect((await perdure(["ps"], { cwd })).code).toBe(1);
+  });
+
+  it("tells of rights that others have", async () => {
+    const dir = await madeData();
+    writeFileSync(join(dir, "token"), "x", { mode: 0o600 });
+    expect((await examine(["--data", dir])).lines).toContain("ok data: only its owner can read it");
+    chmodSync(dir, 0o755);
+    chmodSync(join(dir, "perdure.db"), 0o644);
+    chmodSync(join(dir, "token"), 0o640);
+    const { code, lines } = await examine(["--data", dir]);
+    expect(code).toBe(1);
+    expect(lines).toMatch(/^warning data: \S+ is open to other users \(mode 0755\)$/m);
+    expect(lines).toMatch(/^warning data: \S+perdure\.db is open to other users \(mode 0644\)$/m);
+    expect(lines).toMatch(/^problem data: \S+token is open to other users \(mode 0640\)$/m);
+  });
+
+  it("tells of jobs in the hands of a silent worker", async () => {
+    const dir = await madeData(...PAST);
+    await claimAndVanish(dir);
+    const { lines } = await examine(["--data", dir]);
+    expect(lines).toMatch(/^warning workers: 1 job run by gone \(ses_gone\), which is silent for 1 min$/m);
+  });
+
+  it("tells of a damaged file, and of one that is none", async () => {
+    const dir = await madeData();
+    const many = await Perdure.open(join(dir, "perdure.db"));
+    await many.submitMany(Array.from({ length: 300 }, (_, n) => ({ task: "k", input: "x".repeat(500) + n })));
+    await many.close();
+    const file = openSync(join(dir, "perdure.db"), "r+");
+    for (let page = 12; page < 40; page++) writeSync(file, Buffer.alloc(4_000, 0xa5), 0, 4_000, page * 4_096);
+    closeSync(file);
+    const damaged = await examine(["--data", dir]);
+    expect(damaged.code).toBe(1);
+    expect(damaged.lines).toMatch(/^problem store: .*(damaged|malformed)/m);
+    expect(damaged.lines).toContain("ok program: ");
+
+    const none = newDir();
+    writeFileSync(join(none, "perdure.db"), "no database at all, but longer than a header ".repeat(9));
+    const { code, lines } = await examine(["--data", none]);
+    expect(code).toBe(1);
+    expect(lines).toMatch(/^problem store: .* is not an SQLite database/m);
+    expect(lines).toContain("note work: not looked at");
+  });
+});
+
+it("makes no file that --db names", async () => {
+  const file = join(newDir(), "gone.db");
+  const { code, lines } = await examine(["--db", file]);
+  expect({ code, made: existsSync(file) }).toEqual({ code: 0, made: false });
+  expect(lines).toContain(`warning store: ${file} has no tables of Perdure yet`);
+});
+
+describe("settings", () => {
+  it("with mistakes are told, each of them", async () => {
+    const dir = await madeData();
+    const env = { PERDURE_PORT: "99999", PERDURE_LEASE: "soon", PERDURE_PROT: "1" };
+    const { code, lines } = await examine(["--data", dir], { env });
+    expect(code).toBe(1);
+    expect(lines).toMatch(/^problem settings: PERDURE_PORT: /m);
+    expect(lines).toMatch(/^problem settings: PERDURE_LEASE: /m);
+    expect(lines).toMatch(/^note settings: PERDURE_PROT is no setting, and ignored; did you mean PERDURE_PORT\?$/m);
+    expect(lines).toContain("ok store: ");
+  });
+
+  it("in a file that cannot be read are told once", async () => {
+    const cwd = newDir();
+    writeFileSync(join(cwd, "perdure.yaml"), "server: {prot: 1}\n");
+    const { code, lines } = await examine([], { cwd });
+    expect(code).toBe(1);
+    expect(lines.match(/server\.prot/g)).toHaveLength(1);
+    expect(lines).toContain("ok program: ");
+    writeFileSync(join(cwd, "perdure.yaml"), "server: {port: 1}\n");
+    expect((await examine([], { cwd })).lines).toContain("ok settings: perdure.yaml is in order");
+  });
+});
+
+describe("through a server", () => {
+  it("tells of one that does not answer, and looks no further there", async () => {
+    const listener = createServer((socket) => socket.destroy());
+    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => void listener.close());
+    const url = `http://127.0.0.1:${(listener.address() as { port: number }).port}`;
+    const { code, lines } = await examine(["--server", url], { env: { PERDURE_TOKEN: "pdr_x" }, cwd: newDir() });
+    expect(code).toBe(1);
+    expect(lines).toMatch(/^problem server: /m);
+    expect(lines.match(/^problem /gm)).toHaveLength(1);
+    expect(lines).toContain("note clock: not looked at, as the server does not answer");
+  });
+
+  it("tells of a missing token, a wrong one, and one of another namespace", async () => {
+    const { server } = await openWhere("server");
+    const url = server?.url as string;
+    const cwd = newDir();
+    const missing = await examine(["--server", url], { cwd });
+    expect(missing).toMatchObject({ code: 1, lines: expect.stringMatching(/^problem target: no token for /m) });
+    const wrong = await examine(["--server", url], { cwd, env: { PERDURE_TOKEN: `pdr_00000000_${"x".repeat(43)}` } });
+    expect(wrong).toMatchObject({ code: 1, lines: expect.stringMatching(/^problem token: the server does not know/m) });
+    expect(wrong.lines).toContain("ok server: ");
+    expect(wrong.lines.match(/^problem /gm)).toHaveLength(1);
+    const working = await server?.token({ scopes: ["work"] });
+    const blind = await examine(["--server", url], { cwd, env: { PERDURE_TOKEN: working } });
+    expect(blind).toMatchObject({ code: 0, lines: expect.stringContaining("note work: not looked at: this token") });
+    const token = await server?.token({ scopes: ["read"], namespace: "other" });
+    const other = await examine(["--server", url, "--namespace", "other"], { cwd, env: { PERDURE_TOKEN: token } });
+    expect(other.lines).toMatch(/^ok token: .* may read in the namespace other$/m);
+    const astray = await examine(["--server", url], { cwd, env: { PERDURE_TOKEN: token } });
+    expect(astray).toMatchObject({ code: 1, lines: expect.stringMatching(/^problem token: .*namespace/m) });
+  });
+});
+
+describe("on PostgreSQL", () => {
+  it("looks at the schema and the work, and makes nothing", async () => {
+    const { url } = newSchema("doctor");
+    const cwd = newDir();
+    const fresh = await examine(["--db", url], { cwd });
+    expect(fresh.code).toBe(0);
+    expect(fresh.lines).toMatch(/^warning store: .* has no tables of Perdure yet$/m);
+    expect(fresh.lines).toContain("note work: not looked at");
+
+    const library = await Perdure.open(url);
+    onTestFinished(() => library.close());
+    await library.submit("k", 1, { runAt: 0 });
+    const { code, lines } = await examine([], { cwd, env: { PERDURE_DB: url } });
+    expect(code).toBe(1);
+    expect(lines).toMatch(/^ok store: .* has schema \d+$/m);
+    expect(lines).toMatch(/^problem work: 1 job due .* takes kind k /m);
+    await library.work([idle]);
+    await library.work([hopeless]);
+    expect((await examine(["--db", url], { cwd })).lines).toMatch(/^ok workers: 2 workers alive$/m);
+  });
+
+  it("tells of a database that cannot be reached", async () => {
+    const { code, lines } = await examine(["--db", "postgres://u:geheim@127.0.0.1:1/none"], { cwd: newDir() });
+    expect(code).toBe(1);
+    expect(lines).toMatch(/^problem store: /m);
+    expect(lines).not.toContain("geheim");
+    expect(lines).toContain("ok program: ");
+  });
+});
+
+describe("judgements", () => {
+  it("of the disk", () => {
+    expect(judgeDisk(50e9, 100e9)).toMatchObject({ level: "ok", message: "50 GB free, 50 %" });
+    expect(judgeDisk(4e9, 100e9)).toMatchObject({ level: "warning" });
+    expect(judgeDisk(9e8, 1e9)).toMatchObject({ level: "warning", message: "little room: 900 MB free, 90 %" });
+    expect(judgeDisk(5_000, 0)).toMatchObject({ level: "warning" });
+  });
+
+  it("of clocks, by more than the way can explain", () => {
+    expect(judgeClock(10_000, 9_000, 11_000)).toMatchObject({ level: "ok" });
+    expect(judgeClock(12_900, 9_000, 11_000)).toMatchObject({ level: "ok" });
+    expect(judgeClock(13_100, 9_000, 11_000)).toMatchObject({
+      level: "warning",
+      message: expect.stringContaining("ahead"),
+    });
+    expect(judgeClock(5_000, 10_000, 10_010)).toMatchObject({
+      level: "warning",
+      message: expect.stringContaining("behind"),
+    });
+  });
+
+  it("of versions", async () => {
+    expect(judgeVersion(version(), API_VERSION)).toMatchObject({ level: "ok" });
+    expect(judgeVersion("0.0.1", API_VERSION)).toMatchObject({ level: "warning" });
+    expect(judgeVersion(version(), API_VERSION + 1)).toMatchObject({ level: "problem" });
+    expect(await checkNode("20.18.0")).toMatchObject([{ level: "problem" }]);
+    expect(await checkNode("20.19.0")).toMatchObject([{ level: "ok" }]);
+  });
+});
+
+it("shows hostile names with care", async () => {
+  const cwd = newDir();
+  mkdirSync(join(cwd, "d"));
+  const { stdout } = await perdure(["doctor", "--data", `d${HOSTILE}`], { cwd });
+  expect(stdout).not.toMatch(DANGEROUS);
+});

@@ -1,0 +1,93 @@
+/** The two things that commands speak to, each with a worker for commands: data of this machine, and a server. And command
+ *  lines that go on while a test does other things. */
+import { mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect } from "vitest";
+import type { Io } from "../../src/cli/io.ts";
+import { main } from "../../src/cli/main.ts";
+import { Perdure as Client } from "../../src/client/connect.ts";
+import { exec } from "../../src/core/builtin.ts";
+import type { Perdure as Face, JobHandle } from "../../src/core/face.ts";
+import type { SubmitOptions } from "../../src/core/submit-options.ts";
+import type { AnyTask } from "../../src/core/task.ts";
+import type { WorkerHandle } from "../../src/core/work-options.ts";
+import { Perdure } from "../../src/embedded/perdure.ts";
+import { connectWorker } from "../../src/worker/connect-worker.ts";
+import { startServer } from "../server/kit.ts";
+import { testIo } from "./kit.ts";
+
+export interface TestTarget {
+  readonly perdure: Face;
+  /** Of the test's own; scripts run in it. */
+  readonly dir: string;
+  /** What makes the command line find it. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Starts a worker for commands and these tasks. */
+  work(tasks?: readonly AnyTask[]): Promise<void>;
+  /** Submits one, with up to three runs. */
+  script(script: string, options?: SubmitOptions): Promise<JobHandle<unknown>>;
+  close(): Promise<void>;
+}
+
+function newDir(): string {
+  return realpathSync(mkdtempSync(join(tmpdir(), "perdure-target-")));
+}
+
+function scripts(perdure: Face, dir: string): TestTarget["script"] {
+  const retry = { maxAttempts: 3, backoff: { type: "none" } } as const;
+  return (script, options = {}) =>
+    perdure.submit(exec, { argv: ["sh", "-c", script], cwd: dir }, { retry, ...options });
+}
+
+export async function localTarget(): Promise<TestTarget> {
+  const dir = newDir();
+  const perdure = await Perdure.open(join(dir, "perdure.db"));
+  return {
+    ...{ perdure, dir, env: { PERDURE_DATA: dir }, script: scripts(perdure, dir) },
+    work: async (tasks = []) => void (await perdure.work([exec, ...tasks])),
+    async close() {
+      await perdure.close({ grace: 0 });
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+export async function serverTarget(): Promise<TestTarget & { readonly url: string; readonly token: string }> {
+  const dir = newDir();
+  const server = await startServer();
+  const { url, admin: token } = server;
+  const perdure = await Client.connect(url, { token });
+  const workers: WorkerHandle[] = [];
+  return {
+    ...{ url, token, perdure, dir, env: { PERDURE_URL: url, PERDURE_TOKEN: token }, script: scripts(perdure, dir) },
+    async work(tasks = []) {
+      workers.push(await connectWorker(url, [exec, ...tasks], { token, dir: join(dir, "worker"), logger: () => {} }));
+    },
+    async close() {
+      for (const worker of workers) await worker.stop({ grace: 0 });
+      await perdure.close();
+      await server.close();
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+export interface Running {
+  readonly io: ReturnType<typeof testIo>;
+  readonly ended: Promise<number>;
+  /** Resolves when either stream has said it. */
+  says(text: string): Promise<void>;
+}
+
+export function startMain(argv: readonly string[], parts: Partial<Io> = {}): Running {
+  const io = testIo(parts);
+  return {
+    ...{ io, ended: main(argv, io) },
+    says: (text) =>
+      expect.poll(() => io.stdout.text + io.stderr.text, { timeout: 15_000, interval: 20 }).toContain(text),
+  };
+}
+
+/** Holds a script up until the file is there. */
+export const untilThere = (file: string) => `while [ ! -e ${file} ]; do sleep 0.02; done`;

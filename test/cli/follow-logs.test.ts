@@ -1,0 +1,113 @@
+/** `perdure logs --follow`, on data of this machine and on a server. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { task } from "../../src/core/task.ts";
+import { localTarget, serverTarget, startMain, type TestTarget, untilThere } from "./follow-kit.ts";
+import { perdure as ask, DANGEROUS, Kept } from "./kit.ts";
+
+const logging = task("logging", (_: undefined, ctx) => ctx.log("a line of its own"));
+
+describe.each([
+  ["data of this machine", localTarget],
+  ["a server", serverTarget],
+])("logs --follow on %s", (_, open) => {
+  let target: TestTarget;
+  beforeAll(async () => {
+    target = await open();
+    await target.work([logging]);
+  });
+  afterAll(() => target.close());
+
+  const go = (name: string) => writeFileSync(join(target.dir, name), "");
+  const follow = (id: string, ...options: string[]) => startMain(["logs", "-f", id, ...options], { env: target.env });
+
+  it("shows output as it comes, to its last byte, and ends with the job", async () => {
+    const job = await target.script(
+      `echo first; echo aside >&2; ${untilThere("go1")}; echo second; ${untilThere("go2")}; printf 'no end of line'`,
+    );
+    const following = follow(job.id);
+    await following.says("first");
+    await following.says("aside");
+    expect(following.io.stdout.text).not.toContain("second");
+    go("go1");
+    await following.says("second");
+    go("go2");
+    expect(await following.ended).toBe(0);
+    expect(following.io.stdout.text.replace("aside\n", "")).toBe("first\nsecond\nno end of line");
+    expect(following.io.stderr.text).toBe("");
+  }, 30_000);
+
+  it("goes on with the next run, and says when one begins", async () => {
+    const script = `echo run $PERDURE_ATTEMPT; ${untilThere("go$PERDURE_ATTEMPT.x")}; seq 1000; [ $PERDURE_ATTEMPT = 3 ]`;
+    const job = await target.script(script);
+    const following = follow(job.id);
+    await following.says("run 1\n");
+    for (const n of [1, 2, 3]) go(`go${n}.x`);
+    expect(await following.ended).toBe(0);
+    const numbers = Array.from({ length: 1_000 }, (_, i) => `${i + 1}\n`).join("");
+    expect(following.io.stdout.text).toBe([1, 2, 3].map((n) => `run ${n}\n${numbers}`).join(""));
+    expect(following.io.stderr.text).toBe(`run 2 of ${job.id}\nrun 3 of ${job.id}\n`);
+  }, 30_000);
+
+  it("follows one run only with --attempt", async () => {
+    const job = await target.script("echo run $PERDURE_ATTEMPT; [ $PERDURE_ATTEMPT = 2 ]");
+    const following = follow(job.id, "--attempt", "1");
+    expect(await following.ended).toBe(0);
+    expect(following.io).toMatchObject({ stdout: { text: "run 1\n" }, stderr: { text: "" } });
+    await job.result();
+    const late = await ask(["logs", "--follow", job.id, "--attempt", "9"], { env: target.env });
+    expect(late).toMatchObject({ code: 1, stdout: "", stderr: expect.stringContaining("has no run 9") });
+  }, 30_000);
+
+  it("waits for the first run of a job that never ran", async () => {
+    const job = await target.script("echo begun", { delay: "1h" });
+    const following = follow(job.id);
+    await target.perdure.retry(job.id);
+    expect(await following.ended).toBe(0);
+    expect(following.io.stdout.text).toBe("begun\n");
+  }, 30_000);
+
+  it("of a job that has ended shows the last run, and of one that never ran says so", async () => {
+    const job = await target.script("echo run $PERDURE_ATTEMPT; [ $PERDURE_ATTEMPT = 2 ]");
+    await job.result();
+    expect(await ask(["logs", "-f", job.id], { env: target.env })).toEqual({ code: 0, stdout: "run 2\n", stderr: "" });
+    const never = await target.script("true", { delay: "1h" });
+    await never.cancel();
+    const said = await ask(["logs", "-f", never.id], { env: target.env });
+    expect(said).toMatchObject({ code: 1, stderr: `perdure logs: ${never.id} ended without a run\n` });
+  }, 30_000);
+
+  it("shows one stream only, or objects, or what a handler logged", async () => {
+    const job = await target.script("printf 'a\\342\\202'; sleep 0.1; printf '\\254\\n'; echo b >&2");
+    await job.result();
+    expect((await ask(["logs", "-f", "--stderr", job.id], { env: target.env })).stdout).toBe("b\n");
+    const { stdout } = await ask(["logs", "-f", "--json", job.id], { env: target.env });
+    const parts = stdout
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line) as { stream: string; text: string });
+    const textOf = (stream: string) => parts.flatMap((part) => (part.stream === stream ? part.text : [])).join("");
+    expect([textOf("stdout"), textOf("stderr")]).toEqual(["a€\n", "b\n"]);
+    const logged = await target.perdure.submit(logging);
+    const following = follow(logged.id);
+    expect(await following.ended).toBe(0);
+    expect(following.io.stdout.text).toContain("a line of its own");
+  }, 30_000);
+
+  it("sends nothing dangerous to a terminal, and every byte into a pipe", async () => {
+    const job = await target.script("printf '\\033[2J\\302\\233x\\r\\n'");
+    await job.result();
+    const shown = await ask(["logs", "-f", job.id], { env: target.env, isTTY: true });
+    expect(shown.stdout).toBe("\\x1b[2J\\x9bx\n");
+    expect(shown.stdout).not.toMatch(DANGEROUS);
+  }, 30_000);
+
+  it("ends quietly when nobody reads it any more", async () => {
+    const job = await target.script(`echo up; ${untilThere("never")}`);
+    const following = startMain(["logs", "-f", job.id], { env: target.env, stdout: new Kept(0) });
+    expect(await following.ended).toBe(0);
+    expect(following.io.stderr.text).toBe("");
+    await job.cancel();
+  }, 30_000);
+});

@@ -1,0 +1,103 @@
+/** Signals to commands that go on, on a server and on data: Ctrl-C cancels a run of ours, all else only ends the looking. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { localTarget, serverTarget, type TestTarget, untilThere } from "./follow-kit.ts";
+import { endingOf, idIn, type Place, type Program, perdureIn, start, startShell } from "./program.ts";
+
+let target: Awaited<ReturnType<typeof serverTarget>>;
+let place: Place;
+beforeAll(async () => {
+  target = await serverTarget();
+  await target.work();
+  place = { cwd: target.dir, data: join(target.dir, ".perdure") };
+});
+afterAll(() => target.close());
+
+const stateOf = async (id: string) => (await (await target.perdure.job(id)).get()).state;
+const startRun = (script: string, ...options: string[]): Program =>
+  start(place, ["run", ...options, "--", "sh", "-c", script], target.env);
+
+describe("perdure run on a server", () => {
+  it("cancels its job on Ctrl-C, and exits with 130 when it has ended", async () => {
+    const program = startRun(`echo up; ${untilThere("never")}`, "--json");
+    await program.says("up");
+    program.kill("SIGINT");
+    const said = await program.ended;
+    expect(said.code).toBe(130);
+    expect(said.stderr).toContain("cancelling; press once more to leave at once");
+    expect(endingOf(said)).toMatchObject({ id: idIn(said), state: "cancelled", exitCode: 130 });
+    expect(await stateOf(idIn(said))).toBe("cancelled");
+  }, 30_000);
+
+  it.each([
+    ["SIGTERM", 143],
+    ["SIGHUP", 129],
+  ] as const)(
+    "leaves its job to the server on %s, and says how to follow it",
+    async (signal, code) => {
+      const program = startRun(`echo up; ${untilThere(`go-${signal}`)}; echo done`);
+      await program.says("up");
+      program.kill(signal);
+      const said = await program.ended;
+      const id = idIn(said);
+      expect(said.code).toBe(code);
+      expect(said.stderr).toContain(`follow it with \`perdure logs -f ${id}\``);
+      expect(await stateOf(id)).toBe("running");
+      const logs = start(place, ["logs", "-f", id], target.env);
+      await logs.says("up");
+      writeFileSync(join(target.dir, `go-${signal}`), "");
+      expect(await logs.ended).toEqual({ code: 0, stdout: "up\ndone\n", stderr: "" });
+      expect((await perdureIn(place, ["wait", "-q", id], target.env)).code).toBe(0);
+    },
+    30_000,
+  );
+
+  it("leaves the object of --json when it leaves the job, and the job when nobody reads", async () => {
+    const program = startRun(`echo up; ${untilThere("go-json")}`, "--json");
+    await program.says("up");
+    program.kill("SIGTERM");
+    const said = await program.ended;
+    expect(endingOf(said)).toMatchObject({ id: idIn(said), state: "running", exitCode: 143 });
+    const script = `$PERDURE_CLI run --key unread -- sh -c 'echo a; ${untilThere("go-json")}; seq 10' | head -1`;
+    const piped = startShell(place, script, target.env);
+    await piped.says("a");
+    writeFileSync(join(target.dir, "go-json"), "");
+    const { code, stdout, stderr } = await piped.ended;
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "a\n" });
+    expect(stderr).not.toMatch(/EPIPE|bug/);
+    expect((await perdureIn(place, ["wait", "-q", idIn({ stderr })], target.env)).code).toBe(0);
+  }, 30_000);
+});
+
+describe.each([
+  ["data of this machine", localTarget],
+  ["a server", serverTarget],
+])("Ctrl-C on %s", (_, open) => {
+  let other: TestTarget;
+  beforeAll(async () => {
+    other = await open();
+    await other.work();
+  });
+  afterAll(() => other.close());
+
+  it.each([
+    ["logs", ["logs", "-f"], "up"],
+    ["events", ["events", "-f"], "attempt.started"],
+    ["wait", ["wait"], "succeeded"],
+  ] as const)(
+    "ends %s quietly with 130, and the job goes on",
+    async (name, argv, sign) => {
+      const job = await other.script(`echo up; ${untilThere("never")}`);
+      // A wait is under way when it tells of another job.
+      const ids = name === "wait" ? [(await other.script("true")).id, job.id] : [job.id];
+      const program = start({ cwd: other.dir, data: other.dir }, [...argv, ...ids], other.env);
+      await program.says(sign);
+      program.kill("SIGINT");
+      expect(await program.ended).toMatchObject({ code: 130, stderr: "" });
+      expect((await job.get()).state).toBe("running");
+      await job.cancel();
+    },
+    30_000,
+  );
+});

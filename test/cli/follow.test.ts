@@ -1,0 +1,235 @@
+/** The other commands that go on, and those that wait or save, on data of this machine and on a server. */
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { textWidth } from "../../src/cli/terminal-text.ts";
+import type { PerdureEvent } from "../../src/core/event.ts";
+import { openKit } from "../client/kit.ts";
+import { localTarget, serverTarget, startMain, type TestTarget, untilThere } from "./follow-kit.ts";
+import { perdure as ask, DANGEROUS, Kept, uncoloured } from "./kit.ts";
+
+/** A reader that goes away when it has seen this. */
+class Until extends Kept {
+  readonly #text: string;
+
+  constructor(text: string) {
+    super();
+    this.#text = text;
+  }
+
+  override _write(chunk: string, encoding: string, done: (error?: Error) => void): void {
+    if (!this.text.includes(this.#text)) super._write(chunk, encoding, done);
+    else done(Object.assign(new Error("write EPIPE"), { code: "EPIPE" }));
+  }
+}
+
+describe.each([
+  ["data of this machine", localTarget],
+  ["a server", serverTarget],
+])("on %s", (_, open) => {
+  let target: TestTarget;
+  beforeAll(async () => {
+    target = await open();
+    await target.work();
+  });
+  afterAll(() => target.close());
+
+  const go = (name: string) => writeFileSync(join(target.dir, name), "");
+  const askHere = (argv: readonly string[]) => ask(argv, { env: target.env, cwd: target.dir });
+
+  describe("events --follow", () => {
+    it("shows what there was, then what comes, one object a line", async () => {
+      const job = await target.script(untilThere("go-events"));
+      const following = startMain(["events", "-f", "--json", job.id], { env: target.env });
+      await following.says("attempt.started");
+      go("go-events");
+      await following.says("attempt.succeeded");
+      const events = following.io.stdout.text
+        .trimEnd()
+        .split("\n")
+        .map((line) => JSON.parse(line) as PerdureEvent);
+      expect(events.map(({ name }) => name)).toEqual(["job.submitted", "attempt.started", "attempt.succeeded"]);
+    }, 30_000);
+
+    it("shows the last of all, as many as wanted, in lines that fit the terminal", async () => {
+      for (let i = 0; i < 5; i++) await (await target.script("true")).result();
+      const all = JSON.parse((await askHere(["events", "--json", "--limit", "1000"])).stdout) as PerdureEvent[];
+      for (const columns of [80, 200]) {
+        const following = startMain(["events", "--follow", "-n", "4"], { env: target.env, columns });
+        await following.says(` ${all.at(-1)?.seq} `);
+        const lines = following.io.stdout.text.trimEnd().split("\n");
+        expect(lines[0]).toMatch(/^ +SEQ +AT +JOB +EVENT/);
+        expect(lines.slice(1).map((line) => Number(/\d+/.exec(line)?.[0]))).toEqual(
+          all.slice(-4).map(({ seq }) => seq),
+        );
+        for (const line of lines) expect(textWidth(line)).toBeLessThanOrEqual(columns);
+      }
+    }, 30_000);
+
+    it("begins after the event that is named", async () => {
+      const job = await target.script("true");
+      await job.result();
+      const [first] = JSON.parse((await askHere(["events", job.id, "--json"])).stdout) as [PerdureEvent];
+      const following = startMain(["events", "-f", "--json", "--after", String(first.seq), job.id], {
+        env: target.env,
+      });
+      await following.says("attempt.succeeded");
+      expect(following.io.stdout.text).not.toContain("job.submitted");
+      const both = await askHere(["events", "-f", "--after", "1", "-n", "1"]);
+      expect(both).toMatchObject({ code: 2, stderr: expect.stringContaining("--after and --limit") });
+    }, 30_000);
+  });
+
+  describe("ps --watch", () => {
+    it("shows jobs as they change, each time in place of the last, until nobody looks any more", async () => {
+      const job = await target.script("true", { delay: "1h" });
+      const stdout = new Until(`${job.id}  exec  succeeded`);
+      const env = { ...target.env, NO_COLOR: "1" };
+      const watching = startMain(["ps", "-w", "-n", "1"], { env, isTTY: true, columns: 90, stdout });
+      await watching.says(`${job.id}  exec  queued`);
+      await target.perdure.retry(job.id);
+      expect(await watching.ended).toBe(0);
+      const [first = "", second = ""] = stdout.text.split("\x1b[J");
+      expect(first.split("\n")).toHaveLength(4);
+      expect(second.startsWith("\x1b[3A\r\x1b[2KID ")).toBe(true);
+      expect(first.replaceAll("\x1b[2K", "").replace("\r", "")).not.toMatch(DANGEROUS);
+    }, 30_000);
+
+    it.each([
+      [[], false, "needs a terminal"],
+      [["--json"], true, "--watch and --json"],
+      [["--all"], true, "--watch and --all"],
+    ])("with %j is refused", async (options, isTTY, line) => {
+      const said = await ask(["ps", "--watch", ...options], { env: target.env, isTTY });
+      expect(said).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining(line) });
+    });
+  });
+
+  describe("ps", () => {
+    const idsOf = async (...argv: string[]) =>
+      (JSON.parse((await askHere(["ps", "--json", ...argv])).stdout) as { id: string }[]).map(({ id }) => id);
+
+    it("filters by key, dead letters and time, and lists the oldest first", async () => {
+      const options = { delay: "1h", tags: ["filters"] };
+      const first = await target.script("true", { ...options, key: "the first" });
+      const second = await target.script("true", options);
+      const dead = await target.script("exit 1", { retry: { maxAttempts: 1 }, tags: ["filters"] });
+      await dead.result().catch(() => {});
+      expect(await idsOf("--key", "the first")).toEqual([first.id]);
+      expect(await idsOf("--dead", "--tag", "filters")).toEqual([dead.id]);
+      expect(await idsOf("--tag", "filters", "--oldest")).toEqual([first.id, second.id, dead.id]);
+      expect(await idsOf("--tag", "filters", "--since", "1h")).toHaveLength(3);
+      expect(await idsOf("--tag", "filters", "--before", "1h")).toEqual([]);
+      expect(await idsOf("--tag", "filters", "--before", "2100-01-01")).toHaveLength(3);
+      expect(await idsOf("--tag", "filters", "--since", "2100-01-01T00:00:00Z")).toEqual([]);
+      const wrong = await askHere(["ps", "--since", "yesterday"]);
+      expect(wrong).toMatchObject({
+        code: 2,
+        stderr: expect.stringContaining('--since: got "yesterday"; give a time'),
+      });
+    });
+  });
+
+  describe("wait", () => {
+    it("tells of each job as it ends, and of all by its exit code", async () => {
+      const slow = await target.script(untilThere("go-wait"));
+      const quick = await target.script("true");
+      const waiting = startMain(["wait", slow.id, quick.id], { env: target.env });
+      await waiting.says(`${quick.id}  succeeded  after 1 run`);
+      expect(waiting.io.stdout.text).not.toContain(slow.id);
+      go("go-wait");
+      expect(await waiting.ended).toBe(0);
+      expect(waiting.io.stdout.text).toContain(`${slow.id}  succeeded`);
+    }, 30_000);
+
+    it("exits with 1 if one failed or was cancelled, and 124 when the time is up", async () => {
+      const failed = await target.script("exit 3", { retry: { maxAttempts: 1 } });
+      const done = await target.script("true");
+      const cancelled = await target.script("true", { delay: "1h" });
+      const later = await target.script("true", { delay: "1h" });
+      await cancelled.cancel();
+      const said = await askHere(["wait", failed.id, done.id, failed.id]);
+      expect(said).toMatchObject({ code: 1, stderr: "" });
+      expect(said.stdout.trimEnd().split("\n")).toHaveLength(2);
+      expect(said.stdout).toMatch(new RegExp(`^${failed.id}  failed \\(exhausted\\)  after 1 run, `, "m"));
+      expect(await askHere(["wait", "-q", cancelled.id])).toEqual({ code: 1, stdout: "", stderr: "" });
+      const json = await askHere(["wait", "--json", "--timeout", "50ms", done.id, later.id]);
+      expect(json.code).toBe(124);
+      expect(JSON.parse(json.stdout)).toMatchObject([
+        { id: done.id, state: "succeeded", attempt: 1 },
+        { id: later.id, state: "queued", attempt: 0, finishedAt: null },
+      ]);
+    }, 30_000);
+
+    it.each([
+      [[], 2, "which jobs?"],
+      [["x"], 2, '"x" is not a job id'],
+      [["job_01m7gekg9zevv9a6xvvwmt1v8g"], 1, "no job has the id"],
+      [["job_01m7gekg9zevv9a6xvvwmt1v8g", "--timeout", "5"], 2, "--timeout: got"],
+      [["job_01m7gekg9zevv9a6xvvwmt1v8g", "--json", "--quiet"], 2, "--json and --quiet"],
+    ])("refuses %j in one line", async (argv, code, line) => {
+      const said = await askHere(["wait", ...argv]);
+      expect(said).toMatchObject({ code, stdout: "", stderr: expect.stringMatching(/^perdure wait: [^\n]+\n$/) });
+      expect(said.stderr).toContain(line);
+    });
+  });
+
+  it("artifacts --output saves a file, and replaces none by mistake", async () => {
+    const job = await target.script('printf "\\000\\377" > "$PERDURE_OUTPUT_DIR/artifacts/n"');
+    await job.result();
+    mkdirSync(join(target.dir, "saved"));
+    const save = (...options: string[]) => askHere(["artifacts", job.id, "n", "-o", "saved/n", ...options]);
+    expect(await save()).toEqual({ code: 0, stdout: "", stderr: "saved as saved/n, 2 bytes\n" });
+    expect([...readFileSync(join(target.dir, "saved/n"))]).toEqual([0, 255]);
+    writeFileSync(join(target.dir, "saved/n"), "mine");
+    expect(await save()).toMatchObject({ code: 1, stderr: expect.stringContaining("saved/n is there already") });
+    expect(readFileSync(join(target.dir, "saved/n"), "utf8")).toBe("mine");
+    expect(JSON.parse((await save("--force", "--json")).stdout)).toMatchObject({ name: "n", file: "saved/n", size: 2 });
+    expect(readdirSync(join(target.dir, "saved"))).toEqual(["n"]);
+    for (const [to, line] of [
+      ["nowhere/n", "cannot save nowhere/n: ENOENT"],
+      ["saved", "is there already"],
+    ] as const) {
+      const said = await askHere(["artifacts", job.id, "n", "--output", to]);
+      expect(said).toMatchObject({ code: 1, stderr: expect.stringContaining(line) });
+    }
+    expect(await askHere(["artifacts", job.id, "-o", "x"])).toMatchObject({ code: 2 });
+    expect(await askHere(["artifacts", job.id, "none", "-o", "x"])).toMatchObject({ code: 1 });
+    expect(existsSync(join(target.dir, "x"))).toBe(false);
+  }, 30_000);
+
+  it("get, explain, events, artifacts and logs tell of a job", async () => {
+    const job = await target.script("echo out; [ $PERDURE_ATTEMPT = 2 ]");
+    await job.result();
+    for (const [command, text] of [
+      ["get", /^Command +sh -c 'echo out/m],
+      ["explain", /^Succeeded/],
+      ["events", /attempt\.failed, job\.retry_scheduled/],
+      ["logs", /^out\n$/],
+    ] as const) {
+      const said = await askHere([command, job.id]);
+      expect(said).toMatchObject({ code: 0, stderr: "" });
+      expect(uncoloured(said.stdout)).toMatch(text);
+      expect((await askHere([command, "job_01m7gekg9zevv9a6xvvwmt1v8g"])).code).toBe(1);
+    }
+    expect((await askHere(["artifacts", job.id])).stderr).toContain("left no files");
+  }, 30_000);
+});
+
+it("events and logs are followed over a restart of the server, and nothing comes twice", async () => {
+  await using kit = await openKit();
+  const env = { PERDURE_URL: kit.url, PERDURE_TOKEN: kit.token };
+  const first = await kit.embedded.submit("k");
+  const events = startMain(["events", "-f", "--json"], { env });
+  const logs = startMain(["logs", "-f", first.id], { env });
+  await events.says(first.id);
+  await kit.stop();
+  await kit.start();
+  const second = await kit.embedded.submit("k");
+  await events.says(second.id);
+  const lines = events.io.stdout.text.trimEnd().split("\n");
+  const seqs = lines.map((line) => (JSON.parse(line) as PerdureEvent).seq);
+  expect(seqs).toEqual([...new Set(seqs)].sort((a, b) => a - b));
+  await kit.embedded.cancel(first.id);
+  expect(await logs.ended).toBe(0);
+}, 30_000);

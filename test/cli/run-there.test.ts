@@ -1,0 +1,170 @@
+/** `perdure run` on a server: the command runs on a worker, and is seen from here. */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { serverTarget, startMain, untilThere } from "./follow-kit.ts";
+import { perdure as ask } from "./kit.ts";
+import { endingOf, idIn } from "./program.ts";
+
+let target: Awaited<ReturnType<typeof serverTarget>>;
+beforeAll(async () => {
+  target = await serverTarget();
+  await target.work();
+});
+afterAll(() => target.close());
+
+const here = () => ({ env: target.env, cwd: target.dir });
+const runScript = (script: string, ...options: string[]) => ask(["run", ...options, "--", "sh", "-c", script], here());
+const start = (script: string, ...options: string[]) =>
+  startMain(["run", ...options, "--", "sh", "-c", script], here());
+
+describe("perdure run on a server", () => {
+  it("shows output as it comes, tells of each run after its output, and exits with the code of the last", async () => {
+    const script = `echo out $PERDURE_ATTEMPT; echo err $PERDURE_ATTEMPT >&2; ${untilThere("go")}; exit 7`;
+    const running = start(script, "--max-attempts", "2", "--backoff", "1ms");
+    await running.says("out 1");
+    await running.says("err 1");
+    writeFileSync(join(target.dir, "go"), "");
+    expect(await running.ended).toBe(7);
+    expect(running.io.stdout.text).toBe("out 1\nout 2\n");
+    const id = idIn({ stderr: running.io.stderr.text });
+    const lines = running.io.stderr.text.trimEnd().split("\n");
+    expect(lines[0]).toBe(`${id}: submitted to ${target.url}, queue default`);
+    expect(lines[1]).toBe("err 1");
+    expect(lines[2]).toMatch(/^run 1, 1 of 2 charged: exit code 7: err 1, retrying in /);
+    expect(lines[3]).toBe("err 2");
+    expect(lines[4]).toMatch(/^run 2, 2 of 2 charged: exit code 7: err 2, giving up because /);
+    expect(lines[5]).toMatch(new RegExp(`^${id}: failed \\(exhausted\\) after 2 runs, `));
+  }, 30_000);
+
+  it("leaves the object of --json on the last line, and nothing on stderr with --quiet", async () => {
+    const said = await runScript('echo x > "$PERDURE_OUTPUT_DIR/artifacts/f"; printf half', "--json", "--quiet");
+    expect(said).toMatchObject({ code: 0, stderr: "" });
+    expect(said.stdout).toMatch(/^half\n\{/);
+    expect(endingOf(said)).toMatchObject({
+      ...{ state: "succeeded", exitCode: 0, outputs: [{ name: "f", size: 2 }] },
+      attempts: [{ attempt: 1, outcome: "completed", exitCode: 0 }],
+    });
+  }, 30_000);
+
+  it("runs in this directory on this machine, with what --env names", async () => {
+    const said = await ask(["run", "--env", "NAME=value", "--", "sh", "-c", "pwd; echo $NAME"], here());
+    expect(said).toMatchObject({ code: 0, stdout: `${target.dir}\nvalue\n` });
+    const other = await ask(["run", "--cwd", "worker", "--", "pwd"], here());
+    expect(other.stdout).toBe(`${join(target.dir, "worker")}\n`);
+  }, 30_000);
+
+  it("has the exit codes of a timeout, a missing program and a cancelled job", async () => {
+    expect((await runScript("exec sleep 71300", "--timeout", "100ms", "--max-attempts", "1")).code).toBe(124);
+    expect((await ask(["run", "--max-attempts", "1", "--", "no-such-program"], here())).code).toBe(127);
+    const running = start(`echo up; ${untilThere("never")}`);
+    await running.says("up");
+    await target.perdure.cancel(idIn({ stderr: running.io.stderr.text }));
+    expect(await running.ended).toBe(130);
+  }, 30_000);
+
+  it("goes on with the job of its key, tells how it ended, and runs it again with --again", async () => {
+    const script = `echo run $PERDURE_ATTEMPT; ${untilThere("go-key")}; [ $PERDURE_ATTEMPT = 2 ]`;
+    const options = ["--key", "nightly", "--max-attempts", "1"];
+    const first = start(script, ...options);
+    await first.says("run 1");
+    const second = start(script, ...options);
+    await second.says("going on with the job of this key");
+    await second.says("run 1");
+    writeFileSync(join(target.dir, "go-key"), "");
+    expect([await first.ended, await second.ended]).toEqual([1, 1]);
+    const told = await runScript(script, ...options);
+    expect(told).toMatchObject({ code: 1, stdout: "", stderr: expect.stringMatching(/^Failed \(exhausted\)/) });
+    expect(await runScript(script, ...options, "--again")).toMatchObject({ code: 0, stdout: "run 2\n" });
+    const conflict = await runScript("true", ...options);
+    expect(conflict).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/^perdure run: --key: "nightly" belongs to job_/),
+    });
+  }, 30_000);
+
+  it("waits in the queue that is named", async () => {
+    const said = await runScript("true", "--queue", "nightly");
+    expect(said).toMatchObject({ code: 0, stderr: expect.stringContaining(", queue nightly\n") });
+    expect((await (await target.perdure.job(idIn(said))).get()).queue).toBe("nightly");
+  }, 30_000);
+
+  it("says once that nobody is there to run it, and waits for somebody", async () => {
+    const other = await serverTarget();
+    onTestFinished(() => other.close());
+    const waiting = startMain(["run", "--", "echo", "at last"], { env: other.env, cwd: other.dir });
+    await waiting.says("no worker for it yet; start one with `perdure worker`");
+    await other.work();
+    expect(await waiting.ended).toBe(0);
+    expect(waiting.io.stdout.text).toBe("at last\n");
+    expect(waiting.io.stderr.text.split("no worker")).toHaveLength(2);
+  }, 30_000);
+
+  it("says that its queue is paused", async () => {
+    await target.perdure.pause("stopped");
+    const running = start("true", "--queue", "stopped");
+    await running.says("the queue stopped is paused");
+    expect(running.io.stderr.text).not.toContain("no worker");
+    await target.perdure.resume("stopped");
+    expect(await running.ended).toBe(0);
+  }, 30_000);
+
+  it("refuses --queue for a command that runs here, and a relative --cwd for a server elsewhere", async () => {
+    const local = await ask(["run", "--queue", "q", "--", "true"], { cwd: target.dir });
+    expect(local).toMatchObject({ code: 2, stderr: expect.stringContaining("--queue: it goes with a server") });
+    const env = { PERDURE_URL: "http://perdure.example", PERDURE_TOKEN: target.token };
+    const far = await ask(["run", "--cwd", "sub", "--", "true"], { env, cwd: target.dir });
+    expect(far).toMatchObject({ code: 2, stderr: expect.stringContaining("give the full path") });
+  });
+});
+
+it("the server at work on a data directory is found by that directory, with its token", async () => {
+  const cwd = join(target.dir, "with-server");
+  const data = join(cwd, ".perdure");
+  mkdirSync(data, { recursive: true });
+  writeFileSync(join(data, "server.json"), JSON.stringify({ pid: process.pid, process: null, url: target.url }));
+  writeFileSync(join(data, "token"), target.token, { mode: 0o600 });
+  const said = await ask(["run", "--", "pwd"], { cwd });
+  expect(said).toMatchObject({ code: 0, stdout: `${cwd}\n` });
+  const id = idIn(said);
+  expect((await ask(["ps", "-n", "1", "--data", data])).stdout).toContain(id);
+  // Named, a directory without a server is looked at itself, whatever the environment says.
+  const none = await ask(["ps", "--data", "none"], { cwd, env: target.env });
+  expect(none).toMatchObject({ code: 1, stderr: expect.stringContaining("there is no Perdure data in none") });
+  expect((await ask(["ps", "--data", "none", "--server", target.url], { cwd, env: target.env })).stdout).toContain(id);
+}, 30_000);
+
+describe("a server that does not answer as hoped", () => {
+  it.each([["ps"], ["run", "--", "true"], ["wait", "job_01m7gekg9zevv9a6xvvwmt1v8g"]])(
+    "does not know the token: %s says what to do",
+    async (...argv) => {
+      const env = { PERDURE_URL: target.url, PERDURE_TOKEN: `pdr_wrongone_${"x".repeat(43)}` };
+      const said = await ask(argv, { env, cwd: target.dir });
+      expect(said).toMatchObject({ code: 1, stdout: "", stderr: expect.stringMatching(/^perdure \w+: [^\n]+\n$/) });
+      expect(said.stderr).toContain("does not know this token: set PERDURE_TOKEN, or name a file");
+      expect(said.stderr).not.toContain("xxx");
+    },
+  );
+
+  it("is not asked without a token", async () => {
+    const said = await ask(["ps"], { env: { PERDURE_URL: target.url }, cwd: target.dir });
+    expect(said).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining(`no token for ${target.url}: set PERDURE_TOKEN`),
+    });
+  });
+
+  it("cannot be reached: one line says what to do, soon", async () => {
+    const free = createServer();
+    const port = await new Promise<number>((resolve) => {
+      free.listen(0, "127.0.0.1", () => resolve((free.address() as { port: number }).port));
+    });
+    await new Promise((resolve) => free.close(resolve));
+    const env = { PERDURE_TOKEN: target.token };
+    const said = await ask(["ps", "--server", `http://127.0.0.1:${port}`], { env, cwd: target.dir });
+    expect(said).toMatchObject({ code: 1, stdout: "", stderr: expect.stringMatching(/^perdure ps: [^\n]+\n$/) });
+    expect(said.stderr).toContain("cannot be reached");
+    expect(said.stderr).toContain("Start one with `perdure up`, or check --server");
+  }, 15_000);
+});

@@ -1,0 +1,185 @@
+/** `perdure submit`, on data of this machine and through a server. */
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { describe, expect, it, vi } from "vitest";
+import { NonRetryableError } from "../../src/core/failure.ts";
+import { task } from "../../src/core/task.ts";
+import { perdure } from "./kit.ts";
+import { KINDS, newDir, openWhere } from "./targets.ts";
+
+const ID = /^job_\w{26}$/;
+
+describe.each(KINDS)("submit to %s", (kind) => {
+  it("stores a job with all that was wished for, and prints its id", async () => {
+    const { ask, library } = await openWhere(kind);
+    const argv = ["resize", "--input", '{"width":640}', "--queue", "images", "--priority", "2", "--delay", "1h"];
+    argv.push(
+      "--tag",
+      "red",
+      "--tag",
+      "big",
+      "--timeout",
+      "5m",
+      "--expire-in",
+      "2h",
+      "--label",
+      "gpu=yes",
+      "--key",
+      "k1",
+    );
+    argv.push("--deadline", "2126-11-16T09:00:00Z", "--max-attempts", "7", "--backoff", "3s");
+    const { code, stdout } = await ask("submit", ...argv);
+    expect(code).toBe(0);
+    const id = stdout.trimEnd();
+    expect(id).toMatch(ID);
+    const job = await (await library.job(id)).get();
+    expect(job).toMatchObject({ kind: "resize", payload: { width: 640 }, queue: "images", priority: 2, key: "k1" });
+    expect(job).toMatchObject({
+      tags: ["red", "big"],
+      timeoutMs: 300_000,
+      expireInMs: 7_200_000,
+      labels: { gpu: "yes" },
+    });
+    expect(job).toMatchObject({ deadlineAt: Date.parse("2126-11-16T09:00:00Z"), policy: { maxAttempts: 7 } });
+    expect(job.runAt - job.submittedAt).toBe(3_600_000);
+
+    const again = await ask("submit", ...argv);
+    expect(again.stdout.trimEnd()).toBe(id);
+    expect(again.stderr).toContain("was there already: the key k1 names it");
+    const other = await ask("submit", "resize", "--input", "{}", "--queue", "images", "--key", "k1");
+    expect(other).toMatchObject({ code: 1, stdout: "" });
+    expect(other.stderr).toMatch(/^perdure submit: [^\n]*k1[^\n]*\n$/);
+  });
+
+  it("takes the input from parameters or a file, or none", async () => {
+    const { askJson, library, dir } = await openWhere(kind);
+    const payloadOf = async (...argv: string[]) => {
+      const { id, created } = await askJson<{ id: string; created: boolean }>("submit", "k", ...argv);
+      expect(created).toBe(true);
+      return (await (await library.job(id)).get()).payload;
+    };
+    expect(await payloadOf("-p", "to=a=b", "-p", "n:=3", "-p", "__proto__=x")).toEqual(
+      JSON.parse('{"to":"a=b","n":3,"__proto__":"x"}'),
+    );
+    writeFileSync(join(dir, "in.yaml"), "width: 640\nnames: [a, b]\n");
+    expect(await payloadOf("--input-file", "in.yaml")).toEqual({ width: 640, names: ["a", "b"] });
+    expect(await payloadOf("--input", "null")).toBeNull();
+    expect(await payloadOf()).toBeUndefined();
+  });
+
+  it("takes a command after two dashes", async () => {
+    const { ask, library, dir } = await openWhere(kind);
+    const { stdout } = await ask("submit", "--retry", "3", "--", "sh", "-c", "exit 0");
+    const job = await (await library.job(stdout.trimEnd())).get();
+    expect(job).toMatchObject({ kind: "exec", payload: { argv: ["sh", "-c", "exit 0"], cwd: dir } });
+    expect(job.policy.maxAttempts).toBe(3);
+  });
+
+  it("stores the jobs of a file, and of standard input", async () => {
+    const { ask, askJson, library, dir } = await openWhere(kind);
+    writeFileSync(
+      join(dir, "jobs.yaml"),
+      "jobs:\n  - argv: [./a.sh]\n    key: one\n  - kind: mail\n    input: {to: x}\n",
+    );
+    const first = await ask("submit", "-f", "jobs.yaml");
+    const [one, two] = first.stdout.trimEnd().split("\n") as [string, string];
+    expect(first.code).toBe(0);
+    expect(await (await library.job(two)).get()).toMatchObject({ kind: "mail", payload: { to: "x" } });
+    const again = await askJson<{ id: string; created: boolean }[]>("submit", "-f", "jobs.yaml");
+    expect(again).toMatchObject([{ id: one, created: false }, { created: true }]);
+
+    const stdin = vi.spyOn(process, "stdin", "get").mockReturnValue(Readable.from(["kind: k\n"]) as never);
+    const piped = await ask("submit", "-f", "-");
+    stdin.mockRestore();
+    expect(piped.stdout.trimEnd()).toMatch(ID);
+  });
+
+  it("stores nothing of a file with a mistake, and the rest where a key is taken", async () => {
+    const { ask, library, dir } = await openWhere(kind);
+    writeFileSync(join(dir, "bad.yaml"), "jobs:\n  - kind: a\n  - kind: b\n    priorty: 3\n");
+    const bad = await ask("submit", "-f", "bad.yaml");
+    expect(bad).toMatchObject({ code: 2, stdout: "" });
+    expect(bad.stderr).toMatch(/^perdure submit: bad\.yaml:4:5: .*priority/);
+    expect((await library.jobs()).jobs).toEqual([]);
+
+    await library.submit("a", 1, { key: "taken" });
+    writeFileSync(join(dir, "mixed.yaml"), "jobs:\n  - {kind: a, input: 2, key: taken}\n  - {kind: b}\n");
+    const mixed = await ask("submit", "-f", "mixed.yaml");
+    expect(mixed.code).toBe(1);
+    expect(mixed.stdout.trimEnd()).toMatch(ID);
+    expect(mixed.stderr).toMatch(/^perdure submit: mixed\.yaml:2:\d+: [^\n]*taken/);
+  });
+
+  it("waits for the end, and exits by it", async () => {
+    const { ask, askJson, library } = await openWhere(kind);
+    const good = task("good", {}, (n: number) => n + 1);
+    const bad = task("bad", {}, () => {
+      throw new NonRetryableError("no");
+    });
+    await library.work([good, bad]);
+    const done = await ask("submit", "good", "--input", "1", "--wait");
+    expect(done).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^(job_\w{26})\n\1 {2}succeeded {2}after 1 run/),
+    });
+    expect(await askJson("submit", "good", "--input", "1", "-w")).toMatchObject({
+      state: "succeeded",
+      result: 2,
+      created: true,
+    });
+    expect(await ask("submit", "bad", "--wait")).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining("failed (rejected)"),
+    });
+  });
+});
+
+describe("submit", () => {
+  it("makes data that is not there, and says that nobody runs it yet", async () => {
+    const cwd = newDir();
+    const { code, stdout, stderr } = await perdure(["submit", "k"], { cwd });
+    expect(code).toBe(0);
+    expect(stdout.trimEnd()).toMatch(ID);
+    expect(stderr).toBe("no worker is there yet; start one with `perdure up`\n");
+    expect((await perdure(["ps"], { cwd })).stdout).toContain(stdout.trimEnd());
+  });
+
+  it.each([
+    [[], /what to submit\? Usage/],
+    [["--"], /no command after --/],
+    [["k", "--", "sh"], /a kind and a command/],
+    [["k", "more"], /unexpected argument "more"/],
+    [["k", "--input", "{a}"], /--input: not JSON: /],
+    [["k", "--input", "1", "-p", "a=1"], /--input and --param: give one of them/],
+    [["k", "-p", "a"], /--param: got "a"; write NAME=VALUE/],
+    [["k", "-p", "a=1", "-p", "a=2"], /--param: a is given twice/],
+    [["k", "-p", "a:=x"], /--param a: not JSON/],
+    [["k", "--input-file", "gone.json"], /--input-file: there is no file "gone.json"/],
+    [["k", "--delay", "5"], /--delay: got "5"; give a time with its unit/],
+    [["k", "--delay", "5s", "--run-at", "2126-01-01T00:00:00Z"], /--delay and --run-at/],
+    [["k", "--run-at", "tomorrow"], /--run-at: got "tomorrow"; allowed: an instant with its zone/],
+    [["k", "--priority", "10"], /--priority: got "10"/],
+    [["k", "--tag", "a\nb"], /--tag: /],
+    [["k", "--retry", '{"maxAttempt":3}'], /--retry: retry\.maxAttempt.*maxAttempts/],
+    [["k", "--retry", "3", "--backoff", "1s"], /--retry and --backoff/],
+    [["k", "--preset", "opall"], /--preset: .*opal/],
+    [["k", "--retry-when", "{{ nope"], /--retry-when: /],
+    [["exec"], /--input: /],
+    [["exec", "--input", '{"argv":[]}'], /--input: input\.argv/],
+    [["-f", "gone.yaml"], /there is no file "gone.yaml"/],
+    [["-f", "x.yaml", "--queue", "q"], /--queue: with --file it belongs into the file/],
+    [["-f", "x.yaml", "k"], /unexpected argument "k"/],
+    [["--input", "1", "--", "sh"], /--input: a command after -- has no other input/],
+  ] as [string[], RegExp][])("answers %j with one line, and makes nothing", async (argv, line) => {
+    const cwd = newDir();
+    const { code, stdout, stderr } = await perdure(["submit", ...argv], { cwd });
+    expect({ code, stdout, stderr }).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: expect.stringMatching(/^perdure submit: [^\n]+\n$/),
+    });
+    expect(stderr).toMatch(line);
+    expect(existsSync(join(cwd, ".perdure"))).toBe(false);
+  });
+});

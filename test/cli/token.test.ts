@@ -1,0 +1,99 @@
+/** `perdure token`, through a server, on data of this machine, and on a PostgreSQL database. */
+import { describe, expect, it } from "vitest";
+import { newSchema } from "../postgres/kit.ts";
+import { startServer } from "../server/kit.ts";
+import { perdure } from "./kit.ts";
+import { KINDS, newDir, openWhere } from "./targets.ts";
+
+interface Shown {
+  readonly id: string;
+  readonly name: string;
+  readonly revokedAt: number | null;
+}
+
+const TOKEN = /^pdr_([0-9a-z]{8})_[\w-]{43}\n$/;
+
+describe.each(KINDS)("tokens of %s", (kind) => {
+  it("are made, shown once, listed and revoked", async () => {
+    const { ask, askJson } = await openWhere(kind);
+    const made = await ask("token", "create", "ci", "--scope", "read", "--scope", "submit", "--expires", "30d");
+    expect(made.code).toBe(0);
+    const [, id = ""] = TOKEN.exec(made.stdout) ?? [];
+    expect(id).not.toBe("");
+    expect(made.stderr).toMatch(new RegExp(`^${id} \\(ci\\) may read, submit in the namespace default, until 20`));
+
+    const listed = await ask("token", "list");
+    expect(listed.stdout).toMatch(new RegExp(`^${id} +ci +read,submit +default +good +\\S+ +\\S+$`, "m"));
+    expect(listed.stdout).not.toContain(made.stdout.trimEnd());
+    const json = await askJson<Shown[]>("token", "list");
+    expect(json.find((token) => token.id === id)).toMatchObject({ name: "ci", revokedAt: null });
+    expect(JSON.stringify(json)).not.toContain("hash");
+
+    const all = await askJson<Shown & { token: string }>(
+      "token",
+      "create",
+      "ops",
+      "-s",
+      "admin,read",
+      "--all-namespaces",
+    );
+    expect(all).toMatchObject({ name: "ops", scopes: ["admin", "read"], namespace: null, expiresAt: null });
+    expect(await ask("token", "revoke", id)).toMatchObject({ code: 0, stdout: `${id}: revoked\n` });
+    const both = await ask("token", "revoke", all.token, "nobody00");
+    expect(both).toMatchObject({ code: 1, stdout: `${all.id}: revoked\n` });
+    expect(both.stderr).toContain("nobody00: no token has this id");
+    expect((await ask("token", "list")).stdout).toMatch(new RegExp(`^${id} .* revoked `, "m"));
+  });
+});
+
+describe("a token", () => {
+  it("made on the database of a server is good there", async () => {
+    const server = await startServer();
+    try {
+      const cwd = newDir();
+      const { stdout } = await perdure(["token", "create", "x", "-s", "read", "--db", server.storeUrl], { cwd });
+      const token = stdout.trimEnd();
+      await server.tokens.refresh(); // else within two seconds
+      const reply = await server.call("GET", "/v1/identity", { token });
+      expect(reply.body).toMatchObject({ name: "x", scopes: ["read"], namespace: "default" });
+      const env = { PERDURE_TOKEN: token };
+      expect((await perdure(["ps", "--server", server.url], { cwd, env })).code).toBe(0);
+      expect((await perdure(["token", "list", "--server", server.url], { cwd, env })).code).toBe(1);
+    } finally {
+      await server.close();
+    }
+  });
+
+  it("can be made on PostgreSQL without a server", async () => {
+    const { url } = newSchema("token");
+    const cwd = newDir();
+    const { code, stdout } = await perdure(["token", "create", "x", "-s", "work", "--namespace", "n", "--db", url], {
+      cwd,
+    });
+    expect(code).toBe(0);
+    const listed = await perdure(["token", "list", "--json"], { cwd, env: { PERDURE_DB: url } });
+    expect(JSON.parse(listed.stdout)).toMatchObject([{ id: stdout.split("_")[1], namespace: "n", scopes: ["work"] }]);
+  });
+
+  it.each([
+    [["token"], 2, /what to do\? Usage/],
+    [["token", "creat", "x"], 2, /did you mean create\?/],
+    [["token", "create", "--scope", "read"], 2, /which name\?/],
+    [["token", "create", "x"], 2, /--scope: say what it may do: read, submit, work, admin/],
+    [["token", "create", "x", "--scope", "reed"], 2, /--scope: got "reed".*read/],
+    [["token", "create", "x\u0007", "--scope", "read"], 2, /got the name/],
+    [["token", "create", "x", "y", "--scope", "read"], 2, /unexpected argument "y"/],
+    [["token", "create", "x", "-s", "read", "--expires", "30"], 2, /--expires: got "30"; give a time with its unit/],
+    [["token", "create", "x", "-s", "read", "--expires", "0s"], 2, /--expires: /],
+    [["token", "create", "x", "-s", "read", "--namespace", "n", "--all-namespaces"], 2, /give one of them/],
+    [["token", "list", "--scope", "read"], 2, /--scope: it goes with create/],
+    [["token", "revoke"], 2, /which token\?/],
+    [["token", "list", "--db", "x.db", "--server", "http://localhost:1"], 2, /--db and --server: give one of them/],
+    [["token", "list"], 1, /there is no Perdure data in \.\/\.perdure/],
+    [["token", "list", "--db", "postgres://localhost:1/none"], 1, /perdure token: /],
+  ] as [string[], number, RegExp][])("answers %j with %d and one line", async (argv, code, line) => {
+    const said = await perdure(argv, { cwd: newDir() });
+    expect(said).toEqual({ code, stdout: "", stderr: expect.stringMatching(/^perdure token: [^\n]+\n$/) });
+    expect(said.stderr).toMatch(line);
+  });
+});
