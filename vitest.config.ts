@@ -8,7 +8,7 @@ export default defineConfig({
     reporters: ["default", "./scripts/counts-reporter.mjs"],
     testTimeout: 30_000,
     hookTimeout: 30_000,
-    maxWorkers: 2,
+    maxWorkers: 3, // many wait for time or for other processes
     coverage: {
       provider: "v8",
       include: ["src/**/*.ts"],

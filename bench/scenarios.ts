@@ -1,5 +1,6 @@
 /** What is measured. Each scenario gets fresh databases and returns rows of the table. */
 import { type JobHandle, Perdure, type SubmitEntry, type Task, task } from "perdure";
+import { remoteDrain } from "./remote.ts";
 
 export interface Row {
   readonly what: string;
@@ -179,6 +180,8 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     }
     return rows;
   },
+
+  remote: remoteDrain,
 };
 
 async function timeDrain(perdure: Perdure, task: Task<{ n: number }, unknown>, count: number): Promise<number> {

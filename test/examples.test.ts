@@ -156,6 +156,14 @@ example("commands", async (run) => {
   ]);
 });
 
+// On a server, too: test/client/same-program.test.ts.
+example("same-program", async (run) => {
+  const lines = (await run()).trimEnd().split("\n");
+  expect(lines[0]).toBe("tea costs 4.99 after 3 attempts");
+  expect(lines.slice(1, 4)).toEqual(["job.submitted", "attempt.started", "attempt.failed"]);
+  expect(lines.at(-1)).toMatch(/^Attempt 3 started at .* and completed after/);
+});
+
 it("the README's first command gets a flaky command through", () => {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as { scripts: { start: string } };
   expect(scripts.start).toMatch(/ && node dist\/cli\/main.js run .*-- sh examples\/flaky.sh$/);

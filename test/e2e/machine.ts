@@ -1,0 +1,91 @@
+/** What can be seen of this machine from outside the program: its files, ports and processes, and a way to wait for them.
+ *  A deadline here only guards against hanging: a busy machine may take its time. */
+import { randomInt } from "node:crypto";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { createServer } from "node:net";
+
+/** Reaching it means that something hangs. */
+const DEADLINE_MS = 60_000;
+const POLL_MS = 25;
+
+/** The first answer that is neither undefined nor false. */
+export async function until<T>(
+  what: string,
+  look: () => T | undefined | false | Promise<T | undefined | false>,
+  deadlineMs = DEADLINE_MS,
+): Promise<T> {
+  const start = performance.now();
+  for (;;) {
+    const found = await look();
+    if (found !== undefined && found !== false) return found;
+    if (performance.now() - start > deadlineMs) throw new Error(`waited for ${deadlineMs} ms, in vain: ${what}`);
+    await pass(POLL_MS);
+  }
+}
+
+export function pass(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** Below the range from which systems choose ports for connections, so that it stays free while its server is down. */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(15_000, 32_000);
+    const isFree = await new Promise<boolean>((resolve) => {
+      const probe = createServer();
+      probe.once("error", () => resolve(false));
+      probe.listen(port, "127.0.0.1", () => probe.close(() => resolve(true)));
+    });
+    if (isFree) return port;
+  }
+}
+
+/** The whole lines of a file that others append to; none while it is not there. */
+export function linesIn(path: string): string[] {
+  if (!existsSync(path)) return [];
+  return readFileSync(path, "utf8").split("\n").slice(0, -1);
+}
+
+/** The number that a process wrote into a file, such as its pid. */
+export function numberIn(path: string): Promise<number> {
+  return until(`a number in ${path}`, () => {
+    const [line] = linesIn(path);
+    return line === undefined ? undefined : Number(line);
+  });
+}
+
+/** A process that has ended but was not waited for is gone too. */
+export function isAlive(pid: number): boolean {
+  try {
+    return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  } catch {
+    return false;
+  }
+}
+
+export function gone(pid: number, what = `process ${pid} is gone`): Promise<true> {
+  return until(what, () => !isAlive(pid));
+}
+
+/** All living processes with their parents. */
+export function processTable(): { readonly pid: number; readonly parent: number }[] {
+  return readdirSync("/proc").flatMap((name) => {
+    if (!/^\d+$/.test(name) || !isAlive(Number(name))) return [];
+    try {
+      const [, parent] = readFileSync(`/proc/${name}/stat`, "utf8")
+        .replace(/^.*\) /, "")
+        .split(" ");
+      return [{ pid: Number(name), parent: Number(parent) }];
+    } catch {
+      return []; // it has just ended
+    }
+  });
+}
+
+/** A process with all that it started, and that these started. */
+export function treeOf(root: number): number[] {
+  const table = processTable();
+  const tree = [root];
+  for (const pid of tree) tree.push(...table.filter(({ parent }) => parent === pid).map((child) => child.pid));
+  return tree;
+}

@@ -1,0 +1,55 @@
+/** PostgreSQL goes and comes back under two servers with work under way: they say that they are not ready, wait, and go on
+ *  by themselves. Nobody is taken for dead because the database was away. */
+import { join } from "node:path";
+import { expect, it, onTestFinished } from "vitest";
+import { startServer } from "../postgres/server.ts";
+import { connect, linesIn, newHome, resultOf, Server, TEST_MS, until, worker } from "./kit.ts";
+import { drained, reckon, tally } from "./reckoning.ts";
+import { startSubmitters } from "./submitters.ts";
+
+it("is lived through by servers, workers and clients when PostgreSQL is restarted", { timeout: TEST_MS }, async () => {
+  const postgres = await startServer();
+  onTestFinished(() => postgres.stop("immediate"));
+  const effects = join(newHome(), "effects");
+  const db = postgres.url;
+  const servers = [await Server.start({ db }), await Server.start({ db })] as const;
+  const { token } = servers[0];
+  await Promise.all(servers.map((server) => worker(server, { tokenOf: servers[0] })));
+  const clients = [await connect(servers[0].url, token), await connect(servers[1].url, token)] as const;
+  const submitters = startSubmitters({ clients, effects, everyMs: 50 });
+  const more = async (count: number) => {
+    const goal = submitters.acknowledged.size + count;
+    await until(`${count} more submits are acknowledged`, () => submitters.acknowledged.size >= goal);
+  };
+  const ready = async (status: 200 | 503) => {
+    for (const { url } of servers) {
+      await until(`${url}/readyz answers ${status}`, async () => (await fetch(`${url}/readyz`)).status === status);
+    }
+  };
+  await more(20);
+  const waited = await clients[0].submit("effect", { effects, ms: 8_000 });
+  const result = resultOf(waited);
+
+  for (const mode of ["fast", "immediate"] as const) {
+    await ready(200);
+    await postgres.down(mode);
+    await ready(503);
+    for (const { url } of servers) expect((await fetch(`${url}/healthz`)).status).toBe(200);
+    await postgres.up();
+    await ready(200);
+    await more(20);
+  }
+
+  await submitters.stop();
+  expect(await result).toEqual({ attempt: 1 });
+  await drained(clients[1]);
+  const audited = await reckon(clients[1], submitters.acknowledged);
+  expect(submitters.twice).toEqual([]);
+  expect(audited.jobs.size).toBe(submitters.acknowledged.size + 1);
+  const { lost, unsuccessful } = tally(audited);
+  expect({ lost, unsuccessful }).toEqual({ lost: 0, unsuccessful: [] });
+  expect(audited.engineEvents.map(({ name }) => name)).not.toContain("worker.lost");
+  const runs = linesIn(effects);
+  expect(new Set(runs).size).toBe(runs.length);
+  for (const { proc } of servers) expect(await proc.stop()).toBe(0);
+});

@@ -1,0 +1,124 @@
+/** Processes of the built program, as an operator starts them: each with a log file, waited for by what it prints
+ *  when it is ready, and ended by its own pid. When a test is over nothing is left of them; when it failed, the ends of
+ *  their logs are shown. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeAll } from "vitest";
+
+/** Built by `npm run build`, or elsewhere. */
+const DIST = process.env.PERDURE_TEST_DIST ?? fileURLToPath(new URL("../../dist", import.meta.url));
+const PROGRAM = join(DIST, "cli", "main.js");
+
+export type Env = Readonly<Record<string, string>>;
+
+/** What a process prints when it is ready. */
+export interface Said {
+  readonly url: string;
+  readonly pid: number;
+  readonly tokenFile: string;
+  readonly store: string;
+  readonly session: string;
+  readonly kinds: readonly string[];
+  readonly workers: number;
+}
+
+const processes = new Set<Proc>();
+const homes = new Set<string>();
+let started = 0;
+
+beforeAll(() => {
+  if (!existsSync(PROGRAM)) throw new Error("these tests run the built program: npm run build");
+});
+
+afterEach(async ({ task }) => {
+  for (const one of processes) one.signal("SIGKILL");
+  await Promise.all([...processes].map((one) => one.ended));
+  if (task.result?.state === "fail") for (const one of processes) console.log(one.story());
+  processes.clear();
+  for (const home of homes) rmSync(home, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+  homes.clear();
+});
+
+/** A directory that goes when the test is over. */
+export function newHome(): string {
+  const home = realpathSync(mkdtempSync(join(tmpdir(), "perdure-e2e-")));
+  homes.add(home);
+  return home;
+}
+
+export class Proc {
+  readonly name: string;
+  readonly argv: readonly string[];
+  readonly pid: number;
+  readonly logFile: string;
+  /** Its object of JSON; rejects when it ends without one. */
+  readonly ready: Promise<Said>;
+  readonly ended: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>;
+  readonly #child: ChildProcess;
+  #isOver = false;
+
+  /** `under` is a command that runs it. */
+  constructor(home: string, argv: readonly string[], env: Env, under: readonly string[] = []) {
+    this.argv = argv;
+    this.name = `${argv[0]}-${++started}`;
+    mkdirSync(join(home, "logs"), { recursive: true });
+    this.logFile = join(home, "logs", `${this.name}.log`);
+    const log = openSync(this.logFile, "a");
+    const [command = "", ...args] = [...under, process.execPath, PROGRAM, ...argv];
+    const child = spawn(command, args, {
+      cwd: home,
+      env: { PATH: process.env.PATH ?? "", HOME: home, LANG: "C.UTF-8", ...env },
+      stdio: ["ignore", "pipe", log],
+    });
+    closeSync(log);
+    this.#child = child;
+    this.pid = child.pid as number;
+    this.ended = new Promise((resolve) => {
+      child.once("close", (code, signal) => {
+        this.#isOver = true;
+        resolve({ code, signal });
+      });
+    });
+    this.ready = new Promise((resolve, reject) => {
+      let text = "";
+      child.stdout?.setEncoding("utf8").on("data", (more: string) => {
+        text += more;
+        if (text.trimEnd().endsWith("}")) resolve(JSON.parse(text) as Said); // it is the only one, over several lines
+      });
+      void this.ended.then(() => reject(new Error(`it ended before it was ready\n${this.story()}`)));
+    });
+    this.ready.catch(() => {}); // whoever waits for it is told
+    processes.add(this);
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  get log(): string {
+    return readFileSync(this.logFile, "utf8");
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    if (!this.#isOver) this.#child.kill(signal);
+  }
+
+  /** kill -9, and wait until it is gone. */
+  async kill(): Promise<void> {
+    this.signal("SIGKILL");
+    await this.ended;
+  }
+
+  /** SIGTERM, and its exit code. */
+  async stop(): Promise<number | null> {
+    this.signal("SIGTERM");
+    return (await this.ended).code;
+  }
+
+  story(): string {
+    return `--- ${this.name} (${this.pid}): ${this.argv.join(" ")}\n${this.log.slice(-3_000)}`;
+  }
+}

@@ -1,0 +1,79 @@
+/** A worker that stands still for longer than its lease, as a machine that sleeps, and wakes up: what it held belongs to
+ *  another by then, and nothing that it still says or writes changes that. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import {
+  connect,
+  gone,
+  HAS_ELSEWHERE,
+  isAlive,
+  linesIn,
+  newHome,
+  output,
+  Server,
+  sh,
+  TEST_MS,
+  until,
+  worker,
+} from "./kit.ts";
+import { reckon } from "./reckoning.ts";
+
+const STORY = ["job.submitted", "attempt.started", "attempt.lost", "attempt.started", "attempt.succeeded"];
+
+it("refuses what a worker says that slept past its lease, and ends its command", { timeout: TEST_MS }, async () => {
+  const files = newHome();
+  const [pids, held, go] = ["pids", "held", "go"].map((name) => join(files, name)) as [string, string, string];
+  const letGo = join(files, "let-go");
+  const server = await Server.start();
+  const client = await connect(server.url, server.token);
+  const sleeper = await worker(server, { args: ["--worker-lease", "2s", "--name", "sleeper"] });
+
+  // It writes on while its worker sleeps: that is what the worker will try to send when it wakes up.
+  const script = `echo $$ >> ${pids}; while [ ! -e ${go} ]; do echo "tick $PERDURE_ATTEMPT"; sleep 0.05; done
+    echo "end $PERDURE_ATTEMPT"; echo "$PERDURE_ATTEMPT" > "$PERDURE_OUTPUT_DIR/artifacts/who"`;
+  const command = await client.submit("exec", sh(script));
+  const fn = await client.submit("hold", { effects: held, file: letGo });
+  const stdout = (attempt: number) => output(client, command.id, attempt, "stdout.log");
+  await until("its output is on the server", async () => (await stdout(1))?.startsWith("tick 1\n"));
+  await until("the function runs too", () => linesIn(held).length === 1);
+  const [first = 0] = linesIn(pids).map(Number);
+  sleeper.proc.signal("SIGSTOP");
+
+  for (const job of [command, fn]) {
+    await until("the job is taken from it", async () => (await job.get()).losses === 1);
+  }
+  const sentBefore = await stdout(1);
+  const other = await worker(server, { args: ["--worker-lease", "10s", "--name", "other"], elsewhere: true });
+  await until("the other runs both", () => linesIn(pids).length === 2 && linesIn(held).length === 2);
+
+  // On the same host the other ends it first; elsewhere it goes on until its own worker can.
+  if (HAS_ELSEWHERE) expect(isAlive(first)).toBe(true);
+  // The function of the sleeper ends with a result at once when it wakes up, beside that of the other.
+  writeFileSync(letGo, "");
+  sleeper.proc.signal("SIGCONT");
+  await gone(first, "the command of the first attempt was ended");
+  writeFileSync(go, "");
+  expect(await command.result()).toMatchObject({ exitCode: 0, outputs: [{ name: "who" }] });
+  expect(await fn.result()).toEqual({ attempt: 2 });
+
+  // It is of use again, and has said by its end what it had to say.
+  await other.proc.kill();
+  expect(await (await client.submit("add", { a: 1, b: 2 })).result()).toEqual({ sum: 3 });
+  expect(await sleeper.proc.stop()).toBe(0);
+
+  const { events } = await reckon(client);
+  for (const job of [command, fn]) {
+    const { attempt, losses, failures } = await job.get();
+    expect({ attempt, losses, failures }).toEqual({ attempt: 2, losses: 1, failures: 0 });
+    expect((await job.attempts()).map((row) => [row.outcome, row.session])).toEqual([
+      ["lost", sleeper.session],
+      ["completed", other.session],
+    ]);
+    expect(events.get(job.id)?.map(({ name }) => name)).toEqual(STORY);
+  }
+  expect(await stdout(2)).toMatch(/^(tick 2\n)+end 2\n$/);
+  expect(await output(client, command.id, 2, "artifacts/who")).toBe("2\n");
+  expect(await stdout(1)).toBe(sentBefore);
+  expect(await output(client, command.id, 1, "artifacts/who")).toBeNull();
+});

@@ -1,0 +1,157 @@
+/** The shell sessions in the guides are run as they stand, each page from top to bottom in an empty directory. Fences are
+ *  marked: `sh background`: started, and left running until the page is over; it goes on when it says so ·
+ *  `sh console`: run in one shell, and must succeed · `text output`: what the block above it prints; `…` stands for anything
+ *  within a line. `perdure` is the built program; a port that is named in a page is a free one in the test. */
+import { type ChildProcess, spawn } from "node:child_process";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const DIST = process.env.PERDURE_TEST_DIST ?? join(ROOT, "dist");
+const PROGRAM = join(DIST, "cli/main.js");
+const GUIDES = join(ROOT, "docs/guides");
+const NAMED_URL = "http://127.0.0.1:4400";
+
+interface Block {
+  readonly info: string;
+  readonly line: number;
+  readonly body: string;
+}
+
+function blocksOf(page: string): Block[] {
+  const text = readFileSync(join(GUIDES, page), "utf8");
+  return [...text.matchAll(/^```([^\n`]+)\n(.*?)^```$/gms)].map(({ 1: info = "", 2: body = "", index }) => ({
+    info: info.trim(),
+    line: text.slice(0, index).split("\n").length,
+    body,
+  }));
+}
+
+/** One shell for a page: what a block sets, the next one has. */
+class Shell {
+  readonly #child: ChildProcess;
+  readonly #exited: Promise<number>;
+  #text = "";
+  #heard: () => void = () => {};
+
+  constructor(cwd: string, env: NodeJS.ProcessEnv) {
+    this.#child = spawn("bash", ["--noprofile", "--norc"], { cwd, env, stdio: ["pipe", "pipe", "pipe"] });
+    this.#exited = new Promise((resolve) => this.#child.once("exit", (code) => resolve(code ?? -1)));
+    for (const stream of [this.#child.stdout, this.#child.stderr]) {
+      stream?.on("data", (chunk: Buffer) => {
+        this.#text += chunk.toString();
+        this.#heard();
+      });
+    }
+  }
+
+  async run(body: string): Promise<{ readonly code: number; readonly text: string }> {
+    this.#text = "";
+    // Read as a file: a command in the block must not eat the rest of it as its input.
+    const file = `block-${Math.random().toString(36).slice(2)}.sh`;
+    this.#child.stdin?.write(`cat > ${file} <<'END-OF-BLOCK'\n${body}\nEND-OF-BLOCK\n`);
+    this.#child.stdin?.write(`set -e; . ./${file} < /dev/null; set +e; echo; echo "ENDED 0"\n`);
+    const done = new Promise<number>((resolve) => {
+      this.#heard = () => this.#text.includes("\nENDED 0\n") && resolve(0);
+    });
+    const code = await Promise.race([done, this.#exited]);
+    return { code, text: this.#text.replace(/\n?ENDED 0\n/, "") };
+  }
+
+  close(): void {
+    this.#child.kill("SIGKILL");
+  }
+}
+
+/** Starts a block of the background; resolves with the address that it tells. */
+function inBackground(
+  body: string,
+  cwd: string,
+  env: NodeJS.ProcessEnv,
+): Promise<{ child: ChildProcess; url: string }> {
+  const child = spawn("bash", ["-c", `exec ${body.trim()}`], { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
+  return new Promise((resolve, reject) => {
+    let text = "";
+    const hear = (chunk: Buffer) => {
+      text += chunk.toString();
+      const url = /http:\/\/127\.0\.0\.1:\d+/.exec(text)?.[0];
+      if (url !== undefined && /Ctrl-C stops it|Start workers|Working for/.test(text)) resolve({ child, url });
+    };
+    child.stdout?.on("data", hear);
+    child.stderr?.on("data", hear);
+    child.once("exit", (code) => reject(new Error(`${body.trim()} ended with ${code}: ${text}`)));
+  });
+}
+
+function ended(child: ChildProcess): Promise<void> {
+  return new Promise((resolve) => {
+    if (child.exitCode !== null || child.signalCode !== null) resolve();
+    child.once("exit", () => resolve());
+    child.kill("SIGTERM");
+  });
+}
+
+/** `…` matches anything within a line. */
+function patternOf(text: string): RegExp {
+  const escaped = text.trim().replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  return new RegExp(`^${escaped.replaceAll("…", "[^\\n]*")}$`);
+}
+
+const pages = readdirSync(GUIDES)
+  .filter((name) => name.endsWith(".md"))
+  .map((page) => ({ page, blocks: blocksOf(page) }))
+  .filter(({ blocks }) => blocks.some(({ info }) => info === "sh console"));
+
+describe("the shell sessions of the guides", () => {
+  it("are found", () => expect(pages.length).toBeGreaterThan(0));
+
+  it.each(pages)("$page", { timeout: 120_000 }, async ({ page, blocks }) => {
+    if (!existsSync(PROGRAM)) throw new Error("the guides run the built program: npm run build");
+    const dir = mkdtempSync(join(tmpdir(), "perdure-guide-"));
+    const bin = join(dir, ".bin");
+    mkdirSync(bin);
+    writeFileSync(join(bin, "perdure"), `#!/bin/sh\nexec "${process.execPath}" "${PROGRAM}" "$@"\n`);
+    chmodSync(join(bin, "perdure"), 0o755);
+    const env = { PATH: `${bin}:${process.env.PATH}`, HOME: dir, PERDURE_PORT: "0", PERDURE_LOG_LEVEL: "error" };
+    const work = join(dir, "work");
+    mkdirSync(join(work, "node_modules"), { recursive: true });
+    // As if it were installed there.
+    writeFileSync(join(work, "package.json"), '{ "type": "module" }');
+    symlinkSync(dirname(DIST), join(work, "node_modules/perdure"), "dir");
+    const shell = new Shell(work, env);
+    const running: ChildProcess[] = [];
+    let url = NAMED_URL;
+    try {
+      for (const [i, { info, body, line }] of blocks.entries()) {
+        if (info === "sh background") {
+          const started = await inBackground(body, work, env);
+          running.push(started.child);
+          url = started.url;
+        }
+        if (info !== "sh console") continue;
+        const { code, text } = await shell.run(body.replaceAll(NAMED_URL, url));
+        const said = text.replaceAll(url, NAMED_URL).trim();
+        expect(code, `${page}:${line}\n${said}`).toBe(0);
+        const next = blocks[i + 1];
+        if (next?.info === "text output") expect(said, `${page}:${next.line}`).toMatch(patternOf(next.body));
+      }
+    } finally {
+      shell.close();
+      for (const child of running) await ended(child);
+      rmSync(dir, { recursive: true, force: true });
+    }
+  });
+});

@@ -1,0 +1,325 @@
+/** OPAL's door over real HTTP: the shapes that its clients know, and what is refused. */
+import { describe, expect, it } from "vitest";
+import { startOpal, TEN_KEYS } from "./kit.ts";
+
+const HEX_ID = /^job_[0-9a-f]{12}$/;
+
+describe("POST /api/jobs", () => {
+  it("takes JSON, and answers 201 with id and status", async () => {
+    const { call } = await startOpal();
+    const { status, body } = await call("POST", "/api/jobs", { body: { prompt: "paint a boat" } });
+    expect({ status, body }).toEqual({ status: 201, body: { id: expect.stringMatching(HEX_ID), status: "queued" } });
+  });
+
+  it("takes a form with a file, as curl and browsers send it", async () => {
+    const { call, form, work, ended } = await startOpal();
+    const file = new File(["\0binary\xff"], "../photo 1.png", { type: "image/png" });
+    const fields = { prompt: "paint", metadata: '{"ui":"v2"}', job_id: "job_form", input_file: file };
+    const reply = await form(fields);
+    expect(reply.status).toBe(201);
+    expect(await reply.json()).toEqual({ id: "job_form", status: "queued" });
+
+    await work();
+    await ended("job_form");
+    const { body } = await call("GET", "/api/jobs/job_form");
+    expect(body.outputs.map(({ name }: { name: string }) => name).sort()).toEqual([
+      ...["photo_1.png", "prompt.txt", "report.json"],
+    ]);
+    const report = body.outputs.find(({ name }: { name: string }) => name === "report.json");
+    expect(JSON.parse((await call("GET", report.href)).text)).toEqual({
+      ...{ job_id: "job_form", attempt: 1, metadata: { ui: "v2" } },
+    });
+    const photo = body.outputs.find(({ name }: { name: string }) => name === "photo_1.png");
+    expect((await call("GET", photo.href)).text).toBe(await file.text());
+  });
+
+  it("takes fields that a form left empty as not given", async () => {
+    const { form } = await startOpal();
+    const reply = await form({ prompt: "x", metadata: "", job_id: "", input_file: new File([], "") });
+    expect(reply.status).toBe(201);
+    expect(await reply.json()).toMatchObject({ id: expect.stringMatching(HEX_ID) });
+  });
+
+  it("takes a file in JSON too", async () => {
+    const { call, store } = await startOpal();
+    const body = { prompt: "x", job_id: "a", input_file: { name: "a.bin", base64: "AP8=" } };
+    expect((await call("POST", "/api/jobs", { body })).status).toBe(201);
+    const { jobs } = await store.find({ key: "opal:a" });
+    expect(JSON.parse(jobs[0]?.payload as string)).toMatchObject({ files: { "a.bin": "AP8=" } });
+  });
+
+  it("sent again with its id is the same job, whoever asks how often", async () => {
+    const { call, form, store } = await startOpal();
+    const body = { prompt: "x", job_id: "job_1", metadata: { a: 1 } };
+    for (let i = 0; i < 3; i++) {
+      const reply = await call("POST", "/api/jobs", { body });
+      expect(reply).toMatchObject({ status: 201, body: { id: "job_1", status: "queued" } });
+    }
+    const asForm = await form({ prompt: "x", job_id: "job_1", metadata: '{"a":1}' });
+    expect(asForm.status).toBe(201);
+    expect((await store.find({})).jobs).toHaveLength(1);
+  });
+
+  it("with an id that belongs to another body is refused", async () => {
+    const { call } = await startOpal();
+    await call("POST", "/api/jobs", { body: { prompt: "x", job_id: "job_1" } });
+    const { status, body } = await call("POST", "/api/jobs", { body: { prompt: "y", job_id: "job_1" } });
+    expect({ status, ...body }).toMatchObject({ status: 409, code: "key_conflict", path: "job_id" });
+    expect(body.message).toContain("job_1");
+  });
+
+  it.each([
+    ["no prompt", {}, /^prompt: /],
+    ["an empty prompt", { prompt: " " }, /^prompt: /],
+    ["an unknown field", { prompt: "x", promt: "y" }, /^promt: unknown field "promt".*Did you mean "prompt"\?/],
+    ["a field of a prototype", '{"prompt":"x","__proto__":{}}', /^__proto__: unknown field/],
+    ["a bad id", { prompt: "x", job_id: "a/b" }, /^job_id: /],
+    ["a bad file", { prompt: "x", input_file: "a.png" }, /^input_file: /],
+    [
+      "a file with an unknown field",
+      { prompt: "x", input_file: { name: "a", base64: "", mime: "" } },
+      /^input_file\.mime: /,
+    ],
+    ["a file that is no base64", { prompt: "x", input_file: { name: "a", base64: "?" } }, /^input_file: /],
+    ["long metadata", { prompt: "x", metadata: "m".repeat(70_000) }, /^metadata: /],
+    ["a list", [], /^body: /],
+    ["no body", undefined, /^body: /],
+  ])("refuses %s, naming it", async (_, body, message) => {
+    const { call, store } = await startOpal();
+    const reply = await call("POST", "/api/jobs", { body });
+    expect(reply).toMatchObject({ status: 400, body: { message: expect.stringMatching(message) } });
+    expect((await store.find({})).jobs).toEqual([]);
+  });
+
+  it.each([
+    ["an unknown field", { prompt: "x", priority: "1" }, /^priority: unknown field/],
+    ["metadata that is no JSON", { prompt: "x", metadata: "{" }, /^metadata: /],
+    ["a file that is a text", { prompt: "x", input_file: "photo.png" }, /^input_file: .*a file/],
+    ["a prompt that is a file", { prompt: new File(["x"], "x") }, /^prompt: /],
+  ])("refuses in a form %s, naming it", async (_, fields, message) => {
+    const { form } = await startOpal();
+    const reply = await form(fields as Record<string, string | Blob>);
+    expect(reply.status).toBe(400);
+    expect(await reply.json()).toMatchObject({ message: expect.stringMatching(message) });
+  });
+
+  it("refuses a form that is none, or that has a field twice", async () => {
+    const { url, admin } = await startOpal();
+    const post = (body: string, boundary = "; boundary=B") => {
+      const headers = { authorization: `Bearer ${admin}`, "content-type": `multipart/form-data${boundary}` };
+      return fetch(`${url}/api/jobs`, { method: "POST", headers, body });
+    };
+    const part = '--B\r\ncontent-disposition: form-data; name="prompt"\r\n\r\nx\r\n';
+    for (const [body, boundary] of [
+      ["hello"],
+      [""],
+      [part],
+      [`${part}--B--\r\n`, ""],
+      [`${part}--B--\r\n`, "; boundary="],
+    ]) {
+      const reply = await post(body as string, boundary);
+      expect(reply.status).toBe(400);
+      expect(await reply.json()).toMatchObject({ code: "invalid_request" });
+    }
+    const twice = await post(`${part}${part}--B--\r\n`);
+    expect(await twice.json()).toMatchObject({ path: "prompt", message: expect.stringContaining("each field once") });
+    expect((await post(`${part}--B--\r\n`)).status).toBe(201);
+  });
+
+  it("refuses what is too large for a job, with what to do about it", async () => {
+    const { call, form } = await startOpal();
+    const base64 = "A".repeat(1_048_576);
+    const asJson = await call("POST", "/api/jobs", { body: { prompt: "x", input_file: { name: "a", base64 } } });
+    expect(asJson).toMatchObject({ status: 413, body: { code: "body_too_large" } });
+    // The first is under a job's limit until it is in base64, the second is over it as it comes.
+    for (const size of [900_000, 5_000_000]) {
+      const asForm = await form({ prompt: "x", input_file: new File([new Uint8Array(size)], "a") });
+      expect(asForm.status).toBe(413);
+      expect(await asForm.json()).toMatchObject({ message: expect.stringContaining("send its address") });
+    }
+    expect((await form({ prompt: "x", input_file: new File([new Uint8Array(700_000)], "a") })).status).toBe(201);
+  });
+
+  it("refuses bodies of other types, and compressed ones", async () => {
+    const { call } = await startOpal();
+    const other = { body: "prompt=x", headers: { "content-type": "application/x-www-form-urlencoded" } };
+    expect((await call("POST", "/api/jobs", other)).status).toBe(415);
+    const small = { body: { prompt: "x" }, headers: { "content-encoding": "gzip" } };
+    expect((await call("POST", "/api/jobs", small)).status).toBe(415);
+  });
+
+  it("says so where no engine is configured; what is there can be read all the same", async () => {
+    const { call } = await startOpal({ engine: null });
+    const { status, body } = await call("POST", "/api/jobs", { body: { prompt: "x" } });
+    expect({ status, code: body.code }).toEqual({ status: 409, code: "wrong_state" });
+    expect(body.message).toContain("no opal.engine is configured");
+    expect(await call("GET", "/api/jobs")).toMatchObject({ status: 200, body: {} });
+  });
+});
+
+describe("GET /api/jobs", () => {
+  it("answers an object keyed by id, each job with its ten keys", async () => {
+    const { call, work, ended } = await startOpal();
+    await call("POST", "/api/jobs", { body: { prompt: "x", job_id: "__proto__" } });
+    await call("POST", "/api/jobs", { body: { prompt: "x", job_id: "job_b" } });
+    const { text } = await call("GET", "/api/jobs");
+    const waiting = JSON.parse(text) as Record<string, object>;
+    expect(Object.keys(waiting).sort()).toEqual(["__proto__", "job_b"]);
+    for (const id of Object.keys(waiting)) {
+      expect(Object.keys(waiting[id] as object).sort()).toEqual(TEN_KEYS);
+      expect(waiting[id]).toMatchObject({ id, status: "queued", error: null, outputs: [], worker_id: null });
+    }
+
+    await work();
+    await ended("job_b");
+    const { body } = await call("GET", "/api/jobs");
+    expect(Object.keys(body.job_b).sort()).toEqual(TEN_KEYS);
+    expect(body.job_b).toMatchObject({
+      ...{ status: "succeeded", error: null, worker_id: expect.stringMatching(/-\d+$/) },
+      run_provenance: { engine: "sh", attempt: 1, exit_code: 0, worker_id: body.job_b.worker_id },
+    });
+    expect((await call("GET", "/api/jobs/job_b")).body).toEqual(body.job_b);
+  });
+
+  it("has the jobs of this door alone, of the caller's namespace alone", async () => {
+    const { call, token } = await startOpal();
+    await call("POST", "/v1/jobs", { body: { kind: "exec", input: { argv: ["true"] }, key: "opal:other" } });
+    await call("POST", "/v1/jobs", { body: { kind: "exec", input: { argv: ["true"] }, tags: ["opal"] } });
+    const theirs = await token({ namespace: "theirs", scopes: ["read", "submit"] });
+    await call("POST", "/api/jobs", { body: { prompt: "x", job_id: "job_1" }, token: theirs });
+    await call("POST", "/api/jobs", { body: { prompt: "mine", job_id: "job_1" } });
+    await call("POST", "/api/jobs", { body: { prompt: "mine", job_id: "job_2" } });
+
+    expect(Object.keys((await call("GET", "/api/jobs")).body)).toEqual(["job_2", "job_1"]);
+    expect(Object.keys((await call("GET", "/api/jobs", { token: theirs })).body)).toEqual(["job_1"]);
+    for (const id of ["other", "job_3", "..%2fjob_1", "job_1%00"]) {
+      expect((await call("GET", `/api/jobs/${id}`)).body).toMatchObject({ code: "job_not_found" });
+    }
+    const foreign = await call("GET", "/api/jobs/job_2", { token: theirs });
+    const unknown = await call("GET", "/api/jobs/job_9", { token: theirs });
+    expect([foreign.status, foreign.body.message.replace("job_2", "job_9")]).toEqual([404, unknown.body.message]);
+  });
+
+  it("has the newest thousand", async () => {
+    const { call, engine, store } = await startOpal();
+    await call("POST", "/api/jobs", { body: { prompt: "x", job_id: "job_0" } });
+    const [first] = (await store.find({})).jobs;
+    if (first === undefined) throw new Error("not submitted");
+    const { kind, payload, policy, tags } = first;
+    const items = Array.from({ length: 1_050 }, (_, i) => ({ kind, payload, policy, tags, key: `opal:job_${i + 1}` }));
+    await engine.submit(items);
+    const ids = Object.keys((await call("GET", "/api/jobs")).body);
+    expect([ids.length, ids[0], ids.at(-1)]).toEqual([1_000, "job_1050", "job_51"]);
+  });
+
+  it("tells the error of the table in its place: of failures, losses and a cancel", async () => {
+    const { call, work, ended, store } = await startOpal({ engine: ["sh", "-c", "echo no such model >&2; exit 7"] });
+    await call("POST", "/api/jobs", { body: { prompt: "x", job_id: "bad" } });
+    await work();
+    await ended("bad");
+    const { body } = await call("GET", "/api/jobs/bad");
+    expect(body).toMatchObject({
+      ...{ status: "failed", error: "exit code 7: no such model", run_provenance: { exit_code: 7, attempt: 1 } },
+    });
+    await call("POST", "/api/jobs", { body: { prompt: "SLEEP", job_id: "stopped" } });
+    const [row] = (await store.find({ key: "opal:stopped" })).jobs;
+    await call("POST", `/v1/jobs/${row?.id}/cancel`);
+    await ended("stopped");
+    expect((await call("GET", "/api/jobs/stopped")).body.status).toBe("failed");
+  });
+});
+
+describe("?include_attempts=true", () => {
+  it("adds the attempt document, and nothing else changes", async () => {
+    const { call, work, ended } = await startOpal();
+    await call("POST", "/api/jobs", { body: { prompt: "x", job_id: "job_1" } });
+    await work();
+    await ended("job_1");
+    const { body: plain } = await call("GET", "/api/jobs/job_1");
+    const { attempts, ...rest } = (await call("GET", "/api/jobs/job_1?include_attempts=true")).body;
+    expect(rest).toEqual(plain);
+    expect(Object.keys(attempts)).toEqual([
+      ...["job_id", "attempts", "updated_at", "not_before", "backoff_secs_applied", "reclaim", "history"],
+    ]);
+    expect(attempts).toMatchObject({
+      ...{ job_id: "job_1", attempts: 1, not_before: null, reclaim: null },
+      history: [{ attempt: 1, outcome: "succeeded", error: null, worker_id: plain.worker_id, backoff_secs: null }],
+    });
+    const { body: all } = await call("GET", "/api/jobs?include_attempts=1");
+    expect(all).toEqual({ job_1: { ...plain, attempts } });
+    for (const no of ["false", "0", "", "no"]) {
+      expect((await call("GET", `/api/jobs/job_1?include_attempts=${no}&_=17`)).body).toEqual(plain);
+    }
+    const wrong = await call("GET", "/api/jobs?include_attempts=maybe");
+    expect(wrong).toMatchObject({ status: 400, body: { path: "include_attempts" } });
+  });
+});
+
+describe("artifacts", () => {
+  it("are where their links say, and name the attempt", async () => {
+    const script =
+      'echo "of $PERDURE_ATTEMPT" > "artifacts/a&b %41.txt"; mkdir artifacts/sub; echo s > artifacts/sub/ü.txt';
+    const { call, work, ended, token } = await startOpal({ engine: ["sh", "-c", script] });
+    await call("POST", "/api/jobs", { body: { prompt: "x", job_id: "job_1" } });
+    await work();
+    await ended("job_1");
+    const { outputs } = (await call("GET", "/api/jobs/job_1")).body;
+    const texts: Record<string, string> = {};
+    for (const { name, href, size } of outputs) {
+      const reply = await call("GET", href);
+      expect(href).toMatch(/^\/api\/artifacts\/job_1\/attempt_1\//);
+      expect(reply.status).toBe(200);
+      expect(reply.headers.get("content-disposition")).toMatch(/^attachment/);
+      expect(reply.headers.get("content-security-policy")).toContain("sandbox");
+      expect(Buffer.byteLength(reply.text)).toBe(size);
+      texts[name] = reply.text;
+    }
+    expect(texts).toEqual({ "a&b %41.txt": "of 1\n", "sub/ü.txt": "s\n" });
+
+    const base = "/api/artifacts/job_1";
+    for (const path of [
+      ...[
+        `${base}/attempt_2/sub/ü.txt`,
+        `${base}/1/sub/ü.txt`,
+        `${base}/attempt_01/sub/ü.txt`,
+        `${base}/attempt_1/none`,
+      ],
+      ...[`${base}/attempt_1/..%2fstdout.log`, `${base}/attempt_1/%2e%2e%2fstdout.log`, `${base}/attempt_1/sub`],
+      ...[`${base}/attempt_1/`, `${base}/attempt_1/a%00`, "/api/artifacts/job_2/attempt_1/sub/ü.txt"],
+    ]) {
+      expect([path, (await call("GET", path)).status]).toEqual([path, 404]);
+    }
+    const other = await token({ namespace: "other" });
+    expect((await call("GET", outputs[0].href, { token: other })).status).toBe(404);
+  });
+});
+
+describe("GET /api/workers", () => {
+  it("lists who works, and who did a while ago", async () => {
+    const { call, work, engine } = await startOpal();
+    expect((await call("GET", "/api/workers")).body).toEqual([]);
+    await work();
+    const { body } = await call("GET", "/api/workers");
+    expect(body).toEqual([
+      {
+        ...{ id: expect.stringMatching(/-\d+$/), name: body[0].id, host: expect.any(String), pid: process.pid },
+        ...{ status: "online", last_seen: expect.stringMatching(/^\d{4}-.*Z$/), current_jobs: 0 },
+      },
+    ]);
+    const session = {
+      namespace: "default",
+      name: "old",
+      host: "h",
+      pid: 1,
+      kinds: ["exec"],
+      queues: null,
+      labels: {},
+      slots: 1,
+    };
+    await engine.closeSession(await engine.openSession(session));
+    await engine.openSession({ ...session, namespace: "other" });
+    const after = (await call("GET", "/api/workers")).body as { name: string; status: string }[];
+    expect(after.filter(({ status }) => status === "offline").map(({ name }) => name)).toEqual(["old"]);
+    expect(after).toHaveLength(2);
+  });
+});

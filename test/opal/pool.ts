@@ -1,0 +1,168 @@
+/** Servers and a pool of workers, each a process of its own as a user starts it, spoken to by OPAL's door alone. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import type { OpalWorker } from "../../src/dialects/opal.ts";
+import type { OpalAttempts } from "../../src/dialects/opal-attempts.ts";
+import type { OpalJob } from "../../src/dialects/opal-job.ts";
+import { PROGRAM } from "../cli/program.ts";
+import { ENGINE } from "./kit.ts";
+
+/** Far beyond what anything here takes: reaching it means that something hangs. */
+const DEADLINE_MS = 60_000;
+const POLL_MS = 50;
+
+export interface PoolOptions {
+  /** The database of all servers; without it a file, and one server. */
+  readonly db?: string;
+  readonly servers: number;
+  readonly workers: number;
+}
+
+/** A record of a log, and who wrote it. */
+export interface Logged {
+  readonly pid: number;
+  readonly level: string;
+  readonly message: string;
+}
+
+type WithAttempts = OpalJob & { readonly attempts: OpalAttempts };
+
+export class Pool {
+  readonly logged: Logged[] = [];
+  /** Every job object that anybody was shown. */
+  readonly shown: OpalJob[] = [];
+  readonly #directory = mkdtempSync(join(tmpdir(), "perdure-opal-"));
+  readonly #children: ChildProcess[] = [];
+  readonly #urls: string[] = [];
+  #token = "";
+  #asked = 0;
+
+  static async start(options: PoolOptions): Promise<Pool> {
+    if (!existsSync(PROGRAM)) throw new Error("this runs the built program: npm run build");
+    const pool = new Pool();
+    try {
+      await pool.#start(options);
+    } catch (error) {
+      await pool.stop();
+      throw error;
+    }
+    return pool;
+  }
+
+  async #start({ db, servers, workers }: PoolOptions): Promise<void> {
+    for (let i = 0; i < servers; i++) {
+      const data = join(this.#directory, `server-${i}`);
+      const where = ["--data", data, "--port", "0", ...(db === undefined ? [] : ["--db", db])];
+      const started = (await this.#child(["server", ...where])) as { url: string; tokenFile: string | null };
+      this.#urls.push(started.url);
+      if (started.tokenFile !== null) this.#token = readFileSync(started.tokenFile, "utf8").trim();
+    }
+    const token = ["--token-file", join(this.#directory, "server-0/worker-token")];
+    const starting = Array.from({ length: workers }, (_, i) => {
+      const data = ["--data", join(this.#directory, `worker-${i}`)];
+      return this.#child(["worker", ...data, "--server", this.#url(), ...token, "--concurrency", "1", "--with-stdin"]);
+    });
+    await Promise.all(starting);
+  }
+
+  async stop(): Promise<void> {
+    const living = this.#children.filter(({ exitCode, signalCode }) => exitCode === null && signalCode === null);
+    const gone = living.map((child) => new Promise((resolve) => child.once("exit", resolve)));
+    for (const child of living) child.kill("SIGKILL");
+    await Promise.all(gone);
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+
+  /** Asks the servers in turn: what one knows all must know. */
+  async fetch(path: string, init: RequestInit = {}): Promise<Response> {
+    return fetch(`${this.#url()}${path}`, { ...init, headers: { authorization: `Bearer ${this.#token}` } });
+  }
+
+  /** As OPAL's verification script does it: a form. */
+  async submit(prompt: string): Promise<string> {
+    const body = new FormData();
+    body.append("prompt", prompt);
+    const reply = await this.fetch("/api/jobs", { method: "POST", body });
+    if (reply.status !== 201) throw new Error(`${reply.status} ${await reply.text()}`);
+    return ((await reply.json()) as { id: string }).id;
+  }
+
+  async job(id: string): Promise<OpalJob> {
+    const job = (await (await this.fetch(`/api/jobs/${id}`)).json()) as OpalJob;
+    this.shown.push(job);
+    return job;
+  }
+
+  async attempts(id: string): Promise<OpalAttempts> {
+    const { attempts } = (await (await this.fetch(`/api/jobs/${id}?include_attempts=true`)).json()) as WithAttempts;
+    return attempts;
+  }
+
+  async workers(): Promise<OpalWorker[]> {
+    return (await (await this.fetch("/api/workers")).json()) as OpalWorker[];
+  }
+
+  /** The job, once it is in this state; looked at many times a second. */
+  async until(id: string, status: OpalJob["status"], attempt: number): Promise<OpalJob> {
+    return this.#until(`${status} in attempt ${attempt}`, async () => {
+      const job = await this.job(id);
+      return job.status === status && job.run_provenance?.attempt === attempt ? job : null;
+    });
+  }
+
+  /** `kill -9` of the worker that holds the job. */
+  async killHolder({ worker_id }: OpalJob): Promise<void> {
+    const holder = (await this.workers()).find(({ id, status }) => id === worker_id && status === "online");
+    if (holder === undefined) throw new Error(`nobody is called ${worker_id}`);
+    process.kill(holder.pid, "SIGKILL");
+  }
+
+  /** What was logged of a job's reclaims, once there are so many lines; then whatever else has come. */
+  async reclaims(id: string, count: number): Promise<Logged[]> {
+    const lines = () => this.logged.filter(({ message }) => message.startsWith(`Reclaiming job ${id} `));
+    await this.#until(`${count} lines on reclaims`, async () => (lines().length >= count ? true : null));
+    return lines();
+  }
+
+  #url(): string {
+    return this.#urls[this.#asked++ % this.#urls.length] as string;
+  }
+
+  async #until<T>(what: string, look: () => Promise<T | null>): Promise<T> {
+    const start = performance.now();
+    for (;;) {
+      const found = await look();
+      if (found !== null) return found;
+      if (performance.now() - start > DEADLINE_MS) {
+        throw new Error(
+          `waited in vain: ${what}\n${JSON.stringify(this.shown.at(-1))}\n${JSON.stringify(this.logged)}`,
+        );
+      }
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    }
+  }
+
+  /** Resolves with what it says at its start. */
+  #child(args: readonly string[]): Promise<unknown> {
+    const env = { PATH: process.env.PATH, HOME: process.env.HOME, PERDURE_OPAL_ENGINE: JSON.stringify(ENGINE) };
+    const log = ["--log-format", "json", "--json"];
+    const child = spawn(process.execPath, [PROGRAM, ...args, ...log], { cwd: this.#directory, env, stdio: "pipe" });
+    this.#children.push(child);
+    let errors = "";
+    createInterface({ input: child.stderr }).on("line", (line) => {
+      if (line.startsWith("{")) this.logged.push({ ...(JSON.parse(line) as Logged), pid: child.pid as number });
+      else errors += `${line}\n`;
+    });
+    return new Promise((resolve, reject) => {
+      let said = "";
+      createInterface({ input: child.stdout }).on("line", (line) => {
+        said += line;
+        if (line === "}") resolve(JSON.parse(said)); // of an object over several lines
+      });
+      child.once("exit", (code) => reject(new Error(`${args[0]} ended with ${code}: ${errors}`)));
+    });
+  }
+}

@@ -1,0 +1,94 @@
+/** One warning line per reclaim, for jobs of OPAL's door. */
+import { expect, it, onTestFinished } from "vitest";
+import { resolvePolicy } from "../../src/core/resolve-policy.ts";
+import { opalPolicy, opalSettings } from "../../src/dialects/opal-settings.ts";
+import { openEngine } from "../../src/embedded/open-engine.ts";
+import { opalOnLost } from "../../src/server/opal/reclaim.ts";
+import { directoryBlobs } from "../../src/store/directory-blobs.ts";
+import type { Store } from "../../src/store/store.ts";
+
+type Reads = Pick<Store, "jobs" | "history">;
+
+async function start(readsOf: (store: Store) => Reads = (store) => store) {
+  const lines: string[] = [];
+  let told = () => {};
+  const log = (level: string, message: string) => {
+    lines.push(`${level}: ${message}`);
+    told();
+  };
+  const opened = await openEngine({
+    ...{ url: ":memory:", schema: undefined, connections: undefined, log: () => {} },
+    outputs: () => directoryBlobs("/nonexistent"),
+    onLost: opalOnLost(() => readsOf(opened.engine.store), log),
+  });
+  onTestFinished(() => opened.close());
+  const { engine } = opened;
+  const policy = resolvePolicy(opalPolicy(opalSettings({})));
+  const session = {
+    namespace: "default",
+    name: "w",
+    host: "h",
+    pid: 1,
+    kinds: ["exec"],
+    queues: null,
+    labels: {},
+    slots: 9,
+  };
+
+  return {
+    engine,
+    lines,
+    async submit(key: string, tags: readonly string[]): Promise<string> {
+      const [answer] = await engine.submit([{ kind: "exec", payload: "null", policy, key, tags }]);
+      if (answer?.status !== "ok") throw new Error("not submitted");
+      return answer.id;
+    },
+    /** Runs all that is due with a worker that is then gone; resolves when `count` lines have come since. */
+    async lose(count: number, before: () => Promise<unknown> = async () => {}): Promise<void> {
+      const id = await engine.openSession(session);
+      await engine.claim(id, { limit: 9, waitMs: 0, claimId: null });
+      await before();
+      await engine.closeSession(id);
+      const wanted = lines.length + count;
+      const all = new Promise<void>((resolve) => {
+        told = () => lines.length >= wanted && resolve();
+        told();
+      });
+      await engine.reap();
+      await all;
+    },
+  };
+}
+
+it("is written for each attempt that was lost, with the backoff or the end", async () => {
+  const { engine, submit, lose, lines } = await start();
+  const one = await submit("opal:job_1", ["opal"]);
+  await submit("opal:job_2", ["opal", "other"]);
+  await submit("mine", ["mine"]);
+  await submit("opal:untagged", []);
+  await lose(2);
+  expect(lines.sort()).toEqual([
+    "warn: Reclaiming job job_1 (Attempt 1/2) -> QUEUED (backoff=8s)",
+    "warn: Reclaiming job job_2 (Attempt 1/2) -> QUEUED (backoff=8s)",
+  ]);
+  await engine.command(one, { kind: "retry", by: null });
+  await lose(1);
+  expect(lines.at(-1)).toBe("warn: Reclaiming job job_1 (Attempt 2/2) -> FAILED (max_retries_exceeded_a2)");
+  await engine.reap();
+  expect(lines).toHaveLength(3);
+});
+
+it("says so when the job was to be cancelled: nothing was exceeded", async () => {
+  const { engine, submit, lose, lines } = await start();
+  const id = await submit("opal:job_1", ["opal"]);
+  await lose(1, () => engine.command(id, { kind: "cancel", by: null }));
+  expect(lines).toEqual(["warn: Reclaiming job job_1 (Attempt 1/2) -> FAILED (cancelled)"]);
+});
+
+it("tells when it cannot be told", async () => {
+  const away = { jobs: () => Promise.reject(new Error("away")), history: () => Promise.reject(new Error("away")) };
+  const { submit, lose, lines } = await start(() => away);
+  await submit("opal:job_1", ["opal"]);
+  await lose(1);
+  expect(lines).toEqual(["warn: jobs were reclaimed, but cannot be read for OPAL's log"]);
+});
