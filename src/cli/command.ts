@@ -33,6 +33,11 @@ export interface Command {
   run(context: Context): Promise<number>;
 }
 
+/** A command that is loaded when it is wanted: a command line needs one of them, and loading all takes longer than most take. */
+export interface Listed extends Pick<Command, "name" | "summary"> {
+  load(): Promise<Command>;
+}
+
 export interface Context {
   readonly io: Io;
   readonly out: Printer;

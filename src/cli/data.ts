@@ -4,7 +4,7 @@
 import { statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { show } from "../core/errors.ts";
-import { Perdure } from "../embedded/perdure.ts";
+import type { Perdure } from "../core/face.ts";
 import { systemClock } from "../engine/clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Context } from "./command.ts";
@@ -42,6 +42,7 @@ export async function withDataAt<T>(
   const logger = (level: string, message: string) => {
     if (verbose) context.out.note(`perdure: ${level}: ${message}`);
   };
+  const { Perdure } = await import("../embedded/perdure.ts");
   const perdure = await Perdure.open({ url: dir.file, namespace, logger }, { clock: stillClock, random: Math.random });
   try {
     return await use(perdure);

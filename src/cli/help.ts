@@ -4,9 +4,11 @@ import { show } from "../core/errors.ts";
 import { type Command, HELP, type Option } from "./command.ts";
 import { usageError } from "./exit.ts";
 
+type Named = Pick<Command, "name" | "summary">;
+
 const WIDTH = 80;
 
-export function overview(commands: readonly Command[]): string {
+export function overview(commands: readonly Named[]): string {
   return [
     "Perdure runs work until it has truly succeeded or truly failed, and says why.",
     "",
@@ -28,7 +30,7 @@ export function overview(commands: readonly Command[]): string {
 }
 
 /** For somebody who gave no command at all. */
-export function shortHelp(commands: readonly Command[]): string {
+export function shortHelp(commands: readonly Named[]): string {
   const names = commands.map(({ name }) => name).join(", ");
   return ["Usage: perdure COMMAND [OPTIONS]", ...wrapped(`Commands: ${names}. See \`perdure --help\`.`, 0)].join("\n");
 }
@@ -41,7 +43,7 @@ export function helpOn({ summary, usage, about, options, examples }: Command): s
   return sections.map((lines) => lines.join("\n")).join("\n\n");
 }
 
-export function commandNamed(commands: readonly Command[], name: string): Command {
+export function commandNamed<T extends Named>(commands: readonly T[], name: string): T {
   const found = commands.find((command) => command.name === name);
   if (found !== undefined) return found;
   const names = commands.map((command) => command.name);

@@ -4,32 +4,8 @@
 import { realpathSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { readArguments } from "./arguments.ts";
-import type { Command } from "./command.ts";
-import { artifacts } from "./commands/artifacts.ts";
-import { cancel } from "./commands/cancel.ts";
-import { completion } from "./commands/completion.ts";
-import { config } from "./commands/config.ts";
-import { discard } from "./commands/discard.ts";
-import { doctor } from "./commands/doctor.ts";
-import { drain } from "./commands/drain.ts";
-import { events } from "./commands/events.ts";
-import { explain } from "./commands/explain.ts";
-import { get } from "./commands/get.ts";
-import { logs } from "./commands/logs.ts";
-import { migrate } from "./commands/migrate.ts";
-import { prune } from "./commands/prune.ts";
-import { ps } from "./commands/ps.ts";
-import { queues } from "./commands/queues.ts";
-import { redrive } from "./commands/redrive.ts";
-import { retry } from "./commands/retry.ts";
-import { run } from "./commands/run.ts";
-import { server } from "./commands/server.ts";
-import { submit } from "./commands/submit.ts";
-import { token } from "./commands/token.ts";
-import { up } from "./commands/up.ts";
-import { wait } from "./commands/wait.ts";
-import { worker } from "./commands/worker.ts";
-import { workers } from "./commands/workers.ts";
+import type { Command, Listed } from "./command.ts";
+import { COMMANDS } from "./command-list.ts";
 import { EXIT, exitCodeOf, usageError } from "./exit.ts";
 import { commandNamed, helpOn, overview, shortHelp } from "./help.ts";
 import { type Io, processIo } from "./io.ts";
@@ -37,18 +13,12 @@ import { Printer } from "./print.ts";
 import { safeText } from "./terminal-text.ts";
 import { version } from "./version.ts";
 
-/** In the order of the help. */
-export const COMMANDS: readonly Command[] = [
-  ...[run, submit, wait],
-  ...[ps, get, explain, logs, events, artifacts],
-  ...[cancel, retry, redrive, discard],
-  ...[queues, workers, drain],
-  ...[up, server, worker],
-  ...[token, config, doctor, migrate, prune, completion],
-];
-
 /** Runs one command line; `argv` is without the program's name. Never throws. */
-export async function main(argv: readonly string[], io: Io, commands: readonly Command[] = COMMANDS): Promise<number> {
+export async function main(
+  argv: readonly string[],
+  io: Io,
+  commands: readonly (Command | Listed)[] = COMMANDS,
+): Promise<number> {
   const out = new Printer(io);
   const [first] = argv;
   const name = commands.some((command) => command.name === first) ? `perdure ${first}` : "perdure";
@@ -68,7 +38,12 @@ export async function main(argv: readonly string[], io: Io, commands: readonly C
   }
 }
 
-async function dispatch(argv: readonly string[], io: Io, out: Printer, commands: readonly Command[]): Promise<number> {
+async function dispatch(
+  argv: readonly string[],
+  io: Io,
+  out: Printer,
+  commands: readonly (Command | Listed)[],
+): Promise<number> {
   const [first, ...rest] = argv;
   switch (first) {
     case undefined:
@@ -82,18 +57,22 @@ async function dispatch(argv: readonly string[], io: Io, out: Printer, commands:
     case "--help":
     case "-h": {
       const [about] = rest;
-      out.block(about === undefined ? overview(commands) : helpOn(commandNamed(commands, about)));
+      out.block(about === undefined ? overview(commands) : helpOn(await loaded(commandNamed(commands, about))));
       return EXIT.done;
     }
   }
   if (first.startsWith("-")) {
     throw usageError(`unknown option ${first}: options come after the command, as in \`perdure ps --json\``);
   }
-  const command = commandNamed(commands, first);
+  const command = await loaded(commandNamed(commands, first));
   const given = readArguments(command, rest);
   if (given !== null) return command.run({ io, out, given });
   out.block(helpOn(command));
   return EXIT.done;
+}
+
+async function loaded(command: Command | Listed): Promise<Command> {
+  return "load" in command ? command.load() : command;
 }
 
 function stackOf(error: unknown): string {

@@ -5,7 +5,6 @@
  *  file that lies in a directory can have it sent elsewhere. */
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
-import { Perdure as Client } from "../client/connect.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { Perdure } from "../core/face.ts";
 import type { Context, Option } from "./command.ts";
@@ -122,6 +121,7 @@ export async function withServer<T>(
   { url, token, namespace }: Extract<Target, { kind: "server" }>,
   use: (perdure: Perdure) => Promise<T>,
 ): Promise<T> {
+  const { Perdure: Client } = await import("../client/connect.ts");
   await using perdure = await Client.connect(url, { token, namespace, patience: PATIENCE });
   try {
     return await use(perdure);

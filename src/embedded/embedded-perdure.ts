@@ -31,7 +31,7 @@ import { isId } from "../lib/id.ts";
 import { EmbeddedJobHandle } from "./job-handle.ts";
 import { jobOutputs } from "./job-outputs.ts";
 import { checkClient, checkSubmitMany, refuseClient } from "./options.ts";
-import { startWorker, type WorkerParts } from "./start-worker.ts";
+import type { WorkerParts } from "./start-worker.ts";
 
 const NO_OPTIONS: SubmitOptions = Object.freeze({});
 
@@ -168,6 +168,8 @@ export class EmbeddedPerdure implements Perdure {
   async work(tasks: readonly AnyTask[], options: WorkOptions = {}): Promise<WorkerHandle> {
     if (this.#closed !== null) throw new PerdureError("closed", "the engine is closed, or about to be");
     if (Array.isArray(tasks)) for (const task of tasks) if (isTask(task)) policyOf(task);
+    // Who only submits and looks needs nothing of it.
+    const { startWorker } = await import("./start-worker.ts");
     return startWorker({ ...this.#parts, running: this.#workers }, tasks, options);
   }
 

@@ -12,11 +12,6 @@ import { policyOf } from "../engine/submit-request.ts";
 import { connectWorker } from "../worker/connect-worker.ts";
 import { checkOpen, type OpenOptions } from "./options.ts";
 
-/** The address alone says whether a server is meant. */
-export function isServer(url: string | undefined): url is string {
-  return /^https?:\/\//i.test(url ?? "");
-}
-
 const OF_THE_SERVER = ["schema", "connections", "artifacts", "retention", "keyWindow"] as const;
 
 export async function openServer(url: string, options: OpenOptions, log: Log): Promise<ServerPerdure> {

@@ -6,7 +6,6 @@ import { directoryBlobs } from "../store/directory-blobs.ts";
 import { EmbeddedPerdure } from "./embedded-perdure.ts";
 import { artifactsDir } from "./job-outputs.ts";
 import { type Ambient, openEngine } from "./open-engine.ts";
-import { isServer, openServer } from "./open-server.ts";
 import { checkOpen, checkRetention, type OpenOptions } from "./options.ts";
 
 /** One name for the value and the type: `const perdure: Perdure = await Perdure.open()`. */
@@ -18,8 +17,15 @@ async function open(urlOrOptions: string | OpenOptions = {}, ambient?: Ambient):
   const options = typeof urlOrOptions === "string" ? { url: urlOrOptions } : urlOrOptions;
   // The address alone chooses who answers.
   const url = options?.url;
-  if (isServer(url)) return openServer(url, options, guarded(options.logger ?? errorsToStderr));
+  if (isServer(url)) {
+    const { openServer } = await import("./open-server.ts");
+    return openServer(url, options, guarded(options.logger ?? errorsToStderr));
+  }
   return openEmbedded(options, ambient);
+}
+
+function isServer(url: string | undefined): url is string {
+  return /^https?:\/\//i.test(url ?? "");
 }
 
 async function openEmbedded(options: OpenOptions, ambient: Ambient | undefined): Promise<EmbeddedPerdure> {

@@ -2,8 +2,6 @@
 import { resolve } from "node:path";
 import { ConfigError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
-import { postgresVersion } from "./postgres/look.ts";
-import { openPostgres } from "./postgres/open.ts";
 import { sqliteFaults, sqliteVersion } from "./sqlite/look.ts";
 import { openSqlite } from "./sqlite/open.ts";
 import type { SchemaVersion, Store } from "./store.ts";
@@ -32,8 +30,11 @@ export async function openStore({
   clock,
   ...rest
 }: OpenStore): Promise<Store> {
-  if (isPostgres(url))
+  if (isPostgres(url)) {
+    // Loaded when asked for: its driver is a good part of a short command's time.
+    const { openPostgres } = await import("./postgres/open.ts");
     return openPostgres({ url, schema, connections, clock, random: rest.random, newSecret: rest.newSecret });
+  }
   for (const [path, given] of Object.entries({ schema, connections })) {
     if (given === undefined) continue;
     throw new ConfigError({ path: `open.${path}`, given, allowed: "nothing: it is for PostgreSQL only" });
@@ -45,7 +46,9 @@ type Look = Pick<OpenStore, "url" | "schema" | "clock" | "random">;
 
 /** The version of the tables at an address. Nothing is made or brought forward. */
 export async function schemaVersion({ url = DEFAULT_FILE, schema, clock, random }: Look): Promise<SchemaVersion> {
-  return isPostgres(url) ? postgresVersion({ url, schema, random, clock }) : sqliteVersion(sqlitePath(url), random);
+  if (!isPostgres(url)) return sqliteVersion(sqlitePath(url), random);
+  const { postgresVersion } = await import("./postgres/look.ts");
+  return postgresVersion({ url, schema, random, clock });
 }
 
 /** What is damaged in a database file that is there; PostgreSQL looks after its own. */

@@ -3,9 +3,13 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { Command } from "../../src/cli/command.ts";
 import { HELP } from "../../src/cli/command.ts";
-import { COMMANDS, main } from "../../src/cli/main.ts";
+import { COMMANDS as LISTED } from "../../src/cli/command-list.ts";
+import { main } from "../../src/cli/main.ts";
+
 import { PerdureError } from "../../src/core/errors.ts";
 import { DANGEROUS, Kept, perdure, testIo } from "./kit.ts";
+
+const COMMANDS = await Promise.all(LISTED.map(({ load }) => load()));
 
 const PACKAGE = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as { version: string };
 
@@ -19,6 +23,12 @@ describe("help", () => {
       for (const { name, summary } of COMMANDS) expect(stdout).toMatch(new RegExp(`^  ${name} +${summary}$`, "m"));
       expect(Math.max(...stdout.split("\n").map((line) => line.length))).toBeLessThanOrEqual(80);
     }
+  });
+
+  it("lists commands under the names and summaries that they have themselves", () => {
+    expect(LISTED.map(({ name, summary }) => [name, summary])).toEqual(
+      COMMANDS.map(({ name, summary }) => [name, summary]),
+    );
   });
 
   it.each(COMMANDS.map((command) => [command.name, command] as const))(

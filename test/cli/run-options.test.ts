@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { COMMANDS } from "../../src/cli/main.ts";
+import { run } from "../../src/cli/commands/run.ts";
 import { type Ending, endingOf, idIn, newPlace, perdureIn, runScript } from "./program.ts";
 
 const FAST = ["--backoff", "1ms"];
@@ -65,7 +65,7 @@ describe("what is retried", () => {
   });
 
   it("is any preset of the help", async () => {
-    const help = COMMANDS.find(({ name }) => name === "run")?.options.find(({ name }) => name === "preset")?.help;
+    const help = run.options.find(({ name }) => name === "preset")?.help;
     const presets = (/: (.+?)\.$/.exec(help ?? "")?.[1] ?? "").split(", ");
     expect(presets.length).toBeGreaterThan(3);
     const place = newPlace();

@@ -1,11 +1,12 @@
 import { execFileSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
 import { testIo } from "../../../test/cli/kit.ts";
-import { COMMANDS, main } from "../main.ts";
+import { COMMANDS } from "../command-list.ts";
+import { main } from "../main.ts";
 import { completion, completionScript } from "./completion.ts";
 import { config } from "./config.ts";
 
-const commands = [...COMMANDS.filter(({ name }) => name !== "config" && name !== "completion"), config, completion];
+const commands = await Promise.all(COMMANDS.map(({ load }) => load()));
 
 /** What bash makes of a line whose last word is being typed. */
 function completed(...words: string[]): string[] {

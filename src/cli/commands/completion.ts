@@ -2,6 +2,7 @@
  *  come from those tables alone; nothing of a user is ever put into a script. */
 import { asOneOf } from "../../core/check.ts";
 import { type Command, HELP, type Option } from "../command.ts";
+import { COMMANDS } from "../command-list.ts";
 import { KEYS } from "../config/settings.ts";
 import { EXIT, usageError } from "../exit.ts";
 
@@ -24,8 +25,8 @@ export const completion: Command = {
     const [shell] = given.positionals;
     if (shell === undefined) throw usageError(`which shell? Usage: ${completion.usage}`);
     // Not at the top: the list of commands has this one in it.
-    const { COMMANDS } = await import("../main.ts");
-    out.block(completionScript(asOneOf(shell, SHELLS, "shell"), COMMANDS));
+    const commands = await Promise.all(COMMANDS.map(({ load }) => load()));
+    out.block(completionScript(asOneOf(shell, SHELLS, "shell"), commands));
     return EXIT.done;
   },
 };

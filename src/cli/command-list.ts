@@ -1,0 +1,130 @@
+/** All commands, in the order of the help. The summaries are those of the commands themselves; a test compares them. */
+import type { Listed } from "./command.ts";
+
+export const COMMANDS: readonly Listed[] = [
+  {
+    name: "run",
+    summary: "Run a command until it has truly succeeded or truly failed",
+    load: async () => (await import("./commands/run.ts")).run,
+  },
+  {
+    name: "submit",
+    summary: "Submit jobs for workers to run",
+    load: async () => (await import("./commands/submit.ts")).submit,
+  },
+  {
+    name: "wait",
+    summary: "Wait until jobs have ended",
+    load: async () => (await import("./commands/wait.ts")).wait,
+  },
+  {
+    name: "ps",
+    summary: "List jobs, newest first",
+    load: async () => (await import("./commands/ps.ts")).ps,
+  },
+  {
+    name: "get",
+    summary: "Show one job, its attempts and its result",
+    load: async () => (await import("./commands/get.ts")).get,
+  },
+  {
+    name: "explain",
+    summary: "Tell why a job ended as it did, or why it waits",
+    load: async () => (await import("./commands/explain.ts")).explain,
+  },
+  {
+    name: "logs",
+    summary: "Show what a command wrote",
+    load: async () => (await import("./commands/logs.ts")).logs,
+  },
+  {
+    name: "events",
+    summary: "Show what happened, in order, to one job or to all",
+    load: async () => (await import("./commands/events.ts")).events,
+  },
+  {
+    name: "artifacts",
+    summary: "List the files that a job left, or print or save one of them",
+    load: async () => (await import("./commands/artifacts.ts")).artifacts,
+  },
+  {
+    name: "cancel",
+    summary: "Cancel jobs",
+    load: async () => (await import("./commands/cancel.ts")).cancel,
+  },
+  {
+    name: "retry",
+    summary: "Run waiting jobs now, and failed ones again",
+    load: async () => (await import("./commands/retry.ts")).retry,
+  },
+  {
+    name: "redrive",
+    summary: "Give failed jobs a new start, with fresh budgets",
+    load: async () => (await import("./commands/redrive.ts")).redrive,
+  },
+  {
+    name: "discard",
+    summary: "Take failed jobs out of the dead letters",
+    load: async () => (await import("./commands/discard.ts")).discard,
+  },
+  {
+    name: "queues",
+    summary: "Show queues with their counts; pause or resume one",
+    load: async () => (await import("./commands/queues.ts")).queues,
+  },
+  {
+    name: "workers",
+    summary: "Show workers and how they fare",
+    load: async () => (await import("./commands/workers.ts")).workers,
+  },
+  {
+    name: "drain",
+    summary: "Ask workers to take no more jobs, and to end",
+    load: async () => (await import("./commands/drain.ts")).drain,
+  },
+  {
+    name: "up",
+    summary: "Start server, workers and database here, in one command",
+    load: async () => (await import("./commands/up.ts")).up,
+  },
+  {
+    name: "server",
+    summary: "Serve jobs over HTTP, for workers on any number of hosts",
+    load: async () => (await import("./commands/server.ts")).server,
+  },
+  {
+    name: "worker",
+    summary: "Run jobs for a server: commands, requests, and tasks of your own",
+    load: async () => (await import("./commands/worker.ts")).worker,
+  },
+  {
+    name: "token",
+    summary: "Make, list or revoke tokens of a server",
+    load: async () => (await import("./commands/token.ts")).token,
+  },
+  {
+    name: "config",
+    summary: "Show the settings in force, and where they came from",
+    load: async () => (await import("./commands/config.ts")).config,
+  },
+  {
+    name: "doctor",
+    summary: "Look for what is wrong, and say what to do",
+    load: async () => (await import("./commands/doctor.ts")).doctor,
+  },
+  {
+    name: "migrate",
+    summary: "Bring the schema of a database to this version",
+    load: async () => (await import("./commands/migrate.ts")).migrate,
+  },
+  {
+    name: "prune",
+    summary: "Delete now what is past its retention",
+    load: async () => (await import("./commands/prune.ts")).prune,
+  },
+  {
+    name: "completion",
+    summary: "Print a script that completes commands in your shell",
+    load: async () => (await import("./commands/completion.ts")).completion,
+  },
+];
