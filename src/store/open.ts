@@ -60,7 +60,8 @@ export function isPostgres(url: string): boolean {
   return /^postgres(ql)?:/i.test(url);
 }
 
-function sqlitePath(url: string): string {
+/** The file of an address that is no PostgreSQL server's; throws if it can be none. */
+export function sqlitePath(url: string): string {
   if (typeof url !== "string" || url === "" || url.includes("\0")) {
     throw new ConfigError({ path: "open.url", given: url, allowed: ALLOWED });
   }

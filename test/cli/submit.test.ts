@@ -91,6 +91,8 @@ describe.each(KINDS)("submit to %s", (kind) => {
 
     const stdin = vi.spyOn(process, "stdin", "get").mockReturnValue(Readable.from(["kind: k\n"]) as never);
     const piped = await ask("submit", "-f", "-");
+    stdin.mockReturnValue(Readable.from(["kind: k\n"]) as never);
+    expect(await ask("submit", "-")).toMatchObject({ code: 0, stdout: expect.stringMatching(/^job_/) });
     stdin.mockRestore();
     expect(piped.stdout.trimEnd()).toMatch(ID);
   });

@@ -31,7 +31,7 @@ export const server: Command = {
     const { given, io, out } = context;
     given.atMost(0);
     const config = loadConfig(context, SERVER_KEYS);
-    const log = processLog(config, io);
+    const log = processLog(config, io, "server");
     // Loaded here: other commands need none of it.
     const { startServing } = await import("../serve/serving.ts");
     const serving = await startServing(context, config, log, { hasWorkers: false });

@@ -6,6 +6,7 @@ import { madeData } from "../direct.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { untilLeft } from "../follow/until-left.ts";
 import { readJobFile } from "../job-file.ts";
+import { tellIfStuck } from "../run/stuck.ts";
 import { commandEntry, kindEntry } from "../submit/entry.ts";
 import { INPUT_OPTIONS, WISH_OPTIONS } from "../submit/options.ts";
 import { TARGET, type Target, targetOf, withPerdure } from "../target.ts";
@@ -15,7 +16,7 @@ import { endOf, printLine, shownJob } from "./wait.ts";
 export const submit: Command = {
   name: "submit",
   summary: "Submit jobs for workers to run",
-  usage: "perdure submit KIND | -f FILE | -- COMMAND [ARGS…]  [OPTIONS]",
+  usage: "perdure submit KIND | -f FILE | - | -- COMMAND [ARGS…]  [OPTIONS]",
   about:
     "Prints the id of each job, which is stored for good then. A file has one job, or many under `jobs:`; with a mistake in " +
     "it none of them is stored. A command is a job of the kind exec; it runs in this directory if its worker is on this " +
@@ -47,7 +48,7 @@ export const submit: Command = {
     return withPerdure(context, async (perdure) => {
       const stored = await storeAll(context, perdure, jobs);
       if (target.kind === "data" && stored.handles.length > 0) await tellIfAlone(context, perdure);
-      if (given.flag("wait")) return waitForEnds(context, stored);
+      if (given.flag("wait")) return waitForEnds(context, perdure, stored);
       if (given.flag("json")) {
         const shown = stored.handles.map(({ id, created }) => ({ id, created }));
         context.out.json(given.flag("file") ? shown : shown[0]);
@@ -66,11 +67,13 @@ interface Wanted {
 async function jobsOf(context: Context, target: Target): Promise<Wanted[]> {
   const { given, io } = context;
   const { positionals, afterDashes } = given;
-  const file = given.text("file");
+  // A dash alone stands for standard input, as it does after -f.
+  const isStdin = positionals.length === 1 && positionals[0] === "-" && afterDashes === null;
+  const file = given.text("file") ?? (isStdin ? "-" : undefined);
   if (file !== undefined) {
     const extra = [...INPUT_OPTIONS, ...WISH_OPTIONS].find(({ name }) => given.flag(name));
     if (extra !== undefined) throw usageError(`--${extra.name}: with --file it belongs into the file`);
-    given.atMost(0);
+    given.atMost(isStdin ? 1 : 0);
     return readJobFile(file, io);
   }
   if (afterDashes === null) {
@@ -115,9 +118,12 @@ async function tellIfAlone({ out }: Context, perdure: Perdure): Promise<void> {
   out.note("no worker is there yet; start one with `perdure up`");
 }
 
-async function waitForEnds(context: Context, { handles, failed }: Stored): Promise<number> {
+async function waitForEnds(context: Context, perdure: Perdure, { handles, failed }: Stored): Promise<number> {
   const { given, out } = context;
   return untilLeft(context, async (signal) => {
+    const over = new AbortController();
+    for (const job of handles.slice(0, 3))
+      void tellIfStuck({ perdure, say: (text) => out.note(text) }, job, over.signal);
     const ends = await Promise.all(
       handles.map(async (job) => {
         const end = await endOf(job, { timeoutMs: null, signal });
@@ -125,6 +131,7 @@ async function waitForEnds(context: Context, { handles, failed }: Stored): Promi
         return end;
       }),
     );
+    over.abort();
     if (given.flag("json") && !signal.aborted) {
       const infos = await Promise.all(handles.map((job) => job.get()));
       const shown = infos.map((info, i) => ({ created: handles[i]?.created, ...shownJob(info) }));

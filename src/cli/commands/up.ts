@@ -3,11 +3,12 @@ import { relative } from "node:path";
 import type { Command, Context } from "../command.ts";
 import { type Config, loadConfig } from "../config/config.ts";
 import { optionsFor } from "../config/options.ts";
-import { EXIT } from "../exit.ts";
+import { EXIT, usageError } from "../exit.ts";
 import { SERVER_KEYS, WORKER_KEYS } from "../serve/keys.ts";
 import { processLog } from "../serve/log.ts";
 import { OwnWorkers } from "../serve/own-workers.ts";
 import type { Serving } from "../serve/serving.ts";
+import { checkModules } from "../serve/tasks.ts";
 import { untilStopped } from "../serve/until-stopped.ts";
 import { workerArguments } from "../serve/worker-arguments.ts";
 
@@ -33,9 +34,14 @@ export const up: Command = {
     const { given, io } = context;
     given.atMost(0);
     const config = loadConfig(context, KEYS);
-    const log = processLog(config, io);
+    const log = processLog(config, io, "server");
     // Loaded here: other commands need none of it.
     const { startServing } = await import("../serve/serving.ts");
+    checkModules(config.list("worker.tasks"), io.cwd);
+    let tellMistake: (why: "mistake") => void = () => {};
+    const mistake = new Promise<"mistake">((resolve) => {
+      tellMistake = resolve;
+    });
     const serving = await startServing(context, config, log, { hasWorkers: true });
     const { localUrl, tokens, engine } = serving;
     const workers = new OwnWorkers({
@@ -46,12 +52,14 @@ export const up: Command = {
       cwd: io.cwd,
       clock: engine.clock,
       log,
+      onMistake: () => tellMistake("mistake"),
     });
     greet(context, config, serving);
-    const signal = await untilStopped((text) => log("info", text));
+    const signal = await Promise.race([untilStopped((text) => log("info", text)), mistake]);
     await workers.stop(config.durationMs("worker.grace"));
     await serving.stop(GRACE_MS);
     log("info", "stopped", { signal });
+    if (signal === "mistake") throw usageError("its workers cannot start, for the reason they gave; nothing was lost");
     return EXIT.done;
   },
 };

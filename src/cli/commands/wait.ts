@@ -13,6 +13,7 @@ import { showSince } from "../print.ts";
 import { CODES } from "../run/ending.ts";
 import { runs } from "../run/here.ts";
 import { timeOf } from "../run/policy.ts";
+import { tellIfStuck } from "../run/stuck.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 export const wait: Command = {
@@ -68,6 +69,9 @@ async function waitForAll(
   // All of them first: a job that is not there is told before anything is waited for.
   const jobs = await Promise.all(ids.map((id) => perdure.job(id)));
   const ends: End[] = [];
+  const over = new AbortController();
+  const say = (text: string) => given.flag("quiet") || out.note(text);
+  for (const job of jobs.slice(0, 3)) void tellIfStuck({ perdure, say }, job, over.signal);
   const infos = await Promise.all(
     jobs.map(async (job) => {
       const end = await endOf(job, patience);
@@ -78,6 +82,7 @@ async function waitForAll(
       return info;
     }),
   );
+  over.abort();
   if (given.flag("json")) out.json(infos.flatMap((info) => (info === null ? [] : shownJob(info))));
   if (ends.some((end) => end === "failed" || end === "cancelled")) return EXIT.failed;
   return ends.includes("timeout") ? CODES.timeout : EXIT.done;

@@ -41,7 +41,7 @@ export const worker: Command = {
     given.atMost(0);
     const config = loadConfig(context, KEYS);
     const { url, token } = serverOf(context, config);
-    const log = processLog(config, io);
+    const log = processLog(config, io, "worker");
     const tasks = await loadTasks(config.list("worker.tasks"), config.list("worker.kinds"), io.cwd);
     const stopped = new AbortController();
     const asked = Promise.race([

@@ -12,9 +12,13 @@ export interface OwnWorkersOptions {
   readonly cwd: string;
   readonly clock: Clock;
   readonly log: ServerLog;
+  /** Called when a worker ends for a mistake in what it was given. */
+  readonly onMistake: () => void;
 }
 
 const DRAINED = "exit code 0";
+/** Of its options or its modules: told by itself, and no better the next time. */
+const MISTAKE = "exit code 2";
 const MAX_PAUSE_MS = 30_000;
 /** Who lives this long has found its feet. */
 const STEADY_MS = 10_000;
@@ -54,6 +58,10 @@ export class OwnWorkers {
       const startedAt = clock.monotonic();
       const end = await this.#run();
       if (signal.aborted) return;
+      if (end === MISTAKE) {
+        this.#options.onMistake();
+        return;
+      }
       if (end === DRAINED) {
         log("info", "a worker process was drained; the next start of this program has it again", { worker: number });
         return;

@@ -1,14 +1,14 @@
 /** A server of this process: store, engine, tokens and HTTP, opened in this order and closed in the other. */
 import { randomBytes } from "node:crypto";
-import { readFileSync } from "node:fs";
-import { resolve } from "node:path";
+import { mkdirSync, readFileSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 import { type OpenedEngine, openEngine } from "../../embedded/open-engine.ts";
 import { opalDoor } from "../../server/opal/door.ts";
 import { opalOnLost } from "../../server/opal/reclaim.ts";
 import type { ServerLog } from "../../server/parts.ts";
 import { createServer } from "../../server/server.ts";
 import { TokenBook } from "../../server/tokens.ts";
-import { holdLock } from "../../store/open.ts";
+import { holdLock, sqlitePath } from "../../store/open.ts";
 import type { Context } from "../command.ts";
 import type { Config } from "../config/config.ts";
 import { dataAt } from "../data.ts";
@@ -51,8 +51,7 @@ export async function startServing(
   try {
     const claim = await claimed(dir.path, isPostgres);
     closing.push(() => claim?.release());
-    if (db !== undefined && !isPostgres)
-      closing.push(await fileLock(resolve(io.cwd, db.replace(/^sqlite:(\/\/)?/, ""))));
+    if (db !== undefined && !isPostgres) closing.push(await fileLock(sqlitePath(db)));
     const opened: OpenedEngine = await openEngine({
       url: db ?? dir.file,
       schema: config.text("schema"),
@@ -120,6 +119,9 @@ async function claimed(dir: string, isPostgres: boolean): Promise<ServerClaim | 
 
 /** Of a database that does not lie in the data directory, so that two directories cannot both serve it. */
 async function fileLock(file: string): Promise<() => void> {
+  if (file === ":memory:")
+    throw usageError("--db: a database in memory is of one process; give a file, or postgres://…");
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   const release = await holdLock(`${file}.server-lock`);
   if (release !== null) return release;
   throw new CliError(EXIT.failed, `${file} is in use by another server; stop it first, or name another with --db`);

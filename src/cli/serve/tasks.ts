@@ -36,9 +36,16 @@ export async function loadTasks(paths: readonly string[], kinds: readonly string
   return [...tasks.values()];
 }
 
+/** That they are there: the rest shows when they are loaded. */
+export function checkModules(paths: readonly string[], cwd: string): void {
+  for (const path of paths) {
+    if (!existsSync(resolve(cwd, path))) throw usageError(`--tasks: there is no file ${path}`);
+  }
+}
+
 async function tasksIn(path: string, cwd: string): Promise<AnyTask[]> {
   const file = resolve(cwd, path);
-  if (!existsSync(file)) throw usageError(`--tasks: there is no file ${path}`);
+  checkModules([path], cwd);
   let module: Readonly<Record<string, unknown>>;
   try {
     module = (await import(pathToFileURL(file).href)) as Readonly<Record<string, unknown>>;
@@ -47,9 +54,15 @@ async function tasksIn(path: string, cwd: string): Promise<AnyTask[]> {
       const advice = "compile it, use Node 22.18 or later, or start with `node --import tsx` and the package tsx";
       throw usageError(`--tasks: this Node cannot read TypeScript, as in ${path}: ${advice}`);
     }
-    throw usageError(`--tasks: ${path} cannot be loaded: ${(error as Error).message}`);
+    throw usageError(`--tasks: ${path} cannot be loaded: ${(error as Error).message}${placeIn(error)}`);
   }
   return Object.values(module)
     .flatMap((value) => (Array.isArray(value) ? (value as unknown[]) : [value]))
     .filter(isTask);
+}
+
+/** Of a mistake in the text of a module, as `tasks.js:3`: the first line of the stack has it. */
+function placeIn(error: unknown): string {
+  const place = /^(?:file:\/\/)?(\S+:\d+)$/m.exec((error as Error).stack ?? "")?.[1];
+  return place === undefined ? "" : ` (${place})`;
 }
