@@ -1,4 +1,5 @@
 /** `Perdure.open()`: an engine in this process, or a server elsewhere, and the library's face on it. */
+import { ConfigError } from "../core/errors.ts";
 import type * as face from "../core/face.ts";
 import type { Log } from "../engine/engine.ts";
 import { DEFAULTS } from "../engine/limits.ts";
@@ -15,6 +16,10 @@ export const Perdure = { open };
 /** Opens a store and starts an engine on it, or speaks to a server. `Perdure.open()` uses the file `.perdure/perdure.db`. */
 async function open(urlOrOptions: string | OpenOptions = {}, ambient?: Ambient): Promise<Perdure> {
   const options = typeof urlOrOptions === "string" ? { url: urlOrOptions } : urlOrOptions;
+  if (ambient !== undefined && typeof (ambient as Partial<Ambient>).clock?.now !== "function") {
+    const allowed = "one argument: an address, or an object as in { url, token }";
+    throw new ConfigError({ path: "open", given: "a second argument", problem: "got a second argument", allowed });
+  }
   // The address alone chooses who answers.
   const url = options?.url;
   if (isServer(url)) {

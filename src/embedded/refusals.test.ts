@@ -39,6 +39,11 @@ describe("what a caller gets wrong", () => {
     await expect(job.result({ signal })).rejects.toMatchObject({ path: "result.signal" });
   });
 
+  it("is told of options beside an address, which belong into one object with it", async () => {
+    const open = Perdure.open as (...args: unknown[]) => Promise<unknown>;
+    await expect(open("http://127.0.0.1:1", { token: "x" })).rejects.toThrow("{ url, token }");
+  });
+
   it("is told of an address that would become the name of a file", async () => {
     for (const url of ["file:/tmp/b.db", "file:///tmp/b.db", "redis://x", "http:x", ":MEMORY:"]) {
       await expect(Perdure.open(url)).rejects.toMatchObject({ path: "open.url" });

@@ -57,7 +57,10 @@ describe("perdure run on a server", () => {
 
   it("has the exit codes of a timeout, a missing program and a cancelled job", async () => {
     expect((await runScript("exec sleep 71300", "--timeout", "100ms", "--max-attempts", "1")).code).toBe(124);
-    expect((await ask(["run", "--max-attempts", "1", "--", "no-such-program"], here())).code).toBe(127);
+    const missing = await ask(["run", "--max-attempts", "1", "--", "no-such-program"], here());
+    expect(missing.code).toBe(127);
+    // However soon it ended: that it is told is why it is run in the foreground.
+    expect(missing.stderr).toMatch(/^run 1, .*no-such-program/m);
     const running = start(`echo up; ${untilThere("never")}`);
     await running.says("up");
     await target.perdure.cancel(idIn({ stderr: running.io.stderr.text }));

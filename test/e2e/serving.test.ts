@@ -24,6 +24,15 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(await (await later.job(job.id)).get()).toMatchObject({ state: "succeeded", attempt: 1, losses: 0 });
   });
 
+  it("takes two signals that come together, as from `timeout`, for one", async () => {
+    const home = newHome();
+    const proc = new Proc(home, ["up", ...QUIET, "--data", "data"], {});
+    await proc.ready;
+    proc.signal("SIGTERM");
+    proc.signal("SIGTERM");
+    expect((await proc.ended).code).toBe(0);
+  });
+
   it("with TLS has workers all the same, and is found by commands on its machine", async () => {
     const home = newHome();
     writeFileSync(join(home, "cert.pem"), TEST_CERT);

@@ -7,6 +7,7 @@ import { resolvePolicy } from "../../core/resolve-policy.ts";
 import { LIMITS } from "../../engine/limits.ts";
 import { isOver } from "../../lib/text.ts";
 import type { Command, Context } from "../command.ts";
+import { ENV, envOf } from "../env-option.ts";
 import { usageError } from "../exit.ts";
 import { POLICY_OPTIONS, policyOf, timeOf } from "../run/policy.ts";
 import { runHere } from "../run/run-here.ts";
@@ -29,13 +30,7 @@ export const run: Command = {
     { name: "timeout", type: "string", value: "TIME", help: "End a run that takes longer: 30s, 5m." },
     { name: "key", type: "string", value: "KEY", help: "Names the job: run again, it goes on, or tells how it ended." },
     { name: "again", type: "boolean", help: "With --key: run a job that failed or was cancelled once more." },
-    {
-      name: "env",
-      type: "string",
-      value: "NAME[=VALUE]",
-      multiple: true,
-      help: "Set, or pass on, a variable; stored with the job.",
-    },
+    ENV,
     {
       ...{ name: "cwd", type: "string", value: "DIR" },
       help: "The command's working directory. Default: this one; on a server elsewhere, one of its own.",
@@ -140,20 +135,4 @@ function directoryOf(given: string | undefined, here: string, target: Target): s
   throw usageError(
     `--cwd: got ${show(given)}; for a server elsewhere give the full path of a directory on its workers`,
   );
-}
-
-/** `NAME=VALUE` sets, `NAME` passes on what is set here. */
-function envOf(words: readonly string[], from: Context["io"]["env"]): Record<string, string> {
-  const env: Record<string, string> = {};
-  for (const word of words) {
-    const at = word.indexOf("=");
-    const name = at < 0 ? word : word.slice(0, at);
-    const value = at < 0 ? from[name] : word.slice(at + 1);
-    if (!/^[A-Za-z_]\w*$/.test(name)) {
-      throw usageError(`--env: got ${show(word)}; names have letters, digits and _, and begin with no digit`);
-    }
-    if (value === undefined) throw usageError(`--env ${name}: it is not set here; give ${name}=VALUE`);
-    env[name] = value;
-  }
-  return env;
 }

@@ -32,6 +32,8 @@ export const server: Command = {
     given.atMost(0);
     const config = loadConfig(context, SERVER_KEYS);
     const log = processLog(config, io, "server");
+    // From the beginning: who asks us to stop while we start is heard too.
+    const asked = untilStopped((text) => log("info", text));
     // Loaded here: other commands need none of it.
     const { startServing } = await import("../serve/serving.ts");
     const serving = await startServing(context, config, log, { hasWorkers: false });
@@ -43,7 +45,7 @@ export const server: Command = {
       out.line(tokens.file === null ? elsewhere : `The token is in ${tokens.file}`);
       out.line(`Start workers: perdure worker --server ${url} --token-file ${tokens.workerFile ?? "FILE"}`);
     }
-    const signal = await untilStopped((text) => log("info", text));
+    const signal = await asked;
     await serving.stop(GRACE_MS);
     log("info", "stopped", { signal });
     return EXIT.done;

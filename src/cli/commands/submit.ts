@@ -3,6 +3,7 @@ import type { JobHandle, Perdure } from "../../core/face.ts";
 import type { SubmitEntry } from "../../core/submit-options.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { madeData } from "../direct.ts";
+import { ENV } from "../env-option.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { untilLeft } from "../follow/until-left.ts";
 import { readJobFile } from "../job-file.ts";
@@ -27,6 +28,8 @@ export const submit: Command = {
       help: "Submit the jobs of a file, YAML or JSON; - reads standard input.",
     },
     ...INPUT_OPTIONS,
+    ENV,
+    { name: "cwd", type: "string", value: "DIR", help: "The working directory of a command." },
     ...WISH_OPTIONS,
     { name: "wait", short: "w", type: "boolean", help: "Wait until they have ended." },
     ...TARGET,
@@ -71,7 +74,7 @@ async function jobsOf(context: Context, target: Target): Promise<Wanted[]> {
   const isStdin = positionals.length === 1 && positionals[0] === "-" && afterDashes === null;
   const file = given.text("file") ?? (isStdin ? "-" : undefined);
   if (file !== undefined) {
-    const extra = [...INPUT_OPTIONS, ...WISH_OPTIONS].find(({ name }) => given.flag(name));
+    const extra = [...INPUT_OPTIONS, ENV, { name: "cwd" }, ...WISH_OPTIONS].find(({ name }) => given.flag(name));
     if (extra !== undefined) throw usageError(`--${extra.name}: with --file it belongs into the file`);
     given.atMost(isStdin ? 1 : 0);
     return readJobFile(file, io);

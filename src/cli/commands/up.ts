@@ -35,6 +35,8 @@ export const up: Command = {
     given.atMost(0);
     const config = loadConfig(context, KEYS);
     const log = processLog(config, io, "server");
+    // From the beginning: who asks us to stop while we start is heard too.
+    const asked = untilStopped((text) => log("info", text));
     // Loaded here: other commands need none of it.
     const { startServing } = await import("../serve/serving.ts");
     checkModules(config.list("worker.tasks"), io.cwd);
@@ -55,7 +57,7 @@ export const up: Command = {
       onMistake: () => tellMistake("mistake"),
     });
     greet(context, config, serving);
-    const signal = await Promise.race([untilStopped((text) => log("info", text)), mistake]);
+    const signal = await Promise.race([asked, mistake]);
     await workers.stop(config.durationMs("worker.grace"));
     await serving.stop(GRACE_MS);
     log("info", "stopped", { signal });

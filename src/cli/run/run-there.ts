@@ -38,9 +38,10 @@ export async function runThere(
 /** Null: it ended by itself. `leave`: it goes on there. `cancel`: it was cancelled. */
 async function follow(there: Here, job: JobHandle<unknown>): Promise<Asked | null> {
   const { perdure, context, live, say } = there;
-  const { state, attempt } = await job.get();
   const over = new AbortController();
-  const told = new ToldRuns(job, say, (await job.attempts()).length);
+  // Of a job that is new nothing has been shown, however soon it ended.
+  const { state, attempt } = job.created ? { state: "queued", attempt: 0 } : await job.get();
+  const told = new ToldRuns(job, say, job.created ? 0 : (await job.attempts()).length);
   const signals = untilAsked();
   const followed = followOutput({
     ...{ perdure, job, signal: over.signal },

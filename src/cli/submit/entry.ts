@@ -1,9 +1,10 @@
 /** The job that the words of `perdure submit` describe, checked as one of a file is, with mistakes told of the options. */
-import { resolve } from "node:path";
+import { isAbsolute, resolve } from "node:path";
 import { ConfigError, show } from "../../core/errors.ts";
 import { jsonFault } from "../../lib/json-fault.ts";
 import type { Given } from "../arguments.ts";
 import type { Context } from "../command.ts";
+import { envOf } from "../env-option.ts";
 import { usageError } from "../exit.ts";
 import { bytesOf, entryOf, type FileJob } from "../job-file.ts";
 import { POLICY_OPTIONS, policyOf, timeOf } from "../run/policy.ts";
@@ -17,6 +18,9 @@ type Entry = FileJob["entry"];
 export async function kindEntry({ given, io }: Context): Promise<Entry> {
   const [kind] = given.positionals;
   given.atMost(1);
+  for (const name of ["env", "cwd"]) {
+    if (given.flag(name)) throw usageError(`--${name}: it is for a command after --; a kind has its input`);
+  }
   const input = await inputOf({ given, io });
   const entry = checked(given, { kind, ...(input === undefined ? {} : { input }), ...wishes(given) });
   if (input !== undefined) return entry;
@@ -30,7 +34,13 @@ export function commandEntry({ given, io }: Context, argv: readonly string[], ta
   const extra = INPUT_OPTIONS.find(({ name }) => given.flag(name));
   if (extra !== undefined) throw usageError(`--${extra.name}: a command after -- has no other input`);
   const isHere = target.kind === "data" || isThisMachine(target.url);
-  return checked(given, { argv, ...(isHere ? { cwd: io.cwd } : {}), ...wishes(given) });
+  const cwd = given.text("cwd") ?? (isHere ? "." : undefined);
+  if (cwd !== undefined && !isHere && !isAbsolute(cwd)) {
+    throw usageError(`--cwd: got ${show(cwd)}; for workers on other machines give a directory from the root on`);
+  }
+  const env = envOf(given.texts("env"), io.env);
+  const place = cwd === undefined ? {} : { cwd: resolve(io.cwd, cwd) };
+  return checked(given, { argv, env, ...place, ...wishes(given) });
 }
 
 function checked(given: Given, fields: object): Entry {
