@@ -3,7 +3,7 @@ import { EVENT_FORMAT, shownNames } from "./event.ts";
 import { failure } from "./failure.ts";
 import { evolve, type Happened } from "./fold.ts";
 import type { Job } from "./job.ts";
-import { settleJob, startedData, startedText, submitJob, submittedText } from "./lifecycle.ts";
+import { settleJob, startedData, startedText, submitJob, submittedText, succeededText } from "./lifecycle.ts";
 import type { Outcome } from "./outcome.ts";
 import type { PolicyFields } from "./policy.ts";
 import { resolvePolicy } from "./resolve-policy.ts";
@@ -58,6 +58,14 @@ describe("submitJob", () => {
 describe("startedData", () => {
   it("is the data of a start", () => {
     expect(startedData(3, "s3", "host-1")).toEqual({ v: EVENT_FORMAT, attempt: 3, session: "s3", worker: "host-1" });
+  });
+});
+
+describe("succeededText", () => {
+  it("is the event of a run that succeeded and moved no counter", () => {
+    const data = JSON.parse(succeededText(7)) as unknown;
+    const decision = { kind: "succeed", step: 1, class: "completed", matched: "completed" };
+    expect(data).toEqual({ v: EVENT_FORMAT, attempt: 7, decision });
   });
 });
 

@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import { audit } from "./audit.ts";
 import { Dice, LineFile, open, pass, SOAK, STORES, start, TEST_MS, until } from "./kit.ts";
 
-const ROUNDS = 15 * SOAK;
+const ROUNDS = 6 * SOAK;
 
 describe.each(STORES)("on $name", (store) => {
   describe.each([

@@ -20,7 +20,7 @@ import {
 import { drained, reckon, tally } from "./reckoning.ts";
 import { startSubmitters } from "./submitters.ts";
 
-const KILLS = IS_SOAK ? 300 : 12;
+const KILLS = IS_SOAK ? 300 : 8;
 /** With a lease of 2 s, for all of: the processes to start, the leases to end, the jobs to run. */
 const ALL_DONE_WITHIN_MS = 30_000;
 const SEED = Number(process.env.PERDURE_SEED ?? Math.floor(Math.random() * 2 ** 31));

@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { Dice } from "../dice.ts";
 import { alive, allDead, exists, needle, openBench } from "./kit.ts";
 
-const TREES = 100;
+const TREES = process.env.PERDURE_SOAK === "1" ? 100 : 40;
 
 /** A shell script that starts its children in some way, and then waits, leaves, or ends in some other way. */
 function tree(dice: Dice, depth: number): string {

@@ -21,7 +21,7 @@ import {
 } from "./kit.ts";
 import { startRival } from "./rivals.ts";
 
-const ROUNDS = 20;
+const ROUNDS = 10;
 const JOBS = 500;
 const RETRY = { maxAttempts: 5, backoff: { type: "none" as const } };
 
