@@ -9,36 +9,19 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
-  readFileSync,
   rmSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
+import { fencesIn, ROOT } from "./fences.ts";
 
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const DIST = process.env.PERDURE_TEST_DIST ?? join(ROOT, "dist");
 const PROGRAM = join(DIST, "cli/main.js");
 const GUIDES = join(ROOT, "docs/guides");
 const NAMED_URL = "http://127.0.0.1:4400";
-
-interface Block {
-  readonly info: string;
-  readonly line: number;
-  readonly body: string;
-}
-
-function blocksOf(page: string): Block[] {
-  const text = readFileSync(join(GUIDES, page), "utf8");
-  return [...text.matchAll(/^```([^\n`]+)\n(.*?)^```$/gms)].map(({ 1: info = "", 2: body = "", index }) => ({
-    info: info.trim(),
-    line: text.slice(0, index).split("\n").length,
-    body,
-  }));
-}
 
 /** One shell for a page: what a block sets, the next one has. */
 class Shell {
@@ -112,7 +95,7 @@ function patternOf(text: string): RegExp {
 
 const pages = readdirSync(GUIDES)
   .filter((name) => name.endsWith(".md"))
-  .map((page) => ({ page, blocks: blocksOf(page) }))
+  .map((page) => ({ page, blocks: fencesIn(`docs/guides/${page}`) }))
   .filter(({ blocks }) => blocks.some(({ info }) => info === "sh console"));
 
 describe("the shell sessions of the guides", () => {

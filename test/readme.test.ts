@@ -16,14 +16,13 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { Perdure } from "perdure";
 import { ConfigError, resolvePolicy } from "perdure/core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type Fence, fencesIn, ROOT } from "./fences.ts";
 import { ask } from "./postgres/client.ts";
 import { newSchema } from "./postgres/kit.ts";
 
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const TSX = join(ROOT, "node_modules/tsx/dist/cli.mjs");
 const PAGES = [
   ...["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"],
@@ -34,11 +33,7 @@ const PAGES = [
   ),
 ];
 
-interface Block {
-  readonly page: string;
-  readonly line: number;
-  readonly info: string;
-  readonly body: string;
+interface Block extends Fence {
   readonly file: string;
 }
 
@@ -48,11 +43,7 @@ const policies = blocks.filter((block) => block.info === "ts policy");
 const queries = blocks.filter((block) => block.info === "sql runnable");
 
 function blocksOf(page: string): Block[] {
-  const text = readFileSync(join(ROOT, page), "utf8");
-  return [...text.matchAll(/^```([^\n`]+)\n(.*?)^```$/gms)].map(({ 1: info = "", 2: body = "", index }) => {
-    const line = text.slice(0, index).split("\n").length;
-    return { page, line, info: info.trim(), body, file: `${page.replaceAll(/\W/g, "-")}-${line}.ts` };
-  });
+  return fencesIn(page).map((fence) => ({ ...fence, file: `${page.replaceAll(/\W/g, "-")}-${fence.line}.ts` }));
 }
 
 /** A user's project: the package is installed, and is the one built from this tree. */

@@ -2,13 +2,18 @@
 import type { Context } from "./command.ts";
 import { TerminalStream } from "./terminal-stream.ts";
 
+const NEWLINE = 10;
+
+/** Whether its last line was ended. */
 export async function copyOut(
   bytes: AsyncIterable<Uint8Array> | null,
   { io, out }: Pick<Context, "io" | "out">,
-): Promise<void> {
+): Promise<boolean> {
   const terminal = new TerminalStream();
+  let last = NEWLINE;
   for await (const chunk of bytes ?? []) {
-    if (out.gone.aborted) return;
+    if (out.gone.aborted) return true;
+    last = chunk.at(-1) ?? last;
     const isReady = io.stdout.write(io.isTTY ? terminal.text(chunk) : chunk);
     if (isReady) continue;
     await new Promise<void>((resolve) => {
@@ -17,4 +22,5 @@ export async function copyOut(
     });
   }
   if (io.isTTY) io.stdout.write(terminal.end());
+  return last === NEWLINE;
 }

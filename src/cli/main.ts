@@ -33,7 +33,7 @@ export async function main(
     if (code === EXIT.bug) {
       out.note(`${name}: this is a bug in Perdure; please report it, with what follows`);
       io.stderr.write(`${safeText(stackOf(error))}\n`);
-    } else out.note(`${name}: ${(error as Error).message}`);
+    } else out.note(`${name}: ${(error as Error).message.replace(/^open\.url:/, "--db:")}`); // as the option is called
     return code;
   }
 }

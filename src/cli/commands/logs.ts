@@ -53,8 +53,11 @@ export const logs: Command = {
         context.out.json({ id, attempt, stdout, stderr, log: row?.log ?? null });
         return EXIT.done;
       }
-      for (const name of streams) await copyOut(await outputs.read(attempt, `${name}.log`), context);
-      if (row?.log) context.out.block(row.log.trimEnd());
+      let isEnded = true;
+      for (const name of streams) {
+        isEnded = await copyOut(await outputs.read(attempt, `${name}.log`), context);
+      }
+      if (row?.log) context.out.block(`${isEnded ? "" : "\n"}${row.log.trimEnd()}`);
       return EXIT.done;
     });
   },

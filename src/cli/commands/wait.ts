@@ -85,7 +85,9 @@ async function waitForAll(
   over.abort();
   if (given.flag("json")) out.json(infos.flatMap((info) => (info === null ? [] : shownJob(info))));
   if (ends.some((end) => end === "failed" || end === "cancelled")) return EXIT.failed;
-  return ends.includes("timeout") ? CODES.timeout : EXIT.done;
+  if (!ends.includes("timeout")) return EXIT.done;
+  say(`the time was up first; ${ends.filter((end) => end === "timeout").length} of ${jobs.length} had not ended`);
+  return CODES.timeout;
 }
 
 export async function endOf(job: JobHandle<unknown>, { timeoutMs, signal }: Patience): Promise<End> {

@@ -153,7 +153,10 @@ export function serverCalls(options: CallOptions): ServerCalls {
       clock.after(waitMs, () => reply.destroy(new Error(`silent for ${waitMs} ms`)), { background: true });
     let cancel = arm();
     underWay.add(request);
+    const onAbort = () => reply.destroy(new Error("given up by the caller"));
+    ask.signal?.addEventListener("abort", onAbort);
     try {
+      if (ask.signal?.aborted) onAbort();
       for await (const chunk of reply) {
         cancel();
         yield chunk as Buffer;
@@ -164,6 +167,7 @@ export function serverCalls(options: CallOptions): ServerCalls {
       throw unanswered(address.shown, error as Error, true);
     } finally {
       cancel();
+      ask.signal?.removeEventListener("abort", onAbort);
       underWay.delete(request);
     }
   }
