@@ -42,6 +42,8 @@ function play(name: string, outcomes: readonly Outcome[]): void {
       submittedAt: now,
       timeoutMs: null,
       deadlineAt: null,
+      parentId: null,
+      depth: 0,
     },
   };
   for (const outcome of outcomes) {

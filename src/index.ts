@@ -1,6 +1,7 @@
 /** The door `perdure`: the library. */
 
 export { type ExecResult, exec, type HttpResult, http } from "./core/builtin.ts";
+export { type Child, type ChildEnd, type ChildOptions, type ChildState, WaitingError } from "./core/child.ts";
 export type { Duration } from "./core/duration.ts";
 export { ConfigError, type ErrorCode, PerdureError } from "./core/errors.ts";
 export type { EngineEvent, JobEvent, PerdureEvent } from "./core/event.ts";
@@ -21,6 +22,7 @@ export type { HttpInput } from "./core/http-input.ts";
 export type { FailReason, JobState, Usage } from "./core/job.ts";
 export { JobFailedError } from "./core/job-failed-error.ts";
 export type { BackoffInput, PolicyFields, PolicyInput, PresetName, RuleInput } from "./core/policy.ts";
+export type { ResourcesInput } from "./core/resources.ts";
 export type { SubmitEntry, SubmitOptions, TransactionClient } from "./core/submit-options.ts";
 export { type AnyTask, type Handler, type Task, type TaskContext, type TaskOptions, task } from "./core/task.ts";
 export type { AttemptRow, BlobFile, JobInfo, QueueCounts, SessionRow } from "./core/views.ts";

@@ -164,6 +164,16 @@ example("same-program", async (run) => {
   expect(lines.at(-1)).toMatch(/^Attempt 3 started at .* and completed after/);
 });
 
+example("fluster/flaky-demo", async (run) => {
+  const lines = (await run("0.1", "0.4", "0.7")).trimEnd().split("\n");
+  expect(lines).toEqual([
+    "attempt 0 on worker-1: FAILED, Random failure",
+    "attempt 1 on worker-1: FAILED, Random failure",
+    "attempt 2 on worker-1: SUCCEEDED",
+    "Succeeded after 3 attempts",
+  ]);
+});
+
 it("the README's first command gets a flaky command through", () => {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as { scripts: { start: string } };
   expect(scripts.start).toMatch(/ && node dist\/cli\/main.js run .*-- sh examples\/flaky.sh$/);
@@ -188,7 +198,8 @@ async function exampleSchemas(): Promise<unknown[]> {
 }
 
 it("every example is run here and opens with a comment of 2 to 4 lines", () => {
-  const files = readdirSync(join(ROOT, "examples")).filter((name) => name.endsWith(".ts"));
+  const found = readdirSync(join(ROOT, "examples"), { recursive: true, encoding: "utf8" });
+  const files = found.filter((name) => name.endsWith(".ts"));
   expect([...ran].sort()).toEqual(files.sort());
   for (const name of files) {
     const text = readFileSync(join(ROOT, "examples", name), "utf8").replace(/^\/\/ biome-ignore-all.*\n/, "");

@@ -195,7 +195,10 @@ describe("sources", () => {
 
   it("use nothing that turns text into code or a shell", () => {
     const wrong = SOURCES.filter((file) => {
-      return /\beval\(|new Function\(|node:vm|shell: true/.test(withoutComments(read(file)));
+      // In a dialect it is what an author wrote: input of a job, for a shell that its own file names.
+      const text = withoutComments(read(file));
+      const isShell = folderOf(file) !== "dialects" && text.includes("shell: true");
+      return isShell || /\beval\(|new Function\(|node:vm/.test(text);
     });
     expect(wrong).toEqual([]);
   });

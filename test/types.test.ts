@@ -1,8 +1,12 @@
 /** What the compiler promises to users. `tsc --noEmit` is the test: a line marked as an error must be one, and no other
  *  may be. The functions below are compiled and never called. */
 import { describe, expect, expectTypeOf, it } from "vitest";
+import { Entrypoint, type FlusterStatus, fluster, type Resubmitted, resubmit } from "../src/dialects/index.ts";
 import {
   type AnyTask,
+  type Child,
+  type ChildEnd,
+  type ChildState,
   type Failure,
   type JobFailedError,
   type JobHandle,
@@ -41,6 +45,31 @@ describe("a task", () => {
       expectTypeOf(ctx).toEqualTypeOf<TaskContext>();
       expectTypeOf(ctx.signal).toEqualTypeOf<AbortSignal>();
       expectTypeOf(ctx.previous).toEqualTypeOf<Failure | null>();
+    });
+  });
+
+  it("submits children, and gets their results by the types of their tasks", () => {
+    task("parent", async (_: unknown, ctx) => {
+      const a = await ctx.submit(resize, { url: "a" }, { key: "first", priority: 0 });
+      const b = await ctx.submit(tick);
+      const c = await ctx.submit("by-name", { what: ["ever"] });
+      expectTypeOf(a).toEqualTypeOf<Child<{ width: number; ok: true }>>();
+      const [first, second, third] = await ctx.waitFor([a, b, c]);
+      expectTypeOf(first).toEqualTypeOf<ChildEnd<{ width: number; ok: true }>>();
+      expectTypeOf(second.result).toEqualTypeOf<number | undefined>();
+      expectTypeOf(third.result).toBeUnknown();
+      const list: Child<number>[] = [b, b];
+      const many = await ctx.waitFor(list);
+      expectTypeOf(many[0]?.result).toEqualTypeOf<number | undefined>();
+      expectTypeOf(await ctx.children()).toEqualTypeOf<ChildState[]>();
+      // @ts-expect-error: the input is missing
+      await ctx.submit(resize);
+      // @ts-expect-error: a field has the wrong type
+      await ctx.submit(resize, { url: 7 });
+      // @ts-expect-error: it is a child of this job
+      await ctx.submit(tick, undefined, { parent: "job_1" });
+      // @ts-expect-error: a job that is no child
+      await ctx.waitFor(["job_1"]);
     });
   });
 
@@ -155,5 +184,21 @@ describe("work", () => {
       await perdure.work([tick], { slots: 3 });
     }
     expectTypeOf(compiled).returns.resolves.toBeVoid();
+  });
+});
+
+describe("the door of the dialects", () => {
+  it("takes an engine or a client, and the tasks of both", () => {
+    async function compiled(perdure: Perdure) {
+      const client = fluster(perdure);
+      const id = await client.submit({ name: "x", entrypoint: Entrypoint.fromCallable(resize, { url: "a" }) });
+      // @ts-expect-error: not what the handler takes
+      Entrypoint.fromCallable(resize, { address: "a" });
+      // @ts-expect-error: no such field
+      await client.submit({ name: "x", entrypoint: { command: ["a"] }, retries: 3 });
+      expectTypeOf(await client.wait(id, { timeout: 5 })).toEqualTypeOf<FlusterStatus>();
+      expectTypeOf(await resubmit(perdure, id, { prompt: "another" })).toEqualTypeOf<Resubmitted>();
+    }
+    expect(compiled).toBeTypeOf("function");
   });
 });

@@ -13,6 +13,16 @@ export const COMMANDS: readonly Listed[] = [
     load: async () => (await import("./commands/submit.ts")).submit,
   },
   {
+    name: "apply",
+    summary: "Submit the jobs of a file, ours or of another system",
+    load: async () => (await import("./commands/apply.ts")).apply,
+  },
+  {
+    name: "convert",
+    summary: "Turn a file of another system into a job file of Perdure",
+    load: async () => (await import("./commands/convert.ts")).convert,
+  },
+  {
     name: "wait",
     summary: "Wait until jobs have ended",
     load: async () => (await import("./commands/wait.ts")).wait,
@@ -31,6 +41,16 @@ export const COMMANDS: readonly Listed[] = [
     name: "explain",
     summary: "Tell why a job ended as it did, or why it waits",
     load: async () => (await import("./commands/explain.ts")).explain,
+  },
+  {
+    name: "describe",
+    summary: "Describe a job with its attempts, children and events",
+    load: async () => (await import("./commands/describe.ts")).describe,
+  },
+  {
+    name: "tree",
+    summary: "Show a job with its children, and theirs",
+    load: async () => (await import("./commands/tree.ts")).tree,
   },
   {
     name: "logs",
@@ -63,9 +83,19 @@ export const COMMANDS: readonly Listed[] = [
     load: async () => (await import("./commands/redrive.ts")).redrive,
   },
   {
+    name: "resubmit",
+    summary: "Submit a job like another, with other words or another command",
+    load: async () => (await import("./commands/resubmit.ts")).resubmit,
+  },
+  {
     name: "discard",
     summary: "Take failed jobs out of the dead letters",
     load: async () => (await import("./commands/discard.ts")).discard,
+  },
+  {
+    name: "usage",
+    summary: "Tell what a running job has used of tokens and money",
+    load: async () => (await import("./commands/usage.ts")).usage,
   },
   {
     name: "queues",
@@ -81,6 +111,11 @@ export const COMMANDS: readonly Listed[] = [
     name: "drain",
     summary: "Ask workers to take no more jobs, and to end",
     load: async () => (await import("./commands/drain.ts")).drain,
+  },
+  {
+    name: "simulate",
+    summary: "Show what a retry policy would do, without running anything",
+    load: async () => (await import("./commands/simulate.ts")).simulate,
   },
   {
     name: "up",

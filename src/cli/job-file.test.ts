@@ -178,3 +178,30 @@ describe("reading a job file", () => {
     ).rejects.toThrow("stdin: over 1048576 bytes");
   });
 });
+
+describe("resources, annotations, parents and ports", () => {
+  const parent = "job_01m7gekg9zevv9a6xvvwmt1v8g";
+
+  it("are taken as the library takes them", () => {
+    const text = `argv: [a]\nports: [http]\nfill: { MY_PORT: port.http }\nparent: ${parent}\nresources: { cpu: 0.5, memory: 2g }\nannotations: { team/a: "x y" }\n`;
+    expect(entry(text)).toEqual({
+      task: "exec",
+      input: { argv: ["a"], ports: ["http"], fill: { MY_PORT: "port.http" } },
+      options: { parent, resources: { cpu: 0.5, memory: "2g" }, annotations: { "team/a": "x y" } },
+    });
+  });
+
+  it.each([
+    ["resources: { cpu: -1 }", "job.yaml:2:14: resources.cpu: got -1"],
+    ["resources: { memory: lots }", "job.yaml:2:14: resources.memory: got"],
+    ["resources: { gpu: 1 }", 'job.yaml:2:14: resources.gpu: unknown field "gpu"'],
+    ["annotations: { a: 1 }", "job.yaml:2:16: annotations.a: got 1; allowed: text"],
+    ["annotations: [a]", "job.yaml:2:1: annotations: got"],
+    [`annotations: { a: ${"x".repeat(17_000)} }`, "at most 16384 bytes in all"],
+    ["parent: job_1", 'job.yaml:2:1: parent: got "job_1"; allowed: the id of a job'],
+    ["labels: { resource/cpu: '1' }", "say it with resources"],
+    ["fill: { A: port.http }", "job.yaml:2:9: fill.A: "],
+  ])("are refused where they cannot work: %s", (line, message) => {
+    expect(refusal(`argv: [a]\n${line}\n`)).toContain(message);
+  });
+});

@@ -1,4 +1,5 @@
 /** Words for workers that several commands use. */
+import { CPU_LABEL, MEMORY_LABEL } from "../core/resources.ts";
 import type { SessionRow } from "../core/views.ts";
 import type { Colour } from "./colour.ts";
 
@@ -17,3 +18,17 @@ export const WORKER_COLOURS: Readonly<Record<WorkerState, Colour | null>> = {
   draining: "yellow",
   ended: "dim",
 };
+
+/** Cpus and memory as people give them, and not as the labels that they are. */
+export function labelWords(labels: SessionRow["labels"]): string {
+  const words = Object.entries(labels).map(([label, value]) => {
+    if (label === CPU_LABEL) return `cpu=${Number(value) / 1_000}`;
+    if (label === MEMORY_LABEL) return `memory=${aboutGigabytes(Number(value))}`;
+    return value === "" ? label : `${label}=${value}`;
+  });
+  return words.join(",");
+}
+
+function aboutGigabytes(bytes: number): string {
+  return bytes < 2 ** 30 ? `${Math.round(bytes / 2 ** 20)}m` : `${Number((bytes / 2 ** 30).toFixed(1))}g`;
+}

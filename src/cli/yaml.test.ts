@@ -4,7 +4,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import { CliError } from "./exit.ts";
-import { readYaml, readYamlBytes, readYamlFile } from "./yaml.ts";
+import { readYaml, readYamlBytes, readYamlDocuments, readYamlFile } from "./yaml.ts";
 
 const value = (text: string) => readYaml(text, "f.yaml").value;
 const refusal = (text: string): string => {
@@ -248,5 +248,31 @@ describe("a file", () => {
     expect(() => readYamlFile(join(dir, "b.yaml"), "b.yaml")).toThrow("b.yaml: it is not text in UTF-8");
     expect(() => readYamlFile(join(dir, "c.yaml"), "c.yaml")).toThrow("c.yaml: it is a directory; give a file");
     expect(() => readYamlFile("/dev/zero", "zero")).toThrow("zero: over 1048576 bytes");
+  });
+});
+
+describe("several documents", () => {
+  const values = (text: string) => readYamlDocuments(text, "jobs.yaml").map(({ value }) => value);
+
+  it("are read one by one, each with its own places; empty ones are left out", () => {
+    expect(values("a: 1\n---\nb: 2\n---\n# nothing\n---\n- c\n")).toEqual([{ a: 1 }, { b: 2 }, ["c"]]);
+    expect(values("")).toEqual([null]);
+    expect(values("---\n---\n")).toEqual([null]);
+    expect(values('{"a": 1}')).toEqual([{ a: 1 }]);
+    const [, second] = readYamlDocuments("a: 1\n---\nb:\n  c: 2\n", "jobs.yaml");
+    expect(second?.where(["b", "c"])).toBe("jobs.yaml:4:3");
+    expect(second?.where([])).toBe("jobs.yaml:3:1");
+  });
+
+  it("have the limits of one, and anchors of their own", () => {
+    expect(() => values("a: 1\n---\nb: 1\nb: 2\n")).toThrow('jobs.yaml:4:1: the key "b" is there twice');
+    expect(() => values("a: &x 1\n---\nb: *x\n")).toThrow("jobs.yaml:3:4: *x names nothing");
+    expect(() => values(`a: ${"[".repeat(100)}`)).toThrow("nested more than 64 levels");
+    expect(() => values("--- 1\n".repeat(1_001))).toThrow("jobs.yaml:1001:");
+    expect(() => values(`a: 1\n---\n${"x".repeat(1_048_576)}`)).toThrow("over 1048576 bytes");
+  });
+
+  it("are one too many where one is wanted", () => {
+    expect(() => readYaml("a: 1\n---\nb: 2\n", "job.yaml")).toThrow("a second document");
   });
 });

@@ -63,62 +63,84 @@ export class YamlText {
 
 /** `file` is for messages. */
 export function readYaml(text: string, file: string): YamlText {
+  return documentsIn(text, file, 1)[0] as YamlText;
+}
+
+/** Of one file; more than that is no file that somebody wrote. */
+const MAX_DOCUMENTS = 1_000;
+
+/** All documents of a text, separated by `---`. Those with nothing in them are left out, unless there is no other. */
+export function readYamlDocuments(text: string, file: string): YamlText[] {
+  const all = documentsIn(text, file, MAX_DOCUMENTS);
+  const filled = all.filter(({ value }) => value !== null);
+  return filled.length === 0 ? all.slice(0, 1) : filled;
+}
+
+function documentsIn(text: string, file: string, most: number): YamlText[] {
   if (text.length > YAML_LIMITS.bytes || Buffer.byteLength(text) > YAML_LIMITS.bytes) throw tooLong(file);
   const lines = linesOf(text);
+  const found: YamlText[] = [];
   try {
-    const document = documentOf(text);
-    const valuer = new Valuer();
-    return new YamlText(file, valuer.valueOf(document.contents), document, valuer, lines);
+    for (const document of composed(text)) {
+      if (found.length === most) throw new Faulty(document.range[0], TOO_MANY(most));
+      const valuer = new Valuer();
+      found.push(new YamlText(file, valuer.valueOf(document.contents), document, valuer, lines));
+    }
   } catch (error) {
     if (!(error instanceof Faulty)) throw error;
     throw usageError(`${told(file, positionAt(lines, error.offset))}: ${error.message}`);
   }
+  if (found.length === 0) throw new Error("the parser gave no document");
+  return found;
 }
 
-function documentOf(text: string): Document.Parsed {
+const TOO_MANY = (most: number) =>
+  most === 1 ? "a second document; one file has one, remove the ---" : `more than ${most} documents; split the file`;
+
+function* composed(text: string): Generator<Document.Parsed, void> {
   const composer = new Composer({
     ...{ schema: "core", version: "1.2", merge: false, resolveKnownTags: false, stringKeys: true },
     // Its own check compares each key with each; ours is in yaml-value.ts.
     uniqueKeys: false,
   });
-  const [document, second] = firstTwo(composer.compose(yamlTokens(text), true, text.length));
-  if (document === undefined) throw new Error("the parser gave no document");
-  // A tag it does not know is a mere warning to the parser.
-  const [wrong] = [...document.errors, ...document.warnings];
-  if (wrong !== undefined) throw new Faulty(wrong.pos[0], inOurWords(wrong));
-  if (second !== undefined) throw new Faulty(second.range[0], "a second document; one file has one, remove the ---");
-  return document;
-}
-
-function firstTwo<T>(all: Iterable<T>): T[] {
-  const found: T[] = [];
-  for (const each of all) if (found.push(each) === 2) break;
-  return found;
+  for (const document of composer.compose(yamlTokens(text), true, text.length)) {
+    // A tag it does not know is a mere warning to the parser.
+    const [wrong] = [...document.errors, ...document.warnings];
+    if (wrong !== undefined) throw new Faulty(wrong.pos[0], inOurWords(wrong));
+    yield document as Document.Parsed;
+  }
 }
 
 /** Null if there is no such file. */
 export function readYamlFile(path: string, file: string): YamlText | null {
-  let bytes: Buffer;
+  const bytes = readSmallFile(path, file, YAML_LIMITS.bytes + 1);
+  return bytes === null ? null : readYamlBytes(bytes, file);
+}
+
+/** No more than `limit` bytes of a file; null if there is none. */
+export function readSmallFile(path: string, file: string, limit: number): Buffer | null {
   try {
-    bytes = bytesOf(path, YAML_LIMITS.bytes + 1);
+    return bytesOf(path, limit);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return null;
     if (code === "EISDIR") throw usageError(`${file}: it is a directory; give a file`);
     throw new CliError(EXIT.usage, `${file}: cannot be read: ${message}`);
   }
-  return readYamlBytes(bytes, file);
 }
 
 export function readYamlBytes(bytes: Uint8Array, file: string): YamlText {
+  return readYaml(textIn(bytes, file), file);
+}
+
+/** What was read of a file as its text. */
+export function textIn(bytes: Uint8Array, file: string): string {
   if (bytes.length > YAML_LIMITS.bytes) throw tooLong(file);
-  let text: string;
   try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
     throw usageError(`${file}: it is not text in UTF-8; save it as UTF-8`);
   }
-  return readYaml(text, file);
 }
 
 /** No more than that of it, whatever its size says: it may be a device. */

@@ -2,7 +2,9 @@
  *  too; a worker needs more, and is started from `perdure` or `perdure/worker`. Jobs, events and workers are those of the
  *  namespace that the token belongs to, or that the client was connected with. */
 import { fromWireHealth, type WireHealth } from "../contract/health.ts";
+import { refuseClient, toRequest } from "../contract/job-request.ts";
 import { asText, checkOptions } from "../core/check.ts";
+import type { DialectSettings } from "../core/dialect-settings.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/event.ts";
 import type { Explanation } from "../core/explain.ts";
@@ -18,6 +20,7 @@ import type {
 } from "../core/face.ts";
 import { checkFeed, checkGrace, checkRedriveMany } from "../core/face-options.ts";
 import { toInstant } from "../core/instant.ts";
+import type { Usage } from "../core/job.ts";
 import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/submit-options.ts";
 import type { AnyTask, Task } from "../core/task.ts";
 import type { JobInfo, QueueCounts, SessionRow } from "../core/views.ts";
@@ -28,7 +31,6 @@ import { type CallOptions, HttpLink, type LinkOptions } from "./http-call.ts";
 import { ClientJobHandle } from "./job-handle.ts";
 import { checkJobId, toJobInfo, type WireJob } from "./job-info.ts";
 import { jobOutputs } from "./job-outputs.ts";
-import { refuseClient, toRequest } from "./job-request.ts";
 import { toQuery, toWireFilter } from "./jobs-query.ts";
 import { type Submitted, submitMany } from "./submit-many.ts";
 import { EndWaiter } from "./wait-end.ts";
@@ -154,6 +156,15 @@ export class PerdureClient implements Perdure {
   async work(_tasks: readonly AnyTask[], _options?: WorkOptions): Promise<WorkerHandle> {
     const message = "a client alone cannot run jobs; in Node, use perdure/worker, or Perdure.open(url) of perdure";
     throw new PerdureError("invalid_config", message, { path: "work" });
+  }
+
+  dialectSettings(): Promise<DialectSettings> {
+    return this.#link.json("getDialects");
+  }
+
+  async setUsage(id: string, attempt: number, total: Usage): Promise<void> {
+    const body = JSON.stringify({ attempt, usage: total });
+    return this.#ofJob("setUsage", id, { body, repeatable: true });
   }
 
   async prune(): Promise<number> {

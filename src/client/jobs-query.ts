@@ -5,7 +5,7 @@ import { toInstant } from "../core/instant.ts";
 
 const FILTER_KEYS = [
   ...["state", "kind", "queue", "tag", "key", "deadLetter", "submittedAfter", "submittedBefore", "order", "limit"],
-  "cursor",
+  ...["cursor", "parent"],
 ];
 
 /** As the body of a request has it: lists where one or many may be given, instants in milliseconds. */

@@ -1,12 +1,12 @@
 /** Submits long lists in requests of bounded length. As in an engine of this process, when some of them cannot be stored,
  *  their jobs say so one by one: the others are there. */
 import type { ErrorReply } from "../contract/error-status.ts";
+import { refuseClient, toRequest } from "../contract/job-request.ts";
 import { LIMIT } from "../contract/wire.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { JobState } from "../core/job.ts";
 import type { SubmitEntry } from "../core/submit-options.ts";
 import type { HttpLink } from "./http-call.ts";
-import { refuseClient, toRequest } from "./job-request.ts";
 
 export interface Submitted {
   readonly id: string;

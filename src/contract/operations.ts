@@ -18,14 +18,17 @@ import {
   State,
   SubmitAnswerSchema,
   Submitted,
+  UsageSchema,
   Wait,
   words,
 } from "./schemas.ts";
 import { LIMIT } from "./wire.ts";
 import {
+  ChildStateSchema,
   ClaimAnswerSchema,
   ClaimRequestSchema,
   HealthSchema,
+  LookRequestSchema,
   NoticeSchema,
   RenewAnswerSchema,
   RenewRequestSchema,
@@ -75,15 +78,19 @@ const FILTER = {
   queue: many(Name, 100),
   tag: Type.Optional(Name),
   key: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
+  parent: Type.Optional(JobId),
   deadLetter: Type.Optional(Type.Boolean({ description: "Only jobs that failed and wait for a person." })),
   submittedAfter: Type.Optional(Instant),
   submittedBefore: Type.Optional(Instant),
 };
 
-const Feed = closed({
+const FEED = {
   after: Type.Optional(Count),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT.events })),
-});
+};
+const Feed = closed(FEED);
+/** Which there are is known to the dialects alone. */
+const View = Type.Optional(Type.String({ minLength: 1, maxLength: 100 }));
 const FEED_TEXT =
   "A page of events as JSON; `next` is the `after` of the next page, null at the end. With `Accept: text/event-stream`, " +
   "those after `Last-Event-ID` (or `after`) and then those to come, as server-sent events whose ids are their numbers; " +
@@ -156,7 +163,11 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
     }),
     reply: closed({ jobs: Type.Array(JobId), more: Type.Boolean() }),
   },
-  getJob: command("Get a job"),
+  getJob: {
+    ...command("Get a job"),
+    query: closed({ view: View }),
+    description: "With `view`, as another system shows it: opal, opal-attempts, fluster, noetl, attune or agent-task.",
+  },
   cancelJob: command("Cancel a job", "At once if it waits, by its signal if it runs. Repeated, it changes nothing."),
   retryJob: command("Run a waiting job now, or redrive a failed or cancelled one"),
   rescheduleJob: { ...command("Move a waiting job to another time"), body: closed({ runAt: Instant }) },
@@ -170,9 +181,9 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
     ...{
       tag: "jobs",
       summary: "Events of a job",
-      description: FEED_TEXT,
+      description: `${FEED_TEXT} With \`view\` (noetl, agent-task), all of them in the words of another system.`,
       params: OfJob,
-      query: Feed,
+      query: closed({ ...FEED, view: View }),
       reply: EventPage,
     },
   },
@@ -196,6 +207,14 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
       stream: Type.Optional(words(["stdout", "stderr", "log"])),
       offset: Type.Optional(Count),
     }),
+  },
+  setUsage: {
+    ...{ tag: "jobs", summary: "Tell what the running attempt has used so far, in all", params: OfJob, status: 204 },
+    description:
+      "Numbers never shrink: of two reports the larger counts. A job that has spent its budget is stopped. With the token " +
+      "of the job itself, or one that may work.",
+    body: closed({ attempt: AttemptNumber, usage: UsageSchema }),
+    reply: null,
   },
   listOutputs: { tag: "jobs", summary: "Files that the attempts of a job left", params: OfJob, reply: OutputsSchema },
   getOutput: {
@@ -252,6 +271,16 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
       "that size is answered.",
     reply: closed({ size: Count }),
   },
+  submitChild: {
+    ...{ tag: "worker protocol", summary: "Submit a child of an attempt", params: OfSessionJob, body: JobRequest },
+    ...{ reply: Submitted, status: 201, session: true, lease: true },
+    description: "Its key names it among the children of its parent: repeated, it finds the same child.",
+  },
+  lookChildren: {
+    ...{ tag: "worker protocol", summary: "See the children of an attempt", params: OfSessionJob },
+    ...{ body: LookRequestSchema, session: true, lease: true },
+    reply: closed({ children: Type.Array(ChildStateSchema) }),
+  },
   listEarlierOutputs: {
     ...{ tag: "worker protocol", summary: "Files of the earlier attempts of a job in hand", params: OfSessionJob },
     ...{ session: true, lease: true, reply: OutputsSchema },
@@ -294,6 +323,16 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
       params: closed({ id: Type.String({ minLength: 1, maxLength: 100 }) }),
     },
     ...{ reply: null, status: 204 },
+  },
+
+  getDialects: {
+    ...{ tag: "server", summary: "What holds for files of other systems where they say nothing" },
+    reply: Type.Object({
+      opal: Type.Unknown(),
+      fluster: Type.Unknown(),
+      attune: Type.Unknown(),
+      agent: Type.Unknown(),
+    }),
   },
 
   prune: {

@@ -31,6 +31,7 @@ export const ROUTES = {
   listJobEvents: route("GET", "/v1/jobs/:id/events", "read"),
   listAttempts: route("GET", "/v1/jobs/:id/attempts", "read"),
   getLogs: route("GET", "/v1/jobs/:id/logs", "read"),
+  setUsage: route("PUT", "/v1/jobs/:id/usage", "work"),
   listOutputs: route("GET", "/v1/jobs/:id/outputs", "read"),
   getOutput: route("GET", "/v1/jobs/:id/attempts/:attempt/files/*", "read"),
 
@@ -47,6 +48,8 @@ export const ROUTES = {
   reportAttempts: route("POST", "/v1/sessions/:session/reports", "work"),
   waitForNotice: route("POST", "/v1/sessions/:session/notices", "work"),
   writeOutput: route("PUT", "/v1/sessions/:session/jobs/:id/attempts/:attempt/files/*", "work"),
+  submitChild: route("POST", "/v1/sessions/:session/jobs/:id/children", "work"),
+  lookChildren: route("POST", "/v1/sessions/:session/jobs/:id/children/look", "work"),
   listEarlierOutputs: route("GET", "/v1/sessions/:session/jobs/:id/outputs", "work"),
   readEarlierOutput: route("GET", "/v1/sessions/:session/jobs/:id/attempts/:attempt/files/*", "work"),
 
@@ -56,6 +59,8 @@ export const ROUTES = {
   createToken: route("POST", "/v1/tokens", "admin"),
   listTokens: route("GET", "/v1/tokens", "admin"),
   revokeToken: route("DELETE", "/v1/tokens/:id", "admin"),
+
+  getDialects: route("GET", "/v1/dialects", null),
 
   prune: route("POST", "/v1/prune", "admin"),
   getStatus: route("GET", "/v1/status", "read"),

@@ -70,6 +70,18 @@ export const PolicySchema = Type.Unknown({
     'such as {"maxAttempts": 5, "backoff": {"initial": "1s", "factor": 2, "max": "1m"}}.',
 });
 
+const ResourcesSchema = closed(
+  {
+    cpu: Type.Optional(Type.Number({ minimum: 0, maximum: 100_000, description: "Cpus, as in 0.5." })),
+    memory: Type.Optional(
+      Type.Union([Type.Number({ minimum: 0 }), Type.String({ maxLength: 40 })], {
+        description: 'Bytes, or a text as in "512m" or "2g".',
+      }),
+    ),
+  },
+  "What it takes of a worker's cpu and memory: it is started only where so much is left.",
+);
+
 export const JobRequest = closed({
   kind: Type.String({
     minLength: 1,
@@ -88,6 +100,16 @@ export const JobRequest = closed({
   deadline: Type.Optional(Instant),
   retry: Type.Optional(PolicySchema),
   labels: Type.Optional(Labels),
+  resources: Type.Optional(ResourcesSchema),
+  annotations: Type.Optional(
+    Type.Record(Name, Type.String({ maxLength: 16_384 }), {
+      maxProperties: 32,
+      description: "Texts to be kept with the job and shown; up to 16 KiB in all.",
+    }),
+  ),
+  parent: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 100, description: "The job whose child it is, which must not have ended." }),
+  ),
 });
 export type JobRequest = Static<typeof JobRequest>;
 
@@ -120,6 +142,9 @@ export const JobSchema = Type.Object(
     labels: Type.Record(Type.String(), Type.String()),
     runAt: Type.Number(),
     submittedAt: Type.Number(),
+    parentId: orNull(JobId),
+    depth: Type.Integer({ description: "Parents above it." }),
+    annotations: Type.Record(Type.String(), Type.String()),
     startedAt: orNull(Type.Number()),
     finishedAt: orNull(Type.Number()),
     policy: Type.Object({}, { description: "The policy as it was resolved when the job was submitted." }),

@@ -2,7 +2,20 @@
  *  every byte of them survives, whatever language the worker is written in. */
 import { type Static, Type } from "typebox";
 import { FAILURE_KINDS } from "../core/failure.ts";
-import { AttemptNumber, Count, closed, JobId, Labels, Name, orNull, UsageSchema, Wait, words } from "./schemas.ts";
+import { JOB_STATES } from "../core/job.ts";
+import {
+  AttemptNumber,
+  Count,
+  closed,
+  FailureSchema,
+  JobId,
+  Labels,
+  Name,
+  orNull,
+  UsageSchema,
+  Wait,
+  words,
+} from "./schemas.ts";
 import { LIMIT } from "./wire.ts";
 
 const Figure = Type.Number({ minimum: 0, maximum: 1e15 });
@@ -24,7 +37,8 @@ export const SessionRequestSchema = closed({
   queues: Type.Optional(
     orNull(Type.Array(Name, { minItems: 1, maxItems: 1_000, description: "Default: all of them." })),
   ),
-  labels: Type.Optional(Labels),
+  // Runtimes and resources are labels too.
+  labels: Type.Optional({ ...Labels, maxProperties: 150 } as typeof Labels),
   host: Type.Optional(Type.String({ maxLength: 200 })),
   pid: Type.Optional(Type.Integer({ minimum: 0, maximum: 4_194_304_000 })),
   process: Type.Optional(
@@ -64,8 +78,19 @@ export const RenewAnswerSchema = closed({
   lost: Type.Array(AttemptRef, { description: "No longer its own: end these." }),
   cancel: Type.Array(AttemptRef, { description: "A cancel is wanted for these." }),
   drain: Type.Boolean({ description: "It is to finish what it has and leave." }),
+  overspent: Type.Array(AttemptRef, {
+    description: "Their jobs have spent their budget of tokens or money: end these.",
+  }),
 });
 export type RenewAnswerWire = Static<typeof RenewAnswerSchema>;
+
+const RoomSchema = closed(
+  {
+    cpu: Type.Integer({ minimum: 0, maximum: 1e9, description: "Thousandths of a cpu." }),
+    memory: Type.Integer({ minimum: 0, maximum: 2 ** 52, description: "Bytes." }),
+  },
+  "What of its resources the worker has left; by default all that its labels say it has.",
+);
 
 export const ClaimRequestSchema = closed({
   limit: Type.Integer({
@@ -81,6 +106,7 @@ export const ClaimRequestSchema = closed({
       description: "Repeated with the same id, a claim returns the same jobs.",
     }),
   ),
+  room: Type.Optional(RoomSchema),
 });
 export type ClaimRequestWire = Static<typeof ClaimRequestSchema>;
 
@@ -98,6 +124,10 @@ export const ClaimedJobSchema = closed({
   maxAttempts: Type.Integer(),
   tags: Type.Array(Type.String()),
   previous: orNull(Type.String({ description: "How the attempt before this one failed, as JSON text." })),
+  needs: Type.Optional(RoomSchema),
+  jobToken: Type.Optional(
+    Type.String({ description: "For commands: to submit children, read them and tell usage while this attempt runs." }),
+  ),
 });
 
 export const ClaimAnswerSchema = closed({
@@ -129,6 +159,10 @@ const OutcomeSchema = Type.Union([
     result: Type.Optional(orNull(Type.String({ description: "JSON text, up to 1 MiB." }))),
   }),
   closed({ kind: words(["failed", "timeout"]), failure: FailureReport }),
+  closed({
+    kind: words(["waiting"], "Ended so that these children can be waited for; it runs again when all have ended."),
+    children: Type.Array(JobId, { maxItems: 1_000 }),
+  }),
   closed({ kind: words(["interrupted", "released", "lost"], "Ended by its worker's shutdown; never started; lost.") }),
 ]);
 
@@ -162,3 +196,21 @@ export const NoticeSchema = closed({
   cancel: Type.Array(AttemptRef),
 });
 export type NoticeWire = Static<typeof NoticeSchema>;
+
+export const LookRequestSchema = closed({
+  ids: Type.Optional(Type.Array(JobId, { maxItems: 1_000, description: "Default: all children of this job." })),
+});
+
+export const ChildStateSchema = Type.Object(
+  {
+    id: JobId,
+    kind: Name,
+    key: orNull(Type.String()),
+    state: words(JOB_STATES),
+    reason: orNull(Type.String()),
+    failure: orNull(FailureSchema),
+    payload: Type.Optional(Type.Unknown()),
+    result: Type.Optional(Type.Unknown()),
+  },
+  { description: "A child, as its parent sees it." },
+);

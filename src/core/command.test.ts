@@ -26,7 +26,7 @@ function answer(parts: JobParts, command: Command): string {
 describe("decideCommand", () => {
   const reschedule: Command = { kind: "reschedule", runAt: NOW + 5_000 };
   // biome-ignore format: a table, one row a line
-  const ROWS: [Command["kind"], JobState, string][] = [
+  const ROWS: [Exclude<Command["kind"], "unblock">, JobState, string][] = [
     ["cancel", "queued", "job.cancelled"],
     ["cancel", "blocked", "job.cancelled"],
     ["cancel", "running", "job.cancel_requested"],
@@ -85,6 +85,23 @@ describe("decideCommand", () => {
     ],
   ])("takes %s as fulfilled", (_, parts, command, expected) => {
     expect(answer(parts, command)).toBe(expected);
+  });
+
+  it("lets a blocked job go on, if it still waits since that run", () => {
+    const blocked: JobParts = { state: "blocked", attempt: 3, expireInMs: 60_000 };
+    const unblock = (attempt: number): Command => ({ kind: "unblock", attempt, runAt: NOW + 7 });
+    expect(decideCommand(testJob(blocked), unblock(3), NOW)).toMatchObject({
+      kind: "apply",
+      event: { name: "job.unblocked", data: { by: null, runAt: NOW + 7, expiresAt: NOW + 60_007 } },
+      next: { state: "queued", runAt: NOW + 7, expiresAt: NOW + 60_007, failures: 0, attempt: 3 },
+    });
+    for (const parts of [
+      { ...blocked, attempt: 4 },
+      { ...blocked, state: "queued" },
+      { ...blocked, state: "failed" },
+    ]) {
+      expect(answer(parts as JobParts, unblock(3))).toBe("noop: the job waits for nothing any more");
+    }
   });
 
   it("records who asked, as far as it is known", () => {

@@ -7,7 +7,9 @@ import { happened, type Transition } from "./lifecycle.ts";
 
 export type Command =
   | { readonly kind: "cancel" | "retry" | "redrive" | "discard"; readonly by?: string | null }
-  | { readonly kind: "reschedule"; readonly runAt: number; readonly by?: string | null };
+  | { readonly kind: "reschedule"; readonly runAt: number; readonly by?: string | null }
+  /** What it waited for has ended. The engine's own: `attempt` is the run that began to wait. */
+  | { readonly kind: "unblock"; readonly attempt: number; readonly runAt: number; readonly by?: string | null };
 
 export type CommandDecision =
   | ({ readonly kind: "apply" } & Transition)
@@ -31,6 +33,9 @@ export function decideCommand(job: Job, command: Command, now: number): CommandD
       return command.runAt === job.runAt
         ? noop("the job is already due at that time")
         : reschedule(job, command.runAt, by, now);
+    case "unblock":
+      if (job.state !== "blocked" || job.attempt !== command.attempt) return noop("the job waits for nothing any more");
+      return apply(job, { name: "job.unblocked", data: requeued(job, command.runAt, by) }, now);
     case "redrive":
       if (job.state !== "failed" && job.state !== "cancelled") return refuse(job, "redrive", "failed or cancelled");
       return redrive(job, by, now);
@@ -42,17 +47,15 @@ export function decideCommand(job: Job, command: Command, now: number): CommandD
 }
 
 function reschedule(job: Job, runAt: number, by: string | null, now: number): CommandDecision {
-  const data = { v: EVENT_FORMAT, by, runAt, expiresAt: expiry(job, runAt) };
-  return apply(job, { name: "job.rescheduled", data }, now);
+  return apply(job, { name: "job.rescheduled", data: requeued(job, runAt, by) }, now);
 }
 
 function redrive(job: Job, by: string | null, now: number): CommandDecision {
-  const data = { v: EVENT_FORMAT, by, runAt: now, expiresAt: expiry(job, now) };
-  return apply(job, { name: "job.redriven", data }, now);
+  return apply(job, { name: "job.redriven", data: requeued(job, now, by) }, now);
 }
 
-function expiry(job: Job, runAt: number): number | null {
-  return job.expireInMs === null ? null : runAt + job.expireInMs;
+function requeued({ expireInMs }: Job, runAt: number, by: string | null) {
+  return { v: EVENT_FORMAT, by, runAt, expiresAt: expireInMs === null ? null : runAt + expireInMs };
 }
 
 function apply(job: Job, event: JobEventBody, now: number): CommandDecision {

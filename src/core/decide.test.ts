@@ -21,6 +21,7 @@ import {
   testRule,
   timedOut,
   usageOf,
+  WAITING,
   waitingJob,
 } from "./testing-job.ts";
 
@@ -98,6 +99,9 @@ describe("decide takes the first step that matches:", () => {
     ["an interruption is free where failures may be retried, if not losses", { policy: { ...ONCE, maxAttempts: 2 } }, INTERRUPTED, "4 retry: interrupted"],
     ["an interruption is free where losses may be retried, if not failures", { policy: { workerLost: lossPolicy({ maxRetries: 1 }) } }, INTERRUPTED, "4 retry: interrupted"],
     ["an interruption is free where both are charged to one run", { policy: { workerLost: SHARED } }, INTERRUPTED, "4 retry: interrupted"],
+    ["waiting for children is not charged, although nothing is left", { losses: 100, failures: 5, policy: LATE }, WAITING, "4 block: waits for children"],
+    ["a cancel wins over waiting", cancelled, WAITING, "2 cancel: cancel requested"],
+    ["a spent budget wins over waiting", { ...broke, policy: BUDGET }, WAITING, "3 fail budget (tokens): budget"],
     ["the 20th handback counts as lost", { handbacks: 19 }, INTERRUPTED, "10 retry: handed back 20 times in a row"],
     ["the 20th release counts as lost", { handbacks: 19 }, RELEASED, "10 retry: handed back 20 times in a row"],
     ["the 20th handback fails as lost when no loss is left", { handbacks: 19, losses: 100 }, INTERRUPTED, "6 fail lost: handed back 20 times in a row"],
@@ -182,6 +186,7 @@ describe("a decision's class", () => {
     ["lost", {}, lost()],
     ["lost", { handbacks: 19 }, INTERRUPTED],
     ["handback", {}, INTERRUPTED],
+    ["waiting", {}, WAITING],
     ["handback", {}, RELEASED],
   ])("is %s", (cls, parts, outcome) => {
     expect(decided(parts, outcome).class).toBe(cls);

@@ -8,7 +8,15 @@ import type { FailReason, Job } from "./job.ts";
 import type { Outcome } from "./outcome.ts";
 import type { Backoff } from "./policy.ts";
 
-export type DecisionClass = "completed" | "polled" | "failure" | "timeout" | "queue_timeout" | "lost" | "handback";
+export type DecisionClass =
+  | "completed"
+  | "polled"
+  | "failure"
+  | "timeout"
+  | "queue_timeout"
+  | "lost"
+  | "handback"
+  | "waiting";
 
 /** What the run was charged to. `left` is what remains of it. */
 export interface Charge {
@@ -47,6 +55,7 @@ export type Decision =
   | (Made & { readonly kind: "succeed" })
   | (Made & { readonly kind: "cancel" })
   | (Made & { readonly kind: "fail"; readonly reason: FailReason; readonly detail: string | null })
+  | (Made & { readonly kind: "block" })
   | (Made & { readonly kind: "retry"; readonly runAt: number; readonly delay: Delay });
 
 /** After so many interruptions and releases in a row something is wrong with more than one worker. */
@@ -72,6 +81,8 @@ export function decide(job: Job, outcome: Outcome, now: number, random: number):
     return { kind: "fail", reason: "budget", detail: spent, step: 3, matched: "budget", ...facts }; // 3
   }
   switch (outcome.kind) {
+    case "waiting":
+      return { kind: "block", step: 4, class: "waiting", matched: "waits for children", ...rested(job) }; // 4
     case "interrupted":
     case "released":
       return handBack(job, outcome, now, random); // 4

@@ -17,6 +17,7 @@ describe("shownNames", () => {
     ["a retry after a failure", ended("attempt.failed", {}), ["attempt.failed", "job.retry_scheduled"]],
     ["a retry after a timeout", ended("attempt.timed_out", {}), ["attempt.timed_out", "job.retry_scheduled"]],
     ["a retry after a loss", ended("attempt.lost", {}), ["attempt.lost", "job.retry_scheduled"]],
+    ["a wait", ended("attempt.waiting", { kind: "block", step: 4 }), ["attempt.waiting", "job.blocked"]],
     ["a handback", ended("attempt.interrupted", { step: 4 }), ["attempt.interrupted", "job.retry_scheduled"]],
     ["a retry after a queue timeout", ended("job.queue_timeout", {}), ["job.queue_timeout", "job.retry_scheduled"]],
     ["a cancel", ended("attempt.failed", { kind: "cancel", step: 2 }), ["attempt.failed", "job.cancelled"]],

@@ -46,6 +46,8 @@ export type JobEventBody =
         readonly priority?: number;
         readonly timeoutMs?: number;
         readonly deadlineAt?: number;
+        /** The job whose child it is. */
+        readonly parentId?: string;
         /** Who submitted it, as far as it is known. */
         readonly by?: string;
       };
@@ -69,11 +71,13 @@ export type JobEventBody =
         readonly renewedAt: number | null;
       };
     }
+  /** It runs again when all that it waits for have ended. */
+  | { readonly name: "attempt.waiting"; readonly data: Ended & { readonly waitsFor: readonly string[] } }
   | { readonly name: "attempt.interrupted"; readonly data: Ended & { readonly why: "interrupted" | "released" } }
   | { readonly name: "job.queue_timeout"; readonly data: Ended & { readonly why: "queue_timeout" | "deadline" } }
   | { readonly name: "job.cancel_requested" | "job.cancelled" | "job.discarded"; readonly data: Commanded }
   | {
-      readonly name: "job.rescheduled" | "job.redriven";
+      readonly name: "job.rescheduled" | "job.redriven" | "job.unblocked";
       readonly data: Commanded & { readonly runAt: number; readonly expiresAt: number | null };
     };
 
@@ -112,6 +116,7 @@ export function shownNames(event: JobEventBody): readonly string[] {
     case "attempt.failed":
     case "attempt.timed_out":
     case "attempt.lost":
+    case "attempt.waiting":
     case "attempt.interrupted":
     case "job.queue_timeout":
       return [event.name, ...consequence(event.data.decision)];
@@ -128,6 +133,8 @@ function consequence(decision: StoredDecision): readonly string[] {
       return ["job.cancelled"];
     case "retry":
       return ["job.retry_scheduled"];
+    case "block":
+      return ["job.blocked"];
     case "fail":
       return decision.step === 8 || decision.reason === "lost"
         ? ["job.retries_exhausted", "job.failed"]

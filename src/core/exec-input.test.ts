@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ConfigError } from "./errors.ts";
+import { portVariable } from "./exec-env.ts";
 import { checkExecInput, type ExecInput } from "./exec-input.ts";
 
 const check = (value: unknown) => checkExecInput(value, "exec");
@@ -19,7 +20,7 @@ describe("a command", () => {
   it("has defaults for all but the program", () => {
     expect(check({ argv: ["./flaky.sh", "--fast"] })).toEqual({
       ...{ argv: ["./flaky.sh", "--fast"], env: {}, cwd: null, stdin: null, graceMs: 10_000, outputCap: 1_048_576 },
-      ...{ files: {}, limits: {}, umask: null, keep: false },
+      ...{ files: {}, ports: [], fill: {}, limits: {}, umask: null, keep: false },
     });
   });
 
@@ -95,12 +96,45 @@ describe("a command", () => {
     ["a number as a value", { argv, env: { A: 1 } }],
     ["PERDURE_MARK", { argv, env: { PERDURE_MARK: "x" } }],
     ["PERDURE_JOB_ID", { argv, env: { PERDURE_JOB_ID: "x" } }],
+    ["ports as a text", { argv, ports: "http" }],
+    ["a port that is a number", { argv, ports: [8080] }],
+    ["a port without a name", { argv, ports: [""] }],
+    ["a port that begins with a digit", { argv, ports: ["1st"] }],
+    ["a port with a dot", { argv, ports: ["a.b"] }],
+    ["a port of 64 letters", { argv, ports: ["x".repeat(64)] }],
+    ["a port twice", { argv, ports: ["http", "http"] }],
+    ["two ports of one variable", { argv, ports: ["my-http", "MY_HTTP"] }],
+    ["21 ports", { argv, ports: Array.from({ length: 21 }, (_, i) => `p${i}`) }],
+    ["a fill that is a list", { argv, fill: ["jobId"] }],
+    ["a fill that is no word", { argv, fill: { A: 1 } }],
+    ["a fill of nothing", { argv, fill: { A: "" } }],
+    ["a fill with a bad name", { argv, fill: { "A-B": "jobId" } }],
+    ["a fill of ours", { argv, fill: { PERDURE_JOB_ID: "jobId" } }],
+    ["a port that was not asked for", { argv, fill: { A: "port.http" } }],
+    ["a port by another spelling", { argv, ports: ["http"], fill: { A: "port.HTTP" } }],
+    ["a name in env and in fill", { argv, env: { A: "1" }, fill: { A: "jobId" } }],
   ])("is refused with %s", (_name, value) => {
     expect(refusal(value)).toMatch(/^exec/);
   });
 
   it("names the nearest field for a misspelt one", () => {
     expect(refusal({ agrv: ["a"] })).toMatch(/Did you mean "argv"/);
+  });
+
+  it("names ports, and variables that the worker fills in", () => {
+    const ports = ["http", "metrics-v2", "A"];
+    const fill = { ID: "jobId", N: "attempt", I: "attemptIndex", P: "port.http", Q: "port.metrics-v2" };
+    const checked = check({ argv, env: { X: "1" }, ports, fill });
+    expect(checked.ports).toEqual(ports);
+    expect({ ...checked.fill }).toEqual({
+      ...{ ID: { kind: "jobId" }, N: { kind: "attempt" }, I: { kind: "attemptIndex" } },
+      ...{ P: { kind: "port", port: "http" }, Q: { kind: "port", port: "metrics-v2" } },
+    });
+    expect(ports.map(portVariable)).toEqual(["PERDURE_PORT_HTTP", "PERDURE_PORT_METRICS_V2", "PERDURE_PORT_A"]);
+    expect(refusal({ argv, fill: { A: "jobID" } })).toMatch(/^exec\.fill\.A: .*Did you mean "jobId"/);
+    expect(refusal({ argv, ports: ["http"], fill: { A: "port.htp" } })).toMatch(/Did you mean "port\.http"/);
+    expect(refusal({ argv, fill: { A: "port.http" } })).toMatch(/of which there are none/);
+    expect(refusal({ argv, ports: ["a-b", "A_B"] })).toMatch(/^exec\.ports\[1\]: "A_B" would be PERDURE_PORT_A_B/);
   });
 
   it("takes its standard input from a text, or from any JSON value", () => {
@@ -144,7 +178,21 @@ describe("a command", () => {
 describe("whatever is given", () => {
   const field = fc.oneof(
     fc.anything({ withBigInt: true, withDate: true, withMap: true, withNullPrototype: true, withObjectString: true }),
-    fc.constantFrom("10s", "a", 1_024, true, ["true"], { PATH: "x" }, { memory: 1 }, { a: "QQ==" }, { "../a": "" }),
+    fc.constantFrom(
+      "10s",
+      "a",
+      1_024,
+      true,
+      ["true"],
+      { PATH: "x" },
+      { memory: 1 },
+      { a: "QQ==" },
+      { "../a": "" },
+      ["http"],
+      {
+        A: "port.http",
+      },
+    ),
   );
   const KEYS = [
     "argv",
@@ -159,6 +207,8 @@ describe("whatever is given", () => {
     "outputCap",
     "limits",
     "umask",
+    "ports",
+    "fill",
   ];
   const names = fc.oneof(
     fc.constantFrom(...KEYS, "keep"),

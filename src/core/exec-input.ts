@@ -2,6 +2,7 @@
 import { asBoolean, asInteger, asList, asObject, asText, type Fields, fieldPath, isPlain, reader } from "./check.ts";
 import { type Duration, toMs } from "./duration.ts";
 import { ConfigError } from "./errors.ts";
+import { asArgument, checkEnv, checkFill, checkPorts, type Fill } from "./exec-env.ts";
 
 export interface ExecInput {
   /** The program and its arguments; no shell sees them. */
@@ -20,6 +21,11 @@ export interface ExecInput {
   /** Files for it, by their names: content in base64. It finds them in `inputs/` of the attempt's directory
    *  (`$PERDURE_OUTPUT_DIR/inputs/NAME`). They count as payload, and go with the other scratch files. */
   files?: Readonly<Record<string, string>>;
+  /** Names of ports that it wants. Each attempt is given a free one for each: `PERDURE_PORT_HTTP` for the name `http`. */
+  ports?: readonly string[];
+  /** More variables, filled in by the worker: `jobId`, `attempt` (from 1), `attemptIndex` (from 0), `port.NAME`. For programs
+   *  that know these under other names. */
+  fill?: Readonly<Record<string, string>>;
   /** Between SIGTERM and SIGKILL. Default: 10 s. */
   grace?: Duration;
   /** Bytes kept of stdout, and of stderr: half from the beginning, half from the end. Default: 1 MiB. */
@@ -48,6 +54,10 @@ export interface CheckedExec {
   readonly stdin: string | null;
   /** Names that are safe to write in one directory, and base64. */
   readonly files: Readonly<Record<string, string>>;
+  /** Names, each of which makes a variable of its own. */
+  readonly ports: readonly string[];
+  /** Ports named here are among those above. */
+  readonly fill: Readonly<Record<string, Fill>>;
   readonly graceMs: number;
   readonly outputCap: number;
   readonly limits: ExecLimits;
@@ -56,7 +66,7 @@ export interface CheckedExec {
 }
 
 const KEYS = [
-  ...["argv", "command", "shell", "env", "cwd", "stdin", "input", "files"],
+  ...["argv", "command", "shell", "env", "cwd", "stdin", "input", "files", "ports", "fill"],
   ...["grace", "outputCap", "limits", "umask", "keep"],
 ] as const;
 const LIMIT_KEYS = ["memory", "processes", "fileSize", "openFiles"] as const;
@@ -73,12 +83,16 @@ const MAX_NAME_BYTES = 255; // no file system takes a longer one
 export function checkExecInput(value: unknown, path: string): CheckedExec {
   const fields = asObject(value, path, KEYS as readonly (typeof KEYS)[number][]);
   const read = reader(fields, path);
+  const env = read("env", checkEnv, {});
+  const ports = read("ports", checkPorts, []);
   return {
     argv: argvOf(fields, path),
-    env: read("env", checkEnv, {}),
+    env,
     cwd: read("cwd", (text, at) => asText(text, at, 4_096), null),
     stdin: stdinOf(fields, path),
     files: read("files", checkFiles, {}),
+    ports,
+    fill: read("fill", (value, at) => checkFill(value, at, { ports, env }), {}),
     graceMs: read("grace", graceOf, DEFAULT_GRACE_MS),
     outputCap: read("outputCap", (n, at) => asInteger(n, at, { min: 1_024, max: MAX_CAP }), DEFAULT_CAP),
     limits: read("limits", checkLimits, {}),
@@ -111,38 +125,10 @@ function argvOf(fields: Fields<string>, path: string): [string, ...string[]] {
     const allowed = "command: text for the shell, in place of argv";
     throw new ConfigError({ path: fieldPath(path, "shell"), given: true, allowed });
   }
-  const list = asList(argv, fieldPath(path, "argv"), argument, MAX_ARGS, 1);
+  // An argument may be empty, but for the first.
+  const list = asList(argv, fieldPath(path, "argv"), asArgument, MAX_ARGS, 1);
   asText(list[0], `${fieldPath(path, "argv")}[0]`, 4_096);
   return list as [string, ...string[]];
-}
-
-/** An argument may be empty, but for the first. */
-function argument(value: unknown, path: string): string {
-  if (typeof value === "string" && value.length <= MAX_TEXT && !value.includes("\0")) return value;
-  throw new ConfigError({ path, given: value, allowed: `text of at most ${MAX_TEXT} characters, without NUL` });
-}
-
-const ENV_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
-
-function checkEnv(value: unknown, path: string): Record<string, string> {
-  if (!isPlain(value)) throw new ConfigError({ path, given: value, allowed: "an object of names and texts" });
-  const env: Record<string, string> = Object.create(null);
-  for (const [name, text] of Object.entries(value)) {
-    const at = fieldPath(path, name);
-    if (!ENV_NAME.test(name)) {
-      const allowed = "names of letters, digits and _, not beginning with a digit";
-      throw new ConfigError({ path: at, given: name, allowed });
-    }
-    if (name.startsWith("PERDURE_")) {
-      throw new ConfigError({
-        path: at,
-        given: name,
-        allowed: "other names: those with PERDURE_ are set by the worker",
-      });
-    }
-    env[name] = argument(text, at);
-  }
-  return env;
 }
 
 function stdinOf(fields: Fields<string>, path: string): string | null {

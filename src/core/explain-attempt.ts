@@ -10,7 +10,7 @@ import {
   usageWords,
 } from "./explain-decision.ts";
 import type { JobProgressFields, Usage } from "./job.ts";
-import { quoted, showAt, showSpan, showText } from "./show.ts";
+import { counted, quoted, showAt, showSpan, showText } from "./show.ts";
 
 export type AttemptOutcome =
   | "running"
@@ -20,6 +20,8 @@ export type AttemptOutcome =
   | "failed"
   | "timed_out"
   | "lost"
+  /** Ended so that its children can be waited for. */
+  | "waiting"
   | "interrupted"
   | "released";
 
@@ -101,6 +103,8 @@ function outcomeOf(event: AttemptEnded): AttemptOutcome {
       return "timed_out";
     case "attempt.lost":
       return "lost";
+    case "attempt.waiting":
+      return "waiting";
     case "attempt.interrupted":
       return event.data.why;
   }
@@ -134,6 +138,8 @@ function ending({ startedAt, failure }: AttemptStory, event: AttemptEnded): stri
       return `timed out ${after}${cause}`;
     case "attempt.lost":
       return `was lost ${after}: ${lossWords(event.data, startedAt)}`;
+    case "attempt.waiting":
+      return `ended ${after} to wait for ${counted(event.data.waitsFor.length, "child", "children")}`;
     case "attempt.interrupted":
       if (event.data.why === "released") return `was handed back ${after}, before its work began`;
       return `was interrupted ${after} by its worker's shutdown`;

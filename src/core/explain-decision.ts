@@ -62,6 +62,8 @@ export function because({ event, after, deferred, cancel }: Decided): string {
       return "the task completed";
     case "cancel":
       return cancel === null ? "a cancel had been requested" : `a cancel was requested ${askedBy(cancel)}`;
+    case "block":
+      return "its children are to end first";
     case "retry":
       return matchedWords(decision, deferred ? "defer" : "retry", failure);
     case "fail":

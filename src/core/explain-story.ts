@@ -46,7 +46,8 @@ export function tellStory(events: readonly JobEvent[]): Story {
       lines.push(tellCommand(event, asked, before, after));
       if (event.name === "job.redriven") chapter = fresh;
       else if (event.name === "job.discarded") chapter = { ...chapter, discard: asked };
-      else if (event.name !== "job.rescheduled") chapter = { ...chapter, cancel: asked };
+      else if (event.name !== "job.rescheduled" && event.name !== "job.unblocked")
+        chapter = { ...chapter, cancel: asked };
     }
     before = after;
   }
@@ -60,6 +61,7 @@ function tellSubmit({ at, jobId, data }: Submitted): string {
   const delay = data.runAt > at ? `, to run no sooner than ${showAt(data.runAt)}` : "";
   const blocked = data.state === "blocked" ? ", blocked at first" : "";
   const extra = [
+    ...(data.parentId === undefined ? [] : [`child of ${data.parentId}`]),
     ...(data.priority === undefined ? [] : [`priority ${data.priority}`]),
     ...(data.timeoutMs === undefined ? [] : [`timeout ${showMs(data.timeoutMs)}`]),
     ...(data.deadlineAt === undefined ? [] : [`to start by ${showAt(data.deadlineAt)}`]),
@@ -100,6 +102,8 @@ function tellCommand(event: CommandEvent, asked: Asked, before: JobProgressField
       return `It was cancelled ${by}, while no attempt was running.`;
     case "job.discarded":
       return `It was discarded ${by}: taken out of the dead letters.`;
+    case "job.unblocked":
+      return `All that it waited for had ended at ${showAt(event.at)}: it was queued again.`;
     case "job.rescheduled":
       return `It was rescheduled ${by}: due at ${showAt(event.data.runAt)} instead of ${showAt(before.runAt)}.`;
     case "job.redriven":

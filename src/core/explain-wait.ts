@@ -2,6 +2,7 @@
 import type { JobEvent } from "./event.ts";
 import { type Asked, askedBy, isDecided } from "./explain-decision.ts";
 import type { JobProgressFields } from "./job.ts";
+import { RESOURCE_PREFIX, resourcesIn, showResources } from "./resources.ts";
 import { counted, quoted, showAt, showSpan } from "./show.ts";
 
 export type WaitReason =
@@ -87,7 +88,7 @@ function dueLater(job: JobProgressFields, events: readonly JobEvent[], now: numb
 
 function setsRunAt(event: JobEvent): boolean {
   if (isDecided(event)) return event.data.decision.kind === "retry";
-  return event.name === "job.submitted" || event.name === "job.rescheduled" || event.name === "job.redriven";
+  return ["job.submitted", "job.rescheduled", "job.redriven", "job.unblocked"].includes(event.name);
 }
 
 function dueNow(job: JobProgressFields, reasons: readonly WaitReason[], { now, queue }: Surroundings): string {
@@ -105,8 +106,12 @@ function noWorker({ kind, queue, labels, liveSessions }: Surroundings): string {
 }
 
 function withLabels(labels: Readonly<Record<string, string>>): string {
-  const pairs = Object.entries(labels).map(([name, value]) => quoted(`${name}=${value}`));
-  return pairs.length === 0 ? "" : ` with ${pairs.length === 1 ? "the label" : "the labels"} ${pairs.join(", ")}`;
+  const own = Object.entries(labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
+  const pairs = own.map(([name, value]) => quoted(`${name}=${value}`));
+  const named = pairs.length === 0 ? [] : [`${pairs.length === 1 ? "the label" : "the labels"} ${pairs.join(", ")}`];
+  const needs = resourcesIn(labels);
+  const left = needs === null ? [] : [`${showResources(needs)} left`];
+  return named.length + left.length === 0 ? "" : ` with ${[...named, ...left].join(" and ")}`;
 }
 
 function busy({ kind, queue, capableSessions, liveSessions }: Surroundings): string {

@@ -74,6 +74,7 @@ class Play {
 
 const COMPLETED: Outcome = { kind: "completed", result: null };
 const INTERRUPTED: Outcome = { kind: "interrupted" };
+const WAITING: Outcome = { kind: "waiting", children: ["job_a", "job_b"] };
 const RELEASED: Outcome = { kind: "released", session: "s1" };
 const QUEUE_TIMEOUT: Outcome = { kind: "queue_timeout" };
 const DEADLINE: Outcome = { kind: "deadline" };
@@ -266,6 +267,15 @@ describe("running, blocked, succeeded and cancelled", () => {
     );
     expect(told.text).toContain("maxAttempts 1, blocked at first.");
     expect(told).toMatchObject({ state: "blocked", next: { kind: "unblock" } });
+  });
+
+  it("says which children it waits for, and that nothing was charged", () => {
+    const children = Array.from({ length: 7 }, (_, i) => `job_${i}`);
+    const told = new Play().run({ kind: "waiting", children }).explain();
+    expect(told.summary).toMatch(/^Blocked since .*: it waits for 7 children to end; run 1, 0 of 1 charged\.$/);
+    expect(told.text).toContain("job_3, job_4 and 2 more. When all of them have ended it runs again");
+    expect(told.text).toContain("Decision (step 4): block, because its children are to end first; nothing charged.");
+    expect(told.next).toEqual({ kind: "unblock", waitsFor: children });
   });
 
   it("says when it succeeded, and what it used", () => {
@@ -730,6 +740,7 @@ it("tells every event there is", () => {
   const play = new Play({ maxAttempts: 9 }, { expireInMs: 60_000 });
   play.end(QUEUE_TIMEOUT, 60_000).command({ kind: "retry", by: "ops" });
   play.run(fails()).run(TIMEOUT).run(loss(null)).run(INTERRUPTED);
+  play.run(WAITING).command({ kind: "unblock", attempt: 5, runAt: 0 });
   play.start().command({ kind: "cancel" }).end(fails()).command({ kind: "redrive" });
   play
     .run(fails({ class: "invalid" }))
@@ -750,6 +761,8 @@ it("tells every event there is", () => {
     "attempt.timed_out": "and timed out after 2 s: ",
     "attempt.lost": "and was lost after 2 s: ",
     "attempt.interrupted": "and was interrupted after 2 s ",
+    "attempt.waiting": "and ended after 2 s to wait for 2 children.",
+    "job.unblocked": "All that it waited for had ended at ",
   };
   expect(new Set(play.events.map(({ name }) => name))).toEqual(new Set(Object.keys(sentences)));
   for (const sentence of Object.values(sentences)) expect(play.text).toContain(sentence);
@@ -773,6 +786,7 @@ describe("any history", () => {
     anyFailure.map((failure): Outcome => ({ kind: "timeout", failure: { ...failure, kind: "timeout" } })),
     fc.constant(COMPLETED),
     fc.constant(INTERRUPTED),
+    fc.constant(WAITING),
     fc.constant(RELEASED),
     fc
       .tuple(fc.constantFrom("lease_expired", "worker_gone", "killed" as const), fc.option(fc.nat(100_000)))

@@ -40,7 +40,8 @@ export type Next =
     }
   /** The running attempt ends, by its report or as lost. */
   | { readonly kind: "report"; readonly attempt: number; readonly cancelling: boolean }
-  | { readonly kind: "unblock" }
+  /** All of these jobs end. */
+  | { readonly kind: "unblock"; readonly waitsFor: readonly string[] }
   /** Nothing, unless a person asks for it. */
   | { readonly kind: "person"; readonly may: readonly ("redrive" | "discard")[] }
   | { readonly kind: "nothing" };
@@ -99,10 +100,8 @@ function stand(story: Story, input: ExplainInput): Standing {
       return standQueued(story, input);
     case "running":
       return standRunning(story, input.now);
-    case "blocked": {
-      const summary = "Blocked: it waits for something other than time (its children, earlier steps or a person).";
-      return { summary, lines: [], next: { kind: "unblock" } };
-    }
+    case "blocked":
+      return standBlocked(story, input);
     case "succeeded": {
       const took = `${showSpan(story.submitted.at, job.finishedAt as number)} after its submission`;
       const summary = `Succeeded at ${showAt(job.finishedAt as number)}, ${took}; ${spent(story)}.`;
@@ -130,6 +129,28 @@ function standQueued(story: Story, input: ExplainInput): Standing {
   const { summary, lines, reasons } = tellWait(job, input.events, around);
   const next: Next = { kind: "run", at: job.runAt, waitsFor: reasons, expiresAt: job.expiresAt };
   return { summary: `${summary}; ${spent(story)}.`, lines, next };
+}
+
+function standBlocked(story: Story, { events, now }: ExplainInput): Standing {
+  const cause = events.findLast((event) => event.name === "attempt.waiting");
+  if (cause === undefined) {
+    const summary = "Blocked: it waits for something other than time (its children, earlier steps or a person).";
+    return { summary, lines: [], next: { kind: "unblock", waitsFor: [] } };
+  }
+  const { waitsFor } = cause.data;
+  const since = `since ${showAt(cause.at)} (for ${showSpan(cause.at, now)})`;
+  return {
+    summary: `Blocked ${since}: it waits for ${counted(waitsFor.length, "child", "children")} to end; ${spent(story)}.`,
+    lines: [`It waits for ${shortList(waitsFor)}. When all of them have ended it runs again, from the top.`],
+    next: { kind: "unblock", waitsFor },
+  };
+}
+
+const NAMED = 5;
+
+function shortList(ids: readonly string[]): string {
+  const more = ids.length - NAMED;
+  return ids.slice(0, NAMED).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }
 
 function standRunning(story: Story, now: number): Standing {

@@ -56,6 +56,11 @@ export function member(object: unknown, key: unknown): unknown {
   return whole || typeof key === "string" ? own(object, key as string | number) : undefined;
 }
 
+/** A copy, made without any method of the list: it may have others than those of its kind. */
+function itemsOf(list: readonly unknown[]): unknown[] {
+  return Array.from({ length: list.length }, (_, i) => own(list, i));
+}
+
 /** Through the descriptor, so that a getter is not run. */
 function own(object: object, key: string | number): unknown {
   return plain(Object.getOwnPropertyDescriptor(object, key)?.value);
@@ -88,7 +93,9 @@ export function isEqual(a: unknown, b: unknown, work: Work, depth = 0): boolean 
   if (Array.isArray(a) !== Array.isArray(b)) return false;
   if (Array.isArray(a)) {
     const other = b as unknown[];
-    return a.length === other.length && a.every((_, i) => isEqual(plain(a[i]), plain(other[i]), work, depth + 1));
+    if (a.length !== other.length) return false;
+    for (let i = 0; i < a.length; i++) if (!isEqual(own(a, i), own(other, i), work, depth + 1)) return false;
+    return true;
   }
   const [left, right] = [a as object, b as object];
   const keys = keysOf(left, work);
@@ -122,7 +129,10 @@ export function isLess(a: unknown, b: unknown, orEqual: boolean, work: Work): bo
 /** `item in container`: an item of a list, a part of a text, a key of an object; nothing is in None. */
 export function isIn(item: unknown, container: unknown, work: Work): boolean {
   if (isNone(container)) return false;
-  if (Array.isArray(container)) return container.some((_, i) => isEqual(item, plain(container[i]), work));
+  if (Array.isArray(container)) {
+    for (let i = 0; i < container.length; i++) if (isEqual(item, own(container, i), work)) return true;
+    return false;
+  }
   if (typeof container === "object") {
     return typeof item === "string" && !FORBIDDEN.has(item) && Object.hasOwn(container, item);
   }
@@ -138,7 +148,7 @@ export function calculate(operator: Arithmetic, a: unknown, b: unknown, work: Wo
   if (operator === "+" && typeof a === "string" && typeof b === "string") return join(a, b, work);
   if (operator === "+" && Array.isArray(a) && Array.isArray(b)) {
     spend(work, (a.length + b.length) * ITEM);
-    return a.concat(b);
+    return [...itemsOf(a), ...itemsOf(b)];
   }
   if (typeof a !== "number" || typeof b !== "number") {
     throw new EvaluationError(`cannot calculate ${describe(a)} ${operator} ${describe(b)}`);

@@ -640,6 +640,20 @@ describe("what a condition cannot reach", () => {
     expect(calc(source, { data, error: "x", attempt: 1 })).toBeUndefined();
     expect(calc("'__proto__' in data or 'constructor' in data", { data })).toBe(false);
   });
+
+  it("no method or getter of a list is run", () => {
+    const ran: string[] = [];
+    const list: unknown[] = [1, 2];
+    Object.defineProperty(list, 1, { get: () => ran.push("getter"), enumerable: true });
+    for (const name of ["every", "some", "concat", "constructor"]) {
+      Object.defineProperty(list, name, { value: () => ran.push(name) });
+    }
+    const data = { list };
+    expect(calc("data.list == data.list and [1, None] == data.list and 1 in data.list", { data })).toBe(true);
+    expect(calc("data.list + data.list", { data })).toEqual([1, undefined, 1, undefined]);
+    expect(calc("2 in data.list", { data })).toBe(false);
+    expect(ran).toEqual([]);
+  });
 });
 
 describe("any text", () => {

@@ -1,10 +1,11 @@
 /** The library's face: the words by which programs speak to an engine. An engine in this process and a client of a server
  *  both answer to them, so that code moves from a file to a server by changing one address. Types only. */
+import type { DialectSettings } from "./dialect-settings.ts";
 import type { Duration } from "./duration.ts";
 import type { PerdureError } from "./errors.ts";
 import type { PerdureEvent } from "./event.ts";
 import type { Explanation } from "./explain.ts";
-import type { JobState } from "./job.ts";
+import type { JobState, Usage } from "./job.ts";
 import type { SubmitEntry, SubmitOptions, TransactionClient } from "./submit-options.ts";
 import type { AnyTask, Task } from "./task.ts";
 import type { AttemptRow, BlobFile, JobInfo, QueueCounts, SessionRow } from "./views.ts";
@@ -62,6 +63,13 @@ export interface Perdure extends AsyncDisposable {
   /** Starts a worker in this process for these tasks. */
   work(tasks: readonly AnyTask[], options?: WorkOptions): Promise<WorkerHandle>;
 
+  /** What is set for jobs that come in the words of another system: a server's own, or those this was opened with. */
+  dialectSettings(): Promise<DialectSettings>;
+
+  /** Tells what a running attempt has used so far, in all; of two reports the larger numbers count. For what its own worker
+   *  cannot see. Throws `lease_lost` if it does not run any more. */
+  setUsage(id: string, attempt: number, total: Usage): Promise<void>;
+
   /** Deletes now what the pruner would delete within a minute; the answer is how many jobs went. */
   prune(): Promise<number>;
   /** Stops the workers that were started here, then lets go of the engine or the server. */
@@ -113,6 +121,8 @@ export interface JobsFilter {
   queue?: string | readonly string[];
   tag?: string;
   key?: string;
+  /** Only children of this job. */
+  parent?: string;
   /** Only jobs that failed and wait for a person. */
   deadLetter?: boolean;
   submittedAfter?: Date | number;

@@ -71,6 +71,7 @@ export function evolve(job: JobProgressFields, event: Happened): JobProgressFiel
     case "attempt.failed":
     case "attempt.timed_out":
     case "attempt.lost":
+    case "attempt.waiting":
     case "attempt.interrupted":
     case "job.queue_timeout": {
       const { decision, counters, usage, expiresAt } = event.data;
@@ -79,6 +80,7 @@ export function evolve(job: JobProgressFields, event: Happened): JobProgressFiel
       const firstStartedAt = released && job.firstStartedAt === job.startedAt ? null : job.firstStartedAt;
       const { kind, reason, runAt } = decision;
       const isRetry = kind === "retry";
+      const isOver = !isRetry && kind !== "block";
       const moved: Partial<Counters> = counters ?? NONE;
       // Field by field: this is done for every run, `job` often has many more of them, and V8 is sixty times slower when
       // fields are added to a spread object.
@@ -101,7 +103,7 @@ export function evolve(job: JobProgressFields, event: Happened): JobProgressFiel
         worker: job.worker,
         startedAt: job.startedAt,
         firstStartedAt,
-        finishedAt: isRetry ? job.finishedAt : event.at,
+        finishedAt: isOver ? event.at : job.finishedAt,
         discardedAt: job.discardedAt,
         usage: addUsage(job.usage, usage ?? null),
       };
@@ -119,6 +121,8 @@ export function evolve(job: JobProgressFields, event: Happened): JobProgressFiel
       };
     case "job.discarded":
       return { ...job, revision, discardedAt: event.at };
+    case "job.unblocked":
+      return { ...job, revision, state: "queued", runAt: event.data.runAt, expiresAt: event.data.expiresAt };
     case "job.rescheduled":
       return { ...job, revision, runAt: event.data.runAt, expiresAt: event.data.expiresAt };
     case "job.redriven":
@@ -139,6 +143,12 @@ export function evolve(job: JobProgressFields, event: Happened): JobProgressFiel
   }
 }
 
-const FOLLOWS = { succeed: "succeeded", cancel: "cancelled", fail: "failed", retry: "queued" } as const;
+const FOLLOWS = {
+  succeed: "succeeded",
+  cancel: "cancelled",
+  fail: "failed",
+  retry: "queued",
+  block: "blocked",
+} as const;
 
 const NONE: Partial<Counters> = {};

@@ -76,6 +76,10 @@ export interface Job extends JobProgressFields {
   /** Labels a worker must have to run it. */
   readonly labels: Readonly<Record<string, string>>;
   readonly submittedAt: number;
+  /** The job that submitted it, as its child; null for a job of its own. */
+  readonly parentId: string | null;
+  /** Parents above it. */
+  readonly depth: number;
   readonly timeoutMs: number | null;
   readonly expireInMs: number | null;
   /** No run may start after this instant. */
@@ -94,5 +98,15 @@ export function addUsage(a: Usage | null, b: Usage | null): Usage | null {
     tokensIn: a.tokensIn + b.tokensIn,
     tokensOut: a.tokensOut + b.tokensOut,
     costUsd: a.costUsd + b.costUsd,
+  };
+}
+
+/** Of two accounts of the same attempt: totals only grow, so of each number the larger is the later one. */
+export function mostUsage(a: Usage | null, b: Usage | null): Usage | null {
+  if (a === null || b === null) return a ?? b;
+  return {
+    tokensIn: Math.max(a.tokensIn, b.tokensIn),
+    tokensOut: Math.max(a.tokensOut, b.tokensOut),
+    costUsd: Math.max(a.costUsd, b.costUsd),
   };
 }

@@ -57,6 +57,8 @@ function endedEvent(job: Job, outcome: Outcome, decision: Decision, usage: Usage
       const { why, session, by, renewedAt } = outcome;
       return { name: "attempt.lost", data: { ...data, why, session, by, renewedAt } };
     }
+    case "waiting":
+      return { name: "attempt.waiting", data: { ...data, waitsFor: outcome.children } };
     case "interrupted":
     case "released":
       return { name: "attempt.interrupted", data: { ...data, why: outcome.kind } };
@@ -140,7 +142,9 @@ let common = { kind: "", queue: "", namespace: "", maxAttempts: -1, text: "" };
 export function submittedText(data: Submitted["data"]): string {
   const { v, state, runAt, expiresAt, kind, queue, namespace, maxAttempts } = data;
   const isUsual = data.labels === undefined && data.priority === undefined && data.by === undefined;
-  if (!isUsual || data.timeoutMs !== undefined || data.deadlineAt !== undefined) return JSON.stringify(data);
+  if (!isUsual || data.timeoutMs !== undefined || data.deadlineAt !== undefined || data.parentId !== undefined) {
+    return JSON.stringify(data);
+  }
   const { kind: k, queue: q, namespace: n, maxAttempts: m } = common;
   if (kind !== k || queue !== q || namespace !== n || maxAttempts !== m) {
     const text = JSON.stringify({ kind, queue, namespace, maxAttempts }).slice(1);
@@ -152,7 +156,7 @@ export function submittedText(data: Submitted["data"]): string {
 /** What is as usual is not written: most jobs have no labels, deadline or timeout. */
 export function submitJob(
   job: Pick<Job, "kind" | "queue" | "namespace" | "runAt" | "expireInMs" | "policy"> &
-    Partial<Pick<Job, "labels" | "priority" | "timeoutMs" | "deadlineAt">>,
+    Partial<Pick<Job, "labels" | "priority" | "timeoutMs" | "deadlineAt" | "parentId">>,
   now: number,
   by: string | null = null,
 ): Submission {
@@ -171,6 +175,7 @@ export function submitJob(
   if (priority !== DEFAULT_PRIORITY) data.priority = priority;
   if (timeoutMs !== null) data.timeoutMs = timeoutMs;
   if (deadlineAt !== null) data.deadlineAt = deadlineAt;
+  if (job.parentId != null) data.parentId = job.parentId;
   if (by !== null) data.by = by;
   const event: Submitted = { name: "job.submitted", data };
   return { event, next: evolve(BEFORE, happened(event, now)) };

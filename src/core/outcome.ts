@@ -26,6 +26,8 @@ export type Outcome =
       /** Who found it. */
       readonly by: string | null;
     }
+  /** It ended so that its children can be waited for; it runs again when all of these have ended. */
+  | { readonly kind: "waiting"; readonly children: readonly string[] }
   /** Our own shutdown ended it. */
   | { readonly kind: "interrupted" }
   /** Handed back, or never heard of by its session: it had not started. */

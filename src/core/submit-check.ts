@@ -2,12 +2,13 @@
  *  the same way by an engine and by a client, which has no policies. */
 import { asInteger, asList, asObject, asText, checkOptions } from "./check.ts";
 import { ConfigError, PerdureError, show } from "./errors.ts";
+import { toResources } from "./resources.ts";
 import type { SubmitOptions } from "./submit-options.ts";
 import { NO_INPUT } from "./work.ts";
 
 const SUBMIT_KEYS = [
   ...["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline", "retry", "labels"],
-  "client",
+  ...["resources", "annotations", "parent", "client"],
 ];
 
 export function checkSubmit(options: SubmitOptions): void {
@@ -21,6 +22,9 @@ export function checkSubmit(options: SubmitOptions): void {
   if (options.priority !== undefined) asInteger(options.priority, "submit.priority", { min: 0, max: 9 });
   if (options.tags !== undefined) asList(options.tags, "submit.tags", (tag, path) => asText(tag, path, 200), 20);
   if (options.labels !== undefined) asObject(options.labels, "submit.labels");
+  if (options.resources !== undefined) toResources(options.resources, "submit.resources");
+  if (options.annotations !== undefined) asObject(options.annotations, "submit.annotations");
+  if (options.parent !== undefined) asText(options.parent, "submit.parent", 200);
 }
 
 /** An input as the JSON text that is stored. */

@@ -1,6 +1,7 @@
 /** What a submit may say beside the input. Types only; `engine/submit-request.ts` checks them. */
 import type { Duration } from "./duration.ts";
 import type { PolicyInput } from "./policy.ts";
+import type { ResourcesInput } from "./resources.ts";
 import type { AnyTask } from "./task.ts";
 
 /** A client of the `pg` package, or what looks like one, with a transaction begun. */
@@ -25,6 +26,12 @@ export interface SubmitOptions {
   retry?: PolicyInput;
   /** Labels a worker must have. */
   labels?: Readonly<Record<string, string>>;
+  /** What of a worker's cpu and memory it takes while it runs: it is started only where so much is left. */
+  resources?: ResourcesInput;
+  /** Texts to be kept with it and shown; the engine never reads them. */
+  annotations?: Readonly<Record<string, string>>;
+  /** The job whose child it is, which must not have ended. Cancelled with it. */
+  parent?: string;
   /** PostgreSQL: a client of the `pg` package inside a transaction of yours on the same database. The job is stored with
    *  that transaction: there when it commits, never there if it is rolled back. A server cannot be given one. */
   client?: TransactionClient;

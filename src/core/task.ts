@@ -1,5 +1,6 @@
 /** A task: the definition that jobs of its kind run. The types of its input and result follow from the handler. */
 
+import type { Child, ChildEnds, ChildOptions, ChildState } from "./child.ts";
 import type { Duration } from "./duration.ts";
 import { ConfigError } from "./errors.ts";
 import type { Failure } from "./failure.ts";
@@ -24,6 +25,24 @@ export interface TaskContext {
   progress(value: unknown): void;
   /** Adds to what this attempt has cost. */
   usage(spent: Partial<Usage>): void;
+  /** Submits a job as a child of this one. A later run of this job that submits with the same key, or without one as the
+   *  same call by its number, finds the child that is there. */
+  submit: SubmitChild;
+  /** The ends of these children, in order. While one of them has not ended it throws, and with it this run ends: nothing is
+   *  charged, the slot is free, and when all have ended the handler is called again, from the top. */
+  waitFor<const Children extends readonly Child<unknown>[]>(children: Children): Promise<ChildEnds<Children>>;
+  /** All children of this job, oldest first. */
+  children(): Promise<ChildState[]>;
+}
+
+export interface SubmitChild {
+  <Input, Output>(
+    task: Task<Input, Output>,
+    ...rest: undefined extends Input
+      ? [input?: NoInfer<Input>, options?: ChildOptions]
+      : [input: NoInfer<Input>, options?: ChildOptions]
+  ): Promise<Child<Output>>;
+  (kind: string, input?: unknown, options?: ChildOptions): Promise<Child<unknown>>;
 }
 
 /** Defaults for jobs of this kind; `submit` may override each. */

@@ -29,6 +29,8 @@ export function testJob({ policy, ...parts }: JobParts = {}): Job {
     tags: [],
     labels: {},
     submittedAt: T0,
+    parentId: null,
+    depth: 0,
     timeoutMs: null,
     expireInMs: null,
     deadlineAt: null,
@@ -108,6 +110,7 @@ type Of<K extends Outcome["kind"]> = Extract<Outcome, { kind: K }>;
 export const INTERRUPTED: Outcome = { kind: "interrupted" };
 export const RELEASED: Outcome = { kind: "released", session: "s1" };
 export const QUEUE_TIMEOUT: Of<"queue_timeout"> = { kind: "queue_timeout" };
+export const WAITING: Of<"waiting"> = { kind: "waiting", children: ["job_a", "job_b"] };
 export const DEADLINE: Outcome = { kind: "deadline" };
 
 export function completed(result: unknown = "done", more: Partial<Of<"completed">> = {}): Of<"completed"> {

@@ -7,6 +7,8 @@ import type { NewSession, WorkerHealth } from "./work.ts";
 /** A job as a user of the library sees it: texts that hold JSON are given as values. */
 export interface JobInfo extends Job {
   readonly payload: unknown;
+  /** Texts that came with it: kept, shown, and never read by the engine. */
+  readonly annotations: Readonly<Record<string, string>>;
   /** Of the winning attempt; undefined until there is one. */
   readonly result: unknown;
   /** What the latest attempt last said of its progress. */

@@ -1,5 +1,6 @@
 /** How a worker is started, and what is in one's hands when it runs. Types only; `worker/work-options.ts` checks them. */
 import type { Duration } from "./duration.ts";
+import type { ResourcesInput } from "./resources.ts";
 
 export interface WorkOptions {
   /** Handlers at a time; default 10. */
@@ -12,6 +13,9 @@ export interface WorkOptions {
   labels?: Readonly<Record<string, string>>;
   /** What commands find here, as in ["python", "cuda"]: each is the label `runtime/NAME` with the value "yes". */
   runtimes?: readonly string[];
+  /** The cpu and memory that jobs may take here; default: those of this machine. Only jobs that name resources are counted,
+   *  and nothing is enforced while they run. */
+  resources?: ResourcesInput;
   /** How long a handler may go on after it was asked to stop; default 5 s. */
   stopGrace?: Duration;
   /** For commands: names such as PATH or LD_PRELOAD that jobs may set, or "*" for all. */

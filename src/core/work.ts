@@ -2,6 +2,7 @@
 import type { ErrorCode } from "./errors.ts";
 import type { Failure } from "./failure.ts";
 import type { FailReason, JobState, Usage } from "./job.ts";
+import type { Resources } from "./resources.ts";
 
 export interface NewSession {
   readonly id: string;
@@ -37,6 +38,11 @@ export interface ClaimedJob {
   readonly tags: readonly string[];
   /** How the attempt before this one failed, as JSON: most handlers never look. */
   readonly previous: string | null;
+  /** What it takes of the worker's cpu and memory; only where it takes any. */
+  readonly needs?: Resources;
+  /** What its own processes may show to the server, to submit children, read them and tell their usage; only where the
+   *  server gives it. */
+  readonly jobToken?: string;
 }
 
 export interface HeldAttempt {
@@ -69,6 +75,8 @@ export interface RenewAnswer {
   /** Held attempts that belong to someone else now, or have ended. */
   readonly lost: { readonly jobId: string; readonly attempt: number }[];
   readonly cancel: { readonly jobId: string; readonly attempt: number }[];
+  /** Held attempts of jobs that have spent their budget of tokens or money: to be stopped. */
+  readonly overspent: { readonly jobId: string; readonly attempt: number }[];
   /** Its lease was over before this renewal, and nobody had ended it yet: it got no jobs meanwhile. */
   readonly wasOver?: boolean;
   /** Running for this session but not listed for a whole lease: to be settled as released. */
@@ -99,6 +107,7 @@ export interface Report {
 /** An outcome as it travels and is stored: the result is JSON text. */
 export type ReportedOutcome =
   | { readonly kind: "completed"; readonly result: string | null }
+  | { readonly kind: "waiting"; readonly children: readonly string[] }
   | { readonly kind: "failed" | "timeout"; readonly failure: Failure }
   | { readonly kind: "interrupted" | "released" | "lost" | "queue_timeout" | "deadline" };
 

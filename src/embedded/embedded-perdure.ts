@@ -1,5 +1,6 @@
 /** Perdure in your own process: the library's face over an engine, its store and its workers here. */
 import { asText } from "../core/check.ts";
+import { DIALECT_DEFAULTS, type DialectSettings } from "../core/dialect-settings.ts";
 import { ConfigError, PerdureError, show } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/event.ts";
 import type { Explanation } from "../core/explain.ts";
@@ -13,38 +14,41 @@ import type {
   RedriveManyOptions,
   SubmitManyAnswer,
 } from "../core/face.ts";
-import { checkEntry, checkFeed, checkGrace } from "../core/face-options.ts";
+import { checkFeed, checkGrace } from "../core/face-options.ts";
 import { toInstant } from "../core/instant.ts";
-import { toPayload } from "../core/submit-check.ts";
+import type { Usage } from "../core/job.ts";
 import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/submit-options.ts";
 import { type AnyTask, isTask, type Task } from "../core/task.ts";
 import type { JobInfo, QueueCounts, SessionRow } from "../core/views.ts";
 import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
-import { checkBuiltin } from "../engine/check-builtin.ts";
 import type { Engine } from "../engine/engine.ts";
 import { checkFilter } from "../engine/job-filter.ts";
 import { toInfo } from "../engine/job-info.ts";
 import { redriveMany } from "../engine/redrive-many.ts";
 import type { SubmitItem } from "../engine/submit.ts";
-import { policyOf, toSubmitItem } from "../engine/submit-request.ts";
+import { policyOf } from "../engine/submit-request.ts";
 import { isId } from "../lib/id.ts";
 import { EmbeddedJobHandle } from "./job-handle.ts";
 import { jobOutputs } from "./job-outputs.ts";
 import { checkClient, checkSubmitMany, refuseClient } from "./options.ts";
 import type { WorkerParts } from "./start-worker.ts";
+import { toItem } from "./to-item.ts";
 
-const NO_OPTIONS: SubmitOptions = Object.freeze({});
+/** What it is made of, beside its workers. */
+export interface EmbeddedParts extends Omit<WorkerParts, "running"> {
+  readonly dialects?: DialectSettings;
+}
 
 export class EmbeddedPerdure implements Perdure {
   readonly #engine: Engine;
   readonly #namespace: string;
-  readonly #parts: Omit<WorkerParts, "running">;
+  readonly #parts: EmbeddedParts;
   readonly #closeEngine: () => Promise<void>;
   readonly #workers: WorkerParts["running"] = new Set();
   #closed: Promise<void> | null = null;
 
   /** `closeEngine` stops the engine and closes all that is behind it. */
-  constructor(parts: Omit<WorkerParts, "running">, closeEngine: () => Promise<void>) {
+  constructor(parts: EmbeddedParts, closeEngine: () => Promise<void>) {
     this.#parts = parts;
     this.#engine = parts.engine;
     this.#namespace = parts.namespace;
@@ -59,7 +63,7 @@ export class EmbeddedPerdure implements Perdure {
   ): Promise<JobHandle<Output>>;
   submit(kind: string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>>;
   async submit(task: AnyTask | string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>> {
-    const item = this.#toItem({ task, input, ...(options === undefined ? {} : { options }) });
+    const item = toItem({ task, input, ...(options === undefined ? {} : { options }) }, this.#namespace);
     const [answer] = await this.#engine.submit([item], checkClient(options?.client, "submit.client"));
     if (answer?.status !== "ok") throw (answer as { error: PerdureError }).error;
     return new EmbeddedJobHandle(this.#engine, answer.id, answer.chapter, answer.created);
@@ -79,7 +83,7 @@ export class EmbeddedPerdure implements Perdure {
     Array.from(entries as readonly SubmitEntry[]).forEach((entry, i) => {
       try {
         refuseClient(entry);
-        items.push(this.#toItem(entry));
+        items.push(toItem(entry, this.#namespace));
         places.push(i);
       } catch (error) {
         if (!(error instanceof PerdureError)) throw error;
@@ -161,6 +165,16 @@ export class EmbeddedPerdure implements Perdure {
     return jobOutputs(this.#parts.blobs, id);
   }
 
+  async dialectSettings(): Promise<DialectSettings> {
+    return this.#parts.dialects ?? DIALECT_DEFAULTS;
+  }
+
+  async setUsage(id: string, attempt: number, total: Usage): Promise<void> {
+    await this.#row(id);
+    if (await this.#engine.setUsage(id, attempt, total)) return;
+    throw new PerdureError("lease_lost", `run ${attempt} of ${id} is over, or was never begun`);
+  }
+
   prune(): Promise<number> {
     return this.#engine.prune();
   }
@@ -203,16 +217,6 @@ export class EmbeddedPerdure implements Perdure {
     if (row?.namespace !== this.#namespace)
       throw new PerdureError("job_not_found", `no job has the id ${id}, or it was pruned`);
     return row;
-  }
-
-  #toItem(entry: SubmitEntry): SubmitItem {
-    const { task, input, options = NO_OPTIONS } = checkEntry(entry);
-    checkBuiltin(task, input);
-    const payload = toPayload(input);
-    const namespace = this.#namespace;
-    if (typeof task === "string") return toSubmitItem({ kind: task, payload, options, namespace });
-    const { kind, options: taskOptions } = task;
-    return toSubmitItem({ kind, payload, options, namespace, taskOptions, policy: policyOf(task) });
   }
 }
 

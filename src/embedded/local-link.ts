@@ -2,9 +2,17 @@
 import type { Report, SettleAnswer } from "../core/work.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { EngineLink } from "../worker/engine-link.ts";
+import { toItem } from "./to-item.ts";
 
+/** Commands get no access: without a server there is nobody who would hold them to their own children. */
 export function localLink(engine: Engine): EngineLink {
   return {
+    family: {
+      submit: (parent, entry) => engine.submitChild(parent, toItem(entry, parent.namespace)),
+      look: ({ jobId }, ids) => engine.children(jobId, ids),
+      list: ({ jobId }) => engine.children(jobId, null),
+    },
+
     claimsAtOnce: engine.store.claimsAtOnce,
     openSession: async (request) => ({ session: await engine.openSession(request), leaseMs: engine.leaseMs }),
     closeSession: (session) => engine.closeSession(session),

@@ -291,3 +291,23 @@ describe("options of the other calls", () => {
     },
   );
 });
+
+describe("what dialects are opened with", () => {
+  it("is told again, with the rest as in their documents", async () => {
+    await using kit = await openTestEngine({ dialects: { fluster: { defaultMaxRetriesFailure: 4 } } });
+    const { fluster, attune } = await kit.perdure.dialectSettings();
+    expect(fluster).toEqual({
+      defaultMaxRetriesFailure: 4,
+      defaultMaxRetriesPreemption: 100,
+      defaultRetryDelayMs: 1_000,
+    });
+    expect(attune.ttlSecs).toBe(300);
+  });
+
+  it("is refused where it is misspelt", async () => {
+    const error = await refusal(() => Perdure.open({ url: ":memory:", dialects: { flustr: {} } as never }));
+    expect(error).toMatchObject({ path: "open.dialects.flustr", nearest: "fluster" });
+    const deeper = await refusal(() => Perdure.open({ url: ":memory:", dialects: { attune: { ttl: 1 } } as never }));
+    expect(deeper.path).toBe("open.dialects.attune.ttl");
+  });
+});

@@ -1,6 +1,7 @@
 /** The options of an engine in this process, checked: a misspelt one is an error with the nearest known name, never
  *  ignored. Those that a server has too are checked in `core/face-options.ts`. */
 import { asInteger, asObject, asText, checkKeys, checkOptions } from "../core/check.ts";
+import { type DialectSettingsInput, withDialectDefaults } from "../core/dialect-settings.ts";
 import { type Duration, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/submit-options.ts";
@@ -26,6 +27,8 @@ export interface OpenOptions {
   retention?: { succeeded?: Duration | false; failed?: Duration | false; cancelled?: Duration | false };
   /** How long a submit key keeps its meaning after its job has ended. */
   keyWindow?: Duration;
+  /** For jobs in the words of other systems: what holds where their files say nothing. */
+  dialects?: DialectSettingsInput;
   /** Warnings and errors of the engine; the default writes errors to stderr. */
   logger?: (level: "error" | "warn" | "info", message: string) => void;
 }
@@ -40,6 +43,7 @@ const OPEN_KEYS = [
   "lease",
   "retention",
   "keyWindow",
+  "dialects",
   "logger",
 ] as const;
 const RETENTION_KEYS = ["succeeded", "failed", "cancelled"] as const;
@@ -62,6 +66,7 @@ export function checkOpen(options: OpenOptions) {
       connections === undefined ? undefined : asInteger(connections, "open.connections", { min: 1, max: 1_000 }),
     namespace: options.namespace === undefined ? "default" : asText(options.namespace, "open.namespace", 200),
     retention: options.retention === undefined ? undefined : options.retention,
+    dialects: options.dialects === undefined ? undefined : withDialectDefaults(options.dialects, "open.dialects"),
     keyWindowMs: options.keyWindow === undefined ? undefined : toMs(options.keyWindow, "open.keyWindow"),
   };
 }

@@ -34,7 +34,7 @@ function isServer(url: string | undefined): url is string {
 }
 
 async function openEmbedded(options: OpenOptions, ambient: Ambient | undefined): Promise<EmbeddedPerdure> {
-  const { leaseMs, namespace, retention, keyWindowMs, schema, connections } = checkOpen(options);
+  const { leaseMs, namespace, retention, keyWindowMs, schema, connections, dialects } = checkOpen(options);
   const kept = checkRetention(retention, DEFAULTS.retention);
   const log = guarded(options.logger ?? errorsToStderr);
   const artifacts = artifactsDir(options);
@@ -46,7 +46,7 @@ async function openEmbedded(options: OpenOptions, ambient: Ambient | undefined):
   };
   const { engine, close } = await openEngine(wish, ambient);
   engine.start();
-  return new EmbeddedPerdure({ engine, namespace, log, blobs }, async () => {
+  return new EmbeddedPerdure({ engine, namespace, log, blobs, ...(dialects && { dialects }) }, async () => {
     await close();
     await artifacts.remove();
   });

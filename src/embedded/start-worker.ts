@@ -21,7 +21,15 @@ export async function startWorker(
   options: WorkOptions,
 ): Promise<WorkerHandle> {
   const { clock } = engine;
-  const worker = buildWorker({ link: localLink(engine), clock, places: blobs, namespace, log, tasks, options });
+  const worker = buildWorker({
+    link: localLink(engine),
+    clock,
+    places: blobs,
+    namespace,
+    log,
+    tasks,
+    options,
+  });
   running.add(worker); // before it starts: a close that comes meanwhile stops it
   await worker.start();
   return worker.handle(() => running.delete(worker));

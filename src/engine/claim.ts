@@ -1,5 +1,6 @@
 /** Claims jobs for a session, and waits for one if none is due: woken by a submit in this process within a
  *  millisecond, by another process within about 25, by time at the instant the next job falls due. */
+import type { Resources } from "../core/resources.ts";
 import { sleep } from "../lib/clock.ts";
 import type { ClaimAnswer } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
@@ -8,6 +9,8 @@ import { DEFAULTS } from "./limits.ts";
 export interface ClaimOptions {
   readonly limit: number;
   readonly claimId?: string | null;
+  /** What of its cpu and memory the session has left. */
+  readonly room?: Resources;
   /** How long to wait for a job; 0 answers at once. */
   readonly waitMs?: number;
   readonly signal?: AbortSignal;
@@ -17,14 +20,15 @@ const NOTHING: ClaimAnswer = Object.freeze({ alive: true, drain: false, jobs: []
 
 export async function claim(parts: EngineParts, session: string, options: ClaimOptions): Promise<ClaimAnswer> {
   const { store, clock, hub } = parts;
-  const { limit, claimId = null, waitMs = 0, signal } = options;
+  const { limit, claimId = null, waitMs = 0, signal, room } = options;
+  const request = room === undefined ? { session, limit, claimId } : { session, limit, claimId, room };
   // Monotonic: a jump of the wall clock is no waiting.
   const until = clock.monotonic() + waitMs;
   for (let looks = 0; ; looks++) {
     if (signal?.aborted) return NOTHING; // whoever asked is leaving: a job claimed now would only be handed back
     const seen = hub.ready.version;
     const now = clock.now();
-    const [answer] = (await store.claim([{ session, limit, claimId }], now)) as [ClaimAnswer];
+    const [answer] = (await store.claim([request], now)) as [ClaimAnswer];
     if (answer.jobs.length > 0) hub.written.fire();
     if (!answer.alive || answer.jobs.length > 0) return answer;
     const left = until - clock.monotonic();

@@ -34,6 +34,8 @@ export async function command(parts: EngineParts, jobId: string, wanted: Command
         await outputs?.tidy(jobId);
       }
       if (job.state === "running" && job.worker !== null) hub.cancelAsked(job.worker, jobId, job.attempt);
+      if (wanted.kind === "cancel") parts.kin.cancelled();
+      if (job.parentId !== null && isTerminal(job.state)) parts.kin.mayGoOn([job.parentId]);
       hub.written.fire();
       return { changed: true, message: null, job };
     }

@@ -1,8 +1,10 @@
 /** The engine: the verbs of the other files in this folder, over one store, with clock, randomness and ids from
  *  outside. Any number of engines may work on one store; none is special. */
+import type { Child, ChildState, HeldParent } from "../core/child.ts";
 import type { Command } from "../core/command.ts";
 import type { JobEvent, PerdureEvent } from "../core/event.ts";
 import { type Explanation, explain } from "../core/explain.ts";
+import type { Usage } from "../core/job.ts";
 import type { HeldAttempt, RenewAnswer, Report, SettleAnswer, WorkerHealth } from "../core/work.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Blobs } from "../store/blobs.ts";
@@ -10,7 +12,9 @@ import type { ClaimAnswer, DrainAnswer, JobRow, SessionRow, Store, TransactionCl
 import { type ClaimOptions, claim } from "./claim.ts";
 import { type CommandAnswer, command, jobNotFound } from "./command.ts";
 import { eventFeed, type FeedOptions } from "./event-feed.ts";
+import { childStates, submitChild } from "./family.ts";
 import { Hub } from "./hub.ts";
+import { Kin } from "./kin.ts";
 import { DEFAULTS } from "./limits.ts";
 import { Lookout } from "./lookout.ts";
 import { Pruner, type Retention } from "./pruner.ts";
@@ -49,6 +53,8 @@ export interface EngineOptions {
 export interface EngineParts extends EngineOptions {
   readonly hub: Hub;
   readonly leaseMs: number;
+  /** Told of ends, waits and cancels. */
+  readonly kin: Pick<Kin, "mayGoOn" | "cancelled">;
 }
 
 export class Engine {
@@ -56,10 +62,16 @@ export class Engine {
   readonly #reaper: Reaper;
   readonly #pruner: Pruner;
   readonly #lookout: Lookout;
+  readonly #kin: Kin;
   readonly #unwatch: () => void;
 
   constructor(options: EngineOptions) {
-    this.#parts = { leaseMs: DEFAULTS.lease, ...options, hub: new Hub() };
+    const kin = {
+      mayGoOn: (parents: Iterable<string>) => this.#kin.mayGoOn(parents),
+      cancelled: () => this.#kin.cancelled(),
+    };
+    this.#parts = { leaseMs: DEFAULTS.lease, ...options, hub: new Hub(), kin };
+    this.#kin = new Kin(this.#parts);
     this.#reaper = new Reaper(this.#parts);
     this.#lookout = new Lookout(this.#parts);
     this.#pruner = new Pruner(
@@ -85,11 +97,12 @@ export class Engine {
     this.#reaper.start();
     this.#pruner.start();
     this.#lookout.start();
+    this.#kin.start();
   }
 
   async stop(): Promise<void> {
     this.#unwatch();
-    await Promise.all([this.#reaper.stop(), this.#pruner.stop(), this.#lookout.stop()]);
+    await Promise.all([this.#reaper.stop(), this.#pruner.stop(), this.#lookout.stop(), this.#kin.stop()]);
   }
 
   submit(items: readonly SubmitItem[], client?: TransactionClient): Promise<SubmitAnswer[]> {
@@ -121,6 +134,21 @@ export class Engine {
   }
   prune(): Promise<number> {
     return this.#pruner.prune();
+  }
+  /** What the sweep does by itself every few seconds: blocked jobs that can go on, cancels that are to be passed on. */
+  sweepKin(): Promise<void> {
+    return this.#kin.runOnce();
+  }
+  submitChild(parent: Pick<HeldParent, "jobId" | "attempt" | "namespace">, item: SubmitItem): Promise<Child<unknown>> {
+    return submitChild(this.#parts, parent, item);
+  }
+  /** Null: all children of this job. */
+  children(parentId: string, ids: readonly string[] | null): Promise<ChildState[]> {
+    return childStates(this.#parts, parentId, ids);
+  }
+  /** What a running attempt has used so far, in all. False if it does not run any more. */
+  setUsage(jobId: string, attempt: number, usage: Usage): Promise<boolean> {
+    return this.#parts.store.setUsage(jobId, attempt, usage);
   }
   reap(): Promise<void> {
     return this.#reaper.runOnce();

@@ -8,7 +8,7 @@ import type { JobFilter } from "../store/store.ts";
 
 const FILTER_KEYS = [
   ...["state", "kind", "queue", "tag", "key", "deadLetter", "submittedAfter", "submittedBefore", "order", "limit"],
-  "cursor",
+  ...["cursor", "parent"],
 ];
 
 export function checkFilter(filter: JobsFilter, namespace: string): JobFilter {
@@ -25,6 +25,7 @@ export function checkFilter(filter: JobsFilter, namespace: string): JobFilter {
     ...(filter.queue === undefined ? {} : { queue: asList(many(filter.queue), "jobs.queue", text, 1_000) }),
     ...(filter.tag === undefined ? {} : { tag: text(filter.tag, "jobs.tag") }),
     ...(filter.key === undefined ? {} : { key: text(filter.key, "jobs.key") }),
+    ...(filter.parent === undefined ? {} : { parentId: text(filter.parent, "jobs.parent") }),
     ...(filter.deadLetter === undefined ? {} : { deadLetter: asBoolean(filter.deadLetter, "jobs.deadLetter") }),
     ...(filter.submittedAfter === undefined
       ? {}

@@ -1,4 +1,6 @@
 /** Limits at the door. Beyond them a caller gets an error and nothing is stored. */
+import { MAX_WAITS_FOR } from "../core/child.ts";
+
 export const LIMITS = {
   /** Payload and result, each. */
   payloadBytes: 1_048_576,
@@ -9,6 +11,13 @@ export const LIMITS = {
   key: 500,
   tags: 20,
   labels: 20,
+  annotations: 32,
+  /** All annotations of a job together, as JSON. */
+  annotationBytes: 16_384,
+  /** Parents above a job. */
+  depth: 16,
+  /** Children that an attempt may wait for at a time. */
+  waitsFor: MAX_WAITS_FOR,
   failureMessage: 2_048,
   stack: 8_192,
   progress: 4_096,
@@ -24,6 +33,8 @@ export const DEFAULTS = {
   reapEvery: 1_000,
   /** A silence of all engines longer than this means that they slept. */
   maxBeatGap: 3_000,
+  /** Blocked jobs and cancelled parents are looked at this often, should what was to wake them have been lost. */
+  sweepEvery: 5_000,
   pruneEvery: 60_000,
   keyWindow: 86_400_000,
   /** A waiting claim looks at the store at least this often. */

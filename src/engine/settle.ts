@@ -1,9 +1,11 @@
 /** Settles attempts: reports of workers come in here, and so does what the reaper found. One way, one decision. */
+import { isPlain } from "../core/check.ts";
 import { type Failure, failure } from "../core/failure.ts";
-import { isTerminal, type Job } from "../core/job.ts";
+import { isTerminal, type Job, mostUsage } from "../core/job.ts";
 import { type Settlement, settleJob } from "../core/lifecycle.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Report, ReportedOutcome, SettleAnswer } from "../core/work.ts";
+import { isId } from "../lib/id.ts";
 import { isOver, storable } from "../lib/text.ts";
 import type { Held } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
@@ -13,7 +15,18 @@ export async function settle(parts: EngineParts, reports: readonly Report[], at?
   const { store, clock, hub, outputs } = parts;
   // The reaper settles as of the instant it looked: a process that slept in between must not find everyone late.
   const now = at ?? clock.now();
-  const decide = (job: Job, report: Report, held: Held) => decideReport(parts, job, report, held, now);
+  // Parents of children that end, and jobs that begin to wait: written or not, a look costs little.
+  let mayGoOn: string[] | null = null;
+  const decide = (job: Job, report: Report, held: Held) => {
+    const settlement = decideReport(parts, job, report, held, now);
+    const { state } = settlement.next;
+    const waits = state === "blocked" ? job.id : isTerminal(state) ? job.parentId : null;
+    if (waits !== null) {
+      mayGoOn ??= [];
+      mayGoOn.push(waits);
+    }
+    return settlement;
+  };
   const answers = await store.settle(reports.map(cleaned), now, decide);
   let ready = false;
   answers.forEach((answer, i) => {
@@ -28,20 +41,28 @@ export async function settle(parts: EngineParts, reports: readonly Report[], at?
   });
   if (ready) hub.ready.fire();
   hub.written.fire();
+  if (mayGoOn !== null) parts.kin.mayGoOn(mayGoOn);
   return answers;
 }
 
 function decideReport(parts: EngineParts, job: Job, report: Report, held: Held, now: number): Settlement {
-  const usage = report.usage ?? held.usage;
+  const usage = mostUsage(report.usage, held.usage);
   return settleJob(job, outcomeOf(job, report.outcome, held, parts.name), usage, now, parts.random());
 }
+
+/** Where requests and commands leave what they came for: to conditions that is `data`. */
+const DATA: Readonly<Record<string, string>> = { http: "body", exec: "output" };
 
 /** The stored form of an outcome to the one that is decided on. A result is parsed only if a condition asks for it. */
 function outcomeOf(job: Job, reported: ReportedOutcome, held: Held, by: string): Outcome {
   switch (reported.kind) {
     case "completed": {
-      const asked = job.policy.retryWhen !== null && reported.result !== null;
-      return { kind: "completed", result: asked ? JSON.parse(reported.result as string) : null };
+      const { result } = reported;
+      if (job.policy.retryWhen === null || result === null) return { kind: "completed", result: null };
+      const value: unknown = JSON.parse(result);
+      const data = DATA[job.kind];
+      if (data === undefined || !isPlain(value)) return { kind: "completed", result: value };
+      return { kind: "completed", result: value, data: (value as Record<string, unknown>)[data] ?? null };
     }
     case "failed":
     case "timeout":
@@ -50,6 +71,8 @@ function outcomeOf(job: Job, reported: ReportedOutcome, held: Held, by: string):
       const { session, renewedAt, ended } = held;
       return { kind: "lost", why: ended ? "worker_gone" : "lease_expired", session, renewedAt, by };
     }
+    case "waiting":
+      return reported;
     case "released":
       return { kind: "released", session: held.session };
     default:
@@ -70,7 +93,16 @@ function cleanedOutcome(outcome: ReportedOutcome): ReportedOutcome {
     if (message === null) return outcome;
     return { kind: "failed", failure: failure({ kind: "result", class: "logical", message }) };
   }
+  if (outcome.kind === "waiting") return cleanedWait(outcome.children);
   return "failure" in outcome ? { kind: outcome.kind, failure: cleanedFailure(outcome.failure) } : outcome;
+}
+
+/** A list that nothing could ever come of fails the attempt: a retry would not help. */
+function cleanedWait(children: readonly string[]): ReportedOutcome {
+  const ids = [...new Set(children)];
+  if (ids.length <= LIMITS.waitsFor && ids.every((id) => isId(id, "job"))) return { kind: "waiting", children: ids };
+  const message = `it waits for ${ids.length} jobs; allowed: the ids of at most ${LIMITS.waitsFor} children`;
+  return { kind: "failed", failure: failure({ kind: "result", class: "logical", message }) };
 }
 
 /** What is wrong with a result, or null. */

@@ -3,10 +3,12 @@
  *  text already, and `submit` checks its size. */
 import { asInteger, asText, checkKeys } from "../core/check.ts";
 import { asSpan, toMs } from "../core/duration.ts";
+import { ConfigError } from "../core/errors.ts";
 import { toInstant } from "../core/instant.ts";
 import type { Mutable } from "../core/mutable.ts";
 import type { Policy, PolicyInput } from "../core/policy.ts";
 import { resolvePolicy } from "../core/resolve-policy.ts";
+import { RESOURCE_PREFIX, resourceLabels, toResources } from "../core/resources.ts";
 import { checkSubmit } from "../core/submit-check.ts";
 import type { SubmitOptions } from "../core/submit-options.ts";
 import type { AnyTask, TaskOptions } from "../core/task.ts";
@@ -48,8 +50,21 @@ export function toSubmitItem(request: SubmitRequest): SubmitItem {
   if (deadline !== undefined) item.deadlineAt = toInstant(deadline, "submit.deadline");
   if (key !== undefined) item.key = key;
   if (tags !== undefined) item.tags = tags;
-  if (labels !== undefined) item.labels = labels;
+  if (labels !== undefined) item.labels = checkedLabels(labels);
+  const { resources, annotations, parent } = options;
+  if (resources !== undefined) {
+    item.labels = { ...item.labels, ...resourceLabels(toResources(resources, "submit.resources")) };
+  }
+  if (annotations !== undefined) item.annotations = annotations;
+  if (parent !== undefined) item.parent = { id: parent, attempt: null };
   return item;
+}
+
+function checkedLabels(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  const reserved = Object.keys(labels).find((name) => name.startsWith(RESOURCE_PREFIX));
+  if (reserved === undefined) return labels;
+  const allowed = `names that do not begin with ${RESOURCE_PREFIX}; say it with resources`;
+  throw new ConfigError({ path: "submit.labels", given: reserved, allowed });
 }
 
 const taskPolicies = new WeakMap<AnyTask, Policy>();

@@ -5,6 +5,8 @@ import { HEADER } from "../contract/wire.ts";
 import type { AccessToken, Scope } from "../core/access.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
+import type { Store } from "../store/store.ts";
+import { isJobToken, readJobToken } from "./job-token.ts";
 import type { Principal } from "./parts.ts";
 import type { TokenBook } from "./tokens.ts";
 import { WrongTokens } from "./wrong-tokens.ts";
@@ -15,6 +17,8 @@ export interface Access {
   readonly scope: Scope | null;
   /** Nobody needs a token. */
   readonly open?: boolean;
+  /** A job may call it with its own token; the handler shows it nothing but its kin. */
+  readonly kin?: boolean;
   /** A browser may ask its user for the token, as the password. */
   readonly basic?: boolean;
   /** Who a caller without any token is; null if it may not be anybody. */
@@ -28,9 +32,12 @@ export class Auth {
   readonly #tokens: TokenBook;
   readonly #wrong: WrongTokens;
 
-  constructor(tokens: TokenBook, clock: Clock) {
+  readonly #store: Pick<Store, "secret" | "jobs">;
+
+  constructor(tokens: TokenBook, clock: Clock, store: Pick<Store, "secret" | "jobs">) {
     this.#tokens = tokens;
     this.#wrong = new WrongTokens(clock);
+    this.#store = store;
   }
 
   /** The caller of a request, or an error that says why not. */
@@ -41,19 +48,41 @@ export class Auth {
       if (nobody) return nobody;
       throw new PerdureError("unauthorized", UNAUTHORIZED);
     }
+    if (isJobToken(given)) return this.#checkJob(request, access, given);
     const token = await this.#tokens.verify(given);
-    if (token === null) {
-      const address = request.socket.remoteAddress ?? "";
-      if (this.#wrong.isOver(address))
-        throw new PerdureError("too_many_requests", "too many wrong tokens; wait a minute");
-      throw new PerdureError("unauthorized", UNAUTHORIZED);
-    }
-    if (access === null) throw new PerdureError("not_found", "there is nothing at this address");
+    if (token === null) throw this.#wrongToken(request);
+    if (access === null) throw nothingHere();
     if (!mayCall(token.scopes, access.scope)) {
       throw new PerdureError("forbidden", `this needs a token with the scope "${access.scope}"`);
     }
     return principalOf(token);
   }
+
+  /** Good while its attempt runs, and no longer. */
+  async #checkJob(request: FastifyRequest, access: Access | null, given: string): Promise<Principal> {
+    const job = readJobToken(this.#store.secret, given);
+    if (job === null) throw this.#wrongToken(request);
+    const [row] = await this.#store.jobs([job.id]);
+    if (row?.state !== "running" || row.attempt !== job.attempt) {
+      throw new PerdureError("unauthorized", "this token was for an attempt that is over");
+    }
+    if (access === null) throw nothingHere();
+    if (access.kin !== true) {
+      throw new PerdureError("forbidden", "the token of a job is for its children: to submit, read and wait for them");
+    }
+    return { id: job.id, name: job.id, scopes: [], namespace: row.namespace, job };
+  }
+
+  #wrongToken(request: FastifyRequest): PerdureError {
+    const address = request.socket.remoteAddress ?? "";
+    if (this.#wrong.isOver(address))
+      return new PerdureError("too_many_requests", "too many wrong tokens; wait a minute");
+    return new PerdureError("unauthorized", UNAUTHORIZED);
+  }
+}
+
+function nothingHere(): PerdureError {
+  return new PerdureError("not_found", "there is nothing at this address");
 }
 
 /** The namespace of a call: a bound token's own, else the one that the header names. */

@@ -2,6 +2,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { RouteName } from "../contract/routes.ts";
 import type { Scope } from "../core/access.ts";
+import type { DialectSettings } from "../core/dialect-settings.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Blobs } from "../store/blobs.ts";
 import type { TokenBook } from "./tokens.ts";
@@ -17,6 +18,8 @@ export interface ServerParts {
   readonly log: ServerLog;
   readonly version: string;
   readonly storeKind: "sqlite" | "postgres";
+  /** What holds for files of other systems where they say nothing. */
+  readonly dialects: DialectSettings;
   /** Bytes that all files of one attempt may have together. */
   readonly outputLimit: number;
   /** Aborted when the server is to stop: held requests are answered at once. */
@@ -30,6 +33,8 @@ export interface Principal {
   readonly scopes: readonly Scope[];
   /** Null: all. */
   readonly namespace: string | null;
+  /** The attempt whose own token it is: it may do little, and sees only its kin. */
+  readonly job?: { readonly id: string; readonly attempt: number };
 }
 
 export interface Call {

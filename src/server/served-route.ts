@@ -29,6 +29,21 @@ const NOTHING = { type: "object", properties: {}, additionalProperties: false };
 
 /** Held for as long as their caller asks. */
 const HELD: ReadonlySet<string> = new Set<RouteName>(["waitJobs", "claimJobs", "waitForNotice"]);
+/** What a job may do with its own token. Everything else is forbidden to it. */
+const KIN: ReadonlySet<string> = new Set<RouteName>([
+  ...(["submitJob", "submitJobs", "listJobs", "waitJobs", "getJob", "explainJob", "listJobEvents"] as const),
+  ...([
+    "listAttempts",
+    "getLogs",
+    "listOutputs",
+    "getOutput",
+    "setUsage",
+    "listWorkers",
+    "getDialects",
+    "getVersion",
+    "getIdentity",
+  ] as const),
+]);
 const FEEDS: ReadonlySet<string> = new Set<RouteName>(["listEvents", "listJobEvents"]);
 
 export function apiRoute(name: RouteName, route: Route, operation: Operation, handle: Handler): ServedRoute {
@@ -37,7 +52,7 @@ export function apiRoute(name: RouteName, route: Route, operation: Operation, ha
   const body = (operation.body ?? NOTHING) as { readonly required?: readonly string[] };
   const takesJson = method !== "GET" && bodyType === undefined;
   return {
-    ...{ name, method, path, access: { scope }, status, handle },
+    ...{ name, method, path, access: { scope, kin: KIN.has(name) }, status, handle },
     accepts: bodyType === undefined ? JSON_ONLY : [bodyType],
     schema: { query, ...(params === undefined ? {} : { params }), ...(takesJson ? { body } : {}) },
     emptyBody: (body.required ?? []).length === 0,

@@ -3,6 +3,7 @@
 import Fastify, { type FastifyInstance } from "fastify";
 import { OPERATIONS } from "../contract/operations.ts";
 import { ROUTES, type RouteName } from "../contract/routes.ts";
+import { DIALECT_DEFAULTS, type DialectSettings } from "../core/dialect-settings.ts";
 import { ADMISSION, Admission, Lag } from "./admission.ts";
 import { Auth } from "./auth.ts";
 import { RequestCall, Signals, sendResult } from "./call.ts";
@@ -20,6 +21,7 @@ export interface ServerOptions extends Partial<ListenOptions> {
   readonly bodyLimit?: number;
   /** Bytes that all files of one attempt may have together. */
   readonly outputLimit?: number;
+  readonly dialects?: DialectSettings;
   /** Bytes of all bodies in hand. */
   readonly maxHeldBytes?: number;
   /** Beside those of the contract. */
@@ -40,19 +42,20 @@ const LISTEN: ListenOptions = {
 };
 
 export function createServer(
-  given: Omit<ServerParts, "stopping" | "outputLimit">,
+  given: Omit<ServerParts, "stopping" | "outputLimit" | "dialects">,
   options: ServerOptions = {},
 ): Server {
-  const { bodyLimit = BODY_LIMIT, outputLimit = OUTPUT_LIMIT, routes, maxHeldBytes, ...listen } = options;
+  const { bodyLimit = BODY_LIMIT, outputLimit = OUTPUT_LIMIT, routes, maxHeldBytes, ...rest } = options;
+  const { dialects = DIALECT_DEFAULTS, ...listen } = rest;
   const stopping = new AbortController();
-  const parts: ServerParts = { ...given, outputLimit, stopping: stopping.signal };
+  const parts: ServerParts = { ...given, outputLimit, dialects, stopping: stopping.signal };
   const { engine, log, tokens } = parts;
   const { clock } = engine;
   const lag = new Lag(clock);
   const signals = new Signals();
   const limits = { ...ADMISSION, maxBytes: maxHeldBytes ?? ADMISSION.maxBytes };
   const pipeline: Pipeline = {
-    ...{ bodyLimit, log, auth: new Auth(tokens, clock), admission: new Admission(limits, () => lag.ms) },
+    ...{ bodyLimit, log, auth: new Auth(tokens, clock, engine.store), admission: new Admission(limits, () => lag.ms) },
   };
   const unroutable = answerUnroutable(pipeline);
 

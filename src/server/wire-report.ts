@@ -25,7 +25,12 @@ const MAX_PROGRESS = 4_096;
 function toOutcome(outcome: ReportWire["outcome"]): ReportedOutcome {
   if ("failure" in outcome) return { kind: outcome.kind, failure: toFailure(outcome.failure as Partial<Failure>) };
   if (outcome.kind === "completed") return { kind: "completed", result: resultOf(outcome) };
+  if (outcome.kind === "waiting") return { kind: "waiting", children: waitedFor(outcome) };
   return { kind: outcome.kind };
+}
+
+function waitedFor(outcome: { readonly children?: readonly string[] }): readonly string[] {
+  return outcome.children ?? [];
 }
 
 function resultOf(outcome: { readonly result?: string | null }): string | null {

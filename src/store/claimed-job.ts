@@ -1,10 +1,11 @@
 /** What a claim hands to a worker. */
+import { resourcesIn } from "../core/resources.ts";
 import type { ClaimedJob } from "../core/work.ts";
 import type { ClaimAnswer } from "./store.ts";
 import { leaseToken, type StartedJob } from "./stored-job.ts";
 
 export function claimedJob(generation: string, session: string, { job, payload, previous }: StartedJob): ClaimedJob {
-  return {
+  const claimed: ClaimedJob = {
     id: job.id,
     namespace: job.namespace,
     queue: job.queue,
@@ -19,6 +20,8 @@ export function claimedJob(generation: string, session: string, { job, payload, 
     tags: job.tags,
     previous,
   };
+  const needs = resourcesIn(job.labels);
+  return needs === null ? claimed : { ...claimed, needs };
 }
 
 export const DEAD: ClaimAnswer = Object.freeze({ alive: false, drain: false, jobs: [], nextAt: null });

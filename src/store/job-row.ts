@@ -18,6 +18,7 @@ export const JOB_COLUMN_NAMES: readonly string[] = [
   ...["failures", "losses", "defers", "handbacks", "streak", "streak_session", "rule_counts", "reason", "session"],
   ...["submitted_at", "started_at", "first_started_at", "finished_at", "expires_at", "deadline_at", "expire_in"],
   ...["timeout_ms", "cancel_requested_at", "discarded_at", "usage", "live_usage", "progress", "key", "tags"],
+  ...["parent", "depth"],
 ];
 
 export function toJob(r: readonly unknown[], interned: Meanings): StoredJob {
@@ -63,10 +64,12 @@ export function toJob(r: readonly unknown[], interned: Meanings): StoredJob {
     progress: r[31] as string | null,
     key: r[32] as string | null,
     tags: r[33] === null ? NO_TAGS : (JSON.parse(r[33] as string) as string[]),
+    parentId: r[34] as string | null,
+    depth: (r[35] as number | null) ?? 0,
   };
 }
 
-/** A job that this session has started at this instant, with nothing rare about it: what is known of it, or always as
+/** A job that this session has started at this instant, with nothing rare about it (a parent is): what is known of it, or always as
  *  usual, is not in the row. The order of the columns: no, id, lane, policy, priority, run_at, revision, attempt, failures,
  *  submitted_at, first_started_at, expire_in, timeout_ms, key, tags, whether it is rare, body, failure before. */
 export function toStarted(
@@ -117,6 +120,8 @@ export function toStarted(
       progress: null,
       key: r[13] as string | null,
       tags: parseOrNull<string[]>(r[14] as string | null) ?? NO_TAGS,
+      parentId: null,
+      depth: 0,
     },
     payload: r[16] as string,
     previous: r[17] as string | null,

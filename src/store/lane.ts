@@ -1,5 +1,6 @@
 /** Lanes: jobs of one namespace, queue, kind and set of labels wait in one lane, and a session looks through those it
  *  can serve. */
+import { CPU_LABEL, MEMORY_LABEL } from "../core/resources.ts";
 
 export interface Lane {
   readonly no: number;
@@ -23,7 +24,14 @@ export interface Capability {
 export function serves(session: Capability, lane: NewLane): boolean {
   if (lane.namespace !== session.namespace || !session.kinds.includes(lane.kind)) return false;
   if (session.queues !== null && !session.queues.includes(lane.queue)) return false;
-  return Object.entries(lane.labels).every(([name, value]) => session.labels[name] === value);
+  return Object.entries(lane.labels).every(([name, value]) =>
+    isNeed(name) ? Number(session.labels[name]) >= Number(value) : session.labels[name] === value,
+  );
+}
+
+/** These labels of a lane say how much of a worker its jobs take: at least so much it must have. */
+function isNeed(label: string): boolean {
+  return label === CPU_LABEL || label === MEMORY_LABEL;
 }
 
 /** Labels as text, the same for the same labels in any order. */

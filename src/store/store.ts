@@ -9,6 +9,7 @@ import type { PerdureEvent } from "../core/event.ts";
 import type { Job, JobState, Usage } from "../core/job.ts";
 import type { Settlement, Submission } from "../core/lifecycle.ts";
 import type { Policy } from "../core/policy.ts";
+import type { Resources } from "../core/resources.ts";
 import type { TransactionClient } from "../core/submit-options.ts";
 import type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/views.ts";
 import type {
@@ -56,6 +57,17 @@ export interface Store {
     now: number,
     decide: (job: Job, command: Command) => CommandDecision,
   ): Promise<AmendAnswer[]>;
+
+  /** Blocked jobs of which all that they wait for have ended, or are not there: of these parents, or of all. Of all means:
+   *  a call looks at some of them, and the next goes on from there. */
+  unblockable(query: UnblockableQuery): Promise<UnblockableJob[]>;
+  /** Jobs with children whose cancel was asked for, and not yet passed on to all of them. */
+  cascades(limit: number): Promise<string[]>;
+  /** The children of this job have all been asked. Where one was not, it stays among the cascades. */
+  cascaded(jobId: string): Promise<void>;
+  /** What a running attempt says it has used so far, in all. It never shrinks: of two numbers the larger counts. False if the
+   *  attempt is not running. */
+  setUsage(jobId: string, attempt: number, usage: Usage): Promise<boolean>;
 
   jobs(ids: readonly string[]): Promise<(JobRow | null)[]>;
   /** Those of these jobs that have ended. Cheap: for many who wait. */
@@ -135,6 +147,12 @@ export interface NewJob {
   readonly policy: Policy;
   /** Content hash of the policy: it is stored once. */
   readonly policyHash: string;
+  /** The parent, under whose lock it is stored: refused with `parent_ended` unless that one is there, in the same namespace,
+   *  has not ended and no cancel was asked for; and where an attempt is named, is running that one. */
+  readonly parent: { readonly id: string; readonly attempt: number | null } | null;
+  readonly depth: number;
+  /** JSON text, or null for none. */
+  readonly annotations: string | null;
   /** The submission's event and the state that follows. */
   readonly transition: Submission;
 }
@@ -160,6 +178,8 @@ export interface ClaimRequest {
   readonly limit: number;
   /** Repeated with the same id, a claim returns the same jobs. Null where replies cannot be lost. */
   readonly claimId: string | null;
+  /** What of its cpu and memory the session has left; where nothing is said, all that it has. */
+  readonly room?: Resources;
 }
 
 export interface ClaimAnswer {
@@ -198,6 +218,19 @@ export interface Held {
 
 export type DecideReport = (job: Job, report: Report, held: Held) => Settlement;
 
+export interface UnblockableQuery {
+  /** Null: all that are blocked. */
+  readonly parents: readonly string[] | null;
+  readonly limit: number;
+}
+export interface UnblockableJob {
+  readonly jobId: string;
+  /** The run that began to wait. */
+  readonly attempt: number;
+  /** The last of those it waited for ended before that run even began: it waited for nothing. */
+  readonly inVain: boolean;
+}
+
 export interface ExpiredQuery {
   readonly now: number;
   readonly limit: number;
@@ -222,6 +255,7 @@ export interface JobRow extends Job {
   readonly progress: string | null;
   /** Of the winning attempt. */
   readonly result: string | null;
+  readonly annotations: Readonly<Record<string, string>>;
 }
 
 export interface AttemptLog {
@@ -246,6 +280,8 @@ export interface JobFilter {
   readonly queue?: readonly string[];
   readonly tag?: string;
   readonly key?: string;
+  /** Children of this job. */
+  readonly parentId?: string;
   /** Failed and not discarded. */
   readonly deadLetter?: boolean;
   readonly submittedAfter?: number;

@@ -26,6 +26,12 @@ export interface StartedJob {
 
 export const NO_TAGS: readonly string[] = Object.freeze([]);
 
+const NO_ANNOTATIONS: Readonly<Record<string, string>> = Object.freeze({});
+
+export function toAnnotations(text: string | null): Readonly<Record<string, string>> {
+  return text === null ? NO_ANNOTATIONS : (JSON.parse(text) as Record<string, string>);
+}
+
 export function toReason(text: string | null): FailReason | null {
   return text !== null && (FAIL_REASONS as readonly string[]).includes(text) ? (text as FailReason) : null;
 }
@@ -66,6 +72,11 @@ export function isPlainRetry(job: StoredJob, next: JobProgressFields): boolean {
 
 function isRested(job: StoredJob): boolean {
   return job.handbacks === 0 && job.streak === 0;
+}
+
+/** A job of which this was told is to run no more, and neither are its children. */
+export function isCancel({ name }: { readonly name: string }): boolean {
+  return name === "job.cancelled" || name === "job.cancel_requested";
 }
 
 /** More than anyone runs at a time; beyond it jobs are simply read again. */

@@ -1,18 +1,22 @@
 /** One attempt in a worker's hands. It ends once: when its handler does, or when the worker gives it up (timeout,
  *  cancel, shutdown, lost) and the handler does not stop within the grace time. */
+import type { Family } from "../core/child.ts";
 import type { Failure } from "../core/failure.ts";
 import { addUsage, type Usage } from "../core/job.ts";
 import type { TaskContext } from "../core/task.ts";
 import type { ClaimedJob, HeldAttempt, ReportedOutcome } from "../core/work.ts";
+import { RunFamily } from "./family.ts";
 
 /** silence: no renewal has come through for a whole lease, so that others may have it; nobody knows. */
-export type StopCause = "cancel" | "timeout" | "shutdown" | "lost" | "silence";
+export type StopCause = "cancel" | "timeout" | "budget" | "shutdown" | "lost" | "silence";
 
 /** Log text kept between two renewals; what comes beyond it is counted and dropped. */
 const MAX_LOG = 60_000;
 
 /** Who holds the attempt. One for all of them: a short run would consist of little else than its callbacks. */
 export interface Holder {
+  /** Of its link. */
+  family?(): Family | undefined;
   now(): number;
   /** There is news of a run that should not wait for the next renewal. */
   touch(): void;
@@ -42,6 +46,7 @@ export class AttemptRun implements TaskContext {
   #toldProgress: string | null = null;
   #log = "";
   #dropped = 0;
+  #children: RunFamily | null = null;
 
   constructor(job: ClaimedJob, session: string, startedAt: number, holder: Holder) {
     this.job = job;
@@ -65,6 +70,10 @@ export class AttemptRun implements TaskContext {
   }
   get spent(): Usage | null {
     return this.#usage;
+  }
+  /** The children it has begun to wait for: then that is its end, whatever its handler says. */
+  get waitsFor(): readonly string[] | null {
+    return this.#children === null ? null : this.#children.waitsFor;
   }
 
   /** The first end counts. */
@@ -193,6 +202,26 @@ export class AttemptRun implements TaskContext {
   get usage(): TaskContext["usage"] {
     return (spent) => this.#spend(spent);
   }
+  get submit(): TaskContext["submit"] {
+    const family = this.#family();
+    return ((...call: Parameters<RunFamily["submit"]>) => family.submit(...call)) as TaskContext["submit"];
+  }
+  get waitFor(): TaskContext["waitFor"] {
+    const family = this.#family();
+    return ((children) => family.waitFor(children)) as TaskContext["waitFor"];
+  }
+  get children(): TaskContext["children"] {
+    const family = this.#family();
+    return () => family.children();
+  }
+
+  #family(): RunFamily {
+    if (this.#children !== null) return this.#children;
+    const { id: jobId, attempt, namespace, token } = this.job;
+    const parent = { jobId, attempt, namespace, session: this.session, token };
+    this.#children = new RunFamily({ parent, family: this.#holder.family?.(), signal: this.signal });
+    return this.#children;
+  }
 
   #addLine(message: string, fields?: Readonly<Record<string, unknown>>): void {
     const text = shown(() => String(message)) + (fields === undefined ? "" : ` ${shown(() => JSON.stringify(fields))}`);
@@ -246,6 +275,7 @@ function stopError(cause: StopCause): Error {
   const why = {
     cancel: "the job was cancelled",
     timeout: "the attempt ran longer than its timeout",
+    budget: "the job has spent its budget of tokens or money",
     shutdown: "the worker is shutting down",
     lost: "the attempt was lost: its lease ended and the job belongs to another worker",
     silence: "the engine cannot be reached, and the lease is over: the job may have been given to another worker",

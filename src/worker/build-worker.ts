@@ -5,6 +5,7 @@ import { exec, http } from "../core/builtin.ts";
 import { ConfigError } from "../core/errors.ts";
 import { checkGrace } from "../core/face-options.ts";
 import type { AnyTask } from "../core/task.ts";
+import type { ClaimedJob } from "../core/work.ts";
 import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { EngineLink } from "./engine-link.ts";
@@ -45,7 +46,8 @@ export function buildWorker({ link, clock, places, namespace, log, tasks, option
       const allowed = "tasks other than exec: this worker has no directory for commands";
       throw new ConfigError({ path: "work.tasks", given: exec.kind, allowed });
     }
-    commands = new ExecExecutor({ places, clock, env: process.env, allowEnv, onOutput, isolate, log });
+    const access = (job: ClaimedJob) => link.access?.(job) ?? {};
+    commands = new ExecExecutor({ places, clock, env: process.env, allowEnv, access, onOutput, isolate, log });
     executors.push(commands);
   }
   if (tasks.includes(http as AnyTask)) executors.push(httpExecutor({ allow: allowAddresses, clock, log }));

@@ -1,5 +1,7 @@
 /** How a worker speaks to its engine: in the same process, or over HTTP. A worker decides nothing and holds no
  *  credentials of a database; every call names its session. */
+import type { Family } from "../core/child.ts";
+import type { Resources } from "../core/resources.ts";
 import type {
   ClaimedJob,
   HeldAttempt,
@@ -16,6 +18,8 @@ export interface ClaimOptions {
   readonly limit: number;
   readonly waitMs: number;
   readonly signal: AbortSignal;
+  /** What of its cpu and memory the worker has left. */
+  readonly room?: Resources;
 }
 
 export interface ClaimAnswer {
@@ -43,6 +47,11 @@ export interface EngineLink {
   report(report: Report, session: string): Promise<SettleAnswer>;
   /** Calls as soon as a cancel is known; renewals tell it too. */
   onCancel(session: string, call: (jobId: string, attempt: number) => void): () => void;
+  /** For handlers that submit children and wait for them. */
+  readonly family?: Family;
+  /** What a command of this attempt finds in its environment to reach its server: `PERDURE_URL` and `PERDURE_TOKEN`, which is
+   *  the job's own. Nothing where there is no server. */
+  access?(job: ClaimedJob): Readonly<Record<string, string>>;
   /** Calls as soon as a drain is known; claims and renewals tell it too. */
   onDrain?(session: string, call: () => void): () => void;
 }

@@ -1,5 +1,6 @@
 /** Runs a task's handler in this process. Returns an outcome and never throws. What it cannot do: stop a handler that
  *  ignores its signal, or keep one that blocks the event loop from missing its lease; such a run is fenced off. */
+import { WaitingError } from "../core/child.ts";
 import { type Failure, failure, failureFrom } from "../core/failure.ts";
 import type { AnyTask } from "../core/task.ts";
 import { NO_INPUT, type ReportedOutcome } from "../core/work.ts";
@@ -12,8 +13,12 @@ export async function runFunction(task: AnyTask, run: AttemptRun): Promise<Repor
   try {
     result = await task.handler(inputOf(run.job.payload) as never, run);
   } catch (thrown) {
-    return { kind: "failed", failure: withoutOurFrames(failureFrom(thrown)) };
+    const cause = failureFrom(thrown);
+    if (run.waitsFor !== null)
+      return waiting(run, thrown instanceof WaitingError ? null : `its error: ${cause.message}`);
+    return { kind: "failed", failure: withoutOurFrames(cause) };
   }
+  if (run.waitsFor !== null) return waiting(run, result === undefined ? null : "its result");
   if (result === undefined) return { kind: "completed", result: null };
   try {
     const text = JSON.stringify(result);
@@ -22,6 +27,12 @@ export async function runFunction(task: AnyTask, run: AttemptRun): Promise<Repor
   } catch (error) {
     return notJson(failureFrom(error).message);
   }
+}
+
+/** What it says besides is of no use: it is called again from the top. */
+function waiting(run: AttemptRun, dropped: string | null): ReportedOutcome {
+  if (dropped !== null) run.log(`this run ended to wait for children; dropped is ${dropped}`);
+  return { kind: "waiting", children: run.waitsFor ?? [] };
 }
 
 /** As stacks name this file, be it as a path or as a URL. */

@@ -13,7 +13,8 @@ export function inShort(report: Report, why: string): Report {
 }
 
 export function isShort({ outcome }: Report): boolean {
-  return outcome.kind === "failed" ? outcome.failure.name === TOO_MUCH : !("result" in outcome);
+  if (outcome.kind === "failed") return outcome.failure.name === TOO_MUCH;
+  return !("result" in outcome) && !("children" in outcome);
 }
 
 export function timedOut(run: AttemptRun): ReportedOutcome {
@@ -21,9 +22,16 @@ export function timedOut(run: AttemptRun): ReportedOutcome {
   return { kind: "timeout", failure: failure({ kind: "timeout", name: "TimeoutError", message }) };
 }
 
+/** Stopped for what it has cost; that the job ends with it follows from its usage. */
+export function overspent(): ReportedOutcome {
+  const message = "the job has spent its budget of tokens or money";
+  return { kind: "failed", failure: failure({ kind: "error", name: "BudgetError", message }) };
+}
+
 /** The handler did not stop when asked: the attempt ends without it. */
 export function givenUp(run: AttemptRun, cause: StopCause): ReportedOutcome {
   if (cause === "timeout") return timedOut(run);
+  if (cause === "budget") return overspent();
   if (cause === "shutdown") return { kind: "interrupted" };
   if (cause === "lost") return { kind: "lost" };
   const message = `the handler did not stop in time after: ${cause}`;

@@ -9,6 +9,8 @@ export interface KeeperEvents {
   held(): readonly HeldAttempt[];
   health(): WorkerHealth;
   onCancel(jobId: string, attempt: number): void;
+  /** These attempts are of jobs that have spent their budget. */
+  onOverspent(attempts: RenewAnswer["overspent"]): void;
   /** These attempts belong to someone else now. */
   onLost(attempts: RenewAnswer["lost"]): void;
   /** It is to take no more jobs, and leave when its hands are empty. */
@@ -114,6 +116,7 @@ export class SessionKeeper {
       if (answer.lost.length > 0) this.#events.onLost(answer.lost);
       if (answer.drain) this.#events.onDrain();
       for (const { jobId, attempt } of answer.cancel) this.#events.onCancel(jobId, attempt);
+      if (answer.overspent.length > 0) this.#events.onOverspent(answer.overspent);
     } catch (error) {
       if (isClosed(error)) {
         this.#stopped = true;

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { aborted, gate, openBench, openCuttable, vanish } from "../../test/kit.ts";
 import { task } from "../core/task.ts";
+import { VirtualClock } from "../testing/virtual-clock.ts";
 import type { EngineLink } from "./engine-link.ts";
+import { startWorker, TestLink } from "./testing-link.ts";
 
 /** Ends when it is told to, and notes why. */
 function heeding(reasons: string[]) {
@@ -312,5 +314,55 @@ describe("a session", () => {
     expect(reasons).toEqual([]);
     await bench.advance(200);
     expect(reasons).toEqual([SILENCE]);
+  });
+});
+
+describe("a budget that is spent", () => {
+  const settled = async () => {
+    for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
+  };
+
+  /** Runs the handler until a renewal says that its job has spent its budget, and gives the report. */
+  async function spend(handler: (signal: AbortSignal) => unknown) {
+    const link = new TestLink();
+    const clock = new VirtualClock();
+    const costly = task("costly", (_: unknown, { usage, signal }) => {
+      usage({ costUsd: 5 });
+      return handler(signal);
+    });
+    const worker = await startWorker(link, clock, [costly], { stopGraceMs: 2_000 });
+    const jobId = link.give("costly");
+    await settled();
+    link.answer = { overspent: [{ jobId, attempt: 1 }] };
+    for (let step = 0; step < 8 && link.reports.length === 0; step++) {
+      clock.moveTo(clock.now() + 500);
+      await settled();
+    }
+    await worker.stop(0);
+    return { report: link.reportOf(jobId), told: link.held[0] };
+  }
+
+  it("stops the run within a second or so, and its report tells what was spent", async () => {
+    const reasons: string[] = [];
+    const { report, told } = await spend(async (signal) => {
+      const reason = await aborted(signal);
+      reasons.push(reason.message);
+      throw reason;
+    });
+    expect(told).toMatchObject([{ usage: { costUsd: 5 } }]);
+    expect(reasons).toEqual(["the job has spent its budget of tokens or money"]);
+    expect(report).toMatchObject({
+      ...{ usage: { costUsd: 5 }, outcome: { kind: "failed", failure: { kind: "error", name: "BudgetError" } } },
+    });
+  });
+
+  it("ends a run that does not stop, too", async () => {
+    const { report } = await spend(() => new Promise(() => {}));
+    expect(report).toMatchObject({ usage: { costUsd: 5 }, outcome: { failure: { name: "BudgetError" } } });
+  });
+
+  it("does not undo what was done: a handler that completes all the same has completed", async () => {
+    const { report } = await spend((signal) => aborted(signal).then(() => "done"));
+    expect(report?.outcome).toEqual({ kind: "completed", result: '"done"' });
   });
 });

@@ -1,3 +1,4 @@
+import { availableParallelism, totalmem } from "node:os";
 import { describe, expect, it } from "vitest";
 import { task } from "../core/task.ts";
 import { checkWork, kindsOf } from "./work-options.ts";
@@ -8,7 +9,8 @@ describe("a worker's options", () => {
   });
 
   it("make a label of each runtime, beside those of the user", () => {
-    const { labels } = checkWork({ labels: { zone: "a" }, runtimes: ["python", "cuda"] });
+    const resources = { cpu: 0, memory: 0 };
+    const { labels } = checkWork({ labels: { zone: "a" }, runtimes: ["python", "cuda"], resources });
     expect(labels).toEqual({ zone: "a", "runtime/python": "yes", "runtime/cuda": "yes" });
   });
 
@@ -16,6 +18,28 @@ describe("a worker's options", () => {
     const label = () => checkWork({ labels: { "runtime/python": "yes" } });
     expect(label).toThrow(expect.objectContaining({ code: "invalid_config", path: "work.labels" }));
     expect(label).toThrow(/say it with runtimes/);
+  });
+
+  it("tell what cpu and memory jobs may take as labels: of the machine, where nothing is said", () => {
+    const { labels } = checkWork({ resources: { cpu: 1.5, memory: "2g" } });
+    expect(labels).toEqual({ "resource/cpu": "1500", "resource/memory": String(2 * 2 ** 30) });
+    const machine = { "resource/cpu": String(availableParallelism() * 1_000) };
+    expect(checkWork({}).labels).toMatchObject({ ...machine, "resource/memory": expect.stringMatching(/^\d{6,}$/) });
+    expect(Number(checkWork({}).labels["resource/memory"])).toBeLessThanOrEqual(totalmem());
+    expect(checkWork({ resources: { memory: 1_024 } }).labels).toMatchObject({ ...machine, "resource/memory": "1024" });
+    expect(checkWork({ resources: { cpu: 0, memory: 0 } }).labels).toEqual({});
+  });
+
+  it.each<[object, string]>([
+    [{ resources: { cpu: -1 } }, "work.resources.cpu"],
+    [{ resources: { cpu: "2" } }, "work.resources.cpu"],
+    [{ resources: { memory: "2 gallons" } }, "work.resources.memory"],
+    [{ resources: { cpus: 2 } }, 'Did you mean "cpu"'],
+    [{ resources: 4 }, "work.resources"],
+    [{ labels: { "resource/cpu": "64000" } }, "say it with resources"],
+    [{ labels: { "resource/gpu": "1" } }, "say it with resources"],
+  ])("refuse %j", (options, message) => {
+    expect(() => checkWork(options)).toThrow(message);
   });
 
   it.each([["python"], [[""]], [[7]], [["x".repeat(193)]]])("refuse %j as runtimes", (runtimes) => {

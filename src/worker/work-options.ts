@@ -1,19 +1,27 @@
 /** The options of a worker, checked: a misspelt one is an error with the nearest known name, never ignored. */
+import { availableParallelism, totalmem } from "node:os";
 import { asBoolean, asInteger, asList, asObject, asText, checkOptions } from "../core/check.ts";
 import { toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
+import {
+  RESOURCE_PREFIX,
+  type Resources,
+  type ResourcesInput,
+  resourceLabels,
+  toResources,
+} from "../core/resources.ts";
 import { type AnyTask, isTask } from "../core/task.ts";
 import type { WorkOptions } from "../core/work-options.ts";
 
 const WORK_KEYS = [
   ...["concurrency", "queues", "name", "labels", "runtimes", "stopGrace", "allowEnv", "isolate", "allowAddresses"],
-  "onOutput",
+  ...["onOutput", "resources"],
 ];
 
 export function checkWork(options: WorkOptions) {
   checkOptions(options, WORK_KEYS, "work");
   const { concurrency = 10, queues, name, labels = {}, runtimes = [], stopGrace = "5s", onOutput } = options;
-  const { allowEnv = [], allowAddresses = [], isolate = false } = options;
+  const { allowEnv = [], allowAddresses = [], isolate = false, resources } = options;
   if (onOutput !== undefined && typeof onOutput !== "function") {
     throw new ConfigError({ path: "work.onOutput", given: onOutput, allowed: "a function of a chunk of output" });
   }
@@ -25,19 +33,38 @@ export function checkWork(options: WorkOptions) {
     slots: asInteger(concurrency, "work.concurrency", { min: 1, max: 100_000 }),
     queues: queues === undefined ? null : asList(queues, "work.queues", (q, path) => asText(q, path, 200), 1_000, 1),
     name: name === undefined ? null : asText(name, "work.name", 200),
-    labels: { ...checkedLabels(labels), ...runtimeLabels(runtimes) },
+    labels: { ...checkedLabels(labels), ...runtimeLabels(runtimes), ...resourceLabels(capacityOf(resources)) },
     stopGraceMs: toMs(stopGrace, "work.stopGrace"),
   };
 }
 
 /** What a command asks for when it needs a runtime: the label of a worker that has it. */
 const RUNTIME = "runtime/";
+/** Labels that have options of their own. */
+const RESERVED = { [RUNTIME]: "runtimes", [RESOURCE_PREFIX]: "resources" };
+
+/** What jobs may take here; what is not said is what this machine has. */
+export function capacityOf(given: ResourcesInput = {}): Resources {
+  const { cpu, memory } = toResources(given, "work.resources");
+  const machine = machineResources();
+  return {
+    cpu: given.cpu === undefined ? machine.cpu : cpu,
+    memory: given.memory === undefined ? machine.memory : memory,
+  };
+}
+
+/** The cpus and the memory that this process may use: in a container, what that is given. */
+export function machineResources(): Resources {
+  const limit = process.constrainedMemory?.() ?? 0;
+  return { cpu: availableParallelism() * 1_000, memory: limit > 0 ? Math.min(limit, totalmem()) : totalmem() };
+}
 
 function checkedLabels(labels: Readonly<Record<string, string>>): Record<string, string> {
   const entries = Object.entries(asObject(labels, "work.labels"));
-  const reserved = entries.find(([name]) => name.startsWith(RUNTIME));
-  if (reserved !== undefined) {
-    const allowed = `names that do not begin with ${RUNTIME}; say it with runtimes`;
+  for (const [prefix, option] of Object.entries(RESERVED)) {
+    const reserved = entries.find(([name]) => name.startsWith(prefix));
+    if (reserved === undefined) continue;
+    const allowed = `names that do not begin with ${prefix}; say it with ${option}`;
     throw new ConfigError({ path: "work.labels", given: reserved[0], allowed });
   }
   return Object.fromEntries(entries.map(([name, value]) => [name, asText(value, `work.labels.${name}`, 200)]));

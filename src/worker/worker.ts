@@ -6,15 +6,18 @@
  *  Told to drain, it claims no more and says when its hands are empty. */
 import { isOutage } from "../core/errors.ts";
 import { isTerminal } from "../core/job.ts";
+import { NO_RESOURCES, resourcesIn } from "../core/resources.ts";
 import type { AnyTask } from "../core/task.ts";
 import type { ClaimedJob, HeldAttempt, Report, ReportedOutcome, SettleAnswer, WorkerHealth } from "../core/work.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { AttemptRun, type Holder, runName, type StopCause } from "./attempt-run.ts";
+import { ClaimLoop } from "./claim-loop.ts";
 import { type EngineLink, isClosed, type SessionRequest } from "./engine-link.ts";
 import type { Executor } from "./executor.ts";
 import { Figures } from "./figures.ts";
 import { runFunction } from "./function-executor.ts";
-import { givenUp, inShort, isShort, timedOut } from "./reported.ts";
+import { givenUp, inShort, isShort, overspent, timedOut } from "./reported.ts";
+import { Room } from "./room.ts";
 import { SessionKeeper } from "./session-keeper.ts";
 
 export interface WorkerOptions {
@@ -29,15 +32,10 @@ export interface WorkerOptions {
   readonly log: (level: "error" | "warn" | "info", message: string) => void;
 }
 
-const CLAIM_WAIT_MS = 30_000;
 const RETRY_MS = 1_000;
 /** Logs of so many attempts, of at most 60,000 characters each, go with one renewal: far below the limit of any server. */
 const LOGS_PER_RENEWAL = 20;
 const TROUBLE_EVERY_MS = 30_000;
-/** With fewer slots one claim at a time fills them all. */
-const MANY_SLOTS = 64;
-/** A store gives no more than about this many at a time, however many slots are free. */
-const MANY_JOBS = 500;
 
 export class Worker {
   readonly #options: WorkerOptions;
@@ -46,12 +44,8 @@ export class Worker {
   /** In hand: running, or ended and not yet answered. */
   readonly #runs = new Map<string, AttemptRun>();
   #executing = 0;
-  /** Claims under way, and the slots kept for them. */
-  #claims = 0;
-  #claiming = 0;
-  /** The last claim got all it asked for, or very many. */
-  #isPlenty = false;
-  #reopening: Promise<void> | null = null;
+  readonly #room: Room;
+  readonly #claims: ClaimLoop;
   #reports = 0;
   #session = "";
   #keeper: SessionKeeper | null = null;
@@ -59,7 +53,6 @@ export class Worker {
   readonly #stopping = new AbortController();
   #started: Promise<void> = Promise.resolve();
   #loop: Promise<void> = Promise.resolve();
-  #slotFreed: () => void = () => {};
   #stopped: Promise<void> | null = null;
   #figures = new Figures();
   #isDraining = false;
@@ -73,6 +66,16 @@ export class Worker {
     this.#options = options;
     this.#tasks = new Map(options.tasks.map((task) => [task.kind, task]));
     this.#executors = new Map((options.executors ?? []).map((executor) => [executor.kind, executor]));
+    this.#room = new Room(resourcesIn(options.request.labels) ?? NO_RESOURCES);
+    const { link, clock, log, request } = options;
+    this.#claims = new ClaimLoop({
+      ...{ link, clock, log, slots: request.slots, room: this.#room, stopping: this.#stopping },
+      session: () => this.#session,
+      running: () => this.#executing,
+      start: (job, session, startedAt) => this.#start(job, session, startedAt),
+      reopen: () => this.#reopen(),
+      leave: () => void this.#leave(),
+    });
   }
 
   get session(): string {
@@ -86,7 +89,7 @@ export class Worker {
   async start(): Promise<void> {
     this.#started = this.#open();
     await this.#started;
-    this.#loop = this.#claimLoop();
+    this.#loop = this.#claims.run();
   }
 
   /** Repeated, it waits for the first stop. */
@@ -108,6 +111,9 @@ export class Worker {
       onCancel: (jobId, attempt) => this.#stopRun(jobId, attempt, "cancel"),
       onLost: (attempts) => {
         for (const { jobId, attempt } of attempts) this.#stopRun(jobId, attempt, "lost");
+      },
+      onOverspent: (attempts) => {
+        for (const { jobId, attempt } of attempts) this.#stopRun(jobId, attempt, "budget");
       },
       onSilence: () => this.#stopAll("silence"),
       onGone: () => this.#stopAll("lost"),
@@ -157,64 +163,6 @@ export class Worker {
     return this.#figures.told(this.#runs.size, this.#options.request.slots);
   }
 
-  async #claimLoop(): Promise<void> {
-    const { link, request } = this.#options;
-    const { signal } = this.#stopping;
-    const atOnce = request.slots < MANY_SLOTS ? 1 : link.claimsAtOnce;
-    const share = Math.ceil(request.slots / atOnce);
-    const underWay = new Set<Promise<void>>();
-    while (!signal.aborted) {
-      const limit = Math.min(share, request.slots - this.#executing - this.#claiming);
-      // A second claim beside the first only while there is more than one can have: else both would wait for nothing.
-      const isRoom = this.#claims === 0 || (this.#claims < atOnce && this.#isPlenty);
-      if (limit <= 0 || !isRoom) {
-        await new Promise<void>((resolve) => {
-          this.#slotFreed = resolve;
-        });
-        // Handlers that end in this turn of the event loop free their slots together: by the next tick all have, one
-        // claim serves them all, and it shares the commit of their reports.
-        await new Promise<void>((resolve) => process.nextTick(resolve));
-        continue;
-      }
-      this.#claims += 1;
-      this.#claiming += limit;
-      const claim = this.#claim(limit, this.#claims === 1 ? CLAIM_WAIT_MS : 0);
-      underWay.add(claim);
-      void claim.then(() => underWay.delete(claim));
-    }
-    await Promise.all(underWay);
-  }
-
-  async #claim(limit: number, waitMs: number): Promise<void> {
-    const { link, clock, log } = this.#options;
-    const { signal } = this.#stopping;
-    const session = this.#session;
-    try {
-      const answer = await link.claim(session, { limit, waitMs, signal });
-      this.#isPlenty = answer.jobs.length >= Math.min(limit, MANY_JOBS);
-      if (!answer.alive && !signal.aborted && this.#session === session) {
-        this.#reopening ??= this.#reopen().finally(() => {
-          this.#reopening = null;
-        });
-        await this.#reopening;
-      }
-      const startedAt = clock.monotonic();
-      for (const job of answer.jobs) this.#start(job, session, startedAt);
-      if (answer.drain) void this.#leave();
-    } catch (error) {
-      if (signal.aborted) return;
-      if (isClosed(error)) this.#stopping.abort();
-      else {
-        log("warn", `cannot claim: ${String(error)}`);
-        await sleep(clock, RETRY_MS, { signal });
-      }
-    } finally {
-      this.#claims -= 1;
-      this.#claiming -= limit;
-      this.#slotFreed();
-    }
-  }
-
   /** The session is over: what it held is lost, what comes next belongs to a new one. */
   async #reopen(): Promise<void> {
     this.#stopAll("lost");
@@ -231,7 +179,8 @@ export class Worker {
       return;
     }
     this.#executing += 1;
-    const { timeoutMs } = job;
+    const { timeoutMs, needs } = job;
+    if (needs !== undefined) this.#room.take(needs);
     if (timeoutMs !== null) run.cancelAtEnd(this.#options.clock.after(timeoutMs, () => this.#stop(run, "timeout")));
     const task = this.#tasks.get(job.kind);
     if (task !== undefined) void runFunction(task, run).then((outcome) => run.finish(this.#judge(run, outcome)));
@@ -246,11 +195,17 @@ export class Worker {
   }
 
   readonly #holder: Holder = {
+    family: () => this.#options.link.family,
     now: () => this.#options.clock.now(),
     touch: () => this.#keeper?.touch(),
     ended: (run, outcome) => {
       this.#executing -= 1;
-      this.#slotFreed();
+      const { needs } = run.job;
+      if (needs !== undefined) {
+        this.#room.giveBack(needs);
+        this.#claims.roomFreed();
+      }
+      this.#claims.slotFreed();
       this.#figures.ended(outcome.kind, this.#options.clock.monotonic() - run.startedAt);
       this.#report(run, outcome);
     },
@@ -260,12 +215,14 @@ export class Worker {
   #judge(run: AttemptRun, outcome: ReportedOutcome): ReportedOutcome {
     if (outcome.kind === "completed") return outcome; // late or not, the work is done
     if (run.stopCause === "timeout") return timedOut(run);
+    if (outcome.kind === "failed" && run.stopCause === "budget") return overspent();
     if (outcome.kind === "failed" && run.stopCause === "shutdown") return { kind: "interrupted" };
     // We cut it short to be on the safe side. If it was ours all the time, as after an outage of the store, that is no
     // fault of the job; if it was not, this report comes too late.
     if (outcome.kind === "failed" && run.stopCause === "silence") return { kind: "interrupted" };
     // Nobody may have noticed yet that we were gone; then this report is first, and says the same as the reaper would.
-    if (outcome.kind === "failed" && run.stopCause === "lost") return { kind: "lost" };
+    const isOpen = outcome.kind === "failed" || outcome.kind === "waiting";
+    if (isOpen && run.stopCause === "lost") return { kind: "lost" };
     return outcome;
   }
 
@@ -343,7 +300,7 @@ export class Worker {
     this.#isDraining = true;
     this.#options.log("info", `session ${this.#session} is to take no more jobs; ${this.#runs.size} in hand`);
     this.#stopping.abort();
-    this.#slotFreed();
+    this.#claims.slotFreed();
     await this.#loop;
     await this.#handsEmpty(null);
     this.#tellDrained();
@@ -352,7 +309,7 @@ export class Worker {
   async #drain(graceMs: number): Promise<void> {
     const { link, stopGraceMs } = this.#options;
     this.#stopping.abort();
-    this.#slotFreed();
+    this.#claims.slotFreed();
     await this.#started.catch(() => {}); // told to who started it
     await this.#loop;
     await this.#handsEmpty(graceMs);

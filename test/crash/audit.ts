@@ -45,7 +45,10 @@ async function allJobs(perdure: Perdure): Promise<Map<string, JobInfo>> {
   }
 }
 
-const ENDINGS = ["attempt.succeeded", "attempt.failed", "attempt.timed_out", "attempt.lost", "attempt.interrupted"];
+const ENDINGS = [
+  ...["attempt.succeeded", "attempt.failed", "attempt.timed_out", "attempt.lost", "attempt.waiting"],
+  "attempt.interrupted",
+];
 
 /** The row, the events and the attempts of one job tell the same story, and it is a legal one. */
 function auditJob(job: JobInfo, events: readonly JobEvent[], attempts: readonly AttemptRow[]): void {

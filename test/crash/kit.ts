@@ -80,7 +80,7 @@ const KEPT = { succeeded: false, failed: false, cancelled: false } as const;
 
 // Children.
 
-type ChildName = "worker" | "submitter";
+type ChildName = "worker" | "submitter" | "family";
 
 export class Child {
   readonly pid: number;

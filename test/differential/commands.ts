@@ -12,6 +12,8 @@ import {
   reaped,
   released,
   reportOf,
+  usageOf,
+  waiting,
 } from "../../src/store/conformance/kit.ts";
 import type { ClaimAnswer, ClaimRequest, ExpiredJob, JobFilter } from "../../src/store/store.ts";
 import { Dice } from "../dice.ts";
@@ -27,7 +29,7 @@ const insert: Run = (world, dice, both) => {
   const again = () => (dice.chance(0.15) ? dice.pick(world.jobs.filter((job) => job.key !== null)) : undefined);
   const jobs = dice.times(1 + dice.below(4), () => {
     const repeated = again();
-    const fresh = draw.drawJob(dice, world.now);
+    const fresh = draw.drawJob(dice, world.now, world.parents);
     return repeated === undefined ? fresh : { ...repeated, id: fresh.id };
   });
   world.jobs.push(...jobs);
@@ -52,10 +54,16 @@ const claim: Run = async (world, dice, both) => {
     session: world.anySession(dice),
     limit: 1 + dice.below(5),
     claimId: dice.chance(0.4) ? `claim-${world.claims.length}` : null,
+    ...roomOf(dice),
   };
   if (request.claimId !== null) world.claims.push(request);
   await claimFor(world, request, both);
 };
+
+function roomOf(dice: Dice): Pick<ClaimRequest, "room"> {
+  const room = draw.drawRoom(dice);
+  return room === undefined ? {} : { room };
+}
 
 async function claimFor(world: World, request: ClaimRequest, both: Both): Promise<void> {
   const [answer] = await both("claim", request, (store) => store.claim([request], world.now));
@@ -96,7 +104,7 @@ function drawReport(world: World, dice: Dice): Report | undefined {
   if (dice.chance(0.08)) return released(placeOf(job), dice.chance(0.7) ? session : world.anySession(dice));
   if (dice.chance(0.08)) return reaped(placeOf(job));
   const report: Report = {
-    ...reportOf(job, draw.drawOutcome(dice), {
+    ...reportOf(job, dice.chance(0.15) ? waiting(dice.some(world.ids.slice(-4), 0.3)) : draw.drawOutcome(dice), {
       reportId: `report-${dice.below(1_000_000)}`,
       usage: draw.drawUsage(dice),
       log: draw.drawLog(dice),
@@ -147,9 +155,44 @@ const amend: Run = (world, dice, both) => {
     const by = dice.chance(0.3) ? "somebody" : null;
     const runAt = world.now + dice.below(8_000) - 2_000;
     const command: Command = kind === "reschedule" ? { kind, runAt, by } : { kind, by };
-    return { jobId: world.anyId(dice), command };
+    const jobId = dice.chance(0.3) ? dice.pick(world.parents) : undefined;
+    return { jobId: jobId ?? world.anyId(dice), command };
   });
   return both("amend", commands, (store) => store.amend(commands, world.now, decideCommandAt(world.now)));
+};
+
+/** What an engine does for blocked jobs, and now and then one that remembers wrongly. */
+const unblock: Run = async (world, dice, both) => {
+  const query = { parents: dice.chance(0.5) ? null : dice.some(world.ids.slice(-9)), limit: 1_000 };
+  const found = await both("unblockable", query, async (store) => byId(await store.unblockable(query)));
+  const guess = { jobId: world.anyId(dice), attempt: 1 + dice.below(2) };
+  const runAt = world.now + dice.below(2_000);
+  const commands = [...found, ...(dice.chance(0.3) ? [guess] : [])].map(({ jobId, attempt }) => ({
+    jobId,
+    command: { kind: "unblock", attempt, runAt } as const,
+  }));
+  return both("amend", commands, (store) => store.amend(commands, world.now, decideCommandAt(world.now)));
+};
+
+/** Passes cancels on to children, or only says so. */
+const cascade: Run = async (world, dice, both) => {
+  const found = await both("cascades", null, async (store) => (await store.cascades(1_000)).sort());
+  for (const parentId of found) {
+    const isHonest = dice.chance(0.7);
+    await both("cascaded", { parentId, isHonest }, async (store) => {
+      const { jobs } = await store.find({ parentId, state: ["queued", "running", "blocked"] });
+      const commands = jobs.map(({ id }) => ({ jobId: id, command: { kind: "cancel" } as const }));
+      if (isHonest) await store.amend(commands, world.now, decideCommandAt(world.now));
+      await store.cascaded(parentId);
+      return (await store.cascades(1_000)).includes(parentId);
+    });
+  }
+};
+
+const usage: Run = (world, dice, both) => {
+  const jobId = world.anyHeld(dice)?.job.id ?? world.anyId(dice);
+  const told = { jobId, attempt: 1 + dice.below(2), usage: draw.drawUsage(dice) ?? usageOf(1) };
+  return both("setUsage", told, (store) => store.setUsage(told.jobId, told.attempt, told.usage));
 };
 
 const pause: Run = (world, dice, both) => {
@@ -186,7 +229,7 @@ const prune: Run = (world, dice, both) => {
 };
 
 const find: Run = (world, dice, both) => {
-  const filter: JobFilter = { ...draw.drawFilter(dice, world.now), limit: 1 + dice.below(4) };
+  const filter: JobFilter = { ...draw.drawFilter(dice, world.now, world.parents), limit: 1 + dice.below(4) };
   const pages = 1 + dice.below(4);
   return both("find", { filter, pages }, async (store) => {
     const ids: string[][] = [];
@@ -222,6 +265,9 @@ const COMMANDS = {
   settle,
   sweep,
   amend,
+  unblock,
+  cascade,
+  usage,
   pause,
   beat,
   tick,
@@ -230,10 +276,10 @@ const COMMANDS = {
   look,
 };
 
-/** How often each comes up in a hundred. */
+/** How often each comes up, against the others. */
 const SHARES: Readonly<Record<keyof typeof COMMANDS, number>> = {
   ...{ insert: 13, open: 4, close: 2, crash: 4, claim: 17, renew: 6, settle: 18, sweep: 5, amend: 7 },
-  ...{ pause: 2, beat: 4, tick: 10, prune: 3, find: 3, look: 2 },
+  ...{ unblock: 4, cascade: 2, usage: 2, pause: 2, beat: 4, tick: 10, prune: 3, find: 3, look: 2 },
 };
 const DRAWN = Object.entries(SHARES).flatMap(([name, share]) => new Array(share).fill(name) as Step["name"][]);
 

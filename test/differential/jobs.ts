@@ -1,12 +1,13 @@
 /** What the lists of commands are about: jobs, sessions, outcomes, commands and filters, drawn from small pools so that
  *  they meet each other often.
  *
- *  Two things are left open by the port and therefore kept out. A session has at most nine lanes, so that a claim sees all
- *  of them at once. Jobs that can become suspects (lost quickly again and again) wait in one lane only: which of several
+ *  Two things are left open by the port and therefore kept out. A session has at most nine light lanes and eight heavy
+ *  ones, so that a claim sees all of them at once. Jobs that can become suspects (lost quickly again and again) wait in one lane only: which of several
  *  lanes' suspects is tried first is each store's own affair. */
 import { failure } from "../../src/core/failure.ts";
 import { JOB_STATES } from "../../src/core/job.ts";
 import type { PolicyInput, RuleInput } from "../../src/core/policy.ts";
+import type { Resources } from "../../src/core/resources.ts";
 import type { NewSession, ReportedOutcome } from "../../src/core/work.ts";
 import {
   broke,
@@ -25,7 +26,10 @@ export const NAMESPACES = ["default", "default", "default", "default", "default"
 export const QUEUES = ["default", "bulk"] as const;
 const KINDS = ["work", "mail"] as const;
 const SUSPECT = "suspect";
-const LABELS = [{}, {}, {}, { gpu: "yes" }] as const;
+const HEAVY = [{ "resource/cpu": "500" }, { "resource/cpu": "1000", "resource/memory": "200" }] as const;
+const LABELS = [{}, {}, {}, { gpu: "yes" }, ...HEAVY] as const;
+/** What sessions have: nothing to give, a little, or enough for two of each. */
+const ROOMS = [{}, { "resource/cpu": "700" }, { "resource/cpu": "2000", "resource/memory": "500" }] as const;
 const TAGS = ["red", "größe", "a b", ""] as const;
 const KEYS = ["k1", "k2", "k3", "K1", "clé"] as const;
 
@@ -61,7 +65,8 @@ const SUSPECT_POLICIES: readonly [PolicyInput, ...PolicyInput[]] = [
   { maxAttempts: 2, workerLost: { maxRetries: 4, backoff: { type: "none" }, poison: { losses: 2, within: "5s" } } },
 ];
 
-export function drawJob(dice: Dice, now: number): NewJob {
+/** `parents`: jobs whose child it may be. */
+export function drawJob(dice: Dice, now: number, parents: readonly string[]): NewJob {
   const suspect = dice.chance(0.2);
   const key = dice.chance(0.35) ? dice.pick(KEYS) : null;
   const parts: JobParts = {
@@ -79,8 +84,24 @@ export function drawJob(dice: Dice, now: number): NewJob {
     tags: dice.chance(0.3) ? dice.some(TAGS) : [],
     payload: key === null ? `{"n":${dice.below(100)}}` : `{"n":${dice.below(2)}}`,
     key,
+    ...drawFamily(dice, parents),
   };
   return newJob(parts);
+}
+
+function drawFamily(dice: Dice, parents: readonly string[]): JobParts {
+  const annotations = dice.chance(0.2) ? JSON.stringify({ "a/b": "größe", n: String(dice.below(9)) }) : null;
+  const id = dice.chance(0.35) ? dice.pick(parents) : undefined;
+  if (id === undefined) return { annotations };
+  return {
+    annotations,
+    parent: { id, attempt: dice.chance(0.8) ? null : 1 + dice.below(2) },
+    depth: 1 + dice.below(3),
+  };
+}
+
+export function drawRoom(dice: Dice): Resources | undefined {
+  return dice.chance(0.4) ? { cpu: dice.below(5) * 500, memory: dice.below(4) * 200 } : undefined;
 }
 
 export function drawSession(dice: Dice): NewSession {
@@ -90,7 +111,7 @@ export function drawSession(dice: Dice): NewSession {
     process: dice.chance(0.5) ? `process-${dice.below(9)}` : null,
     kinds: dice.chance(0.6) ? [...KINDS, SUSPECT] : [...dice.some(KINDS), SUSPECT],
     queues: dice.chance(0.7) ? null : [dice.pick(QUEUES)],
-    labels: dice.chance(0.5) ? {} : { gpu: "yes", zone: "a" },
+    labels: { ...(dice.chance(0.5) ? {} : { gpu: "yes", zone: "a" }), ...dice.pick(ROOMS) },
     slots: 1 + dice.below(9),
     leaseMs: dice.pick([2_000, 15_000, 60_000, 60_000]),
   });
@@ -129,7 +150,7 @@ export function drawLog(dice: Dice): string | null {
   return dice.chance(0.3) ? `line ${dice.below(100)} ✓\n` : null;
 }
 
-export function drawFilter(dice: Dice, now: number): JobFilter {
+export function drawFilter(dice: Dice, now: number, parents: readonly string[]): JobFilter {
   const maybe = <T>(share: number, name: keyof JobFilter, value: T) => (dice.chance(share) ? { [name]: value } : {});
   return {
     ...maybe(0.4, "namespace", dice.pick(NAMESPACES)),
@@ -138,6 +159,7 @@ export function drawFilter(dice: Dice, now: number): JobFilter {
     ...maybe(0.2, "queue", [dice.pick(QUEUES)]),
     ...maybe(0.2, "tag", dice.pick(TAGS)),
     ...maybe(0.2, "key", dice.pick(KEYS)),
+    ...maybe(parents.length > 0 ? 0.2 : 0, "parentId", dice.pick(parents)),
     ...maybe(0.2, "deadLetter", dice.chance(0.7)),
     ...maybe(0.2, "submittedAfter", now - dice.below(30_000)),
     ...maybe(0.2, "submittedBefore", now - dice.below(30_000)),

@@ -18,7 +18,7 @@ import { type Both, byName, World } from "./world.ts";
 const newSecret = () => "one secret for both stores, so that tokens are alike";
 const TABLES = [
   ...["job", "submission", "submit_key", "event", "attempt", "log_chunk", "late_report", "tag", "session", "claim"],
-  ...["queue", "past_pause"],
+  ...["queue", "past_pause", "blocked", "cascade"],
 ];
 
 /** Each waits for a while by itself. */
@@ -113,6 +113,10 @@ async function compareAll(world: World, both: Both, eventCount: number): Promise
       }),
     ),
   );
+  await both("blocked", null, async (store) => ({
+    free: (await store.unblockable({ parents: null, limit: 1_000 })).sort((a, b) => (a.jobId < b.jobId ? -1 : 1)),
+    due: (await store.cascades(1_000)).sort(),
+  }));
   await both("counts", null, (store) => store.counts(null, world.now));
   await both("sessions", null, async (store) => byName(await store.sessions()));
   await both("events", null, async (store) => {

@@ -16,6 +16,14 @@ export class World {
   readonly held: { readonly job: ClaimedJob; readonly session: string }[] = [];
   readonly reports: Report[] = [];
 
+  get ids(): string[] {
+    return this.jobs.map((job) => job.id);
+  }
+  /** Few, so that they have several children. */
+  get parents(): string[] {
+    return this.ids.filter((_, i) => i % 3 === 0).slice(-4);
+  }
+
   anyId(dice: Dice): string {
     return dice.chance(0.03) ? "job_unknown" : (dice.pick(this.jobs)?.id ?? "job_unknown");
   }

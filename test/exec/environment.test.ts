@@ -1,11 +1,11 @@
 /** What a command finds: its environment, its arguments, its input, its open files. */
 
 import { spawn } from "node:child_process";
-import { closeSync, openSync } from "node:fs";
+import { closeSync, openSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { openBench } from "./kit.ts";
+import { openBench, tempDir } from "./kit.ts";
 
 /** Sets variables of this process for one test. */
 function withEnv(values: Record<string, string | undefined>): void {
@@ -70,6 +70,47 @@ describe("the environment", () => {
     const bench = await openBench();
     const input = { argv: ["env"], env: { PERDURE_MARK: "x" } };
     await expect(bench.submit(input)).rejects.toMatchObject({ code: "invalid_config", path: "exec.env.PERDURE_MARK" });
+  });
+});
+
+describe("ports", () => {
+  const listen = `perl -MIO::Socket::INET -e 'IO::Socket::INET->new(LocalPort => $ENV{PERDURE_PORT_HTTP}, Listen => 1) or die "taken"'`;
+
+  it("are free ones, each in a variable of its own", async () => {
+    const bench = await openBench();
+    const { stdout, job } = await bench.sh(
+      `${listen} && echo "$PERDURE_PORT_HTTP $PERDURE_PORT_METRICS_V2 $P $ID $N $I"`,
+      {
+        ports: ["http", "metrics-v2"],
+        fill: { P: "port.metrics-v2", ID: "jobId", N: "attempt", I: "attemptIndex" },
+      },
+    );
+    const [http, metrics, filled, ...rest] = stdout.trim().split(" ");
+    expect(Number(http)).toBeGreaterThan(1_023);
+    expect(Number(metrics)).toBeGreaterThan(1_023);
+    expect(http).not.toBe(metrics);
+    expect(filled).toBe(metrics);
+    expect(rest).toEqual([job.id, "1", "0"]);
+  });
+
+  it("are different ones for commands that run at the same time", async () => {
+    const bench = await openBench();
+    // Nobody listens, so that the system alone would not keep them apart; each runs until all have written theirs.
+    const dir = tempDir();
+    const script = `echo "$PERDURE_PORT_A" > "$DIR/$PERDURE_JOB_ID"; until [ $(ls "$DIR" | wc -l) = 8 ]; do sleep 0.02; done`;
+    const runs = Array.from({ length: 8 }, () => bench.sh(script, { ports: ["a"], env: { DIR: dir } }));
+    expect((await Promise.all(runs)).map(({ job }) => job.state)).toEqual(Array(8).fill("succeeded"));
+    const ports = readdirSync(dir).map((name) => readFileSync(join(dir, name), "utf8"));
+    expect(new Set(ports).size).toBe(8);
+  });
+
+  it("that are not known are refused where the job is submitted, risky names where it runs", async () => {
+    const bench = await openBench();
+    const input = { argv: ["env"], fill: { PORT: "port.http" } };
+    await expect(bench.submit(input)).rejects.toMatchObject({ code: "invalid_config", path: "exec.fill.PORT" });
+    const { job, last } = await bench.run({ argv: ["env"], fill: { LD_PRELOAD: "jobId" } });
+    expect(job).toMatchObject({ state: "failed", reason: "invalid" });
+    expect(last.failure?.message).toContain("fill.LD_PRELOAD");
   });
 });
 

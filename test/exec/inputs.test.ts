@@ -3,9 +3,9 @@ import { createHash, randomBytes } from "node:crypto";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { opalKey } from "../../src/dialects/opal.ts";
-import { opalExec } from "../../src/dialects/opal-exec.ts";
-import { opalJob } from "../../src/dialects/opal-job.ts";
+import { opalExec } from "../../src/dialects/opal/exec.ts";
+import { opalJob } from "../../src/dialects/opal/job.ts";
+import { opalKey } from "../../src/dialects/opal/words.ts";
 import { openBench, QUICK, tempDir, until } from "./kit.ts";
 
 const base64 = (text: string) => Buffer.from(text).toString("base64");

@@ -1,4 +1,5 @@
 /** What a command says of itself counts more than how it ended; and what it used is added up. */
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { exists, openBench, QUICK } from "./kit.ts";
@@ -39,6 +40,8 @@ describe("a verdict", () => {
   it.each([
     ["no JSON", says("{oops")],
     ["another status", says('{"status":"ok"}')],
+    ["waiting for nobody", says('{"status":"waiting","children":[]}')],
+    ["waiting for no text", says('{"status":"waiting","children":[7]}')],
     ["empty", ': > "$PERDURE_RESULT_FILE"'],
     ["huge", 'truncate -s 100G "$PERDURE_RESULT_FILE"'],
     ["a link", `echo '{"status":"completed"}' > x; ln -s x "$PERDURE_RESULT_FILE"`],
@@ -88,6 +91,31 @@ describe("a verdict", () => {
   });
 });
 
+describe("a verdict of waiting", () => {
+  /** Waits in its first run for the child that is named in the file `child`. */
+  const waiting = (end: string) =>
+    `[ "$PERDURE_ATTEMPT" = 2 ] && { echo again; exit 0; }
+     until [ -s child ]; do sleep 0.02; done
+     printf '{"status":"waiting","children":["%s"],"usage":{"tokens_in":5}}' "$(cat child)" > "$PERDURE_RESULT_FILE"
+     ${end}`;
+
+  it.each(["exit 0", "exit 3", "kill -9 $$"])(
+    "with any exit code ends the run (%s), and it runs again when the child has ended; nothing is charged",
+    async (end) => {
+      const bench = await openBench();
+      const parent = await bench.submit({ command: waiting(end), shell: true, keep: true });
+      const child = await bench.submit({ argv: ["cat", "go"], cwd: bench.dir }, { parent: parent.id });
+      await exists(bench.dirOf(parent.id, 1));
+      writeFileSync(join(bench.dirOf(parent.id, 1), "child"), child.id);
+      const { job, attempts, stdout } = await bench.ended(parent);
+      expect(job).toMatchObject({ state: "succeeded", attempt: 2, failures: 0, usage: { tokensIn: 5 } });
+      expect(attempts.map(({ outcome }) => outcome)).toEqual(["waiting", "completed"]);
+      expect(stdout).toBe("again\n");
+      expect((await child.get()).state).toBe("failed"); // how it ended is for the parent to judge
+    },
+  );
+});
+
 describe("usage", () => {
   const used = (n: number) => `{"tokens_in":${n},"tokens_out":${2 * n},"cost_usd":0.5}`;
 
@@ -117,6 +145,14 @@ describe("usage", () => {
     const script = `printf '%s' '${used(60)}' > "$PERDURE_USAGE_FILE"; exit 1`;
     const { job } = await bench.sh(script, {}, { retry: { maxAttempts: 9, ...QUICK, budget: { tokens: 200 } } });
     expect(job).toMatchObject({ state: "failed", reason: "budget", attempt: 2 });
+  });
+
+  it("that reaches the budget while it runs stops it, and ends the job", async () => {
+    const bench = await openBench();
+    const script = `printf '%s' '${used(60)}' > tmp; mv tmp "$PERDURE_USAGE_FILE"; sleep 1000`;
+    const { job, last } = await bench.sh(script, {}, { retry: { maxAttempts: 9, ...QUICK, budget: { tokens: 100 } } });
+    expect(job).toMatchObject({ state: "failed", reason: "budget", attempt: 1, usage: { tokensIn: 60 } });
+    expect(last.failure).toMatchObject({ kind: "error", name: "BudgetError" });
   });
 
   it("that makes no sense changes nothing", async () => {

@@ -2,8 +2,8 @@
  *  ended by `kill -9`. What stands in quotes is the document's. Numbers are its own but for the prompts, which sleep less.
  *  A killed worker of the same machine is known to be gone at once (Linux), so nobody waits for its lease here. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { OpalAttempts } from "../../src/dialects/opal-attempts.ts";
-import type { OpalJob } from "../../src/dialects/opal-job.ts";
+import type { OpalAttempts } from "../../src/dialects/opal/attempts.ts";
+import type { OpalJob } from "../../src/dialects/opal/job.ts";
 import { newSchema } from "../postgres/kit.ts";
 import { TEN_KEYS } from "./kit.ts";
 import { Pool } from "./pool.ts";

@@ -1,7 +1,7 @@
 /** Who may come in by OPAL's door: whoever has a token, and without one only who is on this machine, where it is wanted. */
 import { request } from "node:http";
 import { describe, expect, it } from "vitest";
-import { opalSettings } from "../../src/dialects/opal-settings.ts";
+import { opalSettings } from "../../src/dialects/opal/settings.ts";
 import { anonymousCaller } from "../../src/server/opal/anonymous.ts";
 import { opalDoor } from "../../src/server/opal/door.ts";
 import { ENGINE, startOpal } from "./kit.ts";

@@ -2,7 +2,7 @@
 import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 import { exec } from "../../src/core/builtin.ts";
-import { opalSettings } from "../../src/dialects/opal-settings.ts";
+import { opalSettings } from "../../src/dialects/opal/settings.ts";
 import { startWorker } from "../../src/embedded/start-worker.ts";
 import { opalDoor } from "../../src/server/opal/door.ts";
 import type { ServerParts } from "../../src/server/parts.ts";

@@ -4,9 +4,9 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import type { OpalWorker } from "../../src/dialects/opal.ts";
-import type { OpalAttempts } from "../../src/dialects/opal-attempts.ts";
-import type { OpalJob } from "../../src/dialects/opal-job.ts";
+import type { OpalAttempts } from "../../src/dialects/opal/attempts.ts";
+import type { OpalJob } from "../../src/dialects/opal/job.ts";
+import type { OpalWorker } from "../../src/dialects/opal/words.ts";
 import { PROGRAM } from "../cli/program.ts";
 import { ENGINE } from "./kit.ts";
 

@@ -1,7 +1,7 @@
 /** One warning line per reclaim, for jobs of OPAL's door. */
 import { expect, it, onTestFinished } from "vitest";
 import { resolvePolicy } from "../../src/core/resolve-policy.ts";
-import { opalPolicy, opalSettings } from "../../src/dialects/opal-settings.ts";
+import { opalPolicy, opalSettings } from "../../src/dialects/opal/settings.ts";
 import { openEngine } from "../../src/embedded/open-engine.ts";
 import { opalOnLost } from "../../src/server/opal/reclaim.ts";
 import { directoryBlobs } from "../../src/store/directory-blobs.ts";

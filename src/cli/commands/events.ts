@@ -1,6 +1,8 @@
 /** `perdure events`: what happened, in order, to one job or to all, with what the engine did itself. */
 import type { PerdureEvent } from "../../core/event.ts";
 import type { Perdure } from "../../core/face.ts";
+import { EVENT_VIEW_NAMES, eventView } from "../../dialects/registry.ts";
+import { viewParts } from "../apply/view-parts.ts";
 import type { Piece } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
@@ -25,6 +27,10 @@ export const events: Command = {
       ...{ name: "limit", short: "n", type: "string", value: "N" },
       help: `At most so many. Default: ${DEFAULT_LIMIT}; before following, ${FOLLOW_LIMIT}; with an ID, all.`,
     },
+    {
+      ...{ name: "view", type: "string", value: "VIEW" },
+      help: `Those of one job, as another system tells them, in JSON: ${EVENT_VIEW_NAMES.join(", ")}.`,
+    },
     ...TARGET,
     { name: "json", type: "boolean", help: "Print one JSON document; with --follow, one object a line." },
     ...READING.filter(({ name }) => name !== "json"),
@@ -33,6 +39,7 @@ export const events: Command = {
     "perdure events job_01m7gekg9zevv9a6xvvwmt1v8g",
     "perdure events --after 1200 --limit 50 --json",
     "perdure events -f",
+    "perdure events --view noetl job_01m7gekg9zevv9a6xvvwmt1v8g",
   ],
 
   async run(context) {
@@ -40,6 +47,7 @@ export const events: Command = {
     const id = given.optionalJobId();
     const after = given.integer("after", { min: 0, max: Number.MAX_SAFE_INTEGER });
     const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
+    if (given.flag("view")) return showView(context, id);
     if (!given.flag("follow")) return withPerdure(context, (perdure) => list(context, perdure, { id, after, limit }));
     if (after !== undefined && limit !== undefined) {
       throw usageError("--after and --limit: with --follow give one of them");
@@ -51,6 +59,17 @@ export const events: Command = {
     });
   },
 };
+
+/** One list, whole: the other systems know no part of it. */
+async function showView(context: Context, id: string | undefined): Promise<number> {
+  const { given, out } = context;
+  const view = eventView(given.text("view"), "--view");
+  if (id === undefined) throw usageError(`--view: of which job? Usage: ${events.usage}`);
+  const other = ["follow", "after", "limit"].find((name) => given.flag(name));
+  if (other !== undefined) throw usageError(`--view and --${other}: a view tells all events of a job at once`);
+  out.json(await withPerdure(context, async (perdure) => view(await viewParts(perdure, id))));
+  return EXIT.done;
+}
 
 interface Wanted {
   readonly id: string | undefined;

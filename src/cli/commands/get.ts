@@ -2,8 +2,10 @@
 import { showMs } from "../../core/duration.ts";
 import type { Explanation } from "../../core/explain.ts";
 import type { JobInfo } from "../../core/views.ts";
+import { JOB_VIEW_NAMES, jobView } from "../../dialects/registry.ts";
 import { storable } from "../../lib/text.ts";
 import type { SessionRow } from "../../store/store.ts";
+import { viewParts } from "../apply/view-parts.ts";
 import { type Piece, painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
@@ -15,13 +17,26 @@ export const get: Command = {
   name: "get",
   summary: "Show one job, its attempts and its result",
   usage: "perdure get ID [OPTIONS]",
-  options: [...TARGET, ...READING],
-  examples: ["perdure get job_01m7gekg9zevv9a6xvvwmt1v8g", "perdure get --json job_01m7gekg9zevv9a6xvvwmt1v8g"],
+  options: [
+    {
+      ...{ name: "output", short: "o", type: "string", value: "VIEW" },
+      help: `As another system shows it, in JSON: ${JOB_VIEW_NAMES.join(", ")}.`,
+    },
+    ...TARGET,
+    ...READING,
+  ],
+  examples: [
+    "perdure get job_01m7gekg9zevv9a6xvvwmt1v8g",
+    "perdure get --json job_01m7gekg9zevv9a6xvvwmt1v8g",
+    "perdure get -o fluster job_01m7gekg9zevv9a6xvvwmt1v8g",
+  ],
 
   async run(context) {
     const { given, out } = context;
     const id = given.jobId();
+    const view = given.flag("output") ? jobView(given.text("output"), "--output") : null;
     await withPerdure(context, async (perdure) => {
+      if (view !== null) return out.json(view(await viewParts(perdure, id)));
       const job = await (await perdure.job(id)).get();
       // Told from the events, unlike the rows of attempts: with the one that runs, and with the delays between them.
       const { attempts } = await perdure.explain(id);

@@ -6,7 +6,7 @@ import type { JobsFilter } from "../../core/face.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { forEach, givenIds } from "../each-job.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { asInstant } from "../job-file.ts";
+import { asInstant } from "../job-options.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 /** What the library does in one call. */

@@ -1,4 +1,5 @@
 /** `perdure worker`: runs jobs for a server. It needs the server's address and a token, and nothing of the database. */
+import type { ResourcesInput } from "../../core/resources.ts";
 import type { Command, Context } from "../command.ts";
 import { type Config, loadConfig } from "../config/config.ts";
 import { optionsFor } from "../config/options.ts";
@@ -58,6 +59,7 @@ export const worker: Command = {
       ...{ runtimes: config.list("worker.runtimes"), allowEnv: config.list("worker.allowEnv") },
       ...{ allowAddresses: config.list("worker.allowAddresses"), isolate: config.flag("worker.isolate") },
       ...workerTimes(config),
+      resources: resourcesOf(config),
       ...(queues.length === 0 ? {} : { queues }),
       ...(name === undefined ? {} : { name }),
       ...(dir === undefined ? {} : { dir }),
@@ -79,6 +81,12 @@ export const worker: Command = {
     return EXIT.done;
   },
 };
+
+/** Only what was given: the rest is the machine's. */
+function resourcesOf(config: Config): ResourcesInput {
+  const [cpu, memory] = [config.number("worker.cpu"), config.bytes("worker.memory")];
+  return { ...(cpu === undefined ? {} : { cpu }), ...(memory === undefined ? {} : { memory }) };
+}
 
 function serverOf(context: Context, config: Config): { readonly url: string; readonly token: () => string } {
   const dir = dataAt(config.text("data"), config.sourceOf("data"), context.io.cwd);

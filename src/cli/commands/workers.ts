@@ -7,7 +7,7 @@ import { EXIT } from "../exit.ts";
 import { showSince } from "../print.ts";
 import { nowOf } from "../server-time.ts";
 import { TARGET, withPerdure } from "../target.ts";
-import { WORKER_COLOURS, workerState } from "../worker-text.ts";
+import { labelWords, WORKER_COLOURS, workerState } from "../worker-text.ts";
 
 export const workers: Command = {
   name: "workers",
@@ -54,14 +54,13 @@ const COLUMNS = [
 function row(worker: SessionRow, now: number): Piece[] {
   const { id, name, host, pid, kinds, queues, labels, slots, running, health, renewedAt } = worker;
   const state = workerState(worker, now);
-  const shown = Object.entries(labels).map(([label, value]) => (value === "" ? label : `${label}=${value}`));
   const figures =
     health === null
       ? ["", "", "", ""]
       : [String(health.total), failedWords(health), showMs(health.averageMs), health.load.toFixed(2)];
   return [
     ...[id, name, `${host}/${pid}`, painted(WORKER_COLOURS[state], state)],
-    ...[kinds.join(","), queues === null ? "" : queues.join(","), shown.join(",")],
+    ...[kinds.join(","), queues === null ? "" : queues.join(","), labelWords(labels)],
     ...[`${running}/${slots}`, ...figures, painted("dim", `${showSince(renewedAt, now)} ago`)],
   ];
 }

@@ -37,6 +37,10 @@ export class Config {
     return this.value(key) as Maybe<K, number>;
   }
 
+  number<K extends KeyOf<"number">>(key: K): Maybe<K, number> {
+    return this.value(key) as Maybe<K, number>;
+  }
+
   /** Null: for ever. */
   durationMs<K extends KeyOf<"duration">>(key: K): Maybe<K, Ever<K>> {
     return this.value(key) as Maybe<K, Ever<K>>;

@@ -10,7 +10,14 @@ export function optionsFor(keys: readonly Key[]): Option[] {
   return [...keys.map(settingOf).flatMap(optionOf), CONFIG];
 }
 
-const PLACEHOLDERS = { text: "TEXT", integer: "N", duration: "TIME", size: "SIZE", numbers: "LIST" } as const;
+const PLACEHOLDERS = {
+  text: "TEXT",
+  integer: "N",
+  number: "N",
+  duration: "TIME",
+  size: "SIZE",
+  numbers: "LIST",
+} as const;
 
 function optionOf(setting: Setting): Option[] {
   const { flag: name, type, value } = setting;

@@ -3,8 +3,17 @@
 import { nearest } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { show } from "../../core/errors.ts";
-import type { DurationSetting, IntegerSetting, Setting, SizeSetting, TextSetting, Value } from "./setting.ts";
-import { showBytes, showSpan } from "./show-value.ts";
+import { toBytes } from "../../core/resources.ts";
+import type {
+  DurationSetting,
+  IntegerSetting,
+  NumberSetting,
+  Setting,
+  SizeSetting,
+  TextSetting,
+  Value,
+} from "./setting.ts";
+import { showBytes, showMemory, showSpan } from "./show-value.ts";
 
 /** What was given, and what to give instead; who catches it says where. */
 export class BadValue extends Error {
@@ -23,6 +32,8 @@ export function valueFromTexts(setting: Setting, texts: readonly string[]): Valu
       return textOf(setting, text);
     case "integer":
       return integerOf(setting, /^-?\d{1,16}$/.test(text.trim()) ? Number(text) : text);
+    case "number":
+      return numberOf(setting, /^\d{1,15}(\.\d{1,6})?$/.test(text.trim()) ? Number(text) : text);
     case "duration":
       return durationOf(setting, text);
     case "size":
@@ -47,6 +58,8 @@ export function valueFromFile(setting: Setting, given: unknown): Value {
       return textOf(setting, given);
     case "integer":
       return integerOf(setting, given);
+    case "number":
+      return numberOf(setting, given);
     case "duration":
       return durationOf(setting, given);
     case "size":
@@ -87,6 +100,12 @@ function integerOf(setting: IntegerSetting, given: unknown): number {
   throw new BadValue(setting, given, `a whole number from ${min} to ${max}`);
 }
 
+function numberOf(setting: NumberSetting, given: unknown): number {
+  const { min, max } = setting;
+  if (typeof given === "number" && given >= min && given <= max) return given;
+  throw new BadValue(setting, given, `a number from ${min} to ${max}`);
+}
+
 function durationOf(setting: DurationSetting, given: unknown): number | null {
   const { min = 0, max = Number.POSITIVE_INFINITY, forever } = setting;
   if (forever && given === "forever") return null;
@@ -114,6 +133,7 @@ const UNITS: Readonly<Record<string, number>> = {
 };
 
 function sizeOf(setting: SizeSetting, given: unknown): number {
+  if (setting.binary) return memoryOf(setting, given);
   const text = typeof given === "number" || typeof given === "string" ? String(given).trim() : "";
   const [, number = "", unit = ""] = /^(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?i?b|)$/i.exec(text) ?? [];
   const factor = Object.hasOwn(UNITS, unit.toLowerCase()) ? (UNITS[unit.toLowerCase()] as number) : Number.NaN;
@@ -121,6 +141,18 @@ function sizeOf(setting: SizeSetting, given: unknown): number {
   if (bytes >= setting.min && bytes <= setting.max) return bytes;
   const bounds = `from ${showBytes(setting.min)} to ${showBytes(setting.max)}`;
   throw new BadValue(setting, given, `a size such as 500kB, 10MB or 1GiB, ${bounds}`);
+}
+
+function memoryOf(setting: SizeSetting, given: unknown): number {
+  const { key, min, max } = setting;
+  let bytes = Number.NaN;
+  try {
+    bytes = toBytes(typeof given === "string" ? given.trim() : given, key);
+  } catch {
+    // Told below, in words of ours.
+  }
+  if (bytes >= min && bytes <= max) return bytes;
+  throw new BadValue(setting, given, `a size such as 512m or 8g, from ${showMemory(min)} to ${showMemory(max)}`);
 }
 
 const WORDS: Readonly<Record<string, boolean>> = {

@@ -31,6 +31,14 @@ export interface IntegerSetting extends Common {
   readonly max: number;
 }
 
+/** May have a fraction. */
+export interface NumberSetting extends Common {
+  readonly type: "number";
+  readonly default?: number;
+  readonly min: number;
+  readonly max: number;
+}
+
 /** Text with a unit, such as `30s`: a bare number would be read in another unit by half of all people. */
 export interface DurationSetting extends Common {
   readonly type: "duration";
@@ -45,6 +53,8 @@ export interface DurationSetting extends Common {
 /** `10MB` is ten million bytes, `10MiB` a little more. */
 export interface SizeSetting extends Common {
   readonly type: "size";
+  /** As the resources of jobs are written: `2g`, and all units are powers of 1024. */
+  readonly binary?: true;
   /** In bytes. */
   readonly default?: number;
   readonly min: number;
@@ -84,6 +94,7 @@ export interface ArgvSetting extends Common {
 export type Setting =
   | TextSetting
   | IntegerSetting
+  | NumberSetting
   | DurationSetting
   | SizeSetting
   | BooleanSetting

@@ -1,6 +1,7 @@
 /** All settings, in the order in which `perdure config` shows them. Names of options, of environment variables and of keys in
  *  the file are what users rely on. Paths are relative to the working directory, whatever names them. */
 import type { Setting } from "./setting.ts";
+import { DIALECT_SETTINGS } from "./settings-dialects.ts";
 import { OPAL_SETTINGS } from "./settings-opal.ts";
 import { SERVER_SETTINGS } from "./settings-server.ts";
 import { WORKER_SETTINGS } from "./settings-worker.ts";
@@ -73,7 +74,13 @@ const SHARED_SETTINGS = [
   },
 ] as const satisfies readonly Setting[];
 
-export const SETTINGS = [...SHARED_SETTINGS, ...SERVER_SETTINGS, ...WORKER_SETTINGS, ...OPAL_SETTINGS] as const;
+export const SETTINGS = [
+  ...SHARED_SETTINGS,
+  ...SERVER_SETTINGS,
+  ...WORKER_SETTINGS,
+  ...OPAL_SETTINGS,
+  ...DIALECT_SETTINGS,
+] as const;
 
 type Known = (typeof SETTINGS)[number];
 export type Key = Known["key"];
@@ -100,7 +107,7 @@ const OURS: readonly string[] = [
 
 /** Whether a variable of the environment means anything to us. */
 export function isKnownVariable(name: string): boolean {
-  return OURS.includes(name) || name.startsWith("PERDURE_TEST_") || VARIABLES.includes(name);
+  return OURS.includes(name) || /^PERDURE_(TEST|PORT)_/.test(name) || VARIABLES.includes(name);
 }
 
 export const VARIABLES: readonly string[] = SETTINGS.flatMap((setting: Setting) => setting.env ?? []);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { showBytes, showSpan, withoutPassword } from "./show-value.ts";
+import { toBytes } from "../../core/resources.ts";
+import { showBytes, showMemory, showSpan, withoutPassword } from "./show-value.ts";
 
 describe("a value for people", () => {
   it.each([
@@ -28,5 +29,8 @@ describe("a value for people", () => {
       "7d",
     ]);
     expect([0, 1_024, 10_000_000, 1e9].map(showBytes)).toEqual(["0B", "1024B", "10MB", "1GB"]);
+    const memory = [0, 1_000, 1_536, 512 * 2 ** 20, 8 * 2 ** 30, 2 ** 40];
+    expect(memory.map(showMemory)).toEqual(["0b", "1000b", "1536b", "512m", "8g", "1t"]);
+    expect(memory.map((bytes) => toBytes(showMemory(bytes), "memory"))).toEqual(memory);
   });
 });

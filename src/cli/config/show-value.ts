@@ -9,7 +9,8 @@ export function shownValue(setting: Setting, value: Value): string | number | bo
   if (setting.secret === "all") return HIDDEN;
   if (value === null) return "forever";
   if (typeof value === "number" && setting.type === "duration") return showSpan(value);
-  if (typeof value === "number" && setting.type === "size") return showBytes(value);
+  if (typeof value === "number" && setting.type === "size")
+    return setting.binary ? showMemory(value) : showBytes(value);
   if (typeof value === "string") return setting.secret === "password" ? withoutPassword(value) : value;
   if (typeof value !== "object") return value;
   if (Array.isArray(value)) return value;
@@ -51,5 +52,18 @@ const SIZES = [
 /** Exactly: `10MB`, `1025B`. */
 export function showBytes(bytes: number): string {
   const [unit, factor] = SIZES.find(([, each]) => bytes >= each && bytes % each === 0) ?? (["B", 1] as const);
+  return `${bytes / factor}${unit}`;
+}
+
+const MEMORY = [
+  ["t", 2 ** 40],
+  ["g", 2 ** 30],
+  ["m", 2 ** 20],
+  ["k", 2 ** 10],
+] as const;
+
+/** Exactly, as the resources of jobs are written: `8g`, `1000b`. */
+export function showMemory(bytes: number): string {
+  const [unit, factor] = MEMORY.find(([, each]) => bytes >= each && bytes % each === 0) ?? (["b", 1] as const);
   return `${bytes / factor}${unit}`;
 }

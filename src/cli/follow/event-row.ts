@@ -34,6 +34,7 @@ function jobDetail(event: JobEvent): string {
       return by(event.data.by);
     case "job.rescheduled":
     case "job.redriven":
+    case "job.unblocked":
       return [`due at ${showLocal(event.data.runAt)}`, by(event.data.by)].filter((part) => part !== "").join(", ");
     default: {
       const { attempt, decision, failure } = event.data;

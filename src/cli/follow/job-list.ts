@@ -20,6 +20,7 @@ export const LIST_OPTIONS: readonly Option[] = [
   { name: "kind", type: "string", multiple: true, value: "KIND", help: "Only jobs of this kind." },
   { name: "tag", type: "string", value: "TAG", help: "Only jobs with this tag." },
   { name: "key", type: "string", value: "KEY", help: "Only the job with this key." },
+  { name: "parent", type: "string", value: "ID", help: "Only children of this job." },
   { name: "dead", type: "boolean", help: "Only dead letters: jobs that failed and wait for a person." },
   {
     ...{ name: "since", type: "string", value: "TIME" },
@@ -48,7 +49,7 @@ export function readPages(given: Given, now: number): Pages {
     const names = given.texts(name).map((text) => filled(name, text));
     if (names.length > 0) filter[name] = [...new Set(names)].sort();
   }
-  for (const name of ["tag", "key", "cursor"] as const) {
+  for (const name of ["tag", "key", "cursor", "parent"] as const) {
     const text = given.text(name);
     if (text !== undefined) filter[name] = filled(name, text);
   }

@@ -1,4 +1,5 @@
 /** Which settings the commands that serve and work take. */
+import { DIALECT_KEYS } from "../config/dialects.ts";
 import type { Key } from "../config/settings.ts";
 
 export const SERVER_KEYS = [
@@ -9,13 +10,14 @@ export const SERVER_KEYS = [
   ...(["server.logLevel", "server.logFormat", "opal.engine", "opal.anonymous"] as const),
   ...(["opal.maxRetries", "opal.retryBackoffs", "opal.leaseTtlSecs", "opal.leaseRenewSecs"] as const),
   ...(["opal.reclaimScanEveryLoops", "opal.heartbeatIntervalSecs", "opal.workerTtlSecs"] as const),
+  ...DIALECT_KEYS.filter((key) => !key.startsWith("opal.")),
 ] as const satisfies readonly Key[];
 
 /** What a worker is, whoever starts it. */
 export const WORKER_KEYS = [
   ...(["worker.concurrency", "worker.tasks", "worker.kinds", "worker.queues", "worker.labels"] as const),
   ...(["worker.runtimes", "worker.name", "worker.grace", "worker.allowEnv", "worker.allowAddresses"] as const),
-  ...(["worker.isolate", "worker.dir", "worker.heartbeat", "worker.lease"] as const),
+  ...(["worker.isolate", "worker.dir", "worker.heartbeat", "worker.lease", "worker.cpu", "worker.memory"] as const),
 ] as const satisfies readonly Key[];
 
 /** How a worker finds its server, and what it tells. */

@@ -1,5 +1,5 @@
 /** OPAL's door as the settings have it. */
-import { checkTogether, OPAL_DEFAULTS, type OpalSettings } from "../../dialects/opal-settings.ts";
+import { checkTogether, OPAL_DEFAULTS, type OpalSettings } from "../../dialects/opal/settings.ts";
 import type { OpalOptions } from "../../server/opal/options.ts";
 import type { Config } from "../config/config.ts";
 

@@ -11,6 +11,7 @@ import { TokenBook } from "../../server/tokens.ts";
 import { holdLock, sqlitePath } from "../../store/open.ts";
 import type { Context } from "../command.ts";
 import type { Config } from "../config/config.ts";
+import { dialectSettingsOf } from "../config/dialects.ts";
 import { dataAt } from "../data.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { madeDir } from "../run/data-dir.ts";
@@ -43,6 +44,7 @@ export async function startServing(
   const db = config.text("db");
   const isPostgres = db !== undefined && /^postgres(ql)?:/i.test(db);
   const opal = opalOptions(config);
+  const dialects = dialectSettingsOf(config, io.cwd);
   const routes = opalDoor(opal, config.text("server.host"));
   const closing: (() => unknown)[] = [];
   const close = async () => {
@@ -85,6 +87,7 @@ export async function startServing(
         maxConnections: config.integer("server.maxConnections"),
         bodyLimit: config.bytes("server.bodyLimit"),
         outputLimit: config.bytes("server.outputLimit"),
+        dialects,
         routes,
       },
     );

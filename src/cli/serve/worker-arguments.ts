@@ -1,4 +1,6 @@
-/** The command line of a worker of our own, with the settings that `perdure up` was given, wherever from. */
+/** The command line of a worker of our own, with the settings that `perdure up` was given, wherever from. Of the machine's cpus
+ *  and memory, where nothing is said of them, each worker gets the same share. */
+import { machineResources } from "../../worker/work-options.ts";
 import type { Config } from "../config/config.ts";
 
 export function workerArguments(config: Config, url: string, tokenFile: string): string[] {
@@ -6,6 +8,10 @@ export function workerArguments(config: Config, url: string, tokenFile: string):
   const give = (flag: string, value: string) => args.push(`--${flag}=${value}`);
   give("data", config.text("data"));
   give("concurrency", String(config.integer("worker.concurrency")));
+  const { cpu, memory } = machineResources();
+  const share = Math.max(1, config.integer("workers"));
+  give("cpu", String(config.number("worker.cpu") ?? Math.floor(cpu / share) / 1_000));
+  give("memory", `${config.bytes("worker.memory") ?? Math.floor(memory / share)}b`);
   give("grace", `${config.durationMs("worker.grace")}ms`);
   give("heartbeat", `${config.durationMs("worker.heartbeat")}ms`);
   give("log-level", config.text("server.logLevel"));

@@ -34,13 +34,24 @@ export function commandEntry({ given, io }: Context, argv: readonly string[], ta
   const extra = INPUT_OPTIONS.find(({ name }) => given.flag(name));
   if (extra !== undefined) throw usageError(`--${extra.name}: a command after -- has no other input`);
   const isHere = target.kind === "data" || isThisMachine(target.url);
-  const cwd = given.text("cwd") ?? (isHere ? "." : undefined);
+  const cwd = given.text("cwd") ?? (isHere && !isInAttempt(io) ? "." : undefined);
   if (cwd !== undefined && !isHere && !isAbsolute(cwd)) {
     throw usageError(`--cwd: got ${show(cwd)}; for workers on other machines give a directory from the root on`);
   }
   const env = envOf(given.texts("env"), io.env);
   const place = cwd === undefined ? {} : { cwd: resolve(io.cwd, cwd) };
   return checked(given, { argv, env, ...place, ...wishes(given) });
+}
+
+/** What WISH_OPTIONS say, for a job that is described elsewhere. */
+export function wishedOptions(given: Given): NonNullable<Entry["options"]> {
+  return checked(given, { kind: "any", ...wishes(given) }).options ?? {};
+}
+
+/** The directory of an attempt goes with it, and the next attempt has another: a child is not to depend on it. */
+function isInAttempt({ env, cwd }: Context["io"]): boolean {
+  const { PERDURE_OUTPUT_DIR: dir } = env;
+  return dir !== undefined && (cwd === dir || cwd.startsWith(`${dir}/`));
 }
 
 function checked(given: Given, fields: object): Entry {
@@ -84,9 +95,20 @@ function wishes(given: Given): Record<string, unknown> {
     retry: retryOf(given),
     tags: given.flag("tag") ? given.texts("tag") : undefined,
     labels: given.flag("label") ? pairsOf(given, "label") : undefined,
+    annotations: given.flag("annotation") ? pairsOf(given, "annotation") : undefined,
+    parent: given.text("parent"),
+    resources: resourcesOf(given),
   };
   if (given.flag("delay") && given.flag("run-at")) throw usageError("--delay and --run-at: give one of them");
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}
+
+function resourcesOf(given: Given): Record<string, unknown> | undefined {
+  const [cpu, memory] = [given.text("cpu"), given.text("memory")];
+  if (cpu === undefined && memory === undefined) return undefined;
+  // What is no number is told of by who checks it.
+  const cpus = cpu === undefined ? {} : { cpu: /^\d{1,6}(\.\d{1,3})?$/.test(cpu) ? Number(cpu) : cpu };
+  return { ...cpus, ...(memory === undefined ? {} : { memory }) };
 }
 
 function retryOf(given: Given): unknown {
@@ -98,7 +120,8 @@ function retryOf(given: Given): unknown {
   return jsonOf(text, "--retry");
 }
 
-async function inputOf({ given, io }: Pick<Context, "given" | "io">): Promise<unknown> {
+/** What INPUT_OPTIONS say; undefined if they say nothing. */
+export async function inputOf({ given, io }: Pick<Context, "given" | "io">): Promise<unknown> {
   const ways = INPUT_OPTIONS.filter(({ name }) => given.flag(name)).map(({ name }) => `--${name}`);
   if (ways.length > 1) throw usageError(`${ways.join(" and ")}: give one of them`);
   const [text, file] = [given.text("input"), given.text("input-file")];
@@ -121,7 +144,7 @@ function jsonOf(text: string, option: string): unknown {
 }
 
 /** `NAME=VALUE`, each name once; of a parameter also `NAME:=JSON`. */
-function pairsOf(given: Given, option: "param" | "label"): Record<string, unknown> {
+export function pairsOf(given: Given, option: "param" | "label" | "annotation"): Record<string, unknown> {
   const pairs: Record<string, unknown> = Object.create(null);
   for (const word of given.texts(option)) {
     const at = word.indexOf("=");

@@ -24,6 +24,13 @@ export const WISH_OPTIONS: readonly Option[] = [
   text("expire-in", "TIME", "How long it may be due without being started."),
   text("deadline", "INSTANT", "No run may start after this instant."),
   { name: "label", type: "string", value: "NAME=VALUE", multiple: true, help: "A label that its worker must have." },
+  text("cpu", "N", "Cpus that it takes of its worker: 0.5, 2."),
+  text("memory", "SIZE", "Memory that it takes of its worker: 512m, 2g."),
+  text("parent", "ID", "The job whose child it is."),
+  {
+    ...{ name: "annotation", type: "string", value: "NAME=TEXT", multiple: true },
+    help: "A text to keep with it and show.",
+  },
   text("retry", "JSON", 'The retry policy in full: 3, or {"preset":"agent","maxAttempts":5}.'),
   ...POLICY_OPTIONS.map((option) =>
     option.name === "max-attempts"
@@ -36,6 +43,7 @@ export const WISH_OPTIONS: readonly Option[] = [
 export const OPTION_OF: Readonly<Record<string, string>> = {
   ...{ kind: "KIND", input: "--input", key: "--key", queue: "--queue", priority: "--priority", delay: "--delay" },
   ...{ runAt: "--run-at", tags: "--tag", timeout: "--timeout", expireIn: "--expire-in", deadline: "--deadline" },
+  ...{ parent: "--parent", annotations: "--annotation", "resources.cpu": "--cpu", "resources.memory": "--memory" },
   ...{ labels: "--label", retry: "--retry", "retry.preset": "--preset", "retry.maxAttempts": "--max-attempts" },
   ...{ "retry.backoff.initial": "--backoff", "retry.backoff.factor": "--backoff-factor" },
   ...{ "retry.backoff.max": "--backoff-max", "retry.backoff.jitter": "--jitter" },

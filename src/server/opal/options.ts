@@ -1,5 +1,5 @@
 /** What is configured of OPAL's door. */
-import type { OpalSettings } from "../../dialects/opal-settings.ts";
+import type { OpalSettings } from "../../dialects/opal/settings.ts";
 
 export interface OpalOptions {
   /** The command that runs prompts; null where none is configured, and then jobs can be read but not submitted. */

@@ -2,10 +2,10 @@
  *  of another namespace is answered exactly as one that does not exist. */
 import { PerdureError } from "../../core/errors.ts";
 import type { JobEvent } from "../../core/event.ts";
-import { isOpalId, OPAL_TAG, type OpalWorker, opalIdOf, opalKey, opalWorker } from "../../dialects/opal.ts";
-import { type OpalAttempts, opalAttempts } from "../../dialects/opal-attempts.ts";
-import { type EndedAttempt, type OpalJob, opalJob, type WorkerName } from "../../dialects/opal-job.ts";
-import type { OpalSettings } from "../../dialects/opal-settings.ts";
+import { type OpalAttempts, opalAttempts } from "../../dialects/opal/attempts.ts";
+import { type EndedAttempt, type OpalJob, opalJob, type WorkerName } from "../../dialects/opal/job.ts";
+import type { OpalSettings } from "../../dialects/opal/settings.ts";
+import { isOpalId, OPAL_TAG, type OpalWorker, opalIdOf, opalKey, opalWorker } from "../../dialects/opal/words.ts";
 import type { Engine } from "../../engine/engine.ts";
 import { toInfo } from "../../engine/job-info.ts";
 import type { JobFilter, JobRow, SessionRow } from "../../store/store.ts";

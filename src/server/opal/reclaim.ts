@@ -2,7 +2,7 @@
  *  jobs of this door only. It reads the job back, so it comes a moment after the reclaim; where the store cannot be read
  *  then, another line says so, and the job's events still tell it. */
 import type { JobEvent } from "../../core/event.ts";
-import { OPAL_TAG, opalIdOf, reclaimLine } from "../../dialects/opal.ts";
+import { OPAL_TAG, opalIdOf, reclaimLine } from "../../dialects/opal/words.ts";
 import type { EngineOptions } from "../../engine/engine.ts";
 import type { Store } from "../../store/store.ts";
 import type { ServerLog } from "../parts.ts";

@@ -5,6 +5,7 @@ import { PerdureError, show } from "../../core/errors.ts";
 import { streamEvents } from "../event-stream.ts";
 import { jobOf } from "../job-of.ts";
 import { type Call, type Handlers, HIJACKED, type ServerParts } from "../parts.ts";
+import { viewOfEvents } from "../views.ts";
 
 /** Each holds a connection and looks at the store whenever something was written. */
 const MAX_STREAMS = 1_000;
@@ -58,7 +59,16 @@ export function eventRoutes(parts: ServerParts): Handlers {
 
   return {
     listEvents: (call) => answer(call, isForAll(call) ? {} : { namespace: call.namespace }),
-    listJobEvents: async (call) => answer(call, { jobId: (await jobOf(parts, call)).id }),
+    async listJobEvents(call) {
+      const row = await jobOf(parts, call);
+      const { view, ...others } = call.query;
+      if (view === undefined) return answer(call, { jobId: row.id });
+      if (wantsStream(call) || Object.keys(others).length > 0) {
+        const message = "view: a view tells all events of a job at once; leave out after, limit and the stream";
+        throw new PerdureError("invalid_request", message, { path: "view" });
+      }
+      return { events: await viewOfEvents(parts, row, view), next: null };
+    },
   };
 }
 

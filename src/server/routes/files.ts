@@ -5,9 +5,9 @@ import { HEADER } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { BlobFile } from "../../core/views.ts";
 import type { JobRow } from "../../store/store.ts";
+import { heldAttempt } from "../held-attempt.ts";
 import { jobOf } from "../job-of.ts";
 import { type Call, Download, type Handlers, type ServerParts } from "../parts.ts";
-import { readLease, sessionOf } from "../session-key.ts";
 
 interface Outputs {
   readonly attempts: { readonly attempt: number; readonly files: readonly BlobFile[]; readonly more: number }[];
@@ -29,19 +29,6 @@ export function fileRoutes(parts: ServerParts): Handlers {
     const source = await blobs.get(jobId, Number(call.params.attempt), name, offsetOf(call));
     if (source === null) throw new PerdureError("not_found", "this attempt left no such file");
     return new Download(source, attachment(name.split("/").at(-1) as string));
-  }
-
-  /** The job and the attempt of it that the caller holds at this moment. What it writes when it has lost it lies under a
-   *  number that nobody else has, so a loss right after this check does no harm. */
-  async function held(call: Call): Promise<{ readonly id: string; readonly attempt: number }> {
-    const session = sessionOf(parts, call);
-    const lease = readLease(String(call.request.headers[HEADER.lease] ?? ""));
-    const job = await jobOf(parts, call).catch(orNull);
-    if (job !== null && lease !== null && lease.session === session && isHeld(job, lease)) {
-      return { id: job.id, attempt: job.attempt };
-    }
-    const message = `the attempt is not in the hands of this session; its lease goes into the header ${HEADER.lease}`;
-    throw new PerdureError("lease_lost", message);
   }
 
   async function logText(job: JobRow, wanted: number | null, offset: number) {
@@ -77,7 +64,7 @@ export function fileRoutes(parts: ServerParts): Handlers {
     getOutput: async (call) => file(call, (await jobOf(parts, call)).id),
 
     async writeOutput(call) {
-      const { id, attempt } = await held(call);
+      const { id, attempt } = await heldAttempt(parts, call);
       if (Number(call.params.attempt) !== attempt)
         throw new PerdureError("lease_lost", "this lease is for another run");
       const name = call.params["*"] as string;
@@ -93,12 +80,12 @@ export function fileRoutes(parts: ServerParts): Handlers {
     },
 
     async listEarlierOutputs(call) {
-      const { id, attempt } = await held(call);
+      const { id, attempt } = await heldAttempt(parts, call);
       return outputs(id, attempt);
     },
 
     async readEarlierOutput(call) {
-      const { id, attempt } = await held(call);
+      const { id, attempt } = await heldAttempt(parts, call);
       if (Number(call.params.attempt) >= attempt) throw new PerdureError("not_found", "this run is no earlier one");
       return file(call, id);
     },
@@ -113,16 +100,6 @@ function bodyOf({ body }: Call): AsyncIterable<Uint8Array> {
 interface LogQuery {
   readonly attempt?: number;
   readonly stream?: "stdout" | "stderr" | "log";
-}
-
-function isHeld(job: JobRow, { session, attempt }: { readonly session: string; readonly attempt: number }): boolean {
-  return job.state === "running" && job.worker === session && job.attempt === attempt;
-}
-
-/** A job that was pruned is in nobody's hands. Whoever cannot reach the store does not know. */
-function orNull(error: unknown): null {
-  if (error instanceof PerdureError && error.code === "job_not_found") return null;
-  throw error;
 }
 
 function offsetOf({ query }: Call): number {

@@ -3,8 +3,9 @@ import type { Command } from "../../core/command.ts";
 import type { JobsFilter } from "../../core/face.ts";
 import { toInstant } from "../../core/instant.ts";
 import { redriveMany } from "../../engine/redrive-many.ts";
-import { jobOf } from "../job-of.ts";
+import { jobOf, visibleJob } from "../job-of.ts";
 import { type Handler, type Handlers, JsonText, type ServerParts } from "../parts.ts";
+import { viewOfJob } from "../views.ts";
 import { wireJob } from "../wire-job.ts";
 import { listRoutes } from "./list-jobs.ts";
 import { inWireWords, principal, submitRoutes } from "./submit.ts";
@@ -24,7 +25,7 @@ export function jobRoutes(parts: ServerParts): Handlers {
   const { engine } = parts;
 
   const command =
-    (kind: Exclude<Command["kind"], "reschedule">): Handler =>
+    (kind: Exclude<Command["kind"], "reschedule" | "unblock">): Handler =>
     async (call) => {
       const { id } = await jobOf(parts, call);
       const { job } = await engine.command(id, { kind, by: principal(call) });
@@ -35,7 +36,10 @@ export function jobRoutes(parts: ServerParts): Handlers {
     ...submitRoutes(parts),
     ...listRoutes(parts),
 
-    getJob: async (call) => new JsonText(wireJob(await jobOf(parts, call))),
+    async getJob(call) {
+      const row = await jobOf(parts, call);
+      return call.query.view === undefined ? new JsonText(wireJob(row)) : viewOfJob(parts, row, call.query.view);
+    },
     cancelJob: command("cancel"),
     retryJob: command("retry"),
     redriveJob: command("redrive"),
@@ -50,7 +54,8 @@ export function jobRoutes(parts: ServerParts): Handlers {
 
     async waitJobs(call) {
       const { jobs, waitMs = 0 } = call.body as WaitRequest;
-      const { namespace, signal } = call;
+      const { namespace, signal, who } = call;
+      if (who.job !== undefined) for (const { id } of jobs) await visibleJob(parts, call, id);
       return engine.waitForAny(jobs, { namespace, timeoutMs: waitMs, signal });
     },
 

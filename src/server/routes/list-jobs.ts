@@ -3,7 +3,8 @@
 import type { JobsFilter } from "../../core/face.ts";
 import { checkFilter } from "../../engine/job-filter.ts";
 import type { JobFilter } from "../../store/store.ts";
-import { type Handlers, JsonText, type ServerParts } from "../parts.ts";
+import { visibleJob } from "../job-of.ts";
+import { type Call, type Handlers, JsonText, type ServerParts } from "../parts.ts";
 import { wireJob } from "../wire-job.ts";
 import { inWireWords } from "./submit.ts";
 
@@ -15,10 +16,11 @@ const FIRST = 20;
 const MOST = 80;
 const LIGHT = 100_000;
 
-export function listRoutes({ engine }: ServerParts): Handlers {
+export function listRoutes(parts: ServerParts): Handlers {
+  const { engine } = parts;
   return {
     async listJobs(call) {
-      const filter = checked(call.query as JobsFilter, call.namespace);
+      const filter = checked(await withinKin(parts, call), call.namespace);
       const { limit = DEFAULT_LIMIT } = filter;
       const texts: string[] = [];
       let size = 0;
@@ -39,6 +41,16 @@ export function listRoutes({ engine }: ServerParts): Handlers {
       return new JsonText(`{"jobs":[${texts.join(",")}],"next":${JSON.stringify(next)}}`);
     },
   };
+}
+
+/** With the token of a job: its children, or those of one of them. */
+async function withinKin(parts: ServerParts, call: Call): Promise<JobsFilter> {
+  const query = call.query as JobsFilter;
+  const { job } = call.who;
+  if (job === undefined) return query;
+  const parent = query.parent ?? job.id;
+  await visibleJob(parts, call, parent);
+  return { ...query, parent };
 }
 
 function checked(query: JobsFilter, namespace: string): JobFilter {

@@ -4,7 +4,7 @@ import { API_VERSION } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { Handlers, ServerParts } from "../parts.ts";
 
-export function metaRoutes({ engine, version, storeKind }: ServerParts): Handlers {
+export function metaRoutes({ engine, version, storeKind, dialects }: ServerParts): Handlers {
   const { clock, store } = engine;
   const startedAt = clock.now();
   const started = clock.monotonic();
@@ -16,6 +16,7 @@ export function metaRoutes({ engine, version, storeKind }: ServerParts): Handler
       const { id, name, scopes, namespace } = who;
       return { id, name, scopes, namespace };
     },
+    getDialects: async () => dialects,
     async getStatus() {
       const asked = clock.monotonic();
       await store.setting("status"); // any short question will do

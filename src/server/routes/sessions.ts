@@ -16,6 +16,7 @@ import type { ClaimedJob, HeldAttempt, Report, SettleAnswer } from "../../core/w
 import { isId } from "../../lib/id.ts";
 import { storable } from "../../lib/text.ts";
 import { ClaimRoom } from "../claim-room.ts";
+import { jobToken } from "../job-token.ts";
 import { Notices } from "../notices.ts";
 import { type Handlers, JsonText, type ServerParts } from "../parts.ts";
 import { readLease, sessionKey, sessionOf } from "../session-key.ts";
@@ -69,18 +70,19 @@ export function sessionRoutes(parts: ServerParts): Handlers {
       const { held, health } = call.body as RenewRequestWire;
       const told = held.map(toHeld);
       const answer = await engine.renew(session, told, health && fromWireHealth(health as WireHealth));
-      const { alive, leaseMs, lost, cancel, drain } = answer;
-      return { alive, leaseMs, lost, cancel, drain };
+      const { alive, leaseMs, lost, cancel, drain, overspent } = answer;
+      return { alive, leaseMs, lost, cancel, drain, overspent };
     },
 
     async claimJobs(call) {
       const session = sessionOf(parts, call);
-      const { limit, waitMs = 0, claimId } = call.body as ClaimRequestWire;
+      const { limit, waitMs = 0, claimId, room: left } = call.body as ClaimRequestWire;
       const answer = await engine.claim(session, {
         limit: room.limit(session, limit),
         claimId: claimId === undefined ? null : storable(claimId, 100),
         waitMs,
         signal: call.signal,
+        ...(left === undefined ? {} : { room: left }),
       });
       const { alive, drain } = answer;
       let jobs = answer.jobs;
@@ -92,7 +94,10 @@ export function sessionRoutes(parts: ServerParts): Handlers {
           jobs = jobs.slice(0, fitting);
         }
       }
-      // The store makes these objects with the fields of the wire and no others.
+      // The store makes these objects with the fields of the wire and no others. Commands get a token of their own.
+      jobs = jobs.map((job) =>
+        job.kind === "exec" ? { ...job, jobToken: jobToken(engine.store.secret, job.id, job.attempt) } : job,
+      );
       return new JsonText(JSON.stringify({ alive, drain, jobs }));
     },
 

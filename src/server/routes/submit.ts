@@ -14,13 +14,25 @@ import { storable } from "../../lib/text.ts";
 import { LaneQuota } from "../lane-quota.ts";
 import { type Call, type Handlers, JsonText, type ServerParts } from "../parts.ts";
 import { PolicyCache } from "../policy-cache.ts";
+import { familyRoutes } from "./family.ts";
 
 /** Names of those who ask are kept up to this length. */
 const MAX_NAME = 200;
 
-export function submitRoutes({ engine, log }: ServerParts): Handlers {
+/** One job of a request as the engine takes it, within the limits of the namespace. */
+export type ToItem = (call: Call, request: unknown, text: string) => Promise<SubmitItem>;
+
+export function submitRoutes(parts: ServerParts): Handlers {
+  const { engine, log } = parts;
   const policies = new PolicyCache();
   const quota = new LaneQuota(engine.store);
+
+  async function oneItem(call: Call, request: unknown, text: string): Promise<SubmitItem> {
+    const item = toItem(call, request, text);
+    const [over = null] = (await quota.check([item])) ?? [];
+    if (over !== null) throw over;
+    return item;
+  }
 
   function toItem(call: Call, request: unknown, text: string): SubmitItem {
     if (!isPlain(request)) throw new ConfigError({ path: "submit", given: request, allowed: "an object" });
@@ -32,15 +44,17 @@ export function submitRoutes({ engine, log }: ServerParts): Handlers {
     const policy = retry === undefined ? {} : { policy: policies.of(retry) };
     const item: Mutable<SubmitItem> = toSubmitItem({ kind, payload, options, namespace, ...policy });
     item.by = principal(call);
+    // Whatever it says: what a job submits with its own token is its child, while this attempt of it runs.
+    if (call.who.job !== undefined) item.parent = call.who.job;
     return item;
   }
 
   return {
+    ...familyRoutes(parts, oneItem),
+
     async submitJob(call) {
       try {
-        const item = toItem(call, call.body, call.text);
-        const [over = null] = (await quota.check([item])) ?? [];
-        if (over !== null) throw over;
+        const item = await oneItem(call, call.body, call.text);
         const [answer] = (await engine.submit([item])) as [SubmitAnswer];
         if (answer.status !== "ok") throw answer.error;
         return new JsonText(JSON.stringify(submitted(answer)), answer.created ? 201 : 200);
@@ -92,6 +106,7 @@ export function submitRoutes({ engine, log }: ServerParts): Handlers {
 
 const OPTION_KEYS = [
   ...["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline", "labels"],
+  ...["resources", "annotations", "parent"],
 ];
 
 function submitted({ id, created, chapter, state }: SubmitAnswer & { readonly status: "ok" }): Submitted {
@@ -100,7 +115,7 @@ function submitted({ id, created, chapter, state }: SubmitAnswer & { readonly st
 
 /** Who asks, as events tell it. */
 export function principal({ who }: Call): string {
-  return storable(`token:${who.name}`, MAX_NAME);
+  return storable(`${who.job === undefined ? "token" : "job"}:${who.name}`, MAX_NAME);
 }
 
 /** Where a caller of the library says `submit.tags` or `payload`, one of the wire says `tags` and `input`, after the place

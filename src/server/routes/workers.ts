@@ -7,7 +7,9 @@ export function workerRoutes({ engine }: ServerParts): Handlers {
   const sessionsOf = async (namespace: string) =>
     (await engine.store.sessions()).filter((session) => session.namespace === namespace);
   return {
-    async listWorkers({ namespace }) {
+    async listWorkers({ namespace, who }) {
+      // Who runs it is nothing to a job itself.
+      if (who.job !== undefined) return { workers: [] };
       const sessions = await sessionsOf(namespace);
       const workers = sessions.map(({ health, ...rest }) => ({
         ...rest,

@@ -16,11 +16,12 @@ import {
   T0,
   TWICE,
   usageOf,
+  waiting,
 } from "./kit.ts";
 
 type Verb = Command["kind"];
 type Expected = "applied" | "noop" | "refused_command";
-type Situation = "due" | "waiting" | Exclude<JobState, "queued" | "blocked">;
+type Situation = "due" | "waiting" | Exclude<JobState, "queued">;
 
 const TABLE: Readonly<Record<Situation, Readonly<Record<Verb, Expected>>>> = {
   due: {
@@ -29,25 +30,38 @@ const TABLE: Readonly<Record<Situation, Readonly<Record<Verb, Expected>>>> = {
     reschedule: "applied",
     redrive: "refused_command",
     discard: "refused_command",
+    unblock: "noop",
   },
   waiting: {
-    ...{ cancel: "applied", retry: "applied", reschedule: "applied" },
+    ...{ cancel: "applied", retry: "applied", reschedule: "applied", unblock: "noop" },
     ...{ redrive: "refused_command", discard: "refused_command" },
   },
   running: {
-    ...{ cancel: "applied", retry: "refused_command", reschedule: "refused_command" },
+    ...{ cancel: "applied", retry: "refused_command", reschedule: "refused_command", unblock: "noop" },
+    ...{ redrive: "refused_command", discard: "refused_command" },
+  },
+  blocked: {
+    ...{ cancel: "applied", retry: "refused_command", reschedule: "refused_command", unblock: "applied" },
     ...{ redrive: "refused_command", discard: "refused_command" },
   },
   succeeded: {
-    ...{ cancel: "noop", retry: "refused_command", reschedule: "refused_command" },
+    ...{ cancel: "noop", retry: "refused_command", reschedule: "refused_command", unblock: "noop" },
     ...{ redrive: "refused_command", discard: "refused_command" },
   },
-  failed: { cancel: "noop", retry: "applied", reschedule: "refused_command", redrive: "applied", discard: "applied" },
+  failed: {
+    ...{ cancel: "noop", retry: "applied", reschedule: "refused_command", redrive: "applied", discard: "applied" },
+    unblock: "noop",
+  },
   cancelled: {
-    ...{ cancel: "noop", retry: "applied", reschedule: "refused_command" },
+    ...{ cancel: "noop", retry: "applied", reschedule: "refused_command", unblock: "noop" },
     ...{ redrive: "applied", discard: "refused_command" },
   },
 };
+
+function commandOf(kind: Verb): Command {
+  if (kind === "reschedule") return { kind, runAt: T0 + 7 };
+  return kind === "unblock" ? { kind, attempt: 1, runAt: T0 + 7 } : { kind };
+}
 
 export function amendTests(bench: Bench): void {
   async function bring(situation: Situation): Promise<string> {
@@ -61,6 +75,7 @@ export function amendTests(bench: Bench): void {
     const { job } = await bench.running();
     if (situation === "succeeded") await bench.report(job, done());
     if (situation === "failed") await bench.report(job, broke());
+    if (situation === "blocked") await bench.report(job, waiting([jobId()]));
     return job.id;
   }
 
@@ -69,8 +84,7 @@ export function amendTests(bench: Bench): void {
       for (const [kind, expected] of Object.entries(verbs)) {
         const id = await bring(situation as Situation);
         const before = await bench.row(id);
-        const command = (kind === "reschedule" ? { kind, runAt: T0 + 7 } : { kind }) as Command;
-        const answer = await bench.amend(id, { ...command, by: "ann" }, T0 + 1);
+        const answer = await bench.amend(id, { ...commandOf(kind as Verb), by: "ann" }, T0 + 1);
         expect([kind, answer.status]).toEqual([kind, expected]);
         const after = await bench.row(id);
         if (expected === "applied") {

@@ -2,7 +2,16 @@
  *  audited and closed after it. */
 import type { Command } from "../../core/command.ts";
 import type { ClaimedJob, NewSession, Report, ReportedOutcome, SettleAnswer } from "../../core/work.ts";
-import type { AmendAnswer, ClaimAnswer, ExpiredJob, InsertAnswer, JobRow, RenewRequest, Store } from "../store.ts";
+import type {
+  AmendAnswer,
+  ClaimAnswer,
+  ClaimRequest,
+  ExpiredJob,
+  InsertAnswer,
+  JobRow,
+  RenewRequest,
+  Store,
+} from "../store.ts";
 import { audit } from "./audit.ts";
 import {
   decideAt,
@@ -100,8 +109,14 @@ export class Bench {
   async endSession(id: string, now: number, why: "stopped" | "gone" = "stopped"): Promise<void> {
     await this.store.closeSession(id, now, why);
   }
-  async claimAnswer(session: string, limit: number, now: number, claimId: string | null = null): Promise<ClaimAnswer> {
-    const [answer] = await this.store.claim([{ session, limit, claimId }], now);
+  async claimAnswer(
+    session: string,
+    limit: number,
+    now: number,
+    claimId: string | null = null,
+    parts: Pick<ClaimRequest, "room"> = {},
+  ): Promise<ClaimAnswer> {
+    const [answer] = await this.store.claim([{ session, limit, claimId, ...parts }], now);
     return answer as ClaimAnswer;
   }
   async claim(session: string, limit = 1, now = T0): Promise<ClaimedJob[]> {

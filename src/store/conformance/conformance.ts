@@ -5,6 +5,9 @@ import { accessTests } from "./access.ts";
 import { amendTests } from "./amend.ts";
 import { beatTests } from "./beat.ts";
 import { Bench, type MakeStore } from "./bench.ts";
+import { blockedTests } from "./blocked.ts";
+import { budgetTests } from "./budget.ts";
+import { cascadeTests } from "./cascade.ts";
 import { chapterTests } from "./chapters.ts";
 import { claimTests } from "./claim.ts";
 import { claimOrderTests } from "./claim-order.ts";
@@ -19,11 +22,13 @@ import { historyTests } from "./history.ts";
 import { insertTests } from "./insert.ts";
 import { keyTests } from "./keys.ts";
 import { namespaceEventTests } from "./namespace-events.ts";
+import { parentTests } from "./parents.ts";
 import { pauseTests } from "./pauses.ts";
 import { pruneTests } from "./prune.ts";
 import { reaperTests } from "./reaper.ts";
 import { renewTests } from "./renew.ts";
 import { reopenTests } from "./reopen.ts";
+import { resourceTests } from "./resources.ts";
 import { sessionTests } from "./sessions.ts";
 import { settleTests } from "./settle.ts";
 import { textTests } from "./text.ts";
@@ -31,14 +36,19 @@ import { textTests } from "./text.ts";
 const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
   insert: insertTests,
   "submit keys": keyTests,
+  parents: parentTests,
   claim: claimTests,
+  resources: resourceTests,
   "claim order": claimOrderTests,
   "claim repeated": claimRepeatTests,
   renew: renewTests,
+  budget: budgetTests,
   settle: settleTests,
   fence: fenceTests,
   reaper: reaperTests,
   amend: amendTests,
+  blocked: blockedTests,
+  cascade: cascadeTests,
   chapters: chapterTests,
   expiry: expiryTests,
   pauses: pauseTests,

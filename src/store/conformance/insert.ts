@@ -12,11 +12,31 @@ export function insertTests(bench: Bench): void {
     });
     expect(await bench.store.insert([job], T0)).toEqual([{ status: "inserted", id: job.id }]);
     const row = await bench.row(job.id);
-    const { policyHash: _, bodyHash: __, transition, ...given } = job;
+    const { policyHash: _, bodyHash: __, transition, parent: ___, annotations: ____, ...given } = job;
     expect(row).toMatchObject({ ...given, ...transition.next, submittedAt: T0, result: null, progress: null });
     expect(row.expiresAt).toBe(T0 + SECOND + MINUTE);
     expect(row.labels).toEqual({ zone: "eu", gpu: "a100" });
     expect(row.policy).toEqual(job.policy);
+    expect(row).toMatchObject({ parentId: null, depth: 0, annotations: {} });
+  });
+
+  test("keeps annotations, and shows them wherever a job is shown", async () => {
+    const annotations = { "agent-task/name": "größe ✓", empty: "" };
+    const jobs = [
+      newJob({ annotations: JSON.stringify(annotations) }),
+      newJob(),
+      newJob({ annotations: "{}", key: "k" }),
+    ];
+    const answers = await bench.store.insert(jobs, T0);
+    expect(answers.map(({ status }) => status)).toEqual(["inserted", "inserted", "inserted"]);
+    const [noted, plain] = jobs as [(typeof jobs)[0], (typeof jobs)[0]];
+    expect((await bench.row(noted.id)).annotations).toEqual(annotations);
+    expect((await bench.row(plain.id)).annotations).toEqual({});
+    expect((await bench.store.history(noted.id))?.job.annotations).toEqual(annotations);
+    const found = (await bench.store.find({ order: "oldest" })).jobs.map((job) => job.annotations);
+    expect(found).toEqual([annotations, {}, {}]);
+    expect(await bench.amend(noted.id, { kind: "cancel" })).toMatchObject({ job: { annotations } });
+    expect(await bench.amend(noted.id, { kind: "cancel" })).toMatchObject({ status: "noop", job: { annotations } });
   });
 
   test("writes one event for each job, at the time of the call", async () => {

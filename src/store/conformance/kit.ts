@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { type Command, decideCommand } from "../../core/command.ts";
 import { failure } from "../../core/failure.ts";
-import type { Job, Usage } from "../../core/job.ts";
+import { type Job, mostUsage, type Usage } from "../../core/job.ts";
 import { settleJob, submitJob } from "../../core/lifecycle.ts";
 import type { Outcome } from "../../core/outcome.ts";
 import type { PolicyInput } from "../../core/policy.ts";
@@ -54,11 +54,17 @@ export function newJob({ retry = 1, at = T0, ...parts }: JobParts = {}): NewJob 
     timeoutMs: null,
     deadlineAt: null,
     tags: [],
+    parent: null,
+    depth: 0,
+    annotations: null,
     bodyHash: key === null ? null : hash(`${kind} ${queue} ${payload}`),
     ...parts,
     ...{ namespace, queue, kind, payload, key, runAt, expireInMs, policy },
     policyHash: hash(JSON.stringify(policy)),
-    transition: submitJob({ kind, queue, namespace, runAt, expireInMs, policy }, at),
+    transition: submitJob(
+      { kind, queue, namespace, runAt, expireInMs, policy, parentId: parts.parent?.id ?? null },
+      at,
+    ),
   };
 }
 
@@ -91,6 +97,11 @@ export function done(result: string | null = '"done"'): ReportedOutcome {
 
 export function broke(message = "it broke"): ReportedOutcome {
   return { kind: "failed", failure: failure({ kind: "error", message }) };
+}
+
+/** It waits for these. */
+export function waiting(children: readonly string[]): ReportedOutcome {
+  return { kind: "waiting", children };
 }
 
 export const LOST: ReportedOutcome = { kind: "lost" };
@@ -141,7 +152,7 @@ export function placeOf({ id, attempt }: { readonly id: string; readonly attempt
 /** The decision as the engine makes it (engine/settle.ts), with one draw for all. */
 export function decideAt(now: number, random = MIDDLE): DecideReport {
   return (job, report, held) =>
-    settleJob(job, outcomeOf(job, report.outcome, held), report.usage ?? held.usage, now, random);
+    settleJob(job, outcomeOf(job, report.outcome, held), mostUsage(report.usage, held.usage), now, random);
 }
 
 function outcomeOf(job: Job, reported: ReportedOutcome, held: Held): Outcome {
@@ -157,6 +168,8 @@ function outcomeOf(job: Job, reported: ReportedOutcome, held: Held): Outcome {
       const why = held.ended ? "worker_gone" : "lease_expired";
       return { kind: "lost", why, session: held.session, renewedAt: held.renewedAt, by: "engine-1" };
     }
+    case "waiting":
+      return reported;
     case "released":
       return { kind: "released", session: held.session };
     default:

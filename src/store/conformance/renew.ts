@@ -7,7 +7,16 @@ export function renewTests(bench: Bench): void {
   test("extends the lease from now", async () => {
     const { job, session } = await bench.running();
     const answer = await bench.renew(session, [placeOf(job)], T0 + 9 * SECOND);
-    const expected = { alive: true, leaseMs: LEASE, drain: false, wasOver: false, lost: [], cancel: [], unheard: [] };
+    const expected = {
+      alive: true,
+      leaseMs: LEASE,
+      drain: false,
+      wasOver: false,
+      lost: [],
+      cancel: [],
+      overspent: [],
+      unheard: [],
+    };
     expect(answer).toEqual(expected);
     const [row] = await bench.store.sessions();
     expect(row).toMatchObject({ renewedAt: T0 + 9 * SECOND, leaseEndsAt: T0 + 9 * SECOND + LEASE, running: 1 });
@@ -102,7 +111,15 @@ export function renewTests(bench: Bench): void {
   test("tells a session that has ended, and all that it lists is lost", async () => {
     const { job, session } = await bench.running();
     await bench.endSession(session, T0 + 1);
-    const gone = { alive: false, leaseMs: 0, drain: false, lost: [placeOf(job)], cancel: [], unheard: [] };
+    const gone = {
+      alive: false,
+      leaseMs: 0,
+      drain: false,
+      lost: [placeOf(job)],
+      cancel: [],
+      overspent: [],
+      unheard: [],
+    };
     expect(await bench.renew(session, [placeOf(job)], T0 + 2)).toEqual(gone);
     expect(await bench.renew(jobId(), [placeOf(job)], T0 + 2)).toEqual(gone);
   });

@@ -52,6 +52,15 @@ export function amendVerb(context: Context, reader: Reader): GroupVerb<AmendItem
        returning j.no, j.revision, m.at, m.event, m.data
      ),
      changed as materialized (select * from asked union all select * from moved),
+     -- what was blocked waits no more: nothing else moves it
+     freed as (delete from $s.blocked w using moved where w.job = moved.no),
+     -- Children are stored under the lock that is held since the statement before: this one sees all that there are.
+     passed as (
+       insert into $s.cascade (job) select c.no from changed c join $s.submission b on b.job = c.no
+       where c.event in ('job.cancelled', 'job.cancel_requested')
+         and exists (select from $s.submission child where child.parent = b.id and child.parent is not null)
+       on conflict do nothing
+     ),
      ${tellJobs("changed", "at", "event", "data")}
      select 1 where false`,
   );

@@ -1,123 +1,41 @@
 /** Claims: starts due jobs for a session. A session looks through its lanes only, and in each lane through an index on
- *  (priority, run_at), so that jobs of other kinds and jobs in backoff cost nothing, however many they are.
- *
- *  One statement finds, locks, starts and tells. It looks twice: first without locks, to learn how many of each lane and
- *  priority are first in line, then for so many that nobody else has locked. Without rivals both are the same jobs;
- *  with rivals each gets others, and nobody waits. */
+ *  (priority, run_at), so that jobs of other kinds and jobs in backoff cost nothing, however many they are. */
 import { startedText } from "../../core/lifecycle.ts";
 import type { ClaimedJob } from "../../core/work.ts";
-import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, SUSPECT_STREAK, TRIED_MS } from "../claimed-job.ts";
+import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, TRIED_MS } from "../claimed-job.ts";
 import type { LaneWindow } from "../lane.ts";
+import { fitting, heavyShares, lightShare, type Share, Turns } from "../shares.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED, type StartedJob } from "../stored-job.ts";
 import { bigints, ints } from "./arrays.ts";
+import { DUE_LANES, IDLE, START_MANY, START_ONE } from "./claim-statements.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import type { Row, Statement, Value } from "./driver.ts";
-import { tellJobs } from "./events.ts";
 import { laneFinder } from "./lanes.ts";
 import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
 import type { SessionFacts, Sessions } from "./sessions.ts";
-import { BESIDE, isRare, RARE_JOB, SHORT_COLUMNS, toStarted } from "./started.ts";
+import { BESIDE, isRare, toStarted } from "./started.ts";
 
 /** Far fewer than the events of a batch (events.ts). */
 const MAX_CLAIM = 1_000;
 
-/** Of a job that may be claimed by session $1 at $2, which has a lease of $3: a released job stays away from the session
- *  that did not want it, for one lease; after that it is better than nobody. */
-const DUE = `run_at <= $2 and (check_at is null or check_at > $2)
-  and (avoid_session is null or avoid_session <> $1 or run_at <= $2 - $3)`;
-
-/** The lanes of a list whose queues are not paused. */
-const openLanes = (list: string) => `
-  open as materialized (
-    select w.lane, w.place from unnest(${list}::int[]) with ordinality as w (lane, place) join $s.lane l on l.no = w.lane
-    where not exists (select 1 from $s.queue q where q.namespace = l.namespace and q.queue = l.queue)
-  )`;
-
-const ME = `me as materialized (
-    select no from $s.session
-    where no = $1 and reaped = 0 and ended_at is null and draining_at is null and lease_ends_at >= $2 for key share
-  )`;
-
-const SUSPECTS = `select from $s.job where state = 0 and streak >= ${SUSPECT_STREAK} and lane = o.lane and ${DUE}`;
-
-/** Of several lanes, or where suspects wait. */
-const PICK_MANY = `
-  first as materialized (
-    select lane, priority, suspect, count(*) as jobs from (
-      (select o.lane, p.priority, false as suspect, j.run_at, j.no
-       from me cross join open o cross join generate_series(0, 9) as p (priority) cross join lateral (
-         select run_at, no from $s.job where state = 0 and lane = o.lane and priority = p.priority
-           and run_at >= ($5::bigint[])[(o.place - 1) * 10 + p.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
-         order by run_at, no limit $6
-       ) j)
-      union all
-      -- A poison job takes with it all that runs beside it, and they come back together. The run that decides tells it
-      -- from the others only if they share no process again: a session tries one suspect at a time.
-      (select o.lane, j.priority, true, j.run_at, j.no from me cross join open o cross join lateral (
-         select priority, run_at, no from $s.job
-         where state = 0 and streak >= ${SUSPECT_STREAK} and lane = o.lane and ${DUE} order by priority, run_at, no limit 1
-       ) j where not exists (
-         select 1 from $s.job r where r.state = 1 and r.session = $1 and r.streak >= ${SUSPECT_STREAK}
-           and r.started_at > $9 and r.no <> j.no
-       ) order by priority, run_at, no limit 1)
-      order by priority, run_at, no limit $6
-    ) line group by lane, priority, suspect
-  ),
-  picked as materialized (
-    select j.tid from first f join open o on o.lane = f.lane cross join lateral (
-      select ctid as tid from $s.job where state = 0 and lane = f.lane and priority = f.priority
-        and run_at >= ($5::bigint[])[(o.place - 1) * 10 + f.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
-      order by run_at, no limit f.jobs for update skip locked
-    ) j where not f.suspect
-    union all
-    select j.tid from first f cross join lateral (
-      select ctid as tid from $s.job where state = 0 and streak >= ${SUSPECT_STREAK} and lane = f.lane
-        and priority = f.priority and ${DUE}
-      order by run_at, no limit 1 for update skip locked
-    ) j where f.suspect
-  )`;
-
-/** Of one lane: in the order in which the index has them, so one look is enough. */
-const PICK_ONE = `
-  picked as materialized (
-    select j.tid from me cross join open o cross join generate_series(0, 9) as p (priority) cross join lateral (
-      select ctid as tid from $s.job where state = 0 and lane = o.lane and priority = p.priority
-        and run_at >= ($5::bigint[])[p.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
-      order by run_at, no limit $6 for update skip locked
-    ) j where not exists (${SUSPECTS}) limit $6
-  )`;
-
-const start = (pick: string) => `with ${ME}, ${openLanes("$4")}, ${pick},
-  begun as (
-    update $s.job j set state = 1, attempt = j.attempt + 1, revision = j.revision + 1, session = $1, started_at = $2,
-      first_started_at = coalesce(j.first_started_at, $2), expires_at = null, check_at = null, avoid_session = null,
-      progress = null, live_usage = null
-    from picked where j.ctid = picked.tid and j.state + 0 = 0
-    returning j.no, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures, j.first_started_at,
-      ${RARE_JOB} as rare
-  ),
-  ${tellJobs("begun", "$2", "'attempt.started'", "$7::text || begun.attempt || $8::text")}
-  select ${SHORT_COLUMNS} from begun j join $s.submission b on b.job = j.no`;
+/** What a claim looks through. */
+interface Sight {
+  readonly light: LaneWindow;
+  /** Null: the session has no lanes of jobs that take cpu or memory. */
+  readonly heavy: LaneWindow | null;
+  readonly shares: readonly Share[];
+}
 
 export function claimVerb(context: Context, sessions: Sessions) {
   const { db, sql, interned, started, marks, clock, generation, wrote } = context;
-  const { windowOf, moveOn } = laneFinder(context);
-  const startOne = sql("claim_one", start(PICK_ONE));
-  const startMany = sql("claim", start(PICK_MANY));
-  // Why there is nothing: is the session over, is a lane new to us, when does the next one fall due?
-  const idle = sql(
-    "claim_idle",
-    `with ${openLanes("$4")}
-     select s.reaped = 0 and s.ended_at is null, s.lease_ends_at >= $2, (select coalesce(max(no), 0) from $s.lane),
-       (select min(j.run_at) from open o cross join generate_series(0, 9) as p (priority) cross join lateral (
-          select run_at from $s.job where state = 0 and lane = o.lane and priority = p.priority and run_at > $2
-          order by run_at, no limit 1
-        ) j),
-       exists (select from open o cross join lateral (${SUSPECTS} limit 1) j), s.draining_at is not null
-     from $s.session s where s.no = $1`,
-  );
+  const { lanesOf, windowOf, moveOn } = laneFinder(context);
+  const turns = new Turns();
+  const startOne = sql("claim_one", START_ONE);
+  const startMany = sql("claim", START_MANY);
+  const idle = sql("claim_idle", IDLE);
+  const dueIn = sql("claim_due", DUE_LANES);
   const lock = sql(
     "claim_lock",
     `select draining_at is not null from $s.session where no = $1 and reaped = 0 and ended_at is null
@@ -138,14 +56,23 @@ export function claimVerb(context: Context, sessions: Sessions) {
     if (facts === null) return DEAD;
     let isPlain = true;
     for (let round = 0; ; round++) {
-      const window = await windowOf(facts, request.limit);
-      const statement = window.lanes.length === 1 && isPlain ? startOne : startMany;
-      const answer = await take(statement, facts, window, request, now);
-      if (answer !== null) {
-        moveOn(facts, window);
+      const { light, heavy, shares } = await sightOf(facts, request, now);
+      const goOn = () => {
+        moveOn(facts, "light", light);
+        if (heavy !== null) moveOn(facts, "heavy", heavy);
+      };
+      let mayBeSuspects = false;
+      for (const share of shares) {
+        // The statement for one lane leaves it alone while suspects wait there: then others would always be before it.
+        const statement = share.lanes.length === 1 && isPlain && heavy === null ? startOne : startMany;
+        mayBeSuspects ||= statement === startOne;
+        const answer = await take(statement, facts, share, request.claimId, now);
+        if (answer === null) continue;
+        goOn();
         return answer;
       }
-      const [row] = await db.read(idle, [facts.no, now, facts.leaseMs, ints(window.lanes)]);
+      const lanes = heavy === null ? light.lanes : [...light.lanes, ...heavy.lanes];
+      const [row] = await db.read(idle, [facts.no, now, facts.leaseMs, ints(lanes)]);
       const [alive, inTime, lastLane, nextAt, suspects, drain] = row ?? [false];
       if (alive !== true) return DEAD;
       if (drain === true) return DRAINING;
@@ -154,40 +81,55 @@ export function claimVerb(context: Context, sessions: Sessions) {
         await interned.readLanes();
         continue;
       }
-      if (suspects === true && statement === startOne) {
+      if (suspects === true && mayBeSuspects) {
         isPlain = false;
         continue;
       }
-      moveOn(facts, window);
-      const next = window.partial ? now + NEXT_WINDOW_MS : (nextAt as number | null);
+      goOn();
+      const next = light.partial || heavy?.partial ? now + NEXT_WINDOW_MS : (nextAt as number | null);
       return { alive: true, drain: false, jobs: [], nextAt: next };
     }
   }
 
+  async function sightOf(facts: SessionFacts, request: ClaimRequest, now: number): Promise<Sight> {
+    const lanes = await lanesOf(facts);
+    const light = await windowOf(facts, lanes.light, "light", request.limit);
+    const first = lightShare(light.lanes, request);
+    if (lanes.heavy.size === 0) return { light, heavy: null, shares: [first] };
+    const heavy = await windowOf(facts, fitting(lanes, request), "heavy", request.limit);
+    // Each share is a statement of its own: only those that have due jobs are worth one.
+    const values = [facts.no, now, facts.leaseMs, ints(heavy.lanes)];
+    const due = heavy.lanes.length === 0 ? [] : await db.read(dueIn, values);
+    const chosen = due.map(([lane]) => lane as number);
+    return { light, heavy, shares: turns.order(facts.no, [first, ...heavyShares(lanes, chosen, request)]) };
+  }
+
   /** Null: nothing was there to be taken. */
-  async function take(
-    statement: Statement,
-    facts: SessionFacts,
-    window: LaneWindow,
-    { limit, claimId }: ClaimRequest,
-    now: number,
-  ) {
-    if (window.lanes.length === 0 && claimId === null) return null;
-    const { marks: from, whole } = marks.of(window.lanes, clock.monotonic());
+  async function take(statement: Statement, facts: SessionFacts, share: Share, claimId: string | null, now: number) {
+    const { lanes, limit } = share;
+    if (lanes.length === 0 && claimId === null) return null;
+    const { marks: from, whole } = marks.of(lanes, clock.monotonic());
     const [before, after] = startedText(facts.id, facts.name)(0).split('"attempt":0') as [string, string];
-    const values: Value[] = [facts.no, now, facts.leaseMs, ints(window.lanes), bigints(from), limit];
+    const values: Value[] = [facts.no, now, facts.leaseMs, ints(lanes), bigints(from), limit];
     values.push(`${before}"attempt":`, after);
     if (statement === startMany) values.push(now - TRIED_MS - facts.leaseMs);
-    if (claimId !== null) return takeNamed(statement, facts, claimId, values, now);
+    if (claimId !== null) return takeNamed(statement, facts, share, claimId, values, now);
     const began = clock.monotonic();
     const rows = await db.write(statement, values);
     if (whole) marks.tookWhole(clock.monotonic() - began);
     if (rows.length === 0) return null;
-    return { alive: true, drain: false, jobs: await handOver(facts, rows, now), nextAt: null };
+    return { alive: true, drain: false, jobs: await handOver(facts, share, rows, now), nextAt: null };
   }
 
   /** A claim with a name is remembered with what it got, under the session's lock, so that a repeat finds it. */
-  async function takeNamed(statement: Statement, facts: SessionFacts, claimId: string, values: Value[], now: number) {
+  async function takeNamed(
+    statement: Statement,
+    facts: SessionFacts,
+    share: Share,
+    claimId: string,
+    values: Value[],
+    now: number,
+  ) {
     const rows = await db.transaction(
       async (connection) => {
         const [[drain] = []] = await connection.ask(lock, [facts.no]);
@@ -216,7 +158,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
       };
     }
     if (rows.begun.length === 0) return null;
-    return { alive: true, drain: false, jobs: await handOver(facts, rows.begun, now), nextAt: null };
+    return { alive: true, drain: false, jobs: await handOver(facts, share, rows.begun, now), nextAt: null };
   }
 
   /** The jobs of an earlier claim whose reply was lost: those it still holds. */
@@ -226,7 +168,8 @@ export function claimVerb(context: Context, sessions: Sessions) {
     return rows.filter((row) => row[5] === 1 && row[18] === facts.no && row[9] === held.get(row[0] as number));
   }
 
-  async function handOver(facts: SessionFacts, rows: Row[], now: number): Promise<ClaimedJob[]> {
+  async function handOver(facts: SessionFacts, share: Share, rows: Row[], now: number): Promise<ClaimedJob[]> {
+    turns.taken(facts.no, share);
     const policies = rows.map((row) => row[3] as number);
     await interned.learn(
       rows.map((row) => row[2] as number),

@@ -26,6 +26,7 @@ export function finder({ db, sql, interned }: Context, reader: Reader, secret: s
     if (states !== null) where.push(states.length === 0 ? "false" : `j.state in (${states.join(", ")})`);
     if (filter.deadLetter === true) where.push("j.discarded_at is null");
     if (areAside(states)) where.push("(j.state = 2 or j.state >= 4)");
+    if (filter.parentId !== undefined) where.push(`b.parent = ${bind(filter.parentId)}`);
     if (filter.tag !== undefined) where.push(`j.no in (select job from $s.tag where tag = ${bind(filter.tag)})`);
     if (filter.key !== undefined) {
       const scope = filter.namespace === undefined ? "" : ` and namespace = ${bind(filter.namespace)}`;
@@ -33,12 +34,14 @@ export function finder({ db, sql, interned }: Context, reader: Reader, secret: s
     }
     if (filter.submittedAfter !== undefined) where.push(`b.submitted_at >= ${bind(filter.submittedAfter)}`);
     if (filter.submittedBefore !== undefined) where.push(`b.submitted_at < ${bind(filter.submittedBefore)}`);
+    // Children have an index in the order of their numbers, on the table of what was submitted.
+    const number = filter.parentId === undefined ? "j.no" : "b.job";
     if (filter.cursor !== undefined) {
-      where.push(`j.no ${newest ? "<" : ">"} ${bind(readCursor(filter.cursor, filter, secret))}`);
+      where.push(`${number} ${newest ? "<" : ">"} ${bind(readCursor(filter.cursor, filter, secret))}`);
     }
     const text = `select ${ROW_COLUMNS} from $s.job j join $s.submission b on b.job = j.no
       ${where.length > 0 ? `where ${where.join(" and ")}` : ""}
-      order by j.no ${newest ? "desc" : "asc"} limit ${bind(limit + 1)}`;
+      order by ${number} ${newest ? "desc" : "asc"} limit ${bind(limit + 1)}`;
     const rows = await db.read({ ...sql("", text, LONG), name: "" }, values);
     await learnRows(interned, rows);
     const page = rows.slice(0, limit);

@@ -4,10 +4,15 @@
  *  lanes there are; within a window the order is exact, between windows it is everyone's turn. */
 import { FEW_LANES, type LaneWindow, serves, windowSize } from "../lane.ts";
 import { walkLanes } from "../lane-window.ts";
+import { type Lanes, sortLanes } from "../shares.ts";
 import type { Context } from "./context.ts";
 import type { SessionFacts } from "./sessions.ts";
 
 const MAX_SESSIONS = 1_000;
+
+/** Light and heavy lanes are walked through apart from each other. */
+type Part = "light" | "heavy";
+
 /** Lanes that other processes added are looked for this often, also by a session that never idles. */
 const LANES_EVERY_MS = 1_000;
 
@@ -23,12 +28,12 @@ export function laneFinder({ db, sql, interned, clock }: Context) {
      select lane from found where lane is not null limit $2`,
   );
   const paused = sql("lanes_paused", "select namespace, queue from $s.queue");
-  const known = new Map<number, { readonly last: number; readonly lanes: ReadonlySet<number> }>();
-  const places = new Map<number, number>();
+  const known = new Map<number, { readonly last: number; readonly lanes: Lanes }>();
+  const places = { light: new Map<number, number>(), heavy: new Map<number, number>() };
   let readAt = Number.NEGATIVE_INFINITY;
 
   /** The lanes of a session; kept until lanes are added. */
-  async function lanesOf(session: SessionFacts): Promise<ReadonlySet<number>> {
+  async function lanesOf(session: SessionFacts): Promise<Lanes> {
     if (clock.monotonic() - readAt > LANES_EVERY_MS) {
       readAt = clock.monotonic();
       await interned.readLanes();
@@ -36,14 +41,19 @@ export function laneFinder({ db, sql, interned, clock }: Context) {
     const cached = known.get(session.no);
     if (cached?.last === interned.lastLane) return cached.lanes;
     const mine = [...interned.allLanes()].filter((lane) => serves(session, lane));
-    const lanes = new Set(mine.map((lane) => lane.no));
+    const lanes = sortLanes(mine, session.labels);
     if (known.size >= MAX_SESSIONS) known.clear();
     known.set(session.no, { last: interned.lastLane, lanes });
     return lanes;
   }
 
-  async function windowOf(session: SessionFacts, wanted: number): Promise<LaneWindow> {
-    const mine = await lanesOf(session);
+  /** Of these lanes of a session. */
+  async function windowOf(
+    session: SessionFacts,
+    mine: ReadonlySet<number>,
+    part: Part,
+    wanted: number,
+  ): Promise<LaneWindow> {
     if (mine.size <= FEW_LANES) return { lanes: [...mine], partial: false, next: 0 };
     const closed = new Set((await db.read(paused)).map(([namespace, queue]) => JSON.stringify([namespace, queue])));
     const isOpen = (no: number) => {
@@ -52,19 +62,19 @@ export function laneFinder({ db, sql, interned, clock }: Context) {
     };
     const size = windowSize(wanted);
     const isWanted = (lane: number) => mine.has(lane) && isOpen(lane);
-    const walk = walkLanes({ start: places.get(session.no) ?? 0, size, isWanted });
+    const walk = walkLanes({ start: places[part].get(session.no) ?? 0, size, isWanted });
     let step = walk.next();
     while (!step.done) step = walk.next(await db.read(waiting, [step.value, size]));
     return step.value;
   }
 
   /** The next claim of this session goes on after this window. */
-  function moveOn(session: SessionFacts, window: LaneWindow): void {
-    if (places.size >= MAX_SESSIONS) places.clear();
-    places.set(session.no, window.next);
+  function moveOn(session: SessionFacts, part: Part, window: LaneWindow): void {
+    if (places[part].size >= MAX_SESSIONS) places[part].clear();
+    places[part].set(session.no, window.next);
   }
 
-  return { windowOf, moveOn };
+  return { lanesOf, windowOf, moveOn };
 }
 
 export function laneCounter({ db, sql }: Context): (namespace: string) => Promise<number> {

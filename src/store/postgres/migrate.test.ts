@@ -2,9 +2,12 @@
 import { describe, expect, it } from "vitest";
 import { ask } from "../../../test/postgres/client.ts";
 import { newSchema, type Schema } from "../../../test/postgres/kit.ts";
+import { submitJob } from "../../core/lifecycle.ts";
+import { resolvePolicy } from "../../core/resolve-policy.ts";
+import type { ClaimedJob } from "../../core/work.ts";
 import { systemClock } from "../../engine/clock.ts";
 import { Bench } from "../conformance/bench.ts";
-import { LEASE, placeOf, SECOND, T0 } from "../conformance/kit.ts";
+import { done, LEASE, placeOf, SECOND, T0, TWICE, waiting } from "../conformance/kit.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { openPostgres } from "./open.ts";
 
@@ -58,5 +61,60 @@ describe("a schema of version 1", () => {
       `select value from ${made.schema}.meta where name in ('version', 'secret') order by name`,
     );
     expect(rows.map(({ value }) => value)).toEqual(["of cursors", String(MIGRATIONS.length)]);
+  });
+});
+
+const LANE = { kind: "work", queue: "default", namespace: "default" };
+
+/** As version 2 made it: a job in the hands of a session, and one that waits. */
+async function versionTwo({ url, schema: s }: Schema): Promise<void> {
+  await ask(url, `create schema ${s}`);
+  for (const step of MIGRATIONS.slice(0, 2)) await ask(url, step.replaceAll("$s", s));
+  const policy = resolvePolicy(TWICE);
+  const event = (seq: number, job: number, n: number, name: string, data: object) =>
+    `(${seq}, ${job}, ${n}, ${T0}, '${name}', '${JSON.stringify(data)}')`;
+  const submitted = submitJob({ ...LANE, runAt: T0, expireInMs: null, policy }, T0).event.data;
+  const started = { v: 1, attempt: 1, session: "ses_old", worker: "w" };
+  await ask(
+    url,
+    `insert into ${s}.meta (name, value) values ('generation', 'second'), ('secret', 'of cursors'), ('version', '2'),
+       ('beat_at', ''), ('held_until', '0');
+     insert into ${s}.policy (hash, body) values ('hash', '${JSON.stringify(policy)}');
+     insert into ${s}.lane (namespace, queue, kind, labels) values ('default', 'default', 'work', '{}');
+     insert into ${s}.session (id, namespace, name, host, pid, kinds, labels, slots, lease_ms, started_at, renewed_at,
+       lease_ends_at)
+     values ('ses_old', 'default', 'w', 'h', 1, '["work"]', '{}', 5, ${LEASE}, ${T0}, ${T0}, ${T0 + LEASE});
+     select nextval('${s}.job_no'), nextval('${s}.event_seq');
+     insert into ${s}.submission (job, id, lane, submitted_at, body) values
+       (1, 'job_running', 1, ${T0}, '"one"'), (2, 'job_waiting', 1, ${T0}, '"two"');
+     insert into ${s}.job (no, lane, policy, priority, state, run_at, revision, chapter, attempt, session, started_at,
+       first_started_at) values
+       (1, 1, 1, 5, 1, ${T0}, 2, 1, 1, 1, ${T0}, ${T0}), (2, 1, 1, 5, 0, ${T0}, 1, 1, 0, null, null, null);
+     insert into ${s}.event (seq, job, n, at, name, data) values ${event(1, 1, 1, "job.submitted", submitted)},
+       ${event(2, 1, 2, "attempt.started", started)}, ${event(3, 2, 1, "job.submitted", submitted)}`,
+  );
+}
+
+describe("a schema of version 2", () => {
+  it("goes on with its jobs, which may have children now", async () => {
+    const made = newSchema("migrate");
+    await versionTwo(made);
+    const bench = new Bench(async () => ({ store: await open(made.url) }));
+    await bench.begin();
+    const alone = { parentId: null, depth: 0, annotations: {} };
+    expect(await bench.row("job_running")).toMatchObject({ ...alone, state: "running", payload: '"one"' });
+    expect(await bench.row("job_waiting")).toMatchObject({ ...alone, state: "queued" });
+    const running = { id: "job_running", attempt: 1, token: "1.second.ses_old.1" } as ClaimedJob;
+    const child = await bench.submit({ parent: { id: "job_running", attempt: 1 }, depth: 1, annotations: '{"a":"b"}' });
+    expect(await bench.report(running, waiting([child]), T0 + 1)).toMatchObject({ state: "blocked" });
+    const jobs = await bench.claim("ses_old", 5, T0 + 2);
+    expect(jobs.map(({ id }) => id)).toEqual(["job_waiting", child]);
+    for (const job of jobs) await bench.report(job, done(), T0 + 3);
+    const found = await bench.store.unblockable({ parents: null, limit: 9 });
+    expect(found).toEqual([{ jobId: "job_running", attempt: 1, inVain: false }]);
+    await bench.amend("job_running", { kind: "unblock", attempt: 1, runAt: T0 + 4 }, T0 + 4);
+    await bench.report(await bench.take("ses_old", T0 + 4), done(), T0 + 5);
+    expect(await bench.row(child)).toMatchObject({ parentId: "job_running", depth: 1, annotations: { a: "b" } });
+    await bench.end();
   });
 });

@@ -148,4 +148,15 @@ export const MIGRATIONS: readonly string[] = [
     primary key (job, attempt, name, off)
   ) with (${GROWING});
   `,
+  `
+  -- The job whose child it is, and how many there are above it. By its id: a child may outlive its parent.
+  alter table $s.submission add column parent text collate "C", add column depth smallint, add column annotations text;
+  create index submission_parent on $s.submission (parent, job) where parent is not null;
+
+  -- Blocked jobs: the ids that each waits for, as JSON, and the run that began to wait.
+  create table $s.blocked (job bigint primary key, attempt integer not null, waits text not null, since bigint not null)
+    with (${SMALL});
+  -- Jobs whose cancel is still to be passed on to their children.
+  create table $s.cascade (job bigint primary key) with (${SMALL});
+  `,
 ];

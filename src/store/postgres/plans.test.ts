@@ -8,7 +8,20 @@ import { systemClock } from "../../engine/clock.ts";
 import { sleep } from "../../lib/clock.ts";
 import type { Blobs } from "../blobs.ts";
 import { Bench } from "../conformance/bench.ts";
-import { broke, DAY, done, MINUTE, placeOf, reportOf, SECOND, T0, TWICE, usageOf } from "../conformance/kit.ts";
+import {
+  broke,
+  DAY,
+  done,
+  MINUTE,
+  placeOf,
+  reportOf,
+  SECOND,
+  T0,
+  TWICE,
+  usageOf,
+  waiting,
+} from "../conformance/kit.ts";
+import type { JobFilter } from "../store.ts";
 import { Connections } from "./connections.ts";
 import { openPostgres } from "./open.ts";
 import { postgresStore } from "./postgres-store.ts";
@@ -24,6 +37,7 @@ const LARGE = [
   "tag",
   "blob",
   "blob_chunk",
+  "blocked",
 ];
 
 const { url, schema } = newSchema("plans");
@@ -105,7 +119,34 @@ async function useEverything(): Promise<void> {
   await bench.store.drainSession(drained, T0 + 5);
   await bench.endSession(drained, T0 + 5);
   await bench.store.setSettingIfAbsent("a", "b");
+  await useFamily();
+  await useResources();
   await useBlobs((bench.store.blobs as NonNullable<typeof bench.store.blobs>)(), id);
+}
+
+async function useFamily(): Promise<void> {
+  const { job } = await bench.running({ kind: "parent", annotations: "{}" });
+  const childOf = (parts = {}) => ({ parent: { id: job.id, attempt: 1 }, depth: 1, kind: "child", ...parts });
+  await bench.insert([childOf(), childOf({ key: "child" })]);
+  await bench.insert([childOf()]);
+  await bench.insert([{ key: "noted", annotations: "{}" }]);
+  const child = await bench.take(await bench.open({ kinds: ["child"] }));
+  await bench.store.setUsage(child.id, 1, usageOf(1));
+  await bench.report(child, done());
+  await bench.report(job, waiting([child.id]));
+  await bench.insert([childOf({ key: "child" })]);
+  await bench.store.unblockable({ parents: [job.id], limit: 10 });
+  await bench.store.unblockable({ parents: null, limit: 10 });
+  await bench.amend(job.id, { kind: "unblock", attempt: 1, runAt: T0 });
+  await bench.amend(job.id, { kind: "cancel" });
+  await bench.store.cascades(10);
+  await bench.store.cascaded(job.id);
+}
+
+async function useResources(): Promise<void> {
+  const labels = { "resource/cpu": "1000" };
+  await bench.insert([{ labels }]);
+  await bench.claim(await bench.open({ labels, kinds: ["work"] }), 1);
 }
 
 async function useBlobs(blobs: Blobs, id: string): Promise<void> {
@@ -118,6 +159,20 @@ async function useBlobs(blobs: Blobs, id: string): Promise<void> {
   await blobs.list(id, 1);
   await blobs.attempts(id);
   await blobs.delete([id]);
+}
+
+/** A search is made for each filter, and prepared under no name: it is heard when it is asked. */
+async function planOfFind(filter: JobFilter): Promise<string[]> {
+  const texts: string[] = [];
+  const read = db.read.bind(db);
+  db.read = (statement, ...rest) => {
+    texts.push(statement.text);
+    return read(statement, ...rest);
+  };
+  await bench.store.find(filter);
+  db.read = read;
+  const rows = await db.read({ name: "", text: `explain (generic_plan, costs off) ${texts.at(-1)}` });
+  return rows.map(([line]) => line as string);
 }
 
 /** Lines of a plan that touch a large table in full, or join it in a way that does not keep the order. */
@@ -142,6 +197,8 @@ describe("plans", () => {
       "insert_keyed",
       "settle_write",
       "renew",
+      ...["insert_whole", "insert_whole_keyed", "insert_parents", "settle_block", "claim_due", "set_usage"],
+      ...["unblockable", "unblockable_all", "unblockable_end", "cascades", "cascaded", "cascaded_lock"],
     ]) {
       expect([...plans.keys()]).toContain(`perdure_${name}`);
     }
@@ -194,6 +251,30 @@ describe("plans", () => {
       expect(lines.filter((line) => line.includes("job_running"))).toEqual([]);
       expect(lines.some((line) => line.includes("Index Scan using job_no_key on job"))).toBe(true);
     }
+  });
+
+  test("of children follow the index of their parent, in the order of their numbers", async () => {
+    for (const name of ["perdure_cascaded", "perdure_amend"]) {
+      expect((plans.get(name) as string[]).some((line) => line.includes("using submission_parent on submission"))).toBe(
+        true,
+      );
+    }
+    const text = await planOfFind({ parentId: "job_x", state: ["queued"], order: "oldest" });
+    expect(badLines(text)).toEqual([]);
+    expect(text.some((line) => line.includes("Index Scan using submission_parent on submission b"))).toBe(true);
+    expect(text.filter((line) => line.includes("Sort"))).toEqual([]);
+  });
+
+  test("that lock parents do so in the order of their numbers, after they were sorted", () => {
+    const lines = plans.get("perdure_insert_parents") as string[];
+    expect(lines[0]).toContain("LockRows");
+    expect(lines.some((line) => line.includes("Sort Key: j.no"))).toBe(true);
+  });
+
+  test("of a claim look for due jobs of heavy lanes by their index", () => {
+    const lines = plans.get("perdure_claim_due") as string[];
+    expect(lines.some((line) => /Index (Only )?Scan using job_ready/.test(line))).toBe(true);
+    expect(lines.some((line) => /Index Cond: .*lane = .*priority = .*run_at <= /.test(line))).toBe(true);
   });
 
   test("that walk would be noticed", async () => {

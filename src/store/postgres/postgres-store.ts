@@ -13,7 +13,7 @@ import type { Connections } from "./connections.ts";
 import { type Context, statements } from "./context.ts";
 import { finder } from "./find.ts";
 import { Group } from "./group.ts";
-import { insertVerb, insertWithin } from "./insert.ts";
+import { hasParents, insertChildrenVerb, insertVerb, insertWithin } from "./insert-verbs.ts";
 import { Interned } from "./interned.ts";
 import { laneCounter } from "./lanes.ts";
 import { Marks } from "./marks.ts";
@@ -24,6 +24,7 @@ import { renewVerb } from "./renew.ts";
 import { sessionVerbs } from "./sessions.ts";
 import { type SettleItem, settler } from "./settle.ts";
 import { lockedSettleVerb } from "./settle-locked.ts";
+import { waitVerbs } from "./waits.ts";
 import { watcher } from "./watch.ts";
 
 export interface PostgresOptions {
@@ -62,6 +63,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     insert: new Group(insertVerb(context)),
     // Apart: a key may have to wait for somebody's open transaction.
     insertKeyed: new Group({ ...insertVerb(context), inFlight: 3 }),
+    insertChildren: new Group(insertChildrenVerb(context)),
     locked: new Group<SettleItem, SettleAnswer>(lockedSettleVerb(context)),
     amend: new Group(amendVerb(context, read)),
   };
@@ -72,6 +74,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
   const renew = renewVerb(context);
   const beat = beatVerb(context);
   const expired = expiredReader(context);
+  const waits = waitVerbs(context);
   const counts = countReader(context);
   const pause = pauseVerb(context);
   const prune = pruneVerb(context);
@@ -98,7 +101,8 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     claimsAtOnce: 2,
     lists: { together: 250, beside: true },
     insert: (jobs, now) => {
-      const group = jobs.some((job) => job.key !== null) ? groups.insertKeyed : groups.insert;
+      const unrelated = jobs.some((job) => job.key !== null) ? groups.insertKeyed : groups.insert;
+      const group = hasParents(jobs) ? groups.insertChildren : unrelated;
       return call(() => group.submit(jobs.map((job) => ({ job, now }))));
     },
     insertWithin: (client, jobs, now) =>
@@ -115,6 +119,10 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     expired: (query) => call(() => expired(query)),
     amend: (commands, now, decide) =>
       call(() => groups.amend.submit(commands.map((command) => ({ ...command, now, decide })))),
+    unblockable: (query) => call(() => waits.unblockable(query)),
+    cascades: (limit) => call(() => waits.cascades(limit)),
+    cascaded: (jobId) => call(() => waits.cascaded(jobId)),
+    setUsage: (jobId, attempt, usage) => call(() => waits.setUsage(jobId, attempt, usage)),
     jobs: (ids) => call(() => read.jobs(ids)),
     ended: (ids) => call(() => read.ended(ids)),
     find: (filter) => call(() => find(filter)),

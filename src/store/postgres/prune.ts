@@ -8,11 +8,15 @@ import type { Context } from "./context.ts";
 import { LONG, type Row } from "./driver.ts";
 
 const PAGE = 500;
-const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "tag", "submission"];
+const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "tag", "blocked", "cascade", "submission"];
 
 export function pruneVerb({ db, sql: statement, interned }: Context) {
   const sql = (name: string, text: string) => statement(name, text, LONG);
-  const fields = `select j.no, b.id, j.lane, j.state, j.chapter, b.submitted_at, j.finished_at, b.key
+  // A parent that has not ended may still ask for its children, and children whose cancel is due are found by their parent.
+  const kept = `(b.parent is not null and exists (
+      select from $s.submission pb join $s.job p on p.no = pb.job where pb.id = b.parent and p.state + 0 < 3
+    )) or exists (select from $s.cascade c where c.job = j.no)`;
+  const fields = `select j.no, b.id, j.lane, j.state, j.chapter, b.submitted_at, j.finished_at, b.key, ${kept}
     from $s.job j join $s.submission b on b.job = j.no`;
   // Most jobs have succeeded, so those are found by number; the others have an index.
   const succeeded = sql("prune_done", `${fields} where j.state + 0 = $1 and j.no > $2 order by j.no limit $3`);
@@ -126,7 +130,7 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     for (let after = 0; ; ) {
       const page = await db.read(state === STATE_CODES.succeeded ? succeeded : aside, [state, after, PAGE]);
       for (const row of page) {
-        if ((row[6] as number) < before) found.push(row);
+        if ((row[6] as number) < before && row[8] === false) found.push(row);
         if (found.length >= limit) return found;
       }
       if (page.length < PAGE || page.every((row) => (row[5] as number) >= before)) return found;

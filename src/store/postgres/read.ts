@@ -3,7 +3,7 @@ import type { JobEvent, PerdureEvent } from "../../core/event.ts";
 import { LOOK, type Look, lookOf, namespacePage, wholePage } from "../event-page.ts";
 import { serves } from "../lane.ts";
 import type { AttemptLog, AttemptRow, EventPage, EventQuery, History, JobRow, LateReport } from "../store.ts";
-import { parseOrNull, type StoredJob } from "../stored-job.ts";
+import { parseOrNull, type StoredJob, toAnnotations } from "../stored-job.ts";
 import { texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
@@ -14,8 +14,8 @@ import { SESSION_COLUMNS, toSession } from "./sessions.ts";
 
 export type Reader = ReturnType<typeof reader>;
 
-/** What `toRow` reads: a job with its payload and the result of its winning attempt. */
-export const ROW_COLUMNS = `${JOB_COLUMNS}, b.body,
+/** What `toRow` reads: a job with its payload, its annotations and the result of its winning attempt. */
+export const ROW_COLUMNS = `${JOB_COLUMNS}, b.body, b.annotations,
   case when j.state = 3 then (select a.result from $s.attempt a where a.job = j.no and a.attempt = j.attempt) end`;
 const FROM = "from $s.submission b join $s.job j on j.no = b.job";
 
@@ -25,7 +25,7 @@ export function reader(context: Context) {
   const byId = sql("jobs", `select ${ROW_COLUMNS} ${FROM} where b.id = any ($1::text[])`);
   const body = sql(
     "job_body",
-    `select b.body, (select a.result from $s.attempt a where a.job = b.job and a.attempt = $2)
+    `select b.body, b.annotations, (select a.result from $s.attempt a where a.job = b.job and a.attempt = $2)
      from $s.submission b where b.job = $1`,
   );
   const over = sql("ended", `select b.id ${FROM} where b.id = any ($1::text[]) and j.state + 0 >= 3`);
@@ -89,13 +89,13 @@ export function reader(context: Context) {
   }
 
   function toRow(row: Row): JobRow {
-    return shown(toJob(row, interned), row[COLUMN_COUNT] as string, row[COLUMN_COUNT + 1] as string | null);
+    return shown(toJob(row, interned), row.slice(COLUMN_COUNT) as unknown as Came);
   }
 
   /** A job within a transaction, with what belongs to it in other tables. */
   async function view(connection: Connection, job: StoredJob): Promise<JobRow> {
-    const [[text, result] = []] = await connection.ask(body, [job.no, job.attempt]);
-    return shown(job, text as string, job.state === "succeeded" ? (result as string | null) : null);
+    const [[text, annotations, result] = []] = await connection.ask(body, [job.no, job.attempt]);
+    return shown(job, [text, annotations, job.state === "succeeded" ? result : null] as Came);
   }
 
   async function eventsOf(job: StoredJob, after: number, limit: number | null): Promise<PerdureEvent[]> {
@@ -189,9 +189,12 @@ export function reader(context: Context) {
   };
 }
 
-function shown(job: StoredJob, payload: string, result: string | null): JobRow {
+/** Payload, annotations and result. */
+type Came = readonly [string, string | null, string | null];
+
+function shown(job: StoredJob, [payload, annotations, result]: Came): JobRow {
   const { no: _no, lane: _lane, session: _session, liveUsage: _usage, ...row } = job;
-  return { ...row, payload, result };
+  return { ...row, payload, result, annotations: toAnnotations(annotations) };
 }
 
 function toEvent([seq, jobId, n, at, name, data]: Row): PerdureEvent {

@@ -1,16 +1,20 @@
 /** Renewals: one write extends the lease of everything a session holds. What it tells of its attempts (usage,
  *  progress, log) is stored only where the attempt is still its own. Two statements, each a transaction by itself: no
  *  renewal ever waits for a job's row while it holds its session's. */
+import { mostUsage, type Usage } from "../../core/job.ts";
 import type { HeldAttempt, RenewAnswer } from "../../core/work.ts";
+import { isOverspent } from "../live-usage.ts";
 import type { RenewRequest } from "../store.ts";
-import { jsonOrNull } from "../stored-job.ts";
+import { jsonOrNull, parseOrNull } from "../stored-job.ts";
 import { bigints, ints, texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
+import type { Row } from "./driver.ts";
 import { logStatement } from "./logs.ts";
+import { mostOf } from "./waits.ts";
 
 type Place = { readonly jobId: string; readonly attempt: number };
 
-export function renewVerb({ db, sql }: Context) {
+export function renewVerb({ db, sql, interned }: Context) {
   const extend = sql(
     "renew",
     `with before as (select no, lease_ends_at from $s.session where id = $1)
@@ -21,12 +25,12 @@ export function renewVerb({ db, sql }: Context) {
   );
   const running = sql(
     "renew_running",
-    `select j.no, b.id, j.attempt, j.started_at, j.cancel_requested_at
+    `select j.no, b.id, j.attempt, j.started_at, j.cancel_requested_at, j.policy, j.usage, j.live_usage
      from $s.job j join $s.submission b on b.job = j.no where j.state = 1 and j.session = $1`,
   );
   const tell = sql(
     "renew_tell",
-    `update $s.job j set live_usage = coalesce(m.usage, j.live_usage), progress = coalesce(m.progress, j.progress)
+    `update $s.job j set live_usage = ${mostOf("j.live_usage", "m.usage")}, progress = coalesce(m.progress, j.progress)
      from unnest($1::bigint[], $2::int[], $3::text[], $4::text[]) as m (no, attempt, usage, progress)
      where j.no = m.no and j.attempt = m.attempt and j.state + 0 = 1`,
   );
@@ -37,13 +41,14 @@ export function renewVerb({ db, sql }: Context) {
     const values = [session, now, health !== undefined, jsonOrNull(health ?? null)];
     const [facts] = await db.write(extend, values, { repeat: true, reserved: true });
     if (facts === undefined) {
-      return { alive: false, leaseMs: 0, drain: false, lost: held.map(named), cancel: [], unheard: [] };
+      return { alive: false, leaseMs: 0, drain: false, lost: held.map(named), cancel: [], overspent: [], unheard: [] };
     }
     const [no, leaseMs, drain, wasOver] = facts as [number, number, boolean, boolean];
     const { unheardAfterMs = leaseMs } = request;
-    const rows = new Map((await db.read(running, [no], { reserved: true })).map((row) => [row[1] as string, row]));
+    const rows = await runningOf(no);
     const lost: Place[] = [];
     const cancel: Place[] = [];
+    const overspent: Place[] = [];
     const told: { no: number; attempt: HeldAttempt }[] = [];
     for (const attempt of held) {
       const row = rows.get(attempt.jobId);
@@ -53,13 +58,26 @@ export function renewVerb({ db, sql }: Context) {
       }
       rows.delete(attempt.jobId);
       if (row[4] !== null) cancel.push(named(attempt));
+      if (isSpent(row, attempt)) overspent.push(named(attempt));
       told.push({ no: row[0] as number, attempt });
     }
     await store(told);
     const unheard = [...rows.values()]
       .filter((row) => (row[3] as number) < now - unheardAfterMs)
       .map((row) => ({ jobId: row[1] as string, attempt: row[2] as number }));
-    return { alive: true, leaseMs, drain, wasOver, lost, cancel, unheard };
+    return { alive: true, leaseMs, drain, wasOver, lost, cancel, overspent, unheard };
+  }
+
+  async function runningOf(session: number): Promise<Map<string, Row>> {
+    const rows = await db.read(running, [session], { reserved: true });
+    const policies = rows.map((row) => row[5] as number);
+    await interned.learn([], policies, [], (statement, values) => db.read(statement, values, { reserved: true }));
+    return new Map(rows.map((row) => [row[1] as string, row]));
+  }
+
+  function isSpent([, , , , , policy, before, live]: Row, { usage }: HeldAttempt): boolean {
+    const most = mostUsage(parseOrNull<Usage>(live as string | null), usage ?? null);
+    return isOverspent(interned.policy(policy as number), parseOrNull(before as string | null), most);
   }
 
   async function store(told: readonly { no: number; attempt: HeldAttempt }[]): Promise<void> {

@@ -6,7 +6,7 @@ import { ask } from "../../../test/postgres/client.ts";
 import { type PostgresServer, startServer } from "../../../test/postgres/server.ts";
 import { systemClock } from "../../engine/clock.ts";
 import { audit } from "../conformance/audit.ts";
-import { newJob, T0 } from "../conformance/kit.ts";
+import { decideCommandAt, newJob, T0 } from "../conformance/kit.ts";
 import type { Store } from "../store.ts";
 import { openPostgres } from "./open.ts";
 
@@ -51,5 +51,43 @@ test.each([
   expect(rule.hits()).toBe(1);
   rule.remove();
   expect(await stored()).toBe(before + 1);
+  await audit(store);
+});
+
+test.each([
+  ["without a key", null, false],
+  ["with a key", "child", false],
+  ["without a key, while its parent is cancelled", null, true],
+  ["with a key, while its parent is cancelled", "cancelled child", true],
+])("a submit of a child %s, cut off while it commits, is stored once and said to be", async (_, key, isCancelled) => {
+  const rival = await openPostgres({ url: server.url, random: Math.random, clock: systemClock, newSecret: () => "" });
+  const parent = newJob();
+  await store.insert([parent], T0);
+  const child = newJob({ key, parent: { id: parent.id, attempt: null }, depth: 1 });
+  const before = await stored();
+  let cancelling: Promise<unknown> = Promise.resolve();
+  const rule = proxy.onClientMessage(
+    ({ type, text }) => {
+      const isCommit = type === "Q" && text.includes("commit");
+      if (isCommit && isCancelled) {
+        // It waits for the lock that the first try holds until it has committed.
+        const commands = [{ jobId: parent.id, command: { kind: "cancel" } as const }];
+        cancelling = rival.amend(commands, T0 + 1, decideCommandAt(T0 + 1));
+      }
+      return isCommit;
+    },
+    "cut-after",
+    1,
+  );
+  try {
+    expect(await store.insert([child], T0)).toEqual([{ status: "inserted", id: child.id }]);
+    await cancelling;
+  } finally {
+    rule.remove();
+    await rival.close();
+  }
+  expect(rule.hits()).toBe(1);
+  expect(await stored()).toBe(before + 1);
+  expect((await store.cascades(9)).includes(parent.id)).toBe(isCancelled);
   await audit(store);
 });

@@ -10,7 +10,17 @@ import type { Interned } from "./interned.ts";
 export { toJob } from "../job-row.ts";
 
 /** These are of `submission b`, all others of `job j`. */
-const SUBMITTED = new Set(["id", "submitted_at", "deadline_at", "expire_in", "timeout_ms", "key", "tags"]);
+const SUBMITTED = new Set([
+  "id",
+  "submitted_at",
+  "deadline_at",
+  "expire_in",
+  "timeout_ms",
+  "key",
+  "tags",
+  "parent",
+  "depth",
+]);
 
 export const JOB_COLUMNS = JOB_COLUMN_NAMES.map((name) => `${SUBMITTED.has(name) ? "b" : "j"}.${name}`).join(", ");
 

@@ -89,6 +89,11 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
     `update $s.job j set progress = m.progress from unnest($1::bigint[], $2::text[]) as m (no, progress)
      where j.no = m.no`,
   );
+  const block = sql(
+    "settle_block",
+    `insert into $s.blocked (job, attempt, waits, since) select * from unnest($1::bigint[], $2::int[], $3::text[], $4::bigint[])
+     on conflict (job) do update set attempt = excluded.attempt, waits = excluded.waits, since = excluded.since`,
+  );
   const addLogs = sql("settle_logs", logStatement);
 
   async function read(connection: Connection, items: readonly SettleItem[]): Promise<Facts> {
@@ -210,6 +215,8 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
     await connection.ask(write, [...progressValues(moves), ...events]);
     const runs = sorted.filter(({ job }) => job.state === "running"); // a wait that ran out is no attempt
     if (runs.length > 0) await connection.ask(close, attemptValues(runs));
+    const blocked = sorted.filter(({ made }) => made.next.state === "blocked");
+    if (blocked.length > 0) await connection.ask(block, blockedValues(blocked));
     const logs = sorted.filter(({ item }) => item.report.log !== null);
     if (logs.length > 0) await connection.ask(addLogs, logValues(logs));
     const told = sorted.filter(({ item }) => item.report.progress);
@@ -272,6 +279,17 @@ function lateValues(list: readonly { job: StoredJob; item: SettleItem }[]) {
     bigints(list.map(({ item }) => item.now)),
     texts(list.map(({ item }) => sessionOf(item.report))),
     texts(list.map(({ item }) => item.report.outcome.kind)),
+  ];
+}
+
+function blockedValues(list: readonly Made[]) {
+  const waitsOf = ({ event }: Settlement) =>
+    JSON.stringify((event.data as { waitsFor?: readonly string[] }).waitsFor ?? []);
+  return [
+    bigints(list.map(({ job }) => job.no)),
+    ints(list.map(({ job }) => job.attempt)),
+    texts(list.map(({ made }) => waitsOf(made))),
+    bigints(list.map(({ item }) => item.now)),
   ];
 }
 

@@ -135,16 +135,17 @@ function retryVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
     `with again as (
        update $s.job j set state = ${STATE_CODES.queued}, run_at = m.run_at, failures = j.failures + 1,
          revision = j.revision + 1
-       from unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[])
-         with ordinality as m (no, revision, at, run_at, outcome, failure, report_id, data, ord)
+       from unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
+         $9::text[]) with ordinality as m (no, revision, at, run_at, outcome, failure, report_id, data, result, ord)
        where ${STILL}
        returning j.no, j.revision, j.attempt, j.chapter, j.session, j.started_at, m.at, m.run_at, m.outcome, m.failure,
-         m.report_id, m.data, m.ord
+         m.report_id, m.data, m.result, m.ord
      ),
      closed as (
-       insert into $s.attempt (job, attempt, chapter, session, started_at, ended_at, outcome, failure, report_id,
-         after_state, after_run_at)
-       select no, attempt, chapter, session, started_at, at, outcome, failure, report_id, ${STATE_CODES.queued}, run_at
+       insert into $s.attempt (job, attempt, chapter, session, started_at, ended_at, outcome, failure, result,
+         report_id, after_state, after_run_at)
+       select no, attempt, chapter, session, started_at, at, outcome, failure, result, report_id, ${STATE_CODES.queued},
+         run_at
        from again
      ),
      ${tellJobs("again", "at", "'attempt.failed'", "data", "ord")}
@@ -153,6 +154,7 @@ function retryVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
   return {
     inFlight: 2,
     together: 500,
+    weigh: ({ item }) => resultOf(item)?.length ?? 0,
     async run(list) {
       const sorted = inOrder(list);
       const rows = await db.write(
@@ -164,6 +166,8 @@ function retryVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
           texts(sorted.map(failureText)),
           reportIds(sorted),
           texts(sorted.map(({ made }) => JSON.stringify(made.event.data))),
+          // Of a completed run that is to be run again.
+          texts(sorted.map(({ item }) => resultOf(item))),
         ],
         { repeat: true },
       );

@@ -7,7 +7,7 @@ export { toStarted } from "../job-row.ts";
 /** Of `job j`, and `rare` of `submission b`: as usual for all but a few jobs; those where one is not are read whole. */
 export const RARE_JOB = `(j.losses + j.defers + j.handbacks + j.streak > 0 or j.chapter > 1
   or coalesce(j.streak_session, j.rule_counts, j.usage) is not null)`;
-const RARE = "(j.rare or b.deadline_at is not null)";
+const RARE = "(j.rare or coalesce(b.deadline_at, b.depth) is not null)";
 
 const PREVIOUS =
   "case when j.attempt > 1 then (select failure from $s.attempt a where a.job = j.no and a.attempt = j.attempt - 1) end";

@@ -2,6 +2,7 @@
 import type { Command, CommandDecision } from "../../core/command.ts";
 import type { Job } from "../../core/job.ts";
 import type { AmendAnswer } from "../store.ts";
+import { isCancel } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { Reader } from "./read.ts";
 import { JOB_COLUMNS, progressValues, toJob, UPDATE_PROGRESS } from "./rows.ts";
@@ -30,8 +31,16 @@ export function amendVerb({ db, interned, events }: Context, reader: Reader): Ve
     if (job.state === "running") keepRunning(job.no, next.cancelRequestedAt, next.revision);
     else update.run(...progressValues(job, next, null));
     events.add(job.no, next.revision, now, event.name, event.data);
+    if (job.state === "blocked") free.run(job.no);
+    if (isCancel(event)) passOn.run(job.no, job.id);
     return { status: "applied", message: null, job: reader.view({ ...job, ...next }) };
   }
+
+  const free = db.prepare("delete from blocked where job = ?");
+  // Under the lock under which children are stored: none can come that would not be asked.
+  const passOn = db.prepare(
+    "insert or ignore into cascade (job) select ?1 where exists (select 1 from job where parent = ?2)",
+  );
 
   // A running job can only be asked to stop; what its session reports meanwhile stays as it is.
   const ask = db.prepare("update job set cancel_requested_at = ?, revision = ? where no = ?");

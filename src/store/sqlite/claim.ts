@@ -4,6 +4,7 @@ import { startedText } from "../../core/lifecycle.ts";
 import type { ClaimedJob } from "../../core/work.ts";
 import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, SUSPECT_STREAK, TRIED_MS } from "../claimed-job.ts";
 import type { LaneWindow } from "../lane.ts";
+import { fitting, heavyShares, lightShare, type Share, Turns } from "../shares.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED } from "../stored-job.ts";
 import type { Context } from "./context.ts";
@@ -34,12 +35,21 @@ export interface Claims extends Verb<Item, ClaimAnswer> {
   peek(request: ClaimRequest, now: number): ClaimAnswer | null;
 }
 
+/** What a claim looks through. */
+interface Sight {
+  readonly light: LaneWindow;
+  /** Null: the session has no lanes of jobs that take cpu or memory. */
+  readonly heavy: LaneWindow | null;
+  readonly shares: readonly Share[];
+}
+
 const NONE_DUE = 10;
 
 export function claimVerb(context: Context): Claims {
   const { db, events, started, generation } = context;
   const { readStarted, readWhole } = startedReader(context);
-  const { windowOf, moveOn } = laneFinder(context);
+  const { lanesOf, windowOf, moveOn } = laneFinder(context);
+  const turns = new Turns();
   const session = db.prepare(
     `select no, id, name, namespace, kinds, queues, labels, lease_ms, lease_ends_at, reaped, ended_at,
        draining_at
@@ -78,8 +88,18 @@ export function claimVerb(context: Context): Claims {
   const forgetOld = db.prepare("delete from claim where session = ? and at < ?");
   for (const statement of [due, nextDue, nextPriority]) statement.setReturnArrays(true);
 
-  /** The numbers of due jobs, lowest priority number first, then longest due. */
-  function pick(facts: SessionFacts, { lanes }: LaneWindow, limit: number, now: number): number[] {
+  function sightOf(facts: SessionFacts, request: ClaimRequest): Sight {
+    const { limit } = request;
+    const lanes = lanesOf(facts);
+    const light = windowOf(facts, lanes.light, "light", limit);
+    const first = lightShare(light.lanes, request);
+    if (lanes.heavy.size === 0) return { light, heavy: null, shares: [first] };
+    const heavy = windowOf(facts, fitting(lanes, request), "heavy", limit);
+    return { light, heavy, shares: turns.order(facts.no, [first, ...heavyShares(lanes, heavy.lanes, request)]) };
+  }
+
+  /** The numbers of due jobs of a share, lowest priority number first, then longest due. */
+  function pick(facts: SessionFacts, { lanes }: Share, limit: number, now: number): number[] {
     const picked: number[] = [];
     const dueIn = dueFor(facts, now);
     const heads = lanes.map((lane) => ({ lane, priority: firstFrom(lane, 0) }));
@@ -122,10 +142,10 @@ export function claimVerb(context: Context): Claims {
     return (nextPriority.get(lane, priority) as [number] | undefined)?.[0] ?? NONE_DUE;
   }
 
-  function nextAt({ lanes, partial }: LaneWindow, now: number): number | null {
-    if (partial) return now + NEXT_WINDOW_MS;
+  function nextAt({ light, heavy }: Sight, now: number): number | null {
+    if (light.partial || heavy?.partial) return now + NEXT_WINDOW_MS;
     let soonest: number | null = null;
-    for (const lane of lanes) {
+    for (const lane of heavy === null ? light.lanes : [...light.lanes, ...heavy.lanes]) {
       for (let p = firstFrom(lane, 0); p !== NONE_DUE; p = firstFrom(lane, p + 1)) {
         const row = nextDue.get(lane, p, now) as [number] | undefined;
         if (row !== undefined && (soonest === null || row[0] < soonest)) soonest = row[0];
@@ -140,13 +160,30 @@ export function claimVerb(context: Context): Claims {
     if (request.claimId !== null && recall.get(facts.no, request.claimId) !== undefined) return null;
     if (facts.draining_at !== null) return DRAINING;
     if (facts.lease_ends_at < now) return LATE;
-    const window = windowOf(facts, request.limit);
-    return pick(facts, window, 1, now).length > 0 ? null : nothingDue(facts, window, now);
+    const sight = sightOf(facts, request);
+    const isDue = sight.shares.some((share) => pick(facts, share, 1, now).length > 0);
+    return isDue ? null : nothingDue(facts, sight, now);
   }
 
-  function nothingDue(facts: SessionFacts, window: LaneWindow, now: number): ClaimAnswer {
-    moveOn(facts, window);
-    return { alive: true, drain: false, jobs: [], nextAt: nextAt(window, now) };
+  function nothingDue(facts: SessionFacts, sight: Sight, now: number): ClaimAnswer {
+    goOn(facts, sight);
+    return { alive: true, drain: false, jobs: [], nextAt: nextAt(sight, now) };
+  }
+
+  function goOn(facts: SessionFacts, { light, heavy }: Sight): void {
+    moveOn(facts, "light", light);
+    if (heavy !== null) moveOn(facts, "heavy", heavy);
+  }
+
+  /** From the first share that has any. */
+  function pickFirst(facts: SessionFacts, { shares }: Sight, now: number): number[] {
+    for (const share of shares) {
+      const picked = pick(facts, share, share.limit, now);
+      if (picked.length === 0) continue;
+      turns.taken(facts.no, share);
+      return picked;
+    }
+    return [];
   }
 
   function claimOne(request: ClaimRequest, now: number): ClaimAnswer {
@@ -159,10 +196,10 @@ export function claimVerb(context: Context): Claims {
     }
     if (facts.draining_at !== null) return DRAINING;
     if (facts.lease_ends_at < now) return LATE;
-    const window = windowOf(facts, request.limit);
-    const picked = pick(facts, window, request.limit, now);
-    if (picked.length === 0) return nothingDue(facts, window, now);
-    moveOn(facts, window);
+    const sight = sightOf(facts, request);
+    const picked = pickFirst(facts, sight, now);
+    if (picked.length === 0) return nothingDue(facts, sight, now);
+    goOn(facts, sight);
     start.run(facts.no, now, JSON.stringify(picked));
     const tell = startedText(facts.id, facts.name);
     const jobs = readStarted(picked, facts, now).map((one) => {

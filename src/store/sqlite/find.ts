@@ -39,6 +39,7 @@ export function finder({ db, interned }: Context, reader: Reader, secret: string
     if (states !== null) add(states.length === 1 ? `j.state = ${states[0]}` : `j.state in (${states.join(", ")})`);
     if (filter.deadLetter === true) add("j.discarded_at is null");
     if (areAside(states)) add("(j.state = 2 or j.state >= 4)");
+    if (filter.parentId !== undefined) add("j.parent = ?", filter.parentId);
     if (filter.tag !== undefined) add("j.no in (select job from tag where tag = ?)", filter.tag);
     if (filter.key !== undefined) {
       const scope = filter.namespace === undefined ? "" : " and namespace = ?";
@@ -70,9 +71,11 @@ export function finder({ db, interned }: Context, reader: Reader, secret: string
   }
 
   /** Jobs are read in the order of their numbers unless few enough are in the asked state to be sorted. */
-  function indexFor({ key, tag }: JobFilter, states: readonly number[] | null): string {
+  function indexFor({ key, tag, parentId }: JobFilter, states: readonly number[] | null): string {
+    if (states?.length === 0) return "not indexed"; // nothing is in no state, and then no index serves
+    if (parentId !== undefined) return "indexed by job_parent";
     if (key !== undefined || tag !== undefined) return "";
-    if (states === null || states.length === 0) return "not indexed";
+    if (states === null) return "not indexed";
     if (areAside(states)) return "indexed by job_aside";
     if (states.length > 1) return "not indexed";
     if (states[0] === STATE_CODES.running) return "indexed by job_running";

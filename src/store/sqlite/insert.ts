@@ -1,7 +1,7 @@
-/** Stores new jobs. Keys are looked up first: the write lock is ours, so nobody can come between. */
+/** Stores new jobs. Keys are looked up first, then parents: the write lock is ours, so nobody can come between. */
 import { JOB_STATES, type JobState } from "../../core/job.ts";
-
 import { submittedText } from "../../core/lifecycle.ts";
+import { type ParentFacts, refusedChild } from "../parent-rules.ts";
 import type { InsertAnswer, NewJob } from "../store.ts";
 import { checkAt, STATE_CODES } from "../stored-job.ts";
 import { BulkInsert } from "./bulk.ts";
@@ -24,12 +24,24 @@ interface KeyRow {
   readonly chapter: number | null;
 }
 
+interface ParentRow {
+  readonly lane: number;
+  readonly state: number;
+  readonly attempt: number;
+  readonly cancel_requested_at: number | null;
+}
+
 export function insertVerb({ db, interned, events }: Context): Verb<Item, InsertAnswer> {
-  const jobs = new BulkInsert(db, "job", [
+  const columns = [
     ...["no", "id", "lane", "policy", "priority", "state", "run_at", "revision", "chapter", "attempt"],
     ...["submitted_at", "expires_at", "check_at", "deadline_at", "expire_in", "timeout_ms", "key", "tags"],
-  ]);
+  ];
+  const jobs = new BulkInsert(db, "job", columns);
   const payloads = new BulkInsert(db, "payload", ["job", "body"]);
+  // Most jobs have neither a parent nor annotations: a value that is always null is not bound for each of them.
+  const children = new BulkInsert(db, "job", [...columns, "parent", "depth"]);
+  const annotated = new BulkInsert(db, "payload", ["job", "body", "annotations"]);
+  const parentById = db.prepare("select lane, state, attempt, cancel_requested_at from job where id = ?");
   const tags = new BulkInsert(db, "tag", ["tag", "job"]);
   const lastNo = db.prepare("select seq from sqlite_sequence where name = 'job'");
   // The job's own state where it still exists, the stub's where it was pruned.
@@ -54,32 +66,62 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
     return { status: "exists", id: row.id, state, chapter: row.chapter ?? row.stub_chapter ?? 1, pruned };
   }
 
+  /** Nothing moves a parent while a list is stored. */
+  function findParent(id: string, seen: Map<string, ParentFacts | null>): ParentFacts | null {
+    const known = seen.get(id);
+    if (known !== undefined) return known;
+    const row = parentById.get(id) as ParentRow | undefined;
+    const found =
+      row === undefined
+        ? null
+        : {
+            namespace: interned.lane(row.lane).namespace,
+            state: JOB_STATES[row.state] as JobState,
+            attempt: row.attempt,
+            cancelRequestedAt: row.cancel_requested_at,
+          };
+    seen.set(id, found);
+    return found;
+  }
+
   function run(items: readonly Item[]): InsertAnswer[] {
-    const rows: SqlValue[] = [];
+    const plain: SqlValue[] = [];
+    const born: SqlValue[] = [];
     const bodies: SqlValue[] = [];
+    const notedBodies: SqlValue[] = [];
+    const parents = new Map<string, ParentFacts | null>();
     const tagRows: SqlValue[] = [];
     let no = (lastNo.get() as { seq: number } | undefined)?.seq ?? 0;
     const answers = items.map(({ job, now }): InsertAnswer => {
       if (job.key !== null) {
         const found = findKey(job, now);
         if (found !== null) return found;
-        addKey.run(job.namespace, job.key, job.id, job.bodyHash);
       }
+      if (job.parent !== null) {
+        const refused = refusedChild(job, findParent(job.parent.id, parents));
+        if (refused !== null) return refused;
+      }
+      if (job.key !== null) addKey.run(job.namespace, job.key, job.id, job.bodyHash);
       no += 1;
       const { event, next } = job.transition;
       const lane = interned.internLane(job);
       const policy = interned.internPolicy(job.policyHash, job.policy);
       const tagText = job.tags.length === 0 ? null : JSON.stringify(job.tags);
+      const rows = job.parent === null ? plain : born;
       rows.push(no, job.id, lane, policy, job.priority, STATE_CODES[next.state], next.runAt, next.revision);
       rows.push(next.chapter, next.attempt, now, next.expiresAt, checkAt(next.expiresAt, job.deadlineAt));
       rows.push(job.deadlineAt, job.expireInMs, job.timeoutMs, job.key, tagText);
-      bodies.push(no, job.payload);
+      if (job.parent !== null) rows.push(job.parent.id, job.depth);
+      if (job.annotations === null) bodies.push(no, job.payload);
+      else notedBodies.push(no, job.payload, job.annotations);
       for (const tag of job.tags) tagRows.push(tag, no);
       events.add(no, next.revision, now, event.name, submittedText(event.data));
       return { status: "inserted", id: job.id };
     });
-    jobs.run(rows);
+    jobs.run(plain);
+    children.run(born);
     payloads.run(bodies);
+    annotated.run(notedBodies);
     tags.run(tagRows);
     events.flush();
     return answers;

@@ -5,6 +5,7 @@
 
 import { type Capability, FEW_LANES, type LaneWindow, serves, windowSize } from "../lane.ts";
 import { walkLanes } from "../lane-window.ts";
+import { type Lanes, sortLanes } from "../shares.ts";
 import { parseOrNull } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 
@@ -17,6 +18,9 @@ export interface LaneUser {
 }
 
 const MAX_SESSIONS = 1_000;
+
+/** Light and heavy lanes are walked through apart from each other. */
+type Part = "light" | "heavy";
 
 export function laneFinder({ db, interned }: Context) {
   const paused = db.prepare("select namespace, queue from queue");
@@ -31,11 +35,11 @@ export function laneFinder({ db, interned }: Context) {
   );
   waiting.setReturnArrays(true);
 
-  const known = new Map<number, { readonly version: number; readonly lanes: ReadonlySet<number> }>();
-  const places = new Map<number, number>();
+  const known = new Map<number, { readonly version: number; readonly lanes: Lanes }>();
+  const places = { light: new Map<number, number>(), heavy: new Map<number, number>() };
 
   /** The lanes of a session; kept until lanes are added. */
-  function lanesOf(user: LaneUser): ReadonlySet<number> {
+  function lanesOf(user: LaneUser): Lanes {
     const version = interned.laneVersion;
     const cached = known.get(user.no);
     if (cached?.version === version) return cached.lanes;
@@ -46,7 +50,7 @@ export function laneFinder({ db, interned }: Context) {
       labels: JSON.parse(user.labels) as Record<string, string>,
     };
     const mine = [...interned.lanes()].filter((lane) => serves(session, lane));
-    const lanes = new Set(mine.map((lane) => lane.no));
+    const lanes = sortLanes(mine, session.labels);
     if (known.size >= MAX_SESSIONS) known.clear();
     known.set(user.no, { version, lanes });
     return lanes;
@@ -63,25 +67,25 @@ export function laneFinder({ db, interned }: Context) {
     };
   }
 
-  function windowOf(user: LaneUser, wanted: number): LaneWindow {
-    const mine = lanesOf(user);
+  /** Of these lanes of a session. */
+  function windowOf(user: LaneUser, mine: ReadonlySet<number>, part: Part, wanted: number): LaneWindow {
     const isOpen = openness();
     if (mine.size <= FEW_LANES) return { lanes: [...mine].filter(isOpen), partial: false, next: 0 };
     const size = windowSize(wanted);
     const isWanted = (lane: number) => mine.has(lane) && isOpen(lane);
-    const walk = walkLanes({ start: places.get(user.no) ?? 0, size, isWanted });
+    const walk = walkLanes({ start: places[part].get(user.no) ?? 0, size, isWanted });
     let step = walk.next();
     while (!step.done) step = walk.next(waiting.all(step.value, size) as [number][]);
     return step.value;
   }
 
   /** The next claim of this session goes on after this window. */
-  function moveOn(user: LaneUser, window: LaneWindow): void {
-    if (places.size >= MAX_SESSIONS) places.clear();
-    places.set(user.no, window.next);
+  function moveOn(user: LaneUser, part: Part, window: LaneWindow): void {
+    if (places[part].size >= MAX_SESSIONS) places[part].clear();
+    places[part].set(user.no, window.next);
   }
 
-  return { windowOf, moveOn };
+  return { lanesOf, windowOf, moveOn };
 }
 
 export function laneCounter({ db }: Context): (namespace: string) => number {

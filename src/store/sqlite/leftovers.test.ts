@@ -32,11 +32,19 @@ test("a store whose jobs and sessions are all pruned is empty", async () => {
   }
   const { jobs: waiting } = await bench.store.find({ state: ["queued"] });
   await bench.amend(waiting[0]?.id as string, { kind: "cancel" }, T0 + 2);
+  const { job: parent } = await bench.running({ kind: "parent", retry: TWICE, annotations: "{}" });
+  const child = await bench.submit({ kind: "child", parent: { id: parent.id, attempt: 1 }, depth: 1 });
+  await bench.report(parent, { kind: "waiting", children: [child] });
+  const other = await bench.submit({ kind: "parent" });
+  const orphan = await bench.submit({ kind: "child", parent: { id: other, attempt: null }, depth: 1 });
+  await bench.amend(other, { kind: "cancel" }, T0 + 2);
   await bench.store.setPaused("default", "mail", true, T0);
   expect(filled()).toEqual(tables.filter((name) => name !== "past_pause"));
 
+  for (const id of [parent.id, child, orphan]) await bench.amend(id, { kind: "cancel" }, T0 + 3);
+  for (const id of [parent.id, other]) await bench.store.cascaded(id);
   await bench.store.setPaused("default", "mail", false, T0 + 3);
-  await bench.endSession(session, T0 + 4);
+  for (const { id } of await bench.store.openSessions()) await bench.endSession(id, T0 + 4);
   await bench.awake(T0 + SECOND, T0 + 2 * SECOND);
   const now = T0 + 10 * DAY;
   const endedBefore = { succeeded: now, failed: now, cancelled: now };

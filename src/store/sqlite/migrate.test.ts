@@ -1,8 +1,11 @@
 /** A file that an earlier version made is brought forward, with all that is in it. */
 import { describe, expect, it } from "vitest";
 import { tempFile } from "../../../test/kit.ts";
+import { submitJob } from "../../core/lifecycle.ts";
+import { resolvePolicy } from "../../core/resolve-policy.ts";
+import type { ClaimedJob } from "../../core/work.ts";
 import { Bench } from "../conformance/bench.ts";
-import { LEASE, placeOf, SECOND, T0 } from "../conformance/kit.ts";
+import { done, LEASE, placeOf, SECOND, T0, TWICE, waiting } from "../conformance/kit.ts";
 import { openDatabase } from "./driver.ts";
 import { APPLICATION_ID, MIGRATIONS } from "./migrations.ts";
 import { openSqlite } from "./open.ts";
@@ -59,5 +62,56 @@ describe("a file of version 1", () => {
     expect(db.prepare("pragma user_version").get()).toEqual({ user_version: MIGRATIONS.length });
     expect(db.prepare("select value from meta where name = 'secret'").get()).toEqual({ value: "of cursors" });
     db.close();
+  });
+});
+
+const LANE = { kind: "work", queue: "default", namespace: "default" };
+
+/** As version 2 made it: a job in the hands of a session, and one that waits. */
+async function versionTwo(path: string): Promise<void> {
+  const db = await openDatabase(path);
+  for (const step of MIGRATIONS.slice(0, 2)) db.exec(step);
+  const policy = JSON.stringify(resolvePolicy(TWICE));
+  const event = (job: number, n: number, name: string, data: object) =>
+    `(${job}, ${n}, ${T0}, '${name}', '${JSON.stringify(data)}')`;
+  const submitted = submitJob({ ...LANE, runAt: T0, expireInMs: null, policy: resolvePolicy(TWICE) }, T0).event.data;
+  const started = { v: 1, attempt: 1, session: "ses_old", worker: "w" };
+  db.exec(`insert into meta (name, value) values ('generation', 'second'), ('secret', 'of cursors');
+    insert into policy (no, hash, body) values (1, 'hash', '${policy}');
+    insert into lane (no, namespace, queue, kind, labels) values (1, 'default', 'default', 'work', '{}');
+    insert into session (no, id, namespace, name, host, pid, kinds, labels, slots, lease_ms, started_at, renewed_at, lease_ends_at)
+      values (1, 'ses_old', 'default', 'w', 'h', 1, '["work"]', '{}', 5, ${LEASE}, ${T0}, ${T0}, ${T0 + LEASE});
+    insert into job (no, id, lane, policy, priority, state, run_at, revision, chapter, attempt, session, submitted_at,
+      started_at, first_started_at) values
+      (1, 'job_running', 1, 1, 5, 1, ${T0}, 2, 1, 1, 1, ${T0}, ${T0}, ${T0}),
+      (2, 'job_waiting', 1, 1, 5, 0, ${T0}, 1, 1, 0, null, ${T0}, null, null);
+    insert into payload (job, body) values (1, '"one"'), (2, '"two"');
+    insert into event (job, n, at, name, data) values ${event(1, 1, "job.submitted", submitted)},
+      ${event(1, 2, "attempt.started", started)}, ${event(2, 1, "job.submitted", submitted)};
+    pragma application_id = ${APPLICATION_ID}; pragma user_version = 2`);
+  db.close();
+}
+
+describe("a file of version 2", () => {
+  it("goes on with its jobs, which may have children now", async () => {
+    const path = tempFile();
+    await versionTwo(path);
+    const bench = new Bench(async () => ({ store: await open(path) }));
+    await bench.begin();
+    const alone = { parentId: null, depth: 0, annotations: {} };
+    expect(await bench.row("job_running")).toMatchObject({ ...alone, state: "running", payload: '"one"' });
+    expect(await bench.row("job_waiting")).toMatchObject({ ...alone, state: "queued" });
+    const running = { id: "job_running", attempt: 1, token: "1.second.ses_old.1" } as ClaimedJob;
+    const child = await bench.submit({ parent: { id: "job_running", attempt: 1 }, depth: 1, annotations: '{"a":"b"}' });
+    expect(await bench.report(running, waiting([child]), T0 + 1)).toMatchObject({ state: "blocked" });
+    const jobs = await bench.claim("ses_old", 5, T0 + 2);
+    expect(jobs.map(({ id }) => id)).toEqual(["job_waiting", child]);
+    for (const job of jobs) await bench.report(job, done(), T0 + 3);
+    const found = await bench.store.unblockable({ parents: null, limit: 9 });
+    expect(found).toEqual([{ jobId: "job_running", attempt: 1, inVain: false }]);
+    await bench.amend("job_running", { kind: "unblock", attempt: 1, runAt: T0 + 4 }, T0 + 4);
+    await bench.report(await bench.take("ses_old", T0 + 4), done(), T0 + 5);
+    expect(await bench.row(child)).toMatchObject({ parentId: "job_running", depth: 1, annotations: { a: "b" } });
+    await bench.end();
   });
 });

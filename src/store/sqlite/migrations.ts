@@ -122,4 +122,16 @@ export const MIGRATIONS: readonly string[] = [
     created_at integer not null, expires_at integer, revoked_at integer
   ) without rowid;
   `,
+  `
+  -- The job whose child it is, and how many there are above it. By its id: a child may outlive its parent.
+  alter table job add column parent text;
+  alter table job add column depth integer not null default 0;
+  create index job_parent on job (parent, no) where parent is not null;
+  alter table payload add column annotations text;
+
+  -- Blocked jobs: the ids that each waits for, as JSON, and the run that began to wait.
+  create table blocked (job integer primary key, attempt integer not null, waits text not null, since integer not null);
+  -- Jobs whose cancel is still to be passed on to their children.
+  create table cascade (job integer primary key);
+  `,
 ];

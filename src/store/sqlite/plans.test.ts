@@ -3,7 +3,19 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ClaimedJob } from "../../core/work.ts";
 import { Bench } from "../conformance/bench.ts";
-import { broke, DAY, done, MINUTE, placeOf, reportOf, SECOND, T0, TWICE, usageOf } from "../conformance/kit.ts";
+import {
+  broke,
+  DAY,
+  done,
+  MINUTE,
+  placeOf,
+  reportOf,
+  SECOND,
+  T0,
+  TWICE,
+  usageOf,
+  waiting,
+} from "../conformance/kit.ts";
 import { type Database, openDatabase, type SqlValue, type Statement } from "./driver.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { sqliteStore } from "./sqlite-store.ts";
@@ -153,6 +165,40 @@ describe("no hot verb walks through the jobs:", () => {
       await bench.settle([report, reportOf(job(1), broke(), { usage: usageOf(2) })], T0 + 2);
       await bench.settle([report, reportOf(job(0), broke())], T0 + 3);
       await bench.sweep(T0 + MINUTE);
+    }));
+
+  test("children: stored, waited for, found, and asked to stop", () =>
+    expectNoWalk(async () => {
+      const parent = await bench.running({ kind: "parent", retry: TWICE });
+      const { id } = parent.job;
+      const childOf = (parts = {}) => ({ parent: { id, attempt: 1 }, depth: 1, kind: "child", ...parts });
+      await bench.insert([childOf(), childOf({ key: "child", annotations: "{}" })]);
+      const child = await bench.take(await bench.open({ kinds: ["child"] }));
+      await bench.store.setUsage(child.id, 1, usageOf(1));
+      await bench.report(child, done());
+      await bench.report(parent.job, waiting([child.id]));
+      await bench.store.unblockable({ parents: [id], limit: 10 });
+      await bench.store.unblockable({ parents: null, limit: 10 });
+      await bench.amend(id, { kind: "unblock", attempt: 1, runAt: T0 });
+      await bench.amend(id, { kind: "cancel" });
+      await bench.store.cascades(10);
+      await bench.store.cascaded(id);
+      await bench.store.find({ parentId: id });
+      await bench.store.find({ parentId: id, state: ["queued", "running"], order: "oldest" });
+    }));
+
+  test("children of a job are found in the order of their numbers, which are not sorted", async () => {
+    await bench.store.find({ parentId: "job_x", state: ["queued"], order: "oldest" });
+    const used = spy.plans().filter(({ sql }) => sql.includes("j.parent = ?"));
+    expect(used.map(({ steps }) => steps)).toEqual([["SEARCH j USING INDEX job_parent (parent=?)"]]);
+  });
+
+  test("claim of what takes cpu", () =>
+    expectNoWalk(async () => {
+      const labels = { "resource/cpu": "1000" };
+      await bench.insert([{ labels }]);
+      const other = await bench.open({ labels, leaseMs: DAY });
+      for (let i = 0; i < 3; i++) await bench.claim(other, 1, T0);
     }));
 
   test("amend", () =>

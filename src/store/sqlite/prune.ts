@@ -6,10 +6,13 @@ import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
 
 const PAGE = 500;
-const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload"];
+const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload", "blocked", "cascade"];
 
 export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnswer> {
-  const fields = "select no, id, lane, state, chapter, submitted_at, finished_at, key from job";
+  // A parent that has not ended may still ask for its children, and children whose cancel is due are found by their parent.
+  const kept = `(parent is not null and exists (select 1 from job p where p.id = job.parent and p.state < 3))
+    or exists (select 1 from cascade where cascade.job = job.no)`;
+  const fields = `select no, id, lane, state, chapter, submitted_at, finished_at, key, ${kept} as kept from job`;
   // Most jobs have succeeded, so those are found by number; the others have an index.
   const succeeded = db.prepare(`${fields} not indexed where state = ? and no > ? order by no limit ?`);
   const aside = db.prepare(
@@ -74,7 +77,7 @@ export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnsw
     for (let after = 0; ; ) {
       const page = (state === STATE_CODES.succeeded ? succeeded : aside).all(state, after, PAGE) as EndedRow[];
       for (const row of page) {
-        if (row.finished_at < before) found.push(row);
+        if (row.finished_at < before && row.kept === 0) found.push(row);
         if (found.length >= limit) return found;
       }
       if (page.length < PAGE || page.every((row) => row.submitted_at >= before)) return found;
@@ -102,4 +105,5 @@ interface EndedRow {
   readonly submitted_at: number;
   readonly finished_at: number;
   readonly key: string | null;
+  readonly kept: number;
 }

@@ -3,7 +3,7 @@ import type { JobEvent, PerdureEvent } from "../../core/event.ts";
 import { LOOK, type Look, lookOf } from "../event-page.ts";
 import { serves } from "../lane.ts";
 import type { AttemptLog, AttemptRow, EventQuery, History, JobRow, LateReport } from "../store.ts";
-import { parseOrNull, type StoredJob } from "../stored-job.ts";
+import { parseOrNull, type StoredJob, toAnnotations } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
 import { JOB_COLUMNS, toJob } from "./rows.ts";
@@ -14,7 +14,7 @@ export type Reader = ReturnType<typeof reader>;
 export function reader({ db, interned }: Context) {
   const byId = db.prepare(`select ${JOB_COLUMNS} from job where id = ?`);
   byId.setReturnArrays(true);
-  const payload = db.prepare("select body from payload where job = ?");
+  const payload = db.prepare("select body, annotations from payload where job = ?");
   const result = db.prepare("select result from attempt where job = ? and attempt = ?");
   const attemptRows = db.prepare("select * from attempt where job = ? order by attempt");
   const logs = db.prepare("select body from log_chunk where job = ? and attempt = ? order by n");
@@ -53,8 +53,9 @@ export function reader({ db, interned }: Context) {
   function view(job: StoredJob): JobRow {
     const { no, lane: _lane, session: _session, liveUsage: _usage, ...row } = job;
     const won = job.state === "succeeded" ? (result.get(no, job.attempt) as { result: string | null }) : null;
-    const body = (payload.get(no) as { body: string } | undefined)?.body ?? "null";
-    return { ...row, payload: body, result: won?.result ?? null };
+    const came = payload.get(no) as { body: string; annotations: string | null } | undefined;
+    const annotations = toAnnotations(came?.annotations ?? null);
+    return { ...row, payload: came?.body ?? "null", result: won?.result ?? null, annotations };
   }
 
   function logOf(no: number, attempt: number): string {

@@ -1,8 +1,10 @@
 /** Renewals: one write extends the lease of everything a session holds. What it tells of its attempts (usage,
  *  progress, log) is stored only where the attempt is still its own. */
+import { mostUsage, type Usage } from "../../core/job.ts";
 import type { HeldAttempt, RenewAnswer } from "../../core/work.ts";
+import { isOverspent } from "../live-usage.ts";
 import type { RenewRequest } from "../store.ts";
-import { jsonOrNull } from "../stored-job.ts";
+import { jsonOrNull, parseOrNull } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import { logWriter } from "./settle.ts";
 import type { Verb } from "./writer.ts";
@@ -18,6 +20,9 @@ interface RunningRow {
   readonly attempt: number;
   readonly started_at: number;
   readonly cancel_requested_at: number | null;
+  readonly policy: number;
+  readonly usage: string | null;
+  readonly live_usage: string | null;
 }
 
 interface SessionFacts {
@@ -30,14 +35,14 @@ interface SessionFacts {
 }
 
 export function renewVerb(context: Context): Verb<Item, RenewAnswer> {
-  const { db } = context;
+  const { db, interned } = context;
   const session = db.prepare(
     "select no, lease_ms, lease_ends_at, reaped, ended_at, draining_at from session where id = ?",
   );
   const extend = db.prepare("update session set renewed_at = ?, lease_ends_at = ? where no = ?");
   const note = db.prepare("update session set health = ? where no = ?");
   const running = db.prepare(
-    `select no, id, attempt, started_at, cancel_requested_at from job indexed by job_running
+    `select no, id, attempt, started_at, cancel_requested_at, policy, usage, live_usage from job indexed by job_running
      where state = 1 and session = ?`,
   );
   const tell = db.prepare(
@@ -48,13 +53,14 @@ export function renewVerb(context: Context): Verb<Item, RenewAnswer> {
   function renewOne({ session: id, held, unheardAfterMs, health }: RenewRequest, now: number): RenewAnswer {
     const facts = session.get(id) as SessionFacts | undefined;
     if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) {
-      return { alive: false, leaseMs: 0, drain: false, lost: held.map(named), cancel: [], unheard: [] };
+      return { alive: false, leaseMs: 0, drain: false, lost: held.map(named), cancel: [], overspent: [], unheard: [] };
     }
     extend.run(now, now + facts.lease_ms, facts.no);
     if (health !== undefined) note.run(jsonOrNull(health), facts.no);
     const rows = new Map((running.all(facts.no) as RunningRow[]).map((row) => [row.id, row]));
     const lost: RenewAnswer["lost"] = [];
     const cancel: RenewAnswer["cancel"] = [];
+    const overspent: RenewAnswer["overspent"] = [];
     for (const attempt of held) {
       const row = rows.get(attempt.jobId);
       if (row === undefined || row.attempt !== attempt.attempt) {
@@ -63,17 +69,21 @@ export function renewVerb(context: Context): Verb<Item, RenewAnswer> {
       }
       rows.delete(attempt.jobId);
       if (row.cancel_requested_at !== null) cancel.push(named(attempt));
-      store(row.no, attempt);
+      const live = mostUsage(parseOrNull<Usage>(row.live_usage), attempt.usage ?? null);
+      if (isOverspent(interned.policy(row.policy), parseOrNull(row.usage), live)) overspent.push(named(attempt));
+      store(row.no, attempt, live);
     }
     const unheard = [...rows.values()]
       .filter((row) => row.started_at < now - (unheardAfterMs ?? facts.lease_ms))
       .map((row) => ({ jobId: row.id, attempt: row.attempt }));
     const wasOver = facts.lease_ends_at < now;
-    return { alive: true, leaseMs: facts.lease_ms, drain: facts.draining_at !== null, wasOver, lost, cancel, unheard };
+    const drain = facts.draining_at !== null;
+    return { alive: true, leaseMs: facts.lease_ms, drain, wasOver, lost, cancel, overspent, unheard };
   }
 
-  function store(no: number, { attempt, usage, progress, log }: HeldAttempt): void {
-    const told = usage ?? null;
+  /** `live`: what it has used, by all that was told. */
+  function store(no: number, { attempt, usage, progress, log }: HeldAttempt, live: Usage | null): void {
+    const told = usage == null ? null : live;
     if (told !== null || (progress ?? null) !== null) tell.run(jsonOrNull(told), progress ?? null, no);
     if (log) addLog(no, attempt, log);
   }

@@ -57,6 +57,7 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
   );
   const lease = db.prepare("select renewed_at, lease_ends_at, ended_at from session where no = ?");
   const tell = db.prepare("update job set progress = ? where no = ?");
+  const block = db.prepare("insert or replace into blocked (job, attempt, waits, since) values (?, ?, ?, ?)");
   const isOverdue = overdue(context);
 
   function run(items: readonly Item[]): SettleAnswer[] {
@@ -167,6 +168,9 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
       update.run(...progressValues(job, next, avoid));
     }
     events.add(job.no, next.revision, now, event.name, event.data);
+    if (event.name === "attempt.waiting" && next.state === "blocked") {
+      block.run(job.no, job.attempt, JSON.stringify(event.data.waitsFor), now);
+    }
     if (report.log !== null) addLog(job.no, report.attempt, report.log);
     if (report.progress) tell.run(report.progress, job.no);
     if (job.state !== "running") return; // a wait that ran out is no attempt

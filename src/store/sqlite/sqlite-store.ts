@@ -20,6 +20,7 @@ import { reader } from "./read.ts";
 import { renewVerb } from "./renew.ts";
 import { closeSessionVerb, drainSessionVerb, openSessionVerb, sessionReader } from "./sessions.ts";
 import { settleVerb } from "./settle.ts";
+import { cascadedVerb, cascadeReader, unblockableReader, usageVerb } from "./waits.ts";
 import { watcher } from "./watch.ts";
 import { BUSY_WAIT_MS, isLocked, Writer } from "./writer.ts";
 
@@ -70,10 +71,14 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
     addToken: addTokenVerb(context),
     revokeToken: revokeTokenVerb(context),
     setting: settingVerb(context),
+    cascaded: cascadedVerb(context),
+    usage: usageVerb(context),
     claim: claimVerb(context),
   };
   const sessions = sessionReader(context);
   const expired = expiredReader(context);
+  const unblockable = unblockableReader(context);
+  const cascades = cascadeReader(context);
   const counts = countReader(context);
   const tokens = tokenReader(context);
   const laneCount = laneCounter(context);
@@ -141,6 +146,12 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
         commands.map((command) => ({ ...command, now, decide })),
       ),
     expired: (query) => answer(() => expired(query)),
+    unblockable: (query) => answer(() => unblockable(query)),
+    cascades: (limit) => answer(() => cascades(limit)),
+    cascaded: async (jobId) => {
+      await one(verbs.cascaded, jobId);
+    },
+    setUsage: (jobId, attempt, usage) => one(verbs.usage, { jobId, attempt, usage }),
     jobs: (ids) => answer(() => ids.map(read.job)),
     ended: (ids) => answer(() => read.ended(ids)),
     find: (filter) => answer(() => find(filter)),

@@ -43,7 +43,18 @@ describe("the environment of a command", () => {
     },
   );
 
+  it("has what the job wants filled in, with the same care for names", () => {
+    const filled = { MY_JOB: "job_1", PORT: "8080" };
+    expect(environmentOf({ from, job: { A: "1" }, filled, allow: [], own })).toMatchObject({ A: "1", ...filled });
+    const risky = { from, job: {}, filled: { GIT_DIR: "job_1" }, own };
+    expect(() => environmentOf({ ...risky, allow: [] })).toThrow("fill.GIT_DIR");
+    expect(environmentOf({ ...risky, allow: ["GIT_DIR"] }).GIT_DIR).toBe("job_1");
+  });
+
   it("cannot be told to be somebody else", () => {
     expect(of({ PERDURE_JOB_ID: "forged" }).PERDURE_JOB_ID).toBe("job_1");
+    const job = { PERDURE_TOKEN: "forged", PERDURE_URL: "http://evil" };
+    const access = { PERDURE_TOKEN: "pdj_1", PERDURE_URL: "http://here" };
+    expect(environmentOf({ from, job, filled: job, allow: ["*"], own: access })).toMatchObject(access);
   });
 });

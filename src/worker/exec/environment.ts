@@ -14,25 +14,29 @@ export interface EnvironmentParts {
   /** The worker's own. */
   readonly from: Readonly<Record<string, string | undefined>>;
   readonly job: Readonly<Record<string, string>>;
+  /** What the job wants to be filled in, under names of its choice. */
+  readonly filled?: Readonly<Record<string, string>>;
   /** Risky names that jobs may set; "*" for all. */
   readonly allow: readonly string[];
   /** PERDURE_*. */
   readonly own: Readonly<Record<string, string>>;
 }
 
-export function environmentOf({ from, job, allow, own }: EnvironmentParts): Record<string, string> {
+export function environmentOf({ from, job, filled = {}, allow, own }: EnvironmentParts): Record<string, string> {
   const env: Record<string, string> = Object.create(null);
   env.PATH = DEFAULT_PATH;
   for (const name of BASE) {
     const value = from[name];
     if (value !== undefined && value !== "") env[name] = value;
   }
-  for (const [name, value] of Object.entries(job)) {
-    if (RISKY.test(name) && !allow.includes("*") && !allow.includes(name)) {
-      const allowed = `names that cannot change what the program is; a worker allows it with allowEnv: ["${name}"]`;
-      throw new ConfigError({ path: `env.${name}`, given: name, allowed });
+  for (const [field, values] of Object.entries({ env: job, fill: filled })) {
+    for (const [name, value] of Object.entries(values)) {
+      if (RISKY.test(name) && !allow.includes("*") && !allow.includes(name)) {
+        const allowed = `names that cannot change what the program is; a worker allows it with allowEnv: ["${name}"]`;
+        throw new ConfigError({ path: `${field}.${name}`, given: name, allowed });
+      }
+      env[name] = value;
     }
-    env[name] = value;
   }
   return Object.assign(env, own);
 }

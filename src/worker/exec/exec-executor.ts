@@ -13,10 +13,12 @@ import type { Executed, Executor } from "../executor.ts";
 import { Capture, type Captured } from "./capture.ts";
 import { type CommandEnd, runCommand } from "./command.ts";
 import { environmentOf } from "./environment.ts";
+import { filled, portVariables } from "./fill.ts";
 import { Guard } from "./guard.ts";
 import { writeInputFiles } from "./input-files.ts";
 import { whyNoNamespace } from "./namespace.ts";
 import { endOf } from "./outcome.ts";
+import { Ports } from "./ports.ts";
 import { MARK } from "./processes.mjs";
 import { whyNot } from "./program.ts";
 import { readUsage, readVerdict } from "./verdict.ts";
@@ -65,6 +67,8 @@ export interface ExecOptions {
   /** The worker's environment, from which the base is taken. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly allowEnv: readonly string[];
+  /** What a command finds to reach its server, or the data it is in. */
+  readonly access?: (job: ClaimedJob) => Readonly<Record<string, string>>;
   /** Commands get a pid namespace of their own, where it can be had. */
   readonly isolate?: boolean;
   readonly log?: (level: "warn", message: string) => void;
@@ -79,6 +83,7 @@ export class ExecExecutor implements Executor {
   readonly kind = "exec";
   readonly #options: ExecOptions;
   readonly #guard: Guard;
+  readonly #ports = new Ports();
   #isTold = false;
   readonly #tidying = new Set<Promise<void>>();
 
@@ -99,7 +104,13 @@ export class ExecExecutor implements Executor {
 
   async #tryRun(run: AttemptRun): Promise<Executed> {
     try {
-      return await this.#run(run, checkedPayload(run.job.payload));
+      const input = checkedPayload(run.job.payload);
+      const ports = await this.#ports.take(input.ports.length);
+      try {
+        return await this.#run(run, input, ports);
+      } finally {
+        this.#ports.giveBack(ports);
+      }
     } catch (error) {
       if (error instanceof ConfigError)
         return failed(failure({ kind: "error", class: "invalid", message: error.message }));
@@ -128,7 +139,7 @@ export class ExecExecutor implements Executor {
     this.#guard.close();
   }
 
-  async #run(run: AttemptRun, input: CheckedExec): Promise<Executed> {
+  async #run(run: AttemptRun, input: CheckedExec, ports: readonly number[]): Promise<Executed> {
     const { places, clock, onOutput } = this.#options;
     const { id: jobId, attempt } = run.job;
     run.stopGraceMs = input.graceMs + 8_000; // we end it ourselves, and need a little longer than its grace
@@ -136,7 +147,7 @@ export class ExecExecutor implements Executor {
     // What an earlier attempt left running, of a worker that died together with its supervisor, would overlap this one.
     if (previous !== null) await this.#guard.clear(jobId);
     await writeInputFiles(dir, input.files);
-    const env = this.#environment(run, input, dir, previous);
+    const env = this.#environment(run, input, { dir, previous, ports });
     const cwd = input.cwd ?? dir;
     const refused = await whyNot(input.argv[0], cwd, env.PATH as string);
     if (refused !== null) return failed(refused);
@@ -170,8 +181,8 @@ export class ExecExecutor implements Executor {
     const verdict = await readVerdict(join(dir, "result.json"));
     if ("usage" in verdict && verdict.usage !== null) run.usageSoFar(verdict.usage);
     const judged = endOf(end, verdict, lastLine);
-    const isVerdict = verdict.kind === "completed" || verdict.kind === "failed";
-    if (judged.kind === "failed") return { outcome: judged, isVerdict };
+    const isVerdict = verdict.kind === "completed" || verdict.kind === "failed" || verdict.kind === "waiting";
+    if (judged.kind !== "completed") return { outcome: judged, isVerdict };
     const { files, more } = await this.#options.places.list(run.job.id, run.job.attempt);
     const [stdout, stderr] = written;
     const result = { exitCode: judged.exitCode, output: judged.output, outputs: files, stdout, stderr };
@@ -196,9 +207,15 @@ export class ExecExecutor implements Executor {
     return why === null;
   }
 
-  #environment(run: AttemptRun, input: CheckedExec, dir: string, previous: string | null) {
-    const { env: from, allowEnv: allow } = this.#options;
+  #environment(
+    run: AttemptRun,
+    input: CheckedExec,
+    { dir, previous, ports }: { dir: string; previous: string | null; ports: readonly number[] },
+  ) {
+    const { env: from, allowEnv: allow, access } = this.#options;
     const own = {
+      ...access?.(run.job),
+      ...portVariables(input.ports, ports),
       PERDURE_JOB_ID: run.job.id,
       PERDURE_ATTEMPT: String(run.job.attempt),
       PERDURE_OUTPUT_DIR: dir,
@@ -206,7 +223,7 @@ export class ExecExecutor implements Executor {
       PERDURE_USAGE_FILE: join(dir, "usage.json"),
       ...(previous === null ? {} : { PERDURE_PREVIOUS_OUTPUT_DIR: previous }),
     };
-    return environmentOf({ from, job: input.env, allow, own });
+    return environmentOf({ from, job: input.env, filled: filled(input, run.job, ports), allow, own });
   }
 
   /** Hears what the command writes of its usage, while it runs and once more at the end. */

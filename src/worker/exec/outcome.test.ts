@@ -55,6 +55,8 @@ describe("with a verdict", () => {
       expect(endOf(each, { kind: "completed", ...said }, "")).toMatchObject({ kind: "completed", output: 5 });
       const no = endOf(each, { kind: "failed", ...said, reason: "no" }, "");
       expect(no).toMatchObject({ kind: "failed", failure: { kind: "result", class: "logical", message: "no" } });
+      const waits = { kind: "waiting", children: ["job_1"] } as const;
+      expect(endOf(each, { ...waits, usage: null }, "")).toEqual(waits);
     }
   });
 

@@ -7,6 +7,7 @@ import type { Verdict } from "./verdict.ts";
 
 export type Judged =
   | { readonly kind: "completed"; readonly exitCode: number; readonly output: unknown }
+  | { readonly kind: "waiting"; readonly children: readonly string[] }
   | { readonly kind: "failed"; readonly failure: Failure };
 
 type Ended = Extract<CommandEnd, { kind: "ended" }>;
@@ -16,6 +17,7 @@ const MAX_LINE = 500;
 export function endOf(end: Ended, verdict: Verdict, lastLine: string): Judged {
   const exitCode = exitCodeOf(end);
   if (verdict.kind === "completed") return { kind: "completed", exitCode, output: verdict.output };
+  if (verdict.kind === "waiting") return { kind: "waiting", children: verdict.children };
   if (verdict.kind === "failed") {
     const message = verdict.reason ?? "the command's verdict is failed, without a reason";
     return { kind: "failed", failure: failure({ kind: "result", class: "logical", message, exitCode }) };

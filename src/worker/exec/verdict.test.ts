@@ -34,6 +34,21 @@ describe("a verdict", () => {
     });
   });
 
+  it("says waiting, with the children it waits for", async () => {
+    const children = ["job_1", "job_2"];
+    const waiting = { status: "waiting", children };
+    expect(await verdict(JSON.stringify(waiting))).toEqual({ kind: "waiting", children, usage: null });
+    const usage = { tokensIn: 1, tokensOut: 2, costUsd: 0.5 };
+    const twice = { ...waiting, children: [...children, "job_1"], usage };
+    expect(await verdict(JSON.stringify(twice))).toEqual({ kind: "waiting", children, usage });
+    const many = Array.from({ length: 1_001 }, (_, i) => `job_${i}`);
+    for (const bad of [undefined, null, "job_1", [], [1], [""], ["x".repeat(101)], many, { 0: "job_1" }]) {
+      expect(why(await verdict(JSON.stringify({ status: "waiting", children: bad })))).toContain("1 to 1000 ids");
+    }
+    const most = JSON.stringify({ status: "waiting", children: many.slice(1) });
+    expect(await verdict(most)).toMatchObject({ kind: "waiting" });
+  });
+
   it("takes a reason only where it is a text, and not too much of it", async () => {
     for (const reason of [1, null, {}, "", "  "]) {
       expect(await verdict(JSON.stringify({ status: "failed", reason }))).toMatchObject({ reason: null });
@@ -96,7 +111,7 @@ describe("a verdict", () => {
       fc.asyncProperty(fc.oneof(fc.json(), fc.string(), fc.uint8Array()), async (content) => {
         const path = join(dir, "fuzz");
         writeFileSync(path, content);
-        expect((await readVerdict(path)).kind).toMatch(/^(none|output|completed|failed|malformed)$/);
+        expect((await readVerdict(path)).kind).toMatch(/^(none|output|completed|failed|waiting|malformed)$/);
         await readUsage(path);
         expect(Object.keys(Object.prototype)).toEqual([]);
       }),

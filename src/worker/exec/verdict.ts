@@ -3,6 +3,7 @@
 import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { isPlain } from "../../core/check.ts";
+import { MAX_WAITS_FOR } from "../../core/child.ts";
 import type { Usage } from "../../core/job.ts";
 import { jsonDepth } from "../../lib/json-depth.ts";
 
@@ -15,6 +16,8 @@ export type Verdict =
       readonly output: unknown;
       readonly usage: Usage | null;
     }
+  /** It ends here, and goes on when these have ended. */
+  | { readonly kind: "waiting"; readonly children: readonly string[]; readonly usage: Usage | null }
   | { readonly kind: "malformed"; readonly why: string };
 
 /** Less than a result may hold: there is more in it than this. */
@@ -22,6 +25,7 @@ const MAX_BYTES = 786_432;
 const MAX_REASON = 2_000;
 const MAX_DEPTH = 64;
 const MAX_USAGE = 1e15;
+const MAX_ID = 100;
 
 export async function readVerdict(path: string): Promise<Verdict> {
   const text = await readSmall(path);
@@ -38,11 +42,23 @@ export async function readVerdict(path: string): Promise<Verdict> {
     return { kind: "output", output: value, usage: usageIn(value) };
   }
   const { status, reason, output } = value as { status: unknown; reason?: unknown; output?: unknown };
+  if (status === "waiting") return waitingIn(value);
   if (status !== "completed" && status !== "failed") {
-    return { kind: "malformed", why: `its status is ${JSON.stringify(status)}, not "completed" or "failed"` };
+    const why = `its status is ${JSON.stringify(status)}, not "completed", "failed" or "waiting"`;
+    return { kind: "malformed", why };
   }
   const said = typeof reason === "string" && reason.trim() !== "" ? reason.slice(0, MAX_REASON) : null;
   return { kind: status, reason: said, output: output ?? null, usage: usageIn(value) };
+}
+
+function waitingIn(value: object): Verdict {
+  const { children } = value as { children?: unknown };
+  const isId = (id: unknown) => typeof id === "string" && id !== "" && id.length <= MAX_ID;
+  if (!Array.isArray(children) || children.length === 0 || children.length > MAX_WAITS_FOR || !children.every(isId)) {
+    const why = `it is waiting, and its children are no list of 1 to ${MAX_WAITS_FOR} ids`;
+    return { kind: "malformed", why };
+  }
+  return { kind: "waiting", children: [...new Set<string>(children)], usage: usageIn(value) };
 }
 
 /** What a usage file says now; null while there is none, or it is being written. */

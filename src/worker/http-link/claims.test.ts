@@ -50,6 +50,27 @@ describe("a claim", () => {
     expect(server.asked[1]?.body).toEqual({ limit: 1, waitMs: 0, claimId: server.asked[0]?.body.claimId });
   });
 
+  it("says what room there is, in its last word too, and brings what its jobs need and may show", async () => {
+    const held = gate();
+    const claimed = { ...job(7), needs: { cpu: 500, memory: 1_024 }, jobToken: "pdj_7" };
+    const { link, server, session } = await openLink(({ body }) => {
+      if (body.waitMs === 0) return { json: { alive: true, drain: false, jobs: [claimed] } };
+      held.open();
+      return "hang";
+    });
+    const giveUp = new AbortController();
+    const room = { cpu: 1_500, memory: 2_048 };
+    const claim = link.claim(session, { limit: 5, waitMs: 30_000, signal: giveUp.signal, room });
+    await held.passed;
+    giveUp.abort();
+    expect((await claim).jobs).toEqual([claimed]);
+    expect(server.asked.map(({ body }) => body.room)).toEqual([room, room]);
+    expect(link.access?.(claimed)).toEqual({
+      ...{ PERDURE_URL: server.url, PERDURE_TOKEN: "pdj_7", PERDURE_NAMESPACE: "default" },
+    });
+    expect(link.access?.(job(1))).toEqual({});
+  });
+
   it("that never reached the server is not asked for again when it is given up", async () => {
     const server = await fakeServer(() => OPENED);
     const { link, clock } = newLink(server.url);

@@ -9,6 +9,7 @@ import type { RenewAnswer, SettleAnswer } from "../../core/work.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { EngineLink, SessionRequest } from "../engine-link.ts";
 import { Claims } from "./claims.ts";
+import { httpFamily } from "./family.ts";
 import { serverCalls } from "./http-call.ts";
 import { inSession, type LinkParts, type OpenSession, untilAnswered } from "./link-parts.ts";
 import { followNotices } from "./notices.ts";
@@ -47,7 +48,9 @@ const HEARTBEAT_MS = 2_000;
 /** Old ones whose reports may still be on their way. */
 const KEPT_SESSIONS = 10;
 const CLOSE_MS = 5_000;
-const GONE: RenewAnswer = Object.freeze({ alive: false, leaseMs: 0, drain: false, lost: [], cancel: [], unheard: [] });
+const GONE: RenewAnswer = Object.freeze({
+  ...{ alive: false, leaseMs: 0, drain: false, lost: [], cancel: [], overspent: [], unheard: [] },
+});
 const STALE: SettleAnswer = Object.freeze({ status: "stale", recorded: null });
 
 export function httpLink(options: HttpLinkOptions): HttpLink {
@@ -105,7 +108,8 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
       const reply = await inSession<RenewAnswerWire>(parts, session, "renewSession", body, {
         totalMs: session.leaseMs / 2,
       });
-      return { ...reply.body, unheard: [] };
+      // A server of an earlier version says nothing of budgets.
+      return { ...reply.body, overspent: reply.body.overspent ?? [], unheard: [] };
     } catch (error) {
       if (isGone(error)) return GONE;
       teller.trouble(error);
@@ -113,9 +117,19 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
     }
   }
 
+  function sessionOf(id: string) {
+    const session = sessions.get(id);
+    return session === undefined ? null : { key: session.key, isCurrent: current === id };
+  }
+
   return {
     parts,
     heartbeatMs,
+    family: httpFamily(parts, sessionOf),
+    access({ jobToken, namespace }) {
+      if (jobToken === undefined) return {};
+      return { PERDURE_URL: calls.shown, PERDURE_TOKEN: jobToken, PERDURE_NAMESPACE: namespace };
+    },
     get claimsAtOnce() {
       return claimsAtOnce;
     },
@@ -161,10 +175,7 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
       return () => drains.delete(id);
     },
 
-    sessionOf(id) {
-      const session = sessions.get(id);
-      return session === undefined ? null : { key: session.key, isCurrent: current === id };
-    },
+    sessionOf,
 
     close() {
       closing.abort();

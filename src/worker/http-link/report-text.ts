@@ -25,6 +25,8 @@ function wireOutcome(outcome: ReportedOutcome): ReportWire["outcome"] {
     case "completed":
       if (outcome.result === null || !isOver(outcome.result, MAX_RESULT_BYTES)) return outcome;
       return { kind: "failed", failure: tooLarge() };
+    case "waiting":
+      return { kind: outcome.kind, children: [...outcome.children] };
     case "failed":
     case "timeout":
       return { kind: outcome.kind, failure: wireFailure(outcome.failure) };

@@ -19,6 +19,13 @@ describe("reports", () => {
     });
   });
 
+  it("of a run that waits for its children name them", async () => {
+    const { link, server, session } = await openLink(accepted);
+    const outcome = { kind: "waiting", children: ["job_8", "job_9"] } as const;
+    await link.report(done(1, { outcome }), session);
+    expect(server.asked[0]?.body.reports[0].outcome).toEqual(outcome);
+  });
+
   it("that come while a call is under way go with the next", async () => {
     const [taken, go] = [gate(), gate()];
     const { link, server, session } = await openLink(async (asked) => {
@@ -132,11 +139,19 @@ describe("a renewal", () => {
     const json = { alive: true, leaseMs: 15_000, drain: true, lost: [], cancel: [{ jobId: "job_1", attempt: 1 }] };
     const { link, server, session } = await openLink(() => ({ json }));
     const answer = await link.renew(session, [{ jobId: "job_1", attempt: 1, log: "a line\n" }], HEALTH);
-    expect(answer).toEqual({ ...json, unheard: [] });
+    // A server of an earlier version says nothing of budgets.
+    expect(answer).toEqual({ ...json, overspent: [], unheard: [] });
     expect(server.asked[0]?.body).toMatchObject({
       held: [{ jobId: "job_1", attempt: 1, log: "a line\n" }],
       health: { consecutive_failures: 1, total: 9, failed: 2, average_ms: 3.5, in_hand: 1, slots: 10, load: 0.5 },
     });
+  });
+
+  it("hears which jobs have spent their budget", async () => {
+    const overspent = [{ jobId: "job_1", attempt: 1 }];
+    const json = { alive: true, leaseMs: 15_000, drain: false, lost: [], cancel: [], overspent };
+    const { link, session } = await openLink(() => ({ json }));
+    expect(await link.renew(session, [], HEALTH)).toMatchObject({ alive: true, overspent });
   });
 
   it("is tried once; the session is over where the server does not know it", async () => {

@@ -1,0 +1,98 @@
+/** Documents of files that may be of any kind: which dialect each of them is of, or that it is a job file of ours. What could
+ *  be more than one is not guessed, and what is none is told with the kinds that there are. */
+import { dirname, resolve } from "node:path";
+import { isPlain } from "../../core/check.ts";
+import { show } from "../../core/errors.ts";
+import type { Dialect } from "../../dialects/dialect.ts";
+import { candidates, DIALECTS, dialectOf } from "../../dialects/registry.ts";
+import { type CliError, usageError } from "../exit.ts";
+import type { Io } from "../io.ts";
+import { bytesOf, TOP_KEYS } from "../job-file.ts";
+import { readSmallFile, readYamlDocuments, textIn, type YamlText } from "../yaml.ts";
+import { YAML_LIMITS } from "../yaml-scan.ts";
+
+/** Our own job files, where a dialect could be named. */
+const OURS = "perdure";
+/** What `--dialect` takes. */
+export const KINDS: readonly string[] = [OURS, ...DIALECTS.map(({ name }) => name)];
+
+export interface AnyDocument {
+  readonly yaml: YamlText;
+  /** The folder that its paths begin at. */
+  readonly dir: string;
+  /** Null: a job file of ours. */
+  readonly dialect: Dialect | null;
+}
+
+export interface FilesWish {
+  /** As given; `-` is standard input. */
+  readonly files: readonly string[];
+  readonly io: Pick<Io, "cwd">;
+  /** One of `KINDS`; where none is given, each document is recognised. */
+  readonly dialect?: string | undefined;
+  readonly stdin?: AsyncIterable<Buffer | string>;
+}
+
+export async function documentsOf({ files, io, dialect, stdin = process.stdin }: FilesWish): Promise<AnyDocument[]> {
+  const chosen = dialect === undefined ? undefined : chosenKind(dialect);
+  if (files.filter((name) => name === "-").length > 1) throw usageError("--file: standard input can be read only once");
+  const found: AnyDocument[] = [];
+  for (const name of files) {
+    const [bytes, file] =
+      name === "-"
+        ? [await bytesOf(stdin), "stdin"]
+        : [readSmallFile(resolve(io.cwd, name), name, YAML_LIMITS.bytes + 1), name];
+    if (bytes === null) throw usageError(`there is no file ${show(name)}; name another, or - for standard input`);
+    const dir = name === "-" ? io.cwd : dirname(resolve(io.cwd, name));
+    for (const yaml of readYamlDocuments(textIn(bytes, file), file)) {
+      found.push({ yaml, dir, dialect: chosen === undefined ? kindOf(yaml) : chosen });
+    }
+  }
+  return found;
+}
+
+function chosenKind(name: string): Dialect | null {
+  if (name === OURS) return null;
+  if (KINDS.includes(name)) return dialectOf(name);
+  throw usageError(`--dialect: got ${show(name)}; give one of ${KINDS.join(", ")}`);
+}
+
+function kindOf(yaml: YamlText): Dialect | null {
+  const { value } = yaml;
+  const own = ownness(value);
+  if (own === "sure") return null;
+  const found = candidates(value);
+  const [only, second] = found;
+  if (only === undefined) {
+    if (own !== "none") return null;
+    throw unknownKind(yaml);
+  }
+  if (second === undefined && own !== "likely") return only;
+  const ours = own === "likely" ? [{ name: OURS, called: "a job file of Perdure" }] : [];
+  const could = [...ours, ...found];
+  const called = could.map((each) => each.called).join(" or ");
+  throw yaml.error([], `this could be ${called}; say which with --dialect ${could.map(({ name }) => name).join("|")}`);
+}
+
+/** Whether a document is a job file of ours: sure if it has a word of ours and none that we do not know, likely by words that
+ *  nobody else has at the top, possible by words that others have too. */
+function ownness(value: unknown): "sure" | "likely" | "possible" | "none" {
+  if (!isPlain(value)) return "none";
+  const has = (name: string) => Object.hasOwn(value, name);
+  const isOurs = has("argv") || has("jobs");
+  if ((isOurs || has("command")) && Object.keys(value).every((key) => TOP_KEYS.includes(key))) return "sure";
+  if (isOurs) return "likely";
+  return has("command") || (has("kind") && !has("apiVersion")) ? "possible" : "none";
+}
+
+function unknownKind(yaml: YamlText): CliError {
+  const { value } = yaml;
+  const got =
+    value === null ? "nothing" : isPlain(value) ? "a document" : Array.isArray(value) ? "a list" : show(value);
+  return yaml.error(
+    [],
+    `got ${got} of no kind that is known here. A job of Perdure has argv, command, kind or jobs; an OPAL job has prompt; ` +
+      "a fluster job has entrypoint with resources, environment or ports; a NoETL task has step with type or tool, or retry.max_attempts; " +
+      "an Attune action has runtime and entrypoint; an AgentTask has apiVersion and kind: AgentTask. Name it with --dialect",
+  );
+}

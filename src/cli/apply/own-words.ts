@@ -1,0 +1,30 @@
+/** A job as a job file of ours says it: what `perdure convert` prints and `perdure submit -f` reads again, to the same job. */
+import { isPlain } from "../../core/check.ts";
+import type { ReadEntry } from "../../dialects/dialect.ts";
+import { showSpan } from "../config/show-value.ts";
+import { entryOf } from "../job-file.ts";
+
+export function inOwnWords({ task, input, options = {} }: ReadEntry): Record<string, unknown> {
+  const work = isFlat(task, input) ? input : { kind: task, ...(input === undefined ? {} : { input }) };
+  const said = Object.entries(options).filter(([, value]) => value !== undefined);
+  return { ...work, ...Object.fromEntries(said.map(([name, value]) => [name, inWords(name, value)])) };
+}
+
+/** A command's fields stand at the top, as people write them, where that makes the very same input of them: a submit key
+ *  belongs to its text, in which the order counts. */
+function isFlat(task: string, input: unknown): input is object {
+  if (task !== "exec" || !isPlain(input)) return false;
+  return JSON.stringify(entryOf(input, "").input) === JSON.stringify(input);
+}
+
+const SPANS = ["timeout", "expireIn", "delay"];
+const INSTANTS = ["deadline", "runAt"];
+
+/** With units, and instants with their zone: nobody reads milliseconds. */
+function inWords(name: string, value: unknown): unknown {
+  if (SPANS.includes(name) && typeof value === "number" && Number.isInteger(value)) return showSpan(value);
+  if (INSTANTS.includes(name) && (typeof value === "number" || value instanceof Date)) {
+    return new Date(value).toISOString();
+  }
+  return value;
+}

@@ -1,0 +1,78 @@
+/** Files of any kind, read into jobs: all of them, or none. A mistake is told with file, line and column; what a document
+ *  says and Perdure cannot do comes back as notes. */
+import { ConfigError } from "../../core/errors.ts";
+import type { DialectName, ReadEntry } from "../../dialects/dialect.ts";
+import type { DialectSettings } from "../../dialects/settings.ts";
+import { LIMITS } from "../../engine/limits.ts";
+import { isOver } from "../../lib/text.ts";
+import { usageError } from "../exit.ts";
+import { jobsOf } from "../job-file.ts";
+import { type AnyDocument, documentsOf, type FilesWish } from "./documents.ts";
+import { FileContext, type Surroundings } from "./read-context.ts";
+
+export interface AnyJob {
+  readonly entry: ReadEntry;
+  /** `job.yaml:3:5`, for what is said of it later. */
+  readonly where: string;
+  /** Null: a job file of ours. */
+  readonly dialect: DialectName | null;
+}
+
+export interface AnyReading {
+  readonly jobs: readonly AnyJob[];
+  /** Each with the place of its document. */
+  readonly notes: readonly string[];
+}
+
+export interface ReadWish extends FilesWish {
+  readonly parameters: Readonly<Record<string, unknown>>;
+  /** Asked for only if a document of another system is there. */
+  readonly settings: () => Promise<DialectSettings> | DialectSettings;
+}
+
+export async function readAnyFiles(wish: ReadWish): Promise<AnyReading> {
+  const documents = await documentsOf(wish);
+  const others = documents.filter(({ dialect }) => dialect !== null);
+  const settings = others.length === 0 ? null : await wish.settings();
+  let isAsked = false;
+  const onParameters = () => {
+    isAsked = true;
+  };
+  const read = documents.map((document) => {
+    const { dialect, yaml } = document;
+    if (dialect === null || settings === null) {
+      const own = jobsOf(yaml).map(({ entry, where }): AnyJob => ({ entry, where, dialect: null }));
+      return { jobs: own, notes: [] };
+    }
+    const { parameters } = wish;
+    return readForeign(document, { settings, parameters, documents: others, onParameters });
+  });
+  if (Object.keys(wish.parameters).length > 0 && !isAsked) {
+    throw usageError("--param: nothing in these files takes parameters; leave it out");
+  }
+  return { jobs: read.flatMap(({ jobs }) => jobs), notes: read.flatMap(({ notes }) => notes) };
+}
+
+function readForeign(document: AnyDocument, surroundings: Surroundings): AnyReading {
+  const { yaml } = document;
+  const dialect = document.dialect as NonNullable<AnyDocument["dialect"]>;
+  const reader = new FileContext(document, surroundings);
+  try {
+    const { jobs, notes } = dialect.read(yaml.value, reader.context);
+    const where = yaml.where([]);
+    for (const { input } of jobs) refuseTooMuch(input);
+    return {
+      jobs: jobs.map((entry) => ({ entry, where, dialect: dialect.name })),
+      notes: notes.map((note) => `${where}: ${note}`),
+    };
+  } catch (error) {
+    throw error instanceof ConfigError ? reader.errorAt(error) : error;
+  }
+}
+
+/** As it would be refused at the door, but with a place. */
+function refuseTooMuch(input: unknown): void {
+  if (!isOver(JSON.stringify(input) ?? "", LIMITS.payloadBytes)) return;
+  const allowed = `at most ${LIMITS.payloadBytes} bytes as JSON, files in base64 included`;
+  throw new ConfigError({ path: "", given: null, problem: "too much input", allowed });
+}

@@ -1,0 +1,98 @@
+/** What a dialect's reader may look at beside its document: files of the same folder, and of a pack of Attune's that the
+ *  document is in. Nothing above that, by a path or by a link: a file that somebody downloaded must not be able to send what
+ *  else lies on this machine. */
+import { randomBytes } from "node:crypto";
+import { existsSync, realpathSync, statSync } from "node:fs";
+import { dirname, isAbsolute, join, resolve, sep } from "node:path";
+import type { ConfigError } from "../../core/errors.ts";
+import type { ReadContext } from "../../dialects/dialect.ts";
+import type { DialectSettings } from "../../dialects/settings.ts";
+import { type CliError, usageError } from "../exit.ts";
+import { stepsOf } from "../job-file.ts";
+import { readSmallFile, readYamlBytes, type YamlText } from "../yaml.ts";
+import { YAML_LIMITS } from "../yaml-scan.ts";
+import type { AnyDocument } from "./documents.ts";
+
+/** As base64 no job can hold more. */
+const MAX_BYTES = 1_048_576;
+const PACK = "pack.yaml";
+
+export interface Surroundings {
+  readonly settings: DialectSettings;
+  readonly parameters: Readonly<Record<string, unknown>>;
+  /** All that were given, this one among them. */
+  readonly documents: readonly AnyDocument[];
+  /** Called when a reader asks for the parameters. */
+  readonly onParameters: () => void;
+}
+
+/** A context, and the way from a mistake to its place: in the document, or in a file that was read beside it. */
+export class FileContext {
+  readonly context: ReadContext;
+  readonly #document: AnyDocument;
+  readonly #beside = new Map<string, YamlText>();
+
+  constructor(document: AnyDocument, { settings, parameters, documents, onParameters }: Surroundings) {
+    this.#document = document;
+    this.context = {
+      settings,
+      get parameters() {
+        onParameters();
+        return parameters;
+      },
+      documents: documents.filter((each) => each !== document).map(({ yaml }) => yaml.value),
+      yaml: (path) => this.#yaml(path),
+      bytes: (path) => this.#bytes(path, MAX_BYTES + 1),
+      file: document.yaml.file,
+      randomBytes: (count) => randomBytes(count),
+    };
+  }
+
+  errorAt(error: ConfigError): CliError {
+    const path = error.path ?? "";
+    for (const [name, yaml] of this.#beside) {
+      if (!path.startsWith(name)) continue;
+      const rest = path.slice(name.length).replace(/^\./, "");
+      const message = error.message.startsWith(name)
+        ? error.message.slice(name.length).replace(/^\./, "")
+        : error.message;
+      return yaml.error(stepsOf(rest), message.replace(/^: /, ""));
+    }
+    return this.#document.yaml.error(stepsOf(path), error.message);
+  }
+
+  #yaml(path: string): unknown | null {
+    const bytes = this.#bytes(path, YAML_LIMITS.bytes + 1);
+    if (bytes === null) return null;
+    const yaml = readYamlBytes(bytes, shownPath(this.#document.yaml.file, path));
+    this.#beside.set(path, yaml);
+    return yaml.value;
+  }
+
+  #bytes(path: string, limit: number): Buffer | null {
+    const { dir } = this.#document;
+    const full = resolve(dir, path);
+    const shown = shownPath(this.#document.yaml.file, path);
+    if (path.includes("\0") || isAbsolute(path)) throw leadsOut(shown);
+    let real: string;
+    try {
+      real = realpathSync(full);
+    } catch {
+      return null;
+    }
+    const roots = [dir, ...(existsSync(join(dir, "..", PACK)) ? [join(dir, "..")] : [])].map((root) =>
+      realpathSync(root),
+    );
+    if (!roots.some((root) => real.startsWith(root.endsWith(sep) ? root : root + sep))) throw leadsOut(shown);
+    // A pipe or a device would never end.
+    return statSync(real).isFile() ? readSmallFile(real, shown, limit) : null;
+  }
+}
+
+function shownPath(file: string, path: string): string {
+  return file === "stdin" ? path : join(dirname(file), path);
+}
+
+function leadsOut(shown: string): CliError {
+  return usageError(`${shown}: it is not beside the file that names it; put it there`);
+}

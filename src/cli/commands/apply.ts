@@ -1,0 +1,77 @@
+/** `perdure apply`: stores the jobs of files of any kind, ours or another system's. */
+
+import { KINDS } from "../apply/documents.ts";
+import { readAnyFiles } from "../apply/read-any.ts";
+import { settingsFor } from "../apply/settings.ts";
+import { type Command, type Context, READING } from "../command.ts";
+import { EXIT, usageError } from "../exit.ts";
+import { pairsOf } from "../submit/entry.ts";
+import { INPUT_OPTIONS } from "../submit/options.ts";
+import { storeJobs } from "../submit/store.ts";
+import { TARGET, targetOf } from "../target.ts";
+
+const PARAM = INPUT_OPTIONS.find(({ name }) => name === "param") as (typeof INPUT_OPTIONS)[number];
+
+export const apply: Command = {
+  name: "apply",
+  summary: "Submit the jobs of a file, ours or of another system",
+  usage: "perdure apply -f FILE [-f FILE…] [-p KEY=VALUE…] [OPTIONS]",
+  about:
+    "Tells by itself what a file is, as far as that is certain; --dialect says it. A file may hold several documents, " +
+    "with --- between them. With a mistake in one, no job of any is stored. What a document says and Perdure cannot do is " +
+    "told as a note. With --wait, exits as `perdure wait` does.",
+  options: [
+    {
+      ...{ name: "file", short: "f", type: "string", value: "FILE", multiple: true },
+      help: "A file, YAML or JSON; - reads standard input.",
+    },
+    { ...PARAM, help: "A parameter, for files that take them; KEY:=JSON for any value but text." },
+    { name: "dialect", type: "string", value: "NAME", help: `What the files are: ${KINDS.join(", ")}.` },
+    { name: "dry-run", type: "boolean", help: "Check the files and show their jobs; store nothing." },
+    { name: "wait", short: "w", type: "boolean", help: "Wait until they have ended." },
+    ...TARGET,
+    ...READING,
+  ],
+  examples: [
+    "perdure apply -f job.yaml",
+    "perdure apply -f roles.yaml -f task.yaml --wait",
+    "perdure apply -f actions/fetch.yaml -p url=https://example.org",
+    "cat job.yaml | perdure apply -f - --dialect fluster --dry-run",
+  ],
+
+  async run(context) {
+    const { given, io, out } = context;
+    given.atMost(0);
+    const files = given.texts("file");
+    if (files.length === 0) throw usageError(`which file? Usage: ${apply.usage}`);
+    // All of it is checked before anything is made or stored.
+    const target = targetOf(context);
+    const { jobs, notes } = await readAnyFiles({
+      ...{ files, io, dialect: given.text("dialect"), parameters: pairsOf(given, "param") },
+      settings: () => settingsFor(context, target),
+    });
+    for (const note of notes) out.note(`note: ${note}`);
+    if (given.flag("dry-run")) return showDry(context, jobs);
+    if (jobs.length === 0) {
+      if (given.flag("json")) out.json([]);
+      out.note("there is no job in these files");
+      return EXIT.done;
+    }
+    return storeJobs(context, { command: "apply", target, jobs, isList: true });
+  },
+};
+
+function showDry({ given, out }: Context, jobs: Awaited<ReturnType<typeof readAnyFiles>>["jobs"]): number {
+  if (given.flag("json")) {
+    out.json(
+      jobs.map(({ entry: { task, input, options }, where, dialect }) => ({
+        kind: task,
+        input,
+        options,
+        where,
+        dialect,
+      })),
+    );
+  } else for (const { entry, where, dialect } of jobs) out.line(`${where}: ${entry.task} (${dialect ?? "perdure"})`);
+  return EXIT.done;
+}

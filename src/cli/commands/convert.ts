@@ -1,0 +1,62 @@
+/** `perdure convert`: a file of another system as a job file of ours. Nothing is stored, and no server is asked. */
+import { stringify } from "yaml";
+import { KINDS } from "../apply/documents.ts";
+import { inOwnWords } from "../apply/own-words.ts";
+import { readAnyFiles } from "../apply/read-any.ts";
+import { ownSettings } from "../apply/settings.ts";
+import type { Command } from "../command.ts";
+import { CONFIG } from "../config/config.ts";
+import { EXIT, usageError } from "../exit.ts";
+import { pairsOf } from "../submit/entry.ts";
+import { INPUT_OPTIONS } from "../submit/options.ts";
+import { safeJson, safeText } from "../terminal-text.ts";
+
+const PARAM = INPUT_OPTIONS.find(({ name }) => name === "param") as (typeof INPUT_OPTIONS)[number];
+
+export const convert: Command = {
+  name: "convert",
+  summary: "Turn a file of another system into a job file of Perdure",
+  usage: "perdure convert -f FILE [-p KEY=VALUE…] [OPTIONS]",
+  about:
+    "Prints a job file that `perdure submit -f` takes, for the same jobs that `perdure apply` would store. Defaults come from " +
+    "the settings here, and stand in the result. What cannot be expressed is named, in comments at its top and on stderr.",
+  options: [
+    {
+      ...{ name: "file", short: "f", type: "string", value: "FILE", multiple: true },
+      help: "A file, YAML or JSON; - reads standard input.",
+    },
+    { ...PARAM, help: "A parameter, for files that take them; KEY:=JSON for any value but text." },
+    { name: "dialect", type: "string", value: "NAME", help: `What the files are: ${KINDS.join(", ")}.` },
+    { name: "json", type: "boolean", help: "Print JSON instead of YAML." },
+    CONFIG,
+  ],
+  examples: [
+    "perdure convert -f task.yaml > job.yaml",
+    "perdure convert -f action.yaml -p url=https://example.org --json",
+  ],
+
+  async run(context) {
+    const { given, io, out } = context;
+    given.atMost(0);
+    const files = given.texts("file");
+    if (files.length === 0) throw usageError(`which file? Usage: ${convert.usage}`);
+    const { jobs, notes } = await readAnyFiles({
+      ...{ files, io, dialect: given.text("dialect"), parameters: pairsOf(given, "param") },
+      settings: () => ownSettings(context),
+    });
+    for (const note of notes) out.note(`note: ${note}`);
+    if (jobs.length === 0) throw usageError(`${files.join(", ")}: there is no job in it`);
+    const converted = jobs.map(({ entry }) => inOwnWords(entry));
+    const file = converted.length === 1 ? converted[0] : { jobs: converted };
+    if (given.flag("json")) out.json(file);
+    else out.block([...notes.map((note) => `# ${note.replaceAll(/\s+/g, " ")}`), yamlOf(file)].join("\n"));
+    return EXIT.done;
+  },
+};
+
+/** Text that a terminal must not be sent is shown escaped, and would be another text: then all of it is written as JSON, which
+ *  is YAML too and has escapes of its own. */
+function yamlOf(value: unknown): string {
+  const text = stringify(value, { lineWidth: 0, aliasDuplicateObjects: false }).replace(/\n$/, "");
+  return safeText(text) === text ? text : safeJson(JSON.stringify(value, null, 2));
+}

@@ -1,0 +1,137 @@
+/** `perdure describe`: a job told the way an operator tells of a task: what it is, how it stands, each attempt with its reason,
+ *  its children, and what happened, as events. */
+import type { Perdure } from "../../core/face.ts";
+import type { JobInfo } from "../../core/views.ts";
+import { type AgentEvent, agentTaskEvents } from "../../dialects/agent-task/events.ts";
+import { type AgentTaskView, agentTaskView, taskName } from "../../dialects/agent-task/view.ts";
+import { viewParts } from "../apply/view-parts.ts";
+import { type Colour, type Piece, painted } from "../colour.ts";
+import { type Command, READING } from "../command.ts";
+import { EXIT } from "../exit.ts";
+import { bySession, commandLine, stateWords } from "../job-text.ts";
+import { type Printer, showSince } from "../print.ts";
+import { TARGET, withPerdure } from "../target.ts";
+
+export const describe: Command = {
+  name: "describe",
+  summary: "Describe a job with its attempts, children and events",
+  usage: "perdure describe ID [OPTIONS]",
+  about:
+    "In the words of AgentTasks, whatever the job came from: a phase, a reason for each attempt (transient, logical or budget), " +
+    "and events such as Normal/Retrying and Warning/RetryExhausted. Times are UTC.",
+  options: [...TARGET, ...READING],
+  examples: ["perdure describe job_01m7gekg9zevv9a6xvvwmt1v8g"],
+
+  async run(context) {
+    const { given, out } = context;
+    const id = given.jobId();
+    await withPerdure(context, async (perdure) => {
+      const [parts, children, workers] = await Promise.all([
+        viewParts(perdure, id),
+        childrenOf(perdure, id),
+        perdure.workers(),
+      ]);
+      const view = agentTaskView(parts);
+      const events = agentTaskEvents(parts);
+      if (given.flag("json")) {
+        const shown = children.map(({ id: child, kind, state, reason }) => ({ id: child, kind, state, reason }));
+        out.json({ ...view, children: shown, events });
+        return;
+      }
+      const sessions = bySession(workers);
+      const now = Date.now();
+      printFacts(out, parts.job, view, stateWords(parts.job, now, sessions));
+      printAttempts(out, view);
+      printChildren(
+        out,
+        children.map((child) => [child.id, taskName(child), stateWords(child, now, sessions)]),
+      );
+      printEvents(out, events, now);
+    });
+    return EXIT.done;
+  },
+};
+
+/** More would fill the screen twice; `perdure tree` has them all. */
+const MAX_CHILDREN = 100;
+
+async function childrenOf(perdure: Perdure, id: string): Promise<JobInfo[]> {
+  const { jobs } = await perdure.jobs({ parent: id, order: "oldest", limit: MAX_CHILDREN });
+  return jobs;
+}
+
+const PHASES: Readonly<Record<AgentTaskView["status"]["phase"], Colour | null>> = {
+  ...{ Pending: null, Running: "cyan", Retrying: "yellow", Waiting: "yellow", Completed: "green" },
+  ...{ Failed: "red", TimedOut: "red", BudgetExceeded: "red", Cancelled: "yellow" },
+};
+
+function printFacts(out: Printer, job: JobInfo, { metadata, spec, status }: AgentTaskView, state: Piece): void {
+  const text = (value: unknown) => (typeof value === "string" ? value : null);
+  const { retry, budget, model } = spec as { retry: object; budget?: object; model?: unknown };
+  const { usage } = status;
+  out.facts([
+    ["Name", painted("bold", text(metadata.name) ?? "")],
+    ["Job", job.id],
+    ["State", state],
+    ["Phase", painted(PHASES[status.phase], status.phase)],
+    ["Message", status.message],
+    ["Tier", text(spec.tier)],
+    ["Role", text(spec.role)],
+    ["Model", typeof model === "object" && model !== null ? pairs(model) : text(model)],
+    ["Prompt", text(spec.prompt)?.slice(0, 300) ?? null],
+    ["Command", commandLine(job)],
+    ["Retry", pairs(retry)],
+    ["Budget", budget === undefined ? null : pairs(budget)],
+    ["Timeout", spec.timeout === undefined ? null : `${spec.timeout} s`],
+    ["Parent", job.parentId],
+    ["Created", text(metadata.creationTimestamp)],
+    ["Attempts", String(status.attempts)],
+    ["Last failure", status.lastFailureReason ?? null],
+    ["Failed at", status.lastFailureTime ?? null],
+    ["Next retry", status.nextRetryTime ?? null],
+    ["Usage", usage === undefined ? null : pairs(usage)],
+  ]);
+}
+
+function pairs(values: object): string {
+  return Object.entries(values)
+    .map(([name, value]) => `${name} ${value}`)
+    .join(", ");
+}
+
+function printAttempts(out: Printer, { status: { history } }: AgentTaskView): void {
+  if (history.length === 0) return;
+  out.line();
+  out.table(
+    [
+      { head: "ATTEMPT", side: "right" },
+      { head: "STARTED" },
+      { head: "ENDED" },
+      { head: "EXIT", side: "right" },
+      { head: "REASON", flexible: true },
+    ],
+    history.map(({ attempt, startTime, endTime, exitCode, reason }) => [
+      ...[String(attempt), startTime, endTime, exitCode === undefined ? "" : String(exitCode)],
+      painted(reason === "completed" ? "green" : null, reason),
+    ]),
+  );
+}
+
+function printChildren(out: Printer, children: readonly Piece[][]): void {
+  if (children.length === 0) return;
+  out.line();
+  out.table([{ head: "CHILD" }, { head: "NAME", flexible: true }, { head: "STATE" }], children);
+}
+
+function printEvents(out: Printer, events: readonly AgentEvent[], now: number): void {
+  if (events.length === 0) return;
+  out.line();
+  out.table(
+    [{ head: "EVENT" }, { head: "AGE", side: "right" }, { head: "MESSAGE", flexible: true }],
+    events.map(({ type, reason, message, timestamp, count }) => [
+      painted(type === "Warning" ? "yellow" : null, `${type}/${reason}`),
+      `${showSince(Date.parse(timestamp), now)}${count > 1 ? ` (x${count})` : ""}`,
+      message,
+    ]),
+  );
+}

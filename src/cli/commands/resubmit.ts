@@ -1,0 +1,67 @@
+/** `perdure resubmit`: a new job like another, with another prompt, model or command. */
+import { show } from "../../core/errors.ts";
+import type { AgentChange } from "../../dialects/agent-task/change.ts";
+import { resubmit as resubmitJob } from "../../dialects/agent-task/client.ts";
+import { isId } from "../../lib/id.ts";
+import { type Command, type Context, READING } from "../command.ts";
+import { EXIT, usageError } from "../exit.ts";
+import { TARGET, withPerdure } from "../target.ts";
+
+export const resubmit: Command = {
+  name: "resubmit",
+  summary: "Submit a job like another, with other words or another command",
+  usage: "perdure resubmit ID [OPTIONS] [-- COMMAND [ARGS…]]",
+  about:
+    "Prints the id of the new job. It has the same input but for what is changed, the same policy, queue, labels, tags, timeout " +
+    "and annotations, and the same parent while that has not ended. To run the same job again, use `perdure redrive`.",
+  options: [
+    { name: "prompt", type: "string", value: "TEXT", help: "Another prompt, for an AgentTask." },
+    { name: "model", type: "string", value: "NAME", help: "Another model, for an AgentTask." },
+    {
+      name: "key",
+      type: "string",
+      value: "KEY",
+      help: "At most one job per key: the same call again finds the first.",
+    },
+    ...TARGET,
+    ...READING,
+  ],
+  examples: [
+    'perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g --prompt "In one page"',
+    "perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g --model small -- ./agent",
+  ],
+
+  async run(context) {
+    const { given, out } = context;
+    const { id, change } = wantedOf(context);
+    const key = given.text("key");
+    const { job, formerParent } = await withPerdure(context, (perdure) =>
+      resubmitJob(perdure, id, change, key === undefined ? {} : { key }),
+    );
+    if (given.flag("json")) out.json({ id: job.id, created: job.created, resubmitOf: id });
+    else out.line(job.id);
+    if (formerParent !== null) out.note(`its parent ${formerParent} has ended: the new job has none`);
+    if (!job.created) out.note(`${job.id} was there already: the key ${key} names it`);
+    return EXIT.done;
+  },
+};
+
+function wantedOf({ given }: Context): { readonly id: string; readonly change: AgentChange } {
+  const { positionals, afterDashes } = given;
+  if (afterDashes?.length === 0) throw usageError(`no command after --; usage: ${resubmit.usage}`);
+  const before = positionals.slice(0, positionals.length - (afterDashes?.length ?? 0));
+  const [id, extra] = before;
+  if (id === undefined) throw usageError(`which job? Usage: ${resubmit.usage}`);
+  if (extra !== undefined) throw usageError(`unexpected argument ${show(extra)}. Usage: ${resubmit.usage}`);
+  if (!isId(id, "job")) {
+    throw usageError(`${show(id)} is not a job id: ids are given in full, job_ and 26 characters; see \`perdure ps\``);
+  }
+  const prompt = given.text("prompt");
+  const model = given.text("model");
+  const change = {
+    ...(prompt === undefined ? {} : { prompt }),
+    ...(model === undefined ? {} : { model }),
+    ...(afterDashes === null ? {} : { command: afterDashes }),
+  };
+  return { id, change };
+}

@@ -1,0 +1,64 @@
+/** `perdure simulate`: what a policy would do, without running anything. */
+import { showMs } from "../../core/duration.ts";
+import { type Scenario, simulate as simulateJob } from "../../core/simulate.ts";
+import { OUTCOME_FORMS } from "../../core/simulate-outcome.ts";
+import { simulateMany } from "../../core/simulate-script.ts";
+import { simulatedEnd } from "../../dialects/simulated-end.ts";
+import type { Command } from "../command.ts";
+import { EXIT, usageError } from "../exit.ts";
+import { PLAN_OPTIONS, planOf } from "../simulate/plan.ts";
+import { printDistribution, printSimulation } from "../simulate/report.ts";
+import { SOURCE_OPTIONS, sourceOf } from "../simulate/source.ts";
+
+export const simulate: Command = {
+  name: "simulate",
+  summary: "Show what a retry policy would do, without running anything",
+  usage: "perdure simulate [-f FILE] [--outcomes LIST | --failure-rate R] [OPTIONS]",
+  about:
+    "Plays outcomes through the real decisions and prints the schedule: each run, what is decided after it and by which rule, " +
+    "the wait and its range under jitter, the charge, and where it ends. Nothing is stored or started. Outcomes: " +
+    `${OUTCOME_FORMS}. A lost worker is taken to be noticed at once, and the next to be free when the job is due. Exits ` +
+    "with 0 however the job ends.",
+  options: [
+    ...SOURCE_OPTIONS,
+    ...PLAN_OPTIONS,
+    { name: "json", type: "boolean", help: "Print one JSON document, and nothing else, to stdout." },
+  ],
+  examples: [
+    "perdure simulate --max-attempts 5 --backoff 2s --outcomes fail,fail,ok",
+    "perdure simulate --preset opal --outcomes lost,lost",
+    "perdure simulate -f task.yaml --outcomes fail,lost,fail,ok --jitter 0 --json",
+    "perdure simulate --max-attempts 4 --failure-rate 0.3 --runs 10000",
+  ],
+
+  async run(context) {
+    const { given, out, io } = context;
+    given.atMost(0);
+    const plan = planOf(given);
+    const { policy, job, annotations, notes } = await sourceOf(context);
+    const scenario: Scenario = { ...plan.scenario, policy, job };
+    checkTakes(scenario);
+    for (const note of notes) out.note(`note: ${note}`);
+    const isJson = given.flag("json");
+    if (plan.runs !== null) {
+      const distribution = simulateMany(scenario, plan.runs);
+      if (isJson) out.json({ ...distribution, seed: plan.seed, policy });
+      else printDistribution(out, distribution);
+      return EXIT.done;
+    }
+    const simulation = simulateJob(scenario);
+    const dialect = simulatedEnd(simulation, annotations);
+    const { steps: attempts, end } = simulation;
+    if (isJson) out.json({ attempts, end: { ...end, dialect }, seed: plan.seed, policy });
+    else printSimulation(out, simulation, dialect, io.columns);
+    return EXIT.done;
+  },
+};
+
+/** A run cannot take longer than it is let. */
+function checkTakes({ takesMs = 0, job }: Scenario): void {
+  const timeoutMs = job?.timeoutMs ?? null;
+  if (timeoutMs === null || takesMs <= timeoutMs) return;
+  const problem = `${showMs(takesMs)} is longer than the job's timeout of ${showMs(timeoutMs)}`;
+  throw usageError(`--takes: ${problem}; give a shorter time, and timeout as an outcome`);
+}

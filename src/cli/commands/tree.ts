@@ -1,0 +1,97 @@
+/** `perdure tree`: a job, its children, and theirs. */
+import type { Perdure } from "../../core/face.ts";
+import type { JobInfo } from "../../core/views.ts";
+import { painted } from "../colour.ts";
+import { type Command, READING } from "../command.ts";
+import { EXIT } from "../exit.ts";
+import { bySession, commandLine, stateWords } from "../job-text.ts";
+import { TARGET, withPerdure } from "../target.ts";
+
+const DEFAULT_LIMIT = 1_000;
+const PAGE = 200;
+
+export const tree: Command = {
+  name: "tree",
+  summary: "Show a job with its children, and theirs",
+  usage: "perdure tree ID [OPTIONS]",
+  about: "Children stand below their parent, oldest first. A parent that waits for them is blocked.",
+  options: [
+    { name: "limit", short: "n", type: "string", value: "N", help: `At most so many jobs. Default: ${DEFAULT_LIMIT}.` },
+    ...TARGET,
+    ...READING,
+  ],
+  examples: ["perdure tree job_01m7gekg9zevv9a6xvvwmt1v8g"],
+
+  async run(context) {
+    const { given, out } = context;
+    const id = given.jobId();
+    const limit = given.integer("limit", { min: 1, max: 100_000 }) ?? DEFAULT_LIMIT;
+    return withPerdure(context, async (perdure) => {
+      const reader = new TreeReader(perdure, limit);
+      const root = await reader.read(await (await perdure.job(id)).get());
+      if (given.flag("json")) out.json(root);
+      else {
+        const workers = bySession(await perdure.workers());
+        const now = Date.now();
+        for (const { job, lead } of linesOf(root)) {
+          const what = commandLine(job) || (job.key ?? "");
+          const name = job.kind === "exec" && what !== "" ? what : [job.kind, what].filter(Boolean).join("  ");
+          out.line(painted("dim", lead), job.id, "  ", stateWords(job, now, workers), "  ", name);
+        }
+      }
+      if (reader.isCut) out.note(`there are more than ${limit} jobs; --limit shows more of them`);
+      return EXIT.done;
+    });
+  },
+};
+
+interface Node {
+  readonly job: JobInfo;
+  readonly children: readonly Node[];
+}
+
+/** Level by level would show a cut tree more evenly; line by line is how it is read. */
+class TreeReader {
+  isCut = false;
+  readonly #perdure: Perdure;
+  #left: number;
+
+  constructor(perdure: Perdure, limit: number) {
+    this.#perdure = perdure;
+    this.#left = limit - 1;
+  }
+
+  async read(job: JobInfo): Promise<Node> {
+    const children: Node[] = [];
+    let cursor: string | null = null;
+    do {
+      const page: Awaited<ReturnType<Perdure["jobs"]>> = await this.#perdure.jobs({
+        ...{ parent: job.id, order: "oldest", limit: PAGE },
+        ...(cursor === null ? {} : { cursor }),
+      });
+      for (const child of page.jobs) {
+        if (this.#left <= 0) {
+          this.isCut = true;
+          return { job, children };
+        }
+        this.#left -= 1;
+        children.push(await this.read(child));
+      }
+      cursor = page.next;
+    } while (cursor !== null);
+    return { job, children };
+  }
+}
+
+/** With the lines of a drawn tree before each. */
+function* linesOf(
+  { job, children }: Node,
+  lead = "",
+  below = "",
+): Generator<{ readonly job: JobInfo; readonly lead: string }> {
+  yield { job, lead };
+  for (const [i, child] of children.entries()) {
+    const isLast = i === children.length - 1;
+    yield* linesOf(child, `${below}${isLast ? "└─ " : "├─ "}`, `${below}${isLast ? "   " : "│  "}`);
+  }
+}

@@ -1,0 +1,88 @@
+/** The settings of the dialects as they read them. Roles of agents are read from their files here: a mistake in one is told
+ *  with its place, when a server starts or a command reads a file that may need them. */
+import { readdirSync, statSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { AGENT_TIERS, type AgentTier, type DialectSettings } from "../../core/dialect-settings.ts";
+import { OPAL_DEFAULTS } from "../../dialects/opal/settings.ts";
+import { usageError } from "../exit.ts";
+import { readSmallFile, readYamlDocuments, textIn } from "../yaml.ts";
+import { YAML_LIMITS } from "../yaml-scan.ts";
+import type { Config } from "./config.ts";
+import type { Key } from "./settings.ts";
+import { DIALECT_SETTINGS } from "./settings-dialects.ts";
+
+const OF_OPAL = ["opal.engine", "opal.maxRetries", "opal.retryBackoffs"] as const satisfies readonly Key[];
+const OTHERS = DIALECT_SETTINGS.map(({ key }) => key);
+
+/** All that reading a file of another system may ask for. */
+export const DIALECT_KEYS: readonly Key[] = [...OF_OPAL, ...OTHERS];
+
+/** `cwd` is where paths of roles begin. */
+export function dialectSettingsOf(config: Config, cwd: string): DialectSettings {
+  const engine = config.list("opal.engine");
+  const command = config.list("agent.command");
+  return {
+    opal: {
+      engine: engine.length === 0 ? null : engine,
+      maxRetries: config.integer("opal.maxRetries"),
+      backoffs: config.numbers("opal.retryBackoffs") ?? OPAL_DEFAULTS.backoffs,
+    },
+    fluster: {
+      defaultMaxRetriesFailure: config.integer("fluster.default_max_retries_failure"),
+      defaultMaxRetriesPreemption: config.integer("fluster.default_max_retries_preemption"),
+      defaultRetryDelayMs: config.integer("fluster.default_retry_delay_ms"),
+    },
+    attune: {
+      ttlSecs: config.durationMs("attune.ttl") / 1_000,
+      retry: {
+        enabled: config.flag("attune.retry.enabled"),
+        baseBackoffSecs: config.number("attune.retry.base_backoff_secs"),
+        maxBackoffSecs: config.number("attune.retry.max_backoff_secs"),
+        backoffMultiplier: config.number("attune.retry.backoff_multiplier"),
+        jitterFactor: config.number("attune.retry.jitter_factor"),
+      },
+    },
+    agent: {
+      command: command.length === 0 ? null : command,
+      retry: Object.fromEntries(AGENT_TIERS.map((tier) => [tier, tierOf(config, tier)])),
+      roles: rolesOf(config.list("agent.roles"), config.sourceOf("agent.roles"), cwd),
+    },
+  };
+}
+
+const TIER_FIELDS = ["maxAttempts", "backoffSeconds", "maxBackoffSeconds"] as const;
+
+function tierOf(config: Config, tier: AgentTier): DialectSettings["agent"]["retry"][AgentTier] {
+  const given = TIER_FIELDS.map((field) => [field, config.value(`agent.retry.${tier}.${field}`)]);
+  return Object.fromEntries(given.filter(([, value]) => value !== undefined));
+}
+
+const YAML_NAME = /\.(ya?ml|json)$/i;
+
+function rolesOf(paths: readonly string[], source: string, cwd: string): unknown[] {
+  return paths.flatMap((path) => {
+    const full = resolve(cwd, path);
+    let isFolder: boolean;
+    try {
+      isFolder = statSync(full).isDirectory();
+    } catch (error) {
+      throw usageError(`${source}: cannot read ${path}: ${(error as Error).message}`);
+    }
+    if (!isFolder) return rolesIn(full, path);
+    const names = readdirSync(full).filter((name) => YAML_NAME.test(name));
+    return names.sort().flatMap((name) => rolesIn(join(full, name), join(path, name)));
+  });
+}
+
+/** The others of a file, as its tasks, are for `perdure apply`. */
+function rolesIn(full: string, file: string): unknown[] {
+  const bytes = readSmallFile(full, file, YAML_LIMITS.bytes + 1);
+  if (bytes === null) return [];
+  return readYamlDocuments(textIn(bytes, file), file)
+    .map(({ value }) => value)
+    .filter(isRole);
+}
+
+function isRole(value: unknown): boolean {
+  return typeof value === "object" && value !== null && (value as { kind?: unknown }).kind === "ClusterAgentRole";
+}

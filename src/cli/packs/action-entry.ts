@@ -1,0 +1,64 @@
+/** `perdure submit mypack.action -p key=value`: the job of an action, by its name. What has no dot, or no pack before it, is an
+ *  ordinary kind; where packs are named by a setting, every name with a dot is taken for an action. */
+import { isPlain, nearest } from "../../core/check.ts";
+import { show } from "../../core/errors.ts";
+import type { ReadEntry } from "../../dialects/dialect.ts";
+import { settingsFor } from "../apply/settings.ts";
+import type { Context } from "../command.ts";
+import { loadConfig } from "../config/config.ts";
+import { usageError } from "../exit.ts";
+import { POLICY_OPTIONS } from "../run/policy.ts";
+import { inputOf, wishedOptions } from "../submit/entry.ts";
+import type { Target } from "../target.ts";
+import { type FoundPack, findAction, findPack } from "./find.ts";
+import { readAction } from "./read-action.ts";
+
+/** Null for an ordinary kind. */
+export async function actionEntry(context: Context, target: Target): Promise<ReadEntry | null> {
+  const { given, out } = context;
+  const [name = ""] = given.positionals;
+  const pack = packOf(name, context);
+  if (pack === null) return null;
+  given.atMost(1);
+  const action = findAction(name, pack);
+  for (const option of ["env", "cwd", "retry", ...POLICY_OPTIONS.map((each) => each.name)]) {
+    if (given.flag(option)) throw usageError(`--${option}: not for an action; what holds is in ${action.file.file}`);
+  }
+  const parameters = (await inputOf(context)) ?? {};
+  if (!isPlain(parameters)) throw usageError(`--input: got ${show(parameters)}; an action has an object of parameters`);
+  const settings = await settingsFor(context, target);
+  const { jobs, notes } = readAction(action, { parameters: parameters as Record<string, unknown>, settings });
+  const [entry] = jobs as readonly [ReadEntry];
+  const options = withWishes(entry.options ?? {}, wishedOptions(given));
+  for (const note of notes) out.note(`${action.file.file}: ${note}`);
+  return { ...entry, options };
+}
+
+function packOf(name: string, context: Context): FoundPack | null {
+  const dot = name.indexOf(".");
+  if (dot <= 0) return null;
+  const config = loadConfig(context, ["attune.packs"]);
+  const dirs = config.list("attune.packs");
+  const areSet = config.isSet("attune.packs");
+  const wanted = name.slice(0, dot);
+  const { pack, known } = findPack(wanted, { dirs, areSet, cwd: context.io.cwd });
+  if (pack !== null || !areSet) return pack;
+  const near = nearest(wanted, known);
+  const hint = near === null ? "" : ` Did you mean ${show(near)}?`;
+  throw usageError(
+    `there is no pack ${show(wanted)} in ${dirs.join(", ")} (${config.sourceOf("attune.packs")}).${hint}`,
+  );
+}
+
+type Options = NonNullable<ReadEntry["options"]>;
+
+/** What is wished for on the command line wins; labels that the action needs stay, and tags add up. */
+function withWishes(own: Options, wished: Options): Options {
+  const tags = [...new Set([...(own.tags ?? []), ...(wished.tags ?? [])])];
+  return {
+    ...own,
+    ...wished,
+    labels: { ...wished.labels, ...own.labels },
+    ...(tags.length === 0 ? {} : { tags }),
+  };
+}

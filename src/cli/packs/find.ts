@@ -1,0 +1,150 @@
+/** Looks for packs in the directories of the setting `attune.packs`, and for an action in one of them. Files are read as they
+ *  are found; nothing is kept. A pack or an action that cannot be read is in the way only of who asks for it. */
+import { readdirSync } from "node:fs";
+import { basename, join, resolve } from "node:path";
+import { isPlain, nearest } from "../../core/check.ts";
+import { ConfigError, show } from "../../core/errors.ts";
+import { actionRef, packRef } from "../../dialects/attune/pack.ts";
+import { CliError, usageError } from "../exit.ts";
+import { readYamlFile, type YamlText } from "../yaml.ts";
+
+export interface FoundPack {
+  readonly ref: string;
+  /** From the root on. */
+  readonly dir: string;
+  /** As people gave it: `./packs/mypack`. */
+  readonly given: string;
+  readonly manifest: YamlText;
+}
+
+export interface FoundAction {
+  readonly ref: string;
+  /** Its own folder, from the root on. */
+  readonly dir: string;
+  readonly file: YamlText;
+}
+
+export interface PackPlaces {
+  readonly dirs: readonly string[];
+  readonly cwd: string;
+  /** Named by somebody: a directory that is not there is a mistake then. */
+  readonly areSet: boolean;
+}
+
+const MANIFEST = "pack.yaml";
+const ACTIONS = "actions";
+
+/** The pack that is called so, or null. `known` are the names of the others. */
+export function findPack(name: string, places: PackPlaces): { pack: FoundPack | null; known: readonly string[] } {
+  const found: FoundPack[] = [];
+  const known: string[] = [];
+  for (const { dir, given } of places.dirs.flatMap((each) => foldersOf(each, places))) {
+    const pack = packIn(dir, given, name);
+    if (pack === null) continue;
+    known.push(pack.ref);
+    if (pack.ref === name) found.push(pack);
+  }
+  const [pack = null, second] = found;
+  if (pack !== null && second !== undefined) {
+    throw usageError(
+      `${second.manifest.where([])}: the pack ${show(name)} is in ${pack.given} too; remove one of them`,
+    );
+  }
+  return { pack, known };
+}
+
+interface Folder {
+  readonly dir: string;
+  readonly given: string;
+}
+
+/** The directory itself if it is a pack, else those in it. */
+function foldersOf(given: string, { cwd, areSet }: PackPlaces): Folder[] {
+  const dir = resolve(cwd, given);
+  let names: string[];
+  try {
+    names = readdirSync(dir).sort();
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" && !areSet) return [];
+    throw usageError(`attune.packs: ${show(given)} cannot be read: ${message}; give a directory that holds packs`);
+  }
+  if (names.includes(MANIFEST)) return [{ dir, given }];
+  return names.map((name) => ({ dir: join(dir, name), given: join(given, name) }));
+}
+
+function packIn(dir: string, given: string, wanted: string): FoundPack | null {
+  return tolerant(basename(dir) === wanted, () => {
+    const manifest = readYamlFile(join(dir, MANIFEST), join(given, MANIFEST));
+    if (manifest === null) return null;
+    try {
+      const value = isPlain(manifest.value) ? manifest.value : {};
+      return { ref: packRef(value, ""), dir, given, manifest };
+    } catch (error) {
+      if (error instanceof ConfigError) throw manifest.error([], error.message);
+      throw error;
+    }
+  });
+}
+
+/** The action that is called so, with its pack's name before it. Refuses one that is not there, and names the nearest. */
+export function findAction(ref: string, pack: FoundPack): FoundAction {
+  const found: FoundAction[] = [];
+  const known: string[] = [];
+  const [, ...rest] = ref.split(".");
+  const bare = rest.join(".");
+  for (const name of actionFiles(pack)) {
+    const dir = join(pack.dir, ACTIONS);
+    const isMeant = name.replace(/\.ya?ml$/, "") === bare;
+    const file = tolerant(isMeant, () => readYamlFile(join(dir, name), join(pack.given, ACTIONS, name)));
+    const own = file === null ? null : refOf(file, pack.ref);
+    if (file === null || own === null) continue;
+    known.push(own);
+    if (own === ref) found.push({ ref, dir, file });
+  }
+  const [action, second] = found;
+  if (action === undefined) throw unknownAction(ref, known, pack);
+  if (second === undefined) return action;
+  throw usageError(
+    `${second.file.where([])}: the action ${show(ref)} is in ${action.file.file} too; rename one of them`,
+  );
+}
+
+function actionFiles({ dir }: FoundPack): string[] {
+  try {
+    return readdirSync(join(dir, ACTIONS))
+      .filter((name) => /\.ya?ml$/.test(name))
+      .sort();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    throw error;
+  }
+}
+
+/** Null where it has no name that could be meant: whoever reads it properly says why. */
+function refOf({ value }: YamlText, pack: string): string | null {
+  if (!isPlain(value)) return null;
+  const { ref, name } = value as { ref?: unknown; name?: unknown };
+  try {
+    return actionRef(ref ?? name, "name", pack);
+  } catch {
+    return null;
+  }
+}
+
+function unknownAction(ref: string, known: readonly string[], pack: FoundPack): CliError {
+  const near = nearest(ref, known);
+  const hint = near === null ? "" : ` Did you mean ${show(near)}?`;
+  const has = known.length === 0 ? "has no actions" : `has ${known.join(", ")}`;
+  return usageError(`there is no action ${show(ref)}: ${pack.given} ${has}.${hint}`);
+}
+
+/** What is wrong with a file is told only if it may be the one that is wanted. */
+function tolerant<T>(isWanted: boolean, read: () => T | null): T | null {
+  try {
+    return read();
+  } catch (error) {
+    if (isWanted || !(error instanceof CliError)) throw error;
+    return null;
+  }
+}

@@ -1,0 +1,42 @@
+import { describe, expect, it } from "vitest";
+import { testIo } from "../../../test/cli/kit.ts";
+import { machineResources } from "../../worker/work-options.ts";
+import { readArguments } from "../arguments.ts";
+import { up } from "../commands/up.ts";
+import { worker } from "../commands/worker.ts";
+import { loadConfig } from "../config/config.ts";
+import { LINK_KEYS, SERVER_KEYS, WORKER_KEYS } from "./keys.ts";
+import { workerArguments } from "./worker-arguments.ts";
+
+/** What a worker of `perdure up` with these arguments makes of its own. */
+function asWorker(...args: string[]) {
+  const io = testIo({});
+  const config = loadConfig({ given: given(up, args), io }, [...SERVER_KEYS, "workers", ...WORKER_KEYS]);
+  const [, ...line] = workerArguments(config, "http://127.0.0.1:1", "token");
+  return loadConfig({ given: given(worker, line), io }, [...LINK_KEYS, ...WORKER_KEYS]);
+}
+
+function given(command: Parameters<typeof readArguments>[0], args: readonly string[]) {
+  const read = readArguments(command, args);
+  if (read === null) throw new Error("help was asked for");
+  return read;
+}
+
+describe("the workers of up", () => {
+  it("share the machine where nothing is said of cpu and memory", () => {
+    const { cpu, memory } = machineResources();
+    const alone = asWorker();
+    expect([alone.number("worker.cpu"), alone.bytes("worker.memory")]).toEqual([cpu / 1_000, memory]);
+    const one = asWorker("--workers", "3");
+    expect([one.number("worker.cpu"), one.bytes("worker.memory")]).toEqual([
+      Math.floor(cpu / 3) / 1_000,
+      Math.floor(memory / 3),
+    ]);
+  });
+
+  it("each have what is said of one", () => {
+    const one = asWorker("--workers", "3", "--cpu", "1.5", "--memory", "2g", "--concurrency", "7");
+    expect([one.number("worker.cpu"), one.bytes("worker.memory")]).toEqual([1.5, 2 * 2 ** 30]);
+    expect(one.integer("worker.concurrency")).toBe(7);
+  });
+});

@@ -1,0 +1,124 @@
+/** What the options of `perdure simulate` ask for: what is played, how long runs take, what chance draws. */
+import { toMs } from "../../core/duration.ts";
+import { ConfigError, show } from "../../core/errors.ts";
+import type { Usage } from "../../core/job.ts";
+import type { Backoff, Policy } from "../../core/policy.ts";
+import type { Scenario } from "../../core/simulate.ts";
+import { type Played, playedOutcome, playedOutcomes } from "../../core/simulate-outcome.ts";
+import { failingAt, scripted } from "../../core/simulate-script.ts";
+import type { Given } from "../arguments.ts";
+import type { Option } from "../command.ts";
+import { usageError } from "../exit.ts";
+import { timeOf } from "../run/policy.ts";
+import { seeded } from "./dice.ts";
+
+const text = (name: string, value: string, help: string): Option => ({ name, type: "string", value, help });
+
+export const PLAN_OPTIONS: readonly Option[] = [
+  text(
+    "outcomes",
+    "LIST",
+    "How the runs end, one after the other: fail,lost,http:503,ok. Default: fail, with --repeat.",
+  ),
+  { name: "repeat", type: "boolean", help: "Play the last of the outcomes again and again, until the job has ended." },
+  text(
+    "failure-rate",
+    "RATE",
+    "Instead of a list: each run fails with this chance, from 0 to 1, as one of --outcomes.",
+  ),
+  text("runs", "N", "With --failure-rate: so many simulations, and how their ends are distributed."),
+  text(
+    "seed",
+    "N",
+    "Draw jitter, and failures at a rate, from this number. Default: jitter is not drawn; for a rate, 1.",
+  ),
+  text("takes", "TIME", "How long each run takes. Default: no time at all."),
+  text("tokens", "N", "What each run uses of a budget of tokens."),
+  text("cost", "USD", "What each run uses of a budget of money."),
+];
+
+const MAX_RUNS = 100_000;
+const MAX_SEED = 4_294_967_295;
+const DEFAULT_SEED = 1;
+
+export interface Plan {
+  /** Beside policy and job. */
+  readonly scenario: Pick<Scenario, "next" | "takesMs" | "usage" | "random">;
+  /** Null for one simulation, told step by step. */
+  readonly runs: number | null;
+  readonly seed: number | null;
+}
+
+export function planOf(given: Given): Plan {
+  const rate = rateOf(given);
+  const runs = given.integer("runs", { min: 1, max: MAX_RUNS }) ?? null;
+  if (rate === null && runs !== null) {
+    throw usageError("--runs: it goes with --failure-rate; a list of outcomes ends the same way each time");
+  }
+  if (rate !== null && given.flag("repeat")) throw usageError("--repeat: it means nothing with --failure-rate");
+  const seed = given.integer("seed", { min: 0, max: MAX_SEED }) ?? (rate === null ? null : DEFAULT_SEED);
+  const random = seed === null ? null : seeded(seed);
+  const outcomes = outcomesOf(given);
+  const takes = timeOf(given, "takes");
+  return {
+    scenario: {
+      next: rate === null || random === null ? listOf(given, outcomes) : failing(rate, outcomes, random),
+      takesMs: takes === undefined ? 0 : toMs(takes, "--takes"),
+      usage: usageOf(given),
+      ...(random === null ? {} : { random }),
+    },
+    ...{ runs, seed },
+  };
+}
+
+function outcomesOf(given: Given): Played[] | null {
+  const list = given.text("outcomes");
+  if (list === undefined) return null;
+  try {
+    return playedOutcomes(list, "--outcomes");
+  } catch (error) {
+    throw error instanceof ConfigError ? usageError(error.message) : error;
+  }
+}
+
+const FAIL = playedOutcome("fail", "");
+const OK = playedOutcome("ok", "");
+
+function listOf(given: Given, outcomes: readonly Played[] | null): Scenario["next"] {
+  return outcomes === null ? scripted([FAIL], true) : scripted(outcomes, given.flag("repeat"));
+}
+
+function failing(rate: number, outcomes: readonly Played[] | null, random: () => number): Scenario["next"] {
+  const [first = FAIL, ...others] = outcomes ?? [];
+  return failingAt(rate, [first, ...others], OK, random);
+}
+
+function rateOf(given: Given): number | null {
+  const rate = given.text("failure-rate");
+  if (rate === undefined) return null;
+  const value = /^\d(\.\d{1,15})?$/.test(rate) ? Number(rate) : Number.NaN;
+  if (value <= 1) return value;
+  throw usageError(`--failure-rate: got ${show(rate)}; give a number from 0 to 1, such as 0.3`);
+}
+
+function usageOf(given: Given): Usage | null {
+  const tokens = given.integer("tokens", { min: 0, max: 1_000_000_000 });
+  const cost = given.text("cost");
+  if (cost !== undefined && !/^\d{1,9}(\.\d{1,9})?$/.test(cost)) {
+    throw usageError(`--cost: got ${show(cost)}; give a sum of money, such as 0.25`);
+  }
+  if (tokens === undefined && cost === undefined) return null;
+  return { tokensIn: tokens ?? 0, tokensOut: 0, costUsd: Number(cost ?? 0) };
+}
+
+/** A policy whose every backoff has this jitter. */
+export function withJitter(policy: Policy, jitter: number): Policy {
+  const jittered = <B extends Backoff | null>(backoff: B): B =>
+    backoff === null || backoff.type === "none" ? backoff : { ...backoff, jitter };
+  return {
+    ...policy,
+    backoff: jittered(policy.backoff),
+    rules: policy.rules.map((rule) => ({ ...rule, backoff: jittered(rule.backoff) })),
+    workerLost: { ...policy.workerLost, backoff: jittered(policy.workerLost.backoff) },
+  };
+}

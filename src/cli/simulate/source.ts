@@ -1,0 +1,165 @@
+/** The policy that is simulated, and what of its job matters: from the options, or from a file. */
+import { resolve } from "node:path";
+import { isPlain } from "../../core/check.ts";
+import { toMs } from "../../core/duration.ts";
+import { ConfigError, show } from "../../core/errors.ts";
+import type { Policy, PolicyFields, PolicyInput } from "../../core/policy.ts";
+import { MAX_COUNT } from "../../core/resolve-backoff.ts";
+import { resolvePolicy } from "../../core/resolve-policy.ts";
+import type { Scenario } from "../../core/simulate.ts";
+import type { ReadEntry } from "../../dialects/dialect.ts";
+import { retryBlock } from "../../dialects/retry-block.ts";
+import { KINDS } from "../apply/documents.ts";
+import { readAnyFiles } from "../apply/read-any.ts";
+import { ownSettings } from "../apply/settings.ts";
+import type { Given } from "../arguments.ts";
+import type { Context, Option } from "../command.ts";
+import { CONFIG } from "../config/config.ts";
+import { usageError } from "../exit.ts";
+import { bytesOf, stepsOf } from "../job-file.ts";
+import { POLICY_OPTIONS, policyOf } from "../run/policy.ts";
+import { pairsOf } from "../submit/entry.ts";
+import { INPUT_OPTIONS, OPTION_OF } from "../submit/options.ts";
+import { readSmallFile, readYamlDocuments, textIn, type YamlText } from "../yaml.ts";
+import { YAML_LIMITS } from "../yaml-scan.ts";
+import { withJitter } from "./plan.ts";
+
+const PARAM = INPUT_OPTIONS.find(({ name }) => name === "param") as (typeof INPUT_OPTIONS)[number];
+
+export const SOURCE_OPTIONS: readonly Option[] = [
+  {
+    ...{ name: "file", short: "f", type: "string", value: "FILE", multiple: true },
+    help: "A file as `perdure apply` takes it, or one with a `retry:` policy alone; - reads standard input.",
+  },
+  { name: "job", type: "string", value: "N", help: "Which job of a file that has several, from 1." },
+  { ...PARAM, help: "A parameter, for files that take them; KEY:=JSON for any value but text." },
+  { name: "dialect", type: "string", value: "NAME", help: `What the file is: ${KINDS.join(", ")}.` },
+  CONFIG,
+  ...POLICY_OPTIONS.map((option) =>
+    option.name === "jitter"
+      ? { ...option, help: "Spread all waits by up to this, whatever the policy says; 0 gives exact waits." }
+      : option,
+  ),
+];
+
+/** What may change the policy of a file. All else belongs into it. */
+const OVER_A_FILE = ["jitter", "max-attempts"];
+
+export interface Source {
+  readonly policy: Policy;
+  readonly job: NonNullable<Scenario["job"]>;
+  readonly annotations: Readonly<Record<string, string>>;
+  /** What the file says and Perdure cannot do. */
+  readonly notes: readonly string[];
+}
+
+export async function sourceOf(context: Context): Promise<Source> {
+  const { given } = context;
+  const { fields, jitter } = optionsOf(given);
+  const source = given.flag("file") ? await fromFiles(context) : ofPolicy(fromOptions(given, fields));
+  return jitter === null ? source : { ...source, policy: withJitter(source.policy, jitter) };
+}
+
+function ofPolicy(policy: Policy): Source {
+  return { policy, job: {}, annotations: {}, notes: [] };
+}
+
+/** The jitter is taken out: it is that of the main backoff in a policy, and of all of them here. */
+function optionsOf(given: Given): { readonly fields: PolicyFields; readonly jitter: number | null } {
+  const { backoff = {}, ...fields } = policyOf(given);
+  if (!("jitter" in backoff)) return { fields: { ...fields, backoff }, jitter: null };
+  const { jitter, ...rest } = backoff;
+  if (typeof jitter === "number" && jitter < 1) return { fields: { ...fields, backoff: rest }, jitter };
+  throw usageError(`--jitter: got ${show(jitter)}; give a number from 0 to below 1, such as 0.2`);
+}
+
+function fromOptions(given: Given, { backoff, ...fields }: PolicyFields): Policy {
+  const stray = ["job", "param", "dialect", "config"].find((name) => given.flag(name));
+  if (stray !== undefined) throw usageError(`--${stray}: it goes with --file`);
+  try {
+    return resolvePolicy(Object.keys(backoff ?? {}).length === 0 ? fields : { ...fields, ...(backoff && { backoff }) });
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    // A mistake names the field of the policy; who typed it knows the option.
+    const path = error.path ?? "";
+    throw usageError(error.message.replace(`${path}:`, `${OPTION_OF[path] ?? path}:`));
+  }
+}
+
+async function fromFiles(context: Context): Promise<Source> {
+  const { given } = context;
+  const extra = POLICY_OPTIONS.find((option) => given.flag(option.name) && !OVER_A_FILE.includes(option.name));
+  if (extra !== undefined) throw usageError(`--${extra.name}: with --file it belongs into the file`);
+  const source = await readSource(context);
+  const maxAttempts = given.integer("max-attempts", { min: 1, max: MAX_COUNT });
+  return maxAttempts === undefined ? source : { ...source, policy: { ...source.policy, maxAttempts } };
+}
+
+async function readSource(context: Context): Promise<Source> {
+  const { given, io } = context;
+  const [files, parameters, dialect] = [given.texts("file"), pairsOf(given, "param"), given.text("dialect")];
+  const [name = "", ...others] = files;
+  const text = others.length > 0 || dialect !== undefined ? null : await textOf(name, io);
+  if (text !== null) {
+    const policy = retryAlone(context, readYamlDocuments(text, shownName(name)));
+    if (policy !== null) return ofPolicy(policy);
+  }
+  const { jobs, notes } = await readAnyFiles({
+    ...{ files, io, dialect, parameters },
+    ...(name === "-" && text !== null ? { stdin: again(text) } : {}),
+    settings: () => ownSettings(context),
+  });
+  return ofEntry(chosen(given, files.join(", "), jobs).entry, notes);
+}
+
+function shownName(name: string): string {
+  return name === "-" ? "stdin" : name;
+}
+
+/** Null if there is no such file. */
+async function textOf(name: string, io: Context["io"]): Promise<string | null> {
+  const limit = YAML_LIMITS.bytes + 1;
+  const bytes = name === "-" ? await bytesOf(process.stdin) : readSmallFile(resolve(io.cwd, name), name, limit);
+  return bytes === null ? null : textIn(bytes, shownName(name));
+}
+
+/** Standard input can be read only once. */
+async function* again(text: string): AsyncGenerator<string> {
+  yield text;
+}
+
+/** The policy of a file that has nothing else; null for any other file. */
+function retryAlone(context: Context, [file, second]: readonly YamlText[]): Policy | null {
+  const value = file?.value;
+  if (file === undefined || second !== undefined || !isPlain(value)) return null;
+  if (Object.keys(value).join() !== "retry") return null;
+  const { retry } = value as { retry: unknown };
+  try {
+    return resolvePolicy(retryBlock(retry, "retry", () => ownSettings(context)) ?? (retry as PolicyInput));
+  } catch (error) {
+    throw error instanceof ConfigError ? file.error(stepsOf(error.path ?? ""), error.message) : error;
+  }
+}
+
+function chosen<T>(given: Given, name: string, jobs: readonly T[]): T {
+  const [first] = jobs;
+  if (first === undefined) throw usageError(`${name}: there is no job in it`);
+  const number = given.integer("job", { min: 1, max: jobs.length });
+  if (number === undefined && jobs.length > 1) {
+    throw usageError(`${name}: it has ${jobs.length} jobs; say which with --job, from 1 to ${jobs.length}`);
+  }
+  return jobs[(number ?? 1) - 1] as T;
+}
+
+function ofEntry({ task, options = {} }: ReadEntry, notes: readonly string[]): Source {
+  const { retry, timeout, expireIn, annotations = {} } = options;
+  return {
+    policy: resolvePolicy(retry),
+    job: {
+      kind: task,
+      timeoutMs: timeout === undefined ? null : toMs(timeout, "timeout"),
+      expireInMs: expireIn === undefined ? null : toMs(expireIn, "expireIn"),
+    },
+    ...{ annotations, notes },
+  };
+}

@@ -1,0 +1,107 @@
+/** What `perdure submit` and `perdure apply` do with jobs that have been read: store them all, say their ids, and wait for
+ *  their ends if that is wanted. Nothing here checks them again. */
+import type { JobHandle, Perdure } from "../../core/face.ts";
+import type { SubmitEntry } from "../../core/submit-options.ts";
+import type { Context } from "../command.ts";
+import { endOf, printLine, shownJob } from "../commands/wait.ts";
+import { madeData } from "../direct.ts";
+import { EXIT } from "../exit.ts";
+import { untilLeft } from "../follow/until-left.ts";
+import { tellIfStuck } from "../run/stuck.ts";
+import { type Target, withPerdure } from "../target.ts";
+import { workerState } from "../worker-text.ts";
+
+export interface Wanted {
+  readonly entry: SubmitEntry;
+  /** Its place in a file; null on the command line. */
+  readonly where: string | null;
+}
+
+export interface StoreWish {
+  /** For messages: `submit`. */
+  readonly command: string;
+  readonly target: Target;
+  readonly jobs: readonly Wanted[];
+  /** Answer with a list, however many there are. */
+  readonly isList: boolean;
+}
+
+/** The answer is the exit code. */
+export async function storeJobs(context: Context, wish: StoreWish): Promise<number> {
+  if (wish.target.kind === "data") await madeData(wish.target.dir);
+  return withPerdure(context, (perdure) => storeIn(context, perdure, wish));
+}
+
+/** The same with an engine or a client that is open already. */
+export async function storeIn(context: Context, perdure: Perdure, wish: StoreWish): Promise<number> {
+  const { given, out } = context;
+  const stored = await storeAll(context, perdure, wish);
+  if (wish.target.kind === "data" && stored.handles.length > 0) await tellIfAlone(context, perdure);
+  if (given.flag("wait")) return waitForEnds(context, perdure, stored, wish.isList);
+  if (given.flag("json")) {
+    const shown = stored.handles.map(({ id, created }) => ({ id, created }));
+    out.json(wish.isList ? shown : shown[0]);
+  }
+  return stored.failed === 0 ? EXIT.done : EXIT.failed;
+}
+
+interface Stored {
+  readonly handles: readonly JobHandle<unknown>[];
+  readonly failed: number;
+}
+
+async function storeAll({ given, out }: Context, perdure: Perdure, { jobs, command }: StoreWish): Promise<Stored> {
+  const [only] = jobs;
+  const told = (job: JobHandle<unknown>, key: string | undefined) => {
+    if (!given.flag("json")) out.line(job.id);
+    if (!job.created) out.note(`${job.id} was there already: the key ${key} names it`);
+    return job;
+  };
+  if (only?.where === null) {
+    const { task, input, options } = only.entry;
+    return { handles: [told(await perdure.submit(task as string, input, options), options?.key)], failed: 0 };
+  }
+  const answers = await perdure.submitMany(jobs.map(({ entry }) => entry));
+  const handles = answers.flatMap((answer, i) => {
+    const { entry, where } = jobs[i] as Wanted;
+    if (answer.ok) return [told(answer.job, entry.options?.key)];
+    out.note(`perdure ${command}: ${where}: ${answer.error.message}`);
+    return [];
+  });
+  return { handles, failed: answers.length - handles.length };
+}
+
+/** Data without a server: nobody may be there to run it, and nobody else would say so. */
+async function tellIfAlone({ out }: Context, perdure: Perdure): Promise<void> {
+  const workers = await perdure.workers();
+  if (workers.some((worker) => workerState(worker, Date.now()) === "alive")) return;
+  out.note("no worker is there yet; start one with `perdure up`");
+}
+
+async function waitForEnds(
+  context: Context,
+  perdure: Perdure,
+  { handles, failed }: Stored,
+  isList: boolean,
+): Promise<number> {
+  const { given, out } = context;
+  return untilLeft(context, async (signal) => {
+    const over = new AbortController();
+    for (const job of handles.slice(0, 3))
+      void tellIfStuck({ perdure, say: (text) => out.note(text) }, job, over.signal);
+    const ends = await Promise.all(
+      handles.map(async (job) => {
+        const end = await endOf(job, { timeoutMs: null, signal });
+        if (!given.flag("json") && !signal.aborted) printLine(out, await job.get());
+        return end;
+      }),
+    );
+    over.abort();
+    if (given.flag("json") && !signal.aborted) {
+      const infos = await Promise.all(handles.map((job) => job.get()));
+      const shown = infos.map((info, i) => ({ created: handles[i]?.created, ...shownJob(info) }));
+      out.json(isList ? shown : shown[0]);
+    }
+    return failed === 0 && ends.every((end) => end === "succeeded") ? EXIT.done : EXIT.failed;
+  });
+}

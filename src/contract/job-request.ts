@@ -1,0 +1,62 @@
+/** What a submit says, made into the text of a request. The input is put into it as the JSON that an engine in this process
+ *  would store, so that it is the same, byte for byte, wherever it is submitted. Spelling and plain values are checked here,
+ *  with the same words as there; policies, and inputs of commands and requests, are checked by the server. */
+import { fieldPath, isPlain } from "../core/check.ts";
+import { asSpan, toMs } from "../core/duration.ts";
+import { ConfigError } from "../core/errors.ts";
+import { checkEntry } from "../core/face-options.ts";
+import { toInstant } from "../core/instant.ts";
+import { checkSubmit, toPayload } from "../core/submit-check.ts";
+import type { SubmitEntry, SubmitOptions } from "../core/submit-options.ts";
+import type { TaskOptions } from "../core/task.ts";
+import { NO_INPUT } from "../core/work.ts";
+
+const NO_OPTIONS: SubmitOptions & TaskOptions = Object.freeze({});
+
+/** The JSON text of one job to be submitted. */
+export function toRequest(given: SubmitEntry): string {
+  const { task, input, options = NO_OPTIONS } = checkEntry(given);
+  const [kind, defaults] = typeof task === "string" ? [task, NO_OPTIONS] : [task.kind, task.options];
+  const payload = toPayload(input);
+  checkSubmit(options);
+  refuseClient((options as SubmitOptions).client, "submit.client");
+  // An option that was given as undefined counts as not given.
+  const { retry = defaults.retry, queue = defaults.queue, priority = defaults.priority } = options;
+  const { timeout = defaults.timeout, expireIn = defaults.expireIn, runAt, deadline } = options;
+  const { key, delay, tags, labels, resources, annotations } = options;
+  const { parent } = options as SubmitOptions;
+  if (delay !== undefined) toMs(delay, "submit.delay");
+  if (timeout !== undefined) asSpan(timeout, "submit.timeout");
+  if (expireIn !== undefined) asSpan(expireIn, "submit.expireIn");
+  checkPlain(retry, "submit.retry");
+  checkPlain(labels, "submit.labels");
+  checkPlain(annotations, "submit.annotations");
+  const request = {
+    ...{ kind, key, queue, priority, delay, tags, timeout, expireIn, retry, labels, resources, annotations, parent },
+    runAt: runAt === undefined ? undefined : toInstant(runAt, "submit.runAt"),
+    deadline: deadline === undefined ? undefined : toInstant(deadline, "submit.deadline"),
+  };
+  const text = JSON.stringify(request);
+  return payload === NO_INPUT ? text : `${text.slice(0, -1)},"input":${payload}}`;
+}
+
+const MAX_DEPTH = 20;
+
+/** Nothing may get lost on the way: JSON leaves out a function without a word, and makes null of Infinity. */
+function checkPlain(value: unknown, path: string, depth = 0): void {
+  if (value === undefined || value === null || typeof value === "boolean" || typeof value === "string") return;
+  if (typeof value === "number" && Number.isFinite(value)) return;
+  if (depth < MAX_DEPTH && Array.isArray(value)) {
+    for (const [i, item] of value.entries()) checkPlain(item, `${path}[${i}]`, depth + 1);
+  } else if (depth < MAX_DEPTH && isPlain(value)) {
+    for (const [key, field] of Object.entries(value)) checkPlain(field, fieldPath(path, key), depth + 1);
+  } else {
+    throw new ConfigError({ path, given: value, allowed: "what JSON can say" });
+  }
+}
+
+export function refuseClient(client: unknown, path: string): void {
+  if (client === undefined) return;
+  const allowed = "nothing: a server cannot take part in a transaction of yours";
+  throw new ConfigError({ path, given: "a client", allowed });
+}

@@ -1,0 +1,32 @@
+/** `resubmit`: a job like another, with another prompt, model or command, over an engine in this process or a server. */
+import type { JobHandle, Perdure } from "../../core/face.ts";
+import { isTerminal } from "../../core/job.ts";
+import { type AgentChange, changed } from "./change.ts";
+
+export interface ResubmitOptions {
+  /** As of a submit: the same key again finds the job that was made. */
+  readonly key?: string;
+}
+
+export interface Resubmitted {
+  readonly job: JobHandle<unknown>;
+  /** The parent of the one before, if it has ended since: the new job has none then. */
+  readonly formerParent: string | null;
+}
+
+export async function resubmit(
+  perdure: Pick<Perdure, "job" | "submit">,
+  id: string,
+  change: AgentChange = {},
+  { key }: ResubmitOptions = {},
+): Promise<Resubmitted> {
+  const job = await (await perdure.job(id)).get();
+  const { task, input, options = {} } = changed(job, change);
+  const { parent, ...others } = options;
+  const hasParent = parent !== undefined && !isTerminal((await (await perdure.job(parent)).get()).state);
+  const wanted = { ...others, ...(hasParent ? { parent } : {}), ...(key === undefined ? {} : { key }) };
+  return {
+    job: await perdure.submit(task, input, wanted),
+    formerParent: parent === undefined || hasParent ? null : parent,
+  };
+}

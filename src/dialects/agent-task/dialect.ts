@@ -1,0 +1,108 @@
+/** AgentTask manifests: agents as commands, retried when their pod would have failed and not when they say no.
+ *
+ *  The result.json that an agent leaves decides: `status: failed` is logical and final, `status: completed` is done, and a run
+ *  that ends badly without one is transient and retried, as are timeouts, lost workers and lack of memory. */
+import { asOneOf, isPlain } from "../../core/check.ts";
+import { ConfigError } from "../../core/errors.ts";
+import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
+import { resolvePolicy } from "../../core/resolve-policy.ts";
+import type { Dialect, ReadContext, ReadEntry, Reading } from "../dialect.ts";
+import { asApiVersion, fieldsOf } from "./check.ts";
+import { agentTaskEvents } from "./events.ts";
+import { agentExec } from "./exec.ts";
+import { readMetadata } from "./metadata.ts";
+import { agentPolicy, layered, readRetry } from "./retry.ts";
+import { findRole, isRole, readRole } from "./role.ts";
+import { type AgentSpec, readSpec } from "./spec.ts";
+import { agentTaskView } from "./view.ts";
+import { ANNOTATION, ROLE_KIND, TASK_KIND } from "./words.ts";
+
+export const agentTask: Dialect = {
+  name: "agent-task",
+  called: "an AgentTask",
+
+  recognises(document) {
+    if (!isPlain(document)) return false;
+    const { kind, apiVersion, spec } = document as Record<string, unknown>;
+    return (kind === TASK_KIND || kind === ROLE_KIND) && (apiVersion !== undefined || spec !== undefined);
+  },
+
+  read(document, context): Reading {
+    const notes: string[] = [];
+    if (!isRole(document)) return { jobs: [readTask(document, context, notes)], notes };
+    const { name } = readRole(document, notes);
+    if (!context.documents.some((each) => namesRole(each, name))) {
+      notes.push(
+        `${ROLE_KIND} ${name}: a role is no job; it takes effect for tasks that name it, in the same file, in another -f, or by the setting agent.roles.`,
+      );
+    }
+    return { jobs: [], notes };
+  },
+
+  view: agentTaskView,
+  events: agentTaskEvents,
+};
+
+function namesRole(document: unknown, name: string): boolean {
+  const { kind, spec } = (isPlain(document) ? document : {}) as { kind?: unknown; spec?: unknown };
+  return kind === TASK_KIND && isPlain(spec) && (spec as { role?: unknown }).role === name;
+}
+
+function readTask(document: unknown, context: ReadContext, notes: string[]): ReadEntry {
+  const fields = fieldsOf(document, "", ["apiVersion", "kind", "metadata", "spec", "status"]);
+  const apiVersion = asApiVersion(fields.apiVersion, "apiVersion");
+  asOneOf(fields.kind, [TASK_KIND, ROLE_KIND], "kind");
+  const { name, tags, annotations } = readMetadata(fields.metadata, "metadata", notes);
+  const spec = readSpec(fields.spec, "spec", notes);
+  if (fields.status !== undefined) notes.push("status: it tells of another run of this task, and is not read.");
+
+  const role = spec.role === null ? null : findRole(spec.role, context, notes);
+  const tier = spec.tier ?? role?.tier ?? null;
+  const { [tier ?? "none"]: ofTier } = context.settings.agent.retry as Record<string, object | undefined>;
+  const tierRetry = ofTier === undefined ? null : readRetry(ofTier, `agent.retry.${tier}`);
+  const budget = layered(spec.budget, role?.budget);
+  const retry = agentPolicy(layered(spec.retry, role?.retry, tierRetry), budget, notes);
+  resolvePolicy(retry, "spec.retry");
+
+  const input: ExecInput = agentExec({
+    ...{ name, argv: argvOf(spec, context), prompt: spec.prompt, tier, budget, env: spec.env },
+    ...{ role: spec.role, roleSpec: role?.spec ?? null, memoryLimit: spec.resources.memoryLimit },
+    model: layered(spec.model, role?.model),
+  });
+  checkExecInput(input, "spec");
+  const timeout = spec.timeoutMs ?? role?.timeoutMs ?? null;
+  const { requests } = spec.resources;
+  return {
+    ...{ task: "exec", input },
+    options: {
+      ...{ retry, annotations: { ...annotations, ...own(apiVersion, spec, tier) } },
+      ...(tags.length === 0 ? {} : { tags }),
+      ...(timeout === null ? {} : { timeout }),
+      ...(spec.parentTaskId === null ? {} : { parent: spec.parentTaskId }),
+      ...(Object.keys(requests).length === 0 ? {} : { resources: requests }),
+    },
+  };
+}
+
+/** The task's own command, else the one that is configured for all agents. */
+function argvOf({ command, args, prompt }: AgentSpec, { settings }: ReadContext): string[] {
+  const agent = command ?? settings.agent.command;
+  if (agent === null) {
+    const problem = "there is no command to run";
+    const allowed = "spec.command, or the setting agent.command, which runs all tasks without one";
+    throw new ConfigError({ path: "spec", given: undefined, allowed, problem });
+  }
+  if (command === null && prompt === null) {
+    const allowed = "a prompt, or a command of its own that needs none";
+    throw new ConfigError({ path: "spec", given: undefined, allowed, problem: "there is no prompt" });
+  }
+  return [...agent, ...args];
+}
+
+function own(apiVersion: string, { role }: AgentSpec, tier: string | null): Record<string, string> {
+  return {
+    [ANNOTATION.apiVersion]: apiVersion,
+    ...(role === null ? {} : { [ANNOTATION.role]: role }),
+    ...(tier === null ? {} : { [ANNOTATION.tier]: tier }),
+  };
+}

@@ -1,0 +1,85 @@
+/** A job's story as the events that an operator would emit about its AgentTask: `Normal/Retrying`, `Warning/RetryExhausted`
+ *  and the rest. Made from our events whenever they are asked for; nothing is stored. */
+import { showMs } from "../../core/duration.ts";
+import type { JobEvent } from "../../core/event.ts";
+import { counted } from "../../core/show.ts";
+import type { ViewParts } from "../dialect.ts";
+import { attemptReason, type EndedEvent, failureReason, isEnded, wholeSeconds } from "./reason.ts";
+
+export interface AgentEvent {
+  readonly type: "Normal" | "Warning";
+  readonly reason: string;
+  readonly message: string;
+  readonly timestamp: string;
+  /** How often it came in a row. */
+  readonly count: number;
+}
+
+type Said = Pick<AgentEvent, "type" | "reason" | "message">;
+
+export function agentTaskEvents(parts: ViewParts): AgentEvent[] {
+  const told: AgentEvent[] = [];
+  for (const event of parts.events) {
+    for (const said of saidOf(event, parts)) {
+      const timestamp = wholeSeconds(event.at);
+      const last = told.at(-1);
+      const isAgain = last?.type === said.type && last.reason === said.reason && last.message === said.message;
+      if (isAgain) told[told.length - 1] = { ...last, timestamp, count: last.count + 1 };
+      else told.push({ ...said, timestamp, count: 1 });
+    }
+  }
+  return told;
+}
+
+const normal = (reason: string, message: string): Said => ({ type: "Normal", reason, message });
+const warning = (reason: string, message: string): Said => ({ type: "Warning", reason, message });
+
+function saidOf(event: JobEvent, parts: ViewParts): Said[] {
+  if (isEnded(event)) return saidOfEnd(event, parts);
+  switch (event.name) {
+    case "attempt.started":
+      return [normal("Started", `attempt ${event.data.attempt} started on ${event.data.worker}`)];
+    case "job.unblocked":
+      return [normal("ChildrenEnded", "all children that it waited for have ended")];
+    case "job.cancelled":
+      return [normal("Cancelled", `cancelled${event.data.by === null ? "" : ` by ${event.data.by}`}`)];
+    case "job.redriven":
+      return [normal("Redriven", `given a new start${event.data.by === null ? "" : ` by ${event.data.by}`}`)];
+    default:
+      return [];
+  }
+}
+
+function saidOfEnd(event: EndedEvent, { job, attempts }: ViewParts): Said[] {
+  const { attempt, decision } = event.data;
+  const row = attempts.find((each) => each.attempt === attempt);
+  const isQueueTimeout = event.name === "job.queue_timeout";
+  const why = isQueueTimeout || row === undefined ? event.data.failure?.message : failureReason(row, decision);
+  const cls = row === undefined || isQueueTimeout ? null : attemptReason(row, decision);
+  const kind = cls?.startsWith("logical: ") ? " (logical)" : "";
+  const what = isQueueTimeout ? "nobody started it in time" : `attempt ${attempt} failed${kind}: ${why ?? "unknown"}`;
+  switch (decision.kind) {
+    case "succeed":
+      return [normal("Completed", `attempt ${attempt} completed`)];
+    case "cancel":
+      return [normal("Cancelled", `attempt ${attempt} was cancelled`)];
+    case "block":
+      return [normal("WaitingForChildren", `attempt ${attempt} ended to wait for its children; nothing charged`)];
+    case "retry": {
+      if (decision.class === "handback") {
+        return [normal("Interrupted", `attempt ${attempt} was handed back by its worker; nothing charged`)];
+      }
+      const next = `retrying in ${showMs(decision.delay?.delayMs ?? 0)}`;
+      const left = decision.charge ? `, ${counted(decision.charge.left, "retry", "retries")} left` : "";
+      return [normal("Retrying", `${what}; ${next}${left}`)];
+    }
+    case "fail": {
+      if (decision.reason === "budget" && decision.detail !== "elapsed") return [warning("BudgetExceeded", what)];
+      const { maxAttempts } = job.policy;
+      // Where no retry was granted, none is exhausted.
+      const isExhausted = (decision.step === 8 || decision.reason === "lost") && maxAttempts > 1;
+      const end = isExhausted ? [warning("RetryExhausted", `all ${maxAttempts} runs are used; ${what}`)] : [];
+      return [...end, warning("Failed", what)];
+    }
+  }
+}

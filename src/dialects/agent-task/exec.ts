@@ -1,0 +1,83 @@
+/** A task as a command: the agent, which finds its task in its environment and in files.
+ *
+ *    AGENT_TASK_NAME, AGENT_TASK_ID, AGENT_ATTEMPT   who it is, and the number of this run, from 1
+ *    AGENT_PROMPT         the prompt, if it has at most 32 KiB and no NUL, which an environment cannot hold
+ *    AGENT_PROMPT_FILE    a file with the prompt, where there is one
+ *    AGENT_MODEL, AGENT_MODEL_ENDPOINT, AGENT_MODEL_PROVIDER, AGENT_TIER, AGENT_MAX_COST_USD, AGENT_MAX_TOKENS
+ *    AGENT_ROLE, AGENT_ROLE_FILE     the role's name, and its `spec` as JSON
+ *
+ *  Files are named from the attempt's own directory, where the agent is started and where it leaves its result.json. */
+import type { ExecInput } from "../../core/exec-input.ts";
+import type { AgentTier } from "../settings.ts";
+import type { AgentBudget, AgentModel } from "./check.ts";
+import { PROMPT_FILE, ROLE_FILE, VARIABLE } from "./words.ts";
+
+export interface AgentCommand {
+  readonly name: string;
+  readonly argv: readonly string[];
+  readonly prompt: string | null;
+  readonly model: AgentModel;
+  readonly tier: AgentTier | null;
+  readonly role: string | null;
+  readonly roleSpec: object | null;
+  readonly budget: AgentBudget;
+  /** The task's own variables. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Bytes. */
+  readonly memoryLimit: number | null;
+}
+
+export function agentExec(task: AgentCommand): ExecInput {
+  const { name, argv, prompt, model, tier, role, roleSpec, budget, memoryLimit } = task;
+  const env: Record<string, string> = { ...task.env };
+  env[VARIABLE.taskName] = name;
+  if (tier !== null) env[VARIABLE.tier] = tier;
+  if (role !== null) env[VARIABLE.role] = role;
+  if (budget.maxCostUsd !== undefined) env[VARIABLE.maxCostUsd] = String(budget.maxCostUsd);
+  if (budget.maxTokens !== undefined) env[VARIABLE.maxTokens] = String(budget.maxTokens);
+  const files: Record<string, string> = {};
+  if (roleSpec !== null) {
+    env[VARIABLE.roleFile] = `inputs/${ROLE_FILE}`;
+    files[ROLE_FILE] = base64(JSON.stringify(roleSpec));
+  }
+  const input: ExecInput = {
+    ...{ argv, env, files },
+    fill: { [VARIABLE.taskId]: "jobId", [VARIABLE.attempt]: "attempt" },
+    ...(memoryLimit === null ? {} : { limits: { memory: memoryLimit } }),
+  };
+  return withModel(prompt === null ? input : withPrompt(input, prompt), model);
+}
+
+const MAX_ENV_PROMPT_BYTES = 32_768;
+
+/** The same command with another prompt. */
+export function withPrompt(input: ExecInput, prompt: string): ExecInput {
+  const { [VARIABLE.prompt]: _before, ...env } = input.env ?? {};
+  const fits = Buffer.byteLength(prompt) <= MAX_ENV_PROMPT_BYTES && !prompt.includes("\0");
+  return {
+    ...input,
+    env: {
+      ...env,
+      [VARIABLE.promptFile]: `inputs/${PROMPT_FILE}`,
+      ...(fits ? { [VARIABLE.prompt]: prompt } : {}),
+    },
+    files: { ...input.files, [PROMPT_FILE]: base64(prompt) },
+  };
+}
+
+/** The same command with another model, or with another name for it alone. */
+export function withModel(input: ExecInput, { name, endpoint, provider }: AgentModel): ExecInput {
+  return {
+    ...input,
+    env: {
+      ...input.env,
+      ...(name === undefined ? {} : { [VARIABLE.model]: name }),
+      ...(endpoint === undefined ? {} : { [VARIABLE.modelEndpoint]: endpoint }),
+      ...(provider === undefined ? {} : { [VARIABLE.modelProvider]: provider }),
+    },
+  };
+}
+
+function base64(text: string): string {
+  return Buffer.from(text, "utf8").toString("base64");
+}

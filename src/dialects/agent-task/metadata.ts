@@ -1,0 +1,77 @@
+/** `metadata` of a manifest. Labels become tags, since Kubernetes selects objects by them and a label of ours chooses workers.
+ *  What a cluster has written into it is left out. */
+import { asText, fieldPath } from "../../core/check.ts";
+import { ConfigError } from "../../core/errors.ts";
+import { asTexts, fieldsOf } from "./check.ts";
+import { ANNOTATION, PREFIX } from "./words.ts";
+
+export interface AgentMetadata {
+  readonly name: string;
+  readonly tags: readonly string[];
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+/** As it comes back from `kubectl get -o yaml`, or from our own view. */
+const WRITTEN_BY_CLUSTERS = [
+  ...(["uid", "creationTimestamp", "resourceVersion", "generation", "selfLink", "managedFields"] as const),
+  ...(["finalizers", "ownerReferences", "deletionTimestamp"] as const),
+];
+const FIELDS = ["name", "namespace", "labels", "annotations", ...WRITTEN_BY_CLUSTERS] as const;
+
+/** Of Kubernetes. */
+const MAX_NAME = 253;
+const MAX_TAGS = 20;
+const MAX_TAG = 200;
+/** Annotations of ours take some of the 32 that a job may have. */
+const MAX_ANNOTATIONS = 24;
+const MAX_ANNOTATION_NAME = 200;
+const MAX_ANNOTATION_BYTES = 12_288;
+/** The whole manifest once more, written by kubectl. */
+const LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration";
+
+export function readMetadata(value: unknown, path: string, notes: string[]): AgentMetadata {
+  const fields = fieldsOf(value, path, FIELDS);
+  const name = asText(fields.name, fieldPath(path, "name"), MAX_NAME);
+  const annotations = readAnnotations(fields.annotations ?? {}, fieldPath(path, "annotations"));
+  annotations[ANNOTATION.name] = name;
+  if (fields.namespace !== undefined) {
+    const namespace = asText(fields.namespace, fieldPath(path, "namespace"), MAX_NAME);
+    annotations[ANNOTATION.namespace] = namespace;
+    notes.push(
+      `${fieldPath(path, "namespace")}: kept and shown; the job goes into the namespace that this command speaks to.`,
+    );
+  }
+  return { name, tags: readLabels(fields.labels ?? {}, fieldPath(path, "labels")), annotations };
+}
+
+function readLabels(value: unknown, path: string): string[] {
+  const labels = asTexts(value, path);
+  if (labels.length > MAX_TAGS) {
+    throw new ConfigError({ path, given: labels.length, allowed: `at most ${MAX_TAGS} labels: each becomes a tag` });
+  }
+  return labels.map(([name, text]) => {
+    const tag = `${name}=${text}`;
+    if (tag.length <= MAX_TAG && /^[^\p{Cc}\p{Cs}]+$/u.test(tag)) return tag;
+    const allowed = `at most ${MAX_TAG} characters together with its name, none of them control characters`;
+    throw new ConfigError({ path: fieldPath(path, name), given: text, allowed });
+  });
+}
+
+function readAnnotations(value: unknown, path: string): Record<string, string> {
+  const kept = asTexts(value, path).filter(([name]) => name !== LAST_APPLIED);
+  const bytes = kept.reduce((sum, [name, text]) => sum + Buffer.byteLength(name) + Buffer.byteLength(text), 0);
+  if (kept.length > MAX_ANNOTATIONS || bytes > MAX_ANNOTATION_BYTES) {
+    const problem = `${kept.length} annotations of ${bytes} bytes`;
+    const allowed = `at most ${MAX_ANNOTATIONS} annotations of ${MAX_ANNOTATION_BYTES} bytes in all`;
+    throw new ConfigError({ path, given: kept.length, allowed, problem });
+  }
+  const annotations: Record<string, string> = Object.create(null);
+  for (const [name, text] of kept) {
+    if (name.startsWith(PREFIX) || name.length > MAX_ANNOTATION_NAME || name.trim() === "") {
+      const allowed = `names of 1 to ${MAX_ANNOTATION_NAME} characters, not beginning with ${PREFIX}`;
+      throw new ConfigError({ path: fieldPath(path, name), given: name, allowed });
+    }
+    annotations[name] = text;
+  }
+  return annotations;
+}

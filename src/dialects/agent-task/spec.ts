@@ -1,0 +1,172 @@
+/** `spec` of an AgentTask, checked field by field. What Perdure cannot do becomes a note: it runs commands on workers as they
+ *  are, and pulls no images and makes no pods. */
+import { asList, asOneOf, asText, fieldPath, isPlain } from "../../core/check.ts";
+import { ConfigError, show } from "../../core/errors.ts";
+import { AGENT_TIERS, type AgentRetrySettings, type AgentTier } from "../settings.ts";
+import { type AgentBudget, type AgentModel, asTimeout, fieldsOf, readBudget, readModel } from "./check.ts";
+import { type AgentResources, readResources } from "./resources.ts";
+import { readRetry } from "./retry.ts";
+import { OUR_VARIABLES } from "./words.ts";
+
+export interface AgentSpec {
+  readonly prompt: string | null;
+  readonly model: AgentModel;
+  readonly command: readonly string[] | null;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly role: string | null;
+  readonly tier: AgentTier | null;
+  readonly retry: AgentRetrySettings;
+  readonly budget: AgentBudget;
+  readonly timeoutMs: number | null;
+  readonly parentTaskId: string | null;
+  readonly resources: AgentResources;
+}
+
+/** Why each of them has no effect here. */
+const CANNOT = {
+  image: "commands run on their worker as it is; no image is pulled",
+  imagePullPolicy: "no image is pulled",
+  imagePullSecrets: "no image is pulled",
+  capabilities: "an agent may do what its worker may; nothing is granted or taken away",
+  storage: "an attempt has a directory of its own; what it leaves in artifacts/ is kept, and nothing else is mounted",
+  volumes: "nothing is mounted",
+  volumeMounts: "nothing is mounted",
+  rbac: "there are no roles of a cluster here; tokens of the server say who may do what",
+  serviceAccountName: "there are no service accounts; the agent runs as its worker does",
+  securityContext: "the agent runs as its worker does",
+  nodeSelector: "workers are not nodes; give workers labels, and submit to them with labels",
+  tolerations: "workers are not nodes",
+  affinity: "workers are not nodes",
+  health: "a worker is watched by its lease; what the agent does in between is not looked at",
+} as const;
+const CANNOT_NAMES = Object.keys(CANNOT) as (keyof typeof CANNOT)[];
+
+const FIELDS = [
+  ...(["prompt", "model", "command", "args", "env", "role", "tier", "retry", "budget", "timeout"] as const),
+  ...(["parentTaskId", "resources", ...CANNOT_NAMES] as const),
+];
+
+/** As base64 in a payload of at most 1 MiB, with room for the rest. */
+const MAX_PROMPT_BYTES = 524_288;
+const MAX_ARGUMENT = 131_072;
+const MAX_ARGUMENTS = 10_000;
+const JOB_ID = /^job_[0-9a-hjkmnp-tv-z]{26}$/;
+
+export function readSpec(value: unknown, path: string, notes: string[]): AgentSpec {
+  const fields = fieldsOf(value, path, FIELDS);
+  for (const name of CANNOT_NAMES) {
+    if (fields[name] !== undefined) notes.push(`${fieldPath(path, name)}: ${CANNOT[name]}.`);
+  }
+  const read = <T>(key: (typeof FIELDS)[number], check: (value: unknown, path: string) => T, other: T): T =>
+    fields[key] === undefined ? other : check(fields[key], fieldPath(path, key));
+  const spec: AgentSpec = {
+    prompt: read<string | null>("prompt", asPrompt, null),
+    model: read("model", (model, at): AgentModel => readModel(model, at, notes), {}),
+    command: read<readonly string[] | null>("command", asCommand, null),
+    args: read<readonly string[]>("args", asArguments, []),
+    env: read("env", readEnv, {}),
+    role: read<string | null>("role", (role, at) => asText(role, at, 253), null),
+    tier: read<AgentTier | null>("tier", (tier, at) => asOneOf(tier, AGENT_TIERS, at), null),
+    retry: read("retry", readRetry, {}),
+    budget: read("budget", readBudget, {}),
+    timeoutMs: read<number | null>("timeout", asTimeout, null),
+    parentTaskId: read<string | null>("parentTaskId", asJobId, null),
+    resources: read<AgentResources>("resources", (given, at) => readResources(given, at, notes), NO_RESOURCES),
+  };
+  tellOfExpansion(spec, path, notes);
+  return spec;
+}
+
+const NO_RESOURCES: AgentResources = { requests: {}, memoryLimit: null };
+
+function asPrompt(value: unknown, path: string): string {
+  const isGood = typeof value === "string" && value.trim() !== "" && Buffer.byteLength(value) <= MAX_PROMPT_BYTES;
+  if (isGood) return value;
+  throw new ConfigError({ path, given: value, allowed: `text, not empty, of at most ${MAX_PROMPT_BYTES} bytes` });
+}
+
+function asArguments(value: unknown, path: string): string[] {
+  return asList(value, path, asArgument, MAX_ARGUMENTS);
+}
+
+function asCommand(value: unknown, path: string): string[] {
+  const command = asList(value, path, asArgument, MAX_ARGUMENTS, 1);
+  asText(command[0], `${path}[0]`, 4_096);
+  return command;
+}
+
+function asArgument(value: unknown, path: string): string {
+  if (typeof value === "string" && value.length <= MAX_ARGUMENT && !value.includes("\0")) return value;
+  const hint = typeof value === "number" || typeof value === "boolean" ? "; put it in quotes" : "";
+  throw new ConfigError({
+    path,
+    given: value,
+    allowed: `text of at most ${MAX_ARGUMENT} characters, without NUL${hint}`,
+  });
+}
+
+function asJobId(value: unknown, path: string): string {
+  if (typeof value === "string" && JOB_ID.test(value)) return value;
+  throw new ConfigError({ path, given: value, allowed: "the id of a job, in full: job_ and 26 characters" });
+}
+
+/** A list as in a pod, or an object of names and texts. */
+function readEnv(value: unknown, path: string): Record<string, string> {
+  const env: Record<string, string> = Object.create(null);
+  const put = (name: unknown, text: unknown, nameAt: string, textAt: string) => {
+    const known = asVariable(name, nameAt);
+    if (Object.hasOwn(env, known)) {
+      throw new ConfigError({
+        path: nameAt,
+        given: name,
+        allowed: "each name once",
+        problem: `${show(name)} comes twice`,
+      });
+    }
+    env[known] = asArgument(text, textAt);
+  };
+  if (isPlain(value)) {
+    for (const [name, text] of Object.entries(value)) put(name, text, fieldPath(path, name), fieldPath(path, name));
+    return env;
+  }
+  asList(
+    value,
+    path,
+    (item, at) => {
+      const { name, value: text = "", valueFrom } = fieldsOf(item, at, ["name", "value", "valueFrom"]);
+      if (valueFrom !== undefined) throw noSecrets(name, valueFrom, fieldPath(at, "valueFrom"));
+      put(name, text, fieldPath(at, "name"), fieldPath(at, "value"));
+    },
+    1_000,
+  );
+  return env;
+}
+
+function noSecrets(name: unknown, given: unknown, path: string): ConfigError {
+  const problem = `valueFrom of ${show(name)}: there are no secrets and config maps here`;
+  return new ConfigError({
+    path,
+    given,
+    allowed: "value, or no entry where the worker's agent has it itself",
+    problem,
+  });
+}
+
+function asVariable(value: unknown, path: string): string {
+  const isName = typeof value === "string" && /^[A-Za-z_][A-Za-z0-9_]*$/.test(value) && value.length <= 1_000;
+  if (isName && !value.startsWith("PERDURE_") && !OUR_VARIABLES.includes(value)) return value;
+  const allowed = isName
+    ? "other names: this one is set when the task runs"
+    : "a name of letters, digits and _, not beginning with a digit";
+  throw new ConfigError({ path, given: value, allowed });
+}
+
+/** A kubelet puts values in for `$(NAME)`. */
+function tellOfExpansion({ command, args, env }: AgentSpec, path: string, notes: string[]): void {
+  const words = [...(command ?? []), ...args];
+  for (const name of Object.keys(env)) {
+    if (!words.some((word) => word.includes(`$(${name})`))) continue;
+    notes.push(`${path}.command: $(${name}) stays as it is; a shell, as in [sh, -c, …], knows it as $${name}.`);
+  }
+}

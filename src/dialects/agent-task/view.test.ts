@@ -1,0 +1,201 @@
+import { describe, expect, it } from "vitest";
+import type { JobEvent } from "../../core/event.ts";
+import { failure } from "../../core/failure.ts";
+import { resolvePolicy } from "../../core/resolve-policy.ts";
+import { resourceLabels, toResources } from "../../core/resources.ts";
+import type { SubmitOptions } from "../../core/submit-options.ts";
+import { testJob } from "../../core/testing-job.ts";
+import type { AttemptRow, JobInfo } from "../../core/views.ts";
+import type { ReadContext, ReadEntry, ViewParts } from "../dialect.ts";
+import { DIALECT_DEFAULTS } from "../settings.ts";
+import { changed, changedInput } from "./change.ts";
+import { agentTask } from "./dialect.ts";
+import { agentTaskEvents } from "./events.ts";
+import { attemptReason, failureReason } from "./reason.ts";
+import { agentTaskView } from "./view.ts";
+
+const PARENT = "job_01m7gekg9zevv9a6xvvwmt1v8g";
+const context: ReadContext = {
+  ...{ settings: DIALECT_DEFAULTS, parameters: {}, documents: [], file: "task.yaml" },
+  ...{ yaml: () => null, bytes: () => null, randomBytes: (count) => new Uint8Array(count) },
+};
+const FULL = {
+  ...{ apiVersion: "example.org/v2", kind: "AgentTask" },
+  metadata: { name: "t", namespace: "agents", labels: { app: "x" }, annotations: { note: "n" } },
+  spec: {
+    prompt: "Ü: do it.",
+    model: { name: "opus", endpoint: "https://x" },
+    command: ["/opt/agent", "-v"],
+    env: [{ name: "A", value: "1" }],
+    tier: "legionary",
+    retry: { maxAttempts: 4, backoffSeconds: 7, maxBackoffSeconds: 70 },
+    budget: { maxCostUsd: 2.5, maxTokens: 1_000 },
+    timeout: 90,
+    parentTaskId: PARENT,
+    resources: { requests: { cpu: "500m", memory: "1073741824" }, limits: { memory: "1073741824" } },
+  },
+};
+
+/** The job as the engine would store it. */
+function jobOf({ task, input, options = {} }: ReadEntry, parts: Partial<JobInfo> = {}): JobInfo {
+  const { retry, tags = [], timeout = null, parent = null, annotations = {}, resources } = options as SubmitOptions;
+  const labels = resources === undefined ? {} : resourceLabels(toResources(resources, "resources"));
+  return {
+    ...testJob({ kind: task, tags, labels, timeoutMs: timeout as number | null, parentId: parent }),
+    ...{ policy: resolvePolicy(retry), payload: input, annotations, result: undefined, progress: undefined },
+    ...parts,
+  };
+}
+const readTask = (document: unknown) => agentTask.read(document, context).jobs[0] as ReadEntry;
+const bare = (parts: Partial<JobInfo> = {}): JobInfo => ({
+  ...testJob(),
+  ...{ payload: undefined, annotations: {}, result: undefined, progress: undefined },
+  ...parts,
+});
+const partsOf = (job: JobInfo, more: Partial<ViewParts> = {}): ViewParts => ({
+  ...{ job, attempts: [], events: [], workerName: () => null },
+  ...more,
+});
+const json = (value: unknown) => JSON.parse(JSON.stringify(value));
+
+describe("the view of a task", () => {
+  it("is its manifest, as far as it is known", () => {
+    const job = jobOf(readTask(FULL));
+    const { status, ...rest } = agentTaskView(partsOf(job));
+    expect(rest).toEqual({
+      ...FULL,
+      metadata: { ...FULL.metadata, uid: job.id, creationTimestamp: "2026-01-01T00:00:00Z" },
+    });
+    expect(status).toMatchObject({ phase: "Running", attempts: 1 });
+  });
+
+  it("can be applied again, and is the same task", () => {
+    const entry = readTask(FULL);
+    const view = agentTaskView(partsOf(jobOf(entry)));
+    expect(readTask(json(view))).toEqual(entry);
+  });
+
+  it.each<[string, Partial<JobInfo>]>([
+    ["a function", { kind: "resize", payload: { width: 3 }, key: null }],
+    ["a job with a key", { kind: "resize", key: "img-42" }],
+    ["a shell", { kind: "exec", payload: { command: "exit 1", shell: true } }],
+    ["nonsense", { kind: "exec", payload: { argv: 7, env: [], files: "x", limits: null } }],
+    ["a list", { kind: "exec", payload: [1] }],
+    ["another policy", { policy: resolvePolicy({ backoff: { type: "none" } }) }],
+    ["a result that is no command's", { kind: "exec", state: "succeeded", result: "done" }],
+  ])("of another door never throws: %s", (_name, parts) => {
+    const job = bare(parts);
+    const row: AttemptRow = {
+      ...{ jobId: job.id, attempt: 1, chapter: 1, session: null, startedAt: 0, endedAt: 1, outcome: "completed" },
+      ...{ failure: null, usage: null, result: "no json", log: null },
+    };
+    const view = json(agentTaskView(partsOf(job, { attempts: [row] })));
+    expect(view.metadata.name).toBe(job.key ?? job.kind);
+    expect(view.status.history).toHaveLength(1);
+    expect(agentTaskEvents(partsOf(job))).toEqual([]);
+  });
+});
+
+describe("reasons", () => {
+  const decision = (parts: object) => ({ step: 10, class: "failure", matched: "", kind: "retry", ...parts }) as never;
+  const failed = (parts: Parameters<typeof failure>[0]) => ({ attempt: 1, outcome: "failed", failure: failure(parts) });
+  const RETRIED = decision({});
+
+  it.each([
+    [failed({ kind: "exit", exitCode: 7, message: "exit code 7" }), "pod failed without result.json"],
+    [failed({ kind: "signal", signal: "SIGKILL", message: "signal SIGKILL" }), "pod failed without result.json"],
+    [failed({ kind: "oom", message: "out of memory" }), "OOMKilled"],
+    [
+      failed({ kind: "result", message: "result.json is malformed: it is empty" }),
+      "result.json is malformed: it is empty",
+    ],
+    [failed({ kind: "error", message: "connection reset" }), "connection reset"],
+    [{ attempt: 1, outcome: "lost", failure: null }, "worker lost"],
+    [{ attempt: 1, outcome: "timeout", failure: failure({ kind: "timeout", message: "x" }) }, "timeout"],
+  ])("of %j are transient", (attempt, reason) => {
+    expect(attemptReason(attempt, RETRIED)).toBe(`transient: ${reason}`);
+  });
+
+  it("of a run that asked for no other are none", () => {
+    const waiting = { attempt: 1, outcome: "waiting", failure: null };
+    const block = decision({ kind: "block", class: "waiting" });
+    expect([attemptReason(waiting, block), failureReason(waiting, block)]).toEqual(["waiting for children", null]);
+    const done = { attempt: 1, outcome: "completed", failure: null };
+    expect([attemptReason(done, undefined), failureReason(done, undefined)]).toEqual(["completed", null]);
+    const back = { attempt: 1, outcome: "released", failure: null };
+    expect([attemptReason(back, RETRIED), failureReason(back, RETRIED)]).toEqual([
+      ...["transient: released, nothing charged", null],
+    ]);
+  });
+
+  it("of a result that is sent round again are transient", () => {
+    const polled = { attempt: 1, outcome: "completed", failure: failure({ kind: "result", message: "it matched" }) };
+    expect(attemptReason(polled, RETRIED)).toBe("transient: it matched");
+  });
+
+  it("of a program that is not there are logical: nothing would heal it", () => {
+    const missing = failed({ kind: "error", class: "invalid", message: "no such program" });
+    const rejected = decision({ kind: "fail", reason: "invalid", step: 7 });
+    expect(attemptReason(missing, rejected)).toBe("logical: no such program");
+  });
+});
+
+describe("events", () => {
+  it("that come again are counted", () => {
+    const event = (n: number, at: number) =>
+      ({
+        ...{ seq: n, jobId: "j", n, at, name: "job.redriven" },
+        data: { v: 1, by: null, runAt: at, expiresAt: null },
+      }) as JobEvent;
+    expect(agentTaskEvents(partsOf(bare(), { events: [event(1, 0), event(2, 60_500)] }))).toEqual([
+      {
+        ...{ type: "Normal", reason: "Redriven", message: "given a new start" },
+        ...{ timestamp: "1970-01-01T00:01:00Z", count: 2 },
+      },
+    ]);
+  });
+});
+
+describe("a changed task", () => {
+  const job = jobOf(readTask(FULL));
+  const read = (entry: ReadEntry) => agentTaskView(partsOf(jobOf(entry))).spec;
+
+  it("has another prompt, model or command, and is the same in all else", () => {
+    const { spec } = agentTaskView(partsOf(job));
+    const change = { prompt: "Another.", model: "haiku", command: ["/opt/other"] };
+    const entry = changed(job, change);
+    expect(read(entry)).toEqual({
+      ...spec,
+      ...{ prompt: "Another.", model: { name: "haiku", endpoint: "https://x" }, command: ["/opt/other"] },
+    });
+    expect(resolvePolicy(entry.options?.retry)).toEqual(job.policy);
+    expect(entry.options).toMatchObject({ queue: "default", priority: 5, parent: PARENT, tags: ["app=x"] });
+    expect(entry.options?.annotations).toEqual({ ...job.annotations, "resubmit-of": job.id });
+    expect(entry.options?.key).toBe(undefined);
+  });
+
+  it("leaves a long prompt out of the environment", () => {
+    const { env } = changedInput(job.payload, { prompt: "x".repeat(40_000) });
+    expect([env?.AGENT_PROMPT, env?.AGENT_PROMPT_FILE]).toEqual([undefined, "inputs/prompt.txt"]);
+  });
+
+  it("may be any job where nothing is changed", () => {
+    const resize = bare({ labels: { gpu: "yes" }, payload: { width: 3 }, expireInMs: 5_000 });
+    expect(changed(resize, {})).toMatchObject({
+      ...{ task: "resize-image", input: { width: 3 } },
+      options: { labels: { gpu: "yes" }, expireIn: 5_000 },
+    });
+    expect(changed(bare(), {})).not.toHaveProperty("input");
+  });
+
+  it("has no prompt where it is no AgentTask, and no command where it is none", () => {
+    const command = bare({ kind: "exec", payload: { command: "exit 1", shell: true } });
+    expect(() => changed(command, { prompt: "x" })).toThrow(/^resubmit\.prompt: the job is no AgentTask/);
+    expect(() => changed(command, { model: "x" })).toThrow(/no AgentTask/);
+    expect(changed(command, { command: ["a"] }).input).toEqual({ argv: ["a"] });
+    expect(() => changed(bare(), { command: ["a"] })).toThrow(/only a job that is a command/);
+    for (const wrong of [{ prompt: " " }, { model: "" }, { command: [] }, { command: [""] }, { command: [1] }]) {
+      expect(() => changed(job, wrong as never)).toThrow(/^resubmit/);
+    }
+  });
+});

@@ -1,0 +1,136 @@
+/** A job as an AgentTask: the manifest it came from, as far as it is known, with its status. A job that came by another door is
+ *  shown the same way, under a name that is made up from what it has. Our view of a task can be applied again as it is. */
+import { isPlain } from "../../core/check.ts";
+import { CPU_LABEL, MEMORY_LABEL } from "../../core/resources.ts";
+import type { JobInfo } from "../../core/views.ts";
+import type { ViewParts } from "../dialect.ts";
+import { wholeSeconds } from "./reason.ts";
+import { type AgentStatus, agentStatus } from "./status.ts";
+import { ANNOTATION, API_VERSION, OUR_VARIABLES, PREFIX, PROMPT_FILE, TASK_KIND, VARIABLE } from "./words.ts";
+
+export interface AgentTaskView {
+  readonly apiVersion: string;
+  readonly kind: typeof TASK_KIND;
+  readonly metadata: Readonly<Record<string, unknown>>;
+  readonly spec: Readonly<Record<string, unknown>>;
+  readonly status: AgentStatus;
+}
+
+export function agentTaskView(parts: ViewParts): AgentTaskView {
+  const { job } = parts;
+  return {
+    apiVersion: annotation(job, ANNOTATION.apiVersion) ?? API_VERSION,
+    kind: TASK_KIND,
+    metadata: metadataOf(job),
+    spec: agentSpecOf(job),
+    status: agentStatus(parts),
+  };
+}
+
+export function taskName(job: JobInfo): string {
+  return annotation(job, ANNOTATION.name) ?? job.key ?? job.kind;
+}
+
+function annotation({ annotations }: JobInfo, name: string): string | null {
+  return annotations !== undefined && Object.hasOwn(annotations, name) ? (annotations[name] as string) : null;
+}
+
+function metadataOf(job: JobInfo): Record<string, unknown> {
+  const namespace = annotation(job, ANNOTATION.namespace);
+  const labels = job.tags.flatMap((tag): [string, string][] => {
+    const [, name, text] = /^([^=]+)=(.*)$/.exec(tag) ?? [];
+    return name === undefined || text === undefined ? [] : [[name, text]];
+  });
+  const annotations = Object.entries(job.annotations ?? {}).filter(([name]) => !name.startsWith(PREFIX));
+  return {
+    name: taskName(job),
+    ...(namespace === null ? {} : { namespace }),
+    ...(labels.length === 0 ? {} : { labels: Object.fromEntries(labels) }),
+    ...(annotations.length === 0 ? {} : { annotations: Object.fromEntries(annotations) }),
+    uid: job.id,
+    creationTimestamp: wholeSeconds(job.submittedAt),
+  };
+}
+
+interface SeenInput {
+  readonly argv: readonly unknown[];
+  readonly env: Readonly<Record<string, unknown>>;
+  readonly files: Readonly<Record<string, unknown>>;
+  readonly limits: Readonly<Record<string, unknown>>;
+}
+
+function inputOf({ kind, payload }: JobInfo): SeenInput {
+  const given = (kind === "exec" && isPlain(payload) ? payload : {}) as Record<string, unknown>;
+  const object = (value: unknown) => (isPlain(value) ? (value as Record<string, unknown>) : {});
+  const shell = typeof given.command === "string" ? ["/bin/sh", "-c", given.command] : [];
+  return {
+    argv: Array.isArray(given.argv) ? given.argv : shell,
+    ...{ env: object(given.env), files: object(given.files), limits: object(given.limits) },
+  };
+}
+
+/** Also for those who describe a task. */
+export function agentSpecOf(job: JobInfo): Record<string, unknown> {
+  const { argv, env, files, limits } = inputOf(job);
+  const role = annotation(job, ANNOTATION.role);
+  const tier = annotation(job, ANNOTATION.tier) ?? env[VARIABLE.tier];
+  const prompt = promptOf(env, files);
+  const model = modelOf(env);
+  const own = Object.entries(env).filter(([name]) => !OUR_VARIABLES.includes(name));
+  const { tokens, costUsd } = job.policy.budget;
+  const resources = resourcesOf(job, limits);
+  return {
+    ...(prompt === undefined ? {} : { prompt }),
+    ...(model === null ? {} : { model }),
+    ...(argv.length === 0 ? {} : { command: argv }),
+    ...(own.length === 0 ? {} : { env: own.map(([name, value]) => ({ name, value })) }),
+    ...(role === null ? {} : { role }),
+    ...(tier === undefined ? {} : { tier }),
+    retry: retryOf(job),
+    ...(tokens === null && costUsd === null
+      ? {}
+      : {
+          budget: {
+            ...(costUsd === null ? {} : { maxCostUsd: costUsd }),
+            ...(tokens === null ? {} : { maxTokens: tokens }),
+          },
+        }),
+    ...(job.timeoutMs === null ? {} : { timeout: job.timeoutMs / 1_000 }),
+    ...(job.parentId === null ? {} : { parentTaskId: job.parentId }),
+    ...(resources === null ? {} : { resources }),
+  };
+}
+
+function promptOf(env: SeenInput["env"], files: SeenInput["files"]): unknown {
+  const file = env[VARIABLE.promptFile] === undefined ? undefined : files[PROMPT_FILE];
+  if (typeof file === "string") return Buffer.from(file, "base64").toString("utf8");
+  return env[VARIABLE.prompt];
+}
+
+/** A name alone where there is nothing else to say. */
+function modelOf(env: SeenInput["env"]): unknown {
+  const { [VARIABLE.model]: name, [VARIABLE.modelEndpoint]: endpoint, [VARIABLE.modelProvider]: provider } = env;
+  if (endpoint === undefined && provider === undefined) return name ?? null;
+  return {
+    ...(name === undefined ? {} : { name }),
+    ...(endpoint === undefined ? {} : { endpoint }),
+    ...(provider === undefined ? {} : { provider }),
+  };
+}
+
+/** The effective numbers: of task, role, tier and preset together. */
+function retryOf({ policy: { maxAttempts, backoff } }: JobInfo): object {
+  if (backoff.type !== "exponential") return { maxAttempts };
+  return { maxAttempts, backoffSeconds: backoff.initialMs / 1_000, maxBackoffSeconds: backoff.maxMs / 1_000 };
+}
+
+function resourcesOf({ labels }: JobInfo, limits: SeenInput["limits"]): object | null {
+  const { [CPU_LABEL]: cpu, [MEMORY_LABEL]: memory } = labels;
+  const requests = { ...(cpu === undefined ? {} : { cpu: `${cpu}m` }), ...(memory === undefined ? {} : { memory }) };
+  const limited = limits.memory === undefined ? {} : { memory: String(limits.memory) };
+  if (Object.keys({ ...requests, ...limited }).length === 0) return null;
+  return {
+    ...(Object.keys(requests).length === 0 ? {} : { requests }),
+    ...(Object.keys(limited).length === 0 ? {} : { limits: limited }),
+  };
+}

@@ -1,0 +1,110 @@
+/** Attune: an action file becomes a command that carries a snapshot of its entrypoint, so that a retry runs what was
+ *  submitted, whatever has become of the pack since. Of a pack only that one file travels: an action that loads others beside
+ *  it will not find them. */
+import { isPlain } from "../../core/check.ts";
+import { ConfigError, show } from "../../core/errors.ts";
+import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
+import { resolvePolicy } from "../../core/resolve-policy.ts";
+import type { Dialect, ReadContext, Reading } from "../dialect.ts";
+import { type AttuneAction, type Runtime, readAction } from "./action.ts";
+import { PACK_FILE, readPack } from "./pack.ts";
+import { bindParameters } from "./parameters.ts";
+import { retryInForce, retryPolicy } from "./retry.ts";
+import { attuneView } from "./view.ts";
+
+const PROGRAMS: Readonly<Record<Runtime, string>> = { python: "python3", shell: "sh", node: "node" };
+/** As base64 it must leave room for parameters in a payload of 1 MiB. */
+const MAX_ENTRY_BYTES = 700_000;
+
+export const attune: Dialect = {
+  name: "attune",
+  called: "an Attune action",
+
+  recognises(document) {
+    if (!isPlain(document)) return false;
+    const has = (...keys: string[]) => keys.some((key) => Object.hasOwn(document, key));
+    return has("runtime", "runner_type") && has("entrypoint", "entry_point");
+  },
+
+  read: readAttune,
+  view: attuneView,
+};
+
+function readAttune(document: unknown, context: ReadContext): Reading {
+  const manifest = context.yaml(PACK_FILE);
+  const pack = manifest === null ? null : readPack(manifest, PACK_FILE);
+  const action = readAction(document, pack);
+  const { file, base64 } = snapshot(action, pack !== null, context);
+  const input: ExecInput = {
+    argv: [PROGRAMS[action.runtime], `inputs/${file}`],
+    files: { [file]: base64 },
+    input: bindParameters(action.parameters, context.parameters),
+  };
+  checkExecInput(input, "");
+  const { settings } = context;
+  const retry = retryInForce(action.retry, pack?.retry ?? {}, settings.attune.retry);
+  const policy = retryPolicy(retry);
+  resolvePolicy(policy, "retry");
+  const spanMs = Math.round((action.timeoutSecs ?? settings.attune.ttlSecs) * 1_000);
+  const options = {
+    retry: policy,
+    // One number for both: how long it may wait for a worker, and how long it may run.
+    ...{ timeout: spanMs, expireIn: spanMs },
+    labels: { ...pack?.labels, ...action.labels, [`runtime/${action.runtime}`]: "yes" },
+    ...(action.tags.length === 0 ? {} : { tags: action.tags }),
+    annotations: {
+      "attune/action": action.ref,
+      ...(pack === null ? {} : { "attune/pack": pack.ref }),
+      "attune/max_retries": String(retry.enabled ? retry.maxRetries : 0),
+    },
+  };
+  const notes = [...(pack?.notes ?? []), ...action.notes];
+  return { jobs: [{ task: "exec", input, options }], notes };
+}
+
+/** The entrypoint's bytes. In the document it is named from the pack's folder, in newer files from that of the actions: each
+ *  is looked for there first, and then at the other. */
+function snapshot({ entry }: AttuneAction, inPack: boolean, context: ReadContext): { file: string; base64: string } {
+  const { text, key } = entry;
+  const refuse = (problem: string, allowed: string) => {
+    return new ConfigError({ path: key, given: text, problem, allowed });
+  };
+  const inside = inPack ? "a file of the pack" : "a file beside the action, or below it";
+  const bases = !inPack ? [[]] : key === "entrypoint" ? [[], [HERE]] : [[HERE], []];
+  const [first = null, ...rest] = bases.map((base) => placeOf(text, base));
+  if (first === null) throw refuse(`${show(text)} leads out of it`, `${inside}, by a path without a / before it`);
+  const places = [first, ...rest].filter((place) => place !== null);
+  for (const place of places) {
+    const bytes = context.bytes(pathOf(place, inPack));
+    if (bytes === null) continue;
+    if (bytes.length > MAX_ENTRY_BYTES) {
+      throw refuse(
+        `${show(text)} has ${bytes.length} bytes`,
+        `at most ${MAX_ENTRY_BYTES}, since it travels with the job`,
+      );
+    }
+    return { file: place.at(-1) as string, base64: Buffer.from(bytes).toString("base64") };
+  }
+  throw refuse(`there is no file ${show(text)}`, inside);
+}
+
+/** Stands for the folder of the action itself, whose name is not known here: no other step is called so. */
+const HERE = ".";
+
+/** The steps from the root, or null where they lead out of it. */
+function placeOf(text: string, base: readonly string[]): string[] | null {
+  if (/^[/\\]|\\|^[A-Za-z]:/.test(text)) return null;
+  const steps = [...base];
+  for (const step of text.split("/")) {
+    if (step === "" || step === ".") continue;
+    if (step !== "..") steps.push(step);
+    else if (steps.pop() === undefined) return null;
+  }
+  return steps.length === 0 || steps.at(-1) === HERE ? null : steps;
+}
+
+/** From the action's own folder. */
+function pathOf(place: readonly string[], inPack: boolean): string {
+  if (place[0] === HERE) return place.slice(1).join("/");
+  return `${inPack ? "../" : ""}${place.join("/")}`;
+}

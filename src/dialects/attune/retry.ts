@@ -1,0 +1,115 @@
+/** Attune's retries: the configuration as its files and its `RetryConfig` have it, in seconds, the policy that follows from it,
+ *  and the word for why an execution was retried. Which failures are retriable at all is in preset `attune`. */
+import { asBoolean, asInteger, asNumber, asObject, reader } from "../../core/check.ts";
+import { MAX_DURATION_MS } from "../../core/duration.ts";
+import type { JobEvent } from "../../core/event.ts";
+import type { PolicyFields } from "../../core/policy.ts";
+import type { AttuneRetrySettings } from "../settings.ts";
+
+/** What one place says; what it leaves out comes from the next: the action's, then the pack's, then the global. */
+export interface RetryWords extends Partial<AttuneRetrySettings> {
+  /** Beside the first run. */
+  readonly maxRetries?: number;
+}
+
+const KEYS = [
+  ...(["max_retries", "enabled", "base_backoff_secs", "max_backoff_secs"] as const),
+  ...(["backoff_multiplier", "jitter_factor"] as const),
+];
+
+export const MAX_RETRIES = 100;
+const MAX_SECS = MAX_DURATION_MS / 1_000;
+/** As in a policy. */
+const MAX_MULTIPLIER = 1_000;
+
+export function readRetry(value: unknown, path: string): RetryWords {
+  const read = reader(asObject(value, path, KEYS), path);
+  const secs = (given: unknown, at: string) => asNumber(given, at, { min: 0, max: MAX_SECS });
+  const words = {
+    maxRetries: read("max_retries", asRetries, undefined),
+    enabled: read("enabled", asBoolean, undefined),
+    baseBackoffSecs: read("base_backoff_secs", secs, undefined),
+    maxBackoffSecs: read("max_backoff_secs", secs, undefined),
+    backoffMultiplier: read(
+      "backoff_multiplier",
+      (n, at) => asNumber(n, at, { min: 1, max: MAX_MULTIPLIER }),
+      undefined,
+    ),
+    jitterFactor: read("jitter_factor", (n, at) => asNumber(n, at, { min: 0, below: 1 }), undefined),
+  };
+  return Object.fromEntries(Object.entries(words).filter(([, given]) => given !== undefined));
+}
+
+export function asRetries(value: unknown, path: string): number {
+  return asInteger(value, path, { min: 0, max: MAX_RETRIES });
+}
+
+/** All that is in force for an action. Without a word of `max_retries` there are none: "default: 0". */
+export type RetryInForce = AttuneRetrySettings & { readonly maxRetries: number };
+
+/** The first in the list wins, field by field. */
+export function retryInForce(...words: readonly [...RetryWords[], AttuneRetrySettings]): RetryInForce {
+  return Object.assign({ maxRetries: 0 }, ...[...words].reverse()) as RetryInForce;
+}
+
+/** `max_retries` counts beside the first run, `maxAttempts` with it. Where retries are not enabled there is none at all, not
+ *  even after a lost worker. */
+export function retryPolicy(retry: RetryInForce): PolicyFields {
+  if (!retry.enabled) return { preset: "attune", atMostOnce: true };
+  return {
+    preset: "attune",
+    maxAttempts: retry.maxRetries + 1,
+    backoff: {
+      type: "exponential",
+      initial: Math.round(retry.baseBackoffSecs * 1_000),
+      factor: retry.backoffMultiplier,
+      max: Math.round(retry.maxBackoffSecs * 1_000),
+      jitter: retry.jitterFactor,
+    },
+  };
+}
+
+export type RetryReason =
+  | "worker_unavailable"
+  | "queue_timeout"
+  | "worker_heartbeat_stale"
+  | "transient_error"
+  | "manual_retry"
+  | "unknown";
+
+/** Parts of messages, in lower case, and what they stand for. The first that is found decides. */
+const SAID: readonly (readonly [RetryReason, readonly string[]])[] = [
+  ["queue_timeout", ["queue ttl expired"]],
+  ["worker_unavailable", ["worker unavailable"]],
+  ["worker_heartbeat_stale", ["heartbeat stale"]],
+  ["transient_error", ["timeout", "timed out", "transient", "temporary"]],
+  ["transient_error", ["connection refused", "connection reset", "econnrefused", "econnreset"]],
+];
+
+/** By what an error says. */
+export function reasonInText(text: string): RetryReason {
+  const lower = text.toLowerCase();
+  return SAID.find(([, parts]) => parts.some((part) => lower.includes(part)))?.[0] ?? "unknown";
+}
+
+/** By how the execution before ended, or that a person asked for another. */
+export function reasonOf(event: JobEvent): RetryReason {
+  switch (event.name) {
+    case "job.redriven":
+      return "manual_retry";
+    case "job.queue_timeout":
+      return "queue_timeout";
+    case "attempt.lost":
+      return event.data.why === "lease_expired" ? "worker_heartbeat_stale" : "worker_unavailable";
+    case "attempt.interrupted":
+      return "worker_unavailable";
+    case "attempt.timed_out":
+      return "transient_error";
+    case "attempt.failed": {
+      const { message = "", code = null } = event.data.failure ?? {};
+      return reasonInText(`${message} ${code ?? ""}`);
+    }
+    default:
+      return "unknown";
+  }
+}

@@ -1,0 +1,187 @@
+/** A job as Attune shows it: the newest of its executions, with the chain of all. There each retry is an execution of its own
+ *  that points to the original; here they are one job, told from its events. An execution begins when the job is submitted, when
+ *  a retry is granted or when a person asks for another, and ends with the event that follows from its run. Runs that were handed
+ *  back unharmed, or wait for children, are no retries: the execution goes on. */
+import { isPlain } from "../../core/check.ts";
+import type { JobEvent } from "../../core/event.ts";
+import type { JobInfo } from "../../core/views.ts";
+import type { ViewParts } from "../dialect.ts";
+import { type RetryReason, reasonOf } from "./retry.ts";
+
+export const ATTUNE_STATUSES = [
+  ...(["requested", "scheduling", "scheduled", "running", "completed", "failed"] as const),
+  ...(["canceling", "cancelled", "timeout", "abandoned"] as const),
+];
+/** A job that waits is `requested`, however long it has been due: nobody schedules it before a worker takes it. */
+export type AttuneStatus = (typeof ATTUNE_STATUSES)[number];
+
+export interface AttuneExecution {
+  /** The original has the job's id, retry n has `.rN` behind it. */
+  readonly id: string;
+  readonly action_ref: string;
+  readonly status: AttuneStatus;
+  /** 0 is the original. Retries that a person asked for count on, and may pass `max_retries`. */
+  readonly retry_count: number;
+  readonly max_retries: number;
+  readonly retry_reason: RetryReason | null;
+  readonly retry_at: string | null;
+  readonly original_execution: string | null;
+  /** Its parameters. */
+  readonly config: unknown;
+  readonly result: unknown;
+  readonly error: string | null;
+  readonly worker: string | null;
+  readonly created: string;
+  readonly updated: string;
+}
+
+export interface AttuneView extends AttuneExecution {
+  /** Newest last. */
+  readonly chain: readonly AttuneExecution[];
+}
+
+/** While the events are told. */
+interface Link {
+  status: AttuneStatus;
+  readonly reason: RetryReason | null;
+  /** When it may start; null for the original. */
+  retryAt: number | null;
+  error: string | null;
+  worker: string | null;
+  readonly created: number;
+  updated: number;
+  /** It was this one that succeeded. */
+  won: boolean;
+}
+
+export function attuneView(parts: ViewParts): AttuneView {
+  const { job } = parts;
+  const about = {
+    action_ref: job.annotations?.["attune/action"] ?? job.kind,
+    max_retries: maxRetriesOf(job),
+    config: configOf(job),
+  };
+  const links = linksOf(parts);
+  const chain = links.map((link, index): AttuneExecution => {
+    return {
+      id: index === 0 ? job.id : `${job.id}.r${index}`,
+      action_ref: about.action_ref,
+      status: link.status,
+      retry_count: index,
+      max_retries: about.max_retries,
+      retry_reason: link.reason,
+      retry_at: link.retryAt === null ? null : isoTime(link.retryAt),
+      original_execution: index === 0 ? null : job.id,
+      config: about.config,
+      result: link.won ? (job.result ?? null) : null,
+      error: link.error,
+      worker: link.worker,
+      created: isoTime(link.created),
+      updated: isoTime(link.updated),
+    };
+  });
+  return { ...(chain.at(-1) as AttuneExecution), chain };
+}
+
+function linksOf({ job, events, workerName }: ViewParts): Link[] {
+  const links = [newLink(job.submittedAt, null, null)];
+  for (const event of events) {
+    const link = links.at(-1) as Link;
+    link.updated = event.at;
+    switch (event.name) {
+      case "attempt.started":
+        link.status = "running";
+        link.worker = workerName(event.data.session) ?? event.data.worker;
+        break;
+      case "job.cancel_requested":
+        link.status = "canceling";
+        break;
+      case "job.cancelled":
+        link.status = "cancelled";
+        break;
+      case "job.rescheduled":
+        if (link.retryAt !== null) link.retryAt = event.data.runAt;
+        break;
+      case "job.redriven":
+        links.push(newLink(event.at, reasonOf(event), event.data.runAt));
+        break;
+      case "attempt.succeeded":
+      case "attempt.failed":
+      case "attempt.timed_out":
+      case "attempt.lost":
+      case "attempt.interrupted":
+      case "job.queue_timeout":
+        end(links, link, event);
+    }
+  }
+  return links;
+}
+
+function newLink(at: number, reason: RetryReason | null, retryAt: number | null): Link {
+  return {
+    ...{ status: "requested", reason, retryAt, error: null, worker: null, created: at, updated: at, won: false },
+  };
+}
+
+type EndEvent = Extract<JobEvent, { data: { decision: unknown } }>;
+
+function end(links: Link[], link: Link, event: EndEvent): void {
+  const { kind, runAt = event.at } = event.data.decision;
+  if (kind === "succeed") {
+    link.status = "completed";
+    link.won = true;
+    return;
+  }
+  if (kind === "cancel") {
+    link.status = "cancelled";
+    return;
+  }
+  // Handed back, and nothing charged: it waits for another worker.
+  if (kind === "retry" && event.name === "attempt.interrupted" && event.data.decision.class === "handback") {
+    link.status = "requested";
+    link.worker = null;
+    return;
+  }
+  link.status = statusOf(event);
+  link.error = errorOf(event);
+  if (kind === "retry") links.push(newLink(event.at, reasonOf(event), runAt));
+}
+
+function statusOf(event: EndEvent): AttuneStatus {
+  switch (event.name) {
+    case "attempt.timed_out":
+      return "timeout";
+    case "attempt.lost":
+    case "attempt.interrupted":
+      return "abandoned";
+    default:
+      return "failed";
+  }
+}
+
+/** In the words by which Attune itself knows that it may be retried. */
+function errorOf(event: EndEvent): string {
+  if (event.name === "attempt.lost") {
+    return event.data.why === "lease_expired" ? "Worker heartbeat stale" : "Worker unavailable";
+  }
+  if (event.name === "attempt.interrupted") return "Worker unavailable";
+  if (event.name === "job.queue_timeout") {
+    return event.data.why === "deadline" ? "Scheduling deadline passed" : "Worker queue TTL expired";
+  }
+  return event.data.failure?.message ?? event.data.decision.reason ?? "failed";
+}
+
+/** As the action was submitted; for a job of another door, by its policy. */
+function maxRetriesOf({ annotations, policy }: JobInfo): number {
+  const text = annotations?.["attune/max_retries"] ?? "";
+  return /^\d{1,9}$/.test(text) ? Number(text) : policy.maxAttempts - 1;
+}
+
+function configOf({ annotations, payload }: JobInfo): unknown {
+  if (annotations?.["attune/action"] === undefined) return payload ?? null;
+  return isPlain(payload) ? ((payload as { input?: unknown }).input ?? {}) : {};
+}
+
+function isoTime(at: number): string {
+  return new Date(at).toISOString();
+}

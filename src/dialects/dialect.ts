@@ -1,0 +1,62 @@
+/** What a dialect is: the words of one source system, read into jobs of ours, and a job of ours told in its words. Pure:
+ *  whoever calls reads the files, and stores the jobs. Nothing outside this folder knows a dialect's words. */
+import type { JobEvent } from "../core/event.ts";
+import type { SubmitEntry } from "../core/submit-options.ts";
+import type { AttemptRow, JobInfo } from "../core/views.ts";
+import type { DialectSettings } from "./settings.ts";
+
+export const DIALECT_NAMES = ["opal", "fluster", "noetl", "attune", "agent-task"] as const;
+export type DialectName = (typeof DIALECT_NAMES)[number];
+
+/** What a reader may ask for beside the document. */
+export interface ReadContext {
+  readonly settings: DialectSettings;
+  /** What people give with `-p`: for dialects whose files take parameters. */
+  readonly parameters: Readonly<Record<string, unknown>>;
+  /** Other documents that came with it, as the roles of an agent. */
+  readonly documents: readonly unknown[];
+  /** A YAML file, by its path from the document's own folder, or null if there is none. */
+  yaml(path: string): unknown | null;
+  /** The bytes of a file, by its path from the document's own folder, or null if there is none. */
+  bytes(path: string): Uint8Array | null;
+  /** The name of the file, as given; for messages and for names that follow from it. */
+  readonly file: string;
+  /** Who makes ids where a dialect wants one before its job is stored. */
+  randomBytes(count: number): Uint8Array;
+}
+
+/** One job of a document. The kind is a name: a file cannot hold a function. */
+export type ReadEntry = SubmitEntry & { readonly task: string };
+
+export interface Reading {
+  readonly jobs: readonly ReadEntry[];
+  /** What the document says and Perdure cannot do, one sentence each. Never a mistake: those are thrown. */
+  readonly notes: readonly string[];
+}
+
+/** Everything there is to tell of a job. */
+export interface ViewParts {
+  readonly job: JobInfo;
+  /** Those that have ended, oldest first. */
+  readonly attempts: readonly AttemptRow[];
+  /** All of this job, in order. */
+  readonly events: readonly JobEvent[];
+  /** The name of a worker by its session, as far as it is known. */
+  readonly workerName: (session: string) => string | null;
+  /** The instant at which it is asked. Without it, the last event's is taken: some waits then look longer than they are. */
+  readonly now?: number;
+}
+
+export interface Dialect {
+  readonly name: DialectName;
+  /** What its files are called in messages: "a fluster job". */
+  readonly called: string;
+  /** Whether a document looks like one of its own. Cheap, and no promise that it is a good one. */
+  recognises(document: unknown): boolean;
+  /** Throws a `ConfigError` whose path leads to the mistake from the document's root, as in `spec.retry.maxAttempts`. */
+  read(document: unknown, context: ReadContext): Reading;
+  /** A job as this system's API shows it. */
+  view(parts: ViewParts): unknown;
+  /** Its events in this system's words, where it has such. */
+  events?(parts: ViewParts): readonly unknown[];
+}

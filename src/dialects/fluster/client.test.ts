@@ -1,0 +1,179 @@
+import { describe, expect, it, onTestFinished } from "vitest";
+import type { DialectSettingsInput } from "../../core/dialect-settings.ts";
+import { task } from "../../core/task.ts";
+import { openTestEngine } from "../../testing/index.ts";
+import { Entrypoint, type FlusterSubmit, fluster } from "./client.ts";
+
+const resources = { cpu: 1, memory: "512m" };
+
+async function open(dialects: DialectSettingsInput = {}) {
+  const kit = await openTestEngine({ dialects });
+  onTestFinished(() => kit.close());
+  const notes: string[] = [];
+  const client = fluster(kit.perdure, { onNote: (note) => void notes.push(note) });
+  return { ...kit, client, notes };
+}
+
+/** Fails when a draw is below 0.5, as in the document. */
+function flakyJob(...draws: number[]) {
+  return task("flaky-job", () => {
+    if ((draws.shift() ?? 1) < 0.5) throw new Error("Random failure");
+    return "success";
+  });
+}
+
+describe("submit", () => {
+  it("of a callable, with retries, and wait: the demo", async () => {
+    const { client, perdure, runToEnd, clock } = await open();
+    const flaky = flakyJob(0.1, 0.4, 0.7);
+    await perdure.work([flaky], { name: "w1" });
+    const start = clock.now();
+    const id = await client.submit({
+      entrypoint: Entrypoint.fromCallable(flaky),
+      name: "flaky-job",
+      resources,
+      retry: { max_retries_failure: 5 },
+    });
+    await runToEnd(await perdure.job(id));
+    const status = await client.wait(id, { timeout: 60 });
+    expect(status).toMatchObject({
+      ...{ job_id: id, name: "flaky-job", state: "SUCCEEDED", failure_count: 2, current_attempt_id: 2 },
+      ...{ worker_id: "w1", max_retries_failure: 5, max_retries_preemption: 100, exit_code: 0 },
+    });
+    expect(status.attempts.map(({ state, error }) => [state, error])).toEqual([
+      ["FAILED", "Random failure"],
+      ["FAILED", "Random failure"],
+      ["SUCCEEDED", null],
+    ]);
+    expect(clock.now() - start).toBe(3_000);
+  });
+
+  it("gives a callable its arguments, and keeps the options of its task", async () => {
+    const { client, perdure, runToEnd } = await open();
+    const add = task("add", { queue: "sums", timeout: "5s", retry: 9 }, ({ a, b }: { a: number; b: number }) => a + b);
+    await perdure.work([add]);
+    const id = await client.submit({ entrypoint: Entrypoint.fromCallable(add, { a: 1, b: 2 }), name: "sum" });
+    expect(await runToEnd(await perdure.job(id))).toMatchObject({ result: 3, queue: "sums", timeoutMs: 5_000 });
+    // What is retried is fluster's to say.
+    expect(await client.status(id)).toMatchObject({ max_retries_failure: 0 });
+  });
+
+  it("of a command or a kind is a job that waits", async () => {
+    const { client, perdure } = await open();
+    const command = await client.submit({
+      entrypoint: Entrypoint.fromCommand(["python", "train.py"]),
+      name: "train",
+      resources,
+      environment: { env_vars: { BUCKET: "gs://b" } },
+      ports: ["http"],
+      scheduling_timeout_seconds: 30,
+    });
+    expect(await (await perdure.job(command)).get()).toMatchObject({
+      ...{ kind: "exec", expireInMs: 30_000, labels: { "resource/cpu": "1000" } },
+      payload: { argv: ["python", "train.py"], env: { BUCKET: "gs://b" }, ports: ["http"] },
+    });
+    const kind = await client.submit({ entrypoint: { task: "add", args: { a: 1 } }, name: "sum", retry: null });
+    expect(await (await perdure.job(kind)).get()).toMatchObject({ kind: "add", payload: { a: 1 } });
+    expect(await client.status(kind)).toMatchObject({ state: "PENDING", name: "sum" });
+  });
+
+  it("takes the cluster's defaults for what it does not say", async () => {
+    const { client } = await open({ fluster: { defaultMaxRetriesFailure: 2 } });
+    const job = { entrypoint: ["true"], name: "x" };
+    expect(await client.status(await client.submit(job))).toMatchObject({
+      ...{ max_retries_failure: 2, max_retries_preemption: 100 },
+    });
+    const own = await client.submit({ ...job, retry: { max_retries_failure: 1, max_retries_preemption: 3 } });
+    expect(await client.status(own)).toMatchObject({ max_retries_failure: 1, max_retries_preemption: 3 });
+  });
+
+  it("tells what cannot be done", async () => {
+    const { client, notes } = await open();
+    await client.submit({ entrypoint: ["true"], name: "x", resources: { cpu: 1, disk: "1g" } });
+    expect(notes).toEqual([expect.stringMatching(/^resources\.disk is not looked at: /)]);
+  });
+
+  it.each<[string, unknown, string]>([
+    ["a function", { entrypoint: { task: () => 1 }, name: "x" }, "entrypoint.task"],
+    ["a text", { entrypoint: "ls", name: "x" }, "entrypoint"],
+    ["no name", { entrypoint: ["ls"] }, "name"],
+    [
+      "a wrong number",
+      { entrypoint: ["ls"], name: "x", retry: { max_retries_failure: -1 } },
+      "retry.max_retries_failure",
+    ],
+    ["an unknown field", { entrypoint: ["ls"], name: "x", retries: 3 }, "retries"],
+  ])("with %s is refused, and nothing is stored", async (_, job, path) => {
+    const { client, perdure } = await open();
+    await expect(client.submit(job as FlusterSubmit)).rejects.toMatchObject({ code: "invalid_config", path });
+    expect((await perdure.jobs()).jobs).toEqual([]);
+  });
+
+  it("of a child names its parent, with which it is terminated", async () => {
+    const { client, advance } = await open();
+    const parent = await client.submit({ entrypoint: ["true"], name: "parent" });
+    const child = await client.submit({ entrypoint: ["true"], name: "child", parent_job_id: parent });
+    expect(await client.status(child)).toMatchObject({ parent_job_id: parent });
+    await client.terminate(parent);
+    await advance("10s");
+    expect(await client.status(child)).toMatchObject({ state: "KILLED" });
+    const late = client.submit({ entrypoint: ["true"], name: "late", parent_job_id: parent });
+    await expect(late).rejects.toMatchObject({ code: "parent_ended" });
+  });
+});
+
+describe("fromCallable", () => {
+  it("takes tasks, with what their handlers take", () => {
+    const add = task("add", (input: { a: number }) => input.a);
+    expect(Entrypoint.fromCallable(add, { a: 1 })).toEqual({ task: add, args: { a: 1 } });
+    // @ts-expect-error: no such argument
+    Entrypoint.fromCallable(add, { b: 1 });
+    // @ts-expect-error: an argument is missing
+    Entrypoint.fromCallable(add);
+    // @ts-expect-error: a function is no task
+    expect(() => Entrypoint.fromCallable(() => 1)).toThrow(/^entrypoint: .*a task made with task\(\)/);
+  });
+});
+
+describe("wait", () => {
+  it("answers a failed and a killed job as a status", async () => {
+    const { client, perdure, runToEnd } = await open();
+    const flaky = flakyJob(0, 0);
+    await perdure.work([flaky]);
+    const failed = await client.submit({ entrypoint: Entrypoint.fromCallable(flaky), name: "x" });
+    await runToEnd(await perdure.job(failed));
+    expect(await client.wait(failed)).toMatchObject({ state: "FAILED", error: "Random failure", exit_code: null });
+    const killed = await client.submit({ entrypoint: ["true"], name: "x" });
+    const waiting = client.wait(killed);
+    await client.terminate(killed);
+    await client.terminate(killed);
+    expect(await waiting).toMatchObject({ state: "KILLED", error: "Terminated by user" });
+  });
+
+  it("throws when its time, in seconds, is over; the job goes on", async () => {
+    const { client, advance, settled } = await open();
+    const id = await client.submit({ entrypoint: ["true"], name: "x" });
+    let over = false;
+    const waiting = client.wait(id, { timeout: 1.5 }).finally(() => {
+      over = true;
+    });
+    const caught = waiting.catch((error: unknown) => error);
+    await advance(1_499);
+    await settled();
+    expect(over).toBe(false);
+    await advance(1);
+    expect(await caught).toMatchObject({ code: "result_timeout" });
+    expect(await client.status(id)).toMatchObject({ state: "PENDING" });
+  });
+
+  it.each([-1, Number.NaN, "60"])("refuses a timeout of %s", async (timeout) => {
+    const { client } = await open();
+    const id = await client.submit({ entrypoint: ["true"], name: "x" });
+    await expect(client.wait(id, { timeout: timeout as number })).rejects.toMatchObject({ path: "timeout" });
+  });
+
+  it("for a job that is not there says so", async () => {
+    const { client } = await open();
+    await expect(client.wait("job_00000000000000000000000000")).rejects.toMatchObject({ code: "job_not_found" });
+  });
+});

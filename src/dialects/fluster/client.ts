@@ -1,0 +1,126 @@
+/** fluster's client, over an engine in this process or a server: `submit`, `wait`, `status`, `terminate`, with its words
+ *  and its units (seconds). A job that failed is a status here, not an error; what throws is a wait that is over too soon. */
+import { asNumber, isPlain } from "../../core/check.ts";
+import { MAX_DURATION_MS } from "../../core/duration.ts";
+import { ConfigError, PerdureError } from "../../core/errors.ts";
+import type { JobEvent } from "../../core/event.ts";
+import type { Perdure } from "../../core/face.ts";
+import { type AnyTask, isTask, type Task } from "../../core/task.ts";
+import { type FlusterResources, readFluster } from "./dialect.ts";
+import type { FlusterEntrypoint, FlusterEnvironment } from "./entrypoint.ts";
+import type { FlusterRetryConfig } from "./retry.ts";
+import { type FlusterStatus, flusterStatus } from "./view.ts";
+
+/** What is asked of an engine, or of a client of a server. */
+export type FlusterCluster = Pick<Perdure, "submitMany" | "job" | "cancel" | "dialectSettings">;
+
+/** A function is run by the workers that have its task; it cannot be sent to them. */
+export interface CallableEntrypoint {
+  readonly task: AnyTask;
+  readonly args?: unknown;
+}
+
+export interface FlusterSubmit {
+  readonly entrypoint: FlusterEntrypoint | CallableEntrypoint;
+  readonly name: string;
+  readonly resources?: FlusterResources;
+  readonly environment?: FlusterEnvironment | null;
+  readonly ports?: readonly string[] | null;
+  /** 0 is to wait for ever. */
+  readonly scheduling_timeout_seconds?: number;
+  readonly retry?: FlusterRetryConfig | null;
+  readonly parent_job_id?: string;
+}
+
+export interface FlusterOptions {
+  /** Hears what a job asks for and Perdure cannot do, one sentence each. Default: `console.warn`. */
+  readonly onNote?: (note: string) => void;
+}
+
+export interface FlusterClient {
+  /** Stores a job and answers its id. */
+  submit(job: FlusterSubmit): Promise<string>;
+  /** Waits for its end, whatever it is. `timeout` is in seconds; when it is over, an error with the code
+   *  `result_timeout` is thrown and the job goes on. Without it: for as long as it takes. */
+  wait(id: string, options?: { readonly timeout?: number }): Promise<FlusterStatus>;
+  status(id: string): Promise<FlusterStatus>;
+  /** Kills a job, and its children with it. One that has ended stays as it is. */
+  terminate(id: string): Promise<void>;
+}
+
+export const Entrypoint = {
+  fromCallable<Input, Output>(
+    task: Task<Input, Output>,
+    ...[args]: undefined extends Input ? [args?: NoInfer<Input>] : [args: NoInfer<Input>]
+  ): CallableEntrypoint {
+    if (isTask(task)) return { task, args };
+    const allowed = "a task made with task(), which a worker runs";
+    throw new ConfigError({ path: "entrypoint", given: task, allowed });
+  },
+
+  fromCommand(argv: readonly string[]): FlusterEntrypoint {
+    return { command: argv };
+  },
+} as const;
+
+/** The words of fluster's client for `cluster`: what `Perdure.open()` or `connect()` gave. */
+export function fluster(cluster: FlusterCluster, { onNote = warn }: FlusterOptions = {}): FlusterClient {
+  async function status(id: string): Promise<FlusterStatus> {
+    const handle = await cluster.job(id);
+    const events: JobEvent[] = [];
+    const [job, attempts] = await Promise.all([handle.get(), handle.attempts()]);
+    for await (const event of handle.events()) if (event.jobId !== null) events.push(event as JobEvent);
+    // The events know the names of the workers.
+    return flusterStatus({ job, attempts, events, workerName: () => null });
+  }
+
+  return {
+    async submit(job) {
+      const { fluster: settings } = await cluster.dialectSettings();
+      const callable = callableOf(job);
+      const { jobs, notes } = readFluster(callable === null ? job : { ...job, entrypoint: named(callable) }, settings);
+      const entries = jobs.map((entry) => (callable === null ? entry : { ...entry, task: callable.task }));
+      const [answer] = await cluster.submitMany(entries);
+      if (answer === undefined) throw new PerdureError("internal", "a submit was not answered");
+      if (!answer.ok) throw answer.error;
+      for (const note of notes) onNote(note);
+      return answer.job.id;
+    },
+
+    async wait(id, { timeout } = {}) {
+      const handle = await cluster.job(id);
+      try {
+        await handle.result(timeout === undefined ? {} : { timeout: secondsOf(timeout) });
+      } catch (error) {
+        const { code } = error as Partial<PerdureError>;
+        if (code !== "job_failed" && code !== "job_cancelled") throw error;
+      }
+      return status(id);
+    },
+
+    status,
+
+    async terminate(id) {
+      await cluster.cancel(id);
+    },
+  };
+}
+
+function warn(note: string): void {
+  console.warn(`perdure: ${note}`);
+}
+
+function callableOf({ entrypoint }: FlusterSubmit): CallableEntrypoint | null {
+  return isPlain(entrypoint) && isTask((entrypoint as CallableEntrypoint).task)
+    ? (entrypoint as CallableEntrypoint)
+    : null;
+}
+
+/** As a document could say it. */
+function named({ task, ...rest }: CallableEntrypoint): FlusterEntrypoint {
+  return { ...rest, task: task.kind };
+}
+
+function secondsOf(timeout: number): number {
+  return Math.round(asNumber(timeout, "timeout", { min: 0, max: MAX_DURATION_MS / 1_000 }) * 1_000);
+}

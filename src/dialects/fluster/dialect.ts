@@ -1,0 +1,130 @@
+/** fluster's jobs: the fields of its `submit()`, as a document. What a job needs of its worker is counted when it is claimed;
+ *  disks, devices, regions and environments are not, and a note says so. */
+import { asBoolean, asInteger, asList, asObject, asText, isPlain, reader } from "../../core/check.ts";
+import { MAX_DURATION_MS } from "../../core/duration.ts";
+import { ConfigError } from "../../core/errors.ts";
+import type { PolicyFields } from "../../core/policy.ts";
+import { resolvePolicy } from "../../core/resolve-policy.ts";
+import { type ResourcesInput, toBytes, toResources } from "../../core/resources.ts";
+import type { Dialect, ReadEntry, Reading } from "../dialect.ts";
+import type { FlusterSettings } from "../settings.ts";
+import { flusterWork } from "./entrypoint.ts";
+import { FLUSTER_RETRY_FIELDS, flusterPolicy, UNSCHEDULABLE_RULE } from "./retry.ts";
+import { FLUSTER_NAME, flusterStatus } from "./view.ts";
+
+export interface FlusterResources {
+  readonly cpu?: number;
+  /** `512m`, `2g`; powers of 1024. */
+  readonly memory?: string | number;
+  readonly disk?: string | number;
+  readonly device?: unknown;
+  readonly gpu?: unknown;
+  readonly tpu?: unknown;
+  readonly replicas?: number;
+  readonly preemptible?: boolean;
+  readonly regions?: readonly string[];
+}
+
+const KEYS = [
+  ...(["name", "entrypoint", "environment", "resources", "ports", "scheduling_timeout_seconds", "retry"] as const),
+  "parent_job_id",
+] as const;
+const RESOURCE_KEYS = [
+  ...(["cpu", "memory", "disk", "device", "gpu", "tpu", "replicas", "preemptible", "regions"] as const),
+] as const;
+/** Beside `entrypoint`, which Attune has too. */
+const SIGNS = ["resources", "environment", "ports", "scheduling_timeout_seconds"];
+const FOREIGN = ["runtime", "runner_type", "ref", "apiVersion"];
+
+export const flusterDialect: Dialect = {
+  name: "fluster",
+  called: "a fluster job",
+
+  recognises(document) {
+    if (!isPlain(document)) return false;
+    const has = (key: string) => Object.hasOwn(document, key);
+    if (!has("entrypoint") || FOREIGN.some(has)) return false;
+    const { retry } = document as { retry?: unknown };
+    const words: readonly string[] = FLUSTER_RETRY_FIELDS;
+    return SIGNS.some(has) || (isPlain(retry) && Object.keys(retry).some((word) => words.includes(word)));
+  },
+
+  read: (document, { settings }) => readFluster(document, settings.fluster),
+  view: flusterStatus,
+};
+
+export function readFluster(document: unknown, settings: FlusterSettings): Reading {
+  if (!isPlain(document)) {
+    throw new ConfigError({ path: "job", given: document, allowed: `an object with ${KEYS.join(", ")}` });
+  }
+  const fields = asObject(withoutNulls(document), "", KEYS);
+  const notes: string[] = [];
+  const name = asText(fields.name, "name", 200);
+  const { task, input } = flusterWork(fields, notes);
+  const resources = resourcesOf(fields.resources ?? {}, notes);
+  const read = reader(fields, "");
+  const timeout = read("scheduling_timeout_seconds", asSeconds, 0);
+  const parent = read("parent_job_id", (given, at) => (given === "" ? null : asText(given, at, 200)), null);
+  const policy = policyOf(fields.retry, timeout > 0, settings);
+  resolvePolicy(policy, "retry");
+  const job: ReadEntry = {
+    task,
+    ...(input === undefined ? {} : { input }),
+    options: {
+      retry: policy,
+      ...(resources === null ? {} : { resources }),
+      ...(timeout === 0 ? {} : { expireIn: `${timeout}s` }),
+      ...(parent === null ? {} : { parent }),
+      annotations: { [FLUSTER_NAME]: name },
+    },
+  };
+  return { jobs: [job], notes };
+}
+
+/** In fluster, an argument that is `None` is one that was not given. */
+function withoutNulls(document: object): object {
+  return Object.fromEntries(Object.entries(document).filter(([, value]) => value !== null));
+}
+
+/** The wait for a worker begins anew with each retry, and is final each time. */
+function policyOf(retry: unknown, canExpire: boolean, settings: FlusterSettings): PolicyFields {
+  const policy = flusterPolicy(retry, "retry", settings);
+  return canExpire ? { ...policy, rules: [UNSCHEDULABLE_RULE] } : policy;
+}
+
+/** 0 is to wait for ever. */
+function asSeconds(value: unknown, path: string): number {
+  return asInteger(value, path, { min: 0, max: MAX_DURATION_MS / 1_000 });
+}
+
+/** Null where a job takes nothing that is counted. */
+function resourcesOf(value: unknown, notes: string[]): ResourcesInput | null {
+  const { cpu, memory, ...others } = asObject(value, "resources", RESOURCE_KEYS);
+  const counted: { cpu?: unknown; memory?: unknown } = {};
+  if (cpu !== undefined) counted.cpu = cpu;
+  if (memory !== undefined) counted.memory = memory;
+  const needs = toResources(counted, "resources");
+
+  const note = (key: string, why: string) => notes.push(`resources.${key} is not looked at: ${why}.`);
+  const read = reader(others, "resources");
+  if (read("disk", toBytes, 0) > 0) note("disk", "of a worker's room only cpu and memory are counted");
+  for (const key of ["device", "gpu", "tpu"] as const) {
+    const needsIt = read(key, (given) => (key === "device" ? !isCpuOnly(given) : given !== 0 && given !== ""), false);
+    if (needsIt) note(key, "no worker is chosen by its devices");
+  }
+  if (read("replicas", (given, at) => asInteger(given, at, { min: 0, max: 1_000_000 }), 0) > 1) {
+    note("replicas", "a job is one run at a time; submit it so many times");
+  }
+  if (read("preemptible", asBoolean, false)) note("preemptible", "workers are not told apart by it");
+  if (
+    read("regions", (given, at) => asList(given, at, (each, path) => asText(each, path, 200), 1_000), []).length > 0
+  ) {
+    note("regions", "workers are not told apart by them");
+  }
+  return needs.cpu === 0 && needs.memory === 0 ? null : (counted as ResourcesInput);
+}
+
+/** `{ cpu: … }`, which every worker has. */
+function isCpuOnly(device: unknown): boolean {
+  return isPlain(device) && Object.keys(device).every((key) => key === "cpu");
+}

@@ -1,0 +1,124 @@
+/** fluster's `RetryConfig` as a policy of ours, and back. It has two forms: that of its proto, in milliseconds, and that of
+ *  its client, in seconds. Both are read everywhere, but one value may be given in one form only.
+ *
+ *  Each field has its own default, also when the others are given: fluster's own code reads a config that was left out as
+ *  all zeros, and then retries no preemption at all. */
+import { asInteger, asList, asNumber, asObject, type Fields, fieldPath, reader } from "../../core/check.ts";
+import { MAX_DURATION_MS } from "../../core/duration.ts";
+import { ConfigError } from "../../core/errors.ts";
+import type { Policy, PolicyFields, RuleInput } from "../../core/policy.ts";
+import { MAX_COUNT } from "../../core/resolve-backoff.ts";
+import type { FlusterSettings } from "../settings.ts";
+
+/** As people write it, in TypeScript and in YAML. */
+export interface FlusterRetryConfig {
+  /** After failures of the job; 0 is one run. Default: 0. */
+  readonly max_retries_failure?: number;
+  /** After lost workers. Default: 100. */
+  readonly max_retries_preemption?: number;
+  /** Seconds. Default: 1. */
+  readonly initial_delay?: number;
+  /** Seconds. Default: 60. */
+  readonly max_delay?: number;
+  readonly initial_retry_delay_ms?: number;
+  readonly max_retry_delay_ms?: number;
+  /** Default: 2. */
+  readonly backoff_multiplier?: number;
+  /** Only these are retried; none: any but 0. */
+  readonly retry_on_exit_codes?: readonly number[];
+  /** Wins over the list above. */
+  readonly no_retry_on_exit_codes?: readonly number[];
+}
+
+export const FLUSTER_RETRY_FIELDS = [
+  "max_retries_failure",
+  "max_retries_preemption",
+  "initial_delay",
+  "max_delay",
+  "initial_retry_delay_ms",
+  "max_retry_delay_ms",
+  "backoff_multiplier",
+  "retry_on_exit_codes",
+  "no_retry_on_exit_codes",
+] as const satisfies readonly (keyof FlusterRetryConfig)[];
+type Field = (typeof FLUSTER_RETRY_FIELDS)[number];
+
+const DEFAULT_MAX_DELAY_MS = 60_000;
+const DEFAULT_MULTIPLIER = 2;
+const MAX_MULTIPLIER = 1_000;
+const MAX_CODES = 100;
+
+/** A wait for a worker that ran out is the end, whatever the budgets say: UNSCHEDULABLE is final. */
+export const UNSCHEDULABLE_RULE: RuleInput = {
+  if: { kind: "queue_timeout" },
+  // biome-ignore lint/suspicious/noThenProperty: the policy language says "then"; a rule is never awaited.
+  then: "fail",
+};
+
+/** `undefined` and null are a config in which nothing is given: `retry=None`. */
+export function flusterPolicy(value: unknown, path: string, settings: FlusterSettings): PolicyFields {
+  const fields = asObject(value ?? {}, path, FLUSTER_RETRY_FIELDS);
+  const read = reader(fields, path);
+  const count = (max: number) => (given: unknown, at: string) => asInteger(given, at, { min: 0, max });
+  // Runs are one more than retries, and it is runs that have the limit.
+  const retries = read("max_retries_failure", count(MAX_COUNT - 1), settings.defaultMaxRetriesFailure);
+  const preemptions = read("max_retries_preemption", count(MAX_COUNT), settings.defaultMaxRetriesPreemption);
+  const initial = delayMs(fields, path, "initial_retry_delay_ms", "initial_delay") ?? settings.defaultRetryDelayMs;
+  const max = delayMs(fields, path, "max_retry_delay_ms", "max_delay") ?? DEFAULT_MAX_DELAY_MS;
+  const factor = read(
+    "backoff_multiplier",
+    (given, at) => asNumber(given, at, { min: 1, max: MAX_MULTIPLIER }),
+    DEFAULT_MULTIPLIER,
+  );
+  const allowed = read("retry_on_exit_codes", asExitCodes, []);
+  const denied = read("no_retry_on_exit_codes", asExitCodes, []);
+  return {
+    preset: "fluster",
+    maxAttempts: retries + 1,
+    backoff: { type: "exponential", initial, factor, max, jitter: 0 },
+    ...(allowed.length === 0 ? {} : { retryOnExitCodes: allowed }),
+    ...(denied.length === 0 ? {} : { noRetryOnExitCodes: denied }),
+    // Preemption is "free": a budget of its own, and no wait.
+    workerLost: { charge: "own", maxRetries: preemptions, backoff: { type: "none" } },
+  };
+}
+
+/** A delay in one of its two forms, or null where neither is given. */
+function delayMs(fields: Fields<Field>, path: string, inMs: Field, inSeconds: Field): number | null {
+  const read = reader(fields, path);
+  if (fields[inMs] !== undefined && fields[inSeconds] !== undefined) {
+    const problem = `${inMs} and ${inSeconds} are two forms of one value`;
+    throw new ConfigError({
+      path: fieldPath(path, inSeconds),
+      given: fields[inSeconds],
+      allowed: "one of them",
+      problem,
+    });
+  }
+  const seconds = read(
+    inSeconds,
+    (given, at) => asNumber(given, at, { min: 0, max: MAX_DURATION_MS / 1_000 }) * 1_000,
+    null,
+  );
+  if (seconds !== null) return Math.round(seconds);
+  return read(inMs, (given, at) => asInteger(given, at, { min: 0, max: MAX_DURATION_MS }), null);
+}
+
+function asExitCodes(value: unknown, path: string): number[] {
+  return asList(value, path, (code, at) => asInteger(code, at, { min: 0, max: 255 }), MAX_CODES);
+}
+
+export interface FlusterRetryEcho {
+  readonly max_retries_failure: number;
+  readonly max_retries_preemption: number;
+}
+
+/** A policy in fluster's numbers, as its status shows them, of any preset. */
+export function flusterEcho({ maxAttempts, workerLost }: Policy): FlusterRetryEcho {
+  const retries = maxAttempts - 1;
+  return {
+    max_retries_failure: retries,
+    // Where losses share the job's runs, so many of them may be preempted.
+    max_retries_preemption: workerLost.charge === "shared" ? retries : workerLost.maxRetries,
+  };
+}

@@ -1,0 +1,179 @@
+/** Jobs that fluster's own files cannot make: of other doors, other policies, redriven, handed back. */
+import { describe, expect, it } from "vitest";
+import type { JobEvent } from "../../core/event.ts";
+import type { Job } from "../../core/job.ts";
+import type { Outcome } from "../../core/outcome.ts";
+import { presets } from "../../core/presets.ts";
+import {
+  completed,
+  DEADLINE,
+  exited,
+  failed,
+  INTERRUPTED,
+  JobStory,
+  lost,
+  QUEUE_TIMEOUT,
+  RELEASED,
+  T0,
+  timedOut,
+  WAITING,
+} from "../../core/testing-job.ts";
+import type { AttemptRow, JobInfo } from "../../core/views.ts";
+import { flusterStatus } from "./view.ts";
+
+/** A story with the rows that a store would write. */
+class Told extends JobStory {
+  readonly rows: AttemptRow[] = [];
+
+  override settle(outcome: Outcome | ((job: Job) => Outcome), ending = {}): this {
+    const { startedAt, attempt, chapter, worker } = this.job;
+    const settled = typeof outcome === "function" ? outcome(this.job) : outcome;
+    super.settle(settled, ending);
+    if (settled.kind === "queue_timeout" || settled.kind === "deadline") return this;
+    this.rows.push({
+      ...{ jobId: this.job.id, attempt, chapter, session: worker, startedAt: startedAt as number, endedAt: this.now },
+      ...{ outcome: settled.kind, failure: "failure" in settled ? settled.failure : null },
+      ...{ usage: null, result: null, log: null },
+    });
+    return this;
+  }
+
+  status(now?: number) {
+    const job: JobInfo = { ...this.job, payload: null, annotations: {}, result: undefined, progress: undefined };
+    const events = this.events.map((event) => ({ ...event, seq: event.n, jobId: job.id })) as JobEvent[];
+    const parts = { job, attempts: this.rows, events, workerName: () => null };
+    return flusterStatus(now === undefined ? parts : { ...parts, now });
+  }
+}
+
+const told = (policy = presets.fluster, parts: Partial<Job> = {}) => new Told({ ...parts, policy });
+
+describe("a job of another door", () => {
+  it("is named by its key, else by its kind", () => {
+    expect(told().status()).toMatchObject({ name: "resize-image", parent_job_id: null });
+    expect(told(presets.fluster, { key: "img-42" }).status().name).toBe("img-42");
+    expect(told(presets.fluster, { parentId: "job_p" }).status().parent_job_id).toBe("job_p");
+  });
+
+  it("may have lost its annotations and its events, and is shown all the same", () => {
+    const { job } = told().run(exited(1));
+    for (const state of ["queued", "running", "blocked", "succeeded", "failed", "cancelled"] as const) {
+      const bare = { ...job, state, payload: null, result: undefined, progress: undefined } as unknown as JobInfo;
+      const status = flusterStatus({ job: bare, attempts: [], events: [], workerName: () => null });
+      expect(status.job_id).toBe(job.id);
+    }
+  });
+
+  it("that never started has nothing to show", () => {
+    expect(told().status()).toEqual({
+      ...{ job_id: told().job.id, name: "resize-image", parent_job_id: null, state: "PENDING" },
+      ...{ exit_code: null, error: null, started_at_ms: null, finished_at_ms: null, worker_id: null },
+      ...{ failure_count: 0, preemption_count: 0, current_attempt_id: 0, attempts: [] },
+      ...{ max_retries_failure: 0, max_retries_preemption: 100, next_retry_delay_ms: 0, retry_available_at_ms: 0 },
+    });
+  });
+});
+
+describe("the end of a job", () => {
+  it.each<[string, Told, object]>([
+    ["a failure", told().run(exited(7)), { state: "FAILED", exit_code: 7, error: "exit code 7", failure_count: 1 }],
+    ["a timeout", told().run(timedOut()), { state: "FAILED", exit_code: null, failure_count: 1 }],
+    ["a success", told().run(completed({ exitCode: 0 })), { state: "SUCCEEDED", exit_code: 0, error: null }],
+    [
+      "poison",
+      told(presets.default).run(lost(), lost(), lost()),
+      { state: "WORKER_FAILED", error: "Worker worker-s3 failed: its lease ran out", preemption_count: 3 },
+    ],
+    [
+      "a loss beyond the time it had",
+      told({ ...presets.default, maxElapsedMs: 0 }).run(lost(60_000), lost(60_000)),
+      { state: "WORKER_FAILED" },
+    ],
+    [
+      "a deadline",
+      told().settle(DEADLINE),
+      { state: "UNSCHEDULABLE", error: "Scheduling deadline exceeded", worker_id: null, failure_count: 0 },
+    ],
+  ])("by %s", (_, story, wanted) => {
+    expect(story.status()).toMatchObject(wanted);
+  });
+
+  it("by a wait for a retry that ran out is UNSCHEDULABLE too, of the run that never came", () => {
+    const policy = { ...presets.default, maxAttempts: 2 };
+    const story = told(policy, { expireInMs: 30_000 }).run(exited(1)).settle(QUEUE_TIMEOUT, { afterMs: 30_000 });
+    expect(story.status()).toMatchObject({
+      ...{ state: "UNSCHEDULABLE", error: "Scheduling timeout exceeded (30s)", started_at_ms: null, worker_id: null },
+      ...{ failure_count: 1, current_attempt_id: 1, exit_code: null },
+    });
+    expect(story.status().attempts).toMatchObject([{ attempt_id: 0, state: "FAILED" }]);
+  });
+
+  it("by a cancel is KILLED, whether it ran or waited", () => {
+    const waiting = told({ ...presets.fluster, maxAttempts: 3 }).run(exited(1));
+    waiting.command({ kind: "cancel" });
+    expect(waiting.status()).toMatchObject({ state: "KILLED", started_at_ms: null, current_attempt_id: 1 });
+    expect(waiting.status().attempts).toMatchObject([{ state: "FAILED" }]);
+
+    const running = told().start();
+    running.command({ kind: "cancel" });
+    running.settle(failed({ kind: "signal", signal: "SIGTERM", exitCode: 143 }));
+    expect(running.status()).toMatchObject({
+      ...{ state: "KILLED", error: "Terminated by user", exit_code: 143, failure_count: 0 },
+      ...{ started_at_ms: T0, worker_id: "worker-s1", current_attempt_id: 0 },
+    });
+    expect(running.status().attempts).toMatchObject([{ state: "KILLED", is_worker_failure: false }]);
+  });
+});
+
+describe("attempts", () => {
+  it("handed back before they began, and those that wait for children, are not told", () => {
+    const story = told().run(RELEASED, WAITING);
+    expect(story.status()).toMatchObject({ state: "PENDING", attempts: [], current_attempt_id: 2 });
+    story.command({ kind: "unblock", attempt: 2, runAt: story.now });
+    story.run(completed());
+    expect(story.status().attempts.map(({ attempt_id }) => attempt_id)).toEqual([2]);
+  });
+
+  it("that a shutdown ended are failures of the worker, and cost nothing", () => {
+    const story = told().run(INTERRUPTED);
+    expect(story.status()).toMatchObject({ state: "PENDING", preemption_count: 0, failure_count: 0 });
+    expect(story.status().attempts).toMatchObject([
+      { state: "WORKER_FAILED", is_worker_failure: true, error: "Worker worker-s1 failed: it was shut down" },
+    ]);
+  });
+
+  it("whose result a condition did not like have failed", () => {
+    const policy = { ...presets.noetl, retryWhen: "{{ result == 1 }}" };
+    expect(told(policy).run(completed(1), completed(2)).status()).toMatchObject({
+      state: "SUCCEEDED",
+      attempts: [{ state: "FAILED" }, { state: "SUCCEEDED", exit_code: 0, error: null }],
+    });
+  });
+
+  it("stay through a redrive, with ids that go on, while the counters begin anew", () => {
+    const story = told().run(exited(1));
+    story.command({ kind: "redrive" });
+    expect(story.status()).toMatchObject({
+      ...{ state: "PENDING", failure_count: 0, current_attempt_id: 1, finished_at_ms: null, next_retry_delay_ms: 0 },
+      attempts: [{ attempt_id: 0, state: "FAILED" }],
+    });
+  });
+});
+
+describe("a retry", () => {
+  const story = told({ ...presets.fluster, maxAttempts: 3 }).run(exited(1));
+
+  it("is available when its delay is over", () => {
+    expect(story.status()).toMatchObject({ next_retry_delay_ms: 1_000, retry_available_at_ms: T0 + 1_000 });
+    expect(story.status(T0 + 999)).toMatchObject({ retry_available_at_ms: T0 + 1_000 });
+    expect(story.status(T0 + 1_000)).toMatchObject({ next_retry_delay_ms: 1_000, retry_available_at_ms: 0 });
+  });
+
+  it("that someone moved is available then", () => {
+    const moved = told({ ...presets.fluster, maxAttempts: 3 }).run(exited(1));
+    moved.command({ kind: "reschedule", runAt: T0 + 5_000 });
+    expect(moved.status().retry_available_at_ms).toBe(T0 + 5_000);
+    moved.command({ kind: "retry" });
+    expect(moved.status().retry_available_at_ms).toBe(0);
+  });
+});

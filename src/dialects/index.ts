@@ -1,0 +1,18 @@
+/** `perdure/dialects`: the source systems whose files Perdure reads, and in whose words it tells of jobs. */
+export type { AgentChange } from "./agent-task/change.ts";
+export { type ResubmitOptions, type Resubmitted, resubmit } from "./agent-task/client.ts";
+export type { Dialect, DialectName, ReadContext, ReadEntry, Reading, ViewParts } from "./dialect.ts";
+export { DIALECT_NAMES } from "./dialect.ts";
+export { Entrypoint, type FlusterClient, type FlusterSubmit, fluster } from "./fluster/client.ts";
+export type { FlusterStatus } from "./fluster/view.ts";
+export {
+  candidates,
+  DIALECTS,
+  dialectOf,
+  EVENT_VIEW_NAMES,
+  eventView,
+  JOB_VIEW_NAMES,
+  jobView,
+  recognise,
+} from "./registry.ts";
+export { DIALECT_DEFAULTS, type DialectSettings } from "./settings.ts";

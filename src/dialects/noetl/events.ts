@@ -1,0 +1,196 @@
+/** The events of a job as NoETL's server writes them, made from ours. The document's own sequences:
+ *
+ *    a run that fails and is retried   action_started, action_error, step_retry
+ *    a run that completes              action_started, action_completed, step_completed
+ *    the last one that fails           action_started, action_error, step_retry_exhausted, step_failed_terminal, execution_failed
+ *    one that may not be retried       the same without step_retry_exhausted; step_failed_terminal has the reason
+ *
+ *  A completed run whose result `retry_when` matches is an action_completed before its step_retry. A worker that was lost, and
+ *  a timeout, are an action_error. The document has no words for the rest, so these are ours: action_released (handed back,
+ *  nothing charged), step_waiting and step_resumed (for children), step_queue_timeout, step_rescheduled, execution_restarted
+ *  (a redrive), execution_cancel_requested, execution_cancelled, execution_discarded.
+ *  Left out of action_started.context are `work` and `task`: the input of the job, which would be told once per run. */
+import type { Ended, JobEvent, StoredDecision } from "../../core/event.ts";
+import type { ViewParts } from "../dialect.ts";
+import { type Counted, counted, type NoetlNode, nodeOf, retryOf } from "./node.ts";
+
+export type NoetlEventStatus = "STARTED" | "PENDING" | "COMPLETED" | "FAILED" | "CANCELLED";
+
+export interface NoetlEvent extends NoetlNode {
+  readonly execution_id: string;
+  readonly event_type: string;
+  readonly status: NoetlEventStatus;
+  readonly context: Readonly<Record<string, unknown>>;
+  readonly result: unknown;
+  readonly error: string | null;
+  readonly timestamp: string;
+}
+
+type Told = Pick<NoetlEvent, "event_type" | "status" | "context"> & Partial<Pick<NoetlEvent, "result" | "error">>;
+type Context = NoetlEvent["context"];
+
+/** What is the same for all events of a job. */
+interface Story {
+  readonly parts: ViewParts;
+  readonly maxAttempts: number;
+  readonly isRetried: boolean;
+}
+
+export function noetlEvents(parts: ViewParts): NoetlEvent[] {
+  const { job, events } = parts;
+  const story: Story = { parts, maxAttempts: job.policy.maxAttempts, isRetried: retryOf(job) !== null };
+  const node = nodeOf(job);
+  return counted(events).flatMap((each) => {
+    const timestamp = new Date(each.event.at).toISOString();
+    return tell(each, story).map(({ event_type, status, context, result, error }) => ({
+      ...{ execution_id: job.id, event_type, status, ...node, context },
+      ...{ result: result ?? null, error: error ?? null, timestamp },
+    }));
+  });
+}
+
+function tell(each: Counted, story: Story): Told[] {
+  const { event, attempt, chapter } = each;
+  switch (event.name) {
+    case "attempt.started": {
+      const retry = { attempt, max_attempts: story.maxAttempts, is_retry: attempt > 1 };
+      return [told("action_started", "STARTED", { retry })];
+    }
+    case "attempt.succeeded":
+    case "attempt.failed":
+    case "attempt.timed_out":
+    case "attempt.lost":
+    case "attempt.waiting":
+    case "attempt.interrupted":
+    case "job.queue_timeout":
+      return [ended(each, event, story), ...consequences(each, event, story)];
+    case "job.cancel_requested":
+      return [told("execution_cancel_requested", "PENDING", { by: event.data.by })];
+    case "job.cancelled":
+      return [told("execution_cancelled", "CANCELLED", { by: event.data.by })];
+    case "job.discarded":
+      return [told("execution_discarded", "FAILED", { by: event.data.by })];
+    case "job.rescheduled":
+    case "job.unblocked":
+    case "job.redriven": {
+      const { by, runAt } = event.data;
+      const context = { by, available_at: new Date(runAt).toISOString() };
+      if (event.name === "job.rescheduled") return [told("step_rescheduled", "PENDING", context)];
+      if (event.name === "job.unblocked") return [told("step_resumed", "PENDING", context)];
+      return [told("execution_restarted", "PENDING", { ...context, chapter })];
+    }
+    default:
+      return []; // of the submission the timeline says nothing
+  }
+}
+
+type EndedEvent = JobEvent & { readonly data: Ended };
+
+/** How the run ended. */
+function ended({ attempt }: Counted, event: EndedEvent, { parts }: Story): Told {
+  const { decision, failure } = event.data;
+  const error = errorIn(event);
+  if (event.name === "attempt.succeeded" || decision.class === "polled") {
+    const noted = decision.conditionError === undefined ? {} : { condition_error: decision.conditionError };
+    const result = event.name === "attempt.succeeded" ? parts.job.result : resultOf(parts, event.data.attempt);
+    return told("action_completed", "COMPLETED", { attempt, success: true, ...noted }, { result });
+  }
+  switch (event.name) {
+    case "attempt.waiting":
+      return told("step_waiting", "PENDING", { attempt, waits_for: event.data.waitsFor });
+    case "job.queue_timeout":
+      return told("step_queue_timeout", "FAILED", { attempt, reason: event.data.why }, { error });
+    case "attempt.interrupted":
+      if (decision.class === "handback") {
+        const context = { attempt, reason: event.data.why, delay_seconds: secondsOf(decision) };
+        return told("action_released", "PENDING", context);
+      }
+      return told("action_error", "FAILED", { attempt, reason: event.data.why }, { error });
+    case "attempt.lost":
+      return told("action_error", "FAILED", { attempt, reason: "worker_lost", why: event.data.why }, { error });
+    default: {
+      const status = failure?.status == null ? {} : { status_code: failure.status };
+      const exit = failure?.exitCode == null ? {} : { exit_code: failure.exitCode };
+      return told("action_error", "FAILED", { attempt, ...status, ...exit }, { error });
+    }
+  }
+}
+
+/** What followed for the step and for the execution. */
+function consequences({ attempt, next }: Counted, event: EndedEvent, { maxAttempts, isRetried, parts }: Story): Told[] {
+  const { decision } = event.data;
+  const error = errorIn(event);
+  switch (decision.kind) {
+    case "succeed":
+      return [told("step_completed", "COMPLETED", { attempt }, { result: parts.job.result })];
+    case "cancel":
+      return [told("execution_cancelled", "CANCELLED", { attempt }, { error })];
+    case "block":
+      return [];
+    case "retry": {
+      if (decision.class === "handback") return [];
+      const numbers = { attempt, next_attempt: next, max_attempts: maxAttempts, delay_seconds: secondsOf(decision) };
+      return [told("step_retry", "PENDING", { ...numbers, last_error: error })];
+    }
+    case "fail": {
+      const isSpent = decision.step === 8 || decision.reason === "lost";
+      const attempts = { attempts: next - 1, max_attempts: maxAttempts };
+      const exhausted = told("step_retry_exhausted", "FAILED", attempts, { error });
+      const reason = isSpent && !isRetried ? "no_retry_configured" : decision.reason;
+      return [
+        ...(isSpent && isRetried ? [exhausted] : []),
+        told("step_failed_terminal", "FAILED", { attempt, reason, ...decidedBy(decision) }, { error }),
+        told("execution_failed", "FAILED", { reason }, { error }),
+      ];
+    }
+  }
+}
+
+/** The condition that said no, under the name it has in the document, and what was wrong with it if it could not be
+ *  evaluated. */
+function decidedBy({ matched, detail, conditionError }: StoredDecision): Context {
+  return {
+    decided_by: matched === "retryWhen" ? "retry_when" : matched === "stopWhen" ? "stop_when" : matched,
+    ...(detail == null ? {} : { detail }),
+    ...(conditionError === undefined ? {} : { condition_error: conditionError }),
+  };
+}
+
+/** What went wrong in a run, for people; null where nothing did. */
+export function errorIn(event: JobEvent): string | null {
+  switch (event.name) {
+    case "attempt.failed":
+    case "attempt.timed_out":
+      if (event.data.decision.class === "polled") return "the result matched retry_when";
+      return event.data.failure?.message ?? null;
+    case "attempt.lost":
+      return `worker lost: ${event.data.why.replaceAll("_", " ")}`;
+    case "attempt.interrupted":
+      return event.data.decision.class === "handback" ? null : `worker lost: ${event.data.decision.matched}`;
+    case "job.queue_timeout":
+      return event.data.why === "deadline"
+        ? "no worker started it before its deadline"
+        : "no worker started it in time";
+    default:
+      return null;
+  }
+}
+
+/** Of a run that completed and was run again. */
+function resultOf({ attempts }: ViewParts, attempt: number): unknown {
+  const text = attempts.find((each) => each.attempt === attempt)?.result ?? null;
+  return text === null ? null : JSON.parse(text);
+}
+
+export function secondsOf({ delay }: StoredDecision): number | null {
+  return delay === undefined ? null : delay.delayMs / 1_000;
+}
+
+function told(
+  event_type: string,
+  status: NoetlEventStatus,
+  context: Context,
+  more: Partial<Pick<NoetlEvent, "result" | "error">> = {},
+): Told {
+  return { event_type, status, context, ...more };
+}

@@ -1,0 +1,121 @@
+/** The attempt document, which OPAL keeps beside its jobs and Perdure tells from a job's events: how many runs, the last
+ *  reclaim and the backoff it brought, and a history. In OPAL the next attempt wipes the reclaim before it; here nothing
+ *  is wiped, so its sample (two attempts, a backoff of 8 s and its reclaim) is what one reads while the second runs. */
+import type { StoredDecision } from "../../core/event.ts";
+import type { Happened } from "../../core/fold.ts";
+import type { Job } from "../../core/job.ts";
+import type { EndedAttempt } from "./job.ts";
+import { isoTime, leaseExpired, MAX_RETRIES_EXCEEDED, opalIdOf } from "./words.ts";
+
+export interface OpalHistoryEntry {
+  readonly attempt: number;
+  readonly started_at: string;
+  /** Null while it runs. */
+  readonly ended_at: string | null;
+  readonly outcome: "succeeded" | "failed" | "timeout" | "lease_expired" | "interrupted" | "released" | null;
+  readonly error: string | null;
+  readonly worker_id: string | null;
+  /** How long the job waited after it; null where no retry followed. */
+  readonly backoff_secs: number | null;
+}
+
+export interface OpalAttempts {
+  readonly job_id: string;
+  readonly attempts: number;
+  readonly updated_at: string;
+  readonly not_before: string | null;
+  readonly backoff_secs_applied: number | null;
+  readonly reclaim: {
+    readonly reclaimed_by: string | null;
+    readonly reclaimed_at: string;
+    readonly reason: "lease_expired";
+  } | null;
+  readonly history: readonly OpalHistoryEntry[];
+}
+
+type Closing = Extract<Happened, { data: { decision: StoredDecision } }>;
+
+/** `attempts` are all that have ended, `events` all of the job, both in order. */
+export function opalAttempts(job: Job, attempts: readonly EndedAttempt[], events: readonly Happened[]): OpalAttempts {
+  const inChapter = events.slice(events.findLastIndex(({ name }) => name === "job.redriven") + 1);
+  const closings = events.filter(isClosing);
+  // A run that was handed back is no failure: the backoff before it still counts.
+  const last = inChapter.filter(isClosing).findLast(({ name }) => name !== "attempt.interrupted");
+  const backoff = last?.data.decision.kind === "retry" ? last.data.decision : null;
+  const lost = inChapter.findLast((event) => event.name === "attempt.lost");
+  // Someone may have moved it since.
+  const notBefore = job.state === "queued" ? job.runAt : (backoff?.runAt ?? null);
+  return {
+    job_id: opalIdOf(job) ?? job.id,
+    attempts: job.attempt,
+    updated_at: isoTime(events.at(-1)?.at ?? job.submittedAt),
+    not_before: backoff === null || notBefore === null ? null : isoTime(notBefore),
+    backoff_secs_applied: backoff === null ? null : delaySecs(backoff),
+    reclaim:
+      lost === undefined
+        ? null
+        : { reclaimed_by: lost.data.by, reclaimed_at: isoTime(lost.at), reason: "lease_expired" },
+    history: historyOf(job, attempts, events, closings),
+  };
+}
+
+function isClosing(event: Happened): event is Closing {
+  // A wait that ran out closes no attempt.
+  return "decision" in event.data && event.name !== "job.queue_timeout";
+}
+
+function historyOf(
+  job: Job,
+  attempts: readonly EndedAttempt[],
+  events: readonly Happened[],
+  closings: readonly Closing[],
+): OpalHistoryEntry[] {
+  const workers = new Map<number, string>();
+  for (const { name, data } of events) if (name === "attempt.started") workers.set(data.attempt, data.worker);
+  const decisions = new Map(closings.map(({ data }) => [data.attempt, data.decision]));
+  const history = attempts.map((each): OpalHistoryEntry => {
+    const decision = decisions.get(each.attempt);
+    return {
+      attempt: each.attempt,
+      started_at: isoTime(each.startedAt),
+      ended_at: isoTime(each.endedAt),
+      outcome: outcomeOf(each.outcome, decision),
+      error: errorOf(each, decision),
+      worker_id: workers.get(each.attempt) ?? null,
+      backoff_secs: decision?.kind === "retry" ? delaySecs(decision) : null,
+    };
+  });
+  if (job.state === "running" && job.startedAt !== null) {
+    history.push({
+      ...{ attempt: job.attempt, started_at: isoTime(job.startedAt), ended_at: null, outcome: null, error: null },
+      ...{ worker_id: workers.get(job.attempt) ?? null, backoff_secs: null },
+    });
+  }
+  return history;
+}
+
+function outcomeOf(outcome: string, decision: StoredDecision | undefined): OpalHistoryEntry["outcome"] {
+  switch (outcome) {
+    case "completed":
+      // A completed run that a condition sends round again is not what was wanted of it.
+      return decision === undefined || decision.kind === "succeed" ? "succeeded" : "failed";
+    case "lost":
+      return "lease_expired";
+    case "timeout":
+    case "interrupted":
+    case "released":
+      return outcome;
+    default:
+      return "failed";
+  }
+}
+
+function errorOf({ attempt, outcome, failure }: EndedAttempt, decision: StoredDecision | undefined): string | null {
+  if (decision?.kind === "cancel") return "cancelled";
+  if (outcome !== "lost") return failure?.message ?? null;
+  return decision?.kind === "fail" ? MAX_RETRIES_EXCEEDED : leaseExpired(attempt);
+}
+
+function delaySecs({ delay }: StoredDecision): number | null {
+  return delay === undefined ? null : delay.delayMs / 1_000;
+}

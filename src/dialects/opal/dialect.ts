@@ -1,0 +1,109 @@
+/** OPAL's jobs in a file: what its clients send to the API, written down.
+ *
+ *    prompt: Draw a fox
+ *    metadata: { style: ink }
+ *    job_id: job_92e725aa5034       # one id, one job
+ *    input_file: fox.png            # beside this file
+ *    env: { OPAL_MAX_RETRIES: 3 }   # what OPAL reads from its environment
+ *
+ *  The engine that runs it is configured (`opal.engine`), as it is for the door. OPAL knows no retry policy of a single job,
+ *  so `env` is all that can be said of it. */
+import { asObject, asText, fieldPath, isPlain, nearest } from "../../core/check.ts";
+import { ConfigError } from "../../core/errors.ts";
+import { checkExecInput } from "../../core/exec-input.ts";
+import { resolvePolicy } from "../../core/resolve-policy.ts";
+import type { Dialect, ReadContext, Reading, ViewParts } from "../dialect.ts";
+import type { OpalFileSettings } from "../settings.ts";
+import { type OpalAttempts, opalAttempts } from "./attempts.ts";
+import { opalExec } from "./exec.ts";
+import { type OpalJob, opalJob } from "./job.ts";
+import { type OpalSettings, opalPolicy, opalSettings } from "./settings.ts";
+import { OPAL_TAG, opalId, opalKey } from "./words.ts";
+
+const KEYS = ["prompt", "metadata", "job_id", "input_file", "env"] as const;
+const MAX_PATH = 1_024;
+
+/** Of the seven variables, those that are about one job. The others are the server's and the workers'. */
+const OF_JOBS = ["OPAL_MAX_RETRIES", "OPAL_RETRY_BACKOFFS"];
+const OF_SERVERS = [
+  ...["OPAL_LEASE_TTL_SECS", "OPAL_LEASE_RENEW_SECS", "OPAL_RECLAIM_SCAN_EVERY_LOOPS"],
+  ...["OPAL_HEARTBEAT_INTERVAL_SECS", "OPAL_WORKER_TTL_SECS"],
+];
+
+export const opal = {
+  name: "opal",
+  called: "an OPAL job",
+  recognises,
+  read,
+  view: ({ job, attempts, workerName }: ViewParts): OpalJob => opalJob(job, attempts, workerName),
+} as const satisfies Dialect;
+
+/** The document that OPAL keeps beside its jobs. */
+export function opalAttemptsView({ job, attempts, events }: ViewParts): OpalAttempts {
+  return opalAttempts(job, attempts, events);
+}
+
+function recognises(document: unknown): boolean {
+  return isPlain(document) && Object.hasOwn(document, "prompt") && !Object.hasOwn(document, "kind");
+}
+
+function read(document: unknown, context: ReadContext): Reading {
+  const { prompt, metadata, job_id, input_file, env } = asObject(document, "", KEYS);
+  const notes: string[] = [];
+  const settings = settingsOf(env, context.settings.opal, notes);
+  const id = opalId(job_id, context.randomBytes);
+  const inputFile = input_file === undefined ? {} : { inputFile: fileOf(input_file, context) };
+  const engine = engineOf(context.settings.opal);
+  const input = opalExec({ engine, prompt, opalId: id, metadata, ...inputFile });
+  checkExecInput(input, "");
+  const retry = opalPolicy(settings);
+  resolvePolicy(retry, "env");
+  return { jobs: [{ task: "exec", input, options: { key: opalKey(id), tags: [OPAL_TAG], retry } }], notes };
+}
+
+function engineOf({ engine }: OpalFileSettings): readonly string[] {
+  if (engine !== null) return engine;
+  const allowed = "an engine in the settings: opal.engine, or PERDURE_OPAL_ENGINE in the environment";
+  throw new ConfigError({ path: "prompt", given: null, problem: "nothing is set that could run it", allowed });
+}
+
+function fileOf(given: unknown, { bytes }: ReadContext): { name: string; base64: string } {
+  const path = asText(given, "input_file", MAX_PATH);
+  const found = bytes(path);
+  if (found === null) throw new ConfigError({ path: "input_file", given, allowed: "a file beside this one" });
+  return { name: path, base64: Buffer.from(found).toString("base64") };
+}
+
+/** Where the file says nothing, what is configured holds. */
+function settingsOf(given: unknown, { maxRetries, backoffs }: OpalFileSettings, notes: string[]): OpalSettings {
+  const env: Record<string, string> = {
+    OPAL_MAX_RETRIES: String(maxRetries),
+    OPAL_RETRY_BACKOFFS: backoffs.join(","),
+  };
+  for (const [name, value] of Object.entries(given === undefined ? {} : asObject(given, "env"))) {
+    if (!OF_JOBS.includes(name) && !OF_SERVERS.includes(name)) throw unknownVariable(name);
+    env[name] = textOf(value, fieldPath("env", name));
+    if (OF_SERVERS.includes(name)) notes.push(`env.${name} is a setting of the server and its workers: set it there`);
+  }
+  try {
+    return opalSettings(env);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const { path, given: value, allowed, nearest: near } = error;
+    throw new ConfigError({ path: `env.${path}`, given: value, allowed, nearest: near });
+  }
+}
+
+function unknownVariable(name: string): ConfigError {
+  const known = [...OF_JOBS, ...OF_SERVERS];
+  const problem = `OPAL reads no variable ${name}`;
+  const path = fieldPath("env", name);
+  return new ConfigError({ path, given: name, allowed: known.join(", "), nearest: nearest(name, known), problem });
+}
+
+/** As it would stand in an environment. */
+function textOf(value: unknown, path: string): string {
+  if (typeof value === "string") return value;
+  if (typeof value === "number" || Array.isArray(value)) return JSON.stringify(value);
+  throw new ConfigError({ path, given: value, allowed: "a number, a list of numbers, or text" });
+}

@@ -1,0 +1,101 @@
+/** OPAL's seven environment variables, with the defaults of its document, and the policy that follows from them.
+ *  Numbers are seconds, as there. A variable that is set to nothing counts as not set. */
+import { asInteger, asList, asNumber } from "../../core/check.ts";
+import { ConfigError } from "../../core/errors.ts";
+import type { PolicyFields } from "../../core/policy.ts";
+import { MAX_COUNT } from "../../core/resolve-backoff.ts";
+
+export interface OpalSettings {
+  /** Despite its name the number of runs in all: "total attempts = MAX_RETRIES". */
+  readonly maxRetries: number;
+  /** Delays before retries. The first is never used: "indexed by attempt", and attempts count from 1. */
+  readonly backoffs: readonly number[];
+  readonly leaseTtlSecs: number;
+  readonly leaseRenewSecs: number;
+  readonly reclaimScanEveryLoops: number;
+  readonly heartbeatIntervalSecs: number;
+  readonly workerTtlSecs: number;
+}
+
+export const OPAL_DEFAULTS: OpalSettings = Object.freeze({
+  maxRetries: 2,
+  backoffs: Object.freeze([3, 8, 15]),
+  leaseTtlSecs: 15,
+  leaseRenewSecs: 5,
+  reclaimScanEveryLoops: 10,
+  heartbeatIntervalSecs: 2,
+  workerTtlSecs: 10,
+});
+
+const MAX_SECS = 86_400; // a day: more is surely a slip of units
+const MIN_SECS = 0.1;
+const MAX_BACKOFFS = 100; // what a policy takes
+
+/** Reads the seven out of an environment; its other names are not looked at. */
+export function opalSettings(env: Readonly<Record<string, string | undefined>>): OpalSettings {
+  const read = <T>(name: string, check: (text: string, name: string) => T, fallback: T): T => {
+    const text = env[name]?.trim() ?? "";
+    return text === "" ? fallback : check(text, name);
+  };
+  const settings: OpalSettings = {
+    maxRetries: read("OPAL_MAX_RETRIES", count(0), OPAL_DEFAULTS.maxRetries),
+    backoffs: read("OPAL_RETRY_BACKOFFS", backoffs, OPAL_DEFAULTS.backoffs),
+    leaseTtlSecs: read("OPAL_LEASE_TTL_SECS", seconds, OPAL_DEFAULTS.leaseTtlSecs),
+    leaseRenewSecs: read("OPAL_LEASE_RENEW_SECS", seconds, OPAL_DEFAULTS.leaseRenewSecs),
+    reclaimScanEveryLoops: read("OPAL_RECLAIM_SCAN_EVERY_LOOPS", count(1), OPAL_DEFAULTS.reclaimScanEveryLoops),
+    heartbeatIntervalSecs: read("OPAL_HEARTBEAT_INTERVAL_SECS", seconds, OPAL_DEFAULTS.heartbeatIntervalSecs),
+    workerTtlSecs: read("OPAL_WORKER_TTL_SECS", seconds, OPAL_DEFAULTS.workerTtlSecs),
+  };
+  checkTogether(settings);
+  return settings;
+}
+
+/** What each may be by itself, but not beside the others. */
+export function checkTogether(settings: OpalSettings): void {
+  const { leaseRenewSecs, leaseTtlSecs, heartbeatIntervalSecs, workerTtlSecs } = settings;
+  // A lease that ends before it is renewed is lost by every worker, however well it is.
+  below("OPAL_LEASE_RENEW_SECS", leaseRenewSecs, "OPAL_LEASE_TTL_SECS", leaseTtlSecs);
+  below("OPAL_HEARTBEAT_INTERVAL_SECS", heartbeatIntervalSecs, "OPAL_WORKER_TTL_SECS", workerTtlSecs);
+}
+
+/** Preset `opal` with these numbers. 0 runs are not a job: 0 and 1 both mean one. */
+export function opalPolicy({ maxRetries, backoffs }: OpalSettings): PolicyFields {
+  return {
+    preset: "opal",
+    maxAttempts: Math.max(1, maxRetries),
+    backoff: { type: "schedule", delays: backoffs.map((secs) => Math.round(secs * 1_000)), offset: 1 },
+    workerLost: { charge: "shared" },
+  };
+}
+
+function count(min: number): (text: string, name: string) => number {
+  return (text, name) => asInteger(numberIn(text), name, { min, max: MAX_COUNT });
+}
+
+function seconds(text: string, name: string): number {
+  return asNumber(numberIn(text), name, { min: MIN_SECS, max: MAX_SECS });
+}
+
+/** `[3, 8, 15]` or `3,8,15`. */
+function backoffs(text: string, name: string): readonly number[] {
+  const list = text.startsWith("[") ? jsonIn(text, name) : text.split(",").map((part) => numberIn(part.trim()));
+  return asList(list, name, (secs, path) => asNumber(secs, path, { min: 0, max: MAX_SECS }), MAX_BACKOFFS, 1);
+}
+
+function jsonIn(text: string, name: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new ConfigError({ path: name, given: text, allowed: "seconds as in [3, 8, 15] or 3,8,15" });
+  }
+}
+
+/** The number, or the text itself for the error: `Number` alone would take "0x10", "1e3" and "". */
+function numberIn(text: string): number | string {
+  return /^\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+}
+
+function below(name: string, secs: number, limitName: string, limit: number): void {
+  if (secs < limit) return;
+  throw new ConfigError({ path: name, given: secs, allowed: `less than ${limitName}, which is ${limit}` });
+}

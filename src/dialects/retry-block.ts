@@ -1,0 +1,38 @@
+/** A `retry:` block by itself, in the words of whichever system it was written for: told by a field that only one of them has.
+ *  A block of Perdure's own words is not looked at. */
+import { isPlain } from "../core/check.ts";
+import type { PolicyFields } from "../core/policy.ts";
+import { agentPolicy, readRetry as readAgentRetry } from "./agent-task/retry.ts";
+import { readRetry as readAttuneRetry, retryInForce, retryPolicy } from "./attune/retry.ts";
+import { flusterPolicy } from "./fluster/retry.ts";
+import { noetlPolicy, readNoetlRetry } from "./noetl/retry.ts";
+import type { DialectSettings } from "./settings.ts";
+
+type Reader = (value: unknown, path: string, settings: DialectSettings) => PolicyFields;
+
+const READERS: readonly (readonly [telling: readonly string[], read: Reader])[] = [
+  [
+    [
+      ...["max_retries_failure", "max_retries_preemption", "initial_retry_delay_ms", "max_retry_delay_ms"],
+      ...["retry_on_exit_codes", "no_retry_on_exit_codes"],
+    ],
+    (value, path, { fluster }) => flusterPolicy(value, path, fluster),
+  ],
+  [
+    ["max_attempts", "retry_when", "stop_when"],
+    (value, path) => noetlPolicy(readNoetlRetry(value, path), "simulated", path),
+  ],
+  [
+    ["max_retries", "base_backoff_secs", "max_backoff_secs", "jitter_factor"],
+    (value, path, { attune }) => retryPolicy(retryInForce(readAttuneRetry(value, path), attune.retry)),
+  ],
+  [["backoffSeconds", "maxBackoffSeconds"], (value, path) => agentPolicy(readAgentRetry(value, path), {}, [])],
+];
+
+/** Null if it is in none of their words. Throws a `ConfigError` if it is, and has a mistake. */
+export function retryBlock(value: unknown, path: string, settings: () => DialectSettings): PolicyFields | null {
+  if (!isPlain(value)) return null;
+  const names = Object.keys(value);
+  const found = READERS.find(([telling]) => names.some((name) => telling.includes(name)));
+  return found === undefined ? null : found[1](value, path, settings());
+}

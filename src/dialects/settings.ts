@@ -1,0 +1,2 @@
+/** The settings of the dialects; `core/dialect-settings.ts` says why they are there. */
+export * from "../core/dialect-settings.ts";

@@ -1,0 +1,47 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import type { PresetName } from "../core/policy.ts";
+import { resolvePolicy } from "../core/resolve-policy.ts";
+import { simulate } from "../core/simulate.ts";
+import { playedOutcomes } from "../core/simulate-outcome.ts";
+import { scripted } from "../core/simulate-script.ts";
+import { simulatedEnd } from "./simulated-end.ts";
+
+function endOf(preset: PresetName, outcomes: string, maxAttempts = 2) {
+  const next = scripted(outcomes === "" ? [] : playedOutcomes(outcomes, "outcomes"));
+  return simulatedEnd(simulate({ policy: resolvePolicy({ preset, maxAttempts }), next }));
+}
+
+describe("the end of a simulated job", () => {
+  it("is told in the words of its preset's system", () => {
+    expect(endOf("default", "fail")).toBe(null);
+    expect(endOf("opal", "lost,lost")).toEqual({ dialect: "opal", status: "failed", error: "max_retries_exceeded_a2" });
+    expect(endOf("opal", "lost,ok")).toEqual({ dialect: "opal", status: "succeeded", error: null });
+    expect(endOf("opal", "lost", 3)).toMatchObject({ status: "queued", error: "lease_expired_retry_1" });
+    expect(endOf("opal", "lost,lost", 3)).toMatchObject({ status: "queued", error: "lease_expired_retry_2" });
+    expect(endOf("fluster", "fail,fail")).toMatchObject({ status: "FAILED", error: "exit code 1" });
+    expect(endOf("fluster", "fail")).toMatchObject({ status: "PENDING" });
+    expect(endOf("fluster", "cancel")).toMatchObject({ status: "KILLED" });
+    expect(endOf("noetl", "fail,ok")).toMatchObject({ status: "step_completed", error: null });
+    expect(endOf("noetl", "logical")).toMatchObject({ status: "step_failed_terminal, execution_failed" });
+    expect(endOf("noetl", "")).toMatchObject({ status: "queued", error: null });
+    expect(endOf("attune", "error:connection refused")).toMatchObject({ status: "requested" });
+    expect(endOf("attune", "timeout,timeout")).toMatchObject({ status: "timeout" });
+    expect(endOf("agent", "fail")).toMatchObject({ dialect: "agent-task", status: "Retrying" });
+    expect(endOf("agent", "timeout,timeout")).toMatchObject({ status: "TimedOut" });
+    expect(endOf("agent", "fail,ok")).toMatchObject({ status: "Completed", error: null });
+  });
+
+  it("is told whatever happened", () => {
+    const preset = fc.constantFrom<PresetName>("opal", "fluster", "noetl", "attune", "agent");
+    const word = fc.constantFrom(
+      ...["ok", "fail", "http:503", "timeout", "lost", "oom", "logical", "invalid", "queue-timeout"],
+      ...["interrupted", "cancel"],
+    );
+    fc.assert(
+      fc.property(preset, fc.array(word, { maxLength: 8 }), fc.integer({ min: 1, max: 5 }), (name, words, most) => {
+        expect(endOf(name, words.join(","), most)?.status).toMatch(/\w/);
+      }),
+    );
+  });
+});

@@ -1,0 +1,60 @@
+/** The end of a simulated job in the words of the system whose preset it has: what its users would read there. Told by the
+ *  same views that tell of real jobs. */
+import type { PresetName } from "../core/policy.ts";
+import type { Simulation } from "../core/simulate.ts";
+import { agentStatus } from "./agent-task/status.ts";
+import { attuneView } from "./attune/view.ts";
+import type { DialectName, ViewParts } from "./dialect.ts";
+import { flusterStatus } from "./fluster/view.ts";
+import { noetlEvents } from "./noetl/events.ts";
+import { opalJob } from "./opal/job.ts";
+
+export interface DialectEnd {
+  readonly dialect: DialectName;
+  /** Its state, or where events tell of it, their types. */
+  readonly status: string;
+  readonly error: string | null;
+}
+
+type Tell = (parts: ViewParts) => DialectEnd;
+
+const TELL: Readonly<Record<Exclude<PresetName, "default">, Tell>> = {
+  opal: ({ job, attempts, workerName }) => {
+    const { status, error } = opalJob(job, attempts, workerName);
+    return { dialect: "opal", status, error };
+  },
+  fluster: (parts) => {
+    const { state, error } = flusterStatus(parts);
+    return { dialect: "fluster", status: state, error };
+  },
+  noetl: (parts) => {
+    const events = noetlEvents(parts);
+    // What followed from the last run, which begins with how it ended.
+    const since = events.slice(events.findLastIndex(({ event_type }) => event_type === "action_started") + 2);
+    const status = since.map(({ event_type }) => event_type).join(", ");
+    return { dialect: "noetl", status: status || "queued", error: events.at(-1)?.error ?? null };
+  },
+  attune: (parts) => {
+    const { status, error } = attuneView(parts);
+    return { dialect: "attune", status, error };
+  },
+  agent: (parts) => {
+    const { phase, message, lastFailureReason } = agentStatus(parts);
+    return {
+      dialect: "agent-task",
+      status: phase,
+      error: phase === "Completed" ? null : (lastFailureReason ?? message),
+    };
+  },
+};
+
+/** Null under our own preset. `annotations` are those that its file gave it. */
+export function simulatedEnd(
+  { job, attempts, events }: Pick<Simulation, "job" | "attempts" | "events">,
+  annotations: Readonly<Record<string, string>> = {},
+): DialectEnd | null {
+  const { preset } = job.policy;
+  if (preset === "default") return null;
+  const info = { ...job, annotations, payload: null, result: undefined, progress: undefined };
+  return TELL[preset]({ job: info, attempts, events, workerName: (session) => session });
+}

@@ -1,0 +1,54 @@
+/** Parents and children over the wire: for handlers of remote workers, who prove that they hold the parent, and for processes
+ *  of a job, who show its own token. */
+import type { Submitted } from "../../contract/schemas.ts";
+import { PerdureError } from "../../core/errors.ts";
+import type { Usage } from "../../core/job.ts";
+import { heldAttempt } from "../held-attempt.ts";
+import { jobOf } from "../job-of.ts";
+import { type Call, type Handlers, JsonText, type ServerParts } from "../parts.ts";
+import { inWireWords, type ToItem } from "./submit.ts";
+
+interface UsageRequest {
+  readonly attempt: number;
+  readonly usage: Usage;
+}
+
+export function familyRoutes(parts: ServerParts, toItem: ToItem): Handlers {
+  const { engine } = parts;
+  return {
+    async submitChild(call) {
+      const { id, attempt } = await heldAttempt(parts, call);
+      try {
+        const { parent: _, ...item } = await toItem(call, call.body, call.text);
+        const child = await engine.submitChild({ jobId: id, attempt, namespace: call.namespace }, item);
+        const [row] = await engine.store.jobs([child.id]);
+        const { chapter = 1, state = "queued" } = row ?? {};
+        const answer: Submitted = { id: child.id, created: child.created, chapter, state };
+        return new JsonText(JSON.stringify(answer), child.created ? 201 : 200);
+      } catch (error) {
+        throw inWireWords(error, "");
+      }
+    },
+
+    async lookChildren(call) {
+      const { id } = await heldAttempt(parts, call);
+      const { ids = null } = (call.body ?? {}) as { readonly ids?: readonly string[] };
+      return { children: await engine.children(id, ids) };
+    },
+
+    async setUsage(call) {
+      const { id } = await jobOf(parts, call);
+      const { attempt, usage } = call.body as UsageRequest;
+      refuseOthers(call, id, attempt);
+      if (await engine.setUsage(id, attempt, usage)) return undefined;
+      throw new PerdureError("lease_lost", `run ${attempt} of ${id} is over, or was never begun`);
+    },
+  };
+}
+
+/** A job tells of itself, not of its children. */
+function refuseOthers({ who }: Call, id: string, attempt: number): void {
+  const { job } = who;
+  if (job === undefined || (job.id === id && job.attempt === attempt)) return;
+  throw new PerdureError("forbidden", "this token is for another job, or another run of it");
+}

@@ -1,0 +1,115 @@
+/** The cancel of a job with children is noted with it, until it has been passed on to all of them. */
+import { expect, test } from "vitest";
+import type { Bench } from "./bench.ts";
+import { DAY, decideCommandAt, done, jobId, T0, waiting } from "./kit.ts";
+
+export function cascadeTests(bench: Bench): void {
+  const childOf = (id: string) => bench.submit({ parent: { id, attempt: null }, depth: 1 });
+  const due = () => bench.store.cascades(100);
+  const cancel = (id: string, now = T0) => bench.amend(id, { kind: "cancel" }, now);
+
+  test("notes the cancel of a queued, a running and a blocked parent", async () => {
+    const queued = await bench.submit({ kind: "other" });
+    const { job: running } = await bench.running();
+    const { job: blocked } = await bench.running();
+    await bench.report(blocked, waiting([jobId()]));
+    for (const id of [queued, running.id, blocked.id]) await childOf(id);
+    expect(await due()).toEqual([]);
+    for (const id of [queued, running.id, blocked.id]) {
+      expect(await cancel(id)).toMatchObject({ status: "applied" });
+      expect(await due()).toContain(id);
+    }
+    expect(await bench.store.cascades(2)).toHaveLength(2);
+  });
+
+  test("does not note what has no children, what changes nothing, and other commands", async () => {
+    const alone = await bench.submit();
+    await cancel(alone);
+    const { job } = await bench.running();
+    await childOf(job.id);
+    await bench.report(job, done());
+    expect(await cancel(job.id)).toMatchObject({ status: "noop" });
+    const parent = await bench.submit();
+    await childOf(parent);
+    await bench.amend(parent, { kind: "reschedule", runAt: T0 + 9 });
+    expect(await due()).toEqual([]);
+  });
+
+  test("notes all of a list", async () => {
+    const parents = [await bench.submit(), await bench.submit(), await bench.submit()];
+    await childOf(parents[0] as string);
+    await childOf(parents[2] as string);
+    const commands = parents.map((id) => ({ jobId: id, command: { kind: "cancel" } as const }));
+    await bench.store.amend(commands, T0, decideCommandAt(T0));
+    expect((await due()).sort()).toEqual([parents[0], parents[2]].sort());
+  });
+
+  test("is over when all children have been asked, and not before", async () => {
+    const parent = await bench.submit();
+    const children = [await childOf(parent), await childOf(parent)];
+    await cancel(parent);
+    await bench.store.cascaded(parent);
+    expect(await due()).toEqual([parent]);
+    await cancel(children[0] as string);
+    await bench.store.cascaded(parent);
+    expect(await due()).toEqual([parent]);
+    await cancel(children[1] as string);
+    await bench.store.cascaded(parent);
+    await bench.store.cascaded(parent);
+    await bench.store.cascaded(jobId());
+    expect(await due()).toEqual([]);
+  });
+
+  test("a child that runs has been asked, and one that ended need not be", async () => {
+    const { job, session } = await bench.running();
+    await childOf(job.id);
+    await childOf(job.id);
+    const [a, b] = await bench.claim(session, 2);
+    await cancel(job.id);
+    await cancel((a as NonNullable<typeof a>).id);
+    await bench.report(b as NonNullable<typeof b>, done());
+    await bench.store.cascaded(job.id);
+    expect(await due()).toEqual([]);
+  });
+
+  test("goes on downwards: a child with children is noted in its turn", async () => {
+    const parent = await bench.submit();
+    const child = await childOf(parent);
+    const grandchild = await childOf(child);
+    await cancel(parent);
+    expect(await due()).toEqual([parent]);
+    await cancel(child);
+    expect((await due()).sort()).toEqual([parent, child].sort());
+    await cancel(grandchild);
+    expect(await due()).toHaveLength(2);
+  });
+
+  test("a redrive leaves the children as they are, and a later cancel is noted again", async () => {
+    const parent = await bench.submit();
+    const child = await childOf(parent);
+    await cancel(parent);
+    await cancel(child);
+    await bench.store.cascaded(parent);
+    await bench.amend(parent, { kind: "redrive" });
+    expect((await bench.row(child)).state).toBe("cancelled");
+    await childOf(parent);
+    await cancel(parent, T0 + 1);
+    expect(await due()).toEqual([parent]);
+  });
+
+  test("a parent whose cancel is not passed on yet is not pruned", async () => {
+    const parent = await bench.submit();
+    const child = await childOf(parent);
+    await cancel(parent);
+    const prune = () =>
+      bench.store.prune({
+        ...{ now: T0 + DAY, keyWindowMs: 1, sessionsEndedBefore: 0, limit: 100 },
+        endedBefore: { succeeded: T0 + DAY, failed: T0 + DAY, cancelled: T0 + DAY },
+      });
+    expect(await prune()).toMatchObject({ jobs: 0 });
+    await cancel(child);
+    await bench.store.cascaded(parent);
+    expect((await prune()).ids).toHaveLength(2);
+    expect(await due()).toEqual([]);
+  });
+}

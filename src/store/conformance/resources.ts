@@ -1,0 +1,153 @@
+/** Jobs that take cpu and memory: given only to a session that has as much, and as many as fit into what it has left. */
+import { expect, test } from "vitest";
+import { type Resources, resourceLabels } from "../../core/resources.ts";
+import type { Bench } from "./bench.ts";
+import { type JobParts, LEASE, MINUTE, reportOf, SECOND, T0 } from "./kit.ts";
+
+const of = (cpu: number, memory: number): Resources => ({ cpu, memory });
+const needing = (cpu: number, memory: number): JobParts => ({ labels: resourceLabels(of(cpu, memory)) });
+const SMALL = needing(500, 100);
+const BIG = needing(2_000, 1_000);
+
+export function resourceTests(bench: Bench): void {
+  const open = (cpu: number, memory: number, more: Readonly<Record<string, string>> = {}) =>
+    bench.open({ labels: { ...resourceLabels(of(cpu, memory)), ...more }, slots: 100, leaseMs: 10 * MINUTE });
+  const times = (count: number, parts: JobParts) => Array.from({ length: count }, () => parts);
+  const claim = async (session: string, limit: number, room?: Resources, now = T0) =>
+    (await bench.claimAnswer(session, limit, now, null, room === undefined ? {} : { room })).jobs;
+
+  test("goes to a session that has as much or more, and says what it takes", async () => {
+    await bench.insert([BIG]);
+    for (const session of [
+      await bench.open(),
+      await open(1_999, 5_000),
+      await open(4_000, 999),
+      await open(4_000, 0),
+    ]) {
+      expect(await claim(session, 5)).toEqual([]);
+    }
+    expect(await claim(await open(2_000, 1_000), 5)).toMatchObject([{ needs: of(2_000, 1_000) }]);
+  });
+
+  test("one need is enough, and other labels must be the same as ever", async () => {
+    await bench.insert([needing(0, 700), { labels: { ...resourceLabels(of(100, 0)), gpu: "yes" } }]);
+    expect(await claim(await open(100, 699), 5)).toEqual([]);
+    expect(await claim(await open(0, 700, { gpu: "no" }), 5)).toMatchObject([{ needs: of(0, 700) }]);
+    expect(await claim(await open(100, 0, { gpu: "yes" }), 5)).toMatchObject([{ needs: of(100, 0) }]);
+  });
+
+  test("a job that takes nothing goes to anyone, and says nothing of it", async () => {
+    await bench.insert([{}, {}]);
+    for (const session of [await bench.open(), await open(1_000, 1_000)]) {
+      const [job] = await claim(session, 1);
+      expect(job).toBeDefined();
+      expect(Object.hasOwn(job as object, "needs")).toBe(false);
+    }
+  });
+
+  test("gives as many as fit into the room, by cpu and by memory", async () => {
+    const session = await open(4_000, 1_000);
+    await bench.insert(times(20, SMALL));
+    expect(await claim(session, 3)).toHaveLength(3);
+    expect(await claim(session, 100, of(1_700, 1_000))).toHaveLength(3);
+    expect(await claim(session, 100, of(4_000, 250))).toHaveLength(2);
+    expect(await claim(session, 100, of(499, 1_000))).toEqual([]);
+    expect(await claim(session, 100)).toHaveLength(8); // of all that it has
+    expect(await claim(session, 100)).toHaveLength(4);
+  });
+
+  test("one that does not fit is not waited for, neither by others nor by the claim", async () => {
+    const session = await open(2_000, 1_000);
+    await bench.insert([BIG, BIG, SMALL, {}, { ...SMALL, runAt: T0 + 7 * SECOND }]);
+    const room = of(600, 1_000);
+    const given = [await claim(session, 9, room), await claim(session, 9, room)];
+    expect(given.map((jobs) => jobs.map((job) => job.needs ?? null))).toEqual([[of(500, 100)], [null]]);
+    // Due, but too large: nothing to come back for before the next one falls due.
+    expect(await bench.claimAnswer(session, 9, T0, null, { room })).toMatchObject({
+      jobs: [],
+      nextAt: T0 + 7 * SECOND,
+    });
+    expect(await bench.claimAnswer(session, 9, T0, null, { room: of(0, 0) })).toMatchObject({ jobs: [], nextAt: null });
+    expect(await claim(session, 9)).toMatchObject([{ needs: of(2_000, 1_000) }]);
+  });
+
+  test("neither light nor heavy jobs starve", async () => {
+    const session = await open(2_000, 1_000);
+    await bench.insert([...times(12, { priority: 0 }), ...times(6, BIG), ...times(6, SMALL)]);
+    const order: string[] = [];
+    for (let i = 0; i < 9; i++) {
+      const [job] = await claim(session, 1);
+      order.push(String(job?.needs?.cpu ?? "light"));
+    }
+    const each = ["light", "2000", "500"];
+    expect(order.slice(0, 3).sort()).toEqual([...each].sort());
+    for (const kind of each) expect(order.filter((one) => one === kind)).toHaveLength(3);
+  });
+
+  test("within the same needs the order is by priority, then by time, over all queues", async () => {
+    const session = await open(9_000, 9_000);
+    const jobs = [5, 1, 9, 1, 5].map((priority, i) => ({ ...SMALL, priority, queue: `q${i}`, runAt: T0 - 9 + i }));
+    const ids: string[] = [];
+    for (const parts of jobs) ids.push(await bench.submit(parts));
+    const got = (await claim(session, 9)).map(({ id }) => ids.indexOf(id));
+    expect(got).toEqual([1, 3, 0, 4, 2]);
+  });
+
+  test("a paused queue, a job that is not due and a drained session give nothing", async () => {
+    const session = await open(9_000, 9_000);
+    await bench.insert([
+      { ...SMALL, queue: "q" },
+      { ...SMALL, runAt: T0 + MINUTE },
+    ]);
+    await bench.store.setPaused("default", "q", true, T0);
+    expect(await bench.claimAnswer(session, 9, T0)).toMatchObject({ jobs: [], nextAt: T0 + MINUTE });
+    await bench.store.setPaused("default", "q", false, T0);
+    expect(await claim(session, 9)).toHaveLength(1);
+    await bench.store.drainSession(session, T0);
+    expect(await bench.claimAnswer(session, 9, T0 + MINUTE)).toMatchObject({ drain: true, jobs: [] });
+  });
+
+  test("a claim repeated gets the same jobs, with their needs, whatever room is left", async () => {
+    const session = await open(2_000, 1_000);
+    await bench.insert(times(3, SMALL));
+    const named = (room: Resources) => bench.claimAnswer(session, 2, T0, "c-1", { room });
+    const { jobs } = await named(of(2_000, 1_000));
+    expect(jobs.map((job) => job.needs)).toEqual([of(500, 100), of(500, 100)]);
+    expect((await named(of(0, 0))).jobs).toEqual(jobs);
+    expect((await bench.claimAnswer(session, 2, T0, "c-2")).jobs).toHaveLength(1);
+  });
+
+  test("comes back with its needs after a failure and a loss", async () => {
+    const session = await open(2_000, 1_000);
+    await bench.insert([{ ...BIG, retry: { maxAttempts: 3, backoff: { type: "none" } } }]);
+    const [job] = await claim(session, 1);
+    const outcome = { kind: "interrupted" } as const;
+    await bench.settle([reportOf(job as NonNullable<typeof job>, outcome)], T0);
+    const again = (await bench.claim(session, 1, T0 + LEASE))[0];
+    expect(again).toMatchObject({ attempt: 2, needs: of(2_000, 1_000) });
+    await bench.endSession(session, T0 + LEASE, "gone");
+    await bench.sweep(T0 + LEASE);
+    const other = await bench.open({ labels: resourceLabels(of(2_000, 1_000)) }, T0 + LEASE);
+    expect((await bench.claim(other, 1, T0 + LEASE + MINUTE))[0]).toBeUndefined(); // its lease is over
+    await bench.renew(other, [], T0 + LEASE + MINUTE);
+    expect((await bench.claim(other, 1, T0 + LEASE + MINUTE))[0]).toMatchObject({ attempt: 3 });
+  });
+
+  test("many different needs are looked through in turn, and none is forgotten", async () => {
+    const session = await open(1_000_000, 1_000_000);
+    const kinds = 45;
+    await bench.insert([
+      ...Array.from({ length: kinds }, (_, i) => needing(1_000 + i, i)),
+      ...times(5, { queue: "light" }),
+    ]);
+    const seen = new Set<string>();
+    let light = 0;
+    for (let i = 0; i < 3 * kinds && seen.size + light < kinds + 5; i++) {
+      for (const { needs } of await claim(session, 2)) {
+        if (needs === undefined) light += 1;
+        else seen.add(`${needs.cpu}/${needs.memory}`);
+      }
+    }
+    expect([seen.size, light]).toEqual([kinds, 5]);
+  });
+}

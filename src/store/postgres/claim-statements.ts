@@ -1,0 +1,105 @@
+/** The statements of a claim. One finds, locks, starts and tells. It looks twice: first without locks, to learn how many of
+ *  each lane and priority are first in line, then for so many that nobody else has locked. Without rivals both are the same
+ *  jobs; with rivals each gets others, and nobody waits. */
+import { SUSPECT_STREAK } from "../claimed-job.ts";
+import { tellJobs } from "./events.ts";
+import { RARE_JOB, SHORT_COLUMNS } from "./started.ts";
+
+/** Of a job that may be claimed by session $1 at $2, which has a lease of $3: a released job stays away from the session
+ *  that did not want it, for one lease; after that it is better than nobody. */
+const DUE = `run_at <= $2 and (check_at is null or check_at > $2)
+  and (avoid_session is null or avoid_session <> $1 or run_at <= $2 - $3)`;
+
+/** The lanes of a list whose queues are not paused. */
+const openLanes = (list: string) => `
+  open as materialized (
+    select w.lane, w.place from unnest(${list}::int[]) with ordinality as w (lane, place) join $s.lane l on l.no = w.lane
+    where not exists (select 1 from $s.queue q where q.namespace = l.namespace and q.queue = l.queue)
+  )`;
+
+const ME = `me as materialized (
+    select no from $s.session
+    where no = $1 and reaped = 0 and ended_at is null and draining_at is null and lease_ends_at >= $2 for key share
+  )`;
+
+const SUSPECTS = `select from $s.job where state = 0 and streak >= ${SUSPECT_STREAK} and lane = o.lane and ${DUE}`;
+
+/** Of several lanes, or where suspects wait. */
+const PICK_MANY = `
+  first as materialized (
+    select lane, priority, suspect, count(*) as jobs from (
+      (select o.lane, p.priority, false as suspect, j.run_at, j.no
+       from me cross join open o cross join generate_series(0, 9) as p (priority) cross join lateral (
+         select run_at, no from $s.job where state = 0 and lane = o.lane and priority = p.priority
+           and run_at >= ($5::bigint[])[(o.place - 1) * 10 + p.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
+         order by run_at, no limit $6
+       ) j)
+      union all
+      -- A poison job takes with it all that runs beside it, and they come back together. The run that decides tells it
+      -- from the others only if they share no process again: a session tries one suspect at a time.
+      (select o.lane, j.priority, true, j.run_at, j.no from me cross join open o cross join lateral (
+         select priority, run_at, no from $s.job
+         where state = 0 and streak >= ${SUSPECT_STREAK} and lane = o.lane and ${DUE} order by priority, run_at, no limit 1
+       ) j where not exists (
+         select 1 from $s.job r where r.state = 1 and r.session = $1 and r.streak >= ${SUSPECT_STREAK}
+           and r.started_at > $9 and r.no <> j.no
+       ) order by priority, run_at, no limit 1)
+      order by priority, run_at, no limit $6
+    ) line group by lane, priority, suspect
+  ),
+  picked as materialized (
+    select j.tid from first f join open o on o.lane = f.lane cross join lateral (
+      select ctid as tid from $s.job where state = 0 and lane = f.lane and priority = f.priority
+        and run_at >= ($5::bigint[])[(o.place - 1) * 10 + f.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
+      order by run_at, no limit f.jobs for update skip locked
+    ) j where not f.suspect
+    union all
+    select j.tid from first f cross join lateral (
+      select ctid as tid from $s.job where state = 0 and streak >= ${SUSPECT_STREAK} and lane = f.lane
+        and priority = f.priority and ${DUE}
+      order by run_at, no limit 1 for update skip locked
+    ) j where f.suspect
+  )`;
+
+/** Of one lane: in the order in which the index has them, so one look is enough. */
+const PICK_ONE = `
+  picked as materialized (
+    select j.tid from me cross join open o cross join generate_series(0, 9) as p (priority) cross join lateral (
+      select ctid as tid from $s.job where state = 0 and lane = o.lane and priority = p.priority
+        and run_at >= ($5::bigint[])[p.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
+      order by run_at, no limit $6 for update skip locked
+    ) j where not exists (${SUSPECTS}) limit $6
+  )`;
+
+const start = (pick: string) => `with ${ME}, ${openLanes("$4")}, ${pick},
+  begun as (
+    update $s.job j set state = 1, attempt = j.attempt + 1, revision = j.revision + 1, session = $1, started_at = $2,
+      first_started_at = coalesce(j.first_started_at, $2), expires_at = null, check_at = null, avoid_session = null,
+      progress = null, live_usage = null
+    from picked where j.ctid = picked.tid and j.state + 0 = 0
+    returning j.no, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures, j.first_started_at,
+      ${RARE_JOB} as rare
+  ),
+  ${tellJobs("begun", "$2", "'attempt.started'", "$7::text || begun.attempt || $8::text")}
+  select ${SHORT_COLUMNS} from begun j join $s.submission b on b.job = j.no`;
+
+/** Why there is nothing: is the session over, is a lane new to us, when does the next one fall due? */
+export const IDLE = `with ${openLanes("$4")}
+  select s.reaped = 0 and s.ended_at is null, s.lease_ends_at >= $2, (select coalesce(max(no), 0) from $s.lane),
+    (select min(j.run_at) from open o cross join generate_series(0, 9) as p (priority) cross join lateral (
+       select run_at from $s.job where state = 0 and lane = o.lane and priority = p.priority and run_at > $2
+       order by run_at, no limit 1
+     ) j),
+    exists (select from open o cross join lateral (${SUSPECTS} limit 1) j), s.draining_at is not null
+  from $s.session s where s.no = $1`;
+
+/** Which of these lanes have due jobs. */
+export const DUE_LANES = `with ${openLanes("$4")}
+  select o.lane from open o where exists (
+    select from generate_series(0, 9) as p (priority) cross join lateral (
+      select from $s.job where state = 0 and lane = o.lane and priority = p.priority and ${DUE} limit 1
+    ) j
+  ) order by o.place`;
+
+export const START_ONE = start(PICK_ONE);
+export const START_MANY = start(PICK_MANY);

@@ -1,0 +1,92 @@
+/** Jobs and their children: which blocked jobs may go on, whose cancel is to be passed on, and what running attempts use. */
+import type { Usage } from "../../core/job.ts";
+import { BLOCKED_LOOK } from "../blocked-look.ts";
+import type { UnblockableJob, UnblockableQuery } from "../store.ts";
+import { texts } from "./arrays.ts";
+import type { Context } from "./context.ts";
+import type { Row } from "./driver.ts";
+
+/** Of two usages, as JSON text or null, the larger number in each field: what was told never shrinks. */
+export function mostOf(stored: string, told: string): string {
+  const field = (name: string) =>
+    `'${name}', greatest((${stored}::json ->> '${name}')::numeric, (${told}::json ->> '${name}')::numeric)`;
+  const fields = ["tokensIn", "tokensOut", "costUsd"].map(field).join(", ");
+  return `case when ${stored} is null or ${told} is null then coalesce(${told}, ${stored})
+    else json_build_object(${fields})::text end`;
+}
+
+export function waitVerbs({ db, sql }: Context) {
+  const waited = `json_array_elements_text(w.waits::json) as want (id)
+    join $s.submission cb on cb.id = want.id join $s.job c on c.no = cb.job`;
+  const fields = `select w.job, b.id, w.attempt,
+    coalesce((select max(c.finished_at) from ${waited}), -1) < j.started_at`;
+  const isOver = `not exists (select from ${waited} where c.state + 0 < 3)`;
+  const ofThese = sql(
+    "unblockable",
+    `${fields} from $s.submission b join $s.blocked w on w.job = b.job join $s.job j on j.no = w.job
+     where b.id = any ($1::text[]) and j.state + 0 = 2 and ${isOver} limit $2`,
+  );
+  const ofAll = sql(
+    "unblockable_all",
+    `${fields} from (select * from $s.blocked where job > $1 order by job limit ${BLOCKED_LOOK}) w
+     join $s.submission b on b.job = w.job join $s.job j on j.no = w.job
+     where j.state + 0 = 2 and ${isOver} order by w.job limit $2`,
+  );
+  const lookEnd = sql(
+    "unblockable_end",
+    `select max(job), count(*)::int from
+       (select job from $s.blocked where job > $1 order by job limit ${BLOCKED_LOOK}) looked`,
+  );
+  const waiting = sql(
+    "cascades",
+    "select b.id from $s.cascade c join $s.submission b on b.job = c.job order by c.job limit $1",
+  );
+  // A cancel waits for it, and it for a cancel: whoever is second sees what the first did.
+  const lock = sql(
+    "cascaded_lock",
+    "select j.no from $s.submission b join $s.job j on j.no = b.job where b.id = $1 for share of j",
+  );
+  // Where a child was not asked, because it came with a later cancel, there is still something to pass on.
+  const forget = sql(
+    "cascaded",
+    `delete from $s.cascade where job = $1 and not exists (
+       select from $s.submission b join $s.job j on j.no = b.job
+       where b.parent = $2 and b.parent is not null and j.state + 0 < 3 and j.cancel_requested_at is null)`,
+  );
+  const tell = sql(
+    "set_usage",
+    `update $s.job j set live_usage = ${mostOf("j.live_usage", "$3::text")}
+     from $s.submission b where b.id = $1 and j.no = b.job and j.attempt = $2 and j.state + 0 = 1 returning j.no`,
+  );
+  /** Where the next look at all of them begins. */
+  let place = 0;
+
+  async function lookAtNext(limit: number): Promise<Row[]> {
+    const from = place;
+    const [[end, looked] = []] = await db.read(lookEnd, [from]);
+    const rows = await db.read(ofAll, [from, limit]);
+    if (rows.length === limit) place = rows.at(-1)?.[0] as number;
+    else place = looked === BLOCKED_LOOK ? (end as number) : 0;
+    return rows;
+  }
+
+  return {
+    async unblockable({ parents, limit }: UnblockableQuery): Promise<UnblockableJob[]> {
+      const rows = parents === null ? await lookAtNext(limit) : await db.read(ofThese, [texts(parents), limit]);
+      return rows.map(([, jobId, attempt, inVain]) => ({ jobId, attempt, inVain }) as UnblockableJob);
+    },
+    cascades: async (limit: number) => (await db.read(waiting, [limit])).map(([id]) => id as string),
+    async cascaded(jobId: string): Promise<void> {
+      await db.transaction(
+        async (connection) => {
+          const [[no] = []] = await connection.ask(lock, [jobId]);
+          if (no !== undefined) await connection.ask(forget, [no, jobId]);
+        },
+        { repeat: true },
+      );
+    },
+    async setUsage(jobId: string, attempt: number, usage: Usage): Promise<boolean> {
+      return (await db.write(tell, [jobId, attempt, JSON.stringify(usage)], { repeat: true })).length > 0;
+    },
+  };
+}

@@ -1,0 +1,73 @@
+import { describe, expect, it } from "vitest";
+import { resourceLabels } from "../core/resources.ts";
+import { type Lane, serves } from "./lane.ts";
+import { fitting, heavyShares, lightShare, type Share, sortLanes, Turns } from "./shares.ts";
+
+const lane = (no: number, cpu: number, memory: number): Lane => ({
+  ...{ no, namespace: "default", queue: "q", kind: "work" },
+  labels: resourceLabels({ cpu, memory }),
+});
+const LANES = [lane(1, 0, 0), lane(2, 500, 0), lane(3, 500, 0), lane(4, 1_000, 200), lane(5, 0, 300), lane(6, 0, 0)];
+const labels = resourceLabels({ cpu: 2_000, memory: 400 });
+const lanes = sortLanes(LANES, labels);
+const request = { session: "s", limit: 10, claimId: null };
+const names = (shares: readonly Share[]) => shares.map(({ name }) => name);
+
+describe("the lanes of a session", () => {
+  it("are served where it has as much as they need, or more", () => {
+    const session = { namespace: "default", kinds: ["work"], queues: null, labels };
+    expect(LANES.filter((one) => serves(session, one))).toEqual(LANES);
+    const small = { ...session, labels: resourceLabels({ cpu: 999, memory: 300 }) };
+    expect(LANES.filter((one) => serves(small, one)).map(({ no }) => no)).toEqual([1, 2, 3, 5, 6]);
+    expect(LANES.filter((one) => serves({ ...session, labels: {} }, one)).map(({ no }) => no)).toEqual([1, 6]);
+    expect(serves(session, { ...lane(7, 0, 0), labels: { "resource/cpu": "many" } })).toBe(false);
+    expect(serves(session, { ...lane(7, 0, 0), labels: { "resource/gpu": "1" } })).toBe(false);
+  });
+
+  it("are light or heavy, and of the heavy those fit that need no more than the room", () => {
+    expect([...lanes.light]).toEqual([1, 6]);
+    expect([...fitting(lanes, request)]).toEqual([2, 3, 4, 5]);
+    expect([...fitting(lanes, { ...request, room: { cpu: 999, memory: 400 } })]).toEqual([2, 3, 5]);
+    expect([...fitting(lanes, { ...request, room: { cpu: 0, memory: 0 } })]).toEqual([]);
+  });
+
+  it("of the same needs are a share, and no more of its jobs are taken than fit", () => {
+    expect(heavyShares(lanes, [2, 3, 4, 5], request)).toEqual([
+      { name: "500/0", lanes: [2, 3], limit: 4 },
+      { name: "1000/200", lanes: [4], limit: 2 },
+      { name: "0/300", lanes: [5], limit: 1 },
+    ]);
+    const more = { ...request, limit: 1, room: { cpu: 1_700, memory: 1_000 } };
+    expect(heavyShares(lanes, [2, 5], more).map(({ limit }) => limit)).toEqual([1, 1]);
+  });
+});
+
+describe("turns", () => {
+  const shares = [lightShare([1], request), ...heavyShares(lanes, [2, 4], request)];
+
+  it("go round, whatever was taken", () => {
+    const turns = new Turns();
+    const seen: string[] = [];
+    for (let i = 0; i < 6; i++) {
+      const [first] = turns.order(7, shares);
+      seen.push((first as Share).name);
+      turns.taken(7, first as Share);
+    }
+    expect(seen).toEqual(["1000/200", "500/0", "", "1000/200", "500/0", ""]);
+    expect(names(turns.order(8, shares))).toEqual(["1000/200", "500/0", ""]);
+  });
+
+  it("skip what has no share any more", () => {
+    const turns = new Turns();
+    turns.taken(7, shares[2] as Share);
+    expect(names(turns.order(7, shares.slice(0, 2)))).toEqual(["500/0", ""]);
+    expect(names(turns.order(7, shares.slice(0, 1)))).toEqual([""]);
+  });
+
+  it("of many sessions are forgotten at some time, and begin anew", () => {
+    const turns = new Turns();
+    for (let session = 0; session <= 1_000; session++) turns.taken(session, shares[1] as Share);
+    expect(names(turns.order(5, shares))[0]).toBe("1000/200");
+    expect(names(turns.order(1_000, shares))[0]).toBe("");
+  });
+});

@@ -1,0 +1,92 @@
+/** Jobs and their children: which blocked jobs may go on, whose cancel is to be passed on, and what running attempts use. */
+import { mostUsage, type Usage } from "../../core/job.ts";
+import { BLOCKED_LOOK } from "../blocked-look.ts";
+import type { UnblockableJob, UnblockableQuery } from "../store.ts";
+import { parseOrNull } from "../stored-job.ts";
+import type { Context } from "./context.ts";
+import type { Verb } from "./writer.ts";
+
+interface BlockedRow {
+  readonly no: number;
+  readonly id: string;
+  readonly attempt: number;
+  readonly started_at: number;
+  readonly waits: string;
+}
+
+export function unblockableReader({ db }: Context): (query: UnblockableQuery) => UnblockableJob[] {
+  const fields = "select b.job as no, j.id, b.attempt, j.started_at, b.waits from";
+  const ofThese = db.prepare(
+    `${fields} json_each(?) as want cross join job j on j.id = want.value cross join blocked b on b.job = j.no
+     where j.state = 2`,
+  );
+  const ofAll = db.prepare(
+    `${fields} blocked b cross join job j on j.no = b.job where b.job > ? and j.state = 2 order by b.job limit ${BLOCKED_LOOK}`,
+  );
+  const open = db.prepare(
+    "select 1 from json_each(?) as want cross join job c on c.id = want.value where c.state < 3 limit 1",
+  );
+  const lastEnd = db.prepare(
+    "select max(c.finished_at) as at from json_each(?) as want cross join job c on c.id = want.value",
+  );
+  /** Where the next look at all of them begins. */
+  let place = 0;
+
+  function nextRows(): BlockedRow[] {
+    const rows = ofAll.all(place) as BlockedRow[];
+    place = rows.length < BLOCKED_LOOK ? 0 : (rows.at(-1) as BlockedRow).no;
+    return rows;
+  }
+
+  return ({ parents, limit }) => {
+    const found: UnblockableJob[] = [];
+    for (const row of parents === null ? nextRows() : (ofThese.all(JSON.stringify(parents)) as BlockedRow[])) {
+      if (open.get(row.waits) !== undefined) continue;
+      if (found.length === limit) {
+        // The rest is looked at the next time.
+        if (parents === null) place = row.no - 1;
+        break;
+      }
+      const { at } = lastEnd.get(row.waits) as { at: number | null };
+      found.push({ jobId: row.id, attempt: row.attempt, inVain: at === null || at < row.started_at });
+    }
+    return found;
+  };
+}
+
+export function cascadeReader({ db }: Context): (limit: number) => string[] {
+  const waiting = db.prepare("select j.id from cascade c cross join job j on j.no = c.job order by c.job limit ?");
+  return (limit) => (waiting.all(limit) as { id: string }[]).map(({ id }) => id);
+}
+
+export function cascadedVerb({ db }: Context): Verb<string, null> {
+  // Where a child was not asked, because it came with a later cancel, there is still something to pass on.
+  const forget = db.prepare(
+    `delete from cascade where job = (select no from job where id = ?1) and not exists (
+       select 1 from job indexed by job_parent where parent = ?1 and state < 3 and cancel_requested_at is null)`,
+  );
+  const one = (id: string) => {
+    forget.run(id);
+    return null;
+  };
+  return { order: 3, run: (ids) => ids.map(one) };
+}
+
+interface Told {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly usage: Usage;
+}
+
+export function usageVerb({ db }: Context): Verb<Told, boolean> {
+  const running = db.prepare("select no, live_usage from job where id = ? and attempt = ? and state = 1");
+  const tell = db.prepare("update job set live_usage = ? where no = ?");
+  function tellOne({ jobId, attempt, usage }: Told): boolean {
+    const row = running.get(jobId, attempt) as { no: number; live_usage: string | null } | undefined;
+    if (row === undefined) return false;
+    tell.run(JSON.stringify(mostUsage(parseOrNull<Usage>(row.live_usage), usage)), row.no);
+    return true;
+  }
+  // Before reports, as renewals: what was used by a run that ends in the same moment is not lost.
+  return { order: -1, run: (items) => items.map(tellOne) };
+}

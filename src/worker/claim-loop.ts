@@ -1,0 +1,136 @@
+/** Claims jobs for a worker as it has free slots. One claim waits for jobs; more go beside it only while there is plenty.
+ *
+ *  Of the cpu and memory that is left only one claim at a time may have some, so that two cannot be promised the same. A
+ *  claim that waits with less of it than there is by now is given up and made anew; what it brings all the same is
+ *  started. */
+import { NO_RESOURCES, type Resources } from "../core/resources.ts";
+import type { ClaimedJob } from "../core/work.ts";
+import { type Clock, sleep } from "../lib/clock.ts";
+import { type EngineLink, isClosed } from "./engine-link.ts";
+import type { Room } from "./room.ts";
+
+/** The worker it claims for. */
+export interface Claimant {
+  readonly link: EngineLink;
+  readonly clock: Clock;
+  readonly log: (level: "warn", message: string) => void;
+  readonly slots: number;
+  readonly room: Room;
+  /** Aborted: no more claims. */
+  readonly stopping: AbortController;
+  session(): string;
+  /** Handlers running now. */
+  running(): number;
+  start(job: ClaimedJob, session: string, startedAt: number): void;
+  /** The session is over. Resolves when there is another. */
+  reopen(): Promise<void>;
+  /** It is to take no more jobs. */
+  leave(): void;
+}
+
+const CLAIM_WAIT_MS = 30_000;
+const RETRY_MS = 1_000;
+/** With fewer slots one claim at a time fills them all. */
+const MANY_SLOTS = 64;
+/** A store gives no more than about this many at a time, however many slots are free. */
+const MANY_JOBS = 500;
+
+export class ClaimLoop {
+  readonly #for: Claimant;
+  /** Claims under way, and the slots kept for them. */
+  #claims = 0;
+  #claiming = 0;
+  /** The last claim got all it asked for, or very many. */
+  #isPlenty = false;
+  #reopening: Promise<void> | null = null;
+  #wake: () => void = () => {};
+  /** What the claim that may have some of it was told is left; null while there is no such claim. */
+  #promised: Resources | null = null;
+  /** Gives that claim up. Made anew only after it was used: a claim is too often a short one to pay for it each time. */
+  #giveUp = new AbortController();
+
+  constructor(claimant: Claimant) {
+    this.#for = claimant;
+    claimant.stopping.signal.addEventListener("abort", () => this.#giveUp.abort());
+  }
+
+  /** Until the worker stops. */
+  async run(): Promise<void> {
+    const { link, slots, stopping, running } = this.#for;
+    const { signal } = stopping;
+    const atOnce = slots < MANY_SLOTS ? 1 : link.claimsAtOnce;
+    const share = Math.ceil(slots / atOnce);
+    const underWay = new Set<Promise<void>>();
+    while (!signal.aborted) {
+      const limit = Math.min(share, slots - running() - this.#claiming);
+      // A second claim beside the first only while there is more than one can have: else both would wait for nothing.
+      const isRoom = this.#claims === 0 || (this.#claims < atOnce && this.#isPlenty);
+      if (limit <= 0 || !isRoom) {
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+        // Handlers that end in this turn of the event loop free their slots together: by the next tick all have, one
+        // claim serves them all, and it shares the commit of their reports.
+        await new Promise<void>((resolve) => process.nextTick(resolve));
+        continue;
+      }
+      this.#claims += 1;
+      this.#claiming += limit;
+      const claim = this.#claim(limit, this.#claims === 1 ? CLAIM_WAIT_MS : 0);
+      underWay.add(claim);
+      void claim.then(() => underWay.delete(claim));
+    }
+    await Promise.all(underWay);
+  }
+
+  /** A slot is free, or the worker stops. */
+  slotFreed(): void {
+    this.#wake();
+  }
+
+  /** A job that took cpu or memory has ended. */
+  roomFreed(): void {
+    if (this.#promised !== null && this.#for.room.hasGrownSince(this.#promised)) this.#giveUp.abort();
+  }
+
+  async #claim(limit: number, waitMs: number): Promise<void> {
+    const { clock, log, stopping } = this.#for;
+    const hasRoom = this.#promised === null;
+    const room = hasRoom ? this.#for.room.left : NO_RESOURCES;
+    if (hasRoom) this.#promised = room;
+    try {
+      await this.#ask({ limit, waitMs, room, signal: (hasRoom ? this.#giveUp : stopping).signal });
+    } catch (error) {
+      if (stopping.signal.aborted) return;
+      if (isClosed(error)) stopping.abort();
+      else {
+        log("warn", `cannot claim: ${String(error)}`);
+        await sleep(clock, RETRY_MS, { signal: stopping.signal });
+      }
+    } finally {
+      if (hasRoom) {
+        this.#promised = null;
+        if (this.#giveUp.signal.aborted && !stopping.signal.aborted) this.#giveUp = new AbortController();
+      }
+      this.#claims -= 1;
+      this.#claiming -= limit;
+      this.#wake();
+    }
+  }
+
+  async #ask(options: Parameters<EngineLink["claim"]>[1]): Promise<void> {
+    const { link, clock, stopping, start, leave } = this.#for;
+    const session = this.#for.session();
+    const answer = await link.claim(session, options);
+    this.#isPlenty = answer.jobs.length >= Math.min(options.limit, MANY_JOBS);
+    if (!answer.alive && !stopping.signal.aborted && this.#for.session() === session) {
+      this.#reopening ??= this.#for.reopen().finally(() => {
+        this.#reopening = null;
+      });
+      await this.#reopening;
+    }
+    const startedAt = clock.monotonic();
+    for (const job of answer.jobs) start(job, session, startedAt);
+    if (answer.drain) leave();
+  }
+}

@@ -1,0 +1,141 @@
+/** For tests only: a worker on a link that a test plays itself, with jobs that it hands out as they fit. Nothing outside of
+ *  tests imports this file. */
+import type { Child, ChildState, Family, HeldParent } from "../core/child.ts";
+import { fits, NO_RESOURCES, type Resources, resourceLabels, without } from "../core/resources.ts";
+import type { SubmitEntry } from "../core/submit-options.ts";
+import type { AnyTask } from "../core/task.ts";
+import type { ClaimedJob, HeldAttempt, RenewAnswer, Report } from "../core/work.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { ClaimOptions, EngineLink } from "./engine-link.ts";
+import { Worker } from "./worker.ts";
+
+export class TestLink implements EngineLink {
+  claimsAtOnce = 1;
+  readonly claims: ClaimOptions[] = [];
+  readonly held: (readonly HeldAttempt[])[] = [];
+  readonly reports: Report[] = [];
+  /** What the next renewals say. */
+  answer: Partial<RenewAnswer> = {};
+  /** A claim that is given up gets what there is all the same, as one that was answered in that moment. */
+  isLate = false;
+  family?: Family;
+  #jobs: ClaimedJob[] = [];
+  #count = 0;
+  #wake: (() => void)[] = [];
+
+  /** A job for the worker; the answer is its id. */
+  give(kind: string, parts: Partial<ClaimedJob> = {}): string {
+    this.#count += 1;
+    const id = `job_${this.#count}`;
+    this.#jobs.push({
+      ...{ id, namespace: "default", queue: "default", kind, attempt: 1, chapter: 1, token: `t${this.#count}` },
+      ...{ payload: "null", timeoutMs: null, failures: 0, maxAttempts: 1, tags: [], previous: null },
+      ...parts,
+    });
+    for (const wake of this.#wake.splice(0)) wake();
+    return id;
+  }
+
+  reportOf(jobId: string): Report | undefined {
+    return this.reports.find((report) => report.jobId === jobId);
+  }
+
+  async openSession() {
+    return { session: "ses_1", leaseMs: 15_000 };
+  }
+  async closeSession() {}
+
+  async claim(_session: string, options: ClaimOptions) {
+    this.claims.push(options);
+    const { limit, waitMs, signal, room = NO_RESOURCES } = options;
+    for (;;) {
+      const jobs = signal.aborted && !this.isLate ? [] : this.#take(limit, room);
+      if (jobs.length > 0 || signal.aborted || waitMs === 0) return { alive: true, drain: false, jobs };
+      await new Promise<void>((resolve) => {
+        this.#wake.push(resolve);
+        signal.addEventListener("abort", () => resolve(), { once: true });
+      });
+    }
+  }
+
+  #take(limit: number, room: Resources): ClaimedJob[] {
+    let left = room;
+    const taken: ClaimedJob[] = [];
+    for (const job of this.#jobs) {
+      const { needs = NO_RESOURCES } = job;
+      if (taken.length === limit || !fits(needs, left)) continue;
+      left = without(left, needs);
+      taken.push(job);
+    }
+    this.#jobs = this.#jobs.filter((job) => !taken.includes(job));
+    return taken;
+  }
+
+  async renew(_session: string, held: readonly HeldAttempt[]): Promise<RenewAnswer> {
+    this.held.push(held);
+    const nothing = { lost: [], cancel: [], overspent: [], unheard: [] };
+    return { alive: true, leaseMs: 15_000, drain: false, ...nothing, ...this.answer };
+  }
+
+  async report(report: Report) {
+    this.reports.push(report);
+    const { kind } = report.outcome;
+    const state = kind === "completed" ? "succeeded" : kind === "waiting" ? "blocked" : "failed";
+    return { status: "accepted", repeated: false, state, reason: null, runAt: null } as const;
+  }
+
+  onCancel() {
+    return () => {};
+  }
+}
+
+/** Children that a test plays: `states` by their keys. */
+export class TestFamily implements Family {
+  readonly submitted: { readonly parent: HeldParent; readonly entry: SubmitEntry }[] = [];
+  readonly states = new Map<string, ChildState>();
+
+  async submit(parent: HeldParent, entry: SubmitEntry): Promise<Child<unknown>> {
+    this.submitted.push({ parent, entry });
+    const key = entry.options?.key ?? "";
+    const id = `child_${key}`;
+    const created = !this.states.has(id);
+    if (created) this.set(key, { kind: typeof entry.task === "string" ? entry.task : entry.task.kind });
+    return { id, created };
+  }
+
+  set(key: string, parts: Partial<ChildState>): void {
+    const id = `child_${key}`;
+    const fresh = { id, kind: "k", key, state: "queued", reason: null, failure: null } as const;
+    this.states.set(id, { ...fresh, payload: undefined, result: undefined, ...this.states.get(id), ...parts });
+  }
+
+  async look(_parent: HeldParent, ids: readonly string[]): Promise<ChildState[]> {
+    return ids.map((id) => this.states.get(id) as ChildState);
+  }
+
+  async list(): Promise<ChildState[]> {
+    return [...this.states.values()];
+  }
+}
+
+export interface TestWorkerOptions {
+  readonly slots?: number;
+  readonly resources?: Resources;
+  readonly stopGraceMs?: number;
+}
+
+/** Started; the test stops it. */
+export async function startWorker(
+  link: TestLink,
+  clock: Clock,
+  tasks: readonly AnyTask[],
+  { slots = 10, resources = NO_RESOURCES, stopGraceMs = 5_000 }: TestWorkerOptions = {},
+): Promise<Worker> {
+  const request = {
+    ...{ namespace: "default", name: "test", host: "here", pid: 1, queues: null, slots },
+    ...{ labels: resourceLabels(resources), kinds: tasks.map(({ kind }) => kind) },
+  };
+  const worker = new Worker({ link, clock, tasks, request, stopGraceMs, log: () => {} });
+  await worker.start();
+  return worker;
+}

@@ -1,0 +1,177 @@
+/** AgentTasks at the command line: `apply`, and `describe` and `resubmit` on data of this machine and through a server. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import type { Perdure } from "../../src/core/face.ts";
+import { NonRetryableError } from "../../src/core/failure.ts";
+import { task } from "../../src/core/task.ts";
+import { HOSTILE } from "./kit.ts";
+import { KINDS, openWhere } from "./targets.ts";
+
+const UNKNOWN = "job_01m7gekg9zevv9a6xvvwmt1v8g";
+const QUICK = { preset: "agent", maxAttempts: 3, backoff: { initial: 0, max: 1, min: 0 } } as const;
+
+const AGENT = {
+  argv: ["sh", "-c", "exit 7"],
+  env: {
+    AGENT_TASK_NAME: "summarise",
+    AGENT_PROMPT: "Do it.",
+    AGENT_PROMPT_FILE: "inputs/prompt.txt",
+    AGENT_MODEL: "opus",
+  },
+  files: { "prompt.txt": Buffer.from("Do it.").toString("base64") },
+};
+const ANNOTATIONS = { "agent-task/name": "summarise", "agent-task/tier": "legionary" };
+
+async function submitted(library: Perdure, more: object = {}): Promise<string> {
+  const options = { retry: QUICK, annotations: ANNOTATIONS, queue: "agents", tags: ["red"], timeout: "1m", ...more };
+  return (await library.submit("exec", AGENT, options)).id;
+}
+
+describe.each(KINDS)("describe on %s", (kind) => {
+  it("tells of attempts with their reasons, and of events", async () => {
+    const { ask, askJson, library } = await openWhere(kind);
+    const flaky = task("flaky", { retry: QUICK }, (_input: undefined, ctx) => {
+      if (ctx.attempt < 3) throw new Error(`connection reset ${HOSTILE}`);
+      return "done";
+    });
+    await library.work([flaky], { name: "worker-1" });
+    const job = await library.submit(flaky);
+    await job.result();
+    const { code, stdout } = await ask("describe", job.id);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^Name +flaky\nJob +job_\w+\nState +succeeded\nPhase +Completed\n/);
+    expect(stdout).toMatch(/^Retry +maxAttempts 3, backoffSeconds 0, maxBackoffSeconds 0\.001$/m);
+    expect(stdout).toMatch(/^ +1 +\S+Z +\S+Z +transient: connection reset/m);
+    expect(stdout).toMatch(/^Normal\/Retrying +\S+ +m?s +attempt 1 failed: connection reset/m);
+    expect(stdout).toMatch(/^Normal\/Completed +\S+ +m?s +attempt 3 completed$/m);
+    const shown = await askJson<{ status: object; events: { type: string; reason: string }[] }>("describe", job.id);
+    expect(shown).toMatchObject({
+      ...{ kind: "AgentTask", metadata: { name: "flaky", uid: job.id }, children: [] },
+      status: { phase: "Completed", attempts: 3, history: [{ attempt: 1 }, { attempt: 2 }, { reason: "completed" }] },
+    });
+    const started = "Normal/Started";
+    expect(shown.events.map(({ type, reason }) => `${type}/${reason}`)).toEqual([
+      ...[started, "Normal/Retrying", started, "Normal/Retrying", started, "Normal/Completed"],
+    ]);
+  });
+
+  it("warns when retries are exhausted", async () => {
+    const { ask, library } = await openWhere(kind);
+    const broken = task("broken", { retry: { ...QUICK, maxAttempts: 2 } }, () => {
+      throw new Error("it broke");
+    });
+    await library.work([broken]);
+    const job = await library.submit(broken);
+    await job.result().catch(() => {});
+    const { stdout } = await ask("describe", job.id);
+    expect(stdout).toMatch(/^Phase +Failed$/m);
+    expect(stdout).toMatch(/^Warning\/RetryExhausted +.*all 2 runs are used; attempt 2 failed: it broke$/m);
+  });
+
+  it("shows the spec of an AgentTask and its children", async () => {
+    const { ask, askJson, library } = await openWhere(kind);
+    const id = await submitted(library);
+    const child = await library.submit("exec", AGENT, { parent: id, annotations: { "agent-task/name": "part one" } });
+    const { stdout } = await ask("describe", id);
+    for (const line of [/^Tier +legionary$/m, /^Model +opus$/m, /^Prompt +Do it\.$/m, /^Timeout +60 s$/m]) {
+      expect(stdout).toMatch(line);
+    }
+    expect(stdout).toMatch(new RegExp(`^${child.id} +part one +queued$`, "m"));
+    expect(await askJson("describe", id)).toMatchObject({
+      children: [{ id: child.id, kind: "exec", state: "queued", reason: null }],
+    });
+    expect((await ask("describe", child.id)).stdout).toMatch(new RegExp(`^Parent +${id}$`, "m"));
+  });
+
+  it("knows only jobs that are there", async () => {
+    const { ask } = await openWhere(kind);
+    expect(await ask("describe", UNKNOWN)).toMatchObject({ code: 1, stdout: "" });
+    expect(await ask("describe")).toMatchObject({ code: 2, stderr: expect.stringContaining("which job?") });
+  });
+});
+
+describe("apply", () => {
+  const HEAD =
+    "apiVersion: core.hortator.ai/v1alpha1\nkind: AgentTask\nmetadata: { name: t }\nspec:\n  command: [ls]\n";
+  it.each([
+    ["  rety: {}", /task\.yaml:6:3: .*unknown field "rety".*Did you mean "retry"/],
+    ["  retry: { maxAttempts: -1 }", /task\.yaml:6:\d+: spec\.retry\.maxAttempts: got -1/],
+    ["  retry: { backoffSeconds: 1e99 }", /task\.yaml:6:\d+: spec\.retry\.backoffSeconds/],
+    ["  tier: legionnaire", /task\.yaml:6:\d+: spec\.tier/],
+    ["  env: [{ name: A, valueFrom: {} }]", /task\.yaml:6:\d+: spec\.env\[0\]\.valueFrom/],
+    ["  prompt: a\n  prompt: b", /task\.yaml:7:3/],
+    ["  parentTaskId: task-1", /task\.yaml:6:\d+: spec\.parentTaskId/],
+  ])("refuses %j with its place: exit code 2, nothing stored", async (line, wanted) => {
+    const { ask, library, dir } = await openWhere("data");
+    writeFileSync(join(dir, "task.yaml"), `${HEAD}${line}\n`);
+    const said = await ask("apply", "-f", "task.yaml");
+    expect(said).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(wanted) });
+    expect((await library.jobs()).jobs).toEqual([]);
+  });
+
+  it("tells what cannot be done, and applies what its own view prints", async () => {
+    const { ask, library, dir } = await openWhere("data");
+    writeFileSync(join(dir, "task.yaml"), `${HEAD}  image: agent:1\n  tier: legionary\n`);
+    const said = await ask("apply", "-f", "task.yaml");
+    expect(said).toMatchObject({ code: 0, stderr: expect.stringMatching(/spec\.image: .*no image is pulled/) });
+    const id = said.stdout.trim();
+    writeFileSync(join(dir, "again.yaml"), (await ask("get", id, "-o", "agent-task")).stdout);
+    const again = (await ask("apply", "-f", "again.yaml")).stdout.trim();
+    const [a, b] = await Promise.all([id, again].map(async (each) => (await library.job(each)).get()));
+    expect(b).toMatchObject({ payload: a?.payload, policy: a?.policy, annotations: a?.annotations });
+  });
+});
+
+describe.each(KINDS)("resubmit on %s", (kind) => {
+  it("submits a job like another, with another prompt, model and command", async () => {
+    const { ask, askJson, library } = await openWhere(kind);
+    const id = await submitted(library);
+    const before = await (await library.job(id)).get();
+    const said = await ask("resubmit", id, "--prompt", "Try harder.", "--model", "haiku", "--", "sh", "-c", "exit 0");
+    expect(said).toMatchObject({ code: 0, stderr: "", stdout: expect.stringMatching(/^job_\w{26}\n$/) });
+    const job = await (await library.job(said.stdout.trim())).get();
+    expect(job).toMatchObject({
+      ...{ kind: "exec", queue: "agents", tags: ["red"], timeoutMs: 60_000, state: "queued", parentId: null },
+      ...{ policy: before.policy, annotations: { ...ANNOTATIONS, "resubmit-of": id } },
+      payload: { argv: ["sh", "-c", "exit 0"], env: { AGENT_PROMPT: "Try harder.", AGENT_MODEL: "haiku" } },
+    });
+    const shown = await askJson<{ spec: object }>("describe", job.id);
+    expect(shown.spec).toMatchObject({ prompt: "Try harder.", model: "haiku", command: ["sh", "-c", "exit 0"] });
+  });
+
+  it("keeps the parent, until that has ended", async () => {
+    const { ask, askJson, library } = await openWhere(kind);
+    const parent = await submitted(library);
+    const child = await submitted(library, { parent });
+    const first = await askJson<{ id: string }>("resubmit", child, "--prompt", "Again.");
+    expect(await (await library.job(first.id)).get()).toMatchObject({ parentId: parent });
+    await library.cancel(parent);
+    const second = await ask("resubmit", child);
+    expect(second).toMatchObject({ code: 0, stderr: expect.stringContaining(`its parent ${parent} has ended`) });
+    expect(await (await library.job(second.stdout.trim())).get()).toMatchObject({ parentId: null });
+  });
+
+  it("finds the job of a key", async () => {
+    const { ask, askJson, library } = await openWhere(kind);
+    const id = await submitted(library);
+    const first = await askJson("resubmit", id, "--key", "k");
+    expect(first).toEqual({ id: expect.any(String), created: true, resubmitOf: id });
+    const second = await ask("resubmit", id, "--key", "k");
+    expect(second).toMatchObject({ code: 0, stdout: `${(first as { id: string }).id}\n` });
+    expect(second.stderr).toContain("was there already");
+  });
+
+  it("refuses what cannot be: exit code 2, nothing stored", async () => {
+    const { ask, library } = await openWhere(kind);
+    const hopeless = task("hopeless", {}, () => {
+      throw new NonRetryableError("no");
+    });
+    const other = (await library.submit(hopeless)).id;
+    const id = await submitted(library);
+    for (const argv of [[], ["x"], [id, "y"], [id, "--"], [other, "--prompt", "x"], [other, "--", "ls"]]) {
+      expect(await ask("resubmit", ...argv)).toMatchObject({ code: 2, stdout: "" });
+    }
+    expect((await library.jobs()).jobs).toHaveLength(2);
+  });
+});

@@ -1,0 +1,369 @@
+/** `perdure apply`, `perdure convert` and the views, for files of every kind, on data of this machine and through a server. */
+import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { Readable } from "node:stream";
+import { describe, expect, it, vi } from "vitest";
+import { readAnyFiles } from "../../src/cli/apply/read-any.ts";
+import { OPERATIONS } from "../../src/contract/operations.ts";
+import { DIALECT_DEFAULTS } from "../../src/core/dialect-settings.ts";
+import type { ReadEntry } from "../../src/dialects/dialect.ts";
+import { EVENT_VIEW_NAMES, JOB_VIEW_NAMES } from "../../src/dialects/registry.ts";
+import { toSubmitItem } from "../../src/engine/submit-request.ts";
+import { OWN, SAMPLES } from "../dialects/samples.ts";
+import { perdure } from "./kit.ts";
+import { KINDS, newDir, openWhere } from "./targets.ts";
+
+const EXAMPLES = resolve(import.meta.dirname, "../../examples");
+/** A file of each kind that is there to be run, and what it is given. */
+const FILES = {
+  opal: ["opal/job.yaml"],
+  fluster: ["fluster/flaky-job.yaml"],
+  noetl: ["noetl/fetch-data.yaml"],
+  attune: ["attune/packs/mypack/actions/api-call.yaml", "-p", "url=https://api.example.org/price"],
+  "agent-task": ["agent-task/task.yaml"],
+} as const;
+const ENGINE = { PERDURE_OPAL_ENGINE: '["sh", "engine.sh"]' };
+const opalSettings = { ...DIALECT_DEFAULTS, opal: { ...DIALECT_DEFAULTS.opal, engine: ["sh", "engine.sh"] } };
+
+function fileOf([name, ...more]: readonly string[]): string[] {
+  return ["-f", join(EXAMPLES, name as string), ...more];
+}
+
+describe.each(KINDS)("apply to %s", (kind) => {
+  it.each(Object.entries(FILES))("stores the example of %s, and every view of it can be had", async (name, file) => {
+    const { ask, askJson, library, server } = await openWhere(kind, { env: ENGINE });
+    if (server !== null && name === "opal") return; // a server has an engine of its own: see below
+    const [{ id }] = await askJson<[{ id: string }]>("apply", ...fileOf(file));
+    const job = await (await library.job(id)).get();
+    expect(job.kind).toBe("exec");
+    for (const view of JOB_VIEW_NAMES) {
+      const { code, stdout } = await ask("get", "-o", view, id);
+      expect(code).toBe(0);
+      const shown = JSON.parse(stdout);
+      expect(shown).toBeTypeOf("object");
+      if (server === null) continue;
+      // The server's own answer, and the command's from what it read of it, are the same.
+      expect((await server.call("GET", `/v1/jobs/${id}?view=${view}`)).body).toEqual(shown);
+    }
+    for (const view of EVENT_VIEW_NAMES) {
+      const { code, stdout } = await ask("events", "--view", view, id);
+      expect([code, Array.isArray(JSON.parse(stdout))]).toEqual([0, true]);
+      if (server === null) continue;
+      const { body } = await server.call("GET", `/v1/jobs/${id}/events?view=${view}`);
+      expect(body).toEqual({ events: JSON.parse(stdout), next: null });
+    }
+  });
+
+  it("takes our own job file, several documents in a file, and several files", async () => {
+    const { ask, library, dir } = await openWhere(kind);
+    writeFileSync(join(dir, "own.yaml"), OWN);
+    writeFileSync(join(dir, "both.yaml"), `---\n${SAMPLES.fluster}---\n# nothing here\n---\n${SAMPLES.noetl}`);
+    const { code, stdout } = await ask("apply", "-f", "own.yaml", "-f", "both.yaml");
+    expect(code).toBe(0);
+    const jobs = await Promise.all(
+      stdout
+        .trim()
+        .split("\n")
+        .map(async (id) => (await library.job(id)).get()),
+    );
+    expect(jobs.map((job) => job.kind)).toEqual(["exec", "exec", "http"]);
+    expect(jobs.map((job) => job.policy.preset)).toEqual(["default", "fluster", "noetl"]);
+  });
+
+  it("stores nothing if any document is bad, and tells where", async () => {
+    const { ask, library, dir } = await openWhere(kind);
+    writeFileSync(join(dir, "own.yaml"), OWN);
+    writeFileSync(join(dir, "bad.yaml"), `${SAMPLES.noetl}---\n${SAMPLES.fluster}extra: 1\n`);
+    const { code, stdout, stderr } = await ask("apply", "-f", "own.yaml", "-f", "bad.yaml");
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toMatch(/^perdure apply: bad\.yaml:20:1: extra: unknown field "extra"; allowed: name, /);
+    expect((await library.jobs()).jobs).toEqual([]);
+  });
+
+  it("with --dry-run shows the jobs and stores none", async () => {
+    const { ask, askJson, library, dir } = await openWhere(kind);
+    writeFileSync(join(dir, "job.yaml"), SAMPLES.fluster);
+    expect((await ask("apply", "-f", "job.yaml", "--dry-run")).stdout).toBe("job.yaml:1:1: exec (fluster)\n");
+    expect(await askJson("apply", "-f", "job.yaml", "--dry-run")).toMatchObject([
+      { kind: "exec", input: { argv: ["python3", "flaky.py"] }, options: { retry: { preset: "fluster" } } },
+    ]);
+    expect((await library.jobs()).jobs).toEqual([]);
+  });
+});
+
+describe("apply", () => {
+  it("reads standard input, and roles beside their tasks; notes go to stderr", async () => {
+    const { dir, ask, library } = await openWhere("data");
+    const role = [
+      ...["apiVersion: core.hortator.ai/v1alpha1", "kind: ClusterAgentRole", "metadata: { name: tester }"],
+      ...["spec: { retry: { maxAttempts: 5 } }", ""],
+    ].join("\n");
+    const task = SAMPLES["agent-task"].replace(/ {2}retry:.*\n/, "  role: tester\n");
+    const stdin = vi.spyOn(process, "stdin", "get").mockReturnValue(Readable.from([role, "---\n", task]) as never);
+    const { code, stdout } = await ask("apply", "-f", "-");
+    stdin.mockRestore();
+    expect(code).toBe(0);
+    expect((await (await library.job(stdout.trim())).get()).policy.maxAttempts).toBe(5);
+    writeFileSync(join(dir, "role.yaml"), role);
+    const alone = await ask("apply", "-f", "role.yaml", "--json");
+    expect(alone).toMatchObject({ code: 0, stdout: "[]\n" });
+    expect(alone.stderr).toMatch(/^note: role\.yaml:1:1: ClusterAgentRole tester: a role is no job/m);
+  });
+
+  it("takes roles and the numbers of tiers from the settings", async () => {
+    const { dir, ask, library } = await openWhere("data");
+    mkdirSync(join(dir, "roles"));
+    const role =
+      "apiVersion: core.hortator.ai/v1alpha1\nkind: ClusterAgentRole\nmetadata: { name: r }\nspec: { budget: { maxTokens: 7 } }\n";
+    writeFileSync(join(dir, "roles", "r.yaml"), role);
+    const settings = "agent: { roles: [roles], command: [agent, -x], retry: { legionary: { maxAttempts: 9 } } }\n";
+    writeFileSync(join(dir, "perdure.yaml"), settings);
+    const task = SAMPLES["agent-task"]
+      .replace(/ {2}(retry|command|budget):.*\n/g, "")
+      .replace("spec:\n", "spec:\n  role: r\n");
+    writeFileSync(join(dir, "task.yaml"), task);
+    const { stdout, stderr } = await ask("apply", "-f", "task.yaml");
+    const { policy, payload } = await (await library.job(stdout.trim())).get();
+    expect(stderr).not.toContain("note: task.yaml:1:1: spec.role");
+    expect(policy).toMatchObject({ maxAttempts: 9, budget: { tokens: 7 } });
+    expect(payload).toMatchObject({ argv: ["agent", "-x"] });
+  });
+
+  it("asks the server for its settings, not the ones here", async () => {
+    const { server, ask, library, dir } = await openWhere("server");
+    writeFileSync(join(dir, "job.yaml"), SAMPLES.opal);
+    const { code, stderr } = await ask("apply", "-f", "job.yaml");
+    expect(code).toBe(2);
+    expect(stderr).toContain(
+      "job.yaml:1:1: prompt: nothing is set that could run it; allowed: an engine in the settings",
+    );
+    expect((await server?.call("GET", "/v1/dialects"))?.body).toEqual(DIALECT_DEFAULTS);
+    expect(await library.dialectSettings()).toEqual(DIALECT_DEFAULTS);
+  });
+
+  it("has no parameters for files that take none", async () => {
+    const { ask, dir } = await openWhere("data");
+    writeFileSync(join(dir, "job.yaml"), OWN);
+    const { code, stderr } = await ask("apply", "-f", "job.yaml", "-p", "a=1");
+    expect([code, stderr]).toEqual([
+      2,
+      "perdure apply: --param: nothing in these files takes parameters; leave it out\n",
+    ]);
+  });
+
+  it("reads no file that is not beside the document, whatever path or link leads there", async () => {
+    const { ask, dir } = await openWhere("data", { env: ENGINE });
+    mkdirSync(join(dir, "in"));
+    writeFileSync(join(dir, "secret.txt"), "secret");
+    symlinkSync(join(dir, "secret.txt"), join(dir, "in", "link.txt"));
+    for (const path of ["../secret.txt", join(dir, "secret.txt"), "link.txt", "/dev/zero"]) {
+      writeFileSync(join(dir, "in", "job.yaml"), `prompt: x\ninput_file: ${path}\n`);
+      const { code, stderr } = await ask("apply", "-f", "in/job.yaml");
+      expect(code).toBe(2);
+      expect(stderr).toContain("it is not beside the file that names it");
+    }
+    writeFileSync(join(dir, "in", "job.yaml"), "prompt: x\ninput_file: nowhere.txt\n");
+    expect((await ask("apply", "-f", "in/job.yaml")).stderr).toContain("in/job.yaml:2:1: input_file: got");
+  });
+
+  it("tells a mistake in a pack in the pack's own file", async () => {
+    const { ask, dir } = await openWhere("data");
+    mkdirSync(join(dir, "p", "actions"), { recursive: true });
+    writeFileSync(join(dir, "p", "pack.yaml"), "ref: p\nretry:\n  base_backoff_secs: -1\n");
+    writeFileSync(join(dir, "p", "actions", "fetch.yaml"), SAMPLES.attune);
+    const { code, stderr } = await ask("apply", "-f", "p/actions/fetch.yaml", "-p", "url=x");
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^perdure apply: p\/pack\.yaml:3:3: retry\.base_backoff_secs: got -1;/);
+  });
+});
+
+/** Of each kind, what people get wrong: the document, and what is said of it. */
+const BAD: readonly (readonly [string, string | RegExp])[] = [
+  // Not YAML, or more than anybody means.
+  ["a: [1, 2\n", /^job\.yaml:\d+:\d+: /],
+  ["a: 1\n\tb: 2\n", "tabs do not indent"],
+  ["prompt: x\nprompt: y\n", 'job.yaml:2:1: the key "prompt" is there twice; keep one'],
+  [`a: &a [x]\n${"b: &b [*a, *a]\n"}c: ${"*b ".repeat(200)}\n`, /^job\.yaml:/],
+  [bomb(), /^job\.yaml:\d+:\d+: /],
+  [`a: ${"[".repeat(5_000)}`, "nested more than 64 levels"],
+  [`prompt: ${"x".repeat(1_100_000)}\n`, "over 1048576 bytes"],
+  ["---\n".repeat(3_000), "more than 1000 documents"],
+  // Unknown fields, with the nearest.
+  [
+    `${SAMPLES.opal}metadate: 1\n`,
+    'metadate: unknown field "metadate"; allowed: prompt, metadata, job_id, input_file, env. Did you mean "metadata"?',
+  ],
+  [
+    SAMPLES.fluster.replace("max_retries_failure", "max_retry_failure"),
+    /^job\.yaml:7:\d+: retry\.max_retry_failure: .*Did you mean "max_retries_failure"\?/,
+  ],
+  [
+    SAMPLES.noetl.replace("initial_delay", "initial_dely"),
+    /^job\.yaml:7:3: retry\.initial_dely: .*Did you mean "initial_delay"\?/,
+  ],
+  [
+    SAMPLES.attune.replace("timeout_seconds", "timeout_secons"),
+    /^job\.yaml:4:1: timeout_secons: .*Did you mean "timeout_seconds"\?/,
+  ],
+  [
+    SAMPLES["agent-task"].replace("maxAttempts", "maxAttempt"),
+    /^job\.yaml:8:\d+: spec\.retry\.maxAttempt: .*Did you mean "maxAttempts"\?/,
+  ],
+  [OWN.replace("maxAttempts", "maxAttemps"), /^job\.yaml:2:\d+: retry\.maxAttemps: .*Did you mean "maxAttempts"\?/],
+  // Wrong types.
+  [SAMPLES.opal.replace("Draw a fox", "[1]"), "job.yaml:1:1: prompt: got [1]"],
+  [SAMPLES.fluster.replace("cpu: 1", "cpu: lots"), /^job\.yaml:4:\d+: resources\.cpu: got "lots"/],
+  [SAMPLES.fluster.replace("ports: [http]", "ports: 8080"), "job.yaml:5:1: ports: got 8080"],
+  [SAMPLES.noetl.replace("max_attempts: 5", "max_attempts: many"), 'job.yaml:6:3: retry.max_attempts: got "many"'],
+  [SAMPLES.attune.replace("max_retries: 3", "max_retries: [3]"), "job.yaml:5:1: max_retries: got [3]"],
+  [SAMPLES["agent-task"].replace("prompt: Write the tests", "prompt: { a: 1 }"), /^job\.yaml:5:3: spec\.prompt: got/],
+  // Negative and absurd numbers.
+  [SAMPLES.opal.replace("RETRIES: 3", "RETRIES: -3"), /^job\.yaml:4:\d+: env\.OPAL_MAX_RETRIES: got/],
+  [SAMPLES.fluster.replace("failure: 3", "failure: -1"), /^job\.yaml:7:\d+: retry\.max_retries_failure: got -1/],
+  [
+    SAMPLES.fluster.replace("failure: 3", "failure: 1e300"),
+    /^job\.yaml:7:\d+: retry\.max_retries_failure: got 1e\+300/,
+  ],
+  [SAMPLES.fluster.replace("memory: 512m", "memory: 999999999999t"), /^job\.yaml:4:\d+: resources\.memory: got/],
+  [SAMPLES.fluster.replace("seconds: 60", "seconds: 1e99"), /^job\.yaml:6:1: scheduling_timeout_seconds: got/],
+  [SAMPLES.noetl.replace("max_attempts: 5", "max_attempts: 0"), "job.yaml:6:3: retry.max_attempts: got 0"],
+  [SAMPLES.noetl.replace("max_delay: 60", "max_delay: -60"), "job.yaml:9:3: retry.max_delay: got -60"],
+  [SAMPLES.attune.replace("max_retries: 3", "max_retries: 101"), "job.yaml:5:1: max_retries: got 101"],
+  [SAMPLES.attune.replace("timeout_seconds: 30", "timeout_seconds: -1"), "job.yaml:4:1: timeout_seconds: got -1"],
+  [
+    SAMPLES["agent-task"].replace("maxAttempts: 3", "maxAttempts: -1"),
+    /^job\.yaml:8:\d+: spec\.retry\.maxAttempts: got -1/,
+  ],
+  [
+    SAMPLES["agent-task"].replace("maxCostUsd: 1.5", "maxCostUsd: -1"),
+    /^job\.yaml:9:\d+: spec\.budget\.maxCostUsd: got -1/,
+  ],
+  // A bad expression, with its position in it.
+  [SAMPLES.noetl.replace(">= 500 }}", ">= }}"), /^job\.yaml:11:3: retry\.retry_when: .*\d/],
+  [SAMPLES.noetl.replace("status_code >= 500", "process.exit()"), /^job\.yaml:11:3: retry\.retry_when: /],
+  [OWN.replace("maxAttempts: 3", "retryWhen: 'attempt <'"), /^job\.yaml:2:\d+: retry\.retryWhen: /],
+  // Files that are not there, and kinds that are none.
+  [SAMPLES.attune, /^job\.yaml:3:1: entrypoint: there is no file/],
+  ["hello: world\n", "job.yaml:1:1: got a document of no kind that is known here"],
+  ["", "job.yaml:1:1: got nothing of no kind that is known here"],
+];
+
+/** Nine levels of nine: a billion laughs. */
+function bomb(): string {
+  const lines = ["l0: &l0 lol"];
+  for (let i = 1; i < 10; i++)
+    lines.push(
+      `l${i}: &l${i} [${Array(9)
+        .fill(`*l${i - 1}`)
+        .join(", ")}]`,
+    );
+  return `${lines.join("\n")}\n`;
+}
+
+describe("a bad file", () => {
+  it.each(BAD.map(([text, said], i) => [i, text.slice(0, 60), text, said] as const))(
+    "%i is refused with its place, exit code 2 and nothing stored: %j",
+    async (_i, _shown, text, said) => {
+      const cwd = newDir();
+      writeFileSync(join(cwd, "job.yaml"), text);
+      const { code, stdout, stderr } = await perdure(["apply", "--data", "data", "-f", "job.yaml"], {
+        cwd,
+        env: ENGINE,
+      });
+      expect([code, stdout]).toEqual([2, ""]);
+      const line = stderr.replace(/^perdure apply: /, "");
+      expect(line.split("\n")).toHaveLength(2); // one line, whatever was wrong
+      if (typeof said === "string") expect(line).toContain(said);
+      else expect(line).toMatch(said);
+      // No data was even made.
+      expect((await perdure(["ps", "--data", "data"], { cwd })).stderr).toContain("there is no Perdure data");
+    },
+  );
+});
+
+describe("convert", () => {
+  const itemOf = ({ task, input, options = {} }: ReadEntry) =>
+    toSubmitItem({ kind: task, payload: JSON.stringify(input), options, namespace: "default" });
+
+  it.each(Object.entries(FILES))("turns the example of %s into a job file for the same job", async (_name, file) => {
+    const cwd = newDir();
+    const [, path, ...more] = fileOf(file);
+    for (const asJson of [[], ["--json"]]) {
+      const { code, stdout, stderr } = await perdure(["convert", "-f", path as string, ...more, ...asJson], {
+        cwd,
+        env: ENGINE,
+      });
+      expect(code).toBe(0);
+      writeFileSync(join(cwd, "job.yaml"), stdout);
+      for (const note of stderr.split("\n").filter((line) => line.startsWith("note: ") && asJson.length === 0)) {
+        expect(stdout).toContain(`# ${note.slice("note: ".length)}`);
+      }
+      const parameters = more.length === 0 ? {} : { url: "https://api.example.org/price" };
+      const wish = { io: { cwd }, settings: () => opalSettings };
+      const before = await readAnyFiles({ ...wish, files: [path as string], parameters });
+      const after = await readAnyFiles({ ...wish, files: ["job.yaml"], parameters: {} });
+      expect(after.jobs.map(({ dialect }) => dialect)).toEqual(before.jobs.map(() => null));
+      const same = (entry: ReadEntry) => {
+        // An OPAL id is drawn anew each time the file is read.
+        const text = JSON.stringify(itemOf(entry)).replaceAll(/job_[0-9a-f]{12}/g, "job_drawn");
+        return JSON.parse(text) as unknown;
+      };
+      expect(after.jobs.map(({ entry }) => same(entry))).toEqual(before.jobs.map(({ entry }) => same(entry)));
+      const submitted = await perdure(["submit", "--data", "data", "-f", "job.yaml"], { cwd });
+      expect(submitted.code).toBe(0);
+    }
+  });
+
+  it("names what cannot be expressed, above it and on stderr", async () => {
+    const cwd = newDir();
+    writeFileSync(join(cwd, "job.yaml"), `${SAMPLES.opal.replace("MAX_RETRIES: 3", "LEASE_TTL_SECS: 20")}`);
+    const { stdout, stderr } = await perdure(["convert", "-f", "job.yaml"], { cwd, env: ENGINE });
+    const note = "job.yaml:1:1: env.OPAL_LEASE_TTL_SECS is a setting of the server and its workers: set it there";
+    expect(stdout.split("\n")[0]).toBe(`# ${note}`);
+    expect(stderr).toBe(`note: ${note}\n`);
+  });
+
+  it("writes text that no terminal may be sent so that it stays the same text", async () => {
+    const cwd = newDir();
+    const text = "a\u202eb\u0007c\r\n d ";
+    writeFileSync(join(cwd, "job.yaml"), JSON.stringify({ argv: ["echo", text] }));
+    const { stdout } = await perdure(["convert", "-f", "job.yaml"], { cwd });
+    writeFileSync(join(cwd, "again.yaml"), stdout);
+    const { jobs } = await readAnyFiles({
+      files: ["again.yaml"],
+      io: { cwd },
+      parameters: {},
+      settings: () => opalSettings,
+    });
+    expect(jobs[0]?.entry.input).toEqual({ argv: ["echo", text] });
+  });
+});
+
+describe("a view", () => {
+  it("is named by the description of the API", () => {
+    for (const name of JOB_VIEW_NAMES) expect(OPERATIONS.getJob.description).toContain(name);
+    for (const name of EVENT_VIEW_NAMES) expect(OPERATIONS.listJobEvents.description).toContain(name);
+  });
+
+  it("that is not known is refused, with the nearest", async () => {
+    const { ask, library, server } = await openWhere("server");
+    const { id } = await library.submit("k", null);
+    const said = await ask("get", "-o", "flustr", id);
+    expect(said).toMatchObject({ code: 2, stdout: "" });
+    expect(said.stderr).toContain('Did you mean "fluster"?');
+    const reply = await server?.call("GET", `/v1/jobs/${id}?view=flustr`);
+    expect(reply?.status).toBe(400);
+    expect(reply?.text).toContain('Did you mean \\"fluster\\"?');
+    expect((await server?.call("GET", `/v1/jobs/${id}/events?view=opal`))?.status).toBe(400);
+    expect((await server?.call("GET", `/v1/jobs/${id}/events?view=noetl&after=3`))?.status).toBe(400);
+    expect((await ask("events", "--view", "noetl")).code).toBe(2);
+    expect((await ask("events", "--view", "noetl", "-f", id)).code).toBe(2);
+  });
+
+  it("of a job that came by another door can be had in every state", async () => {
+    const { ask, library } = await openWhere("data");
+    const { id } = await library.submit("k", { a: 1 });
+    await library.cancel(id);
+    for (const view of JOB_VIEW_NAMES) expect((await ask("get", "-o", view, id)).code).toBe(0);
+  });
+});

@@ -1,0 +1,94 @@
+/** `perdure tree`, `perdure usage`, and the words of submit and ps about parents, resources and annotations. */
+import { describe, expect, it } from "vitest";
+import { task } from "../../src/core/task.ts";
+import { gate } from "../kit.ts";
+import { KINDS, openWhere, type Where } from "./targets.ts";
+
+async function submitted({ ask }: Where, ...argv: string[]): Promise<string> {
+  const { code, stdout, stderr } = await ask("submit", ...argv);
+  expect({ code, stderr: stderr.replace(/no worker is there yet.*\n/, "") }).toEqual({ code: 0, stderr: "" });
+  return stdout.trim();
+}
+
+describe.each(KINDS)("families on %s", (kind) => {
+  it("are made by --parent, and shown by tree and ps", async () => {
+    const where = await openWhere(kind);
+    const top = await submitted(where, "top");
+    const left = await submitted(where, "left", "--parent", top, "--key", "l");
+    const right = await submitted(where, "--parent", top, "--", "./right.sh", "a b");
+    const leaf = await submitted(where, "leaf", "--parent", left);
+    const { stdout } = await where.ask("tree", top);
+    expect(stdout.split("\n").map((line) => line.trimEnd())).toEqual([
+      `${top}  queued  top`,
+      `├─ ${left}  queued  left  ${top}/l`,
+      `│  └─ ${leaf}  queued  leaf`,
+      `└─ ${right}  queued  ./right.sh 'a b'`,
+      "",
+    ]);
+    const tree = await where.askJson<{ children: { job: { id: string } }[] }>("tree", top);
+    expect(tree.children.map(({ job }) => job.id)).toEqual([left, right]);
+    const listed = await where.askJson<{ id: string }[]>("ps", "--parent", top, "--oldest");
+    expect(listed.map(({ id }) => id)).toEqual([left, right]);
+    const cut = await where.ask("tree", top, "--limit", "2");
+    expect(cut.stdout.split("\n")).toHaveLength(3);
+    expect(cut.stderr).toContain("there are more than 2 jobs");
+  });
+
+  it("end when their parent is cancelled", async () => {
+    const where = await openWhere(kind);
+    const top = await submitted(where, "top");
+    const child = await submitted(where, "child", "--parent", top);
+    const leaf = await submitted(where, "leaf", "--parent", child);
+    expect((await where.ask("cancel", top)).code).toBe(0);
+    const waited = await where.ask("wait", leaf, "--timeout", "20s");
+    expect(waited.code).toBe(1);
+    expect((await where.ask("tree", top)).stdout.match(/cancelled/g)).toHaveLength(3);
+    const late = await where.ask("submit", "late", "--parent", top);
+    expect(late.code).not.toBe(0);
+    expect(late.stderr).toContain("ended");
+  });
+
+  it("keep resources and annotations, and refuse what is none", async () => {
+    const where = await openWhere(kind);
+    const id = await submitted(where, "big", "--cpu", "1.5", "--memory", "2g", "--annotation", "owner=Ada Ł");
+    const job = await (await where.library.job(id)).get();
+    expect(job.annotations).toEqual({ owner: "Ada Ł" });
+    expect(job.labels).toEqual({ "resource/cpu": "1500", "resource/memory": String(2 ** 31) });
+    for (const [argv, said] of [
+      [["--cpu", "many"], /^perdure submit: --cpu: got "many"/],
+      [["--memory", "2 gigs"], /^perdure submit: --memory: got "2 gigs"/],
+      [["--label", "resource/cpu=1"], /resource\//],
+      [["--annotation", "owner"], /--annotation: got "owner"; write NAME=VALUE/],
+      [["--parent", "job_01m7gekg9zevv9a6xvvwmt1v8g"], /cannot have children|no job/],
+    ] as const) {
+      const { code, stderr } = await where.ask("submit", "big", ...argv);
+      expect(code).not.toBe(0);
+      expect(stderr).toMatch(said);
+    }
+    expect((await where.library.jobs()).jobs).toHaveLength(1);
+  });
+
+  it("tell usage of a running job, which ends when its budget is spent", async () => {
+    const where = await openWhere(kind);
+    const started = gate();
+    const stopped = gate<string>();
+    const think = task("think", { retry: { maxAttempts: 3, budget: { costUsd: 1 } } }, async (_: null, ctx) => {
+      started.open();
+      await new Promise<void>((resolve) => ctx.signal.addEventListener("abort", () => resolve()));
+      stopped.open(String(ctx.signal.reason.message));
+      throw ctx.signal.reason;
+    });
+    const job = await where.library.submit(think, null);
+    expect((await where.ask("usage", job.id, "--cost-usd", "0.5")).code).toBe(1);
+    await where.library.work([think]);
+    await started.passed;
+    expect((await where.ask("usage", job.id, "--tokens-in", "7", "--cost-usd", "0.5")).code).toBe(0);
+    expect((await where.ask("usage", job.id, "--cost-usd", "1.25")).code).toBe(0);
+    expect(await stopped.passed).toContain("budget");
+    await expect(job.result()).rejects.toMatchObject({ reason: "budget" });
+    expect((await job.get()).usage).toEqual({ tokensIn: 7, tokensOut: 0, costUsd: 1.25 });
+    for (const argv of [[], ["--cost-usd", "-1"], ["--tokens-in", "x"]]) {
+      expect((await where.ask("usage", job.id, ...argv)).code).toBe(2);
+    }
+  });
+});

@@ -1,0 +1,230 @@
+/** `perdure submit PACK.ACTION`, on data of this machine and through a server. */
+import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { exec } from "../../src/core/builtin.ts";
+import { perdure } from "./kit.ts";
+import { KINDS, newDir, openWhere } from "./targets.ts";
+
+const API_CALL = `name: external_api_call
+runtime: python
+entrypoint: actions/api.py
+timeout_seconds: 120 # 2 minutes (overrides global 5 min TTL)
+max_retries: 3 # Retry up to 3 times on failure
+parameters:
+  url: {type: string, required: true}
+  tries: {type: integer, default: 2}
+`;
+
+const FILES: Readonly<Record<string, string>> = {
+  "packs/mypack/pack.yaml": "ref: mypack\nversion: 1.0.0\nretry:\n  base_backoff_secs: 5\n",
+  "packs/mypack/actions/api-call.yaml": API_CALL,
+  "packs/mypack/actions/api.py": "print(1)\n",
+  "packs/mypack/actions/broken.yaml": "name: [\n",
+  "packs/other/pack.yaml": "ref: [\n",
+};
+
+function fill(dir: string, files: Readonly<Record<string, string>> = FILES): void {
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(dir, name)), { recursive: true });
+    writeFileSync(join(dir, name), text);
+  }
+}
+
+describe.each(KINDS)("submit an action to %s", (kind) => {
+  it("by its name, with its parameters, and keeps a snapshot of its entrypoint", async () => {
+    const { ask, askJson, library, dir } = await openWhere(kind);
+    fill(dir);
+    const argv = ["mypack.external_api_call", "-p", "url=https://example.org", "--tag", "red", "--key", "k1"];
+    const { code, stdout, stderr } = await ask("submit", ...argv);
+    expect({ code, stderr: stderr.replace(/^no worker.*\n/, "") }).toEqual({ code: 0, stderr: "" });
+    const job = await (await library.job(stdout.trimEnd())).get();
+    expect(job).toMatchObject({ kind: "exec", timeoutMs: 120_000, expireInMs: 120_000, tags: ["red"], key: "k1" });
+    expect(job.labels).toEqual({ "runtime/python": "yes" });
+    expect(job.policy).toMatchObject({ preset: "attune", maxAttempts: 4, backoff: { initialMs: 5_000 } });
+    expect(job.payload).toEqual({
+      argv: ["python3", "inputs/api.py"],
+      files: { "api.py": Buffer.from("print(1)\n").toString("base64") },
+      input: { url: "https://example.org", tries: 2 },
+    });
+    expect(job.annotations).toMatchObject({ "attune/action": "mypack.external_api_call", "attune/pack": "mypack" });
+    const again = await askJson<{ id: string; created: boolean }>("submit", ...argv);
+    expect(again).toEqual({ id: job.id, created: false });
+  });
+
+  it("takes parameters as JSON too, and what is wished for on the command line", async () => {
+    const { askJson, library, dir } = await openWhere(kind);
+    fill(dir);
+    const argv = ["mypack.external_api_call", "--input", '{"url":"u","tries":7}', "--queue", "q", "--timeout", "9s"];
+    const { id } = await askJson<{ id: string }>("submit", ...argv, "--label", "zone=a");
+    const job = await (await library.job(id)).get();
+    expect(job).toMatchObject({ queue: "q", timeoutMs: 9_000, expireInMs: 120_000, payload: { input: { tries: 7 } } });
+    expect(job.labels).toEqual({ zone: "a", "runtime/python": "yes" });
+  });
+
+  it.each<[string[], RegExp]>([
+    [
+      ["mypack.external_api_cal"],
+      /there is no action "mypack.external_api_cal": packs\/mypack has mypack.external_api_call\. Did you mean "mypack.external_api_call"\?/,
+    ],
+    [["mypack.gone"], /there is no action "mypack.gone"/],
+    [["mypack.broken"], /packs\/mypack\/actions\/broken.yaml:2:1: /],
+    [["other.x"], /packs\/other\/pack.yaml:2:1: /],
+    [["mypack.external_api_call"], /api-call.yaml:7:3: parameters.url: the parameter "url" is required/],
+    [["mypack.external_api_call", "-p", "url=u", "-p", "tries=3"], /api-call.yaml:8:3: parameters.tries: got "3"/],
+    [["mypack.external_api_call", "-p", "ulr=u", "-p", "url=u"], /api-call.yaml:6:1: .*"ulr".*Did you mean "url"/],
+    [["mypack.external_api_call", "--input", "[1]"], /--input: got \[1\]/],
+    [["mypack.external_api_call", "-p", "url=u", "--max-attempts", "9"], /--max-attempts: not for an action/],
+    [["mypack.external_api_call", "-p", "url=u", "--retry", "9"], /--retry: not for an action/],
+    [["mypack.external_api_call", "-p", "url=u", "more"], /unexpected argument "more"/],
+  ])("refuses %j, and stores nothing", async (argv, line) => {
+    const { ask, library, dir } = await openWhere(kind);
+    fill(dir);
+    const { code, stdout, stderr } = await ask("submit", ...argv);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toMatch(/^perdure submit: [^\n]+\n$/);
+    expect(stderr).toMatch(line);
+    expect((await library.jobs()).jobs).toEqual([]);
+  });
+});
+
+describe("submit an action", () => {
+  const submit = (cwd: string, name: string, env: Record<string, string> = {}) => {
+    return perdure(["submit", "--json", name], { cwd, env });
+  };
+
+  it.each<[string, string, string]>([
+    ["api.yaml", "name: go\nruntime: shell\nentrypoint: a.sh\nmax_retires: 3\n", "packs/p/actions/api.yaml:4:1: "],
+    ["api.yaml", "name: go\nruntime: shell\nentrypoint: a.sh\nmax_retries: -3\n", "packs/p/actions/api.yaml:4:1: "],
+    ["api.yaml", "name: go\nruntime: ruby\nentrypoint: a.sh\n", "packs/p/actions/api.yaml:2:1: "],
+    ["api.yaml", "name: go\nruntime: shell\nentrypoint: /etc/passwd\n", "packs/p/actions/api.yaml:3:1: "],
+    ["api.yaml", "name: go\nruntime: shell\nentrypoint: ../../x.sh\n", "packs/p/actions/api.yaml:3:1: "],
+    ["api.yaml", "name: go\nruntime: shell\nentrypoint: gone.sh\n", "packs/p/actions/api.yaml:3:1: "],
+    ["api.yaml", "name: go\nruntime: shell\nruntime: node\nentrypoint: a.sh\n", 'there is no action "p.go"'],
+    ["go.yaml", "name: go\nruntime: shell\nruntime: node\nentrypoint: a.sh\n", "packs/p/actions/go.yaml:3:1: "],
+    ["go.yaml", "name: go\nruntime: shell\nentrypoint: a.sh\nenabled: false\n", "packs/p/actions/go.yaml:4:1: "],
+    ["go.yaml", "name: go\nruntime: shell\nrunner_type: shell\nentrypoint: a.sh\n", "packs/p/actions/go.yaml:3:1: "],
+    ["go.yaml", "name: go\nretry: &a [*a]\n", "packs/p/actions/go.yaml:2:"],
+  ])("of a bad file is refused with its place: %s %j", async (name, text, place) => {
+    const cwd = newDir();
+    const outside = { "packs/x.sh": "", "packs/p/actions/a.sh": "" };
+    fill(cwd, { ...outside, "packs/p/pack.yaml": "name: p\n", [`packs/p/actions/${name}`]: text });
+    const { code, stderr } = await submit(cwd, "p.go");
+    expect(code).toBe(2);
+    expect(stderr).toContain(`perdure submit: ${place}`);
+  });
+
+  it("of a bad pack is refused with the place in its manifest", async () => {
+    const cwd = newDir();
+    const action = "name: go\nruntime: shell\nentrypoint: actions/a.sh\n";
+    const files = { "packs/p/actions/go.yaml": action, "packs/p/actions/a.sh": "true\n" };
+    fill(cwd, { ...files, "packs/p/pack.yaml": "ref: p\nretry:\n  jitter_factor: 2\n" });
+    const { code, stderr } = await submit(cwd, "p.go");
+    expect(code).toBe(2);
+    expect(stderr).toBe(
+      "perdure submit: packs/p/pack.yaml:3:3: retry.jitter_factor: got 2; allowed: a number, at least 0 and below 1.\n",
+    );
+  });
+
+  it("is never given a file that a link brings in from outside of its pack", async () => {
+    const cwd = newDir();
+    const action = "name: go\nruntime: shell\nentrypoint: actions/a.sh\n";
+    fill(cwd, { "packs/p/pack.yaml": "ref: p\n", "packs/p/actions/go.yaml": action, secret: "s" });
+    symlinkSync(join(cwd, "secret"), join(cwd, "packs/p/actions/a.sh"));
+    expect(await submit(cwd, "p.go")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("not beside the file that names it"),
+    });
+  });
+
+  it("that is twice there is refused", async () => {
+    const cwd = newDir();
+    const action = "name: go\nruntime: shell\nentrypoint: actions/a.sh\n";
+    const files = { "packs/p/pack.yaml": "ref: p\n", "packs/p/actions/a.sh": "", "packs/p/actions/one.yaml": action };
+    fill(cwd, { ...files, "packs/p/actions/two.yaml": action });
+    expect((await submit(cwd, "p.go")).stderr).toContain(
+      'two.yaml:1:1: the action "p.go" is in packs/p/actions/one.yaml',
+    );
+    fill(cwd, { "packs/q/pack.yaml": "ref: p\n" });
+    expect((await submit(cwd, "p.go")).stderr).toContain('the pack "p" is in packs/p too');
+  });
+
+  it("is an ordinary kind where no pack has that name, and refused where packs are named by a setting", async () => {
+    const cwd = newDir();
+    fill(cwd);
+    expect(await submit(cwd, "mypak.x")).toMatchObject({ code: 0 });
+    const named = await submit(cwd, "mypak.x", { PERDURE_ATTUNE_PACKS: "packs" });
+    expect(named).toMatchObject({ code: 2, stdout: "" });
+    expect(named.stderr).toMatch(/no pack "mypak" in packs \(PERDURE_ATTUNE_PACKS\)\. Did you mean "mypack"\?/);
+    const gone = await submit(cwd, "mypack.x", { PERDURE_ATTUNE_PACKS: "gone" });
+    expect(gone).toMatchObject({ code: 2, stderr: expect.stringContaining('attune.packs: "gone" cannot be read') });
+  });
+
+  it("has what is set here where it and its pack say nothing, and tells what is not done", async () => {
+    const cwd = newDir();
+    const action = "name: go\nruntime: shell\nentrypoint: actions/a.sh\nmax_retries: 1\noutput_format: json\n";
+    fill(cwd, {
+      "elsewhere/p/pack.yaml": "ref: p\n",
+      "elsewhere/p/actions/go.yaml": action,
+      "elsewhere/p/actions/a.sh": "",
+    });
+    const settings = "attune:\n  ttl: 90s\n  packs: [elsewhere]\n  retry:\n    base_backoff_secs: 7\n";
+    writeFileSync(join(cwd, "perdure.yaml"), settings);
+    const { code, stdout, stderr } = await submit(cwd, "p.go");
+    expect(code).toBe(0);
+    expect(stderr).toContain("elsewhere/p/actions/go.yaml: output_format: ");
+    const { id } = JSON.parse(stdout) as { id: string };
+    const shown = JSON.parse((await perdure(["get", id, "--json"], { cwd })).stdout) as Record<string, never>;
+    expect(shown).toMatchObject({ timeoutMs: 90_000, expireInMs: 90_000, policy: { backoff: { initialMs: 7_000 } } });
+  });
+});
+
+describe("perdure apply of an action file", () => {
+  it("makes the same job as its name does, and the view tells of it", async () => {
+    const { askJson, library, dir } = await openWhere("data");
+    fill(dir);
+    const named = await askJson<{ id: string }>("submit", "mypack.external_api_call", "-p", "url=u");
+    const file = "packs/mypack/actions/api-call.yaml";
+    const [applied] = await askJson<[{ id: string }]>("apply", "-f", file, "-p", "url=u");
+    const jobs = await Promise.all([named.id, applied.id].map(async (id) => (await library.job(id)).get()));
+    const [one, two] = jobs.map(({ kind, payload, policy, labels, annotations, timeoutMs, expireInMs }) => {
+      return { kind, payload, policy, labels, annotations, timeoutMs, expireInMs };
+    });
+    expect(one).toEqual(two);
+    expect(await askJson("get", applied.id, "-o", "attune")).toMatchObject({
+      ...{ id: applied.id, action_ref: "mypack.external_api_call", status: "requested", max_retries: 3 },
+      ...{ config: { url: "u", tries: 2 }, chain: [{ retry_count: 0 }] },
+    });
+  });
+
+  it("takes one that is in no pack, with its entrypoint beside it", async () => {
+    const { askJson, library, dir } = await openWhere("data");
+    fill(dir, { "go.yaml": "name: go\nruntime: shell\nentrypoint: go.sh\n", "go.sh": "true\n" });
+    const [{ id }] = await askJson<[{ id: string }]>("apply", "-f", "go.yaml");
+    const { annotations, payload } = await (await library.job(id)).get();
+    expect(annotations).toEqual({ "attune/action": "go", "attune/max_retries": "0" });
+    expect(payload).toMatchObject({ argv: ["sh", "inputs/go.sh"] });
+  });
+});
+
+describe("examples/attune", () => {
+  const cwd = fileURLToPath(new URL("../../examples/attune", import.meta.url));
+
+  it("runs on a worker that has node and shell, with one retry", async () => {
+    const { library, ask } = await openWhere("data", { cwd });
+    await library.work([exec], { runtimes: ["node", "shell"], stopGrace: 0 });
+    const called = await ask("submit", "mypack.external_api_call", "-p", "url=https://api.example.org/price", "-w");
+    expect(called).toMatchObject({ code: 0, stdout: expect.stringContaining("succeeded  after 2 runs") });
+    const [id = ""] = called.stdout.split("\n");
+    const job = await (await library.job(id)).get();
+    expect(job.result).toMatchObject({ output: { url: "https://api.example.org/price", price: 42 } });
+    const [first] = await (await library.job(id)).attempts();
+    expect(first?.failure?.message).toBe("exit code 1: connect to api.example.org: connection refused");
+
+    const greeted = await ask("submit", "mypack.greet", "-p", "name=Ada", "--wait");
+    expect(greeted.code).toBe(0);
+    const logs = await ask("logs", greeted.stdout.split("\n")[0] ?? "");
+    expect(logs.stdout).toBe('hello: {"name":"Ada"}\n');
+  });
+});

@@ -1,0 +1,352 @@
+/** `perdure simulate` as people and scripts use it. What is decided is tested in `src/core`; here, that it arrives. */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import type { SimulatedEnd, SimulatedStep } from "../../src/core/simulate.ts";
+import type { Distribution } from "../../src/core/simulate-script.ts";
+import type { DialectEnd } from "../../src/dialects/simulated-end.ts";
+import { DANGEROUS, perdure, uncoloured } from "./kit.ts";
+
+const dir = mkdtempSync(join(tmpdir(), "perdure-simulate-"));
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+const run = (...argv: string[]) => perdure(["simulate", ...argv], { cwd: dir });
+
+function file(name: string, text: string): string {
+  writeFileSync(join(dir, name), text);
+  return name;
+}
+
+interface Told {
+  readonly attempts: readonly SimulatedStep[];
+  readonly end: SimulatedEnd & { readonly dialect: DialectEnd | null };
+  readonly seed: number | null;
+}
+
+async function told(...argv: string[]): Promise<Told> {
+  const { code, stdout, stderr } = await run(...argv, "--json");
+  expect([code, stderr]).toEqual([0, ""]);
+  return JSON.parse(stdout) as Told;
+}
+
+const delays = ({ attempts }: Told) => attempts.flatMap(({ delayMs }) => (delayMs === null ? [] : [delayMs / 1_000]));
+const ranges = ({ attempts }: Told) =>
+  attempts.flatMap(({ delayRangeMs: range }) => (range === null ? [] : [range.map((ms) => ms / 1_000)]));
+
+const TASK = file(
+  "task.yaml",
+  "argv: [./backup.sh]\ntimeout: 5m\nretry: { maxAttempts: 3, backoff: { initial: 2s, factor: 3 } }\n",
+);
+
+describe("the presets", () => {
+  it("opal: lost twice, it fails with max_retries_exceeded_a2 after 8 s", async () => {
+    const simulation = await told("--preset", "opal", "--outcomes", "lost,lost");
+    expect(delays(simulation)).toEqual([8]);
+    expect(simulation.end).toMatchObject({ state: "failed", reason: "lost", totalMs: 8_000, attempts: 2 });
+    expect(simulation.end.dialect).toEqual({ dialect: "opal", status: "failed", error: "max_retries_exceeded_a2" });
+    const { stdout } = await run("--preset", "opal", "--outcomes", "lost,lost");
+    expect(stdout).toContain("failed (lost) after 2 runs, 8 s in all: ");
+    expect(stdout).toMatch(/in the words of opal: failed, max_retries_exceeded_a2\n$/);
+  });
+
+  it("opal with three runs: 8 s, then 15 s", async () => {
+    expect(delays(await told("--preset", "opal", "--max-attempts", "3", "--outcomes", "lost", "--repeat"))).toEqual([
+      8, 15,
+    ]);
+  });
+
+  it("fluster: 1, 2, 4, 8, 16 s, and no more than 30 s", async () => {
+    const simulation = await told(
+      "--preset",
+      "fluster",
+      "--max-attempts",
+      "8",
+      "--backoff-max",
+      "30s",
+      "--repeat",
+      "--outcomes",
+      "fail",
+    );
+    expect(delays(simulation)).toEqual([1, 2, 4, 8, 16, 30, 30]);
+    expect(simulation.end.dialect).toMatchObject({ status: "FAILED", error: "exit code 1" });
+    const lost = await told("--preset", "fluster", "--outcomes", "lost", "--repeat");
+    expect(lost.end).toMatchObject({ attempts: 101, totalMs: 0, dialect: { status: "WORKER_FAILED" } });
+  });
+
+  it("noetl: 1.0 and 2.0 s, and its three events at the end", async () => {
+    const simulation = await told("--preset", "noetl", "--outcomes", "fail,fail,fail");
+    expect(delays(simulation)).toEqual([1, 2]);
+    expect(simulation.end.dialect?.status).toBe("step_retry_exhausted, step_failed_terminal, execution_failed");
+    expect((await told("--preset", "noetl", "--outcomes", "fail,ok")).end.dialect?.status).toBe("step_completed");
+  });
+
+  it("attune: 0.8–1.2, 1.6–2.4, 3.2–4.8, 6.4–9.6 s", async () => {
+    const simulation = await told(
+      "--preset",
+      "attune",
+      "--max-attempts",
+      "5",
+      "--outcomes",
+      "error:connection reset",
+      "--repeat",
+    );
+    expect(delays(simulation)).toEqual([1, 2, 4, 8]);
+    expect(ranges(simulation)).toEqual([
+      [0.8, 1.2],
+      [1.6, 2.4],
+      [3.2, 4.8],
+      [6.4, 9.6],
+    ]);
+    expect(simulation.end.totalRangeMs).toEqual([12_000, 18_000]);
+    expect(simulation.end.dialect).toMatchObject({ dialect: "attune", status: "failed" });
+  });
+
+  it("agent: 30, 60, 120, 240, 300 s, a quarter less or more", async () => {
+    const simulation = await told("--preset", "agent", "--max-attempts", "6", "--outcomes", "fail", "--repeat");
+    expect(delays(simulation)).toEqual([30, 60, 120, 240, 300]);
+    expect(ranges(simulation)).toEqual([30, 60, 120, 240, 300].map((s) => [s * 0.75, s * 1.25]));
+    expect(simulation.end.dialect).toMatchObject({ dialect: "agent-task", status: "Failed" });
+    expect((await told("--preset", "agent", "--outcomes", "ok")).end.dialect).toMatchObject({
+      status: "Completed",
+      error: null,
+    });
+  });
+});
+
+describe("a file", () => {
+  it("gives the policy and the timeout; --jitter 0 makes the delays exact", async () => {
+    const simulation = await told("-f", TASK, "--outcomes", "fail,lost,timeout,ok", "--jitter", "0");
+    const seen = simulation.attempts.map(({ outcome, startMs, tookMs, decision, delayMs, delayRangeMs }) => {
+      return [outcome, startMs, tookMs, decision, delayMs, delayRangeMs];
+    });
+    expect(seen).toEqual([
+      ["fail", 0, 0, "retry", 2_000, [2_000, 2_000]],
+      ["lost", 2_000, 0, "retry", 0, [0, 0]],
+      ["timeout", 2_000, 300_000, "retry", 6_000, [6_000, 6_000]],
+      ["ok", 308_000, 0, "succeed", null, null],
+    ]);
+    expect(simulation.end).toMatchObject({ state: "succeeded", totalMs: 308_000, totalRangeMs: [308_000, 308_000] });
+    expect(simulation.end.dialect).toBe(null);
+  });
+
+  it("may have its runs and its jitter changed, and nothing else", async () => {
+    expect((await told("-f", TASK, "--max-attempts", "1")).end.attempts).toBe(1);
+    expect(ranges(await told("-f", TASK, "--outcomes", "fail", "--jitter", "0.5"))).toEqual([[1, 3]]);
+    const { code, stderr } = await run("-f", TASK, "--backoff", "1s");
+    expect([code, stderr]).toEqual([2, "perdure simulate: --backoff: with --file it belongs into the file\n"]);
+  });
+
+  it("may have a policy alone, in our words or in those of a dialect", async () => {
+    const wanted: readonly (readonly [string, readonly number[]])[] = [
+      ["retry: 3\n", [1, 2]],
+      ["retry: { maxAttempts: 3, backoff: { type: fixed, delay: 5s } }\n", [5, 5]],
+      ["retry: { max_retries_failure: 2, initial_retry_delay_ms: 500 }\n", [0.5, 1]],
+      ["retry: { max_attempts: 3, initial_delay: 2.0, jitter: false }\n", [2, 4]],
+      ["retry: { maxAttempts: 3, backoffSeconds: 15 }\n", [15, 30]],
+    ];
+    for (const [text, seconds] of wanted) {
+      expect(delays(await told("-f", file("retry.yaml", text), "--outcomes", "fail,fail,fail"))).toEqual(seconds);
+    }
+    const attune = file("retry.yaml", "retry: { max_retries: 2, base_backoff_secs: 3 }\n");
+    expect(delays(await told("-f", attune, "--outcomes", "error:timed out", "--repeat"))).toEqual([3, 6]);
+  });
+
+  it("may be one of a dialect, which also says how it ends", async () => {
+    const wanted: readonly (readonly [string, string, readonly number[], string])[] = [
+      [
+        "name: train\nentrypoint: { command: [./train.sh] }\nresources: { cpu: 1 }\nretry: { max_retries_failure: 2 }\n",
+        "fail,lost,fail,fail",
+        [1, 0, 2],
+        "fluster: FAILED",
+      ],
+      [
+        "step: fetch\ntype: http\nurl: https://example.org/\nretry: { max_attempts: 3, jitter: false }\n",
+        "http:503,http:404,http:500",
+        [1, 2],
+        "noetl: step_retry_exhausted, step_failed_terminal, execution_failed",
+      ],
+      [
+        "name: fetch\nruntime: shell\nentrypoint: fetch.sh\ntimeout_seconds: 120\nmax_retries: 1\n",
+        "timeout,lost",
+        [1],
+        "attune: abandoned",
+      ],
+      [
+        "apiVersion: core.hortator.ai/v1alpha1\nkind: AgentTask\nmetadata: { name: t }\n" +
+          "spec: { prompt: p, command: [agent], tier: legionary }\n",
+        "fail,oom,logical:cannot",
+        [15, 30],
+        "agent-task: Failed",
+      ],
+    ];
+    file("fetch.sh", "exit 1\n");
+    for (const [text, outcomes, seconds, end] of wanted) {
+      const argv = ["-f", file("foreign.yaml", text), "--outcomes", outcomes, "--jitter", "0"];
+      const { code, stdout, stderr } = await run(...argv, "--json");
+      expect([code, stderr], text).toEqual([0, expect.anything()]);
+      expect(delays(JSON.parse(stdout) as Told)).toEqual(seconds);
+      expect((await run(...argv)).stdout).toContain(`in the words of ${end}`);
+    }
+  });
+
+  it("of several jobs needs the number of one", async () => {
+    const jobs = file("jobs.yaml", "jobs:\n  - { argv: [a], retry: 2 }\n  - { argv: [b], retry: 4 }\n");
+    expect((await told("-f", jobs, "--job", "2")).end.attempts).toBe(4);
+    expect(await run("-f", jobs)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("it has 2 jobs; say which"),
+    });
+    expect(await run("-f", jobs, "--job", "3")).toMatchObject({ code: 2 });
+    expect(await run("--job", "1")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("--job: it goes with --file"),
+    });
+  });
+
+  it.each([
+    ["retry:\n  maxAtempts: 3\n", /bad\.yaml:2:3: .*unknown field "maxAtempts".*Did you mean "maxAttempts"\?/],
+    ["retry:\n  max_attempts: -1\n", /bad\.yaml:2:3: /],
+    ["retry:\n  retryWhen: '{{ 1 + }}'\n", /bad\.yaml:2:3: /],
+    ["argv: [a]\nretry:\n  maxAttempts: x\n", /bad\.yaml:3:3: /],
+    ["retry: {\n", /bad\.yaml:\d+:\d+: /],
+  ])("with a mistake is refused where it stands: %j", async (text, message) => {
+    const { code, stdout, stderr } = await run("-f", file("bad.yaml", text));
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toMatch(message);
+  });
+
+  it("that is not there is an error", async () => {
+    expect(await run("-f", "none.yaml")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("there is no file"),
+    });
+  });
+});
+
+describe("what is played", () => {
+  it("is fail, again and again, where nothing is said", async () => {
+    expect((await told()).end).toMatchObject({ reason: "exhausted", attempts: 5 });
+  });
+
+  it("may leave the end open", async () => {
+    expect((await told("--outcomes", "fail")).end).toMatchObject({
+      state: "queued",
+      stopped: "script",
+      nextRunMs: 1_000,
+    });
+    const { stdout } = await run("--outcomes", "fail");
+    expect(stdout).toMatch(
+      /still queued after 1 run: the outcomes are used up; the next run would be due after 1 s\n$/,
+    );
+  });
+
+  it("takes time and budgets", async () => {
+    const retry = file("budget.yaml", "retry: { maxAttempts: 9, budget: { tokens: 100, costUsd: 1 } }\n");
+    expect((await told("-f", retry, "--tokens", "50", "--takes", "1m")).end).toMatchObject({
+      ...{ reason: "budget", detail: "tokens", attempts: 2, totalMs: 121_000 },
+    });
+    expect((await told("-f", retry, "--cost", "0.25")).end).toMatchObject({ detail: "costUsd", attempts: 4 });
+  });
+
+  it("draws jitter from a seed, the same each time", async () => {
+    const [one, again, other] = [await told("--seed", "7"), await told("--seed", "7"), await told("--seed", "8")];
+    expect(one).toEqual(again);
+    expect(delays(one)).not.toEqual(delays(other));
+    expect(one.seed).toBe(7);
+    expect((await told()).seed).toBe(null);
+  });
+
+  it("may be failures at a rate, of one job or of many", async () => {
+    expect((await told("--failure-rate", "0")).end).toMatchObject({ state: "succeeded", attempts: 1 });
+    expect((await told("--failure-rate", "1", "--outcomes", "oom,lost")).end.state).toBe("failed");
+    const { stdout } = await run(
+      "--failure-rate",
+      "0.5",
+      "--runs",
+      "2000",
+      "--max-attempts",
+      "3",
+      "--seed",
+      "3",
+      "--json",
+    );
+    const { runs, succeededShare, attempts, ends } = JSON.parse(stdout) as Distribution;
+    expect(runs).toBe(2_000);
+    expect(Math.abs(succeededShare - 7 / 8)).toBeLessThan(0.03);
+    expect(Math.abs(attempts.mean - 1.75)).toBeLessThan(0.06);
+    expect(attempts).toMatchObject({ least: 1, p90: 3, most: 3 });
+    expect(ends.map(({ reason }) => reason)).toEqual([null, "exhausted"]);
+    const many = await run("--failure-rate", "0.5", "--runs", "2000", "--max-attempts", "3");
+    expect(many.stdout).toMatch(
+      /^END .*\nsucceeded .* %\nfailed \(exhausted\) .* %\n\n +MEAN .*\nruns .*\ntotal time .*\n\n.* % of 2000 simulations succeeded\n$/,
+    );
+  });
+
+  it.each([
+    [["--outcomes", "fial"], /--outcomes: got "fial"; .* Did you mean "fail"\?/],
+    [["--outcomes", "exit:300"], /exit:EXITCODE/],
+    [["--failure-rate", "1.1"], /--failure-rate: got "1.1"; give a number from 0 to 1/],
+    [["--failure-rate", "x"], /--failure-rate: /],
+    [["--runs", "5"], /--runs: it goes with --failure-rate/],
+    [["--failure-rate", "1", "--repeat"], /--repeat: it means nothing/],
+    [["--seed", "-1"], /--seed/],
+    [["--takes", "5"], /--takes: got "5"; give a time with its unit/],
+    [["--cost", "x"], /--cost: got "x"/],
+    [["--jitter", "1"], /--jitter: got 1; give a number from 0 to below 1/],
+    [["--preset", "opla"], /--preset: got "opla"; .* Did you mean "opal"\?/],
+    [["--max-attempts", "0"], /--max-attempts/],
+    [["-f", TASK, "--takes", "6m"], /--takes: 6 min is longer than the job's timeout of 5 min/],
+    [["extra"], /unexpected argument "extra"/],
+  ])("%j is refused", async (argv, message) => {
+    const { code, stdout, stderr } = await run(...argv);
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toMatch(message);
+  });
+});
+
+describe("on a terminal", () => {
+  const wide = { cwd: dir, columns: 90, isTTY: true };
+  const argv = ["simulate", "--max-attempts", "3", "--takes", "1s", "--outcomes", "fail,lost,ok"];
+
+  it("there is a table, a chart that fits, and a last line", async () => {
+    const { stdout } = await perdure(argv, { ...wide, env: { NO_COLOR: "1" } });
+    expect(stdout.split("\n")).toEqual([
+      expect.stringMatching(/^RUN +START +TOOK +OUTCOME +DECISION +WAIT +RANGE +CHARGED/),
+      expect.stringMatching(/^ +1 +0 ms +1 s +fail +retry +1 s +800 ms–1.2 s +1\/3/),
+      expect.stringMatching(/^ +2 +2 s +1 s +lost +retry +0 ms +workerLost/),
+      expect.stringMatching(/^ +3 +3 s +1 s +ok +succeed/),
+      "",
+      expect.stringMatching(/^run 1 {2}█+░+·+$/),
+      expect.stringMatching(/^run 2 {2} +█+$/),
+      expect.stringMatching(/^run 3 {2} +█+$/),
+      expect.stringMatching(/^ {7}0 +4 s$/),
+      expect.stringMatching(/^ {7}█ run {3}░ wait {3}· where jitter/),
+      "",
+      "succeeded after 3 runs, 4 s in all (3.8–4.2 s): the task completed",
+      "",
+    ]);
+    for (const line of stdout.split("\n").slice(0, -2)) expect(line.length).toBeLessThanOrEqual(90);
+  });
+
+  it("colours are used as elsewhere", async () => {
+    const coloured = (await perdure(argv, wide)).stdout;
+    const plain = (await perdure(argv, { ...wide, env: { NO_COLOR: "1" } })).stdout;
+    expect(coloured).not.toBe(plain);
+    expect(uncoloured(coloured)).toBe(plain);
+  });
+
+  it("a long schedule is cut in the middle, and words of strangers are escaped", async () => {
+    const { stdout } = await run("--max-attempts", "300", "--repeat", "--outcomes", "error:\x1b[2J\u202e");
+    expect(stdout).toContain("200 more: see --json");
+    expect(stdout.split("\n").length).toBeLessThan(230);
+    expect(stdout).not.toMatch(DANGEROUS);
+    expect((await told("--max-attempts", "300")).attempts.length).toBe(300);
+  });
+
+  it("no time, no chart; and what depends on chance is said", async () => {
+    expect((await run("--outcomes", "ok")).stdout).not.toMatch(/█|TOOK/);
+    const close = file("close.yaml", "retry: { maxAttempts: 9, maxElapsed: 3s }\n");
+    expect((await run("-f", close)).stdout).toContain("Other draws of jitter may end it sooner or later");
+  });
+});

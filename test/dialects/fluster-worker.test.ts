@@ -1,0 +1,135 @@
+/** What fluster promises to the commands themselves: their environment, their directories, their ports, a checkpoint to go
+ *  on from. Run by a real worker. */
+import { existsSync, readFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { readYaml } from "../../src/cli/yaml.ts";
+import { Entrypoint, type FlusterSubmit, fluster } from "../../src/dialects/fluster/client.ts";
+import { flusterDialect } from "../../src/dialects/fluster/dialect.ts";
+import type { FlusterStatus } from "../../src/dialects/fluster/view.ts";
+import { openBench, tempDir } from "../exec/kit.ts";
+import { ROOT } from "../fences.ts";
+import { readContext } from "./kit.ts";
+
+const WAIT = { timeout: 25 };
+
+async function open() {
+  const bench = await openBench({ work: { name: "worker-1" } });
+  const client = fluster(bench.perdure);
+  /** Runs a script to its end; `lines` has what each attempt wrote. */
+  async function run(shell: string, more: Partial<FlusterSubmit> = {}) {
+    const retry = { max_retries_failure: 2, initial_delay: 0.001 };
+    const id = await client.submit({ entrypoint: { shell }, name: "script", retry, ...more });
+    const status = await client.wait(id, WAIT);
+    const lines = status.attempts.map(({ attempt_id }) => {
+      return readFileSync(join(bench.dirOf(id, attempt_id + 1), "stdout.log"), "utf8")
+        .trim()
+        .split("\n");
+    });
+    return { id, status, lines };
+  }
+  return { ...bench, client, run };
+}
+
+describe("a command of fluster", () => {
+  it("knows its job and its attempt, from 0", async () => {
+    const { run } = await open();
+    const { id, status, lines } = await run('echo "$FLUSTER_JOB_ID"; echo "$FLUSTER_ATTEMPT_ID"; exit 1');
+    expect(status).toMatchObject({ state: "FAILED", failure_count: 3, current_attempt_id: 2, exit_code: 1 });
+    expect(lines).toEqual([
+      [id, "0"],
+      [id, "1"],
+      [id, "2"],
+    ]);
+  });
+
+  it("has a directory of its own for each attempt, which stays", async () => {
+    const { run, dirOf } = await open();
+    const { id, lines } = await run("ls; touch left-behind; pwd; exit 1");
+    expect(lines.map((each) => each.at(-1))).toEqual([1, 2, 3].map((attempt) => dirOf(id, attempt)));
+    expect(lines.flat()).not.toContain("left-behind");
+  });
+
+  it("is given its ports in each attempt, all of them free", async () => {
+    const { run } = await open();
+    const script = 'echo "$FLUSTER_PORT_HTTP"; echo "$FLUSTER_PORT_MY_ACTOR"; exit 1';
+    const { lines } = await run(script, { ports: ["http", "my-actor"] });
+    expect(lines).toHaveLength(3);
+    for (const ports of lines) {
+      expect(new Set(ports).size).toBe(2);
+      for (const port of ports) {
+        expect(port).toMatch(/^\d+$/);
+        const server = createServer();
+        await new Promise<void>((resolve, reject) => {
+          server.once("error", reject);
+          server.listen(Number(port), "127.0.0.1", resolve);
+        });
+        await new Promise((resolve) => server.close(resolve));
+      }
+    }
+  });
+
+  it("has the variables of its environment", async () => {
+    const { run } = await open();
+    const env_vars = { BUCKET: "gs://bucket", EMPTY: "" };
+    const { status, lines } = await run('echo "$BUCKET,$EMPTY,"', { environment: { env_vars } });
+    expect(status).toMatchObject({ state: "SUCCEEDED", exit_code: 0, worker_id: "worker-1" });
+    expect(lines).toEqual([["gs://bucket,,"]]);
+  });
+
+  it("goes on from the checkpoint of the attempt before it: the example of Idempotency Considerations", async () => {
+    const { run } = await open();
+    const bucket = tempDir();
+    const script = `
+      own="$BUCKET/job-$FLUSTER_JOB_ID-checkpoint_$FLUSTER_ATTEMPT_ID"
+      if [ "$FLUSTER_ATTEMPT_ID" -gt 0 ]; then
+        previous="$BUCKET/job-$FLUSTER_JOB_ID-checkpoint_$((FLUSTER_ATTEMPT_ID - 1))"
+        [ -e "$previous" ] && state=$(cat "$previous")
+      fi
+      state="$state+"
+      echo "$state" | tee "$own"
+      [ "$state" = "+++" ]`;
+    const { id, status, lines } = await run(script, { environment: { env_vars: { BUCKET: bucket } } });
+    expect(status).toMatchObject({ state: "SUCCEEDED", failure_count: 2 });
+    expect(lines).toEqual([["+"], ["++"], ["+++"]]);
+    expect(existsSync(join(bucket, `job-${id}-checkpoint_2`))).toBe(true);
+  });
+
+  it("that ends by a signal has the code that lists look for", async () => {
+    const { run } = await open();
+    const retry = { max_retries_failure: 1, initial_delay: 0.001, retry_on_exit_codes: [137, 139] };
+    const { status } = await run('[ "$FLUSTER_ATTEMPT_ID" = 0 ] && kill -SEGV $$; exit 3', { retry });
+    expect(status).toMatchObject({ state: "FAILED", exit_code: 3, attempts: [{ exit_code: 139 }, { exit_code: 3 }] });
+  });
+
+  it("is killed when it is terminated, and not retried", async () => {
+    const { client, perdure } = await open();
+    const entrypoint = Entrypoint.fromCommand(["sleep", "1000"]);
+    const id = await client.submit({ entrypoint, name: "sleeper", retry: { max_retries_failure: 5 } });
+    for await (const { name } of (await perdure.job(id)).events({ follow: true })) {
+      if (name === "attempt.started") break;
+    }
+    expect(await client.status(id)).toMatchObject({ state: "RUNNING", worker_id: "worker-1", current_attempt_id: 0 });
+    await client.terminate(id);
+    expect(await client.wait(id, WAIT)).toMatchObject({ state: "KILLED", attempts: [{ state: "KILLED" }] });
+  });
+
+  it("of the example's file fails twice and then gets through", async () => {
+    const { perdure, dirOf } = await open();
+    const text = readFileSync(join(ROOT, "examples/fluster/flaky-job.yaml"), "utf8");
+    const document = readYaml(text, "flaky-job.yaml").value;
+    expect(flusterDialect.recognises(document)).toBe(true);
+    const { jobs, notes } = flusterDialect.read(document, readContext());
+    expect(notes).toEqual([]);
+    const [answer] = await perdure.submitMany(jobs);
+    if (!answer?.ok) throw answer?.error;
+    await answer.job.result({ timeout: 25_000 });
+    const status: FlusterStatus = await fluster(perdure).status(answer.job.id);
+    expect(status).toMatchObject({ name: "flaky-job", state: "SUCCEEDED", failure_count: 2, current_attempt_id: 2 });
+    expect(status.attempts[0]).toMatchObject({ exit_code: 1, error: "exit code 1: Random failure" });
+    expect(readFileSync(join(dirOf(answer.job.id, 3), "stdout.log"), "utf8")).toMatch(
+      new RegExp(`^attempt 2 of ${answer.job.id}, with port \\d+\nsuccess\n$`),
+    );
+  });
+});

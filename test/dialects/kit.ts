@@ -1,0 +1,355 @@
+/** A stage for the tests that read like the sources' documents: the real engine on a real store, with virtual time, and a
+ *  worker that does what the test says. Nothing runs by itself: time passes when the test lets it, and the reaper looks as
+ *  often as it would.
+ *
+ *  Each job that is submitted here without a queue has one of its own, so that a claim gives the job that is meant and no
+ *  other. What it does not do: run commands. How they end is said by the test, and told by the words that a worker uses. */
+import { randomBytes, randomFillSync } from "node:crypto";
+import type { constants } from "node:os";
+import { onTestFinished } from "vitest";
+import { readYaml } from "../../src/cli/yaml.ts";
+import type { JobEvent } from "../../src/core/event.ts";
+import { failure } from "../../src/core/failure.ts";
+import { isTerminal, type Usage } from "../../src/core/job.ts";
+import type { JobInfo } from "../../src/core/views.ts";
+import { NO_INPUT, type ReportedOutcome } from "../../src/core/work.ts";
+import type { Dialect, ReadContext, ReadEntry, ViewParts } from "../../src/dialects/dialect.ts";
+import { DIALECT_DEFAULTS } from "../../src/dialects/settings.ts";
+import { checkBuiltin } from "../../src/engine/check-builtin.ts";
+import { systemClock } from "../../src/engine/clock.ts";
+import { Engine } from "../../src/engine/engine.ts";
+import { toInfo } from "../../src/engine/job-info.ts";
+import { toSubmitItem } from "../../src/engine/submit-request.ts";
+import { idMaker } from "../../src/lib/id.ts";
+import { openStore } from "../../src/store/open.ts";
+import type { Store } from "../../src/store/store.ts";
+import { VirtualClock } from "../../src/testing/virtual-clock.ts";
+import { endOf } from "../../src/worker/exec/outcome.ts";
+import { newSchema } from "../postgres/kit.ts";
+
+export const STORES = ["sqlite", "postgres"] as const;
+export type StoreName = (typeof STORES)[number];
+
+/** How an attempt ends. */
+export type Play =
+  | "ok"
+  /** The worker falls silent, and its lease runs out: found one millisecond after its end. */
+  | "lost"
+  /** Its process is known to have ended: lost at once. */
+  | "gone"
+  /** It runs for as long as the job's timeout allows, unless `tookMs` says otherwise. */
+  | "timeout"
+  | "oom"
+  /** The result, exactly as the executor would report it. */
+  | { readonly ok: unknown }
+  | { readonly exit: number; readonly stderr?: string }
+  | { readonly error: string; readonly name?: string; readonly code?: string; readonly status?: number }
+  | { readonly signal: string; readonly stderr?: string }
+  /** `result.json` says failed, with this reason. */
+  | { readonly logical: string }
+  /** The jobs that it waits for. */
+  | { readonly waiting: readonly string[] };
+
+export interface RunOptions {
+  /** How long it runs. */
+  readonly tookMs?: number;
+  readonly worker?: string;
+  readonly usage?: Usage;
+}
+
+export interface Started {
+  readonly attempt: number;
+  readonly session: string;
+  /** As a worker does while it runs; the answer says what has become of the attempt. */
+  renew(usage?: Usage): ReturnType<Engine["renew"]>;
+  end(play: Play, options?: Pick<RunOptions, "tookMs" | "usage">): Promise<JobInfo>;
+}
+
+export interface Stage {
+  readonly clock: VirtualClock;
+  readonly engine: Engine;
+  readonly store: Store;
+  /** Reads a document (YAML text or a value) with the dialect and submits its jobs; answers their ids. */
+  apply(dialect: Dialect, document: string | object, context?: Partial<ReadContext>): Promise<string[]>;
+  submit(entry: ReadEntry): Promise<string>;
+  /** Waits until the job is due, claims it as a worker, and plays the end. Answers the job after it. */
+  run(id: string, play: Play, options?: RunOptions): Promise<JobInfo>;
+  /** Claims it without an end. Its lease is renewed while time passes. */
+  start(id: string, options?: Pick<RunOptions, "worker">): Promise<Started>;
+  job(id: string): Promise<JobInfo>;
+  parts(id: string): Promise<ViewParts>;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into it as they like.
+  view(dialect: Dialect, id: string): Promise<any>;
+  /** Lets time pass; the reaper looks whenever something could have run out. */
+  advance(ms: number): Promise<void>;
+}
+
+export interface StageOptions {
+  readonly startAt?: number;
+  readonly leaseMs?: number;
+  /** Draws for jitter. The default, always 0.5, draws none: delays are exact. */
+  readonly random?: () => number;
+}
+
+/** What a reader is given where a test says nothing. */
+export function readContext(context: Partial<ReadContext> = {}): ReadContext {
+  return {
+    settings: DIALECT_DEFAULTS,
+    parameters: {},
+    documents: [],
+    yaml: () => null,
+    bytes: () => null,
+    file: "test.yaml",
+    randomBytes: (count) => randomBytes(count),
+    ...context,
+  };
+}
+
+/** Closed when the test is over. */
+export async function openStage(name: StoreName, options: StageOptions = {}): Promise<Stage> {
+  const { startAt, leaseMs = 15_000, random = () => 0.5 } = options;
+  const clock = new VirtualClock(startAt);
+  const store = await storeOf(name, clock, random);
+  const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
+  const log = (level: string, message: string) => {
+    if (level === "error") throw new Error(message);
+  };
+  const engine = new Engine({ store, clock, random, newId, log, name: "stage", leaseMs });
+  onTestFinished(async () => {
+    await engine.stop();
+    await store.close();
+  });
+  await engine.reap();
+  return new RealStage(clock, engine, store);
+}
+
+async function storeOf(name: StoreName, clock: VirtualClock, random: () => number): Promise<Store> {
+  const newSecret = () => randomBytes(24).toString("base64url");
+  if (name === "sqlite") return openStore({ url: ":memory:", clock, random, newSecret });
+  // Its own waits are real. A claim looks at whole lanes only once a second: here each look is long after the last.
+  let ahead = 0;
+  const patient = {
+    ...systemClock,
+    monotonic: () => {
+      ahead += 10_000;
+      return systemClock.monotonic() + ahead;
+    },
+  };
+  const url = new URL(newSchema("dialects").url);
+  // Nothing here is about power cuts.
+  url.searchParams.set("options", "-c synchronous_commit=off");
+  return openStore({ url: url.href, clock: patient, random, newSecret, connections: 2 });
+}
+
+interface Held {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly session: string;
+}
+
+class RealStage implements Stage {
+  readonly clock: VirtualClock;
+  readonly engine: Engine;
+  readonly store: Store;
+  readonly #known = new Set<string>();
+  readonly #held = new Set<Held>();
+  #queues = 0;
+
+  constructor(clock: VirtualClock, engine: Engine, store: Store) {
+    this.clock = clock;
+    this.engine = engine;
+    this.store = store;
+  }
+
+  async apply(dialect: Dialect, document: string | object, context?: Partial<ReadContext>): Promise<string[]> {
+    const value = typeof document === "string" ? readYaml(document, "test.yaml").value : document;
+    const { jobs } = dialect.read(value, readContext(context));
+    const ids: string[] = [];
+    for (const entry of jobs) ids.push(await this.submit(entry));
+    return ids;
+  }
+
+  async submit({ task: kind, input, options = {} }: ReadEntry): Promise<string> {
+    checkBuiltin(kind, input);
+    this.#queues += 1;
+    // A key finds its job again only in the same queue.
+    const queue =
+      options.queue ?? (options.key === undefined ? `stage-${this.#queues}` : `key-${options.key}`.slice(0, 200));
+    const payload = input === undefined ? NO_INPUT : JSON.stringify(input);
+    const item = toSubmitItem({ kind, payload, options: { ...options, queue }, namespace: "default" });
+    const [answer] = await this.engine.submit([item]);
+    if (answer?.status !== "ok") throw (answer as { error: Error }).error;
+    this.#known.add(answer.id);
+    return answer.id;
+  }
+
+  async run(id: string, play: Play, options: RunOptions = {}): Promise<JobInfo> {
+    const started = await this.start(id, options);
+    return started.end(play, options);
+  }
+
+  async start(id: string, { worker = "worker-1" }: Pick<RunOptions, "worker"> = {}): Promise<Started> {
+    const { kind, queue, labels } = await this.#due(id);
+    const session = await this.engine.openSession({
+      ...{ namespace: "default", name: worker, host: "stage", pid: 1, slots: 1 },
+      ...{ kinds: [kind], queues: [queue], labels },
+    });
+    const { jobs } = await this.engine.claim(session, { limit: 1 });
+    const [claimed] = jobs;
+    if (claimed?.id !== id) {
+      throw new Error(`a claim for ${id} gave ${claimed?.id ?? "nothing"}: give the job a queue of its own`);
+    }
+    const { attempt, token } = claimed;
+    const held: Held = { jobId: id, attempt, session };
+    this.#held.add(held);
+    return {
+      attempt,
+      session,
+      renew: (usage) => this.engine.renew(session, [{ jobId: id, attempt, ...(usage === undefined ? {} : { usage }) }]),
+      end: (play, options = {}) => this.#end(held, token, play, options),
+    };
+  }
+
+  async #end(held: Held, token: string, play: Play, { tookMs, usage }: RunOptions): Promise<JobInfo> {
+    const { jobId, attempt, session } = held;
+    const job = await this.job(jobId);
+    const took =
+      tookMs ??
+      (play === "timeout" ? Math.max(0, (job.timeoutMs ?? 0) - (this.clock.now() - (job.startedAt ?? 0))) : 0);
+    await this.advance(took);
+    this.#held.delete(held);
+    if (play === "gone") {
+      await this.store.closeSession(session, this.clock.now(), "gone");
+      await this.engine.reap();
+      return this.job(jobId);
+    }
+    if (play === "lost") {
+      // Whatever it had used was told by its last renewal.
+      await this.engine.renew(session, [{ jobId, attempt, ...(usage === undefined ? {} : { usage }) }]);
+      const over = this.clock.now() + this.engine.leaseMs + 1;
+      while ((await this.job(jobId)).attempt === attempt && (await this.job(jobId)).state === "running") {
+        await this.#step(Math.max(over, this.clock.now() + 1));
+      }
+      return this.job(jobId);
+    }
+    const outcome = outcomeOf(play, job);
+    const from = { kind: "worker", token, reportId: `${jobId}-${attempt}` } as const;
+    const [answer] = await this.engine.report([{ jobId, attempt, from, outcome, usage: usage ?? null, log: null }]);
+    if (answer?.status !== "accepted") throw new Error(`the report was not accepted: ${JSON.stringify(answer)}`);
+    await this.engine.closeSession(session);
+    return this.job(jobId);
+  }
+
+  async job(id: string): Promise<JobInfo> {
+    const [row] = await this.store.jobs([id]);
+    if (row === undefined || row === null) throw new Error(`there is no job ${id}`);
+    return toInfo(row);
+  }
+
+  async parts(id: string): Promise<ViewParts> {
+    const [job, attempts, history, sessions] = await Promise.all([
+      this.job(id),
+      this.store.attempts(id),
+      this.store.history(id),
+      this.store.sessions(),
+    ]);
+    const names = new Map(sessions.map(({ id: session, name }) => [session, name]));
+    return {
+      job,
+      attempts,
+      events: (history?.events ?? []) as readonly JobEvent[],
+      workerName: (session) => names.get(session) ?? null,
+    };
+  }
+
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into it as they like.
+  async view(dialect: Dialect, id: string): Promise<any> {
+    return JSON.parse(JSON.stringify(dialect.view(await this.parts(id))));
+  }
+
+  async advance(ms: number): Promise<void> {
+    const target = this.clock.now() + ms;
+    while (this.clock.now() < target) await this.#step(target);
+    await this.engine.reap();
+  }
+
+  /** On to the next instant at which something could happen. While an attempt runs or is given up, in steps as short as the
+   *  reaper's: after a longer silence it would hold back. */
+  async #step(target: number): Promise<void> {
+    const { now } = this.clock;
+    const rows = await this.store.jobs([...this.#known]);
+    const open = rows.filter((row) => row !== null && !isTerminal(row.state)) as JobInfo[];
+    const marks = open.flatMap(({ state, expiresAt, deadlineAt }) =>
+      state === "queued" ? [expiresAt, deadlineAt] : [],
+    );
+    const quiet = this.#held.size === 0 && open.every(({ state }) => state !== "running");
+    const stops = marks.filter((at): at is number => at !== null && at > now());
+    if (!quiet) stops.push(now() + Math.min(1_000, this.engine.leaseMs / 6));
+    this.clock.moveTo(Math.min(target, ...stops));
+    for (const { session, jobId, attempt } of this.#held) await this.engine.renew(session, [{ jobId, attempt }]);
+    await this.engine.reap();
+  }
+
+  /** The job, once it is due. */
+  async #due(id: string): Promise<JobInfo> {
+    this.#known.add(id);
+    const job = await this.job(id);
+    if (job.state === "queued") {
+      if (job.runAt > this.clock.now()) await this.advance(job.runAt - this.clock.now());
+    } else if (job.state === "blocked") await this.engine.reap();
+    const due = await this.job(id);
+    if (due.state !== "queued")
+      throw new Error(`${id} cannot be run: it is ${due.state} (${due.reason ?? "no reason"})`);
+    return due;
+  }
+}
+
+const EMPTY = { bytes: 0, dropped: 0 };
+
+function outcomeOf(play: Exclude<Play, "lost" | "gone">, job: JobInfo): ReportedOutcome {
+  if (play === "ok") {
+    const result =
+      job.kind === "exec" ? { exitCode: 0, output: null, outputs: [], stdout: EMPTY, stderr: EMPTY } : null;
+    return { kind: "completed", result: JSON.stringify(result) };
+  }
+  if (play === "timeout") {
+    const message = `timed out after ${job.timeoutMs} ms`;
+    return { kind: "timeout", failure: failure({ kind: "timeout", name: "TimeoutError", message }) };
+  }
+  if (play === "oom") return commandEnd({ signal: "SIGKILL", isOutOfMemory: true }, "");
+  if ("ok" in play) return { kind: "completed", result: JSON.stringify(play.ok) };
+  if ("waiting" in play) return { kind: "waiting", children: play.waiting };
+  if ("exit" in play) return commandEnd({ exitCode: play.exit }, play.stderr ?? "");
+  if ("signal" in play) return commandEnd({ signal: play.signal as keyof typeof constants.signals }, play.stderr ?? "");
+  if ("logical" in play) {
+    return {
+      kind: "failed",
+      failure: failure({ kind: "result", class: "logical", message: play.logical, exitCode: 0 }),
+    };
+  }
+  const { error: message, name = "Error", code = null, status = null } = play;
+  return {
+    kind: "failed",
+    failure: failure({ kind: status === null ? "error" : "http", message, name, code, status }),
+  };
+}
+
+/** As a worker tells it. */
+function commandEnd(end: Partial<Parameters<typeof endOf>[0]>, lastLine: string): ReportedOutcome {
+  const ended = {
+    ...({
+      kind: "ended",
+      exitCode: null,
+      signal: null,
+      exceeded: null,
+      isOutOfMemory: false,
+      wasAsked: false,
+    } as const),
+    left: 0,
+    ...end,
+  };
+  const judged = endOf(ended, { kind: "none" }, lastLine);
+  return judged.kind !== "completed"
+    ? judged
+    : { kind: "completed", result: JSON.stringify({ exitCode: judged.exitCode }) };
+}

@@ -1,0 +1,43 @@
+/** The words of NoETL's document: how its runs end, and how it prints its events. */
+import { noetl } from "../../src/dialects/noetl/dialect.ts";
+import type { NoetlEvent } from "../../src/dialects/noetl/events.ts";
+import type { Stage } from "./kit.ts";
+
+export const UNAVAILABLE = { error: "503 Service Unavailable", status: 503 };
+export const UNREACHABLE = { error: "connect ECONNREFUSED", code: "ECONNREFUSED" };
+export const answer = (status_code: number, body: unknown = null) => ({ ok: { status_code, headers: {}, body } });
+
+/** A request with this `retry`, as YAML writes it. */
+export const fetchData = (retry: string) => `
+step: fetch_data
+type: http
+url: https://api.example.com/data
+retry: ${retry}
+`;
+
+export async function events(stage: Stage, id: string): Promise<readonly NoetlEvent[]> {
+  return JSON.parse(JSON.stringify(noetl.events?.(await stage.parts(id)))) as NoetlEvent[];
+}
+
+export async function types(stage: Stage, id: string): Promise<string[]> {
+  return (await events(stage, id)).map(({ event_type }) => event_type);
+}
+
+/** As the document prints them: `action_error (attempt=1, error="…")`. */
+export function line({ event_type, context, error }: NoetlEvent): string {
+  const { retry, attempt, attempts, max_attempts, delay_seconds, success } = context as Record<string, unknown>;
+  switch (event_type) {
+    case "action_started":
+      return `action_started (attempt=${(retry as { attempt: number }).attempt})`;
+    case "action_error":
+      return `action_error (attempt=${attempt}, error="${error}")`;
+    case "action_completed":
+      return `action_completed (attempt=${attempt}, success=${success ? "True" : "False"})`;
+    case "step_retry":
+      return `step_retry (attempt=${attempt}, delay=${Number(delay_seconds).toFixed(1)}s)`;
+    case "step_retry_exhausted":
+      return `step_retry_exhausted (attempts=${attempts}, max_attempts=${max_attempts})`;
+    default:
+      return event_type;
+  }
+}

@@ -1,0 +1,167 @@
+/** What happens to a job and NoETL's document has no words for: told in its timeline and its queue all the same. */
+import { describe, expect, it } from "vitest";
+import { readYaml } from "../../src/cli/yaml.ts";
+import { noetl } from "../../src/dialects/noetl/dialect.ts";
+import { openStage, readContext, STORES, type Stage } from "./kit.ts";
+import { events, line, types } from "./noetl-kit.ts";
+
+describe.each(STORES)("a NoETL task on %s", (store) => {
+  async function apply(document: string): Promise<{ stage: Stage; id: string }> {
+    const stage = await openStage(store);
+    const [id = ""] = await stage.apply(noetl, document);
+    return { stage, id };
+  }
+
+  const SLOW = "step: slow\ntype: shell\ncommand: sleep 60\ntimeout: 30\nretry: 2\n";
+
+  it("a timeout is an error, and retried", async () => {
+    const { stage, id } = await apply(SLOW);
+    await stage.run(id, "timeout");
+    expect(await stage.run(id, "timeout")).toMatchObject({ state: "failed", reason: "timeout" });
+    const told = await events(stage, id);
+    expect(told.slice(1, 3).map(line)).toEqual([
+      'action_error (attempt=1, error="timed out after 30000 ms")',
+      "step_retry (attempt=1, delay=1.0s)",
+    ]);
+    expect(told.at(-3)?.event_type).toBe("step_retry_exhausted");
+    expect(told.at(-1)?.context).toEqual({ reason: "timeout" });
+  });
+
+  it("a command that fails tells its exit code", async () => {
+    const { stage, id } = await apply(SLOW);
+    await stage.run(id, { exit: 7, stderr: "no route" });
+    expect((await events(stage, id))[1]).toMatchObject({
+      ...{ context: { attempt: 1, exit_code: 7 }, error: "exit code 7: no route", node_type: "shell" },
+    });
+  });
+
+  it("cancelled while it runs, and while it waits", async () => {
+    const { stage, id } = await apply(SLOW);
+    const started = await stage.start(id);
+    await stage.engine.command(id, { kind: "cancel", by: "ada" });
+    await started.end({ error: "cancelled" });
+    expect(await types(stage, id)).toEqual([
+      ...["action_started", "execution_cancel_requested", "action_error", "execution_cancelled"],
+    ]);
+    expect(await stage.view(noetl, id)).toMatchObject({ status: "dead", attempts: 1 });
+
+    const { stage: other, id: waiting } = await apply(SLOW);
+    await other.run(waiting, { exit: 1 });
+    await other.engine.command(waiting, { kind: "cancel", by: "ada" });
+    const [last] = (await events(other, waiting)).slice(-1);
+    expect(last).toMatchObject({ event_type: "execution_cancelled", status: "CANCELLED", context: { by: "ada" } });
+  });
+
+  it("a redrive starts the counting again", async () => {
+    const { stage, id } = await apply(SLOW);
+    await stage.run(id, { exit: 1 });
+    await stage.run(id, { exit: 1 });
+    await stage.engine.command(id, { kind: "discard", by: "ada" });
+    await stage.engine.command(id, { kind: "redrive", by: "ada" });
+    expect(await stage.view(noetl, id)).toMatchObject({
+      ...{ status: "queued", attempts: 0, last_error: null, retry_delay_seconds: null },
+    });
+    await stage.run(id, { exit: 1 });
+    expect(await stage.view(noetl, id)).toMatchObject({ status: "queued", attempts: 1, max_attempts: 2 });
+    await stage.run(id, "ok");
+    const told = (await events(stage, id)).slice(8);
+    expect(told.map(line)).toEqual([
+      "execution_discarded",
+      "execution_restarted",
+      "action_started (attempt=1)",
+      'action_error (attempt=1, error="exit code 1")',
+      "step_retry (attempt=1, delay=1.0s)",
+      "action_started (attempt=2)",
+      "action_completed (attempt=2, success=True)",
+      "step_completed",
+    ]);
+    expect(told[1]?.context).toMatchObject({ by: "ada", chapter: 2 });
+  });
+
+  it("an operator's wish to retry now", async () => {
+    const { stage, id } = await apply(SLOW);
+    await stage.run(id, { exit: 1 });
+    await stage.engine.command(id, { kind: "retry", by: null });
+    expect((await events(stage, id)).at(-1)).toMatchObject({
+      ...{ event_type: "step_rescheduled", context: { available_at: "2030-01-01T00:00:00.000Z" } },
+    });
+  });
+
+  it("a run that is handed back keeps its number, and nothing is retried", async () => {
+    const { stage, id } = await apply(SLOW);
+    const { queue } = await stage.run(id, { exit: 1 });
+    await stage.advance(1_000);
+    const { engine } = stage;
+    const request = { namespace: "default", name: "leaving", host: "stage", pid: 1, slots: 1, labels: {} };
+    const session = await engine.openSession({ ...request, kinds: ["exec"], queues: [queue] });
+    const [claimed] = (await engine.claim(session, { limit: 1 })).jobs;
+    const { attempt, token } = claimed as NonNullable<typeof claimed>;
+    const from = { kind: "worker", token, reportId: "left" } as const;
+    const outcome = { kind: "interrupted" } as const;
+    await engine.report([{ jobId: id, attempt, from, outcome, usage: null, log: null }]);
+    expect(await stage.view(noetl, id)).toMatchObject({ status: "queued", attempts: 1, retry_delay_seconds: 1 });
+    await stage.run(id, "ok");
+    expect((await stage.job(id)).attempt).toBe(3);
+    expect((await events(stage, id)).slice(3).map(line)).toEqual([
+      "action_started (attempt=2)",
+      "action_released",
+      "action_started (attempt=2)",
+      "action_completed (attempt=2, success=True)",
+      "step_completed",
+    ]);
+  });
+
+  it("a run that waits for its children keeps its number, too", async () => {
+    const { stage, id } = await apply(SLOW);
+    const started = await stage.start(id);
+    const child = await stage.submit({ task: "exec", input: { argv: ["true"] }, options: { parent: id } });
+    await started.end({ waiting: [child] });
+    expect(await stage.view(noetl, id)).toMatchObject({ status: "queued", attempts: 0, available_at: null });
+    await stage.run(child, "ok");
+    await stage.run(id, "ok");
+    const told = await events(stage, id);
+    expect(told.map(line)).toEqual([
+      "action_started (attempt=1)",
+      "step_waiting",
+      "step_resumed",
+      "action_started (attempt=1)",
+      "action_completed (attempt=1, success=True)",
+      "step_completed",
+    ]);
+    expect(told[1]?.context).toEqual({ attempt: 1, waits_for: [child] });
+  });
+
+  it("nobody started it in time", async () => {
+    const stage = await openStage(store);
+    const [entry] = noetl.read(readYaml(SLOW, "slow.yaml").value, readContext()).jobs;
+    const id = await stage.submit({
+      ...(entry as NonNullable<typeof entry>),
+      options: { ...entry?.options, expireIn: "1m" },
+    });
+    await stage.advance(60_000);
+    expect((await events(stage, id)).map(line)).toEqual(["step_queue_timeout", "step_retry (attempt=1, delay=1.0s)"]);
+    await stage.advance(61_000);
+    expect(await types(stage, id)).toEqual([
+      ...["step_queue_timeout", "step_retry", "step_queue_timeout"],
+      ...["step_retry_exhausted", "step_failed_terminal", "execution_failed"],
+    ]);
+  });
+
+  it("a job that came by another door has a timeline and a row, too", async () => {
+    const stage = await openStage(store);
+    const retry = { maxAttempts: 2, backoff: { type: "fixed", delay: "5s" } } as const;
+    const id = await stage.submit({ task: "exec", input: { argv: ["true"] }, options: { retry } });
+    await stage.run(id, { exit: 1 });
+    await stage.run(id, { exit: 1 });
+    expect((await events(stage, id)).map(line).slice(1, 3)).toEqual([
+      'action_error (attempt=1, error="exit code 1")',
+      "step_retry (attempt=1, delay=5.0s)",
+    ]);
+    expect(await stage.view(noetl, id)).toMatchObject({
+      ...{ node_id: "exec", node_name: "exec", node_type: "shell", status: "dead" },
+      retry_config: { max_attempts: 2, retry_when: null, stop_when: null },
+    });
+    const plain = await stage.submit({ task: "import", input: null });
+    expect(await stage.view(noetl, plain)).toMatchObject({ node_type: "import", retry_config: null, attempts: 0 });
+  });
+});

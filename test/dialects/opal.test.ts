@@ -1,0 +1,227 @@
+/** OPAL, Track A2.1: its document told as tests, through the real engine on both stores. The words of its door and of its
+ *  lines in the log are in test/opal and src/dialects/opal.test.ts. */
+import { describe, expect, it } from "vitest";
+import { ConfigError } from "../../src/core/errors.ts";
+import { opal, opalAttemptsView } from "../../src/dialects/opal/dialect.ts";
+import { DIALECT_DEFAULTS } from "../../src/dialects/settings.ts";
+import { VIRTUAL_START } from "../../src/testing/virtual-clock.ts";
+import { openStage, readContext, STORES, type Stage } from "./kit.ts";
+
+const settings = { ...DIALECT_DEFAULTS, opal: { ...DIALECT_DEFAULTS.opal, engine: ["/opt/opal/engine"] } };
+const at = (seconds: number) => new Date(VIRTUAL_START + Math.round(seconds * 1_000)).toISOString();
+/** A lease of 15 s has run out one millisecond after its end. */
+const LEASE = 15.001;
+
+async function apply(stage: Stage, document: string): Promise<string> {
+  const [id] = await stage.apply(opal, document, { settings });
+  return id as string;
+}
+
+const KEYS = [
+  ...["completed_at", "created_at", "error", "id", "outputs", "run_provenance", "started_at", "status"],
+  ...["updated_at", "worker_id"],
+];
+
+describe.each(STORES)("OPAL on %s", (store) => {
+  it('Test #1: "Job succeeded on attempt 2", "Backoff applied: 8s (from schedule index 1)"', async () => {
+    const stage = await openStage(store);
+    const id = await apply(stage, "prompt: SLEEP_TEST_20s_RETRY\njob_id: job_92e725aa5034");
+    expect(await stage.view(opal, id)).toEqual({
+      ...{ completed_at: null, created_at: at(0), error: null, id: "job_92e725aa5034", outputs: [] },
+      ...{ run_provenance: null, started_at: null, status: "queued", updated_at: at(0), worker_id: null },
+    });
+    const first = await stage.start(id, { worker: "host-worker-1" });
+    expect(await stage.view(opal, id)).toMatchObject({ status: "running", worker_id: "host-worker-1", error: null });
+    await first.end("lost");
+    expect(await stage.view(opal, id)).toMatchObject({
+      ...{ status: "queued", error: "lease_expired_retry_1", worker_id: null, updated_at: at(LEASE) },
+    });
+    expect(opalAttemptsView(await stage.parts(id))).toMatchObject({
+      ...{ job_id: "job_92e725aa5034", attempts: 1, not_before: at(LEASE + 8), backoff_secs_applied: 8 },
+      reclaim: { reclaimed_by: "stage", reclaimed_at: at(LEASE), reason: "lease_expired" },
+    });
+    const second = await stage.start(id, { worker: "host-worker-2" });
+    expect(await stage.view(opal, id)).toMatchObject({ status: "running", error: null, started_at: at(LEASE + 8) });
+    // The sample of the attempt store: two attempts, the backoff and the reclaim of the first.
+    expect(opalAttemptsView(await stage.parts(id))).toMatchObject({ attempts: 2, backoff_secs_applied: 8 });
+    const file = { name: "out.txt", size: 3, mime: "text/plain", sha256: "0".repeat(64) };
+    await second.end({ ok: { exitCode: 0, output: null, outputs: [file] } }, { tookMs: 20_000 });
+    const done = await stage.view(opal, id);
+    expect(done).toMatchObject({
+      ...{ status: "succeeded", error: null, completed_at: at(LEASE + 28), worker_id: "host-worker-2" },
+      outputs: [{ ...file, href: "/api/artifacts/job_92e725aa5034/attempt_2/out.txt" }],
+      run_provenance: { engine: "/opt/opal/engine", attempt: 2, exit_code: 0, worker_id: "host-worker-2" },
+    });
+    expect(Object.keys(done).sort()).toEqual(KEYS);
+  });
+
+  it('Test #2: "Job failed after 2 attempts", with max_retries_exceeded_a2', async () => {
+    const stage = await openStage(store);
+    const id = await apply(stage, "prompt: SLEEP_TEST_30s_FAIL_MAX\njob_id: job_b853289fff4d");
+    await stage.run(id, "lost");
+    await stage.run(id, "lost");
+    expect(await stage.view(opal, id)).toMatchObject({
+      ...{ status: "failed", error: "max_retries_exceeded_a2", completed_at: at(LEASE + 8 + LEASE) },
+    });
+    expect(opalAttemptsView(await stage.parts(id))).toMatchObject({
+      ...{ job_id: "job_b853289fff4d", attempts: 2, not_before: null, backoff_secs_applied: null },
+      reclaim: { reclaimed_at: at(LEASE + 8 + LEASE), reason: "lease_expired" },
+      history: [
+        { attempt: 1, outcome: "lease_expired", error: "lease_expired_retry_1", backoff_secs: 8 },
+        { attempt: 2, outcome: "lease_expired", error: "max_retries_exceeded_a2", backoff_secs: null },
+      ],
+    });
+  });
+
+  it('Test #3: "only one worker reclaims each expired lease"', async () => {
+    const stage = await openStage(store);
+    const id = await apply(stage, "prompt: x");
+    await stage.run(id, "lost");
+    await Promise.all([stage.engine.reap(), stage.engine.reap(), stage.engine.reap()]);
+    expect((await stage.parts(id)).events.filter(({ name }) => name === "attempt.lost")).toHaveLength(1);
+    expect(await stage.job(id)).toMatchObject({ state: "queued", attempt: 1, losses: 1 });
+  });
+
+  it('Test #4: "Jobs remained in queued state for ~8 seconds before being claimed"', async () => {
+    const stage = await openStage(store);
+    const id = await apply(stage, "prompt: x");
+    const { kind, queue } = await stage.run(id, "lost");
+    const session = await stage.engine.openSession({
+      ...{ namespace: "default", name: "w", host: "h", pid: 1, kinds: [kind], queues: [queue], labels: {}, slots: 1 },
+    });
+    await stage.advance(7_999);
+    expect((await stage.engine.claim(session, { limit: 1 })).jobs).toEqual([]);
+    expect(await stage.view(opal, id)).toMatchObject({ status: "queued" });
+    await stage.advance(1);
+    expect((await stage.engine.claim(session, { limit: 1 })).jobs).toMatchObject([{ id, attempt: 2 }]);
+  });
+
+  it('Test #5: "100% key parity", in every state of a job', async () => {
+    const stage = await openStage(store);
+    const [lost, failed, cancelled] = [
+      ...[await apply(stage, "prompt: a"), await apply(stage, "prompt: b"), await apply(stage, "prompt: c")],
+    ] as [string, string, string];
+    await stage.run(lost, "lost");
+    await stage.run(failed, { exit: 3, stderr: "no model" });
+    await stage.engine.command(cancelled, { kind: "cancel" });
+    for (const id of [lost, failed, cancelled]) expect(Object.keys(await stage.view(opal, id)).sort()).toEqual(KEYS);
+    expect(await stage.view(opal, failed)).toMatchObject({ status: "failed", error: "exit code 3: no model" });
+    expect(await stage.view(opal, cancelled)).toMatchObject({ status: "failed", error: "cancelled" });
+  });
+
+  it('"Attempt 1 fails → 8s", "Attempt 2 fails → 15s", with OPAL_MAX_RETRIES=3; lease_expired_retry_2', async () => {
+    const stage = await openStage(store);
+    const id = await apply(stage, "prompt: x\nenv: { OPAL_MAX_RETRIES: 3 }");
+    const delays: number[] = [];
+    for (const n of [1, 2]) {
+      const { runAt } = await stage.run(id, "lost");
+      delays.push((runAt - stage.clock.now()) / 1_000);
+      expect(await stage.view(opal, id)).toMatchObject({ error: `lease_expired_retry_${n}` });
+    }
+    expect(delays).toEqual([8, 15]);
+    await stage.run(id, "lost");
+    expect(await stage.view(opal, id)).toMatchObject({ status: "failed", error: "max_retries_exceeded_a2" });
+    expect(await stage.job(id)).toMatchObject({ attempt: 3 });
+  });
+
+  it('"Backoff index: min(attempt_index, len(BACKOFF_SCHEDULE) - 1)": the last one holds from then on', async () => {
+    const stage = await openStage(store);
+    const id = await apply(stage, "prompt: x\nenv: { OPAL_MAX_RETRIES: '6', OPAL_RETRY_BACKOFFS: [3, 8, 15] }");
+    const delays: number[] = [];
+    for (let n = 1; n < 6; n++) delays.push(((await stage.run(id, "gone")).runAt - stage.clock.now()) / 1_000);
+    expect(delays).toEqual([8, 15, 15, 15, 15]);
+  });
+
+  it("what an engine itself reports is never tried again: only lost leases are; memory is the exception", async () => {
+    const stage = await openStage(store);
+    const id = await apply(stage, "prompt: x");
+    expect(await stage.run(id, { exit: 1 })).toMatchObject({ state: "failed", attempt: 1 });
+    const other = await apply(stage, "prompt: y");
+    expect(await stage.run(other, "oom")).toMatchObject({ state: "queued", runAt: stage.clock.now() + 8_000 });
+  });
+
+  it("one id is one job, and a late word of a worker that was given up changes nothing", async () => {
+    const stage = await openStage(store);
+    const id = await apply(stage, "prompt: x\njob_id: mine");
+    expect(await apply(stage, "prompt: x\njob_id: mine")).toBe(id);
+    await expect(apply(stage, "prompt: another\njob_id: mine")).rejects.toThrow("another kind, queue or payload");
+    const first = await stage.start(id);
+    await first.end("lost");
+    await expect(first.end("ok")).rejects.toThrow("stale");
+    expect(await stage.view(opal, id)).toMatchObject({ status: "queued", error: "lease_expired_retry_1" });
+  });
+});
+
+describe("an OPAL file", () => {
+  const read = (document: object, more = {}) => opal.read(document, readContext({ settings, ...more }));
+
+  it("has the policy defaults of the document, or those that are configured", () => {
+    expect(read({ prompt: "x" }).jobs[0]?.options).toMatchObject({
+      ...{ tags: ["opal"], key: expect.stringMatching(/^opal:job_[0-9a-f]{12}$/) },
+      retry: {
+        preset: "opal",
+        maxAttempts: 2,
+        backoff: { type: "schedule", delays: [3_000, 8_000, 15_000], offset: 1 },
+      },
+    });
+    const own = { ...settings, opal: { ...settings.opal, maxRetries: 7, backoffs: [1, 2] } };
+    expect(read({ prompt: "x" }, { settings: own }).jobs[0]?.options?.retry).toMatchObject({
+      ...{ maxAttempts: 7, backoff: { delays: [1_000, 2_000] } },
+    });
+    expect(read({ prompt: "x", env: { OPAL_MAX_RETRIES: 0 } }).jobs[0]?.options?.retry).toMatchObject({
+      maxAttempts: 1,
+    });
+  });
+
+  it("becomes a command with the prompt, the metadata and the file beside it", () => {
+    const bytes = (path: string) => (path === "in/fox.png" ? Buffer.from("png") : null);
+    const { jobs } = read({ prompt: "Draw", metadata: { a: 1 }, job_id: "j1", input_file: "in/fox.png" }, { bytes });
+    expect(jobs).toMatchObject([
+      {
+        task: "exec",
+        input: {
+          argv: ["/opt/opal/engine"],
+          env: { OPAL_JOB_ID: "j1", OPAL_PROMPT: "Draw", OPAL_METADATA: '{"a":1}', OPAL_INPUT_FILE: "inputs/fox.png" },
+          files: { "fox.png": Buffer.from("png").toString("base64") },
+        },
+      },
+    ]);
+  });
+
+  it("says what is the server's to set", () => {
+    expect(read({ prompt: "x", env: { OPAL_LEASE_TTL_SECS: 15 } }).notes).toEqual([
+      "env.OPAL_LEASE_TTL_SECS is a setting of the server and its workers: set it there",
+    ]);
+  });
+
+  it.each([
+    [{}, "prompt", "a text, not empty"],
+    [{ prompt: 5 }, "prompt", "a text, not empty"],
+    [{ prompt: "x", promt: 1 }, "promt", 'Did you mean "prompt"?'],
+    [{ prompt: "x", job_id: "a/b" }, "job_id", "1 to 100 letters"],
+    [{ prompt: "x", input_file: "nowhere" }, "input_file", "a file beside this one"],
+    [{ prompt: "x", env: { OPAL_MAX_RETRY: 2 } }, "env.OPAL_MAX_RETRY", 'Did you mean "OPAL_MAX_RETRIES"?'],
+    [{ prompt: "x", env: { OPAL_MAX_RETRIES: -1 } }, "env.OPAL_MAX_RETRIES", "a whole number"],
+    [{ prompt: "x", env: { OPAL_MAX_RETRIES: 1e12 } }, "env.OPAL_MAX_RETRIES", "at most"],
+    [{ prompt: "x", env: { OPAL_RETRY_BACKOFFS: [3, -8] } }, "env.OPAL_RETRY_BACKOFFS[1]", "at least 0"],
+    [{ prompt: "x", env: { OPAL_MAX_RETRIES: { a: 1 } } }, "env.OPAL_MAX_RETRIES", "a number"],
+  ])("refuses %j", (document, path, message) => {
+    const error = thrown(() => read(document));
+    expect(error).toBeInstanceOf(ConfigError);
+    expect(error).toMatchObject({ path, message: expect.stringContaining(message) });
+  });
+
+  it("cannot be read where no engine is set", () => {
+    const error = thrown(() => opal.read({ prompt: "x" }, readContext()));
+    expect(error.message).toContain("opal.engine");
+  });
+});
+
+function thrown(call: () => unknown): Error {
+  try {
+    call();
+  } catch (error) {
+    return error as Error;
+  }
+  throw new Error("it was accepted");
+}
