@@ -24,6 +24,7 @@ import {
   testJob,
   timedOut,
   usageOf,
+  WAITING,
   waitingJob,
 } from "./testing-job.ts";
 
@@ -33,7 +34,24 @@ function settled(job: Job, outcome: Outcome, usage = usageOf(0)) {
   return settleJob(job, outcome, usage.tokensIn === 0 ? null : usage, NOW, MIDDLE);
 }
 
+describe("a run that waits for children", () => {
+  it("leaves the job blocked, with nothing charged and no end", () => {
+    const job = testJob({ failures: 2, losses: 1, handbacks: 3, streak: 1, streakSession: "s0" });
+    const { event, next, decision } = settled(job, WAITING, usageOf(5));
+    expect(decision).toMatchObject({ kind: "block", step: 4, charge: null });
+    expect(event).toMatchObject({ name: "attempt.waiting", data: { attempt: 1, waitsFor: ["job_a", "job_b"] } });
+    expect(next).toMatchObject({ state: "blocked", failures: 2, losses: 1, finishedAt: null, expiresAt: null });
+    expect(next).toMatchObject({ handbacks: 0, streak: 0, usage: usageOf(5), revision: 3 });
+  });
+});
+
 describe("submitJob", () => {
+  it("tells whose child it is", () => {
+    const { event } = submitJob(waitingJob({ parentId: "job_parent" }), T0);
+    expect(event.data).toMatchObject({ parentId: "job_parent" });
+    expect(submittedText(event.data)).toBe(JSON.stringify(event.data));
+  });
+
   it("queues a job with its first event", () => {
     const job = waitingJob({ runAt: T0 + 60_000, expireInMs: null, policy: { maxAttempts: 4 } });
     const { event, next } = submitJob(job, T0);

@@ -105,7 +105,7 @@ describe("default", () => {
   });
 });
 
-describe("opal (seeds/000)", () => {
+describe("opal", () => {
   it("waits 8 s after attempt 1 and 15 s after attempt 2; the slot of 3 s is never used", () => {
     const BACKOFF = [3, 8, 15];
     const documented = [1, 2, 3, 4].map((attempt) => BACKOFF[Math.min(attempt, BACKOFF.length - 1)]);
@@ -121,7 +121,7 @@ describe("opal (seeds/000)", () => {
   });
 });
 
-describe("fluster (seeds/001)", () => {
+describe("fluster", () => {
   it("waits 1, 2, 4, 8, 16 s, capped at 60 s, exactly", () => {
     expect(seconds(presets.fluster.backoff, 8)).toEqual([1, 2, 4, 8, 16, 32, 60, 60]);
     expect(ranges(presets.fluster.backoff, 1)).toEqual([[1, 1]]);
@@ -143,7 +143,7 @@ describe("fluster (seeds/001)", () => {
   });
 });
 
-describe("noetl (seeds/002)", () => {
+describe("noetl", () => {
   it("waits 1.0 s, then 2.0 s, and gives up after the third run", () => {
     expect(seconds(presets.noetl.backoff, presets.noetl.maxAttempts - 1)).toEqual([1, 2]);
     expect(seconds(presets.noetl.backoff, 8).at(-1)).toBe(60);
@@ -152,7 +152,7 @@ describe("noetl (seeds/002)", () => {
   });
 });
 
-describe("attune (seeds/003)", () => {
+describe("attune", () => {
   it("waits 1 s doubled with ±20 %, the cap of 300 s included", () => {
     expect(ranges(presets.attune.backoff, 4)).toEqual([
       [0.8, 1.2],
@@ -179,7 +179,7 @@ describe("attune (seeds/003)", () => {
   });
 });
 
-describe("agent (seeds/004)", () => {
+describe("agent", () => {
   it("waits 30, 60, 120, 240, then 300 s, ±25 %, and never less than 1 s", () => {
     expect(seconds(presets.agent.backoff, 6)).toEqual([30, 60, 120, 240, 300, 300]);
     expect(ranges(presets.agent.backoff, 5)).toEqual([

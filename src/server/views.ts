@@ -31,5 +31,6 @@ async function viewParts({ engine }: ServerParts, row: JobRow): Promise<ViewPart
     attempts,
     events: (history?.events ?? []) as readonly JobEvent[],
     workerName: (session) => names.get(session) ?? null,
+    now: engine.clock.now(),
   };
 }

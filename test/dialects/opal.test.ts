@@ -1,5 +1,5 @@
 /** OPAL, Track A2.1: its document told as tests, through the real engine on both stores. The words of its door and of its
- *  lines in the log are in test/opal and src/dialects/opal.test.ts. */
+ *  lines in the log are in test/opal and src/dialects/opal/words.test.ts. */
 import { describe, expect, it } from "vitest";
 import { ConfigError } from "../../src/core/errors.ts";
 import { opal, opalAttemptsView } from "../../src/dialects/opal/dialect.ts";

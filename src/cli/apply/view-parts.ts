@@ -9,5 +9,5 @@ export async function viewParts(perdure: Perdure, id: string): Promise<ViewParts
   const events: JobEvent[] = [];
   for await (const event of handle.events()) events.push(event as JobEvent);
   const names = new Map(workers.map((worker) => [worker.id, worker.name]));
-  return { job, attempts, events, workerName: (session) => names.get(session) ?? null };
+  return { job, attempts, events, workerName: (session) => names.get(session) ?? null, now: Date.now() };
 }

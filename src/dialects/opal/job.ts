@@ -1,5 +1,5 @@
 /** A job as OPAL shows it: an object of exactly ten keys, which "zero ABI drift" forbids to become eleven. What is known
- *  of its attempts beyond that is in `opal-attempts.ts`, for those who ask. */
+ *  of its attempts beyond that is in `attempts.ts`, for those who ask. */
 import { isPlain } from "../../core/check.ts";
 import type { Job } from "../../core/job.ts";
 import type { AttemptRow, BlobFile, JobInfo } from "../../core/views.ts";

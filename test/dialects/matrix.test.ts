@@ -1,0 +1,138 @@
+/** docs/dialects.md is a table of promises, and a table nobody checks goes stale. Here: every file it names is there, every
+ *  test it names is one, and every rule it names is explained. Not whether a test shows what its row says. */
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { ROOT } from "../fences.ts";
+
+const PAGE = readFileSync(join(ROOT, "docs/dialects.md"), "utf8");
+const COLUMNS = ["promise", "where", "test", "note"];
+const RULES = "Rules where we depart from a document";
+
+/** Cells are apart by bars, but not by those behind a backslash. */
+function cellsOf(line: string): string[] {
+  const cells = line.split(/(?<!\\)\|/).map((cell) => cell.trim());
+  return cells.slice(1, -1);
+}
+
+/** The rows of all tables, without their heads. */
+function tablesIn(text: string): { heads: string[][]; rows: string[][] } {
+  const lines = text.split("\n");
+  const isRule = (line: string | undefined) => /^\|(-+\|)+$/.test(line ?? "");
+  const isRow = (line: string | undefined) => line?.startsWith("|") === true && !isRule(line);
+  const heads = lines.filter((line, i) => isRow(line) && isRule(lines[i + 1]));
+  const rows = lines.filter((line, i) => isRow(line) && !isRule(lines[i + 1]));
+  return { heads: heads.map(cellsOf), rows: rows.map(cellsOf) };
+}
+
+interface Part {
+  readonly title: string;
+  /** Where its tests are that name no file. */
+  readonly tests: string | undefined;
+  readonly heads: string[][];
+  readonly rows: string[][];
+}
+
+const SECTIONS = PAGE.split(/^## /m).slice(1);
+const PARTS: Part[] = SECTIONS.filter((text) => !text.startsWith(RULES)).map((text) => {
+  const [title = "", , first = ""] = text.split("\n");
+  return { title, tests: /^Tests are in `([^`]+)`, /.exec(first)?.[1], ...tablesIn(text) };
+});
+const RULE_ROWS = tablesIn(SECTIONS.find((text) => text.startsWith(RULES)) ?? "").rows;
+const ROWS = PARTS.flatMap((part) => part.rows.map((row) => ({ part, row })));
+const NOTES = ROWS.map(({ row }) => row[3] ?? "");
+
+/** Files and, with a slash at their end, folders. */
+function pathsIn(text: string): string[] {
+  return [...text.matchAll(/`([^`\s]+(?:\.(?:ts|mjs)|\/))`/g)].map(([, path = ""]) => path);
+}
+
+/** A full path, or one below a folder that goes without saying. */
+function fileOf(path: string, folder: string): string {
+  return /^(src|test|examples|docs)\//.test(path) ? path : folder + path;
+}
+
+const FILES_AND_TITLES = /^(?:`([^`]+)` › )?"([^"]+)"(?:, "[^"]+")*$/;
+
+/** `"a", "b"; `other.test.ts` › "c"`: which titles are said to be in which file. Null if it is none of this. */
+function citedIn(cell: string, own: string): { file: string; title: string }[] | null {
+  // Between items is a semicolon behind a quote and before a quote or a file: titles have semicolons, too.
+  const items = cell.split(/(?<="); (?=["`])/);
+  if (items.some((item) => !FILES_AND_TITLES.test(item))) return null;
+  return items.flatMap((item) => {
+    const named = FILES_AND_TITLES.exec(item)?.[1];
+    const file = named === undefined ? own : fileOf(named, "test/dialects/");
+    const titles = named === undefined ? item : item.slice(item.indexOf("›"));
+    return [...titles.matchAll(/"([^"]+)"/g)].map(([, title = ""]) => ({ file, title }));
+  });
+}
+
+const known = new Map<string, string>();
+
+/** The titles in a test file as they stand there: of tests and groups, templates among them, and the rows of tables that fill
+ *  a template in. */
+function titlesIn(file: string): string {
+  const titles = known.get(file) ?? readTitles(file);
+  known.set(file, titles);
+  return titles;
+}
+
+const TITLE =
+  /(?:\b(?:it|test|describe)(?:\.\w+)?\(|\)\(|\[)\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`)/g;
+
+function readTitles(file: string): string {
+  const found = readFileSync(join(ROOT, file), "utf8").matchAll(TITLE);
+  return [...found].map(([, text = ""]) => text.slice(1, -1).replaceAll(/\\(.)/g, "$1")).join("\n");
+}
+
+describe("docs/dialects.md", () => {
+  it("has five parts of one form, each of which says where its tests are", () => {
+    expect(PARTS.map(({ title }) => title)).toEqual(["OPAL", "fluster", "NoETL", "Attune", "AgentTask"]);
+    for (const { title, tests, heads, rows } of PARTS) {
+      expect(existsSync(join(ROOT, tests ?? "nowhere")), `${title}: ${tests}`).toBe(true);
+      for (const head of heads) expect(head).toEqual(COLUMNS);
+      expect(rows.filter((row) => row.length !== COLUMNS.length || row.includes(""))).toEqual([]);
+      expect(rows.length).toBeGreaterThan(30);
+    }
+  });
+
+  it("names files that are there", () => {
+    const named = [
+      ...ROWS.flatMap(({ row }) => [
+        ...pathsIn(row[1] ?? "").map((path) => fileOf(path, "src/")),
+        ...pathsIn(row[2] ?? "").map((path) => fileOf(path, "test/dialects/")),
+        ...pathsIn(row[3] ?? "").map((path) => fileOf(path, "src/")),
+      ]),
+    ];
+    expect(named.length).toBeGreaterThan(300);
+    const anywhere = pathsIn(PAGE).filter((path) => path.endsWith(".ts"));
+    const folders = ["src/", "test/dialects/"];
+    const isThere = (path: string) => folders.some((folder) => existsSync(join(ROOT, fileOf(path, folder))));
+    expect(anywhere.filter((path) => !isThere(path))).toEqual([]);
+    expect([...new Set(named)].filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
+  });
+
+  it("explains the rules that its notes name, and no others", () => {
+    const used = NOTES.flatMap((note) => [...note.matchAll(/`([A-F]\d+)`/g)].map(([, rule = ""]) => rule));
+    const defined = RULE_ROWS.map(([rule = ""]) => rule.replaceAll("`", ""));
+    const inOrder = (rule: string) => rule.charCodeAt(0) * 100 + Number(rule.slice(1));
+    expect([...new Set(used)].sort((a, b) => inOrder(a) - inOrder(b))).toEqual(defined);
+    expect(RULE_ROWS.filter((row) => row.length !== 3 || row.includes(""))).toEqual([]);
+    // One without its backticks would not have been seen.
+    expect(NOTES.filter((note) => /(?<!`)\b[A-F]\d+\b(?!`)/.test(note))).toEqual([]);
+  });
+
+  it("names a test for each promise, by a title that is there, or says why there is none", () => {
+    const wrong = ROWS.flatMap(({ part, row: [promise = "", where = "", test = "", note = ""] }) => {
+      const place = `${part.title}: ${promise}`;
+      if (test === "—") return where === "—" && /^(later|not here): /.test(note) ? [] : [`${place}: no test`];
+      const cited = citedIn(test, part.tests ?? "");
+      if (cited === null) return [`${place}: not of the form that is read here: ${test}`];
+      const missing = cited.filter(
+        ({ file, title }) => !existsSync(join(ROOT, file)) || !titlesIn(file).includes(title),
+      );
+      return missing.map(({ file, title }) => `${place}: no "${title}" in ${file}`);
+    });
+    expect(wrong).toEqual([]);
+  });
+});
