@@ -5,7 +5,7 @@ import { afterAll, expect, test } from "vitest";
 import { listOf, type Step } from "./differential/commands.ts";
 import { Difference, Pair } from "./differential/pair.ts";
 
-const RUNS = Number(process.env.PERDURE_DIFFERENTIAL_RUNS ?? 100);
+const RUNS = Number(process.env.PERDURE_DIFFERENTIAL_RUNS ?? 60);
 const SEEDS = process.env.PERDURE_SEED
   ? [Number(process.env.PERDURE_SEED)]
   : Array.from({ length: RUNS }, (_, i) => i + 1);

@@ -296,7 +296,7 @@ class RealStage implements Stage {
     const job = await this.job(id);
     if (job.state === "queued") {
       if (job.runAt > this.clock.now()) await this.advance(job.runAt - this.clock.now());
-    } else if (job.state === "blocked") await this.engine.reap();
+    } else if (job.state === "blocked") await this.engine.sweepKin();
     const due = await this.job(id);
     if (due.state !== "queued")
       throw new Error(`${id} cannot be run: it is ${due.state} (${due.reason ?? "no reason"})`);
