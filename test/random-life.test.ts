@@ -1,20 +1,22 @@
-/** Whole lives at random: jobs of all sorts, workers that come, go, hang and are cut off, people who cancel, redrive and
- *  pause, on a virtual clock and a real store. After every few steps the invariants hold; when the faults stop, all
- *  jobs end. A failure names its seed: PERDURE_SEED=… runs that one alone, PERDURE_SOAK=1 runs many. */
+/** Whole lives at random: jobs of all sorts with children of their own, workers that come, go, hang and are cut off, people
+ *  who cancel, redrive and pause, engines that end between a commit and what follows from it, on a virtual clock and a
+ *  real store. After every few steps the invariants hold; when the faults stop, all jobs end. A failure names its seed:
+ *  PERDURE_SEED=… runs that one alone, PERDURE_SOAK=1 runs many. */
 import { describe, expect, it } from "vitest";
-import { decideCommand } from "../src/core/command.ts";
-import type { JobEvent } from "../src/core/event.ts";
+import type { Child } from "../src/core/child.ts";
+import { type Command, decideCommand } from "../src/core/command.ts";
 import { NonRetryableError, RetryAfterError } from "../src/core/failure.ts";
-import { evolve, foldEvents } from "../src/core/fold.ts";
-import { isTerminal, JOB_STATES, type JobProgressFields } from "../src/core/job.ts";
+import { isTerminal, JOB_STATES } from "../src/core/job.ts";
 import type { PolicyInput } from "../src/core/policy.ts";
 import { resolvePolicy } from "../src/core/resolve-policy.ts";
-import { task } from "../src/core/task.ts";
+import { type TaskContext, task } from "../src/core/task.ts";
 import { localLink } from "../src/embedded/local-link.ts";
 import type { JobRow } from "../src/store/store.ts";
 import type { EngineLink } from "../src/worker/engine-link.ts";
 import { Worker } from "../src/worker/worker.ts";
+import { Dice } from "./dice.ts";
 import { aborted, type Bench, openBench } from "./kit.ts";
+import { checkFamilies, checkJob } from "./random-life/check.ts";
 
 const LIVES = process.env.PERDURE_SOAK === "1" ? 400 : 8;
 const SEEDS = process.env.PERDURE_SEED
@@ -22,8 +24,10 @@ const SEEDS = process.env.PERDURE_SEED
   : Array.from({ length: LIVES }, (_, i) => i + 1);
 const STEPS = 120;
 const LEASE_MS = 6_000;
+/** So many generations below a job: what can wait for others may be waited for itself. */
+const MAX_DEPTH = 2;
 
-const POLICIES: PolicyInput[] = [
+const POLICIES: readonly [PolicyInput, ...PolicyInput[]] = [
   1,
   { maxAttempts: 3, backoff: { type: "none" } },
   { maxAttempts: 4, backoff: { type: "exponential", initial: "1s", factor: 2, max: "10s", jitter: 0 } },
@@ -32,31 +36,22 @@ const POLICIES: PolicyInput[] = [
   { atMostOnce: true },
 ];
 
-class Dice {
-  #state: number;
-  constructor(seed: number) {
-    this.#state = Math.imul(seed, 0x9e3779b9);
-  }
-  /** mulberry32 */
-  next(): number {
-    this.#state = (this.#state + 0x6d2b79f5) | 0;
-    let t = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  }
-  below(limit: number): number {
-    return Math.floor(this.next() * limit);
-  }
-  pick<T>(list: readonly T[]): T {
-    return list[this.below(list.length)] as T;
-  }
+interface Cut {
+  renew: boolean;
+  report: boolean;
+  claim: boolean;
+  family: boolean;
 }
+const WHOLE: Cut = { renew: false, report: false, claim: false, family: false };
 
 class Life {
   readonly bench: Bench;
   readonly dice: Dice;
   readonly ids = new Set<string>();
-  readonly workers: { worker: Worker; cut: { renew: boolean; report: boolean; claim: boolean } }[] = [];
+  readonly parents = new Set<string>();
+  readonly workers: { worker: Worker; cut: Cut }[] = [];
+  /** The child that was answered for a parent and a key. */
+  readonly children = new Map<string, string>();
   readonly started = new Set<string>();
   readonly faults: string[] = [];
   healthy = false;
@@ -69,15 +64,16 @@ class Life {
   /** A handler that does any of the things handlers do. */
   task() {
     const { bench, dice } = this;
-    return task("k", async (_: unknown, ctx) => {
+    return task("k", async ({ depth }: { depth: number }, ctx) => {
       const pair = `${ctx.jobId}.${ctx.attempt}`;
       if (this.started.has(pair)) this.faults.push(`${pair} was started twice`);
       this.started.add(pair);
       const done = { attempt: ctx.attempt };
       if (this.healthy) return done;
-      if (dice.next() < 0.3) ctx.usage({ tokensIn: dice.below(10) });
-      if (dice.next() < 0.3) ctx.progress(dice.below(100));
-      if (dice.next() < 0.3) ctx.log("a line");
+      if (dice.chance(0.3)) ctx.usage({ tokensIn: dice.below(10) });
+      if (dice.chance(0.3)) ctx.progress(dice.below(100));
+      if (dice.chance(0.3)) ctx.log("a line");
+      if (depth < MAX_DEPTH && dice.chance(depth === 0 ? 0.3 : 0.15)) await this.raise(depth, ctx);
       const wait = new Promise<void>((resolve) => bench.clock.after(dice.below(9_000), resolve));
       switch (dice.below(9)) {
         case 0:
@@ -86,7 +82,7 @@ class Life {
         case 2:
           throw new Error("down");
         case 3:
-          throw dice.next() < 0.5 ? new NonRetryableError("no") : new RetryAfterError("later", "4s");
+          throw dice.chance(0.5) ? new NonRetryableError("no") : new RetryAfterError("later", "4s");
         case 4:
           await wait;
           return done;
@@ -104,15 +100,49 @@ class Life {
     });
   }
 
+  /** Has children, some of them by number, and waits for some of them: mostly as it should, now and then with its ears shut. */
+  async raise(depth: number, ctx: TaskContext): Promise<void> {
+    const { dice } = this;
+    const made: Child<unknown>[] = [];
+    let unnamed = 0;
+    for (const key of dice.some([undefined, "a", undefined, "b"])) {
+      const options = {
+        ...(key === undefined ? {} : { key }),
+        ...{ retry: dice.pick(POLICIES), queue: key === "b" ? "q" : "default", priority: dice.below(10) },
+        ...(dice.chance(0.3) ? { timeout: 1 + dice.below(5_000) } : {}),
+      };
+      if (dice.chance(0.2)) await new Promise<void>((resolve) => this.bench.clock.after(dice.below(4_000), resolve));
+      const child = await ctx.submit("k", { depth: depth + 1 }, options);
+      const name = `${ctx.jobId} ${key ?? `#${++unnamed}`}`;
+      const known = this.children.get(name);
+      if (child.created ? known !== undefined : known !== undefined && known !== child.id) {
+        this.faults.push(`${name} was ${known}, and then ${child.id}`);
+      }
+      this.children.set(name, child.id);
+      this.ids.add(child.id);
+      this.parents.add(ctx.jobId);
+      made.push(child);
+    }
+    const waiting = ctx.waitFor(dice.some(made, 0.8));
+    if (dice.chance(0.8)) await waiting;
+    else await waiting.catch(() => {});
+  }
+
   async startWorker(): Promise<void> {
-    const cut = { renew: false, report: false, claim: false };
+    const cut = { ...WHOLE };
     const real = localLink(this.bench.engine);
+    const family = real.family as NonNullable<EngineLink["family"]>;
     const refuse = () => Promise.reject(new Error("cut off"));
     const link: EngineLink = {
       ...real,
       renew: (...args) => (cut.renew ? refuse() : real.renew(...args)),
       claim: (...args) => (cut.claim ? refuse() : real.claim(...args)),
       report: (...args) => (cut.report ? refuse() : real.report(...args)),
+      family: {
+        submit: (...args) => (cut.family ? refuse() : family.submit(...args)),
+        look: (...args) => (cut.family ? refuse() : family.look(...args)),
+        list: (...args) => (cut.family ? refuse() : family.list(...args)),
+      },
     };
     const log = (level: string, message: string) => {
       if (level === "error") this.faults.push(message); // as when the store refuses a report
@@ -133,7 +163,7 @@ class Life {
     const id = dice.pick([...this.ids]);
     const dieRoll = dice.below(100);
     if (dieRoll < 25 || id === undefined) await this.submit();
-    else if (dieRoll < 40) await this.command(id);
+    else if (dieRoll < 40) await this.command((dice.chance(0.4) ? dice.pick([...this.parents]) : undefined) ?? id);
     else if (dieRoll < 46) {
       if (this.workers.length < 4) await this.startWorker();
     } else if (dieRoll < 50) {
@@ -141,30 +171,35 @@ class Life {
       void gone?.worker.stop(dice.below(5_000)).catch(() => {});
     } else if (dieRoll < 60) {
       const hit = dice.pick(this.workers);
-      if (hit) Object.assign(hit.cut, { [dice.pick(["renew", "report", "claim"])]: dice.next() < 0.6 });
+      if (hit) Object.assign(hit.cut, { [dice.pick(["renew", "report", "claim", "family"])]: dice.chance(0.6) });
     } else if (dieRoll < 64) {
-      await bench.engine.setPaused("default", dice.pick(["default", "q"]), dice.next() < 0.5);
+      await bench.engine.setPaused("default", dice.pick(["default", "q"]), dice.chance(0.5));
     } else if (dieRoll < 66) {
       const session = dice.pick(this.workers)?.worker.session;
       if (session) await bench.engine.closeSession(session);
+    } else if (dieRoll < 69) {
+      await bench.engine.sweepKin();
+    } else if (dieRoll < 73) {
+      await this.breakUp();
     } else await bench.advance(dice.below(dieRoll < 95 ? 2_500 : 20_000));
     await bench.settled();
   }
 
   async submit(): Promise<void> {
     const { bench, dice } = this;
-    const maybe = (chance: number, value: number) => (dice.next() < chance ? value : null);
+    const maybe = (chance: number, value: number) => (dice.chance(chance) ? value : null);
     const deadline = maybe(0.15, 10_000 + dice.below(60_000));
     const id = await bench
       .submit("k", {
+        payload: '{"depth":0}',
         policy: resolvePolicy(dice.pick(POLICIES)),
         queue: dice.pick(["default", "default", "q"]),
         priority: dice.below(10),
-        delayMs: dice.next() < 0.3 ? dice.below(10_000) : 0,
+        delayMs: dice.chance(0.3) ? dice.below(10_000) : 0,
         timeoutMs: maybe(0.4, 1 + dice.below(5_000)),
         expireInMs: maybe(0.2, dice.below(15_000)),
         deadlineAt: deadline === null ? null : bench.clock.now() + deadline,
-        key: dice.next() < 0.2 ? `key-${dice.below(5)}` : null,
+        key: dice.chance(0.2) ? `key-${dice.below(5)}` : null,
       })
       .catch((error: { code: string }) => {
         if (error.code !== "key_conflict") throw error; // the same key in the other queue
@@ -174,22 +209,64 @@ class Life {
   }
 
   async command(id: string): Promise<void> {
-    const kind = this.dice.pick(["cancel", "retry", "redrive", "discard", "reschedule"] as const);
-    const runAt = this.bench.clock.now() + this.dice.below(8_000);
-    const command = kind === "reschedule" ? ({ kind, runAt } as const) : ({ kind } as const);
-    await this.bench.engine.command(id, command).catch((error: { code: string }) => {
+    const { bench, dice } = this;
+    const job = await bench.job(id);
+    const now = bench.clock.now();
+    const kind = dice.pick(["cancel", "cancel", "retry", "redrive", "redrive", "discard", "reschedule", "unblock"]);
+    const runAt = now + dice.below(8_000);
+    let command: Command;
+    if (kind === "reschedule") command = { kind, runAt };
+    // An engine that remembers wrongly: too early, or for a run that is over. The job looks again by itself.
+    else if (kind === "unblock") command = { kind, runAt, attempt: Math.max(1, job.attempt - dice.below(2)) };
+    else command = { kind: kind as "cancel" };
+    if (dice.chance(0.3)) return this.commandAndEnd(id, command);
+    await bench.engine.command(id, command).catch((error: { code: string }) => {
       if (error.code !== "wrong_state") throw error;
     });
   }
 
+  /** By an engine that ends right after the commit: what follows from it is left to the sweep of another. */
+  async commandAndEnd(jobId: string, command: Command): Promise<void> {
+    const now = this.bench.clock.now();
+    await this.bench.store.amend([{ jobId, command }], now, (job, asked) => decideCommand(job, asked, now));
+  }
+
+  /** Cancels a job that waits, or one that it waits for. */
+  async breakUp(): Promise<void> {
+    const { bench, dice } = this;
+    const parent = dice.pick((await bench.store.find({ state: ["blocked"] })).jobs);
+    if (parent === undefined) return;
+    const children = await bench.store.find({ parentId: parent.id, state: ["queued", "running", "blocked"] });
+    const child = dice.chance(0.5) ? dice.pick(children.jobs) : undefined;
+    await this.commandAndEnd((child ?? parent).id, { kind: "cancel" });
+  }
+
+  /** All there are: a child may have been stored whose parent was cut off from the answer. */
+  async jobs(): Promise<JobRow[]> {
+    const rows: JobRow[] = [];
+    let cursor: string | null | undefined;
+    while (cursor !== null) {
+      const page = await this.bench.store.find({ order: "oldest", ...(cursor === undefined ? {} : { cursor }) });
+      rows.push(...page.jobs);
+      cursor = page.next;
+    }
+    for (const { id } of rows) this.ids.add(id);
+    return rows;
+  }
+
   async check(): Promise<void> {
+    // Twice: a cancel that is passed on may end what another job waits for.
+    await this.bench.engine.sweepKin();
+    await this.bench.engine.sweepKin();
+    await this.bench.settled();
     expect([...this.faults, ...this.bench.logged.filter((line) => line.startsWith("error"))]).toEqual([]);
     const counts = new Map(JOB_STATES.map((state) => [state, 0]));
-    for (const id of this.ids) {
-      const job = await this.bench.job(id);
+    const jobs = await this.jobs();
+    for (const job of jobs) {
       counts.set(job.state, (counts.get(job.state) ?? 0) + 1);
-      await checkJob(this.bench, job);
+      await checkJob(this.bench, await this.bench.job(job.id));
     }
+    await checkFamilies(this.bench, jobs);
     const told = await this.bench.store.counts("default", this.bench.clock.now());
     for (const state of JOB_STATES) {
       expect(told.reduce((sum, queue) => sum + queue.counts[state], 0)).toBe(counts.get(state));
@@ -200,65 +277,19 @@ class Life {
   async recover(): Promise<void> {
     this.healthy = true;
     for (const { cut, worker } of this.workers) {
-      Object.assign(cut, { renew: false, report: false, claim: false });
+      Object.assign(cut, WHOLE);
       void worker.stop(0).catch(() => {}); // a handler without a timeout may hang for ever, and has a right to
     }
     for (const queue of ["default", "q"]) await this.bench.engine.setPaused("default", queue, false);
     await this.startWorker();
+    let open: JobRow[] = [];
     for (let round = 0; round < 60; round++) {
-      const jobs = await Promise.all([...this.ids].map((id) => this.bench.job(id)));
-      if (jobs.every((job) => isTerminal(job.state))) return;
+      open = (await this.jobs()).filter((job) => !isTerminal(job.state));
+      if (open.length === 0) return;
       await this.bench.advance(5_000);
     }
-    const stuck = (await Promise.all([...this.ids].map((id) => this.bench.job(id)))).find(
-      (job) => !isTerminal(job.state),
-    );
-    expect((await this.bench.engine.explain(stuck?.id as string)).text).toBe("ended");
+    expect((await this.bench.engine.explain(open[0]?.id as string)).text).toBe("ended");
   }
-}
-
-async function checkJob(bench: Bench, job: JobRow): Promise<void> {
-  const events = (await bench.store.events({ after: 0, limit: -1, jobId: job.id })) as JobEvent[];
-  const { payload: _p, result, progress: _g, ...row } = job;
-  expect(row).toMatchObject(foldEvents(events));
-  const { maxAttempts, workerLost } = job.policy;
-  const shared = workerLost.charge === "shared";
-  expect(shared ? job.failures + job.losses : job.failures).toBeLessThanOrEqual(maxAttempts);
-  if (!shared) expect(job.losses).toBeLessThanOrEqual(workerLost.maxRetries + 1);
-
-  let before: JobProgressFields | null = null;
-  for (const event of events) {
-    if (event.name === "attempt.started" && before !== null) {
-      expect(before.state, "only a waiting job starts").toBe("queued");
-      expect(before.cancelRequestedAt, "nothing starts after a cancel").toBeNull();
-      expect(event.at, "never early").toBeGreaterThanOrEqual(before.runAt);
-      expect(event.data.attempt).toBe(before.attempt + 1);
-      if (job.deadlineAt !== null) expect(event.at, "not after its deadline").toBeLessThan(job.deadlineAt);
-    }
-    if (before !== null && isTerminal(before.state)) {
-      expect(["job.redriven", "job.discarded"], "terminal is final").toContain(event.name);
-    }
-    before = before === null ? foldEvents([event]) : evolve(before, event);
-  }
-
-  const chapter = events.slice(events.findLastIndex(({ name }) => name === "job.redriven") + 1);
-  const decided = chapter.flatMap((event) =>
-    "decision" in event.data ? [{ ...event.data.decision, name: event.name }] : [],
-  );
-  const paid = decided.filter(({ kind, class: of }) => kind !== "cancel" && kind !== "succeed" && of !== "handback");
-  expect(paid.filter((each) => each.class === "lost").length, "each loss is counted").toBe(job.losses);
-  const failed = paid.filter((each) => each.class !== "lost" && each.step !== 3 && each.matched !== "deadline");
-  expect(failed.length, "and each failure").toBe(job.failures);
-
-  const attempts = await bench.attempts(job.id);
-  const open = job.state === "running" ? 1 : 0;
-  expect(attempts.map(({ attempt }) => attempt)).toEqual(Array.from({ length: job.attempt - open }, (_, i) => i + 1));
-  if (job.state === "succeeded") expect(JSON.parse(result as string)).toEqual({ attempt: job.attempt });
-  expect(decideCommand(job, { kind: "cancel" }, 0).kind).toBe(
-    isTerminal(job.state) || job.cancelRequestedAt ? "noop" : "apply",
-  );
-  const told = await bench.engine.explain(job.id);
-  expect(told).toMatchObject({ state: job.state, reason: job.reason, chapter: job.chapter });
 }
 
 describe("lives at random", () => {

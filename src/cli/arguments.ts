@@ -3,6 +3,7 @@
 import { parseArgs } from "node:util";
 import { nearest } from "../core/check.ts";
 import { show } from "../core/errors.ts";
+import { opalKey } from "../dialects/opal/words.ts";
 import { isId } from "../lib/id.ts";
 import { type Command, HELP, type Option } from "./command.ts";
 import { usageError } from "./exit.ts";
@@ -59,8 +60,7 @@ export class Given {
   optionalJobId(): string | undefined {
     this.atMost(1);
     const [id] = this.positionals;
-    if (id === undefined || isId(id, "job")) return id;
-    throw usageError(`${show(id)} is not a job id: ids are given in full, job_ and 26 characters; see \`perdure ps\``);
+    return id === undefined ? id : asJobId(id);
   }
 
   atMost(count: number): void {
@@ -75,6 +75,16 @@ export class Given {
     }
     return this.#values.get(name) ?? [];
   }
+}
+
+/** Refuses what is no id of a job, and says how to find that of an OPAL job. */
+export function asJobId(text: string): string {
+  if (isId(text, "job")) return text;
+  const isOpal = /^job_[0-9a-f]{12}$/.test(text);
+  const find = isOpal
+    ? `; if it is OPAL's, find the job with \`perdure ps --key ${opalKey(text)}\``
+    : "; see `perdure ps`";
+  throw usageError(`${show(text)} is not a job id: ids are given in full, job_ and 26 characters${find}`);
 }
 
 /** Null when help is asked for, whatever else is right or wrong. */

@@ -2,13 +2,15 @@
  *  the engine does none of its upkeep. It neither settles what a crashed process left behind nor deletes by retentions
  *  that may not be those of the data's owner. */
 import { statSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { show } from "../core/errors.ts";
 import type { Perdure } from "../core/face.ts";
 import { systemClock } from "../engine/clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Context } from "./command.ts";
 import { CliError, EXIT, usageError } from "./exit.ts";
+
+const DATABASE = "perdure.db";
 
 /** The directory as it was given, for messages, and its full path. */
 export interface DataDir {
@@ -27,7 +29,7 @@ export function dataAt(dir: string, source: string, cwd: string): DataDir {
   if (/^[a-z][a-z0-9+.-]+:\/\//i.test(dir)) throw usageError(`${from}: got an address; give a directory`);
   if (dir.trim() === "" || dir.includes("\0")) throw usageError(`${from}: got ${show(dir)}; give a directory`);
   const path = resolve(cwd, dir);
-  return { given: dir, from, path, file: join(path, "perdure.db") };
+  return { given: dir, from, path, file: join(path, DATABASE) };
 }
 
 /** Opens the data for as long as `use` takes. */
@@ -51,9 +53,28 @@ export async function withDataAt<T>(
   }
 }
 
-export function noData({ given }: DataDir): CliError {
+export function noData({ given, path }: DataDir): CliError {
+  const advised = fileAdvice({ given, path });
+  if (advised !== null) return new CliError(EXIT.failed, `${given} is a file: ${advised}`);
   const advice = "run `perdure run -- COMMAND` or `perdure up` first, or name another with --data";
   return new CliError(EXIT.failed, `there is no Perdure data in ${given}; ${advice}`);
+}
+
+/** What to do with a file where a directory is wanted; null if it is none. A program may have its database anywhere; a
+ *  directory of data has it under one name. */
+export function fileAdvice({ given, path }: Pick<DataDir, "given" | "path">): string | null {
+  if (!isFile(path)) return null;
+  if (basename(path) === DATABASE) return `--data wants its directory, ${dirname(given)}`;
+  return `--data wants a directory, with the database in it as ${DATABASE}; \`perdure server --db ${given}\` serves a database file`;
+}
+
+/** What cannot even be looked at is somebody else's mistake to tell. */
+function isFile(path: string): boolean {
+  try {
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
 }
 
 /** An empty file is what is left of a start that was cut short. */

@@ -1,9 +1,8 @@
 /** One command for several jobs: each is answered for itself, and what is wrong with one keeps no other from its turn. */
-import { PerdureError, show } from "../core/errors.ts";
+import { PerdureError } from "../core/errors.ts";
 import type { Perdure } from "../core/face.ts";
 import type { JobInfo } from "../core/views.ts";
-import { isId } from "../lib/id.ts";
-import type { Given } from "./arguments.ts";
+import { asJobId, type Given } from "./arguments.ts";
 import type { Command, Context } from "./command.ts";
 import { EXIT, usageError } from "./exit.ts";
 import { stateWords } from "./job-text.ts";
@@ -13,9 +12,7 @@ import { withPerdure } from "./target.ts";
 export function givenIds(given: Given, { usage }: Pick<Command, "usage">): string[] {
   const ids = [...new Set(given.positionals)];
   if (ids.length === 0) throw usageError(`which jobs? Usage: ${usage}`);
-  const wrong = ids.find((id) => !isId(id, "job"));
-  if (wrong === undefined) return ids;
-  throw usageError(`${show(wrong)} is not a job id: ids are given in full, job_ and 26 characters; see \`perdure ps\``);
+  return ids.map(asJobId);
 }
 
 interface Answer {

@@ -77,7 +77,7 @@ retry:
   });
 
   it.each([
-    ["", "job.yaml:1:1: got nothing; give one job"],
+    ["", "job.yaml:1:1: the file is empty; give one job"],
     ["- a", "job.yaml:1:1: got a list; give one job"],
     ["queue: a", "job.yaml:1:1: kind: it is missing; allowed: kind, such as exec"],
     ["kind: a\nprioritty: 1", 'job.yaml:2:1: prioritty: unknown field "prioritty"'],

@@ -30,6 +30,9 @@ const EXEC_KEYS = [
 /** All that a job file may have at its top. */
 export const TOP_KEYS: readonly string[] = [...JOB_KEYS, ...EXEC_KEYS, "jobs"];
 
+/** Also of a file that has comments alone. */
+export const EMPTY = "the file is empty; give one job, such as `argv: [./backup.sh]`";
+
 /** `-` is standard input. */
 export async function readJobFile(name: string, io: Pick<Io, "cwd">, stdin = process.stdin): Promise<FileJob[]> {
   if (name === "-") return jobsOf(readYamlBytes(await bytesOf(stdin), "stdin"));
@@ -53,8 +56,9 @@ export async function bytesOf(stream: AsyncIterable<Buffer | string>): Promise<B
 
 export function jobsOf(file: YamlText): FileJob[] {
   const { value } = file;
+  if (value === null) throw file.error([], EMPTY);
   if (!isPlain(value)) {
-    const got = value === null ? "nothing" : Array.isArray(value) ? "a list" : show(value);
+    const got = Array.isArray(value) ? "a list" : show(value);
     throw file.error([], `got ${got}; give one job, such as \`argv: [./backup.sh]\`, or \`jobs:\` with a list of them`);
   }
   try {
@@ -63,7 +67,7 @@ export function jobsOf(file: YamlText): FileJob[] {
     return asList(jobs, "jobs", (each, path) => jobOf(file, each, path), YAML_LIMITS.bytes, 1);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    throw file.error(stepsOf(error.path ?? ""), error.message);
+    throw file.error(stepsOf(error.path ?? ""), withQuotes(error));
   }
 }
 
@@ -110,6 +114,12 @@ function commandOf(fields: Fields<string>, path: string): [string, unknown] {
   const input = Object.fromEntries(names.map((name) => [name, fields[name]]));
   checkExecInput(input, path);
   return ["exec", input];
+}
+
+/** The message, and where a number or a truth stands for a text, how to write it: YAML has no other way to tell. */
+export function withQuotes({ message, given, allowed }: ConfigError): string {
+  const isBare = typeof given === "number" || typeof given === "boolean";
+  return isBare && /^text\b/.test(allowed) ? `${message} Write "${given}" for the text` : message;
 }
 
 /** From the path of an error, `jobs[2].input["a b"]`, to the steps of it. What cannot be read ends it early. */

@@ -77,7 +77,9 @@ const FILTER = {
   kind: many(Name, 100),
   queue: many(Name, 100),
   tag: Type.Optional(Name),
-  key: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
+  key: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 600, description: "Of a child: its parent, `/`, its key." }),
+  ),
   parent: Type.Optional(JobId),
   deadLetter: Type.Optional(Type.Boolean({ description: "Only jobs that failed and wait for a person." })),
   submittedAfter: Type.Optional(Instant),

@@ -4,7 +4,7 @@
 import { type Static, Type } from "typebox";
 import { SCOPES } from "../core/access.ts";
 import { ERROR_CODES } from "../core/errors.ts";
-import { FAIL_REASONS, JOB_STATES } from "../core/job.ts";
+import { FAIL_REASONS, JOB_STATES, MAX_USAGE } from "../core/job.ts";
 
 const CLOSED = { additionalProperties: false } as const;
 
@@ -58,9 +58,9 @@ export const ErrorSchema = closed({
 });
 
 export const UsageSchema = closed({
-  tokensIn: Type.Number({ minimum: 0 }),
-  tokensOut: Type.Number({ minimum: 0 }),
-  costUsd: Type.Number({ minimum: 0 }),
+  tokensIn: Type.Number({ minimum: 0, maximum: MAX_USAGE }),
+  tokensOut: Type.Number({ minimum: 0, maximum: MAX_USAGE }),
+  costUsd: Type.Number({ minimum: 0, maximum: MAX_USAGE }),
 });
 
 /** Policies are checked by `core/resolve-policy.ts`, which names the field and the nearest known word. */

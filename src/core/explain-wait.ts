@@ -91,18 +91,25 @@ function setsRunAt(event: JobEvent): boolean {
   return ["job.submitted", "job.rescheduled", "job.redriven", "job.unblocked"].includes(event.name);
 }
 
-function dueNow(job: JobProgressFields, reasons: readonly WaitReason[], { now, queue }: Surroundings): string {
+function dueNow(job: JobProgressFields, reasons: readonly WaitReason[], { now, queue, labels }: Surroundings): string {
   const due = `Queued and due ${since(job.runAt, now)}`;
   if (reasons[0] === "paused") return `${due}, but queue ${quoted(queue)} is paused`;
-  return reasons[0] === "no_worker" ? `${due}, but no worker can run this kind` : `${due}: it waits for a free worker`;
+  if (reasons[0] !== "no_worker") return `${due}: it waits for a free worker`;
+  return `${due}, but ${noneWords(labels)}`;
 }
 
 function noWorker({ kind, queue, labels, liveSessions }: Surroundings): string {
   const wanted = `kind ${quoted(kind)} from queue ${quoted(queue)}${withLabels(labels)}`;
-  if (liveSessions === 0)
-    return `No worker can run this kind: no worker is live at all. Start one that takes ${wanted}.`;
-  const none = liveSessions === undefined ? "no live worker" : `of ${counted(liveSessions, "live worker")} none`;
-  return `No worker can run this kind: ${none} takes ${wanted}. Start one that does.`;
+  const none = noneWords(labels);
+  const said = `${none[0]?.toUpperCase()}${none.slice(1)}`;
+  if (liveSessions === 0) return `${said}: no worker is live at all. Start one that takes ${wanted}.`;
+  const live = liveSessions === undefined ? "no live worker" : `of ${counted(liveSessions, "live worker")} none`;
+  return `${said}: ${live} takes ${wanted}. Start one that does.`;
+}
+
+/** A job may be too large for all that could run its kind. */
+function noneWords(labels: Readonly<Record<string, string>>): string {
+  return resourcesIn(labels) === null ? "no worker can run this kind" : "no worker can run this kind and size";
 }
 
 function withLabels(labels: Readonly<Record<string, string>>): string {
@@ -110,16 +117,18 @@ function withLabels(labels: Readonly<Record<string, string>>): string {
   const pairs = own.map(([name, value]) => quoted(`${name}=${value}`));
   const named = pairs.length === 0 ? [] : [`${pairs.length === 1 ? "the label" : "the labels"} ${pairs.join(", ")}`];
   const needs = resourcesIn(labels);
-  const left = needs === null ? [] : [`${showResources(needs)} left`];
-  return named.length + left.length === 0 ? "" : ` with ${[...named, ...left].join(" and ")}`;
+  const size = needs === null ? [] : [showResources(needs)];
+  return named.length + size.length === 0 ? "" : ` with ${[...named, ...size].join(" and ")}`;
 }
 
-function busy({ kind, queue, capableSessions, liveSessions }: Surroundings): string {
+function busy({ kind, queue, labels, capableSessions, liveSessions }: Surroundings): string {
   if (capableSessions === undefined) {
     return `Any worker that takes kind ${quoted(kind)} from queue ${quoted(queue)} may run it.`;
   }
   const of = liveSessions === undefined ? "" : ` of ${liveSessions}`;
-  return `Live workers that can run it: ${capableSessions}${of}. None has taken it yet: they are busy, or just about to.`;
+  const needs = resourcesIn(labels);
+  const room = needs === null ? "" : `, or have less than ${showResources(needs)} left`;
+  return `Live workers that can run it: ${capableSessions}${of}. None has taken it yet: they are busy${room}, or just about to.`;
 }
 
 function expiry(expiresAt: number, { now, queuePausedAt }: Surroundings): string {

@@ -203,6 +203,19 @@ describe("why a queued job waits", () => {
     expect(waitsFor).toEqual(["no_worker"]);
   });
 
+  it("says that it is too large for all of them, or that they have no room", () => {
+    const labels = { "resource/cpu": "999000", gpu: "a" };
+    const big = new Play({}, { labels }).wait(10);
+    const none = waits(big, { capableSessions: 0, liveSessions: 2 });
+    expect(none.summary).toContain("but no worker can run this kind and size;");
+    expect(none.text).toContain(
+      'No worker can run this kind and size: of 2 live workers none takes kind "send-mail" from queue "mail" with the label "gpu=a" and 999 cpus. Start one that does.',
+    );
+    expect(waits(big, { capableSessions: 1, liveSessions: 2 }).text).toContain(
+      "they are busy, or have less than 999 cpus left, or just about to.",
+    );
+  });
+
   it("says that no worker is live at all", () => {
     const { text } = waits(new Play(), { capableSessions: 0, liveSessions: 0 });
     expect(text).toContain("No worker can run this kind: no worker is live at all. Start one that takes kind");

@@ -87,6 +87,9 @@ export interface Job extends JobProgressFields {
   readonly policy: Policy;
 }
 
+/** Of each number that an attempt may tell: a million of them added up are still a number. */
+export const MAX_USAGE = 1e15;
+
 export function isTerminal(state: JobState): boolean {
   return state === "succeeded" || state === "failed" || state === "cancelled";
 }

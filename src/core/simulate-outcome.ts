@@ -57,7 +57,7 @@ const WORDS: ReadonlyMap<string, Word> = new Map<string, Word>([
   ["ok", alone("ok", () => ({ kind: "completed", result: null }))],
   ["fail", { allowed: "fail, or fail:EXITCODE with a code from 1 to 255", make: (code) => exited(code ?? "1") }],
   ["exit", { allowed: "exit:EXITCODE with a code from 0 to 255, as in exit:7", make: exited }],
-  ["error", { allowed: "error:MESSAGE, as in error:connection reset", make: thrown }],
+  ["error", { allowed: "error:MESSAGE, as in error:connection reset or error:TypeError: no name", make: thrown }],
   ["http", { allowed: "http:STATUS from 100 to 599, or http:STATUS:RETRY_AFTER as in http:429:30s", make: answered }],
   ["timeout", alone("timeout", timedOut)],
   ["lost", alone("lost", lost)],
@@ -88,8 +88,11 @@ function exited(text: string | null): Make | null {
   return failedBy({ kind: "exit", message: `exit code ${exitCode}`, exitCode });
 }
 
-function thrown(message: string | null): Make | null {
-  return message === null || message === "" ? null : failedBy({ kind: "error", message, name: "Error" });
+/** As errors are printed: `TypeError: x is no function` has the name by which rules know it. */
+function thrown(text: string | null): Make | null {
+  if (text === null || text === "") return null;
+  const [, name = "Error", message = text] = /^([A-Za-z_$][\w$]*(?:Error|Exception)): *(.+)$/s.exec(text) ?? [];
+  return failedBy({ kind: "error", message, name });
 }
 
 function logical(reason: string | null): Make {

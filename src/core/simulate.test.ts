@@ -183,6 +183,7 @@ describe("words", () => {
     ["fail", { kind: "exit", exitCode: 1, message: "exit code 1", class: "transient" }],
     ["fail:75", { kind: "exit", exitCode: 75, message: "exit code 75" }],
     ["exit:7", { kind: "exit", exitCode: 7 }],
+    ["error:TypeError: no name", { kind: "error", message: "no name", name: "TypeError" }],
     ["error:connection reset: by peer", { kind: "error", message: "connection reset: by peer", name: "Error" }],
     ["http:503", { kind: "http", status: 503, retryAfterMs: null }],
     ["http:429:30s", { kind: "http", status: 429, retryAfterMs: 30_000 }],

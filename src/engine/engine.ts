@@ -24,6 +24,7 @@ import { type WaitForAnyOptions, waitForAny, waitForEnd } from "./result.ts";
 import { drainSession, openSession, type SessionRequest } from "./session.ts";
 import { settle } from "./settle.ts";
 import { type SubmitAnswer, type SubmitItem, submit } from "./submit.ts";
+import { checkUsage } from "./usage.ts";
 
 export type Log = (level: "error" | "warn" | "info", message: string) => void;
 
@@ -147,8 +148,8 @@ export class Engine {
     return childStates(this.#parts, parentId, ids);
   }
   /** What a running attempt has used so far, in all. False if it does not run any more. */
-  setUsage(jobId: string, attempt: number, usage: Usage): Promise<boolean> {
-    return this.#parts.store.setUsage(jobId, attempt, usage);
+  async setUsage(jobId: string, attempt: number, usage: Usage): Promise<boolean> {
+    return this.#parts.store.setUsage(jobId, attempt, checkUsage(usage));
   }
   reap(): Promise<void> {
     return this.#reaper.runOnce();

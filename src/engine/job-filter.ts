@@ -24,7 +24,7 @@ export function checkFilter(filter: JobsFilter, namespace: string): JobFilter {
     ...(filter.kind === undefined ? {} : { kind: asList(many(filter.kind), "jobs.kind", text, 1_000) }),
     ...(filter.queue === undefined ? {} : { queue: asList(many(filter.queue), "jobs.queue", text, 1_000) }),
     ...(filter.tag === undefined ? {} : { tag: text(filter.tag, "jobs.tag") }),
-    ...(filter.key === undefined ? {} : { key: text(filter.key, "jobs.key") }),
+    ...(filter.key === undefined ? {} : { key: searchable(asText(filter.key, "jobs.key", 600), "jobs.key") }),
     ...(filter.parent === undefined ? {} : { parentId: text(filter.parent, "jobs.parent") }),
     ...(filter.deadLetter === undefined ? {} : { deadLetter: asBoolean(filter.deadLetter, "jobs.deadLetter") }),
     ...(filter.submittedAfter === undefined

@@ -11,8 +11,6 @@ import { Service } from "./service.ts";
 
 const BATCH = 200;
 const LIVE: readonly JobState[] = ["queued", "running", "blocked"];
-/** A job that waits for what has ended long ago would else run again and again without a pause. */
-const IN_VAIN_MS = 1_000;
 
 export class Kin extends Service {
   readonly #parts: EngineParts;
@@ -82,9 +80,8 @@ export class Kin extends Service {
       const found = await store.unblockable({ parents, limit: BATCH });
       if (found.length === 0) return;
       const now = clock.now();
-      const commands = found.map(({ jobId, attempt, inVain }) => {
-        const runAt = inVain ? now + IN_VAIN_MS : now;
-        return { jobId, command: { kind: "unblock", attempt, runAt, by: null } satisfies Command };
+      const commands = found.map(({ jobId, attempt }) => {
+        return { jobId, command: { kind: "unblock", attempt, runAt: now, by: null } satisfies Command };
       });
       const answers = await this.#amend(commands, now);
       if (!answers.some(({ status }) => status === "applied")) return;
@@ -114,6 +111,9 @@ export class Kin extends Service {
     const { store, clock, hub, outputs } = this.#parts;
     let cursor: string | null = null;
     do {
+      // Redriven meanwhile, it wants its children back: those of before, and those of its new chapter.
+      const [parent] = await store.jobs([parentId]);
+      if (parent != null && parent.cancelRequestedAt === null) return;
       const page: Awaited<ReturnType<typeof store.find>> = await store.find({
         ...{ parentId, state: LIVE, order: "oldest", limit: BATCH },
         ...(cursor === null ? {} : { cursor }),

@@ -16,6 +16,8 @@ export const LIMITS = {
   annotationBytes: 16_384,
   /** Parents above a job. */
   depth: 16,
+  /** Children of one job. Counted before they are stored, not under the lock: calls at the same time may go a little beyond. */
+  children: 10_000,
   /** Children that an attempt may wait for at a time. */
   waitsFor: MAX_WAITS_FOR,
   failureMessage: 2_048,

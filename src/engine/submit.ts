@@ -57,6 +57,7 @@ export async function submit(
   items: readonly SubmitItem[],
   client?: TransactionClient,
 ): Promise<SubmitAnswer[]> {
+  if (client !== undefined) for (const item of items) refuseChild(item);
   const { together, beside } = parts.store.lists;
   if (items.length <= together || client !== undefined) return submitList(parts, items, client);
   const lists: (readonly SubmitItem[])[] = [];
@@ -69,6 +70,14 @@ export async function submit(
     else if ((await result).status === "rejected" && results.length === 1) break;
   }
   return joined(lists, await Promise.all(results));
+}
+
+/** A child is stored under its parent's lock, and nobody knows how long a transaction of a stranger lasts: until then the
+ *  parent's worker could neither renew nor report. */
+function refuseChild({ parent }: SubmitItem): void {
+  if (parent == null) return;
+  const allowed = "no parent: a child cannot be stored within a transaction of yours";
+  throw new ConfigError({ path: "submit.parent", given: parent.id, allowed });
 }
 
 /** Lets what was begun go out. */
@@ -100,14 +109,14 @@ async function submitList(
   items: readonly SubmitItem[],
   client?: TransactionClient,
 ): Promise<SubmitAnswer[]> {
-  const depths = await depthsOf(parts, items);
+  const parents = await parentsOf(parts, items);
   const now = parts.clock.now();
   const answers: SubmitAnswer[] = new Array(items.length);
   const jobs: NewJob[] = [];
   const places: number[] = [];
   items.forEach((item, i) => {
     try {
-      jobs.push(newJob(parts, item, now, depths));
+      jobs.push(newJob(parts, item, now, parents));
       places.push(i);
     } catch (error) {
       if (!(error instanceof PerdureError)) throw error;
@@ -150,14 +159,38 @@ async function withNewStart(parts: EngineParts, item: SubmitItem, answer: Submit
   return isAgain ? { ...answer, state: "queued", chapter: answer.chapter + 1 } : answer;
 }
 
-/** How deep the parents of these jobs lie; null if none of them is a child. */
-async function depthsOf({ store }: EngineParts, items: readonly SubmitItem[]): Promise<Map<string, number> | null> {
-  if (!items.some(({ parent }) => parent != null)) return null;
-  const ids = [...new Set(items.flatMap(({ parent }) => (parent == null ? [] : [parent.id])))];
-  const known = ids.filter((id) => isId(id, "job"));
-  const rows = await store.jobs(known);
-  return new Map(rows.flatMap((row) => (row === null ? [] : [[row.id, row.depth] as const])));
+/** What is to be known of the parents of these jobs; null if none of them is a child. */
+async function parentsOf({ store }: EngineParts, items: readonly SubmitItem[]): Promise<Parents | null> {
+  const children = items.filter(({ parent }) => parent != null);
+  if (children.length === 0) return null;
+  const ids = [...new Set(children.map(({ parent }) => parent?.id ?? ""))].filter((id) => isId(id, "job"));
+  const [rows, counts] = await Promise.all([store.jobs(ids), store.childCounts(ids)]);
+  const parents = new Map<string, ParentFacts>();
+  rows.forEach((row, i) => {
+    if (row === null) return;
+    const { depth, chapter } = row;
+    parents.set(row.id, { depth, chapter, room: LIMITS.children - (counts[i] ?? 0), known: new Set() });
+  });
+  // Where there is no room for all of them, those that are there already are no new ones.
+  for (const { parent, key } of children) {
+    const facts = parents.get(parent?.id ?? "");
+    if (facts === undefined || key == null || facts.room >= children.length) continue;
+    const { jobs } = await store.find({ parentId: parent?.id ?? "", key: childKey(parent?.id ?? "", key), limit: 1 });
+    if (jobs.length > 0) facts.known.add(key);
+  }
+  return parents;
 }
+
+interface ParentFacts {
+  readonly depth: number;
+  readonly chapter: number;
+  /** How many more children it may have. */
+  room: number;
+  /** Keys of children that it has. */
+  readonly known: Set<string>;
+}
+
+type Parents = ReadonlyMap<string, ParentFacts>;
 
 /** Together with what else is done in a transaction of the caller's. */
 async function within(parts: EngineParts, client: TransactionClient, jobs: readonly NewJob[], now: number) {
@@ -178,7 +211,7 @@ function refused(code: ErrorCode, message: string): SubmitAnswer {
   return { status: "refused", error: new PerdureError(code, message) };
 }
 
-function newJob(parts: EngineParts, item: SubmitItem, now: number, depths: ReadonlyMap<string, number> | null): NewJob {
+function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Parents | null): NewJob {
   const namespace = name(item.namespace ?? "default", "namespace");
   const queue = name(item.queue ?? "default", "queue");
   const kind = name(item.kind, "kind");
@@ -186,7 +219,7 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, depths: Reado
   let key = item.key ?? null;
   if (key !== null) name(key, "key", LIMITS.key);
   const parent = item.parent ?? null;
-  const depth = parent === null ? 0 : depthUnder(parent.id, depths);
+  const above = parent === null ? null : parentFacts(parent.id, item.key ?? null, parents);
   if (parent !== null && key !== null) key = childKey(parent.id, key);
   const labels = item.labels ?? NO_LABELS;
   if (labels !== NO_LABELS) checkLabels(labels);
@@ -218,23 +251,29 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, depths: Reado
     tags,
     payload,
     policyHash: policyHash(item.policy),
-    transition: submitJob(job, now, by),
+    transition: submitJob(job, now, by, above?.chapter),
     parent,
-    depth,
+    depth: above === null ? 0 : above.depth + 1,
     annotations: item.annotations === undefined ? null : annotationText(item.annotations),
   };
 }
 
-function depthUnder(parentId: string, depths: ReadonlyMap<string, number> | null): number {
-  const above = depths?.get(parentId);
+function parentFacts(parentId: string, key: string | null, parents: Parents | null): ParentFacts {
+  const above = parents?.get(parentId);
   if (above === undefined) {
     throw new PerdureError("parent_ended", `no job has the id ${show(parentId)}: it cannot have children`, {
       path: "parent",
     });
   }
-  if (above < LIMITS.depth) return above + 1;
-  const allowed = `a job with fewer than ${LIMITS.depth} parents above it`;
-  throw new ConfigError({ path: "parent", given: parentId, problem: "it lies too deep", allowed });
+  if (above.depth >= LIMITS.depth) {
+    const allowed = `a job with fewer than ${LIMITS.depth} parents above it`;
+    throw new ConfigError({ path: "parent", given: parentId, problem: "it lies too deep", allowed });
+  }
+  if (key !== null && above.known.has(key)) return above;
+  above.room -= 1;
+  if (above.room >= 0) return above;
+  const allowed = `a job with fewer than ${LIMITS.children} children`;
+  throw new ConfigError({ path: "parent", given: parentId, problem: "it has too many children", allowed });
 }
 
 /** Null where there are none. */

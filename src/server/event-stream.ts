@@ -17,7 +17,7 @@ export interface EventStreamParts {
   readonly feed: (options: FeedOptions) => AsyncIterable<PerdureEvent>;
   readonly options: FeedOptions & { readonly after: number };
   /** Whether the client may still see them: asked with each heartbeat. */
-  readonly isAllowed: () => boolean;
+  readonly isAllowed: () => boolean | Promise<boolean>;
   /** Aborted when the server is to stop. */
   readonly signal: AbortSignal;
 }
@@ -40,10 +40,17 @@ export async function streamEvents(parts: EventStreamParts): Promise<void> {
     });
   }
 
+  /** Known at once, or asked of the store: then whoever cannot be asked about is not sent away. */
+  function askAgain(): void {
+    const answer = isAllowed();
+    if (answer === false) leave();
+    else if (answer !== true) void answer.then((isStill) => isStill || leave()).catch(() => {});
+  }
+
   let cancelBeat = () => {};
   const beat = () => {
     cancelBeat = clock.after(HEARTBEAT_MS, beat, { background: true });
-    if (!isAllowed()) leave();
+    askAgain();
     if (room !== null || gone.signal.aborted) return;
     // An id without data moves the place to come back to past events that do not concern this client.
     put(looked > sent ? `id: ${looked}\n\n` : ":\n\n");

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { jobToken } from "./job-token.ts";
 import { createLog, redacted } from "./log.ts";
 import type { LogLevel } from "./parts.ts";
 
@@ -49,6 +50,8 @@ describe("the log", () => {
     log("info", `said ${token}`, { url: `/x?token=${token}`, nested: { list: [token] }, error: new Error(token) });
     expect(written[0]).not.toContain("S3-");
     expect(redacted(`${token}.`)).toBe("pdr_abcd1234_[redacted].");
+    const own = jobToken("secret", "job_01m7gekg9zevv9a6xvvwmt1v8g", 7);
+    expect(redacted(`<${own}>`)).toBe("<pdj_01m7gekg9zevv9a6xvvwmt1v8g_[redacted]>");
   });
 
   it("does not fail whoever writes it", () => {

@@ -7,5 +7,7 @@ import type { Policy } from "../core/policy.ts";
 export function isOverspent(policy: Policy, before: Usage | null, live: Usage | null): boolean {
   const { tokens, costUsd } = policy.budget;
   if (tokens === null && costUsd === null) return false;
+  // One that spends nothing itself may finish, as after a redrive of a job whose budget was spent before.
+  if (live === null || live.tokensIn + live.tokensOut + live.costUsd === 0) return false;
   return spentBudget(policy, addUsage(before, live)) !== null;
 }

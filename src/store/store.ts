@@ -61,6 +61,8 @@ export interface Store {
   /** Blocked jobs of which all that they wait for have ended, or are not there: of these parents, or of all. Of all means:
    *  a call looks at some of them, and the next goes on from there. */
   unblockable(query: UnblockableQuery): Promise<UnblockableJob[]>;
+  /** How many children each of these jobs has. */
+  childCounts(parents: readonly string[]): Promise<number[]>;
   /** Jobs with children whose cancel was asked for, and not yet passed on to all of them. */
   cascades(limit: number): Promise<string[]>;
   /** The children of this job have all been asked. Where one was not, it stays among the cascades. */
@@ -227,8 +229,6 @@ export interface UnblockableJob {
   readonly jobId: string;
   /** The run that began to wait. */
   readonly attempt: number;
-  /** The last of those it waited for ended before that run even began: it waited for nothing. */
-  readonly inVain: boolean;
 }
 
 export interface ExpiredQuery {

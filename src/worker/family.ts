@@ -4,6 +4,7 @@
  *  To wait ends the run: `waitFor` throws while a child has not ended, and remembers for whom it is. What the handler
  *  makes of that error changes nothing. */
 
+import { setMaxListeners } from "node:events";
 import { isPlain } from "../core/check.ts";
 import {
   type Child,
@@ -16,6 +17,7 @@ import {
   WaitingError,
 } from "../core/child.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
+import { NonRetryableError } from "../core/failure.ts";
 import { isTerminal } from "../core/job.ts";
 import type { SubmitEntry } from "../core/submit-options.ts";
 
@@ -48,7 +50,9 @@ export class RunFamily {
 
   submit(task: SubmitEntry["task"], input?: unknown, options: ChildOptions = {}): Promise<Child<unknown>> {
     // Counted before anything is waited for: the order of the calls is what a later run repeats.
-    return this.#ask((family, parent) => family.submit(parent, { task, input, options: this.#named(options) }));
+    return this.#ask((family, parent) => family.submit(parent, { task, input, options: this.#named(options) })).catch(
+      explained,
+    );
   }
 
   async waitFor(children: readonly Pick<Child<unknown>, "id">[]): Promise<ChildEnd<unknown>[]> {
@@ -93,8 +97,16 @@ export class RunFamily {
       );
     }
     signal.throwIfAborted();
+    setMaxListeners(0, signal); // hundreds may be submitted at a time
     return orStopped(call(family, parent), signal);
   }
+}
+
+/** The same call was another child before. No later run can make it right, so the job need not try. */
+function explained(error: unknown): never {
+  if (!(error instanceof PerdureError) || error.code !== "key_conflict") throw error;
+  const hint = "children are found again by their keys, or by the number of the call: submit the same ones in each run";
+  throw Object.assign(new NonRetryableError(`${error.message}; ${hint}`, { cause: error }), { code: error.code });
 }
 
 /** A link repeats its calls until they are answered. A handler that is to stop does not wait so long. */

@@ -36,7 +36,7 @@ describe.each(KINDS)("describe on %s", (kind) => {
       return "done";
     });
     await library.work([flaky], { name: "worker-1" });
-    const job = await library.submit(flaky);
+    const job = await library.submit(flaky, undefined, { annotations: { "agent-task/name": "flaky" } });
     await job.result();
     const { code, stdout } = await ask("describe", job.id);
     expect(code).toBe(0);
@@ -54,6 +54,28 @@ describe.each(KINDS)("describe on %s", (kind) => {
     expect(shown.events.map(({ type, reason }) => `${type}/${reason}`)).toEqual([
       ...[started, "Normal/Retrying", started, "Normal/Retrying", started, "Normal/Completed"],
     ]);
+  });
+
+  it("shows any other job to programs in our own words, and all that people ask for", async () => {
+    const { ask, askJson, library } = await openWhere(kind);
+    const plain = task("plain", { retry: QUICK }, (_input: undefined, ctx) => {
+      if (ctx.attempt === 1) throw new Error("connection reset");
+      return { width: 640 };
+    });
+    await library.work([plain]);
+    const job = await library.submit(plain, undefined, { key: "img-1", priority: 2, queue: "images" });
+    await job.result();
+    const shown = await askJson<{ events: { name: string }[] }>("describe", job.id);
+    expect(Object.keys(shown)).toEqual(["job", "attempts", "children", "events"]);
+    expect(shown).toMatchObject({
+      job: { id: job.id, kind: "plain", key: "img-1", queue: "images", result: { width: 640 } },
+      ...{ attempts: [{ attempt: 1, outcome: "failed" }, { outcome: "completed" }], children: [] },
+    });
+    expect(shown.events[0]?.name).toBe("job.submitted");
+    const { stdout } = await ask("describe", job.id);
+    for (const line of [/^Queue +images$/m, /^Priority +2$/m, /^Key +img-1$/m, /^Result +\{"width":640\}$/m]) {
+      expect(stdout).toMatch(line);
+    }
   });
 
   it("warns when retries are exhausted", async () => {
@@ -140,6 +162,26 @@ describe.each(KINDS)("resubmit on %s", (kind) => {
     expect(shown.spec).toMatchObject({ prompt: "Try harder.", model: "haiku", command: ["sh", "-c", "exit 0"] });
   });
 
+  it("changes timeout, queue, runs, policy and variables, and leaves the rest", async () => {
+    const { askJson, library } = await openWhere(kind);
+    const retry = { ...QUICK, budget: { tokens: 100, costUsd: 1 } };
+    const id = await submitted(library, { retry });
+    const before = await (await library.job(id)).get();
+    const again = async (...argv: string[]) => {
+      const made = await askJson<{ id: string }>("resubmit", id, ...argv);
+      return (await library.job(made.id)).get();
+    };
+    const larger = await again("--retry", '{"budget":{"costUsd":5}}', "--timeout", "2m", "--queue", "slow");
+    expect(larger).toMatchObject({ queue: "slow", timeoutMs: 120_000, payload: before.payload });
+    expect(larger.policy).toEqual({ ...before.policy, budget: { tokens: 100, costUsd: 5 } });
+    const longer = await again("--max-attempts", "9", "--env", "LEVEL=debug");
+    expect(longer.policy).toEqual({ ...before.policy, maxAttempts: 9 });
+    expect(longer).toMatchObject({ queue: "agents", timeoutMs: 60_000 });
+    expect(longer.payload).toMatchObject({ argv: AGENT.argv, env: { ...AGENT.env, LEVEL: "debug" } });
+    expect((await again("--retry", '{"preset":"opal"}')).policy).toMatchObject({ preset: "opal", maxAttempts: 2 });
+    expect((await again("--retry", "7")).policy).toEqual({ ...before.policy, maxAttempts: 7 });
+  });
+
   it("keeps the parent, until that has ended", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const parent = await submitted(library);
@@ -169,7 +211,17 @@ describe.each(KINDS)("resubmit on %s", (kind) => {
     });
     const other = (await library.submit(hopeless)).id;
     const id = await submitted(library);
-    for (const argv of [[], ["x"], [id, "y"], [id, "--"], [other, "--prompt", "x"], [other, "--", "ls"]]) {
+    const wrong = [
+      ...[[], ["x"], [id, "y"], [id, "--"], [other, "--prompt", "x"], [other, "--", "ls"], [other, "--env", "A=1"]],
+      ...[
+        ["--timeout", "5"],
+        ["--queue", "a\nb"],
+        ["--max-attempts", "0"],
+        ["--env", "1=2"],
+      ].map((argv) => [id, ...argv]),
+      ...["{", "true", '{"budget":{"costUsd":-1}}', '{"maxAttempt":1}'].map((json) => [id, "--retry", json]),
+    ];
+    for (const argv of wrong) {
       expect(await ask("resubmit", ...argv)).toMatchObject({ code: 2, stdout: "" });
     }
     expect((await library.jobs()).jobs).toHaveLength(2);

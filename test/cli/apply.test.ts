@@ -2,7 +2,7 @@
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { Readable } from "node:stream";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { readAnyFiles } from "../../src/cli/apply/read-any.ts";
 import { OPERATIONS } from "../../src/contract/operations.ts";
 import { DIALECT_DEFAULTS } from "../../src/core/dialect-settings.ts";
@@ -10,6 +10,7 @@ import type { ReadEntry } from "../../src/dialects/dialect.ts";
 import { EVENT_VIEW_NAMES, JOB_VIEW_NAMES } from "../../src/dialects/registry.ts";
 import { toSubmitItem } from "../../src/engine/submit-request.ts";
 import { OWN, SAMPLES } from "../dialects/samples.ts";
+import { startServer } from "../server/kit.ts";
 import { perdure } from "./kit.ts";
 import { KINDS, newDir, openWhere } from "./targets.ts";
 
@@ -245,7 +246,14 @@ const BAD: readonly (readonly [string, string | RegExp])[] = [
   // Files that are not there, and kinds that are none.
   [SAMPLES.attune, /^job\.yaml:3:1: entrypoint: there is no file/],
   ["hello: world\n", "job.yaml:1:1: got a document of no kind that is known here"],
-  ["", "job.yaml:1:1: got nothing of no kind that is known here"],
+  ["", "job.yaml:1:1: the file is empty"],
+  ["# later\n", "job.yaml:1:1: the file is empty"],
+  // A number where a text is wanted.
+  ["argv: [ls]\nenv: { A: 1 }\n", /^job\.yaml:2:\d+: env\.A: got 1; .*Write "1" for the text/],
+  [
+    SAMPLES.fluster.replace(/environment:.*\n/, "environment: { env_vars: { A: true } }\n"),
+    /^job\.yaml:\d+:\d+: environment\.env_vars\.A: got true; .*Write "true" for the text/,
+  ],
 ];
 
 /** Nine levels of nine: a billion laughs. */
@@ -312,6 +320,24 @@ describe("convert", () => {
       const submitted = await perdure(["submit", "--data", "data", "-f", "job.yaml"], { cwd });
       expect(submitted.code).toBe(0);
     }
+  });
+
+  it("takes the defaults of the server, where there is one, as apply does", async () => {
+    const cwd = newDir();
+    const fluster = { ...DIALECT_DEFAULTS.fluster, defaultMaxRetriesFailure: 4 };
+    const agent = { ...DIALECT_DEFAULTS.agent, command: ["agent"] };
+    const server = await startServer({ dialects: { ...DIALECT_DEFAULTS, fluster, agent } });
+    onTestFinished(server.close);
+    const env = { PERDURE_TOKEN: server.admin };
+    writeFileSync(join(cwd, "job.yaml"), "name: train\nentrypoint: { command: [./train.sh] }\nresources: { cpu: 1 }\n");
+    writeFileSync(join(cwd, "task.yaml"), SAMPLES["agent-task"].replace(/ {2}command:.*\n/, ""));
+    const convert = (name: string, ...argv: string[]) =>
+      perdure(["convert", "-f", name, "--json", ...argv], { cwd, env });
+    const there = await convert("job.yaml", "--server", server.url);
+    expect(JSON.parse(there.stdout)).toMatchObject({ retry: { maxAttempts: 5 } });
+    expect(JSON.parse((await convert("job.yaml")).stdout)).toMatchObject({ retry: { maxAttempts: 1 } });
+    expect(await convert("task.yaml", "--server", server.url)).toMatchObject({ code: 0 });
+    expect(await convert("task.yaml")).toMatchObject({ code: 2 });
   });
 
   it("names what cannot be expressed, above it and on stderr", async () => {

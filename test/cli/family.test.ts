@@ -1,4 +1,6 @@
 /** `perdure tree`, `perdure usage`, and the words of submit and ps about parents, resources and annotations. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { task } from "../../src/core/task.ts";
 import { gate } from "../kit.ts";
@@ -15,14 +17,14 @@ describe.each(KINDS)("families on %s", (kind) => {
     const where = await openWhere(kind);
     const top = await submitted(where, "top");
     const left = await submitted(where, "left", "--parent", top, "--key", "l");
-    const right = await submitted(where, "--parent", top, "--", "./right.sh", "a b");
+    const right = await submitted(where, "--parent", top, "--key", "p1", "--", "./right.sh", "a b");
     const leaf = await submitted(where, "leaf", "--parent", left);
     const { stdout } = await where.ask("tree", top);
     expect(stdout.split("\n").map((line) => line.trimEnd())).toEqual([
       `${top}  queued  top`,
-      `├─ ${left}  queued  left  ${top}/l`,
+      `├─ ${left}  queued  left  [l]`,
       `│  └─ ${leaf}  queued  leaf`,
-      `└─ ${right}  queued  ./right.sh 'a b'`,
+      `└─ ${right}  queued  ./right.sh 'a b'  [p1]`,
       "",
     ]);
     const tree = await where.askJson<{ children: { job: { id: string } }[] }>("tree", top);
@@ -32,6 +34,22 @@ describe.each(KINDS)("families on %s", (kind) => {
     const cut = await where.ask("tree", top, "--limit", "2");
     expect(cut.stdout.split("\n")).toHaveLength(3);
     expect(cut.stderr).toContain("there are more than 2 jobs");
+  });
+
+  it("tell the keys of children as they were given", async () => {
+    const where = await openWhere(kind);
+    const top = await submitted(where, "top", "--key", "all");
+    const child = await submitted(where, "part", "--parent", top, "--key", "p1");
+    const described = await where.ask("describe", top);
+    expect(described.stdout).toMatch(/^Key +all$/m);
+    expect(described.stdout).toMatch(new RegExp(`^${child} +p1 +queued$`, "m"));
+    const shown = await where.askJson<{ children: object[] }>("describe", top);
+    expect(shown.children).toEqual([{ id: child, kind: "part", name: "p1", key: "p1", state: "queued", reason: null }]);
+    for (const command of ["get", "describe"]) {
+      const { stdout } = await where.ask(command, child);
+      expect(stdout).toMatch(/^Key +p1$/m);
+      expect(stdout).toMatch(new RegExp(`^Parent +${top}$`, "m"));
+    }
   });
 
   it("end when their parent is cancelled", async () => {
@@ -46,6 +64,18 @@ describe.each(KINDS)("families on %s", (kind) => {
     const late = await where.ask("submit", "late", "--parent", top);
     expect(late.code).not.toBe(0);
     expect(late.stderr).toContain("ended");
+  });
+
+  it("are not stored by half: a file with a parent that is not there, or has ended, stores nothing", async () => {
+    const where = await openWhere(kind);
+    const ended = await submitted(where, "top");
+    await where.ask("cancel", ended);
+    for (const parent of [ended, "job_01m7gekg9zevv9a6xvvwmt1v8g"]) {
+      writeFileSync(join(where.dir, "two.yaml"), `jobs:\n  - kind: a\n  - kind: b\n    parent: ${parent}\n`);
+      const { code, stderr } = await where.ask("apply", "-f", "two.yaml");
+      expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringMatching(/two\.yaml:3:\d+: its parent/) });
+    }
+    expect((await where.library.jobs()).jobs).toHaveLength(1);
   });
 
   it("keep resources and annotations, and refuse what is none", async () => {

@@ -1,5 +1,5 @@
 /** `perdure submit PACK.ACTION`, on data of this machine and through a server. */
-import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
@@ -150,15 +150,36 @@ describe("submit an action", () => {
     expect((await submit(cwd, "p.go")).stderr).toContain('the pack "p" is in packs/p too');
   });
 
-  it("is an ordinary kind where no pack has that name, and refused where packs are named by a setting", async () => {
+  it("is an ordinary kind where there are no packs, and refused where no pack has that name", async () => {
     const cwd = newDir();
-    fill(cwd);
     expect(await submit(cwd, "mypak.x")).toMatchObject({ code: 0 });
+    writeFileSync(join(cwd, "packs"), "a file");
+    expect(await submit(cwd, "mypak.x")).toMatchObject({ code: 0 });
+    rmSync(join(cwd, "packs"));
+    fill(cwd);
+    const near = await submit(cwd, "mypak.external_api_call");
+    expect(near).toMatchObject({ code: 2, stdout: "" });
+    expect(near.stderr).toBe(
+      'perdure submit: there is no pack "mypak" in ./packs. Did you mean "mypack.external_api_call"? ' +
+        "A job of the ordinary kind mypak.external_api_call is submitted by a job file that says " +
+        "`kind: mypak.external_api_call`\n",
+    );
+    expect((await submit(cwd, "mypak.x")).stderr).toContain('Did you mean "mypack"?');
+    writeFileSync(join(cwd, "job.yaml"), "kind: mypak.x\n");
+    expect(await perdure(["submit", "-f", "job.yaml"], { cwd })).toMatchObject({ code: 0 });
     const named = await submit(cwd, "mypak.x", { PERDURE_ATTUNE_PACKS: "packs" });
     expect(named).toMatchObject({ code: 2, stdout: "" });
     expect(named.stderr).toMatch(/no pack "mypak" in packs \(PERDURE_ATTUNE_PACKS\)\. Did you mean "mypack"\?/);
     const gone = await submit(cwd, "mypack.x", { PERDURE_ATTUNE_PACKS: "gone" });
     expect(gone).toMatchObject({ code: 2, stderr: expect.stringContaining('attune.packs: "gone" cannot be read') });
+  });
+
+  it("counts packs that cannot be read among those that there are", async () => {
+    const cwd = newDir();
+    fill(cwd, { "packs/other/pack.yaml": "ref: [\n" });
+    const { code, stderr } = await submit(cwd, "othr.x");
+    expect(code).toBe(2);
+    expect(stderr).toContain('there is no pack "othr" in ./packs. Did you mean "other"?');
   });
 
   it("has what is set here where it and its pack say nothing, and tells what is not done", async () => {

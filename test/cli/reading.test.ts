@@ -272,8 +272,19 @@ describe("the data directory", () => {
     expect(readdirSync(cwd)).toEqual([]);
     writeFileSync(join(cwd, "perdure.db"), "");
     expect(await perdure(["ps", "--data", "."], { cwd })).toEqual({ code: 1, stdout: "", stderr: nothing(".") });
-    expect(await perdure(["ps", "--data", join(cwd, "perdure.db")])).toMatchObject({ code: 1 });
-    expect(readdirSync(cwd)).toEqual(["perdure.db"]);
+    expect(await perdure(["ps", "--data", join(cwd, "perdure.db")])).toEqual({
+      ...{ code: 1, stdout: "" },
+      stderr: `perdure ps: ${cwd}/perdure.db is a file: --data wants its directory, ${cwd}\n`,
+    });
+    writeFileSync(join(cwd, "kd"), "SQLite format 3");
+    expect((await perdure(["ps", "--data", "kd"], { cwd })).stderr).toBe(
+      "perdure ps: kd is a file: --data wants a directory, with the database in it as perdure.db; " +
+        "`perdure server --db kd` serves a database file\n",
+    );
+    expect((await perdure(["submit", "k", "--data", "kd"], { cwd })).stderr).toMatch(
+      /^perdure submit: --data: cannot write to kd \(\w+\); --data wants a directory, with the database in it/,
+    );
+    expect(readdirSync(cwd)).toEqual(["kd", "perdure.db"]);
   });
 
   it("is PERDURE_DATA unless it is named, and ./.perdure unless that is set", async () => {

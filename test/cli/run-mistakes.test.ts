@@ -66,7 +66,7 @@ const OPTIONS: readonly Mistake[] = [
   [["--data", ""], /: --data: got ""; give a text/],
   [
     ["--data", "postgres://me:secret@host/db"],
-    /: --data: got a value that is not shown; give a directory; (?!.*secret)/,
+    /: --data: got an address \(not shown, as it may hold a password\); give a directory; (?!.*secret)/,
   ],
   [["--data", "/etc/passwd/x"], /: --data: cannot write to \/etc\/passwd\/x/],
   [["--data", "/etc/passwd"], /: --data: cannot write to \/etc\/passwd/],

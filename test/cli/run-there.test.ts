@@ -104,6 +104,15 @@ describe("perdure run on a server", () => {
     expect(waiting.io.stderr.text.split("no worker")).toHaveLength(2);
   }, 30_000);
 
+  it("says that a job is too large for every worker, not that there is none", async () => {
+    const waiting = startMain(["submit", "--wait", "--cpu", "99999", "--", "true"], here());
+    await waiting.says("no worker has so much: it takes 99999 cpus; start a larger one with `perdure worker`");
+    const [id = ""] = waiting.io.stdout.text.split("\n");
+    await target.perdure.cancel(id);
+    expect(await waiting.ended).toBe(1);
+    expect(waiting.io.stderr.text).not.toContain("no worker for it");
+  }, 30_000);
+
   it("says that its queue is paused", async () => {
     await target.perdure.pause("stopped");
     const running = start("true", "--queue", "stopped");

@@ -2,10 +2,12 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it, onTestFinished } from "vitest";
+import { DIALECT_DEFAULTS } from "../../src/core/dialect-settings.ts";
 import type { SimulatedEnd, SimulatedStep } from "../../src/core/simulate.ts";
 import type { Distribution } from "../../src/core/simulate-script.ts";
 import type { DialectEnd } from "../../src/dialects/simulated-end.ts";
+import { startServer } from "../server/kit.ts";
 import { DANGEROUS, perdure, uncoloured } from "./kit.ts";
 
 const dir = mkdtempSync(join(tmpdir(), "perdure-simulate-"));
@@ -190,6 +192,32 @@ describe("a file", () => {
     }
   });
 
+  it("of a dialect has the defaults of the server, where there is one", async () => {
+    const fluster = { ...DIALECT_DEFAULTS.fluster, defaultMaxRetriesFailure: 4, defaultRetryDelayMs: 3_000 };
+    const server = await startServer({ dialects: { ...DIALECT_DEFAULTS, fluster } });
+    onTestFinished(server.close);
+    const env = { PERDURE_TOKEN: server.admin, PERDURE_URL: server.url };
+    const job = file("f.yaml", "name: train\nentrypoint: { command: [./train.sh] }\nresources: { cpu: 1 }\n");
+    const alone = file("alone.yaml", "retry: { max_retries_preemption: 9 }\n");
+    for (const name of [job, alone]) {
+      const argv = ["simulate", "-f", name, "--jitter", "0", "--json"];
+      const there = await perdure(argv, { cwd: dir, env });
+      expect(there).toMatchObject({ code: 0, stderr: "" });
+      expect(delays(JSON.parse(there.stdout) as Told)).toEqual([3, 6, 12, 24]);
+      const here = await perdure(argv, { cwd: dir });
+      expect(delays(JSON.parse(here.stdout) as Told)).toEqual([]);
+      // Who names a directory of data means the settings here.
+      expect((await perdure([...argv, "--data", "none"], { cwd: dir, env })).stdout).toBe(here.stdout);
+    }
+    // Our own words need nobody.
+    const nobody = { PERDURE_URL: "http://127.0.0.1:1", PERDURE_TOKEN: "t" };
+    expect(await perdure(["simulate", "-f", TASK], { cwd: dir, env: nobody })).toMatchObject({ code: 0 });
+    expect(await perdure(["simulate", "-f", job], { cwd: dir, env: nobody })).toMatchObject({ code: 1 });
+    expect(await run("--server", server.url)).toMatchObject({
+      ...{ code: 2, stderr: expect.stringContaining("--server: it goes with --file") },
+    });
+  });
+
   it("of several jobs needs the number of one", async () => {
     const jobs = file("jobs.yaml", "jobs:\n  - { argv: [a], retry: 2 }\n  - { argv: [b], retry: 4 }\n");
     expect((await told("-f", jobs, "--job", "2")).end.attempts).toBe(4);
@@ -227,6 +255,19 @@ describe("a file", () => {
 describe("what is played", () => {
   it("is fail, again and again, where nothing is said", async () => {
     expect((await told()).end).toMatchObject({ reason: "exhausted", attempts: 5 });
+  });
+
+  it("is the same with the preset that holds without one", async () => {
+    expect(await told("--preset", "default")).toEqual(await told());
+    expect((await told("--preset", "default", "--max-attempts", "2")).end.attempts).toBe(2);
+  });
+
+  it("is told of where the job ends before it", async () => {
+    const early = await run("--preset", "attune", "--outcomes", "fail:3,lost,ok", "--json");
+    expect(early).toMatchObject({ code: 0, stdout: expect.stringContaining('"attempts": 1') });
+    expect(early.stderr).toBe("note: the job had ended before the last 2 outcomes could be played\n");
+    expect((await run("--outcomes", "fail,ok")).stderr).toBe("");
+    expect((await run("--max-attempts", "1", "--outcomes", "fail", "--repeat")).stderr).toBe("");
   });
 
   it("may leave the end open", async () => {

@@ -108,6 +108,20 @@ describe.each(STORES)("Attune on %s", (store) => {
     });
   });
 
+  describe("an action of Node that nobody caught an error of", () => {
+    const uncaught = (error: string) =>
+      failing(`/packs/call.js:1\nthrow e;\n^\n\n${error}\n    at main (/packs/call.js:1:7)\n\nNode.js v20.20.2\n`);
+
+    it("is judged by its error, and not by the version that stands below it", async () => {
+      const { stage, apply } = await open();
+      const id = await apply(API_CALL);
+      expect(await stage.run(id, uncaught("Error: upstream: Connection refused"))).toMatchObject({ state: "queued" });
+      expect(await stage.view(attune, id)).toMatchObject({ retry_count: 1, retry_reason: "transient_error" });
+      expect(await stage.run(id, uncaught("Error: Permission denied"))).toMatchObject({ state: "failed" });
+      expect(await stage.view(attune, id)).toMatchObject({ error: "exit code 1: Error: Permission denied" });
+    });
+  });
+
   describe("Non-Retriable Failures", () => {
     it.each([
       ["Validation error: url is missing"],
@@ -122,6 +136,20 @@ describe.each(STORES)("Attune on %s", (store) => {
       const { stage, apply } = await open();
       const id = await apply(API_CALL);
       expect(await stage.run(id, failing(message))).toMatchObject({ state: "failed", reason: "rejected", attempt: 1 });
+      expect(await stage.view(attune, id)).toMatchObject({ status: "failed", retry_count: 0, retry_reason: null });
+    });
+
+    it("lack of memory is none of the patterns, and so is final (A11)", async () => {
+      const { stage, apply } = await open();
+      const id = await apply(API_CALL);
+      expect(await stage.run(id, "oom")).toMatchObject({
+        state: "failed",
+        reason: "rejected",
+        attempt: 1,
+        failures: 1,
+      });
+      const [attempt] = (await stage.parts(id)).attempts;
+      expect(attempt?.failure).toMatchObject({ kind: "oom", exitCode: 137 });
       expect(await stage.view(attune, id)).toMatchObject({ status: "failed", retry_count: 0, retry_reason: null });
     });
   });

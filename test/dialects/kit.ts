@@ -25,6 +25,7 @@ import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { VirtualClock } from "../../src/testing/virtual-clock.ts";
 import { endOf } from "../../src/worker/exec/outcome.ts";
+import { tellingLine } from "../../src/worker/exec/telling-line.ts";
 import { newSchema } from "../postgres/kit.ts";
 
 export const STORES = ["sqlite", "postgres"] as const;
@@ -335,7 +336,7 @@ function outcomeOf(play: Exclude<Play, "lost" | "gone">, job: JobInfo): Reported
 }
 
 /** As a worker tells it. */
-function commandEnd(end: Partial<Parameters<typeof endOf>[0]>, lastLine: string): ReportedOutcome {
+function commandEnd(end: Partial<Parameters<typeof endOf>[0]>, stderr: string): ReportedOutcome {
   const ended = {
     ...({
       kind: "ended",
@@ -348,7 +349,7 @@ function commandEnd(end: Partial<Parameters<typeof endOf>[0]>, lastLine: string)
     left: 0,
     ...end,
   };
-  const judged = endOf(ended, { kind: "none" }, lastLine);
+  const judged = endOf(ended, { kind: "none" }, tellingLine(stderr));
   return judged.kind !== "completed"
     ? judged
     : { kind: "completed", result: JSON.stringify({ exitCode: judged.exitCode }) };

@@ -211,6 +211,7 @@ workflow:
     it.each<[string, string, Parameters<Stage["run"]>[1], boolean]>([
       ["result: full task result dictionary", "{{ result.body.n == 7 }}", answer(200, { n: 7 }), true],
       ["result is None after a failure", "{{ result == None }}", UNAVAILABLE, true],
+      ["data is None after a failure, too (D15)", "{{ data == None }}", UNAVAILABLE, true],
       ["status_code of an error", "{{ status_code == 503 }}", UNAVAILABLE, true],
       ["status_code of a completed action: polling (D5)", "{{ status_code == 202 }}", answer(202), true],
       ["another status_code ends the polling", "{{ status_code == 202 }}", answer(200), false],

@@ -140,6 +140,13 @@ describe.each(STORES)("OPAL on %s", (store) => {
     expect(await stage.run(other, "oom")).toMatchObject({ state: "queued", runAt: stage.clock.now() + 8_000 });
   });
 
+  it("no id is a new job each time, under its own id", async () => {
+    const stage = await openStage(store);
+    const [one, two] = [await apply(stage, "prompt: x"), await apply(stage, "prompt: x")];
+    expect(one).not.toBe(two);
+    expect(await stage.view(opal, one)).toMatchObject({ id: one, status: "queued" });
+  });
+
   it("one id is one job, and a late word of a worker that was given up changes nothing", async () => {
     const stage = await openStage(store);
     const id = await apply(stage, "prompt: x\njob_id: mine");
@@ -156,8 +163,8 @@ describe("an OPAL file", () => {
   const read = (document: object, more = {}) => opal.read(document, readContext({ settings, ...more }));
 
   it("has the policy defaults of the document, or those that are configured", () => {
-    expect(read({ prompt: "x" }).jobs[0]?.options).toMatchObject({
-      ...{ tags: ["opal"], key: expect.stringMatching(/^opal:job_[0-9a-f]{12}$/) },
+    expect(read({ prompt: "x", job_id: "j1" }).jobs[0]?.options).toMatchObject({
+      ...{ tags: ["opal"], key: "opal:j1" },
       retry: {
         preset: "opal",
         maxAttempts: 2,
@@ -171,6 +178,13 @@ describe("an OPAL file", () => {
     expect(read({ prompt: "x", env: { OPAL_MAX_RETRIES: 0 } }).jobs[0]?.options?.retry).toMatchObject({
       maxAttempts: 1,
     });
+  });
+
+  it.each([{ prompt: "x" }, { prompt: "x", job_id: null }])("without an id has the job's own: %j", (document) => {
+    const [entry] = read(document).jobs;
+    expect(read(document).jobs).toEqual([entry]); // nothing in it is drawn
+    expect(entry?.options?.key).toBe(undefined);
+    expect(entry?.input).toMatchObject({ fill: { OPAL_JOB_ID: "jobId" } });
   });
 
   it("becomes a command with the prompt, the metadata and the file beside it", () => {

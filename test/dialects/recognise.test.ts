@@ -54,12 +54,16 @@ describe("a document", () => {
     await expect(kindOf(text)).rejects.toThrow(message);
   });
 
-  it.each(["a: 1\n", "[1, 2]\n", "hello\n", "", "apiVersion: v1\nkind: Pod\n", "name: x\nentrypoint: y\n"])(
+  it.each(["a: 1\n", "[1, 2]\n", "hello\n", "apiVersion: v1\nkind: Pod\n", "name: x\nentrypoint: y\n"])(
     "that is none is told with the kinds that there are: %j",
     async (text) => {
       await expect(kindOf(text)).rejects.toThrow(/of no kind that is known here\. .*AgentTask/);
     },
   );
+
+  it.each(["", "# nothing\n"])("that is empty is told as that: %j", async (text) => {
+    await expect(kindOf(text)).rejects.toThrow("the file is empty");
+  });
 
   it("of anything at all makes no recogniser throw", () => {
     for (const value of [

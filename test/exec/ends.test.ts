@@ -20,6 +20,17 @@ describe("an exit code", () => {
     expect((await bench.sh("exit 7")).last.failure?.message).toBe("exit code 7");
   });
 
+  it("of a program of Node is told with its error, and not with its version", async () => {
+    const bench = await openBench();
+    const throws = (script: string) => bench.run({ argv: [process.execPath, "-e", script] });
+    const thrown = await throws('throw new Error("connect ECONNREFUSED 127.0.0.1:1: Connection refused")');
+    expect(thrown.last.failure?.message).toBe(
+      "exit code 1: Error: connect ECONNREFUSED 127.0.0.1:1: Connection refused",
+    );
+    const emitted = await throws('require("node:net").connect(1, "127.0.0.1")');
+    expect(emitted.last.failure?.message).toBe("exit code 1: Error: connect ECONNREFUSED 127.0.0.1:1");
+  });
+
   it("is retried as the policy says, each attempt with its own", async () => {
     const bench = await openBench();
     const retry = { maxAttempts: 3, ...QUICK };

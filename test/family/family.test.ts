@@ -168,6 +168,36 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     expect(await childrenOf(perdure, job.id)).toHaveLength(2);
   });
 
+  it("starts children anew that were still stopping when their parent was redriven", async () => {
+    const stopping = gate();
+    const mayStop = gate();
+    let isFirst = true;
+    const slow = task("slow", async (_: null, ctx) => {
+      if (!isFirst) return "done";
+      isFirst = false;
+      stopping.open();
+      await new Promise<void>((resolve) => ctx.signal.addEventListener("abort", () => resolve()));
+      await mayStop.passed;
+      throw ctx.signal.reason;
+    });
+    const lead = task("lead", async (_: null, ctx) => {
+      const [end] = await ctx.waitFor([await ctx.submit(slow, null)]);
+      if (end.state !== "succeeded") throw new NonRetryableError(`the child is ${end.state}`);
+      return end.result;
+    });
+    const perdure = await begin([lead, slow]);
+    const job = await perdure.submit(lead, null);
+    await stopping.passed;
+    await perdure.cancel(job.id);
+    const [child] = await childrenOf(perdure, job.id);
+    for await (const { name } of (await perdure.job(child?.id ?? "")).events({ follow: true })) {
+      if (name === "job.cancel_requested") break;
+    }
+    await perdure.redrive(job.id);
+    mayStop.open();
+    expect(await (await perdure.job(job.id)).result()).toBe("done");
+  });
+
   it("may be 16 deep, and no deeper", async () => {
     const deepest = gate<string>();
     const nest = task("nest", async (level: number, ctx) => {

@@ -1,7 +1,8 @@
 /** What wakes a parent or passes on a cancel may be lost with its process. The store knows, and a sweep finds it. */
 import { describe, expect, it, vi } from "vitest";
+import { resolvePolicy } from "../../src/core/resolve-policy.ts";
 import { task } from "../../src/index.ts";
-import { gate, openBench } from "../kit.ts";
+import { type Bench, gate, openBench } from "../kit.ts";
 
 const child = task("child", () => "done");
 const parent = task("parent", async (_: null, ctx) => {
@@ -43,46 +44,104 @@ describe("a wake that was lost", () => {
   });
 });
 
-describe("a job that waits for nothing", () => {
-  it("runs again after a second, not at once, and is charged nothing", async () => {
-    const bench = await openBench();
-    const session = await bench.engine.openSession({
-      ...{ namespace: "default", name: "w", host: "h", pid: 1, kinds: ["loop"], queues: null, labels: {}, slots: 1 },
-    });
-    const done = await bench.submit("child");
-    await bench.work([child]);
-    await bench.advance(10);
-    expect((await bench.job(done)).state).toBe("succeeded");
+describe("a job that waits for what cannot come", () => {
+  /** A run of kind `loop` that says it waits for these, and what became of it. */
+  async function waiting(bench: Bench, children: (id: string) => readonly string[]) {
+    const request = { namespace: "default", name: "w", host: "h", pid: 1, queues: null, labels: {}, slots: 1 };
+    const session = await bench.engine.openSession({ ...request, kinds: ["loop"] });
     const id = await bench.submit("loop");
-    for (let attempt = 1; attempt <= 3; attempt++) {
-      const { jobs } = await bench.engine.claim(session, { limit: 1 });
-      const [job] = jobs;
-      expect(job?.attempt).toBe(attempt);
-      const from = { kind: "worker", token: job?.token ?? "", reportId: `r${attempt}` } as const;
-      const outcome = { kind: "waiting", children: [done] } as const;
-      await bench.engine.report([{ jobId: id, attempt, from, outcome, usage: null, log: null }]);
-      await bench.settled();
-      const { state, runAt, failures } = await bench.job(id);
-      expect({ state, failures, waits: runAt - bench.clock.now() }).toEqual({
-        state: "queued",
-        failures: 0,
-        waits: 1_000,
-      });
-      await bench.advance(1_000);
-      await bench.engine.renew(session, []);
+    const [job] = (await bench.engine.claim(session, { limit: 1 })).jobs;
+    const from = { kind: "worker", token: job?.token ?? "", reportId: "r" } as const;
+    const outcome = { kind: "waiting", children: children(id) } as const;
+    await bench.engine.report([{ jobId: id, attempt: 1, from, outcome, usage: null, log: null }]);
+    await bench.settled();
+    const [attempt] = await bench.attempts(id);
+    const { state, reason } = await bench.job(id);
+    return { id, state, reason, outcome: attempt?.outcome, message: attempt?.failure?.message };
+  }
+
+  it("fails at once: itself, a stranger, no job at all, nothing", async () => {
+    const bench = await openBench();
+    const stranger = await bench.submit("child");
+    for (const [children, said] of [
+      [(id: string) => [id], "no child of this job"],
+      [() => [stranger], `it waits for ${stranger}, which is no child of this job`],
+      [() => ["no job"], "it waits for no job, which is no child of this job"],
+      [() => [], "had ended before this run began"],
+      [() => Array.from({ length: 1_001 }, (_, i) => `job_${i}`), "no child of this job"],
+    ] as const) {
+      const end = await waiting(bench, children);
+      expect(end).toMatchObject({ state: "failed", reason: "rejected", outcome: "failed" });
+      expect(end.message).toContain(said);
     }
   });
 
-  it("fails when what it names cannot be a list of jobs", async () => {
+  it("and so does one whose children had all ended before it began: it would run for nothing for ever", async () => {
     const bench = await openBench();
-    const session = await bench.engine.openSession({
-      ...{ namespace: "default", name: "w", host: "h", pid: 1, kinds: ["loop"], queues: null, labels: {}, slots: 1 },
-    });
+    const parents = await bench.submit("loop", { delayMs: 5_000 });
+    const child = await bench.submit("child", { parent: { id: parents, attempt: null } });
+    await bench.work([task("child", () => "done")]);
+    await bench.advance(5_000);
+    expect((await bench.job(child)).state).toBe("succeeded");
+    const request = { namespace: "default", name: "w", host: "h", pid: 1, queues: null, labels: {}, slots: 1 };
+    const session = await bench.engine.openSession({ ...request, kinds: ["loop"] });
+    const [job] = (await bench.engine.claim(session, { limit: 1 })).jobs;
+    const from = { kind: "worker", token: job?.token ?? "", reportId: "r" } as const;
+    const outcome = { kind: "waiting", children: [child] } as const;
+    await bench.engine.report([{ jobId: parents, attempt: 1, from, outcome, usage: null, log: null }]);
+    expect(await bench.job(parents)).toMatchObject({ state: "failed", reason: "rejected" });
+  });
+});
+
+describe("a parent that is redriven while its cancel is still on its way", () => {
+  it("keeps the children of its new chapter", async () => {
+    const bench = await openBench();
     const id = await bench.submit("loop");
-    const { jobs } = await bench.engine.claim(session, { limit: 1 });
-    const from = { kind: "worker", token: jobs[0]?.token ?? "", reportId: "r" } as const;
-    const outcome = { kind: "waiting", children: ["no job"] } as const;
-    await bench.engine.report([{ jobId: id, attempt: 1, from, outcome, usage: null, log: null }]);
-    expect(await bench.job(id)).toMatchObject({ state: "failed", reason: "rejected" });
+    const old = await bench.submit("child", { parent: { id, attempt: null } });
+    const lost = vi.spyOn(bench.store, "cascades").mockRejectedValue(new Error("killed here"));
+    await bench.engine.command(id, { kind: "cancel" });
+    await bench.settled();
+    lost.mockRestore();
+    await bench.engine.command(id, { kind: "redrive" });
+    const fresh = await bench.submit("child", { parent: { id, attempt: null } });
+    await bench.engine.sweepKin();
+    expect([(await bench.job(old)).state, (await bench.job(fresh)).state]).toEqual(["queued", "queued"]);
+    // A second cancel means all of them.
+    await bench.engine.command(id, { kind: "cancel" });
+    await bench.engine.sweepKin();
+    expect([(await bench.job(old)).state, (await bench.job(fresh)).state]).toEqual(["cancelled", "cancelled"]);
+    expect(await bench.store.cascades(10)).toEqual([]);
+  });
+});
+
+describe("usage that is told", () => {
+  it.each([
+    { tokensIn: -1, tokensOut: 0, costUsd: 0 },
+    { tokensIn: Number.NaN, tokensOut: 0, costUsd: 0 },
+    { tokensIn: 0, tokensOut: 0, costUsd: 1e308 },
+    { tokensIn: "7", tokensOut: 0, costUsd: 0 },
+    { tokens: 1 },
+    null,
+  ])("must be numbers that can be added up: %j", async (usage) => {
+    const bench = await openBench();
+    await expect(bench.engine.setUsage("job_x", 1, usage as never)).rejects.toMatchObject({ code: "invalid_config" });
+  });
+
+  it("stops no run that spends nothing itself, as after a redrive of a job whose budget was spent", async () => {
+    const bench = await openBench();
+    const policy = resolvePolicy({ maxAttempts: 2, budget: { costUsd: 1 } });
+    const id = await bench.submit("think", { policy });
+    const think = task("think", async (_: null, ctx) => {
+      if (ctx.attempt === 1) ctx.usage({ costUsd: 2 });
+      if (ctx.attempt === 1) throw new Error("broken");
+      await new Promise<void>((resolve) => void bench.clock.after(30_000, resolve));
+      return "done";
+    });
+    await bench.work([think]);
+    await bench.advance(100);
+    expect((await bench.job(id)).reason).toBe("budget");
+    await bench.engine.command(id, { kind: "redrive" });
+    await bench.advance(31_000);
+    expect((await bench.job(id)).state).toBe("succeeded");
   });
 });

@@ -1,6 +1,10 @@
 /** OPAL's door over real HTTP: the shapes that its clients know, and what is refused. */
 import { describe, expect, it } from "vitest";
-import { startOpal, TEN_KEYS } from "./kit.ts";
+import type { ReadEntry } from "../../src/dialects/dialect.ts";
+import { opal } from "../../src/dialects/opal/dialect.ts";
+import { DIALECT_DEFAULTS } from "../../src/dialects/settings.ts";
+import { readContext } from "../dialects/kit.ts";
+import { ENGINE, startOpal, TEN_KEYS } from "./kit.ts";
 
 const HEX_ID = /^job_[0-9a-f]{12}$/;
 
@@ -198,6 +202,40 @@ describe("GET /api/jobs", () => {
     const foreign = await call("GET", "/api/jobs/job_2", { token: theirs });
     const unknown = await call("GET", "/api/jobs/job_9", { token: theirs });
     expect([foreign.status, foreign.body.message.replace("job_2", "job_9")]).toEqual([404, unknown.body.message]);
+  });
+
+  it("has jobs of files that name no id, under their own", async () => {
+    const { call, engine, work, token } = await startOpal();
+    const settings = { ...DIALECT_DEFAULTS, opal: { ...DIALECT_DEFAULTS.opal, engine: ENGINE } };
+    const [entry] = opal.read({ prompt: "x" }, readContext({ settings })).jobs;
+    const { task: kind, input, options } = entry as ReadEntry;
+    const { body: stored } = await call("POST", "/v1/jobs", { body: { kind, input, ...options } });
+    const { id, chapter } = stored;
+    expect(Object.keys((await call("GET", "/api/jobs")).body)).toEqual([id]);
+    await work();
+    await engine.waitForEnd(id, chapter, { timeoutMs: 20_000 });
+    const { body: shown } = await call("GET", `/api/jobs/${id}`);
+    expect(shown).toMatchObject({ id, status: "succeeded" });
+    const report = shown.outputs.find(({ name }: { name: string }) => name === "report.json");
+    expect(JSON.parse((await call("GET", report.href)).text)).toMatchObject({ job_id: id });
+    const theirs = await token({ namespace: "theirs", scopes: ["read"] });
+    expect((await call("GET", `/api/jobs/${id}`, { token: theirs })).status).toBe(404);
+  });
+
+  it("tells when a job was last changed, also by a redrive", async () => {
+    const { call, engine, store } = await startOpal();
+    await call("POST", "/api/jobs", { body: { prompt: "x", job_id: "job_1" } });
+    const [{ id } = { id: "" }] = (await store.find({})).jobs;
+    await engine.command(id, { kind: "cancel", by: null });
+    const { body: before } = await call("GET", "/api/jobs/job_1");
+    while (Date.now() <= Date.parse(before.updated_at)) await new Promise((resolve) => setImmediate(resolve));
+    await engine.command(id, { kind: "redrive", by: null });
+    const last = (await store.history(id))?.events.at(-1)?.at ?? 0;
+    const { body: plain } = await call("GET", "/api/jobs/job_1");
+    expect(plain).toMatchObject({ status: "queued", updated_at: new Date(last).toISOString() });
+    expect(Date.parse(plain.updated_at)).toBeGreaterThan(Date.parse(before.updated_at));
+    const { attempts, ...rest } = (await call("GET", "/api/jobs/job_1?include_attempts=1")).body;
+    expect([rest, attempts.updated_at]).toEqual([plain, plain.updated_at]);
   });
 
   it("has the newest thousand", async () => {

@@ -37,10 +37,12 @@ describe("a job's token", () => {
     expect(mail.jobToken).toBe(undefined);
   });
 
-  it("submits children, whatever the request says", async () => {
+  it("submits children of its own, and of nobody else", async () => {
     const { token, job } = await running("q2");
     const stranger = (await server.call("POST", "/v1/jobs", { body: EXEC })).body.id;
-    const one = await server.call("POST", "/v1/jobs", { token, body: { ...EXEC, parent: stranger, key: "a" } });
+    const elsewhere = await server.call("POST", "/v1/jobs", { token, body: { ...EXEC, parent: stranger } });
+    expect(elsewhere).toMatchObject({ status: 400, body: { path: "parent" } });
+    const one = await server.call("POST", "/v1/jobs", { token, body: { ...EXEC, parent: job.id, key: "a" } });
     expect(one.status).toBe(201);
     const again = await server.call("POST", "/v1/jobs", { token, body: { ...EXEC, key: "a" } });
     expect(again).toMatchObject({ status: 200, body: { id: one.body.id, created: false } });

@@ -7,7 +7,7 @@ import type { Dialect } from "../../dialects/dialect.ts";
 import { candidates, DIALECTS, dialectOf } from "../../dialects/registry.ts";
 import { type CliError, usageError } from "../exit.ts";
 import type { Io } from "../io.ts";
-import { bytesOf, TOP_KEYS } from "../job-file.ts";
+import { bytesOf, EMPTY, TOP_KEYS } from "../job-file.ts";
 import { readSmallFile, readYamlDocuments, textIn, type YamlText } from "../yaml.ts";
 import { YAML_LIMITS } from "../yaml-scan.ts";
 
@@ -87,8 +87,8 @@ function ownness(value: unknown): "sure" | "likely" | "possible" | "none" {
 
 function unknownKind(yaml: YamlText): CliError {
   const { value } = yaml;
-  const got =
-    value === null ? "nothing" : isPlain(value) ? "a document" : Array.isArray(value) ? "a list" : show(value);
+  if (value === null) return yaml.error([], EMPTY);
+  const got = isPlain(value) ? "a document" : Array.isArray(value) ? "a list" : show(value);
   return yaml.error(
     [],
     `got ${got} of no kind that is known here. A job of Perdure has argv, command, kind or jobs; an OPAL job has prompt; ` +

@@ -8,7 +8,7 @@ import type { ConfigError } from "../../core/errors.ts";
 import type { ReadContext } from "../../dialects/dialect.ts";
 import type { DialectSettings } from "../../dialects/settings.ts";
 import { type CliError, usageError } from "../exit.ts";
-import { stepsOf } from "../job-file.ts";
+import { stepsOf, withQuotes } from "../job-file.ts";
 import { readSmallFile, readYamlBytes, type YamlText } from "../yaml.ts";
 import { YAML_LIMITS } from "../yaml-scan.ts";
 import type { AnyDocument } from "./documents.ts";
@@ -53,12 +53,11 @@ export class FileContext {
     for (const [name, yaml] of this.#beside) {
       if (!path.startsWith(name)) continue;
       const rest = path.slice(name.length).replace(/^\./, "");
-      const message = error.message.startsWith(name)
-        ? error.message.slice(name.length).replace(/^\./, "")
-        : error.message;
+      const told = withQuotes(error);
+      const message = told.startsWith(name) ? told.slice(name.length).replace(/^\./, "") : told;
       return yaml.error(stepsOf(rest), message.replace(/^: /, ""));
     }
-    return this.#document.yaml.error(stepsOf(path), error.message);
+    return this.#document.yaml.error(stepsOf(path), withQuotes(error));
   }
 
   #yaml(path: string): unknown | null {

@@ -18,7 +18,8 @@ export const apply: Command = {
   usage: "perdure apply -f FILE [-f FILE…] [-p KEY=VALUE…] [OPTIONS]",
   about:
     "Tells by itself what a file is, as far as that is certain; --dialect says it. A file may hold several documents, " +
-    "with --- between them. With a mistake in one, no job of any is stored. What a document says and Perdure cannot do is " +
+    "with --- between them. With a mistake in one, no job of any is stored; one whose key belongs to another job is refused " +
+    "for itself. What a document says and Perdure cannot do is " +
     "told as a note. With --wait, exits as `perdure wait` does.",
   options: [
     {

@@ -52,6 +52,21 @@ describe("perdure config", () => {
     expect(await run(["server.prot"])).toEqual({ code: 2, stdout: "", stderr: unknown });
   });
 
+  it("shows a group of them", async () => {
+    const { code, stdout } = await run(["agent.retry"]);
+    expect(code).toBe(0);
+    const keys = stdout
+      .trimEnd()
+      .split("\n")
+      .slice(1)
+      .map((line) => line.split(" ")[0]);
+    expect(keys).toContain("agent.retry.legionary.maxAttempts");
+    expect(keys.every((key) => key?.startsWith("agent.retry."))).toBe(true);
+    const facts = JSON.parse((await run(["fluster", "--json"])).stdout) as { key: string }[];
+    expect(facts.map(({ key }) => key)).toContain("fluster.default_retry_delay_ms");
+    expect((await run(["attune.retri"])).stderr).toContain("did you mean attune.retry?");
+  });
+
   it("warns of variables that nobody reads", async () => {
     const { code, stderr } = await run(["server.port"], {
       ...{ PERDURE_PROT: "1", PERDURE_JOB_ID: "x", PERDURE_TEST_X: "1", PERDURE_CONFIG: "perdure.yaml", PATH: "/bin" },

@@ -12,7 +12,7 @@ import { EXIT, usageError } from "../exit.ts";
 export const config: Command = {
   name: "config",
   summary: "Show the settings in force, and where they came from",
-  usage: "perdure config [KEY] [OPTIONS]",
+  usage: "perdure config [KEY|GROUP] [OPTIONS]",
   about:
     "An option wins over the environment, the environment over the file, the file over the default. The file is perdure.yaml, " +
     "perdure.yml or perdure.json in the working directory, or the one that --config or PERDURE_CONFIG names. Options of " +
@@ -21,29 +21,48 @@ export const config: Command = {
     { name: "json", type: "boolean", help: "Print one JSON document, and nothing else, to stdout." },
     ...optionsFor(KEYS),
   ],
-  examples: ["perdure config", "perdure config server.port", "PERDURE_PORT=8080 perdure config --json"],
+  examples: [
+    "perdure config",
+    "perdure config server.port",
+    "perdure config agent.retry",
+    "PERDURE_PORT=8080 perdure config --json",
+  ],
 
   async run({ given, io, out }) {
     given.atMost(1);
-    const key = keyOf(given.positionals[0]);
+    const [name] = given.positionals;
+    const key = keyOf(name);
+    const keys = name === undefined ? KEYS : groupOf(name);
     const loaded = loadConfig({ given, io });
     for (const warning of unknownVariables(io.env)) out.note(`perdure config: ${warning}`);
     if (key !== null) return showOne(key, loaded, { given, io, out });
-    if (given.flag("json")) out.json(KEYS.map((each) => fact(each, loaded)));
+    if (given.flag("json")) out.json(keys.map((each) => fact(each, loaded)));
     else
       out.table(
         COLUMNS,
-        KEYS.map((each) => row(each, loaded)),
+        keys.map((each) => row(each, loaded)),
       );
     return EXIT.done;
   },
 };
 
+/** `server` has `server.port` and others. */
+function groupOf(name: string): readonly Key[] {
+  return KEYS.filter((key) => key.startsWith(`${name}.`));
+}
+
+/** `agent.retry.legionary.maxAttempts` is in the groups `agent`, `agent.retry` and `agent.retry.legionary`. */
+function groups(): string[] {
+  const words = KEYS.map((key) => key.split("."));
+  return [...new Set(words.flatMap((parts) => parts.slice(1).map((_, i) => parts.slice(0, i + 1).join("."))))];
+}
+
+/** Null for all of them, or for a group. */
 function keyOf(given: string | undefined): Key | null {
-  if (given === undefined) return null;
+  if (given === undefined || groupOf(given).length > 0) return null;
   const found = KEYS.find((key) => key === given);
   if (found !== undefined) return found;
-  const near = nearest(given, KEYS);
+  const near = nearest(given, [...groups(), ...KEYS]);
   const hint = near === null ? "`perdure config` lists them all" : `did you mean ${near}?`;
   throw usageError(`there is no setting ${show(given)}; ${hint}`);
 }

@@ -1,14 +1,15 @@
-/** `perdure convert`: a file of another system as a job file of ours. Nothing is stored, and no server is asked. */
+/** `perdure convert`: a file of another system as a job file of ours. Nothing is stored; a server is asked for its settings and
+ *  nothing else. */
 import { stringify } from "yaml";
 import { KINDS } from "../apply/documents.ts";
 import { inOwnWords } from "../apply/own-words.ts";
 import { readAnyFiles } from "../apply/read-any.ts";
-import { ownSettings } from "../apply/settings.ts";
+import { settingsFor } from "../apply/settings.ts";
 import type { Command } from "../command.ts";
-import { CONFIG } from "../config/config.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { pairsOf } from "../submit/entry.ts";
 import { INPUT_OPTIONS } from "../submit/options.ts";
+import { TARGET, targetOf } from "../target.ts";
 import { safeJson, safeText } from "../terminal-text.ts";
 
 const PARAM = INPUT_OPTIONS.find(({ name }) => name === "param") as (typeof INPUT_OPTIONS)[number];
@@ -19,7 +20,7 @@ export const convert: Command = {
   usage: "perdure convert -f FILE [-p KEY=VALUE…] [OPTIONS]",
   about:
     "Prints a job file that `perdure submit -f` takes, for the same jobs that `perdure apply` would store. Defaults come from " +
-    "the settings here, and stand in the result. What cannot be expressed is named, in comments at its top and on stderr.",
+    "the settings of the server, if there is one, else from those here, and stand in the result. What cannot be expressed is named, in comments at its top and on stderr.",
   options: [
     {
       ...{ name: "file", short: "f", type: "string", value: "FILE", multiple: true },
@@ -28,7 +29,7 @@ export const convert: Command = {
     { ...PARAM, help: "A parameter, for files that take them; KEY:=JSON for any value but text." },
     { name: "dialect", type: "string", value: "NAME", help: `What the files are: ${KINDS.join(", ")}.` },
     { name: "json", type: "boolean", help: "Print JSON instead of YAML." },
-    CONFIG,
+    ...TARGET,
   ],
   examples: [
     "perdure convert -f task.yaml > job.yaml",
@@ -42,7 +43,7 @@ export const convert: Command = {
     if (files.length === 0) throw usageError(`which file? Usage: ${convert.usage}`);
     const { jobs, notes } = await readAnyFiles({
       ...{ files, io, dialect: given.text("dialect"), parameters: pairsOf(given, "param") },
-      settings: () => ownSettings(context),
+      settings: () => settingsFor(context, targetOf(context)),
     });
     for (const note of notes) out.note(`note: ${note}`);
     if (jobs.length === 0) throw usageError(`${files.join(", ")}: there is no job in it`);

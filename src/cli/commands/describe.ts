@@ -1,9 +1,12 @@
 /** `perdure describe`: a job told the way an operator tells of a task: what it is, how it stands, each attempt with its reason,
- *  its children, and what happened, as events. */
+ *  its children, and what happened, as events. People read all jobs in these words; a program gets them only of AgentTasks. */
+import { givenKey } from "../../core/child.ts";
 import type { Perdure } from "../../core/face.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { type AgentEvent, agentTaskEvents } from "../../dialects/agent-task/events.ts";
 import { type AgentTaskView, agentTaskView, taskName } from "../../dialects/agent-task/view.ts";
+import { PREFIX } from "../../dialects/agent-task/words.ts";
+import { storable } from "../../lib/text.ts";
 import { viewParts } from "../apply/view-parts.ts";
 import { type Colour, type Piece, painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
@@ -18,7 +21,8 @@ export const describe: Command = {
   usage: "perdure describe ID [OPTIONS]",
   about:
     "In the words of AgentTasks, whatever the job came from: a phase, a reason for each attempt (transient, logical or budget), " +
-    "and events such as Normal/Retrying and Warning/RetryExhausted. Times are UTC.",
+    "and events such as Normal/Retrying and Warning/RetryExhausted. Times are UTC. With --json: job, attempts, children and " +
+    "events; of an AgentTask also its manifest and status, and the events are its own.",
   options: [...TARGET, ...READING],
   examples: ["perdure describe job_01m7gekg9zevv9a6xvvwmt1v8g"],
 
@@ -34,8 +38,9 @@ export const describe: Command = {
       const view = agentTaskView(parts);
       const events = agentTaskEvents(parts);
       if (given.flag("json")) {
-        const shown = children.map(({ id: child, kind, state, reason }) => ({ id: child, kind, state, reason }));
-        out.json({ ...view, children: shown, events });
+        const { attempts } = await perdure.explain(id);
+        const own = { job: parts.job, attempts, children: children.map(shownChild) };
+        out.json(isAgentTask(parts.job) ? { ...view, ...own, events } : { ...own, events: parts.events });
         return;
       }
       const sessions = bySession(workers);
@@ -44,7 +49,7 @@ export const describe: Command = {
       printAttempts(out, view);
       printChildren(
         out,
-        children.map((child) => [child.id, taskName(child), stateWords(child, now, sessions)]),
+        children.map((child) => [child.id, nameOf(child), stateWords(child, now, sessions)]),
       );
       printEvents(out, events, now);
     });
@@ -60,6 +65,31 @@ async function childrenOf(perdure: Perdure, id: string): Promise<JobInfo[]> {
   return jobs;
 }
 
+function isAgentTask({ annotations }: JobInfo): boolean {
+  return Object.keys(annotations).some((name) => name.startsWith(PREFIX));
+}
+
+function shownChild(child: JobInfo): Record<string, unknown> {
+  const { id, kind, parentId, key, state, reason } = child;
+  return { id, kind, name: nameOf(child), key: givenKey(parentId, key), state, reason };
+}
+
+/** A key as it was given, without the parent that stands before it. A number alone says little: its kind stands before it. */
+function nameOf(job: JobInfo): string {
+  const name = taskName(job);
+  if (name !== job.key) return name;
+  const key = givenKey(job.parentId, job.key) ?? name;
+  return /^#\d+$/.test(key) ? `${job.kind} ${key}` : key;
+}
+
+/** A line or so of it; `perdure get` has the whole. */
+const RESULT_LIMIT = 300;
+
+function resultOf({ result }: JobInfo): string | null {
+  if (result === undefined) return null;
+  return storable(typeof result === "string" ? result : JSON.stringify(result), RESULT_LIMIT);
+}
+
 const PHASES: Readonly<Record<AgentTaskView["status"]["phase"], Colour | null>> = {
   ...{ Pending: null, Running: "cyan", Retrying: "yellow", Waiting: "yellow", Completed: "green" },
   ...{ Failed: "red", TimedOut: "red", BudgetExceeded: "red", Cancelled: "yellow" },
@@ -70,7 +100,7 @@ function printFacts(out: Printer, job: JobInfo, { metadata, spec, status }: Agen
   const { retry, budget, model } = spec as { retry: object; budget?: object; model?: unknown };
   const { usage } = status;
   out.facts([
-    ["Name", painted("bold", text(metadata.name) ?? "")],
+    ["Name", painted("bold", nameOf(job))],
     ["Job", job.id],
     ["State", state],
     ["Phase", painted(PHASES[status.phase], status.phase)],
@@ -83,6 +113,9 @@ function printFacts(out: Printer, job: JobInfo, { metadata, spec, status }: Agen
     ["Retry", pairs(retry)],
     ["Budget", budget === undefined ? null : pairs(budget)],
     ["Timeout", spec.timeout === undefined ? null : `${spec.timeout} s`],
+    ["Queue", job.queue],
+    ["Priority", String(job.priority)],
+    ["Key", givenKey(job.parentId, job.key)],
     ["Parent", job.parentId],
     ["Created", text(metadata.creationTimestamp)],
     ["Attempts", String(status.attempts)],
@@ -90,6 +123,7 @@ function printFacts(out: Printer, job: JobInfo, { metadata, spec, status }: Agen
     ["Failed at", status.lastFailureTime ?? null],
     ["Next retry", status.nextRetryTime ?? null],
     ["Usage", usage === undefined ? null : pairs(usage)],
+    ["Result", resultOf(job)],
   ]);
 }
 

@@ -1,4 +1,5 @@
 /** `perdure get`: one job, its attempts and its result. */
+import { givenKey } from "../../core/child.ts";
 import { showMs } from "../../core/duration.ts";
 import type { Explanation } from "../../core/explain.ts";
 import type { JobInfo } from "../../core/views.ts";
@@ -6,7 +7,7 @@ import { JOB_VIEW_NAMES, jobView } from "../../dialects/registry.ts";
 import { storable } from "../../lib/text.ts";
 import type { SessionRow } from "../../store/store.ts";
 import { viewParts } from "../apply/view-parts.ts";
-import { type Piece, painted } from "../colour.ts";
+import { type Colour, type Piece, painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
 import { bySession, commandLine, stateWords } from "../job-text.ts";
@@ -79,7 +80,8 @@ function facts(job: JobInfo, now: number, workers: ReadonlyMap<string, SessionRo
     ["State", stateWords(job, now, workers)],
     ["Queue", job.queue],
     ["Namespace", job.namespace === "default" ? null : job.namespace],
-    ["Key", job.key],
+    ["Key", givenKey(job.parentId, job.key)],
+    ["Parent", job.parentId],
     ["Tags", job.tags.join(", ")],
     ["Labels", labels.join(", ")],
     ["Priority", String(job.priority)],
@@ -104,8 +106,13 @@ const COLUMNS = [
   { head: "FAILURE", flexible: true },
 ] as const;
 
+/** All others are failures. */
+const OUTCOMES: Readonly<Partial<Record<Attempts[number]["outcome"], Colour>>> = {
+  ...{ completed: "green", running: "cyan", waiting: "yellow", interrupted: "yellow", released: "yellow" },
+};
+
 function attemptRow({ attempt, outcome, startedAt, endedAt, delay, failure }: Attempts[number]): Piece[] {
-  const colour = outcome === "completed" ? "green" : outcome === "running" ? "cyan" : "red";
+  const colour = OUTCOMES[outcome] ?? "red";
   return [
     String(attempt),
     painted(colour, outcome),

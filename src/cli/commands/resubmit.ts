@@ -1,10 +1,13 @@
-/** `perdure resubmit`: a new job like another, with another prompt, model or command. */
+/** `perdure resubmit`: a new job like another, with another prompt, model or command, or with other limits. */
 import { show } from "../../core/errors.ts";
+import type { Perdure } from "../../core/face.ts";
 import type { AgentChange } from "../../dialects/agent-task/change.ts";
 import { resubmit as resubmitJob } from "../../dialects/agent-task/client.ts";
-import { isId } from "../../lib/id.ts";
+import type { ReadEntry } from "../../dialects/dialect.ts";
+import { asJobId } from "../arguments.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
+import { CHANGE_OPTIONS, type Change, changeOf } from "../submit/changes.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 export const resubmit: Command = {
@@ -12,8 +15,8 @@ export const resubmit: Command = {
   summary: "Submit a job like another, with other words or another command",
   usage: "perdure resubmit ID [OPTIONS] [-- COMMAND [ARGS…]]",
   about:
-    "Prints the id of the new job. It has the same input but for what is changed, the same policy, queue, labels, tags, timeout " +
-    "and annotations, and the same parent while that has not ended. To run the same job again, use `perdure redrive`.",
+    "Prints the id of the new job. It has the same input, policy, queue, labels, tags, timeout and annotations but for what " +
+    "is changed, and the same parent while that has not ended. To run the same job again, use `perdure redrive`.",
   options: [
     { name: "prompt", type: "string", value: "TEXT", help: "Another prompt, for an AgentTask." },
     { name: "model", type: "string", value: "NAME", help: "Another model, for an AgentTask." },
@@ -23,20 +26,23 @@ export const resubmit: Command = {
       value: "KEY",
       help: "At most one job per key: the same call again finds the first.",
     },
+    ...CHANGE_OPTIONS,
     ...TARGET,
     ...READING,
   ],
   examples: [
     'perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g --prompt "In one page"',
     "perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g --model small -- ./agent",
+    "perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g --max-attempts 9 --timeout 2h",
   ],
 
   async run(context) {
     const { given, out } = context;
     const { id, change } = wantedOf(context);
+    const others = changeOf(context);
     const key = given.text("key");
     const { job, formerParent } = await withPerdure(context, (perdure) =>
-      resubmitJob(perdure, id, change, key === undefined ? {} : { key }),
+      resubmitJob(changing(perdure, others), id, change, key === undefined ? {} : { key }),
     );
     if (given.flag("json")) out.json({ id: job.id, created: job.created, resubmitOf: id });
     else out.line(job.id);
@@ -46,6 +52,15 @@ export const resubmit: Command = {
   },
 };
 
+/** Submits what it is given with the change made. */
+function changing(perdure: Perdure, change: Change): Pick<Perdure, "job" | "submit"> {
+  const submit = (kind: string, input?: unknown, given: NonNullable<ReadEntry["options"]> = {}) => {
+    const { task, input: changed, options } = change({ task: kind, input, options: given });
+    return perdure.submit(task, changed, options);
+  };
+  return { job: (id) => perdure.job(id), submit: submit as Perdure["submit"] };
+}
+
 function wantedOf({ given }: Context): { readonly id: string; readonly change: AgentChange } {
   const { positionals, afterDashes } = given;
   if (afterDashes?.length === 0) throw usageError(`no command after --; usage: ${resubmit.usage}`);
@@ -53,9 +68,6 @@ function wantedOf({ given }: Context): { readonly id: string; readonly change: A
   const [id, extra] = before;
   if (id === undefined) throw usageError(`which job? Usage: ${resubmit.usage}`);
   if (extra !== undefined) throw usageError(`unexpected argument ${show(extra)}. Usage: ${resubmit.usage}`);
-  if (!isId(id, "job")) {
-    throw usageError(`${show(id)} is not a job id: ids are given in full, job_ and 26 characters; see \`perdure ps\``);
-  }
   const prompt = given.text("prompt");
   const model = given.text("model");
   const change = {
@@ -63,5 +75,5 @@ function wantedOf({ given }: Context): { readonly id: string; readonly change: A
     ...(model === undefined ? {} : { model }),
     ...(afterDashes === null ? {} : { command: afterDashes }),
   };
-  return { id, change };
+  return { id: asJobId(id), change };
 }

@@ -1,5 +1,6 @@
 /** `perdure simulate`: what a policy would do, without running anything. */
 import { showMs } from "../../core/duration.ts";
+import { counted } from "../../core/show.ts";
 import { type Scenario, simulate as simulateJob } from "../../core/simulate.ts";
 import { OUTCOME_FORMS } from "../../core/simulate-outcome.ts";
 import { simulateMany } from "../../core/simulate-script.ts";
@@ -47,6 +48,9 @@ export const simulate: Command = {
       return EXIT.done;
     }
     const simulation = simulateJob(scenario);
+    const leftOver = plan.leftOver();
+    if (leftOver > 0)
+      out.note(`note: the job had ended before the last ${counted(leftOver, "outcome")} could be played`);
     const dialect = simulatedEnd(simulation, annotations);
     const { steps: attempts, end } = simulation;
     if (isJson) out.json({ attempts, end: { ...end, dialect }, seed: plan.seed, policy });

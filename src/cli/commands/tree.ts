@@ -1,4 +1,5 @@
 /** `perdure tree`: a job, its children, and theirs. */
+import { givenKey } from "../../core/child.ts";
 import type { Perdure } from "../../core/face.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { painted } from "../colour.ts";
@@ -14,7 +15,8 @@ export const tree: Command = {
   name: "tree",
   summary: "Show a job with its children, and theirs",
   usage: "perdure tree ID [OPTIONS]",
-  about: "Children stand below their parent, oldest first. A parent that waits for them is blocked.",
+  about:
+    "Children stand below their parent, oldest first. A parent that waits for them is blocked. A key stands in brackets.",
   options: [
     { name: "limit", short: "n", type: "string", value: "N", help: `At most so many jobs. Default: ${DEFAULT_LIMIT}.` },
     ...TARGET,
@@ -34,9 +36,10 @@ export const tree: Command = {
         const workers = bySession(await perdure.workers());
         const now = Date.now();
         for (const { job, lead } of linesOf(root)) {
-          const what = commandLine(job) || (job.key ?? "");
-          const name = job.kind === "exec" && what !== "" ? what : [job.kind, what].filter(Boolean).join("  ");
-          out.line(painted("dim", lead), job.id, "  ", stateWords(job, now, workers), "  ", name);
+          const key = givenKey(job.parentId, job.key);
+          const name = commandLine(job) || job.kind;
+          const named = key === null ? [] : [painted("dim", `  [${key}]`)];
+          out.line(painted("dim", lead), job.id, "  ", stateWords(job, now, workers), "  ", name, ...named);
         }
       }
       if (reader.isCut) out.note(`there are more than ${limit} jobs; --limit shows more of them`);

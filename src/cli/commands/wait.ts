@@ -1,11 +1,11 @@
 /** `perdure wait`: until jobs have ended. */
 import { toMs } from "../../core/duration.ts";
-import { PerdureError, show } from "../../core/errors.ts";
+import { PerdureError } from "../../core/errors.ts";
 import type { JobHandle, Perdure } from "../../core/face.ts";
 import type { JobInfo } from "../../core/views.ts";
-import { isId } from "../../lib/id.ts";
 import { painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
+import { givenIds } from "../each-job.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { untilLeft } from "../follow/until-left.ts";
 import { stateWords } from "../job-text.ts";
@@ -36,14 +36,7 @@ export const wait: Command = {
 
   async run(context) {
     const { given } = context;
-    const ids = [...new Set(given.positionals)];
-    if (ids.length === 0) throw usageError(`which jobs? Usage: ${wait.usage}`);
-    const wrong = ids.find((id) => !isId(id, "job"));
-    if (wrong !== undefined) {
-      throw usageError(
-        `${show(wrong)} is not a job id: ids are given in full, job_ and 26 characters; see \`perdure ps\``,
-      );
-    }
+    const ids = givenIds(given, wait);
     if (given.flag("json") && given.flag("quiet")) throw usageError("--json and --quiet: give one of them");
     const timeout = timeOf(given, "timeout");
     const timeoutMs = timeout === undefined ? null : toMs(timeout, "--timeout");

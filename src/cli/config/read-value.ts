@@ -18,10 +18,18 @@ import { showBytes, showMemory, showSpan } from "./show-value.ts";
 /** What was given, and what to give instead; who catches it says where. */
 export class BadValue extends Error {
   constructor(setting: Setting, given: unknown, give: string) {
-    // An address in the wrong place may have a password too.
-    const isShown = setting.secret === undefined && !(typeof given === "string" && given.includes("://"));
-    super(`got ${isShown ? show(given) : "a value that is not shown"}; give ${give}`);
+    super(`got ${shown(setting, given)}; give ${give}`);
   }
+}
+
+/** An address in the wrong place may have a password too, and so may what was meant as one. A short word, as of a host, has none; a token
+ *  has an underscore. */
+function shown({ secret }: Setting, given: unknown): string {
+  const isWord = typeof given === "string" && /^[a-z0-9.-]{1,40}(:\d{1,5})?$/i.test(given);
+  if (secret === "password" && isWord) return show(given);
+  if (secret === "password") return "something else (not shown, as it may hold a password)";
+  if (typeof given === "string" && given.includes("://")) return "an address (not shown, as it may hold a password)";
+  return secret === undefined ? show(given) : "a value that is not shown";
 }
 
 /** `texts`: more than one where an option was repeated. */

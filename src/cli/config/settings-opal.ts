@@ -1,7 +1,10 @@
-/** Settings of OPAL's dialect, under the names that OPAL itself reads. */
+/** Settings of OPAL's dialect, under the names that OPAL itself reads. Their limits are those of `dialects/opal/settings.ts`,
+ *  which reads them from a file of OPAL's. */
 import type { Setting } from "./setting.ts";
 
 const DAY_SECS = 86_400;
+/** A lease is at most an hour, and a worker is seen within it. */
+const SECS = { type: "number", min: 0.1, max: 3_600 } as const;
 
 export const OPAL_SETTINGS = [
   {
@@ -35,20 +38,16 @@ export const OPAL_SETTINGS = [
     help: "Seconds to wait, by the number of the run that ended; the first number is never used. Default: 3,8,15.",
   },
   {
+    ...{ ...SECS, min: 0.3 },
     key: "opal.leaseTtlSecs",
     env: "OPAL_LEASE_TTL_SECS",
-    type: "integer",
-    min: 1,
-    max: DAY_SECS,
     default: 15,
     help: "Seconds that a lease lasts.",
   },
   {
+    ...SECS,
     key: "opal.leaseRenewSecs",
     env: "OPAL_LEASE_RENEW_SECS",
-    type: "integer",
-    min: 1,
-    max: DAY_SECS,
     default: 5,
     help: "Seconds between renewals of a lease.",
   },
@@ -59,23 +58,19 @@ export const OPAL_SETTINGS = [
     default: 10,
     min: 1,
     max: 1_000_000,
-    help: "Loops of a worker between looks for lost jobs.",
+    help: "Tenths of a second between looks for lost jobs. They are looked for every second at least: more than 10 changes nothing.",
   },
   {
+    ...SECS,
     key: "opal.heartbeatIntervalSecs",
     env: "OPAL_HEARTBEAT_INTERVAL_SECS",
-    type: "integer",
     default: 2,
-    min: 1,
-    max: DAY_SECS,
     help: "Seconds between signs of life of a worker.",
   },
   {
+    ...{ ...SECS, max: DAY_SECS },
     key: "opal.workerTtlSecs",
     env: "OPAL_WORKER_TTL_SECS",
-    type: "integer",
-    min: 1,
-    max: DAY_SECS,
     default: 10,
     help: "Seconds of silence after which a worker is gone.",
   },

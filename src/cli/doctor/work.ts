@@ -2,6 +2,7 @@
  *  jobs are looked at, and those say enough. */
 import { showMs } from "../../core/duration.ts";
 import type { Perdure } from "../../core/face.ts";
+import { RESOURCE_PREFIX, resourcesIn, showResources } from "../../core/resources.ts";
 import type { JobInfo, QueueCounts, SessionRow } from "../../core/views.ts";
 import { laneName, serves } from "../../store/lane.ts";
 import { workerState } from "../worker-text.ts";
@@ -70,7 +71,12 @@ function standing({ queue, due, pausedAt }: QueueCounts, now: number): Found {
 }
 
 function unserved({ kind, queue, labels, runAt, id }: JobInfo, count: number, isMore: boolean, now: number): Found {
-  const pairs = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
+  const others = Object.entries(labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
+  const needs = resourcesIn(labels);
+  const pairs = [
+    ...others.map(([name, value]) => `${name}=${value}`),
+    ...(needs === null ? [] : [showResources(needs)]),
+  ];
   const wanted = `kind ${kind} from queue ${queue}${pairs.length === 0 ? "" : ` with ${pairs.join(", ")}`}`;
   const many = `${isMore ? "at least " : ""}${count} ${count === 1 ? "job" : "jobs"}`;
   return problem(

@@ -1,5 +1,6 @@
-/** `perdure submit mypack.action -p key=value`: the job of an action, by its name. What has no dot, or no pack before it, is an
- *  ordinary kind; where packs are named by a setting, every name with a dot is taken for an action. */
+/** `perdure submit mypack.action -p key=value`: the job of an action, by its name. What has no dot is an ordinary kind. Where
+ *  there are packs, or a setting names their directories, every name with a dot is taken for an action: a job of a misspelt
+ *  pack would wait for ever. Without packs it is an ordinary kind too. */
 import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
@@ -10,7 +11,7 @@ import { usageError } from "../exit.ts";
 import { POLICY_OPTIONS } from "../run/policy.ts";
 import { inputOf, wishedOptions } from "../submit/entry.ts";
 import type { Target } from "../target.ts";
-import { type FoundPack, findAction, findPack } from "./find.ts";
+import { actionNames, type FoundPack, findAction, findPack, type PackSearch } from "./find.ts";
 import { readAction } from "./read-action.ts";
 
 /** Null for an ordinary kind. */
@@ -41,13 +42,19 @@ function packOf(name: string, context: Context): FoundPack | null {
   const dirs = config.list("attune.packs");
   const areSet = config.isSet("attune.packs");
   const wanted = name.slice(0, dot);
-  const { pack, known } = findPack(wanted, { dirs, areSet, cwd: context.io.cwd });
-  if (pack !== null || !areSet) return pack;
-  const near = nearest(wanted, known);
-  const hint = near === null ? "" : ` Did you mean ${show(near)}?`;
+  const search = findPack(wanted, { dirs, areSet, cwd: context.io.cwd });
+  if (search.pack !== null || (!areSet && search.known.length === 0)) return search.pack;
+  const source = areSet ? ` (${config.sourceOf("attune.packs")})` : "";
   throw usageError(
-    `there is no pack ${show(wanted)} in ${dirs.join(", ")} (${config.sourceOf("attune.packs")}).${hint}`,
+    `there is no pack ${show(wanted)} in ${dirs.join(", ")}${source}.${hintFor(name, wanted, search)} ` +
+      `A job of the ordinary kind ${name} is submitted by a job file that says \`kind: ${name}\``,
   );
+}
+
+/** The nearest action of all packs; else the nearest pack. */
+function hintFor(name: string, pack: string, { packs, known }: PackSearch): string {
+  const near = nearest(name, packs.flatMap(actionNames)) ?? nearest(pack, known);
+  return near === null ? "" : ` Did you mean ${show(near)}?`;
 }
 
 type Options = NonNullable<ReadEntry["options"]>;

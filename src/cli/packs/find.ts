@@ -1,6 +1,6 @@
 /** Looks for packs in the directories of the setting `attune.packs`, and for an action in one of them. Files are read as they
  *  are found; nothing is kept. A pack or an action that cannot be read is in the way only of who asks for it. */
-import { readdirSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { isPlain, nearest } from "../../core/check.ts";
 import { ConfigError, show } from "../../core/errors.ts";
@@ -34,23 +34,31 @@ export interface PackPlaces {
 const MANIFEST = "pack.yaml";
 const ACTIONS = "actions";
 
-/** The pack that is called so, or null. `known` are the names of the others. */
-export function findPack(name: string, places: PackPlaces): { pack: FoundPack | null; known: readonly string[] } {
-  const found: FoundPack[] = [];
+export interface PackSearch {
+  readonly pack: FoundPack | null;
+  /** All that can be read. */
+  readonly packs: readonly FoundPack[];
+  /** The names of all that there are. One that cannot be read has the name of its folder. */
+  readonly known: readonly string[];
+}
+
+/** The pack that is called so, or null. */
+export function findPack(name: string, places: PackPlaces): PackSearch {
+  const packs: FoundPack[] = [];
   const known: string[] = [];
   for (const { dir, given } of places.dirs.flatMap((each) => foldersOf(each, places))) {
     const pack = packIn(dir, given, name);
-    if (pack === null) continue;
-    known.push(pack.ref);
-    if (pack.ref === name) found.push(pack);
+    if (pack !== null) packs.push(pack);
+    if (pack !== null || existsSync(join(dir, MANIFEST))) known.push(pack?.ref ?? basename(dir));
   }
+  const found = packs.filter(({ ref }) => ref === name);
   const [pack = null, second] = found;
   if (pack !== null && second !== undefined) {
     throw usageError(
       `${second.manifest.where([])}: the pack ${show(name)} is in ${pack.given} too; remove one of them`,
     );
   }
-  return { pack, known };
+  return { pack, packs, known };
 }
 
 interface Folder {
@@ -66,7 +74,7 @@ function foldersOf(given: string, { cwd, areSet }: PackPlaces): Folder[] {
     names = readdirSync(dir).sort();
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" && !areSet) return [];
+    if ((code === "ENOENT" || code === "ENOTDIR") && !areSet) return [];
     throw usageError(`attune.packs: ${show(given)} cannot be read: ${message}; give a directory that holds packs`);
   }
   if (names.includes(MANIFEST)) return [{ dir, given }];
@@ -89,25 +97,34 @@ function packIn(dir: string, given: string, wanted: string): FoundPack | null {
 
 /** The action that is called so, with its pack's name before it. Refuses one that is not there, and names the nearest. */
 export function findAction(ref: string, pack: FoundPack): FoundAction {
-  const found: FoundAction[] = [];
-  const known: string[] = [];
   const [, ...rest] = ref.split(".");
-  const bare = rest.join(".");
-  for (const name of actionFiles(pack)) {
-    const dir = join(pack.dir, ACTIONS);
-    const isMeant = name.replace(/\.ya?ml$/, "") === bare;
-    const file = tolerant(isMeant, () => readYamlFile(join(dir, name), join(pack.given, ACTIONS, name)));
-    const own = file === null ? null : refOf(file, pack.ref);
-    if (file === null || own === null) continue;
-    known.push(own);
-    if (own === ref) found.push({ ref, dir, file });
-  }
-  const [action, second] = found;
-  if (action === undefined) throw unknownAction(ref, known, pack);
+  const all = actionsOf(pack, rest.join("."));
+  const [action, second] = all.filter((each) => each.ref === ref);
+  if (action === undefined) throw unknownAction(ref, namesOf(all), pack);
   if (second === undefined) return action;
   throw usageError(
     `${second.file.where([])}: the action ${show(ref)} is in ${action.file.file} too; rename one of them`,
   );
+}
+
+/** The names of all actions of a pack that can be read. */
+export function actionNames(pack: FoundPack): string[] {
+  return namesOf(actionsOf(pack, null));
+}
+
+function namesOf(actions: readonly FoundAction[]): string[] {
+  return actions.map(({ ref }) => ref);
+}
+
+/** `wanted` is the one whose file must be readable, without its pack's name. */
+function actionsOf(pack: FoundPack, wanted: string | null): FoundAction[] {
+  const dir = join(pack.dir, ACTIONS);
+  return actionFiles(pack).flatMap((name) => {
+    const isMeant = name.replace(/\.ya?ml$/, "") === wanted;
+    const file = tolerant(isMeant, () => readYamlFile(join(dir, name), join(pack.given, ACTIONS, name)));
+    const ref = file === null ? null : refOf(file, pack.ref);
+    return file === null || ref === null ? [] : [{ ref, dir, file }];
+  });
 }
 
 function actionFiles({ dir }: FoundPack): string[] {

@@ -18,6 +18,7 @@ describe("the line of a run", () => {
     [{ verdict: "fail" }, "run 2, 2 of 5 charged: exit code 7, giving up because it may help"],
     [{ verdict: "cancel", charge: null }, "run 2: exit code 7, cancelled"],
     [{ outcome: "completed", verdict: "succeed", charge: null }, "run 2: succeeded after 1.5 s, done"],
+    [{ outcome: "waiting", verdict: "block", charge: null, failure: null }, "run 2: waiting for its children"],
     [{ outcome: "interrupted", charge: null }, "run 2: interrupted, nothing is charged"],
     [
       { outcome: "lost", charge: { to: "workerLost", used: 1, limit: 100 }, delay: { delayMs: 0 } },

@@ -9,6 +9,8 @@ export function attemptLine(story: Story): string | null {
   if (story.endedAt === null) return null;
   const { charge } = story;
   const charged = charge === null ? "" : `, ${charge.used} of ${charge.limit} charged${budget(charge.to)}`;
+  // It has not ended badly, and goes on later: nothing more is to be said.
+  if (story.verdict === "block") return `run ${story.attempt}: waiting for its children`;
   return `run ${story.attempt}${charged}: ${whatHappened(story)}, ${whatFollows(story)}`;
 }
 

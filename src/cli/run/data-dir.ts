@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { closeSync, mkdirSync, openSync, rmdirSync, statSync, unlinkSync } from "node:fs";
 import { dirname, join } from "node:path";
-import type { DataDir } from "../data.ts";
+import { type DataDir, fileAdvice } from "../data.ts";
 import { usageError } from "../exit.ts";
 
 export function madeDir(dir: DataDir): DataDir {
@@ -18,7 +18,8 @@ export function madeDir(dir: DataDir): DataDir {
     for (const path of made.reverse()) rmdirSync(path); // nothing is left of what did not work
     const { code } = error as NodeJS.ErrnoException;
     const named = dir.from === null ? "" : `${dir.from}: `;
-    throw usageError(`${named}cannot write to ${dir.given} (${code}); name another directory with --data`);
+    const advice = fileAdvice(dir) ?? "name another directory with --data";
+    throw usageError(`${named}cannot write to ${dir.given} (${code}); ${advice}`);
   }
 }
 

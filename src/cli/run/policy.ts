@@ -5,7 +5,8 @@ import type { Given } from "../arguments.ts";
 import type { Option } from "../command.ts";
 import { usageError } from "../exit.ts";
 
-/** Who types `perdure run` wants a command to get through; without a number a failure would be final. */
+/** Who types `perdure run` wants a command to get through; without a number a failure would be final. The preset `default`
+ *  is what holds without one, so naming it changes nothing. */
 const DEFAULT_ATTEMPTS = 5;
 const MAX_ATTEMPTS = 1_000_000;
 
@@ -14,7 +15,7 @@ export const POLICY_OPTIONS: readonly Option[] = [
     name: "max-attempts",
     type: "string",
     value: "N",
-    help: "Runs in all, the first included. Default: 5, or the preset's.",
+    help: "Runs in all, the first included. Default: 5, or that of a preset other than default.",
   },
   {
     name: "backoff",
@@ -47,7 +48,8 @@ export function policyOf(given: Given): PolicyFields {
   const attempts = given.integer("max-attempts", { min: 1, max: MAX_ATTEMPTS });
   const policy: PolicyFields = { backoff: backoffOf(given) };
   if (preset !== undefined) policy.preset = preset as PresetName;
-  if (attempts !== undefined || preset === undefined) policy.maxAttempts = attempts ?? DEFAULT_ATTEMPTS;
+  const isDefault = preset === undefined || preset === "default";
+  if (attempts !== undefined || isDefault) policy.maxAttempts = attempts ?? DEFAULT_ATTEMPTS;
   if (policy.backoff !== undefined && Object.keys(policy.backoff).length === 0) delete policy.backoff;
   const [only, never] = [codesOf(given, "retry-on"), codesOf(given, "no-retry-on")];
   if (only !== null) policy.retryOnExitCodes = only;

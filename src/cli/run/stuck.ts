@@ -1,9 +1,11 @@
 /** Says once why a job does not begin, where that is for a person to mend: nobody is there to run it, or its queue is
  *  paused. A hint: what the server does not let us see is not told. */
 import type { JobHandle } from "../../core/face.ts";
+import { RESOURCE_PREFIX, resourcesIn, showResources } from "../../core/resources.ts";
 import type { JobInfo, SessionRow } from "../../core/views.ts";
 import { systemClock } from "../../engine/clock.ts";
 import { sleep } from "../../lib/clock.ts";
+import { serves } from "../../store/lane.ts";
 import type { Here } from "./here.ts";
 
 const PATIENCE_MS = 2_000;
@@ -17,26 +19,31 @@ export async function tellIfStuck(
   if (signal.aborted) return;
   try {
     const info = await job.get();
-    const { state, attempt, queue, kind, runAt } = info;
+    const { state, attempt, queue, runAt } = info;
     if (state !== "queued" || attempt > 0 || runAt > systemClock.now()) return;
     const isPaused = (await perdure.queues()).some((each) => each.queue === queue && each.paused);
-    const isServed = (await perdure.workers()).some((worker) => canRun(worker, info));
+    const lack = lackOf(info, await perdure.workers());
     if (signal.aborted) return;
     if (isPaused) say(`${job.id}: the queue ${queue} is paused; it begins when that is resumed`);
-    const wanted = kind === "exec" ? "" : `, of the kind ${kind}`;
-    if (!isServed) say(`${job.id}: no worker for it${wanted} yet; start one with \`perdure worker\``);
+    if (lack !== null) say(`${job.id}: ${lack}`);
   } catch {
     // It goes on all the same.
   }
 }
 
-/** A worker that has gone silent is ended by its server. */
-export function canRun(
-  worker: SessionRow,
-  { kind, queue, labels }: Pick<JobInfo, "kind" | "queue" | "labels">,
-): boolean {
-  const { endedAt, drainingAt, kinds, queues, labels: has } = worker;
-  const isThere = endedAt === null && drainingAt === null;
-  const fits = Object.entries(labels).every(([name, value]) => has[name] === value);
-  return isThere && fits && kinds.includes(kind) && (queues?.includes(queue) ?? true);
+type Wanted = Pick<JobInfo, "namespace" | "kind" | "queue" | "labels">;
+
+/** What is missing for the job to begin; null if some worker has it all. A worker that has gone silent is ended by its
+ *  server. */
+export function lackOf(job: Wanted, workers: readonly SessionRow[]): string | null {
+  const there = workers.filter(({ endedAt, drainingAt }) => endedAt === null && drainingAt === null);
+  if (there.some((worker) => serves(worker, job))) return null;
+  const wanted = job.kind === "exec" ? "" : `, of the kind ${job.kind}`;
+  const needs = resourcesIn(job.labels);
+  const others = Object.entries(job.labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
+  const isOnlySize = there.some((worker) => serves(worker, { ...job, labels: Object.fromEntries(others) }));
+  if (needs === null || !isOnlySize) return `no worker for it${wanted} yet; start one with \`perdure worker\``;
+  const options = [...(needs.cpu === 0 ? [] : ["--cpu"]), ...(needs.memory === 0 ? [] : ["--memory"])];
+  const larger = `start a larger one with \`perdure worker\` (see ${options.join(", ")}), or submit it with less`;
+  return `no worker has so much: it takes ${showResources(needs)}; ${larger}`;
 }

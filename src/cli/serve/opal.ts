@@ -11,16 +11,17 @@ export function opalOptions(config: Config): OpalOptions {
   const settings: OpalSettings = {
     maxRetries: config.integer("opal.maxRetries"),
     backoffs: config.numbers("opal.retryBackoffs") ?? OPAL_DEFAULTS.backoffs,
-    leaseTtlSecs: config.integer("opal.leaseTtlSecs"),
-    leaseRenewSecs: config.integer("opal.leaseRenewSecs"),
+    leaseTtlSecs: config.number("opal.leaseTtlSecs"),
+    leaseRenewSecs: config.number("opal.leaseRenewSecs"),
     reclaimScanEveryLoops: config.integer("opal.reclaimScanEveryLoops"),
-    heartbeatIntervalSecs: config.integer("opal.heartbeatIntervalSecs"),
-    workerTtlSecs: config.integer("opal.workerTtlSecs"),
+    heartbeatIntervalSecs: config.number("opal.heartbeatIntervalSecs"),
+    workerTtlSecs: config.number("opal.workerTtlSecs"),
   };
   checkTogether(settings);
   return { engine: engine.length === 0 ? null : engine, anonymous: config.flag("opal.anonymous"), settings };
 }
 
+/** More than a second changes nothing: the engine looks that often by itself. */
 export function reapEveryMs({ settings }: OpalOptions): number {
   return settings.reclaimScanEveryLoops * LOOP_MS;
 }

@@ -5,15 +5,20 @@ import { readArguments } from "../arguments.ts";
 import { up } from "../commands/up.ts";
 import { worker } from "../commands/worker.ts";
 import { loadConfig } from "../config/config.ts";
-import { LINK_KEYS, SERVER_KEYS, WORKER_KEYS } from "./keys.ts";
+import { LINK_KEYS, OPAL_TIMES, SERVER_KEYS, WORKER_KEYS } from "./keys.ts";
 import { workerArguments } from "./worker-arguments.ts";
+import { workerTimes } from "./worker-times.ts";
 
 /** What a worker of `perdure up` with these arguments makes of its own. */
 function asWorker(...args: string[]) {
-  const io = testIo({});
+  return inside({}, ...args);
+}
+
+function inside(env: Record<string, string>, ...args: string[]) {
+  const io = testIo({ env });
   const config = loadConfig({ given: given(up, args), io }, [...SERVER_KEYS, "workers", ...WORKER_KEYS]);
   const [, ...line] = workerArguments(config, "http://127.0.0.1:1", "token");
-  return loadConfig({ given: given(worker, line), io }, [...LINK_KEYS, ...WORKER_KEYS]);
+  return loadConfig({ given: given(worker, line), io }, [...LINK_KEYS, ...WORKER_KEYS, ...OPAL_TIMES]);
 }
 
 function given(command: Parameters<typeof readArguments>[0], args: readonly string[]) {
@@ -38,5 +43,13 @@ describe("the workers of up", () => {
     const one = asWorker("--workers", "3", "--cpu", "1.5", "--memory", "2g", "--concurrency", "7");
     expect([one.number("worker.cpu"), one.bytes("worker.memory")]).toEqual([1.5, 2 * 2 ** 30]);
     expect(one.integer("worker.concurrency")).toBe(7);
+  });
+
+  it("keep the times that OPAL's variables say, unless they are given others", () => {
+    const env = { OPAL_LEASE_TTL_SECS: "9.5", OPAL_HEARTBEAT_INTERVAL_SECS: "0.5" };
+    expect(workerTimes(inside(env))).toEqual({ lease: 9_500, heartbeat: 500 });
+    const ours = ["--worker-lease", "4s", "--heartbeat", "1s"];
+    expect(workerTimes(inside(env, ...ours))).toEqual({ lease: 4_000, heartbeat: 1_000 });
+    expect(workerTimes(asWorker())).toEqual({ heartbeat: 2_000 });
   });
 });

@@ -47,6 +47,8 @@ export interface Plan {
   /** Null for one simulation, told step by step. */
   readonly runs: number | null;
   readonly seed: number | null;
+  /** How many outcomes of a list have not been played yet; 0 where there is no list. */
+  readonly leftOver: () => number;
 }
 
 export function planOf(given: Given): Plan {
@@ -60,14 +62,21 @@ export function planOf(given: Given): Plan {
   const random = seed === null ? null : seeded(seed);
   const outcomes = outcomesOf(given);
   const takes = timeOf(given, "takes");
+  const isList = rate === null || random === null;
+  const next = isList ? listOf(given, outcomes) : failing(rate, outcomes, random);
+  let played = 0;
   return {
     scenario: {
-      next: rate === null || random === null ? listOf(given, outcomes) : failing(rate, outcomes, random),
+      next: (n) => {
+        played = Math.max(played, n + 1);
+        return next(n);
+      },
       takesMs: takes === undefined ? 0 : toMs(takes, "--takes"),
       usage: usageOf(given),
       ...(random === null ? {} : { random }),
     },
     ...{ runs, seed },
+    leftOver: () => (isList && outcomes !== null ? Math.max(0, outcomes.length - played) : 0),
   };
 }
 

@@ -1,6 +1,7 @@
 /** The policy that is simulated, and what of its job matters: from the options, or from a file. */
 import { resolve } from "node:path";
 import { isPlain } from "../../core/check.ts";
+import { DIALECT_DEFAULTS } from "../../core/dialect-settings.ts";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";
 import type { Policy, PolicyFields, PolicyInput } from "../../core/policy.ts";
@@ -11,15 +12,15 @@ import type { ReadEntry } from "../../dialects/dialect.ts";
 import { retryBlock } from "../../dialects/retry-block.ts";
 import { KINDS } from "../apply/documents.ts";
 import { readAnyFiles } from "../apply/read-any.ts";
-import { ownSettings } from "../apply/settings.ts";
+import { settingsFor } from "../apply/settings.ts";
 import type { Given } from "../arguments.ts";
 import type { Context, Option } from "../command.ts";
-import { CONFIG } from "../config/config.ts";
 import { usageError } from "../exit.ts";
 import { bytesOf, stepsOf } from "../job-file.ts";
 import { POLICY_OPTIONS, policyOf } from "../run/policy.ts";
 import { pairsOf } from "../submit/entry.ts";
 import { INPUT_OPTIONS, OPTION_OF } from "../submit/options.ts";
+import { TARGET, targetOf } from "../target.ts";
 import { readSmallFile, readYamlDocuments, textIn, type YamlText } from "../yaml.ts";
 import { YAML_LIMITS } from "../yaml-scan.ts";
 import { withJitter } from "./plan.ts";
@@ -34,7 +35,7 @@ export const SOURCE_OPTIONS: readonly Option[] = [
   { name: "job", type: "string", value: "N", help: "Which job of a file that has several, from 1." },
   { ...PARAM, help: "A parameter, for files that take them; KEY:=JSON for any value but text." },
   { name: "dialect", type: "string", value: "NAME", help: `What the file is: ${KINDS.join(", ")}.` },
-  CONFIG,
+  ...TARGET,
   ...POLICY_OPTIONS.map((option) =>
     option.name === "jitter"
       ? { ...option, help: "Spread all waits by up to this, whatever the policy says; 0 gives exact waits." }
@@ -74,7 +75,7 @@ function optionsOf(given: Given): { readonly fields: PolicyFields; readonly jitt
 }
 
 function fromOptions(given: Given, { backoff, ...fields }: PolicyFields): Policy {
-  const stray = ["job", "param", "dialect", "config"].find((name) => given.flag(name));
+  const stray = ["job", "param", "dialect", ...TARGET.map(({ name }) => name)].find((name) => given.flag(name));
   if (stray !== undefined) throw usageError(`--${stray}: it goes with --file`);
   try {
     return resolvePolicy(Object.keys(backoff ?? {}).length === 0 ? fields : { ...fields, ...(backoff && { backoff }) });
@@ -101,13 +102,13 @@ async function readSource(context: Context): Promise<Source> {
   const [name = "", ...others] = files;
   const text = others.length > 0 || dialect !== undefined ? null : await textOf(name, io);
   if (text !== null) {
-    const policy = retryAlone(context, readYamlDocuments(text, shownName(name)));
+    const policy = await retryAlone(context, readYamlDocuments(text, shownName(name)));
     if (policy !== null) return ofPolicy(policy);
   }
   const { jobs, notes } = await readAnyFiles({
     ...{ files, io, dialect, parameters },
     ...(name === "-" && text !== null ? { stdin: again(text) } : {}),
-    settings: () => ownSettings(context),
+    settings: () => settingsFor(context, targetOf(context)),
   });
   return ofEntry(chosen(given, files.join(", "), jobs).entry, notes);
 }
@@ -129,16 +130,22 @@ async function* again(text: string): AsyncGenerator<string> {
 }
 
 /** The policy of a file that has nothing else; null for any other file. */
-function retryAlone(context: Context, [file, second]: readonly YamlText[]): Policy | null {
+async function retryAlone(context: Context, [file, second]: readonly YamlText[]): Promise<Policy | null> {
   const value = file?.value;
   if (file === undefined || second !== undefined || !isPlain(value)) return null;
   if (Object.keys(value).join() !== "retry") return null;
   const { retry } = value as { retry: unknown };
   try {
-    return resolvePolicy(retryBlock(retry, "retry", () => ownSettings(context)) ?? (retry as PolicyInput));
+    const settings = isForeign(retry) ? await settingsFor(context, targetOf(context)) : DIALECT_DEFAULTS;
+    return resolvePolicy(retryBlock(retry, "retry", () => settings) ?? (retry as PolicyInput));
   } catch (error) {
     throw error instanceof ConfigError ? file.error(stepsOf(error.path ?? ""), error.message) : error;
   }
+}
+
+/** In the words of a dialect, whose settings matter then. Nobody is asked for settings before that is known. */
+function isForeign(retry: unknown): boolean {
+  return retryBlock(retry, "retry", () => DIALECT_DEFAULTS) !== null;
 }
 
 function chosen<T>(given: Given, name: string, jobs: readonly T[]): T {

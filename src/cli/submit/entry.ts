@@ -45,7 +45,12 @@ export function commandEntry({ given, io }: Context, argv: readonly string[], ta
 
 /** What WISH_OPTIONS say, for a job that is described elsewhere. */
 export function wishedOptions(given: Given): NonNullable<Entry["options"]> {
-  return checked(given, { kind: "any", ...wishes(given) }).options ?? {};
+  return checkedOptions(given, wishes(given));
+}
+
+/** Options of a job that is described elsewhere, with mistakes told of the words that were typed. */
+export function checkedOptions(given: Given, fields: object): NonNullable<Entry["options"]> {
+  return checked(given, { kind: "any", ...fields }).options ?? {};
 }
 
 /** The directory of an attempt goes with it, and the next attempt has another: a child is not to depend on it. */
@@ -135,7 +140,7 @@ export async function inputOf({ given, io }: Pick<Context, "given" | "io">): Pro
   return given.flag("param") ? pairsOf(given, "param") : undefined;
 }
 
-function jsonOf(text: string, option: string): unknown {
+export function jsonOf(text: string, option: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

@@ -1,11 +1,13 @@
 /** What `perdure submit` and `perdure apply` do with jobs that have been read: store them all, say their ids, and wait for
  *  their ends if that is wanted. Nothing here checks them again. */
+import { PerdureError } from "../../core/errors.ts";
 import type { JobHandle, Perdure } from "../../core/face.ts";
+import { isTerminal } from "../../core/job.ts";
 import type { SubmitEntry } from "../../core/submit-options.ts";
 import type { Context } from "../command.ts";
 import { endOf, printLine, shownJob } from "../commands/wait.ts";
 import { madeData } from "../direct.ts";
-import { EXIT } from "../exit.ts";
+import { EXIT, usageError } from "../exit.ts";
 import { untilLeft } from "../follow/until-left.ts";
 import { tellIfStuck } from "../run/stuck.ts";
 import { type Target, withPerdure } from "../target.ts";
@@ -35,6 +37,10 @@ export async function storeJobs(context: Context, wish: StoreWish): Promise<numb
 /** The same with an engine or a client that is open already. */
 export async function storeIn(context: Context, perdure: Perdure, wish: StoreWish): Promise<number> {
   const { given, out } = context;
+  if (wish.isList) for (const job of wish.jobs) await checkParent(perdure, job);
+  if (wish.target.kind === "data" && context.io.env.PERDURE_JOB_ID) {
+    out.note("this job has no server, so what it submits is no child of it; see `perdure up`");
+  }
   const stored = await storeAll(context, perdure, wish);
   if (wish.target.kind === "data" && stored.handles.length > 0) await tellIfAlone(context, perdure);
   if (given.flag("wait")) return waitForEnds(context, perdure, stored, wish.isList);
@@ -43,6 +49,19 @@ export async function storeIn(context: Context, perdure: Perdure, wish: StoreWis
     out.json(wish.isList ? shown : shown[0]);
   }
   return stored.failed === 0 ? EXIT.done : EXIT.failed;
+}
+
+/** Before any job of the files is stored. A parent that ends in this very moment is told of job by job. */
+async function checkParent(perdure: Perdure, { entry: { options }, where }: Wanted): Promise<void> {
+  const parent = options?.parent;
+  if (parent === undefined) return;
+  try {
+    const { state } = await (await perdure.job(parent)).get();
+    if (isTerminal(state)) throw usageError(`${where}: its parent ${parent} has ended: it is ${state}`);
+  } catch (error) {
+    if (!(error instanceof PerdureError) || error.code !== "job_not_found") throw error;
+    throw usageError(`${where}: its parent: ${error.message}`);
+  }
 }
 
 interface Stored {

@@ -4,7 +4,7 @@ import { showMs } from "../../core/duration.ts";
 import type { JobEvent } from "../../core/event.ts";
 import { counted } from "../../core/show.ts";
 import type { ViewParts } from "../dialect.ts";
-import { attemptReason, type EndedEvent, failureReason, isEnded, wholeSeconds } from "./reason.ts";
+import { attemptReason, type EndedEvent, failureReason, isEnded, usedUp, wholeSeconds } from "./reason.ts";
 
 export interface AgentEvent {
   readonly type: "Normal" | "Warning";
@@ -75,10 +75,8 @@ function saidOfEnd(event: EndedEvent, { job, attempts }: ViewParts): Said[] {
     }
     case "fail": {
       if (decision.reason === "budget" && decision.detail !== "elapsed") return [warning("BudgetExceeded", what)];
-      const { maxAttempts } = job.policy;
-      // Where no retry was granted, none is exhausted.
-      const isExhausted = (decision.step === 8 || decision.reason === "lost") && maxAttempts > 1;
-      const end = isExhausted ? [warning("RetryExhausted", `all ${maxAttempts} runs are used; ${what}`)] : [];
+      const used = usedUp(decision, job.policy.maxAttempts);
+      const end = used === null ? [] : [warning("RetryExhausted", `${used}; ${what}`)];
       return [...end, warning("Failed", what)];
     }
   }

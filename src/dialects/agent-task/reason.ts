@@ -69,6 +69,18 @@ export function failureReason(attempt: EndedAttempt, decision: StoredDecision | 
   return reason.startsWith("budget: ") ? reason : (attempt.failure?.message ?? reason);
 }
 
+/** What was used up when no retry was left; null where none had been granted, so that none is exhausted. Lost workers, and
+ *  rules, may have a budget of their own. */
+export function usedUp({ step, reason, charge }: StoredDecision, maxAttempts: number): string | null {
+  if (step !== 8 && reason !== "lost") return null;
+  const to = charge?.to ?? "maxAttempts";
+  if (to === "maxAttempts") return maxAttempts > 1 ? `all ${maxAttempts} runs are used` : null;
+  const limit = charge?.limit ?? 0;
+  if (limit === 0) return null;
+  const granted = to === "workerLost" ? "granted after a lost worker" : `of ${to}`;
+  return limit === 1 ? `the one retry ${granted} is used` : `all ${limit} retries ${granted} are used`;
+}
+
 /** Instants as manifests write them, in whole seconds: `2026-02-09T19:22:56Z`. */
 export function wholeSeconds(at: number): string {
   const date = new Date(at);

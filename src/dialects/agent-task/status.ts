@@ -3,7 +3,7 @@ import { isPlain } from "../../core/check.ts";
 import type { JobEvent, StoredDecision } from "../../core/event.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { ViewParts } from "../dialect.ts";
-import { attemptReason, decisionsOf, failureReason, isEnded, wholeSeconds } from "./reason.ts";
+import { attemptReason, decisionsOf, failureReason, isEnded, usedUp, wholeSeconds } from "./reason.ts";
 
 export type AgentPhase =
   | ("Pending" | "Running" | "Retrying" | "Waiting")
@@ -50,7 +50,12 @@ export function agentStatus({ job, attempts, events }: Pick<ViewParts, "job" | "
   const lastFailureReason = failed === undefined ? null : failureReason(failed, decisions.get(failed.attempt));
   const output = job.state === "succeeded" ? outputOf(job) : undefined;
   return {
-    ...{ phase, attempts: job.attempt, message: messageOf(job, phase, lastFailureReason), history },
+    ...{
+      phase,
+      attempts: job.attempt,
+      message: messageOf(job, phase, lastFailureReason, lastDecision(events)),
+      history,
+    },
     ...(failed === undefined || lastFailureReason === null
       ? {}
       : { lastFailureReason, lastFailureTime: wholeSeconds(failed.endedAt) }),
@@ -112,11 +117,19 @@ function outputOf({ kind, result }: JobInfo): unknown {
   return (result as { output?: unknown }).output ?? undefined;
 }
 
-function messageOf(job: JobInfo, phase: AgentPhase, failure: string | null): string {
+function messageOf(
+  job: JobInfo,
+  phase: AgentPhase,
+  failure: string | null,
+  decision: StoredDecision | undefined,
+): string {
   const { maxAttempts } = job.policy;
   const used = job.failures + (job.policy.workerLost.charge === "shared" ? job.losses : 0);
-  const left = Math.max(0, maxAttempts - used);
+  // Of the budget that the last run was charged to: lost workers may have their own.
+  const isOwn = decision?.charge?.to === "workerLost";
+  const left = isOwn ? (decision?.charge?.left ?? 0) : Math.max(0, maxAttempts - used);
   const charged = `${used} of ${maxAttempts} runs used`;
+  const spent = isOwn ? (usedUp(decision, maxAttempts) ?? "none was granted after a lost worker") : charged;
   switch (phase) {
     case "Pending":
       return "waits for a worker";
@@ -135,7 +148,7 @@ function messageOf(job: JobInfo, phase: AgentPhase, failure: string | null): str
     case "Failed":
     case "TimedOut":
       return job.reason === "exhausted" || job.reason === "lost" || job.reason === "timeout"
-        ? `no retries left, ${charged}: ${failure}`
+        ? `no retries left, ${spent}: ${failure}`
         : (failure ?? job.reason ?? "failed");
   }
 }

@@ -1,6 +1,8 @@
 /** A job as an AgentTask: the manifest it came from, as far as it is known, with its status. A job that came by another door is
  *  shown the same way, under a name that is made up from what it has. Our view of a task can be applied again as it is. */
+
 import { isPlain } from "../../core/check.ts";
+import { givenKey } from "../../core/child.ts";
 import { CPU_LABEL, MEMORY_LABEL } from "../../core/resources.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { ViewParts } from "../dialect.ts";
@@ -28,7 +30,7 @@ export function agentTaskView(parts: ViewParts): AgentTaskView {
 }
 
 export function taskName(job: JobInfo): string {
-  return annotation(job, ANNOTATION.name) ?? job.key ?? job.kind;
+  return annotation(job, ANNOTATION.name) ?? givenKey(job.parentId, job.key) ?? job.kind;
 }
 
 function annotation({ annotations }: JobInfo, name: string): string | null {

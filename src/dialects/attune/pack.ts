@@ -39,7 +39,7 @@ export function readPack(value: unknown, path: string): AttunePack {
   }
   return {
     ref,
-    retry: fields.retry === undefined ? {} : readRetry(fields.retry, fieldPath(path, "retry")),
+    retry: fields.retry == null ? {} : readRetry(fields.retry, fieldPath(path, "retry")),
     labels: fields.worker_selector === undefined ? {} : readSelector(fields.worker_selector, path),
     notes: notedKeys(fields, NOTED, path),
   };

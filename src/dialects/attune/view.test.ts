@@ -53,6 +53,19 @@ it("tells a chain with every kind of end", () => {
   expect(view).toMatchObject({ id: `${story.job.id}.r4`, worker: "worker-s4", original_execution: story.job.id });
 });
 
+it("leaves an execution that had ended as it was when the job is redriven", () => {
+  const story = new JobStory({ policy: { ...ATTUNE, maxAttempts: 1 } })
+    .start()
+    .settle(failed("no"), { afterMs: 1_000 });
+  const [ended] = viewOf(story).chain;
+  story.now += 60_000;
+  story.command({ kind: "redrive" });
+  const { chain } = viewOf(story);
+  expect(chain[0]).toEqual(ended);
+  expect(chain[1]).toMatchObject({ status: "requested", created: chain[1]?.updated });
+  expect(Date.parse(chain[1]?.created ?? "") - Date.parse(ended?.updated ?? "")).toBe(60_000);
+});
+
 it("calls a retry unknown where another policy granted it", () => {
   const story = new JobStory({ policy: { maxAttempts: 3 } }).start().settle(failed("what?"));
   expect(viewOf(story)).toMatchObject({ retry_reason: "unknown", max_retries: 2, status: "requested" });

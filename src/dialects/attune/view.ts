@@ -87,7 +87,8 @@ function linksOf({ job, events, workerName }: ViewParts): Link[] {
   const links = [newLink(job.submittedAt, null, null)];
   for (const event of events) {
     const link = links.at(-1) as Link;
-    link.updated = event.at;
+    // The one that had ended stays as it was: a redrive is the next.
+    if (event.name !== "job.redriven") link.updated = event.at;
     switch (event.name) {
       case "attempt.started":
         link.status = "running";

@@ -149,13 +149,19 @@ describe("a task of NoETL", () => {
     expect(mistakeIn({ ...HTTP, url: "https://a.example/{{ workload.id }}" })).toMatchObject({ path: "url" });
     expect(mistakeIn({ ...HTTP, method: "POST", data: { a: [1, "{% if x %}"] } })).toMatchObject({ path: "data.a[1]" });
     expect(mistakeIn({ ...SHELL, env: { A: "{{ a }}" } })).toMatchObject({ path: "env.A" });
+    for (const command of ["rm -rf {{ dir }}/cache", "{% if x %} true", "docker ps --format '{{.ID}}'"]) {
+      const mistake = mistakeIn({ ...SHELL, command });
+      expect(mistake).toMatchObject({ path: "command" });
+      expect(mistake.message).toContain("Write a list");
+      expect(mistake.message).not.toContain("cache");
+    }
   });
 
   it("notes what it does not do", () => {
     expect(read({ ...HTTP, next: [{ step: "process_data" }, "end"] }).notes).toEqual([
       'next: only this task is run, and nothing follows: not "process_data", "end"',
     ]);
-    expect(read({ ...SHELL, command: "docker ps --format '{{.ID}}'" }).notes).toEqual([
+    expect(read({ ...SHELL, command: ["docker", "ps", "--format", "{{.ID}}"] }).notes).toEqual([
       expect.stringContaining("command holds {{ or {%: it is run as it is"),
     ]);
     expect(read({ ...SHELL, retry: null }).notes).toEqual(["retry is empty: the task is not retried"]);

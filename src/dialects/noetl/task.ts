@@ -1,5 +1,6 @@
 /** One step of NoETL as a job: a request (`http`), a command (`shell`) or a program (`python`). Templates are not filled in,
- *  since there is no playbook around it to fill them from: where one would be sent to somebody it is refused. */
+ *  since there is no playbook around it to fill them from: where one would be sent to somebody, or run by a shell, it is
+ *  refused. */
 import { asList, asObject, asOneOf, asText, fieldPath } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
@@ -74,14 +75,15 @@ function stepName(value: unknown, path: string, file: string): string {
   return name;
 }
 
-/** A list is a program with its arguments. Text is for a shell: its author wrote it for one. */
+/** A list is a program with its arguments, and the way to give braces that are none of NoETL's. Text is for a shell: its author
+ *  wrote it for one, and what it does with a template that nobody filled in is anybody's guess. */
 function command({ fields, path, notes }: Step): ExecInput {
   const at = fieldPath(path, "command");
   const given = fields.command;
   const isList = Array.isArray(given);
   const what = isList ? { argv: asList(given, at, argument, 10_000, 1) } : shellText(given, at);
   if (isList) asText(given[0], `${at}[0]`, 4_096);
-  if ([given].flat().some(hasTemplate)) {
+  if (isList && given.some(hasTemplate)) {
     notes.push(`${at} holds {{ or {%: it is run as it is, since templates are filled in by whole playbooks only`);
   }
   return checkedExec({ ...what, ...envOf(fields, path) }, path);
@@ -91,6 +93,12 @@ function shellText(value: unknown, path: string): ExecInput {
   if (typeof value !== "string") {
     const problem = value === undefined ? { problem: "no command" } : {};
     throw new ConfigError({ path, given: value, allowed: "text for a shell, or a list of texts", ...problem });
+  }
+  if (hasTemplate(value)) {
+    const filled = "templates are filled in by whole playbooks, which are not supported yet";
+    const list = 'Write a list, where they stand for themselves, as in [docker, ps, --format, "{{.ID}}"]';
+    const allowed = `text without {{ and {%: ${filled}. ${list}`;
+    throw new ConfigError({ path, given: "a template", allowed, problem: "got a template" });
   }
   return { command: asText(value, path, MAX_TEXT), shell: true };
 }

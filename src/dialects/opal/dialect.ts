@@ -2,7 +2,7 @@
  *
  *    prompt: Draw a fox
  *    metadata: { style: ink }
- *    job_id: job_92e725aa5034       # one id, one job
+ *    job_id: job_92e725aa5034       # one id, one job; without it each is a new one
  *    input_file: fox.png            # beside this file
  *    env: { OPAL_MAX_RETRIES: 3 }   # what OPAL reads from its environment
  *
@@ -18,7 +18,7 @@ import { type OpalAttempts, opalAttempts } from "./attempts.ts";
 import { opalExec } from "./exec.ts";
 import { type OpalJob, opalJob } from "./job.ts";
 import { type OpalSettings, opalPolicy, opalSettings } from "./settings.ts";
-import { OPAL_TAG, opalId, opalKey } from "./words.ts";
+import { OPAL_MARK, OPAL_TAG, opalId, opalKey } from "./words.ts";
 
 const KEYS = ["prompt", "metadata", "job_id", "input_file", "env"] as const;
 const MAX_PATH = 1_024;
@@ -35,7 +35,7 @@ export const opal = {
   called: "an OPAL job",
   recognises,
   read,
-  view: ({ job, attempts, workerName }: ViewParts): OpalJob => opalJob(job, attempts, workerName),
+  view: ({ job, attempts, workerName, events }: ViewParts): OpalJob => opalJob(job, attempts, workerName, events),
 } as const satisfies Dialect;
 
 /** The document that OPAL keeps beside its jobs. */
@@ -51,14 +51,16 @@ function read(document: unknown, context: ReadContext): Reading {
   const { prompt, metadata, job_id, input_file, env } = asObject(document, "", KEYS);
   const notes: string[] = [];
   const settings = settingsOf(env, context.settings.opal, notes);
-  const id = opalId(job_id, context.randomBytes);
+  // Without one the job's own holds: a file that is applied twice is two jobs, also when it was converted in between.
+  const id = job_id === undefined || job_id === null ? null : opalId(job_id, context.randomBytes);
   const inputFile = input_file === undefined ? {} : { inputFile: fileOf(input_file, context) };
   const engine = engineOf(context.settings.opal);
   const input = opalExec({ engine, prompt, opalId: id, metadata, ...inputFile });
   checkExecInput(input, "");
   const retry = opalPolicy(settings);
   resolvePolicy(retry, "env");
-  return { jobs: [{ task: "exec", input, options: { key: opalKey(id), tags: [OPAL_TAG], retry } }], notes };
+  const known = id === null ? { annotations: { [OPAL_MARK]: "yes" } } : { key: opalKey(id) };
+  return { jobs: [{ task: "exec", input, options: { ...known, tags: [OPAL_TAG], retry } }], notes };
 }
 
 function engineOf({ engine }: OpalFileSettings): readonly string[] {

@@ -33,6 +33,12 @@ describe("a prompt", () => {
     expect(text(files["prompt.txt"])).toBe("SLEEP_TEST_20s_RETRY");
   });
 
+  it("comes with the job's own id where nobody chose one", () => {
+    const { env, fill } = made({ opalId: null });
+    expect([env.OPAL_JOB_ID, fill]).toEqual([undefined, { OPAL_JOB_ID: { kind: "jobId" } }]);
+    expect(made().fill).toEqual({});
+  });
+
   it("is never part of the command line", () => {
     expect(made({ prompt: "; rm -rf / #" }).argv).toEqual(ENGINE);
   });

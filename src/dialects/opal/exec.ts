@@ -18,7 +18,8 @@ export interface OpalSubmission {
   /** Any JSON value; without one the engine reads `{}`. */
   readonly metadata?: unknown;
   readonly inputFile?: { readonly name: string; readonly base64: string };
-  readonly opalId: string;
+  /** Null where nobody chose one: then it is the job's own, which the worker fills in. */
+  readonly opalId: string | null;
 }
 
 const MAX_ENV_PROMPT_BYTES = 32_768;
@@ -30,7 +31,8 @@ export function opalExec({ engine, prompt, metadata, inputFile, opalId }: OpalSu
     throw new ConfigError({ path: "prompt", given: prompt, allowed: "a text, not empty" });
   }
   const bytes = Buffer.from(prompt, "utf8");
-  const env: Record<string, string> = { OPAL_JOB_ID: opalId, OPAL_PROMPT_FILE: `inputs/${PROMPT_FILE}` };
+  const env: Record<string, string> = opalId === null ? {} : { OPAL_JOB_ID: opalId };
+  env.OPAL_PROMPT_FILE = `inputs/${PROMPT_FILE}`;
   // Without a prototype: a file may be called __proto__.
   const files: Record<string, string> = Object.create(null);
   files[PROMPT_FILE] = bytes.toString("base64");
@@ -41,7 +43,7 @@ export function opalExec({ engine, prompt, metadata, inputFile, opalId }: OpalSu
     files[name] = asBase64(inputFile.base64, "input_file");
     env.OPAL_INPUT_FILE = `inputs/${name}`;
   }
-  return { argv: engine, env, files };
+  return { argv: engine, env, files, ...(opalId === null ? { fill: { OPAL_JOB_ID: "jobId" } } : {}) };
 }
 
 function metadataText(metadata: unknown): string {

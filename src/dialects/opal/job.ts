@@ -48,8 +48,14 @@ export interface OpalJob {
 
 export type WorkerName = (session: string) => string | null;
 
-/** `attempts` are all that have ended, oldest first. A job of another door is shown under Perdure's id for it. */
-export function opalJob(job: ShownJob, attempts: readonly EndedAttempt[], workerName: WorkerName): OpalJob {
+/** `attempts` are all that have ended, oldest first; `events` all of the job. Those of one that runs or has ended may be left
+ *  out, as nothing in them is newer than its row. A job of another door is shown under Perdure's id for it. */
+export function opalJob(
+  job: ShownJob,
+  attempts: readonly EndedAttempt[],
+  workerName: WorkerName,
+  events: readonly { readonly at: number }[] = [],
+): OpalJob {
   const id = opalIdOf(job) ?? job.id;
   const status = opalStatus(job.state);
   const last = attempts.at(-1) ?? null;
@@ -64,7 +70,7 @@ export function opalJob(job: ShownJob, attempts: readonly EndedAttempt[], worker
     // Of the latest attempt; a job that waits for its retry keeps it.
     started_at: isoTimeOrNull(job.startedAt),
     status,
-    updated_at: isoTime(latest(job.submittedAt, job.startedAt, job.cancelRequestedAt, job.finishedAt, last?.endedAt)),
+    updated_at: isoTime(updatedAt(job, last, events)),
     // Nobody has a job that waits; who had it last is in its provenance.
     worker_id: status === "queued" ? null : worker,
   };
@@ -122,6 +128,8 @@ function exitCode({ attempt, state, result }: ShownJob, last: EndedAttempt | nul
   return typeof code === "number" ? code : null;
 }
 
-function latest(...instants: readonly (number | null | undefined)[]): number {
-  return Math.max(...instants.map((at) => at ?? -Infinity));
+function updatedAt(job: ShownJob, last: EndedAttempt | null, events: readonly { readonly at: number }[]): number {
+  const { submittedAt, startedAt, cancelRequestedAt, finishedAt, discardedAt } = job;
+  const instants = [startedAt, cancelRequestedAt, finishedAt, discardedAt, last?.endedAt, events.at(-1)?.at];
+  return Math.max(submittedAt, ...instants.map((at) => at ?? -Infinity));
 }

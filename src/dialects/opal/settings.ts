@@ -29,6 +29,9 @@ export const OPAL_DEFAULTS: OpalSettings = Object.freeze({
 
 const MAX_SECS = 86_400; // a day: more is surely a slip of units
 const MIN_SECS = 0.1;
+/** As a worker may have them: it renews within its lease, and no lease is longer than an hour. */
+const MAX_LEASE_SECS = 3_600;
+const MIN_LEASE_SECS = 0.3;
 const MAX_BACKOFFS = 100; // what a policy takes
 
 /** Reads the seven out of an environment; its other names are not looked at. */
@@ -40,11 +43,15 @@ export function opalSettings(env: Readonly<Record<string, string | undefined>>):
   const settings: OpalSettings = {
     maxRetries: read("OPAL_MAX_RETRIES", count(0), OPAL_DEFAULTS.maxRetries),
     backoffs: read("OPAL_RETRY_BACKOFFS", backoffs, OPAL_DEFAULTS.backoffs),
-    leaseTtlSecs: read("OPAL_LEASE_TTL_SECS", seconds, OPAL_DEFAULTS.leaseTtlSecs),
-    leaseRenewSecs: read("OPAL_LEASE_RENEW_SECS", seconds, OPAL_DEFAULTS.leaseRenewSecs),
+    leaseTtlSecs: read("OPAL_LEASE_TTL_SECS", seconds(MIN_LEASE_SECS, MAX_LEASE_SECS), OPAL_DEFAULTS.leaseTtlSecs),
+    leaseRenewSecs: read("OPAL_LEASE_RENEW_SECS", seconds(MIN_SECS, MAX_LEASE_SECS), OPAL_DEFAULTS.leaseRenewSecs),
     reclaimScanEveryLoops: read("OPAL_RECLAIM_SCAN_EVERY_LOOPS", count(1), OPAL_DEFAULTS.reclaimScanEveryLoops),
-    heartbeatIntervalSecs: read("OPAL_HEARTBEAT_INTERVAL_SECS", seconds, OPAL_DEFAULTS.heartbeatIntervalSecs),
-    workerTtlSecs: read("OPAL_WORKER_TTL_SECS", seconds, OPAL_DEFAULTS.workerTtlSecs),
+    heartbeatIntervalSecs: read(
+      "OPAL_HEARTBEAT_INTERVAL_SECS",
+      seconds(MIN_SECS, MAX_LEASE_SECS),
+      OPAL_DEFAULTS.heartbeatIntervalSecs,
+    ),
+    workerTtlSecs: read("OPAL_WORKER_TTL_SECS", seconds(MIN_SECS, MAX_SECS), OPAL_DEFAULTS.workerTtlSecs),
   };
   checkTogether(settings);
   return settings;
@@ -72,8 +79,8 @@ function count(min: number): (text: string, name: string) => number {
   return (text, name) => asInteger(numberIn(text), name, { min, max: MAX_COUNT });
 }
 
-function seconds(text: string, name: string): number {
-  return asNumber(numberIn(text), name, { min: MIN_SECS, max: MAX_SECS });
+function seconds(min: number, max: number): (text: string, name: string) => number {
+  return (text, name) => asNumber(numberIn(text), name, { min, max });
 }
 
 /** `[3, 8, 15]` or `3,8,15`. */

@@ -163,7 +163,7 @@ function endedOf({ events }: JobStory): EndedAttempt[] {
 }
 
 const read = (story: JobStory, more: Partial<ShownJob> = {}) =>
-  opalJob({ ...story.job, payload: { argv: ENGINE }, ...more }, endedOf(story), worker);
+  opalJob({ ...story.job, payload: { argv: ENGINE }, ...more }, endedOf(story), worker, story.events);
 const document = (story: JobStory) => opalAttempts(story.job, endedOf(story), story.events);
 const at = (seconds: number) => isoTime(Date.UTC(2026, 0, 1, 0, 0, seconds));
 
@@ -303,8 +303,10 @@ describe("Error Message Conventions", () => {
     expect(document(released)).toMatchObject({ attempts: 2, backoff_secs_applied: 8, not_before: at(9) });
 
     const redriven = start().run(lost(), lost());
+    redriven.now += 60_000;
     redriven.command({ kind: "redrive" });
-    expect(read(redriven)).toMatchObject({ status: "queued", error: null, completed_at: null });
+    const updated_at = isoTime(redriven.now);
+    expect(read(redriven)).toMatchObject({ status: "queued", error: null, completed_at: null, updated_at });
     expect(document(redriven)).toMatchObject({ attempts: 2, not_before: null, reclaim: null });
     expect(document(redriven).history).toHaveLength(2);
   });
@@ -362,8 +364,15 @@ describe("Ids", () => {
 
   it("are kept in the submit key", () => {
     expect(opalKey("job_1")).toBe("opal:job_1");
-    expect(opalIdOf({ key: "opal:job_1" })).toBe("job_1");
-    expect([opalIdOf({ key: null }), opalIdOf({ key: "mine" })]).toEqual([null, null]);
+    expect(opalIdOf({ id: "job_0", key: "opal:job_1" })).toBe("job_1");
+    expect([null, "mine"].map((key) => opalIdOf({ id: "job_0", key, annotations: {} }))).toEqual([null, null]);
+  });
+
+  it("are the job's own where its file names none", () => {
+    const annotations = { "opal/file": "yes" };
+    expect(opalIdOf({ id: "job_0", key: null, annotations })).toBe("job_0");
+    expect(opalIdOf({ id: "job_0", key: "opal:job_1", annotations })).toBe("job_1");
+    expect(opalIdOf({ id: "job_0", key: "mine", annotations })).toBe(null);
   });
 });
 

@@ -50,9 +50,19 @@ export function opalKey(id: string): string {
   return KEY_PREFIX + id;
 }
 
+/** On jobs of files that name no id: clients know them by the job's own. */
+export const OPAL_MARK = "opal/file";
+
+export interface MaybeOpal {
+  readonly id: string;
+  readonly key: string | null;
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
 /** The id under which clients of OPAL know a job; null for one that came in by another door. */
-export function opalIdOf({ key }: { readonly key: string | null }): string | null {
-  return key?.startsWith(KEY_PREFIX) ? key.slice(KEY_PREFIX.length) : null;
+export function opalIdOf({ id, key, annotations }: MaybeOpal): string | null {
+  if (key?.startsWith(KEY_PREFIX)) return key.slice(KEY_PREFIX.length);
+  return key === null && annotations !== undefined && Object.hasOwn(annotations, OPAL_MARK) ? id : null;
 }
 
 // Texts.

@@ -61,9 +61,11 @@ export class OpalReader {
   async row(namespace: string, id: string): Promise<JobRow> {
     // Whatever can stand in an address comes here, a NUL too, which a database would stumble over.
     if (!isOpalId(id)) throw notFound(id);
-    const { jobs } = await this.#engine.store.find({ namespace, key: opalKey(id), limit: 1 });
-    const row = jobs[0];
-    if (row === undefined || !isOfThisDoor(row)) throw notFound(id);
+    const { store } = this.#engine;
+    const { jobs } = await store.find({ namespace, key: opalKey(id), limit: 1 });
+    // Jobs of files may have no id but their own.
+    const row = jobs[0] ?? (await store.jobs([id]))[0] ?? null;
+    if (row === null || row.namespace !== namespace || !isOfThisDoor(row) || opalIdOf(row) !== id) throw notFound(id);
     return row;
   }
 
@@ -84,11 +86,14 @@ export class OpalReader {
   /** Null if it was pruned while we looked. */
   async #show(row: JobRow, name: WorkerName, withAttempts: boolean): Promise<ShownOpalJob | null> {
     const { store } = this.#engine;
-    if (!withAttempts) return opalJob(toInfo(row), saysMore(row) ? await this.#attempts(row) : [], name);
+    if (!withAttempts && !wasTouched(row)) {
+      return opalJob(toInfo(row), saysMore(row) ? await this.#attempts(row) : [], name);
+    }
     const history = await store.history(row.id);
     if (history === null) return null;
     const attempts = await this.#attempts(history.job);
-    const job = opalJob(toInfo(history.job), attempts, name);
+    const job = opalJob(toInfo(history.job), attempts, name, history.events);
+    if (!withAttempts) return job;
     return { ...job, attempts: opalAttempts(history.job, attempts, history.events as JobEvent[]) };
   }
 
@@ -102,6 +107,11 @@ export class OpalReader {
 /** Whether its attempts show in a job's ten keys: the error and the exit code of one that waits, or failed. */
 function saysMore({ state, attempt }: JobRow): boolean {
   return attempt > 0 && state !== "running" && state !== "succeeded";
+}
+
+/** Whether only its events tell when it was last changed: someone may have redriven it, or moved it. */
+function wasTouched({ state, revision }: JobRow): boolean {
+  return state === "queued" && revision > 1;
 }
 
 function isOfThisDoor(row: JobRow): boolean {

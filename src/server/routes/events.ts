@@ -44,7 +44,7 @@ export function eventRoutes(parts: ServerParts): Handlers {
       await streamEvents({
         ...{ out: reply.raw, clock: engine.clock, options: { ...which, after }, signal },
         feed: (options) => engine.events(options),
-        isAllowed: () => tokens.isStillGood(who.id),
+        isAllowed: () => (who.job === undefined ? tokens.isStillGood(who.id) : runs(who.job)),
       });
     } catch (error) {
       // The client comes back with the id of the last event it saw.
@@ -53,6 +53,12 @@ export function eventRoutes(parts: ServerParts): Handlers {
       streams -= 1;
     }
     return HIJACKED;
+  }
+
+  /** A job's own token is good while its attempt runs. */
+  async function runs({ id, attempt }: NonNullable<Call["who"]["job"]>): Promise<boolean> {
+    const [row] = await engine.store.jobs([id]);
+    return row?.state === "running" && row.attempt === attempt;
   }
 
   const answer = (call: Call, which: Which) => (wantsStream(call) ? stream(call, which) : page(call, which));

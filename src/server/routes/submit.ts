@@ -44,8 +44,14 @@ export function submitRoutes(parts: ServerParts): Handlers {
     const policy = retry === undefined ? {} : { policy: policies.of(retry) };
     const item: Mutable<SubmitItem> = toSubmitItem({ kind, payload, options, namespace, ...policy });
     item.by = principal(call);
-    // Whatever it says: what a job submits with its own token is its child, while this attempt of it runs.
-    if (call.who.job !== undefined) item.parent = call.who.job;
+    // What a job submits with its own token is its child, while this attempt of it runs.
+    const { job } = call.who;
+    if (job === undefined) return item;
+    if (item.parent != null && item.parent.id !== job.id) {
+      const allowed = `${job.id}, or nothing: with its own token a job submits children of its own`;
+      throw new ConfigError({ path: "submit.parent", given: item.parent.id, allowed });
+    }
+    item.parent = job;
     return item;
   }
 

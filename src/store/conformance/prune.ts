@@ -1,8 +1,9 @@
 /** Pruning: ended jobs go when their time is over, with all that is recorded of them; nothing else goes. */
 import { expect, test } from "vitest";
+import { MAX_PAGES, PAGE } from "../prune-places.ts";
 import type { PruneQuery } from "../store.ts";
 import type { Bench } from "./bench.ts";
-import { broke, DAY, done, LEASE, placeOf, SECOND, T0, TWICE } from "./kit.ts";
+import { broke, DAY, decideCommandAt, done, LEASE, MINUTE, placeOf, SECOND, T0, TWICE } from "./kit.ts";
 
 export function pruneTests(bench: Bench): void {
   const prune = (endedBefore: PruneQuery["endedBefore"], parts: Partial<PruneQuery> = {}) =>
@@ -86,6 +87,25 @@ export function pruneTests(bench: Bench): void {
     expect(await left()).toEqual([]);
   });
 
+  test("looks at a bounded number of jobs at a time, and goes on where it stopped", async () => {
+    const parent = await bench.submit({ runAt: T0 + 400 * DAY });
+    const size = MAX_PAGES * PAGE + 100;
+    const children = Array.from({ length: size }, () => ({ parent: { id: parent, attempt: null }, depth: 1 }));
+    const ids = (await bench.insert([...children, {}])).map((answer) => (answer as { id: string }).id);
+    const commands = ids.map((jobId) => ({ jobId, command: { kind: "cancel" } as const }));
+    await bench.store.amend(commands, T0 + 1, decideCommandAt(T0 + 1));
+    // The children stay as long as their parent lives, and are many; the last one comes after all of them.
+    const round = async () => [await prune({ cancelled: T0 + DAY }), await prune({ cancelled: T0 + DAY })];
+    expect(await round()).toEqual([
+      { jobs: 0, ids: [], more: true },
+      { jobs: 1, ids: ids.slice(-1), more: false },
+    ]);
+    // A new round begins with the first.
+    await bench.amend(parent, { kind: "cancel" }, T0 + 2);
+    const { jobs } = await prune({ cancelled: T0 + DAY }, { limit: 1_000 });
+    expect(jobs).toBe(1_000);
+  });
+
   test("is not held up by a job that came while the clock was wrong", async () => {
     const future = T0 + 400 * DAY;
     const odd = await bench.submit({ at: future });
@@ -94,6 +114,21 @@ export function pruneTests(bench: Bench): void {
     await bench.amend(id, { kind: "cancel" }, T0 + 2);
     expect(await prune(everything(T0 + DAY))).toMatchObject({ jobs: 1 });
     expect(await left()).toEqual([odd]);
+  });
+
+  test("leaves nothing of a child's key, so that a parent that is redriven can have the child anew", async () => {
+    const { job, session } = await bench.running();
+    const child = { key: "step", parent: { id: job.id, attempt: null }, depth: 1 };
+    const first = await bench.submit(child);
+    const beside = await bench.submit({ key: "beside", runAt: T0 });
+    for (const each of await bench.claim(session, 2)) await bench.report(each, done(), T0 + 1);
+    await bench.report(job, broke(), T0 + 2);
+    expect(await prune({ succeeded: T0 + MINUTE }, { now: T0 + MINUTE })).toMatchObject({ jobs: 2 });
+    await bench.amend(job.id, { kind: "redrive" }, T0 + MINUTE);
+    const [again, kept] = await bench.insert([{ ...child }, { key: "beside", runAt: T0 }]);
+    expect(again).toMatchObject({ status: "inserted" });
+    expect((again as { id: string }).id).not.toBe(first);
+    expect(kept).toMatchObject({ status: "exists", id: beside, pruned: true });
   });
 
   test("leaves a redriven job alone, though its chapter before ended long ago", async () => {
@@ -122,6 +157,32 @@ export function pruneTests(bench: Bench): void {
     expect((await bench.row(job.id)).worker).toBe(remembered);
     await prune(everything(T0 + DAY), { sessionsEndedBefore: T0 + DAY });
     expect((await bench.store.sessions()).map((session) => session.id)).toEqual([alive]);
+  });
+
+  test("jobs remember their session whatever the clock did meanwhile", async () => {
+    const waiting = await bench.submit({ runAt: T0 + DAY });
+    const early = await bench.submit({ kind: "early" });
+    // The clock was a day ahead when those two came.
+    const back = T0 - DAY;
+    const session = await bench.open({ kinds: ["early", "late"], slots: 9 }, back);
+    const late = await bench.submit({ kind: "late", at: back });
+    const idle = await bench.open({}, back);
+    await bench.amend(early, { kind: "reschedule", runAt: back }, back);
+    const jobs = await bench.claim(session, 9, back);
+    expect(jobs.map((job) => job.id).sort()).toEqual([early, late].sort());
+    for (const job of jobs) await bench.report(job, broke(), back + 1);
+    for (const each of [session, idle]) await bench.endSession(each, back + 2);
+    await bench.awake(back + 3 * SECOND, back + 4 * SECOND);
+    await prune({}, { now: back + MINUTE, sessionsEndedBefore: back + MINUTE });
+    expect(await bench.store.sessions()).toEqual([]);
+    if (bench.canReopen) await bench.reopen();
+    for (const id of [early, late]) {
+      expect((await bench.row(id)).worker).toBe(session);
+      expect(await bench.store.attempts(id)).toMatchObject([{ session }]);
+    }
+    await bench.amend(waiting, { kind: "cancel" }, back + 5 * SECOND);
+    await prune(everything(T0 + DAY), { sessionsEndedBefore: T0 + DAY });
+    expect(await left()).toEqual([]);
   });
 
   test("never confuses a new session with one that was pruned", async () => {

@@ -111,10 +111,35 @@ describe("a schema of version 2", () => {
     expect(jobs.map(({ id }) => id)).toEqual(["job_waiting", child]);
     for (const job of jobs) await bench.report(job, done(), T0 + 3);
     const found = await bench.store.unblockable({ parents: null, limit: 9 });
-    expect(found).toEqual([{ jobId: "job_running", attempt: 1, inVain: false }]);
+    expect(found).toEqual([{ jobId: "job_running", attempt: 1 }]);
     await bench.amend("job_running", { kind: "unblock", attempt: 1, runAt: T0 + 4 }, T0 + 4);
     await bench.report(await bench.take("ses_old", T0 + 4), done(), T0 + 5);
     expect(await bench.row(child)).toMatchObject({ parentId: "job_running", depth: 1, annotations: { a: "b" } });
     await bench.end();
+  });
+});
+
+describe("a schema of version 3", () => {
+  it("keeps the sessions that are there only for their ids, as long as jobs may name them", async () => {
+    const made = newSchema("migrate");
+    const { url, schema: s } = made;
+    await versionTwo(made);
+    await ask(url, (MIGRATIONS[2] as string).replaceAll("$s", s));
+    await ask(
+      url,
+      `update ${s}.meta set value = '3' where name = 'version';
+       insert into ${s}.session (id, namespace, name, host, pid, kinds, labels, slots, lease_ms, started_at, renewed_at,
+         lease_ends_at, ended_at, reaped)
+       values ('ses_kept', 'default', 'w', 'h', 1, '[]', '{}', 5, ${LEASE}, ${T0}, ${T0}, ${T0}, ${T0}, 2)`,
+    );
+    const store = await open(url);
+    const query = { now: T0, endedBefore: {}, keyWindowMs: 1, sessionsEndedBefore: T0 + SECOND, limit: 9 };
+    await store.prune(query);
+    await store.close();
+    const rows = await ask<{ id: string; last_job: unknown }>(url, `select id, last_job from ${s}.session order by no`);
+    expect(rows.map((row) => [row.id, row.last_job === null ? null : Number(row.last_job)])).toEqual([
+      ["ses_old", null],
+      ["ses_kept", 2],
+    ]);
   });
 });

@@ -159,4 +159,9 @@ export const MIGRATIONS: readonly string[] = [
   -- Jobs whose cancel is still to be passed on to their children.
   create table $s.cascade (job bigint primary key) with (${SMALL});
   `,
+  `
+  -- The last job there was when it was put out of sight: once those up to it are gone, no row names the session.
+  alter table $s.session add column last_job bigint;
+  update $s.session set last_job = (select coalesce(max(no), 0) from $s.job) where reaped = 2;
+  `,
 ];

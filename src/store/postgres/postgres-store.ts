@@ -120,6 +120,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     amend: (commands, now, decide) =>
       call(() => groups.amend.submit(commands.map((command) => ({ ...command, now, decide })))),
     unblockable: (query) => call(() => waits.unblockable(query)),
+    childCounts: (parents) => call(() => waits.childCounts(parents)),
     cascades: (limit) => call(() => waits.cascades(limit)),
     cascaded: (jobId) => call(() => waits.cascaded(jobId)),
     setUsage: (jobId, attempt, usage) => call(() => waits.setUsage(jobId, attempt, usage)),

@@ -1,5 +1,7 @@
 /** Deletes what has been over for long enough, oldest first, a bounded number at a time. A job with a submit key
- *  leaves a stub, so that the key keeps its meaning for the rest of its window. */
+ *  leaves a stub, so that the key keeps its meaning for the rest of its window. A child leaves none: its key is its parent's
+ *  alone, who may be redriven and then needs a child that can be waited for. */
+import { PAGE, PRUNED_STATES, type PrunedState, PrunePlaces, type Round } from "../prune-places.ts";
 import type { PruneAnswer, PruneQuery } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
@@ -7,7 +9,6 @@ import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import { LONG, type Row } from "./driver.ts";
 
-const PAGE = 500;
 const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "tag", "blocked", "cascade", "submission"];
 
 export function pruneVerb({ db, sql: statement, interned }: Context) {
@@ -16,7 +17,8 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
   const kept = `(b.parent is not null and exists (
       select from $s.submission pb join $s.job p on p.no = pb.job where pb.id = b.parent and p.state + 0 < 3
     )) or exists (select from $s.cascade c where c.job = j.no)`;
-  const fields = `select j.no, b.id, j.lane, j.state, j.chapter, b.submitted_at, j.finished_at, b.key, ${kept}
+  const fields = `select j.no, b.id, j.lane, j.state, j.chapter, b.submitted_at, j.finished_at, b.key, ${kept},
+      b.parent is not null
     from $s.job j join $s.submission b on b.job = j.no`;
   // Most jobs have succeeded, so those are found by number; the others have an index.
   const succeeded = sql("prune_done", `${fields} where j.state + 0 = $1 and j.no > $2 order by j.no limit $3`);
@@ -43,6 +45,11 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
        as m (namespace, key, id, state, chapter, until)
      where k.namespace = m.namespace and k.key = m.key and k.id = m.id`,
   );
+  const dropKeys = sql(
+    "prune_child_keys",
+    `delete from $s.submit_key k using unnest($1::text[], $2::text[], $3::text[]) as m (namespace, key, id)
+     where k.namespace = m.namespace and k.key = m.key and k.id = m.id`,
+  );
   const dropStubs = sql(
     "prune_stubs",
     `delete from $s.submit_key where (namespace, key) in (
@@ -53,17 +60,23 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     ...BY_JOB.map((table) => sql(`prune_${table}`, `delete from $s.${table} where job = any ($1::bigint[])`)),
     sql("prune_job", "delete from $s.job where no = any ($1::bigint[])"),
   ];
-  // Rows of jobs name their session, and must go on telling what their events tell: a session is out of sight at
-  // once, but its row stays until no job is left that came while it was there.
   const oldest = "(select submitted_at from $s.submission order by job limit 1)";
+  // Rows of jobs name their session, and must go on telling what their events tell: a session is out of sight at
+  // once, but its row stays until no job is left of those that it may have run. By number, not by time: where the
+  // clock was set back, a job may have come after the session ended that ran it.
+  const dropSessions = sql(
+    "prune_sessions",
+    `delete from $s.session where reaped = 2
+     and last_job < coalesce((select min(no) from $s.job), last_job + 1)`,
+  );
   const upkeep = [
     sql("prune_claims", "delete from $s.claim where at < $1"),
     // A waiting job's clock needs every pause since it came.
     sql("prune_pauses", `delete from $s.past_pause where to_at < $1 and to_at < coalesce(${oldest}, to_at + 1)`),
-    sql("prune_retire", "update $s.session set reaped = 2 where reaped = 1 and ended_at < $1"),
     sql(
-      "prune_sessions",
-      `delete from $s.session where reaped = 2 and ended_at < $1 and ended_at < coalesce(${oldest}, ended_at + 1)`,
+      "prune_retire",
+      `update $s.session set reaped = 2, last_job = (select coalesce(max(no), 0) from $s.job)
+       where reaped = 1 and ended_at < $1`,
     ),
     sql(
       "prune_events",
@@ -72,13 +85,17 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     ),
   ];
 
+  const places = new PrunePlaces();
+
   async function pruneOne(query: PruneQuery): Promise<PruneAnswer> {
     const { now, endedBefore, limit, sessionsEndedBefore } = query;
     const ids: string[] = [];
-    for (const state of ["succeeded", "failed", "cancelled"] as const) {
+    const round = places.of(query);
+    round.begin();
+    for (const state of PRUNED_STATES) {
       const before = endedBefore[state];
       if (before === undefined || ids.length >= limit) continue;
-      const rows = await endedBeforeRows(STATE_CODES[state], before, limit - ids.length);
+      const rows = await endedBeforeRows(state, before, limit - ids.length, round);
       if (rows.length === 0) continue;
       await interned.learn(new Set(rows.map((row) => row[2] as number)), [], []);
       const removed = await db.transaction(
@@ -89,7 +106,8 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     }
     await db.write(dropStubs, [now], { repeat: true });
     for (const each of upkeep) await db.write(each, [sessionsEndedBefore], { repeat: true });
-    return { jobs: ids.length, ids, more: ids.length >= limit };
+    await db.write(dropSessions, [], { repeat: true });
+    return { jobs: ids.length, ids, more: round.end() };
   }
 
   async function remove(
@@ -105,37 +123,48 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     if (rows.length === 0) return [];
     const keyed = rows.filter((row) => row[7] !== null);
     if (keyed.length > 0) {
-      const names = [
-        texts(keyed.map((row) => interned.lane(row[2] as number).namespace)),
-        texts(keyed.map((row) => row[7] as string)),
-      ];
-      await connection.ask(lockKeys, names);
-      await connection.ask(stub, [
-        ...names,
-        texts(keyed.map((row) => row[1] as string)),
-        smallints(keyed.map((row) => row[3] as number)),
-        ints(keyed.map((row) => row[4] as number)),
-        bigints(keyed.map((row) => (row[6] as number) + keyWindowMs)),
-      ]);
+      await connection.ask(lockKeys, namesOf(keyed));
+      const children = keyed.filter(isChild);
+      if (children.length > 0) await connection.ask(dropKeys, [...namesOf(children), idsOf(children)]);
+      const others = keyed.filter((row) => !isChild(row));
+      if (others.length > 0) {
+        await connection.ask(stub, [
+          ...[...namesOf(others), idsOf(others)],
+          smallints(others.map((row) => row[3] as number)),
+          ints(others.map((row) => row[4] as number)),
+          bigints(others.map((row) => (row[6] as number) + keyWindowMs)),
+        ]);
+      }
     }
     const chosen = bigints([...mine]);
     for (const each of deletes) await connection.ask(each, [chosen]);
     return rows.map((row) => row[1] as string);
   }
 
+  const isChild = (row: Row) => row[9] === true;
+  const idsOf = (rows: readonly Row[]) => texts(rows.map((row) => row[1] as string));
+  const namesOf = (rows: readonly Row[]) => [
+    texts(rows.map((row) => interned.lane(row[2] as number).namespace)),
+    texts(rows.map((row) => row[7] as string)),
+  ];
+
   /** Jobs are numbered as they come and none can end before it came: at a page of those that came too late we stop.
    *  A page, not the first of them: it may have come while the clock was wrong. */
-  async function endedBeforeRows(state: number, before: number, limit: number): Promise<Row[]> {
+  async function endedBeforeRows(state: PrunedState, before: number, limit: number, round: Round): Promise<Row[]> {
     const found: Row[] = [];
-    for (let after = 0; ; ) {
-      const page = await db.read(state === STATE_CODES.succeeded ? succeeded : aside, [state, after, PAGE]);
+    const query = state === "succeeded" ? succeeded : aside;
+    for (let after = round.after(state); after !== null; after = round.after(state)) {
+      const page = await db.read(query, [STATE_CODES[state], after, PAGE]);
       for (const row of page) {
         if ((row[6] as number) < before && row[8] === false) found.push(row);
-        if (found.length >= limit) return found;
+        if (found.length < limit) continue;
+        round.lookedAt(state, row[0] as number);
+        return found;
       }
-      if (page.length < PAGE || page.every((row) => (row[5] as number) >= before)) return found;
-      after = page.at(-1)?.[0] as number;
+      if (page.length < PAGE || page.every((row) => (row[5] as number) >= before)) round.done(state);
+      else round.lookedAt(state, page.at(-1)?.[0] as number);
     }
+    return found;
   }
 
   return pruneOne;

@@ -18,8 +18,7 @@ export function mostOf(stored: string, told: string): string {
 export function waitVerbs({ db, sql }: Context) {
   const waited = `json_array_elements_text(w.waits::json) as want (id)
     join $s.submission cb on cb.id = want.id join $s.job c on c.no = cb.job`;
-  const fields = `select w.job, b.id, w.attempt,
-    coalesce((select max(c.finished_at) from ${waited}), -1) < j.started_at`;
+  const fields = "select w.job, b.id, w.attempt";
   const isOver = `not exists (select from ${waited} where c.state + 0 < 3)`;
   const ofThese = sql(
     "unblockable",
@@ -36,6 +35,11 @@ export function waitVerbs({ db, sql }: Context) {
     "unblockable_end",
     `select max(job), count(*)::int from
        (select job from $s.blocked where job > $1 order by job limit ${BLOCKED_LOOK}) looked`,
+  );
+  const counts = sql(
+    "child_counts",
+    `select (select count(*)::int from $s.submission c where c.parent = want.id and c.parent is not null)
+     from unnest($1::text[]) with ordinality as want (id, place) order by want.place`,
   );
   const waiting = sql(
     "cascades",
@@ -73,8 +77,10 @@ export function waitVerbs({ db, sql }: Context) {
   return {
     async unblockable({ parents, limit }: UnblockableQuery): Promise<UnblockableJob[]> {
       const rows = parents === null ? await lookAtNext(limit) : await db.read(ofThese, [texts(parents), limit]);
-      return rows.map(([, jobId, attempt, inVain]) => ({ jobId, attempt, inVain }) as UnblockableJob);
+      return rows.map(([, jobId, attempt]) => ({ jobId, attempt }) as UnblockableJob);
     },
+    childCounts: async (parents: readonly string[]) =>
+      (await db.read(counts, [texts([...parents])])).map(([count]) => count as number),
     cascades: async (limit: number) => (await db.read(waiting, [limit])).map(([id]) => id as string),
     async cascaded(jobId: string): Promise<void> {
       await db.transaction(

@@ -108,10 +108,32 @@ describe("a file of version 2", () => {
     expect(jobs.map(({ id }) => id)).toEqual(["job_waiting", child]);
     for (const job of jobs) await bench.report(job, done(), T0 + 3);
     const found = await bench.store.unblockable({ parents: null, limit: 9 });
-    expect(found).toEqual([{ jobId: "job_running", attempt: 1, inVain: false }]);
+    expect(found).toEqual([{ jobId: "job_running", attempt: 1 }]);
     await bench.amend("job_running", { kind: "unblock", attempt: 1, runAt: T0 + 4 }, T0 + 4);
     await bench.report(await bench.take("ses_old", T0 + 4), done(), T0 + 5);
     expect(await bench.row(child)).toMatchObject({ parentId: "job_running", depth: 1, annotations: { a: "b" } });
     await bench.end();
+  });
+});
+
+describe("a file of version 3", () => {
+  it("keeps the sessions that are there only for their ids, as long as jobs may name them", async () => {
+    const path = tempFile();
+    await versionTwo(path);
+    const db = await openDatabase(path);
+    db.exec(MIGRATIONS[2] as string);
+    db.exec(`pragma user_version = 3;
+      insert into session (no, id, namespace, name, host, pid, kinds, labels, slots, lease_ms, started_at, renewed_at,
+        lease_ends_at, ended_at, reaped)
+      values (2, 'ses_kept', 'default', 'w', 'h', 1, '[]', '{}', 5, ${LEASE}, ${T0}, ${T0}, ${T0}, ${T0}, 2)`);
+    const store = await open(path);
+    const query = { now: T0, endedBefore: {}, keyWindowMs: 1, sessionsEndedBefore: T0 + SECOND, limit: 9 };
+    await store.prune(query);
+    await store.close();
+    expect(db.prepare("select no, last_job from session order by no").all()).toEqual([
+      { no: 1, last_job: null },
+      { no: 2, last_job: 2 },
+    ]);
+    db.close();
   });
 });

@@ -134,4 +134,9 @@ export const MIGRATIONS: readonly string[] = [
   -- Jobs whose cancel is still to be passed on to their children.
   create table cascade (job integer primary key);
   `,
+  `
+  -- The last job there was when it was put out of sight: once those up to it are gone, no row names the session.
+  alter table session add column last_job integer;
+  update session set last_job = (select coalesce(max(no), 0) from job) where reaped = 2;
+  `,
 ];

@@ -1,18 +1,19 @@
 /** Deletes what has been over for long enough, oldest first, a bounded number at a time. A job with a submit key
- *  leaves a stub, so that the key keeps its meaning for the rest of its window. */
+ *  leaves a stub, so that the key keeps its meaning for the rest of its window. A child leaves none: its key is its parent's
+ *  alone, who may be redriven and then needs a child that can be waited for. */
+import { PAGE, PRUNED_STATES, type PrunedState, PrunePlaces, type Round } from "../prune-places.ts";
 import type { PruneAnswer, PruneQuery } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
 
-const PAGE = 500;
 const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload", "blocked", "cascade"];
 
 export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnswer> {
   // A parent that has not ended may still ask for its children, and children whose cancel is due are found by their parent.
   const kept = `(parent is not null and exists (select 1 from job p where p.id = job.parent and p.state < 3))
     or exists (select 1 from cascade where cascade.job = job.no)`;
-  const fields = `select no, id, lane, state, chapter, submitted_at, finished_at, key, ${kept} as kept from job`;
+  const fields = `select no, id, lane, state, chapter, submitted_at, finished_at, key, parent, ${kept} as kept from job`;
   // Most jobs have succeeded, so those are found by number; the others have an index.
   const succeeded = db.prepare(`${fields} not indexed where state = ? and no > ? order by no limit ?`);
   const aside = db.prepare(
@@ -32,11 +33,15 @@ export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnsw
     db.prepare("delete from job where no in (select value from json_each(?))"),
   ];
   // Rows of jobs name their session, and must go on telling what their events tell: a session is out of sight at
-  // once, but its row stays until no job is left that came while it was there.
-  const retireSessions = db.prepare("update session set reaped = 2 where reaped = 1 and ended_at < ?");
+  // once, but its row stays until no job is left of those that it may have run. By number, not by time: where the
+  // clock was set back, a job may have come after the session ended that ran it.
+  const retireSessions = db.prepare(
+    `update session set reaped = 2, last_job = (select coalesce(max(no), 0) from job)
+     where reaped = 1 and ended_at < ?`,
+  );
   const dropSessions = db.prepare(
     `delete from session where reaped = 2
-     and ended_at < coalesce((select submitted_at from job order by no limit 1), ended_at + 1)`,
+     and last_job < coalesce((select min(no) from job), last_job + 1)`,
   );
   const claims = db.prepare("delete from claim where at < ?");
   // A waiting job's clock needs every pause since it came.
@@ -49,12 +54,17 @@ export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnsw
        (select seq from event indexed by event_engine where job is null and at < ? order by at limit ?)`,
   );
 
-  function pruneOne({ now, endedBefore, keyWindowMs, sessionsEndedBefore, limit }: PruneQuery): PruneAnswer {
+  const places = new PrunePlaces();
+
+  function pruneOne(query: PruneQuery): PruneAnswer {
+    const { now, endedBefore, keyWindowMs, sessionsEndedBefore, limit } = query;
     const ids: string[] = [];
-    for (const state of ["succeeded", "failed", "cancelled"] as const) {
+    const round = places.of(query);
+    round.begin();
+    for (const state of PRUNED_STATES) {
       const before = endedBefore[state];
       if (before === undefined || ids.length >= limit) continue;
-      const rows = endedBeforeRows(STATE_CODES[state], before, limit - ids.length);
+      const rows = endedBeforeRows(state, before, limit - ids.length, round);
       if (rows.length === 0) continue;
       for (const row of rows) keepKey(row, now, keyWindowMs);
       const numbers = JSON.stringify(rows.map((row) => row.no));
@@ -67,29 +77,34 @@ export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnsw
     retireSessions.run(sessionsEndedBefore);
     dropSessions.run();
     engineEvents.run(sessionsEndedBefore, limit);
-    return { jobs: ids.length, ids, more: ids.length >= limit };
+    return { jobs: ids.length, ids, more: round.end() };
   }
 
   /** Jobs are numbered as they come and none can end before it came: at a page of those that came too late we stop.
    *  A page, not the first of them: it may have come while the clock was wrong. */
-  function endedBeforeRows(state: number, before: number, limit: number): EndedRow[] {
+  function endedBeforeRows(state: PrunedState, before: number, limit: number, round: Round): EndedRow[] {
     const found: EndedRow[] = [];
-    for (let after = 0; ; ) {
-      const page = (state === STATE_CODES.succeeded ? succeeded : aside).all(state, after, PAGE) as EndedRow[];
+    const query = state === "succeeded" ? succeeded : aside;
+    for (let after = round.after(state); after !== null; after = round.after(state)) {
+      const page = query.all(STATE_CODES[state], after, PAGE) as EndedRow[];
       for (const row of page) {
         if (row.finished_at < before && row.kept === 0) found.push(row);
-        if (found.length >= limit) return found;
+        if (found.length < limit) continue;
+        round.lookedAt(state, row.no);
+        return found;
       }
-      if (page.length < PAGE || page.every((row) => row.submitted_at >= before)) return found;
-      after = (page.at(-1) as EndedRow).no;
+      if (page.length < PAGE || page.every((row) => row.submitted_at >= before)) round.done(state);
+      else round.lookedAt(state, (page.at(-1) as EndedRow).no);
     }
+    return found;
   }
 
-  function keepKey({ id, lane, state, chapter, finished_at, key }: EndedRow, now: number, keyWindowMs: number): void {
+  function keepKey(row: EndedRow, now: number, keyWindowMs: number): void {
+    const { id, lane, state, chapter, finished_at, key, parent } = row;
     if (key === null) return;
     const { namespace } = interned.lane(lane);
     const until = finished_at + keyWindowMs;
-    if (until > now) stub.run(state, chapter, until, namespace, key, id);
+    if (until > now && parent === null) stub.run(state, chapter, until, namespace, key, id);
     else dropKey.run(namespace, key, id);
   }
 
@@ -105,5 +120,6 @@ interface EndedRow {
   readonly submitted_at: number;
   readonly finished_at: number;
   readonly key: string | null;
+  readonly parent: string | null;
   readonly kept: number;
 }

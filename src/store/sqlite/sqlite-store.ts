@@ -20,7 +20,7 @@ import { reader } from "./read.ts";
 import { renewVerb } from "./renew.ts";
 import { closeSessionVerb, drainSessionVerb, openSessionVerb, sessionReader } from "./sessions.ts";
 import { settleVerb } from "./settle.ts";
-import { cascadedVerb, cascadeReader, unblockableReader, usageVerb } from "./waits.ts";
+import { cascadedVerb, cascadeReader, childCounter, unblockableReader, usageVerb } from "./waits.ts";
 import { watcher } from "./watch.ts";
 import { BUSY_WAIT_MS, isLocked, Writer } from "./writer.ts";
 
@@ -79,6 +79,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
   const expired = expiredReader(context);
   const unblockable = unblockableReader(context);
   const cascades = cascadeReader(context);
+  const childCounts = childCounter(context);
   const counts = countReader(context);
   const tokens = tokenReader(context);
   const laneCount = laneCounter(context);
@@ -147,6 +148,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
       ),
     expired: (query) => answer(() => expired(query)),
     unblockable: (query) => answer(() => unblockable(query)),
+    childCounts: (parents) => answer(() => childCounts(parents)),
     cascades: (limit) => answer(() => cascades(limit)),
     cascaded: async (jobId) => {
       await one(verbs.cascaded, jobId);

@@ -10,12 +10,11 @@ interface BlockedRow {
   readonly no: number;
   readonly id: string;
   readonly attempt: number;
-  readonly started_at: number;
   readonly waits: string;
 }
 
 export function unblockableReader({ db }: Context): (query: UnblockableQuery) => UnblockableJob[] {
-  const fields = "select b.job as no, j.id, b.attempt, j.started_at, b.waits from";
+  const fields = "select b.job as no, j.id, b.attempt, b.waits from";
   const ofThese = db.prepare(
     `${fields} json_each(?) as want cross join job j on j.id = want.value cross join blocked b on b.job = j.no
      where j.state = 2`,
@@ -25,9 +24,6 @@ export function unblockableReader({ db }: Context): (query: UnblockableQuery) =>
   );
   const open = db.prepare(
     "select 1 from json_each(?) as want cross join job c on c.id = want.value where c.state < 3 limit 1",
-  );
-  const lastEnd = db.prepare(
-    "select max(c.finished_at) as at from json_each(?) as want cross join job c on c.id = want.value",
   );
   /** Where the next look at all of them begins. */
   let place = 0;
@@ -47,11 +43,15 @@ export function unblockableReader({ db }: Context): (query: UnblockableQuery) =>
         if (parents === null) place = row.no - 1;
         break;
       }
-      const { at } = lastEnd.get(row.waits) as { at: number | null };
-      found.push({ jobId: row.id, attempt: row.attempt, inVain: at === null || at < row.started_at });
+      found.push({ jobId: row.id, attempt: row.attempt });
     }
     return found;
   };
+}
+
+export function childCounter({ db }: Context): (parents: readonly string[]) => number[] {
+  const count = db.prepare("select count(*) as children from job indexed by job_parent where parent = ?");
+  return (parents) => parents.map((id) => (count.get(id) as { children: number }).children);
 }
 
 export function cascadeReader({ db }: Context): (limit: number) => string[] {

@@ -1,13 +1,14 @@
 /** Keeps what a command writes: the beginning and the end, within a cap, and the exact number of bytes between them that
  *  were dropped. Whatever comes, the pipe is drained and memory does not grow beyond the cap. */
 import { type FileHandle, open } from "node:fs/promises";
+import { tellingLine } from "./telling-line.ts";
 
 export interface Captured {
   readonly bytes: number;
   readonly dropped: number;
 }
 
-const LAST_LINE_BYTES = 4_096;
+const TAIL_BYTES = 4_096;
 
 export class Capture {
   readonly #path: string;
@@ -60,10 +61,9 @@ export class Capture {
     return this.#trouble === null ? null : String((this.#trouble as Error).message);
   }
 
-  /** The last line with something in it, as far as it lies within the last few kilobytes. */
-  lastLine(): string {
-    const text = this.#last(LAST_LINE_BYTES).toString("utf8").trimEnd();
-    return text.slice(text.lastIndexOf("\n") + 1).trim();
+  /** The line that tells most of what happened, as far as it lies within the last few kilobytes. */
+  tellingLine(): string {
+    return tellingLine(this.#last(TAIL_BYTES).toString("utf8"));
   }
 
   #recent = Buffer.alloc(0);
@@ -74,8 +74,8 @@ export class Capture {
 
   #append(bytes: Buffer): void {
     if (bytes.length === 0) return;
-    const kept = Buffer.concat([this.#recent, bytes.subarray(-LAST_LINE_BYTES)]);
-    this.#recent = Buffer.from(kept.subarray(-LAST_LINE_BYTES));
+    const kept = Buffer.concat([this.#recent, bytes.subarray(-TAIL_BYTES)]);
+    this.#recent = Buffer.from(kept.subarray(-TAIL_BYTES));
     this.#writing = this.#writing.then(async () => {
       if (this.#trouble !== null) return;
       try {

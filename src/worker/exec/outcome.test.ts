@@ -13,8 +13,8 @@ function end(parts: Partial<Ended> = {}): Ended {
   };
 }
 const killed = (parts: Partial<Ended> = {}) => end({ exitCode: null, signal: "SIGKILL", ...parts });
-const failureOf = (ended: Ended, lastLine = "") => {
-  const judged = endOf(ended, NONE, lastLine);
+const failureOf = (ended: Ended, line = "") => {
+  const judged = endOf(ended, NONE, line);
   return judged.kind === "failed" ? judged.failure : null;
 };
 

@@ -14,7 +14,7 @@ type Ended = Extract<CommandEnd, { kind: "ended" }>;
 
 const MAX_LINE = 500;
 
-export function endOf(end: Ended, verdict: Verdict, lastLine: string): Judged {
+export function endOf(end: Ended, verdict: Verdict, line: string): Judged {
   const exitCode = exitCodeOf(end);
   if (verdict.kind === "completed") return { kind: "completed", exitCode, output: verdict.output };
   if (verdict.kind === "waiting") return { kind: "waiting", children: verdict.children };
@@ -23,13 +23,13 @@ export function endOf(end: Ended, verdict: Verdict, lastLine: string): Judged {
     return { kind: "failed", failure: failure({ kind: "result", class: "logical", message, exitCode }) };
   }
   // It was cut short: an exit code of 0 only says that it stopped in good order.
-  if (end.wasAsked) return { kind: "failed", failure: badEnd(end, exitCode, lastLine) };
+  if (end.wasAsked) return { kind: "failed", failure: badEnd(end, exitCode, line) };
   if (exitCode === 0 && verdict.kind === "malformed") {
     const message = `result.json is malformed: ${verdict.why}`;
     return { kind: "failed", failure: failure({ kind: "result", message, exitCode }) };
   }
   if (exitCode === 0) return { kind: "completed", exitCode, output: verdict.kind === "output" ? verdict.output : null };
-  return { kind: "failed", failure: badEnd(end, exitCode, lastLine) };
+  return { kind: "failed", failure: badEnd(end, exitCode, line) };
 }
 
 /** As shells count it: 128 + n for one that was ended by signal n. */
@@ -37,8 +37,8 @@ function exitCodeOf({ exitCode, signal }: Ended): number {
   return signal === null ? (exitCode ?? 1) : 128 + (constants.signals[signal] ?? 0);
 }
 
-function badEnd({ signal, exceeded, isOutOfMemory }: Ended, exitCode: number, lastLine: string): Failure {
-  const said = lastLine === "" ? "" : `: ${storable(lastLine, MAX_LINE)}`;
+function badEnd({ signal, exceeded, isOutOfMemory }: Ended, exitCode: number, line: string): Failure {
+  const said = line === "" ? "" : `: ${storable(line, MAX_LINE)}`;
   if (exceeded?.kind === "memory") {
     const message = `out of memory: it used ${exceeded.used} bytes, more than its limit${said}`;
     return failure({ kind: "oom", message, exitCode, signal, code: "limit_memory" });

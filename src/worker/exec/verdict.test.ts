@@ -57,6 +57,17 @@ describe("a verdict", () => {
     expect(long.reason.length).toBeLessThanOrEqual(2_048);
   });
 
+  it("takes another text for a reason where it gives none: error, message, summary, the first of them", async () => {
+    const all = { summary: "s", message: "m", error: "e", reason: "r" };
+    const reasonOf = async (parts: object) =>
+      ((await verdict(JSON.stringify({ status: "failed", ...parts }))) as { reason: string }).reason;
+    expect(await reasonOf(all)).toBe("r");
+    expect(await reasonOf({ ...all, reason: " " })).toBe("e");
+    expect(await reasonOf({ ...all, reason: null, error: { code: 7 } })).toBe("m");
+    expect(await reasonOf({ summary: "s", result: "x" })).toBe("s");
+    expect(await reasonOf({ result: "x" })).toBe(null);
+  });
+
   it("without a status is output, whatever JSON it is", async () => {
     for (const value of [
       { a: 1 },

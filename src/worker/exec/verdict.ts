@@ -41,14 +41,25 @@ export async function readVerdict(path: string): Promise<Verdict> {
   if (!isPlain(value) || !Object.hasOwn(value, "status")) {
     return { kind: "output", output: value, usage: usageIn(value) };
   }
-  const { status, reason, output } = value as { status: unknown; reason?: unknown; output?: unknown };
+  const { status, output } = value as { status: unknown; output?: unknown };
   if (status === "waiting") return waitingIn(value);
   if (status !== "completed" && status !== "failed") {
     const why = `its status is ${JSON.stringify(status)}, not "completed", "failed" or "waiting"`;
     return { kind: "malformed", why };
   }
-  const said = typeof reason === "string" && reason.trim() !== "" ? reason.slice(0, MAX_REASON) : null;
-  return { kind: status, reason: said, output: output ?? null, usage: usageIn(value) };
+  return { kind: status, reason: reasonIn(value), output: output ?? null, usage: usageIn(value) };
+}
+
+/** Where `reason` says nothing, the names that other systems have for it: what was said must reach whoever asks. */
+const REASONS = ["reason", "error", "message", "summary"];
+
+function reasonIn(value: object): string | null {
+  const said = new Map(Object.entries(value));
+  for (const name of REASONS) {
+    const text = said.get(name);
+    if (typeof text === "string" && text.trim() !== "") return text.slice(0, MAX_REASON);
+  }
+  return null;
 }
 
 function waitingIn(value: object): Verdict {

@@ -1,0 +1,48 @@
+import { describe, expect, it } from "vitest";
+import { resourceLabels } from "../../core/resources.ts";
+import type { SessionRow } from "../../core/views.ts";
+import { lackOf } from "./stuck.ts";
+
+const GIB = 2 ** 30;
+const worker = (parts: object = {}) =>
+  ({
+    ...{ namespace: "default", kinds: ["exec", "http"], queues: null, endedAt: null, drainingAt: null },
+    labels: { zone: "a", ...resourceLabels({ cpu: 2_000, memory: GIB }) },
+    ...parts,
+  }) as unknown as SessionRow;
+const job = (parts: object = {}) => ({ namespace: "default", kind: "exec", queue: "default", labels: {}, ...parts });
+const sized = (cpu: number, memory: number) => job({ labels: resourceLabels({ cpu: cpu * 1_000, memory }) });
+
+const NOBODY = "no worker for it yet; start one with `perdure worker`";
+
+describe("what a job lacks to begin", () => {
+  it.each([
+    ["nothing, where a worker takes it", job(), null],
+    ["nothing, where a worker has more than it takes", sized(0.5, GIB), null],
+    [
+      "a worker of its kind",
+      job({ kind: "mail" }),
+      "no worker for it, of the kind mail yet; start one with `perdure worker`",
+    ],
+    ["a worker with its labels", job({ labels: { zone: "b" } }), NOBODY],
+    [
+      "cpus",
+      sized(999, 0),
+      "no worker has so much: it takes 999 cpus; start a larger one with `perdure worker` (see --cpu), or submit it with less",
+    ],
+    [
+      "cpus and memory",
+      sized(4, 2 * GIB),
+      "no worker has so much: it takes 4 cpus and 2048 MiB of memory; start a larger one with `perdure worker` (see --cpu, --memory), or submit it with less",
+    ],
+  ])("is %s", (_, wanted, told) => {
+    expect(lackOf(wanted, [worker()])).toBe(told);
+  });
+
+  it("is a worker, where all are gone or leave, whatever its size", () => {
+    for (const workers of [[], [worker({ endedAt: 1 })], [worker({ drainingAt: 1 })], [worker({ namespace: "x" })]]) {
+      expect(lackOf(job(), workers)).toBe(NOBODY);
+      expect(lackOf(sized(999, 0), workers)).toBe(NOBODY);
+    }
+  });
+});

@@ -1,0 +1,77 @@
+/** What of a job may be other when it is submitted once more, beside its words: where it waits, how long a run may take, how
+ *  often it is run and for how much, its variables. What is not named stays as it is. */
+import { isPlain } from "../../core/check.ts";
+import { show } from "../../core/errors.ts";
+import { checkExecInput } from "../../core/exec-input.ts";
+import type { PolicyFields, PolicyInput } from "../../core/policy.ts";
+import { MAX_COUNT } from "../../core/resolve-backoff.ts";
+import { resolvePolicy } from "../../core/resolve-policy.ts";
+import type { ReadEntry } from "../../dialects/dialect.ts";
+import type { Given } from "../arguments.ts";
+import type { Context, Option } from "../command.ts";
+import { ENV, envOf } from "../env-option.ts";
+import { usageError } from "../exit.ts";
+import { timeOf } from "../run/policy.ts";
+import { checkedOptions, jsonOf } from "./entry.ts";
+
+const text = (name: string, value: string, help: string): Option => ({ name, type: "string", value, help });
+
+export const CHANGE_OPTIONS: readonly Option[] = [
+  text("queue", "NAME", "Another queue to wait in."),
+  text("timeout", "TIME", "Another time that a run may take: 30s, 5m."),
+  text("max-attempts", "N", "Another number of runs in all, the first included."),
+  text("retry", "JSON", 'Other fields of its retry policy: {"budget":{"costUsd":5}}. With a preset, all of it.'),
+  { ...ENV, help: "Set, or pass on, a variable of a command; the others stay." },
+];
+
+export type Change = (entry: ReadEntry) => ReadEntry;
+
+/** All of the options is checked now; the policy that they make, once the job is known. */
+export function changeOf({ given, io }: Pick<Context, "given" | "io">): Change {
+  const fields = { queue: given.text("queue"), timeout: timeOf(given, "timeout") };
+  const said = Object.entries(fields).filter(([, value]) => value !== undefined);
+  const options = checkedOptions(given, Object.fromEntries(said));
+  const retry = retryOf(given);
+  const env = envOf(given.texts("env"), io.env);
+  return (entry) => ({
+    ...entry,
+    ...(Object.keys(env).length === 0 ? {} : { input: withEnv(entry, env) }),
+    options: { ...entry.options, ...options, ...(retry === null ? {} : { retry: retry(entry.options?.retry) }) },
+  });
+}
+
+function withEnv({ task, input }: ReadEntry, env: Readonly<Record<string, string>>): unknown {
+  if (task !== "exec" || !isPlain(input)) throw usageError(`--env: only a command has variables, not the kind ${task}`);
+  const { env: own } = input as { env?: unknown };
+  const changed = { ...input, env: { ...(isPlain(own) ? own : {}), ...env } };
+  checkExecInput(changed, "");
+  return changed;
+}
+
+/** Null: the policy stays. */
+function retryOf(given: Given): ((own: PolicyInput | undefined) => PolicyInput) | null {
+  const json = given.text("retry");
+  const attempts = given.integer("max-attempts", { min: 1, max: MAX_COUNT });
+  if (json === undefined && attempts === undefined) return null;
+  const wished = json === undefined ? {} : fieldsOf(jsonOf(json, "--retry"));
+  return (own) => {
+    const merged = withFields((isPlain(own) ? own : {}) as PolicyFields, wished);
+    const policy = attempts === undefined ? merged : { ...merged, maxAttempts: attempts };
+    resolvePolicy(policy, "--retry");
+    return policy;
+  };
+}
+
+/** A number alone is that of the runs, as in a submit. */
+function fieldsOf(value: unknown): PolicyFields {
+  if (isPlain(value)) return value as PolicyFields;
+  if (typeof value === "number") return { maxAttempts: value };
+  throw usageError(`--retry: got ${show(value)}; give an object with fields of the policy, or a number of runs`);
+}
+
+/** Who raises one limit of a budget does not mean to lose the other. */
+function withFields(own: PolicyFields, wished: PolicyFields): PolicyFields {
+  if (Object.hasOwn(wished, "preset")) return wished;
+  const budget = isPlain(wished.budget) ? { budget: { ...own.budget, ...wished.budget } } : {};
+  return { ...own, ...wished, ...budget };
+}
