@@ -1,9 +1,15 @@
 import { defineConfig } from "vitest/config";
 
+/** Folders whose tests keep nothing behind: many small files, which share processes. The others have one each. */
+const SMALL = ["src/{core,dialects,cli,contract,client,lib,files,server}/**/*.test.ts"];
+
 // Crash tests and examples run against dist/, as users do: `npm test` builds first.
 export default defineConfig({
   test: {
-    include: ["src/**/*.test.ts", "test/**/*.test.ts"],
+    projects: [
+      { extends: true, test: { name: "small", include: SMALL, isolate: false } },
+      { extends: true, test: { name: "whole", include: ["src/**/*.test.ts", "test/**/*.test.ts"], exclude: SMALL } },
+    ],
     globalSetup: ["test/postgres/global-setup.ts"], // a PostgreSQL server for the run, in about a second
     reporters: ["default", "./scripts/counts-reporter.mjs"],
     testTimeout: 30_000,

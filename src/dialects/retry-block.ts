@@ -4,14 +4,16 @@ import { isPlain } from "../core/check.ts";
 import type { PolicyFields } from "../core/policy.ts";
 import { agentPolicy, readRetry as readAgentRetry } from "./agent-task/retry.ts";
 import { readRetry as readAttuneRetry, retryInForce, retryPolicy } from "./attune/retry.ts";
+import type { DialectName } from "./dialect.ts";
 import { flusterPolicy } from "./fluster/retry.ts";
 import { noetlPolicy, readNoetlRetry } from "./noetl/retry.ts";
 import type { DialectSettings } from "./settings.ts";
 
 type Reader = (value: unknown, path: string, settings: DialectSettings) => PolicyFields;
 
-const READERS: readonly (readonly [telling: readonly string[], read: Reader])[] = [
+const READERS: readonly (readonly [name: DialectName, telling: readonly string[], read: Reader])[] = [
   [
+    "fluster",
     [
       ...["max_retries_failure", "max_retries_preemption", "initial_retry_delay_ms", "max_retry_delay_ms"],
       ...["retry_on_exit_codes", "no_retry_on_exit_codes"],
@@ -19,20 +21,36 @@ const READERS: readonly (readonly [telling: readonly string[], read: Reader])[] 
     (value, path, { fluster }) => flusterPolicy(value, path, fluster),
   ],
   [
+    "noetl",
     ["max_attempts", "retry_when", "stop_when"],
     (value, path) => noetlPolicy(readNoetlRetry(value, path), "simulated", path),
   ],
   [
+    "attune",
     ["max_retries", "base_backoff_secs", "max_backoff_secs", "jitter_factor"],
     (value, path, { attune }) => retryPolicy(retryInForce(readAttuneRetry(value, path), attune.retry)),
   ],
-  [["backoffSeconds", "maxBackoffSeconds"], (value, path) => agentPolicy(readAgentRetry(value, path), {}, [])],
+  [
+    "agent-task",
+    ["backoffSeconds", "maxBackoffSeconds"],
+    (value, path) => agentPolicy(readAgentRetry(value, path), {}, []),
+  ],
 ];
 
-/** Null if it is in none of their words. Throws a `ConfigError` if it is, and has a mistake. */
-export function retryBlock(value: unknown, path: string, settings: () => DialectSettings): PolicyFields | null {
+/** Null if it is in none of their words, or not in those of the dialect that is named. Throws a `ConfigError` if it is, and has
+ *  a mistake. Named, `true` and `3` mean what they mean there. */
+export function retryBlock(
+  value: unknown,
+  path: string,
+  settings: () => DialectSettings,
+  dialect?: string,
+): PolicyFields | null {
+  if (dialect !== undefined) {
+    const named = READERS.find(([name]) => name === dialect);
+    return named === undefined ? null : named[2](value, path, settings());
+  }
   if (!isPlain(value)) return null;
   const names = Object.keys(value);
-  const found = READERS.find(([telling]) => names.some((name) => telling.includes(name)));
-  return found === undefined ? null : found[1](value, path, settings());
+  const found = READERS.find(([, telling]) => names.some((name) => telling.includes(name)));
+  return found === undefined ? null : found[2](value, path, settings());
 }

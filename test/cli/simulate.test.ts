@@ -154,6 +154,24 @@ describe("a file", () => {
     expect(delays(await told("-f", attune, "--outcomes", "error:timed out", "--repeat"))).toEqual([3, 6]);
   });
 
+  it("means by true and 3 what the dialect means that is named", async () => {
+    const plain = file("retry.yaml", "retry: true\n");
+    expect(delays(await told("-f", plain, "--outcomes", "fail", "--repeat"))).toEqual([]);
+    const noetl = await told("-f", plain, "--dialect", "noetl", "--outcomes", "fail", "--repeat");
+    expect([delays(noetl), ranges(noetl)]).toEqual([
+      [1, 2],
+      [
+        [0.5, 1.5],
+        [1, 3],
+      ],
+    ]);
+  });
+
+  it("need not have a program that could run it", async () => {
+    const opal = file("opal.yaml", "prompt: hello\nmetadata: {}\n");
+    expect(delays(await told("-f", opal, "--outcomes", "lost,lost"))).toEqual([8]);
+  });
+
   it("may be one of a dialect, which also says how it ends", async () => {
     const wanted: readonly (readonly [string, string, readonly number[], string])[] = [
       [

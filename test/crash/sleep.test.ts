@@ -82,7 +82,8 @@ describe.each(SOAK > 1 ? STORES : [SQLITE])("on $name", (store) => {
 
         // It is told to stop, does not listen, and reports a result of its own.
         zombie.signal("SIGCONT");
-        expect(await zombie.line(`aborted ${job.id} 1`)).toContain("lost");
+        // By the answer to its renewal, or on a busy machine by its own clock.
+        expect(await zombie.line(`aborted ${job.id} 1`)).toMatch(/lost|the lease is over/);
         zombie.say("release 1");
         await until("its late report is kept", async () => {
           const { text } = await job.explain();

@@ -20,7 +20,7 @@ it(`${COUNT} requests derived from the OpenAPI document: no crash, no unexpected
   expect(report.faults, `PERDURE_SEED=${seed}`).toEqual([]);
   expect(report.sent).toBe(COUNT);
   // It gets further than the door: most operations succeed now and then, or nothing behind the door was tried.
-  expect(report.reached.size).toBeGreaterThan(report.operations.length * 0.75);
+  expect(report.reached.size).toBeGreaterThan(report.operations.length * 0.65);
   expect((await server.call("GET", "/healthz", { token: null })).status).toBe(200);
   expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
 });

@@ -1,7 +1,7 @@
 /** The policy that is simulated, and what of its job matters: from the options, or from a file. */
 import { resolve } from "node:path";
 import { isPlain } from "../../core/check.ts";
-import { DIALECT_DEFAULTS } from "../../core/dialect-settings.ts";
+import { DIALECT_DEFAULTS, type DialectSettings } from "../../core/dialect-settings.ts";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";
 import type { Policy, PolicyFields, PolicyInput } from "../../core/policy.ts";
@@ -100,17 +100,28 @@ async function readSource(context: Context): Promise<Source> {
   const { given, io } = context;
   const [files, parameters, dialect] = [given.texts("file"), pairsOf(given, "param"), given.text("dialect")];
   const [name = "", ...others] = files;
-  const text = others.length > 0 || dialect !== undefined ? null : await textOf(name, io);
+  const text = others.length > 0 ? null : await textOf(name, io);
   if (text !== null) {
-    const policy = await retryAlone(context, readYamlDocuments(text, shownName(name)));
+    const policy = await retryAlone(context, readYamlDocuments(text, shownName(name)), dialect);
     if (policy !== null) return ofPolicy(policy);
   }
   const { jobs, notes } = await readAnyFiles({
     ...{ files, io, dialect, parameters },
     ...(name === "-" && text !== null ? { stdin: again(text) } : {}),
-    settings: () => settingsFor(context, targetOf(context)),
+    settings: async () => withPrograms(await settingsFor(context, targetOf(context))),
   });
   return ofEntry(chosen(given, files.join(", "), jobs).entry, notes);
+}
+
+/** Nothing is run: which program it would be does not matter. */
+function withPrograms(settings: DialectSettings): DialectSettings {
+  const { opal, agent } = settings;
+  const program = ["(none is set)"];
+  return {
+    ...settings,
+    opal: { ...opal, engine: opal.engine ?? program },
+    agent: { ...agent, command: agent.command ?? program },
+  };
 }
 
 function shownName(name: string): string {
@@ -130,22 +141,26 @@ async function* again(text: string): AsyncGenerator<string> {
 }
 
 /** The policy of a file that has nothing else; null for any other file. */
-async function retryAlone(context: Context, [file, second]: readonly YamlText[]): Promise<Policy | null> {
+async function retryAlone(
+  context: Context,
+  [file, second]: readonly YamlText[],
+  dialect: string | undefined,
+): Promise<Policy | null> {
   const value = file?.value;
   if (file === undefined || second !== undefined || !isPlain(value)) return null;
   if (Object.keys(value).join() !== "retry") return null;
   const { retry } = value as { retry: unknown };
   try {
-    const settings = isForeign(retry) ? await settingsFor(context, targetOf(context)) : DIALECT_DEFAULTS;
-    return resolvePolicy(retryBlock(retry, "retry", () => settings) ?? (retry as PolicyInput));
+    const settings = isForeign(retry, dialect) ? await settingsFor(context, targetOf(context)) : DIALECT_DEFAULTS;
+    return resolvePolicy(retryBlock(retry, "retry", () => settings, dialect) ?? (retry as PolicyInput));
   } catch (error) {
     throw error instanceof ConfigError ? file.error(stepsOf(error.path ?? ""), error.message) : error;
   }
 }
 
 /** In the words of a dialect, whose settings matter then. Nobody is asked for settings before that is known. */
-function isForeign(retry: unknown): boolean {
-  return retryBlock(retry, "retry", () => DIALECT_DEFAULTS) !== null;
+function isForeign(retry: unknown, dialect: string | undefined): boolean {
+  return retryBlock(retry, "retry", () => DIALECT_DEFAULTS, dialect) !== null;
 }
 
 function chosen<T>(given: Given, name: string, jobs: readonly T[]): T {
