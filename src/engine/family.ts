@@ -21,9 +21,8 @@ export async function submitChild(
 }
 
 const PAGE = 200;
-const MAX_LISTED = 10_000;
 
-/** Null: all of them, oldest first, up to ten thousand. */
+/** Null: all of them, oldest first. */
 export async function childStates(
   { store }: Pick<EngineParts, "store">,
   parentId: string,
@@ -51,7 +50,7 @@ async function allOf(store: EngineParts["store"], parentId: string): Promise<Job
     });
     rows.push(...page.jobs);
     cursor = page.next;
-  } while (cursor !== null && rows.length < MAX_LISTED);
+  } while (cursor !== null);
   return rows;
 }
 

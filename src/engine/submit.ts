@@ -6,12 +6,12 @@ import { ConfigError, type ErrorCode, PerdureError, show } from "../core/errors.
 import type { JobState } from "../core/job.ts";
 import { DEFAULT_PRIORITY, NO_LABELS, submitJob } from "../core/lifecycle.ts";
 import type { Policy } from "../core/policy.ts";
-import { isId } from "../lib/id.ts";
 import { jsonDepth } from "../lib/json-depth.ts";
 import { isOver } from "../lib/text.ts";
 import type { InsertAnswer, NewJob, TransactionClient } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { LIMITS } from "./limits.ts";
+import { type Parents, parentFacts, parentsOf, refuseChild } from "./parents.ts";
 import { runAgain } from "./run-again.ts";
 
 /** A job as the engine takes it: durations in milliseconds, the payload as JSON text, the policy resolved. */
@@ -70,14 +70,6 @@ export async function submit(
     else if ((await result).status === "rejected" && results.length === 1) break;
   }
   return joined(lists, await Promise.all(results));
-}
-
-/** A child is stored under its parent's lock, and nobody knows how long a transaction of a stranger lasts: until then the
- *  parent's worker could neither renew nor report. */
-function refuseChild({ parent }: SubmitItem): void {
-  if (parent == null) return;
-  const allowed = "no parent: a child cannot be stored within a transaction of yours";
-  throw new ConfigError({ path: "submit.parent", given: parent.id, allowed });
 }
 
 /** Lets what was begun go out. */
@@ -159,39 +151,6 @@ async function withNewStart(parts: EngineParts, item: SubmitItem, answer: Submit
   return isAgain ? { ...answer, state: "queued", chapter: answer.chapter + 1 } : answer;
 }
 
-/** What is to be known of the parents of these jobs; null if none of them is a child. */
-async function parentsOf({ store }: EngineParts, items: readonly SubmitItem[]): Promise<Parents | null> {
-  const children = items.filter(({ parent }) => parent != null);
-  if (children.length === 0) return null;
-  const ids = [...new Set(children.map(({ parent }) => parent?.id ?? ""))].filter((id) => isId(id, "job"));
-  const [rows, counts] = await Promise.all([store.jobs(ids), store.childCounts(ids)]);
-  const parents = new Map<string, ParentFacts>();
-  rows.forEach((row, i) => {
-    if (row === null) return;
-    const { depth, chapter } = row;
-    parents.set(row.id, { depth, chapter, room: LIMITS.children - (counts[i] ?? 0), known: new Set() });
-  });
-  // Where there is no room for all of them, those that are there already are no new ones.
-  for (const { parent, key } of children) {
-    const facts = parents.get(parent?.id ?? "");
-    if (facts === undefined || key == null || facts.room >= children.length) continue;
-    const { jobs } = await store.find({ parentId: parent?.id ?? "", key: childKey(parent?.id ?? "", key), limit: 1 });
-    if (jobs.length > 0) facts.known.add(key);
-  }
-  return parents;
-}
-
-interface ParentFacts {
-  readonly depth: number;
-  readonly chapter: number;
-  /** How many more children it may have. */
-  room: number;
-  /** Keys of children that it has. */
-  readonly known: Set<string>;
-}
-
-type Parents = ReadonlyMap<string, ParentFacts>;
-
 /** Together with what else is done in a transaction of the caller's. */
 async function within(parts: EngineParts, client: TransactionClient, jobs: readonly NewJob[], now: number) {
   const { store } = parts;
@@ -256,24 +215,6 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
     depth: above === null ? 0 : above.depth + 1,
     annotations: item.annotations === undefined ? null : annotationText(item.annotations),
   };
-}
-
-function parentFacts(parentId: string, key: string | null, parents: Parents | null): ParentFacts {
-  const above = parents?.get(parentId);
-  if (above === undefined) {
-    throw new PerdureError("parent_ended", `no job has the id ${show(parentId)}: it cannot have children`, {
-      path: "parent",
-    });
-  }
-  if (above.depth >= LIMITS.depth) {
-    const allowed = `a job with fewer than ${LIMITS.depth} parents above it`;
-    throw new ConfigError({ path: "parent", given: parentId, problem: "it lies too deep", allowed });
-  }
-  if (key !== null && above.known.has(key)) return above;
-  above.room -= 1;
-  if (above.room >= 0) return above;
-  const allowed = `a job with fewer than ${LIMITS.children} children`;
-  throw new ConfigError({ path: "parent", given: parentId, problem: "it has too many children", allowed });
 }
 
 /** Null where there are none. */

@@ -37,8 +37,8 @@ export interface Store {
   readonly secret: string;
   /** Stores new jobs, or finds those that their submit keys already name. */
   insert(items: readonly NewJob[], now: number): Promise<InsertAnswer[]>;
-  /** The same within a transaction of the caller's: it is there when that is committed, and never if it is not. Not every
-   *  store can do it. */
+  /** The same within a transaction of the caller's, for jobs without parents: it is there when that is committed, and never if
+   *  it is not. Not every store can do it. */
   insertWithin?(client: TransactionClient, items: readonly NewJob[], now: number): Promise<InsertAnswer[]>;
   /** The store's own clock, where it has one: then it is everybody's. */
   serverTime?(): Promise<number>;

@@ -3,6 +3,17 @@ import { describe, expect, it } from "vitest";
 import { LIMITS } from "../../src/engine/limits.ts";
 import { openBench } from "../kit.ts";
 
+describe("a child within a transaction of the caller's", () => {
+  it("is refused: its parent would be locked for as long as that lasts", async () => {
+    const bench = await openBench();
+    const id = await bench.submit("parent");
+    const { policy } = await bench.job(id);
+    const client = { query: async () => ({ rows: [] }) };
+    const child = { kind: "child", payload: "null", policy, parent: { id, attempt: null } };
+    await expect(bench.engine.submit([child], client)).rejects.toMatchObject({ path: "submit.parent" });
+  });
+});
+
 describe("a job with very many children", () => {
   it("is refused more than ten thousand, and finds those that it has", { timeout: 60_000 }, async () => {
     const bench = await openBench();

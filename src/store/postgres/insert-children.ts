@@ -11,14 +11,6 @@ import type { Row, Statement, Value } from "./driver.ts";
 import { type Ask, inserter, keyName, takenAnswer } from "./insert.ts";
 import { type InsertItem, LOGGED } from "./insert-statements.ts";
 
-export interface Within {
-  readonly ask: Ask;
-  /** Our own connections, where it is not said. */
-  readonly learn?: Ask;
-  /** How often this has been tried before. */
-  readonly tries: number;
-}
-
 export function childInserter(context: Context) {
   const { sql, interned } = context;
   const { insert, takenKeys } = inserter(context);
@@ -29,10 +21,10 @@ export function childInserter(context: Context) {
   );
   const there = sql("insert_there", `select id, ${LOGGED} from $s.submission where id = any ($1::text[])`);
 
-  /** All within one transaction, whose statements go through `ask`; `learn` reads what rows mean. The lanes and policies of
-   *  the jobs are to be stored before: who holds a connection must not wait for another. */
-  return async (items: readonly InsertItem[], { ask, learn, tries }: Within): Promise<InsertAnswer[]> => {
-    const parents = await lockParents(items, ask, learn);
+  /** All within one transaction, whose statements go through `ask`; `tries` is how often this has been tried before. The lanes
+   *  and policies of the jobs are to be stored before: who holds a connection must not wait for another. */
+  return async (items: readonly InsertItem[], ask: Ask, tries: number): Promise<InsertAnswer[]> => {
+    const parents = await lockParents(items, ask);
     const answers: (InsertAnswer | null)[] = items.map(({ job }) =>
       job.parent === null ? null : refusedChild(job, parents.get(job.parent.id) ?? null),
     );
@@ -43,14 +35,10 @@ export function childInserter(context: Context) {
     return answers.map((answer) => answer ?? (stored.shift() as InsertAnswer));
   };
 
-  async function lockParents(
-    items: readonly InsertItem[],
-    ask: Ask,
-    learn: Ask | undefined,
-  ): Promise<Map<string, ParentFacts>> {
+  async function lockParents(items: readonly InsertItem[], ask: Ask): Promise<Map<string, ParentFacts>> {
     const ids = new Set(items.flatMap(({ job }) => (job.parent === null ? [] : [job.parent.id])));
     const rows = await ask(lock, [texts([...ids])]);
-    await interned.learn(new Set(rows.map((row) => Number(row[1]))), [], [], learn);
+    await interned.learn(new Set(rows.map((row) => Number(row[1]))), [], [], ask);
     return new Map(rows.map((row) => [row[0] as string, factsOf(row)]));
   }
 

@@ -15,7 +15,6 @@ import { IN_TRANSACTION } from "./watch.ts";
 /** Within somebody's transaction: the statements go over their connection, and workers hear of it when it commits. */
 export function insertWithin(context: Context, channel: string) {
   const { insert } = inserter(context);
-  const insertChildren = childInserter(context);
   // In a transaction "now" is its beginning, and this statement is a later one.
   const begun = context.sql("", "select now() < statement_timestamp()");
   const hint = context.sql("", "select pg_notify($1, $2)");
@@ -37,9 +36,7 @@ export function insertWithin(context: Context, channel: string) {
         allowed,
       });
     }
-    const answers = hasParents(items.map(({ job }) => job))
-      ? await insertChildren(items, { ask, tries: 0 })
-      : await insert(items, (statement, values) => ask(statement(0), values), ask);
+    const answers = await insert(items, (statement, values) => ask(statement(0), values), ask);
     if (answers.some(({ status }) => status === "inserted")) await ask(hint, [channel, IN_TRANSACTION]);
     return answers;
   };
@@ -75,7 +72,7 @@ export function insertChildrenVerb(context: Context): GroupVerb<InsertItem, Inse
     inFlight: 3,
     async run(items) {
       await interned.store(items.map(({ job }) => job));
-      const work = ({ ask }: Connection, tries: number) => insertChildren(items, { ask, learn: ask, tries });
+      const work = ({ ask }: Connection, tries: number) => insertChildren(items, ask, tries);
       const answers = await db.transaction(work, { repeat: true });
       wrote();
       return answers;

@@ -1,0 +1,67 @@
+/** The parents of jobs that are to be stored: whether they may have children, how deep they lie, and in which chapter they are.
+ *  Looked at before; whether a parent still lives, the store asks again under its lock. */
+import { childKey } from "../core/child.ts";
+import { ConfigError, PerdureError, show } from "../core/errors.ts";
+import { isId } from "../lib/id.ts";
+import type { EngineParts } from "./engine.ts";
+import { LIMITS } from "./limits.ts";
+import type { SubmitItem } from "./submit.ts";
+
+/** What is to be known of the parents of these jobs; null if none of them is a child. */
+export async function parentsOf({ store }: EngineParts, items: readonly SubmitItem[]): Promise<Parents | null> {
+  const children = items.filter(({ parent }) => parent != null);
+  if (children.length === 0) return null;
+  const ids = [...new Set(children.map(({ parent }) => parent?.id ?? ""))].filter((id) => isId(id, "job"));
+  const [rows, counts] = await Promise.all([store.jobs(ids), store.childCounts(ids)]);
+  const parents = new Map<string, ParentFacts>();
+  rows.forEach((row, i) => {
+    if (row === null) return;
+    const { depth, chapter } = row;
+    parents.set(row.id, { depth, chapter, room: LIMITS.children - (counts[i] ?? 0), known: new Set() });
+  });
+  // Where there is no room for all of them, those that are there already are no new ones.
+  for (const { parent, key } of children) {
+    const facts = parents.get(parent?.id ?? "");
+    if (facts === undefined || key == null || facts.room >= children.length) continue;
+    const { jobs } = await store.find({ parentId: parent?.id ?? "", key: childKey(parent?.id ?? "", key), limit: 1 });
+    if (jobs.length > 0) facts.known.add(key);
+  }
+  return parents;
+}
+
+interface ParentFacts {
+  readonly depth: number;
+  readonly chapter: number;
+  /** How many more children it may have. */
+  room: number;
+  /** Keys of children that it has. */
+  readonly known: Set<string>;
+}
+
+export type Parents = ReadonlyMap<string, ParentFacts>;
+
+export function parentFacts(parentId: string, key: string | null, parents: Parents | null): ParentFacts {
+  const above = parents?.get(parentId);
+  if (above === undefined) {
+    throw new PerdureError("parent_ended", `no job has the id ${show(parentId)}: it cannot have children`, {
+      path: "parent",
+    });
+  }
+  if (above.depth >= LIMITS.depth) {
+    const allowed = `a job with fewer than ${LIMITS.depth} parents above it`;
+    throw new ConfigError({ path: "parent", given: parentId, problem: "it lies too deep", allowed });
+  }
+  if (key !== null && above.known.has(key)) return above;
+  above.room -= 1;
+  if (above.room >= 0) return above;
+  const allowed = `a job with fewer than ${LIMITS.children} children`;
+  throw new ConfigError({ path: "parent", given: parentId, problem: "it has too many children", allowed });
+}
+
+/** A child is stored under its parent's lock, and nobody knows how long a transaction of a stranger lasts: until then the
+ *  parent's worker could neither renew nor report. */
+export function refuseChild({ parent }: SubmitItem): void {
+  if (parent == null) return;
+  const allowed = "no parent: a child cannot be stored within a transaction of yours";
+  throw new ConfigError({ path: "submit.parent", given: parent.id, allowed });
+}
