@@ -40,7 +40,8 @@ describe.each(STORES)("on $name", (store) => {
       const workers = Array.from({ length: WORKERS }, work);
 
       const submitting = submitAll(url, count, acks, dice, all);
-      const kills = await killWorkers(workers, work, effects, dice, submitting);
+      const least = Math.floor(10 * store.share) + 1;
+      const kills = await killWorkers(workers, work, effects, dice, submitting, least);
       const submitKills = await submitting;
       console.log(`workers: ${kills} workers and ${submitKills} submitters killed`);
 
@@ -96,6 +97,7 @@ async function killWorkers(
   effects: LineFile,
   dice: Dice,
   submitting: Promise<unknown>,
+  least: number,
 ): Promise<number> {
   let kills = 0;
   let submitted = false;
@@ -103,7 +105,8 @@ async function killWorkers(
     submitted = true;
   };
   submitting.then(end, end); // whoever awaits it is told why
-  while (!submitted) {
+  // A fast submitter is done before many have been killed: then the others follow at once, while its jobs are run.
+  while (!submitted || kills < least) {
     const next = effects.look().length + dice.between(20, 150);
     await until(
       "more jobs were started, or all submitted",
