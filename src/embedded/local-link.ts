@@ -9,8 +9,8 @@ export function localLink(engine: Engine): EngineLink {
   return {
     family: {
       submit: (parent, entry) => engine.submitChild(parent, toItem(entry, parent.namespace)),
-      look: ({ jobId }, ids) => engine.children(jobId, ids),
-      list: ({ jobId }) => engine.children(jobId, null),
+      look: ({ jobId }, ids) => engine.awaitedChildren(jobId, ids),
+      list: ({ jobId }) => engine.children(jobId),
     },
 
     claimsAtOnce: engine.store.claimsAtOnce,

@@ -12,7 +12,7 @@ import type { ClaimAnswer, DrainAnswer, JobRow, SessionRow, Store, TransactionCl
 import { type ClaimOptions, claim } from "./claim.ts";
 import { type CommandAnswer, command, jobNotFound } from "./command.ts";
 import { eventFeed, type FeedOptions } from "./event-feed.ts";
-import { childStates, submitChild } from "./family.ts";
+import { awaitedStates, childStates, submitChild } from "./family.ts";
 import { Hub } from "./hub.ts";
 import { Kin } from "./kin.ts";
 import { DEFAULTS } from "./limits.ts";
@@ -143,9 +143,12 @@ export class Engine {
   submitChild(parent: Pick<HeldParent, "jobId" | "attempt" | "namespace">, item: SubmitItem): Promise<Child<unknown>> {
     return submitChild(this.#parts, parent, item);
   }
-  /** Null: all children of this job. */
-  children(parentId: string, ids: readonly string[] | null): Promise<ChildState[]> {
-    return childStates(this.#parts, parentId, ids);
+  children(parentId: string): Promise<ChildState[]> {
+    return childStates(this.#parts, parentId);
+  }
+  /** For a run that waits for them. */
+  awaitedChildren(parentId: string, ids: readonly string[]): Promise<ChildState[]> {
+    return awaitedStates(this.#parts, parentId, ids);
   }
   /** What a running attempt has used so far, in all. False if it does not run any more. */
   async setUsage(jobId: string, attempt: number, usage: Usage): Promise<boolean> {

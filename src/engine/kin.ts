@@ -111,19 +111,20 @@ export class Kin extends Service {
     const { store, clock, hub, outputs } = this.#parts;
     let cursor: string | null = null;
     do {
-      // Redriven meanwhile, it wants its children back: those of before, and those of its new chapter.
-      const [parent] = await store.jobs([parentId]);
-      if (parent != null && parent.cancelRequestedAt === null) return;
       const page: Awaited<ReturnType<typeof store.find>> = await store.find({
         ...{ parentId, state: LIVE, order: "oldest", limit: BATCH },
         ...(cursor === null ? {} : { cursor }),
       });
+      // Redriven meanwhile, it wants its children back: those of before, and those of its new chapter. Asked after they
+      // were found: whatever it starts after this look is in a later chapter than was found, or was not found.
+      const [parent] = await store.jobs([parentId]);
+      if (parent != null && parent.cancelRequestedAt === null) return;
       const now = clock.now();
-      const command: Command = { kind: "cancel", by: `parent:${parentId}` };
-      const answers = await this.#amend(
-        page.jobs.map(({ id }) => ({ jobId: id, command })),
-        now,
-      );
+      const by = `parent:${parentId}`;
+      const commands = page.jobs.map(({ id, chapter }) => {
+        return { jobId: id, command: { kind: "cancel", chapter, by } satisfies Command };
+      });
+      const answers = await this.#amend(commands, now);
       for (const answer of answers) {
         if (answer.status !== "applied") continue;
         const { id, state, worker, attempt } = answer.job;

@@ -198,6 +198,48 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     expect(await (await perdure.job(job.id)).result()).toBe("done");
   });
 
+  it("starts a child anew that ends between being asked for again and being waited for", async () => {
+    const stopping = gate();
+    const mayStop = gate();
+    const askedAgain = gate();
+    const hasEnded = gate();
+    let isFirst = true;
+    let isRedriven = false;
+    const slow = task("slow", async (_: null, ctx) => {
+      if (!isFirst) return "done";
+      isFirst = false;
+      stopping.open();
+      await new Promise<void>((resolve) => ctx.signal.addEventListener("abort", () => resolve()));
+      await mayStop.passed;
+      throw ctx.signal.reason;
+    });
+    const lead = task("lead", async (_: null, ctx) => {
+      const child = await ctx.submit(slow, null);
+      if (isRedriven) {
+        askedAgain.open();
+        await hasEnded.passed;
+      }
+      const [end] = await ctx.waitFor([child]);
+      if (end.state !== "succeeded") throw new NonRetryableError(`the child is ${end.state}`);
+      return end.result;
+    });
+    const perdure = await begin([lead, slow]);
+    const job = await perdure.submit(lead, null);
+    await stopping.passed;
+    const [child] = await childrenOf(perdure, job.id);
+    await perdure.cancel(job.id);
+    for await (const { name } of (await perdure.job(child?.id ?? "")).events({ follow: true })) {
+      if (name === "job.cancel_requested") break;
+    }
+    isRedriven = true;
+    await perdure.redrive(job.id);
+    await askedAgain.passed;
+    mayStop.open();
+    expect((await ended(perdure, child?.id ?? "")).state).toBe("cancelled");
+    hasEnded.open();
+    expect(await (await perdure.job(job.id)).result()).toBe("done");
+  });
+
   it("may be 16 deep, and no deeper", async () => {
     const deepest = gate<string>();
     const nest = task("nest", async (level: number, ctx) => {

@@ -114,6 +114,28 @@ describe("a parent that is redriven while its cancel is still on its way", () =>
   });
 });
 
+describe("a cancel that was on its way when parent and child were given a new start", () => {
+  it("does not reach the child's new chapter", async () => {
+    const bench = await openBench();
+    const id = await bench.submit("loop");
+    const child = await bench.submit("child", { parent: { id, attempt: null } });
+    const lost = vi.spyOn(bench.store, "cascades").mockRejectedValue(new Error("killed here"));
+    await bench.engine.command(id, { kind: "cancel" });
+    await bench.settled();
+    lost.mockRestore();
+    const amend = bench.store.amend.bind(bench.store);
+    const asked = vi.spyOn(bench.store, "amend").mockImplementationOnce(async (...given) => {
+      await bench.engine.command(child, { kind: "cancel" });
+      await bench.engine.command(id, { kind: "redrive" });
+      await bench.engine.command(child, { kind: "redrive" });
+      return amend(...given);
+    });
+    await bench.engine.sweepKin();
+    expect(asked).toHaveBeenCalled();
+    expect(await bench.job(child)).toMatchObject({ state: "queued", chapter: 2, cancelRequestedAt: null });
+  });
+});
+
 describe("usage that is told", () => {
   it.each([
     { tokensIn: -1, tokensOut: 0, costUsd: 0 },

@@ -32,8 +32,8 @@ export function familyRoutes(parts: ServerParts, toItem: ToItem): Handlers {
 
     async lookChildren(call) {
       const { id } = await heldAttempt(parts, call);
-      const { ids = null } = (call.body ?? {}) as { readonly ids?: readonly string[] };
-      return { children: await engine.children(id, ids) };
+      const { ids } = (call.body ?? {}) as { readonly ids?: readonly string[] };
+      return { children: await (ids === undefined ? engine.children(id) : engine.awaitedChildren(id, ids)) };
     },
 
     async setUsage(call) {
