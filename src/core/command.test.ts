@@ -66,9 +66,9 @@ describe("decideCommand", () => {
   it.each<[string, JobParts, Command, string]>([
     ["a second cancel", { cancelRequestedAt: NOW - 1 }, { kind: "cancel" }, "noop: a cancel was already requested"],
     [
-      "a cancel of the chapter before",
-      { chapter: 2 },
-      { kind: "cancel", chapter: 1 },
+      "a redrive after the chapter before",
+      { state: "failed", chapter: 2 },
+      { kind: "redrive", chapter: 1 },
       "noop: the job was given a new start",
     ],
     [

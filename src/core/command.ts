@@ -6,9 +6,9 @@ import { isTerminal, type Job } from "./job.ts";
 import { happened, type Transition } from "./lifecycle.ts";
 
 export type Command =
-  | { readonly kind: "retry" | "redrive" | "discard"; readonly by?: string | null }
-  /** With a chapter, that one alone: a job that was given a new start meanwhile is left to it. */
-  | { readonly kind: "cancel"; readonly chapter?: number; readonly by?: string | null }
+  | { readonly kind: "cancel" | "retry" | "discard"; readonly by?: string | null }
+  /** With a chapter, after that one alone: a job that was given a new start meanwhile is left to it. */
+  | { readonly kind: "redrive"; readonly chapter?: number; readonly by?: string | null }
   | { readonly kind: "reschedule"; readonly runAt: number; readonly by?: string | null }
   /** What it waited for has ended. The engine's own: `attempt` is the run that began to wait. */
   | { readonly kind: "unblock"; readonly attempt: number; readonly runAt: number; readonly by?: string | null };
@@ -23,7 +23,6 @@ export function decideCommand(job: Job, command: Command, now: number): CommandD
   switch (command.kind) {
     case "cancel":
       if (isTerminal(job.state)) return noop(`the job has already ${past(job)}`);
-      if ((command.chapter ?? job.chapter) !== job.chapter) return noop("the job was given a new start");
       if (job.state !== "running") return apply(job, { name: "job.cancelled", data: { v: EVENT_FORMAT, by } }, now);
       if (job.cancelRequestedAt !== null) return noop("a cancel was already requested");
       return apply(job, { name: "job.cancel_requested", data: { v: EVENT_FORMAT, by } }, now);
@@ -40,6 +39,7 @@ export function decideCommand(job: Job, command: Command, now: number): CommandD
       if (job.state !== "blocked" || job.attempt !== command.attempt) return noop("the job waits for nothing any more");
       return apply(job, { name: "job.unblocked", data: requeued(job, command.runAt, by) }, now);
     case "redrive":
+      if ((command.chapter ?? job.chapter) !== job.chapter) return noop("the job was given a new start");
       if (job.state !== "failed" && job.state !== "cancelled") return refuse(job, "redrive", "failed or cancelled");
       return redrive(job, by, now);
     case "discard":

@@ -9,7 +9,7 @@ export function localLink(engine: Engine): EngineLink {
   return {
     family: {
       submit: (parent, entry) => engine.submitChild(parent, toItem(entry, parent.namespace)),
-      look: ({ jobId }, ids) => engine.awaitedChildren(jobId, ids),
+      look: (parent, ids) => engine.awaitedChildren(parent, ids),
       list: ({ jobId }) => engine.children(jobId),
     },
 

@@ -4,6 +4,7 @@ import { PerdureError } from "../core/errors.ts";
 import { isTerminal } from "../core/job.ts";
 import type { AmendAnswer, JobRow } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
+import { tidy } from "./tidy.ts";
 
 export interface CommandAnswer {
   /** False when the job was already as asked. */
@@ -13,7 +14,7 @@ export interface CommandAnswer {
 }
 
 export async function command(parts: EngineParts, jobId: string, wanted: Command): Promise<CommandAnswer> {
-  const { store, clock, hub, outputs } = parts;
+  const { store, clock, hub } = parts;
   const now = clock.now();
   const decide: Parameters<typeof store.amend>[2] = (job, asked) => decideCommand(job, asked, now);
   const [answer] = (await store.amend([{ jobId, command: wanted }], now, decide)) as [AmendAnswer];
@@ -31,7 +32,7 @@ export async function command(parts: EngineParts, jobId: string, wanted: Command
       if (job.state === "queued") hub.ready.fire();
       if (isTerminal(job.state)) {
         hub.ended(jobId);
-        await outputs?.tidy(jobId);
+        await tidy(parts, jobId);
       }
       if (job.state === "running" && job.worker !== null) hub.cancelAsked(job.worker, jobId, job.attempt);
       if (wanted.kind === "cancel") parts.kin.cancelled();

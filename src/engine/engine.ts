@@ -147,8 +147,8 @@ export class Engine {
     return childStates(this.#parts, parentId);
   }
   /** For a run that waits for them. */
-  awaitedChildren(parentId: string, ids: readonly string[]): Promise<ChildState[]> {
-    return awaitedStates(this.#parts, parentId, ids);
+  awaitedChildren(run: Pick<HeldParent, "jobId" | "attempt">, ids: readonly string[]): Promise<ChildState[]> {
+    return awaitedStates(this.#parts, run, ids);
   }
   /** What a running attempt has used so far, in all. False if it does not run any more. */
   async setUsage(jobId: string, attempt: number, usage: Usage): Promise<boolean> {

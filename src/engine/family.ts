@@ -6,7 +6,7 @@ import { isTerminal } from "../core/job.ts";
 import { NO_INPUT } from "../core/work.ts";
 import type { JobRow } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
-import { runAgain } from "./run-again.ts";
+import { type AskingRun, runAgain } from "./run-again.ts";
 import { type SubmitItem, submit } from "./submit.ts";
 
 /** The item without its parent: that is the one who asks. */
@@ -29,18 +29,14 @@ export async function childStates({ store }: EngineParts, parentId: string): Pro
   return Promise.all(rows.map((row) => stateOf(store, row)));
 }
 
-/** Children whose ends their parent waits for. One that was asked for again while it was still stopping gets its new start
- *  here: when it was submitted again, it had not ended. */
-export async function awaitedStates(
-  parts: EngineParts,
-  parentId: string,
-  ids: readonly string[],
-): Promise<ChildState[]> {
+/** Children whose ends a run waits for. One that was asked for again while it was still stopping gets its new start here:
+ *  when it was submitted again, it had not ended. */
+export async function awaitedStates(parts: EngineParts, run: AskingRun, ids: readonly string[]): Promise<ChildState[]> {
   const { store } = parts;
-  const rows = await childrenNamed(store, parentId, ids);
+  const rows = await childrenNamed(store, run.jobId, ids);
   const badly = rows.filter(({ state }) => state === "failed" || state === "cancelled");
-  const again = await runAllAgain(parts, parentId, badly);
-  const now = again ? await childrenNamed(store, parentId, ids) : rows;
+  const isAgain = await runAgain(parts, run, badly);
+  const now = isAgain ? await childrenNamed(store, run.jobId, ids) : rows;
   return Promise.all(now.map((row) => stateOf(store, row)));
 }
 
@@ -49,16 +45,6 @@ async function childrenNamed(store: EngineParts["store"], parentId: string, ids:
     if (row?.parentId === parentId) return row;
     throw new PerdureError("job_not_found", `${show(ids[i])} is no child of ${parentId}, or it was pruned`);
   });
-}
-
-/** Whether any of them was started again. */
-async function runAllAgain(parts: EngineParts, parentId: string, badly: readonly JobRow[]): Promise<boolean> {
-  if (badly.length === 0) return false;
-  const [parent] = await parts.store.jobs([parentId]);
-  if (parent == null || parent.chapter === 1) return false;
-  let isAny = false;
-  for (const { id } of badly) if (await runAgain(parts, parentId, id)) isAny = true;
-  return isAny;
 }
 
 async function allOf(store: EngineParts["store"], parentId: string): Promise<JobRow[]> {

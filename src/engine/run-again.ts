@@ -1,24 +1,78 @@
-/** A parent that was given a new start asks for its children again. Those that ended badly and were last started for an
- *  earlier chapter of it get a new start too; what has succeeded is not done twice, and what failed in this chapter is for the
- *  parent to judge. Chapters are compared, not times: clocks may step back, and a child that was cancelled with its parent may
- *  take its time to end. */
-import { PerdureError } from "../core/errors.ts";
+/** A parent that was given a new start asks for its children again. Those that ended badly before that get a new start too;
+ *  what has succeeded is not done twice, and what ends badly in this chapter of the parent is for the parent to judge. It is
+ *  not known by times: clocks may step back. A child that was cancelled with its parent may take its time to end, so that one
+ *  counts as ended before, whenever it ends. */
+import { decideCommand } from "../core/command.ts";
 import type { JobEvent } from "../core/event.ts";
-import { command } from "./command.ts";
+import type { JobRow, ParentNow } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
+import { cancelledBy } from "./pass-on.ts";
 
-/** Whether the child was redriven. */
-export async function runAgain(parts: EngineParts, parentId: string, childId: string): Promise<boolean> {
-  const [[parent], history] = await Promise.all([parts.store.jobs([parentId]), parts.store.history(childId)]);
-  if (parent == null || history === null) return false;
-  if (startedFor(history.events as readonly JobEvent[], parentId) >= parent.chapter) return false;
-  try {
-    return (await command(parts, childId, { kind: "redrive", by: asker(parentId, parent.chapter) })).changed;
-  } catch (error) {
-    // Somebody else was first, or it is gone.
-    if (error instanceof PerdureError && ["wrong_state", "job_not_found"].includes(error.code)) return false;
-    throw error;
+/** The run that asks. */
+export interface AskingRun {
+  readonly jobId: string;
+  readonly attempt: number;
+}
+
+/** Children at a time. */
+const AT_ONCE = 16;
+
+/** Gives a new start to those of these children, ended badly, that have a right to one; they may have had it from somebody
+ *  else meanwhile. False: the parent is in its first chapter, and none has. */
+export async function runAgain(
+  parts: EngineParts,
+  run: AskingRun,
+  children: readonly Pick<JobRow, "id" | "chapter">[],
+): Promise<boolean> {
+  if (children.length === 0) return false;
+  const [parent] = await parts.store.jobs([run.jobId]);
+  if (parent == null || parent.chapter === 1) return false;
+  const begin = begunAt((await eventsOf(parts, parent.id)) ?? []);
+  for (let i = 0; i < children.length; i += AT_ONCE) {
+    const some = children.slice(i, i + AT_ONCE);
+    await Promise.all(some.map((child) => startAnew(parts, { run, chapter: parent.chapter, begin }, child)));
   }
+  return true;
+}
+
+interface Asking {
+  readonly run: AskingRun;
+  /** Of the parent, and where in the sequence of all events it began. */
+  readonly chapter: number;
+  readonly begin: number;
+}
+
+/** Under the parent's lock: one that is cancelled, or has ended, starts nothing that nobody would cancel. */
+async function startAnew(
+  parts: EngineParts,
+  { run, chapter, begin }: Asking,
+  { id, chapter: ended }: Pick<JobRow, "id" | "chapter">,
+): Promise<void> {
+  const events = await eventsOf(parts, id);
+  if (events === null || startedFor(events, run.jobId) >= chapter) return;
+  if (!wasCancelledBy(events, run.jobId) && endedAt(events) > begin) return;
+  const { store, clock, hub } = parts;
+  const now = clock.now();
+  const command = { kind: "redrive", chapter: ended, by: asker(run.jobId, chapter) } as const;
+  const [answer] = await store.amend(
+    [{ jobId: id, command }],
+    now,
+    (job, asked, parent) =>
+      isAsking(parent, run) ? decideCommand(job, asked, now) : { kind: "noop", message: "its parent has ended" },
+    run.jobId,
+  );
+  if (answer?.status !== "applied") return;
+  hub.ready.fire();
+  hub.written.fire();
+}
+
+function isAsking(parent: ParentNow | null, { attempt }: AskingRun): boolean {
+  return parent?.state === "running" && parent.attempt === attempt && parent.cancelRequestedAt === null;
+}
+
+async function eventsOf({ store }: EngineParts, id: string): Promise<readonly JobEvent[] | null> {
+  const history = await store.history(id);
+  return history === null ? null : (history.events as readonly JobEvent[]);
 }
 
 function asker(parentId: string, chapter: number): string {
@@ -34,4 +88,20 @@ function startedFor(events: readonly JobEvent[], parentId: string): number {
     chapter = Math.max(chapter, Number(data.by.split("/").at(-1)));
   }
   return chapter;
+}
+
+/** Whether its last cancel came with that of its parent. That one was taken back, or nobody would ask. */
+function wasCancelledBy(events: readonly JobEvent[], parentId: string): boolean {
+  const cancel = events.findLast(({ name }) => name === "job.cancelled" || name === "job.cancel_requested");
+  if (cancel === undefined || cancel.seq < begunAt(events)) return false;
+  return (cancel.data as { readonly by?: string | null }).by === cancelledBy(parentId);
+}
+
+/** Where the chapter began. */
+function begunAt(events: readonly JobEvent[]): number {
+  return events.findLast(({ name }) => name === "job.redriven" || name === "job.submitted")?.seq ?? 0;
+}
+
+function endedAt(events: readonly JobEvent[]): number {
+  return events.findLast(({ name }) => name !== "job.discarded")?.seq ?? 0;
 }

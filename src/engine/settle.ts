@@ -5,14 +5,15 @@ import { isTerminal, type Job, mostUsage } from "../core/job.ts";
 import { type Settlement, settleJob } from "../core/lifecycle.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Report, ReportedOutcome, SettleAnswer } from "../core/work.ts";
-import { isId } from "../lib/id.ts";
 import { isOver, storable } from "../lib/text.ts";
-import type { Held, JobRow } from "../store/store.ts";
+import type { Held } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
+import { isWait, judgedWaits } from "./judge-waits.ts";
 import { LIMITS } from "./limits.ts";
+import { tidy } from "./tidy.ts";
 
 export async function settle(parts: EngineParts, given: readonly Report[], at?: number): Promise<SettleAnswer[]> {
-  const { store, clock, hub, outputs } = parts;
+  const { store, clock, hub } = parts;
   const reports = given.some(isWait) ? await judgedWaits(parts, given) : given;
   // The reaper settles as of the instant it looked: a process that slept in between must not find everyone late.
   const now = at ?? clock.now();
@@ -37,7 +38,7 @@ export async function settle(parts: EngineParts, given: readonly Report[], at?: 
     else {
       hub.ended(jobId);
       // A worker tidies up behind itself.
-      if (from.kind !== "worker") void outputs?.tidy(jobId);
+      if (from.kind !== "worker") void tidy(parts, jobId);
     }
   });
   if (ready) hub.ready.fire();
@@ -96,39 +97,6 @@ function cleanedOutcome(outcome: ReportedOutcome): ReportedOutcome {
   }
   if (outcome.kind === "waiting") return cleanedWait(outcome.children);
   return "failure" in outcome ? { kind: outcome.kind, failure: cleanedFailure(outcome.failure) } : outcome;
-}
-
-function isWait({ outcome }: Report): boolean {
-  return outcome.kind === "waiting";
-}
-
-/** Only its own children can be waited for, and one of them must have ended in its time or be still to end: whatever waits
- *  for anything else would wait for ever, or run again and again for nothing. Running it again would give the same. */
-async function judgedWaits({ store }: EngineParts, reports: readonly Report[]): Promise<Report[]> {
-  const ids = reports.flatMap(({ jobId, outcome }) => (outcome.kind === "waiting" ? [jobId, ...outcome.children] : []));
-  const rows = await store.jobs([...new Set(ids)].filter((id) => isId(id, "job")));
-  const byId = new Map(rows.flatMap((row) => (row === null ? [] : [[row.id, row] as const])));
-  return reports.map((report) => {
-    const { outcome, jobId } = report;
-    const wrong = outcome.kind === "waiting" ? objection(jobId, outcome.children, byId) : null;
-    if (wrong === null) return report;
-    return {
-      ...report,
-      outcome: { kind: "failed", failure: failure({ kind: "result", class: "logical", message: wrong }) },
-    };
-  });
-}
-
-function objection(jobId: string, children: readonly string[], rows: ReadonlyMap<string, JobRow>): string | null {
-  const stranger = children.find((id) => rows.get(id)?.parentId !== jobId);
-  if (stranger !== undefined) return `it waits for ${storable(stranger, 100)}, which is no child of this job`;
-  const startedAt = rows.get(jobId)?.startedAt ?? null;
-  const isVain = children.every((id) => isBefore(rows.get(id)?.finishedAt ?? null, startedAt));
-  return isVain ? "it waits for children that had ended before this run began" : null;
-}
-
-function isBefore(ended: number | null, started: number | null): boolean {
-  return ended !== null && started !== null && ended < started;
 }
 
 /** A list that is too long fails the attempt: a retry would not help. */

@@ -144,11 +144,12 @@ async function submitList(
   return answers;
 }
 
-/** A child that had ended badly, asked for again by its parent. */
-async function withNewStart(parts: EngineParts, item: SubmitItem, answer: SubmitAnswer): Promise<SubmitAnswer> {
-  if (answer.status !== "ok" || item.parent == null) return answer;
-  const isAgain = await runAgain(parts, item.parent.id, answer.id);
-  return isAgain ? { ...answer, state: "queued", chapter: answer.chapter + 1 } : answer;
+/** A child that had ended badly, asked for again by a run of its parent. */
+async function withNewStart(parts: EngineParts, { parent }: SubmitItem, answer: SubmitAnswer): Promise<SubmitAnswer> {
+  if (answer.status !== "ok" || parent?.attempt == null) return answer;
+  if (!(await runAgain(parts, { jobId: parent.id, attempt: parent.attempt }, [answer]))) return answer;
+  const [row] = await parts.store.jobs([answer.id]);
+  return row == null ? answer : { ...answer, state: row.state, chapter: row.chapter };
 }
 
 /** Together with what else is done in a transaction of the caller's. */

@@ -1,14 +1,10 @@
 /** May a job be stored as the child of another? Asked under the parent's lock, the same in every adapter. */
-import { isTerminal, type JobState } from "../core/job.ts";
+import { isTerminal } from "../core/job.ts";
 import type { Refused } from "../core/work.ts";
-import type { NewJob } from "./store.ts";
+import type { NewJob, ParentNow } from "./store.ts";
 
-/** A parent as it is now, under its lock. */
-export interface ParentFacts {
+export interface ParentFacts extends ParentNow {
   readonly namespace: string;
-  readonly state: JobState;
-  readonly attempt: number;
-  readonly cancelRequestedAt: number | null;
 }
 
 /** Null: it may. */

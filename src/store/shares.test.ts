@@ -57,17 +57,60 @@ describe("turns", () => {
     expect(names(turns.order(8, shares))).toEqual(["1000/200", "500/0", ""]);
   });
 
+  const take = (turns: Turns, session: number, among: readonly Share[]): string => {
+    const [first] = turns.order(session, among) as [Share];
+    turns.taken(session, first);
+    return first.name;
+  };
+  const [light, small, big] = shares as [Share, Share, Share];
+
+  it("are kept by those that do not fit, whatever is taken meanwhile", () => {
+    const turns = new Turns();
+    const cheap = { ...small, name: "0/50" };
+    const seen: string[] = [];
+    for (let i = 0; i < 8; i++) {
+      seen.push(take(turns, 7, [light, cheap, small, big]));
+      take(turns, 7, [light, cheap]);
+      take(turns, 7, [light]);
+    }
+    for (const { name } of [small, big]) expect(seen.filter((one) => one === name).length).toBeGreaterThanOrEqual(3);
+  });
+
+  it("come at last also while there are new needs all the time", () => {
+    const turns = new Turns();
+    take(turns, 7, shares);
+    const seen = Array.from({ length: 5 }, (_, i) => take(turns, 7, [light, small, { ...big, name: `0/${i}` }]));
+    expect(seen.slice(0, 2)).toEqual([small.name, light.name]);
+  });
+
+  it("are nothing to a session that has only light jobs; to one that has others, those count too", () => {
+    const turns = new Turns();
+    expect(take(turns, 7, [light])).toBe("");
+    expect(names(turns.order(7, [light, small]))).toEqual(["500/0", ""]);
+    expect(take(turns, 7, [light, small])).toBe("500/0");
+    expect(take(turns, 7, [light])).toBe(""); // there was no room beside it
+    expect(names(turns.order(7, [light, small]))).toEqual(["500/0", ""]);
+  });
+
   it("skip what has no share any more", () => {
     const turns = new Turns();
-    turns.taken(7, shares[2] as Share);
-    expect(names(turns.order(7, shares.slice(0, 2)))).toEqual(["500/0", ""]);
-    expect(names(turns.order(7, shares.slice(0, 1)))).toEqual([""]);
+    expect(take(turns, 7, shares)).toBe("1000/200");
+    expect(names(turns.order(7, [light, small]))).toEqual(["500/0", ""]);
+    expect(names(turns.order(7, [light]))).toEqual([""]);
   });
 
   it("of many sessions are forgotten at some time, and begin anew", () => {
     const turns = new Turns();
-    for (let session = 0; session <= 1_000; session++) turns.taken(session, shares[1] as Share);
+    for (let session = 0; session <= 1_000; session++) take(turns, session, shares);
     expect(names(turns.order(5, shares))[0]).toBe("1000/200");
-    expect(names(turns.order(1_000, shares))[0]).toBe("");
+    expect(names(turns.order(1_000, shares))[0]).toBe("500/0");
+  });
+
+  it("of many needs are forgotten at some time, of those first that are heard of no more", () => {
+    const turns = new Turns();
+    const named = (i: number) => ({ ...big, name: `1000/${i}` });
+    for (let i = 1; i <= 1_200; i++) turns.order(7, [light, small, named(i)]);
+    const left = names(turns.order(7, [named(1), named(1_200), light, small]));
+    expect(left).toEqual(["500/0", "", "1000/1200", "1000/1"]);
   });
 });

@@ -1,7 +1,8 @@
 /** How the lanes of a claim are shared out. Jobs that take cpu or memory ("heavy") are claimed apart from all others, and
  *  apart from those of other needs: only so many of them at a time as fit into the room that the session has left.
- *  A claim is answered from the first share that has due jobs, and the next claim begins with the share after it, so that
- *  neither light nor heavy jobs starve. One that does not fit waits for room: nobody is held back for its sake. */
+ *  A claim is answered from the first share that has due jobs, and that share then goes behind all others, so that neither
+ *  light nor heavy jobs starve, nor one need beside another. One that does not fit waits for room: nobody is held back
+ *  for its sake. */
 import { fits, NO_RESOURCES, type Resources, resourcesIn } from "../core/resources.ts";
 import type { Lane } from "./lane.ts";
 import type { ClaimRequest } from "./store.ts";
@@ -24,6 +25,8 @@ export interface Share {
 }
 
 const MAX_SESSIONS = 1_000;
+/** Of the shares of a session, far more than one claim looks at: those that do not fit keep their places among so many. */
+const MAX_NAMES = 1_000;
 const LIGHT = "";
 
 /** The lanes that a session with these labels serves. */
@@ -70,22 +73,36 @@ function howMany({ cpu, memory }: Resources, room: Resources): number {
   return Math.min(of(cpu, room.cpu), of(memory, room.memory));
 }
 
-/** Whose turn it is, for each session. */
+/** Whose turn it is, for each session: its shares stand in a queue, and one that is taken from goes to the end of it. One that
+ *  cannot be taken from now, for want of room or of due jobs, keeps its place, whatever others are taken meanwhile. What
+ *  is taken while nothing else fits counts too: the room that is free after that is for those who waited for it. */
 export class Turns {
-  readonly #last = new Map<number, string>();
+  readonly #queues = new Map<number, Set<string>>();
 
-  /** In the order in which they are to be tried: those after the share that was last taken from, then round to it. */
+  /** In the order in which they are to be tried: by their places in the queue. New ones come last. */
   order(session: number, shares: readonly Share[]): readonly Share[] {
     if (shares.length < 2) return shares;
-    const sorted = shares.toSorted((a, b) => (a.name < b.name ? -1 : 1));
-    // Until it took from another, it had nothing but light jobs to take.
-    const last = this.#last.get(session) ?? LIGHT;
-    return [...sorted.filter(({ name }) => name > last), ...sorted.filter(({ name }) => name <= last)];
+    const byName = new Map(shares.map((share) => [share.name, share]));
+    const queue = this.#queueOf(session);
+    for (const name of queue) {
+      if (queue.size <= MAX_NAMES) break;
+      if (!byName.has(name)) queue.delete(name); // At the front, unheard of for long: mostly, such jobs come no more.
+    }
+    for (const name of [...byName.keys()].sort()) if (name !== LIGHT) queue.add(name);
+    queue.add(LIGHT); // Last in a new queue: until now it had nothing but light jobs to take.
+    return [...queue].flatMap((name) => byName.get(name) ?? []);
   }
 
-  taken(session: number, share: Share): void {
-    if (share.name === LIGHT && !this.#last.has(session)) return;
-    if (this.#last.size >= MAX_SESSIONS) this.#last.clear();
-    this.#last.set(session, share.name);
+  taken(session: number, { name }: Share): void {
+    const queue = this.#queues.get(session);
+    queue?.delete(name);
+    queue?.add(name);
+  }
+
+  #queueOf(session: number): Set<string> {
+    const queue = this.#queues.get(session) ?? new Set();
+    if (this.#queues.size >= MAX_SESSIONS && !this.#queues.has(session)) this.#queues.clear();
+    this.#queues.set(session, queue);
+    return queue;
   }
 }

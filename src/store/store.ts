@@ -51,16 +51,18 @@ export interface Store {
   settle(reports: readonly Report[], now: number, decide: DecideReport): Promise<SettleAnswer[]>;
   /** Jobs whose attempts or waiting time have run out. Read only; `settle` checks each again under its lock. */
   expired(query: ExpiredQuery): Promise<ExpiredJob[]>;
-  /** Applies operators' commands. */
+  /** Applies operators' commands. Those in the name of a parent are for its children: it is locked before them, and what it
+   *  is then stays true until they are written. */
   amend(
     commands: readonly { readonly jobId: string; readonly command: Command }[],
     now: number,
-    decide: (job: Job, command: Command) => CommandDecision,
+    decide: DecideCommand,
+    parentId?: string,
   ): Promise<AmendAnswer[]>;
 
   /** Blocked jobs of which all that they wait for have ended, or are not there: of these parents, or of all. Of all means:
    *  a call looks at some of them, and the next goes on from there. */
-  unblockable(query: UnblockableQuery): Promise<UnblockableJob[]>;
+  unblockable(query: UnblockableQuery): Promise<Unblockable>;
   /** How many children each of these jobs has. */
   childCounts(parents: readonly string[]): Promise<number[]>;
   /** Jobs with children whose cancel was asked for, and not yet passed on to all of them. */
@@ -220,10 +222,25 @@ export interface Held {
 
 export type DecideReport = (job: Job, report: Report, held: Held) => Settlement;
 
+/** A parent as it is now, under its lock. */
+export interface ParentNow {
+  readonly state: JobState;
+  readonly attempt: number;
+  readonly cancelRequestedAt: number | null;
+}
+
+/** `parent`: of commands in its name; null where it is not there, or none was named. */
+export type DecideCommand = (job: Job, command: Command, parent: ParentNow | null) => CommandDecision;
+
 export interface UnblockableQuery {
   /** Null: all that are blocked. */
   readonly parents: readonly string[] | null;
   readonly limit: number;
+}
+export interface Unblockable {
+  readonly jobs: UnblockableJob[];
+  /** Whether there are others to look at; false at the end of a round. */
+  readonly more: boolean;
 }
 export interface UnblockableJob {
   readonly jobId: string;

@@ -164,7 +164,7 @@ const amend: Run = (world, dice, both) => {
 /** What an engine does for blocked jobs, and now and then one that remembers wrongly. */
 const unblock: Run = async (world, dice, both) => {
   const query = { parents: dice.chance(0.5) ? null : dice.some(world.ids.slice(-9)), limit: 1_000 };
-  const found = await both("unblockable", query, async (store) => byId(await store.unblockable(query)));
+  const found = await both("unblockable", query, async (store) => byId((await store.unblockable(query)).jobs));
   const guess = { jobId: world.anyId(dice), attempt: 1 + dice.below(2) };
   const runAt = world.now + dice.below(2_000);
   const commands = [...found, ...(dice.chance(0.3) ? [guess] : [])].map(({ jobId, attempt }) => ({

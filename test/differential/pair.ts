@@ -114,7 +114,7 @@ async function compareAll(world: World, both: Both, eventCount: number): Promise
     ),
   );
   await both("blocked", null, async (store) => ({
-    free: (await store.unblockable({ parents: null, limit: 1_000 })).sort((a, b) => (a.jobId < b.jobId ? -1 : 1)),
+    free: (await store.unblockable({ parents: null, limit: 1_000 })).jobs.sort((a, b) => (a.jobId < b.jobId ? -1 : 1)),
     due: (await store.cascades(1_000)).sort(),
   }));
   await both("counts", null, (store) => store.counts(null, world.now));

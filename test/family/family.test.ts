@@ -1,6 +1,6 @@
 /** Parents and children through the library, whoever holds the jobs. */
 import { describe, expect, it } from "vitest";
-import { type AnyTask, type JobInfo, NonRetryableError, type Perdure, task } from "../../src/index.ts";
+import { type AnyTask, type JobHandle, type JobInfo, NonRetryableError, type Perdure, task } from "../../src/index.ts";
 import { gate } from "../kit.ts";
 import { openWay, WAYS } from "./kit.ts";
 
@@ -10,6 +10,10 @@ async function ended(perdure: Perdure, id: string): Promise<JobInfo> {
   const job = await perdure.job(id);
   await job.result().catch(() => {});
   return job.get();
+}
+
+async function seen(job: JobHandle<unknown>, event: string): Promise<void> {
+  for await (const { name } of job.events({ follow: true })) if (name === event) return;
 }
 
 async function childrenOf(perdure: Perdure, parent: string): Promise<JobInfo[]> {
@@ -133,7 +137,7 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     await perdure.cancel(job.id);
     expect(await stopped.passed).toBe(sleeping);
     expect((await ended(perdure, sleeping)).state).toBe("cancelled");
-    expect((await job.get()).state).toBe("cancelled");
+    expect((await ended(perdure, job.id)).state).toBe("cancelled");
     for (const child of await childrenOf(perdure, job.id)) {
       expect(await ended(perdure, child.id)).toMatchObject({ state: "cancelled", depth: 1 });
     }
@@ -188,11 +192,10 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     const perdure = await begin([lead, slow]);
     const job = await perdure.submit(lead, null);
     await stopping.passed;
+    await seen(job, "attempt.waiting");
     await perdure.cancel(job.id);
     const [child] = await childrenOf(perdure, job.id);
-    for await (const { name } of (await perdure.job(child?.id ?? "")).events({ follow: true })) {
-      if (name === "job.cancel_requested") break;
-    }
+    await seen(await perdure.job(child?.id ?? ""), "job.cancel_requested");
     await perdure.redrive(job.id);
     mayStop.open();
     expect(await (await perdure.job(job.id)).result()).toBe("done");
@@ -226,11 +229,10 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     const perdure = await begin([lead, slow]);
     const job = await perdure.submit(lead, null);
     await stopping.passed;
+    await seen(job, "attempt.waiting");
     const [child] = await childrenOf(perdure, job.id);
     await perdure.cancel(job.id);
-    for await (const { name } of (await perdure.job(child?.id ?? "")).events({ follow: true })) {
-      if (name === "job.cancel_requested") break;
-    }
+    await seen(await perdure.job(child?.id ?? ""), "job.cancel_requested");
     isRedriven = true;
     await perdure.redrive(job.id);
     await askedAgain.passed;

@@ -31,9 +31,11 @@ export function familyRoutes(parts: ServerParts, toItem: ToItem): Handlers {
     },
 
     async lookChildren(call) {
-      const { id } = await heldAttempt(parts, call);
+      const { id, attempt } = await heldAttempt(parts, call);
       const { ids } = (call.body ?? {}) as { readonly ids?: readonly string[] };
-      return { children: await (ids === undefined ? engine.children(id) : engine.awaitedChildren(id, ids)) };
+      return {
+        children: await (ids === undefined ? engine.children(id) : engine.awaitedChildren({ jobId: id, attempt }, ids)),
+      };
     },
 
     async setUsage(call) {

@@ -1,5 +1,6 @@
 /** The cancel of a job with children is noted with it, until it has been passed on to all of them. */
 import { expect, test } from "vitest";
+import type { DecideCommand } from "../store.ts";
 import type { Bench } from "./bench.ts";
 import { DAY, decideCommandAt, done, jobId, T0, waiting } from "./kit.ts";
 
@@ -82,6 +83,42 @@ export function cascadeTests(bench: Bench): void {
     expect((await due()).sort()).toEqual([parent, child].sort());
     await cancel(grandchild);
     expect(await due()).toHaveLength(2);
+  });
+
+  test("a redrive takes back what was not passed on yet", async () => {
+    const parent = await bench.submit();
+    const child = await childOf(parent);
+    await cancel(parent);
+    expect(await due()).toEqual([parent]);
+    await bench.amend(parent, { kind: "redrive" });
+    expect(await due()).toEqual([]);
+    expect((await bench.row(child)).state).toBe("queued");
+  });
+
+  test("commands in the name of a parent are decided by what it is under its lock", async () => {
+    const parent = await bench.submit();
+    const child = await childOf(parent);
+    const seen: unknown[] = [];
+    const ask = async (parentId: string | undefined) => {
+      const commands = [{ jobId: child, command: { kind: "cancel" } as const }];
+      const look: DecideCommand = (_job, _command, found) => {
+        seen.push(found);
+        return { kind: "noop", message: "looked" };
+      };
+      const [answer] = await bench.store.amend(commands, T0, look, parentId);
+      expect(answer).toMatchObject({ status: "noop", message: "looked", job: { id: child } });
+    };
+    await ask(parent);
+    await cancel(parent, T0 + 7);
+    await ask(parent);
+    await ask("job_of_nobody");
+    await ask(undefined);
+    expect(seen).toEqual([
+      { state: "queued", attempt: 0, cancelRequestedAt: null },
+      { state: "cancelled", attempt: 0, cancelRequestedAt: T0 + 7 },
+      null,
+      null,
+    ]);
   });
 
   test("a redrive leaves the children as they are, and a later cancel is noted again", async () => {

@@ -1,6 +1,7 @@
 /** Jobs that take cpu and memory: given only to a session that has as much, and as many as fit into what it has left. */
 import { expect, test } from "vitest";
 import { type Resources, resourceLabels } from "../../core/resources.ts";
+import type { ClaimedJob } from "../../core/work.ts";
 import type { Bench } from "./bench.ts";
 import { type JobParts, LEASE, MINUTE, reportOf, SECOND, T0 } from "./kit.ts";
 
@@ -82,6 +83,34 @@ export function resourceTests(bench: Bench): void {
     const each = ["light", "2000", "500"];
     expect(order.slice(0, 3).sort()).toEqual([...each].sort());
     for (const kind of each) expect(order.filter((one) => one === kind)).toHaveLength(3);
+  });
+
+  /** Claims with all its cpu and memory free, twelve times, and each time so often beside it while the cpu is taken. */
+  async function takeTurns(beside: number): Promise<string[]> {
+    const session = await open(1_000, 1_000);
+    const taken: string[] = [];
+    for (let i = 0; i < 12; i++) {
+      const [job] = await claim(session, 1);
+      taken.push(String(job?.needs?.memory ?? "light"));
+      const others: ClaimedJob[] = [];
+      for (let k = 0; k < beside && job?.needs?.cpu; k++) others.push(...(await claim(session, 1, of(0, 800))));
+      for (const one of job === undefined ? others : [job, ...others]) await bench.report(one);
+    }
+    return taken;
+  }
+  const howOften = (taken: readonly string[], memory: number) => taken.filter((one) => one === String(memory)).length;
+
+  test("of two needs that a session has room for one at a time, none starves while light jobs come between", async () => {
+    await bench.insert([...times(12, needing(1_000, 100)), ...times(12, needing(1_000, 200)), ...times(40, {})]);
+    const taken = await takeTurns(1);
+    expect(Math.min(howOften(taken, 100), howOften(taken, 200)), taken.join(" ")).toBeGreaterThanOrEqual(4);
+  });
+
+  test("nor while jobs with other needs, that fit beside them, come between", async () => {
+    await bench.insert([...times(12, needing(1_000, 100)), ...times(12, needing(1_000, 200))]);
+    await bench.insert([...times(40, needing(0, 50)), ...times(40, {})]);
+    const taken = await takeTurns(2);
+    expect(Math.min(howOften(taken, 100), howOften(taken, 200)), taken.join(" ")).toBeGreaterThanOrEqual(3);
   });
 
   test("within the same needs the order is by priority, then by time, over all queues", async () => {

@@ -1,11 +1,12 @@
 /** Applies operators' commands, each decided by the pure function it came with, under the row's lock. */
 import type { Command, CommandDecision } from "../../core/command.ts";
-import type { Job } from "../../core/job.ts";
-import type { AmendAnswer } from "../store.ts";
+import { JOB_STATES, type JobState } from "../../core/job.ts";
+import type { AmendAnswer, DecideCommand, ParentNow } from "../store.ts";
 import type { StoredJob } from "../stored-job.ts";
 import { bigints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
+import type { Row } from "./driver.ts";
 import { tellJobs } from "./events.ts";
 import { type GroupVerb, refusal } from "./group.ts";
 import type { Reader } from "./read.ts";
@@ -24,17 +25,28 @@ export interface AmendItem {
   readonly jobId: string;
   readonly command: Command;
   readonly now: number;
-  readonly decide: (job: Job, command: Command) => CommandDecision;
+  readonly decide: DecideCommand;
 }
 
 type Applied = CommandDecision & { kind: "apply" };
 
-export function amendVerb(context: Context, reader: Reader): GroupVerb<AmendItem, AmendAnswer> {
+interface AmendVerb extends GroupVerb<AmendItem, AmendAnswer> {
+  /** In the name of a parent. Each list in a transaction of its own: were they grouped, parents and children of one group
+   *  could be children and parents of another, and each wait for the other. */
+  runFor(parentId: string, items: readonly AmendItem[]): Promise<AmendAnswer[]>;
+}
+
+export function amendVerb(context: Context, reader: Reader): AmendVerb {
   const { db, sql, interned, marks, wrote } = context;
   const lock = sql(
     "amend_lock",
     `select ${JOB_COLUMNS} from $s.submission b join $s.job j on j.no = b.job where b.id = any ($1::text[])
      order by j.no for update of j`,
+  );
+  const lockParent = sql(
+    "amend_parent",
+    `select j.state, j.attempt, j.cancel_requested_at from $s.submission b join $s.job j on j.no = b.job
+     where b.id = $1 for share of j`,
   );
   // A running job can only be asked to stop; what its session reports meanwhile stays as it is.
   const move = sql(
@@ -61,11 +73,17 @@ export function amendVerb(context: Context, reader: Reader): GroupVerb<AmendItem
          and exists (select from $s.submission child where child.parent = b.id and child.parent is not null)
        on conflict do nothing
      ),
+     -- A new start takes back a cancel that was not passed on yet: children that it has not reached go on.
+     taken_back as (delete from $s.cascade x using changed c where x.job = c.no and c.event = 'job.redriven'),
      ${tellJobs("changed", "at", "event", "data")}
      select 1 where false`,
   );
 
-  async function amendAll(connection: Connection, items: readonly AmendItem[]): Promise<AmendAnswer[]> {
+  async function amendAll(
+    connection: Connection,
+    items: readonly AmendItem[],
+    parent: ParentNow | null,
+  ): Promise<AmendAnswer[]> {
     const rows = await connection.ask(lock, [texts(items.map((item) => item.jobId))]);
     await learnRows(interned, rows, connection);
     const jobs = new Map(rows.map((row) => toJob(row, interned)).map((job) => [job.id, job]));
@@ -73,7 +91,7 @@ export function amendVerb(context: Context, reader: Reader): GroupVerb<AmendItem
     for (const item of items) {
       const job = jobs.get(item.jobId);
       if (job === undefined) answers.push({ status: "unknown_job" });
-      else answers.push(await amendOne(connection, item, job, jobs));
+      else answers.push(await amendOne(connection, item, { job, parent }, jobs));
     }
     return answers;
   }
@@ -81,10 +99,10 @@ export function amendVerb(context: Context, reader: Reader): GroupVerb<AmendItem
   async function amendOne(
     connection: Connection,
     { command, now, decide }: AmendItem,
-    job: StoredJob,
+    { job, parent }: { readonly job: StoredJob; readonly parent: ParentNow | null },
     jobs: Map<string, StoredJob>,
   ): Promise<AmendAnswer> {
-    const decision = decide(job, command);
+    const decision = decide(job, command, parent);
     if (decision.kind === "refuse") return { status: "refused_command", message: decision.message };
     if (decision.kind === "noop") {
       return { status: "noop", message: decision.message, job: await reader.view(connection, job) };
@@ -103,10 +121,26 @@ export function amendVerb(context: Context, reader: Reader): GroupVerb<AmendItem
     inFlight: 2,
     together: 500,
     async run(items) {
-      const answers = await db.transaction((connection) => amendAll(connection, items));
+      const answers = await db.transaction((connection) => amendAll(connection, items, null));
+      wrote();
+      return answers;
+    },
+    async runFor(parentId, items) {
+      const answers = await db.transaction(async (connection) => {
+        const [row] = await connection.ask(lockParent, [parentId]);
+        return amendAll(connection, items, row === undefined ? null : parentNow(row));
+      });
       wrote();
       return answers;
     },
     refuse: (_item, error) => refusal(error),
+  };
+}
+
+function parentNow([state, attempt, cancelRequestedAt]: Row): ParentNow {
+  return {
+    state: JOB_STATES[Number(state)] as JobState,
+    attempt: Number(attempt),
+    cancelRequestedAt: cancelRequestedAt === null ? null : Number(cancelRequestedAt),
   };
 }

@@ -111,7 +111,7 @@ describe("a schema of version 2", () => {
     expect(jobs.map(({ id }) => id)).toEqual(["job_waiting", child]);
     for (const job of jobs) await bench.report(job, done(), T0 + 3);
     const found = await bench.store.unblockable({ parents: null, limit: 9 });
-    expect(found).toEqual([{ jobId: "job_running", attempt: 1 }]);
+    expect(found.jobs).toEqual([{ jobId: "job_running", attempt: 1 }]);
     await bench.amend("job_running", { kind: "unblock", attempt: 1, runAt: T0 + 4 }, T0 + 4);
     await bench.report(await bench.take("ses_old", T0 + 4), done(), T0 + 5);
     expect(await bench.row(child)).toMatchObject({ parentId: "job_running", depth: 1, annotations: { a: "b" } });

@@ -11,6 +11,7 @@ import { Bench } from "../conformance/bench.ts";
 import {
   broke,
   DAY,
+  decideCommandAt,
   done,
   MINUTE,
   placeOf,
@@ -140,7 +141,12 @@ async function useFamily(): Promise<void> {
   await bench.amend(job.id, { kind: "unblock", attempt: 1, runAt: T0 });
   await bench.amend(job.id, { kind: "cancel" });
   await bench.store.cascades(10);
+  const command = { jobId: child.id, command: { kind: "cancel" } as const };
+  await bench.store.amend([command], T0, decideCommandAt(T0), job.id);
   await bench.store.cascaded(job.id);
+  const late = T0 + 1_000;
+  const endedBefore = { succeeded: late, failed: late, cancelled: late };
+  await bench.store.prune({ now: late, endedBefore, keyWindowMs: 1, sessionsEndedBefore: 0, limit: 100 });
 }
 
 async function useResources(): Promise<void> {
@@ -199,6 +205,7 @@ describe("plans", () => {
       "renew",
       ...["insert_whole", "insert_whole_keyed", "insert_parents", "settle_block", "claim_due", "set_usage"],
       ...["unblockable", "unblockable_all", "unblockable_end", "cascades", "cascaded", "cascaded_lock"],
+      ...["amend_parent", "prune_parents"],
     ]) {
       expect([...plans.keys()]).toContain(`perdure_${name}`);
     }

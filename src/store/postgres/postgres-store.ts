@@ -59,13 +59,14 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
   const read = reader(context);
   const find = finder(context, read, fact("secret"));
   const sessions = sessionVerbs(context);
+  const amend = amendVerb(context, read);
   const groups = {
     insert: new Group(insertVerb(context)),
     // Apart: a key may have to wait for somebody's open transaction.
     insertKeyed: new Group({ ...insertVerb(context), inFlight: 3 }),
     insertChildren: new Group(insertChildrenVerb(context)),
     locked: new Group<SettleItem, SettleAnswer>(lockedSettleVerb(context)),
-    amend: new Group(amendVerb(context, read)),
+    amend: new Group(amend),
   };
   const within = insertWithin(context, channel);
   const time = sql("time", "select (extract(epoch from clock_timestamp()) * 1000)::bigint");
@@ -117,8 +118,11 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     renew: (requests, now) => call(() => renew(requests, now)),
     settle: (reports, now, decide) => call(() => settling.settle(reports.map((report) => ({ report, now, decide })))),
     expired: (query) => call(() => expired(query)),
-    amend: (commands, now, decide) =>
-      call(() => groups.amend.submit(commands.map((command) => ({ ...command, now, decide })))),
+    amend: (commands, now, decide, parentId) =>
+      call(() => {
+        const items = commands.map(({ jobId, command }) => ({ jobId, command, now, decide }));
+        return parentId === undefined ? groups.amend.submit(items) : amend.runFor(parentId, items);
+      }),
     unblockable: (query) => call(() => waits.unblockable(query)),
     childCounts: (parents) => call(() => waits.childCounts(parents)),
     cascades: (limit) => call(() => waits.cascades(limit)),

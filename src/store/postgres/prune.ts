@@ -18,7 +18,7 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
       select from $s.submission pb join $s.job p on p.no = pb.job where pb.id = b.parent and p.state + 0 < 3
     )) or exists (select from $s.cascade c where c.job = j.no)`;
   const fields = `select j.no, b.id, j.lane, j.state, j.chapter, b.submitted_at, j.finished_at, b.key, ${kept},
-      b.parent is not null
+      b.parent
     from $s.job j join $s.submission b on b.job = j.no`;
   // Most jobs have succeeded, so those are found by number; the others have an index.
   const succeeded = sql("prune_done", `${fields} where j.state + 0 = $1 and j.no > $2 order by j.no limit $3`);
@@ -26,6 +26,14 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     "prune_aside",
     `${fields} where j.state = $1 and (j.state = 2 or j.state >= 4) and j.no > $2 order by j.no limit $3`,
   );
+  // Whoever redrives a parent waits until we are done, or was here first: then its children stay. Locked before them, as
+  // everywhere, and waited for by nobody here.
+  const lockParents = sql(
+    "prune_parents",
+    `select b.id from $s.submission b join $s.job j on j.no = b.job where b.id = any ($1::text[]) and j.state + 0 >= 3
+     order by j.no for share of j skip locked`,
+  );
+  const there = sql("prune_there", "select id from $s.submission where id = any ($1::text[])");
   // Redriven meanwhile, or taken by another pruner: then it stays.
   const lock = sql(
     "prune_lock",
@@ -117,9 +125,11 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     before: number,
     { keyWindowMs }: PruneQuery,
   ): Promise<string[]> {
-    const wanted = bigints(found.map((row) => row[0] as number));
+    const free = await withoutHeld(connection, found);
+    if (free.length === 0) return [];
+    const wanted = bigints(free.map((row) => row[0] as number));
     const mine = new Set((await connection.ask(lock, [wanted, state, before])).map(([no]) => no as number));
-    const rows = found.filter((row) => mine.has(row[0] as number));
+    const rows = free.filter((row) => mine.has(row[0] as number));
     if (rows.length === 0) return [];
     const keyed = rows.filter((row) => row[7] !== null);
     if (keyed.length > 0) {
@@ -141,7 +151,17 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     return rows.map((row) => row[1] as string);
   }
 
-  const isChild = (row: Row) => row[9] === true;
+  /** All but the children whose parents are there and may ask for them: since they were found, those may have been redriven. */
+  async function withoutHeld(connection: Connection, found: readonly Row[]): Promise<readonly Row[]> {
+    const parents = new Set(found.filter(isChild).map((row) => row[9] as string));
+    if (parents.size === 0) return found;
+    for (const [id] of await connection.ask(lockParents, [texts([...parents])])) parents.delete(id as string);
+    if (parents.size === 0) return found;
+    const holding = new Set((await connection.ask(there, [texts([...parents])])).map(([id]) => id));
+    return found.filter((row) => !holding.has(row[9] as string));
+  }
+
+  const isChild = (row: Row) => row[9] !== null;
   const idsOf = (rows: readonly Row[]) => texts(rows.map((row) => row[1] as string));
   const namesOf = (rows: readonly Row[]) => [
     texts(rows.map((row) => interned.lane(row[2] as number).namespace)),

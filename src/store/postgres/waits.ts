@@ -1,7 +1,7 @@
 /** Jobs and their children: which blocked jobs may go on, whose cancel is to be passed on, and what running attempts use. */
 import type { Usage } from "../../core/job.ts";
 import { BLOCKED_LOOK } from "../blocked-look.ts";
-import type { UnblockableJob, UnblockableQuery } from "../store.ts";
+import type { Unblockable, UnblockableJob, UnblockableQuery } from "../store.ts";
 import { texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
@@ -75,9 +75,10 @@ export function waitVerbs({ db, sql }: Context) {
   }
 
   return {
-    async unblockable({ parents, limit }: UnblockableQuery): Promise<UnblockableJob[]> {
+    async unblockable({ parents, limit }: UnblockableQuery): Promise<Unblockable> {
       const rows = parents === null ? await lookAtNext(limit) : await db.read(ofThese, [texts(parents), limit]);
-      return rows.map(([, jobId, attempt]) => ({ jobId, attempt }) as UnblockableJob);
+      const jobs = rows.map(([, jobId, attempt]) => ({ jobId, attempt }) as UnblockableJob);
+      return { jobs, more: parents === null ? place > 0 : rows.length === limit };
     },
     childCounts: async (parents: readonly string[]) =>
       (await db.read(counts, [texts([...parents])])).map(([count]) => count as number),

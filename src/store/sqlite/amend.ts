@@ -1,7 +1,7 @@
 /** Applies operators' commands, each decided by the pure function it came with, under the row's lock. */
-import type { Command, CommandDecision } from "../../core/command.ts";
-import type { Job } from "../../core/job.ts";
-import type { AmendAnswer } from "../store.ts";
+import type { Command } from "../../core/command.ts";
+import { JOB_STATES, type JobState } from "../../core/job.ts";
+import type { AmendAnswer, DecideCommand, ParentNow } from "../store.ts";
 import { isCancel } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { Reader } from "./read.ts";
@@ -12,7 +12,9 @@ interface Item {
   readonly jobId: string;
   readonly command: Command;
   readonly now: number;
-  readonly decide: (job: Job, command: Command) => CommandDecision;
+  readonly decide: DecideCommand;
+  /** In whose name; undefined where it is nobody's. */
+  readonly parentId: string | undefined;
 }
 
 export function amendVerb({ db, interned, events }: Context, reader: Reader): Verb<Item, AmendAnswer> {
@@ -20,11 +22,20 @@ export function amendVerb({ db, interned, events }: Context, reader: Reader): Ve
   byId.setReturnArrays(true);
   const update = db.prepare(UPDATE_PROGRESS);
 
-  function amendOne({ jobId, command, now, decide }: Item): AmendAnswer {
+  const parentById = db.prepare("select state, attempt, cancel_requested_at from job where id = ?");
+  parentById.setReturnArrays(true);
+  function parentNow(id: string | undefined): ParentNow | null {
+    const row = id === undefined ? undefined : parentById.get(id);
+    if (row === undefined) return null;
+    const [state, attempt, cancelRequestedAt] = row as unknown as [number, number, number | null];
+    return { state: JOB_STATES[state] as JobState, attempt, cancelRequestedAt };
+  }
+
+  function amendOne({ jobId, command, now, decide, parentId }: Item): AmendAnswer {
     const row = byId.get(jobId);
     if (row === undefined) return { status: "unknown_job" };
     const job = toJob(row, interned);
-    const decision = decide(job, command);
+    const decision = decide(job, command, parentNow(parentId));
     if (decision.kind === "refuse") return { status: "refused_command", message: decision.message };
     if (decision.kind === "noop") return { status: "noop", message: decision.message, job: reader.view(job) };
     const { next, event } = decision;
@@ -33,6 +44,7 @@ export function amendVerb({ db, interned, events }: Context, reader: Reader): Ve
     events.add(job.no, next.revision, now, event.name, event.data);
     if (job.state === "blocked") free.run(job.no);
     if (isCancel(event)) passOn.run(job.no, job.id);
+    else if (event.name === "job.redriven") takeBack.run(job.no);
     return { status: "applied", message: null, job: reader.view({ ...job, ...next }) };
   }
 
@@ -41,6 +53,9 @@ export function amendVerb({ db, interned, events }: Context, reader: Reader): Ve
   const passOn = db.prepare(
     "insert or ignore into cascade (job) select ?1 where exists (select 1 from job where parent = ?2)",
   );
+
+  // A new start takes back a cancel that was not passed on yet: children that it has not reached go on.
+  const takeBack = db.prepare("delete from cascade where job = ?");
 
   // A running job can only be asked to stop; what its session reports meanwhile stays as it is.
   const ask = db.prepare("update job set cancel_requested_at = ?, revision = ? where no = ?");

@@ -141,10 +141,10 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
         verbs.settle,
         reports.map((report) => ({ report, now, decide })),
       ),
-    amend: (commands, now, decide) =>
+    amend: (commands, now, decide, parentId) =>
       submit(
         verbs.amend,
-        commands.map((command) => ({ ...command, now, decide })),
+        commands.map(({ jobId, command }) => ({ jobId, command, now, decide, parentId })),
       ),
     expired: (query) => answer(() => expired(query)),
     unblockable: (query) => answer(() => unblockable(query)),

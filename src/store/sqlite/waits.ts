@@ -1,7 +1,7 @@
 /** Jobs and their children: which blocked jobs may go on, whose cancel is to be passed on, and what running attempts use. */
 import { mostUsage, type Usage } from "../../core/job.ts";
 import { BLOCKED_LOOK } from "../blocked-look.ts";
-import type { UnblockableJob, UnblockableQuery } from "../store.ts";
+import type { Unblockable, UnblockableJob, UnblockableQuery } from "../store.ts";
 import { parseOrNull } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
@@ -13,7 +13,7 @@ interface BlockedRow {
   readonly waits: string;
 }
 
-export function unblockableReader({ db }: Context): (query: UnblockableQuery) => UnblockableJob[] {
+export function unblockableReader({ db }: Context): (query: UnblockableQuery) => Unblockable {
   const fields = "select b.job as no, j.id, b.attempt, b.waits from";
   const ofThese = db.prepare(
     `${fields} json_each(?) as want cross join job j on j.id = want.value cross join blocked b on b.job = j.no
@@ -35,17 +35,19 @@ export function unblockableReader({ db }: Context): (query: UnblockableQuery) =>
   }
 
   return ({ parents, limit }) => {
-    const found: UnblockableJob[] = [];
+    const jobs: UnblockableJob[] = [];
+    let isFull = false;
     for (const row of parents === null ? nextRows() : (ofThese.all(JSON.stringify(parents)) as BlockedRow[])) {
       if (open.get(row.waits) !== undefined) continue;
-      if (found.length === limit) {
+      if (jobs.length === limit) {
         // The rest is looked at the next time.
+        isFull = true;
         if (parents === null) place = row.no - 1;
         break;
       }
-      found.push({ jobId: row.id, attempt: row.attempt });
+      jobs.push({ jobId: row.id, attempt: row.attempt });
     }
-    return found;
+    return { jobs, more: parents === null ? place > 0 : isFull };
   };
 }
 

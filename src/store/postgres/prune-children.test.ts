@@ -1,0 +1,84 @@
+/** Prunes of children, and redrives of their parents meanwhile: a parent that has not ended finds all the children that it has
+ *  been told of. The conformance suite has the rest, as one store alone sees it. */
+import { expect, it, onTestFinished } from "vitest";
+import { ask, until, withClient } from "../../../test/postgres/client.ts";
+import { newSchema } from "../../../test/postgres/kit.ts";
+import { systemClock } from "../../engine/clock.ts";
+import { decideCommandAt, newJob, SECOND, T0 } from "../conformance/kit.ts";
+import type { PruneQuery, Store } from "../store.ts";
+import { openPostgres } from "./open.ts";
+
+const EARLY = T0 + SECOND;
+/** When the parents end: they are kept, their children are not. */
+const LATE = T0 + 5 * SECOND;
+
+const childOf = (parent: string, at = T0) =>
+  newJob({ kind: "child", key: `${parent}/k`, parent: { id: parent, attempt: null }, depth: 1, at });
+const prune = (store: Store, now: number, cancelled = EARLY, parts: Partial<PruneQuery> = {}) =>
+  store.prune({ now, endedBefore: { cancelled }, keyWindowMs: 0, sessionsEndedBefore: 0, limit: 100, ...parts });
+const order = (store: Store, jobId: string, kind: "cancel" | "redrive", now: number) =>
+  store.amend([{ jobId, command: { kind } }], now, decideCommandAt(now));
+const stateOf = async (store: Store, id: string) => (await store.jobs([id]))[0]?.state;
+
+/** Two processes, and an ended child of an ended parent; the second process has not heard of their lanes yet. */
+async function openTwo() {
+  const { schema, url } = newSchema("prune_children");
+  const parts = { random: Math.random, clock: systemClock, newSecret: () => "x".repeat(40), connections: 6 };
+  const [store, pruner] = [await openPostgres({ url, ...parts }), await openPostgres({ url, ...parts })] as const;
+  onTestFinished(async () => void (await Promise.all([store.close(), pruner.close()])));
+  const { id: parent } = newJob();
+  await store.insert([newJob({ id: parent })], T0);
+  const child = childOf(parent);
+  await store.insert([child], T0);
+  await order(store, child.id, "cancel", T0);
+  await order(store, parent, "cancel", LATE);
+  await store.cascaded(parent);
+  return { schema, url, store, pruner, parent, child: child.id };
+}
+
+it("a child stays whose parent is redriven, and asks for it, after a prune has found it", async () => {
+  const { schema, url, store, pruner, parent, child } = await openTwo();
+  const pruned = await withClient(url, async (client) => {
+    await client.query("begin");
+    // Only to hold the prune where it may be held up by chance, before it takes any lock.
+    await client.query(`lock table ${schema}.lane in access exclusive mode`);
+    const answer = prune(pruner, LATE + 1);
+    await until("the prune reads the lanes", async () => {
+      const sql = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like $1";
+      return (await ask(url, sql, [`%${schema}%lane%`])).length > 0;
+    });
+    await order(store, parent, "redrive", LATE + 1);
+    const [asked] = await store.insert([childOf(parent, LATE + 1)], LATE + 1);
+    expect(asked).toMatchObject({ status: "exists", id: child });
+    await client.query("rollback");
+    return answer;
+  });
+  expect(pruned).toMatchObject({ jobs: 0, ids: [] });
+  expect([await stateOf(store, parent), await stateOf(store, child)]).toEqual(["queued", "cancelled"]);
+  // The parent ends again: then the child goes.
+  await order(store, parent, "cancel", LATE + 2);
+  expect(await prune(pruner, LATE + 3)).toMatchObject({ ids: [child] });
+});
+
+it("a child stays while somebody has its parent's lock, and goes after that", async () => {
+  const { schema, url, store, pruner, parent, child } = await openTwo();
+  await withClient(url, async (client) => {
+    await client.query("begin");
+    const sql = `select 1 from ${schema}.job j join ${schema}.submission b on b.job = j.no where b.id = $1 for update of j`;
+    await client.query(sql, [parent]);
+    expect(await prune(pruner, LATE + 1)).toMatchObject({ jobs: 0 });
+    await client.query("rollback");
+  });
+  expect(await stateOf(store, child)).toBe("cancelled");
+  expect(await prune(pruner, LATE + 2)).toMatchObject({ ids: [child] });
+});
+
+it("a child goes with its parent, and after it", async () => {
+  const one = await openTwo();
+  expect(await prune(one.pruner, LATE + 1, LATE + 1)).toMatchObject({ ids: [one.parent, one.child] });
+  const other = await openTwo();
+  await order(other.store, other.child, "redrive", LATE);
+  await order(other.store, other.child, "cancel", LATE + 2);
+  expect(await prune(other.pruner, LATE + 1, LATE + 1)).toMatchObject({ ids: [other.parent] });
+  expect(await prune(other.pruner, LATE + 3, LATE + 3)).toMatchObject({ ids: [other.child] });
+});
