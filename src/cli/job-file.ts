@@ -19,6 +19,8 @@ export interface FileJob {
   readonly entry: SubmitEntry & { readonly task: string };
   /** `job.yaml:3:5`, for what is said of it later. */
   readonly where: string;
+  /** The place of its parent's id, where it has a parent. */
+  readonly parentWhere?: string | undefined;
 }
 
 const JOB_KEYS = ["kind", "input", "argv", "command", ...OPTION_KEYS];
@@ -73,7 +75,9 @@ export function jobsOf(file: YamlText): FileJob[] {
 
 /** `path` names the job in errors: nothing for the only one, else `jobs[2]`. */
 function jobOf(file: YamlText, value: unknown, path: string): FileJob {
-  return { entry: entryOf(value, path), where: file.where(stepsOf(path)) };
+  const entry = entryOf(value, path);
+  const parent = entry.options?.parent === undefined ? undefined : file.where(stepsOf(fieldPath(path, "parent")));
+  return { entry, where: file.where(stepsOf(path)), parentWhere: parent };
 }
 
 /** One job, checked. The paths of its errors are those of the fields. */

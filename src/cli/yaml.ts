@@ -33,6 +33,18 @@ export class YamlText {
 
   /** Where a part stands: a field at its key, an item at its beginning. Of a part that is not there, where it would be. */
   positionOf(path: Path): Position {
+    return this.#look(path).position;
+  }
+
+  /** Null for a part that is not there. */
+  find(path: Path): Position | null {
+    const { position, isWhole } = this.#look(path);
+    return isWhole ? position : null;
+  }
+
+  /** As far as the path leads. */
+  #look(path: Path): { readonly position: Position; readonly isWhole: boolean } {
+    let found = 0;
     let node: unknown = this.#document.contents;
     let offset = startOf(node) ?? 0;
     for (const step of path) {
@@ -46,8 +58,9 @@ export class YamlText {
         node = node.items[step];
         offset = startOf(node) ?? offset;
       } else break;
+      found += 1;
     }
-    return positionAt(this.#lines, offset);
+    return { position: positionAt(this.#lines, offset), isWhole: found === path.length };
   }
 
   /** `job.yaml:3:5` */

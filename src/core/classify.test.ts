@@ -20,6 +20,7 @@ type Row = [name: string, policy: Partial<Policy>, outcome: FailureOutcome, verd
 const EVERYTHING: Partial<RuleCondition> = { message: ["it"] };
 const retryAll = testRule(EVERYTHING, "retry");
 const failAll = testRule(EVERYTHING, "fail");
+const NO_WAITS = [testRule({ kind: ["queue_timeout"] }, "fail")];
 const deferAll = testRule(EVERYTHING, "defer");
 
 /** The verdict in a word: "retry", "defer", or the reason why not. */
@@ -65,6 +66,9 @@ describe("classify, in order, first match wins:", () => {
     ["a timeout is final where the policy says so", { onTimeout: "fail" }, timedOut(), "timeout", "onTimeout"],
     ["lists do not apply to timeouts", { noRetryOn: ["longer"], onUnknown: "fail" }, timedOut(), "retry", "onTimeout"],
     ["a queue timeout is retried", { onTimeout: "fail", onUnknown: "fail" }, QUEUE_TIMEOUT, "retry", "queue timeout"],
+    ["a queue timeout is final where the preset's own rule says so", { preset: "fluster", fallback: NO_WAITS }, QUEUE_TIMEOUT, "rejected", "preset fluster"],
+    ["a rule of one's own wins over the preset's on queue timeouts", { fallback: NO_WAITS, rules: [testRule({ kind: ["queue_timeout"] }, "retry")] }, QUEUE_TIMEOUT, "retry", "rules[0]"],
+    ["a retryWhen that is true wins over the preset's on queue timeouts", { fallback: NO_WAITS, retryWhen: "true" }, QUEUE_TIMEOUT, "retry", "queue timeout"],
     ["a polled result is retried", { retryWhen: "true", onUnknown: "fail" }, completed(), "retry", "retryWhen"],
     // Exit codes.
     ["an exit code in the deny list is final", { noRetryOnExitCodes: [1, 2] }, exited(2), "rejected", "noRetryOnExitCodes"],
@@ -162,7 +166,8 @@ describe("conditions", () => {
     ["failure.kind == 'http' and failure.code == 'E1'"],
     ["result == None and data == None"],
   ])("see of a failure: %s", (condition) => {
-    const job = testJob({ id: "job-1", kind: "fetch", attempt: 4, policy: { retryWhen: `{{ ${condition} }}` } });
+    const counts = { attempt: 9, failures: 2, losses: 1 };
+    const job = testJob({ id: "job-1", kind: "fetch", ...counts, policy: { retryWhen: `{{ ${condition} }}` } });
     const parts = { status: 503, message: "503 Service Unavailable", exitCode: 7, signal: "SIGTERM", code: "E1" };
     expect(classify(job, failed({ kind: "http", ...parts }))).toMatchObject({ kind: "retry", matched: "retryWhen" });
   });
@@ -177,6 +182,26 @@ describe("conditions", () => {
   ])("see of a result: %s", (condition) => {
     const job = testJob({ policy: { retryWhen: `{{ ${condition} }}` } });
     expect(polled(job, completed({ state: "pending", n: 3 })).value).toBe(true);
+  });
+
+  it.each<[string, JobParts, number]>([
+    ["the first run", {}, 1],
+    ["a run after two failures and a loss", { attempt: 4, failures: 2, losses: 1 }, 4],
+    ["a run after it was handed back and had waited for children", { attempt: 7, failures: 1 }, 2],
+    ["the first run after a redrive", { chapter: 2, attempt: 6 }, 1],
+    ["a wait of a job that nobody started", waitingJob(), 1],
+  ])("and rules count charged runs of the chapter: %s", (_, parts, attempt) => {
+    for (const number of [attempt - 1, attempt, attempt + 1]) {
+      const verdict = number === attempt ? "rejected" : "retry";
+      const condition = `{{ attempt == ${number} }}`;
+      const rules = [testRule({ attempt: [number] }, "fail")];
+      const outcome = parts.state === "queued" ? QUEUE_TIMEOUT : failed();
+      const reason = parts.state === "queued" && number === attempt ? "unschedulable" : verdict;
+      expect(verdictOn({ stopWhen: condition }, outcome, parts)[0]).toBe(reason);
+      expect(verdictOn({ rules }, outcome, parts)[0]).toBe(reason);
+      const polling = testJob({ ...parts, policy: { retryWhen: condition } });
+      expect(polled(polling, completed()).value).toBe(number === attempt);
+    }
   });
 
   it("retry a network error by a condition on the status, which is missing", () => {

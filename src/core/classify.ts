@@ -21,7 +21,14 @@ export interface Verdict {
   readonly conditionError: string | null;
 }
 
-type JobFacts = Pick<Job, "id" | "kind" | "attempt" | "firstStartedAt" | "policy">;
+type JobFacts = Pick<Job, "id" | "kind" | "failures" | "losses" | "firstStartedAt" | "policy">;
+
+/** `attempt` of rules and conditions: the number of this run among those that its chapter is charged for, from 1. A run that
+ *  was handed back, was deferred, waited for children or was charged to a rule alone keeps its number when it comes again, and
+ *  a redrive begins at 1: it counts as the budgets do. The job's own `attempt`, which only ever grows, is the fence. */
+export function chargedNumber({ failures, losses }: Pick<Job, "failures" | "losses">): number {
+  return failures + losses + 1;
+}
 
 export function classify(job: JobFacts, outcome: FailureOutcome): Verdict {
   const cause = failureOf(outcome);
@@ -69,7 +76,7 @@ function judge(job: JobFacts, outcome: FailureOutcome, cause: Failure): Verdict 
   if (cause.class === "logical") return no("rejected", "the task said no");
   if (cause.class === "invalid") return no("invalid", "invalid input");
 
-  const index = policy.rules.findIndex((rule) => ruleMatches(rule, cause, job.attempt));
+  const index = policy.rules.findIndex((rule) => ruleMatches(rule, cause, chargedNumber(job)));
   const rule = policy.rules[index];
   if (rule !== undefined) {
     if (rule.then === "fail") return no("rejected", `rules[${index}]`);
@@ -89,18 +96,24 @@ function judge(job: JobFacts, outcome: FailureOutcome, cause: Failure): Verdict 
   }
 
   if (outcome.kind === "timeout") return policy.onTimeout === "retry" ? yes("onTimeout") : no("timeout", "onTimeout");
-  if (outcome.kind === "queue_timeout") return yes("queue timeout");
   if (outcome.kind === "completed") return yes("retryWhen");
-  return judgeFailed(policy, cause, job.attempt, yes, no);
+  const fallback = fallbackOf(policy, cause, chargedNumber(job), yes, no);
+  if (outcome.kind === "queue_timeout") return (retryWhen === null ? fallback : null) ?? yes("queue timeout");
+  return judgeFailed(policy, cause, fallback, yes, no);
 }
 
-function judgeFailed(
-  policy: Policy,
-  cause: Failure,
-  attempt: number,
-  yes: (matched: string) => Verdict,
-  no: (reason: FailReason, matched: string) => Verdict,
-): Verdict {
+type Yes = (matched: string) => Verdict;
+type No = (reason: FailReason, matched: string) => Verdict;
+
+/** What the preset's own rules say; null if they do not know it. */
+function fallbackOf(policy: Policy, cause: Failure, attempt: number, yes: Yes, no: No): Verdict | null {
+  const fallback = policy.fallback.find((rule) => ruleMatches(rule, cause, attempt));
+  if (fallback === undefined) return null;
+  const matched = `preset ${policy.preset}`;
+  return fallback.then === "fail" ? no("rejected", matched) : yes(matched);
+}
+
+function judgeFailed(policy: Policy, cause: Failure, fallback: Verdict | null, yes: Yes, no: No): Verdict {
   const { exitCode } = cause;
   if (exitCode !== null && policy.noRetryOnExitCodes.includes(exitCode)) return no("rejected", "noRetryOnExitCodes");
   if (policy.retryOnExitCodes.length > 0) {
@@ -110,11 +123,7 @@ function judgeFailed(
   if (hasPart(cause, policy.noRetryOn)) return no("rejected", "noRetryOn");
   if (policy.retryWhen !== null) return yes("retryWhen");
   if (hasPart(cause, policy.retryOn)) return yes("retryOn");
-  const fallback = policy.fallback.find((rule) => ruleMatches(rule, cause, attempt));
-  if (fallback !== undefined) {
-    const matched = `preset ${policy.preset}`;
-    return fallback.then === "fail" ? no("rejected", matched) : yes(matched);
-  }
+  if (fallback !== null) return fallback;
   return policy.onUnknown === "retry" ? yes("onUnknown") : no("rejected", "onUnknown");
 }
 
@@ -147,7 +156,7 @@ function variables(job: JobFacts, outcome: FailureOutcome): Record<string, unkno
     status_code: done ? (outcome.statusCode ?? statusIn(result)) : (cause?.status ?? null),
     error: cause?.message ?? null,
     success: done,
-    attempt: job.attempt,
+    attempt: chargedNumber(job),
     execution_id: job.id,
     node_id: job.kind,
     exit_code: cause?.exitCode ?? null,

@@ -62,6 +62,7 @@ export function parseCondition(
   if (typeof source !== "string") throw new ConfigError({ path, given: source, allowed: "a condition as text" });
   const place = { source, path };
   if (source.length > MAX_LENGTH) throw refusal(place, `longer than ${MAX_LENGTH} characters`, MAX_LENGTH);
+  if (/^\s*\{\{(?!.*\}\})/s.test(source)) throw refusal(place, 'the "}}" is missing', source.trimEnd().length);
   const body = withoutBraces(source);
   const tokens = cut(body, place);
   checkTokens(tokens, names, place);

@@ -145,5 +145,5 @@ export interface PolicyFields {
   atMostOnce?: boolean;
 }
 
-/** `3` means `{ maxAttempts: 3 }`, `false` one run, `true` the preset as it is. */
-export type PolicyInput = PolicyFields | number | boolean;
+/** `3` means `{ maxAttempts: 3 }`, `false` one run. */
+export type PolicyInput = PolicyFields | number | false;

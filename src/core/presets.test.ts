@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { backoffMs } from "./backoff.ts";
 import type { Policy, PresetName } from "./policy.ts";
-import { PRESET_NAMES, presets } from "./presets.ts";
+import { ANY, PRESET_NAMES, presets } from "./presets.ts";
 
 /** Delays in seconds of the first retries, for one draw. */
 function seconds(backoff: Policy["backoff"], upTo: number, random = 0.5): number[] {
@@ -139,7 +139,11 @@ describe("fluster", () => {
       backoff: { type: "none" },
       poison: null,
     });
-    expect(presets.fluster.fallback).toEqual([]);
+  });
+
+  it("ends a wait that ran out, whatever its budgets say", () => {
+    const [atQueue, ...others] = presets.fluster.fallback;
+    expect([atQueue?.if, atQueue?.then, others]).toEqual([{ ...ANY, kind: ["queue_timeout"] }, "fail", []]);
   });
 });
 

@@ -110,11 +110,13 @@ export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
     onUnknown: "fail",
   },
 
-  // Two budgets: `max_retries_failure` 0 is one run, and 100 preemptions are free and come back at once.
+  // Two budgets: `max_retries_failure` 0 is one run, and 100 preemptions are free and come back at once. A wait for a
+  // worker that ran out is the end, whatever the budgets say: UNSCHEDULABLE is final.
   fluster: {
     ...SOURCE,
     preset: "fluster",
     backoff: doubling(SECOND, MINUTE, 0),
+    fallback: [rule({ kind: ["queue_timeout"] }, "fail")],
     workerLost: { charge: "own", maxRetries: 100, backoff: { type: "none" }, poison: null },
   },
 

@@ -50,10 +50,17 @@ const full: PolicyFields = {
 };
 
 describe("short forms", () => {
-  it.each([[undefined], [true], [{}], [{ preset: "default" as const }], [{ maxAttempts: undefined }]])(
+  it.each([[undefined], [{}], [{ preset: "default" as const }], [{ maxAttempts: undefined }]])(
     "%j is the default preset",
     (input) => expect(resolvePolicy(anyInput(input))).toStrictEqual(presets.default),
   );
+
+  it("true is refused, since it does not say how many runs", () => {
+    expect(refusal(true, "task.retry").message).toBe(
+      "task.retry: true does not say how many runs; allowed: a number of runs such as 5, false for one run, or an object " +
+        "with a policy, such as { maxAttempts: 5 }.",
+    );
+  });
 
   it("a number is maxAttempts", () => {
     expect(resolvePolicy(3)).toStrictEqual({ ...presets.default, maxAttempts: 3 });
@@ -222,7 +229,7 @@ describe("atMostOnce", () => {
 describe("refusals", () => {
   const whole = /whole number, at least 0 and at most 1000000$/;
   it.each<[unknown, string, RegExp, string | null]>([
-    [null, "", /^a number of runs, true, false, or an object with a policy$/, null],
+    [null, "", /^a number of runs such as 5, false for one run, or an object with a policy$/, null],
     ["3", "", /^a number of runs/, null],
     [[3], "", /^an object with preset, maxAttempts/, null],
     [new Map(), "", /^an object with preset/, null],

@@ -37,15 +37,21 @@ type Field = (typeof FIELDS)[number];
 
 const VERDICTS = ["retry", "fail"] as const;
 const MAX_COST_USD = 1_000_000_000;
+const SHORT_FORMS = "a number of runs such as 5, false for one run, or an object with a policy";
 
 /** The policy in full, frozen through and through, and equal to itself after a trip through JSON. `path` names it in
  *  errors. */
 export function resolvePolicy(input?: PolicyInput, path = "retry"): Policy {
-  if (input === undefined || input === true) return presets.default;
+  if (input === undefined) return presets.default;
+  // What it grants nobody could guess: NoETL means 3 runs by it, and preset `default` is one.
+  if ((input as unknown) === true) {
+    const problem = "true does not say how many runs";
+    throw new ConfigError({ path, given: input, allowed: `${SHORT_FORMS}, such as { maxAttempts: 5 }`, problem });
+  }
   if (input === false) return seal({ ...presets.default, maxAttempts: 1 });
   if (typeof input === "number") return seal({ ...presets.default, maxAttempts: asAttempts(input, path) });
   if (typeof input !== "object" || input === null) {
-    throw new ConfigError({ path, given: input, allowed: "a number of runs, true, false, or an object with a policy" });
+    throw new ConfigError({ path, given: input, allowed: SHORT_FORMS });
   }
   return seal(resolveFields(asObject(input, path, FIELDS), path));
 }

@@ -24,7 +24,7 @@ export const MEMORY_LABEL = "resource/memory";
 export const NO_RESOURCES: Resources = Object.freeze({ cpu: 0, memory: 0 });
 
 const MAX_CPUS = 100_000;
-const MAX_BYTES = 2 ** 50;
+const MAX_BYTES = 2 ** 50; // 1024t
 const UNITS: Readonly<Record<string, number>> = { "": 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40 };
 
 export function toResources(value: unknown, path: string): Resources {
@@ -41,7 +41,7 @@ export function toBytes(value: unknown, path: string): number {
     typeof value === "string" ? (/^(\d+(?:\.\d+)?) ?([kmgt]?)i?b?$/i.exec(value) ?? []) : [];
   const bytes = typeof value === "number" ? value : Number(digits || Number.NaN) * (UNITS[unit.toLowerCase()] ?? 1);
   if (Number.isFinite(bytes) && bytes >= 0 && bytes <= MAX_BYTES) return Math.ceil(bytes);
-  throw new ConfigError({ path, given: value, allowed: 'bytes, or text such as "512m" or "2g"' });
+  throw new ConfigError({ path, given: value, allowed: 'bytes, or text such as "512m" or "2g"; at most 1024t' });
 }
 
 export function resourceLabels({ cpu, memory }: Resources): Record<string, string> {

@@ -21,9 +21,18 @@ describe("the end of a simulated job", () => {
     expect(endOf("opal", "lost,lost", 3)).toMatchObject({ status: "queued", error: "lease_expired_retry_2" });
     expect(endOf("fluster", "fail,fail")).toMatchObject({ status: "FAILED", error: "exit code 1" });
     expect(endOf("fluster", "fail")).toMatchObject({ status: "PENDING" });
+    expect(endOf("fluster", "queue-timeout", 4)).toEqual({
+      ...{ dialect: "fluster", status: "UNSCHEDULABLE", error: "Scheduling timeout exceeded" },
+    });
+    expect(endOf("opal", "interrupted,lost", 3)).toMatchObject({ status: "queued", error: "lease_expired_retry_1" });
     expect(endOf("fluster", "cancel")).toMatchObject({ status: "KILLED" });
     expect(endOf("noetl", "fail,ok")).toMatchObject({ status: "step_completed", error: null });
     expect(endOf("noetl", "logical")).toMatchObject({ status: "step_failed_terminal, execution_failed" });
+    const conditions = { preset: "noetl", maxAttempts: 3, retryWhen: "{{ status_code >= 500 }}" } as const;
+    const next = scripted(playedOutcomes("http:503,http:404", "outcomes"));
+    expect(simulatedEnd(simulate({ policy: resolvePolicy(conditions), next }))).toMatchObject({
+      status: "step_failed_terminal (retry_when), execution_failed",
+    });
     expect(endOf("noetl", "")).toMatchObject({ status: "queued", error: null });
     expect(endOf("attune", "error:connection refused")).toMatchObject({ status: "requested" });
     expect(endOf("attune", "timeout,timeout")).toMatchObject({ status: "timeout" });

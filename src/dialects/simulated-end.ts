@@ -6,7 +6,7 @@ import { agentStatus } from "./agent-task/status.ts";
 import { attuneView } from "./attune/view.ts";
 import type { DialectName, ViewParts } from "./dialect.ts";
 import { flusterStatus } from "./fluster/view.ts";
-import { noetlEvents } from "./noetl/events.ts";
+import { type NoetlEvent, noetlEvents } from "./noetl/events.ts";
 import { opalJob } from "./opal/job.ts";
 
 export interface DialectEnd {
@@ -31,7 +31,7 @@ const TELL: Readonly<Record<Exclude<PresetName, "default">, Tell>> = {
     const events = noetlEvents(parts);
     // What followed from the last run, which begins with how it ended.
     const since = events.slice(events.findLastIndex(({ event_type }) => event_type === "action_started") + 2);
-    const status = since.map(({ event_type }) => event_type).join(", ");
+    const status = since.map(nameOf).join(", ");
     return { dialect: "noetl", status: status || "queued", error: events.at(-1)?.error ?? null };
   },
   attune: (parts) => {
@@ -47,6 +47,11 @@ const TELL: Readonly<Record<Exclude<PresetName, "default">, Tell>> = {
     };
   },
 };
+
+/** With the condition that said no, under the name that it has there. */
+function nameOf({ event_type, context: { decided_by: by } }: NoetlEvent): string {
+  return by === "retry_when" || by === "stop_when" ? `${event_type} (${by})` : event_type;
+}
 
 /** Null under our own preset. `annotations` are those that its file gave it. */
 export function simulatedEnd(

@@ -36,6 +36,26 @@ describe.each(KINDS)("families on %s", (kind) => {
     expect(cut.stderr).toContain("there are more than 2 jobs");
   });
 
+  it("have the names of the documents that they came from, in tree and describe", async () => {
+    const where = await openWhere(kind);
+    const agent = "apiVersion: a/v1\nkind: AgentTask\nmetadata: { name: plan }\nspec: { command: [sh, -c, 'a; b'] }\n";
+    writeFileSync(join(where.dir, "agent.yaml"), agent);
+    const top = (await where.ask("apply", "-f", "agent.yaml")).stdout.trim();
+    const fluster = `name: train\nentrypoint: [./train.sh]\nports: []\nparent_job_id: ${top}\n`;
+    writeFileSync(join(where.dir, "fluster.yaml"), fluster);
+    const child = (await where.ask("apply", "-f", "fluster.yaml")).stdout.trim();
+    writeFileSync(join(where.dir, "action.yaml"), "name: fetch\nruntime: shell\nentrypoint: action.yaml\n");
+    const action = (await where.ask("apply", "-f", "action.yaml")).stdout.trim();
+    expect((await where.ask("tree", top)).stdout).toBe(`${top}  queued  plan\n└─ ${child}  queued  train\n`);
+    for (const [id, name] of [
+      [top, "plan"],
+      [child, "train"],
+      [action, "fetch"],
+    ] as const) {
+      expect((await where.ask("describe", id)).stdout).toMatch(new RegExp(`^Name +${name}$`, "m"));
+    }
+  });
+
   it("tell the keys of children as they were given", async () => {
     const where = await openWhere(kind);
     const top = await submitted(where, "top", "--key", "all");
@@ -73,7 +93,7 @@ describe.each(KINDS)("families on %s", (kind) => {
     for (const parent of [ended, "job_01m7gekg9zevv9a6xvvwmt1v8g"]) {
       writeFileSync(join(where.dir, "two.yaml"), `jobs:\n  - kind: a\n  - kind: b\n    parent: ${parent}\n`);
       const { code, stderr } = await where.ask("apply", "-f", "two.yaml");
-      expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringMatching(/two\.yaml:3:\d+: its parent/) });
+      expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringMatching(/two\.yaml:4:5: its parent/) });
     }
     expect((await where.library.jobs()).jobs).toHaveLength(1);
   });

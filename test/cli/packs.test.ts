@@ -4,6 +4,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { exec } from "../../src/core/builtin.ts";
+import { task } from "../../src/core/task.ts";
 import { perdure } from "./kit.ts";
 import { KINDS, newDir, openWhere } from "./targets.ts";
 
@@ -73,6 +74,7 @@ describe.each(KINDS)("submit an action to %s", (kind) => {
     [["other.x"], /packs\/other\/pack.yaml:2:1: /],
     [["mypack.external_api_call"], /api-call.yaml:7:3: parameters.url: the parameter "url" is required/],
     [["mypack.external_api_call", "-p", "url=u", "-p", "tries=3"], /api-call.yaml:8:3: parameters.tries: got "3"/],
+    [["mypack.external_api_call", "-p", "ulr=u"], /api-call.yaml:6:1: .*unknown parameter "ulr".*Did you mean "url"/],
     [["mypack.external_api_call", "-p", "ulr=u", "-p", "url=u"], /api-call.yaml:6:1: .*"ulr".*Did you mean "url"/],
     [["mypack.external_api_call", "--input", "[1]"], /--input: got \[1\]/],
     [["mypack.external_api_call", "-p", "url=u", "--max-attempts", "9"], /--max-attempts: not for an action/],
@@ -174,6 +176,59 @@ describe("submit an action", () => {
     expect(gone).toMatchObject({ code: 2, stderr: expect.stringContaining('attune.packs: "gone" cannot be read') });
   });
 
+  it("is refused where there are no packs and parameters are given: no ordinary kind is meant", async () => {
+    const { ask, library } = await openWhere("data");
+    const { code, stdout, stderr } = await ask("submit", "mypack.action", "-p", "key=value");
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toBe(
+      'perdure submit: "mypack.action" would be an action, but there are no packs in ./packs (attune.packs): a pack is a ' +
+        "folder there with a pack.yaml. A job of the ordinary kind mypack.action is submitted with --input instead of -p\n",
+    );
+    expect((await library.jobs()).jobs).toEqual([]);
+  });
+
+  it.each(KINDS)("whose name is taken for an ordinary kind on %s is told of if no worker takes it", async (kind) => {
+    const { ask, library } = await openWhere(kind);
+    const alone = await ask("submit", "mypack.action");
+    expect(alone.code).toBe(0);
+    expect(alone.stderr).toBe(
+      "note: there are no packs here, so mypack.action is an ordinary kind; no worker for it, of the kind mypack.action " +
+        "yet; start one with `perdure worker`\n",
+    );
+    await library.work([task("mypack.action", () => null)]);
+    expect(await ask("submit", "mypack.action")).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  it("of a folder without pack.yaml is refused, with what to write", async () => {
+    const { "packs/mypack/pack.yaml": _, "packs/other/pack.yaml": __, ...bare } = FILES;
+    const cwd = newDir();
+    fill(cwd, bare);
+    const message =
+      "packs/mypack has actions but no pack.yaml; write packs/mypack/pack.yaml with the line `ref: mypack`";
+    for (const env of [{}, { PERDURE_ATTUNE_PACKS: "packs" }, { PERDURE_ATTUNE_PACKS: "packs/mypack" }]) {
+      const { code, stdout, stderr } = await submit(cwd, "mypack.external_api_call", env);
+      expect({ code, stdout, stderr }).toEqual({ code: 2, stdout: "", stderr: `perdure submit: ${message}\n` });
+    }
+    // Another name may have been meant for it.
+    expect((await submit(cwd, "mypak.x")).stderr).toContain('no pack "mypak" in ./packs. Did you mean "mypack"?');
+    fill(cwd, { "packs/mypack/pack.yaml": "ref: mypack\n" });
+    expect((await submit(cwd, "mypack.gone")).stderr).toContain('there is no action "mypack.gone"');
+  });
+
+  it("with an open schema names a parameter that is nearly the missing one", async () => {
+    const cwd = newDir();
+    const schema =
+      "parameters:\n  type: object\n  additionalProperties: true\n  required: [url]\n  properties: { url: { type: string } }\n";
+    fill(cwd, {
+      "packs/p/pack.yaml": "ref: p\n",
+      "packs/p/actions/go.yaml": `name: go\nruntime: shell\nentrypoint: actions/a.sh\n${schema}`,
+      "packs/p/actions/a.sh": "",
+    });
+    const { code, stderr } = await perdure(["submit", "p.go", "-p", "ulr=x"], { cwd });
+    expect(code).toBe(2);
+    expect(stderr).toContain('the parameter "url" is required and was not given, but "ulr" was;');
+  });
+
   it("counts packs that cannot be read among those that there are", async () => {
     const cwd = newDir();
     fill(cwd, { "packs/other/pack.yaml": "ref: [\n" });
@@ -194,7 +249,7 @@ describe("submit an action", () => {
     writeFileSync(join(cwd, "perdure.yaml"), settings);
     const { code, stdout, stderr } = await submit(cwd, "p.go");
     expect(code).toBe(0);
-    expect(stderr).toContain("elsewhere/p/actions/go.yaml: output_format: ");
+    expect(stderr).toContain("note: elsewhere/p/actions/go.yaml:5:1: output_format: ");
     const { id } = JSON.parse(stdout) as { id: string };
     const shown = JSON.parse((await perdure(["get", id, "--json"], { cwd })).stdout) as Record<string, never>;
     expect(shown).toMatchObject({ timeoutMs: 90_000, expireInMs: 90_000, policy: { backoff: { initialMs: 7_000 } } });

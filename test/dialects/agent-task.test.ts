@@ -273,8 +273,12 @@ spec:
     it("lost workers spend the same runs, with the same backoff", async () => {
       const stage = await openStage(store);
       const id = await apply(stage, { retry: RETRY });
-      await stage.run(id, "lost");
-      await stage.run(id, { exit: 1 });
+      const backoffs: number[] = [];
+      for (const play of ["lost", { exit: 1 }] as const) {
+        const { runAt } = await stage.run(id, play);
+        backoffs.push((runAt - stage.clock.now()) / 1_000);
+      }
+      expect(backoffs).toEqual([30, 60]); // the one after a lost worker is that of a failure, and the next goes on from it
       const job = await stage.run(id, "lost");
       expect(job).toMatchObject({ state: "failed", reason: "lost", attempt: 3, failures: 1, losses: 2 });
       expect((await stage.view(agentTask, id)).status).toMatchObject({

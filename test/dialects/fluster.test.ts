@@ -215,6 +215,9 @@ describe.each(STORES)("fluster on %s", (store) => {
       const id = await controller.submit({ max_retries_failure: 0, max_retries_preemption: 0 });
       await controller.play(id, PREEMPTED);
       expect(await controller.status(id)).toMatchObject({ state: "WORKER_FAILED", preemption_count: 1 });
+      const failing = await controller.submit({ max_retries_failure: 0, max_retries_preemption: 0 });
+      await controller.play(failing, FAIL);
+      expect(await controller.status(failing)).toMatchObject({ state: "FAILED", failure_count: 1, attempts: [{}] });
     });
 
     it("in milliseconds, as in the proto, waits as long as in seconds, as in the client", async () => {
@@ -389,6 +392,8 @@ describe.each(STORES)("fluster on %s", (store) => {
         expect(await controller.status(id)).toMatchObject({ state: "KILLED" });
       }
       expect(await controller.status(running)).toMatchObject({ failure_count: 0, attempts: [{ state: "KILLED" }] });
+      // The run that it waited for never was.
+      expect(await controller.status(waiting)).toMatchObject({ current_attempt_id: 0, attempts: [{ attempt_id: 0 }] });
     });
 
     it("a worker lost after someone asked for the end is KILLED; a kill that nobody asked for is a failure", async () => {
@@ -424,6 +429,28 @@ describe.each(STORES)("fluster on %s", (store) => {
       expect(await controller.status(id)).toMatchObject({
         ...{ state: "WORKER_FAILED", failure_count: 2, preemption_count: 2 },
       });
+    });
+
+    it("a redrive grants the retries anew, and counters, ids and attempts go on together", async () => {
+      const controller = await openController(store);
+      const id = await controller.submit({ max_retries_failure: 1, max_retries_preemption: 1 });
+      await controller.play(id, PREEMPTED, FAIL, FAIL);
+      expect(await controller.status(id)).toMatchObject({ state: "FAILED", failure_count: 2, preemption_count: 1 });
+      await controller.engine.command(id, { kind: "redrive", by: null });
+      expect(await controller.status(id)).toMatchObject({
+        ...{ state: "PENDING", failure_count: 2, preemption_count: 1, current_attempt_id: 3 },
+      });
+      await controller.play(id, FAIL, PREEMPTED);
+      expect(await controller.status(id)).toMatchObject({ state: "PENDING", failure_count: 3, preemption_count: 2 });
+      await controller.play(id, PREEMPTED);
+      const status = await controller.status(id);
+      expect(status).toMatchObject({
+        ...{ state: "WORKER_FAILED", failure_count: 3, preemption_count: 3, current_attempt_id: 5 },
+        ...{ max_retries_failure: 1, max_retries_preemption: 1 },
+      });
+      expect(status.attempts.map(({ attempt_id }) => attempt_id)).toEqual([0, 1, 2, 3, 4, 5]);
+      expect(status.attempts.filter(({ state }) => state === "FAILED")).toHaveLength(3);
+      expect(status.attempts.filter(({ state }) => state === "WORKER_FAILED")).toHaveLength(3);
     });
 
     it("terminating a parent terminates its children, and theirs", async () => {
@@ -463,7 +490,22 @@ describe.each(STORES)("fluster on %s", (store) => {
       await controller.run(id, PREEMPTED, { tookMs: 120_000 });
       await controller.advance(31_000);
       expect(await controller.status(id)).toMatchObject({
-        ...{ state: "UNSCHEDULABLE", failure_count: 1, preemption_count: 1, current_attempt_id: 2 },
+        ...{ state: "UNSCHEDULABLE", failure_count: 1, preemption_count: 1, current_attempt_id: 1 },
+      });
+    });
+
+    it("is final under the preset alone, too, and after a redrive still no failure of the job", async () => {
+      const stage = await openStage(store);
+      const options = { retry: { preset: "fluster", maxAttempts: 4 }, expireIn: "30s" } as const;
+      const id = await stage.submit({ task: "exec", input: { argv: ["true"] }, options });
+      await stage.advance(31_000);
+      expect(await stage.job(id)).toMatchObject({ state: "failed", reason: "unschedulable" });
+      await stage.engine.command(id, { kind: "redrive", by: null });
+      await stage.run(id, FAIL);
+      expect(await stage.view(flusterDialect, id)).toMatchObject({ state: "PENDING", failure_count: 1 });
+      await stage.advance(60_000);
+      expect(await stage.view(flusterDialect, id)).toMatchObject({
+        ...{ state: "UNSCHEDULABLE", failure_count: 1, error: "Scheduling timeout exceeded (30s)" },
       });
     });
 

@@ -17,7 +17,7 @@ import type { Dialect, ReadContext, ReadEntry, ViewParts } from "../../src/diale
 import { DIALECT_DEFAULTS } from "../../src/dialects/settings.ts";
 import { checkBuiltin } from "../../src/engine/check-builtin.ts";
 import { systemClock } from "../../src/engine/clock.ts";
-import { Engine } from "../../src/engine/engine.ts";
+import { Engine, type EngineOptions } from "../../src/engine/engine.ts";
 import { toInfo } from "../../src/engine/job-info.ts";
 import { toSubmitItem } from "../../src/engine/submit-request.ts";
 import { idMaker } from "../../src/lib/id.ts";
@@ -41,6 +41,8 @@ export type Play =
   /** It runs for as long as the job's timeout allows, unless `tookMs` says otherwise. */
   | "timeout"
   | "oom"
+  /** Its worker hands it back at its own end. */
+  | "interrupted"
   /** The result, exactly as the executor would report it. */
   | { readonly ok: unknown }
   | { readonly exit: number; readonly stderr?: string }
@@ -81,6 +83,8 @@ export interface Stage {
   parts(id: string): Promise<ViewParts>;
   // biome-ignore lint/suspicious/noExplicitAny: tests look into it as they like.
   view(dialect: Dialect, id: string): Promise<any>;
+  /** Another engine on the same store, of which nothing runs by itself either. */
+  rival(options?: Pick<EngineOptions, "onLost">): Engine;
   /** Lets time pass; the reaper looks whenever something could have run out. */
   advance(ms: number): Promise<void>;
 }
@@ -115,13 +119,19 @@ export async function openStage(name: StoreName, options: StageOptions = {}): Pr
   const log = (level: string, message: string) => {
     if (level === "error") throw new Error(message);
   };
-  const engine = new Engine({ store, clock, random, newId, log, name: "stage", leaseMs });
+  const engines: Engine[] = [];
+  const open = (name: string, more: Partial<EngineOptions> = {}) => {
+    const engine = new Engine({ store, clock, random, newId, log, name, leaseMs, ...more });
+    engines.push(engine);
+    return engine;
+  };
+  const engine = open("stage");
   onTestFinished(async () => {
-    await engine.stop();
+    for (const each of engines) await each.stop();
     await store.close();
   });
   await engine.reap();
-  return new RealStage(clock, engine, store);
+  return new RealStage(clock, engine, store, (more) => open(`rival-${engines.length}`, more));
 }
 
 async function storeOf(name: StoreName, clock: VirtualClock, random: () => number): Promise<Store> {
@@ -152,14 +162,16 @@ class RealStage implements Stage {
   readonly clock: VirtualClock;
   readonly engine: Engine;
   readonly store: Store;
+  readonly rival: Stage["rival"];
   readonly #known = new Set<string>();
   readonly #held = new Set<Held>();
   #queues = 0;
 
-  constructor(clock: VirtualClock, engine: Engine, store: Store) {
+  constructor(clock: VirtualClock, engine: Engine, store: Store, rival: Stage["rival"]) {
     this.clock = clock;
     this.engine = engine;
     this.store = store;
+    this.rival = rival;
   }
 
   async apply(dialect: Dialect, document: string | object, context?: Partial<ReadContext>): Promise<string[]> {
@@ -195,8 +207,13 @@ class RealStage implements Stage {
       ...{ namespace: "default", name: worker, host: "stage", pid: 1, slots: 1 },
       ...{ kinds: [kind], queues: [queue], labels },
     });
-    const { jobs } = await this.engine.claim(session, { limit: 1 });
-    const [claimed] = jobs;
+    const claim = async () => (await this.engine.claim(session, { limit: 1 })).jobs[0];
+    // A claim passes over a row that somebody looks at this moment: what wakes a parent, and the sweep, may do so both.
+    let claimed = await claim();
+    for (let tries = 1; claimed === undefined && tries < 20; tries++) {
+      await this.engine.sweepKin();
+      claimed = await claim();
+    }
     if (claimed?.id !== id) {
       throw new Error(`a claim for ${id} gave ${claimed?.id ?? "nothing"}: give the job a queue of its own`);
     }
@@ -317,6 +334,7 @@ function outcomeOf(play: Exclude<Play, "lost" | "gone">, job: JobInfo): Reported
     const message = `timed out after ${job.timeoutMs} ms`;
     return { kind: "timeout", failure: failure({ kind: "timeout", name: "TimeoutError", message }) };
   }
+  if (play === "interrupted") return { kind: "interrupted" };
   if (play === "oom") return commandEnd({ signal: "SIGKILL", isOutOfMemory: true }, "");
   if ("ok" in play) return { kind: "completed", result: JSON.stringify(play.ok) };
   if ("waiting" in play) return { kind: "waiting", children: play.waiting };

@@ -1,6 +1,10 @@
 /** What happens to a job and NoETL's document has no words for: told in its timeline and its queue all the same. */
 import { describe, expect, it } from "vitest";
 import { readYaml } from "../../src/cli/yaml.ts";
+import type { JobEvent } from "../../src/core/event.ts";
+import { simulate } from "../../src/core/simulate.ts";
+import { playedOutcomes } from "../../src/core/simulate-outcome.ts";
+import { scripted } from "../../src/core/simulate-script.ts";
 import { noetl } from "../../src/dialects/noetl/dialect.ts";
 import { openStage, readContext, STORES, type Stage } from "./kit.ts";
 import { events, line, types } from "./noetl-kit.ts";
@@ -89,16 +93,8 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
 
   it("a run that is handed back keeps its number, and nothing is retried", async () => {
     const { stage, id } = await apply(SLOW);
-    const { queue } = await stage.run(id, { exit: 1 });
-    await stage.advance(1_000);
-    const { engine } = stage;
-    const request = { namespace: "default", name: "leaving", host: "stage", pid: 1, slots: 1, labels: {} };
-    const session = await engine.openSession({ ...request, kinds: ["exec"], queues: [queue] });
-    const [claimed] = (await engine.claim(session, { limit: 1 })).jobs;
-    const { attempt, token } = claimed as NonNullable<typeof claimed>;
-    const from = { kind: "worker", token, reportId: "left" } as const;
-    const outcome = { kind: "interrupted" } as const;
-    await engine.report([{ jobId: id, attempt, from, outcome, usage: null, log: null }]);
+    await stage.run(id, { exit: 1 });
+    await stage.run(id, "interrupted");
     expect(await stage.view(noetl, id)).toMatchObject({ status: "queued", attempts: 1, retry_delay_seconds: 1 });
     await stage.run(id, "ok");
     expect((await stage.job(id)).attempt).toBe(3);
@@ -129,6 +125,89 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
       "step_completed",
     ]);
     expect(told[1]?.context).toEqual({ attempt: 1, waits_for: [child] });
+  });
+
+  describe("attempt in a condition is the one in the timeline", () => {
+    const condition = (when: object) => {
+      const retry = JSON.stringify({ max_attempts: 5, jitter: false, ...when });
+      return `step: flaky\ntype: shell\ncommand: exit 1\nretry: ${retry}\n`;
+    };
+    const THRICE = condition({ retry_when: "{{ attempt < 3 }}" });
+    const lines = async (stage: Stage, id: string) => (await events(stage, id)).map(line);
+    const errors = (from: number, to: number) => {
+      const all = Array.from({ length: to - from + 1 }, (_, n) => from + n);
+      return all.flatMap((n) => [
+        ...[`action_started (attempt=${n})`, `action_error (attempt=${n}, error="exit code 1")`],
+        ...(n === to ? [] : [`step_retry (attempt=${n}, delay=${(2 ** (n - 1)).toFixed(1)}s)`]),
+      ]);
+    };
+
+    it("after a redrive: it begins at 1 again", async () => {
+      const { stage, id } = await apply(THRICE);
+      for (const chapter of [1, 2]) {
+        for (let run = 1; run < 3; run++) expect(await stage.run(id, { exit: 1 })).toMatchObject({ state: "queued" });
+        expect(await stage.run(id, { exit: 1 })).toMatchObject({ reason: "rejected", attempt: 3 * chapter });
+        if (chapter === 1) await stage.engine.command(id, { kind: "redrive", by: "ada" });
+      }
+      const rejected = ["step_failed_terminal", "execution_failed"];
+      const told = await lines(stage, id);
+      expect(told).toEqual([...errors(1, 3), ...rejected, "execution_restarted", ...errors(1, 3), ...rejected]);
+      expect((await events(stage, id)).at(-2)?.context).toEqual({
+        ...{ attempt: 3, reason: "rejected", decided_by: "retry_when" },
+      });
+    });
+
+    it("after runs that were handed back, and a lost worker, which counts", async () => {
+      const { stage, id } = await apply(condition({ retry_when: "{{ attempt < 4 }}" }));
+      await stage.run(id, "interrupted");
+      await stage.run(id, { exit: 1 });
+      await stage.run(id, "interrupted");
+      await stage.run(id, "gone");
+      await stage.run(id, "interrupted");
+      expect(await stage.run(id, { exit: 1 })).toMatchObject({ state: "queued", attempt: 6 });
+      expect(await stage.run(id, { exit: 1 })).toMatchObject({ state: "failed", reason: "rejected", attempt: 7 });
+      expect((await events(stage, id)).at(-2)?.context).toMatchObject({ attempt: 4, decided_by: "retry_when" });
+    });
+
+    it("after a wait for children, also of a stop_when that polls", async () => {
+      const { stage, id } = await apply(condition({ retry_when: "{{ success }}", stop_when: "{{ attempt >= 2 }}" }));
+      const started = await stage.start(id);
+      const child = await stage.submit({ task: "exec", input: { argv: ["true"] }, options: { parent: id } });
+      await started.end({ waiting: [child] });
+      await stage.run(child, "ok");
+      expect(await stage.run(id, "ok")).toMatchObject({ state: "queued", attempt: 2 });
+      expect(await stage.run(id, "ok")).toMatchObject({ state: "failed", reason: "rejected", attempt: 3 });
+      expect((await events(stage, id)).at(-2)?.context).toMatchObject({ attempt: 2, decided_by: "stop_when" });
+    });
+
+    it("and in a rule of a policy, by whatever door it came", async () => {
+      const stage = await openStage(store);
+      // biome-ignore lint/suspicious/noThenProperty: the policy language says "then"; a rule is never awaited.
+      const rules = [{ if: { attempt: 3 }, then: "fail" }] as const;
+      const retry = { maxAttempts: 9, backoff: { type: "none" }, rules } as const;
+      const id = await stage.submit({ task: "exec", input: { argv: ["false"] }, options: { retry } });
+      await stage.run(id, "interrupted");
+      for (const chapter of [1, 2]) {
+        for (let run = 1; run < 3; run++) expect(await stage.run(id, { exit: 1 })).toMatchObject({ state: "queued" });
+        expect(await stage.run(id, { exit: 1 })).toMatchObject({ reason: "rejected", failures: 3, chapter });
+        if (chapter === 1) await stage.engine.command(id, { kind: "redrive", by: null });
+      }
+    });
+
+    it("and in a simulation", async () => {
+      const { stage, id } = await apply(THRICE);
+      const plays = ["interrupted", "gone", "interrupted", { exit: 1 }, { exit: 1 }] as const;
+      for (const play of plays) await stage.run(id, play);
+      const { policy, attempt, state, reason } = await stage.job(id);
+      const words = playedOutcomes("interrupted,lost,interrupted,fail,fail,fail", "outcomes");
+      const { end, events: simulated } = simulate({ policy, next: scripted(words) });
+      expect(end).toMatchObject({ state, reason, attempts: attempt });
+      expect([state, reason, attempt]).toEqual(["failed", "rejected", 5]);
+      const decisions = (all: readonly JobEvent[]) => {
+        return all.flatMap(({ data }) => ("decision" in data ? [[data.decision.step, data.decision.kind]] : []));
+      };
+      expect(decisions(simulated)).toEqual(decisions((await stage.parts(id)).events));
+    });
   });
 
   it("nobody started it in time", async () => {

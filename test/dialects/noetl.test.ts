@@ -2,6 +2,7 @@
  *  contradicts itself, the rule that is followed stands beside the test; docs/dialects.md has them all. */
 import { describe, expect, it } from "vitest";
 import { readYaml } from "../../src/cli/yaml.ts";
+import { failure } from "../../src/core/failure.ts";
 import { noetl } from "../../src/dialects/noetl/dialect.ts";
 import { VIRTUAL_START } from "../../src/testing/virtual-clock.ts";
 import { openStage, readContext, STORES, type Stage } from "./kit.ts";
@@ -71,7 +72,7 @@ describe.each(STORES)("NoETL's document, on %s", (store) => {
         Array(3).fill(["FAILED", "503 Service Unavailable"]),
       );
       expect(told.at(-3)?.context).toEqual({ attempts: 3, max_attempts: 3 });
-      expect(told.at(-2)?.context).toMatchObject({ attempt: 3, reason: "exhausted" });
+      expect(told.at(-2)?.context).toEqual({ attempt: 3, reason: "exhausted", decided_by: "max_attempts" });
       expect(await stage.job(id)).toMatchObject({ state: "failed", reason: "exhausted", attempt: 3 });
     });
 
@@ -353,6 +354,54 @@ workflow:
         ...{ status: "done", attempts: 2, result: { status_code: 200 }, worker_id: "worker-1" },
         last_error: "503 Service Unavailable",
       });
+    });
+
+    it("queue-based retry prevents thundering herd: tasks that fail together come back apart, each when it is due", async () => {
+      let draws = 0;
+      const random = () => (draws++ % 10) / 10;
+      const stage = await openStage(store, { random });
+      const [entry] = noetl.read(readYaml(fetchData("true"), "herd.yaml").value, readContext()).jobs;
+      const { task, input, options } = entry as NonNullable<typeof entry>;
+      const ids: string[] = [];
+      for (let n = 0; n < 10; n++)
+        ids.push(await stage.submit({ task, input, options: { ...options, queue: "herd" } }));
+      const session = await stage.engine.openSession({
+        ...{
+          namespace: "default",
+          name: "w",
+          host: "h",
+          pid: 1,
+          kinds: [task],
+          queues: ["herd"],
+          labels: {},
+          slots: 20,
+        },
+      });
+      const claim = async () => (await stage.engine.claim(session, { limit: 20 })).jobs;
+      const outcome = { kind: "failed", failure: failure({ kind: "http", message: "503", status: 503 }) } as const;
+      const first = await claim();
+      expect(first).toHaveLength(10);
+      await stage.engine.report(
+        first.map(({ id: jobId, attempt, token }) => {
+          const from = { kind: "worker", token, reportId: jobId } as const;
+          return { jobId, attempt, from, outcome, usage: null, log: null };
+        }),
+      );
+      // A worker that has room for all of them gets one at a time, in the order of their due times.
+      const due = (await Promise.all(ids.map((id) => stage.job(id)))).map(({ runAt }) => runAt - VIRTUAL_START);
+      expect([...new Set(due)].sort((a, b) => a - b)).toEqual([
+        500, 600, 700, 800, 900, 1_000, 1_100, 1_200, 1_300, 1_400,
+      ]);
+      expect(await claim()).toEqual([]);
+      const herds: number[] = [];
+      await stage.advance(400);
+      for (let at = 500; at <= 1_400; at += 100) {
+        await stage.advance(100);
+        const jobs = await claim();
+        herds.push(jobs.length);
+        for (const { id } of jobs) expect(await stage.job(id)).toMatchObject({ runAt: VIRTUAL_START + at, attempt: 2 });
+      }
+      expect(herds).toEqual(Array(10).fill(1));
     });
 
     it("4b: status = 'dead'", async () => {

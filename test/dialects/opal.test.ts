@@ -75,11 +75,82 @@ describe.each(STORES)("OPAL on %s", (store) => {
 
   it('Test #3: "only one worker reclaims each expired lease"', async () => {
     const stage = await openStage(store);
-    const id = await apply(stage, "prompt: x");
-    await stage.run(id, "lost");
-    await Promise.all([stage.engine.reap(), stage.engine.reap(), stage.engine.reap()]);
-    expect((await stage.parts(id)).events.filter(({ name }) => name === "attempt.lost")).toHaveLength(1);
-    expect(await stage.job(id)).toMatchObject({ state: "queued", attempt: 1, losses: 1 });
+    const reclaimed: string[] = [];
+    const rivals = ["a", "b", "c"].map((name) =>
+      stage.rival({ onLost: (_, attempt) => reclaimed.push(`${name}${attempt}`) }),
+    );
+    const id = await apply(stage, "prompt: x\nenv: { OPAL_MAX_RETRIES: 3 }");
+    const losses = async () => (await stage.parts(id)).events.filter(({ name }) => name === "attempt.lost").length;
+    for (const attempt of [1, 2]) {
+      const { runAt } = await stage.job(id);
+      await stage.advance(Math.max(0, runAt - stage.clock.now()));
+      const { kind, queue } = await stage.job(id);
+      const session = await stage.engine.openSession({
+        ...{ namespace: "default", name: "w", host: "h", pid: 1, kinds: [kind], queues: [queue], labels: {}, slots: 1 },
+      });
+      expect((await stage.engine.claim(session, { limit: 1 })).jobs).toMatchObject([{ id, attempt }]);
+      // Nobody renews it. All look as often as they do, and up to the last instant of the lease there is nothing to find.
+      for (let second = 1; second <= 15; second++) {
+        stage.clock.moveTo(stage.clock.now() + 1_000);
+        for (const rival of rivals) await rival.reap();
+      }
+      expect([await losses(), reclaimed.length]).toEqual([attempt - 1, attempt - 1]);
+      stage.clock.moveTo(stage.clock.now() + 1);
+      expect(await stage.job(id)).toMatchObject({ state: "running", attempt });
+      await Promise.all(rivals.map((rival) => rival.reap()));
+      expect(await stage.job(id)).toMatchObject({ state: "queued", attempt, losses: attempt });
+      expect(await losses()).toBe(attempt);
+      expect(reclaimed.map((told) => told.slice(1))).toEqual(["1", "2"].slice(0, attempt));
+    }
+  });
+
+  it('increment_attempt "Atomically bumps attempt counter": of workers that claim at once, one has the next number', async () => {
+    const stage = await openStage(store);
+    const id = await apply(stage, "prompt: x\nenv: { OPAL_MAX_RETRIES: 5 }");
+    for (const attempt of [1, 2, 3, 4]) {
+      const { kind, queue, runAt } = await stage.job(id);
+      await stage.advance(Math.max(0, runAt - stage.clock.now()));
+      const engines = [stage.engine, stage.rival(), stage.rival(), stage.rival(), stage.rival()];
+      const open = { namespace: "default", name: "w", host: "h", pid: 1, kinds: [kind], queues: [queue], labels: {} };
+      const sessions = await Promise.all(engines.map((engine) => engine.openSession({ ...open, slots: 1 })));
+      const claims = await Promise.all(
+        engines.map(async (engine, i) => (await engine.claim(sessions[i] as string, { limit: 1 })).jobs),
+      );
+      expect(claims.flat()).toMatchObject([{ id, attempt }]);
+      expect(opalAttemptsView(await stage.parts(id))).toMatchObject({ attempts: attempt });
+      await stage.store.closeSession(
+        sessions[claims.findIndex((jobs) => jobs.length > 0)] as string,
+        stage.clock.now(),
+        "gone",
+      );
+      await stage.engine.reap();
+    }
+    const { history } = opalAttemptsView(await stage.parts(id));
+    expect(history.map(({ attempt }) => attempt)).toEqual([1, 2, 3, 4]);
+  });
+
+  it("a redrive begins the counting anew: (Attempt 1/2) and lease_expired_retry_1, in a folder of its own number", async () => {
+    const stage = await openStage(store);
+    const id = await apply(stage, "prompt: x\njob_id: again");
+    for (const chapter of [1, 2]) {
+      await stage.run(id, "interrupted"); // our own shutdown, which is none of the runs that are limited
+      const { runAt } = await stage.run(id, "lost");
+      expect(runAt - stage.clock.now()).toBe(8_000);
+      expect(await stage.view(opal, id)).toMatchObject({ status: "queued", error: "lease_expired_retry_1" });
+      await stage.run(id, "lost");
+      expect(await stage.view(opal, id)).toMatchObject({ status: "failed", error: "max_retries_exceeded_a2" });
+      expect(await stage.job(id)).toMatchObject({ chapter, attempt: 3 * chapter, losses: 2 });
+      if (chapter === 1) await stage.engine.command(id, { kind: "redrive", by: null });
+    }
+    const told = opalAttemptsView(await stage.parts(id));
+    expect(told.attempts).toBe(6);
+    const [, retried, spent] = told.history;
+    expect(told.history.slice(3)).toMatchObject([
+      { attempt: 4, outcome: "interrupted" },
+      { attempt: 5, outcome: "lease_expired", error: "lease_expired_retry_1", backoff_secs: 8 },
+      { attempt: 6, outcome: "lease_expired", error: "max_retries_exceeded_a2" },
+    ]);
+    expect([retried?.error, spent?.error]).toEqual(["lease_expired_retry_1", "max_retries_exceeded_a2"]);
   });
 
   it('Test #4: "Jobs remained in queued state for ~8 seconds before being claimed"', async () => {
@@ -138,6 +209,11 @@ describe.each(STORES)("OPAL on %s", (store) => {
     expect(await stage.run(id, { exit: 1 })).toMatchObject({ state: "failed", attempt: 1 });
     const other = await apply(stage, "prompt: y");
     expect(await stage.run(other, "oom")).toMatchObject({ state: "queued", runAt: stage.clock.now() + 8_000 });
+    const many = await apply(stage, "prompt: z\nenv: { OPAL_MAX_RETRIES: 4 }");
+    for (const losses of [1, 2, 3]) {
+      expect(await stage.run(many, "lost")).toMatchObject({ state: "queued", attempt: losses, losses });
+    }
+    expect(await stage.run(many, "ok")).toMatchObject({ state: "succeeded", attempt: 4 });
   });
 
   it("no id is a new job each time, under its own id", async () => {
@@ -219,6 +295,8 @@ describe("an OPAL file", () => {
     [{ prompt: "x", env: { OPAL_MAX_RETRIES: 1e12 } }, "env.OPAL_MAX_RETRIES", "at most"],
     [{ prompt: "x", env: { OPAL_RETRY_BACKOFFS: [3, -8] } }, "env.OPAL_RETRY_BACKOFFS[1]", "at least 0"],
     [{ prompt: "x", env: { OPAL_MAX_RETRIES: { a: 1 } } }, "env.OPAL_MAX_RETRIES", "a number"],
+    [{ prompt: "x", env: { OPAL_MAX_RETRIES: -1 } }, "env.OPAL_MAX_RETRIES", "got -1"],
+    [{ prompt: "x", env: { OPAL_RETRY_BACKOFFS: "3, -8" } }, "env.OPAL_RETRY_BACKOFFS[1]", "got -8"],
   ])("refuses %j", (document, path, message) => {
     const error = thrown(() => read(document));
     expect(error).toBeInstanceOf(ConfigError);

@@ -43,6 +43,15 @@ async function start(readsOf: (store: Store) => Reads = (store) => store) {
       if (answer?.status !== "ok") throw new Error("not submitted");
       return answer.id;
     },
+    /** Runs what is due with a worker that gives it back at its own end. */
+    async handBack(): Promise<void> {
+      const id = await engine.openSession(session);
+      const { jobs } = await engine.claim(id, { limit: 1, waitMs: 0, claimId: null });
+      const [{ id: jobId, attempt, token }] = jobs as [(typeof jobs)[number]];
+      const from = { kind: "worker", token, reportId: `${jobId}-${attempt}` } as const;
+      await engine.report([{ jobId, attempt, from, outcome: { kind: "interrupted" }, usage: null, log: null }]);
+      await engine.closeSession(id);
+    },
     /** Runs all that is due with a worker that is then gone; resolves when `count` lines have come since. */
     async lose(count: number, before: () => Promise<unknown> = async () => {}): Promise<void> {
       const id = await engine.openSession(session);
@@ -76,6 +85,22 @@ it("is written for each attempt that was lost, with the backoff or the end", asy
   expect(lines.at(-1)).toBe("warn: Reclaiming job job_1 (Attempt 2/2) -> FAILED (max_retries_exceeded_a2)");
   await engine.reap();
   expect(lines).toHaveLength(3);
+});
+
+it("counts the runs that are limited: from 1 again after a redrive, and none that was handed back", async () => {
+  const { engine, submit, lose, handBack, lines } = await start();
+  const id = await submit("opal:job_1", ["opal"]);
+  for (const chapter of [1, 2]) {
+    await handBack();
+    await lose(1);
+    await engine.command(id, { kind: "retry", by: null });
+    await lose(1);
+    expect(lines.slice(-2)).toEqual([
+      "warn: Reclaiming job job_1 (Attempt 1/2) -> QUEUED (backoff=8s)",
+      "warn: Reclaiming job job_1 (Attempt 2/2) -> FAILED (max_retries_exceeded_a2)",
+    ]);
+    if (chapter === 1) await engine.command(id, { kind: "redrive", by: null });
+  }
 });
 
 it("says so when the job was to be cancelled: nothing was exceeded", async () => {

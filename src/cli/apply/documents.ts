@@ -1,15 +1,16 @@
 /** Documents of files that may be of any kind: which dialect each of them is of, or that it is a job file of ours. What could
  *  be more than one is not guessed, and what is none is told with the kinds that there are. */
 import { dirname, resolve } from "node:path";
-import { isPlain } from "../../core/check.ts";
+import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
 import type { Dialect } from "../../dialects/dialect.ts";
 import { candidates, DIALECTS, dialectOf } from "../../dialects/registry.ts";
-import { type CliError, usageError } from "../exit.ts";
+import { usageError } from "../exit.ts";
 import type { Io } from "../io.ts";
-import { bytesOf, EMPTY, TOP_KEYS } from "../job-file.ts";
+import { bytesOf, TOP_KEYS } from "../job-file.ts";
 import { readSmallFile, readYamlDocuments, textIn, type YamlText } from "../yaml.ts";
 import { YAML_LIMITS } from "../yaml-scan.ts";
+import { unknownKind } from "./unknown-kind.ts";
 
 /** Our own job files, where a dialect could be named. */
 const OURS = "perdure";
@@ -54,7 +55,9 @@ export async function documentsOf({ files, io, dialect, stdin = process.stdin }:
 function chosenKind(name: string): Dialect | null {
   if (name === OURS) return null;
   if (KINDS.includes(name)) return dialectOf(name);
-  throw usageError(`--dialect: got ${show(name)}; give one of ${KINDS.join(", ")}`);
+  const near = nearest(name, KINDS);
+  const hint = near === null ? "" : `. Did you mean ${show(near)}?`;
+  throw usageError(`--dialect: got ${show(name)}; give one of ${KINDS.join(", ")}${hint}`);
 }
 
 function kindOf(yaml: YamlText): Dialect | null {
@@ -83,16 +86,4 @@ function ownness(value: unknown): "sure" | "likely" | "possible" | "none" {
   if ((isOurs || has("command")) && Object.keys(value).every((key) => TOP_KEYS.includes(key))) return "sure";
   if (isOurs) return "likely";
   return has("command") || (has("kind") && !has("apiVersion")) ? "possible" : "none";
-}
-
-function unknownKind(yaml: YamlText): CliError {
-  const { value } = yaml;
-  if (value === null) return yaml.error([], EMPTY);
-  const got = isPlain(value) ? "a document" : Array.isArray(value) ? "a list" : show(value);
-  return yaml.error(
-    [],
-    `got ${got} of no kind that is known here. A job of Perdure has argv, command, kind or jobs; an OPAL job has prompt; ` +
-      "a fluster job has entrypoint with resources, environment or ports; a NoETL task has step with type or tool, or retry.max_attempts; " +
-      "an Attune action has runtime and entrypoint; an AgentTask has apiVersion and kind: AgentTask. Name it with --dialect",
-  );
 }

@@ -20,9 +20,31 @@ function isFlat(task: string, input: unknown): input is object {
 const SPANS = ["timeout", "expireIn", "delay"];
 const INSTANTS = ["deadline", "runAt"];
 
+/** The times of a policy, by the way to them. In a list, of each item. */
+interface Spans {
+  readonly [field: string]: true | Spans;
+}
+const BACKOFF: Spans = { initial: true, max: true, min: true, delay: true, delays: true };
+const POLICY_SPANS: Spans = {
+  ...{ backoff: BACKOFF, maxElapsed: true, retryAfterMax: true, rules: { backoff: BACKOFF } },
+  workerLost: { backoff: BACKOFF, poison: { within: true } },
+};
+
+function inSpans(value: unknown, spans: true | Spans): unknown {
+  if (Array.isArray(value)) return value.map((each) => inSpans(each, spans));
+  if (spans === true) return Number.isSafeInteger(value) ? showSpan(value as number) : value;
+  if (!isPlain(value)) return value;
+  const fields = Object.entries(value).map(([name, each]) => {
+    const within = Object.hasOwn(spans, name) ? spans[name] : undefined;
+    return [name, within === undefined ? each : inSpans(each, within)];
+  });
+  return Object.fromEntries(fields);
+}
+
 /** With units, and instants with their zone: nobody reads milliseconds. */
 function inWords(name: string, value: unknown): unknown {
   if (SPANS.includes(name) && typeof value === "number" && Number.isInteger(value)) return showSpan(value);
+  if (name === "retry") return inSpans(value, POLICY_SPANS);
   if (INSTANTS.includes(name) && (typeof value === "number" || value instanceof Date)) {
     return new Date(value).toISOString();
   }

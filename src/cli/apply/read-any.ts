@@ -1,26 +1,32 @@
 /** Files of any kind, read into jobs: all of them, or none. A mistake is told with file, line and column; what a document
  *  says and Perdure cannot do comes back as notes. */
+import { isPlain } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
 import type { DialectName, ReadEntry } from "../../dialects/dialect.ts";
 import type { DialectSettings } from "../../dialects/settings.ts";
 import { LIMITS } from "../../engine/limits.ts";
 import { isOver } from "../../lib/text.ts";
+import { isRisky } from "../../worker/exec/environment.ts";
 import { usageError } from "../exit.ts";
 import { jobsOf } from "../job-file.ts";
+import type { YamlText } from "../yaml.ts";
 import { type AnyDocument, documentsOf, type FilesWish } from "./documents.ts";
+import { onlyPart } from "./places.ts";
 import { FileContext, type Surroundings } from "./read-context.ts";
 
 export interface AnyJob {
   readonly entry: ReadEntry;
   /** `job.yaml:3:5`, for what is said of it later. */
   readonly where: string;
+  /** The place of its parent's id; without one, nobody knows it. */
+  readonly parentWhere?: string | undefined;
   /** Null: a job file of ours. */
   readonly dialect: DialectName | null;
 }
 
 export interface AnyReading {
   readonly jobs: readonly AnyJob[];
-  /** Each with the place of its document. */
+  /** Each with its file, and with its place as far as it has one. */
   readonly notes: readonly string[];
 }
 
@@ -41,8 +47,8 @@ export async function readAnyFiles(wish: ReadWish): Promise<AnyReading> {
   const read = documents.map((document) => {
     const { dialect, yaml } = document;
     if (dialect === null || settings === null) {
-      const own = jobsOf(yaml).map(({ entry, where }): AnyJob => ({ entry, where, dialect: null }));
-      return { jobs: own, notes: [] };
+      const own = jobsOf(yaml).map((job): AnyJob => ({ ...job, dialect: null }));
+      return { jobs: own, notes: riskyNotes(yaml, own) };
     }
     const { parameters } = wish;
     return readForeign(document, { settings, parameters, documents: others, onParameters });
@@ -61,13 +67,32 @@ function readForeign(document: AnyDocument, surroundings: Surroundings): AnyRead
     const { jobs, notes } = dialect.read(yaml.value, reader.context);
     const where = yaml.where([]);
     for (const { input } of jobs) refuseTooMuch(input);
-    return {
-      jobs: jobs.map((entry) => ({ entry, where, dialect: dialect.name })),
-      notes: notes.map((note) => `${where}: ${note}`),
-    };
+    const read = jobs.map((entry): AnyJob => {
+      return { entry, where, parentWhere: parentWhere(yaml, entry), dialect: dialect.name };
+    });
+    return { jobs: read, notes: [...notes.map((note) => reader.noteAt(note)), ...riskyNotes(yaml, read)] };
   } catch (error) {
     throw error instanceof ConfigError ? reader.errorAt(error) : error;
   }
+}
+
+function parentWhere(yaml: YamlText, { options }: ReadEntry): string | undefined {
+  const parent = options?.parent;
+  const field = parent === undefined ? null : onlyPart(yaml.value, (value) => value === parent);
+  return field === null ? undefined : yaml.where(field);
+}
+
+/** Most workers refuse such a command, and only when they run it. */
+function riskyNotes(yaml: YamlText, jobs: readonly AnyJob[]): string[] {
+  const names = jobs.flatMap(({ entry: { task, input } }) => {
+    const { env } = (task === "exec" && isPlain(input) ? input : {}) as { env?: unknown };
+    return isPlain(env) ? Object.keys(env).filter(isRisky) : [];
+  });
+  return [...new Set(names)].map((name) => {
+    const field = onlyPart(yaml.value, (value, key) => key === name || (key === "name" && value === name));
+    const told = `${name}: a worker runs this command only if its worker.allowEnv has this variable`;
+    return field === null ? `${yaml.file}: ${told}` : `${yaml.where(field)}: ${told}`;
+  });
 }
 
 /** As it would be refused at the door, but with a place. */

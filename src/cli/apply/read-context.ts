@@ -4,7 +4,7 @@
 import { randomBytes } from "node:crypto";
 import { existsSync, realpathSync, statSync } from "node:fs";
 import { dirname, isAbsolute, join, resolve, sep } from "node:path";
-import type { ConfigError } from "../../core/errors.ts";
+import { type ConfigError, show } from "../../core/errors.ts";
 import type { ReadContext } from "../../dialects/dialect.ts";
 import type { DialectSettings } from "../../dialects/settings.ts";
 import { type CliError, usageError } from "../exit.ts";
@@ -12,6 +12,7 @@ import { stepsOf, withQuotes } from "../job-file.ts";
 import { readSmallFile, readYamlBytes, type YamlText } from "../yaml.ts";
 import { YAML_LIMITS } from "../yaml-scan.ts";
 import type { AnyDocument } from "./documents.ts";
+import { onlyPart, pathOf, placedNote } from "./places.ts";
 
 /** As base64 no job can hold more. */
 const MAX_BYTES = 1_048_576;
@@ -60,6 +61,14 @@ export class FileContext {
     return this.#document.yaml.error(stepsOf(path), withQuotes(error));
   }
 
+  /** A note with its place, as far as it has one. */
+  noteAt(note: string): string {
+    for (const [name, yaml] of this.#beside) {
+      if (note.startsWith(name)) return placedNote(yaml, note.slice(name.length).replace(/^\./, ""));
+    }
+    return placedNote(this.#document.yaml, note);
+  }
+
   #yaml(path: string): unknown | null {
     const bytes = this.#bytes(path, YAML_LIMITS.bytes + 1);
     if (bytes === null) return null;
@@ -72,7 +81,7 @@ export class FileContext {
     const { dir } = this.#document;
     const full = resolve(dir, path);
     const shown = shownPath(this.#document.yaml.file, path);
-    if (path.includes("\0") || isAbsolute(path)) throw leadsOut(shown);
+    if (path.includes("\0") || isAbsolute(path)) throw this.#leadsOut(path);
     let real: string;
     try {
       real = realpathSync(full);
@@ -82,16 +91,21 @@ export class FileContext {
     const roots = [dir, ...(existsSync(join(dir, "..", PACK)) ? [join(dir, "..")] : [])].map((root) =>
       realpathSync(root),
     );
-    if (!roots.some((root) => real.startsWith(root.endsWith(sep) ? root : root + sep))) throw leadsOut(shown);
+    if (!roots.some((root) => real.startsWith(root.endsWith(sep) ? root : root + sep))) throw this.#leadsOut(path);
     // A pipe or a device would never end.
     return statSync(real).isFile() ? readSmallFile(real, shown, limit) : null;
+  }
+
+  /** The reader asks by a path and not by a field: it is the field that has this path, or the end of it. */
+  #leadsOut(path: string): CliError {
+    const { yaml } = this.#document;
+    const isEnd = (value: unknown) => typeof value === "string" && value !== "" && path.endsWith(`/${value}`);
+    const field = onlyPart(yaml.value, (value) => value === path) ?? onlyPart(yaml.value, isEnd);
+    const told = `${show(path)}: it is not beside the file that names it; put it there`;
+    return field === null ? usageError(`${yaml.file}: ${told}`) : yaml.error(field, `${pathOf(field)}: ${told}`);
   }
 }
 
 function shownPath(file: string, path: string): string {
   return file === "stdin" ? path : join(dirname(file), path);
-}
-
-function leadsOut(shown: string): CliError {
-  return usageError(`${shown}: it is not beside the file that names it; put it there`);
 }

@@ -1,18 +1,20 @@
 /** `perdure describe`: a job told the way an operator tells of a task: what it is, how it stands, each attempt with its reason,
  *  its children, and what happened, as events. People read all jobs in these words; a program gets them only of AgentTasks. */
 import { givenKey } from "../../core/child.ts";
+import { showMs } from "../../core/duration.ts";
 import type { Perdure } from "../../core/face.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { type AgentEvent, agentTaskEvents } from "../../dialects/agent-task/events.ts";
 import { type AgentTaskView, agentTaskView, taskName } from "../../dialects/agent-task/view.ts";
 import { PREFIX } from "../../dialects/agent-task/words.ts";
+import { documentName } from "../../dialects/job-name.ts";
 import { storable } from "../../lib/text.ts";
 import { viewParts } from "../apply/view-parts.ts";
 import { type Colour, type Piece, painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
 import { bySession, commandLine, stateWords } from "../job-text.ts";
-import { type Printer, showSince } from "../print.ts";
+import type { Printer } from "../print.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 export const describe: Command = {
@@ -74,9 +76,9 @@ function shownChild(child: JobInfo): Record<string, unknown> {
   return { id, kind, name: nameOf(child), key: givenKey(parentId, key), state, reason };
 }
 
-/** A key as it was given, without the parent that stands before it. A number alone says little: its kind stands before it. */
+/** The name in its document; else a key as it was given, without the parent that stands before it. A number alone says little: its kind stands before it. */
 function nameOf(job: JobInfo): string {
-  const name = taskName(job);
+  const name = documentName(job) ?? taskName(job);
   if (name !== job.key) return name;
   const key = givenKey(job.parentId, job.key) ?? name;
   return /^#\d+$/.test(key) ? `${job.kind} ${key}` : key;
@@ -164,8 +166,14 @@ function printEvents(out: Printer, events: readonly AgentEvent[], now: number): 
     [{ head: "EVENT" }, { head: "AGE", side: "right" }, { head: "MESSAGE", flexible: true }],
     events.map(({ type, reason, message, timestamp, count }) => [
       painted(type === "Warning" ? "yellow" : null, `${type}/${reason}`),
-      `${showSince(Date.parse(timestamp), now)}${count > 1 ? ` (x${count})` : ""}`,
+      `${ageOf(timestamp, now)}${count > 1 ? ` (x${count})` : ""}`,
       message,
     ]),
   );
+}
+
+/** The instants of these events are whole seconds, and so are their ages: a tenth would be made up. */
+function ageOf(timestamp: string, now: number): string {
+  const ms = Math.floor(now / 1_000) * 1_000 - Date.parse(timestamp);
+  return ms < 1_000 ? "0 s" : showMs(ms);
 }

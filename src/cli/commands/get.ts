@@ -9,7 +9,7 @@ import type { SessionRow } from "../../store/store.ts";
 import { viewParts } from "../apply/view-parts.ts";
 import { type Colour, type Piece, painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
-import { EXIT } from "../exit.ts";
+import { EXIT, usageError } from "../exit.ts";
 import { bySession, commandLine, stateWords } from "../job-text.ts";
 import { type Printer, showLocal, showSince } from "../print.ts";
 import { TARGET, withPerdure } from "../target.ts";
@@ -35,6 +35,8 @@ export const get: Command = {
   async run(context) {
     const { given, out } = context;
     const id = given.jobId();
+    if (given.text("output") === "json")
+      throw usageError("--output: json is no view; the job itself is printed by --json");
     const view = given.flag("output") ? jobView(given.text("output"), "--output") : null;
     await withPerdure(context, async (perdure) => {
       if (view !== null) return out.json(view(await viewParts(perdure, id)));

@@ -43,9 +43,16 @@ export const submit: Command = {
     // All of it is checked before anything is made or stored.
     const target = targetOf(context);
     const jobs = await jobsOf(context, target);
-    return storeJobs(context, { command: "submit", target, jobs, isList: given.flag("file") });
+    return storeJobs(context, { command: "submit", target, jobs, isList: given.flag("file"), doubt: doubtOf(jobs) });
   },
 };
+
+/** A name with a dot may be meant for an action; of one, the kind would be exec. */
+function doubtOf([job]: readonly Wanted[]): string | null {
+  const { task } = job?.entry ?? {};
+  const isTyped = job?.where === null && typeof task === "string" && task.includes(".");
+  return isTyped ? `there are no packs here, so ${task} is an ordinary kind` : null;
+}
 
 async function jobsOf(context: Context, target: Target): Promise<Wanted[]> {
   const { given, io } = context;

@@ -2,6 +2,7 @@
 import { givenKey } from "../../core/child.ts";
 import type { Perdure } from "../../core/face.ts";
 import type { JobInfo } from "../../core/views.ts";
+import { documentName } from "../../dialects/job-name.ts";
 import { painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
@@ -37,7 +38,7 @@ export const tree: Command = {
         const now = Date.now();
         for (const { job, lead } of linesOf(root)) {
           const key = givenKey(job.parentId, job.key);
-          const name = commandLine(job) || job.kind;
+          const name = documentName(job) ?? (commandLine(job) || job.kind);
           const named = key === null ? [] : [painted("dim", `  [${key}]`)];
           out.line(painted("dim", lead), job.id, "  ", stateWords(job, now, workers), "  ", name, ...named);
         }

@@ -17,6 +17,8 @@ export interface FileValue {
   readonly value: Value;
   /** `perdure.yaml:3` */
   readonly source: string;
+  /** `perdure.yaml:3:5` */
+  readonly where: string;
 }
 
 export type FileValues = ReadonlyMap<Key, FileValue>;
@@ -65,7 +67,8 @@ function collect(file: YamlText, value: unknown, path: readonly string[], values
 function read(file: YamlText, key: Key, given: unknown, path: readonly string[]): FileValue {
   try {
     const { line } = file.positionOf(path);
-    return { value: valueFromFile(settingOf(key), given), source: `${file.file}:${line}` };
+    const value = valueFromFile(settingOf(key), given);
+    return { value, source: `${file.file}:${line}`, where: file.where(path) };
   } catch (error) {
     if (error instanceof BadValue) throw file.error(path, `${key}: ${error.message}`);
     throw error;

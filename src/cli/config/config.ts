@@ -19,6 +19,8 @@ interface Effective {
   readonly value: Value;
   /** `--port`, `PERDURE_PORT`, `perdure.yaml:3` or `default`. */
   readonly source: string;
+  /** With its column, of what a file says. */
+  readonly where?: string;
 }
 
 /** Asking for a setting that was not loaded is a bug of the command. */
@@ -73,6 +75,12 @@ export class Config {
 
   sourceOf(key: Key): string {
     return this.#of(key).source;
+  }
+
+  /** What a mistake in it begins with: `perdure.yaml:3:5: agent.roles`, `PERDURE_AGENT_ROLES`. */
+  blameOf(key: Key): string {
+    const { source, where } = this.#of(key);
+    return where === undefined ? source : `${where}: ${key}`;
   }
 
   /** Given by somebody, and not a default. */

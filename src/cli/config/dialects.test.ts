@@ -56,7 +56,9 @@ it("have roles from files and directories", () => {
   };
   const names = settings(files).agent.roles.map((each) => (each as { metadata: { name: string } }).metadata.name);
   expect(names).toEqual(["a", "b", "c"]);
-  expect(() => settings({}, { PERDURE_AGENT_ROLES: "nowhere" })).toThrow("PERDURE_AGENT_ROLES: cannot read nowhere");
+  expect(() => settings({}, { PERDURE_AGENT_ROLES: "nowhere" })).toThrow(
+    'PERDURE_AGENT_ROLES: there is no file or directory "nowhere"; name another, or leave it out',
+  );
   expect(() => settings({ ...files, "roles/d.yaml": "a: [" })).toThrow(/roles\/d\.yaml:1:\d+: /);
 });
 
@@ -68,7 +70,16 @@ it.each([
   ],
   ["attune: { retry: { backoff_multiplier: .nan } }", "is no number"],
   ["attune: { retry: { baseBackoffSecs: 1 } }", "did you mean attune.retry.base_backoff_secs?"],
-  ["fluster: { default_max_retries_failure: -1 }", "got -1; give a whole number from 0 to 1000000"],
+  ["fluster: { default_max_retries_failure: -1 }", "got -1; give a whole number from 0 to 999999"],
+  [
+    "fluster: { default_max_retries_failure: 1000000 }",
+    "default_max_retries_failure: got 1000000; give a whole number",
+  ],
+  [
+    "agent:\n  roles: [nosuch.yaml]",
+    'perdure.yaml:2:3: agent.roles: there is no file or directory "nosuch.yaml"; name',
+  ],
+  ["opal: { retryBackoffs: [] }", "perdure.yaml:1:9: opal.retryBackoffs: got []; give a list of 1 to 100 numbers"],
   ["agent: { retry: { legionry: {} } }", "did you mean agent.retry.legionary"],
 ])("are refused where they cannot work: %s", (text, message) => {
   expect(() => settings({ "perdure.yaml": text })).toThrow(message);

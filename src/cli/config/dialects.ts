@@ -3,6 +3,7 @@
 import { readdirSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { AGENT_TIERS, type AgentTier, type DialectSettings } from "../../core/dialect-settings.ts";
+import { show } from "../../core/errors.ts";
 import { OPAL_DEFAULTS } from "../../dialects/opal/settings.ts";
 import { usageError } from "../exit.ts";
 import { readSmallFile, readYamlDocuments, textIn } from "../yaml.ts";
@@ -45,7 +46,7 @@ export function dialectSettingsOf(config: Config, cwd: string): DialectSettings 
     agent: {
       command: command.length === 0 ? null : command,
       retry: Object.fromEntries(AGENT_TIERS.map((tier) => [tier, tierOf(config, tier)])),
-      roles: rolesOf(config.list("agent.roles"), config.sourceOf("agent.roles"), cwd),
+      roles: rolesOf(config.list("agent.roles"), config.blameOf("agent.roles"), cwd),
     },
   };
 }
@@ -59,19 +60,24 @@ function tierOf(config: Config, tier: AgentTier): DialectSettings["agent"]["retr
 
 const YAML_NAME = /\.(ya?ml|json)$/i;
 
-function rolesOf(paths: readonly string[], source: string, cwd: string): unknown[] {
+/** `blame` is what a path that cannot be read is told of. */
+function rolesOf(paths: readonly string[], blame: string, cwd: string): unknown[] {
   return paths.flatMap((path) => {
     const full = resolve(cwd, path);
-    let isFolder: boolean;
+    let names: string[] | null;
     try {
-      isFolder = statSync(full).isDirectory();
+      names = statSync(full).isDirectory() ? readdirSync(full).filter((name) => YAML_NAME.test(name)) : null;
     } catch (error) {
-      throw usageError(`${source}: cannot read ${path}: ${(error as Error).message}`);
+      throw usageError(`${blame}: ${whyNot(error as NodeJS.ErrnoException, path)}; name another, or leave it out`);
     }
-    if (!isFolder) return rolesIn(full, path);
-    const names = readdirSync(full).filter((name) => YAML_NAME.test(name));
+    if (names === null) return rolesIn(full, path);
     return names.sort().flatMap((name) => rolesIn(join(full, name), join(path, name)));
   });
+}
+
+function whyNot({ code, message }: NodeJS.ErrnoException, path: string): string {
+  if (code === "ENOENT" || code === "ENOTDIR") return `there is no file or directory ${show(path)}`;
+  return `${show(path)} cannot be read: ${message}`;
 }
 
 /** The others of a file, as its tasks, are for `perdure apply`. */

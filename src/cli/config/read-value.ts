@@ -208,10 +208,17 @@ function numberTexts(text: string): unknown[] {
   return commas(inside).map((part) => (/^\d{1,15}(\.\d{1,6})?$/.test(part) ? Number(part) : part));
 }
 
+/** As many delays as a policy takes. */
+const MAX_NUMBERS = 100;
+
 function numbersOf(setting: Setting & { max: number }, given: unknown, shown: unknown): number[] {
   const fits = (each: unknown) => typeof each === "number" && each >= 0 && each <= setting.max;
-  if (Array.isArray(given) && given.length <= 1_000 && given.every(fits)) return given;
-  throw new BadValue(setting, shown, `a list of numbers from 0 to ${setting.max}, such as [3, 8, 15]`);
+  if (Array.isArray(given) && given.length >= 1 && given.length <= MAX_NUMBERS && given.every(fits)) return given;
+  throw new BadValue(
+    setting,
+    shown,
+    `a list of 1 to ${MAX_NUMBERS} numbers from 0 to ${setting.max}, such as [3, 8, 15]`,
+  );
 }
 
 function argvOf(setting: Setting, given: unknown): string[] {

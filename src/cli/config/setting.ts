@@ -78,7 +78,7 @@ export interface LabelsSetting extends Common {
   readonly default?: undefined;
 }
 
-/** Numbers from 0 on: `3,8,15` or `[3, 8, 15]`. */
+/** One number or more, from 0 on: `3,8,15` or `[3, 8, 15]`. */
 export interface NumbersSetting extends Common {
   readonly type: "numbers";
   readonly default?: readonly number[];

@@ -8,7 +8,8 @@ const SECS = { type: "number", min: 0, max: DAY_SECS } as const;
 
 const FLUSTER_SETTINGS = [
   {
-    ...COUNT,
+    // One less than runs may be: the first run is none of them.
+    ...{ type: "integer", min: 0, max: 999_999 },
     key: "fluster.default_max_retries_failure",
     default: 0,
     help: "Retries of a fluster job after failures of its own.",

@@ -1,13 +1,13 @@
 /** `perdure submit mypack.action -p key=value`: the job of an action, by its name. What has no dot is an ordinary kind. Where
- *  there are packs, or a setting names their directories, every name with a dot is taken for an action: a job of a misspelt
- *  pack would wait for ever. Without packs it is an ordinary kind too. */
+ *  there are packs, or a setting names their directories, or parameters are given with -p, every name with a dot is taken for
+ *  an action: a job of a misspelt pack would wait for ever. Without all that it is an ordinary kind too. */
 import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
 import { settingsFor } from "../apply/settings.ts";
 import type { Context } from "../command.ts";
 import { loadConfig } from "../config/config.ts";
-import { usageError } from "../exit.ts";
+import { type CliError, usageError } from "../exit.ts";
 import { POLICY_OPTIONS } from "../run/policy.ts";
 import { inputOf, wishedOptions } from "../submit/entry.ts";
 import type { Target } from "../target.ts";
@@ -31,7 +31,7 @@ export async function actionEntry(context: Context, target: Target): Promise<Rea
   const { jobs, notes } = readAction(action, { parameters: parameters as Record<string, unknown>, settings });
   const [entry] = jobs as readonly [ReadEntry];
   const options = withWishes(entry.options ?? {}, wishedOptions(given));
-  for (const note of notes) out.note(`${action.file.file}: ${note}`);
+  for (const note of notes) out.note(`note: ${note}`);
   return { ...entry, options };
 }
 
@@ -43,11 +43,23 @@ function packOf(name: string, context: Context): FoundPack | null {
   const areSet = config.isSet("attune.packs");
   const wanted = name.slice(0, dot);
   const search = findPack(wanted, { dirs, areSet, cwd: context.io.cwd });
-  if (search.pack !== null || (!areSet && search.known.length === 0)) return search.pack;
+  if (search.pack !== null) return search.pack;
+  if (!areSet && search.known.length === 0) {
+    if (context.given.flag("param")) throw noPacks(name, dirs);
+    return null;
+  }
   const source = areSet ? ` (${config.sourceOf("attune.packs")})` : "";
   throw usageError(
     `there is no pack ${show(wanted)} in ${dirs.join(", ")}${source}.${hintFor(name, wanted, search)} ` +
       `A job of the ordinary kind ${name} is submitted by a job file that says \`kind: ${name}\``,
+  );
+}
+
+/** Parameters are for actions; an ordinary kind with a dot has its input otherwise. */
+function noPacks(name: string, dirs: readonly string[]): CliError {
+  return usageError(
+    `${show(name)} would be an action, but there are no packs in ${dirs.join(", ")} (attune.packs): a pack is a folder there ` +
+      `with a pack.yaml. A job of the ordinary kind ${name} is submitted with --input instead of -p`,
   );
 }
 

@@ -38,7 +38,7 @@ export interface PackSearch {
   readonly pack: FoundPack | null;
   /** All that can be read. */
   readonly packs: readonly FoundPack[];
-  /** The names of all that there are. One that cannot be read has the name of its folder. */
+  /** The names of all that there are. One that cannot be read, or has no manifest yet, has the name of its folder. */
   readonly known: readonly string[];
 }
 
@@ -46,10 +46,13 @@ export interface PackSearch {
 export function findPack(name: string, places: PackPlaces): PackSearch {
   const packs: FoundPack[] = [];
   const known: string[] = [];
+  const bare: Folder[] = [];
   for (const { dir, given } of places.dirs.flatMap((each) => foldersOf(each, places))) {
     const pack = packIn(dir, given, name);
     if (pack !== null) packs.push(pack);
-    if (pack !== null || existsSync(join(dir, MANIFEST))) known.push(pack?.ref ?? basename(dir));
+    const isBare = pack === null && !existsSync(join(dir, MANIFEST)) && existsSync(join(dir, ACTIONS));
+    if (isBare) bare.push({ dir, given });
+    if (pack !== null || isBare || existsSync(join(dir, MANIFEST))) known.push(pack?.ref ?? basename(dir));
   }
   const found = packs.filter(({ ref }) => ref === name);
   const [pack = null, second] = found;
@@ -58,7 +61,15 @@ export function findPack(name: string, places: PackPlaces): PackSearch {
       `${second.manifest.where([])}: the pack ${show(name)} is in ${pack.given} too; remove one of them`,
     );
   }
+  const meant = bare.find(({ dir }) => basename(dir) === name);
+  if (pack === null && meant !== undefined) throw noManifest(name, meant);
   return { pack, packs, known };
+}
+
+/** It would pass for a directory of something else, and its actions for ordinary kinds. */
+function noManifest(name: string, { given }: Folder): CliError {
+  const file = join(given, MANIFEST);
+  return usageError(`${given} has actions but no ${MANIFEST}; write ${file} with the line \`ref: ${name}\``);
 }
 
 interface Folder {
@@ -66,7 +77,7 @@ interface Folder {
   readonly given: string;
 }
 
-/** The directory itself if it is a pack, else those in it. */
+/** The directory itself if it is a pack, or only lacks its manifest; else those in it. */
 function foldersOf(given: string, { cwd, areSet }: PackPlaces): Folder[] {
   const dir = resolve(cwd, given);
   let names: string[];
@@ -77,7 +88,8 @@ function foldersOf(given: string, { cwd, areSet }: PackPlaces): Folder[] {
     if ((code === "ENOENT" || code === "ENOTDIR") && !areSet) return [];
     throw usageError(`attune.packs: ${show(given)} cannot be read: ${message}; give a directory that holds packs`);
   }
-  if (names.includes(MANIFEST)) return [{ dir, given }];
+  const isBare = names.includes(ACTIONS) && !names.some((name) => existsSync(join(dir, name, MANIFEST)));
+  if (names.includes(MANIFEST) || isBare) return [{ dir, given }];
   return names.map((name) => ({ dir: join(dir, name), given: join(given, name) }));
 }
 

@@ -16,7 +16,8 @@ export function readAction({ file, dir }: FoundAction, { parameters, settings }:
   const document = { yaml: file, dir, dialect: attune };
   const reader = new FileContext(document, { settings, parameters, documents: [document], onParameters: () => {} });
   try {
-    return attune.read(file.value, reader.context);
+    const { jobs, notes } = attune.read(file.value, reader.context);
+    return { jobs, notes: notes.map((note) => reader.noteAt(note)) };
   } catch (error) {
     throw error instanceof ConfigError ? reader.errorAt(error) : error;
   }

@@ -61,8 +61,8 @@ export async function sourceOf(context: Context): Promise<Source> {
   return jitter === null ? source : { ...source, policy: withJitter(source.policy, jitter) };
 }
 
-function ofPolicy(policy: Policy): Source {
-  return { policy, job: {}, annotations: {}, notes: [] };
+function ofPolicy(policy: Policy, notes: readonly string[] = []): Source {
+  return { policy, job: {}, annotations: {}, notes };
 }
 
 /** The jitter is taken out: it is that of the main backoff in a policy, and of all of them here. */
@@ -102,8 +102,8 @@ async function readSource(context: Context): Promise<Source> {
   const [name = "", ...others] = files;
   const text = others.length > 0 ? null : await textOf(name, io);
   if (text !== null) {
-    const policy = await retryAlone(context, readYamlDocuments(text, shownName(name)), dialect);
-    if (policy !== null) return ofPolicy(policy);
+    const alone = await retryAlone(context, readYamlDocuments(text, shownName(name)), dialect);
+    if (alone !== null) return alone;
   }
   const { jobs, notes } = await readAnyFiles({
     ...{ files, io, dialect, parameters },
@@ -145,18 +145,25 @@ async function retryAlone(
   context: Context,
   [file, second]: readonly YamlText[],
   dialect: string | undefined,
-): Promise<Policy | null> {
+): Promise<Source | null> {
   const value = file?.value;
   if (file === undefined || second !== undefined || !isPlain(value)) return null;
   if (Object.keys(value).join() !== "retry") return null;
   const { retry } = value as { retry: unknown };
   try {
     const settings = isForeign(retry, dialect) ? await settingsFor(context, targetOf(context)) : DIALECT_DEFAULTS;
-    return resolvePolicy(retryBlock(retry, "retry", () => settings, dialect) ?? (retry as PolicyInput));
+    const policy = resolvePolicy(retryBlock(retry, "retry", () => settings, dialect) ?? (retry as PolicyInput));
+    const isGuess = typeof retry === "number" && dialect === undefined;
+    return ofPolicy(policy, isGuess ? [`${file.where(["retry"])}: retry: read as Perdure's own. ${OF_NOETL}`] : []);
   } catch (error) {
-    throw error instanceof ConfigError ? file.error(stepsOf(error.path ?? ""), error.message) : error;
+    if (!(error instanceof ConfigError)) throw error;
+    const hint = retry === true && dialect === undefined ? ` ${OF_NOETL}` : "";
+    throw file.error(stepsOf(error.path ?? ""), error.message + hint);
   }
 }
+
+/** Its `true` and its `3` look like ours. */
+const OF_NOETL = "If NoETL's is meant, say --dialect noetl";
 
 /** In the words of a dialect, whose settings matter then. Nobody is asked for settings before that is known. */
 function isForeign(retry: unknown, dialect: string | undefined): boolean {

@@ -9,7 +9,7 @@ import { endOf, printLine, shownJob } from "../commands/wait.ts";
 import { madeData } from "../direct.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { untilLeft } from "../follow/until-left.ts";
-import { tellIfStuck } from "../run/stuck.ts";
+import { lackOf, tellIfStuck } from "../run/stuck.ts";
 import { type Target, withPerdure } from "../target.ts";
 import { workerState } from "../worker-text.ts";
 
@@ -17,6 +17,8 @@ export interface Wanted {
   readonly entry: SubmitEntry;
   /** Its place in a file; null on the command line. */
   readonly where: string | null;
+  /** The place of its parent's id, as far as it is known. */
+  readonly parentWhere?: string | undefined;
 }
 
 export interface StoreWish {
@@ -26,6 +28,8 @@ export interface StoreWish {
   readonly jobs: readonly Wanted[];
   /** Answer with a list, however many there are. */
   readonly isList: boolean;
+  /** Begins what is said if no worker is there for the only job: why it may not be what was meant. */
+  readonly doubt?: string | null;
 }
 
 /** The answer is the exit code. */
@@ -42,7 +46,9 @@ export async function storeIn(context: Context, perdure: Perdure, wish: StoreWis
     out.note("this job has no server, so what it submits is no child of it; see `perdure up`");
   }
   const stored = await storeAll(context, perdure, wish);
-  if (wish.target.kind === "data" && stored.handles.length > 0) await tellIfAlone(context, perdure);
+  const [first] = stored.handles;
+  const isDoubted = wish.doubt != null && first !== undefined && (await tellDoubt(context, perdure, first, wish.doubt));
+  if (!isDoubted && wish.target.kind === "data" && first !== undefined) await tellIfAlone(context, perdure);
   if (given.flag("wait")) return waitForEnds(context, perdure, stored, wish.isList);
   if (given.flag("json")) {
     const shown = stored.handles.map(({ id, created }) => ({ id, created }));
@@ -52,8 +58,9 @@ export async function storeIn(context: Context, perdure: Perdure, wish: StoreWis
 }
 
 /** Before any job of the files is stored. A parent that ends in this very moment is told of job by job. */
-async function checkParent(perdure: Perdure, { entry: { options }, where }: Wanted): Promise<void> {
+async function checkParent(perdure: Perdure, { entry: { options }, ...places }: Wanted): Promise<void> {
   const parent = options?.parent;
+  const where = places.parentWhere ?? places.where;
   if (parent === undefined) return;
   try {
     const { state } = await (await perdure.job(parent)).get();
@@ -95,6 +102,17 @@ async function tellIfAlone({ out }: Context, perdure: Perdure): Promise<void> {
   const workers = await perdure.workers();
   if (workers.some((worker) => workerState(worker, Date.now()) === "alive")) return;
   out.note("no worker is there yet; start one with `perdure up`");
+}
+
+/** Whether it was told. A hint: a server may not let us see its workers. */
+async function tellDoubt({ out }: Context, perdure: Perdure, job: JobHandle<unknown>, doubt: string): Promise<boolean> {
+  try {
+    const lack = lackOf(await job.get(), await perdure.workers());
+    if (lack !== null) out.note(`note: ${doubt}; ${lack}`);
+    return lack !== null;
+  } catch {
+    return false;
+  }
 }
 
 async function waitForEnds(

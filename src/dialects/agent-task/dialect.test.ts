@@ -258,6 +258,10 @@ describe("what cannot be done here", () => {
   it("a backoff above its cap is told of", () => {
     const { notes } = read(doc({ retry: { maxAttempts: 3, backoffSeconds: 600 } }));
     expect(notes).toEqual(["spec.retry: backoffSeconds is 600, and every retry waits for the cap of 300 s."]);
+    // The floor of 1 s is what it waits for then.
+    const floored = read(doc({ retry: { maxAttempts: 3, backoffSeconds: 30, maxBackoffSeconds: 0 } }));
+    expect(floored.notes).toEqual(["spec.retry: backoffSeconds is 30, and every retry waits for the cap of 1 s."]);
+    expect(floored.jobs[0]?.options?.retry).toMatchObject({ backoff: { max: "1s" } });
   });
 });
 

@@ -6,6 +6,7 @@ import { asInteger, fieldPath } from "../../core/check.ts";
 import type { Backoff, PolicyFields } from "../../core/policy.ts";
 import { presets } from "../../core/presets.ts";
 import { MAX_COUNT } from "../../core/resolve-backoff.ts";
+import { noteCap } from "../cap-note.ts";
 import type { AgentRetrySettings } from "../settings.ts";
 import { type AgentBudget, asSeconds, fieldsOf } from "./check.ts";
 
@@ -34,18 +35,15 @@ const PRESET = presets.agent.backoff as Extract<Backoff, { type: "exponential" }
 export function agentPolicy(retry: AgentRetrySettings, budget: AgentBudget, notes: string[]): PolicyFields {
   const { maxAttempts = 0, backoffSeconds, maxBackoffSeconds } = retry;
   const initial = ms(backoffSeconds) ?? PRESET.initialMs;
-  const cap = ms(maxBackoffSeconds) ?? PRESET.maxMs;
-  if (maxAttempts > 1 && initial > cap) {
-    notes.push(
-      `spec.retry: backoffSeconds is ${initial / 1_000}, and every retry waits for the cap of ${cap / 1_000} s.`,
-    );
-  }
+  // The floor holds whatever the cap says.
+  const cap = Math.max(ms(maxBackoffSeconds) ?? PRESET.maxMs, PRESET.minMs);
+  const said = `backoffSeconds is ${initial / 1_000}`;
+  noteCap({ path: "spec.retry", said, initialMs: initial, capMs: cap, runs: maxAttempts }, notes);
   const { maxCostUsd, maxTokens } = budget;
   return {
     preset: "agent",
     maxAttempts: Math.max(1, maxAttempts),
-    // The floor holds whatever the cap says.
-    backoff: { type: "exponential", initial: `${initial / 1_000}s`, max: `${Math.max(cap, PRESET.minMs) / 1_000}s` },
+    backoff: { type: "exponential", initial: `${initial / 1_000}s`, max: `${cap / 1_000}s` },
     onTimeout: "retry",
     ...(maxCostUsd === undefined && maxTokens === undefined
       ? {}

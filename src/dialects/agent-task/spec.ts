@@ -2,6 +2,7 @@
  *  are, and pulls no images and makes no pods. */
 import { asList, asOneOf, asText, fieldPath, isPlain } from "../../core/check.ts";
 import { ConfigError, show } from "../../core/errors.ts";
+import { asJobId } from "../job-id.ts";
 import { AGENT_TIERS, type AgentRetrySettings, type AgentTier } from "../settings.ts";
 import { type AgentBudget, type AgentModel, asTimeout, fieldsOf, readBudget, readModel } from "./check.ts";
 import { type AgentResources, readResources } from "./resources.ts";
@@ -51,7 +52,6 @@ const FIELDS = [
 const MAX_PROMPT_BYTES = 524_288;
 const MAX_ARGUMENT = 131_072;
 const MAX_ARGUMENTS = 10_000;
-const JOB_ID = /^job_[0-9a-hjkmnp-tv-z]{26}$/;
 
 export function readSpec(value: unknown, path: string, notes: string[]): AgentSpec {
   const fields = fieldsOf(value, path, FIELDS);
@@ -104,11 +104,6 @@ function asArgument(value: unknown, path: string): string {
     given: value,
     allowed: `text of at most ${MAX_ARGUMENT} characters, without NUL${hint}`,
   });
-}
-
-function asJobId(value: unknown, path: string): string {
-  if (typeof value === "string" && JOB_ID.test(value)) return value;
-  throw new ConfigError({ path, given: value, allowed: "the id of a job, in full: job_ and 26 characters" });
 }
 
 /** A list as in a pod, or an object of names and texts. */

@@ -1,6 +1,7 @@
 /** `status` of an AgentTask, told from the job, its attempts and its events. */
 import { isPlain } from "../../core/check.ts";
 import type { JobEvent, StoredDecision } from "../../core/event.ts";
+import { counted } from "../../core/show.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { ViewParts } from "../dialect.ts";
 import { attemptReason, decisionsOf, failureReason, isEnded, usedUp, wholeSeconds } from "./reason.ts";
@@ -128,7 +129,7 @@ function messageOf(
   // Of the budget that the last run was charged to: lost workers may have their own.
   const isOwn = decision?.charge?.to === "workerLost";
   const left = isOwn ? (decision?.charge?.left ?? 0) : Math.max(0, maxAttempts - used);
-  const charged = `${used} of ${maxAttempts} runs used`;
+  const charged = `${used} of ${counted(maxAttempts, "run")} used`;
   const spent = isOwn ? (usedUp(decision, maxAttempts) ?? "none was granted after a lost worker") : charged;
   switch (phase) {
     case "Pending":

@@ -178,6 +178,13 @@ describe("no retry left", () => {
     expect(none.message).toMatch(/^no retries left, none was granted after a lost worker: /);
   });
 
+  it("counts the one run of a task that has no other", () => {
+    const { message } = shown(
+      new JobStory({ policy: resolvePolicy({ preset: "agent", maxAttempts: 1 }) }).run(exited(7)),
+    );
+    expect(message).toMatch(/^no retries left, 1 of 1 run used: /);
+  });
+
   it("names the rule whose retries were used up", () => {
     // biome-ignore lint/suspicious/noThenProperty: the policy language says "then"; a rule is never awaited.
     const rules = [{ if: { exitCode: 7 }, then: "retry" as const, maxRetries: 1 }];

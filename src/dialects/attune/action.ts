@@ -1,6 +1,6 @@
 /** Attune's action files, with the keys of its document (`name`, `runtime`, `entrypoint`) or the newer ones (`ref`,
  *  `runner_type`, `entry_point`, `timeout`). One thing under both names is refused, since one of them would not be read. */
-import { asBoolean, asInteger, asList, asObject, asText, type Fields, fieldPath } from "../../core/check.ts";
+import { asBoolean, asInteger, asList, asObject, asText, type Fields, fieldPath, nearest } from "../../core/check.ts";
 import { ConfigError, show } from "../../core/errors.ts";
 import { type AttunePack, actionRef } from "./pack.ts";
 import { ANY_PARAMETERS, type Parameters, readParameters } from "./parameters.ts";
@@ -101,7 +101,8 @@ function asRuntime(value: unknown, path: string): Runtime {
   const word = typeof value === "string" ? value.toLowerCase() : value;
   const found = RUNTIMES.find((runtime) => runtime === (word === "nodejs" ? "node" : word));
   if (found !== undefined) return found;
-  throw new ConfigError({ path, given: value, allowed: `${RUNTIMES.join(", ")} (also called nodejs)` });
+  const near = typeof word === "string" ? nearest(word, RUNTIMES) : null;
+  throw new ConfigError({ path, given: value, allowed: `${RUNTIMES.join(", ")} (also called nodejs)`, nearest: near });
 }
 
 /** `max_retries` stands beside the other keys; in a `retry` of the action it may stand too, but not in both. */

@@ -119,6 +119,11 @@ describe("an action", () => {
       ...["../pack.yaml.config", "output_format", "parameter_delivery", "parameters.key", "parameters.key"],
     ]);
     expect(read(ACTION).notes).toEqual([]);
+    const retry = { max_retries: 2, base_backoff_secs: 20, max_backoff_secs: 10 };
+    expect(read({ ...ACTION, max_retries: undefined, retry }).notes).toEqual([
+      "retry: base_backoff_secs is 20, and every retry waits for the cap of 10 s.",
+    ]);
+    expect(read({ ...ACTION, max_retries: undefined, retry: { ...retry, enabled: false } }).notes).toEqual([]);
   });
 });
 

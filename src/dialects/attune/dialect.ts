@@ -5,6 +5,7 @@ import { isPlain } from "../../core/check.ts";
 import { ConfigError, show } from "../../core/errors.ts";
 import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
 import { resolvePolicy } from "../../core/resolve-policy.ts";
+import { noteCap } from "../cap-note.ts";
 import type { Dialect, ReadContext, Reading } from "../dialect.ts";
 import { type AttuneAction, type Runtime, readAction } from "./action.ts";
 import { PACK_FILE, readPack } from "./pack.ts";
@@ -59,6 +60,10 @@ function readAttune(document: unknown, context: ReadContext): Reading {
     },
   };
   const notes = [...(pack?.notes ?? []), ...action.notes];
+  const { baseBackoffSecs, maxBackoffSecs } = retry;
+  const delays = { initialMs: baseBackoffSecs * 1_000, capMs: maxBackoffSecs * 1_000 };
+  const runs = retry.enabled ? retry.maxRetries + 1 : 1;
+  noteCap({ path: "retry", said: `base_backoff_secs is ${baseBackoffSecs}`, ...delays, runs }, notes);
   return { jobs: [{ task: "exec", input, options }], notes };
 }
 
@@ -85,7 +90,8 @@ function snapshot({ entry }: AttuneAction, inPack: boolean, context: ReadContext
     }
     return { file: place.at(-1) as string, base64: Buffer.from(bytes).toString("base64") };
   }
-  throw refuse(`there is no file ${show(text)}`, inside);
+  const packless = "; a path from the folder of its pack needs a pack.yaml there, with a line such as ref: mypack";
+  throw refuse(`there is no file ${show(text)}`, inPack ? inside : inside + packless);
 }
 
 /** Stands for the folder of the action itself, whose name is not known here: no other step is called so. */

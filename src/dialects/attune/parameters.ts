@@ -135,6 +135,9 @@ export function bindParameters(
   given: Readonly<Record<string, unknown>>,
 ): Record<string, unknown> {
   const values: Record<string, unknown> = Object.create(null);
+  const others = Object.entries(given).filter(([name, value]) => !declared.has(name) && value !== undefined);
+  // First: a name that is misspelt is missing too, and the misspelling says more.
+  if (!open) refuseUnknown(others, [...declared.keys()], path);
   for (const [name, { required, fallback, path: at, ...rest }] of declared) {
     const value = Object.hasOwn(given, name) ? given[name] : undefined;
     if (value !== undefined) {
@@ -143,24 +146,25 @@ export function bindParameters(
       values[name] = value;
     } else if (fallback !== undefined) values[name] = fallback;
     else if (required) {
+      const [like] = others.find(([other]) => nearest(other, [name]) !== null) ?? [];
+      const but = like === undefined ? "" : `, but ${show(like)} was`;
       throw new ConfigError({
-        ...{ path: at, given: undefined, problem: `the parameter ${show(name)} is required and was not given` },
+        ...{ path: at, given: undefined, problem: `the parameter ${show(name)} is required and was not given${but}` },
         allowed: `${described(rest)}, as in -p ${name}=VALUE`,
       });
     }
   }
-  for (const [name, value] of Object.entries(given)) {
-    if (declared.has(name) || value === undefined) continue;
-    if (!open) {
-      const known = [...declared.keys()];
-      throw new ConfigError({
-        ...{ path, given: name, problem: `unknown parameter ${show(name)}`, nearest: nearest(name, known) },
-        allowed: known.join(", ") || "none: the action has no parameters",
-      });
-    }
-    values[name] = value;
-  }
+  for (const [name, value] of others) values[name] = value;
   return values;
+}
+
+function refuseUnknown([other]: readonly (readonly [string, unknown])[], known: readonly string[], path: string): void {
+  if (other === undefined) return;
+  const [name] = other;
+  throw new ConfigError({
+    ...{ path, given: name, problem: `unknown parameter ${show(name)}`, nearest: nearest(name, known) },
+    allowed: known.join(", ") || "none: the action has no parameters",
+  });
 }
 
 /** `-p n=3` is a text; who gives a number that way wants to know how. */

@@ -3,6 +3,7 @@ import { DIALECT_DEFAULTS } from "../settings.ts";
 import { flusterDialect, readFluster } from "./dialect.ts";
 
 const BASE = { name: "flaky-job", entrypoint: ["python", "flaky.py"] };
+const PARENT = "job_01m7gekg9zevv9a6xvvwmt1v8g";
 const FILL = { FLUSTER_JOB_ID: "jobId", FLUSTER_ATTEMPT_ID: "attemptIndex" };
 const read = (parts: object) => readFluster({ ...BASE, ...parts }, DIALECT_DEFAULTS.fluster);
 const job = (parts: object = {}) => {
@@ -97,7 +98,36 @@ describe("an environment", () => {
   });
 });
 
+describe("a retry config", () => {
+  it.each([
+    [{ initial_delay: 90 }, "retry: initial_delay is 90, and every retry waits for the cap of 60 s."],
+    [
+      { initial_retry_delay_ms: 1_500, max_delay: 1 },
+      "retry: initial_retry_delay_ms is 1500, and every retry waits for the cap of 1 s.",
+    ],
+    [{ max_delay: 0.5 }, "retry: the default delay is 1000 ms, and every retry waits for the cap of 0.5 s."],
+    [
+      { retry_on_exit_codes: [0, 137] },
+      "retry.retry_on_exit_codes has 0, with which a command has succeeded: nothing is retried by it.",
+    ],
+    [
+      { no_retry_on_exit_codes: [0] },
+      "retry.no_retry_on_exit_codes has 0, with which a command has succeeded: nothing is retried by it.",
+    ],
+  ])("that may surprise is told of: %j", (retry, note) => {
+    expect(read({ retry: { max_retries_failure: 3, ...retry } }).notes).toEqual([note]);
+  });
+
+  it("without retries has no delays to tell of", () => {
+    expect(read({ retry: { initial_delay: 90 } }).notes).toEqual([]);
+  });
+});
+
 describe("ports", () => {
+  it("that clash are told by the name that a command would know", () => {
+    expect(() => job({ ports: ["my-port", "MY_PORT"] })).toThrow(/"MY_PORT" would be FLUSTER_PORT_MY_PORT, which/);
+  });
+
   it("are given by the worker, under fluster's names", () => {
     expect(job({ ports: ["http", "grpc", "my-actor"] }).input).toMatchObject({
       ports: ["http", "grpc", "my-actor"],
@@ -164,15 +194,14 @@ describe("resources", () => {
 
 describe("a scheduling timeout", () => {
   it("is a limit on each wait for a worker, and final", () => {
-    // biome-ignore lint/suspicious/noThenProperty: the policy language says "then"; a rule is never awaited.
-    const retry = { rules: [{ if: { kind: "queue_timeout" }, then: "fail" }] };
-    expect(job({ scheduling_timeout_seconds: 30 }).options).toMatchObject({ expireIn: "30s", retry });
+    const { options } = job({ scheduling_timeout_seconds: 30 });
+    expect(options).toMatchObject({ expireIn: "30s" });
+    expect(options?.retry).toMatchObject({ preset: "fluster" }); // which ends a wait that ran out
   });
 
   it("of 0 is none", () => {
     const { options } = job({ scheduling_timeout_seconds: 0 });
     expect(options).not.toHaveProperty("expireIn");
-    expect(options?.retry).not.toHaveProperty("rules");
   });
 
   it.each([-1, 1.5, "30", 1e12])("of %j is refused", (seconds) => {
@@ -187,7 +216,7 @@ describe("a job", () => {
     expect(job().options).toMatchObject({ annotations: { "fluster/name": "flaky-job" } });
     expect(job().options).not.toHaveProperty("parent");
     expect(job({ parent_job_id: "" }).options).not.toHaveProperty("parent");
-    expect(job({ parent_job_id: "job_a" }).options).toMatchObject({ parent: "job_a" });
+    expect(job({ parent_job_id: PARENT }).options).toMatchObject({ parent: PARENT });
   });
 
   it("in which something is null is one in which it is not given", () => {
@@ -202,6 +231,7 @@ describe("a job", () => {
     [{ nmae: "x" }, "nmae"],
     [{ retry: { max_retries: 1 } }, "retry.max_retries"],
     [{ parent_job_id: 7 }, "parent_job_id"],
+    [{ parent_job_id: "job_x" }, "parent_job_id"],
   ])("with %j is refused", (parts, path) => {
     expect(() => job(parts)).toThrow(expect.objectContaining({ code: "invalid_config", path }));
   });

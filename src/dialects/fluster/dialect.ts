@@ -3,13 +3,13 @@
 import { asBoolean, asInteger, asList, asObject, asText, isPlain, reader } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
-import type { PolicyFields } from "../../core/policy.ts";
 import { resolvePolicy } from "../../core/resolve-policy.ts";
 import { type ResourcesInput, toBytes, toResources } from "../../core/resources.ts";
 import type { Dialect, ReadEntry, Reading } from "../dialect.ts";
+import { asJobId } from "../job-id.ts";
 import type { FlusterSettings } from "../settings.ts";
 import { flusterWork } from "./entrypoint.ts";
-import { FLUSTER_RETRY_FIELDS, flusterPolicy, UNSCHEDULABLE_RULE } from "./retry.ts";
+import { FLUSTER_RETRY_FIELDS, flusterPolicy } from "./retry.ts";
 import { FLUSTER_NAME, flusterStatus } from "./view.ts";
 
 export interface FlusterResources {
@@ -64,8 +64,8 @@ export function readFluster(document: unknown, settings: FlusterSettings): Readi
   const resources = resourcesOf(fields.resources ?? {}, notes);
   const read = reader(fields, "");
   const timeout = read("scheduling_timeout_seconds", asSeconds, 0);
-  const parent = read("parent_job_id", (given, at) => (given === "" ? null : asText(given, at, 200)), null);
-  const policy = policyOf(fields.retry, timeout > 0, settings);
+  const parent = read("parent_job_id", (given, at) => (given === "" ? null : asJobId(given, at)), null);
+  const policy = flusterPolicy(fields.retry, "retry", settings, notes);
   resolvePolicy(policy, "retry");
   const job: ReadEntry = {
     task,
@@ -84,12 +84,6 @@ export function readFluster(document: unknown, settings: FlusterSettings): Readi
 /** In fluster, an argument that is `None` is one that was not given. */
 function withoutNulls(document: object): object {
   return Object.fromEntries(Object.entries(document).filter(([, value]) => value !== null));
-}
-
-/** The wait for a worker begins anew with each retry, and is final each time. */
-function policyOf(retry: unknown, canExpire: boolean, settings: FlusterSettings): PolicyFields {
-  const policy = flusterPolicy(retry, "retry", settings);
-  return canExpire ? { ...policy, rules: [UNSCHEDULABLE_RULE] } : policy;
 }
 
 /** 0 is to wait for ever. */

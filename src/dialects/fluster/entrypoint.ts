@@ -37,7 +37,7 @@ const OURS = /^FLUSTER_(JOB_ID|ATTEMPT_ID|PORT_.*)$/;
 /** Adds to `notes` what cannot be done. */
 export function flusterWork(fields: Fields<"entrypoint" | "environment" | "ports">, notes: string[]): FlusterWork {
   const env = envOf(fields.environment ?? {}, notes);
-  const ports = checkPorts(fields.ports ?? [], "ports");
+  const ports = portsOf(fields.ports ?? []);
   const { entrypoint } = fields;
   if (Array.isArray(entrypoint)) return command({ argv: entrypoint }, "entrypoint", env, ports);
   if (typeof entrypoint !== "object" || entrypoint === null) throw noEntrypoint(entrypoint);
@@ -63,6 +63,23 @@ export function flusterWork(fields: Fields<"entrypoint" | "environment" | "ports
   return { task, input: forms.args };
 }
 
+/** Under the names that fluster's jobs know. */
+function theirVariable(text: string): string {
+  return text.replaceAll("PERDURE_PORT_", "FLUSTER_PORT_");
+}
+
+function portsOf(value: unknown): string[] {
+  try {
+    return checkPorts(value, "ports");
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const { path: found, message, given, allowed, nearest } = error;
+    const path = found ?? "ports";
+    const problem = theirVariable(message.slice(`${path}: `.length, message.indexOf("; allowed: ")));
+    throw new ConfigError({ path, given, allowed, nearest, problem });
+  }
+}
+
 function noEntrypoint(given: unknown): ConfigError {
   const allowed =
     'a command as a list, as in ["python", "train.py"], or an object with one of command (such a list), shell (a line for a shell) and task (a kind that a worker runs, with its args)';
@@ -82,7 +99,7 @@ function command(
   ports: readonly string[],
 ): FlusterWork {
   const fill: Record<string, string> = { FLUSTER_JOB_ID: "jobId", FLUSTER_ATTEMPT_ID: "attemptIndex" };
-  for (const port of ports) fill[portVariable(port).replace(/^PERDURE/, "FLUSTER")] = `port.${port}`;
+  for (const port of ports) fill[theirVariable(portVariable(port))] = `port.${port}`;
   const input: ExecInput = {
     ...run,
     ...(Object.keys(env).length === 0 ? {} : { env }),

@@ -6,8 +6,9 @@
 import { asInteger, asList, asNumber, asObject, type Fields, fieldPath, reader } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
-import type { Policy, PolicyFields, RuleInput } from "../../core/policy.ts";
+import type { Policy, PolicyFields } from "../../core/policy.ts";
 import { MAX_COUNT } from "../../core/resolve-backoff.ts";
+import { noteCap } from "../cap-note.ts";
 import type { FlusterSettings } from "../settings.ts";
 
 /** As people write it, in TypeScript and in YAML. */
@@ -48,15 +49,13 @@ const DEFAULT_MULTIPLIER = 2;
 const MAX_MULTIPLIER = 1_000;
 const MAX_CODES = 100;
 
-/** A wait for a worker that ran out is the end, whatever the budgets say: UNSCHEDULABLE is final. */
-export const UNSCHEDULABLE_RULE: RuleInput = {
-  if: { kind: "queue_timeout" },
-  // biome-ignore lint/suspicious/noThenProperty: the policy language says "then"; a rule is never awaited.
-  then: "fail",
-};
-
-/** `undefined` and null are a config in which nothing is given: `retry=None`. */
-export function flusterPolicy(value: unknown, path: string, settings: FlusterSettings): PolicyFields {
+/** `undefined` and null are a config in which nothing is given: `retry=None`. Adds to `notes` what may surprise whoever wrote it. */
+export function flusterPolicy(
+  value: unknown,
+  path: string,
+  settings: FlusterSettings,
+  notes: string[] = [],
+): PolicyFields {
   const fields = asObject(value ?? {}, path, FLUSTER_RETRY_FIELDS);
   const read = reader(fields, path);
   const count = (max: number) => (given: unknown, at: string) => asInteger(given, at, { min: 0, max });
@@ -70,8 +69,11 @@ export function flusterPolicy(value: unknown, path: string, settings: FlusterSet
     (given, at) => asNumber(given, at, { min: 1, max: MAX_MULTIPLIER }),
     DEFAULT_MULTIPLIER,
   );
-  const allowed = read("retry_on_exit_codes", asExitCodes, []);
-  const denied = read("no_retry_on_exit_codes", asExitCodes, []);
+  const allowed: readonly number[] = read("retry_on_exit_codes", asExitCodes, []);
+  const denied: readonly number[] = read("no_retry_on_exit_codes", asExitCodes, []);
+  noteCap({ path, said: initialWords(fields, initial), initialMs: initial, capMs: max, runs: retries + 1 }, notes);
+  noteZero(allowed, fieldPath(path, "retry_on_exit_codes"), notes);
+  noteZero(denied, fieldPath(path, "no_retry_on_exit_codes"), notes);
   return {
     preset: "fluster",
     maxAttempts: retries + 1,
@@ -81,6 +83,16 @@ export function flusterPolicy(value: unknown, path: string, settings: FlusterSet
     // Preemption is "free": a budget of its own, and no wait.
     workerLost: { charge: "own", maxRetries: preemptions, backoff: { type: "none" } },
   };
+}
+
+function noteZero(codes: readonly number[], path: string, notes: string[]): void {
+  if (codes.includes(0)) notes.push(`${path} has 0, with which a command has succeeded: nothing is retried by it.`);
+}
+
+/** The first delay, in the form in which it was given. */
+function initialWords({ initial_delay, initial_retry_delay_ms }: Fields<Field>, initialMs: number): string {
+  if (initial_retry_delay_ms !== undefined) return `initial_retry_delay_ms is ${initialMs}`;
+  return initial_delay === undefined ? `the default delay is ${initialMs} ms` : `initial_delay is ${initialMs / 1_000}`;
 }
 
 /** A delay in one of its two forms, or null where neither is given. */

@@ -98,20 +98,26 @@ describe("the end of a job", () => {
     expect(story.status()).toMatchObject(wanted);
   });
 
-  it("by a wait for a retry that ran out is UNSCHEDULABLE too, of the run that never came", () => {
+  it("by a wait for a retry that ran out is UNSCHEDULABLE too, after the run that there was", () => {
     const policy = { ...presets.default, maxAttempts: 2 };
     const story = told(policy, { expireInMs: 30_000 }).run(exited(1)).settle(QUEUE_TIMEOUT, { afterMs: 30_000 });
     expect(story.status()).toMatchObject({
       ...{ state: "UNSCHEDULABLE", error: "Scheduling timeout exceeded (30s)", started_at_ms: null, worker_id: null },
-      ...{ failure_count: 1, current_attempt_id: 1, exit_code: null },
+      ...{ failure_count: 1, current_attempt_id: 0, exit_code: null },
     });
     expect(story.status().attempts).toMatchObject([{ attempt_id: 0, state: "FAILED" }]);
+  });
+
+  it("by a wait whose limit is not known is told without it", () => {
+    expect(told().settle(QUEUE_TIMEOUT).status()).toMatchObject({
+      ...{ state: "UNSCHEDULABLE", error: "Scheduling timeout exceeded", failure_count: 0, current_attempt_id: 0 },
+    });
   });
 
   it("by a cancel is KILLED, whether it ran or waited", () => {
     const waiting = told({ ...presets.fluster, maxAttempts: 3 }).run(exited(1));
     waiting.command({ kind: "cancel" });
-    expect(waiting.status()).toMatchObject({ state: "KILLED", started_at_ms: null, current_attempt_id: 1 });
+    expect(waiting.status()).toMatchObject({ state: "KILLED", started_at_ms: null, current_attempt_id: 0 });
     expect(waiting.status().attempts).toMatchObject([{ state: "FAILED" }]);
 
     const running = told().start();
@@ -150,11 +156,11 @@ describe("attempts", () => {
     });
   });
 
-  it("stay through a redrive, with ids that go on, while the counters begin anew", () => {
+  it("stay through a redrive, with ids and counters that go on", () => {
     const story = told().run(exited(1));
     story.command({ kind: "redrive" });
     expect(story.status()).toMatchObject({
-      ...{ state: "PENDING", failure_count: 0, current_attempt_id: 1, finished_at_ms: null, next_retry_delay_ms: 0 },
+      ...{ state: "PENDING", failure_count: 1, current_attempt_id: 1, finished_at_ms: null, next_retry_delay_ms: 0 },
       attempts: [{ attempt_id: 0, state: "FAILED" }],
     });
   });

@@ -5,10 +5,13 @@
  *  then decided on.) Runs that neither succeeded nor failed are left out: those handed back before they began, as in
  *  fluster, and those that ended only to wait for children, which it does not know.
  *
- *  The counters are those of the budgets, so a redrive, which fluster does not know either, begins them anew. */
+ *  The counters are what was charged to the two budgets, over all chapters, as `attempts` and `current_attempt_id` go on through
+ *  all of them: "Number of job failures". After a redrive, which fluster does not know and which grants the retries anew, they
+ *  may so pass their limits. */
 import type { JobEvent } from "../../core/event.ts";
 import { isTerminal } from "../../core/job.ts";
 import type { AttemptRow, JobInfo } from "../../core/views.ts";
+import { chargedBefore } from "../counted.ts";
 import type { ViewParts } from "../dialect.ts";
 import { flusterEcho } from "./retry.ts";
 
@@ -51,7 +54,7 @@ export interface FlusterStatus {
   readonly worker_id: string | null;
   readonly failure_count: number;
   readonly preemption_count: number;
-  /** From 0; of a job that waits, the run that comes next. */
+  /** From 0; of a job that waits, the run that comes next, and of one that has ended, the last that there was. */
   readonly current_attempt_id: number;
   readonly attempts: readonly FlusterAttempt[];
   readonly max_retries_failure: number;
@@ -84,8 +87,9 @@ export function flusterStatus(parts: ViewParts): FlusterStatus {
   const inHand = job.state === "running" || (isTerminal(job.state) && story.endedByRun);
   const last = inHand ? parts.attempts.findLast(({ attempt }) => attempt === job.attempt) : undefined;
   const waitsFor = job.state === "queued" ? story.decided.at(-1)?.data.decision : undefined;
-  const unscheduled = story.decided.filter(({ name, data: { decision } }) => {
-    return name === "job.queue_timeout" && decision.charge?.to === "maxAttempts";
+  const before = chargedBefore(parts.events);
+  const unscheduled = parts.events.filter(({ name, data }) => {
+    return name === "job.queue_timeout" && data.decision.charge?.to === "maxAttempts";
   });
   return {
     job_id: job.id,
@@ -98,9 +102,9 @@ export function flusterStatus(parts: ViewParts): FlusterStatus {
     finished_at_ms: job.finishedAt,
     worker_id: inHand ? story.worker(job.attempt, job.worker) : null,
     // With us a wait that ran out is charged to the failures; in fluster nothing has failed.
-    failure_count: Math.max(0, job.failures - unscheduled.length),
-    preemption_count: job.losses,
-    current_attempt_id: inHand ? Math.max(0, job.attempt - 1) : job.attempt,
+    failure_count: Math.max(0, before.failures + job.failures - unscheduled.length),
+    preemption_count: before.losses + job.losses,
+    current_attempt_id: isWaiting(job) ? job.attempt : Math.max(0, job.attempt - 1),
     attempts: parts.attempts.filter(isTold).map((row) => attemptOf(row, story)),
     ...flusterEcho(job.policy),
     next_retry_delay_ms: waitsFor?.kind === "retry" ? (waitsFor.delay?.delayMs ?? 0) : 0,
@@ -158,7 +162,7 @@ function errorOf(job: JobInfo, state: FlusterState, last: AttemptRow | undefined
     case "UNSCHEDULABLE": {
       const event = story.decided.at(-1);
       if (event?.name === "job.queue_timeout" && event.data.why === "deadline") return "Scheduling deadline exceeded";
-      return `Scheduling timeout exceeded (${(job.expireInMs ?? 0) / 1_000}s)`;
+      return `Scheduling timeout exceeded${job.expireInMs === null ? "" : ` (${job.expireInMs / 1_000}s)`}`;
     }
     case "FAILED":
     case "WORKER_FAILED":
@@ -166,6 +170,10 @@ function errorOf(job: JobInfo, state: FlusterState, last: AttemptRow | undefined
     default:
       return null;
   }
+}
+
+function isWaiting({ state }: JobInfo): boolean {
+  return state === "queued" || state === "blocked";
 }
 
 function isTold({ outcome }: AttemptRow): boolean {

@@ -169,6 +169,10 @@ describe("a task of NoETL", () => {
     expect(read({ step: "p", type: "python", code }).notes).toEqual([
       expect.stringContaining("code defines main and never calls it"),
     ]);
+    expect(read({ ...SHELL, retry: { initial_delay: 90 } }).notes).toEqual([
+      "retry: initial_delay is 90, and every retry waits for the cap of 60 s.",
+    ]);
+    expect(read({ ...SHELL, retry: { max_attempts: 1, initial_delay: 90 } }).notes).toEqual([]);
     jobOf({ step: "p", type: "python", code: `${code}\nprint(main(1))` });
   });
 });

@@ -11,8 +11,9 @@
  *  (a redrive), execution_cancel_requested, execution_cancelled, execution_discarded.
  *  Left out of action_started.context are `work` and `task`: the input of the job, which would be told once per run. */
 import type { Ended, JobEvent, StoredDecision } from "../../core/event.ts";
+import { type Counted, counted } from "../counted.ts";
 import type { ViewParts } from "../dialect.ts";
-import { type Counted, counted, type NoetlNode, nodeOf, retryOf } from "./node.ts";
+import { type NoetlNode, nodeOf, retryOf } from "./node.ts";
 
 export type NoetlEventStatus = "STARTED" | "PENDING" | "COMPLETED" | "FAILED" | "CANCELLED";
 
@@ -139,18 +140,20 @@ function consequences({ attempt, next }: Counted, event: EndedEvent, { maxAttemp
       const reason = isSpent && !isRetried ? "no_retry_configured" : decision.reason;
       return [
         ...(isSpent && isRetried ? [exhausted] : []),
-        told("step_failed_terminal", "FAILED", { attempt, reason, ...decidedBy(decision) }, { error }),
+        told("step_failed_terminal", "FAILED", { attempt, reason, ...decidedBy(decision, isSpent) }, { error }),
         told("execution_failed", "FAILED", { reason }, { error }),
       ];
     }
   }
 }
 
-/** The condition that said no, under the name it has in the document, and what was wrong with it if it could not be
- *  evaluated. */
-function decidedBy({ matched, detail, conditionError }: StoredDecision): Context {
+const THEIR_NAMES: Readonly<Record<string, string>> = { retryWhen: "retry_when", stopWhen: "stop_when" };
+
+/** What said no, under the name it has in the document: the limit, or a condition, and what was wrong with it if it could not
+ *  be evaluated. */
+function decidedBy({ matched, detail, conditionError }: StoredDecision, isSpent: boolean): Context {
   return {
-    decided_by: matched === "retryWhen" ? "retry_when" : matched === "stopWhen" ? "stop_when" : matched,
+    decided_by: isSpent ? "max_attempts" : (THEIR_NAMES[matched] ?? matched),
     ...(detail == null ? {} : { detail }),
     ...(conditionError === undefined ? {} : { condition_error: conditionError }),
   };

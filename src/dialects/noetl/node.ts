@@ -1,7 +1,6 @@
 /** What a job of ours is in NoETL's words: a step with a name, a type and its retries. It is kept in annotations, which a
  *  job that came by another door does not have: then the job's kind is its name, and its policy tells of its retries. */
 import { isPlain } from "../../core/check.ts";
-import type { JobEvent } from "../../core/event.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { type NoetlRetry, retryOfPolicy } from "./retry.ts";
 
@@ -58,33 +57,4 @@ export function retryOf({ annotations, policy }: JobInfo): Partial<NoetlRetry> |
   } catch {
     return retryOfPolicy(policy); // anyone may give annotations
   }
-}
-
-export interface Counted {
-  readonly event: JobEvent;
-  /** The run that it tells of, among those that are charged, from 1. */
-  readonly attempt: number;
-  /** The run that would come after it. */
-  readonly next: number;
-  readonly chapter: number;
-}
-
-/** Numbers the runs as `max_attempts` counts them: a run that was handed back, or that waits for others, is not charged and
- *  keeps its number when it comes again; a redrive begins at 1. Our own number of the attempt counts all of them. */
-export function counted(events: readonly JobEvent[]): Counted[] {
-  let failures = 0;
-  let losses = 0;
-  let chapter = 1;
-  return events.map((event) => {
-    const attempt = failures + losses + 1;
-    if (event.name === "job.redriven") {
-      failures = 0;
-      losses = 0;
-      chapter += 1;
-    } else if ("counters" in event.data) {
-      failures = event.data.counters?.failures ?? failures;
-      losses = event.data.counters?.losses ?? losses;
-    }
-    return { event, attempt, next: failures + losses + 1, chapter };
-  });
 }

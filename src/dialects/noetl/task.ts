@@ -5,10 +5,11 @@ import { asList, asObject, asOneOf, asText, fieldPath } from "../../core/check.t
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
+import { noteCap } from "../cap-note.ts";
 import type { ReadContext, ReadEntry } from "../dialect.ts";
 import { NODE_TYPES, type NodeType, noetlAnnotations } from "./node.ts";
 import { BODIES, noetlRequest } from "./request.ts";
-import { noetlPolicy, readNoetlRetry } from "./retry.ts";
+import { type NoetlRetry, noetlPolicy, readNoetlRetry } from "./retry.ts";
 import { type Given, hasTemplate, refuseTemplates, type Step, timeoutMs } from "./step.ts";
 
 const COMMON = ["step", "desc", "type", "tool", "timeout", "retry", "next"] as const;
@@ -33,6 +34,7 @@ export function readNoetlTask(
   const step = stepName(fields.step, path, context.file);
   const retry = readNoetlRetry(fields.retry, fieldPath(path, "retry"));
   if (fields.retry === null) notes.push(`${fieldPath(path, "retry")} is empty: the task is not retried`);
+  if (retry !== null) noteDelays(retry, fieldPath(path, "retry"), notes);
   const desc = fields.desc === undefined ? null : asText(fields.desc, fieldPath(path, "desc"), 2_000);
   const options = {
     retry: noetlPolicy(retry, step, fieldPath(path, "retry")),
@@ -50,6 +52,11 @@ export function readNoetlTask(
       ...(type === "python" ? { labels: { "runtime/python": "yes" } } : {}),
     },
   };
+}
+
+function noteDelays({ initial_delay, max_delay, max_attempts }: NoetlRetry, path: string, notes: string[]): void {
+  const delays = { initialMs: initial_delay * 1_000, capMs: max_delay * 1_000 };
+  noteCap({ path, said: `initial_delay is ${initial_delay}`, ...delays, runs: max_attempts }, notes);
 }
 
 function typeOf({ type, tool }: Given, path: string): NodeType {

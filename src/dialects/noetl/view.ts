@@ -1,9 +1,10 @@
 /** A job as a row of NoETL's queue. There is one row per step, so that its history is in the events alone. Leases belong to
  *  workers here and not to jobs: `lease_until` is always null. */
 import { isTerminal, type JobState } from "../../core/job.ts";
+import { type Counted, counted } from "../counted.ts";
 import type { ViewParts } from "../dialect.ts";
 import { errorIn, secondsOf } from "./events.ts";
-import { type Counted, counted, type NoetlNode, nodeOf, retryOf } from "./node.ts";
+import { type NoetlNode, nodeOf, retryOf } from "./node.ts";
 
 export type NoetlStatus = "queued" | "leased" | "done" | "dead";
 

@@ -1,9 +1,11 @@
 /** The attempt document, which OPAL keeps beside its jobs and Perdure tells from a job's events: how many runs, the last
  *  reclaim and the backoff it brought, and a history. In OPAL the next attempt wipes the reclaim before it; here nothing
- *  is wiped, so its sample (two attempts, a backoff of 8 s and its reclaim) is what one reads while the second runs. */
+ *  is wiped, so its sample (two attempts, a backoff of 8 s and its reclaim) is what one reads while the second runs. Attempts are
+ *  numbered as their folders are, through redrives; `lease_expired_retry_N` has the number that OPAL's limit counts. */
 import type { StoredDecision } from "../../core/event.ts";
 import type { Happened } from "../../core/fold.ts";
 import type { Job } from "../../core/job.ts";
+import { counted } from "../counted.ts";
 import type { EndedAttempt } from "./job.ts";
 import { isoTime, leaseExpired, MAX_RETRIES_EXCEEDED, opalIdOf } from "./words.ts";
 
@@ -73,6 +75,8 @@ function historyOf(
   const workers = new Map<number, string>();
   for (const { name, data } of events) if (name === "attempt.started") workers.set(data.attempt, data.worker);
   const decisions = new Map(closings.map(({ data }) => [data.attempt, data.decision]));
+  const numbers = new Map(counted(events).map(({ event, attempt }) => [event, attempt]));
+  const numberOf = new Map(closings.map((event) => [event.data.attempt, numbers.get(event)]));
   const history = attempts.map((each): OpalHistoryEntry => {
     const decision = decisions.get(each.attempt);
     return {
@@ -80,7 +84,7 @@ function historyOf(
       started_at: isoTime(each.startedAt),
       ended_at: isoTime(each.endedAt),
       outcome: outcomeOf(each.outcome, decision),
-      error: errorOf(each, decision),
+      error: errorOf(each, decision, numberOf.get(each.attempt) ?? each.attempt),
       worker_id: workers.get(each.attempt) ?? null,
       backoff_secs: decision?.kind === "retry" ? delaySecs(decision) : null,
     };
@@ -110,10 +114,14 @@ function outcomeOf(outcome: string, decision: StoredDecision | undefined): OpalH
   }
 }
 
-function errorOf({ attempt, outcome, failure }: EndedAttempt, decision: StoredDecision | undefined): string | null {
+function errorOf(
+  { outcome, failure }: EndedAttempt,
+  decision: StoredDecision | undefined,
+  number: number,
+): string | null {
   if (decision?.kind === "cancel") return "cancelled";
   if (outcome !== "lost") return failure?.message ?? null;
-  return decision?.kind === "fail" ? MAX_RETRIES_EXCEEDED : leaseExpired(attempt);
+  return decision?.kind === "fail" ? MAX_RETRIES_EXCEEDED : leaseExpired(number);
 }
 
 function delaySecs({ delay }: StoredDecision): number | null {

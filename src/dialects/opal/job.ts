@@ -88,7 +88,7 @@ function errorOf(job: ShownJob, attempts: readonly EndedAttempt[]): string | nul
     case "queued":
     case "blocked": {
       const last = lastRun(job, attempts);
-      if (last?.outcome === "lost") return leaseExpired(last.attempt);
+      if (last?.outcome === "lost") return leaseExpired(job.failures + job.losses);
       return last?.failure?.message ?? null; // out of memory: the one failure of an engine that is tried again
     }
     case "failed":

@@ -99,7 +99,7 @@ function jsonIn(text: string, name: string): unknown {
 
 /** The number, or the text itself for the error: `Number` alone would take "0x10", "1e3" and "". */
 function numberIn(text: string): number | string {
-  return /^\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+  return /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
 }
 
 function below(name: string, secs: number, limitName: string, limit: number): void {

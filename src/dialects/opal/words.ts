@@ -69,14 +69,15 @@ export function opalIdOf({ id, key, annotations }: MaybeOpal): string | null {
 
 export const MAX_RETRIES_EXCEEDED = "max_retries_exceeded_a2";
 
-/** Lease expired on this attempt, requeued for retry. */
+/** Lease expired on this attempt, requeued for retry. The number is that of OPAL's own counter, which `OPAL_MAX_RETRIES` limits:
+ *  among the runs charged since the last redrive. */
 export function leaseExpired(attempt: number): string {
   return `lease_expired_retry_${attempt}`;
 }
 
 export interface Reclaim {
   readonly id: string;
-  /** The one whose lease expired. */
+  /** The one whose lease expired, counted as `maxRetries` counts. */
   readonly attempt: number;
   readonly maxRetries: number;
   /** Null when there is no retry. */

@@ -2,6 +2,7 @@
  *  jobs of this door only. It reads the job back, so it comes a moment after the reclaim; where the store cannot be read
  *  then, another line says so, and the job's events still tell it. */
 import type { JobEvent } from "../../core/event.ts";
+import { counted } from "../../dialects/counted.ts";
 import { OPAL_TAG, opalIdOf, reclaimLine } from "../../dialects/opal/words.ts";
 import type { EngineOptions } from "../../engine/engine.ts";
 import type { Store } from "../../store/store.ts";
@@ -10,6 +11,10 @@ import type { ServerLog } from "../parts.ts";
 type OnLost = NonNullable<EngineOptions["onLost"]>;
 type Lost = { readonly jobId: string; readonly attempt: number };
 type LostEvent = Extract<JobEvent, { readonly name: "attempt.lost" }>;
+
+function isLossOf(event: JobEvent, attempt: number): boolean {
+  return event.name === "attempt.lost" && event.data.attempt === attempt;
+}
 
 /** To be given to the engine as its `onLost`; `storeOf` is asked when there is something to tell, since an engine is made
  *  with this before it can be asked for its store. */
@@ -24,13 +29,15 @@ export function opalOnLost(storeOf: () => Pick<Store, "jobs" | "history">, log: 
       const id = row === null || !row.tags.includes(OPAL_TAG) ? null : opalIdOf(row);
       const history = id === null ? null : await store.history((row as { id: string }).id);
       if (id === null || history === null) continue;
-      const found = history.events.find((event) => event.name === "attempt.lost" && event.data.attempt === attempt);
+      const found = counted(history.events as JobEvent[]).find(({ event }) => isLossOf(event, attempt));
       if (found === undefined) continue;
-      const { data } = found as LostEvent;
+      const { data } = found.event as LostEvent;
       const { kind, delay } = data.decision;
       const backoffSecs = kind === "retry" ? (delay?.delayMs ?? 0) / 1_000 : null;
       const error = kind === "cancel" ? { error: "cancelled" } : {};
-      const line = reclaimLine({ id, attempt, maxRetries: history.job.policy.maxAttempts, backoffSecs, ...error });
+      // Not our own number: a run that was handed back is none of those that the limit counts, nor is one before a redrive.
+      const numbers = { attempt: found.attempt, maxRetries: history.job.policy.maxAttempts };
+      const line = reclaimLine({ id, ...numbers, backoffSecs, ...error });
       log("warn", line, { jobId: history.job.id, session: data.session, why: data.why });
     }
   }

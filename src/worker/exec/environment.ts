@@ -10,6 +10,11 @@ const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 const RISKY =
   /^(PATH|IFS|ENV|BASH_ENV|SHELLOPTS|PS4|CDPATH|LD_.*|DYLD_.*|NODE_OPTIONS|NODE_PATH|PYTHON.*|PERL5?(LIB|OPT|DB).*|RUBY(LIB|OPT)|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|CLASSPATH|GIT_.*|GLIBC_TUNABLES|GCONV_PATH|OPENSSL_CONF|DOTNET_STARTUP_HOOKS|LESSOPEN|ZDOTDIR|PROMPT_COMMAND|LUA_(PATH|CPATH|INIT).*|GEM_(HOME|PATH)|npm_config_.*|NPM_CONFIG_.*)$/;
 
+/** Whether a worker must allow a job to set this variable. */
+export function isRisky(name: string): boolean {
+  return RISKY.test(name);
+}
+
 export interface EnvironmentParts {
   /** The worker's own. */
   readonly from: Readonly<Record<string, string | undefined>>;
@@ -31,7 +36,7 @@ export function environmentOf({ from, job, filled = {}, allow, own }: Environmen
   }
   for (const [field, values] of Object.entries({ env: job, fill: filled })) {
     for (const [name, value] of Object.entries(values)) {
-      if (RISKY.test(name) && !allow.includes("*") && !allow.includes(name)) {
+      if (isRisky(name) && !allow.includes("*") && !allow.includes(name)) {
         const allowed = `names that cannot change what the program is; a worker allows it with allowEnv: ["${name}"]`;
         throw new ConfigError({ path: `${field}.${name}`, given: name, allowed });
       }

@@ -1,0 +1,201 @@
+/** What people write wrong in files and settings is told with its place, with the word that was meant and with what to write
+ *  instead; what is only noted has the place of its field, or none. */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { perdure } from "./kit.ts";
+import { newDir, openWhere } from "./targets.ts";
+
+const UNKNOWN = "job_00000000000000000000000000";
+const ENGINE = { PERDURE_OPAL_ENGINE: "engine" };
+
+function fill(dir: string, files: Readonly<Record<string, string>>): string {
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(dir, name)), { recursive: true });
+    writeFileSync(join(dir, name), text);
+  }
+  return dir;
+}
+
+/** Of a command on files of its own. */
+function says(argv: readonly string[], files: Readonly<Record<string, string>>, env: Record<string, string> = ENGINE) {
+  return perdure(argv, { cwd: fill(newDir(), files), env });
+}
+
+const dry = (text: string) => says(["apply", "--dry-run", "-f", "b.yaml"], { "b.yaml": text });
+
+describe("a mistake in a file of another system", () => {
+  it.each<[string, string]>([
+    [
+      "prompt: x\ninput_file: /etc/passwd\n",
+      'b.yaml:2:1: input_file: "/etc/passwd": it is not beside the file that names it; put it there\n',
+    ],
+    // Two fields could be meant.
+    ["prompt: /etc/passwd\ninput_file: /etc/passwd\n", 'b.yaml: "/etc/passwd": it is not beside'],
+    [
+      "name: a\nentrypoint: [a]\nports: []\nparent_job_id: job_x\n",
+      'b.yaml:4:1: parent_job_id: got "job_x"; allowed: the id of a job, in full',
+    ],
+    ["entrypoint: [a]\nports: []\n", "b.yaml:1:1: name: it is missing; allowed: text of"],
+    ["kind: AgentTask\nspec: { prompt: p }\n", "b.yaml:1:1: apiVersion: it is missing; allowed: a group and a version"],
+    [
+      "apiVersion: core.hortator.ai/v1alpha1\nkind: AgentTask\nspec: { prompt: p }\n",
+      "b.yaml:1:1: metadata: it is missing",
+    ],
+    [
+      "name: a\nruntime: pyhton\nentrypoint: b.yaml\n",
+      'b.yaml:2:1: runtime: got "pyhton"; allowed: python, shell, node (also called nodejs). Did you mean "python"?',
+    ],
+    [
+      "name: a\nentrypoint: [a]\nresources: { memory: 999999999t }\n",
+      'b.yaml:3:14: resources.memory: got "999999999t"; allowed: bytes, or text such as "512m" or "2g"; at most 1024t.',
+    ],
+    [
+      "argv: [a]\nretry: true\n",
+      "b.yaml:2:1: retry: true does not say how many runs; allowed: a number of runs such as 5",
+    ],
+    [
+      "name: a\nruntime: shell\nentrypoint: actions/a.sh\n",
+      'b.yaml:3:1: entrypoint: there is no file "actions/a.sh"; allowed: a file beside the action, or below it; a path from ' +
+        "the folder of its pack needs a pack.yaml there, with a line such as ref: mypack.",
+    ],
+  ])("has its place: %j", async (text, message) => {
+    const { code, stdout, stderr } = await dry(text);
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toContain(`perdure apply: ${message}`);
+  });
+
+  it.each<[string, string, string]>([
+    ["metadata: {}\npromt: hi\n", "2:1", '"prompt" by "promt"'],
+    ["name: a\nentrypont: [a]\nresources: {}\n", "2:1", '"entrypoint" by "entrypont"'],
+    ["name: a\nentrypoint: [a]\nresorces: {}\n", "3:1", '"resources" by "resorces"'],
+    ["apiVersion: core.hortator.ai/v1alpha1\nkind: AgentTsk\n", "2:1", '"AgentTask" by "AgentTsk"'],
+    [
+      "apiVersion: core.hortator.ai/v1alpha1\nkind: ClusterAgentRol\n",
+      "2:1",
+      '"ClusterAgentRole" by "ClusterAgentRol"',
+    ],
+    [
+      "name: a\nentrypoint: [a]\nretry: { max_retries_failur: 2 }\n",
+      "3:10",
+      '"max_retries_failure" by "max_retries_failur"',
+    ],
+    ["agv: [a]\n", "1:1", '"argv" by "agv"'],
+  ])("by which its kind would be known has the nearest word, and its place: %j", async (text, place, hint) => {
+    const { code, stderr } = await dry(text);
+    expect(code).toBe(2);
+    expect(stderr).toContain(
+      `b.yaml:${place}: got a document of no kind that is known here. Did you mean ${hint}? A job`,
+    );
+    expect(stderr).toContain("fluster's words in retry");
+    expect(stderr).toContain("kind: ClusterAgentRole");
+  });
+
+  it("has no hint where no word is near", async () => {
+    const { stderr } = await dry("name: x\nentrypoint: y\n");
+    expect(stderr).toContain("b.yaml:1:1: got a document of no kind that is known here. A job of Perdure has argv");
+  });
+
+  it("has the place of a parent that is not there, and nothing is stored", async () => {
+    const { dir, ask, library } = await openWhere("data");
+    fill(dir, {
+      "own.yaml": `jobs:\n  - argv: [a]\n  - argv: [b]\n    parent: ${UNKNOWN}\n`,
+      "fluster.yaml": `name: a\nentrypoint: [a]\nports: []\nparent_job_id: ${UNKNOWN}\n`,
+    });
+    for (const [file, place] of [
+      ["own.yaml", "4:5"],
+      ["fluster.yaml", "4:1"],
+    ] as const) {
+      const { code, stderr } = await ask("apply", "-f", file);
+      expect(code).toBe(2);
+      expect(stderr).toMatch(new RegExp(`^perdure apply: ${file}:${place}: its parent: `));
+    }
+    expect((await library.jobs()).jobs).toEqual([]);
+  });
+});
+
+describe("a note", () => {
+  it.each<[string, string]>([
+    ["name: a\nentrypoint: [a]\nresources:\n  cpu: 1\n  disk: 2g\n", "b.yaml:5:3: resources.disk is not looked at"],
+    [
+      "workflow:\n  - step: s\n    type: shell\n    command: a\n    next:\n      - step: other\n",
+      'b.yaml:6:9: workflow[0].next[0].step: "other" is not in this file',
+    ],
+    [
+      "apiVersion: a/v1\nkind: AgentTask\nmetadata: { name: a }\nspec:\n  prompt: p\n  command: [a]\n  image: x\n",
+      "b.yaml:7:3: spec.image: commands run on their worker",
+    ],
+    // It is about the whole of it.
+    [
+      "apiVersion: a/v1\nkind: ClusterAgentRole\nmetadata: { name: r }\n",
+      "b.yaml: ClusterAgentRole r: a role is no job",
+    ],
+    [
+      "name: a\nentrypoint: [a]\nenvironment:\n  env_vars:\n    PATH: /x\n",
+      "b.yaml:5:5: PATH: a worker runs this command only if its worker.allowEnv has this variable",
+    ],
+    ["argv: [a]\nenv:\n  LD_PRELOAD: x\n", "b.yaml:3:3: LD_PRELOAD: a worker runs this command only if"],
+  ])("has the place of its field, or none: %j", async (text, note) => {
+    const { code, stderr } = await dry(text);
+    expect([code, stderr]).toEqual([0, expect.stringContaining(`note: ${note}`)]);
+    expect(stderr).not.toContain(":1:1:");
+  });
+
+  it("about a pack has its place in the pack's manifest", async () => {
+    const files = {
+      "packs/p/pack.yaml": "ref: p\nconfig: {}\n",
+      "packs/p/actions/go.yaml": "name: go\nruntime: shell\nentrypoint: actions/a.sh\n",
+      "packs/p/actions/a.sh": "",
+    };
+    const { stderr } = await says(["apply", "--dry-run", "-f", "packs/p/actions/go.yaml"], files);
+    expect(stderr).toMatch(/^note: packs\/p\/pack\.yaml:2:1: config: it is not given to actions/);
+  });
+
+  it("tells that a number of retries alone was read as Perdure's, unless it was asked for", async () => {
+    const argv = ["simulate", "-f", "retry.yaml", "--outcomes", "fail,ok"];
+    const { code, stderr } = await says(argv, { "retry.yaml": "# ours?\nretry: 3\n" });
+    expect([code, stderr]).toEqual([
+      0,
+      "note: retry.yaml:2:1: retry: read as Perdure's own. If NoETL's is meant, say --dialect noetl\n",
+    ]);
+    const sure = await says([...argv, "--dialect", "perdure"], { "retry.yaml": "retry: 3\n" });
+    expect([sure.code, sure.stderr]).toEqual([0, ""]);
+    expect(await says(argv, { "retry.yaml": "retry: true\n" })).toMatchObject({
+      code: 2,
+      stderr:
+        "perdure simulate: retry.yaml:1:1: retry: true does not say how many runs; allowed: a number of runs such as 5, false " +
+        "for one run, or an object with a policy, such as { maxAttempts: 5 }. If NoETL's is meant, say --dialect noetl\n",
+    });
+  });
+});
+
+describe("an empty list of waits", () => {
+  const give = "give a list of 1 to 100 numbers from 0 to 86400, such as [3, 8, 15]\n";
+
+  it.each(["apply", "convert", "simulate"])("is refused by %s, under the name it was written by", async (command) => {
+    const job = { "b.yaml": "prompt: x\n" };
+    const argv = [command, "-f", "b.yaml"];
+    const byVariable = await says(argv, job, { ...ENGINE, OPAL_RETRY_BACKOFFS: "[]" });
+    expect(byVariable).toMatchObject({ code: 2, stdout: "" });
+    expect(byVariable.stderr).toBe(`perdure ${command}: OPAL_RETRY_BACKOFFS: got ["[]"]; ${give}`);
+    const byFile = await says(argv, { ...job, "perdure.yaml": "opal: { retryBackoffs: [] }\n" });
+    expect(byFile.stderr).toBe(`perdure ${command}: perdure.yaml:1:9: opal.retryBackoffs: got []; ${give}`);
+  });
+
+  it.each(["up", "server"])("is refused by %s, before it starts", async (command) => {
+    const { code, stderr } = await says([command, "--port", "0"], {}, { OPAL_RETRY_BACKOFFS: "[]" });
+    expect(code).toBe(2);
+    expect(stderr).toBe(`perdure ${command}: OPAL_RETRY_BACKOFFS: got ["[]"]; ${give}`);
+  });
+});
+
+describe("a word of the command line", () => {
+  it.each<[string[], string]>([
+    [["apply", "-f", "b.yaml", "--dialect", "flustr"], '--dialect: got "flustr"; give one of perdure, opal, fluster'],
+    [["apply", "-f", "b.yaml", "--dialect", "flustr"], '. Did you mean "fluster"?\n'],
+    [["get", UNKNOWN, "-o", "json"], "--output: json is no view; the job itself is printed by --json\n"],
+  ])("is told with what was meant: %j", async (argv, message) => {
+    const { code, stderr } = await says(argv, { "b.yaml": "argv: [a]\n" });
+    expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+  });
+});
