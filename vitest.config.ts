@@ -1,19 +1,30 @@
 import { defineConfig } from "vitest/config";
 
-/** Folders whose tests keep nothing behind: many small files, which share processes. The others have one each. */
+/** Without a database. */
 const SMALL = ["src/{core,dialects,cli,contract,client,lib,files,server}/**/*.test.ts"];
+/** Whose kits leave nothing behind that another file could meet. */
+const SHARED = [
+  "src/{embedded,engine,store,testing,worker}/**/*.test.ts",
+  "test/{cli,client,dialects,family,http-worker,server}/**/*.test.ts",
+];
+const ALONE = ["test/**/*.test.ts"];
 
-// Crash tests and examples run against dist/, as users do: `npm test` builds first.
+/** A PostgreSQL server for the run, in about a second. */
+const WITH_POSTGRES = { globalSetup: ["test/postgres/global-setup.ts"], setupFiles: ["test/setup.ts"] };
+
+// Crash tests and examples run against dist/, as users do: `npm test` builds first. To start a process and load everything
+// costs more than most files: those that can share one do.
 export default defineConfig({
   test: {
     projects: [
       { extends: true, test: { name: "small", include: SMALL, isolate: false } },
-      { extends: true, test: { name: "whole", include: ["src/**/*.test.ts", "test/**/*.test.ts"], exclude: SMALL } },
+      { extends: true, test: { name: "shared", include: SHARED, isolate: false, ...WITH_POSTGRES } },
+      { extends: true, test: { name: "alone", include: ALONE, exclude: SHARED, ...WITH_POSTGRES } },
     ],
-    globalSetup: ["test/postgres/global-setup.ts"], // a PostgreSQL server for the run, in about a second
     reporters: ["default", "./scripts/counts-reporter.mjs"],
     testTimeout: 30_000,
     hookTimeout: 30_000,
+    unstubEnvs: true,
     maxWorkers: 3, // many wait for time or for other processes
     coverage: {
       provider: "v8",

@@ -4,7 +4,8 @@ import { mkdtempSync, readFileSync, realpathSync, rmSync, watch } from "node:fs"
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, onTestFinished } from "vitest";
+import { onTestFinished } from "vitest";
+import { whenFileIsOver } from "../file-is-over.ts";
 import type { Said } from "./kit.ts";
 
 /** Built by `npm run build`, or elsewhere. */
@@ -37,7 +38,7 @@ export interface Program {
 
 /** What a failed test left running goes with the file. */
 const started = new Set<ChildProcess>();
-afterAll(() => {
+whenFileIsOver(() => {
   for (const { pid = 0, spawnfile } of started) {
     try {
       process.kill(spawnfile === "/bin/sh" ? -pid : pid, "SIGKILL");

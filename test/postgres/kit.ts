@@ -1,7 +1,8 @@
 /** What tests on PostgreSQL share: the server of the run, and schemas of their own, so that files which run at the
  *  same time never meet. The schemas a file made are dropped when it is over. */
 import { randomBytes } from "node:crypto";
-import { afterAll, inject } from "vitest";
+import { inject } from "vitest";
+import { whenFileIsOver } from "../file-is-over.ts";
 import { ask } from "./client.ts";
 
 /** Whether the server is somebody else's: then it may not be stopped, and its settings are not ours. */
@@ -9,7 +10,7 @@ export const isForeign = (process.env.PERDURE_TEST_POSTGRES_URL ?? "") !== "";
 
 const made = new Set<string>();
 
-afterAll(async () => {
+whenFileIsOver(async () => {
   for (const url of made) await dropSchema(url);
 });
 
