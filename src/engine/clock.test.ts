@@ -60,18 +60,21 @@ describe("the system clock", () => {
 
   it("keeps the process alive for a timer, and not for a background one, all the way", () => {
     const unref = vi.fn();
-    const real = globalThis.setTimeout;
-    const spy = vi
-      .spyOn(globalThis, "setTimeout")
-      .mockImplementation(((call: () => void, ms: number) => Object.assign(real(call, ms), { unref })) as never);
-    const cancelFirst = systemClock.after(10, () => {});
-    expect(unref).not.toHaveBeenCalled();
-    const cancelSecond = systemClock.after(60 * DAY_MS, () => {}, { background: true });
-    vi.advanceTimersByTime(55 * DAY_MS);
-    expect(unref).toHaveBeenCalledTimes(3);
-    cancelFirst();
-    cancelSecond();
-    spy.mockRestore();
+    // By hand: a spy on a timer that is faked already would leave the fake behind for the files that come after.
+    const faked = globalThis.setTimeout;
+    const watched = (call: () => void, ms: number) => Object.assign(faked(call, ms), { unref });
+    Object.assign(globalThis, { setTimeout: watched });
+    try {
+      const cancelFirst = systemClock.after(10, () => {});
+      expect(unref).not.toHaveBeenCalled();
+      const cancelSecond = systemClock.after(60 * DAY_MS, () => {}, { background: true });
+      vi.advanceTimersByTime(55 * DAY_MS);
+      expect(unref).toHaveBeenCalledTimes(3);
+      cancelFirst();
+      cancelSecond();
+    } finally {
+      Object.assign(globalThis, { setTimeout: faked });
+    }
   });
 
   it("tells wall time and a time that only goes on", () => {
