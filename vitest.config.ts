@@ -25,7 +25,7 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 30_000,
     unstubEnvs: true,
-    maxWorkers: 3, // many wait for time or for other processes
+    maxWorkers: 4, // many wait for time or for other processes
     coverage: {
       provider: "v8",
       include: ["src/**/*.ts"],
