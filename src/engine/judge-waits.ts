@@ -1,5 +1,5 @@
-/** Judges for whom a run may wait: only for its own children, and not twice for the same ends. Whatever waits for anything else
- *  would wait for ever, or run again and again for nothing; running it again would give the same.
+/** Judges for whom a run may wait: only for its own children, and not again and again for the same ends. Whatever waits for
+ *  anything else would wait for ever, or run for nothing; running it again would give the same.
  *
  *  That children had ended before the run began is no fault by itself. When a child's end is written depends on locks and
  *  connections, so a run may begin after the instant of that end and yet find the child running. The next run finds it ended. */
@@ -42,16 +42,23 @@ async function objection(
   const startedAt = rows.get(jobId)?.startedAt ?? null;
   if (!children.every((id) => isBefore(rows.get(id)?.finishedAt ?? null, startedAt))) return null;
   const history = await store.history(jobId);
-  const waitedFor = lastWait((history?.events ?? []) as readonly JobEvent[]);
-  return children.every((id) => waitedFor.includes(id))
-    ? "it waits again for children that had ended before this run began"
+  const before = waitsOf((history?.events ?? []) as readonly JobEvent[]);
+  return children.every((id) => (before.get(id) ?? 0) >= ENOUGH)
+    ? "it waits again and again for children that had ended before this run began"
     : null;
 }
 
-/** For whom the run before this one waited; nobody if it ended in another way. */
-function lastWait(events: readonly JobEvent[]): readonly string[] {
-  const end = events.findLast(({ name }) => name.startsWith("attempt.") && name !== "attempt.started");
-  return end?.name === "attempt.waiting" ? end.data.waitsFor : [];
+/** So many waits for a child are no chance any more. */
+const ENOUGH = 2;
+
+/** How often each child was waited for in this chapter. */
+function waitsOf(events: readonly JobEvent[]): Map<string, number> {
+  const times = new Map<string, number>();
+  for (const { name, data } of events) {
+    if (name === "job.redriven") times.clear();
+    if (name === "attempt.waiting") for (const id of data.waitsFor) times.set(id, (times.get(id) ?? 0) + 1);
+  }
+  return times;
 }
 
 function isBefore(ended: number | null, started: number | null): boolean {

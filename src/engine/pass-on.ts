@@ -8,8 +8,9 @@ import type { EngineParts } from "./engine.ts";
 import { tidy } from "./tidy.ts";
 
 const BATCH = 200;
-/** Parents at a time: one with ten thousand children does not hold up the others. */
-const AT_ONCE = 16;
+/** Parents at a time: one with ten thousand children does not hold up the others. Few enough that claims and reports find
+ *  connections of the store beside them. */
+const AT_ONCE = 4;
 const LIVE: readonly JobState[] = ["queued", "running", "blocked"];
 
 /** All that are due. One that is still there after it was passed on is for the next time. */

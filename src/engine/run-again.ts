@@ -15,7 +15,7 @@ export interface AskingRun {
 }
 
 /** Children at a time. */
-const AT_ONCE = 16;
+const AT_ONCE = 4;
 
 /** Gives a new start to those of these children, ended badly, that have a right to one; they may have had it from somebody
  *  else meanwhile. False: the parent is in its first chapter, and none has. */

@@ -4,7 +4,7 @@ import { fieldPath, isPlain } from "../../core/check.ts";
 import { stepsOf } from "../job-file.ts";
 import type { Path, YamlText } from "../yaml.ts";
 
-const LEADING = /^(?:\.?[A-Za-z_$][\w$]*|\[\d+\]|\["(?:[^"\\]|\\.)*"\])+(?=[: ])/;
+const LEADING = /^[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*|\[\d+\]|\["(?:[^"\\]|\\.)*"\])*(?=[: ])/;
 
 /** `job.yaml:3:5: resources.disk is not looked at: …` */
 export function placedNote(yaml: YamlText, note: string): string {

@@ -50,7 +50,7 @@ export const submit: Command = {
 /** A name with a dot may be meant for an action; of one, the kind would be exec. */
 function doubtOf([job]: readonly Wanted[]): string | null {
   const { task } = job?.entry ?? {};
-  const isTyped = job?.where === null && typeof task === "string" && task.includes(".");
+  const isTyped = job?.where === null && typeof task === "string" && task.indexOf(".") > 0;
   return isTyped ? `there are no packs here, so ${task} is an ordinary kind` : null;
 }
 

@@ -91,7 +91,8 @@ export function pruneTests(bench: Bench): void {
     const parent = await bench.submit({ runAt: T0 + 400 * DAY });
     const size = MAX_PAGES * PAGE + 100;
     const children = Array.from({ length: size }, () => ({ parent: { id: parent, attempt: null }, depth: 1 }));
-    const ids = (await bench.insert([...children, {}])).map((answer) => (answer as { id: string }).id);
+    const stored = [...(await bench.insert(children)), ...(await bench.insert([{}]))];
+    const ids = stored.map((answer) => (answer as { id: string }).id);
     const commands = ids.map((jobId) => ({ jobId, command: { kind: "cancel" } as const }));
     await bench.store.amend(commands, T0 + 1, decideCommandAt(T0 + 1));
     // The children stay as long as their parent lives, and are many; the last one comes after all of them.

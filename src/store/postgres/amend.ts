@@ -1,6 +1,7 @@
 /** Applies operators' commands, each decided by the pure function it came with, under the row's lock. */
 import type { Command, CommandDecision } from "../../core/command.ts";
 import { JOB_STATES, type JobState } from "../../core/job.ts";
+import { fewAtOnce } from "../../lib/few-at-once.ts";
 import type { AmendAnswer, DecideCommand, ParentNow } from "../store.ts";
 import type { StoredJob } from "../stored-job.ts";
 import { bigints, texts } from "./arrays.ts";
@@ -36,8 +37,12 @@ interface AmendVerb extends GroupVerb<AmendItem, AmendAnswer> {
   runFor(parentId: string, items: readonly AmendItem[]): Promise<AmendAnswer[]>;
 }
 
+/** Transactions at a time, of commands and of those in the name of a parent: claims and reports need connections too. */
+const IN_FLIGHT = 2;
+
 export function amendVerb(context: Context, reader: Reader): AmendVerb {
   const { db, sql, interned, marks, wrote } = context;
+  const limited = fewAtOnce(IN_FLIGHT);
   const lock = sql(
     "amend_lock",
     `select ${JOB_COLUMNS} from $s.submission b join $s.job j on j.no = b.job where b.id = any ($1::text[])
@@ -118,7 +123,7 @@ export function amendVerb(context: Context, reader: Reader): AmendVerb {
   }
 
   return {
-    inFlight: 2,
+    inFlight: IN_FLIGHT,
     together: 500,
     async run(items) {
       const answers = await db.transaction((connection) => amendAll(connection, items, null));
@@ -126,10 +131,12 @@ export function amendVerb(context: Context, reader: Reader): AmendVerb {
       return answers;
     },
     async runFor(parentId, items) {
-      const answers = await db.transaction(async (connection) => {
-        const [row] = await connection.ask(lockParent, [parentId]);
-        return amendAll(connection, items, row === undefined ? null : parentNow(row));
-      });
+      const answers = await limited(() =>
+        db.transaction(async (connection) => {
+          const [row] = await connection.ask(lockParent, [parentId]);
+          return amendAll(connection, items, row === undefined ? null : parentNow(row));
+        }),
+      );
       wrote();
       return answers;
     },
