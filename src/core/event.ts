@@ -46,9 +46,8 @@ export type JobEventBody =
         readonly priority?: number;
         readonly timeoutMs?: number;
         readonly deadlineAt?: number;
-        /** The job whose child it is, and the chapter that was in. */
+        /** The job whose child it is. */
         readonly parentId?: string;
-        readonly parentChapter?: number;
         /** Who submitted it, as far as it is known. */
         readonly by?: string;
       };

@@ -47,8 +47,8 @@ describe("a run that waits for children", () => {
 
 describe("submitJob", () => {
   it("tells whose child it is", () => {
-    const { event } = submitJob(waitingJob({ parentId: "job_parent" }), T0, null, 3);
-    expect(event.data).toMatchObject({ parentId: "job_parent", parentChapter: 3 });
+    const { event } = submitJob(waitingJob({ parentId: "job_parent" }), T0);
+    expect(event.data).toMatchObject({ parentId: "job_parent" });
     expect(submittedText(event.data)).toBe(JSON.stringify(event.data));
   });
 

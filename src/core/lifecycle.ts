@@ -159,7 +159,6 @@ export function submitJob(
     Partial<Pick<Job, "labels" | "priority" | "timeoutMs" | "deadlineAt" | "parentId">>,
   now: number,
   by: string | null = null,
-  parentChapter = 1,
 ): Submission {
   const { labels = NO_LABELS, priority = DEFAULT_PRIORITY, timeoutMs = null, deadlineAt = null } = job;
   const data: Mutable<Submitted["data"]> = {
@@ -176,10 +175,7 @@ export function submitJob(
   if (priority !== DEFAULT_PRIORITY) data.priority = priority;
   if (timeoutMs !== null) data.timeoutMs = timeoutMs;
   if (deadlineAt !== null) data.deadlineAt = deadlineAt;
-  if (job.parentId != null) {
-    data.parentId = job.parentId;
-    data.parentChapter = parentChapter;
-  }
+  if (job.parentId != null) data.parentId = job.parentId;
   if (by !== null) data.by = by;
   const event: Submitted = { name: "job.submitted", data };
   return { event, next: evolve(BEFORE, happened(event, now)) };

@@ -1,7 +1,7 @@
 /** The id of a job of ours, where a document names another one. Whether there is such a job, nobody knows here. */
 import { ConfigError } from "../core/errors.ts";
 
-const JOB_ID = /^job_[0-9a-hjkmnp-tv-z]{26}$/;
+const JOB_ID = /^job_[0-7][0-9a-hjkmnp-tv-z]{25}$/;
 
 export function asJobId(value: unknown, path: string): string {
   if (typeof value === "string" && JOB_ID.test(value)) return value;

@@ -1,4 +1,4 @@
-/** The parents of jobs that are to be stored: whether they may have children, how deep they lie, and in which chapter they are.
+/** The parents of jobs that are to be stored: whether they may have children, and how deep they lie.
  *  Looked at before; whether a parent still lives, the store asks again under its lock. */
 import { childKey } from "../core/child.ts";
 import { ConfigError, PerdureError, show } from "../core/errors.ts";
@@ -16,8 +16,7 @@ export async function parentsOf({ store }: EngineParts, items: readonly SubmitIt
   const parents = new Map<string, ParentFacts>();
   rows.forEach((row, i) => {
     if (row === null) return;
-    const { depth, chapter } = row;
-    parents.set(row.id, { depth, chapter, room: LIMITS.children - (counts[i] ?? 0), known: new Set() });
+    parents.set(row.id, { depth: row.depth, room: LIMITS.children - (counts[i] ?? 0), known: new Set() });
   });
   // Where there is no room for all of them, those that are there already are no new ones.
   for (const { parent, key } of children) {
@@ -31,7 +30,6 @@ export async function parentsOf({ store }: EngineParts, items: readonly SubmitIt
 
 interface ParentFacts {
   readonly depth: number;
-  readonly chapter: number;
   /** How many more children it may have. */
   room: number;
   /** Keys of children that it has. */

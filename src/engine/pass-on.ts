@@ -36,7 +36,7 @@ async function passOnEach(parts: EngineParts, parents: Iterator<string>, isStopp
 
 async function cancelChildren(parts: EngineParts, parentId: string): Promise<void> {
   const { store, clock, hub } = parts;
-  const command: Command = { kind: "cancel", by: cancelledBy(parentId) };
+  const command: Command = { kind: "cancel", by: inNameOf(parentId) };
   let cursor: string | null = null;
   do {
     const page: Awaited<ReturnType<typeof store.find>> = await store.find({
@@ -56,8 +56,8 @@ async function cancelChildren(parts: EngineParts, parentId: string): Promise<voi
   } while (cursor !== null);
 }
 
-/** Who asked, in the events of a child that was cancelled with its parent. */
-export function cancelledBy(parentId: string): string {
+/** Who asked, in the events of a child that was cancelled with its parent, or started anew for it. */
+export function inNameOf(parentId: string): string {
   return `parent:${parentId}`;
 }
 

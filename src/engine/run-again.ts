@@ -6,7 +6,7 @@ import { decideCommand } from "../core/command.ts";
 import type { JobEvent } from "../core/event.ts";
 import type { JobRow, ParentNow } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
-import { cancelledBy } from "./pass-on.ts";
+import { inNameOf } from "./pass-on.ts";
 
 /** The run that asks. */
 export interface AskingRun {
@@ -30,30 +30,28 @@ export async function runAgain(
   const begin = begunAt((await eventsOf(parts, parent.id)) ?? []);
   for (let i = 0; i < children.length; i += AT_ONCE) {
     const some = children.slice(i, i + AT_ONCE);
-    await Promise.all(some.map((child) => startAnew(parts, { run, chapter: parent.chapter, begin }, child)));
+    await Promise.all(some.map((child) => startAnew(parts, { run, begin }, child)));
   }
   return true;
 }
 
 interface Asking {
   readonly run: AskingRun;
-  /** Of the parent, and where in the sequence of all events it began. */
-  readonly chapter: number;
+  /** Where in the sequence of all events the parent's chapter began. */
   readonly begin: number;
 }
 
 /** Under the parent's lock: one that is cancelled, or has ended, starts nothing that nobody would cancel. */
 async function startAnew(
   parts: EngineParts,
-  { run, chapter, begin }: Asking,
-  { id, chapter: ended }: Pick<JobRow, "id" | "chapter">,
+  { run, begin }: Asking,
+  { id, chapter }: Pick<JobRow, "id" | "chapter">,
 ): Promise<void> {
   const events = await eventsOf(parts, id);
-  if (events === null || startedFor(events, run.jobId) >= chapter) return;
-  if (!wasCancelledBy(events, run.jobId) && endedAt(events) > begin) return;
+  if (events === null || (!wasCancelledBy(events, run.jobId) && endedAt(events) > begin)) return;
   const { store, clock, hub } = parts;
   const now = clock.now();
-  const command = { kind: "redrive", chapter: ended, by: asker(run.jobId, chapter) } as const;
+  const command = { kind: "redrive", chapter, by: inNameOf(run.jobId) } as const;
   const [answer] = await store.amend(
     [{ jobId: id, command }],
     now,
@@ -75,26 +73,11 @@ async function eventsOf({ store }: EngineParts, id: string): Promise<readonly Jo
   return history === null ? null : (history.events as readonly JobEvent[]);
 }
 
-function asker(parentId: string, chapter: number): string {
-  return `parent:${parentId}/${chapter}`;
-}
-
-/** The chapter of the parent for which the child was submitted, or last redriven by it. */
-function startedFor(events: readonly JobEvent[], parentId: string): number {
-  let chapter = 1;
-  for (const { name, data } of events) {
-    if (name === "job.submitted") chapter = data.parentChapter ?? 1;
-    if (name !== "job.redriven" || !data.by?.startsWith(`parent:${parentId}/`)) continue;
-    chapter = Math.max(chapter, Number(data.by.split("/").at(-1)));
-  }
-  return chapter;
-}
-
 /** Whether its last cancel came with that of its parent. That one was taken back, or nobody would ask. */
 function wasCancelledBy(events: readonly JobEvent[], parentId: string): boolean {
   const cancel = events.findLast(({ name }) => name === "job.cancelled" || name === "job.cancel_requested");
   if (cancel === undefined || cancel.seq < begunAt(events)) return false;
-  return (cancel.data as { readonly by?: string | null }).by === cancelledBy(parentId);
+  return (cancel.data as { readonly by?: string | null }).by === inNameOf(parentId);
 }
 
 /** Where the chapter began. */

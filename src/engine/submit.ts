@@ -211,7 +211,7 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
     tags,
     payload,
     policyHash: policyHash(item.policy),
-    transition: submitJob(job, now, by, above?.chapter),
+    transition: submitJob(job, now, by),
     parent,
     depth: above === null ? 0 : above.depth + 1,
     annotations: item.annotations === undefined ? null : annotationText(item.annotations),

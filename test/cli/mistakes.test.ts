@@ -177,7 +177,7 @@ describe("an empty list of waits", () => {
     const argv = [command, "-f", "b.yaml"];
     const byVariable = await says(argv, job, { ...ENGINE, OPAL_RETRY_BACKOFFS: "[]" });
     expect(byVariable).toMatchObject({ code: 2, stdout: "" });
-    expect(byVariable.stderr).toBe(`perdure ${command}: OPAL_RETRY_BACKOFFS: got ["[]"]; ${give}`);
+    expect(byVariable.stderr).toBe(`perdure ${command}: OPAL_RETRY_BACKOFFS: got "[]"; ${give}`);
     const byFile = await says(argv, { ...job, "perdure.yaml": "opal: { retryBackoffs: [] }\n" });
     expect(byFile.stderr).toBe(`perdure ${command}: perdure.yaml:1:9: opal.retryBackoffs: got []; ${give}`);
   });
@@ -185,7 +185,7 @@ describe("an empty list of waits", () => {
   it.each(["up", "server"])("is refused by %s, before it starts", async (command) => {
     const { code, stderr } = await says([command, "--port", "0"], {}, { OPAL_RETRY_BACKOFFS: "[]" });
     expect(code).toBe(2);
-    expect(stderr).toBe(`perdure ${command}: OPAL_RETRY_BACKOFFS: got ["[]"]; ${give}`);
+    expect(stderr).toBe(`perdure ${command}: OPAL_RETRY_BACKOFFS: got "[]"; ${give}`);
   });
 });
 

@@ -172,74 +172,61 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     expect(await childrenOf(perdure, job.id)).toHaveLength(2);
   });
 
-  it("starts children anew that were still stopping when their parent was redriven", async () => {
-    const stopping = gate();
-    const mayStop = gate();
-    let isFirst = true;
-    const slow = task("slow", async (_: null, ctx) => {
-      if (!isFirst) return "done";
-      isFirst = false;
-      stopping.open();
-      await new Promise<void>((resolve) => ctx.signal.addEventListener("abort", () => resolve()));
-      await mayStop.passed;
-      throw ctx.signal.reason;
-    });
-    const lead = task("lead", async (_: null, ctx) => {
-      const [end] = await ctx.waitFor([await ctx.submit(slow, null)]);
-      if (end.state !== "succeeded") throw new NonRetryableError(`the child is ${end.state}`);
-      return end.result;
-    });
-    const perdure = await begin([lead, slow]);
-    const job = await perdure.submit(lead, null);
-    await stopping.passed;
-    await seen(job, "attempt.waiting");
-    await perdure.cancel(job.id);
-    const [child] = await childrenOf(perdure, job.id);
-    await seen(await perdure.job(child?.id ?? ""), "job.cancel_requested");
-    await perdure.redrive(job.id);
-    mayStop.open();
-    expect(await (await perdure.job(job.id)).result()).toBe("done");
-  });
+  describe("a child that was still stopping when its parent was redriven", () => {
+    /** A parent that is cancelled, its child asked to stop, and stopping until `mayStop` opens. */
+    async function stopping(between: (run: number) => Promise<void>) {
+      const begun = gate();
+      const mayStop = gate();
+      let isFirst = true;
+      let runs = 0;
+      const slow = task("slow", async (_: null, ctx) => {
+        if (!isFirst) return "done";
+        isFirst = false;
+        begun.open();
+        await new Promise<void>((resolve) => ctx.signal.addEventListener("abort", () => resolve()));
+        await mayStop.passed;
+        throw ctx.signal.reason;
+      });
+      const lead = task("lead", async (_: null, ctx) => {
+        const child = await ctx.submit(slow, null);
+        runs += 1;
+        await between(runs);
+        const [end] = await ctx.waitFor([child]);
+        if (end.state !== "succeeded") throw new NonRetryableError(`the child is ${end.state}`);
+        return end.result;
+      });
+      const perdure = await begin([lead, slow]);
+      const job = await perdure.submit(lead, null);
+      await begun.passed;
+      await seen(job, "attempt.waiting");
+      await perdure.cancel(job.id);
+      const [child] = await childrenOf(perdure, job.id);
+      await seen(await perdure.job(child?.id ?? ""), "job.cancel_requested");
+      return { perdure, id: job.id, child: child?.id ?? "", mayStop };
+    }
 
-  it("starts a child anew that ends between being asked for again and being waited for", async () => {
-    const stopping = gate();
-    const mayStop = gate();
-    const askedAgain = gate();
-    const hasEnded = gate();
-    let isFirst = true;
-    let isRedriven = false;
-    const slow = task("slow", async (_: null, ctx) => {
-      if (!isFirst) return "done";
-      isFirst = false;
-      stopping.open();
-      await new Promise<void>((resolve) => ctx.signal.addEventListener("abort", () => resolve()));
-      await mayStop.passed;
-      throw ctx.signal.reason;
+    it("starts anew", async () => {
+      const { perdure, id, mayStop } = await stopping(async () => {});
+      await perdure.redrive(id);
+      mayStop.open();
+      expect(await (await perdure.job(id)).result()).toBe("done");
     });
-    const lead = task("lead", async (_: null, ctx) => {
-      const child = await ctx.submit(slow, null);
-      if (isRedriven) {
+
+    it("starts anew, also where it ends between being asked for again and being waited for", async () => {
+      const askedAgain = gate();
+      const hasEnded = gate();
+      const { perdure, id, child, mayStop } = await stopping(async (run) => {
+        if (run === 1) return;
         askedAgain.open();
         await hasEnded.passed;
-      }
-      const [end] = await ctx.waitFor([child]);
-      if (end.state !== "succeeded") throw new NonRetryableError(`the child is ${end.state}`);
-      return end.result;
+      });
+      await perdure.redrive(id);
+      await askedAgain.passed;
+      mayStop.open();
+      expect((await ended(perdure, child)).state).toBe("cancelled");
+      hasEnded.open();
+      expect(await (await perdure.job(id)).result()).toBe("done");
     });
-    const perdure = await begin([lead, slow]);
-    const job = await perdure.submit(lead, null);
-    await stopping.passed;
-    await seen(job, "attempt.waiting");
-    const [child] = await childrenOf(perdure, job.id);
-    await perdure.cancel(job.id);
-    await seen(await perdure.job(child?.id ?? ""), "job.cancel_requested");
-    isRedriven = true;
-    await perdure.redrive(job.id);
-    await askedAgain.passed;
-    mayStop.open();
-    expect((await ended(perdure, child?.id ?? "")).state).toBe("cancelled");
-    hasEnded.open();
-    expect(await (await perdure.job(job.id)).result()).toBe("done");
   });
 
   it("may be 16 deep, and no deeper", async () => {

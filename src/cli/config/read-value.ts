@@ -53,7 +53,7 @@ export function valueFromTexts(setting: Setting, texts: readonly string[]): Valu
     case "labels":
       return labelsOf(setting, texts.flatMap(commas));
     case "numbers":
-      return numbersOf(setting, texts.flatMap(numberTexts), texts);
+      return numbersOf(setting, texts.flatMap(numberTexts), texts.length === 1 ? text : texts);
     case "argv":
       return argvOf(setting, text);
   }

@@ -12,6 +12,7 @@ import { PACK_FILE, readPack } from "./pack.ts";
 import { bindParameters } from "./parameters.ts";
 import { retryInForce, retryPolicy } from "./retry.ts";
 import { attuneView } from "./view.ts";
+import { ACTION } from "./words.ts";
 
 const PROGRAMS: Readonly<Record<Runtime, string>> = { python: "python3", shell: "sh", node: "node" };
 /** As base64 it must leave room for parameters in a payload of 1 MiB. */
@@ -54,7 +55,7 @@ function readAttune(document: unknown, context: ReadContext): Reading {
     labels: { ...pack?.labels, ...action.labels, [`runtime/${action.runtime}`]: "yes" },
     ...(action.tags.length === 0 ? {} : { tags: action.tags }),
     annotations: {
-      "attune/action": action.ref,
+      [ACTION]: action.ref,
       ...(pack === null ? {} : { "attune/pack": pack.ref }),
       "attune/max_retries": String(retry.enabled ? retry.maxRetries : 0),
     },

@@ -7,6 +7,7 @@ import type { JobEvent } from "../../core/event.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { ViewParts } from "../dialect.ts";
 import { type RetryReason, reasonOf } from "./retry.ts";
+import { ACTION } from "./words.ts";
 
 export const ATTUNE_STATUSES = [
   ...(["requested", "scheduling", "scheduled", "running", "completed", "failed"] as const),
@@ -57,7 +58,7 @@ interface Link {
 export function attuneView(parts: ViewParts): AttuneView {
   const { job } = parts;
   const about = {
-    action_ref: job.annotations?.["attune/action"] ?? job.kind,
+    action_ref: job.annotations?.[ACTION] ?? job.kind,
     max_retries: maxRetriesOf(job),
     config: configOf(job),
   };
@@ -179,7 +180,7 @@ function maxRetriesOf({ annotations, policy }: JobInfo): number {
 }
 
 function configOf({ annotations, payload }: JobInfo): unknown {
-  if (annotations?.["attune/action"] === undefined) return payload ?? null;
+  if (annotations?.[ACTION] === undefined) return payload ?? null;
   return isPlain(payload) ? ((payload as { input?: unknown }).input ?? {}) : {};
 }
 

@@ -2,6 +2,9 @@
 import { asObject, asText, type Fields, fieldPath } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
 
+/** The annotation that holds the name of the action, with its pack's before it. */
+export const ACTION = "attune/action";
+
 const MAX_LABELS = 10;
 /** Labels that mean something of their own to workers here. */
 const RESERVED = /^(runtime|resource)\//;

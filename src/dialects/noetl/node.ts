@@ -7,8 +7,11 @@ import { type NoetlRetry, retryOfPolicy } from "./retry.ts";
 export const NODE_TYPES = ["http", "shell", "python"] as const;
 export type NodeType = (typeof NODE_TYPES)[number];
 
+/** The annotation that holds the name of the step. */
+export const STEP = "noetl/step";
+
 const NAMES = {
-  step: "noetl/step",
+  step: STEP,
   type: "noetl/type",
   retry: "noetl/retry",
   playbook: "noetl/playbook",
