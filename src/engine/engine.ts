@@ -136,9 +136,10 @@ export class Engine {
   prune(): Promise<number> {
     return this.#pruner.prune();
   }
-  /** What the sweep does by itself every few seconds: blocked jobs that can go on, cancels that are to be passed on. */
+  /** What the sweep does by itself every few seconds: blocked jobs that can go on, cancels that are to be passed on. What
+   *  this engine had begun of it is done too when it resolves. */
   sweepKin(): Promise<void> {
-    return this.#kin.runOnce();
+    return this.#kin.sweep();
   }
   submitChild(parent: Pick<HeldParent, "jobId" | "attempt" | "namespace">, item: SubmitItem): Promise<Child<unknown>> {
     return submitChild(this.#parts, parent, item);

@@ -46,6 +46,12 @@ export class Kin extends Service {
     await this.#passOn();
   }
 
+  /** At once, after what was begun. Not for the rounds: while wakes come without a pause there is no end to wait for. */
+  async sweep(): Promise<void> {
+    await this.#idle();
+    await this.runOnce();
+  }
+
   /** What was begun is ended first: whoever cancels a job and leaves has cancelled its children too. */
   override async stop(): Promise<void> {
     await this.#idle();

@@ -26,7 +26,7 @@ import type { Store } from "../../src/store/store.ts";
 import { VirtualClock } from "../../src/testing/virtual-clock.ts";
 import { endOf } from "../../src/worker/exec/outcome.ts";
 import { tellingLine } from "../../src/worker/exec/telling-line.ts";
-import { newSchema } from "../postgres/kit.ts";
+import { borrowSchema } from "../postgres/borrowed.ts";
 
 export const STORES = ["sqlite", "postgres"] as const;
 export type StoreName = (typeof STORES)[number];
@@ -114,7 +114,7 @@ export function readContext(context: Partial<ReadContext> = {}): ReadContext {
 export async function openStage(name: StoreName, options: StageOptions = {}): Promise<Stage> {
   const { startAt, leaseMs = 15_000, random = () => 0.5 } = options;
   const clock = new VirtualClock(startAt);
-  const store = await storeOf(name, clock, random);
+  const { store, close } = await storeOf(name, clock, random);
   const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
   const log = (level: string, message: string) => {
     if (level === "error") throw new Error(message);
@@ -128,15 +128,23 @@ export async function openStage(name: StoreName, options: StageOptions = {}): Pr
   const engine = open("stage");
   onTestFinished(async () => {
     for (const each of engines) await each.stop();
-    await store.close();
+    await close();
   });
   await engine.reap();
   return new RealStage(clock, engine, store, (more) => open(`rival-${engines.length}`, more));
 }
 
-async function storeOf(name: StoreName, clock: VirtualClock, random: () => number): Promise<Store> {
+interface Opened {
+  readonly store: Store;
+  close(): Promise<void>;
+}
+
+async function storeOf(name: StoreName, clock: VirtualClock, random: () => number): Promise<Opened> {
   const newSecret = () => randomBytes(24).toString("base64url");
-  if (name === "sqlite") return openStore({ url: ":memory:", clock, random, newSecret });
+  if (name === "sqlite") {
+    const store = await openStore({ url: ":memory:", clock, random, newSecret });
+    return { store, close: () => store.close() };
+  }
   // Its own waits are real. A claim looks at whole lanes only once a second: here each look is long after the last.
   let ahead = 0;
   const patient = {
@@ -146,10 +154,13 @@ async function storeOf(name: StoreName, clock: VirtualClock, random: () => numbe
       return systemClock.monotonic() + ahead;
     },
   };
-  const url = new URL(newSchema("dialects").url);
-  // Nothing here is about power cuts.
-  url.searchParams.set("options", "-c synchronous_commit=off");
-  return openStore({ url: url.href, clock: patient, random, newSecret, connections: 2 });
+  const { url, giveBack } = borrowSchema();
+  const store = await openStore({ url, clock: patient, random, newSecret, connections: 2 });
+  const close = async () => {
+    await store.close();
+    await giveBack();
+  };
+  return { store, close };
 }
 
 interface Held {
@@ -239,7 +250,7 @@ class RealStage implements Stage {
     if (play === "gone") {
       await this.store.closeSession(session, this.clock.now(), "gone");
       await this.engine.reap();
-      return this.job(jobId);
+      return this.#after(jobId);
     }
     if (play === "lost") {
       // Whatever it had used was told by its last renewal.
@@ -248,14 +259,21 @@ class RealStage implements Stage {
       while ((await this.job(jobId)).attempt === attempt && (await this.job(jobId)).state === "running") {
         await this.#step(Math.max(over, this.clock.now() + 1));
       }
-      return this.job(jobId);
+      return this.#after(jobId);
     }
     const outcome = outcomeOf(play, job);
     const from = { kind: "worker", token, reportId: `${jobId}-${attempt}` } as const;
     const [answer] = await this.engine.report([{ jobId, attempt, from, outcome, usage: usage ?? null, log: null }]);
     if (answer?.status !== "accepted") throw new Error(`the report was not accepted: ${JSON.stringify(answer)}`);
     await this.engine.closeSession(session);
-    return this.job(jobId);
+    return this.#after(jobId);
+  }
+
+  /** The job after an attempt. A parent goes on a moment later than the report that lets it: that moment is over. */
+  async #after(id: string): Promise<JobInfo> {
+    const { parentId, state } = await this.job(id);
+    if (parentId !== null || state === "blocked") await this.engine.sweepKin();
+    return this.job(id);
   }
 
   async job(id: string): Promise<JobInfo> {
@@ -289,6 +307,7 @@ class RealStage implements Stage {
     const target = this.clock.now() + ms;
     while (this.clock.now() < target) await this.#step(target);
     await this.engine.reap();
+    if (ms > 0) await this.engine.sweepKin();
   }
 
   /** On to the next instant at which something could happen. While an attempt runs or is given up, in steps as short as the

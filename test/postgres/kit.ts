@@ -25,13 +25,14 @@ export interface Schema {
   readonly url: string;
 }
 
-/** A name that nobody else has. The schema itself is made by whoever uses it first. */
-export function newSchema(prefix = "test"): Schema {
+/** A name that nobody else has. The schema itself is made by whoever uses it first. It is dropped when the file is over,
+ *  unless somebody else sees to that. */
+export function newSchema(prefix = "test", { isKept = false }: { readonly isKept?: boolean } = {}): Schema {
   if (!/^[a-z][a-z0-9_]{0,39}$/.test(prefix)) throw new Error(`not the start of a plain schema name: ${prefix}`);
   const schema = `${prefix}_${randomBytes(8).toString("hex")}`;
   const url = new URL(postgresUrl());
   url.searchParams.set("schema", schema);
-  made.add(url.href);
+  if (!isKept) made.add(url.href);
   return { schema, url: url.href };
 }
 

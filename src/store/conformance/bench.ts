@@ -34,6 +34,8 @@ export interface Made {
   readonly reopen?: () => Promise<Store>;
   /** Another connection to the same data. */
   readonly second?: () => Promise<Store>;
+  /** When all of them are closed. */
+  readonly closed?: () => Promise<void>;
 }
 export type MakeStore = () => Promise<Made>;
 
@@ -57,6 +59,7 @@ export class Bench {
       await audit(this.store);
     } finally {
       for (const store of [this.store, ...this.#others.splice(0)]) await store.close();
+      await this.#made?.closed?.();
     }
   }
 

@@ -1,5 +1,5 @@
-/** The conformance suite on PostgreSQL: a schema of its own for each test. */
-import { newSchema } from "../../../test/postgres/kit.ts";
+/** The conformance suite on PostgreSQL: an empty schema for each test. */
+import { borrowSchema } from "../../../test/postgres/borrowed.ts";
 import { systemClock } from "../../engine/clock.ts";
 import { conformance } from "../conformance/conformance.ts";
 import { openPostgres } from "./open.ts";
@@ -10,6 +10,6 @@ const open = (url: string) => openPostgres({ url, random: Math.random, clock: sy
 
 conformance("postgres", async () => {
   made += 1;
-  const { url } = newSchema("conformance");
-  return { store: await open(url), reopen: () => open(url), second: () => open(url) };
+  const { url, giveBack } = borrowSchema();
+  return { store: await open(url), reopen: () => open(url), second: () => open(url), closed: giveBack };
 });

@@ -1,0 +1,47 @@
+/** Schemas that are used again, emptied: to make one costs more than most tests. For those whose stores are surely closed
+ *  at their end, and which do not care what a schema is called or how it was made. */
+import { whenFileIsOver } from "../file-is-over.ts";
+import { ask } from "./client.ts";
+import { dropSchema, isForeign, newSchema, type Schema } from "./kit.ts";
+
+const free: Schema[] = [];
+
+whenFileIsOver(async () => {
+  // Our own server takes them along when it ends.
+  if (isForeign) for (const { url } of free.splice(0)) await dropSchema(url);
+});
+
+export interface Borrowed extends Schema {
+  /** When all that were connected are closed. */
+  giveBack(): Promise<void>;
+}
+
+/** A schema that holds nothing; whoever opens it first may have to make its tables. */
+export function borrowSchema(): Borrowed {
+  const schema = free.pop() ?? newSchema("borrowed", { isKept: true });
+  return {
+    ...schema,
+    giveBack: async () => {
+      await ask(schema.url, emptied(schema.schema));
+      free.push(schema);
+    },
+  };
+}
+
+/** Small tables are emptied row by row: that is far cheaper than a new file for each. */
+const emptied = (schema: string) => `
+  SET lock_timeout = '10s';
+  DO $do$ DECLARE each record; BEGIN
+    FOR each IN SELECT format('%I.%I', '${schema}', relname) AS name, relkind, pg_relation_size(oid) AS bytes FROM pg_class
+      WHERE relnamespace = to_regnamespace('${schema}') AND relkind IN ('r', 'S') AND relname <> 'meta'
+    LOOP
+      IF each.relkind = 'S' THEN PERFORM setval(each.name::regclass, 1, false);
+      ELSIF each.bytes > 262144 THEN EXECUTE 'TRUNCATE ' || each.name;
+      ELSIF each.bytes > 0 THEN EXECUTE 'DELETE FROM ' || each.name;
+      END IF;
+    END LOOP;
+    IF to_regclass('${schema}.meta') IS NOT NULL THEN
+      DELETE FROM ${schema}.meta WHERE name NOT IN ('generation', 'secret', 'version', 'beat_at', 'held_until');
+      UPDATE ${schema}.meta SET value = CASE name WHEN 'beat_at' THEN '' ELSE '0' END WHERE name IN ('beat_at', 'held_until');
+    END IF;
+  END $do$`;
