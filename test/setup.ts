@@ -1,5 +1,6 @@
 /** Runs before each test file, also where files share a process. */
-import { afterAll } from "vitest";
-import { fileIsOver } from "./file-is-over.ts";
+import { afterAll, afterEach } from "vitest";
+import { fileIsOver, testIsOver } from "./file-is-over.ts";
 
+afterEach(testIsOver);
 afterAll(fileIsOver);

@@ -3,7 +3,6 @@
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect } from "vitest";
 import type { Io } from "../../src/cli/io.ts";
 import { main } from "../../src/cli/main.ts";
 import { Perdure as Client } from "../../src/client/connect.ts";
@@ -82,12 +81,25 @@ export interface Running {
 
 export function startMain(argv: readonly string[], parts: Partial<Io> = {}): Running {
   const io = testIo(parts);
-  return {
-    ...{ io, ended: main(argv, io) },
-    says: (text) =>
-      expect.poll(() => io.stdout.text + io.stderr.text, { timeout: 15_000, interval: 20 }).toContain(text),
-  };
+  const ended = main(argv, io);
+  return { io, ended, says: (text) => untilSaid(io, ended, text) };
+}
+
+async function untilSaid({ stdout, stderr }: Running["io"], ended: Promise<number>, text: string): Promise<void> {
+  const isSaid = () => stdout.text.includes(text) || stderr.text.includes(text);
+  const over = new AbortController();
+  const said = new Promise<void>((resolve) => {
+    const look = () => isSaid() && resolve();
+    for (const stream of [stdout, stderr]) {
+      stream.on("kept", look);
+      over.signal.addEventListener("abort", () => stream.off("kept", look));
+    }
+    look();
+  });
+  await Promise.race([said, ended]);
+  over.abort();
+  if (!isSaid()) throw new Error(`it ended without saying ${text}: ${stdout.text}${stderr.text}`);
 }
 
 /** Holds a script up until the file is there. */
-export const untilThere = (file: string) => `while [ ! -e ${file} ]; do sleep 0.02; done`;
+export const untilThere = (file: string) => `while [ ! -e ${file} ]; do sleep 0.1; done`;

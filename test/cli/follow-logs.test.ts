@@ -36,7 +36,7 @@ describe.each([
     expect(await following.ended).toBe(0);
     expect(following.io.stdout.text.replace("aside\n", "")).toBe("first\nsecond\nno end of line");
     expect(following.io.stderr.text).toBe("");
-  }, 30_000);
+  }, 120_000);
 
   it("goes on with the next run, and says when one begins", async () => {
     const script = `echo run $PERDURE_ATTEMPT; ${untilThere("go$PERDURE_ATTEMPT.x")}; seq 1000; [ $PERDURE_ATTEMPT = 3 ]`;
@@ -48,7 +48,7 @@ describe.each([
     const numbers = Array.from({ length: 1_000 }, (_, i) => `${i + 1}\n`).join("");
     expect(following.io.stdout.text).toBe([1, 2, 3].map((n) => `run ${n}\n${numbers}`).join(""));
     expect(following.io.stderr.text).toBe(`run 2 of ${job.id}\nrun 3 of ${job.id}\n`);
-  }, 30_000);
+  }, 120_000);
 
   it("follows one run only with --attempt", async () => {
     const job = await target.script("echo run $PERDURE_ATTEMPT; [ $PERDURE_ATTEMPT = 2 ]");
@@ -58,7 +58,7 @@ describe.each([
     await job.result();
     const late = await ask(["logs", "--follow", job.id, "--attempt", "9"], { env: target.env });
     expect(late).toMatchObject({ code: 1, stdout: "", stderr: expect.stringContaining("has no run 9") });
-  }, 30_000);
+  }, 120_000);
 
   it("waits for the first run of a job that never ran", async () => {
     const job = await target.script("echo begun", { delay: "1h" });
@@ -66,7 +66,7 @@ describe.each([
     await target.perdure.retry(job.id);
     expect(await following.ended).toBe(0);
     expect(following.io.stdout.text).toBe("begun\n");
-  }, 30_000);
+  }, 120_000);
 
   it("of a job that has ended shows the last run, and of one that never ran says so", async () => {
     const job = await target.script("echo run $PERDURE_ATTEMPT; [ $PERDURE_ATTEMPT = 2 ]");
@@ -76,7 +76,7 @@ describe.each([
     await never.cancel();
     const said = await ask(["logs", "-f", never.id], { env: target.env });
     expect(said).toMatchObject({ code: 1, stderr: `perdure logs: ${never.id} ended without a run\n` });
-  }, 30_000);
+  }, 120_000);
 
   it("shows one stream only, or objects, or what a handler logged", async () => {
     const job = await target.script("printf 'a\\342\\202'; sleep 0.1; printf '\\254\\n'; echo b >&2");
@@ -93,7 +93,7 @@ describe.each([
     const following = follow(logged.id);
     expect(await following.ended).toBe(0);
     expect(following.io.stdout.text).toContain("a line of its own");
-  }, 30_000);
+  }, 120_000);
 
   it("sends nothing dangerous to a terminal, and every byte into a pipe", async () => {
     const job = await target.script("printf '\\033[2J\\302\\233x\\r\\n'");
@@ -101,7 +101,7 @@ describe.each([
     const shown = await ask(["logs", "-f", job.id], { env: target.env, isTTY: true });
     expect(shown.stdout).toBe("\\x1b[2J\\x9bx\n");
     expect(shown.stdout).not.toMatch(DANGEROUS);
-  }, 30_000);
+  }, 120_000);
 
   it("ends quietly when nobody reads it any more", async () => {
     const job = await target.script(`echo up; ${untilThere("never")}`);
@@ -109,5 +109,5 @@ describe.each([
     expect(await following.ended).toBe(0);
     expect(following.io.stderr.text).toBe("");
     await job.cancel();
-  }, 30_000);
+  }, 120_000);
 });

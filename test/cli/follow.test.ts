@@ -49,7 +49,7 @@ describe.each([
         .split("\n")
         .map((line) => JSON.parse(line) as PerdureEvent);
       expect(events.map(({ name }) => name)).toEqual(["job.submitted", "attempt.started", "attempt.succeeded"]);
-    }, 30_000);
+    }, 120_000);
 
     it("shows the last of all, as many as wanted, in lines that fit the terminal", async () => {
       for (let i = 0; i < 5; i++) await (await target.script("true")).result();
@@ -64,7 +64,7 @@ describe.each([
         );
         for (const line of lines) expect(textWidth(line)).toBeLessThanOrEqual(columns);
       }
-    }, 30_000);
+    }, 120_000);
 
     it("begins after the event that is named", async () => {
       const job = await target.script("true");
@@ -77,7 +77,7 @@ describe.each([
       expect(following.io.stdout.text).not.toContain("job.submitted");
       const both = await askHere(["events", "-f", "--after", "1", "-n", "1"]);
       expect(both).toMatchObject({ code: 2, stderr: expect.stringContaining("--after and --limit") });
-    }, 30_000);
+    }, 120_000);
   });
 
   describe("ps --watch", () => {
@@ -93,7 +93,7 @@ describe.each([
       expect(first.split("\n")).toHaveLength(4);
       expect(second.startsWith("\x1b[3A\r\x1b[2KID ")).toBe(true);
       expect(first.replaceAll("\x1b[2K", "").replace("\r", "")).not.toMatch(DANGEROUS);
-    }, 30_000);
+    }, 120_000);
 
     it.each([
       [[], false, "needs a terminal"],
@@ -140,7 +140,7 @@ describe.each([
       go("go-wait");
       expect(await waiting.ended).toBe(0);
       expect(waiting.io.stdout.text).toContain(`${slow.id}  succeeded`);
-    }, 30_000);
+    }, 120_000);
 
     it("exits with 1 if one failed or was cancelled, and 124 when the time is up", async () => {
       const failed = await target.script("exit 3", { retry: { maxAttempts: 1 } });
@@ -159,7 +159,7 @@ describe.each([
         { id: done.id, state: "succeeded", attempt: 1 },
         { id: later.id, state: "queued", attempt: 0, finishedAt: null },
       ]);
-    }, 30_000);
+    }, 120_000);
 
     it.each([
       [[], 2, "which jobs?"],
@@ -196,7 +196,7 @@ describe.each([
     expect(await askHere(["artifacts", job.id, "-o", "x"])).toMatchObject({ code: 2 });
     expect(await askHere(["artifacts", job.id, "none", "-o", "x"])).toMatchObject({ code: 1 });
     expect(existsSync(join(target.dir, "x"))).toBe(false);
-  }, 30_000);
+  }, 120_000);
 
   it("get, explain, events, artifacts and logs tell of a job", async () => {
     const job = await target.script("echo out; [ $PERDURE_ATTEMPT = 2 ]");
@@ -213,7 +213,7 @@ describe.each([
       expect((await askHere([command, "job_01m7gekg9zevv9a6xvvwmt1v8g"])).code).toBe(1);
     }
     expect((await askHere(["artifacts", job.id])).stderr).toContain("left no files");
-  }, 30_000);
+  }, 120_000);
 });
 
 it("events and logs are followed over a restart of the server, and nothing comes twice", async () => {
@@ -232,4 +232,4 @@ it("events and logs are followed over a restart of the server, and nothing comes
   expect(seqs).toEqual([...new Set(seqs)].sort((a, b) => a - b));
   await kit.embedded.cancel(first.id);
   expect(await logs.ended).toBe(0);
-}, 30_000);
+}, 120_000);

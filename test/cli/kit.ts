@@ -19,7 +19,8 @@ export interface Said {
   readonly stderr: string;
 }
 
-/** Keeps what is written; after `breakAfter` writes each fails with `code`, as a pipe without a reader does. */
+/** Keeps what is written, each time with an event `kept`; after `breakAfter` writes each fails with `code`, as a pipe
+ *  without a reader does. */
 export class Kept extends Writable {
   text = "";
   #left: number;
@@ -39,6 +40,7 @@ export class Kept extends Writable {
     this.#left -= 1;
     this.text += chunk;
     done();
+    this.emit("kept");
   }
 }
 
@@ -51,6 +53,21 @@ export async function perdure(argv: readonly string[], parts: Partial<Io> = {}):
   const io = testIo(parts);
   const code = await main(argv, io);
   return { code, stdout: io.stdout.text, stderr: io.stderr.text };
+}
+
+/** A command line that is typed in this directory. */
+export function perdureAt({ cwd }: Pick<Io, "cwd">, argv: readonly string[], env: Io["env"] = {}): Promise<Said> {
+  return perdure(argv, { cwd, env });
+}
+
+/** `perdure run … -- sh -c script`, in this process: for what does not need one of its own, at a fifth of the cost. */
+export function scriptAt(
+  place: Pick<Io, "cwd">,
+  options: readonly string[],
+  script: string,
+  env?: Io["env"],
+): Promise<Said> {
+  return perdureAt(place, ["run", ...options, "--", "sh", "-c", script], env);
 }
 
 export interface Stock {

@@ -1,6 +1,7 @@
 /** The reading commands on the data that `perdure run` leaves: logs, artifacts, and the others. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { endingOf, newPlace, type Place, perdureIn, runScript } from "./program.ts";
+import { perdureAt, scriptAt } from "./kit.ts";
+import { endingOf, newPlace, type Place } from "./program.ts";
 
 const SCRIPT = `
   echo out $PERDURE_ATTEMPT; echo err $PERDURE_ATTEMPT >&2
@@ -16,12 +17,12 @@ beforeAll(async () => {
   place = newPlace((call) => {
     remove = call;
   });
-  id = endingOf(await runScript(place, ["--json", "--backoff", "1ms"], SCRIPT)).id;
-  failed = endingOf(await runScript(place, ["--json", "--max-attempts", "1"], "exec no-such-program")).id;
+  id = endingOf(await scriptAt(place, ["--json", "--backoff", "1ms"], SCRIPT)).id;
+  failed = endingOf(await scriptAt(place, ["--json", "--max-attempts", "1"], "exec no-such-program")).id;
 });
 afterAll(() => remove());
 
-const ask = (...argv: string[]) => perdureIn(place, argv);
+const ask = (...argv: string[]) => perdureAt(place, argv);
 const UNKNOWN = "job_01m7gekg9zevv9a6xvvwmt1v8g";
 
 describe("logs", () => {

@@ -2,8 +2,8 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, it } from "vitest";
-import { DANGEROUS } from "./kit.ts";
+import { describe, expect, it } from "vitest";
+import { DANGEROUS, perdureAt } from "./kit.ts";
 import { newPlace, PROGRAM, perdureIn } from "./program.ts";
 
 type Mistake = readonly [argv: readonly string[], line: RegExp];
@@ -75,17 +75,16 @@ const OPTIONS: readonly Mistake[] = [
   [["--data", `new/${"n".repeat(300)}`], /: --data: cannot write to new\/nnn/],
 ];
 
-/** Several at a time: each is a process that only says what is wrong. */
-describe.concurrent("perdure run refuses", () => {
+describe("perdure run refuses", () => {
   const cases = [
     ...NO_COMMAND,
     ...OPTIONS.map(([argv, line]): Mistake => [["run", ...argv, "--", "touch", "started"], line]),
   ];
   it.for(cases.map((each) => [JSON.stringify(each[0]).slice(0, 60), ...each] as const))(
     "%s",
-    async ([, argv, line], { expect, onTestFinished }) => {
-      const place = newPlace(onTestFinished);
-      const { code, stdout, stderr } = await perdureIn(place, argv);
+    async ([, argv, line]) => {
+      const place = newPlace();
+      const { code, stdout, stderr } = await perdureAt(place, argv);
       expect({ code, stdout, stderr }).toEqual({
         code: 2,
         stdout: "",
@@ -97,17 +96,16 @@ describe.concurrent("perdure run refuses", () => {
     },
   );
 
-  it("a directory that PERDURE_DATA names, by that name", async ({ expect, onTestFinished }) => {
-    const place = newPlace(onTestFinished);
-    const { code, stderr } = await perdureIn(place, ["run", "--", "true"], { PERDURE_DATA: "/proc/x" });
+  it("a directory that PERDURE_DATA names, by that name, also as a program", async () => {
+    const { code, stderr } = await perdureIn(newPlace(), ["run", "--", "true"], { PERDURE_DATA: "/proc/x" });
     expect(code).toBe(2);
     expect(stderr).toMatch(/^perdure run: PERDURE_DATA: cannot write to \/proc\/x[^\n]*\n$/);
   });
 
-  it("a command that is too long to be stored", async ({ expect, onTestFinished }) => {
-    const place = newPlace(onTestFinished);
+  it("a command that is too long to be stored", async () => {
+    const place = newPlace();
     const words = Array.from({ length: 11 }, () => "x".repeat(100_000));
-    const { code, stderr } = await perdureIn(place, ["run", "--", "true", ...words]);
+    const { code, stderr } = await perdureAt(place, ["run", "--", "true", ...words]);
     expect({ code, stderr }).toEqual({
       code: 2,
       stderr: expect.stringMatching(/^perdure run: COMMAND: .*over 1 MiB.*\n$/),
@@ -115,12 +113,12 @@ describe.concurrent("perdure run refuses", () => {
     expect(readdirSync(place.cwd)).toEqual([]);
   });
 
-  it("somebody else's perdure.db, and leaves it alone", async ({ expect, onTestFinished }) => {
-    const { cwd, data } = newPlace(onTestFinished);
+  it("somebody else's perdure.db, and leaves it alone", async () => {
+    const { cwd, data } = newPlace();
     const text = "not a database, but long enough to be looked at ".repeat(100);
     mkdirSync(data);
     writeFileSync(join(data, "perdure.db"), text);
-    const { code, stderr } = await perdureIn({ cwd, data }, ["run", "--", "touch", "started"]);
+    const { code, stderr } = await perdureAt({ cwd }, ["run", "--", "touch", "started"]);
     expect({ code, stderr }).toEqual({
       code: 2,
       stderr: expect.stringMatching(/^perdure run: .*not an SQLite database.*\n$/),
@@ -129,8 +127,8 @@ describe.concurrent("perdure run refuses", () => {
     expect(existsSync(join(cwd, "started"))).toBe(false);
   });
 
-  it("a current directory that is not there any more", async ({ expect, onTestFinished }) => {
-    const { cwd } = newPlace(onTestFinished);
+  it("a current directory that is not there any more", async () => {
+    const { cwd } = newPlace();
     const script = 'mkdir d && cd d && rmdir ../d && exec "$0" "$1" run -- touch started';
     const { status, stderr } = spawnSync("sh", ["-c", script, process.execPath, PROGRAM], { cwd, encoding: "utf8" });
     const told = "perdure: the current directory is not there any more; change to another\n";

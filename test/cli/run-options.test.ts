@@ -3,13 +3,14 @@ import { existsSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { run } from "../../src/cli/commands/run.ts";
-import { type Ending, endingOf, idIn, newPlace, perdureIn, runScript } from "./program.ts";
+import { perdureAt, scriptAt } from "./kit.ts";
+import { type Ending, endingOf, idIn, newPlace, perdureIn } from "./program.ts";
 
 const FAST = ["--backoff", "1ms"];
 
 /** How it ended, of a command that always fails unless the script says otherwise. */
 async function endingWith(options: readonly string[], script = "exit 7"): Promise<Ending> {
-  return endingOf(await runScript(newPlace(), ["--json", ...options], script));
+  return endingOf(await scriptAt(newPlace(), ["--json", ...options], script));
 }
 
 const delays = ({ attempts }: Ending) => attempts.map(({ delayMs }) => delayMs);
@@ -26,6 +27,7 @@ describe("waits", () => {
     const waits = delays(await endingWith(options)).slice(0, -1) as number[];
     expect(waits).toHaveLength(7);
     for (const wait of waits) expect(Math.abs(wait - 20)).toBeLessThanOrEqual(18);
+    // Seven equal ones of 37 possible, by chance: once in two thousand million runs.
     expect(new Set(waits).size).toBeGreaterThan(1);
   });
 
@@ -34,7 +36,7 @@ describe("waits", () => {
   });
 
   it("and runs are as many as the help says without any option", async () => {
-    const { stdout } = await perdureIn(newPlace(), ["run", "--help"]);
+    const { stdout } = await perdureAt(newPlace(), ["run", "--help"]);
     expect(stdout).toMatch(/^ +--max-attempts N +Runs in all, the first included\. Default: 5\b/m);
     const { attempts } = await endingWith(FAST);
     expect(attempts).toHaveLength(5);
@@ -60,7 +62,7 @@ describe("what is retried", () => {
   });
 
   it("is told in the line of the run", async () => {
-    const { stderr } = await runScript(newPlace(), [...FAST, "--stop-when", "{{ exit_code == 7 }}"], "exit 7");
+    const { stderr } = await scriptAt(newPlace(), [...FAST, "--stop-when", "{{ exit_code == 7 }}"], "exit 7");
     expect(stderr).toMatch(/^run 1, 1 of 5 charged: exit code 7, giving up because .*stopWhen/m);
   });
 
@@ -69,7 +71,7 @@ describe("what is retried", () => {
     const presets = (/: (.+?)\.$/.exec(help ?? "")?.[1] ?? "").split(", ");
     expect(presets.length).toBeGreaterThan(3);
     const place = newPlace();
-    const said = await Promise.all(presets.map((name) => runScript(place, ["--preset", name], "exit 0")));
+    const said = await Promise.all(presets.map((name) => scriptAt(place, ["--preset", name], "exit 0")));
     expect(said.map(({ code }) => code)).toEqual(presets.map(() => 0));
   });
 });
@@ -87,9 +89,9 @@ describe("the command's surroundings", () => {
   it("are the directory where one is, or that of --cwd", async () => {
     const place = newPlace();
     mkdirSync(join(place.cwd, "sub"));
-    expect((await perdureIn(place, ["run", "-q", "--", "pwd"])).stdout).toBe(`${place.cwd}\n`);
-    expect((await perdureIn(place, ["run", "-q", "--cwd", "sub", "--", "pwd"])).stdout).toBe(`${place.cwd}/sub\n`);
-    const missing = await perdureIn(place, ["run", "--cwd", "none", "--", "pwd"]);
+    expect((await perdureAt(place, ["run", "-q", "--", "pwd"])).stdout).toBe(`${place.cwd}\n`);
+    expect((await perdureAt(place, ["run", "-q", "--cwd", "sub", "--", "pwd"])).stdout).toBe(`${place.cwd}/sub\n`);
+    const missing = await perdureAt(place, ["run", "--cwd", "none", "--", "pwd"]);
     expect(missing.code).toBeGreaterThan(1);
     expect(missing.stderr).toContain(`the working directory ${place.cwd}/none is not there`);
   });
@@ -101,7 +103,7 @@ describe("the command's surroundings", () => {
       [["--keep"], true],
     ] as const) {
       const place = newPlace();
-      const said = await runScript(place, options, script);
+      const said = await scriptAt(place, options, script);
       const dir = join(place.data, "artifacts", idIn(said), "attempt_1");
       expect(existsSync(join(dir, "scratch"))).toBe(kept);
       expect(existsSync(join(dir, "artifacts", "a"))).toBe(true);
@@ -111,7 +113,7 @@ describe("the command's surroundings", () => {
   it("hold the directory of the run before", async () => {
     const script =
       '[ -n "$PERDURE_PREVIOUS_OUTPUT_DIR" ] && cat "$PERDURE_PREVIOUS_OUTPUT_DIR/point" || { echo 41 > "$PERDURE_OUTPUT_DIR/point"; exit 1; }';
-    expect(await runScript(newPlace(), [...FAST, "-q"], script)).toEqual({ code: 0, stdout: "41\n", stderr: "" });
+    expect(await scriptAt(newPlace(), [...FAST, "-q"], script)).toEqual({ code: 0, stdout: "41\n", stderr: "" });
   });
 });
 
@@ -119,15 +121,15 @@ describe("the data", () => {
   it("lies in --data, else in PERDURE_DATA, else in ./.perdure, for its owner only", async () => {
     const place = newPlace();
     const env = { PERDURE_DATA: "theirs" };
-    await perdureIn(place, ["run", "-q", "--data", "deep/er/mine", "--", "true"], env);
-    await perdureIn(place, ["run", "-q", "--", "true"], env);
-    await perdureIn(place, ["run", "-q", "--", "true"]);
+    await perdureAt(place, ["run", "-q", "--data", "deep/er/mine", "--", "true"], env);
+    await perdureAt(place, ["run", "-q", "--", "true"], env);
+    await perdureAt(place, ["run", "-q", "--", "true"]);
     expect(readdirSync(place.cwd).sort()).toEqual([".perdure", "deep", "theirs"]);
     for (const dir of ["deep/er/mine", "theirs", ".perdure"]) {
-      const { stdout } = await perdureIn(place, ["ps", "--data", dir, "--json"]);
+      const { stdout } = await perdureAt(place, ["ps", "--data", dir, "--json"]);
       expect(JSON.parse(stdout)).toMatchObject([{ state: "succeeded" }]);
     }
-    const modes = await runScript(place, ["-q"], "stat -c %a .perdure .perdure/perdure.db .perdure/artifacts");
+    const modes = await scriptAt(place, ["-q"], "stat -c %a .perdure .perdure/perdure.db .perdure/artifacts");
     expect(modes.stdout).toBe("700\n600\n700\n");
   });
 });

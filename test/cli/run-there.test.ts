@@ -36,7 +36,7 @@ describe("perdure run on a server", () => {
     expect(lines[3]).toBe("err 2");
     expect(lines[4]).toMatch(/^run 2, 2 of 2 charged: exit code 7: err 2, giving up because /);
     expect(lines[5]).toMatch(new RegExp(`^${id}: failed \\(exhausted\\) after 2 runs, `));
-  }, 30_000);
+  }, 120_000);
 
   it("leaves the object of --json on the last line, and nothing on stderr with --quiet", async () => {
     const said = await runScript('echo x > "$PERDURE_OUTPUT_DIR/artifacts/f"; printf half', "--json", "--quiet");
@@ -46,14 +46,14 @@ describe("perdure run on a server", () => {
       ...{ state: "succeeded", exitCode: 0, outputs: [{ name: "f", size: 2 }] },
       attempts: [{ attempt: 1, outcome: "completed", exitCode: 0 }],
     });
-  }, 30_000);
+  }, 120_000);
 
   it("runs in this directory on this machine, with what --env names", async () => {
     const said = await ask(["run", "--env", "NAME=value", "--", "sh", "-c", "pwd; echo $NAME"], here());
     expect(said).toMatchObject({ code: 0, stdout: `${target.dir}\nvalue\n` });
     const other = await ask(["run", "--cwd", "worker", "--", "pwd"], here());
     expect(other.stdout).toBe(`${join(target.dir, "worker")}\n`);
-  }, 30_000);
+  }, 120_000);
 
   it("has the exit codes of a timeout, a missing program and a cancelled job", async () => {
     expect((await runScript("exec sleep 71300", "--timeout", "100ms", "--max-attempts", "1")).code).toBe(124);
@@ -65,7 +65,7 @@ describe("perdure run on a server", () => {
     await running.says("up");
     await target.perdure.cancel(idIn({ stderr: running.io.stderr.text }));
     expect(await running.ended).toBe(130);
-  }, 30_000);
+  }, 120_000);
 
   it("goes on with the job of its key, tells how it ended, and runs it again with --again", async () => {
     const script = `echo run $PERDURE_ATTEMPT; ${untilThere("go-key")}; [ $PERDURE_ATTEMPT = 2 ]`;
@@ -85,13 +85,13 @@ describe("perdure run on a server", () => {
       code: 2,
       stderr: expect.stringMatching(/^perdure run: --key: "nightly" belongs to job_/),
     });
-  }, 30_000);
+  }, 120_000);
 
   it("waits in the queue that is named", async () => {
     const said = await runScript("true", "--queue", "nightly");
     expect(said).toMatchObject({ code: 0, stderr: expect.stringContaining(", queue nightly\n") });
     expect((await (await target.perdure.job(idIn(said))).get()).queue).toBe("nightly");
-  }, 30_000);
+  }, 120_000);
 
   it("says once that nobody is there to run it, and waits for somebody", async () => {
     const other = await serverTarget();
@@ -102,7 +102,7 @@ describe("perdure run on a server", () => {
     expect(await waiting.ended).toBe(0);
     expect(waiting.io.stdout.text).toBe("at last\n");
     expect(waiting.io.stderr.text.split("no worker")).toHaveLength(2);
-  }, 30_000);
+  }, 120_000);
 
   it("says that a job is too large for every worker, not that there is none", async () => {
     const waiting = startMain(["submit", "--wait", "--cpu", "99999", "--", "true"], here());
@@ -111,7 +111,7 @@ describe("perdure run on a server", () => {
     await target.perdure.cancel(id);
     expect(await waiting.ended).toBe(1);
     expect(waiting.io.stderr.text).not.toContain("no worker for it");
-  }, 30_000);
+  }, 120_000);
 
   it("says that its queue is paused", async () => {
     await target.perdure.pause("stopped");
@@ -120,7 +120,7 @@ describe("perdure run on a server", () => {
     expect(running.io.stderr.text).not.toContain("no worker");
     await target.perdure.resume("stopped");
     expect(await running.ended).toBe(0);
-  }, 30_000);
+  }, 120_000);
 
   it("refuses --queue for a command that runs here, and a relative --cwd for a server elsewhere", async () => {
     const local = await ask(["run", "--queue", "q", "--", "true"], { cwd: target.dir });
@@ -145,7 +145,7 @@ it("the server at work on a data directory is found by that directory, with its 
   const none = await ask(["ps", "--data", "none"], { cwd, env: target.env });
   expect(none).toMatchObject({ code: 1, stderr: expect.stringContaining("there is no Perdure data in none") });
   expect((await ask(["ps", "--data", "none", "--server", target.url], { cwd, env: target.env })).stdout).toContain(id);
-}, 30_000);
+}, 120_000);
 
 describe("a server that does not answer as hoped", () => {
   it.each([["ps"], ["run", "--", "true"], ["wait", "job_01m7gekg9zevv9a6xvvwmt1v8g"]])(
@@ -178,5 +178,5 @@ describe("a server that does not answer as hoped", () => {
     expect(said).toMatchObject({ code: 1, stdout: "", stderr: expect.stringMatching(/^perdure ps: [^\n]+\n$/) });
     expect(said.stderr).toContain("cannot be reached");
     expect(said.stderr).toContain("Start one with `perdure up`, or check --server");
-  }, 15_000);
+  }, 120_000);
 });

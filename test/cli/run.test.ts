@@ -2,9 +2,11 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { endingOf, idIn, newPlace, perdureIn, processesWith, runScript } from "./program.ts";
+import { perdureAt, scriptAt } from "./kit.ts";
+import { endingOf, idIn, newPlace, processesWith, runScript } from "./program.ts";
 
 const ONCE = ["--max-attempts", "1"];
+const SLOW = "sleep 71234";
 
 describe("perdure run", () => {
   it("gets a command through that fails once, and can tell how", async () => {
@@ -21,7 +23,7 @@ describe("perdure run", () => {
     ]);
     const id = idIn({ stderr });
     expect(readdirSync(join(place.data, "artifacts", id)).sort()).toEqual(["attempt_1", "attempt_2"]);
-    const story = await perdureIn(place, ["explain", id]);
+    const story = await perdureAt(place, ["explain", id]);
     expect(story).toMatchObject({ code: 0, stderr: "" });
     expect(story.stdout).toMatch(/^Succeeded at .*; run 2, 1 of 3 charged\.$/m);
     expect(story.stdout).toMatch(/^Attempt 1 started .* failed after .*: "exit code 7: no luck"\.$/m);
@@ -35,10 +37,10 @@ describe("perdure run", () => {
     ["1 for a verdict of failure", 'echo \'{"status": "failed"}\' > "$PERDURE_RESULT_FILE"', 1],
     ["0 for a verdict of success", 'echo \'{"status": "completed"}\' > "$PERDURE_RESULT_FILE"; exit 9', 0],
     ["the last of several", "exit 1$PERDURE_ATTEMPT", 12, ["--max-attempts", "2", "--backoff", "1ms"]],
-    ["124 after a timeout", "sleep 71234", 124, [...ONCE, "--timeout", "200ms"]],
+    ["124 after a timeout", SLOW, 124, [...ONCE, "--timeout", "200ms"]],
   ])("exits with %s", async (_, script, code, options = ONCE) => {
-    expect(await runScript(newPlace(), options as string[], script as string)).toMatchObject({ code, stdout: "" });
-    expect(processesWith("sleep 71234")).toEqual([]);
+    expect(await scriptAt(newPlace(), options as string[], script as string)).toMatchObject({ code, stdout: "" });
+    if (script === SLOW) expect(processesWith(SLOW)).toEqual([]);
   });
 
   it.each([
@@ -47,14 +49,18 @@ describe("perdure run", () => {
     [["/etc/passwd"], 126, "/etc/passwd may not be run"],
     [["."], 126, ". may not be run"],
   ])("tries %j once, and exits with %i", async (argv, code, words) => {
-    const { stderr, ...said } = await perdureIn(newPlace(), ["run", "--", ...argv]);
+    const { stderr, ...said } = await perdureAt(newPlace(), ["run", "--", ...argv]);
     expect(said).toEqual({ code, stdout: "" });
     expect(stderr).toContain(`run 1, 1 of 5 charged: cannot start: ${words}`);
     expect(stderr).toMatch(/: failed \(invalid\) after 1 run, /);
   });
 
+  it("exits so as a program too", async () => {
+    expect(await runScript(newPlace(), ONCE, "kill -USR1 $$")).toMatchObject({ code: 138, stdout: "" });
+  });
+
   it("takes all that follows -- as the command's, our own options too", async () => {
-    const { code, stdout } = await perdureIn(newPlace(), [
+    const { code, stdout } = await perdureAt(newPlace(), [
       "run",
       "-q",
       "--",
@@ -72,13 +78,13 @@ describe("perdure run", () => {
     [["run", "-q", "echo", "--json", "-c", "--", "--help"], "--json -c -- --help\n"],
     [["run", "--max-attempts", "2", "-q", "sh", "-c", "echo $PERDURE_ATTEMPT"], "1\n"],
   ])("does so from the first word of the command on: %j", async (argv, stdout) => {
-    expect(await perdureIn(newPlace(), argv)).toEqual({ code: 0, stdout, stderr: "" });
+    expect(await perdureAt(newPlace(), argv)).toEqual({ code: 0, stdout, stderr: "" });
   });
 
   it("with --json leaves one object on the last line", async () => {
     const script =
       'echo \'{"a": 1}\'; [ "$PERDURE_ATTEMPT" = 3 ] && echo x > "$PERDURE_OUTPUT_DIR/artifacts/x.txt" || exit 7';
-    const said = await runScript(newPlace(), ["--json", "--backoff", "20ms", "--jitter", "0"], script);
+    const said = await scriptAt(newPlace(), ["--json", "--backoff", "20ms", "--jitter", "0"], script);
     expect(said.code).toBe(0);
     expect(said.stdout.split("\n").slice(0, 3)).toEqual(Array(3).fill('{"a": 1}'));
     expect(said.stdout.trimEnd().split("\n")).toHaveLength(4);
@@ -96,14 +102,14 @@ describe("perdure run", () => {
   });
 
   it("begins a line for that object, and for each of its own, where the command did not end one", async () => {
-    const said = await runScript(newPlace(), [...ONCE, "--json"], "printf out; printf err >&2; exit 3");
+    const said = await scriptAt(newPlace(), [...ONCE, "--json"], "printf out; printf err >&2; exit 3");
     expect(said.stdout).toMatch(/^out\n\{"id".*\}\n$/);
     expect(endingOf(said)).toMatchObject({ state: "failed", reason: "exhausted", exitCode: 3, outputs: [] });
     expect(said.stderr).toMatch(/^err\nrun 1, .*\njob_.*\n$/);
   });
 
   it("tells signals in that object, and nothing else with --quiet", async () => {
-    const said = await runScript(newPlace(), [...ONCE, "--json", "--quiet"], "echo mine >&2; kill -9 $$");
+    const said = await scriptAt(newPlace(), [...ONCE, "--json", "--quiet"], "echo mine >&2; kill -9 $$");
     expect(said).toMatchObject({ code: 137, stderr: "mine\n" });
     const attempts = [{ outcome: "failed", exitCode: 137, signal: "SIGKILL", message: "signal SIGKILL: mine" }];
     expect(endingOf(said)).toMatchObject({ exitCode: 137, attempts });
@@ -111,14 +117,14 @@ describe("perdure run", () => {
 
   it("runs side by side with others on the same data, each its own command", async () => {
     const place = newPlace();
-    const names = Array.from({ length: 5 }, (_, i) => `n${i}`);
+    const names = ["n1", "n2", "n3"];
     const script = '[ "$PERDURE_ATTEMPT" = 2 ] || exit 1; echo $NAME';
     const all = names.map((name) => runScript(place, ["--backoff", "50ms", "--env", `NAME=${name}`], script));
     const said = await Promise.all(all);
     expect(said.map(({ code, stdout }) => ({ code, stdout }))).toEqual(
       names.map((name) => ({ code: 0, stdout: `${name}\n` })),
     );
-    expect(new Set(said.map(idIn)).size).toBe(5);
+    expect(new Set(said.map(idIn)).size).toBe(names.length);
     for (const { stderr } of said) expect(stderr).toMatch(/^job_.*: succeeded after 2 runs/m);
-  });
+  }, 120_000);
 });

@@ -6,7 +6,7 @@ import { createServer } from "node:net";
 
 /** Reaching it means that something hangs. */
 const DEADLINE_MS = 60_000;
-const POLL_MS = 25;
+const POLL_MS = 50;
 
 /** The first answer that is neither undefined nor false. */
 export async function until<T>(

@@ -1,5 +1,6 @@
 /** PostgreSQL goes and comes back under two servers with work under way: they say that they are not ready, wait, and go on
  *  by themselves. Nobody is taken for dead because the database was away. */
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { startServer } from "../postgres/server.ts";
@@ -7,16 +8,19 @@ import { connect, linesIn, newHome, resultOf, Server, TEST_MS, until, worker } f
 import { drained, reckon, tally } from "./reckoning.ts";
 import { startSubmitters } from "./submitters.ts";
 
-it("is lived through by servers, workers and clients when PostgreSQL is restarted", { timeout: TEST_MS }, async () => {
+it("is lived through by servers, workers and clients when PostgreSQL is restarted", {
+  timeout: 2 * TEST_MS,
+}, async () => {
   const postgres = await startServer();
   onTestFinished(() => postgres.stop("immediate"));
-  const effects = join(newHome(), "effects");
+  const files = newHome();
+  const [effects, held, go] = ["effects", "held", "go"].map((name) => join(files, name)) as [string, string, string];
   const db = postgres.url;
   const servers = [await Server.start({ db }), await Server.start({ db })] as const;
   const { token } = servers[0];
   await Promise.all(servers.map((server) => worker(server, { tokenOf: servers[0] })));
   const clients = [await connect(servers[0].url, token), await connect(servers[1].url, token)] as const;
-  const submitters = startSubmitters({ clients, effects, everyMs: 50 });
+  const submitters = startSubmitters({ clients, effects, count: 2, everyMs: 100 });
   const more = async (count: number) => {
     const goal = submitters.acknowledged.size + count;
     await until(`${count} more submits are acknowledged`, () => submitters.acknowledged.size >= goal);
@@ -26,9 +30,11 @@ it("is lived through by servers, workers and clients when PostgreSQL is restarte
       await until(`${url}/readyz answers ${status}`, async () => (await fetch(`${url}/readyz`)).status === status);
     }
   };
-  await more(20);
-  const waited = await clients[0].submit("effect", { effects, ms: 8_000 });
+  await more(10);
+  // One that runs all the while.
+  const waited = await clients[0].submit("hold", { effects: held, file: go });
   const result = resultOf(waited);
+  await until("it runs", () => linesIn(held).length === 1);
 
   for (const mode of ["fast", "immediate"] as const) {
     await ready(200);
@@ -37,10 +43,11 @@ it("is lived through by servers, workers and clients when PostgreSQL is restarte
     for (const { url } of servers) expect((await fetch(`${url}/healthz`)).status).toBe(200);
     await postgres.up();
     await ready(200);
-    await more(20);
+    await more(10);
   }
 
   await submitters.stop();
+  writeFileSync(go, "");
   expect(await result).toEqual({ attempt: 1 });
   await drained(clients[1]);
   const audited = await reckon(clients[1], submitters.acknowledged);

@@ -1,12 +1,13 @@
 /** Processes of the built program, as an operator starts them: each with a log file, waited for by what it prints
- *  when it is ready, and ended by its own pid. When a test is over nothing is left of them; when it failed, the ends of
- *  their logs are shown. */
+ *  when it is ready, and ended by its own pid. When a test is over nothing is left of those that it started; those of a
+ *  `beforeAll` go with their file. When a test failed, the ends of their logs are shown. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterEach, beforeAll } from "vitest";
+import { TestRunner } from "vitest";
+import { whenFileIsOver, whenTestIsOver } from "../file-is-over.ts";
 
 /** Built by `npm run build`, or elsewhere. */
 const DIST = process.env.PERDURE_TEST_DIST ?? fileURLToPath(new URL("../../dist", import.meta.url));
@@ -25,27 +26,40 @@ export interface Said {
   readonly workers: number;
 }
 
-const processes = new Set<Proc>();
-const homes = new Set<string>();
+/** What a test, or a file, has started and made. */
+class Belongings {
+  readonly processes = new Set<Proc>();
+  readonly homes = new Set<string>();
+
+  tell(): void {
+    for (const one of this.processes) console.log(one.story());
+  }
+
+  async clear(): Promise<void> {
+    for (const one of this.processes) one.signal("SIGKILL");
+    await Promise.all([...this.processes].map((one) => one.ended));
+    this.processes.clear();
+    for (const home of this.homes) rmSync(home, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+    this.homes.clear();
+  }
+}
+
+const ofTest = new Belongings();
+const ofFile = new Belongings();
 let started = 0;
 
-beforeAll(() => {
-  if (!existsSync(PROGRAM)) throw new Error("these tests run the built program: npm run build");
+whenTestIsOver(async () => {
+  if (TestRunner.getCurrentTest()?.result?.state === "fail") for (const all of [ofFile, ofTest]) all.tell();
+  await ofTest.clear();
 });
 
-afterEach(async ({ task }) => {
-  for (const one of processes) one.signal("SIGKILL");
-  await Promise.all([...processes].map((one) => one.ended));
-  if (task.result?.state === "fail") for (const one of processes) console.log(one.story());
-  processes.clear();
-  for (const home of homes) rmSync(home, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
-  homes.clear();
-});
+whenFileIsOver(() => ofFile.clear());
 
-/** A directory that goes when the test is over. */
+/** A directory that goes when the test, or the file, is over. */
 export function newHome(): string {
   const home = realpathSync(mkdtempSync(join(tmpdir(), "perdure-e2e-")));
-  homes.add(home);
+  // Outside of a test it is a `beforeAll` that asks.
+  (TestRunner.getCurrentTest() === undefined ? ofFile : ofTest).homes.add(home);
   return home;
 }
 
@@ -62,6 +76,7 @@ export class Proc {
 
   /** `under` is a command that runs it. */
   constructor(home: string, argv: readonly string[], env: Env, under: readonly string[] = []) {
+    if (!existsSync(PROGRAM)) throw new Error("these tests run the built program: npm run build");
     this.argv = argv;
     this.name = `${argv[0]}-${++started}`;
     mkdirSync(join(home, "logs"), { recursive: true });
@@ -91,7 +106,8 @@ export class Proc {
       void this.ended.then(() => reject(new Error(`it ended before it was ready\n${this.story()}`)));
     });
     this.ready.catch(() => {}); // whoever waits for it is told
-    processes.add(this);
+    // Of the one whose place it is: a server of a file that a test starts again outlives that test.
+    (ofFile.homes.has(home) ? ofFile : ofTest).processes.add(this);
   }
 
   get isOver(): boolean {

@@ -1,9 +1,30 @@
 /** A server that is stopped or killed while a worker runs a command and a client waits: neither notices more than a pause. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, it } from "vitest";
-import { connect, linesIn, newHome, output, resultOf, Server, sh, TEST_MS, until, worker } from "./kit.ts";
+import { beforeAll, expect, it } from "vitest";
+import {
+  connect,
+  linesIn,
+  newHome,
+  output,
+  type Running,
+  resultOf,
+  Server,
+  sh,
+  TEST_MS,
+  until,
+  worker,
+} from "./kit.ts";
 import { reckon } from "./reckoning.ts";
+
+// The same for all of them: the worker outlives whatever befalls the server.
+let server: Server;
+let session: Running["session"];
+
+beforeAll(async () => {
+  server = await Server.start();
+  ({ session } = await worker(server));
+}, TEST_MS);
 
 it.each(["SIGTERM", "SIGKILL"] as const)(
   "is not noticed by a command when its server goes by %s and comes back",
@@ -11,15 +32,13 @@ it.each(["SIGTERM", "SIGKILL"] as const)(
   async (signal) => {
     const files = newHome();
     const [pids, go] = [join(files, "pids"), join(files, "go")];
-    const server = await Server.start();
     const client = await connect(server.url, server.token);
-    const { session } = await worker(server);
     const script = `echo $$ >> ${pids}; i=0
-    while [ ! -e ${go} ]; do i=$((i + 1)); echo "line $i"; sleep 0.05; done; echo "total $i"`;
+    while [ ! -e ${go} ]; do i=$((i + 1)); echo "line $i"; sleep 0.2; done; echo "total $i"`;
     const job = await client.submit("exec", sh(script));
     const result = resultOf(job);
     await until("its output comes", async () =>
-      ((await output(client, job.id, 1, "stdout.log")) ?? "").includes("line 3"),
+      ((await output(client, job.id, 1, "stdout.log")) ?? "").includes("line 2"),
     );
 
     server.proc.signal(signal);
@@ -48,10 +67,8 @@ it.each(["SIGTERM", "SIGKILL"] as const)(
 it("is waited for by a worker that ends its command while the server is away", { timeout: TEST_MS }, async () => {
   const files = newHome();
   const [pids, go, over] = ["pids", "go", "over"].map((name) => join(files, name)) as [string, string, string];
-  const server = await Server.start();
   const client = await connect(server.url, server.token);
-  await worker(server);
-  const script = `echo $$ >> ${pids}; while [ ! -e ${go} ]; do sleep 0.05; done
+  const script = `echo $$ >> ${pids}; while [ ! -e ${go} ]; do sleep 0.1; done
     seq 1 50000; echo kept > "$PERDURE_OUTPUT_DIR/artifacts/file"; echo over > ${over}`;
   const job = await client.submit("exec", sh(script));
   const result = resultOf(job);

@@ -1,36 +1,45 @@
 /** How servers start and stop: in a terminal, with TLS, with mistakes, and beside each other. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { Perdure } from "../../src/embedded/perdure.ts";
+import { perdure } from "../cli/kit.ts";
 import { TEST_CERT, TEST_KEY } from "../server/tls.ts";
 import { connect, linesIn, newHome, Proc, sh, TEST_MS, tokenIn, until } from "./kit.ts";
 
 const QUIET = ["--port", "0", "--json"];
 
+/** The command line in this process, for what ends by itself. It listens for signals as a process of its own would; with the
+ *  test that is over. */
+async function inHere(home: string, argv: readonly string[]) {
+  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+  const before = new Set(signals.flatMap((signal) => process.listeners(signal)));
+  onTestFinished(() => {
+    for (const signal of signals) {
+      for (const one of process.listeners(signal)) if (!before.has(one)) process.off(signal, one);
+    }
+  });
+  return perdure(argv, { cwd: home, env: { HOME: home } });
+}
+
 describe("perdure up", { timeout: TEST_MS }, () => {
-  it("stopped by Ctrl-C, which the whole group of a terminal gets, lets running jobs finish", async () => {
+  it("stopped by Ctrl-C, which the whole group of a terminal gets, and at once by another, lets running jobs finish", async () => {
     const home = newHome();
-    const begun = join(home, "begun");
+    const [begun, go] = [join(home, "begun"), join(home, "go")];
     // `setsid` makes it the leader of a group, as a shell does with a job in the foreground.
     const proc = new Proc(home, ["up", ...QUIET, "--data", join(home, "data")], {}, ["setsid", "--wait"]);
     const said = await proc.ready;
     const client = await connect(said.url, tokenIn(said));
-    const job = await client.submit("exec", sh(`echo begun > ${begun}; sleep 1; echo done`));
+    const job = await client.submit("exec", sh(`echo begun > ${begun}; while [ ! -e ${go} ]; do sleep 0.1; done`));
     await until("the command runs", () => linesIn(begun).length === 1);
-    process.kill(-said.pid, "SIGINT");
-    expect((await proc.ended).code).toBe(0);
-    const again = new Proc(home, ["up", ...QUIET, "--data", join(home, "data"), "--workers", "0"], {});
-    const later = await connect((await again.ready).url, tokenIn(said));
-    expect(await (await later.job(job.id)).get()).toMatchObject({ state: "succeeded", attempt: 1, losses: 0 });
-  });
-
-  it("takes two signals that come together, as from `timeout`, for one", async () => {
-    const home = newHome();
-    const proc = new Proc(home, ["up", ...QUIET, "--data", "data"], {});
-    await proc.ready;
-    proc.signal("SIGTERM");
-    proc.signal("SIGTERM");
-    expect((await proc.ended).code).toBe(0);
+    // Two signals, as from `timeout`, are one if they come together: it cannot take the first before the second is there.
+    for (const signal of ["SIGSTOP", "SIGINT", "SIGTERM", "SIGCONT"]) process.kill(-said.pid, signal);
+    await until("it is stopping", () => proc.log.includes("once more to stop at once"));
+    writeFileSync(go, "");
+    expect((await proc.ended).code, "the second ended it").toBe(0);
+    const left = await Perdure.open(join(home, "data", "perdure.db"));
+    onTestFinished(() => left.close());
+    expect(await (await left.job(job.id)).get()).toMatchObject({ state: "succeeded", attempt: 1, losses: 0 });
   });
 
   it("with TLS has workers all the same, and is found by commands on its machine", async () => {
@@ -47,19 +56,24 @@ describe("perdure up", { timeout: TEST_MS }, () => {
 
   it.each([
     ["a module that is not there", ["--tasks", "./none.js"], /there is no file \.\/none\.js/],
-    ["a module with a mistake", ["--tasks", "./bad.mjs"], /bad\.mjs cannot be loaded/],
     ["an address of another database", ["--db", "mysql://x"], /got "mysql:…"/],
     ["the other form of PostgreSQL's addresses", ["--db", "host=db password=hidden"], /--db:/],
     ["an open network without TLS", ["--host", "0.0.0.0"], /--insecure/],
     ["a certificate without its key", ["--tls-cert", "x"], /give both/],
     ["OPAL's door open to a network", ["--host", "0.0.0.0", "--insecure", "--opal-anonymous"], /opal\.anonymous/],
   ])("with %s ends with 2 and says so", async (_what, args, words) => {
+    const { code, stderr } = await inHere(newHome(), ["up", ...QUIET, "--data", "data", ...args]);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(words);
+    expect(stderr).not.toContain("hidden");
+  });
+
+  it("with a module with a mistake, which its workers find, ends with 2 and says so", async () => {
     const home = newHome();
     writeFileSync(join(home, "bad.mjs"), "this is no module");
-    const proc = new Proc(home, ["up", ...QUIET, "--data", "data", ...args], {});
+    const proc = new Proc(home, ["up", ...QUIET, "--data", "data", "--tasks", "./bad.mjs"], {});
     expect((await proc.ended).code).toBe(2);
-    expect(proc.log).toMatch(words);
-    expect(proc.log).not.toContain("hidden");
+    expect(proc.log).toMatch(/bad\.mjs cannot be loaded/);
   });
 });
 
@@ -68,10 +82,11 @@ describe("servers", { timeout: TEST_MS }, () => {
     const home = newHome();
     const first = new Proc(home, ["server", ...QUIET, "--data", "a", "--db", "./shared.db"], {});
     await first.ready;
-    const second = new Proc(home, ["server", ...QUIET, "--data", "b", "--db", "./shared.db"], {});
-    expect((await second.ended).code).toBe(1);
-    expect(second.log).toMatch(/shared\.db is in use by another server/);
+    const other = ["server", ...QUIET, "--data", "b", "--db", join(home, "shared.db")];
+    const second = await inHere(home, other);
+    expect(second.code).toBe(1);
+    expect(second.stderr).toMatch(/shared\.db is in use by another server/);
     await first.kill();
-    await new Proc(home, ["server", ...QUIET, "--data", "b", "--db", "./shared.db"], {}).ready;
+    await new Proc(home, other, {}).ready;
   });
 });

@@ -27,10 +27,11 @@ it("refuses what a worker says that slept past its lease, and ends its command",
   const letGo = join(files, "let-go");
   const server = await Server.start();
   const client = await connect(server.url, server.token);
-  const sleeper = await worker(server, { args: ["--worker-lease", "2s", "--name", "sleeper"] });
+  // Long enough that only its sleep makes it lose what it holds, on a machine that stands still at times.
+  const sleeper = await worker(server, { args: ["--worker-lease", "6s", "--name", "sleeper"] });
 
   // It writes on while its worker sleeps: that is what the worker will try to send when it wakes up.
-  const script = `echo $$ >> ${pids}; while [ ! -e ${go} ]; do echo "tick $PERDURE_ATTEMPT"; sleep 0.05; done
+  const script = `echo $$ >> ${pids}; while [ ! -e ${go} ]; do echo "tick $PERDURE_ATTEMPT"; sleep 0.2; done
     echo "end $PERDURE_ATTEMPT"; echo "$PERDURE_ATTEMPT" > "$PERDURE_OUTPUT_DIR/artifacts/who"`;
   const command = await client.submit("exec", sh(script));
   const fn = await client.submit("hold", { effects: held, file: letGo });
@@ -44,7 +45,7 @@ it("refuses what a worker says that slept past its lease, and ends its command",
     await until("the job is taken from it", async () => (await job.get()).losses === 1);
   }
   const sentBefore = await stdout(1);
-  const other = await worker(server, { args: ["--worker-lease", "10s", "--name", "other"], elsewhere: true });
+  const other = await worker(server, { args: ["--worker-lease", "30s", "--name", "other"], elsewhere: true });
   await until("the other runs both", () => linesIn(pids).length === 2 && linesIn(held).length === 2);
 
   // On the same host the other ends it first; elsewhere it goes on until its own worker can.
