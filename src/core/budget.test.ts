@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { spentBudget } from "./budget.ts";
-import type { Usage } from "./job.ts";
+import { addUsage, type Usage } from "./job.ts";
 import { testJob } from "./testing-job.ts";
 
 const used = (tokensIn: number, tokensOut: number, costUsd: number): Usage => ({ tokensIn, tokensOut, costUsd });
@@ -20,4 +20,9 @@ describe("spentBudget", () => {
   ])("%s", (_, budget, usage, expected) => {
     expect(spentBudget(testJob({ policy: { budget } }).policy, usage)).toBe(expected);
   });
+});
+
+it("adds up money without the traces of binary fractions", () => {
+  const three = [0.3, 0.3, 0.3].reduce<Usage | null>((sum, costUsd) => addUsage(sum, used(0, 0, costUsd)), null);
+  expect(three).toEqual(used(0, 0, 0.9));
 });

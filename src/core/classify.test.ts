@@ -23,6 +23,9 @@ const failAll = testRule(EVERYTHING, "fail");
 const NO_WAITS = [testRule({ kind: ["queue_timeout"] }, "fail")];
 const deferAll = testRule(EVERYTHING, "defer");
 
+/** A command whose last line was taken for its message. */
+const around = (stack: string) => failed({ kind: "exit", exitCode: 1, message: "exit code 1: giving up", stack });
+
 /** The verdict in a word: "retry", "defer", or the reason why not. */
 function verdictOn(policy: Partial<Policy>, outcome: FailureOutcome, parts: JobParts = {}) {
   const { kind, reason, matched } = classify(testJob({ ...parts, policy }), outcome);
@@ -88,6 +91,11 @@ describe("classify, in order, first match wins:", () => {
     ["a denied part may be in the code", { noRetryOn: ["enoent"] }, failed({ code: "ENOENT" }), "rejected", "noRetryOn"],
     ["an allowed part wins over the preset's own rules", { retryOn: ["404"] }, answered(404), "retry", "retryOn"],
     ["a part that is nowhere says nothing", { retryOn: ["reset"], noRetryOn: ["denied"], onUnknown: "fail" }, failed(), "rejected", "onUnknown"],
+    ["of a command, a part may be in the lines around its message", { retryOn: ["refused"], onUnknown: "fail" }, around("Connection refused\ngiving up"), "retry", "retryOn"],
+    ["there too deny parts win", { noRetryOn: ["denied"], retryOn: ["refused"] }, around("denied\nrefused\ngiving up"), "rejected", "noRetryOn"],
+    ["but what the message says comes first", { noRetryOn: ["denied"], retryOn: ["giving up"] }, around("denied\ngiving up"), "retry", "retryOn"],
+    ["a retryWhen that is true does not overrule what is denied there", { retryWhen: "true", noRetryOn: ["denied"] }, around("denied\ngiving up"), "rejected", "noRetryOn"],
+    ["the stack of an error is no text to look in", { noRetryOn: ["timeout.js"] }, failed({ stack: "at timeout.js:1" }), "retry", "onUnknown"],
     // The preset's own rules, then the unknown.
     ["the preset's own rule to fail wins over onUnknown", { onUnknown: "retry" }, answered(404), "rejected", "preset default"],
     ["the preset's own rule to retry wins over onUnknown", { preset: "opal", fallback: [testRule({ kind: ["oom"] }, "retry")], onUnknown: "fail" }, failed({ kind: "oom" }), "retry", "preset opal"],
@@ -164,7 +172,9 @@ describe("conditions", () => {
     ["exit_code == 7"],
     ["signal == 'SIGTERM'"],
     ["failure.kind == 'http' and failure.code == 'E1'"],
-    ["result == None and data == None"],
+    ["result.status_code == 503 and result.exit_code == 7 and result.signal == 'SIGTERM'"],
+    ["'503' in result.error and result.success == False"],
+    ["data == None"],
   ])("see of a failure: %s", (condition) => {
     const counts = { attempt: 9, failures: 2, losses: 1 };
     const job = testJob({ id: "job-1", kind: "fetch", ...counts, policy: { retryWhen: `{{ ${condition} }}` } });

@@ -120,17 +120,29 @@ function judgeFailed(policy: Policy, cause: Failure, fallback: Verdict | null, y
     const allowed = exitCode !== null && policy.retryOnExitCodes.includes(exitCode);
     return allowed ? yes("retryOnExitCodes") : no("rejected", "retryOnExitCodes");
   }
-  if (hasPart(cause, policy.noRetryOn)) return no("rejected", "noRetryOn");
-  if (policy.retryWhen !== null) return yes("retryWhen");
-  if (hasPart(cause, policy.retryOn)) return yes("retryOn");
+  const { retryWhen, retryOn, noRetryOn } = policy;
+  for (const text of [messageOf(cause), aroundOf(cause)]) {
+    if (hasPart(text, noRetryOn)) return no("rejected", "noRetryOn");
+    if (retryWhen === null && hasPart(text, retryOn)) return yes("retryOn");
+  }
+  if (retryWhen !== null) return yes("retryWhen");
   if (fallback !== null) return fallback;
   return policy.onUnknown === "retry" ? yes("onUnknown") : no("rejected", "onUnknown");
 }
 
 /** Parts are looked for in the message and in the code: `ECONNRESET` is often only there. */
-function hasPart(cause: Failure, parts: readonly string[]): boolean {
-  if (parts.length === 0) return false;
-  const text = `${cause.message} ${cause.code ?? ""}`.toLowerCase();
+function messageOf({ message, code }: Failure): string {
+  return `${message} ${code ?? ""}`.toLowerCase();
+}
+
+/** The lists look here for what the message does not say: programs explain themselves in several lines of stderr, and which
+ *  of them is the message is a guess. Stacks of errors name files, and are no text to look for words in. */
+function aroundOf({ kind, stack }: Failure): string {
+  const isCommand = kind === "exit" || kind === "signal" || kind === "oom";
+  return isCommand && stack !== null ? stack.toLowerCase() : "";
+}
+
+function hasPart(text: string, parts: readonly string[]): boolean {
   return parts.some((part) => text.includes(part));
 }
 
@@ -140,7 +152,7 @@ export function ruleMatches(rule: Rule, cause: Failure, attempt: number): boolea
   if (exitCode !== null && (cause.exitCode === null || !exitCode.includes(cause.exitCode))) return false;
   if (signal !== null && (cause.signal === null || !signal.includes(cause.signal))) return false;
   if (error !== null && (cause.name === null || !error.includes(cause.name))) return false;
-  if (message !== null && !hasPart(cause, message)) return false;
+  if (message !== null && !hasPart(messageOf(cause), message)) return false;
   if (attempts !== null && !attempts.includes(attempt)) return false;
   const code = cause.status;
   return status === null || (code !== null && status.some(([low, high]) => code >= low && code <= high));
@@ -151,7 +163,7 @@ function variables(job: JobFacts, outcome: FailureOutcome): Record<string, unkno
   const cause = done ? null : failureOf(outcome);
   const result = done ? outcome.result : null;
   return {
-    result,
+    result: cause === null ? result : resultOf(cause),
     data: done && outcome.data !== undefined ? outcome.data : result,
     status_code: done ? (outcome.statusCode ?? statusIn(result)) : (cause?.status ?? null),
     error: cause?.message ?? null,
@@ -163,6 +175,11 @@ function variables(job: JobFacts, outcome: FailureOutcome): Record<string, unkno
     signal: cause?.signal ?? null,
     failure: cause,
   };
+}
+
+/** A failed run has left no result: this is what is known of it. */
+function resultOf({ status, message, exitCode, signal }: Failure): Record<string, unknown> {
+  return { status_code: status, error: message, success: false, exit_code: exitCode, signal };
 }
 
 /** A function that polls an API may return `{ status_code: 202 }` and be judged by it. */

@@ -538,7 +538,13 @@ describe("limits", () => {
       "nested deeper than 20 at character 81",
     ],
     ["depth of minus", `${repeat(19, "-")}1`, `${repeat(20, "-")}1`, "nested deeper than 20 at character 20"],
-    ["depth of or", `1${repeat(19, " or 1")}`, `1${repeat(20, " or 1")}`, "nested deeper than 20 at character 3"],
+    [
+      "depth of or",
+      `${repeat(19, "(1 or ")}1${repeat(19, ")")}`,
+      `${repeat(20, "(1 or ")}1${repeat(20, ")")}`,
+      "deeper than 20",
+    ],
+    ["a list of or", `0${repeat(49, " or 1")}`, `0${repeat(50, " or 1")}`, "more than 100 nodes"],
     ["depth of members", `data${repeat(19, ".a")}`, `data${repeat(20, ".a")}`, "nested deeper than 20 at character 1"],
     [
       "depth of filters",

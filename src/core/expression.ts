@@ -144,6 +144,9 @@ function treeOf(root: JinjaNode, tokens: readonly Token[], place: Place): Condit
     if (nodes > MAX_NODES) throw refusal(place, `more than ${MAX_NODES} nodes`, at);
     if (depth > MAX_DEPTH) throw refusal(place, `nested deeper than ${MAX_DEPTH}`, at);
     const next = (part: JinjaNode) => convert(part, depth + 1, at);
+    // `a or b or c` is a list to people, not `(a or b) or c`.
+    const first = (part: JinjaNode, operator: string) =>
+      part.type === "BinaryExpression" && part.operator.value === operator ? convert(part, depth, at) : next(part);
     switch (node.type) {
       case "IntegerLiteral":
       case "FloatLiteral":
@@ -160,7 +163,7 @@ function treeOf(root: JinjaNode, tokens: readonly Token[], place: Place): Condit
         return { kind: "unary", operator: node.operator.value as "not" | "-", operand: next(node.argument) };
       case "BinaryExpression": {
         const operator = (node.operator.negated ? "not in" : node.operator.value) as BinaryOperator;
-        return { kind: "binary", operator, left: next(node.left), right: next(node.right) };
+        return { kind: "binary", operator, left: first(node.left, operator), right: next(node.right) };
       }
       case "TestExpression":
         return { kind: "test", test: tokenOf(node.test).value, negated: node.negate, operand: next(node.operand) };

@@ -34,6 +34,7 @@ export interface Failure {
   /** HTTP status. */
   readonly status: number | null;
   readonly retryAfterMs: number | null;
+  /** Of an error. Of a command: the last lines of its stderr, where there are more than the one in the message. */
   readonly stack: string | null;
 }
 

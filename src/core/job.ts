@@ -100,8 +100,13 @@ export function addUsage(a: Usage | null, b: Usage | null): Usage | null {
   return {
     tokensIn: a.tokensIn + b.tokensIn,
     tokensOut: a.tokensOut + b.tokensOut,
-    costUsd: a.costUsd + b.costUsd,
+    costUsd: money(a.costUsd + b.costUsd),
   };
+}
+
+/** To the millionth of a thousandth of a dollar: three times 0.3 is 0.9, and spends a budget of 0.9. */
+function money(usd: number): number {
+  return Math.round(usd * 1e9) / 1e9;
 }
 
 /** Of two accounts of the same attempt: totals only grow, so of each number the larger is the later one. */

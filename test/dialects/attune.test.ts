@@ -122,6 +122,31 @@ describe.each(STORES)("Attune on %s", (store) => {
     });
   });
 
+  describe("a program that explains itself in several lines", () => {
+    it.each([
+      [
+        'psql: error: connection to server at "db", port 5432 failed: Connection refused\n\tIs the server running on that host?',
+        "queued",
+      ],
+      [
+        "ssh: connect to host a port 22: Connection refused\nfatal: Could not read\n\nand the repository exists.",
+        "queued",
+      ],
+      [
+        'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: Validation failed:\n  request timeout must be > 0',
+        "failed",
+      ],
+      ["Error: permission denied\nretry: connection refused\ngiving up", "failed"], // E1 among the lines, too
+      ["looking up the host\ngiving up", "failed"],
+    ])("%j: %s", async (stderr, state) => {
+      const { stage, apply } = await open();
+      const id = await apply(API_CALL);
+      expect(await stage.run(id, failing(stderr))).toMatchObject({ state });
+      const reason = state === "queued" ? "transient_error" : null;
+      expect(await stage.view(attune, id)).toMatchObject({ retry_reason: reason });
+    });
+  });
+
   describe("Non-Retriable Failures", () => {
     it.each([
       ["Validation error: url is missing"],
@@ -186,6 +211,8 @@ describe.each(STORES)("Attune on %s", (store) => {
       await stage.run(id, failing("timeout"), { tookMs: 5_000 });
       const view = await stage.view(attune, id);
       expect(view).toMatchObject({ created: "2030-01-01T00:00:05.000Z", retry_at: "2030-01-01T00:00:06.000Z" });
+      await stage.advance(999);
+      expect(await stage.isGiven(id)).toBe(false);
       await stage.run(id, "ok");
       expect(stage.clock.now()).toBe(START + 6_000);
     });

@@ -79,6 +79,8 @@ export interface Stage {
   run(id: string, play: Play, options?: RunOptions): Promise<JobInfo>;
   /** Claims it without an end. Its lease is renewed while time passes. */
   start(id: string, options?: Pick<RunOptions, "worker">): Promise<Started>;
+  /** Whether a worker that asks at this instant gets something from its queue. */
+  isGiven(id: string): Promise<boolean>;
   job(id: string): Promise<JobInfo>;
   parts(id: string): Promise<ViewParts>;
   // biome-ignore lint/suspicious/noExplicitAny: tests look into it as they like.
@@ -213,11 +215,7 @@ class RealStage implements Stage {
   }
 
   async start(id: string, { worker = "worker-1" }: Pick<RunOptions, "worker"> = {}): Promise<Started> {
-    const { kind, queue, labels } = await this.#due(id);
-    const session = await this.engine.openSession({
-      ...{ namespace: "default", name: worker, host: "stage", pid: 1, slots: 1 },
-      ...{ kinds: [kind], queues: [queue], labels },
-    });
+    const session = await this.#sessionFor(await this.#due(id), worker);
     const claim = async () => (await this.engine.claim(session, { limit: 1 })).jobs[0];
     // A claim passes over a row that somebody looks at this moment: what wakes a parent, and the sweep, may do so both.
     let claimed = await claim();
@@ -237,6 +235,20 @@ class RealStage implements Stage {
       renew: (usage) => this.engine.renew(session, [{ jobId: id, attempt, ...(usage === undefined ? {} : { usage }) }]),
       end: (play, options = {}) => this.#end(held, token, play, options),
     };
+  }
+
+  async isGiven(id: string): Promise<boolean> {
+    const session = await this.#sessionFor(await this.job(id), "early");
+    const { jobs } = await this.engine.claim(session, { limit: 1 });
+    await this.engine.closeSession(session);
+    return jobs.length > 0;
+  }
+
+  #sessionFor({ kind, queue, labels }: JobInfo, name: string) {
+    return this.engine.openSession({
+      ...{ namespace: "default", name, host: "stage", pid: 1, slots: 1 },
+      ...{ kinds: [kind], queues: [queue], labels },
+    });
   }
 
   async #end(held: Held, token: string, play: Play, { tookMs, usage }: RunOptions): Promise<JobInfo> {
@@ -386,7 +398,7 @@ function commandEnd(end: Partial<Parameters<typeof endOf>[0]>, stderr: string): 
     left: 0,
     ...end,
   };
-  const judged = endOf(ended, { kind: "none" }, tellingLine(stderr));
+  const judged = endOf(ended, { kind: "none" }, tellingLine(stderr), stderr);
   return judged.kind !== "completed"
     ? judged
     : { kind: "completed", result: JSON.stringify({ exitCode: judged.exitCode }) };

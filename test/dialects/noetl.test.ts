@@ -29,8 +29,11 @@ describe.each(STORES)("NoETL's document, on %s", (store) => {
   describe("Event Timeline Example", () => {
     it("a task that succeeds with its third attempt", async () => {
       const { stage, id } = await apply(fetchData("true"));
-      await stage.run(id, UNAVAILABLE);
-      await stage.run(id, UNAVAILABLE);
+      for (const delay of [1_000, 2_000]) {
+        await stage.run(id, UNAVAILABLE);
+        await stage.advance(delay - 1);
+        expect(await stage.isGiven(id), "before available_at").toBe(false);
+      }
       await stage.run(id, answer(200, { n: 1 }));
       const told = await events(stage, id);
       expect(told.map(line)).toEqual([
@@ -211,8 +214,10 @@ workflow:
 
     it.each<[string, string, Parameters<Stage["run"]>[1], boolean]>([
       ["result: full task result dictionary", "{{ result.body.n == 7 }}", answer(200, { n: 7 }), true],
-      ["result is None after a failure", "{{ result == None }}", UNAVAILABLE, true],
-      ["data is None after a failure, too (D15)", "{{ data == None }}", UNAVAILABLE, true],
+      ["result: what is known of a failure", "{{ result.status_code == 503 }}", UNAVAILABLE, true],
+      ["result: its error, too", "{{ '503' in result.error and not result.success }}", UNAVAILABLE, true],
+      ["result: no status without an answer", "{{ result.status_code is none }}", UNREACHABLE, true],
+      ["data is None after a failure (D15)", "{{ data == None }}", UNAVAILABLE, true],
       ["status_code of an error", "{{ status_code == 503 }}", UNAVAILABLE, true],
       ["status_code of a completed action: polling (D5)", "{{ status_code == 202 }}", answer(202), true],
       ["another status_code ends the polling", "{{ status_code == 202 }}", answer(200), false],

@@ -45,8 +45,8 @@ export function attemptReason({ outcome, failure }: EndedAttempt, decision: Stor
   if (failure === null) return transient(outcome);
   if (failure.class !== "transient" || isFinal) return `logical: ${message}`;
   if (failure.kind === "oom") return transient("OOMKilled");
-  // A malformed result.json is one of kind `result`, and says what is wrong with it.
-  const hasNone = failure.kind === "exit" || failure.kind === "signal";
+  // A malformed result.json after a good end is one of kind `result`. Either way the message says what is wrong with it.
+  const hasNone = (failure.kind === "exit" || failure.kind === "signal") && failure.code !== "malformed_result";
   return transient(hasNone ? "pod failed without result.json" : message);
 }
 

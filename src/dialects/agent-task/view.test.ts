@@ -110,6 +110,10 @@ describe("reasons", () => {
       failed({ kind: "result", message: "result.json is malformed: it is empty" }),
       "result.json is malformed: it is empty",
     ],
+    [
+      failed({ kind: "exit", code: "malformed_result", message: "exit code 1; its result.json is malformed: no" }),
+      "exit code 1; its result.json is malformed: no",
+    ],
     [failed({ kind: "error", message: "connection reset" }), "connection reset"],
     [{ attempt: 1, outcome: "lost", failure: null }, "worker lost"],
     [{ attempt: 1, outcome: "timeout", failure: failure({ kind: "timeout", message: "x" }) }, "timeout"],

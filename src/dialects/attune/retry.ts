@@ -107,7 +107,9 @@ export function reasonOf(event: JobEvent): RetryReason {
       return "transient_error";
     case "attempt.failed": {
       const { message = "", code = null } = event.data.failure ?? {};
-      return reasonInText(`${message} ${code ?? ""}`);
+      const said = reasonInText(`${message} ${code ?? ""}`);
+      // A pattern that was found in the lines around the message.
+      return said === "unknown" && event.data.decision.matched === "retryOn" ? "transient_error" : said;
     }
     default:
       return "unknown";

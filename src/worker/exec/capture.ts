@@ -9,6 +9,8 @@ export interface Captured {
 }
 
 const TAIL_BYTES = 4_096;
+/** Of the lines that are kept with a failure. */
+const LINES_BYTES = 2_048;
 
 export class Capture {
   readonly #path: string;
@@ -64,6 +66,13 @@ export class Capture {
   /** The line that tells most of what happened, as far as it lies within the last few kilobytes. */
   tellingLine(): string {
     return tellingLine(this.#last(TAIL_BYTES).toString("utf8"));
+  }
+
+  /** The last lines, whole ones unless one alone is longer than all that is kept of them. */
+  lastLines(): string {
+    const text = this.#last(LINES_BYTES).toString("utf8");
+    const cut = this.#bytes > LINES_BYTES ? text.indexOf("\n") + 1 : 0;
+    return text.slice(cut === text.length ? 0 : cut);
   }
 
   #recent = Buffer.alloc(0);

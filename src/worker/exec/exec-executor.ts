@@ -163,24 +163,24 @@ export class ExecExecutor implements Executor {
       onOutput: (stream, bytes) => careful(run, () => onOutput?.({ jobId, attempt, stream, bytes })),
     });
     await stopUsage();
-    const line = stderr.tellingLine();
+    const said = { line: stderr.tellingLine(), tail: stderr.lastLines() };
     const written = await Promise.all([stdout.close(), stderr.close()]);
     for (const capture of [stdout, stderr]) {
       if (capture.trouble !== null) run.log(`its output could not be kept: ${capture.trouble}`);
     }
-    return this.#judge(run, end, { dir, line, written });
+    return this.#judge(run, end, { dir, said, written });
   }
 
   async #judge(
     run: AttemptRun,
     end: CommandEnd,
-    { dir, line, written }: { dir: string; line: string; written: readonly Captured[] },
+    { dir, said, written }: { dir: string; said: { line: string; tail: string }; written: readonly Captured[] },
   ): Promise<Executed> {
     if (end.kind === "never started") return failed(end.failure);
     if (end.left > 0) run.log(`${end.left} of its processes could not be ended`);
     const verdict = await readVerdict(join(dir, "result.json"));
     if ("usage" in verdict && verdict.usage !== null) run.usageSoFar(verdict.usage);
-    const judged = endOf(end, verdict, line);
+    const judged = endOf(end, verdict, said.line, said.tail);
     const isVerdict = verdict.kind === "completed" || verdict.kind === "failed" || verdict.kind === "waiting";
     if (judged.kind !== "completed") return { outcome: judged, isVerdict };
     const { files, more } = await this.#options.places.list(run.job.id, run.job.attempt);

@@ -47,6 +47,32 @@ describe("without a verdict", () => {
   });
 });
 
+describe("what stands around the line", () => {
+  const stackOf = (line: string, tail: string) => {
+    const judged = endOf(end({ exitCode: 1 }), NONE, line, tail);
+    return judged.kind === "failed" ? judged.failure.stack : undefined;
+  };
+
+  it("is kept where there is more than the line itself", () => {
+    expect(stackOf("two", "one\ntwo\n")).toBe("one\ntwo");
+    expect(stackOf("two", "two\n")).toBeNull();
+    expect(stackOf("", "")).toBeNull();
+  });
+});
+
+describe("a result.json that says nothing", () => {
+  it("is told of where the exit code decides", () => {
+    const judged = endOf(end({ exitCode: 3 }), { kind: "malformed", why: "it is empty" }, "oops");
+    expect(judged).toMatchObject({
+      kind: "failed",
+      failure: {
+        ...{ kind: "exit", class: "transient", exitCode: 3, code: "malformed_result" },
+        message: "exit code 3: oops; its result.json is malformed: it is empty",
+      },
+    });
+  });
+});
+
 describe("with a verdict", () => {
   const said = { reason: null, output: 5, usage: null };
 

@@ -13,8 +13,10 @@ export type Judged =
 type Ended = Extract<CommandEnd, { kind: "ended" }>;
 
 const MAX_LINE = 500;
+const MALFORMED = "malformed_result";
 
-export function endOf(end: Ended, verdict: Verdict, line: string): Judged {
+/** `line` of its stderr tells what went wrong, if any does; `tail` is that line with those around it. */
+export function endOf(end: Ended, verdict: Verdict, line: string, tail = ""): Judged {
   const exitCode = exitCodeOf(end);
   if (verdict.kind === "completed") return { kind: "completed", exitCode, output: verdict.output };
   if (verdict.kind === "waiting") return { kind: "waiting", children: verdict.children };
@@ -22,14 +24,32 @@ export function endOf(end: Ended, verdict: Verdict, line: string): Judged {
     const message = verdict.reason ?? "the command's verdict is failed, without a reason";
     return { kind: "failed", failure: failure({ kind: "result", class: "logical", message, exitCode }) };
   }
+  const bad = () => ({ kind: "failed", failure: badEnd(end, exitCode, { line, tail, verdict }) }) as const;
   // It was cut short: an exit code of 0 only says that it stopped in good order.
-  if (end.wasAsked) return { kind: "failed", failure: badEnd(end, exitCode, line) };
+  if (end.wasAsked) return bad();
   if (exitCode === 0 && verdict.kind === "malformed") {
     const message = `result.json is malformed: ${verdict.why}`;
     return { kind: "failed", failure: failure({ kind: "result", message, exitCode }) };
   }
   if (exitCode === 0) return { kind: "completed", exitCode, output: verdict.kind === "output" ? verdict.output : null };
-  return { kind: "failed", failure: badEnd(end, exitCode, line) };
+  return bad();
+}
+
+interface Left {
+  readonly line: string;
+  readonly tail: string;
+  readonly verdict: Verdict;
+}
+
+/** A bad end, with what is left of it besides. */
+function badEnd(end: Ended, exitCode: number, { line, tail, verdict }: Left): Failure {
+  const cause = causeOf(end, exitCode, line);
+  const text = tail.trim();
+  const stack = text === "" || text === line ? null : text;
+  if (verdict.kind !== "malformed") return { ...cause, stack };
+  // Its exit status decides all the same, but its author meant to say more.
+  const message = `${cause.message}; its result.json is malformed: ${verdict.why}`;
+  return { ...cause, stack, message, code: cause.code ?? MALFORMED };
 }
 
 /** As shells count it: 128 + n for one that was ended by signal n. */
@@ -37,7 +57,7 @@ function exitCodeOf({ exitCode, signal }: Ended): number {
   return signal === null ? (exitCode ?? 1) : 128 + (constants.signals[signal] ?? 0);
 }
 
-function badEnd({ signal, exceeded, isOutOfMemory }: Ended, exitCode: number, line: string): Failure {
+function causeOf({ signal, exceeded, isOutOfMemory }: Ended, exitCode: number, line: string): Failure {
   const said = line === "" ? "" : `: ${storable(line, MAX_LINE)}`;
   if (exceeded?.kind === "memory") {
     const message = `out of memory: it used ${exceeded.used} bytes, more than its limit${said}`;

@@ -26,6 +26,24 @@ describe("the telling line", () => {
     ["lines of Windows", "one\r\ntwo\r\n", "two"],
     ["an exception of Node", REFUSED, "Error: connect ECONNREFUSED 127.0.0.1:5432"],
     ["lines of Windows, of Node", REFUSED.replaceAll("\n", "\r\n"), "Error: connect ECONNREFUSED 127.0.0.1:5432"],
+    [
+      "a message of Python that goes on",
+      text(
+        ...["starting", "Traceback (most recent call last):", '  File "a.py", line 1, in <module>', "    raise e"],
+        ...["my.errors.Bad: Validation failed:", "", "  field url: timeout", ""],
+      ),
+      "my.errors.Bad: Validation failed:",
+    ],
+    [
+      "no traceback, but words with something indented below",
+      "Traceback: see below\n  one\nusage: tool\n  --flag\n",
+      "--flag",
+    ],
+    [
+      "a traceback that is followed by words",
+      text("Traceback (most recent call last):", "  x", "E: a", "gone"),
+      "gone",
+    ],
     ["a version alone", "Node.js v20.20.2\n", "Node.js v20.20.2"],
     ["a version after words", "giving up\n\nNode.js v22.1.0\n", "giving up"],
     [

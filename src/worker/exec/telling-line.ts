@@ -1,7 +1,7 @@
 /** The line of a command's stderr that tells why it failed: the last one with something in it. Where a program of Node dies of
  *  an exception the last line is its version, and before it come a stack and the error's fields: then it is the line of the
- *  error itself, with its cause and its code. Tracebacks of Python end with that line anyway. What is no stack, or begins before
- *  the text that was kept, is not guessed at: the last line stays. */
+ *  error itself, with its cause and its code. Tracebacks of Python end with that line, unless its message has more, which is
+ *  indented as a rule. What is no stack, or begins before the text that was kept, is not guessed at: the last line stays. */
 
 const MAX_LINE = 2_048;
 /** So far above its stack the first line of a message is looked for. */
@@ -21,6 +21,9 @@ const EMITTED = /^Emitted '.{1,100}' event/;
 const NAMED = /(?:^|[\s[(])[\w$.]*(?:Error|Exception)(?: \[\w+\])?(?:: |:?$)/;
 /** `MyFailure: …`. */
 const CLASS = /^[A-Z][\w$.]*(?: \[\w+\])?: /;
+/** Python: above the frames, and below them `ValueError: …`. */
+const TRACEBACK = /^Traceback \(most recent call last\):$/;
+const RAISED = /^[A-Za-z_][\w.]*(?:: |:?$)/;
 const CAUSE = /^\s+\[cause\]: (.*\S)/;
 const CODE = /^\s+(?:\[?code\]?): '([\w.-]{1,100})'/;
 
@@ -33,7 +36,7 @@ export function tellingLine(tail: string): string {
   const isUncaught = VERSION.test(lines[end] as string);
   const last = isUncaught ? lastWithText(lines, end) : end;
   if (last < 0) return shortened(lines[end] as string);
-  const head = (isUncaught ? afterPlace(lines, last) : null) ?? aboveStack(lines, last);
+  const head = (isUncaught ? afterPlace(lines, last) : null) ?? aboveStack(lines, last) ?? belowTraceback(lines, last);
   return shortened(head === null ? (lines[last] as string) : told(lines, head, last));
 }
 
@@ -83,6 +86,21 @@ function headOf(lines: readonly string[], end: number): number | null {
     if (FRAME.test(lines[at] as string)) break;
   }
   return /^\S/.test(lines[end] as string) ? end : null;
+}
+
+/** The error of Python whose message goes on, indented, to the end. */
+function belowTraceback(lines: readonly string[], last: number): number | null {
+  const head = unindented(lines, last);
+  if (head === last || head < 2 || !RAISED.test(lines[head] as string)) return null;
+  const above = unindented(lines, head - 1);
+  return above >= 0 && above < head - 1 && TRACEBACK.test(lines[above] as string) ? head : null;
+}
+
+/** The index of the last line up to `at` that begins with text, or -1. */
+function unindented(lines: readonly string[], at: number): number {
+  let found = at;
+  while (found >= 0 && /^(?:\s|$)/.test(lines[found] as string)) found -= 1;
+  return found;
 }
 
 function told(lines: readonly string[], head: number, last: number): string {
