@@ -16,7 +16,8 @@ export async function parentsOf({ store }: EngineParts, items: readonly SubmitIt
   const parents = new Map<string, ParentFacts>();
   rows.forEach((row, i) => {
     if (row === null) return;
-    parents.set(row.id, { depth: row.depth, room: LIMITS.children - (counts[i] ?? 0), known: new Set() });
+    const { id, namespace, depth } = row;
+    parents.set(id, { namespace, depth, room: LIMITS.children - (counts[i] ?? 0), known: new Set() });
   });
   // Where there is no room for all of them, those that are there already are no new ones.
   for (const { parent, key } of children) {
@@ -29,6 +30,7 @@ export async function parentsOf({ store }: EngineParts, items: readonly SubmitIt
 }
 
 interface ParentFacts {
+  readonly namespace: string;
   readonly depth: number;
   /** How many more children it may have. */
   room: number;
@@ -38,9 +40,14 @@ interface ParentFacts {
 
 export type Parents = ReadonlyMap<string, ParentFacts>;
 
-export function parentFacts(parentId: string, key: string | null, parents: Parents | null): ParentFacts {
+export function parentFacts(
+  parentId: string,
+  { key, namespace }: { readonly key: string | null; readonly namespace: string },
+  parents: Parents | null,
+): ParentFacts {
   const above = parents?.get(parentId);
-  if (above === undefined) {
+  // One of another namespace is not to be told from none, neither by its depth nor by its children.
+  if (above === undefined || above.namespace !== namespace) {
     throw new PerdureError("parent_ended", `no job has the id ${show(parentId)}: it cannot have children`, {
       path: "parent",
     });
@@ -54,6 +61,14 @@ export function parentFacts(parentId: string, key: string | null, parents: Paren
   if (above.room >= 0) return above;
   const allowed = `a job with fewer than ${LIMITS.children} children`;
   throw new ConfigError({ path: "parent", given: parentId, problem: "it has too many children", allowed });
+}
+
+/** Keys of children have their parent in front. A job with such a key that is no child would be found in a child's place. */
+export function refuseChildKey(key: string): void {
+  const slash = key.indexOf("/");
+  if (slash < 0 || !isId(key.slice(0, slash), "job")) return;
+  const allowed = "a key that does not begin with the id of a job and /: such keys are of the children of that job";
+  throw new ConfigError({ path: "submit.key", given: key, allowed });
 }
 
 /** A child is stored under its parent's lock, and nobody knows how long a transaction of a stranger lasts: until then the

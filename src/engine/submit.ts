@@ -11,7 +11,7 @@ import { isOver } from "../lib/text.ts";
 import type { InsertAnswer, NewJob, TransactionClient } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { LIMITS } from "./limits.ts";
-import { type Parents, parentFacts, parentsOf, refuseChild } from "./parents.ts";
+import { type Parents, parentFacts, parentsOf, refuseChild, refuseChildKey } from "./parents.ts";
 import { runAgain } from "./run-again.ts";
 
 /** A job as the engine takes it: durations in milliseconds, the payload as JSON text, the policy resolved. */
@@ -59,12 +59,16 @@ export async function submit(
 ): Promise<SubmitAnswer[]> {
   if (client !== undefined) for (const item of items) refuseChild(item);
   const { together, beside } = parts.store.lists;
-  if (items.length <= together || client !== undefined) return submitList(parts, items, client);
+  if (items.length <= together || client !== undefined) {
+    return submitList(parts, items, await parentsOf(parts, items), client);
+  }
+  // Once for all lists: a parent's room is shared by them.
+  const parents = await parentsOf(parts, items);
   const lists: (readonly SubmitItem[])[] = [];
   for (let from = 0; from < items.length; from += together) lists.push(items.slice(from, from + together));
   const results: Promise<PromiseSettledResult<SubmitAnswer[]>>[] = [];
   for (const list of lists) {
-    const result = Promise.allSettled([submitList(parts, list)]).then(([one]) => one);
+    const result = Promise.allSettled([submitList(parts, list, parents)]).then(([one]) => one);
     results.push(result);
     if (beside) await nextTurn();
     else if ((await result).status === "rejected" && results.length === 1) break;
@@ -99,9 +103,9 @@ function isFulfilled<T>(result: PromiseSettledResult<T>): result is PromiseFulfi
 async function submitList(
   parts: EngineParts,
   items: readonly SubmitItem[],
+  parents: Parents | null,
   client?: TransactionClient,
 ): Promise<SubmitAnswer[]> {
-  const parents = await parentsOf(parts, items);
   const now = parts.clock.now();
   const answers: SubmitAnswer[] = new Array(items.length);
   const jobs: NewJob[] = [];
@@ -179,8 +183,9 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
   let key = item.key ?? null;
   if (key !== null) name(key, "key", LIMITS.key);
   const parent = item.parent ?? null;
-  const above = parent === null ? null : parentFacts(parent.id, item.key ?? null, parents);
-  if (parent !== null && key !== null) key = childKey(parent.id, key);
+  const above = parent === null ? null : parentFacts(parent.id, { key, namespace }, parents);
+  if (key !== null && parent === null) refuseChildKey(key);
+  if (key !== null && parent !== null) key = childKey(parent.id, key);
   const labels = item.labels ?? NO_LABELS;
   if (labels !== NO_LABELS) checkLabels(labels);
   const tags = checkedTags(item.tags ?? NO_TAGS);

@@ -8,7 +8,10 @@ import { VirtualClock } from "../testing/virtual-clock.ts";
 import { type EventStreamParts, streamEvents } from "./event-stream.ts";
 
 /** A server of one stream; `over` resolves when it has ended. */
-async function serve(parts: Omit<EventStreamParts, "out" | "signal" | "isAllowed">, isAllowed = () => true) {
+async function serve(
+  parts: Omit<EventStreamParts, "out" | "signal" | "isAllowed">,
+  isAllowed: EventStreamParts["isAllowed"] = () => true,
+) {
   const stop = new AbortController();
   let ended: () => void = () => {};
   const over = new Promise<void>((resolve) => {
@@ -88,4 +91,17 @@ it("ends when the client may see no more, as after its token was revoked", async
   await advance(15_000);
   await over;
   expect(await response.text()).toBe("retry: 1000\n\n:\n\n");
+});
+
+it("sends nothing that happens when the client may see no more, also before the next heartbeat", async () => {
+  const { clock, engine, submit } = await openBench();
+  let isAllowed = true;
+  const feed: EventStreamParts["feed"] = (options) => engine.events(options);
+  const asked = async () => isAllowed;
+  const { port, over } = await serve({ clock, feed, options: { after: 0 } }, asked);
+  const response = await fetch(`http://127.0.0.1:${port}`);
+  isAllowed = false;
+  await submit("k");
+  await over;
+  expect(await response.text()).toBe("retry: 1000\n\n");
 });

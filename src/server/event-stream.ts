@@ -16,7 +16,7 @@ export interface EventStreamParts {
   readonly clock: Clock;
   readonly feed: (options: FeedOptions) => AsyncIterable<PerdureEvent>;
   readonly options: FeedOptions & { readonly after: number };
-  /** Whether the client may still see them: asked with each heartbeat. */
+  /** Whether the client may still see them: asked with each event, and with each heartbeat. */
   readonly isAllowed: () => boolean | Promise<boolean>;
   /** Aborted when the server is to stop. */
   readonly signal: AbortSignal;
@@ -41,16 +41,16 @@ export async function streamEvents(parts: EventStreamParts): Promise<void> {
   }
 
   /** Known at once, or asked of the store: then whoever cannot be asked about is not sent away. */
-  function askAgain(): void {
+  async function askAgain(): Promise<void> {
     const answer = isAllowed();
-    if (answer === false) leave();
-    else if (answer !== true) void answer.then((isStill) => isStill || leave()).catch(() => {});
+    if (answer === true) return;
+    if (answer === false || !(await answer.catch(() => true))) leave();
   }
 
   let cancelBeat = () => {};
   const beat = () => {
     cancelBeat = clock.after(HEARTBEAT_MS, beat, { background: true });
-    askAgain();
+    void askAgain();
     if (room !== null || gone.signal.aborted) return;
     // An id without data moves the place to come back to past events that do not concern this client.
     put(looked > sent ? `id: ${looked}\n\n` : ":\n\n");
@@ -65,6 +65,8 @@ export async function streamEvents(parts: EventStreamParts): Promise<void> {
       looked = upTo;
     };
     for await (const event of feed({ ...options, follow: true, signal: gone.signal, onRead })) {
+      await askAgain();
+      if (gone.signal.aborted) break;
       put(`id: ${event.seq}\nevent: ${event.name}\ndata: ${JSON.stringify(event)}\n\n`);
       sent = event.seq;
       if (room !== null) await room;

@@ -59,7 +59,7 @@ export class RunFamily {
     const ids = idsOf(children);
     const wanted = [...new Set(ids)];
     if (wanted.length === 0) return [];
-    const found = await this.#ask((family, parent) => family.look(parent, wanted));
+    const found = await this.#ask((family, parent) => family.look(parent, wanted)).catch(strangers);
     const states = new Map(found.map((state) => [state.id, state]));
     const ends = ids.map((id) => states.get(id)).filter(hasEnded);
     if (ends.length === ids.length) return ends;
@@ -107,6 +107,12 @@ function explained(error: unknown): never {
   if (!(error instanceof PerdureError) || error.code !== "key_conflict") throw error;
   const hint = "children are found again by their keys, or by the number of the call: submit the same ones in each run";
   throw Object.assign(new NonRetryableError(`${error.message}; ${hint}`, { cause: error }), { code: error.code });
+}
+
+/** Whoever is no child now will not be one in a later run. */
+function strangers(error: unknown): never {
+  if (!(error instanceof PerdureError) || error.code !== "job_not_found") throw error;
+  throw Object.assign(new NonRetryableError(error.message, { cause: error }), { code: error.code });
 }
 
 /** A link repeats its calls until they are answered. A handler that is to stop does not wait so long. */

@@ -229,6 +229,19 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     });
   });
 
+  it.each(["default", "noetl", "fluster", "agent"] as const)(
+    "of somebody else are not waited for, nor is that tried again, with preset %s",
+    async (preset) => {
+      const stranger = task("stranger", (id: string, ctx) => ctx.waitFor([{ id, created: false }]));
+      const perdure = await begin([stranger]);
+      const { id } = await perdure.submit("nobody");
+      const retry = { preset, maxAttempts: 3, backoff: { initial: 1 } };
+      const job = await perdure.submit(stranger, id, { retry });
+      await expect(job.result()).rejects.toMatchObject({ reason: "rejected", message: /is no child of/ });
+      expect(await job.get()).toMatchObject({ attempt: 1 });
+    },
+  );
+
   it("may be 16 deep, and no deeper", async () => {
     const deepest = gate<string>();
     const nest = task("nest", async (level: number, ctx) => {

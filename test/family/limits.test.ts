@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { LIMITS } from "../../src/engine/limits.ts";
 import { openBench } from "../kit.ts";
+import { openWay } from "./kit.ts";
 
 describe("a child within a transaction of the caller's", () => {
   it("is refused: its parent would be locked for as long as that lasts", async () => {
@@ -29,5 +30,30 @@ describe("a job with very many children", () => {
     expect(over).toMatchObject({ status: "refused", error: { path: "parent" } });
     expect(known).toMatchObject({ status: "ok", created: false });
     expect((await bench.engine.children(id)).length).toBe(LIMITS.children);
+  });
+
+  it.each(["sqlite", "postgres"] as const)("is refused more in one call too, on %s", async (way) => {
+    const perdure = await openWay(way);
+    const { id } = await perdure.submit("parent");
+    const entry = { task: "child", options: { parent: id } };
+    const answers = await perdure.submitMany(Array.from({ length: LIMITS.children + 500 }, () => entry));
+    expect(answers.filter(({ ok }) => ok)).toHaveLength(LIMITS.children);
+  });
+});
+
+describe("the key of a child", () => {
+  it("can be taken by nobody else", async () => {
+    const bench = await openBench();
+    const id = await bench.submit("parent");
+    const { policy } = await bench.job(id);
+    const item = { kind: "child", payload: "null", policy };
+    const [stranger, child] = await bench.engine.submit([
+      { ...item, key: `${id}/a` },
+      { ...item, key: "a", parent: { id, attempt: null } },
+    ]);
+    expect(stranger).toMatchObject({ status: "refused", error: { path: "submit.key" } });
+    expect(child).toMatchObject({ status: "ok", created: true });
+    const [plain] = await bench.engine.submit([{ ...item, key: "job_1/a" }]);
+    expect(plain).toMatchObject({ status: "ok", created: true });
   });
 });

@@ -91,6 +91,14 @@ describe("S05: what is another namespace's", () => {
       expect([end, ofTheirs.status]).toEqual([end, 404]);
       expect(ofTheirs.text.replaceAll(submitted.body.id, "ID")).toBe(ofNobody.text.replaceAll(missing, "ID"));
     }
+    // Neither by name nor by depth: the parent of a job that is to be stored is looked at first.
+    const [ofTheirs, ofNobody] = await Promise.all(
+      [submitted.body.id as string, missing].map((parent) =>
+        server.call("POST", "/v1/jobs", { token: mine, body: { kind: "k", parent } }),
+      ),
+    );
+    expect(ofTheirs?.status).toBe(409);
+    expect(ofTheirs?.text.replaceAll(submitted.body.id, "ID")).toBe(ofNobody?.text.replaceAll(missing, "ID"));
     const session = await server.engine.openSession({
       ...{ namespace: "theirs", name: "w", host: "h", pid: 1, queues: null, labels: {}, slots: 1, kinds: ["k"] },
     });
