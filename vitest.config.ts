@@ -22,8 +22,8 @@ export default defineConfig({
       { extends: true, test: { name: "alone", include: ALONE, exclude: SHARED, ...WITH_POSTGRES } },
     ],
     reporters: ["default", "./scripts/counts-reporter.mjs"],
-    testTimeout: 30_000,
-    hookTimeout: 30_000,
+    testTimeout: 120_000, // only what hangs reaches it
+    hookTimeout: 120_000,
     unstubEnvs: true,
     maxWorkers: 4, // many wait for time or for other processes
     coverage: {

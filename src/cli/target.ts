@@ -13,6 +13,7 @@ import { optionsFor } from "./config/options.ts";
 import type { Key } from "./config/settings.ts";
 import { type DataDir, dataAt, withDataAt } from "./data.ts";
 import { CliError, EXIT, usageError } from "./exit.ts";
+import { refuseElsewhere } from "./serve/elsewhere.ts";
 import { TOKEN_FILE } from "./serve/first-token.ts";
 import { liveServer } from "./serve/server-file.ts";
 import { readTokenFile } from "./serve/token-file.ts";
@@ -37,7 +38,10 @@ export function targetOf(context: Pick<Context, "given" | "io">): Target {
     return { kind: "server", url, token: tokenFor({ url, from: chosenBy(context, config) }, config, dir), namespace };
   }
   const live = liveAddress(dir);
-  if (live === null) return { kind: "data", dir, namespace };
+  if (live === null) {
+    refuseElsewhere(dir);
+    return { kind: "data", dir, namespace };
+  }
   return { kind: "server", url: live.url, token: tokenFor(live, config, dir), namespace };
 }
 

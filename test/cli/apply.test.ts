@@ -26,9 +26,35 @@ const FILES = {
 const ENGINE = { PERDURE_OPAL_ENGINE: '["sh", "engine.sh"]' };
 const opalSettings = { ...DIALECT_DEFAULTS, opal: { ...DIALECT_DEFAULTS.opal, engine: ["sh", "engine.sh"] } };
 
+function written(text: string): string {
+  const file = join(newDir(), "jobs.yaml");
+  writeFileSync(file, text);
+  return file;
+}
+
 function fileOf([name, ...more]: readonly string[]): string[] {
   return ["-f", join(EXAMPLES, name as string), ...more];
 }
+
+describe.each(KINDS)("apply --key to %s", (kind) => {
+  it("finds the job again, and is of one job that has no key of its own", async () => {
+    const { ask, askJson, library } = await openWhere(kind);
+    const parent = await library.submit("parent");
+    const argv = [...fileOf(FILES["agent-task"]), "--key", "part-1"];
+    const [first] = await askJson<[{ id: string }]>("apply", ...argv);
+    expect(await askJson("apply", ...argv)).toEqual([{ ...first, created: false }]);
+    expect(await (await library.job(first.id)).get()).toMatchObject({ key: "part-1" });
+    for (const [file, words] of [
+      ["argv: [a]\n---\nargv: [b]\n", "there are 2 jobs"],
+      [`argv: [a]\nkey: mine\nparent: ${parent.id}\n`, 'has a key itself, "mine"'],
+    ] as const) {
+      const said = await ask("apply", "-f", written(file), "--key", "k");
+      expect(said).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining(words) });
+    }
+    const blank = await ask("apply", ...fileOf(FILES.fluster), "--key", "");
+    expect(blank).toMatchObject({ code: 2, stderr: expect.stringContaining("--key") });
+  });
+});
 
 describe.each(KINDS)("apply to %s", (kind) => {
   it.each(Object.entries(FILES))("stores the example of %s, and every view of it can be had", async (name, file) => {

@@ -1,7 +1,8 @@
 /** `perdure up`: everything in one process tree, from its first line to its end, and its end by force. */
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { perdure } from "../cli/kit.ts";
 import { newSchema } from "../postgres/kit.ts";
 import {
   connect,
@@ -122,6 +123,13 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     await job.result();
     expect(await proc.stop()).toBe(0);
     expect([proc.log.includes(schema), proc.log.includes(token)]).toEqual([false, false]);
+    // While it is away nothing is stored, or looked for, in a file that nobody serves.
+    for (const argv of [["submit", "--", "true"], ["ps"], ["run", "--", "true"]]) {
+      const said = await perdure([argv[0] as string, "--data", join(home, "data"), ...argv.slice(1)], { cwd: home });
+      expect(said).toMatchObject({ code: 1, stdout: "", stderr: expect.stringContaining("are in postgres") });
+      expect(said.stderr).toContain("start it again");
+    }
+    expect(existsSync(join(home, "data", "perdure.db"))).toBe(false);
   });
 
   it("is refused where another serves the same data, which is named by its pid", async () => {

@@ -1,11 +1,12 @@
 /** `perdure apply`: stores the jobs of files of any kind, ours or another system's. */
-
+import { show } from "../../core/errors.ts";
 import { KINDS } from "../apply/documents.ts";
 import { readAnyFiles } from "../apply/read-any.ts";
 import { settingsFor } from "../apply/settings.ts";
+import type { Given } from "../arguments.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { pairsOf } from "../submit/entry.ts";
+import { checkedOptions, pairsOf } from "../submit/entry.ts";
 import { INPUT_OPTIONS } from "../submit/options.ts";
 import { storeJobs } from "../submit/store.ts";
 import { TARGET, targetOf } from "../target.ts";
@@ -27,6 +28,10 @@ export const apply: Command = {
       help: "A file, YAML or JSON; - reads standard input.",
     },
     { ...PARAM, help: "A parameter, for files that take them; KEY:=JSON for any value but text." },
+    {
+      ...{ name: "key", type: "string", value: "KEY" },
+      help: "For files with one job: at most one job has this key; given again, it finds that job.",
+    },
     { name: "dialect", type: "string", value: "NAME", help: `What the files are: ${KINDS.join(", ")}.` },
     { name: "dry-run", type: "boolean", help: "Check the files and show their jobs; store nothing." },
     { name: "wait", short: "w", type: "boolean", help: "Wait until they have ended." },
@@ -37,6 +42,7 @@ export const apply: Command = {
     "perdure apply -f job.yaml",
     "perdure apply -f roles.yaml -f task.yaml --wait",
     "perdure apply -f actions/fetch.yaml -p url=https://example.org",
+    "perdure apply -f part.yaml --key part-1",
     "cat job.yaml | perdure apply -f - --dialect fluster --dry-run",
   ],
 
@@ -47,10 +53,11 @@ export const apply: Command = {
     if (files.length === 0) throw usageError(`which file? Usage: ${apply.usage}`);
     // All of it is checked before anything is made or stored.
     const target = targetOf(context);
-    const { jobs, notes } = await readAnyFiles({
+    const { jobs: read, notes } = await readAnyFiles({
       ...{ files, io, dialect: given.text("dialect"), parameters: pairsOf(given, "param") },
       settings: () => settingsFor(context, target),
     });
+    const jobs = keyed(given, read);
     for (const note of notes) out.note(`note: ${note}`);
     if (given.flag("dry-run")) return showDry(context, jobs);
     if (jobs.length === 0) {
@@ -62,7 +69,24 @@ export const apply: Command = {
   },
 };
 
-function showDry({ given, out }: Context, jobs: Awaited<ReturnType<typeof readAnyFiles>>["jobs"]): number {
+type Jobs = Awaited<ReturnType<typeof readAnyFiles>>["jobs"];
+
+/** With the key of the command line, which makes it safe to apply a file again: a command that submits its children so finds
+ *  them when it is run again. */
+function keyed(given: Given, jobs: Jobs): Jobs {
+  const key = given.text("key");
+  const [job] = jobs;
+  if (key === undefined) return jobs;
+  if (job === undefined || jobs.length > 1) {
+    throw usageError(`--key: there are ${jobs.length} jobs in these files, and a key is of one; apply them one by one`);
+  }
+  const { entry, where } = job;
+  if (entry.options?.key !== undefined)
+    throw usageError(`--key: ${where} has a key itself, ${show(entry.options.key)}`);
+  return [{ ...job, entry: { ...entry, options: { ...entry.options, ...checkedOptions(given, { key }) } } }];
+}
+
+function showDry({ given, out }: Context, jobs: Jobs): number {
   if (given.flag("json")) {
     out.json(
       jobs.map(({ entry: { task, input, options }, where, dialect }) => ({

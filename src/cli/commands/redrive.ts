@@ -21,7 +21,7 @@ export const redrive: Command = {
     "With ids, jobs that failed or were cancelled. With a filter, the dead letters that fit, oldest first: jobs that failed " +
     "and were neither redriven nor discarded. A filter has words with commas between them: kind=, queue=, tag=, key=, " +
     "since= and before= (when they were submitted: a time ago such as 2h, or an instant with its zone), and state=failed, " +
-    "which alone means all of them.",
+    "which alone means all of them. Runs and time are granted anew; tokens and money that were spent stay spent.",
   options: [
     {
       ...{ name: "filter", type: "string", value: "FILTER", multiple: true },

@@ -76,7 +76,8 @@ export function valueFromFile(setting: Setting, given: unknown): Value {
       if (typeof given === "boolean") return given;
       throw new BadValue(setting, given, "true or false");
     case "list":
-      return listOf(setting, given);
+      // One is no list to people. Whether several in one text are meant as one cannot be told.
+      return listOf(setting, typeof given === "string" && !given.includes(",") ? [given] : given);
     case "labels":
       return labelsOf(setting, given);
     case "numbers":

@@ -37,7 +37,7 @@ export async function actionEntry(context: Context, target: Target): Promise<Rea
 
 function packOf(name: string, context: Context): FoundPack | null {
   const dot = name.indexOf(".");
-  if (dot <= 0) return null;
+  if (dot < 0) return null;
   const config = loadConfig(context, ["attune.packs"]);
   const dirs = config.list("attune.packs");
   const areSet = config.isSet("attune.packs");

@@ -16,6 +16,7 @@ import { dataAt } from "../data.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { madeDir } from "../run/data-dir.ts";
 import { version } from "../version.ts";
+import { rememberDatabase } from "./elsewhere.ts";
 import { type OwnTokens, ownTokens } from "./first-token.ts";
 import { opalOptions, reapEveryMs } from "./opal.ts";
 import { outputsOf } from "./outputs.ts";
@@ -43,6 +44,7 @@ export async function startServing(
   const dir = madeDir(dataAt(config.text("data"), config.sourceOf("data"), io.cwd));
   const db = config.text("db");
   const isPostgres = db !== undefined && /^postgres(ql)?:/i.test(db);
+  const store = isPostgres ? withoutPassword(db) : (db ?? dir.file);
   const opal = opalOptions(config);
   const dialects = dialectSettingsOf(config, io.cwd);
   const routes = opalDoor(opal, config.text("server.host"));
@@ -53,6 +55,7 @@ export async function startServing(
   try {
     const claim = await claimed(dir.path, isPostgres);
     closing.push(() => claim?.release());
+    if (claim !== null) rememberDatabase(dir.path, db === undefined ? null : store);
     if (db !== undefined && !isPostgres) closing.push(await fileLock(sqlitePath(db)));
     const opened: OpenedEngine = await openEngine({
       url: db ?? dir.file,
@@ -98,7 +101,7 @@ export async function startServing(
     claim?.listening(localUrl);
     return {
       ...{ url, localUrl, dir: dir.given, tokens: own, engine },
-      store: isPostgres ? withoutPassword(db) : (db ?? dir.file),
+      store,
       async stop(graceMs) {
         await server.stop(graceMs);
         await close();

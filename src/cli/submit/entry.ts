@@ -76,7 +76,7 @@ function inTheWordsOfOptions({ path, message }: ConfigError, given: Given): stri
   const argument = /^argv\[(\d+)\]/.exec(at)?.[1];
   if (argument !== undefined) return `${argument === "0" ? "COMMAND" : `argument ${argument}`}: ${rest}`;
   if (top === "argv") return `COMMAND: ${rest}`;
-  const exact = given.flag("retry") ? undefined : OPTION_OF[at];
+  const exact = top === "retry" && given.flag("retry") ? undefined : OPTION_OF[at];
   if (exact !== undefined) return `${exact}: ${rest}`;
   const option = top === "input" ? inputOption(given) : OPTION_OF[top];
   return option === undefined ? message : `${option}: ${at === top ? rest : message}`;

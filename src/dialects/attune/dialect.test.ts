@@ -208,6 +208,12 @@ describe("parameters", () => {
     });
   });
 
+  it("that are given as text, as -p does, are what was declared", () => {
+    expect(bound(flat, { url: "7", tries: "4", deep: '{"a":1}' })).toEqual({ url: "7", tries: 4, deep: { a: 1 } });
+    expect(bound({ on: { type: "boolean" }, n: { enum: [1, 2] } }, { on: "true", n: "2" })).toEqual({ on: true, n: 2 });
+    expect(bound({ a: { type: ["string", "integer"] }, b: {} }, { a: "4", b: "4" })).toEqual({ a: "4", b: "4" });
+  });
+
   it("of an action that declares none, or is open, are taken as they are", () => {
     expect(bound(undefined, { any: [1] })).toEqual({ any: [1] });
     expect(bound({ ...schema, additionalProperties: true }, { url: "u", more: 1 })).toMatchObject({ more: 1 });
@@ -220,7 +226,9 @@ describe("parameters", () => {
     [flat, {}, "parameters.url", /"url" is required and was not given; allowed: a text, as in -p url=VALUE/],
     [schema, {}, "parameters.properties.url", /is required/],
     [flat, { url: 3 }, "parameters.url", /got 3; allowed: a text/],
-    [flat, { url: "u", tries: "4" }, "parameters.tries", /-p tries:=… any JSON/],
+    [flat, { url: "u", tries: "four" }, "parameters.tries", /got "four"; allowed: a whole number/],
+    [flat, { url: "u", tries: "10" }, "parameters.tries", /got "10"; .*maximum 9/],
+    [flat, { url: "u", deep: "[]" }, "parameters.deep", /an object or null/],
     [flat, { url: "u", tries: 2.5 }, "parameters.tries", /a whole number/],
     [flat, { url: "u", tries: 10 }, "parameters.tries", /maximum 9/],
     [flat, { url: "u", mode: "fats" }, "parameters.mode", /one of "fast", "slow"/],

@@ -139,10 +139,10 @@ export function bindParameters(
   // First: a name that is misspelt is missing too, and the misspelling says more.
   if (!open) refuseUnknown(others, [...declared.keys()], path);
   for (const [name, { required, fallback, path: at, ...rest }] of declared) {
-    const value = Object.hasOwn(given, name) ? given[name] : undefined;
+    const value = Object.hasOwn(given, name) ? meant(rest, given[name]) : undefined;
     if (value !== undefined) {
       const allowed = whyNot(rest, value);
-      if (allowed !== null) throw new ConfigError({ path: at, given: value, allowed: hint(name, value, allowed) });
+      if (allowed !== null) throw new ConfigError({ path: at, given: value, allowed });
       values[name] = value;
     } else if (fallback !== undefined) values[name] = fallback;
     else if (required) {
@@ -167,9 +167,15 @@ function refuseUnknown([other]: readonly (readonly [string, unknown])[], known: 
   });
 }
 
-/** `-p n=3` is a text; who gives a number that way wants to know how. */
-function hint(name: string, value: unknown, allowed: string): string {
-  return typeof value === "string" ? `${allowed}; -p ${name}=… gives text, -p ${name}:=… any JSON` : allowed;
+/** `-p n=3` is a text. Where none is allowed, and it fits as JSON, it was meant so. */
+function meant(rule: Rule, value: unknown): unknown {
+  if (typeof value !== "string" || whyNot(rule, value) === null) return value;
+  try {
+    const parsed: unknown = JSON.parse(value);
+    return whyNot(rule, parsed) === null ? parsed : value;
+  } catch {
+    return value;
+  }
 }
 
 type Rule = Pick<Declared, "types" | "oneOf" | "bounds">;

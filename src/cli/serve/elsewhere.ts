@@ -1,0 +1,33 @@
+/** `database` in a data directory: the jobs of its server are not in the file beside it, but in this database. It outlives
+ *  the server, so that nobody takes an empty file for its jobs while it is away: what is stored there would never be seen. */
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { CliError, EXIT } from "../exit.ts";
+
+const NAME = "database";
+
+/** `shown` is the database without a password; null: the file in the directory itself. */
+export function rememberDatabase(dir: string, shown: string | null): void {
+  const path = join(dir, NAME);
+  if (shown === null) rmSync(path, { force: true });
+  else writeFileSync(path, `${shown}\n`, { mode: 0o600 });
+}
+
+/** Refuses a directory whose jobs lie elsewhere. */
+export function refuseElsewhere({ path, given }: { readonly path: string; readonly given: string }): void {
+  const database = read(join(path, NAME));
+  if (database === null) return;
+  throw new CliError(
+    EXIT.failed,
+    `the jobs of ${given} are in ${database}, and the server that has them is not running here: start it again, or name ` +
+      "another with --server. `perdure up` without --db begins to use the file in the directory instead",
+  );
+}
+
+function read(path: string): string | null {
+  try {
+    return readFileSync(path, "utf8").trim().slice(0, 500) || null;
+  } catch {
+    return null;
+  }
+}
