@@ -1,6 +1,7 @@
 /** What passes between a server and its workers. Payloads, results and progress are JSON text within a JSON string here: so
  *  every byte of them survives, whatever language the worker is written in. */
 import { type Static, Type } from "typebox";
+import { MAX_WAITS_FOR } from "../core/child.ts";
 import { FAILURE_KINDS } from "../core/failure.ts";
 import { JOB_STATES } from "../core/job.ts";
 import {
@@ -161,7 +162,7 @@ const OutcomeSchema = Type.Union([
   closed({ kind: words(["failed", "timeout"]), failure: FailureReport }),
   closed({
     kind: words(["waiting"], "Ended so that these children can be waited for; it runs again when all have ended."),
-    children: Type.Array(JobId, { maxItems: 1_000 }),
+    children: Type.Array(JobId, { maxItems: MAX_WAITS_FOR }),
   }),
   closed({ kind: words(["interrupted", "released", "lost"], "Ended by its worker's shutdown; never started; lost.") }),
 ]);

@@ -2,7 +2,7 @@
  *  cancel, shutdown, lost) and the handler does not stop within the grace time. */
 import type { Family } from "../core/child.ts";
 import type { Failure } from "../core/failure.ts";
-import { addUsage, type Usage } from "../core/job.ts";
+import { addUsage, MAX_USAGE, type Usage } from "../core/job.ts";
 import type { TaskContext } from "../core/task.ts";
 import type { ClaimedJob, HeldAttempt, ReportedOutcome } from "../core/work.ts";
 import { RunFamily } from "./family.ts";
@@ -249,13 +249,12 @@ export class AttemptRun implements TaskContext {
   }
 }
 
-const MOST = 1e15;
-
 /** Sums that no number can hold are none: they could not be told to anybody. */
 function within(usage: Usage | null): Usage | null {
   if (usage === null) return null;
   const { tokensIn, tokensOut, costUsd } = usage;
-  return { tokensIn: Math.min(MOST, tokensIn), tokensOut: Math.min(MOST, tokensOut), costUsd: Math.min(MOST, costUsd) };
+  const most = (value: number) => Math.min(MAX_USAGE, value);
+  return { tokensIn: most(tokensIn), tokensOut: most(tokensOut), costUsd: most(costUsd) };
 }
 
 export function runName(jobId: string, attempt: number): string {

@@ -24,12 +24,17 @@ const BUILT_IN: readonly unknown[] = [Object, Array, String, Number, Boolean, Fu
   (each) => [each, each.prototype],
 );
 
-/** Nodes of a tree, and how deep it is. */
+/** Nodes of a tree, and how deep it is. `a or b or c` is a list, and no deeper than `a or b`. */
 function measure(node: ConditionNode): { nodes: number; depth: number } {
   const parts = Object.values(node)
     .flat()
     .filter((part): part is ConditionNode => isPlain(part));
-  const measured = parts.map(measure);
+  const measured = parts.map((part) => {
+    const { nodes, depth } = measure(part);
+    const goesOn =
+      node.kind === "binary" && part === node.left && part.kind === "binary" && part.operator === node.operator;
+    return { nodes, depth: goesOn ? depth - 1 : depth };
+  });
   return {
     nodes: measured.reduce((sum, { nodes }) => sum + nodes, 1),
     depth: 1 + Math.max(0, ...measured.map(({ depth }) => depth)),

@@ -2,6 +2,7 @@
 import { toMs } from "../../core/duration.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { JobHandle, Perdure } from "../../core/face.ts";
+import type { JobFailedError } from "../../core/job-failed-error.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
@@ -67,11 +68,11 @@ async function waitForAll(
   for (const job of jobs.slice(0, 3)) void tellIfStuck({ perdure, say }, job, over.signal);
   const infos = await Promise.all(
     jobs.map(async (job) => {
-      const end = await endOf(job, patience);
+      const { end, why } = await endOf(job, patience);
       ends.push(end);
       if (given.flag("quiet") || patience.signal.aborted) return null;
       const info = await job.get();
-      if (!given.flag("json")) printLine(out, info);
+      if (!given.flag("json")) printLine(out, info, why);
       return info;
     }),
   );
@@ -83,23 +84,31 @@ async function waitForAll(
   return CODES.timeout;
 }
 
-export async function endOf(job: JobHandle<unknown>, { timeoutMs, signal }: Patience): Promise<End> {
+/** How it ended, and for one that failed what its last failure says. */
+export async function endOf(
+  job: JobHandle<unknown>,
+  { timeoutMs, signal }: Patience,
+): Promise<{ readonly end: End; readonly why: string | null }> {
   try {
     await job.result({ signal, ...(timeoutMs === null ? {} : { timeout: timeoutMs }) });
-    return "succeeded";
+    return { end: "succeeded", why: null };
   } catch (error) {
     if (error instanceof PerdureError) {
-      if (error.code === "job_failed") return "failed";
-      if (error.code === "job_cancelled") return "cancelled";
-      if (error.code === "result_timeout") return "timeout";
+      if (error.code === "job_failed") {
+        return { end: "failed", why: (error as Partial<JobFailedError>).failure?.message ?? null };
+      }
+      if (error.code === "job_cancelled") return { end: "cancelled", why: null };
+      if (error.code === "result_timeout") return { end: "timeout", why: null };
     }
     throw error;
   }
 }
 
-export function printLine(out: Context["out"], info: JobInfo): void {
+const MAX_WHY = 200;
+
+export function printLine(out: Context["out"], info: JobInfo, why: string | null): void {
   const took = showSince(info.submittedAt, info.finishedAt ?? Date.now());
-  const rest = `  after ${runs(info.attempt)}, ${took}`;
+  const rest = `  after ${runs(info.attempt)}, ${took}${why === null ? "" : `: ${why.slice(0, MAX_WHY).toWellFormed()}`}`;
   out.line(info.id, "  ", stateWords(info, Date.now(), new Map()), painted("dim", rest));
 }
 

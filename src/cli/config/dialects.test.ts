@@ -46,6 +46,18 @@ it("are read in the words of their systems", () => {
   });
 });
 
+it("take one text for a list of one", () => {
+  const roles = (value: string) => {
+    const files = {
+      "a.yaml": "kind: ClusterAgentRole\nmetadata: { name: a }\n",
+      "perdure.yaml": `agent: { roles: ${value} }`,
+    };
+    return settings(files).agent.roles;
+  };
+  expect(roles("a.yaml")).toEqual(roles("[a.yaml]"));
+  expect(() => roles('"a.yaml,b.yaml"')).toThrow(/in a file: \[a, b\]/);
+});
+
 it("have roles from files and directories", () => {
   const role = (name: string) => `kind: ClusterAgentRole\nmetadata: { name: ${name} }\n`;
   const files = {

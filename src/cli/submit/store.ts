@@ -128,8 +128,8 @@ async function waitForEnds(
       void tellIfStuck({ perdure, say: (text) => out.note(text) }, job, over.signal);
     const ends = await Promise.all(
       handles.map(async (job) => {
-        const end = await endOf(job, { timeoutMs: null, signal });
-        if (!given.flag("json") && !signal.aborted) printLine(out, await job.get());
+        const { end, why } = await endOf(job, { timeoutMs: null, signal });
+        if (!given.flag("json") && !signal.aborted) printLine(out, await job.get(), why);
         return end;
       }),
     );

@@ -44,7 +44,6 @@ export interface HttpLink extends EngineLink {
 }
 
 const HEARTBEAT_MS = 2_000;
-/** Whoever leaves does not wait long for a goodbye. */
 /** Old ones whose reports may still be on their way. */
 const KEPT_SESSIONS = 10;
 const CLOSE_MS = 5_000;
