@@ -6,6 +6,7 @@ import { ConfigError, type ErrorCode, PerdureError, show } from "../core/errors.
 import type { JobState } from "../core/job.ts";
 import { DEFAULT_PRIORITY, NO_LABELS, submitJob } from "../core/lifecycle.ts";
 import type { Policy } from "../core/policy.ts";
+import { RESOURCE_PREFIX } from "../core/resources.ts";
 import { jsonDepth } from "../lib/json-depth.ts";
 import { isOver } from "../lib/text.ts";
 import type { InsertAnswer, NewJob, TransactionClient } from "../store/store.ts";
@@ -276,8 +277,10 @@ function instant(value: number, path: string): number {
 
 function checkLabels(labels: Readonly<Record<string, string>>): void {
   const entries = Object.entries(labels);
-  if (entries.length > LIMITS.labels) {
-    throw new ConfigError({ path: "labels", given: entries.length, allowed: `at most ${LIMITS.labels} labels` });
+  // Resources travel as labels, but nobody gave them as such.
+  const count = entries.filter(([label]) => !label.startsWith(RESOURCE_PREFIX)).length;
+  if (count > LIMITS.labels) {
+    throw new ConfigError({ path: "labels", given: count, allowed: `at most ${LIMITS.labels} labels` });
   }
   for (const [label, value] of entries) {
     name(label, "labels");

@@ -1,4 +1,4 @@
-/** How many children a job may have, and that those it has are found all the same. */
+/** How many children and labels a job may have, whose keys are whose, and that those it has are found all the same. */
 import { describe, expect, it } from "vitest";
 import { LIMITS } from "../../src/engine/limits.ts";
 import { openBench } from "../kit.ts";
@@ -56,4 +56,12 @@ describe("the key of a child", () => {
     const [plain] = await bench.engine.submit([{ ...item, key: "job_1/a" }]);
     expect(plain).toMatchObject({ status: "ok", created: true });
   });
+});
+
+it("resources are no labels that count", async () => {
+  const bench = await openBench();
+  const labels = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`l${i}`, "x"]));
+  const needs = { "resource/cpu": "1000", "resource/memory": "1" };
+  expect(await bench.submit("k", { labels: { ...labels(20), ...needs } })).toMatch(/^job_/);
+  await expect(bench.submit("k", { labels: labels(21) })).rejects.toThrow(/at most 20 labels/);
 });
