@@ -22,8 +22,9 @@ describe("what a job lacks to begin", () => {
     [
       "a worker of its kind",
       job({ kind: "mail" }),
-      "no worker for it, of the kind mail yet; start one with `perdure worker`",
+      "no worker takes jobs of the kind mail yet; start one with `perdure worker`",
     ],
+    ["a worker with its labels, though others take its kind", job({ kind: "http", labels: { zone: "b" } }), NOBODY],
     ["a worker with its labels", job({ labels: { zone: "b" } }), NOBODY],
     [
       "cpus",

@@ -38,12 +38,17 @@ type Wanted = Pick<JobInfo, "namespace" | "kind" | "queue" | "labels">;
 export function lackOf(job: Wanted, workers: readonly SessionRow[]): string | null {
   const there = workers.filter(({ endedAt, drainingAt }) => endedAt === null && drainingAt === null);
   if (there.some((worker) => serves(worker, job))) return null;
-  const wanted = job.kind === "exec" ? "" : `, of the kind ${job.kind}`;
   const needs = resourcesIn(job.labels);
   const others = Object.entries(job.labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
   const isOnlySize = there.some((worker) => serves(worker, { ...job, labels: Object.fromEntries(others) }));
-  if (needs === null || !isOnlySize) return `no worker for it${wanted} yet; start one with \`perdure worker\``;
+  if (needs === null || !isOnlySize) return `${nobodyFor(job, there)}; start one with \`perdure worker\``;
   const options = [...(needs.cpu === 0 ? [] : ["--cpu"]), ...(needs.memory === 0 ? [] : ["--memory"])];
   const larger = `start a larger one with \`perdure worker\` (see ${options.join(", ")}), or submit it with less`;
   return `no worker has so much: it takes ${showResources(needs)}; ${larger}`;
+}
+
+/** Commands are what most workers take: their kind is named to nobody. */
+function nobodyFor({ namespace, kind }: Wanted, workers: readonly SessionRow[]): string {
+  const isTaken = workers.some((worker) => worker.namespace === namespace && worker.kinds.includes(kind));
+  return kind === "exec" || isTaken ? "no worker for it yet" : `no worker takes jobs of the kind ${kind} yet`;
 }
