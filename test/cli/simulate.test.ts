@@ -52,6 +52,23 @@ describe("the presets", () => {
     expect(stdout).toMatch(/in the words of opal: failed, max_retries_exceeded_a2\n$/);
   });
 
+  it("have the numbers of their documents, and tell of settings that say otherwise", async () => {
+    const env = { OPAL_MAX_RETRIES: "3", OPAL_LEASE_TTL_SECS: "20" };
+    const simulate = (...argv: string[]) =>
+      perdure(["simulate", ...argv, "--outcomes", "lost,lost"], { cwd: dir, env });
+    const { code, stdout, stderr } = await simulate("--preset", "opal");
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/in the words of opal: failed, max_retries_exceeded_a2\n$/);
+    expect(stderr).toBe(
+      "note: OPAL_MAX_RETRIES is not looked at: --preset opal has the numbers of its document; a file given with -f goes by " +
+        "what is set\n",
+    );
+    // A file goes by them, and other presets have nothing to do with them.
+    const opal = await simulate("-f", file("opal-set.yaml", "prompt: hello\nmetadata: {}\n"));
+    expect([opal.stderr, opal.stdout]).toEqual(["", expect.stringContaining("lease_expired_retry_2")]);
+    expect((await simulate("--preset", "fluster")).stderr).toBe("");
+  });
+
   it("opal with three runs: 8 s, then 15 s", async () => {
     expect(delays(await told("--preset", "opal", "--max-attempts", "3", "--outcomes", "lost", "--repeat"))).toEqual([
       8, 15,

@@ -24,6 +24,7 @@ import { TARGET, targetOf } from "../target.ts";
 import { readSmallFile, readYamlDocuments, textIn, type YamlText } from "../yaml.ts";
 import { YAML_LIMITS } from "../yaml-scan.ts";
 import { withJitter } from "./plan.ts";
+import { unusedSettings } from "./unused-settings.ts";
 
 const PARAM = INPUT_OPTIONS.find(({ name }) => name === "param") as (typeof INPUT_OPTIONS)[number];
 
@@ -50,14 +51,16 @@ export interface Source {
   readonly policy: Policy;
   readonly job: NonNullable<Scenario["job"]>;
   readonly annotations: Readonly<Record<string, string>>;
-  /** What the file says and Perdure cannot do. */
+  /** What a file says and Perdure cannot do, or what is set and does not count here. */
   readonly notes: readonly string[];
 }
 
 export async function sourceOf(context: Context): Promise<Source> {
   const { given } = context;
   const { fields, jitter } = optionsOf(given);
-  const source = given.flag("file") ? await fromFiles(context) : ofPolicy(fromOptions(given, fields));
+  const source = given.flag("file")
+    ? await fromFiles(context)
+    : ofPolicy(fromOptions(given, fields), unusedSettings(context));
   return jitter === null ? source : { ...source, policy: withJitter(source.policy, jitter) };
 }
 
