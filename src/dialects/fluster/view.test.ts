@@ -140,12 +140,51 @@ describe("attempts", () => {
     expect(story.status().attempts.map(({ attempt_id }) => attempt_id)).toEqual([2]);
   });
 
-  it("that a shutdown ended are failures of the worker, and cost nothing", () => {
+  it("that a shutdown ended were killed by their worker, which has not failed, and cost nothing", () => {
     const story = told().run(INTERRUPTED);
-    expect(story.status()).toMatchObject({ state: "PENDING", preemption_count: 0, failure_count: 0 });
-    expect(story.status().attempts).toMatchObject([
-      { state: "WORKER_FAILED", is_worker_failure: true, error: "Worker worker-s1 failed: it was shut down" },
-    ]);
+    expect(story.status()).toMatchObject({ state: "PENDING", preemption_count: 0, failure_count: 0, error: null });
+    const error = "Worker worker-s1 was shut down and handed it back; it is not counted";
+    expect(story.status().attempts).toMatchObject([{ state: "KILLED", is_worker_failure: false, error }]);
+  });
+
+  it("that a shutdown ended are failures of the worker where they are charged as such", () => {
+    const once = told({ ...presets.fluster, workerLost: { ...presets.fluster.workerLost, maxRetries: 0 } });
+    expect(once.run(INTERRUPTED).status()).toMatchObject({
+      ...{ state: "WORKER_FAILED", preemption_count: 1, error: "Worker worker-s1 failed: it was shut down" },
+      attempts: [{ state: "WORKER_FAILED", is_worker_failure: true }],
+    });
+    const error = "Worker worker-s20 failed: the job was handed back 20 times in a row";
+    expect(
+      told()
+        .run(...Array(20).fill(RELEASED))
+        .status(),
+    ).toMatchObject({ preemption_count: 1, attempts: [{ attempt_id: 19, state: "WORKER_FAILED", error }] });
+  });
+
+  it("whose worker was lost or shut down while they were terminated are KILLED, and no preemption", () => {
+    for (const outcome of [lost(), INTERRUPTED]) {
+      const story = told().start();
+      story.command({ kind: "cancel" });
+      expect(story.settle(outcome).status()).toMatchObject({
+        ...{ state: "KILLED", preemption_count: 0 },
+        attempts: [{ state: "KILLED", is_worker_failure: false, error: "Terminated by user" }],
+      });
+    }
+  });
+
+  it("are what the counters count, however they end", () => {
+    const policy = { ...presets.fluster, maxAttempts: 1_000 };
+    const outcomes = [exited(1), lost(), INTERRUPTED, RELEASED, timedOut()];
+    // All orders of four.
+    for (let i = 0; i < outcomes.length ** 4; i++) {
+      const plays = [0, 1, 2, 3].map((k) => outcomes[Math.floor(i / outcomes.length ** k) % outcomes.length]);
+      const { attempts, failure_count, preemption_count } = told(policy)
+        .run(...(plays as Outcome[]))
+        .status();
+      expect(attempts.filter(({ state }) => state === "FAILED")).toHaveLength(failure_count);
+      expect(attempts.filter(({ state }) => state === "WORKER_FAILED")).toHaveLength(preemption_count);
+      expect(attempts.filter(({ is_worker_failure }) => is_worker_failure)).toHaveLength(preemption_count);
+    }
   });
 
   it("whose result a condition did not like have failed", () => {

@@ -3,7 +3,9 @@
  *  `attempts` has all that have ended, each with how it truly ended, and so the last one too once the job is over. (fluster
  *  writes an attempt into its history before its end is known, and the last one never. Here an attempt is closed first and
  *  then decided on.) Runs that neither succeeded nor failed are left out: those handed back before they began, as in
- *  fluster, and those that ended only to wait for children, which it does not know.
+ *  fluster, and those that ended only to wait for children, which it does not know. One that its worker cut off at its own
+ *  shutdown had begun and is told. It is KILLED: the worker killed it, and did not fail, so that it is in no counter; `error`
+ *  tells it from one that a user terminated.
  *
  *  The counters are what was charged to the two budgets, over all chapters, as `attempts` and `current_attempt_id` go on through
  *  all of them: "Number of job failures". After a redrive, which fluster does not know and which grants the retries anew, they
@@ -17,6 +19,8 @@ import { flusterEcho } from "./retry.ts";
 
 /** The annotation that keeps a job's name. */
 export const FLUSTER_NAME = "fluster/name";
+
+const TERMINATED = "Terminated by user";
 
 /** BUILDING is missing: environments are not built here. */
 export type FlusterState =
@@ -37,7 +41,7 @@ export interface FlusterAttempt {
   readonly error: string | null;
   readonly started_at_ms: number;
   readonly finished_at_ms: number;
-  /** Its worker was lost, or was shut down under it. */
+  /** It was charged as a preemption: `preemption_count` is the number of these. */
   readonly is_worker_failure: boolean;
 }
 
@@ -105,7 +109,7 @@ export function flusterStatus(parts: ViewParts): FlusterStatus {
     failure_count: Math.max(0, before.failures + job.failures - unscheduled.length),
     preemption_count: before.losses + job.losses,
     current_attempt_id: isWaiting(job) ? job.attempt : Math.max(0, job.attempt - 1),
-    attempts: parts.attempts.filter(isTold).map((row) => attemptOf(row, story)),
+    attempts: parts.attempts.filter((row) => isTold(row, story)).map((row) => attemptOf(row, story)),
     ...flusterEcho(job.policy),
     next_retry_delay_ms: waitsFor?.kind === "retry" ? (waitsFor.delay?.delayMs ?? 0) : 0,
     retry_available_at_ms: job.state === "queued" && job.runAt > story.now ? job.runAt : 0,
@@ -158,7 +162,7 @@ function stateOf({ state, reason }: JobInfo, { decided }: Story): FlusterState {
 function errorOf(job: JobInfo, state: FlusterState, last: AttemptRow | undefined, story: Story): string | null {
   switch (state) {
     case "KILLED":
-      return "Terminated by user";
+      return TERMINATED;
     case "UNSCHEDULABLE": {
       const event = story.decided.at(-1);
       if (event?.name === "job.queue_timeout" && event.data.why === "deadline") return "Scheduling deadline exceeded";
@@ -176,34 +180,45 @@ function isWaiting({ state }: JobInfo): boolean {
   return state === "queued" || state === "blocked";
 }
 
-function isTold({ outcome }: AttemptRow): boolean {
-  return outcome !== "released" && outcome !== "waiting";
+function isTold({ attempt, outcome }: AttemptRow, { decision }: Story): boolean {
+  // One that is handed back once too often is a loss, whether it had begun or not.
+  if (outcome === "released") return decision(attempt)?.data.decision.class === "lost";
+  return outcome !== "waiting";
 }
 
-function attemptOf(
-  { attempt, session, outcome, failure, startedAt, endedAt }: AttemptRow,
-  story: Story,
-): FlusterAttempt {
-  const decided = story.decision(attempt);
+function attemptOf(row: AttemptRow, story: Story): FlusterAttempt {
+  const { attempt, session, outcome, failure, startedAt, endedAt } = row;
   const worker = story.worker(attempt, session);
-  const isWorkerFailure = outcome === "lost" || outcome === "interrupted";
-  const isKilled = decided?.data.decision.kind === "cancel";
-  // A completed run that a condition sends round again is not what was wanted of it.
-  const isGood = outcome === "completed" && (decided === undefined || decided.data.decision.kind === "succeed");
-  const bad = isKilled ? "KILLED" : isWorkerFailure ? "WORKER_FAILED" : "FAILED";
-  const why = outcome === "interrupted" ? "it was shut down" : lossOf(decided);
+  const decided = story.decision(attempt);
+  const state = stateOfAttempt(outcome, decided);
+  const isGood = state === "SUCCEEDED";
   return {
     attempt_id: attempt - 1,
     worker_id: worker,
-    state: isGood ? "SUCCEEDED" : bad,
+    state,
     exit_code: isGood ? 0 : (failure?.exitCode ?? null),
-    error: isGood
-      ? null
-      : (failure?.message ?? (isWorkerFailure ? `Worker ${worker ?? "unknown"} failed: ${why}` : null)),
+    error: isGood ? null : (failure?.message ?? errorOfWorker(outcome, state, worker ?? "unknown", decided)),
     started_at_ms: startedAt,
     finished_at_ms: endedAt,
-    is_worker_failure: isWorkerFailure,
+    is_worker_failure: state === "WORKER_FAILED",
   };
+}
+
+function stateOfAttempt(outcome: string, decided: Decided | undefined): FlusterState {
+  const { kind, class: cls } = decided?.data.decision ?? {};
+  // A completed run that a condition sends round again is not what was wanted of it.
+  if (outcome === "completed" && (kind === undefined || kind === "succeed")) return "SUCCEEDED";
+  if (kind === "cancel") return "KILLED";
+  // An interrupted run is charged as a loss where it was one too many, or may not be run again.
+  if (outcome === "lost" || cls === "lost") return "WORKER_FAILED";
+  return outcome === "interrupted" ? "KILLED" : "FAILED";
+}
+
+/** Of a run that left no failure of its own. */
+function errorOfWorker(outcome: string, state: FlusterState, worker: string, decided: Decided | undefined) {
+  if (state === "WORKER_FAILED") return `Worker ${worker} failed: ${lossOf(outcome, decided)}`;
+  if (decided?.data.decision.kind === "cancel") return TERMINATED;
+  return outcome === "interrupted" ? `Worker ${worker} was shut down and handed it back; it is not counted` : null;
 }
 
 const LOSSES: Readonly<Record<string, string>> = {
@@ -212,6 +227,8 @@ const LOSSES: Readonly<Record<string, string>> = {
   killed: "the run was killed, and nobody had asked for it",
 };
 
-function lossOf(event: Decided | undefined): string {
+function lossOf(outcome: string, event: Decided | undefined): string {
+  if (outcome === "interrupted") return "it was shut down";
+  if (outcome === "released") return `the job was ${event?.data.decision.matched ?? "handed back"}`;
   return (event?.name === "attempt.lost" ? LOSSES[event.data.why] : undefined) ?? "it was lost";
 }
