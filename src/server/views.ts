@@ -1,4 +1,5 @@
 /** Jobs and their events in the words of a dialect, for `?view=`. A name that is not known is refused with the nearest. */
+import { attemptsAsOf, eventsAsOf } from "../core/as-of.ts";
 import type { JobEvent } from "../core/event.ts";
 import type { ViewParts } from "../dialects/dialect.ts";
 import { eventView, jobView } from "../dialects/registry.ts";
@@ -6,17 +7,22 @@ import { toInfo } from "../engine/job-info.ts";
 import type { JobRow } from "../store/store.ts";
 import type { ServerParts } from "./parts.ts";
 
-export async function viewOfJob(parts: ServerParts, row: JobRow, name: unknown): Promise<unknown> {
+export async function viewOfJob(parts: Pick<ServerParts, "engine">, row: JobRow, name: unknown): Promise<unknown> {
   const view = jobView(name, "view");
   return view(await viewParts(parts, row));
 }
 
-export async function viewOfEvents(parts: ServerParts, row: JobRow, name: unknown): Promise<readonly unknown[]> {
+export async function viewOfEvents(
+  parts: Pick<ServerParts, "engine">,
+  row: JobRow,
+  name: unknown,
+): Promise<readonly unknown[]> {
   const view = eventView(name, "view");
   return view(await viewParts(parts, row));
 }
 
-async function viewParts({ engine }: ServerParts, row: JobRow): Promise<ViewParts> {
+/** As of the row: the job may have gone on since it was read. */
+async function viewParts({ engine }: Pick<ServerParts, "engine">, row: JobRow): Promise<ViewParts> {
   const { store } = engine;
   const [attempts, history, sessions] = await Promise.all([
     store.attempts(row.id),
@@ -28,8 +34,8 @@ async function viewParts({ engine }: ServerParts, row: JobRow): Promise<ViewPart
   );
   return {
     job: toInfo(row),
-    attempts,
-    events: (history?.events ?? []) as readonly JobEvent[],
+    attempts: attemptsAsOf(row, attempts),
+    events: eventsAsOf(row, (history?.events ?? []) as readonly JobEvent[]),
     workerName: (session) => names.get(session) ?? null,
     now: engine.clock.now(),
   };

@@ -2,6 +2,7 @@
  *  its children, and what happened, as events. People read all jobs in these words; a program gets them only of AgentTasks. */
 import { givenKey } from "../../core/child.ts";
 import { showMs } from "../../core/duration.ts";
+import { explain } from "../../core/explain.ts";
 import type { Perdure } from "../../core/face.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { type AgentEvent, agentTaskEvents } from "../../dialects/agent-task/events.ts";
@@ -40,7 +41,8 @@ export const describe: Command = {
       const view = agentTaskView(parts);
       const events = agentTaskEvents(parts);
       if (given.flag("json")) {
-        const { attempts } = await perdure.explain(id);
+        // Told from the events that are shown, and not asked for anew: the job may have gone on.
+        const { attempts } = explain({ events: parts.events, now: Date.now() });
         const own = { job: parts.job, attempts, children: children.map(shownChild) };
         out.json(isAgentTask(parts.job) ? { ...view, ...own, events } : { ...own, events: parts.events });
         return;

@@ -2,7 +2,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import type { DialectSettingsInput } from "../../core/dialect-settings.ts";
 import { task } from "../../core/task.ts";
 import { openTestEngine } from "../../testing/index.ts";
-import { Entrypoint, type FlusterSubmit, fluster } from "./client.ts";
+import { Entrypoint, type FlusterCluster, type FlusterSubmit, fluster } from "./client.ts";
 
 const resources = { cpu: 1, memory: "512m" };
 
@@ -132,6 +132,43 @@ describe("fromCallable", () => {
     Entrypoint.fromCallable(add);
     // @ts-expect-error: a function is no task
     expect(() => Entrypoint.fromCallable(() => 1)).toThrow(/^entrypoint: .*a task made with task\(\)/);
+  });
+});
+
+describe("status", () => {
+  it("is of one instant, however fast the job goes on while it is read", async () => {
+    const { perdure, advance } = await open();
+    const flaky = flakyJob(...Array(1_000).fill(0));
+    await perdure.work([flaky]);
+    const retry = { max_retries_failure: 1_000, initial_delay: 0.001, max_delay: 0.001 };
+    const id = await fluster(perdure).submit({ entrypoint: Entrypoint.fromCallable(flaky), name: "x", retry });
+    // Each answer comes late, and the job has gone on by then.
+    const late = async <T>(answer: Promise<T>): Promise<T> => {
+      const value = await answer;
+      await advance(7);
+      return value;
+    };
+    const cluster: FlusterCluster = {
+      submitMany: (entries) => perdure.submitMany(entries),
+      cancel: (each) => perdure.cancel(each),
+      dialectSettings: () => perdure.dialectSettings(),
+      async job(each) {
+        const handle = await perdure.job<never>(each);
+        const attempts = async () => {
+          await advance(7);
+          return handle.attempts();
+        };
+        return { get: () => late(handle.get()), attempts, events: () => handle.events() } as typeof handle;
+      },
+    };
+    const slow = fluster(cluster);
+    for (let n = 0; n < 5; n++) {
+      const { state, failure_count, attempts, current_attempt_id } = await slow.status(id);
+      expect(attempts).toHaveLength(failure_count);
+      expect(current_attempt_id).toBe(attempts.length);
+      expect(["PENDING", "RUNNING"]).toContain(state);
+    }
+    expect((await slow.status(id)).failure_count).toBeGreaterThan(10);
   });
 });
 

@@ -3,9 +3,9 @@
 import { asNumber, isPlain } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError, PerdureError } from "../../core/errors.ts";
-import type { JobEvent } from "../../core/event.ts";
 import type { Perdure } from "../../core/face.ts";
 import { type AnyTask, isTask, type Task } from "../../core/task.ts";
+import { readParts } from "../read-parts.ts";
 import { type FlusterResources, readFluster } from "./dialect.ts";
 import type { FlusterEntrypoint, FlusterEnvironment } from "./entrypoint.ts";
 import type { FlusterRetryConfig } from "./retry.ts";
@@ -66,12 +66,9 @@ export const Entrypoint = {
 /** The words of fluster's client for `cluster`: what `Perdure.open()` or `connect()` gave. */
 export function fluster(cluster: FlusterCluster, { onNote = warn }: FlusterOptions = {}): FlusterClient {
   async function status(id: string): Promise<FlusterStatus> {
-    const handle = await cluster.job(id);
-    const events: JobEvent[] = [];
-    const [job, attempts] = await Promise.all([handle.get(), handle.attempts()]);
-    for await (const event of handle.events()) if (event.jobId !== null) events.push(event as JobEvent);
+    const parts = await readParts(await cluster.job(id));
     // The events know the names of the workers.
-    return flusterStatus({ job, attempts, events, workerName: () => null });
+    return flusterStatus({ ...parts, workerName: () => null });
   }
 
   return {

@@ -1,5 +1,6 @@
 /** Jobs and workers out of the store, in OPAL's shapes. A job is one of this door if it has its tag and an id of OPAL's; one
  *  of another namespace is answered exactly as one that does not exist. */
+import { attemptsAsOf, eventsAsOf } from "../../core/as-of.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { JobEvent } from "../../core/event.ts";
 import { type OpalAttempts, opalAttempts } from "../../dialects/opal/attempts.ts";
@@ -92,15 +93,15 @@ export class OpalReader {
     const history = await store.history(row.id);
     if (history === null) return null;
     const attempts = await this.#attempts(history.job);
-    const job = opalJob(toInfo(history.job), attempts, name, history.events);
+    const events = eventsAsOf(history.job, history.events as JobEvent[]);
+    const job = opalJob(toInfo(history.job), attempts, name, events);
     if (!withAttempts) return job;
-    return { ...job, attempts: opalAttempts(history.job, attempts, history.events as JobEvent[]) };
+    return { ...job, attempts: opalAttempts(history.job, attempts, events) };
   }
 
   /** Those that had ended when the row was read: the job may have gone on since. */
-  async #attempts({ id, attempt, state }: JobRow): Promise<EndedAttempt[]> {
-    const ended = await this.#engine.store.attempts(id);
-    return ended.filter((each) => each.attempt < attempt || (each.attempt === attempt && state !== "running"));
+  async #attempts(row: JobRow): Promise<EndedAttempt[]> {
+    return attemptsAsOf(row, await this.#engine.store.attempts(row.id));
   }
 }
 
