@@ -1,12 +1,11 @@
 /** Files of any kind, read into jobs: all of them, or none. A mistake is told with file, line and column; what a document
  *  says and Perdure cannot do comes back as notes. */
-import { isPlain } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
+import { riskyNote, riskyVariables } from "../../core/risky-env.ts";
 import type { DialectName, ReadEntry } from "../../dialects/dialect.ts";
 import type { DialectSettings } from "../../dialects/settings.ts";
 import { LIMITS } from "../../engine/limits.ts";
 import { isOver } from "../../lib/text.ts";
-import { isRisky } from "../../worker/exec/environment.ts";
 import { usageError } from "../exit.ts";
 import { jobsOf } from "../job-file.ts";
 import type { YamlText } from "../yaml.ts";
@@ -82,16 +81,11 @@ function parentWhere(yaml: YamlText, { options }: ReadEntry): string | undefined
   return field === null ? undefined : yaml.where(field);
 }
 
-/** Most workers refuse such a command, and only when they run it. */
+/** With the place of the variable, where only one field can be it. */
 function riskyNotes(yaml: YamlText, jobs: readonly AnyJob[]): string[] {
-  const names = jobs.flatMap(({ entry: { task, input } }) => {
-    const { env } = (task === "exec" && isPlain(input) ? input : {}) as { env?: unknown };
-    return isPlain(env) ? Object.keys(env).filter(isRisky) : [];
-  });
-  return [...new Set(names)].map((name) => {
+  return riskyVariables(jobs.map(({ entry }) => entry)).map((name) => {
     const field = onlyPart(yaml.value, (value, key) => key === name || (key === "name" && value === name));
-    const told = `${name}: a worker runs this command only if its worker.allowEnv has this variable`;
-    return field === null ? `${yaml.file}: ${told}` : `${yaml.where(field)}: ${told}`;
+    return `${field === null ? yaml.file : yaml.where(field)}: ${riskyNote(name)}`;
   });
 }
 

@@ -93,6 +93,16 @@ describe("submit", () => {
     expect(notes).toEqual([expect.stringMatching(/^resources\.disk is not looked at: /)]);
   });
 
+  it("tells which variables most workers refuse", async () => {
+    const { client, notes } = await open();
+    const env_vars = { BUCKET: "gs://b", PATH: "/opt/bin", LD_PRELOAD: "x.so" };
+    await client.submit({ entrypoint: ["true"], name: "x", environment: { env_vars } });
+    expect(notes).toEqual([
+      "PATH: a worker runs this command only if its worker.allowEnv has this variable",
+      "LD_PRELOAD: a worker runs this command only if its worker.allowEnv has this variable",
+    ]);
+  });
+
   it.each<[string, unknown, string]>([
     ["a function", { entrypoint: { task: () => 1 }, name: "x" }, "entrypoint.task"],
     ["a text", { entrypoint: "ls", name: "x" }, "entrypoint"],

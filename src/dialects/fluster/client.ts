@@ -4,6 +4,7 @@ import { asNumber, isPlain } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError, PerdureError } from "../../core/errors.ts";
 import type { Perdure } from "../../core/face.ts";
+import { riskyNote, riskyVariables } from "../../core/risky-env.ts";
 import { type AnyTask, isTask, type Task } from "../../core/task.ts";
 import { readParts } from "../read-parts.ts";
 import { type FlusterResources, readFluster } from "./dialect.ts";
@@ -80,7 +81,7 @@ export function fluster(cluster: FlusterCluster, { onNote = warn }: FlusterOptio
       const [answer] = await cluster.submitMany(entries);
       if (answer === undefined) throw new PerdureError("internal", "a submit was not answered");
       if (!answer.ok) throw answer.error;
-      for (const note of notes) onNote(note);
+      for (const note of [...notes, ...riskyVariables(jobs).map(riskyNote)]) onNote(note);
       return answer.job.id;
     },
 

@@ -1,19 +1,11 @@
 /** The environment of a command: a minimal base, what the job names, and what tells it who it is. Nothing else of the
  *  worker's own environment, where its secrets are, is ever handed on. */
 import { ConfigError } from "../../core/errors.ts";
+import { isRisky } from "../../core/risky-env.ts";
 
 /** What programs need to find each other and to speak the user's language. */
 const BASE = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"];
 const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-/** Names through which somebody else's code gets into a process: a job may set them only where the worker allows it. */
-const RISKY =
-  /^(PATH|IFS|ENV|BASH_ENV|SHELLOPTS|PS4|CDPATH|LD_.*|DYLD_.*|NODE_OPTIONS|NODE_PATH|PYTHON.*|PERL5?(LIB|OPT|DB).*|RUBY(LIB|OPT)|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|CLASSPATH|GIT_.*|GLIBC_TUNABLES|GCONV_PATH|OPENSSL_CONF|DOTNET_STARTUP_HOOKS|LESSOPEN|ZDOTDIR|PROMPT_COMMAND|LUA_(PATH|CPATH|INIT).*|GEM_(HOME|PATH)|npm_config_.*|NPM_CONFIG_.*)$/;
-
-/** Whether a worker must allow a job to set this variable. */
-export function isRisky(name: string): boolean {
-  return RISKY.test(name);
-}
 
 export interface EnvironmentParts {
   /** The worker's own. */
