@@ -10,7 +10,7 @@ async function open(dialects: DialectSettingsInput = {}) {
   const kit = await openTestEngine({ dialects });
   onTestFinished(() => kit.close());
   const notes: string[] = [];
-  const client = fluster(kit.perdure, { onNote: (note) => void notes.push(note) });
+  const client = fluster(kit.perdure, { onNote: (note) => void notes.push(note), now: kit.clock.now });
   return { ...kit, client, notes };
 }
 
@@ -146,8 +146,37 @@ describe("fromCallable", () => {
 });
 
 describe("status", () => {
+  it("says when a retry can be scheduled, and 0 when it is ready", async () => {
+    const { client, perdure, advance, clock } = await open();
+    const flaky = flakyJob(0, 0);
+    const worker = await perdure.work([flaky]);
+    const retry = { max_retries_failure: 5 };
+    const id = await client.submit({ entrypoint: Entrypoint.fromCallable(flaky), name: "x", retry });
+    await advance(10);
+    const stopping = worker.stop();
+    await advance(10);
+    await stopping;
+    const { finished_at_ms: end = 0 } = (await client.status(id)).attempts[0] ?? {};
+    expect(await client.status(id)).toMatchObject({ next_retry_delay_ms: 1_000, retry_available_at_ms: end + 1_000 });
+    await advance(end + 999 - clock.now());
+    expect(await client.status(id)).toMatchObject({ retry_available_at_ms: end + 1_000 });
+    await advance(1);
+    expect(await client.status(id)).toMatchObject({ state: "PENDING", retry_available_at_ms: 0 });
+  });
+
+  it("goes by the clock of this process where none is given", async () => {
+    // It began long ago for whoever asks now.
+    const kit = await openTestEngine({ startAt: 1_000 });
+    onTestFinished(() => kit.close());
+    const handle = await kit.perdure.submit("nobody", null, { delay: "1h" });
+    expect(await fluster(kit.perdure).status(handle.id)).toMatchObject({ retry_available_at_ms: 0 });
+    expect(await fluster(kit.perdure, { now: kit.clock.now }).status(handle.id)).toMatchObject({
+      retry_available_at_ms: 3_601_000,
+    });
+  });
+
   it("is of one instant, however fast the job goes on while it is read", async () => {
-    const { perdure, advance } = await open();
+    const { perdure, advance, clock } = await open();
     const flaky = flakyJob(...Array(1_000).fill(0));
     await perdure.work([flaky]);
     const retry = { max_retries_failure: 1_000, initial_delay: 0.001, max_delay: 0.001 };
@@ -171,7 +200,7 @@ describe("status", () => {
         return { get: () => late(handle.get()), attempts, events: () => handle.events() } as typeof handle;
       },
     };
-    const slow = fluster(cluster);
+    const slow = fluster(cluster, { now: clock.now });
     for (let n = 0; n < 5; n++) {
       const { state, failure_count, attempts, current_attempt_id } = await slow.status(id);
       expect(attempts).toHaveLength(failure_count);

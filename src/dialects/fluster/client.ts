@@ -36,6 +36,10 @@ export interface FlusterSubmit {
 export interface FlusterOptions {
   /** Hears what a job asks for and Perdure cannot do, one sentence each. Default: `console.warn`. */
   readonly onNote?: (note: string) => void;
+  /** The time, by which a retry is ready or still waits. Default: that of this process. The instants of a job are by the clock
+   *  of its server or database: where the two differ, `retry_available_at_ms` is 0 so much too early or too late. That is
+   *  what is shown, not when the job starts. */
+  readonly now?: () => number;
 }
 
 export interface FlusterClient {
@@ -64,12 +68,15 @@ export const Entrypoint = {
   },
 } as const;
 
-/** The words of fluster's client for `cluster`: what `Perdure.open()` or `connect()` gave. */
-export function fluster(cluster: FlusterCluster, { onNote = warn }: FlusterOptions = {}): FlusterClient {
+/** The words of fluster's client for `cluster`: what `Perdure.open()` or `Perdure.connect()` gave. */
+export function fluster(
+  cluster: FlusterCluster,
+  { onNote = warn, now = systemTime }: FlusterOptions = {},
+): FlusterClient {
   async function status(id: string): Promise<FlusterStatus> {
     const parts = await readParts(await cluster.job(id));
     // The events know the names of the workers.
-    return flusterStatus({ ...parts, workerName: () => null });
+    return flusterStatus({ ...parts, workerName: () => null, now: now() });
   }
 
   return {
@@ -102,6 +109,11 @@ export function fluster(cluster: FlusterCluster, { onNote = warn }: FlusterOptio
       await cluster.cancel(id);
     },
   };
+}
+
+/** The dialects have no clock of their own; whoever makes a client in a program has this one. */
+function systemTime(): number {
+  return Date.now();
 }
 
 function warn(note: string): void {
