@@ -46,9 +46,12 @@ describe("a command of fluster", () => {
 
   it("has a directory of its own for each attempt, which stays", async () => {
     const { run, dirOf } = await open();
-    const { id, lines } = await run("ls; touch left-behind; pwd; exit 1");
+    const before = '[ -z "$PERDURE_PREVIOUS_OUTPUT_DIR" ] || ls "$PERDURE_PREVIOUS_OUTPUT_DIR" | sed "s/^/before: /"';
+    const { id, lines } = await run(`ls; ${before}; touch left-behind; pwd; exit 1`);
     expect(lines.map((each) => each.at(-1))).toEqual([1, 2, 3].map((attempt) => dirOf(id, attempt)));
     expect(lines.flat()).not.toContain("left-behind");
+    // The next attempt finds the one before as it was left. What goes, goes with the end of the job.
+    expect(lines.map((each) => each.includes("before: left-behind"))).toEqual([false, true, true]);
   });
 
   it("is given its ports in each attempt, all of them free", async () => {

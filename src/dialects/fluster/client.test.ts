@@ -104,6 +104,8 @@ describe("submit", () => {
   });
 
   it.each<[string, unknown, string]>([
+    ["nothing", undefined, "job"],
+    ["null", null, "job"],
     ["a function", { entrypoint: { task: () => 1 }, name: "x" }, "entrypoint.task"],
     ["a text", { entrypoint: "ls", name: "x" }, "entrypoint"],
     ["no name", { entrypoint: ["ls"] }, "name"],

@@ -120,7 +120,9 @@ function warn(note: string): void {
   console.warn(`perdure: ${note}`);
 }
 
-function callableOf({ entrypoint }: FlusterSubmit): CallableEntrypoint | null {
+/** Null for all else: whether it is a job at all is for the reader to say. */
+function callableOf(job: FlusterSubmit): CallableEntrypoint | null {
+  const { entrypoint } = (isPlain(job) ? job : {}) as Partial<FlusterSubmit>;
   return isPlain(entrypoint) && isTask((entrypoint as CallableEntrypoint).task)
     ? (entrypoint as CallableEntrypoint)
     : null;
