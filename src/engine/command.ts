@@ -1,7 +1,7 @@
 /** Operators' commands: the second door through which a job changes. */
 import { type Command, decideCommand } from "../core/command.ts";
 import { PerdureError } from "../core/errors.ts";
-import { isTerminal } from "../core/job.ts";
+import { isTerminal, type Job } from "../core/job.ts";
 import type { AmendAnswer, JobRow } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { tidy } from "./tidy.ts";
@@ -26,7 +26,7 @@ export async function command(parts: EngineParts, jobId: string, wanted: Command
     case "refused":
       throw new PerdureError(answer.code, answer.message);
     case "noop":
-      return { changed: false, message: answer.message, job: answer.job };
+      return { changed: false, message: answer.message, job: await shown(parts, answer.job) };
     case "applied": {
       const { job } = answer;
       if (job.state === "queued") hub.ready.fire();
@@ -38,9 +38,17 @@ export async function command(parts: EngineParts, jobId: string, wanted: Command
       if (wanted.kind === "cancel") parts.kin.cancelled();
       if (job.parentId !== null && isTerminal(job.state)) parts.kin.mayGoOn([job.parentId]);
       hub.written.fire();
-      return { changed: true, message: null, job };
+      return { changed: true, message: null, job: await shown(parts, job) };
     }
   }
+}
+
+/** As the command left it, with its payload, which stays as it is and may be read afterwards. A result that is there by then
+ *  is of a later run. */
+async function shown({ store }: EngineParts, job: Job): Promise<JobRow> {
+  const [row] = await store.jobs([job.id]);
+  if (row == null) throw jobNotFound(job.id);
+  return { ...row, ...job, result: job.state === "succeeded" ? row.result : null };
 }
 
 export function jobNotFound(jobId: string): PerdureError {

@@ -5,10 +5,10 @@
  *  connections, so a run may begin after the instant of that end and yet find the child running. The next run finds it ended. */
 import type { JobEvent } from "../core/event.ts";
 import { failure } from "../core/failure.ts";
+import type { Job } from "../core/job.ts";
 import type { Report } from "../core/work.ts";
 import { isId } from "../lib/id.ts";
 import { storable } from "../lib/text.ts";
-import type { JobRow } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 
 export function isWait({ outcome }: Report): boolean {
@@ -17,7 +17,7 @@ export function isWait({ outcome }: Report): boolean {
 
 export async function judgedWaits({ store }: EngineParts, reports: readonly Report[]): Promise<Report[]> {
   const ids = reports.flatMap(({ jobId, outcome }) => (outcome.kind === "waiting" ? [jobId, ...outcome.children] : []));
-  const rows = await store.jobs([...new Set(ids)].filter((id) => isId(id, "job")));
+  const rows = await store.facts([...new Set(ids)].filter((id) => isId(id, "job")));
   const byId = new Map(rows.flatMap((row) => (row === null ? [] : [[row.id, row] as const])));
   return Promise.all(
     reports.map(async (report) => {
@@ -34,7 +34,7 @@ async function objection(
   store: EngineParts["store"],
   jobId: string,
   children: readonly string[],
-  rows: ReadonlyMap<string, JobRow>,
+  rows: ReadonlyMap<string, Job>,
 ): Promise<string | null> {
   if (children.length === 0) return "it waits, but for nobody";
   const stranger = children.find((id) => rows.get(id)?.parentId !== jobId);

@@ -2,8 +2,7 @@
  *  under the lock of their parent. A parent that was given a new start meanwhile is cancelled no more, and its children stay
  *  as they are. */
 import { type Command, decideCommand } from "../core/command.ts";
-import type { JobState } from "../core/job.ts";
-import type { AmendAnswer, DecideCommand } from "../store/store.ts";
+import type { AmendAnswer, DecideCommand, Reachable } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { tidy } from "./tidy.ts";
 
@@ -11,7 +10,6 @@ const BATCH = 200;
 /** Parents at a time: one with ten thousand children does not hold up the others. Few enough that claims and reports find
  *  connections of the store beside them. */
 const AT_ONCE = 4;
-const LIVE: readonly JobState[] = ["queued", "running", "blocked"];
 
 /** All that are due. One that is still there after it was passed on is for the next time. */
 export async function passOnCancels(parts: EngineParts, isStopped: () => boolean): Promise<void> {
@@ -37,23 +35,20 @@ async function passOnEach(parts: EngineParts, parents: Iterator<string>, isStopp
 async function cancelChildren(parts: EngineParts, parentId: string): Promise<void> {
   const { store, clock, hub } = parts;
   const command: Command = { kind: "cancel", by: inNameOf(parentId) };
-  let cursor: string | null = null;
+  let after: number | null = null;
   do {
-    const page: Awaited<ReturnType<typeof store.find>> = await store.find({
-      ...{ parentId, state: LIVE, order: "oldest", limit: BATCH },
-      ...(cursor === null ? {} : { cursor }),
-    });
+    const page: Reachable = await store.reachable({ parentId, after, limit: BATCH });
     const now = clock.now();
     const decide: DecideCommand = (job, asked, parent) => {
       if (parent === null || parent.cancelRequestedAt !== null) return decideCommand(job, asked, now);
       return { kind: "noop", message: "its parent was given a new start" };
     };
-    const commands = page.jobs.map(({ id }) => ({ jobId: id, command }));
+    const commands = page.jobs.map((jobId) => ({ jobId, command }));
     if (commands.length === 0) return;
     for (const answer of await store.amend(commands, now, decide, parentId)) await tell(parts, answer);
     hub.written.fire();
-    cursor = page.next;
-  } while (cursor !== null);
+    after = page.next;
+  } while (after !== null);
 }
 
 /** Who asked, in the events of a child that was cancelled with its parent, or started anew for it. */

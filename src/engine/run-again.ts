@@ -4,7 +4,8 @@
  *  counts as ended before, whenever it ends. */
 import { decideCommand } from "../core/command.ts";
 import type { JobEvent } from "../core/event.ts";
-import type { JobRow, ParentNow } from "../store/store.ts";
+import type { Job } from "../core/job.ts";
+import type { ParentNow } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { inNameOf } from "./pass-on.ts";
 
@@ -22,10 +23,10 @@ const AT_ONCE = 4;
 export async function runAgain(
   parts: EngineParts,
   run: AskingRun,
-  children: readonly Pick<JobRow, "id" | "chapter">[],
+  children: readonly Pick<Job, "id" | "chapter">[],
 ): Promise<boolean> {
   if (children.length === 0) return false;
-  const [parent] = await parts.store.jobs([run.jobId]);
+  const [parent] = await parts.store.facts([run.jobId]);
   if (parent == null || parent.chapter === 1) return false;
   const begin = begunAt((await eventsOf(parts, parent.id)) ?? []);
   for (let i = 0; i < children.length; i += AT_ONCE) {
@@ -45,7 +46,7 @@ interface Asking {
 async function startAnew(
   parts: EngineParts,
   { run, begin }: Asking,
-  { id, chapter }: Pick<JobRow, "id" | "chapter">,
+  { id, chapter }: Pick<Job, "id" | "chapter">,
 ): Promise<void> {
   const events = await eventsOf(parts, id);
   if (events === null || (!wasCancelledBy(events, run.jobId) && endedAt(events) > begin)) return;

@@ -32,9 +32,9 @@ export class Auth {
   readonly #tokens: TokenBook;
   readonly #wrong: WrongTokens;
 
-  readonly #store: Pick<Store, "secret" | "jobs">;
+  readonly #store: Pick<Store, "secret" | "facts">;
 
-  constructor(tokens: TokenBook, clock: Clock, store: Pick<Store, "secret" | "jobs">) {
+  constructor(tokens: TokenBook, clock: Clock, store: Pick<Store, "secret" | "facts">) {
     this.#tokens = tokens;
     this.#wrong = new WrongTokens(clock);
     this.#store = store;
@@ -62,7 +62,7 @@ export class Auth {
   async #checkJob(request: FastifyRequest, access: Access | null, given: string): Promise<Principal> {
     const job = readJobToken(this.#store.secret, given);
     if (job === null) throw this.#wrongToken(request);
-    const [row] = await this.#store.jobs([job.id]);
+    const [row] = await this.#store.facts([job.id]);
     if (row?.state !== "running" || row.attempt !== job.attempt) {
       throw new PerdureError("unauthorized", "this token was for an attempt that is over");
     }

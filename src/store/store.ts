@@ -52,7 +52,8 @@ export interface Store {
   /** Jobs whose attempts or waiting time have run out. Read only; `settle` checks each again under its lock. */
   expired(query: ExpiredQuery): Promise<ExpiredJob[]>;
   /** Applies operators' commands. Those in the name of a parent are for its children: it is locked before them, and what it
-   *  is then stays true until they are written. */
+   *  is then stays true until they are written. The answers are without payloads and results: a list of commands may be
+   *  long, and most who give it show them to nobody. */
   amend(
     commands: readonly { readonly jobId: string; readonly command: Command }[],
     now: number,
@@ -65,6 +66,9 @@ export interface Store {
   unblockable(query: UnblockableQuery): Promise<Unblockable>;
   /** How many children each of these jobs has. */
   childCounts(parents: readonly string[]): Promise<number[]>;
+  /** Children to whom a cancel of their parent is to be passed on: those that live and have not been asked yet, oldest first.
+   *  Nothing but what is needed to ask them. */
+  reachable(query: ReachableQuery): Promise<Reachable>;
   /** Jobs with children whose cancel was asked for, and not yet passed on to all of them. */
   cascades(limit: number): Promise<string[]>;
   /** The children of this job have all been asked. Where one was not, it stays among the cascades. */
@@ -74,6 +78,8 @@ export interface Store {
   setUsage(jobId: string, attempt: number, usage: Usage): Promise<boolean>;
 
   jobs(ids: readonly string[]): Promise<(JobRow | null)[]>;
+  /** The same without payloads and results, which may be megabytes each: for whoever decides by them, and shows nothing. */
+  facts(ids: readonly string[]): Promise<(Job | null)[]>;
   /** Those of these jobs that have ended. Cheap: for many who wait. */
   ended(ids: readonly string[]): Promise<string[]>;
   find(filter: JobFilter): Promise<{ readonly jobs: JobRow[]; readonly next: string | null }>;
@@ -248,6 +254,18 @@ export interface UnblockableJob {
   readonly attempt: number;
 }
 
+export interface ReachableQuery {
+  readonly parentId: string;
+  /** From the page before; null for the first. */
+  readonly after: number | null;
+  readonly limit: number;
+}
+export interface Reachable {
+  readonly jobs: string[];
+  /** Where the next page begins; null after the last. */
+  readonly next: number | null;
+}
+
 export interface ExpiredQuery {
   readonly now: number;
   readonly limit: number;
@@ -259,7 +277,7 @@ export interface ExpiredJob {
 }
 
 export type AmendAnswer =
-  | { readonly status: "applied" | "noop"; readonly message: string | null; readonly job: JobRow }
+  | { readonly status: "applied" | "noop"; readonly message: string | null; readonly job: Job }
   | { readonly status: "refused_command"; readonly message: string }
   | { readonly status: "unknown_job" }
   | Refused;

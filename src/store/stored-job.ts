@@ -16,6 +16,12 @@ export interface StoredJob extends Job {
   readonly progress: string | null;
 }
 
+/** A job as everybody may know it. */
+export function toFacts({ no: _no, lane: _lane, session: _session, ...rest }: StoredJob): Job {
+  const { liveUsage: _usage, progress: _progress, ...job } = rest;
+  return job;
+}
+
 /** A job in the hands of a claim. */
 export interface StartedJob {
   readonly job: StoredJob;

@@ -36,10 +36,10 @@ it("a parent is woken while a long cancel is being passed on, and other cancels 
   const bench = await openBench();
   const [big, other] = await families(bench, 2);
   const hold = gate();
-  const find = bench.store.find.bind(bench.store);
-  vi.spyOn(bench.store, "find").mockImplementation(async (filter) => {
-    if (filter.parentId === big?.parent) await hold.passed; // ten thousand children take their time
-    return find(filter);
+  const reachable = bench.store.reachable.bind(bench.store);
+  vi.spyOn(bench.store, "reachable").mockImplementation(async (query) => {
+    if (query.parentId === big?.parent) await hold.passed; // ten thousand children take their time
+    return reachable(query);
   });
   await bench.engine.command(big?.parent ?? "", { kind: "cancel" });
   const woken = gate<unknown>();

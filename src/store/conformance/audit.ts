@@ -3,7 +3,7 @@
 import { deepStrictEqual as equal, ok } from "node:assert/strict";
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
 import { BEFORE, evolve, foldEvents } from "../../core/fold.ts";
-import { isTerminal, JOB_STATES, type JobState } from "../../core/job.ts";
+import { isTerminal, JOB_STATES, type Job, type JobState } from "../../core/job.ts";
 import { progressOf } from "../../core/testing-job.ts";
 import type { History, JobRow, Store } from "../store.ts";
 
@@ -12,6 +12,11 @@ export async function audit(store: Store): Promise<void> {
   const histories = new Map<string, History>();
   for (const { id } of jobs) histories.set(id, (await store.history(id)) as History);
   const feed = await wholeFeed(store, histories);
+  equal(
+    await store.facts(jobs.map(({ id }) => id)),
+    jobs.map(bodiless),
+    "the facts of a job are its row without bodies",
+  );
   for (const row of jobs) {
     const history = histories.get(row.id) as History;
     equal(history.job, row, `${row.id}: two ways to read a job agree`);
@@ -24,6 +29,11 @@ export async function audit(store: Store): Promise<void> {
     await checkAttempts(store, row, history.events as JobEvent[]);
   }
   await checkCounts(store, jobs);
+}
+
+function bodiless({ payload: _payload, result: _result, ...rest }: JobRow): Job {
+  const { progress: _progress, annotations: _annotations, ...job } = rest;
+  return job;
 }
 
 export async function allJobs(store: Store): Promise<JobRow[]> {

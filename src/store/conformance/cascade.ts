@@ -73,6 +73,26 @@ export function cascadeTests(bench: Bench): void {
     expect(await due()).toEqual([]);
   });
 
+  test("tells page by page whom it is to reach, and nobody who has ended or was asked", async () => {
+    const { job, session } = await bench.running();
+    const children: string[] = [];
+    for (let i = 0; i < 7; i++) children.push(await childOf(job.id));
+    await bench.submit();
+    const [asked, over, runs] = await bench.claim(session, 3);
+    await cancel((asked as NonNullable<typeof asked>).id);
+    await bench.report(over as NonNullable<typeof over>, done());
+    await cancel(children[6] as string);
+    const pages: string[][] = [];
+    for (let after: number | null = null, more = true; more; more = after !== null) {
+      const page = await bench.store.reachable({ parentId: job.id, after, limit: 2 });
+      pages.push(page.jobs);
+      after = page.next;
+    }
+    expect(pages.flat()).toEqual([(runs as NonNullable<typeof runs>).id, ...children.slice(3, 6)]);
+    expect(Math.max(...pages.map(({ length }) => length))).toBe(2);
+    expect(await bench.store.reachable({ parentId: jobId(), after: null, limit: 2 })).toEqual({ jobs: [], next: null });
+  });
+
   test("goes on downwards: a child with children is noted in its turn", async () => {
     const parent = await bench.submit();
     const child = await childOf(parent);

@@ -15,6 +15,7 @@ import { claimRepeatTests } from "./claim-repeat.ts";
 import { drainTests } from "./drain.ts";
 import { eventTests } from "./events.ts";
 import { expiryTests } from "./expiry.ts";
+import { factTests } from "./facts.ts";
 import { fenceTests } from "./fence.ts";
 import { findTests } from "./find.ts";
 import { groupTests } from "./groups.ts";
@@ -57,6 +58,7 @@ const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
   access: accessTests,
   beat: beatTests,
   find: findTests,
+  facts: factTests,
   events: eventTests,
   "events of a namespace": namespaceEventTests,
   prune: pruneTests,

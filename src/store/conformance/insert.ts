@@ -35,8 +35,6 @@ export function insertTests(bench: Bench): void {
     expect((await bench.store.history(noted.id))?.job.annotations).toEqual(annotations);
     const found = (await bench.store.find({ order: "oldest" })).jobs.map((job) => job.annotations);
     expect(found).toEqual([annotations, {}, {}]);
-    expect(await bench.amend(noted.id, { kind: "cancel" })).toMatchObject({ job: { annotations } });
-    expect(await bench.amend(noted.id, { kind: "cancel" })).toMatchObject({ status: "noop", job: { annotations } });
   });
 
   test("writes one event for each job, at the time of the call", async () => {

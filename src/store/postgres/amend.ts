@@ -3,14 +3,13 @@ import type { Command, CommandDecision } from "../../core/command.ts";
 import { JOB_STATES, type JobState } from "../../core/job.ts";
 import { fewAtOnce } from "../../lib/few-at-once.ts";
 import type { AmendAnswer, DecideCommand, ParentNow } from "../store.ts";
-import type { StoredJob } from "../stored-job.ts";
+import { type StoredJob, toFacts } from "../stored-job.ts";
 import { bigints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
 import { tellJobs } from "./events.ts";
 import { type GroupVerb, refusal } from "./group.ts";
-import type { Reader } from "./read.ts";
 import {
   JOB_COLUMNS,
   learnRows,
@@ -40,7 +39,7 @@ interface AmendVerb extends GroupVerb<AmendItem, AmendAnswer> {
 /** Transactions at a time, of commands and of those in the name of a parent: claims and reports need connections too. */
 const IN_FLIGHT = 2;
 
-export function amendVerb(context: Context, reader: Reader): AmendVerb {
+export function amendVerb(context: Context): AmendVerb {
   const { db, sql, interned, marks, wrote } = context;
   const limited = fewAtOnce(IN_FLIGHT);
   const lock = sql(
@@ -109,9 +108,7 @@ export function amendVerb(context: Context, reader: Reader): AmendVerb {
   ): Promise<AmendAnswer> {
     const decision = decide(job, command, parent);
     if (decision.kind === "refuse") return { status: "refused_command", message: decision.message };
-    if (decision.kind === "noop") {
-      return { status: "noop", message: decision.message, job: await reader.view(connection, job) };
-    }
+    if (decision.kind === "noop") return { status: "noop", message: decision.message, job: toFacts(job) };
     const { next, event } = decision as Applied;
     const change: Move = { job, next, avoidSession: null };
     const told = [bigints([now]), texts([event.name]), texts([JSON.stringify(event.data)])];
@@ -119,7 +116,7 @@ export function amendVerb(context: Context, reader: Reader): AmendVerb {
     const changed = { ...job, ...next };
     jobs.set(job.id, changed);
     if (next.state === "queued") marks.put(job.lane, job.priority, next.runAt);
-    return { status: "applied", message: null, job: await reader.view(connection, changed) };
+    return { status: "applied", message: null, job: toFacts(changed) };
   }
 
   return {

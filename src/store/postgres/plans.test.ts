@@ -104,6 +104,7 @@ async function useEverything(): Promise<void> {
   await bench.store.setPaused("default", "q1", false, T0 + 1);
   const id = jobs[5]?.id as string;
   await bench.store.jobs([id]);
+  await bench.store.facts([id]);
   await bench.store.ended([id]);
   await bench.store.history(id);
   await bench.store.attempts(id);
@@ -141,6 +142,7 @@ async function useFamily(): Promise<void> {
   await bench.amend(job.id, { kind: "unblock", attempt: 1, runAt: T0 });
   await bench.amend(job.id, { kind: "cancel" });
   await bench.store.cascades(10);
+  await bench.store.reachable({ parentId: job.id, after: null, limit: 10 });
   const command = { jobId: child.id, command: { kind: "cancel" } as const };
   await bench.store.amend([command], T0, decideCommandAt(T0), job.id);
   await bench.store.cascaded(job.id);
@@ -205,7 +207,7 @@ describe("plans", () => {
       "renew",
       ...["insert_whole", "insert_whole_keyed", "insert_parents", "settle_block", "claim_due", "set_usage"],
       ...["unblockable", "unblockable_all", "unblockable_end", "cascades", "cascaded", "cascaded_lock"],
-      ...["amend_parent", "prune_parents"],
+      ...["amend_parent", "prune_parents", "facts", "reachable"],
     ]) {
       expect([...plans.keys()]).toContain(`perdure_${name}`);
     }
@@ -266,6 +268,9 @@ describe("plans", () => {
         true,
       );
     }
+    const page = plans.get("perdure_reachable") as string[];
+    expect(page.some((line) => line.includes("Index Scan using submission_parent on submission b"))).toBe(true);
+    expect(page.filter((line) => line.includes("Sort"))).toEqual([]);
     const text = await planOfFind({ parentId: "job_x", state: ["queued"], order: "oldest" });
     expect(badLines(text)).toEqual([]);
     expect(text.some((line) => line.includes("Index Scan using submission_parent on submission b"))).toBe(true);

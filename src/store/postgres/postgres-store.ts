@@ -59,7 +59,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
   const read = reader(context);
   const find = finder(context, read, fact("secret"));
   const sessions = sessionVerbs(context);
-  const amend = amendVerb(context, read);
+  const amend = amendVerb(context);
   const groups = {
     insert: new Group(insertVerb(context)),
     // Apart: a key may have to wait for somebody's open transaction.
@@ -125,10 +125,12 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
       }),
     unblockable: (query) => call(() => waits.unblockable(query)),
     childCounts: (parents) => call(() => waits.childCounts(parents)),
+    reachable: (query) => call(() => waits.reachable(query)),
     cascades: (limit) => call(() => waits.cascades(limit)),
     cascaded: (jobId) => call(() => waits.cascaded(jobId)),
     setUsage: (jobId, attempt, usage) => call(() => waits.setUsage(jobId, attempt, usage)),
     jobs: (ids) => call(() => read.jobs(ids)),
+    facts: (ids) => call(() => read.facts(ids)),
     ended: (ids) => call(() => read.ended(ids)),
     find: (filter) => call(() => find(filter)),
     history: (id) => call(() => read.history(id)),

@@ -1,11 +1,11 @@
 /** Reading one job and what is recorded about it. */
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
+import type { Job } from "../../core/job.ts";
 import { LOOK, type Look, lookOf, namespacePage, wholePage } from "../event-page.ts";
 import { serves } from "../lane.ts";
 import type { AttemptLog, AttemptRow, EventPage, EventQuery, History, JobRow, LateReport } from "../store.ts";
-import { parseOrNull, type StoredJob, toAnnotations } from "../stored-job.ts";
+import { parseOrNull, type StoredJob, toAnnotations, toFacts } from "../stored-job.ts";
 import { texts } from "./arrays.ts";
-import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
 import { Watermark } from "./feed.ts";
@@ -23,11 +23,7 @@ export function reader(context: Context) {
   const { db, sql, interned } = context;
   const feed = new Watermark(context);
   const byId = sql("jobs", `select ${ROW_COLUMNS} ${FROM} where b.id = any ($1::text[])`);
-  const body = sql(
-    "job_body",
-    `select b.body, b.annotations, (select a.result from $s.attempt a where a.job = b.job and a.attempt = $2)
-     from $s.submission b where b.job = $1`,
-  );
+  const factsById = sql("facts", `select ${JOB_COLUMNS} ${FROM} where b.id = any ($1::text[])`);
   const over = sql("ended", `select b.id ${FROM} where b.id = any ($1::text[]) and j.state + 0 >= 3`);
   const attemptRows = sql(
     "attempts",
@@ -83,19 +79,14 @@ export function reader(context: Context) {
     return found;
   }
 
-  async function stored(id: string): Promise<{ job: StoredJob; row: JobRow } | null> {
-    const [found] = await rows([id]);
-    return found === undefined ? null : { job: toJob(found, interned), row: toRow(found) };
+  async function known(ids: readonly string[]): Promise<StoredJob[]> {
+    const found = await db.read(factsById, [texts(ids)]);
+    await learnRows(interned, found);
+    return found.map((row) => toJob(row, interned));
   }
 
   function toRow(row: Row): JobRow {
     return shown(toJob(row, interned), row.slice(COLUMN_COUNT) as unknown as Came);
-  }
-
-  /** A job within a transaction, with what belongs to it in other tables. */
-  async function view(connection: Connection, job: StoredJob): Promise<JobRow> {
-    const [[text, annotations, result] = []] = await connection.ask(body, [job.no, job.attempt]);
-    return shown(job, [text, annotations, job.state === "succeeded" ? result : null] as Came);
   }
 
   async function eventsOf(job: StoredJob, after: number, limit: number | null): Promise<PerdureEvent[]> {
@@ -105,9 +96,9 @@ export function reader(context: Context) {
   async function eventPage(query: EventQuery): Promise<EventPage> {
     const { after, limit, jobId, namespace } = query;
     if (jobId !== undefined) {
-      const found = await stored(jobId);
-      const isForeign = found === null || (namespace !== undefined && found.job.namespace !== namespace);
-      return wholePage(isForeign ? [] : await eventsOf(found.job, after, limit < 0 ? null : limit), after);
+      const [job] = await known([jobId]);
+      const isForeign = job === undefined || (namespace !== undefined && job.namespace !== namespace);
+      return wholePage(isForeign ? [] : await eventsOf(job, after, limit < 0 ? null : limit), after);
     }
     const safe = await feed.safe();
     if (namespace === undefined) {
@@ -125,9 +116,9 @@ export function reader(context: Context) {
   }
 
   async function attempts(id: string): Promise<AttemptRow[]> {
-    const found = await stored(id);
-    if (found === null) return [];
-    const list = await db.read(attemptRows, [found.job.no]);
+    const [job] = await known([id]);
+    if (job === undefined) return [];
+    const list = await db.read(attemptRows, [job.no]);
     await interned.learn(
       [],
       [],
@@ -154,9 +145,9 @@ export function reader(context: Context) {
   }
 
   async function history(id: string): Promise<History | null> {
-    const found = await stored(id);
-    if (found === null) return null;
-    const { job, row } = found;
+    const [found] = await rows([id]);
+    if (found === undefined) return null;
+    const job = toJob(found, interned);
     const [told, late, paused, sessions] = await Promise.all([
       eventsOf(job, 0, null),
       db.read(lateRows, [job.no]),
@@ -164,7 +155,7 @@ export function reader(context: Context) {
       db.read(live, [job.namespace]),
     ]);
     return {
-      job: row,
+      job: toRow(found),
       events: told as JobEvent[],
       lateReports: late.map(([attempt, at, session, outcome]) => ({ attempt, at, session, outcome }) as LateReport),
       capableSessions: sessions.map(toSession).filter((session) => serves(session, job)).length,
@@ -174,7 +165,6 @@ export function reader(context: Context) {
   }
 
   return {
-    view,
     toRow,
     attempts,
     log,
@@ -182,6 +172,10 @@ export function reader(context: Context) {
     history,
     async jobs(ids: readonly string[]): Promise<(JobRow | null)[]> {
       const found = new Map((await rows(ids)).map((row) => [row[1] as string, toRow(row)]));
+      return ids.map((id) => found.get(id) ?? null);
+    },
+    async facts(ids: readonly string[]): Promise<(Job | null)[]> {
+      const found = new Map((await known(ids)).map((job) => [job.id, toFacts(job)]));
       return ids.map((id) => found.get(id) ?? null);
     },
     ended: async (ids: readonly string[]) => (await db.read(over, [texts(ids)])).map(([id]) => id as string),

@@ -1,7 +1,7 @@
 /** Jobs and their children: which blocked jobs may go on, whose cancel is to be passed on, and what running attempts use. */
 import type { Usage } from "../../core/job.ts";
 import { BLOCKED_LOOK } from "../blocked-look.ts";
-import type { Unblockable, UnblockableJob, UnblockableQuery } from "../store.ts";
+import type { Reachable, ReachableQuery, Unblockable, UnblockableJob, UnblockableQuery } from "../store.ts";
 import { texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
@@ -40,6 +40,12 @@ export function waitVerbs({ db, sql }: Context) {
     "child_counts",
     `select (select count(*)::int from $s.submission c where c.parent = want.id and c.parent is not null)
      from unnest($1::text[]) with ordinality as want (id, place) order by want.place`,
+  );
+  const children = sql(
+    "reachable",
+    `select b.job, b.id from $s.submission b join $s.job j on j.no = b.job
+     where b.parent = $1 and b.parent is not null and b.job > $2 and j.state + 0 < 3 and j.cancel_requested_at is null
+     order by b.job limit $3`,
   );
   const waiting = sql(
     "cascades",
@@ -82,6 +88,13 @@ export function waitVerbs({ db, sql }: Context) {
     },
     childCounts: async (parents: readonly string[]) =>
       (await db.read(counts, [texts([...parents])])).map(([count]) => count as number),
+    async reachable({ parentId, after, limit }: ReachableQuery): Promise<Reachable> {
+      const rows = await db.read(children, [parentId, after ?? 0, limit]);
+      return {
+        jobs: rows.map(([, id]) => id as string),
+        next: rows.length < limit ? null : (rows.at(-1)?.[0] as number),
+      };
+    },
     cascades: async (limit: number) => (await db.read(waiting, [limit])).map(([id]) => id as string),
     async cascaded(jobId: string): Promise<void> {
       await db.transaction(

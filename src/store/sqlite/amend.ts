@@ -2,9 +2,8 @@
 import type { Command } from "../../core/command.ts";
 import { JOB_STATES, type JobState } from "../../core/job.ts";
 import type { AmendAnswer, DecideCommand, ParentNow } from "../store.ts";
-import { isCancel } from "../stored-job.ts";
+import { isCancel, toFacts } from "../stored-job.ts";
 import type { Context } from "./context.ts";
-import type { Reader } from "./read.ts";
 import { JOB_COLUMNS, progressValues, toJob, UPDATE_PROGRESS } from "./rows.ts";
 import { refusal, type Verb } from "./writer.ts";
 
@@ -17,7 +16,7 @@ interface Item {
   readonly parentId: string | undefined;
 }
 
-export function amendVerb({ db, interned, events }: Context, reader: Reader): Verb<Item, AmendAnswer> {
+export function amendVerb({ db, interned, events }: Context): Verb<Item, AmendAnswer> {
   const byId = db.prepare(`select ${JOB_COLUMNS} from job where id = ?`);
   byId.setReturnArrays(true);
   const update = db.prepare(UPDATE_PROGRESS);
@@ -37,7 +36,7 @@ export function amendVerb({ db, interned, events }: Context, reader: Reader): Ve
     const job = toJob(row, interned);
     const decision = decide(job, command, parentNow(parentId));
     if (decision.kind === "refuse") return { status: "refused_command", message: decision.message };
-    if (decision.kind === "noop") return { status: "noop", message: decision.message, job: reader.view(job) };
+    if (decision.kind === "noop") return { status: "noop", message: decision.message, job: toFacts(job) };
     const { next, event } = decision;
     if (job.state === "running") keepRunning(job.no, next.cancelRequestedAt, next.revision);
     else update.run(...progressValues(job, next, null));
@@ -45,7 +44,7 @@ export function amendVerb({ db, interned, events }: Context, reader: Reader): Ve
     if (job.state === "blocked") free.run(job.no);
     if (isCancel(event)) passOn.run(job.no, job.id);
     else if (event.name === "job.redriven") takeBack.run(job.no);
-    return { status: "applied", message: null, job: reader.view({ ...job, ...next }) };
+    return { status: "applied", message: null, job: toFacts({ ...job, ...next }) };
   }
 
   const free = db.prepare("delete from blocked where job = ?");

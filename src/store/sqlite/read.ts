@@ -1,9 +1,10 @@
 /** Reading one job and what is recorded about it. Reads never wait for writers. */
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
+import type { Job } from "../../core/job.ts";
 import { LOOK, type Look, lookOf } from "../event-page.ts";
 import { serves } from "../lane.ts";
 import type { AttemptLog, AttemptRow, EventQuery, History, JobRow, LateReport } from "../store.ts";
-import { parseOrNull, type StoredJob, toAnnotations } from "../stored-job.ts";
+import { parseOrNull, type StoredJob, toAnnotations, toFacts } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
 import { JOB_COLUMNS, toJob } from "./rows.ts";
@@ -132,6 +133,10 @@ export function reader({ db, interned }: Context) {
     job(id: string): JobRow | null {
       const job = stored(id);
       return job === null ? null : view(job);
+    },
+    fact(id: string): Job | null {
+      const job = stored(id);
+      return job === null ? null : toFacts(job);
     },
     ended: (ids: readonly string[]) => (over.all(JSON.stringify(ids)) as { id: string }[]).map((row) => row.id),
     lastSeq: () => (last.get() as { seq: number | null }).seq ?? 0,

@@ -20,7 +20,7 @@ import { reader } from "./read.ts";
 import { renewVerb } from "./renew.ts";
 import { closeSessionVerb, drainSessionVerb, openSessionVerb, sessionReader } from "./sessions.ts";
 import { settleVerb } from "./settle.ts";
-import { cascadedVerb, cascadeReader, childCounter, unblockableReader, usageVerb } from "./waits.ts";
+import { cascadedVerb, cascadeReader, childCounter, reachableReader, unblockableReader, usageVerb } from "./waits.ts";
 import { watcher } from "./watch.ts";
 import { BUSY_WAIT_MS, isLocked, Writer } from "./writer.ts";
 
@@ -59,7 +59,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
   const find = finder(context, read, text("secret"));
   const verbs = {
     settle: settleVerb(context),
-    amend: amendVerb(context, read),
+    amend: amendVerb(context),
     insert: insertVerb(context),
     openSession: openSessionVerb(context),
     renew: renewVerb(context),
@@ -80,6 +80,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
   const unblockable = unblockableReader(context);
   const cascades = cascadeReader(context);
   const childCounts = childCounter(context);
+  const reachable = reachableReader(context);
   const counts = countReader(context);
   const tokens = tokenReader(context);
   const laneCount = laneCounter(context);
@@ -149,12 +150,14 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
     expired: (query) => answer(() => expired(query)),
     unblockable: (query) => answer(() => unblockable(query)),
     childCounts: (parents) => answer(() => childCounts(parents)),
+    reachable: (query) => answer(() => reachable(query)),
     cascades: (limit) => answer(() => cascades(limit)),
     cascaded: async (jobId) => {
       await one(verbs.cascaded, jobId);
     },
     setUsage: (jobId, attempt, usage) => one(verbs.usage, { jobId, attempt, usage }),
     jobs: (ids) => answer(() => ids.map(read.job)),
+    facts: (ids) => answer(() => ids.map(read.fact)),
     ended: (ids) => answer(() => read.ended(ids)),
     find: (filter) => answer(() => find(filter)),
     history: (id) => answer(() => read.history(id)),

@@ -1,7 +1,7 @@
 /** Jobs and their children: which blocked jobs may go on, whose cancel is to be passed on, and what running attempts use. */
 import { mostUsage, type Usage } from "../../core/job.ts";
 import { BLOCKED_LOOK } from "../blocked-look.ts";
-import type { Unblockable, UnblockableJob, UnblockableQuery } from "../store.ts";
+import type { Reachable, ReachableQuery, Unblockable, UnblockableJob, UnblockableQuery } from "../store.ts";
 import { parseOrNull } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
@@ -54,6 +54,22 @@ export function unblockableReader({ db }: Context): (query: UnblockableQuery) =>
 export function childCounter({ db }: Context): (parents: readonly string[]) => number[] {
   const count = db.prepare("select count(*) as children from job indexed by job_parent where parent = ?");
   return (parents) => parents.map((id) => (count.get(id) as { children: number }).children);
+}
+
+interface ChildRow {
+  readonly no: number;
+  readonly id: string;
+}
+
+export function reachableReader({ db }: Context): (query: ReachableQuery) => Reachable {
+  const children = db.prepare(
+    `select no, id from job indexed by job_parent
+     where parent = ? and no > ? and state < 3 and cancel_requested_at is null order by no limit ?`,
+  );
+  return ({ parentId, after, limit }) => {
+    const rows = children.all(parentId, after ?? 0, limit) as ChildRow[];
+    return { jobs: rows.map(({ id }) => id), next: rows.length < limit ? null : (rows.at(-1) as ChildRow).no };
+  };
 }
 
 export function cascadeReader({ db }: Context): (limit: number) => string[] {

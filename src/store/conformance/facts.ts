@@ -1,0 +1,29 @@
+/** Reading jobs without what may weigh megabytes: what they were given, and what they gave. */
+import { expect, test } from "vitest";
+import type { Bench } from "./bench.ts";
+import { done, jobId, T0 } from "./kit.ts";
+
+const BODIES = ["payload", "result", "progress", "annotations"];
+
+export function factTests(bench: Bench): void {
+  test("the facts of jobs come in the order asked for, without bodies", async () => {
+    const { job: over } = await bench.running({ payload: '"heavy"', annotations: '{"a":"b"}' });
+    await bench.report(over, done('"heavy too"'));
+    const child = await bench.submit({ kind: "child", namespace: "other", tags: ["t"] });
+    const [first, nobody, second] = await bench.store.facts([child, jobId(), over.id]);
+    expect(nobody).toBeNull();
+    expect(first).toMatchObject({ id: child, kind: "child", namespace: "other", state: "queued", tags: ["t"] });
+    expect(second).toMatchObject({ id: over.id, state: "succeeded", attempt: 1, startedAt: T0, finishedAt: T0 });
+    for (const facts of [first, second]) for (const name of BODIES) expect(facts).not.toHaveProperty(name);
+    expect(await bench.store.facts([])).toEqual([]);
+  });
+
+  test("commands are answered without bodies", async () => {
+    const id = await bench.submit({ annotations: '{"a":"b"}' });
+    for (const status of ["applied", "noop"]) {
+      const answer = await bench.amend(id, { kind: "cancel" });
+      expect(answer).toMatchObject({ status, job: { id, state: "cancelled", cancelRequestedAt: T0 } });
+      for (const name of BODIES) expect((answer as { job: unknown }).job).not.toHaveProperty(name);
+    }
+  });
+}

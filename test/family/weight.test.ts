@@ -1,0 +1,62 @@
+/** What is said between parents and children is about states and ids: payloads and results of a megabyte each, and thousands
+ *  of them, are not read for it. */
+import { expect, it, vi } from "vitest";
+import { decideCommand } from "../../src/core/command.ts";
+import { type Bench, openBench } from "../kit.ts";
+
+const HEAVY = JSON.stringify("x".repeat(10_000));
+const COUNT = 250;
+
+async function heavyFamily(bench: Bench): Promise<{ readonly id: string; readonly children: readonly string[] }> {
+  const id = await bench.submit("parent", { payload: HEAVY });
+  const { policy } = await bench.job(id);
+  const parent = { id, attempt: null };
+  const items = Array.from({ length: COUNT }, () => ({ kind: "child", payload: HEAVY, policy, parent }));
+  const children = (await bench.engine.submit(items)).map((answer) => (answer as { id: string }).id);
+  return { id, children };
+}
+
+/** Notes how much text the store answers with, and how many bodies are among it. */
+function weigh(bench: Bench): { heavy: number } {
+  const read = { heavy: 0 };
+  for (const verb of ["jobs", "facts", "find", "reachable", "amend", "history", "attempts"] as const) {
+    const call = bench.store[verb].bind(bench.store) as (...given: unknown[]) => Promise<unknown>;
+    vi.spyOn(bench.store, verb as "jobs").mockImplementation(async (...given) => {
+      const answer = await call(...given);
+      read.heavy += JSON.stringify(answer).split("x".repeat(10_000)).length - 1;
+      return answer as never;
+    });
+  }
+  return read;
+}
+
+it("a cancel is passed on without a payload being read", async () => {
+  const bench = await openBench({ services: false });
+  const { id, children } = await heavyFamily(bench);
+  const read = weigh(bench);
+  await bench.engine.command(id, { kind: "cancel" });
+  await bench.engine.sweepKin();
+  expect(read.heavy).toBe(1); // of the parent, for whoever gave the command
+  vi.restoreAllMocks();
+  const states = (await bench.store.facts(children)).map((job) => job?.state);
+  expect(new Set(states)).toEqual(new Set(["cancelled"]));
+});
+
+it("a wait is judged, and ended, without a payload being read", async () => {
+  const bench = await openBench({ services: false });
+  const { id, children } = await heavyFamily(bench);
+  const request = { namespace: "default", name: "w", host: "h", pid: 1, queues: null, labels: {}, slots: 1 };
+  const session = await bench.engine.openSession({ ...request, kinds: ["parent"] });
+  const [held] = (await bench.engine.claim(session, { limit: 1 })).jobs;
+  const read = weigh(bench);
+  const from = { kind: "worker", token: held?.token ?? "", reportId: "r" } as const;
+  const outcome = { kind: "waiting", children } as const;
+  await bench.engine.report([{ jobId: id, attempt: 1, from, outcome, usage: null, log: null }]);
+  expect((await bench.store.facts([id]))[0]?.state).toBe("blocked");
+  const now = bench.clock.now();
+  const commands = children.map((jobId) => ({ jobId, command: { kind: "cancel" } as const }));
+  await bench.store.amend(commands, now, (job, command) => decideCommand(job, command, now));
+  await bench.engine.sweepKin();
+  expect((await bench.store.facts([id]))[0]?.state).toBe("queued");
+  expect(read.heavy).toBe(0);
+});
