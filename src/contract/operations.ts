@@ -281,7 +281,11 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
   lookChildren: {
     ...{ tag: "worker protocol", summary: "See the children of an attempt", params: OfSessionJob },
     ...{ body: LookRequestSchema, session: true, lease: true },
-    reply: closed({ children: Type.Array(ChildStateSchema) }),
+    description:
+      "A reply holds about eight megabytes. Of the children that are named it has as many as fit, from the first on and at " +
+      "least one: ask again for the rest. Of all children it is a page, oldest first: `next` is where to go on, null after " +
+      "the last.",
+    reply: closed({ children: Type.Array(ChildStateSchema), next: orNull(Type.String()) }),
   },
   listEarlierOutputs: {
     ...{ tag: "worker protocol", summary: "Files of the earlier attempts of a job in hand", params: OfSessionJob },

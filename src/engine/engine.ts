@@ -9,10 +9,11 @@ import type { HeldAttempt, RenewAnswer, Report, SettleAnswer, WorkerHealth } fro
 import type { Clock } from "../lib/clock.ts";
 import type { Blobs } from "../store/blobs.ts";
 import type { ClaimAnswer, DrainAnswer, JobRow, SessionRow, Store, TransactionClient } from "../store/store.ts";
+import { type ChildPage, childPage } from "./child-states.ts";
 import { type ClaimOptions, claim } from "./claim.ts";
 import { type CommandAnswer, command, jobNotFound } from "./command.ts";
 import { eventFeed, type FeedOptions } from "./event-feed.ts";
-import { awaitedStates, childStates, submitChild } from "./family.ts";
+import { awaitedPage, awaitedStates, childStates, submitChild } from "./family.ts";
 import { Hub } from "./hub.ts";
 import { Kin } from "./kin.ts";
 import { DEFAULTS } from "./limits.ts";
@@ -147,9 +148,17 @@ export class Engine {
   children(parentId: string): Promise<ChildState[]> {
     return childStates(this.#parts, parentId);
   }
+  /** About as many as one reply may hold; `from` is `next` of the page before, null for the first. */
+  childPage(parentId: string, from: string | null): Promise<ChildPage> {
+    return childPage(this.#parts.store, parentId, from);
+  }
   /** For a run that waits for them. */
   awaitedChildren(run: Pick<HeldParent, "jobId" | "attempt">, ids: readonly string[]): Promise<ChildState[]> {
     return awaitedStates(this.#parts, run, ids);
+  }
+  /** As many of them, from the first on, as one reply may hold: at least one. */
+  awaitedPage(run: Pick<HeldParent, "jobId" | "attempt">, ids: readonly string[]): Promise<ChildState[]> {
+    return awaitedPage(this.#parts, run, ids);
   }
   /** What a running attempt has used so far, in all. False if it does not run any more. */
   async setUsage(jobId: string, attempt: number, usage: Usage): Promise<boolean> {

@@ -6,6 +6,7 @@
 import type { AccessToken } from "../core/access.ts";
 import type { Command, CommandDecision } from "../core/command.ts";
 import type { PerdureEvent } from "../core/event.ts";
+import type { Failure } from "../core/failure.ts";
 import type { Job, JobState, Usage } from "../core/job.ts";
 import type { Settlement, Submission } from "../core/lifecycle.ts";
 import type { Policy } from "../core/policy.ts";
@@ -87,6 +88,8 @@ export interface Store {
   history(jobId: string): Promise<History | null>;
   /** Closed attempts, oldest first, with their results. */
   attempts(jobId: string): Promise<AttemptRow[]>;
+  /** How the last closed attempt of each of these jobs failed; null where it did not, or there is none. */
+  lastFailures(ids: readonly string[]): Promise<(Failure | null)[]>;
   /** What an attempt has logged so far, also while it runs; where none is named, the latest that logged anything. */
   log(jobId: string, attempt: number | null): Promise<AttemptLog | null>;
   events(query: EventQuery): Promise<PerdureEvent[]>;

@@ -2,6 +2,8 @@
  *  of them, are not read for it. */
 import { expect, it, vi } from "vitest";
 import { decideCommand } from "../../src/core/command.ts";
+import { failure } from "../../src/core/failure.ts";
+import type { ChildPage } from "../../src/engine/child-states.ts";
 import { type Bench, openBench } from "../kit.ts";
 
 const HEAVY = JSON.stringify("x".repeat(10_000));
@@ -59,4 +61,38 @@ it("a wait is judged, and ended, without a payload being read", async () => {
   await bench.engine.sweepKin();
   expect((await bench.store.facts([id]))[0]?.state).toBe("queued");
   expect(read.heavy).toBe(0);
+});
+
+it("all children are told, in pages of a bounded size, and how they failed without their attempts being read", async () => {
+  const bench = await openBench({ services: false });
+  const id = await bench.submit("parent");
+  const { policy } = await bench.job(id);
+  const payload = JSON.stringify("x".repeat(1_000_000));
+  const born: string[] = [];
+  for (let i = 0; i < 30; i++) {
+    born.push(await bench.submit("child", { payload, policy, parent: { id, attempt: null } }));
+  }
+  const request = { namespace: "default", name: "w", host: "h", pid: 1, queues: null, labels: {}, slots: 1 };
+  const session = await bench.engine.openSession({ ...request, kinds: ["child"] });
+  const [held] = (await bench.engine.claim(session, { limit: 1 })).jobs;
+  const from = { kind: "worker", token: held?.token ?? "", reportId: "r" } as const;
+  const cause = failure({ kind: "error", class: "logical", message: "it said no" });
+  const outcome = { kind: "failed", failure: cause } as const;
+  await bench.engine.report([{ jobId: born[0] as string, attempt: 1, from, outcome, usage: null, log: "a long log" }]);
+  const attempts = vi.spyOn(bench.store, "attempts");
+  const pages: ChildPage[] = [];
+  for (let next: string | null = null; pages.length === 0 || next !== null; ) {
+    const page = await bench.engine.childPage(id, next);
+    pages.push(page);
+    next = page.next;
+  }
+  expect(pages.map(({ children }) => children.length)).toEqual([8, 8, 8, 6]);
+  const told = pages.flatMap(({ children }) => children);
+  expect(told.map((child) => child.id)).toEqual(born);
+  expect(told[0]).toMatchObject({ state: "failed", reason: "rejected", failure: { message: "it said no" } });
+  expect(await bench.engine.children(id)).toEqual(told);
+  const run = { jobId: id, attempt: 1 };
+  expect(await bench.engine.awaitedPage(run, born)).toEqual(told.slice(0, 8));
+  expect(await bench.engine.awaitedChildren(run, born)).toEqual(told);
+  expect(attempts).not.toHaveBeenCalled();
 });

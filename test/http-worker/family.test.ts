@@ -1,6 +1,7 @@
 /** Children, budgets and resources with a worker that has nothing but the wire to its server. */
 import { describe, expect, it } from "vitest";
 import { exec } from "../../src/core/builtin.ts";
+import { resolvePolicy } from "../../src/core/resolve-policy.ts";
 import { task } from "../../src/core/task.ts";
 import { until } from "../exec/kit.ts";
 import { aborted, gate } from "../kit.ts";
@@ -47,6 +48,25 @@ describe("children of a handler", () => {
     });
     expect(runs).toBe(40);
     expect(bench.wire.lost).toBeGreaterThan(5);
+  });
+
+  it("are all told, however many megabytes they are", { timeout: 60_000 }, async () => {
+    const bench = await openWireBench();
+    const heavy = "x".repeat(1_000_000);
+    const parent = task("parent", async (_: unknown, { children }) => {
+      const all = await children();
+      return { count: all.length, whole: all.every(({ payload }) => payload === heavy), keys: all.map((c) => c.key) };
+    });
+    const id = await bench.submit("parent");
+    const { engine } = bench.server;
+    const policy = resolvePolicy(1);
+    const keys = Array.from({ length: 80 }, (_, i) => `k${i}`);
+    for (const key of keys) {
+      const item = { kind: "nobody", payload: JSON.stringify(heavy), policy, key, parent: { id, attempt: null } };
+      expect(await engine.submit([item])).toMatchObject([{ status: "ok" }]);
+    }
+    await bench.work([parent]);
+    expect(await bench.ended(id)).toMatchObject({ state: "succeeded", result: { count: 80, whole: true, keys } });
   });
 
   it("are refused with the server's words", async () => {

@@ -8,6 +8,11 @@ import { jobOf } from "../job-of.ts";
 import { type Call, type Handlers, JsonText, type ServerParts } from "../parts.ts";
 import { inWireWords, type ToItem } from "./submit.ts";
 
+interface LookRequest {
+  readonly ids?: readonly string[];
+  readonly cursor?: string;
+}
+
 interface UsageRequest {
   readonly attempt: number;
   readonly usage: Usage;
@@ -32,10 +37,9 @@ export function familyRoutes(parts: ServerParts, toItem: ToItem): Handlers {
 
     async lookChildren(call) {
       const { id, attempt } = await heldAttempt(parts, call);
-      const { ids } = (call.body ?? {}) as { readonly ids?: readonly string[] };
-      return {
-        children: await (ids === undefined ? engine.children(id) : engine.awaitedChildren({ jobId: id, attempt }, ids)),
-      };
+      const { ids, cursor = null } = (call.body ?? {}) as LookRequest;
+      if (ids === undefined) return engine.childPage(id, cursor);
+      return { children: await engine.awaitedPage({ jobId: id, attempt }, ids), next: null };
     },
 
     async setUsage(call) {

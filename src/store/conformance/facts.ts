@@ -1,7 +1,7 @@
 /** Reading jobs without what may weigh megabytes: what they were given, and what they gave. */
 import { expect, test } from "vitest";
 import type { Bench } from "./bench.ts";
-import { done, jobId, T0 } from "./kit.ts";
+import { broke, done, INTERRUPTED, jobId, SECOND, T0, TWICE } from "./kit.ts";
 
 const BODIES = ["payload", "result", "progress", "annotations"];
 
@@ -16,6 +16,23 @@ export function factTests(bench: Bench): void {
     expect(second).toMatchObject({ id: over.id, state: "succeeded", attempt: 1, startedAt: T0, finishedAt: T0 });
     for (const facts of [first, second]) for (const name of BODIES) expect(facts).not.toHaveProperty(name);
     expect(await bench.store.facts([])).toEqual([]);
+  });
+
+  test("the last failures of jobs come in the order asked for, each of the last attempt", async () => {
+    const { job: twice, session } = await bench.running({ retry: TWICE });
+    await bench.report(twice, broke("first"));
+    await bench.report(await bench.take(session, T0 + SECOND), broke("second"), T0 + SECOND);
+    const { job: over } = await bench.running();
+    await bench.report(over, done());
+    const { job: handed, session: other } = await bench.running({ retry: TWICE, kind: "handed" });
+    await bench.report(handed, broke("before"));
+    await bench.report(await bench.take(other, T0 + SECOND), INTERRUPTED, T0 + SECOND);
+    const ids = [over.id, twice.id, jobId(), handed.id, await bench.submit()];
+    expect(await bench.store.lastFailures(ids)).toMatchObject([null, { message: "second" }, null, null, null]);
+    for (const [i, failure] of (await bench.store.lastFailures(ids)).entries()) {
+      expect(failure).toEqual((await bench.store.attempts(ids[i] as string)).at(-1)?.failure ?? null);
+    }
+    expect(await bench.store.lastFailures([])).toEqual([]);
   });
 
   test("commands are answered without bodies", async () => {

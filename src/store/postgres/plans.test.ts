@@ -108,6 +108,7 @@ async function useEverything(): Promise<void> {
   await bench.store.ended([id]);
   await bench.store.history(id);
   await bench.store.attempts(id);
+  await bench.store.lastFailures([id]);
   await bench.store.events({ after: 0, limit: 10 });
   await bench.store.events({ after: 0, limit: 10, namespace: "default" });
   await bench.store.lastSeq();
@@ -207,7 +208,7 @@ describe("plans", () => {
       "renew",
       ...["insert_whole", "insert_whole_keyed", "insert_parents", "settle_block", "claim_due", "set_usage"],
       ...["unblockable", "unblockable_all", "unblockable_end", "cascades", "cascaded", "cascaded_lock"],
-      ...["amend_parent", "prune_parents", "facts", "reachable"],
+      ...["amend_parent", "prune_parents", "facts", "reachable", "last_failures"],
     ]) {
       expect([...plans.keys()]).toContain(`perdure_${name}`);
     }
@@ -260,6 +261,11 @@ describe("plans", () => {
       expect(lines.filter((line) => line.includes("job_running"))).toEqual([]);
       expect(lines.some((line) => line.includes("Index Scan using job_no_key on job"))).toBe(true);
     }
+  });
+
+  test("of last failures look at one attempt of each job", () => {
+    const lines = plans.get("perdure_last_failures") as string[];
+    expect(lines.some((line) => line.includes("Index Scan Backward using attempt_pkey on attempt"))).toBe(true);
   });
 
   test("of children follow the index of their parent, in the order of their numbers", async () => {

@@ -135,6 +135,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     find: (filter) => call(() => find(filter)),
     history: (id) => call(() => read.history(id)),
     attempts: (id) => call(() => read.attempts(id)),
+    lastFailures: (ids) => call(() => read.lastFailures(ids)),
     log: (id, attempt) => call(() => read.log(id, attempt)),
     events: (query) => call(async () => (await read.eventPage(query)).events),
     eventPage: (query) => call(() => read.eventPage(query)),

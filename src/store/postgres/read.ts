@@ -1,5 +1,6 @@
 /** Reading one job and what is recorded about it. */
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
+import type { Failure } from "../../core/failure.ts";
 import type { Job } from "../../core/job.ts";
 import { LOOK, type Look, lookOf, namespacePage, wholePage } from "../event-page.ts";
 import { serves } from "../lane.ts";
@@ -30,6 +31,12 @@ export function reader(context: Context) {
     `select a.attempt, a.chapter, a.session, a.started_at, a.ended_at, a.outcome, a.failure, a.usage, a.result,
        (select string_agg(l.body, '' order by l.n) from $s.log_chunk l where l.job = a.job and l.attempt = a.attempt)
      from $s.attempt a where a.job = $1 order by a.attempt`,
+  );
+  const failures = sql(
+    "last_failures",
+    `select (select a.failure from $s.submission b, lateral
+         (select failure from $s.attempt where job = b.job order by attempt desc limit 1) a where b.id = want.id)
+     from unnest($1::text[]) with ordinality as want (id, place) order by want.place`,
   );
   const logOf = sql(
     "log",
@@ -139,6 +146,10 @@ export function reader(context: Context) {
     }));
   }
 
+  async function lastFailures(ids: readonly string[]): Promise<(Failure | null)[]> {
+    return (await db.read(failures, [texts(ids)])).map(([text]) => parseOrNull(text as string | null));
+  }
+
   async function log(id: string, attempt: number | null): Promise<AttemptLog | null> {
     const [[which, text] = []] = await db.read(logOf, [id, attempt]);
     return typeof which === "number" && typeof text === "string" ? { attempt: which, text } : null;
@@ -167,6 +178,7 @@ export function reader(context: Context) {
   return {
     toRow,
     attempts,
+    lastFailures,
     log,
     eventPage,
     history,

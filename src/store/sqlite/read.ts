@@ -1,5 +1,6 @@
 /** Reading one job and what is recorded about it. Reads never wait for writers. */
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
+import type { Failure } from "../../core/failure.ts";
 import type { Job } from "../../core/job.ts";
 import { LOOK, type Look, lookOf } from "../event-page.ts";
 import { serves } from "../lane.ts";
@@ -18,6 +19,9 @@ export function reader({ db, interned }: Context) {
   const payload = db.prepare("select body, annotations from payload where job = ?");
   const result = db.prepare("select result from attempt where job = ? and attempt = ?");
   const attemptRows = db.prepare("select * from attempt where job = ? order by attempt");
+  const lastFailure = db.prepare(
+    "select failure from attempt where job = (select no from job where id = ?) order by attempt desc limit 1",
+  );
   const logs = db.prepare("select body from log_chunk where job = ? and attempt = ? order by n");
   const lastLog = db.prepare("select max(attempt) as attempt from log_chunk where job = ?");
   const eventsAfter = db.prepare(
@@ -93,6 +97,11 @@ export function reader({ db, interned }: Context) {
     });
   }
 
+  function lastFailureOf(id: string): Failure | null {
+    const row = lastFailure.get(id) as { failure: string | null } | undefined;
+    return parseOrNull(row?.failure ?? null);
+  }
+
   function events({ after, limit, jobId, namespace }: EventQuery): PerdureEvent[] {
     if (jobId === undefined) return (eventsAfter.all(after, limit) as EventRow[]).map(toEvent);
     const job = stored(jobId);
@@ -126,6 +135,7 @@ export function reader({ db, interned }: Context) {
   return {
     view,
     attempts,
+    lastFailure: lastFailureOf,
     log,
     events,
     look,

@@ -162,6 +162,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
     find: (filter) => answer(() => find(filter)),
     history: (id) => answer(() => read.history(id)),
     attempts: (id) => answer(() => read.attempts(id)),
+    lastFailures: (ids) => answer(() => ids.map(read.lastFailure)),
     log: (id, attempt) => answer(() => read.log(id, attempt)),
     events: async (query) => (await eventPage(query)).events,
     eventPage,

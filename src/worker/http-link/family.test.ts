@@ -102,6 +102,20 @@ describe("looking at children over HTTP", () => {
     expect(server.asked[0]?.body).toEqual({});
   });
 
+  it("goes on where a reply holds a part of them", async () => {
+    const { family, server } = await openFamily((asked) => {
+      if (asked.body.ids !== undefined)
+        return { json: { children: [child(Number(idsIn(asked)[0]?.slice(4)))], next: null } };
+      const n = Number(asked.body.cursor ?? 1);
+      return { json: { children: [child(n)], next: n < 3 ? String(n + 1) : null } };
+    });
+    expect(await family.list(parent)).toEqual([child(1), child(2), child(3)]);
+    expect(server.asked.map(({ body }) => body)).toEqual([{}, { cursor: "2" }, { cursor: "3" }]);
+    const ids = ["job_4", "job_5", "job_6"];
+    expect((await family.look(parent, ids)).map(({ id }) => id)).toEqual(ids);
+    expect(server.asked.slice(3).map(idsIn)).toEqual([ids, ids.slice(1), ids.slice(2)]);
+  });
+
   it("asks for fewer where a reply is too large to be held in memory", async () => {
     const { family, server } = await openFamily((asked) => {
       if (idsIn(asked).length < 3) return found(asked);

@@ -12,8 +12,13 @@ import { mayPass, WireError } from "./wire-error.ts";
 
 type SessionOf = (id: string) => { readonly key: string; readonly isCurrent: boolean } | null;
 
-/** Payloads and results of so many children come in one reply, at most a few megabytes each. */
+/** So many children are asked for in one call. A reply has fewer if their payloads and results are large. */
 const LOOKED_AT = 100;
+
+interface Page {
+  readonly children: ChildState[];
+  readonly next?: string | null;
+}
 
 export function httpFamily(parts: LinkParts, sessionOf: SessionOf): Family {
   async function ask<T>(route: RouteName, parent: HeldParent, body: string): Promise<T> {
@@ -31,15 +36,16 @@ export function httpFamily(parts: LinkParts, sessionOf: SessionOf): Family {
     return reply.body;
   }
 
+  /** As many of them, from the first on, as the server gives. */
   async function look(parent: HeldParent, ids: readonly string[]): Promise<ChildState[]> {
     try {
-      const { children } = await ask<{ children: ChildState[] }>("lookChildren", parent, JSON.stringify({ ids }));
-      return children;
+      const { children } = await ask<Page>("lookChildren", parent, JSON.stringify({ ids }));
+      if (children.length > 0) return children;
     } catch (error) {
       if (!isTooLarge(error) || ids.length < 2) throw error;
-      const half = ids.length >> 1;
-      return [...(await look(parent, ids.slice(0, half))), ...(await look(parent, ids.slice(half)))];
+      return look(parent, ids.slice(0, ids.length >> 1));
     }
+    throw new PerdureError("internal", `the server told nothing of ${ids[0]}`);
   }
 
   return {
@@ -50,14 +56,20 @@ export function httpFamily(parts: LinkParts, sessionOf: SessionOf): Family {
 
     async look(parent, ids) {
       const found: ChildState[] = [];
-      for (let i = 0; i < ids.length; i += LOOKED_AT) {
-        found.push(...(await look(parent, ids.slice(i, i + LOOKED_AT))));
+      while (found.length < ids.length) {
+        found.push(...(await look(parent, ids.slice(found.length, found.length + LOOKED_AT))));
       }
       return found;
     },
 
     async list(parent) {
-      return (await ask<{ children: ChildState[] }>("lookChildren", parent, "{}")).children;
+      const found: ChildState[] = [];
+      for (let cursor: string | null | undefined; cursor !== null; ) {
+        const page: Page = await ask<Page>("lookChildren", parent, JSON.stringify({ cursor }));
+        found.push(...page.children);
+        cursor = page.next ?? null;
+      }
+      return found;
     },
   };
 }
