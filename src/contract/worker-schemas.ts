@@ -199,7 +199,7 @@ export const NoticeSchema = closed({
 export type NoticeWire = Static<typeof NoticeSchema>;
 
 export const LookRequestSchema = closed({
-  ids: Type.Optional(Type.Array(JobId, { maxItems: 1_000, description: "Default: all children of this job." })),
+  ids: Type.Optional(Type.Array(JobId, { maxItems: MAX_WAITS_FOR, description: "Default: all children of this job." })),
   cursor: Type.Optional(
     Type.String({ minLength: 1, maxLength: 1_000, description: "`next` of the page before, where no ids are given." }),
   ),

@@ -12,7 +12,7 @@ export async function parentsOf({ store }: EngineParts, items: readonly SubmitIt
   const children = items.filter(({ parent }) => parent != null);
   if (children.length === 0) return null;
   const ids = [...new Set(children.map(({ parent }) => parent?.id ?? ""))].filter((id) => isId(id, "job"));
-  const [rows, counts] = await Promise.all([store.jobs(ids), store.childCounts(ids)]);
+  const [rows, counts] = await Promise.all([store.facts(ids), store.childCounts(ids)]);
   const parents = new Map<string, ParentFacts>();
   rows.forEach((row, i) => {
     if (row === null) return;
