@@ -53,7 +53,7 @@ export interface Store {
   /** Jobs whose attempts or waiting time have run out. Read only; `settle` checks each again under its lock. */
   expired(query: ExpiredQuery): Promise<ExpiredJob[]>;
   /** Applies operators' commands. Those in the name of a parent are for its children: it is locked before them, and what it
-   *  is then stays true until they are written. The answers are without payloads and results: a list of commands may be
+   *  is then stays true until they are written; if it has ended, so are those above it up to the one whose cancel counts. The answers are without payloads and results: a list of commands may be
    *  long, and most who give it show them to nobody. */
   amend(
     commands: readonly { readonly jobId: string; readonly command: Command }[],
@@ -67,8 +67,8 @@ export interface Store {
   unblockable(query: UnblockableQuery): Promise<Unblockable>;
   /** How many children each of these jobs has. */
   childCounts(parents: readonly string[]): Promise<number[]>;
-  /** Children to whom a cancel of their parent is to be passed on: those that live and have not been asked yet, oldest first.
-   *  Nothing but what is needed to ask them. */
+  /** Children that a cancel of their parent concerns, oldest first: those that live and have not been asked yet, and those that
+   *  ended and have children themselves, of whom one may live. Not those that ended with a cascade of their own. */
   reachable(query: ReachableQuery): Promise<Reachable>;
   /** Jobs with children whose cancel was asked for, and not yet passed on to all of them. */
   cascades(limit: number): Promise<string[]>;
@@ -238,8 +238,14 @@ export interface ParentNow {
   readonly cancelRequestedAt: number | null;
 }
 
+/** The parent in whose name a command is given. */
+export interface NamedParent extends ParentNow {
+  /** A cancel stands: its own, or, where it had ended without one, that of the nearest above it who has not. */
+  readonly isCancelled: boolean;
+}
+
 /** `parent`: of commands in its name; null where it is not there, or none was named. */
-export type DecideCommand = (job: Job, command: Command, parent: ParentNow | null) => CommandDecision;
+export type DecideCommand = (job: Job, command: Command, parent: NamedParent | null) => CommandDecision;
 
 export interface UnblockableQuery {
   /** Null: all that are blocked. */
@@ -264,9 +270,15 @@ export interface ReachableQuery {
   readonly limit: number;
 }
 export interface Reachable {
-  readonly jobs: string[];
+  readonly jobs: ReachableJob[];
   /** Where the next page begins; null after the last. */
   readonly next: number | null;
+}
+
+export interface ReachableJob {
+  readonly jobId: string;
+  /** It has ended: nothing is to be asked of it, but of those below it. */
+  readonly isOver: boolean;
 }
 
 export interface ExpiredQuery {

@@ -115,6 +115,31 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     expect(await (await perdure.submit(stubborn, null)).result()).toBe(8);
   });
 
+  it("is cancelled with those whom a child left behind when it ended", async () => {
+    const started = gate<string>();
+    const stopped = gate<string>();
+    const sleeper = task("sleeper", async (_: null, ctx) => {
+      started.open(ctx.jobId);
+      await new Promise((resolve) => ctx.signal.addEventListener("abort", resolve));
+      stopped.open(ctx.jobId);
+      throw ctx.signal.reason;
+    });
+    const starter = task("starter", async (_: null, ctx) => (await ctx.submit(sleeper, null)).id);
+    const top = task("top", async (_: null, ctx) => {
+      const [end] = await ctx.waitFor([await ctx.submit(starter, null)]);
+      await ctx.waitFor([await ctx.submit("nobody-runs-this", end.result)]);
+    });
+    const perdure = await begin([top, starter, sleeper]);
+    const job = await perdure.submit(top, null);
+    const sleeping = await started.passed;
+    const [child] = await childrenOf(perdure, job.id);
+    expect((await ended(perdure, child?.id ?? "")).state).toBe("succeeded");
+    await perdure.cancel(job.id);
+    expect(await stopped.passed).toBe(sleeping);
+    expect((await ended(perdure, sleeping)).state).toBe("cancelled");
+    expect((await ended(perdure, child?.id ?? "")).state).toBe("succeeded");
+  });
+
   it("is cancelled with all below it", async () => {
     const started = gate<string>();
     const stopped = gate<string>();

@@ -1,6 +1,7 @@
 /** Cancels on their way from parents to children, and wakes from children to parents: many at once, one beside the other. */
 import { expect, it, vi } from "vitest";
 import { decideCommand } from "../../src/core/command.ts";
+import { failure } from "../../src/core/failure.ts";
 import { Engine } from "../../src/engine/engine.ts";
 import { task } from "../../src/index.ts";
 import { idMaker } from "../../src/lib/id.ts";
@@ -32,6 +33,147 @@ it("a cancel is passed on however many others were taken back", async () => {
   expect((await bench.job(many[0]?.child ?? "")).state).toBe("queued");
 });
 
+/** A parent, a child of it that has ended, one of that one that has ended too, and what it left behind. */
+async function withEndedBetween(bench: Bench) {
+  const parent = await bench.submit("parent");
+  const upper = await bench.submit("upper", { parent: { id: parent, attempt: null } });
+  const lower = await bench.submit("lower", { parent: { id: upper, attempt: null } });
+  const left = await bench.submit("left", { parent: { id: lower, attempt: null } });
+  await end(bench, "lower");
+  await end(bench, "upper");
+  return { parent, upper, lower, left };
+}
+
+const REQUEST = { namespace: "default", name: "w", host: "h", pid: 1, queues: null, labels: {}, slots: 100 };
+
+async function hold(bench: Bench, kind: string) {
+  const session = await bench.engine.openSession({ ...REQUEST, kinds: [kind] });
+  return (await bench.engine.claim(session, { limit: 100 })).jobs;
+}
+
+/** Runs all that are due of a kind, badly, so that they may be redriven. */
+async function end(bench: Bench, kind: string): Promise<void> {
+  for (const { id, token, attempt } of await hold(bench, kind)) {
+    const from = { kind: "worker", token, reportId: `${id} ${attempt}` } as const;
+    const cause = failure({ kind: "error", class: "logical", message: "no" });
+    const outcome = { kind: "failed", failure: cause } as const;
+    await bench.engine.report([{ jobId: id, attempt, from, outcome, usage: null, log: null }]);
+  }
+}
+
+/** Cancels without passing it on, as a process that ends in between. */
+async function cancelOnly(bench: Bench, id: string): Promise<void> {
+  const now = bench.clock.now();
+  const command = { jobId: id, command: { kind: "cancel" } as const };
+  await bench.store.amend([command], now, (job, asked) => decideCommand(job, asked, now));
+}
+
+const stateOf = async (bench: Bench, id: string) => (await bench.job(id)).state;
+
+it("a cancel reaches those who live below children that have ended, and says nothing to the ended ones", async () => {
+  const bench = await openBench({ services: false });
+  const { parent, upper, lower, left } = await withEndedBetween(bench);
+  const running = await bench.submit("running", { parent: { id: left, attempt: null } });
+  const other = await bench.submit("other");
+  await hold(bench, "running");
+  const before = [await bench.job(upper), await bench.job(lower)];
+  await bench.engine.command(parent, { kind: "cancel" });
+  await bench.engine.sweepKin();
+  expect([await stateOf(bench, parent), await stateOf(bench, left)]).toEqual(["cancelled", "cancelled"]);
+  expect(await bench.job(running)).toMatchObject({ state: "running", cancelRequestedAt: expect.any(Number) });
+  expect([await bench.job(upper), await bench.job(lower)]).toEqual(before);
+  expect(await stateOf(bench, other)).toBe("queued");
+  const events = await bench.store.events({ after: 0, limit: 100, jobId: left });
+  expect(events.at(-1)).toMatchObject({ name: "job.cancelled", data: { by: `parent:${lower}` } });
+  // It is over: nothing is left to be done, and nothing is written again.
+  expect(await bench.store.cascades(10)).toEqual([]);
+  const seq = await bench.store.lastSeq();
+  await bench.engine.sweepKin();
+  expect(await bench.store.lastSeq()).toBe(seq);
+});
+
+it("a cancel goes through more ended children than one page has", async () => {
+  const bench = await openBench({ services: false });
+  const parent = await bench.submit("parent");
+  const { policy } = await bench.job(parent);
+  const below = async (kind: string, ids: readonly string[]) => {
+    const items = ids.map((id) => ({ kind, payload: "null", policy, parent: { id, attempt: null } }));
+    return (await bench.engine.submit(items)).map((answer) => (answer as { id: string }).id);
+  };
+  const middle = await below(
+    "middle",
+    Array.from({ length: 450 }, () => parent),
+  );
+  const left = await below("left", middle);
+  for (let i = 0; i < 5; i++) await end(bench, "middle");
+  await bench.engine.command(parent, { kind: "cancel" });
+  await bench.engine.sweepKin();
+  const states = (await bench.store.facts(left)).map((job) => job?.state);
+  expect(states).toEqual(left.map(() => "cancelled"));
+  expect(await bench.store.cascades(10)).toEqual([]);
+});
+
+it("a cancel that was taken back does not reach those below ended children any more", async () => {
+  const bench = await openBench({ services: false });
+  const { parent, left } = await withEndedBetween(bench);
+  await cancelOnly(bench, parent);
+  const reachable = bench.store.reachable.bind(bench.store);
+  vi.spyOn(bench.store, "reachable").mockImplementation(async (query) => {
+    const page = await reachable(query);
+    // The last moment: the living one has been found, and is to be asked.
+    if (page.jobs.some(({ jobId }) => jobId === left)) await bench.engine.command(parent, { kind: "redrive" });
+    return page;
+  });
+  await bench.engine.sweepKin();
+  expect([await stateOf(bench, parent), await stateOf(bench, left)]).toEqual(["queued", "queued"]);
+  expect(await bench.store.cascades(10)).toEqual([]);
+});
+
+it("an ended child that is given a new start while a cancel is passed on is cancelled as one that lives", async () => {
+  const bench = await openBench({ services: false });
+  const { parent, upper, lower, left } = await withEndedBetween(bench);
+  await cancelOnly(bench, parent);
+  const reachable = bench.store.reachable.bind(bench.store);
+  const looked = vi.spyOn(bench.store, "reachable").mockImplementation(async (query) => {
+    const page = await reachable(query);
+    if (query.parentId === lower) await bench.engine.command(lower, { kind: "redrive" });
+    return page;
+  });
+  await bench.engine.sweepKin();
+  expect([await stateOf(bench, lower), await stateOf(bench, left)]).toEqual(["queued", "queued"]);
+  expect(await bench.store.cascades(10)).toEqual([parent]); // it is not done yet
+  looked.mockRestore();
+  await bench.engine.sweepKin();
+  expect([await stateOf(bench, lower), await stateOf(bench, left)]).toEqual(["cancelled", "cancelled"]);
+  expect(await stateOf(bench, upper)).toBe("failed");
+  expect(await bench.store.cascades(10)).toEqual([]);
+});
+
+it("a child that ends in the moment it is to be asked leaves nobody behind", async () => {
+  const bench = await openBench({ services: false });
+  const parent = await bench.submit("parent");
+  const child = await bench.submit("child", { parent: { id: parent, attempt: null } });
+  const left = await bench.submit("left", { parent: { id: child, attempt: null } });
+  await cancelOnly(bench, parent);
+  const reachable = bench.store.reachable.bind(bench.store);
+  vi.spyOn(bench.store, "reachable").mockImplementation(async (query) => {
+    const page = await reachable(query);
+    if (query.parentId === parent) await end(bench, "child");
+    return page;
+  });
+  await bench.engine.sweepKin();
+  expect([await stateOf(bench, child), await stateOf(bench, left)]).toEqual(["failed", "cancelled"]);
+  expect(await bench.store.cascades(10)).toEqual([]);
+});
+
+it("a cancel of a job that has ended reaches nobody", async () => {
+  const bench = await openBench({ services: false });
+  const { upper, left } = await withEndedBetween(bench);
+  expect(await bench.engine.command(upper, { kind: "cancel" })).toMatchObject({ changed: false });
+  await bench.engine.sweepKin();
+  expect(await stateOf(bench, left)).toBe("queued");
+});
+
 it("a parent is woken while a long cancel is being passed on, and other cancels with it", async () => {
   const bench = await openBench();
   const [big, other] = await families(bench, 2);
@@ -61,8 +203,7 @@ it("a parent is woken while a long cancel is being passed on, and other cancels 
 it("a wake that was lost is found by the next sweep, however many parents wait", async () => {
   const bench = await openBench({ services: false });
   const count = 2_500;
-  const request = { namespace: "default", name: "w", host: "h", pid: 1, queues: null, labels: {}, slots: count };
-  const session = await bench.engine.openSession({ ...request, kinds: ["loop"] });
+  const session = await bench.engine.openSession({ ...REQUEST, slots: count, kinds: ["loop"] });
   const { policy } = await bench.job(await bench.submit("never"));
   await bench.engine.submit(Array.from({ length: count }, () => ({ kind: "loop", payload: "null", policy })));
   const held = [];

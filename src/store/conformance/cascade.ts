@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import type { DecideCommand } from "../store.ts";
 import type { Bench } from "./bench.ts";
-import { DAY, decideCommandAt, done, jobId, T0, waiting } from "./kit.ts";
+import { broke, DAY, decideCommandAt, done, jobId, T0, waiting } from "./kit.ts";
 
 export function cascadeTests(bench: Bench): void {
   const childOf = (id: string) => bench.submit({ parent: { id, attempt: null }, depth: 1 });
@@ -82,13 +82,14 @@ export function cascadeTests(bench: Bench): void {
     await cancel((asked as NonNullable<typeof asked>).id);
     await bench.report(over as NonNullable<typeof over>, done());
     await cancel(children[6] as string);
-    const pages: string[][] = [];
+    const pages: { readonly jobId: string; readonly isOver: boolean }[][] = [];
     for (let after: number | null = null, more = true; more; more = after !== null) {
       const page = await bench.store.reachable({ parentId: job.id, after, limit: 2 });
       pages.push(page.jobs);
       after = page.next;
     }
-    expect(pages.flat()).toEqual([(runs as NonNullable<typeof runs>).id, ...children.slice(3, 6)]);
+    const ids = [(runs as NonNullable<typeof runs>).id, ...children.slice(3, 6)];
+    expect(pages.flat()).toEqual(ids.map((jobId) => ({ jobId, isOver: false })));
     expect(Math.max(...pages.map(({ length }) => length))).toBe(2);
     expect(await bench.store.reachable({ parentId: jobId(), after: null, limit: 2 })).toEqual({ jobs: [], next: null });
   });
@@ -134,11 +135,104 @@ export function cascadeTests(bench: Bench): void {
     await ask("job_of_nobody");
     await ask(undefined);
     expect(seen).toEqual([
-      { state: "queued", attempt: 0, cancelRequestedAt: null },
-      { state: "cancelled", attempt: 0, cancelRequestedAt: T0 + 7 },
+      { state: "queued", attempt: 0, cancelRequestedAt: null, isCancelled: false },
+      { state: "cancelled", attempt: 0, cancelRequestedAt: T0 + 7, isCancelled: true },
       null,
       null,
     ]);
+  });
+
+  /** A job, below it two generations that have ended without a cancel, and one that lives. */
+  async function withEndedBetween() {
+    const top = await bench.submit({ kind: "top", retry: 2 });
+    const { job: upper, session } = await bench.running({ parent: { id: top, attempt: null }, depth: 1 });
+    const lower = await bench.submit({ parent: { id: upper.id, attempt: 1 }, depth: 2 });
+    const held = await bench.take(session);
+    const child = await bench.submit({ kind: "child", parent: { id: lower, attempt: 1 }, depth: 3 });
+    await bench.report(held, broke());
+    await bench.report(upper, broke());
+    return { top, upper: upper.id, lower, child };
+  }
+
+  test("tells of children that have ended, and have children, unless their cancel is due anyway", async () => {
+    const { top, upper, lower, child } = await withEndedBetween();
+    const { job: leaf } = await bench.running({ parent: { id: top, attempt: null }, depth: 1 });
+    await bench.report(leaf, done());
+    const asked = await childOf(top);
+    await childOf(asked);
+    const look = async (parentId: string) => (await bench.store.reachable({ parentId, after: null, limit: 9 })).jobs;
+    expect(await look(top)).toEqual([
+      { jobId: upper, isOver: true },
+      { jobId: asked, isOver: false },
+    ]);
+    await cancel(asked);
+    expect(await look(top)).toEqual([{ jobId: upper, isOver: true }]);
+    expect(await look(upper)).toEqual([{ jobId: lower, isOver: true }]);
+    expect(await look(lower)).toEqual([{ jobId: child, isOver: false }]);
+    await cancel(child);
+    expect(await look(lower)).toEqual([]);
+  });
+
+  test("a cancel stands through those that had ended, until one of the line is given a new start", async () => {
+    const { top, upper, lower, child } = await withEndedBetween();
+    const stands = async (parentId = lower) => {
+      const seen: unknown[] = [];
+      const look: DecideCommand = (_job, _command, parent) => {
+        seen.push(parent?.isCancelled);
+        return { kind: "noop", message: "looked" };
+      };
+      await bench.store.amend([{ jobId: child, command: { kind: "cancel" } }], T0, look, parentId);
+      return seen[0];
+    };
+    expect(await stands()).toBe(false);
+    await cancel(top);
+    expect([await stands(), await stands(upper), await stands(top)]).toEqual([true, true, true]);
+    await bench.amend(upper, { kind: "redrive" });
+    expect([await stands(), await stands(upper), await stands(top)]).toEqual([false, false, true]);
+    await cancel(upper);
+    expect(await stands()).toBe(true);
+    await bench.amend(top, { kind: "redrive" });
+    expect([await stands(), await stands(top)]).toEqual([true, false]);
+    await bench.amend(upper, { kind: "redrive" });
+    expect(await stands()).toBe(false);
+    await bench.amend(lower, { kind: "redrive" });
+    await cancel(top);
+    expect(await stands()).toBe(false);
+  });
+
+  test("no cancel stands for what ended below a job that ended well after all", async () => {
+    const { job: top } = await bench.running();
+    const { job: middle } = await bench.running({ kind: "middle", parent: { id: top.id, attempt: 1 }, depth: 1 });
+    const child = await bench.submit({ kind: "child", parent: { id: middle.id, attempt: 1 }, depth: 2 });
+    await bench.report(middle, done());
+    await bench.report(top, done());
+    let seen: unknown;
+    const look: DecideCommand = (_job, _command, parent) => {
+      seen = parent?.isCancelled;
+      return { kind: "noop", message: "looked" };
+    };
+    await bench.store.amend([{ jobId: child, command: { kind: "cancel" } }], T0, look, middle.id);
+    expect(seen).toBe(false);
+  });
+
+  test("who stands between a living job and one that may be cancelled through it is not pruned", async () => {
+    const { top, upper, lower, child } = await withEndedBetween();
+    const { job: leaf } = await bench.running({ parent: { id: top, attempt: null }, depth: 1 });
+    await bench.report(leaf, done());
+    const prune = async () => {
+      const endedBefore = { succeeded: T0 + DAY, failed: T0 + DAY, cancelled: T0 + DAY };
+      const answer = await bench.store.prune({
+        ...{ now: T0 + DAY, keyWindowMs: 1, sessionsEndedBefore: 0, limit: 100, endedBefore },
+      });
+      return [...answer.ids].sort();
+    };
+    expect(await prune()).toEqual([]);
+    await cancel(top); // it has ended, but its cancel is not passed on yet
+    expect(await prune()).toEqual([leaf.id]);
+    await cancel(child);
+    expect(await prune()).toEqual([child]);
+    await bench.store.cascaded(top);
+    expect(await prune()).toEqual([top, upper, lower].sort());
   });
 
   test("a redrive leaves the children as they are, and a later cancel is noted again", async () => {

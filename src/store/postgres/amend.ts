@@ -2,7 +2,8 @@
 import type { Command, CommandDecision } from "../../core/command.ts";
 import { JOB_STATES, type JobState } from "../../core/job.ts";
 import { fewAtOnce } from "../../lib/few-at-once.ts";
-import type { AmendAnswer, DecideCommand, ParentNow } from "../store.ts";
+import { withStanding } from "../standing-cancel.ts";
+import type { AmendAnswer, DecideCommand, NamedParent, ParentNow } from "../store.ts";
 import { type StoredJob, toFacts } from "../stored-job.ts";
 import { bigints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
@@ -47,10 +48,20 @@ export function amendVerb(context: Context): AmendVerb {
     `select ${JOB_COLUMNS} from $s.submission b join $s.job j on j.no = b.job where b.id = any ($1::text[])
      order by j.no for update of j`,
   );
+  // From an ended one upwards, through all who let a cancel through. Who is above whom never changes, so it may be found before
+  // they are locked, those above first. What they are is read under the lock.
   const lockParent = sql(
     "amend_parent",
-    `select j.state, j.attempt, j.cancel_requested_at from $s.submission b join $s.job j on j.no = b.job
-     where b.id = $1 for share of j`,
+    `with recursive line as (
+       select j.no, b.parent, 0 as height, j.state, j.cancel_requested_at
+       from $s.submission b join $s.job j on j.no = b.job where b.id = $1
+       union all
+       select j.no, b.parent, l.height + 1, j.state, j.cancel_requested_at
+       from line l join $s.submission b on b.id = l.parent join $s.job j on j.no = b.job
+       where l.state + 0 >= 3 and l.cancel_requested_at is null
+     )
+     select l.height, j.state, j.attempt, j.cancel_requested_at from line l join $s.job j on j.no = l.no
+     order by j.no for share of j`,
   );
   // A running job can only be asked to stop; what its session reports meanwhile stays as it is.
   const move = sql(
@@ -86,7 +97,7 @@ export function amendVerb(context: Context): AmendVerb {
   async function amendAll(
     connection: Connection,
     items: readonly AmendItem[],
-    parent: ParentNow | null,
+    parent: NamedParent | null,
   ): Promise<AmendAnswer[]> {
     const rows = await connection.ask(lock, [texts(items.map((item) => item.jobId))]);
     await learnRows(interned, rows, connection);
@@ -103,7 +114,7 @@ export function amendVerb(context: Context): AmendVerb {
   async function amendOne(
     connection: Connection,
     { command, now, decide }: AmendItem,
-    { job, parent }: { readonly job: StoredJob; readonly parent: ParentNow | null },
+    { job, parent }: { readonly job: StoredJob; readonly parent: NamedParent | null },
     jobs: Map<string, StoredJob>,
   ): Promise<AmendAnswer> {
     const decision = decide(job, command, parent);
@@ -130,8 +141,8 @@ export function amendVerb(context: Context): AmendVerb {
     async runFor(parentId, items) {
       const answers = await limited(() =>
         db.transaction(async (connection) => {
-          const [row] = await connection.ask(lockParent, [parentId]);
-          return amendAll(connection, items, row === undefined ? null : parentNow(row));
+          const line = await connection.ask(lockParent, [parentId]);
+          return amendAll(connection, items, parentNow(line));
         }),
       );
       wrote();
@@ -141,10 +152,12 @@ export function amendVerb(context: Context): AmendVerb {
   };
 }
 
-function parentNow([state, attempt, cancelRequestedAt]: Row): ParentNow {
-  return {
-    state: JOB_STATES[Number(state)] as JobState,
-    attempt: Number(attempt),
-    cancelRequestedAt: cancelRequestedAt === null ? null : Number(cancelRequestedAt),
-  };
+function parentNow(line: readonly Row[]): NamedParent | null {
+  const upwards = [...line].sort(([a], [b]) => Number(a) - Number(b));
+  return withStanding(
+    upwards.map(([, state, attempt, cancelRequestedAt]): ParentNow => {
+      const at = cancelRequestedAt === null ? null : Number(cancelRequestedAt);
+      return { state: JOB_STATES[Number(state)] as JobState, attempt: Number(attempt), cancelRequestedAt: at };
+    }),
+  );
 }

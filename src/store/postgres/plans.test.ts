@@ -147,6 +147,11 @@ async function useFamily(): Promise<void> {
   const command = { jobId: child.id, command: { kind: "cancel" } as const };
   await bench.store.amend([command], T0, decideCommandAt(T0), job.id);
   await bench.store.cascaded(job.id);
+  // One that has ended, below an ended one, and has children itself.
+  const { job: upper } = await bench.running({ kind: "upper" });
+  const { job: lower } = await bench.running({ kind: "lower", parent: { id: upper.id, attempt: 1 }, depth: 1 });
+  await bench.insert([{ kind: "last", parent: { id: lower.id, attempt: 1 }, depth: 2 }]);
+  for (const each of [lower, upper]) await bench.report(each, done());
   const late = T0 + 1_000;
   const endedBefore = { succeeded: late, failed: late, cancelled: late };
   await bench.store.prune({ now: late, endedBefore, keyWindowMs: 1, sessionsEndedBefore: 0, limit: 100 });
@@ -208,7 +213,7 @@ describe("plans", () => {
       "renew",
       ...["insert_whole", "insert_whole_keyed", "insert_parents", "settle_block", "claim_due", "set_usage"],
       ...["unblockable", "unblockable_all", "unblockable_end", "cascades", "cascaded", "cascaded_lock"],
-      ...["amend_parent", "prune_parents", "facts", "reachable", "last_failures"],
+      ...["amend_parent", "prune_parents", "prune_above", "facts", "reachable", "last_failures"],
     ]) {
       expect([...plans.keys()]).toContain(`perdure_${name}`);
     }
@@ -281,6 +286,12 @@ describe("plans", () => {
     expect(badLines(text)).toEqual([]);
     expect(text.some((line) => line.includes("Index Scan using submission_parent on submission b"))).toBe(true);
     expect(text.filter((line) => line.includes("Sort"))).toEqual([]);
+  });
+
+  test("that lock a line of parents do so in the order of their numbers, after they were sorted", () => {
+    const lines = plans.get("perdure_amend_parent") as string[];
+    expect(lines[0]).toContain("LockRows");
+    expect(lines.some((line) => line.includes("Sort Key: j.no"))).toBe(true);
   });
 
   test("that lock parents do so in the order of their numbers, after they were sorted", () => {

@@ -82,3 +82,36 @@ it("a child goes with its parent, and after it", async () => {
   expect(await prune(other.pruner, LATE + 1, LATE + 1)).toMatchObject({ ids: [other.parent] });
   expect(await prune(other.pruner, LATE + 3, LATE + 3)).toMatchObject({ ids: [other.child] });
 });
+
+it("a job between others stays if one above its parent is redriven after a prune has found it", async () => {
+  const { schema, url, store, pruner, parent, child } = await openTwo();
+  // The child of the pair ended long ago, and so did one below it that has left a child behind.
+  const below = newJob({ kind: "below", parent: { id: child, attempt: null }, depth: 2 });
+  const left = newJob({ kind: "left", parent: { id: below.id, attempt: null }, depth: 3 });
+  await order(store, child, "redrive", T0);
+  await store.insert([below], T0);
+  await store.insert([left], T0);
+  await order(store, below.id, "cancel", T0);
+  await order(store, child, "cancel", T0);
+  for (const id of [below.id, child])
+    await ask(url, `delete from ${schema}.cascade where job = (select job from ${schema}.submission where id = $1)`, [
+      id,
+    ]);
+  const pruned = await withClient(url, async (client) => {
+    await client.query("begin");
+    await client.query(`lock table ${schema}.lane in access exclusive mode`);
+    const answer = prune(pruner, LATE + 1);
+    await until("the prune reads the lanes", async () => {
+      const sql = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like $1";
+      return (await ask(url, sql, [`%${schema}%lane%`])).length > 0;
+    });
+    await order(store, parent, "redrive", LATE + 1);
+    await client.query("rollback");
+    return answer;
+  });
+  expect(pruned).toMatchObject({ jobs: 0, ids: [] });
+  await order(store, parent, "cancel", LATE + 2);
+  await order(store, left.id, "cancel", LATE + 2);
+  await store.cascaded(parent);
+  expect([...(await prune(pruner, LATE + 3)).ids].sort()).toEqual([child, below.id].sort());
+});

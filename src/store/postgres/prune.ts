@@ -14,11 +14,19 @@ const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "tag", "blocked"
 export function pruneVerb({ db, sql: statement, interned }: Context) {
   const sql = (name: string, text: string) => statement(name, text, LONG);
   // A parent that has not ended may still ask for its children, and children whose cancel is due are found by their parent.
+  // So are those below an ended child: it stays as long as somebody above it may be cancelled, or was just now.
+  const above = `with recursive above (id) as (
+      select b.parent union all
+      select pb.parent from above join $s.submission pb on pb.id = above.id where pb.parent is not null
+    ) select from above join $s.submission pb on pb.id = above.id join $s.job p on p.no = pb.job
+    where p.state + 0 < 3 or exists (select from $s.cascade c where c.job = p.no)`;
+  const isBetween = `b.parent is not null
+    and exists (select from $s.submission c where c.parent = b.id and c.parent is not null)`;
   const kept = `(b.parent is not null and exists (
       select from $s.submission pb join $s.job p on p.no = pb.job where pb.id = b.parent and p.state + 0 < 3
-    )) or exists (select from $s.cascade c where c.job = j.no)`;
+    )) or exists (select from $s.cascade c where c.job = j.no) or (${isBetween} and exists (${above}))`;
   const fields = `select j.no, b.id, j.lane, j.state, j.chapter, b.submitted_at, j.finished_at, b.key, ${kept},
-      b.parent
+      b.parent, ${isBetween}
     from $s.job j join $s.submission b on b.job = j.no`;
   // Most jobs have succeeded, so those are found by number; the others have an index.
   const succeeded = sql("prune_done", `${fields} where j.state + 0 = $1 and j.no > $2 order by j.no limit $3`);
@@ -32,6 +40,13 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     "prune_parents",
     `select b.id from $s.submission b join $s.job j on j.no = b.job where b.id = any ($1::text[]) and j.state + 0 >= 3
      order by j.no for share of j skip locked`,
+  );
+  const ancestors = sql(
+    "prune_above",
+    `with recursive above (parent, id) as (
+       select id, id from $s.submission where id = any ($1::text[]) union all
+       select a.parent, b.parent from above a join $s.submission b on b.id = a.id where b.parent is not null
+     ) select parent, id from above`,
   );
   const there = sql("prune_there", "select id from $s.submission where id = any ($1::text[])");
   // Redriven meanwhile, or taken by another pruner: then it stays.
@@ -151,17 +166,35 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     return rows.map((row) => row[1] as string);
   }
 
-  /** All but the children whose parents are there and may ask for them: since they were found, those may have been redriven. */
+  /** All but the children whose parents are there and may ask for them: since they were found, those may have been redriven.
+   *  For a child that has children itself, the same goes for everybody above it. */
   async function withoutHeld(connection: Connection, found: readonly Row[]): Promise<readonly Row[]> {
     const parents = new Set(found.filter(isChild).map((row) => row[9] as string));
     if (parents.size === 0) return found;
-    for (const [id] of await connection.ask(lockParents, [texts([...parents])])) parents.delete(id as string);
-    if (parents.size === 0) return found;
-    const holding = new Set((await connection.ask(there, [texts([...parents])])).map(([id]) => id));
-    return found.filter((row) => !holding.has(row[9] as string));
+    const lines = await linesAbove(connection, found);
+    const open = new Set([...parents, ...[...lines.values()].flat()]);
+    for (const [id] of await connection.ask(lockParents, [texts([...open])])) open.delete(id as string);
+    if (open.size === 0) return found;
+    const holding = new Set((await connection.ask(there, [texts([...open])])).map(([id]) => id));
+    const isHeld = (row: Row) =>
+      holding.has(row[9] as string) ||
+      (isBetweenRow(row) && lines.get(row[9] as string)?.some((id) => holding.has(id)));
+    return found.filter((row) => !isHeld(row));
+  }
+
+  /** By parent, of those rows that have children themselves: the parent and all above. Who is above whom never changes. */
+  async function linesAbove(connection: Connection, found: readonly Row[]): Promise<Map<string, string[]>> {
+    const parents = new Set(found.filter(isBetweenRow).map((row) => row[9] as string));
+    const lines = new Map<string, string[]>();
+    if (parents.size === 0) return lines;
+    for (const [parent, id] of await connection.ask(ancestors, [texts([...parents])])) {
+      lines.set(parent as string, [...(lines.get(parent as string) ?? []), id as string]);
+    }
+    return lines;
   }
 
   const isChild = (row: Row) => row[9] !== null;
+  const isBetweenRow = (row: Row) => row[10] === true;
   const idsOf = (rows: readonly Row[]) => texts(rows.map((row) => row[1] as string));
   const namesOf = (rows: readonly Row[]) => [
     texts(rows.map((row) => interned.lane(row[2] as number).namespace)),

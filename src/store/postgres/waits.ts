@@ -1,7 +1,14 @@
 /** Jobs and their children: which blocked jobs may go on, whose cancel is to be passed on, and what running attempts use. */
 import type { Usage } from "../../core/job.ts";
 import { BLOCKED_LOOK } from "../blocked-look.ts";
-import type { Reachable, ReachableQuery, Unblockable, UnblockableJob, UnblockableQuery } from "../store.ts";
+import type {
+  Reachable,
+  ReachableJob,
+  ReachableQuery,
+  Unblockable,
+  UnblockableJob,
+  UnblockableQuery,
+} from "../store.ts";
 import { texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
@@ -43,8 +50,12 @@ export function waitVerbs({ db, sql }: Context) {
   );
   const children = sql(
     "reachable",
-    `select b.job, b.id from $s.submission b join $s.job j on j.no = b.job
-     where b.parent = $1 and b.parent is not null and b.job > $2 and j.state + 0 < 3 and j.cancel_requested_at is null
+    `select b.job, b.id, j.state + 0 >= 3 from $s.submission b join $s.job j on j.no = b.job
+     where b.parent = $1 and b.parent is not null and b.job > $2 and case
+       when j.state + 0 < 3 then j.cancel_requested_at is null
+       else exists (select from $s.submission g where g.parent = b.id and g.parent is not null)
+         and not exists (select from $s.cascade c where c.job = j.no)
+       end
      order by b.job limit $3`,
   );
   const waiting = sql(
@@ -90,10 +101,8 @@ export function waitVerbs({ db, sql }: Context) {
       (await db.read(counts, [texts([...parents])])).map(([count]) => count as number),
     async reachable({ parentId, after, limit }: ReachableQuery): Promise<Reachable> {
       const rows = await db.read(children, [parentId, after ?? 0, limit]);
-      return {
-        jobs: rows.map(([, id]) => id as string),
-        next: rows.length < limit ? null : (rows.at(-1)?.[0] as number),
-      };
+      const jobs = rows.map(([, jobId, isOver]) => ({ jobId, isOver }) as ReachableJob);
+      return { jobs, next: rows.length < limit ? null : (rows.at(-1)?.[0] as number) };
     },
     cascades: async (limit: number) => (await db.read(waiting, [limit])).map(([id]) => id as string),
     async cascaded(jobId: string): Promise<void> {

@@ -1,7 +1,8 @@
 /** Applies operators' commands, each decided by the pure function it came with, under the row's lock. */
 import type { Command } from "../../core/command.ts";
 import { JOB_STATES, type JobState } from "../../core/job.ts";
-import type { AmendAnswer, DecideCommand, ParentNow } from "../store.ts";
+import { letsThrough, withStanding } from "../standing-cancel.ts";
+import type { AmendAnswer, DecideCommand, NamedParent, ParentNow } from "../store.ts";
 import { isCancel, toFacts } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import { JOB_COLUMNS, progressValues, toJob, UPDATE_PROGRESS } from "./rows.ts";
@@ -16,18 +17,26 @@ interface Item {
   readonly parentId: string | undefined;
 }
 
+type ParentRow = [parent: string | null, state: number, attempt: number, cancelRequestedAt: number | null];
+
 export function amendVerb({ db, interned, events }: Context): Verb<Item, AmendAnswer> {
   const byId = db.prepare(`select ${JOB_COLUMNS} from job where id = ?`);
   byId.setReturnArrays(true);
   const update = db.prepare(UPDATE_PROGRESS);
 
-  const parentById = db.prepare("select state, attempt, cancel_requested_at from job where id = ?");
+  const parentById = db.prepare("select parent, state, attempt, cancel_requested_at from job where id = ?");
   parentById.setReturnArrays(true);
-  function parentNow(id: string | undefined): ParentNow | null {
-    const row = id === undefined ? undefined : parentById.get(id);
-    if (row === undefined) return null;
-    const [state, attempt, cancelRequestedAt] = row as unknown as [number, number, number | null];
-    return { state: JOB_STATES[state] as JobState, attempt, cancelRequestedAt };
+  function parentNow(id: string | undefined): NamedParent | null {
+    const line: ParentNow[] = [];
+    for (let next = id ?? null; next !== null; ) {
+      const row = parentById.get(next);
+      if (row === undefined) break;
+      const [parent, state, attempt, cancelRequestedAt] = row as unknown as ParentRow;
+      const job = { state: JOB_STATES[state] as JobState, attempt, cancelRequestedAt };
+      line.push(job);
+      next = letsThrough(job) ? parent : null;
+    }
+    return withStanding(line);
   }
 
   function amendOne({ jobId, command, now, decide, parentId }: Item): AmendAnswer {

@@ -11,8 +11,15 @@ const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload", "bloc
 
 export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnswer> {
   // A parent that has not ended may still ask for its children, and children whose cancel is due are found by their parent.
+  // So are those below an ended child: it stays as long as somebody above it may be cancelled, or was just now.
+  const above = `with recursive above (id) as (
+      select job.parent union all select p.parent from above cross join job p on p.id = above.id where p.parent is not null
+    ) select 1 from above cross join job p on p.id = above.id
+    where p.state < 3 or exists (select 1 from cascade where cascade.job = p.no)`;
   const kept = `(parent is not null and exists (select 1 from job p where p.id = job.parent and p.state < 3))
-    or exists (select 1 from cascade where cascade.job = job.no)`;
+    or exists (select 1 from cascade where cascade.job = job.no)
+    or (parent is not null and exists (select 1 from job c indexed by job_parent where c.parent = job.id)
+      and exists (${above}))`;
   const fields = `select no, id, lane, state, chapter, submitted_at, finished_at, key, parent, ${kept} as kept from job`;
   // Most jobs have succeeded, so those are found by number; the others have an index.
   const succeeded = db.prepare(`${fields} not indexed where state = ? and no > ? order by no limit ?`);

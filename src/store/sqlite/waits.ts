@@ -59,16 +59,22 @@ export function childCounter({ db }: Context): (parents: readonly string[]) => n
 interface ChildRow {
   readonly no: number;
   readonly id: string;
+  readonly over: number;
 }
 
 export function reachableReader({ db }: Context): (query: ReachableQuery) => Reachable {
   const children = db.prepare(
-    `select no, id from job indexed by job_parent
-     where parent = ? and no > ? and state < 3 and cancel_requested_at is null order by no limit ?`,
+    `select no, id, state >= 3 as over from job indexed by job_parent where parent = ? and no > ? and case
+       when state < 3 then cancel_requested_at is null
+       else exists (select 1 from job g indexed by job_parent where g.parent = job.id)
+         and not exists (select 1 from cascade where cascade.job = job.no)
+       end
+     order by no limit ?`,
   );
   return ({ parentId, after, limit }) => {
     const rows = children.all(parentId, after ?? 0, limit) as ChildRow[];
-    return { jobs: rows.map(({ id }) => id), next: rows.length < limit ? null : (rows.at(-1) as ChildRow).no };
+    const jobs = rows.map(({ id, over }) => ({ jobId: id, isOver: over === 1 }));
+    return { jobs, next: rows.length < limit ? null : (rows.at(-1) as ChildRow).no };
   };
 }
 
