@@ -53,8 +53,9 @@ export interface Store {
   /** Jobs whose attempts or waiting time have run out. Read only; `settle` checks each again under its lock. */
   expired(query: ExpiredQuery): Promise<ExpiredJob[]>;
   /** Applies operators' commands. Those in the name of a parent are for its children: it is locked before them, and what it
-   *  is then stays true until they are written; if it has ended, so are those above it up to the one whose cancel counts. The answers are without payloads and results: a list of commands may be
-   *  long, and most who give it show them to nobody. */
+   *  is then stays true until they are written; if it has ended, so are those above it up to the one whose cancel counts.
+   *  The answers are without payloads and results: a list of commands may be long, and most who give it show them to
+   *  nobody. */
   amend(
     commands: readonly { readonly jobId: string; readonly command: Command }[],
     now: number,
