@@ -1,11 +1,12 @@
 import { defineConfig } from "vitest/config";
+import LongestFirst from "./scripts/longest-first.mjs";
 
 /** Without a database. */
 const SMALL = ["src/{core,dialects,cli,contract,client,lib,files,server}/**/*.test.ts"];
 /** Whose kits leave nothing behind that another file could meet. */
 const SHARED = [
   "src/{embedded,engine,store,testing,worker}/**/*.test.ts",
-  "test/{cli,client,dialects,family,http-worker,server}/**/*.test.ts",
+  "test/{cli,client,crash,dialects,e2e,exec,family,faults,fuzz,http-worker,opal,server}/**/*.test.ts",
 ];
 const ALONE = ["test/**/*.test.ts"];
 
@@ -21,6 +22,7 @@ export default defineConfig({
       { extends: true, test: { name: "shared", include: SHARED, isolate: false, ...WITH_POSTGRES } },
       { extends: true, test: { name: "alone", include: ALONE, exclude: SHARED, ...WITH_POSTGRES } },
     ],
+    sequence: { sequencer: LongestFirst },
     reporters: ["default", "./scripts/counts-reporter.mjs"],
     testTimeout: 120_000, // only what hangs reaches it
     hookTimeout: 120_000,

@@ -6,7 +6,7 @@ import { closeSync, existsSync, fstatSync, openSync, readFileSync, readSync } fr
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { type OpenOptions, Perdure } from "perdure";
-import { afterEach, beforeAll } from "vitest";
+import { whenTestIsOver } from "../file-is-over.ts";
 import { hasNoTransaction, isPostgres } from "./stores.ts";
 
 export { newFile, SQLITE, STORES } from "./stores.ts";
@@ -57,12 +57,7 @@ export class Dice {
 const children = new Set<Child>();
 const opened = new Set<Perdure>();
 
-beforeAll(() => {
-  const built = fileURLToPath(new URL("../../dist/index.js", import.meta.url));
-  if (!existsSync(built)) throw new Error("crash tests run the built package: npm run build");
-});
-
-afterEach(async () => {
+whenTestIsOver(async () => {
   for (const child of children) child.destroy();
   await Promise.all([...children].map((child) => child.ended));
   await Promise.all([...opened].map((perdure) => perdure.close({ grace: 0 })));

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pass } from "node:timers/promises";
-import { afterEach } from "vitest";
+import { whenTestIsOver } from "../file-is-over.ts";
 import { ask } from "../postgres/client.ts";
 import { newSchema } from "../postgres/kit.ts";
 
@@ -23,7 +23,7 @@ export interface StoreKind {
 
 const directories = new Set<string>();
 
-afterEach(() => {
+whenTestIsOver(() => {
   for (const directory of directories) rmSync(directory, { recursive: true, force: true });
   directories.clear();
 });
