@@ -196,5 +196,6 @@ function honoured(askedMs: number, takenMs: number | undefined): string {
 }
 
 function percent(ratio: number): string {
-  return `${ratio > 0 ? "+" : ""}${Number((ratio * 100).toFixed(1))} %`;
+  const rounded = Number((ratio * 100).toFixed(1)); // of either sign where it rounds to zero: "0 %" then
+  return `${rounded > 0 ? "+" : ""}${rounded} %`;
 }

@@ -633,6 +633,8 @@ describe("the delay", () => {
 
   it("shows base, jitter and end", () => {
     expect(text({}, fails(), 0)).toContain(`Next run due at ${at(800)}, 800 ms later (backoff 1 s, jitter -20 %).`);
+    for (const hardlyAny of [0.4999, 0.5001])
+      expect(text({}, fails(), hardlyAny)).toContain("(backoff 1 s, jitter 0 %).");
     expect(text({ backoff: { type: "none" } }, fails())).toContain(`due at ${at(0)}, at once (no backoff).`);
   });
 
