@@ -126,6 +126,26 @@ describe("a child that ended before its parent's new start", () => {
   });
 });
 
+describe("a child that was cancelled with its parent and ends after the parent's new start", () => {
+  it("is seen in its new start, also where it ends between being judged and being shown", async () => {
+    const bench = await openBench({ services: false });
+    const { id, child, session } = await family(bench);
+    const stopping = await run(bench, await bench.engine.openSession({ ...request, kinds: ["child"] }));
+    await bench.engine.command(id, { kind: "cancel" });
+    await bench.engine.sweepKin();
+    await bench.engine.command(id, { kind: "redrive" });
+    const { held } = await run(bench, session);
+    const facts = bench.store.facts.bind(bench.store);
+    vi.spyOn(bench.store, "facts").mockImplementationOnce(async (ids) => {
+      const found = await facts(ids);
+      await stopping.report({ kind: "interrupted" });
+      return found;
+    });
+    const [seen] = await bench.engine.awaitedChildren(held, [child]);
+    expect([seen?.state, (await bench.job(child)).chapter]).toEqual(["queued", 2]);
+  });
+});
+
 describe("a child that went on through its parent's new start", () => {
   /** The parent failed, which leaves its child alone, and was redriven. */
   async function goingOn(bench: Bench) {
