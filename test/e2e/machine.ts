@@ -68,7 +68,7 @@ export function gone(pid: number, what = `process ${pid} is gone`): Promise<true
 }
 
 /** All living processes with their parents. */
-export function processTable(): { readonly pid: number; readonly parent: number }[] {
+function processTable(): { readonly pid: number; readonly parent: number }[] {
   return readdirSync("/proc").flatMap((name) => {
     if (!/^\d+$/.test(name) || !isAlive(Number(name))) return [];
     try {
