@@ -1,8 +1,9 @@
 /** `perdure get`: one job, its attempts and its result. */
 import { givenKey } from "../../core/child.ts";
 import { showMs } from "../../core/duration.ts";
-import type { Explanation } from "../../core/explain.ts";
+import { type Explanation, explain } from "../../core/explain.ts";
 import type { JobInfo } from "../../core/views.ts";
+import { readParts } from "../../dialects/read-parts.ts";
 import { JOB_VIEW_NAMES, jobView } from "../../dialects/registry.ts";
 import { storable } from "../../lib/text.ts";
 import type { SessionRow } from "../../store/store.ts";
@@ -40,9 +41,9 @@ export const get: Command = {
     const view = given.flag("output") ? jobView(given.text("output"), "--output") : null;
     await withPerdure(context, async (perdure) => {
       if (view !== null) return out.json(view(await viewParts(perdure, id)));
-      const job = await (await perdure.job(id)).get();
+      const { job, events } = await readParts(await perdure.job(id));
       // Told from the events, unlike the rows of attempts: with the one that runs, and with the delays between them.
-      const { attempts } = await perdure.explain(id);
+      const { attempts } = explain({ events, now: Date.now() });
       if (given.flag("json")) out.json({ ...job, attempts });
       else print(out, job, attempts, bySession(await perdure.workers()));
     });

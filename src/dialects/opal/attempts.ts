@@ -4,7 +4,7 @@
  *  numbered as their folders are, through redrives; `lease_expired_retry_N` has the number that OPAL's limit counts. */
 import type { StoredDecision } from "../../core/event.ts";
 import type { Happened } from "../../core/fold.ts";
-import type { Job } from "../../core/job.ts";
+import { isTerminal, type Job } from "../../core/job.ts";
 import { counted } from "../counted.ts";
 import type { EndedAttempt } from "./job.ts";
 import { isoTime, leaseExpired, MAX_RETRIES_EXCEEDED, opalIdOf } from "./words.ts";
@@ -43,7 +43,8 @@ export function opalAttempts(job: Job, attempts: readonly EndedAttempt[], events
   const closings = events.filter(isClosing);
   // A run that was handed back is no failure: the backoff before it still counts.
   const last = inChapter.filter(isClosing).findLast(({ name }) => name !== "attempt.interrupted");
-  const backoff = last?.data.decision.kind === "retry" ? last.data.decision : null;
+  // One that ended while it waited has no next attempt.
+  const backoff = last?.data.decision.kind === "retry" && !isTerminal(job.state) ? last.data.decision : null;
   const lost = inChapter.findLast((event) => event.name === "attempt.lost");
   // Someone may have moved it since.
   const notBefore = job.state === "queued" ? job.runAt : (backoff?.runAt ?? null);

@@ -291,6 +291,9 @@ describe("Error Message Conventions", () => {
     running.settle(failed("killed"));
     expect(read(running)).toMatchObject({ status: "failed", error: "cancelled" });
     expect(document(running).history).toMatchObject([{ outcome: "failed", error: "cancelled" }]);
+    const waiting = start().run(lost());
+    waiting.command({ kind: "cancel" });
+    expect(document(waiting)).toMatchObject({ attempts: 1, not_before: null, backoff_secs_applied: null });
   });
 
   it("no error for a run that was handed back, nor for the life before a redrive", () => {
