@@ -268,8 +268,8 @@ describe("a job that nobody can run", () => {
       await using ours = await Perdure.open({ url, namespace: "ours" });
       await using theirs = await Perdure.open({ url, namespace: "theirs" });
       const { id } = await theirs.submit("secret", { a: 1 });
-      for (const call of [ours.job(id), ours.cancel(id), ours.retry(id), ours.explain(id)]) {
-        await expect(call).rejects.toMatchObject({ code: "job_not_found" });
+      for (const call of ["job", "cancel", "retry", "explain"] as const) {
+        await expect(ours[call](id), call).rejects.toMatchObject({ code: "job_not_found" });
       }
       expect((await ours.jobs()).jobs).toEqual([]);
       expect((await theirs.jobs()).jobs).toMatchObject([{ id, state: "queued" }]);
