@@ -1,7 +1,8 @@
 /** YAML text as the parser's tokens, looked at one lexeme after the other. It stops at the first thing that only an attack or an
  *  accident has, before a document is made of it: so a bomb costs milliseconds and no memory. Depth matters most: documents
  *  are made by recursion, and where the stack ends Node may end too. That the rest is good YAML is not said here. */
-import { CST, Lexer, Parser } from "yaml";
+import type { CST } from "yaml";
+import { yaml } from "./yaml-library.ts";
 
 export const YAML_LIMITS = {
   bytes: 1_048_576,
@@ -34,9 +35,9 @@ const STACK_DEPTH = YAML_LIMITS.depth + 3;
 export function* yamlTokens(text: string): Generator<CST.Token, void> {
   const control = CONTROLS.exec(text);
   if (control !== null) throw new Faulty(control.index, "a control character; remove it, or write it as \\x…");
-  const parser = new Parser();
+  const parser = new (yaml().Parser)();
   const seen = { depth: 0, aliases: 0, marks: 0, lexemes: 0, isScalar: false, afterComma: false };
-  for (const lexeme of new Lexer().lex(text)) {
+  for (const lexeme of new (yaml().Lexer)().lex(text)) {
     const { offset } = parser;
     const message = look(lexeme, seen);
     if (message !== null) throw new Faulty(offset, message);
@@ -59,7 +60,7 @@ interface Seen {
 }
 
 function look(lexeme: string, seen: Seen): string | null {
-  const type = seen.isScalar ? null : CST.tokenType(lexeme);
+  const type = seen.isScalar ? null : yaml().CST.tokenType(lexeme);
   seen.isScalar = type === "scalar";
   seen.lexemes += 1;
   if (seen.lexemes > YAML_LIMITS.lexemes) return "too many values; split the file";

@@ -1,7 +1,8 @@
 /** From the nodes of a YAML document to a plain value: what JSON has, and nothing else. Objects have no prototype, so
  *  `__proto__` is a key like any other. Aliases are copies, and what they add is bounded: a few that name each other
  *  would otherwise be a billion values. */
-import { type Alias, isAlias, isMap, isScalar, isSeq, type Pair, type Scalar, type YAMLMap, type YAMLSeq } from "yaml";
+import type { Alias, Pair, Scalar, YAMLMap, YAMLSeq } from "yaml";
+import { yaml } from "./yaml-library.ts";
 import { Faulty, TOO_DEEP, YAML_LIMITS } from "./yaml-scan.ts";
 
 /** Characters that aliases may add: a kilobyte for each of them. */
@@ -27,6 +28,7 @@ export class Valuer {
 
   valueOf(node: unknown): unknown {
     if (node === null || node === undefined) return null;
+    const { isAlias, isMap, isScalar, isSeq } = yaml();
     if (isAlias(node)) return this.#copied(node);
     this.#note(node);
     if (isScalar(node)) return this.#scalar(node);
@@ -62,7 +64,7 @@ export class Valuer {
   }
 
   #key({ key }: Pair): string {
-    if (!isScalar(key) || typeof key.value !== "string") {
+    if (!yaml().isScalar(key) || typeof key.value !== "string") {
       throw faulty(key, "a key that is no text; give a plain text as the key");
     }
     this.#note(key);

@@ -2,8 +2,9 @@
  *  once, one document. Whatever is wrong is a usage error with file, line and column. The answer is a plain value without
  *  prototypes, and knows where each part of it stands, so that later checks can point there. */
 import { closeSync, openSync, readSync } from "node:fs";
-import { Composer, type Document, isAlias, isMap, isScalar, isSeq, LineCounter } from "yaml";
+import type { Document, LineCounter } from "yaml";
 import { CliError, EXIT, usageError } from "./exit.ts";
+import { yaml } from "./yaml-library.ts";
 import { Faulty, TOO_DEEP, YAML_LIMITS, yamlTokens } from "./yaml-scan.ts";
 import { startOf, Valuer } from "./yaml-value.ts";
 
@@ -44,6 +45,7 @@ export class YamlText {
 
   /** As far as the path leads. */
   #look(path: Path): { readonly position: Position; readonly isWhole: boolean } {
+    const { isAlias, isMap, isScalar, isSeq } = yaml();
     let found = 0;
     let node: unknown = this.#document.contents;
     let offset = startOf(node) ?? 0;
@@ -111,7 +113,7 @@ const TOO_MANY = (most: number) =>
   most === 1 ? "a second document; one file has one, remove the ---" : `more than ${most} documents; split the file`;
 
 function* composed(text: string): Generator<Document.Parsed, void> {
-  const composer = new Composer({
+  const composer = new (yaml().Composer)({
     ...{ schema: "core", version: "1.2", merge: false, resolveKnownTags: false, stringKeys: true },
     // Its own check compares each key with each; ours is in yaml-value.ts.
     uniqueKeys: false,
@@ -187,7 +189,7 @@ function positionAt(lines: LineCounter, offset: number): Position {
 }
 
 function linesOf(text: string): LineCounter {
-  const lines = new LineCounter();
+  const lines = new (yaml().LineCounter)();
   for (let at = 0; ; ) {
     lines.addNewLine(at);
     const end = text.indexOf("\n", at);
