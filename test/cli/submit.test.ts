@@ -2,7 +2,7 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { NonRetryableError } from "../../src/core/failure.ts";
 import { task } from "../../src/core/task.ts";
 import { perdure } from "./kit.ts";
@@ -111,6 +111,23 @@ describe.each(KINDS)("submit to %s", (kind) => {
     expect(mixed.code).toBe(1);
     expect(mixed.stdout.trimEnd()).toMatch(ID);
     expect(mixed.stderr).toMatch(/^perdure submit: mixed\.yaml:2:\d+: [^\n]*taken/);
+  });
+
+  it("waits for many without a warning of Node's", async () => {
+    const { ask, library, dir } = await openWhere(kind);
+    const warned = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+    onTestFinished(() => warned.mockRestore());
+    await library.work([task("good", () => 1)]);
+    writeFileSync(
+      join(dir, "many.json"),
+      JSON.stringify({ jobs: Array.from({ length: 12 }, () => ({ kind: "good" })) }),
+    );
+    const { code, stdout } = await ask("submit", "-f", "many.json", "--wait");
+    expect(code).toBe(0);
+    const ids = stdout.match(/^job_\w+$/gm) ?? [];
+    expect(ids).toHaveLength(12);
+    expect(await ask("wait", ...ids)).toMatchObject({ code: 0 });
+    expect(warned.mock.calls.map(([warning]) => String(warning))).toEqual([]);
   });
 
   it("waits for the end, and exits by it", async () => {

@@ -1,4 +1,5 @@
 /** What goes on until somebody has seen enough: Ctrl-C, another signal, or a reader that went away. */
+import { setMaxListeners } from "node:events";
 import type { Context } from "../command.ts";
 import { EXIT } from "../exit.ts";
 import { untilAsked } from "../run/signals.ts";
@@ -10,6 +11,7 @@ export async function untilLeft(
   use: (signal: AbortSignal) => Promise<number>,
 ): Promise<number> {
   const over = new AbortController();
+  setMaxListeners(0, over.signal); // hundreds of jobs may be waited for at a time
   const signals = untilAsked();
   let leave = () => {};
   const unread = new Promise<number>((resolve) => {
