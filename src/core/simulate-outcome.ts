@@ -55,8 +55,8 @@ interface Word {
 
 const WORDS: ReadonlyMap<string, Word> = new Map<string, Word>([
   ["ok", alone("ok", () => ({ kind: "completed", result: null }))],
-  ["fail", { allowed: "fail, or fail:EXITCODE with a code from 1 to 255", make: (code) => exited(code ?? "1") }],
-  ["exit", { allowed: "exit:EXITCODE with a code from 0 to 255, as in exit:7", make: exited }],
+  ["fail", { allowed: "fail, or fail:EXITCODE with a code from 1 to 255", make: (code) => exited(code ?? "1", 1) }],
+  ["exit", { allowed: "exit:EXITCODE with a code from 0 to 255, as in exit:7", make: (code) => exited(code, 0) }],
   ["error", { allowed: "error:MESSAGE, as in error:connection reset or error:TypeError: no name", make: thrown }],
   ["http", { allowed: "http:STATUS from 100 to 599, or http:STATUS:RETRY_AFTER as in http:429:30s", make: answered }],
   ["timeout", alone("timeout", timedOut)],
@@ -81,8 +81,8 @@ function failedBy(parts: Parameters<typeof failure>[0]): Make {
   return () => ({ kind: "failed", failure: failure(parts) });
 }
 
-function exited(text: string | null): Make | null {
-  const exitCode = wholeIn(text, 0, 255);
+function exited(text: string | null, least: number): Make | null {
+  const exitCode = wholeIn(text, least, 255);
   if (exitCode === null) return null;
   if (exitCode === 0) return () => ({ kind: "completed", result: { exitCode } });
   return failedBy({ kind: "exit", message: `exit code ${exitCode}`, exitCode });

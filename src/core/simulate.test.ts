@@ -230,6 +230,7 @@ describe("words", () => {
     ["ok:1", /allowed: ok, with nothing behind it/],
     ["fail:x", /fail:EXITCODE/],
     ["fail:256", /fail:EXITCODE/],
+    ["fail:0", /fail:EXITCODE with a code from 1 to 255/],
     ["exit", /exit:EXITCODE/],
     ["error", /error:MESSAGE/],
     ["error: ", /error:MESSAGE/],
