@@ -83,6 +83,8 @@ function exampleOf(path: readonly string[]): string {
 /** The nearest among its neighbours, else among all: who writes `port` at the top means `server.port`. */
 function unknown(file: YamlText, path: readonly string[]): Error {
   const key = path.join(".");
+  if (KEYS.some((each) => each === key))
+    return file.error(path, `${key}: a dot is a step deeper; write ${nested(key)}`);
   const group = [...path.slice(0, -1), ""].join(".");
   const last = path.at(-1) ?? "";
   const beside = [...new Set(KEYS.filter((each) => each.startsWith(group)).map((each) => stepAfter(each, group)))];
@@ -91,6 +93,12 @@ function unknown(file: YamlText, path: readonly string[]): Error {
   const meant = sibling === null ? (same ?? nearest(key, KEYS)) : group + sibling;
   const hint = meant === null ? "see `perdure config` for all settings" : `did you mean ${meant}?`;
   return file.error(path, `${key}: there is no such setting; ${hint}`);
+}
+
+/** As YAML has it. */
+function nested(key: string): string {
+  const [last, ...above] = key.split(".").reverse();
+  return `\`${above.reduce((within, step) => `${step}: { ${within} }`, `${last}: …`)}\``;
 }
 
 function stepAfter(key: string, group: string): string {

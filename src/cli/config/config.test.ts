@@ -177,7 +177,12 @@ describe("a setting", () => {
     [file("server:\n  prot: 80"), "perdure.yaml:2:3: server.prot: there is no such setting; did you mean server.port?"],
     [file("port: 80"), "perdure.yaml:1:1: port: there is no such setting; did you mean server.port?"],
     [file("servr: {}"), "perdure.yaml:1:1: servr: there is no such setting; did you mean server?"],
-    [file("server.port: 80"), "perdure.yaml:1:1: server.port: there is no such setting"],
+    [file("server.port: 80"), "perdure.yaml:1:1: server.port: a dot is a step deeper; write `server: { port: … }`"],
+    [
+      file("agent: { retry.legionary.maxAttempts: 2 }"),
+      "perdure.yaml:1:10: agent.retry.legionary.maxAttempts: a dot is a step deeper; " +
+        "write `agent: { retry: { legionary: { maxAttempts: … } } }`",
+    ],
     [file("zzzzzzzzzzz: 1"), "perdure.yaml:1:1: zzzzzzzzzzz: there is no such setting; see `perdure config`"],
     [file("__proto__: {polluted: 1}"), "perdure.yaml:1:1: __proto__: there is no such setting"],
     [file("- a"), 'perdure.yaml:1:1: the file: got ["a"]; give a map of settings'],
