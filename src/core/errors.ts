@@ -76,7 +76,8 @@ export class ConfigError extends PerdureError {
   constructor(parts: { path: string; given: unknown; allowed: string; nearest?: string | null; problem?: string }) {
     const hint = parts.nearest ? ` Did you mean "${parts.nearest}"?` : "";
     const problem = parts.problem ?? (parts.given === undefined ? "it is missing" : `got ${show(parts.given)}`);
-    super("invalid_config", `${parts.path}: ${problem}; allowed: ${parts.allowed}.${hint}`, { path: parts.path });
+    const at = parts.path === "" ? "" : `${parts.path}: `; // none: it is about the whole
+    super("invalid_config", `${at}${problem}; allowed: ${parts.allowed}.${hint}`, { path: parts.path });
     this.name = "ConfigError";
     this.given = parts.given;
     this.allowed = parts.allowed;

@@ -214,6 +214,10 @@ const BAD: readonly (readonly [string, string | RegExp])[] = [
   [bomb(), /^job\.yaml:\d+:\d+: /],
   [`a: ${"[".repeat(5_000)}`, "nested more than 64 levels"],
   [`prompt: ${"x".repeat(1_100_000)}\n`, "over 1048576 bytes"],
+  [
+    `step: a\ntype: python\ncode: "${"x".repeat(900_000)}"\n`,
+    "job.yaml:1:1: too much input; allowed: at most 1048576 bytes",
+  ],
   ["---\n".repeat(3_000), "more than 1000 documents"],
   // Unknown fields, with the nearest.
   [
