@@ -15,7 +15,7 @@ import { CODES } from "../run/ending.ts";
 import { runs } from "../run/here.ts";
 import { timeOf } from "../run/policy.ts";
 import { tellIfStuck } from "../run/stuck.ts";
-import { TARGET, withPerdure } from "../target.ts";
+import { TARGET, type Target, targetOf, withPerdure } from "../target.ts";
 
 export const wait: Command = {
   name: "wait",
@@ -41,8 +41,9 @@ export const wait: Command = {
     if (given.flag("json") && given.flag("quiet")) throw usageError("--json and --quiet: give one of them");
     const timeout = timeOf(given, "timeout");
     const timeoutMs = timeout === undefined ? null : toMs(timeout, "--timeout");
+    const at = targetOf(context).kind;
     return withPerdure(context, (perdure) =>
-      untilLeft(context, (signal) => waitForAll(context, perdure, ids, { timeoutMs, signal })),
+      untilLeft(context, (signal) => waitForAll(context, { perdure, at }, ids, { timeoutMs, signal })),
     );
   },
 };
@@ -56,7 +57,7 @@ type End = "succeeded" | "failed" | "cancelled" | "timeout";
 
 async function waitForAll(
   { given, out }: Context,
-  perdure: Perdure,
+  { perdure, at }: { readonly perdure: Perdure; readonly at: Target["kind"] },
   ids: readonly string[],
   patience: Patience,
 ): Promise<number> {
@@ -65,7 +66,7 @@ async function waitForAll(
   const ends: End[] = [];
   const over = new AbortController();
   const say = (text: string) => given.flag("quiet") || out.note(text);
-  for (const job of jobs.slice(0, 3)) void tellIfStuck({ perdure, say }, job, over.signal);
+  for (const job of jobs.slice(0, 3)) void tellIfStuck({ perdure, say, at }, job, over.signal);
   const infos = await Promise.all(
     jobs.map(async (job) => {
       const { end, why } = await endOf(job, patience);

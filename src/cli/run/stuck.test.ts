@@ -40,6 +40,11 @@ describe("what a job lacks to begin", () => {
     expect(lackOf(wanted, [worker()])).toBe(told);
   });
 
+  it("is told for data without a server by what can be started there", () => {
+    expect(lackOf(job(), [], "data")).toBe("no worker for it yet; start one with `perdure up`");
+    expect(lackOf(sized(999, 0), [worker()], "data")).toContain("start a larger one with `perdure up` (see --cpu)");
+  });
+
   it("is a worker, where all are gone or leave, whatever its size", () => {
     for (const workers of [[], [worker({ endedAt: 1 })], [worker({ drainingAt: 1 })], [worker({ namespace: "x" })]]) {
       expect(lackOf(job(), workers)).toBe(NOBODY);

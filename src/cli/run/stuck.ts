@@ -6,12 +6,16 @@ import type { JobInfo, SessionRow } from "../../core/views.ts";
 import { systemClock } from "../../engine/clock.ts";
 import { sleep } from "../../lib/clock.ts";
 import { serves } from "../../store/lane.ts";
+import type { Target } from "../target.ts";
 import type { Here } from "./here.ts";
 
 const PATIENCE_MS = 2_000;
 
+/** Where the job is. */
+type Place = Target["kind"];
+
 export async function tellIfStuck(
-  { perdure, say }: Pick<Here, "perdure" | "say">,
+  { perdure, say, at = "server" }: Pick<Here, "perdure" | "say"> & { readonly at?: Place },
   job: JobHandle<unknown>,
   signal: AbortSignal,
 ): Promise<void> {
@@ -22,7 +26,7 @@ export async function tellIfStuck(
     const { state, attempt, queue, runAt } = info;
     if (state !== "queued" || attempt > 0 || runAt > systemClock.now()) return;
     const isPaused = (await perdure.queues()).some((each) => each.queue === queue && each.paused);
-    const lack = lackOf(info, await perdure.workers());
+    const lack = lackOf(info, await perdure.workers(), at);
     if (signal.aborted) return;
     if (isPaused) say(`${job.id}: the queue ${queue} is paused; it begins when that is resumed`);
     if (lack !== null) say(`${job.id}: ${lack}`);
@@ -35,15 +39,17 @@ type Wanted = Pick<JobInfo, "namespace" | "kind" | "queue" | "labels">;
 
 /** What is missing for the job to begin; null if some worker has it all. A worker that has gone silent is ended by its
  *  server. */
-export function lackOf(job: Wanted, workers: readonly SessionRow[]): string | null {
+export function lackOf(job: Wanted, workers: readonly SessionRow[], at: Place = "server"): string | null {
   const there = workers.filter(({ endedAt, drainingAt }) => endedAt === null && drainingAt === null);
   if (there.some((worker) => serves(worker, job))) return null;
+  // Without a server there is nobody whom `perdure worker` could work for.
+  const start = at === "server" ? "`perdure worker`" : "`perdure up`";
   const needs = resourcesIn(job.labels);
   const others = Object.entries(job.labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
   const isOnlySize = there.some((worker) => serves(worker, { ...job, labels: Object.fromEntries(others) }));
-  if (needs === null || !isOnlySize) return `${nobodyFor(job, there)}; start one with \`perdure worker\``;
+  if (needs === null || !isOnlySize) return `${nobodyFor(job, there)}; start one with ${start}`;
   const options = [...(needs.cpu === 0 ? [] : ["--cpu"]), ...(needs.memory === 0 ? [] : ["--memory"])];
-  const larger = `start a larger one with \`perdure worker\` (see ${options.join(", ")}), or submit it with less`;
+  const larger = `start a larger one with ${start} (see ${options.join(", ")}), or submit it with less`;
   return `no worker has so much: it takes ${showResources(needs)}; ${larger}`;
 }
 

@@ -47,9 +47,9 @@ export async function storeIn(context: Context, perdure: Perdure, wish: StoreWis
   }
   const stored = await storeAll(context, perdure, wish);
   const [first] = stored.handles;
-  const isDoubted = wish.doubt != null && first !== undefined && (await tellDoubt(context, perdure, first, wish.doubt));
+  const isDoubted = wish.doubt != null && first !== undefined && (await tellDoubt(context, perdure, first, wish));
   if (!isDoubted && wish.target.kind === "data" && first !== undefined) await tellIfAlone(context, perdure);
-  if (given.flag("wait")) return waitForEnds(context, perdure, stored, wish.isList);
+  if (given.flag("wait")) return waitForEnds(context, perdure, stored, wish);
   if (given.flag("json")) {
     const shown = stored.handles.map(({ id, created }) => ({ id, created }));
     out.json(wish.isList ? shown : shown[0]);
@@ -105,9 +105,14 @@ async function tellIfAlone({ out }: Context, perdure: Perdure): Promise<void> {
 }
 
 /** Whether it was told. A hint: a server may not let us see its workers. */
-async function tellDoubt({ out }: Context, perdure: Perdure, job: JobHandle<unknown>, doubt: string): Promise<boolean> {
+async function tellDoubt(
+  { out }: Context,
+  perdure: Perdure,
+  job: JobHandle<unknown>,
+  { doubt, target }: StoreWish,
+): Promise<boolean> {
   try {
-    const lack = lackOf(await job.get(), await perdure.workers());
+    const lack = lackOf(await job.get(), await perdure.workers(), target.kind);
     if (lack !== null) out.note(`note: ${doubt}; ${lack}`);
     return lack !== null;
   } catch {
@@ -119,13 +124,13 @@ async function waitForEnds(
   context: Context,
   perdure: Perdure,
   { handles, failed }: Stored,
-  isList: boolean,
+  { isList, target }: StoreWish,
 ): Promise<number> {
   const { given, out } = context;
   return untilLeft(context, async (signal) => {
     const over = new AbortController();
-    for (const job of handles.slice(0, 3))
-      void tellIfStuck({ perdure, say: (text) => out.note(text) }, job, over.signal);
+    const there = { perdure, say: (text: string) => out.note(text), at: target.kind };
+    for (const job of handles.slice(0, 3)) void tellIfStuck(there, job, over.signal);
     const ends = await Promise.all(
       handles.map(async (job) => {
         const { end, why } = await endOf(job, { timeoutMs: null, signal });
