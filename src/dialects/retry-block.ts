@@ -1,6 +1,7 @@
 /** A `retry:` block by itself, in the words of whichever system it was written for: told by a field that only one of them has.
  *  A block of Perdure's own words is not looked at. */
 import { isPlain } from "../core/check.ts";
+import { ConfigError } from "../core/errors.ts";
 import type { PolicyFields } from "../core/policy.ts";
 import { agentPolicy, readRetry as readAgentRetry } from "./agent-task/retry.ts";
 import { readRetry as readAttuneRetry, retryInForce, retryPolicy } from "./attune/retry.ts";
@@ -53,4 +54,17 @@ export function retryBlock(
   const names = Object.keys(value);
   const found = READERS.find(([, telling]) => names.some((name) => telling.includes(name)));
   return found === undefined ? null : found[2](value, path, settings());
+}
+
+/** The dialects in whose words a block can be read, for who has to say which one is meant. */
+export function retryDialects(value: unknown, path: string, settings: DialectSettings): DialectName[] {
+  return READERS.flatMap(([name, , read]) => {
+    try {
+      read(value, path, settings);
+      return [name];
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      return [];
+    }
+  });
 }

@@ -169,6 +169,22 @@ describe("a note", () => {
   });
 });
 
+describe("a retry block alone", () => {
+  const argv = ["simulate", "-f", "retry.yaml", "--outcomes", "fail,ok"];
+
+  it("whose words are in several dialects is told which of them can read it", async () => {
+    const files = { "retry.yaml": "retry: { initial_delay: 2, max_delay: 30 }\n" };
+    const { code, stderr } = await says(argv, files);
+    expect([code, stderr]).toEqual([2, expect.stringMatching(/\. It can be read with --dialect fluster or noetl\n$/)]);
+    expect((await says([...argv, "--dialect", "noetl"], files)).code).toBe(0);
+  });
+
+  it("that none of them can read is told nothing of them", async () => {
+    const { code, stderr } = await says(argv, { "retry.yaml": "retry: { maxAttempt: 2 }\n" });
+    expect([code, stderr]).toEqual([2, expect.stringMatching(/Did you mean "maxAttempts"\?\n$/)]);
+  });
+});
+
 describe("an empty list of waits", () => {
   const give = "give a list of 1 to 100 numbers from 0 to 86400, such as [3, 8, 15]\n";
 

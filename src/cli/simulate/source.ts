@@ -9,7 +9,7 @@ import { MAX_COUNT } from "../../core/resolve-backoff.ts";
 import { resolvePolicy } from "../../core/resolve-policy.ts";
 import type { Scenario } from "../../core/simulate.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
-import { retryBlock } from "../../dialects/retry-block.ts";
+import { retryBlock, retryDialects } from "../../dialects/retry-block.ts";
 import { KINDS } from "../apply/documents.ts";
 import { readAnyFiles } from "../apply/read-any.ts";
 import { settingsFor } from "../apply/settings.ts";
@@ -160,13 +160,20 @@ async function retryAlone(
     return ofPolicy(policy, isGuess ? [`${file.where(["retry"])}: retry: read as Perdure's own. ${OF_NOETL}`] : []);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    const hint = retry === true && dialect === undefined ? ` ${OF_NOETL}` : "";
+    const hint = dialect === undefined ? hintFor(retry) : "";
     throw file.error(stepsOf(error.path ?? ""), error.message + hint);
   }
 }
 
 /** Its `true` and its `3` look like ours. */
 const OF_NOETL = "If NoETL's is meant, say --dialect noetl";
+
+/** Words such as `initial_delay` are in several dialects, and tell none of them. */
+function hintFor(retry: unknown): string {
+  if (retry === true) return ` ${OF_NOETL}`;
+  const names = isPlain(retry) ? retryDialects(retry, "retry", DIALECT_DEFAULTS) : [];
+  return names.length === 0 ? "" : ` It can be read with --dialect ${names.join(" or ")}`;
+}
 
 /** In the words of a dialect, whose settings matter then. Nobody is asked for settings before that is known. */
 function isForeign(retry: unknown, dialect: string | undefined): boolean {
