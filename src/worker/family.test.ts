@@ -59,7 +59,7 @@ describe("submitting a child", () => {
   ])("refuses %s", async (_, options) => {
     const bench = await openBench(({ submit }) => submit("a", undefined, options as ChildOptions));
     const { outcome } = await bench.run();
-    expect(failed(outcome)).toMatchObject({ name: "ConfigError", message: expect.stringMatching(/^submit/) });
+    expect(failed(outcome)).toMatchObject({ name: "NonRetryableError", message: expect.stringMatching(/^submit/) });
     expect(bench.family.submitted).toEqual([]);
   });
 
@@ -165,7 +165,7 @@ describe("waiting for children", () => {
   ])("refuses %s", async (_, children) => {
     const bench = await openBench(({ waitFor }) => waitFor(children as Child<unknown>[]));
     expect(failed((await bench.run()).outcome)).toMatchObject({
-      ...{ name: "ConfigError", message: expect.stringMatching(/^waitFor/) },
+      ...{ name: "NonRetryableError", message: expect.stringMatching(/^waitFor/) },
     });
   });
 

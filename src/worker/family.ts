@@ -16,7 +16,7 @@ import {
   MAX_WAITS_FOR,
   WaitingError,
 } from "../core/child.ts";
-import { ConfigError, PerdureError } from "../core/errors.ts";
+import { ConfigError, type ErrorCode, PerdureError } from "../core/errors.ts";
 import { NonRetryableError } from "../core/failure.ts";
 import { isTerminal } from "../core/job.ts";
 import type { SubmitEntry } from "../core/submit-options.ts";
@@ -51,15 +51,19 @@ export class RunFamily {
   submit(task: SubmitEntry["task"], input?: unknown, options: ChildOptions = {}): Promise<Child<unknown>> {
     // Counted before anything is waited for: the order of the calls is what a later run repeats.
     return this.#ask((family, parent) => family.submit(parent, { task, input, options: this.#named(options) })).catch(
-      explained,
+      forGood,
     );
   }
 
-  async waitFor(children: readonly Pick<Child<unknown>, "id">[]): Promise<ChildEnd<unknown>[]> {
+  waitFor(children: readonly Pick<Child<unknown>, "id">[]): Promise<ChildEnd<unknown>[]> {
+    return this.#endsOf(children).catch(forGood);
+  }
+
+  async #endsOf(children: readonly Pick<Child<unknown>, "id">[]): Promise<ChildEnd<unknown>[]> {
     const ids = idsOf(children);
     const wanted = [...new Set(ids)];
     if (wanted.length === 0) return [];
-    const found = await this.#ask((family, parent) => family.look(parent, wanted)).catch(strangers);
+    const found = await this.#ask((family, parent) => family.look(parent, wanted));
     const states = new Map(found.map((state) => [state.id, state]));
     const ends = ids.map((id) => states.get(id)).filter(hasEnded);
     if (ends.length === ids.length) return ends;
@@ -102,17 +106,17 @@ export class RunFamily {
   }
 }
 
-/** The same call was another child before. No later run can make it right, so the job need not try. */
-function explained(error: unknown): never {
-  if (!(error instanceof PerdureError) || error.code !== "key_conflict") throw error;
-  const hint = "children are found again by their keys, or by the number of the call: submit the same ones in each run";
-  throw Object.assign(new NonRetryableError(`${error.message}; ${hint}`, { cause: error }), { code: error.code });
-}
+/** What is wrong with the call itself: another child than before, whoever is no child, what is no job. No later run can make it
+ *  right, so the job need not try, whoever tells it: a server, an engine in this process, or we. */
+const MISTAKES: readonly ErrorCode[] = ["key_conflict", "job_not_found", "invalid_config", "invalid_payload"];
+const SAME_AGAIN =
+  "children are found again by their keys, or by the number of the call: submit the same ones in each run";
 
-/** Whoever is no child now will not be one in a later run. */
-function strangers(error: unknown): never {
-  if (!(error instanceof PerdureError) || error.code !== "job_not_found") throw error;
-  throw Object.assign(new NonRetryableError(error.message, { cause: error }), { code: error.code });
+function forGood(error: unknown): never {
+  if (!(error instanceof PerdureError) || !MISTAKES.includes(error.code)) throw error;
+  const { code, path, message } = error;
+  const text = code === "key_conflict" ? `${message}; ${SAME_AGAIN}` : message;
+  throw Object.assign(new NonRetryableError(text, { cause: error }), { code, path });
 }
 
 /** A link repeats its calls until they are answered. A handler that is to stop does not wait so long. */

@@ -1,6 +1,14 @@
 /** Parents and children through the library, whoever holds the jobs. */
 import { describe, expect, it } from "vitest";
-import { type AnyTask, type JobHandle, type JobInfo, NonRetryableError, type Perdure, task } from "../../src/index.ts";
+import {
+  type AnyTask,
+  type JobHandle,
+  type JobInfo,
+  NonRetryableError,
+  type Perdure,
+  type TaskContext,
+  task,
+} from "../../src/index.ts";
 import { gate } from "../kit.ts";
 import { openWay, WAYS } from "./kit.ts";
 
@@ -266,6 +274,21 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
       expect(await job.get()).toMatchObject({ attempt: 1 });
     },
   );
+
+  it.each<[string, (ctx: TaskContext) => Promise<unknown>]>([
+    ["an unknown field", (ctx) => ctx.submit(double, 1, { retry: { maxAttempt: 3 } as object })],
+    ["a kind without a name", (ctx) => ctx.submit("", 1)],
+    ["too much input", (ctx) => ctx.submit("double", "x".repeat(2_000_000))],
+    ["input that is no JSON", (ctx) => ctx.submit("double", { n: 1n })],
+    ["another parent", (ctx) => ctx.submit(double, 1, { parent: "x" } as object)],
+    ["a wait for no list", (ctx) => ctx.waitFor(7 as never)],
+  ])("is not tried again for a mistake in its call: %s", async (_, mistake) => {
+    const lead = task("lead", (_: null, ctx) => mistake(ctx));
+    const perdure = await begin([lead]);
+    const job = await perdure.submit(lead, null, { retry: { maxAttempts: 3, backoff: { initial: 1 } } });
+    await expect(job.result()).rejects.toMatchObject({ reason: "rejected" });
+    expect(await job.get()).toMatchObject({ attempt: 1 });
+  });
 
   it("may be 16 deep, and no deeper", async () => {
     const deepest = gate<string>();
