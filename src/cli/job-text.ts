@@ -50,6 +50,6 @@ export function commandLine({ kind, payload }: Pick<JobInfo, "kind" | "payload">
 }
 
 /** Quoted as a shell would need it, so that the list shows where an argument ends. */
-function shellWord(word: string): string {
+export function shellWord(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }

@@ -39,7 +39,7 @@ export function checkWork(options: WorkOptions) {
 }
 
 /** What a command asks for when it needs a runtime: the label of a worker that has it. */
-const RUNTIME = "runtime/";
+export const RUNTIME = "runtime/";
 /** Labels that have options of their own. */
 const RESERVED = { [RUNTIME]: "runtimes", [RESOURCE_PREFIX]: "resources" };
 

@@ -24,8 +24,16 @@ describe("what a job lacks to begin", () => {
       job({ kind: "mail" }),
       "no worker takes jobs of the kind mail yet; start one with `perdure worker`",
     ],
-    ["a worker with its labels, though others take its kind", job({ kind: "http", labels: { zone: "b" } }), NOBODY],
-    ["a worker with its labels", job({ labels: { zone: "b" } }), NOBODY],
+    [
+      "a worker with its labels, though others take its kind",
+      job({ kind: "http", labels: { zone: "b" } }),
+      "no worker for it yet; start one with `perdure worker --label zone=b`",
+    ],
+    [
+      "a worker with its runtime and its labels",
+      job({ labels: { "runtime/python": "yes", zone: "b c" } }),
+      "no worker for it yet; start one with `perdure worker --runtime python --label 'zone=b c'`",
+    ],
     [
       "cpus",
       sized(999, 0),

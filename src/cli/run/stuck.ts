@@ -6,6 +6,8 @@ import type { JobInfo, SessionRow } from "../../core/views.ts";
 import { systemClock } from "../../engine/clock.ts";
 import { sleep } from "../../lib/clock.ts";
 import { serves } from "../../store/lane.ts";
+import { RUNTIME } from "../../worker/work-options.ts";
+import { shellWord } from "../job-text.ts";
 import type { Target } from "../target.ts";
 import type { Here } from "./here.ts";
 
@@ -42,8 +44,7 @@ type Wanted = Pick<JobInfo, "namespace" | "kind" | "queue" | "labels">;
 export function lackOf(job: Wanted, workers: readonly SessionRow[], at: Place = "server"): string | null {
   const there = workers.filter(({ endedAt, drainingAt }) => endedAt === null && drainingAt === null);
   if (there.some((worker) => serves(worker, job))) return null;
-  // Without a server there is nobody whom `perdure worker` could work for.
-  const start = at === "server" ? "`perdure worker`" : "`perdure up`";
+  const start = starting(at, job.labels);
   const needs = resourcesIn(job.labels);
   const others = Object.entries(job.labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
   const isOnlySize = there.some((worker) => serves(worker, { ...job, labels: Object.fromEntries(others) }));
@@ -51,6 +52,18 @@ export function lackOf(job: Wanted, workers: readonly SessionRow[], at: Place = 
   const options = [...(needs.cpu === 0 ? [] : ["--cpu"]), ...(needs.memory === 0 ? [] : ["--memory"])];
   const larger = `start a larger one with ${start} (see ${options.join(", ")}), or submit it with less`;
   return `no worker has so much: it takes ${showResources(needs)}; ${larger}`;
+}
+
+/** The command for a worker that has what the job asks for; one without would leave it waiting. Without a server there is
+ *  nobody whom `perdure worker` could work for. */
+export function starting(at: Place, labels: Wanted["labels"]): string {
+  const others = Object.entries(labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
+  const options = others.map(([name, value]) =>
+    name.startsWith(RUNTIME) && value === "yes"
+      ? ` --runtime ${shellWord(name.slice(RUNTIME.length))}`
+      : ` --label ${shellWord(`${name}=${value}`)}`,
+  );
+  return `\`perdure ${at === "server" ? "worker" : "up"}${options.join("")}\``;
 }
 
 /** Commands are what most workers take: their kind is named to nobody. */

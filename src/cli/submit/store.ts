@@ -9,7 +9,7 @@ import { endOf, printLine, shownJob } from "../commands/wait.ts";
 import { madeData } from "../direct.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { untilLeft } from "../follow/until-left.ts";
-import { lackOf, tellIfStuck } from "../run/stuck.ts";
+import { lackOf, starting, tellIfStuck } from "../run/stuck.ts";
 import { type Target, withPerdure } from "../target.ts";
 import { workerState } from "../worker-text.ts";
 
@@ -48,7 +48,7 @@ export async function storeIn(context: Context, perdure: Perdure, wish: StoreWis
   const stored = await storeAll(context, perdure, wish);
   const [first] = stored.handles;
   const isDoubted = wish.doubt != null && first !== undefined && (await tellDoubt(context, perdure, first, wish));
-  if (!isDoubted && wish.target.kind === "data" && first !== undefined) await tellIfAlone(context, perdure);
+  if (!isDoubted && wish.target.kind === "data" && first !== undefined) await tellIfAlone(context, perdure, first);
   if (given.flag("wait")) return waitForEnds(context, perdure, stored, wish);
   if (given.flag("json")) {
     const shown = stored.handles.map(({ id, created }) => ({ id, created }));
@@ -98,10 +98,10 @@ async function storeAll({ given, out }: Context, perdure: Perdure, { jobs, comma
 }
 
 /** Data without a server: nobody may be there to run it, and nobody else would say so. */
-async function tellIfAlone({ out }: Context, perdure: Perdure): Promise<void> {
+async function tellIfAlone({ out }: Context, perdure: Perdure, job: JobHandle<unknown>): Promise<void> {
   const workers = await perdure.workers();
   if (workers.some((worker) => workerState(worker, Date.now()) === "alive")) return;
-  out.note("no worker is there yet; start one with `perdure up`");
+  out.note(`no worker is there yet; start one with ${starting("data", (await job.get()).labels)}`);
 }
 
 /** Whether it was told. A hint: a server may not let us see its workers. */
