@@ -82,7 +82,7 @@ const SAID: readonly (readonly [RetryReason, readonly string[]])[] = [
   ["queue_timeout", ["queue ttl expired"]],
   ["worker_unavailable", ["worker unavailable"]],
   ["worker_heartbeat_stale", ["heartbeat stale"]],
-  ["transient_error", ["timeout", "timed out", "transient", "temporary"]],
+  ["transient_error", ["timeout", "timed out", "etimedout", "transient", "temporary", "temporarily"]],
   ["transient_error", ["connection refused", "connection reset", "econnrefused", "econnreset"]],
 ];
 
