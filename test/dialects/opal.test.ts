@@ -278,10 +278,15 @@ describe("an OPAL file", () => {
     ]);
   });
 
-  it("says what is the server's to set", () => {
-    expect(read({ prompt: "x", env: { OPAL_LEASE_TTL_SECS: 15 } }).notes).toEqual([
+  it.each([15, 3])("says what is the server's to set: OPAL_LEASE_TTL_SECS %d", (OPAL_LEASE_TTL_SECS) => {
+    expect(read({ prompt: "x", env: { OPAL_LEASE_TTL_SECS } }).notes).toEqual([
       "env.OPAL_LEASE_TTL_SECS is a setting of the server and its workers: set it there",
     ]);
+  });
+
+  it("takes a key without a value for none", () => {
+    const { jobs, notes } = read({ prompt: "x", metadata: null, job_id: null, input_file: null, env: null });
+    expect({ jobs, notes }).toEqual(read({ prompt: "x" }));
   });
 
   it.each([

@@ -17,7 +17,7 @@ import type { OpalFileSettings } from "../settings.ts";
 import { type OpalAttempts, opalAttempts } from "./attempts.ts";
 import { opalExec } from "./exec.ts";
 import { type OpalJob, opalJob } from "./job.ts";
-import { type OpalSettings, opalPolicy, opalSettings } from "./settings.ts";
+import { type OpalSettings, opalPolicy, opalVariables } from "./settings.ts";
 import { OPAL_MARK, OPAL_TAG, opalId, opalKey } from "./words.ts";
 
 const KEYS = ["prompt", "metadata", "job_id", "input_file", "env"] as const;
@@ -53,7 +53,7 @@ function read(document: unknown, context: ReadContext): Reading {
   const settings = settingsOf(env, context.settings.opal, notes);
   // Without one the job's own holds: a file that is applied twice is two jobs, also when it was converted in between.
   const id = job_id === undefined || job_id === null ? null : opalId(job_id, context.randomBytes);
-  const inputFile = input_file === undefined ? {} : { inputFile: fileOf(input_file, context) };
+  const inputFile = input_file === undefined || input_file === null ? {} : { inputFile: fileOf(input_file, context) };
   const engine = engineOf(context.settings.opal);
   const input = opalExec({ engine, prompt, opalId: id, metadata, ...inputFile });
   checkExecInput(input, "");
@@ -82,13 +82,13 @@ function settingsOf(given: unknown, { maxRetries, backoffs }: OpalFileSettings, 
     OPAL_MAX_RETRIES: String(maxRetries),
     OPAL_RETRY_BACKOFFS: backoffs.join(","),
   };
-  for (const [name, value] of Object.entries(given === undefined ? {} : asObject(given, "env"))) {
+  for (const [name, value] of Object.entries(given === undefined || given === null ? {} : asObject(given, "env"))) {
     if (!OF_JOBS.includes(name) && !OF_SERVERS.includes(name)) throw unknownVariable(name);
     env[name] = textOf(value, fieldPath("env", name));
     if (OF_SERVERS.includes(name)) notes.push(`env.${name} is a setting of the server and its workers: set it there`);
   }
   try {
-    return opalSettings(env);
+    return opalVariables(env);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     const { path, given: value, allowed, nearest: near } = error;

@@ -34,13 +34,22 @@ const MAX_LEASE_SECS = 3_600;
 const MIN_LEASE_SECS = 0.3;
 const MAX_BACKOFFS = 100; // what a policy takes
 
+type Environment = Readonly<Record<string, string | undefined>>;
+
 /** Reads the seven out of an environment; its other names are not looked at. */
-export function opalSettings(env: Readonly<Record<string, string | undefined>>): OpalSettings {
+export function opalSettings(env: Environment): OpalSettings {
+  const settings = opalVariables(env);
+  checkTogether(settings);
+  return settings;
+}
+
+/** The same, each by itself: for a file, in which those of servers and workers have no effect. */
+export function opalVariables(env: Environment): OpalSettings {
   const read = <T>(name: string, check: (text: string, name: string) => T, fallback: T): T => {
     const text = env[name]?.trim() ?? "";
     return text === "" ? fallback : check(text, name);
   };
-  const settings: OpalSettings = {
+  return {
     maxRetries: read("OPAL_MAX_RETRIES", count(0), OPAL_DEFAULTS.maxRetries),
     backoffs: read("OPAL_RETRY_BACKOFFS", backoffs, OPAL_DEFAULTS.backoffs),
     leaseTtlSecs: read("OPAL_LEASE_TTL_SECS", seconds(MIN_LEASE_SECS, MAX_LEASE_SECS), OPAL_DEFAULTS.leaseTtlSecs),
@@ -53,8 +62,6 @@ export function opalSettings(env: Readonly<Record<string, string | undefined>>):
     ),
     workerTtlSecs: read("OPAL_WORKER_TTL_SECS", seconds(MIN_SECS, MAX_SECS), OPAL_DEFAULTS.workerTtlSecs),
   };
-  checkTogether(settings);
-  return settings;
 }
 
 /** What each may be by itself, but not beside the others. */
@@ -104,5 +111,7 @@ function numberIn(text: string): number | string {
 
 function below(name: string, secs: number, limitName: string, limit: number): void {
   if (secs < limit) return;
-  throw new ConfigError({ path: name, given: secs, allowed: `less than ${limitName}, which is ${limit}` });
+  // Either may be a default: "got 5" would puzzle who has set the other alone.
+  const problem = `it is ${secs}, and ${limitName} is ${limit}`;
+  throw new ConfigError({ path: name, given: secs, problem, allowed: `less than ${limitName}; set both` });
 }

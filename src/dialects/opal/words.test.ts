@@ -80,6 +80,12 @@ describe("Policy Defaults (Production-Grade)", () => {
     expect(() => opalSettings({ [name]: text })).toThrow(new RegExp(`^${name}`));
   });
 
+  it("a lease below the default of its renewal is refused with both numbers", () => {
+    expect(() => opalSettings({ OPAL_LEASE_TTL_SECS: "3" })).toThrow(
+      "OPAL_LEASE_RENEW_SECS: it is 5, and OPAL_LEASE_TTL_SECS is 3; allowed: less than OPAL_LEASE_TTL_SECS; set both.",
+    );
+  });
+
   it('"total attempts = MAX_RETRIES"; 0 is one run as well', () => {
     expect([2, 3, 1, 0].map((n) => policyOf({ OPAL_MAX_RETRIES: `${n}` }).maxAttempts)).toEqual([2, 3, 1, 1]);
     for (const n of [0, 1, 2, 3, 7]) {
