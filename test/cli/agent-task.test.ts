@@ -174,6 +174,8 @@ describe.each(KINDS)("resubmit on %s", (kind) => {
     const larger = await again("--retry", '{"budget":{"costUsd":5}}', "--timeout", "2m", "--queue", "slow");
     expect(larger).toMatchObject({ queue: "slow", timeoutMs: 120_000, payload: before.payload });
     expect(larger.policy).toEqual({ ...before.policy, budget: { tokens: 100, costUsd: 5 } });
+    // The agent, which reads it there, is told of the budget that holds.
+    expect(larger.payload).toMatchObject({ env: { AGENT_MAX_COST_USD: "5", AGENT_MAX_TOKENS: "100" } });
     const longer = await again("--max-attempts", "9", "--env", "LEVEL=debug");
     expect(longer.policy).toEqual({ ...before.policy, maxAttempts: 9 });
     expect(longer).toMatchObject({ queue: "agents", timeoutMs: 60_000 });

@@ -1,7 +1,7 @@
 /** `perdure resubmit`: a new job like another, with another prompt, model or command, or with other limits. */
 import { show } from "../../core/errors.ts";
 import type { Perdure } from "../../core/face.ts";
-import type { AgentChange } from "../../dialects/agent-task/change.ts";
+import { type AgentChange, withBudgetTold } from "../../dialects/agent-task/change.ts";
 import { resubmit as resubmitJob } from "../../dialects/agent-task/client.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
 import { asJobId } from "../arguments.ts";
@@ -55,7 +55,7 @@ export const resubmit: Command = {
 /** Submits what it is given with the change made. */
 function changing(perdure: Perdure, change: Change): Pick<Perdure, "job" | "submit"> {
   const submit = (kind: string, input?: unknown, given: NonNullable<ReadEntry["options"]> = {}) => {
-    const { task, input: changed, options } = change({ task: kind, input, options: given });
+    const { task, input: changed, options } = withBudgetTold(change({ task: kind, input, options: given }));
     return perdure.submit(task, changed, options);
   };
   return { job: (id) => perdure.job(id), submit: submit as Perdure["submit"] };

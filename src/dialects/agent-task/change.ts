@@ -5,10 +5,11 @@ import { asList, asText, isPlain } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
 import { toPolicyInput } from "../../core/policy-input.ts";
+import { resolvePolicy } from "../../core/resolve-policy.ts";
 import { RESOURCE_PREFIX, resourcesIn } from "../../core/resources.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { ReadEntry } from "../dialect.ts";
-import { withModel, withPrompt } from "./exec.ts";
+import { withBudget, withModel, withPrompt } from "./exec.ts";
 import { RESUBMIT_OF, VARIABLE } from "./words.ts";
 
 export interface AgentChange {
@@ -65,9 +66,26 @@ function asPrompt(value: unknown): string {
   throw new ConfigError({ path: "resubmit.prompt", given: value, allowed: "text, not empty" });
 }
 
+/** An agent finds its budget in its environment too: where the policy has another by now, it is told that one. */
+export function withBudgetTold(entry: ReadEntry): ReadEntry {
+  const input = (isPlain(entry.input) ? entry.input : {}) as ExecInput;
+  const retry = entry.options?.retry;
+  if (entry.task !== "exec" || retry === undefined || !isAgent(input)) return entry;
+  const { costUsd, tokens } = resolvePolicy(retry, "resubmit").budget;
+  const budget = {
+    ...(costUsd === null ? {} : { maxCostUsd: costUsd }),
+    ...(tokens === null ? {} : { maxTokens: tokens }),
+  };
+  return { ...entry, input: withBudget(input, budget) };
+}
+
+function isAgent({ env }: ExecInput): boolean {
+  return isPlain(env) && Object.hasOwn(env, VARIABLE.taskName);
+}
+
 /** Another command would never look at these variables. */
-function checkAgent({ env }: ExecInput, field: string): void {
-  if (isPlain(env) && Object.hasOwn(env, VARIABLE.taskName)) return;
+function checkAgent(input: ExecInput, field: string): void {
+  if (isAgent(input)) return;
   const problem = `the job is no AgentTask, so it has no ${field}`;
   throw new ConfigError({ path: `resubmit.${field}`, given: undefined, allowed: "only a command", problem });
 }

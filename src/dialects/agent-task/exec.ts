@@ -33,8 +33,6 @@ export function agentExec(task: AgentCommand): ExecInput {
   env[VARIABLE.taskName] = name;
   if (tier !== null) env[VARIABLE.tier] = tier;
   if (role !== null) env[VARIABLE.role] = role;
-  if (budget.maxCostUsd !== undefined) env[VARIABLE.maxCostUsd] = String(budget.maxCostUsd);
-  if (budget.maxTokens !== undefined) env[VARIABLE.maxTokens] = String(budget.maxTokens);
   const files: Record<string, string> = {};
   if (roleSpec !== null) {
     env[VARIABLE.roleFile] = `inputs/${ROLE_FILE}`;
@@ -45,7 +43,7 @@ export function agentExec(task: AgentCommand): ExecInput {
     fill: { [VARIABLE.taskId]: "jobId", [VARIABLE.attempt]: "attempt" },
     ...(memoryLimit === null ? {} : { limits: { memory: memoryLimit } }),
   };
-  return withModel(prompt === null ? input : withPrompt(input, prompt), model);
+  return withModel(withBudget(prompt === null ? input : withPrompt(input, prompt), budget), model);
 }
 
 const MAX_ENV_PROMPT_BYTES = 32_768;
@@ -74,6 +72,19 @@ export function withModel(input: ExecInput, { name, endpoint, provider }: AgentM
       ...(name === undefined ? {} : { [VARIABLE.model]: name }),
       ...(endpoint === undefined ? {} : { [VARIABLE.modelEndpoint]: endpoint }),
       ...(provider === undefined ? {} : { [VARIABLE.modelProvider]: provider }),
+    },
+  };
+}
+
+/** The same command, told of another budget. */
+export function withBudget(input: ExecInput, { maxCostUsd, maxTokens }: AgentBudget): ExecInput {
+  const { [VARIABLE.maxCostUsd]: _cost, [VARIABLE.maxTokens]: _tokens, ...env } = input.env ?? {};
+  return {
+    ...input,
+    env: {
+      ...env,
+      ...(maxCostUsd === undefined ? {} : { [VARIABLE.maxCostUsd]: String(maxCostUsd) }),
+      ...(maxTokens === undefined ? {} : { [VARIABLE.maxTokens]: String(maxTokens) }),
     },
   };
 }
