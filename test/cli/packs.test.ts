@@ -282,7 +282,7 @@ describe("perdure apply of an action file", () => {
     fill(dir, { "go.yaml": "name: go\nruntime: shell\nentrypoint: go.sh\n", "go.sh": "true\n" });
     const [{ id }] = await askJson<[{ id: string }]>("apply", "-f", "go.yaml");
     const { annotations, payload } = await (await library.job(id)).get();
-    expect(annotations).toEqual({ "attune/action": "go", "attune/max_retries": "0" });
+    expect(annotations).toEqual({ "attune/action": "go" });
     expect(payload).toMatchObject({ argv: ["sh", "inputs/go.sh"] });
   });
 });

@@ -56,7 +56,6 @@ describe.each(STORES)("Attune on %s", (store) => {
       expect(job.annotations).toEqual({
         "attune/action": "mypack.external_api_call",
         "attune/pack": "mypack",
-        "attune/max_retries": "3",
       });
     });
 

@@ -78,7 +78,7 @@ describe("an action", () => {
   it("outside of a pack has its own name, and its entrypoint beside it", () => {
     const { options, text } = read({ ...ACTION, entrypoint: "./run.sh" }, {});
     expect(text).toBe("echo here\n");
-    expect(options.annotations).toEqual({ "attune/action": "go", "attune/max_retries": "0" });
+    expect(options.annotations).toEqual({ "attune/action": "go" });
   });
 
   it.each(["/etc/passwd", "../../other/x.sh", "actions/../../x.sh", "C:\\x.sh", "a\\b.sh", "..", ".", "a/.."])(

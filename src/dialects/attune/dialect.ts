@@ -57,7 +57,6 @@ function readAttune(document: unknown, context: ReadContext): Reading {
     annotations: {
       [ACTION]: action.ref,
       ...(pack === null ? {} : { "attune/pack": pack.ref }),
-      "attune/max_retries": String(retry.enabled ? retry.maxRetries : 0),
     },
   };
   const notes = [...(pack?.notes ?? []), ...action.notes];

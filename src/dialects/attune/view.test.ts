@@ -71,10 +71,16 @@ it("calls a retry unknown where another policy granted it", () => {
   expect(viewOf(story)).toMatchObject({ retry_reason: "unknown", max_retries: 2, status: "requested" });
 });
 
+it("has the max_retries of its policy, also where its action said another number", () => {
+  const annotations = { "attune/action": "p.a", "attune/max_retries": "2" };
+  const story = new JobStory({ policy: { ...ATTUNE, maxAttempts: 5 } });
+  expect(viewOf(story, { annotations })).toMatchObject({ max_retries: 4, chain: [{ max_retries: 4 }] });
+});
+
 it("never throws, whatever is missing", () => {
   const story = new JobStory({ kind: "exec" });
   const nothing = viewOf(Object.assign(story, { events: [] }), { annotations: undefined as never });
   expect(nothing).toMatchObject({ status: "requested", action_ref: "exec", chain: [{}] });
-  const odd = { annotations: { "attune/action": "p.a", "attune/max_retries": "many" }, payload: [1] };
+  const odd = { annotations: { "attune/action": "p.a" }, payload: [1] };
   expect(viewOf(story, odd)).toMatchObject({ action_ref: "p.a", max_retries: 0, config: {} });
 });

@@ -59,7 +59,8 @@ export function attuneView(parts: ViewParts): AttuneView {
   const { job } = parts;
   const about = {
     action_ref: job.annotations?.[ACTION] ?? job.kind,
-    max_retries: maxRetriesOf(job),
+    // By the policy: a job that was submitted once more may have another than its action.
+    max_retries: job.policy.maxAttempts - 1,
     config: configOf(job),
   };
   const links = linksOf(parts);
@@ -171,12 +172,6 @@ function errorOf(event: EndEvent): string {
     return event.data.why === "deadline" ? "Scheduling deadline passed" : "Worker queue TTL expired";
   }
   return event.data.failure?.message ?? event.data.decision.reason ?? "failed";
-}
-
-/** As the action was submitted; for a job of another door, by its policy. */
-function maxRetriesOf({ annotations, policy }: JobInfo): number {
-  const text = annotations?.["attune/max_retries"] ?? "";
-  return /^\d{1,9}$/.test(text) ? Number(text) : policy.maxAttempts - 1;
 }
 
 function configOf({ annotations, payload }: JobInfo): unknown {
