@@ -277,6 +277,23 @@ describe("perdure apply of an action file", () => {
     });
   });
 
+  it("of a pack whose pack.yaml is empty is refused for that file", async () => {
+    const { ask, dir } = await openWhere("data");
+    const action = "name: go\nruntime: shell\nentrypoint: actions/go.sh\n";
+    fill(dir, {
+      "packs/p/pack.yaml": "# later\n",
+      "packs/p/actions/go.yaml": action,
+      "packs/p/actions/go.sh": "true\n",
+    });
+    const refused = {
+      code: 2,
+      stdout: "",
+      stderr: expect.stringContaining("packs/p/pack.yaml:1:1: name: it is missing"),
+    };
+    expect(await ask("submit", "p.go")).toMatchObject(refused);
+    expect(await ask("apply", "-f", "packs/p/actions/go.yaml")).toMatchObject(refused);
+  });
+
   it("takes one that is in no pack, with its entrypoint beside it", async () => {
     const { askJson, library, dir } = await openWhere("data");
     fill(dir, { "go.yaml": "name: go\nruntime: shell\nentrypoint: go.sh\n", "go.sh": "true\n" });

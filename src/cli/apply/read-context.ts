@@ -74,7 +74,8 @@ export class FileContext {
     if (bytes === null) return null;
     const yaml = readYamlBytes(bytes, shownPath(this.#document.yaml.file, path));
     this.#beside.set(path, yaml);
-    return yaml.value;
+    // An empty file is there all the same, and lacks what it must have.
+    return yaml.value ?? {};
   }
 
   #bytes(path: string, limit: number): Buffer | null {
