@@ -155,12 +155,17 @@ describe("usage", () => {
     expect(last.failure).toMatchObject({ kind: "error", name: "BudgetError" });
   });
 
-  it("that makes no sense changes nothing", async () => {
+  it("that makes no sense changes nothing, and is told in the log of its attempt", async () => {
     const bench = await openBench();
-    for (const text of ['{"tokens_in":-5}', '{"tokens_in":"many"}', "[", '{"tokens_in":1.5}', '{"cost_usd":1e308}']) {
-      const { job } = await bench.sh(`printf '%s' '${text}' > "$PERDURE_USAGE_FILE"`);
+    const says = async (text: string) => {
+      const { job, last } = await bench.sh(`printf '%s' '${text}' > "$PERDURE_USAGE_FILE"`);
       expect(job.state, text).toBe("succeeded");
+      return last.log ?? "";
+    };
+    for (const text of ['{"tokens_in":-5}', '{"tokens_in":"many"}', "["]) {
+      expect(await says(text)).toContain("not all of its usage.json is counted: ");
     }
+    for (const text of ['{"tokens_in":1.5}', '{"cost_usd":1e308}']) expect(await says(text)).toBe("");
     expect(bench.logged.filter((line) => line.startsWith("error"))).toEqual([]);
   });
 });

@@ -21,7 +21,8 @@ import { endOf } from "./outcome.ts";
 import { Ports } from "./ports.ts";
 import { MARK } from "./processes.mjs";
 import { whyNot } from "./program.ts";
-import { readUsage, readVerdict } from "./verdict.ts";
+import { readUsage, usageTrouble } from "./usage-file.ts";
+import { readVerdict } from "./verdict.ts";
 
 /** A file that an attempt left for the user. */
 export interface OutputFile {
@@ -243,6 +244,8 @@ export class ExecExecutor implements Executor {
       isOver = true;
       cancel();
       await look();
+      const trouble = await usageTrouble(path);
+      if (trouble !== null) run.log(`not all of its usage.json is counted: ${trouble}`);
     };
   }
 }

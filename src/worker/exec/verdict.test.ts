@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
-import { readUsage, readVerdict, type Verdict } from "./verdict.ts";
+import { readUsage, usageTrouble } from "./usage-file.ts";
+import { readVerdict, type Verdict } from "./verdict.ts";
 
 const dir = mkdtempSync(join(tmpdir(), "perdure-verdict-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
@@ -124,6 +125,7 @@ describe("a verdict", () => {
         writeFileSync(path, content);
         expect((await readVerdict(path)).kind).toMatch(/^(none|output|completed|failed|waiting|malformed)$/);
         await readUsage(path);
+        await usageTrouble(path);
         expect(Object.keys(Object.prototype)).toEqual([]);
       }),
       { numRuns: 300 },
@@ -149,6 +151,28 @@ describe("usage", () => {
       const text = JSON.stringify({ tokensIn: bad, tokensOut: 3 }).replace("null", "1e999");
       expect(await readUsage(file(text))).toEqual({ tokensIn: 0, tokensOut: 3, costUsd: 0 });
     }
+  });
+
+  it.each([
+    ['{"cost_usd":"3"}', 'cost_usd: got "3"; give a number, 0 or more'],
+    ['{"usage":{"tokensIn":-5}}', "tokensIn: got -5; give a number, 0 or more"],
+    ['{"cost":3}', "nothing in it is counted; give tokens_in, tokens_out or cost_usd"],
+    ["[3]", "got [3]; give an object"],
+    ["", "it is empty"],
+    ["{cost", /JSON/],
+  ])("says why it is not counted: %s", async (text, why) => {
+    expect(await usageTrouble(file(text))).toMatch(why);
+  });
+
+  it("has no trouble where all is counted, or nothing is there", async () => {
+    for (const text of [
+      '{"tokens_in":0}',
+      '{"usage":{"cost_usd":0.1},"model":"m"}',
+      '{"input_tokens":1,"cache":"x"}',
+    ]) {
+      expect(await usageTrouble(file(text))).toBe(null);
+    }
+    expect(await usageTrouble(join(dir, "none"))).toBe(null);
   });
 
   it("counts whole tokens, and no more than sums can bear", async () => {

@@ -1,0 +1,44 @@
+/** Files of JSON that a command leaves for us. It may leave anything there. */
+import { constants } from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
+import { jsonDepth } from "../../lib/json-depth.ts";
+
+/** Less than a result may hold: there is more in it than this. */
+const MAX_BYTES = 786_432;
+const MAX_DEPTH = 64;
+
+/** Null if there is no such file. */
+export async function readSmallJson(
+  path: string,
+): Promise<{ readonly value: unknown } | { readonly why: string } | null> {
+  const text = await readSmall(path);
+  if (typeof text !== "string") return text;
+  if (jsonDepth(text) > MAX_DEPTH) return { why: `it is nested more than ${MAX_DEPTH} levels deep` };
+  try {
+    return { value: JSON.parse(text) };
+  } catch (error) {
+    return { why: (error as Error).message };
+  }
+}
+
+/** The text of a small file; null if it is not there. Links and pipes are not followed: the command made the file. */
+async function readSmall(path: string): Promise<string | { readonly why: string } | null> {
+  let file: FileHandle;
+  try {
+    file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    return code === "ENOENT" ? null : { why: `it cannot be read (${code})` };
+  }
+  try {
+    const { size } = await file.stat();
+    if (!(await file.stat()).isFile()) return { why: "it is not a file" };
+    if (size > MAX_BYTES) return { why: `it has ${size} bytes; at most ${MAX_BYTES} are read` };
+    const bytes = await file.readFile();
+    return bytes.length === 0 ? { why: "it is empty" } : bytes.toString("utf8");
+  } catch (error) {
+    return { why: (error as Error).message };
+  } finally {
+    await file.close();
+  }
+}
