@@ -2,7 +2,7 @@
  *  marked: `sh background`: started, and left running until the page is over; it goes on when it says so ·
  *  `sh console`: run in one shell, and must succeed · `text output`: what the block above it prints; `…` stands for anything
  *  within a line. `perdure` is the built program; a port that is named in a page is a free one in the test. */
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import {
   chmodSync,
   existsSync,
@@ -15,6 +15,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { fencesIn, ROOT } from "./fences.ts";
 
@@ -31,14 +32,14 @@ class Shell {
   #heard: () => void = () => {};
 
   constructor(cwd: string, env: NodeJS.ProcessEnv) {
-    this.#child = spawn("bash", ["--noprofile", "--norc"], { cwd, env, stdio: ["pipe", "pipe", "pipe"] });
+    this.#child = spawn("bash", ["--noprofile", "--norc"], { cwd, env, stdio: ["pipe", "pipe", "ignore"] });
     this.#exited = new Promise((resolve) => this.#child.once("exit", (code) => resolve(code ?? -1)));
-    for (const stream of [this.#child.stdout, this.#child.stderr]) {
-      stream?.on("data", (chunk: Buffer) => {
-        this.#text += chunk.toString();
-        this.#heard();
-      });
-    }
+    this.#child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+      this.#text += text;
+      this.#heard();
+    });
+    // One pipe for both streams, as on a terminal: from two, a busy reader would not know which line came first.
+    this.#child.stdin?.write("exec 2>&1\n");
   }
 
   async run(body: string): Promise<{ readonly code: number; readonly text: string }> {
@@ -77,6 +78,13 @@ function inBackground(
     child.stderr?.on("data", hear);
     child.once("exit", (code) => reject(new Error(`${body.trim()} ended with ${code}: ${text}`)));
   });
+}
+
+/** `perdure up` serves before its workers are there. A reader is slower than they are; the next block may not be. */
+async function workersAreThere(cwd: string, env: NodeJS.ProcessEnv): Promise<void> {
+  for (let said = ""; !said.includes(" alive "); ) {
+    ({ stdout: said } = await promisify(execFile)("perdure", ["workers"], { cwd, env }));
+  }
 }
 
 function ended(child: ChildProcess): Promise<void> {
@@ -123,6 +131,7 @@ describe("the shell sessions of the guides", () => {
           const started = await inBackground(body, work, env);
           running.push(started.child);
           url = started.url;
+          if (/\bperdure up\b/.test(body) && !body.includes("--workers 0")) await workersAreThere(work, env);
         }
         if (info !== "sh console") continue;
         const { code, text } = await shell.run(body.replaceAll(NAMED_URL, url));
