@@ -139,8 +139,8 @@ describe("get", () => {
     expect(stdout).toMatch(/^Tags +red$/m);
     expect(stdout).toMatch(/^Runs +2, 1 of 3 charged$/m);
     expect(stdout).toMatch(/^Submitted +\d{4}-\d\d-\d\dT[\d:.]+[+-]\d\d:\d\d$/m);
-    expect(stdout).toMatch(/^ +1 +failed +\S+ +\d+ ms +1 ms +connection reset$/m);
-    expect(stdout).toMatch(/^ +2 +completed +\S+ +\d+ ms$/m);
+    expect(stdout).toMatch(/^ +1 +failed +\S+ +[\d.]+ m?s +1 ms +connection reset$/m);
+    expect(stdout).toMatch(/^ +2 +completed +\S+ +[\d.]+ m?s$/m);
     expect(stdout).toContain('Input\n{\n  "n": 1\n}\n');
     expect(stdout).toContain('Result\n{\n  "width": 640\n}\n');
   });

@@ -24,6 +24,7 @@ function plain(text: string): string {
   return text
     .replaceAll(/\b(job|ses)_[0-9a-z]{26}/g, "$1")
     .replaceAll(/\d{4}-\d\d-\d\d[T ][\d:.]+( UTC|Z)?|\b\d\d:\d\d:\d\d(\.\d+)?/g, "TIME")
+    .replaceAll(/, [\d.]+ m?s after it was due,/g, "") // said only where a run began late
     .replaceAll(/\b\d+(\.\d+)? (ms|s)\b/g, "SPAN")
     .replaceAll(/jitter [+-]?[\d.]+ %/g, "JITTER")
     .replaceAll(/\bon \S+-\d+\b|worker "[^"]*"/g, "WORKER");
