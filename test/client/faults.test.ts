@@ -137,7 +137,7 @@ describe("a call that fails", () => {
   });
 
   it("is given up when its patience is over, and says what was wrong", async () => {
-    const { perdure, sent } = await withOptions({ patience: "150ms" }, refused);
+    const { perdure, sent } = await withOptions({ patience: "1s" }, refused);
     await expect(look(perdure)).rejects.toMatchObject({
       code: "server_unreachable",
       message: expect.stringMatching(/^http:\/\/server:7070 cannot be reached: connect ECONNREFUSED/),
@@ -215,9 +215,9 @@ describe("a call that fails", () => {
     const silent: Step = (_, signal) =>
       new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     const { perdure } = await withNetwork(silent);
-    const pending = look(perdure);
+    const pending = expect(look(perdure)).rejects.toMatchObject({ code: "closed" });
     await perdure.close();
-    await expect(pending).rejects.toMatchObject({ code: "closed" });
+    await pending;
     await expect(look(perdure)).rejects.toMatchObject({ code: "closed" });
   });
 });

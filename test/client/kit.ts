@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Perdure as Client, type ConnectOptions, type PerdureClient } from "../../src/client/index.ts";
 import { Perdure } from "../../src/index.ts";
+import { freePort } from "../e2e/machine.ts";
 import { type KitOptions, startServer, type TestServer } from "../server/kit.ts";
 
 export interface ClientKit extends AsyncDisposable {
@@ -28,7 +29,7 @@ export interface ClientKit extends AsyncDisposable {
 export async function openKit(options: KitOptions = {}): Promise<ClientKit> {
   const directory = mkdtempSync(join(tmpdir(), "perdure-client-"));
   const file = join(directory, "jobs.db");
-  let server = await startServer({ ...options, url: file });
+  let server = await startServer({ ...options, url: file, port: await freePort() });
   let isUp = true;
   const { url, port, admin: token } = server;
   const made: string[] = [];

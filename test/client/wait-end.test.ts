@@ -113,7 +113,7 @@ describe("waits for the ends of jobs", () => {
     const { signal } = await call(0);
     waits.push(waiter.wait(job(2), FOREVER));
     waiter.close();
-    for (const wait of waits) await expect(wait).rejects.toMatchObject({ code: "closed" });
+    await Promise.all(waits.map((wait) => expect(wait).rejects.toMatchObject({ code: "closed" })));
     expect(signal.aborted).toBe(true);
     await expect(waiter.wait(job(3), FOREVER)).rejects.toMatchObject({ code: "closed" });
   });
