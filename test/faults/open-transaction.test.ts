@@ -5,7 +5,7 @@ import { systemClock } from "../../src/engine/clock.ts";
 import { Perdure, task } from "../../src/index.ts";
 import type { Store } from "../../src/store/store.ts";
 import { all } from "../kit.ts";
-import { withClient } from "../postgres/client.ts";
+import { ask, until, withClient } from "../postgres/client.ts";
 import { type PostgresServer, startServer } from "../postgres/server.ts";
 import { drained, expectSound, openScene, type Scene, stream, TEST_MS } from "./kit.ts";
 
@@ -53,7 +53,12 @@ it(
     const before = await medianClaim(url, "before");
     const during = await withClient(server.url, async (foreign) => {
       await foreign.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
-      await foreign.query("SELECT pg_current_xact_id(), count(*) FROM long.job");
+      const { rows } = await foreign.query<{ id: string }>(
+        "SELECT pg_current_xact_id()::text AS id, count(*) FROM long.job",
+      );
+      // What others began before it may still come into the feed: it waits from where they have ended.
+      const oldest = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS id";
+      await until("it is the oldest", async () => (await ask(server.url, oldest))[0]?.id === rows[0]?.id);
       const seen = await lastEvent(scene);
       const medians: number[] = [];
       for (const round of ["one", "two", "three"]) medians.push(await medianClaim(url, round));
