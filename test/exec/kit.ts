@@ -18,7 +18,7 @@ import type { OpenOptions } from "../../src/embedded/options.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 import type { AttemptRow } from "../../src/store/store.ts";
 
-const DEADLINE_MS = 25_000;
+const DEADLINE_MS = 60_000;
 
 export function tempDir(): string {
   const dir = mkdtempSync(join(tmpdir(), "perdure-exec-"));

@@ -56,6 +56,6 @@ describe("a worker within a command", () => {
     await until("the inner command runs", () => alive(mark).length >= 3);
     await outer.cancel();
     await bench.ended(outer);
-    await allDead(mark, 3_000);
+    await allDead(mark);
   });
 });

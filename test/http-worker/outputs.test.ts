@@ -118,7 +118,7 @@ describe("what a command leaves", () => {
   it("and ran into its timeout is kept too", async () => {
     const bench = await openWireBench();
     await bench.work([exec]);
-    const id = await sh(bench, "echo before; echo f > artifacts/f; sleep 60", { timeout: "500ms" });
+    const id = await sh(bench, "echo before; echo f > artifacts/f; sleep 60", { timeout: "4s" });
     expect(await bench.ended(id)).toMatchObject({ state: "failed", reason: "timeout" });
     expect(await log(bench, id)).toBe("before\n");
     expect((await file(bench, id, 1, "artifacts/f")).text).toBe("f\n");

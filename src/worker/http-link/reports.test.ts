@@ -125,8 +125,8 @@ describe("reports", () => {
     await taken.passed;
     reports.push(link.report(done(2), session));
     link.close();
-    for (const report of reports)
-      await expect(report).rejects.toMatchObject({ code: expect.stringMatching(/closed|unreachable/) });
+    const closed = { code: expect.stringMatching(/closed|unreachable/) };
+    await Promise.all(reports.map((report) => expect(report).rejects.toMatchObject(closed)));
   });
 });
 
