@@ -5,6 +5,9 @@ import { until } from "../postgres/client.ts";
 import { type PostgresServer, startServer } from "../postgres/server.ts";
 import { drained, expectSound, openScene, pass, stream, TEST_MS } from "./kit.ts";
 
+/** Below that of a call, five seconds, by what a machine may need to find out that the server is back. */
+const PATIENCE_MS = 3_500;
+
 let server: PostgresServer;
 beforeAll(async () => {
   server = await startServer({ settings: { shared_buffers: "16MB" } });
@@ -19,15 +22,19 @@ it(
     const scene = await openScene({ url, lease: "1500ms" });
     const submits = stream(scene.perdure);
     await submits.more(60);
+    let awayMs = 0;
     for (let round = 0; round < 2; round++) {
       const begun = scene.starts.length;
+      const downAt = performance.now();
       await server.restart("immediate");
+      awayMs = Math.max(awayMs, performance.now() - downAt);
       await submits.more(60);
       await until("jobs are run again", async () => scene.starts.length > begun + 30);
     }
     await submits.stop();
-    // A restart is shorter than the patience of a call: none is told of it.
-    expect(submits.refused).toEqual([]);
+    // A restart is shorter than the patience of a call: none is told of it. Where it is not, those that were may be.
+    for (const { code } of submits.refused) expect(["store_unavailable", "store_unknown"]).toContain(code);
+    if (awayMs < PATIENCE_MS) expect(submits.refused).toEqual([]);
     await expectSound(url, scene, submits);
     expect(scene.aborts).toEqual([]);
   },
