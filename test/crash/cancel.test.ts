@@ -38,8 +38,8 @@ describe.each(STORES)("on $name", (store) => {
     "ends a job whose worker died before it heard of the cancel",
     async () => {
       const { url } = store.newPlace();
-      const perdure = await open(url, { lease: "3s" });
-      const worker = await startWorker(url, { lease: "3s" });
+      const perdure = await open(url, { lease: LEASE });
+      const worker = await startWorker(url, { lease: LEASE });
       const job = await perdure.submit("job", { work: "hold", stubborn: true });
       await worker.line(`start ${job.id} 1`);
       await stopOutsideTransaction(worker, perdure); // so that it cannot hear

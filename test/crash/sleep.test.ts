@@ -18,7 +18,7 @@ import {
 } from "./kit.ts";
 
 const SLEEPS = [
-  { lease: 1_500, ms: 2_500 },
+  { lease: 3_000, ms: 5_000 },
   { lease: 3_000, ms: 7_000 },
 ];
 
@@ -112,7 +112,7 @@ describe.each(SOAK > 1 ? STORES : [SQLITE])("on $name", (store) => {
     it(
       "may be given the same job again while its first run goes on",
       async () => {
-        const LEASE_MS = 2_000;
+        const LEASE_MS = 3_000;
         const { url } = store.newPlace();
         const perdure = await open(url, { lease: LEASE_MS });
         const worker = await startWorker(url, { lease: LEASE_MS, stopGrace: "60s" });

@@ -87,7 +87,7 @@ describe("an agent as a command", () => {
   });
 
   it("that spends more than its budget is stopped while it runs, and not run again", async () => {
-    const { perdure } = await openBench({ open: { lease: "900ms" } });
+    const { perdure } = await openBench({ open: { lease: "3s" } });
     const command = [
       ...["sh", "-c"],
       `echo '{"cost_usd": 0.7}' > "$PERDURE_OUTPUT_DIR/usage.json"; while :; do sleep 0.05; done`,

@@ -8,7 +8,7 @@ import { type PostgresServer, startServer } from "../postgres/server.ts";
 import { type Answers, expectSound, openScene, pass, type Scene, stream, submitOne, TEST_MS } from "./kit.ts";
 
 const MAX_CONNECTIONS = 14;
-const LEASE_MS = 1_500;
+const LEASE_MS = 3_000;
 
 let server: PostgresServer;
 beforeAll(async () => {

@@ -44,7 +44,7 @@ describe.each<Action>(["cut-before", "cut-after", "cut-reply"])("a connection th
     "again and again at every kind of statement costs nobody anything",
     async () => {
       const { proxy, through, direct } = await proxied(action.replace("-", "_"));
-      const scene = await openScene({ url: through, lease: "1s" });
+      const scene = await openScene({ url: through, lease: "2s" });
       const submits = stream(scene.perdure);
       await submits.more(20);
       const rules = Object.entries(SPOTS).map(

@@ -88,7 +88,7 @@ describe("a worker with thousands of slots", () => {
     const JOBS = 10_000;
     const { url } = newSchema("many");
     const logged: string[] = [];
-    const perdure = await Perdure.open({ url, lease: "3s", logger: (_level, message) => void logged.push(message) });
+    const perdure = await Perdure.open({ url, lease: "9s", logger: (_level, message) => void logged.push(message) });
     onTestFinished(() => perdure.close({ grace: 0 }));
     const released = gate();
     onTestFinished(() => released.open());
