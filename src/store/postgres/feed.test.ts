@@ -8,6 +8,7 @@ import { Dice } from "../../../test/dice.ts";
 import { type PostgresServer, startServer } from "../../../test/postgres/server.ts";
 import type { PerdureEvent } from "../../core/event.ts";
 import { systemClock } from "../../engine/clock.ts";
+import type { Clock } from "../../lib/clock.ts";
 import { broke, decideAt, decideCommandAt, done, newJob, newSession, reportOf, T0 } from "../conformance/kit.ts";
 import type { Store } from "../store.ts";
 import { openPostgres } from "./open.ts";
@@ -29,8 +30,8 @@ afterEach(async () => {
   for (const client of clients.splice(0)) await client.end();
 });
 
-async function open(): Promise<Store> {
-  const options = { url: server.url, schema: SCHEMA, random: Math.random, clock: systemClock, newSecret };
+async function open(clock: Clock = systemClock): Promise<Store> {
+  const options = { url: server.url, schema: SCHEMA, random: Math.random, clock, newSecret };
   const store = await openPostgres({ ...options, connections: 4 });
   stores.push(store);
   return store;
@@ -113,7 +114,7 @@ function outOfOrder(seen: readonly Seen[]): Seen[] {
   });
 }
 
-test("a follower sees every event once and in order while eight write", { timeout: 60_000 }, async () => {
+test("a follower sees every event once and in order while eight write", async () => {
   const seed = Math.floor(Math.random() * 1e9);
   const dice = (i: number) => new Dice(seed + i);
   const reading = await open();
@@ -154,13 +155,19 @@ test("a follower sees every event once and in order while eight write", { timeou
 });
 
 test("a transaction left open delays the feed, and nothing else", async () => {
-  const store = await open();
+  // A reader that waits for others looks at them every two milliseconds.
+  let looks = 0;
+  const after: Clock["after"] = (ms, ...rest) => {
+    if (ms === 2) looks += 1;
+    return systemClock.after(ms, ...rest);
+  };
+  const store = await open({ ...systemClock, after });
   const client = await connect();
   const before = await store.lastSeq();
   await client.query("begin");
   await client.query("select pg_current_xact_id()");
 
-  const started = performance.now();
+  looks = 0;
   const session = newSession({ kinds: ["beside"] });
   await store.openSession(session, T0);
   const jobs = jobsOf(5, "beside");
@@ -171,14 +178,15 @@ test("a transaction left open delays the feed, and nothing else", async () => {
   expect(answers.map(({ status }) => status)).toEqual(new Array(5).fill("accepted"));
   // What is read of one job does not wait either.
   expect(await store.events({ after: 0, limit: 10, jobId: jobs[0]?.id ?? "" })).toHaveLength(3);
-  expect(performance.now() - started).toBeLessThan(1_000);
+  expect(looks, "nobody has waited").toBe(0);
 
   for (let tries = 0; tries < 2; tries++) {
     const asked = performance.now();
     expect(await store.events({ after: before, limit: 100 })).toEqual([]);
     expect(await store.lastSeq()).toBe(before);
-    expect(performance.now() - asked).toBeLessThan(4_000);
+    expect(performance.now() - asked).toBeLessThan(20_000); // a second each, on a machine that may be busy
   }
+  expect(looks).toBeGreaterThan(0);
   await client.query("commit");
   const names = (await store.events({ after: before, limit: 100 })).map((event) => event.name);
   expect(names.toSorted()).toEqual([
