@@ -26,6 +26,7 @@ export default defineConfig({
     reporters: ["default", "./scripts/counts-reporter.mjs"],
     testTimeout: 120_000, // only what hangs reaches it
     hookTimeout: 120_000,
+    expect: { poll: { timeout: 60_000 } }, // a second is not enough where others want the processor
     unstubEnvs: true,
     maxWorkers: 4, // many wait for time or for other processes
     coverage: {

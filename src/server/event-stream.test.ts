@@ -66,13 +66,16 @@ it("asks for no more events while the client takes none, and drops it after half
   client.pause();
   client.write("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
   // The timer of the patience beside that of the heartbeat: nothing more fits into the buffers between the two.
-  await vi.waitFor(() => expect(clock.nextAt()).not.toBeNull());
+  await vi.waitFor(() => expect(clock.nextAt()).not.toBeNull(), { timeout: 60_000 });
   let before = -1;
-  await vi.waitFor(() => {
-    const stalled = asked === before;
-    before = asked;
-    expect(stalled).toBe(true);
-  });
+  await vi.waitFor(
+    () => {
+      const stalled = asked === before;
+      before = asked;
+      expect(stalled).toBe(true);
+    },
+    { timeout: 60_000 },
+  );
   clock.moveTo(clock.now() + 29_999);
   await new Promise((resolve) => setImmediate(resolve));
   expect(asked).toBe(before);

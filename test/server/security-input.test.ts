@@ -20,6 +20,12 @@ const head = (method: string, path: string) =>
   `${method} ${path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${server.admin}\r\n`;
 const JSON_HEAD = "content-type: application/json\r\n";
 
+/** What this process has worked since, the server in it: others may want the processor too. */
+function cpuMs(before: NodeJS.CpuUsage): number {
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / 1_000;
+}
+
 describe("S16: names that reach for prototypes", () => {
   const poisonous = fc.constantFrom("__proto__", "constructor", "prototype", "toString", "polluted", "a");
   const value = fc.letrec((tie) => ({
@@ -102,11 +108,11 @@ describe("S18: bodies that grow", () => {
     ["what is not UTF-8", "\u00ff", 400, /JSON/],
   ])("hold %s", async (_, body, status, message) => {
     const path = body.startsWith('{"jobs"') ? "/v1/jobs/batch" : "/v1/jobs";
-    const before = performance.now();
+    const before = process.cpuUsage();
     const reply = await server.call("POST", path, { body });
     expect([reply.status, reply.body.message]).toEqual([status, expect.stringMatching(message)]);
     expect(reply.text.length).toBeLessThan(3_000);
-    expect(performance.now() - before).toBeLessThan(5_000); // far above what it takes, far below what a bomb would
+    expect(cpuMs(before)).toBeLessThan(5_000); // far above what it takes, far below what a bomb would
   });
 
   it("that are not UTF-8 are refused, not mended", async () => {
@@ -208,10 +214,10 @@ describe("S19: long texts", () => {
   it("in a search are refused, or answered quickly", async () => {
     const long = "a".repeat(14_000);
     for (const query of [`tag=${long}`, `key=${long}!`, `kind=${long}`, `cursor=${long}`, `state=${long}`]) {
-      const before = performance.now();
+      const before = process.cpuUsage();
       const { status } = await server.call("GET", `/v1/jobs?${query}`);
       expect([query.slice(0, 6), status]).toEqual([query.slice(0, 6), 400]);
-      expect(performance.now() - before).toBeLessThan(2_000);
+      expect(cpuMs(before)).toBeLessThan(2_000);
     }
     expect((await server.call("GET", `/v1/jobs?tag=${"a".repeat(100_000)}`)).status).toBe(431);
   });

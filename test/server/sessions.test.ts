@@ -4,6 +4,9 @@ import type { ClaimedJob } from "../../src/core/work.ts";
 import { startServer, type TestServer } from "./kit.ts";
 import { BROKE, DONE, openWorker, runOne } from "./worker-kit.ts";
 
+/** Only guards against hanging. */
+const WAIT = { timeout: 60_000 };
+
 const HEALTH = {
   ...{ consecutive_failures: 1, total: 5, failed: 2, average_ms: 12.5, in_hand: 1, slots: 4, load: 0.5 },
 };
@@ -137,7 +140,7 @@ describe.each(["sqlite", "postgres"] as const)("the worker protocol over %s", (s
     const body = { limit: 1, waitMs: 20_000 };
     const left = gone.call("POST", "/claims", { body, signal: leaving.signal }).catch((error: Error) => error.name);
     const waiting = worker.claim(body);
-    await vi.waitFor(() => expect(claims).toHaveBeenCalledTimes(2));
+    await vi.waitFor(() => expect(claims).toHaveBeenCalledTimes(2), WAIT);
     leaving.abort();
     expect(await left).toBe("AbortError");
     for (let i = 0; i < 3; i++) await call("GET", "/v1/version"); // by then the server has seen it too
@@ -244,7 +247,7 @@ describe.each(["sqlite", "postgres"] as const)("the worker protocol over %s", (s
     const worker = await openWorker(own);
     const body = { waitMs: 30_000 };
     const held = [worker.claim({ ...body, limit: 1 }), worker.call("POST", "/notices", { body })] as const;
-    await vi.waitFor(() => expect(claims.mock.calls.length + notices.mock.calls.length).toBe(2));
+    await vi.waitFor(() => expect(claims.mock.calls.length + notices.mock.calls.length).toBe(2), WAIT);
     await own.server.stop(5_000);
     expect(await held[0]).toEqual([]);
     expect((await held[1]).body.alive).toBe(true);

@@ -76,7 +76,7 @@ describe("a body", () => {
       more();
     });
     expect(await bodyFrom(server.url)).toMatchObject({ isCut: true });
-    await vi.waitFor(() => expect(server.open.size).toBe(0));
+    await vi.waitFor(() => expect(server.open.size).toBe(0), { timeout: 60_000 });
   });
 
   it.each([

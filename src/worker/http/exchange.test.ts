@@ -22,7 +22,7 @@ function answers(...lists: string[][]): Lookup & { readonly asked: string[] } {
   return Object.assign(lookup, { asked });
 }
 
-const closed = (server: TestServer) => vi.waitFor(() => expect(server.open.size).toBe(0));
+const closed = (server: TestServer) => vi.waitFor(() => expect(server.open.size).toBe(0), { timeout: 60_000 });
 
 describe("an exchange", () => {
   it("sends what it was given and gives back what came", async () => {
@@ -190,7 +190,7 @@ describe("a blocked address", () => {
     const url = `http://shifty.test:${server.port}`;
     await expect(fetched({ url }, { allow: [], lookup: async () => [shifty] })).rejects.toMatchObject(refusal);
     expect(looks).toBeGreaterThan(1);
-    await vi.waitFor(() => expect(server.connections).toBe(1));
+    await vi.waitFor(() => expect(server.connections).toBe(1), { timeout: 60_000 });
     await closed(server);
     expect(server.requests).toEqual([]);
   });

@@ -222,7 +222,7 @@ describe("a request", () => {
     run = attempt(JSON.stringify({ url: server.url }));
     const { outcome } = await httpExecutor({ allow: ["127.0.0.1"], clock: systemClock }).run(run);
     expect(outcome).toMatchObject({ kind: "failed", failure: { kind: "error", name: "AbortError" } });
-    await vi.waitFor(() => expect(server.open.size).toBe(0));
+    await vi.waitFor(() => expect(server.open.size).toBe(0), { timeout: 60_000 });
   });
 
   it("is not made for a run that was stopped before", async () => {
