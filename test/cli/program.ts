@@ -1,5 +1,6 @@
 /** `perdure` as a user has it: the built program, as a child process, waited for by what it says and by its end. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { mkdtempSync, readFileSync, realpathSync, rmSync, watch } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -163,6 +164,9 @@ export function written(path: string): Promise<string> {
     look();
   });
 }
+
+/** For a `sleep` that is found by its arguments, among those of all tests that run on this machine. */
+export const longTime = () => randomInt(100_000_000, 1_000_000_000);
 
 /** Living processes whose command line holds this text, our own `pgrep` left out. */
 export function processesWith(text: string): string[] {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { startMain } from "./follow-kit.ts";
 import { perdureAt, scriptAt } from "./kit.ts";
-import { endingOf, idIn, newPlace, type Place, processesWith, start, written } from "./program.ts";
+import { endingOf, idIn, longTime, newPlace, type Place, processesWith, start, written } from "./program.ts";
 
 const KEY = ["--key", "nightly 1"];
 
@@ -92,14 +92,15 @@ describe("a job that runs, met by its key,", () => {
 
   it("is gone on with when its process was ended with SIGTERM, uncharged", async () => {
     const place = newPlace();
-    const script = 'echo run $PERDURE_ATTEMPT; [ "$PERDURE_ATTEMPT" = 2 ] || exec sleep 71235';
+    const sleep = `sleep ${longTime()}`;
+    const script = `echo run $PERDURE_ATTEMPT; [ "$PERDURE_ATTEMPT" = 2 ] || exec ${sleep}`;
     const first = startKey(place, script, "--json");
     await first.says("run 1");
     first.kill("SIGTERM");
     const said = await first.ended;
     expect(said.code).toBe(143);
     expect(said.stderr).toContain("--key");
-    expect(processesWith("sleep 71235")).toEqual([]);
+    expect(processesWith(sleep)).toEqual([]);
     const second = await runKey(place, script, "--json");
     expect(second).toMatchObject({ code: 0, stdout: expect.stringMatching(/^run 2\n/) });
     expect(idIn(second)).toBe(idIn(said));

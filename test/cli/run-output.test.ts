@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
 import { DANGEROUS, Kept, perdure, perdureAt, type Said, scriptAt, uncoloured } from "./kit.ts";
-import { idIn, newPlace, type Place, processesWith, startShell } from "./program.ts";
+import { idIn, longTime, newPlace, type Place, processesWith, startShell } from "./program.ts";
 
 /** On a pseudo-terminal of `script`; what it shows has CR LF at the ends of lines. The exit code is the program's. */
 async function onTerminal(place: Place, argv: readonly string[], env: Record<string, string> = {}): Promise<Said> {
@@ -98,19 +98,21 @@ describe("a pipe", () => {
 
   it("that nobody reads any more ends the run by itself, with its tree", async () => {
     const place = newPlace();
-    const script = "$PERDURE_CLI run -- sh -c 'sleep 71250 & yes' | head -1";
+    const sleep = `sleep ${longTime()}`;
+    const script = `$PERDURE_CLI run -- sh -c '${sleep} & yes' | head -1`;
     const { code, stdout, stderr } = await startShell(place, script).ended;
     expect({ code, stdout }).toEqual({ code: 0, stdout: "y\n" });
     expect(stderr).not.toMatch(/EPIPE|bug|unsettled/);
-    expect(processesWith("sleep 71250")).toEqual([]);
+    expect(processesWith(sleep)).toEqual([]);
     const jobs = JSON.parse((await perdureAt(place, ["ps", "--json"])).stdout) as { state: string }[];
     expect(jobs.map(({ state }) => state)).not.toContain("running");
   }, 120_000);
 
   it("that nobody reads any more ends it too when the noise comes from stderr", async () => {
-    const script = "$PERDURE_CLI run -- sh -c 'sleep 71251 & yes >&2' 2>&1 >/dev/null | head -1";
+    const sleep = `sleep ${longTime()}`;
+    const script = `$PERDURE_CLI run -- sh -c '${sleep} & yes >&2' 2>&1 >/dev/null | head -1`;
     expect(await startShell(newPlace(), script).ended).toEqual({ code: 0, stdout: "y\n", stderr: "" });
-    expect(processesWith("sleep 71251")).toEqual([]);
+    expect(processesWith(sleep)).toEqual([]);
   }, 120_000);
 
   it("that nobody reads any more is no trouble for logs and artifacts", async () => {

@@ -1,14 +1,13 @@
 /** Signals to `perdure run`: Ctrl-C cancels, the others hand back, and nothing of the command lives on. */
 import { describe, expect, it } from "vitest";
 import { perdureAt, scriptAt } from "./kit.ts";
-import { endingOf, idIn, newPlace, type Place, processesWith, start } from "./program.ts";
+import { endingOf, idIn, longTime, newPlace, type Place, processesWith, start } from "./program.ts";
 
 /** A tree: children, one in a session of its own, one whose parent is gone. */
 const tree = (n: number) => `sleep ${n} & setsid sleep ${n} & (setsid sh -c 'sleep ${n} & :' &); echo up; wait`;
 
 /** Promised is a second; a machine that stalls may take longer. */
-const untilGone = (n: number) =>
-  expect.poll(() => processesWith(`sleep ${n}`), { timeout: 10_000, interval: 100 }).toEqual([]);
+const untilGone = (n: number) => expect.poll(() => processesWith(`sleep ${n}`), { interval: 100 }).toEqual([]);
 
 async function stateOf(place: Place, id: string): Promise<string> {
   return (JSON.parse((await perdureAt(place, ["get", id, "--json"])).stdout) as { state: string }).state;
@@ -17,12 +16,13 @@ async function stateOf(place: Place, id: string): Promise<string> {
 describe("Ctrl-C", () => {
   it("cancels the job, ends the whole tree, and exits with 130", async () => {
     const place = newPlace();
-    const program = start(place, ["run", "--json", "--", "sh", "-c", tree(71240)]);
+    const n = longTime();
+    const program = start(place, ["run", "--json", "--", "sh", "-c", tree(n)]);
     await program.says("up");
     program.kill("SIGINT");
     const said = await program.ended;
     expect(said.code).toBe(130);
-    expect(processesWith("sleep 71240")).toEqual([]);
+    expect(processesWith(`sleep ${n}`)).toEqual([]);
     expect(said.stderr).toContain("cancelling");
     expect(endingOf(said)).toMatchObject({ id: idIn(said), state: "cancelled", exitCode: 130 });
   });
@@ -39,14 +39,15 @@ describe("Ctrl-C", () => {
 
   it("pressed twice leaves at once, and the tree goes soon after", async () => {
     const place = newPlace();
-    const script = `trap "" TERM; ${tree(71241)}; while :; do sleep 0.05; done`;
+    const n = longTime();
+    const script = `trap "" TERM; ${tree(n)}; while :; do sleep 0.05; done`;
     const program = start(place, ["run", "--", "sh", "-c", script]);
     await program.says("up");
     program.kill("SIGINT");
     await program.says("press once more");
     program.kill("SIGINT");
     expect((await program.ended).code).toBe(130);
-    await untilGone(71241);
+    await untilGone(n);
   });
 
   it("is what a cancelled job answers for later, and --again runs it", async () => {
@@ -65,9 +66,10 @@ describe("Ctrl-C", () => {
 
 describe("another signal", () => {
   it.each([
-    ["SIGTERM", 143, 71243],
-    ["SIGHUP", 129, 71244],
-  ] as const)("%s ends the tree, hands the job back and exits with %i", async (signal, code, n) => {
+    ["SIGTERM", 143],
+    ["SIGHUP", 129],
+  ] as const)("%s ends the tree, hands the job back and exits with %i", async (signal, code) => {
+    const n = longTime();
     const place = newPlace();
     const program = start(place, ["run", "--key", "k", "--", "sh", "-c", tree(n)]);
     await program.says("up");
@@ -81,17 +83,18 @@ describe("another signal", () => {
 
   it("cancels a job without a key, which nobody could go on with, and --json tells the same code", async () => {
     const place = newPlace();
-    const program = start(place, ["run", "--json", "--", "sh", "-c", tree(71246)]);
+    const n = longTime();
+    const program = start(place, ["run", "--json", "--", "sh", "-c", tree(n)]);
     await program.says("up");
     program.kill("SIGTERM");
     const said = await program.ended;
     expect(said.code).toBe(143);
-    expect(processesWith("sleep 71246")).toEqual([]);
+    expect(processesWith(`sleep ${n}`)).toEqual([]);
     expect(endingOf(said)).toMatchObject({ id: idIn(said), state: "cancelled", exitCode: 143 });
   });
 
   it("leaves the object of --json too when the job is handed back", async () => {
-    const program = start(newPlace(), ["run", "--json", "--key", "k", "--", "sh", "-c", tree(71247)]);
+    const program = start(newPlace(), ["run", "--json", "--key", "k", "--", "sh", "-c", tree(longTime())]);
     await program.says("up");
     program.kill("SIGTERM");
     const said = await program.ended;
@@ -100,10 +103,11 @@ describe("another signal", () => {
   });
 
   it("that cannot be caught ends the tree soon after too", async () => {
-    const program = start(newPlace(), ["run", "--", "sh", "-c", tree(71245)]);
+    const n = longTime();
+    const program = start(newPlace(), ["run", "--", "sh", "-c", tree(n)]);
     await program.says("up");
     program.kill("SIGKILL");
     await program.ended;
-    await untilGone(71245);
+    await untilGone(n);
   });
 });

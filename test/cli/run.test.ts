@@ -3,10 +3,10 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { perdureAt, scriptAt } from "./kit.ts";
-import { endingOf, idIn, newPlace, processesWith, runScript } from "./program.ts";
+import { endingOf, idIn, longTime, newPlace, processesWith, runScript } from "./program.ts";
 
 const ONCE = ["--max-attempts", "1"];
-const SLOW = "sleep 71234";
+const SLOW = `sleep ${longTime()}`;
 
 describe("perdure run", () => {
   it("gets a command through that fails once, and can tell how", async () => {
