@@ -42,6 +42,9 @@ async function medianClaim(url: string, kind: string): Promise<number> {
   return times.sort((a, b) => a - b)[times.length >> 1] as number;
 }
 
+/** Others may want the processor now and not before: what is as fast as this is fast. */
+const bound = (ms: number) => Math.max(50, 10 * ms);
+
 it(
   "claims stay fast, and the feed is late but whole",
   async () => {
@@ -68,8 +71,8 @@ it(
       return medians;
     });
     console.log(`claim, median: ${before.toFixed(1)} ms, then ${during.map((ms) => ms.toFixed(1)).join(", ")} ms`);
-    expect(Math.min(...during)).toBeLessThan(10 * before);
-    expect(during.at(-1), "it does not grow with what has died").toBeLessThan(10 * (during[0] as number));
+    expect(Math.min(...during)).toBeLessThan(bound(before));
+    expect(during.at(-1), "it does not grow with what has died").toBeLessThan(bound(during[0] as number));
     await submits.stop();
     await drained(scene.perdure);
     const names = (await all(scene.perdure.events(0))).filter((event) => event.name === "attempt.succeeded");
