@@ -10,7 +10,7 @@ import { flusterPolicy } from "./fluster/retry.ts";
 import { noetlPolicy, readNoetlRetry } from "./noetl/retry.ts";
 import type { DialectSettings } from "./settings.ts";
 
-type Reader = (value: unknown, path: string, settings: DialectSettings) => PolicyFields;
+type Reader = (value: unknown, path: string, settings: DialectSettings, notes: string[]) => PolicyFields;
 
 const READERS: readonly (readonly [name: DialectName, telling: readonly string[], read: Reader])[] = [
   [
@@ -19,7 +19,7 @@ const READERS: readonly (readonly [name: DialectName, telling: readonly string[]
       ...["max_retries_failure", "max_retries_preemption", "initial_retry_delay_ms", "max_retry_delay_ms"],
       ...["retry_on_exit_codes", "no_retry_on_exit_codes"],
     ],
-    (value, path, { fluster }) => flusterPolicy(value, path, fluster),
+    (value, path, { fluster }, notes) => flusterPolicy(value, path, fluster, notes),
   ],
   [
     "noetl",
@@ -39,28 +39,29 @@ const READERS: readonly (readonly [name: DialectName, telling: readonly string[]
 ];
 
 /** Null if it is in none of their words, or not in those of the dialect that is named. Throws a `ConfigError` if it is, and has
- *  a mistake. Named, `true` and `3` mean what they mean there. */
+ *  a mistake. Named, `true` and `3` mean what they mean there. Adds to `notes` what may surprise whoever wrote it. */
 export function retryBlock(
   value: unknown,
   path: string,
   settings: () => DialectSettings,
   dialect?: string,
+  notes: string[] = [],
 ): PolicyFields | null {
   if (dialect !== undefined) {
     const named = READERS.find(([name]) => name === dialect);
-    return named === undefined ? null : named[2](value, path, settings());
+    return named === undefined ? null : named[2](value, path, settings(), notes);
   }
   if (!isPlain(value)) return null;
   const names = Object.keys(value);
   const found = READERS.find(([, telling]) => names.some((name) => telling.includes(name)));
-  return found === undefined ? null : found[2](value, path, settings());
+  return found === undefined ? null : found[2](value, path, settings(), notes);
 }
 
 /** The dialects in whose words a block can be read, for who has to say which one is meant. */
 export function retryDialects(value: unknown, path: string, settings: DialectSettings): DialectName[] {
   return READERS.flatMap(([name, , read]) => {
     try {
-      read(value, path, settings);
+      read(value, path, settings, []);
       return [name];
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;

@@ -151,6 +151,14 @@ describe("a note", () => {
     expect(stderr).toMatch(/^note: packs\/p\/pack\.yaml:2:1: config: it is not given to actions/);
   });
 
+  it("tells of a retry block alone what it tells of one in a job", async () => {
+    const block = "{ max_retries_failure: 2, initial_delay: 100, max_delay: 10, retry_on_exit_codes: [0] }";
+    const argv = ["simulate", "-f", "retry.yaml", "--outcomes", "fail,ok"];
+    const { stderr } = await says(argv, { "retry.yaml": `retry: ${block}\n` });
+    expect(stderr).toContain("note: retry.yaml:1:1: retry: initial_delay is 100, and every retry waits for the cap");
+    expect(stderr).toContain("note: retry.yaml:1:1: retry.retry_on_exit_codes has 0");
+  });
+
   it("tells that a number of retries alone was read as Perdure's, unless it was asked for", async () => {
     const argv = ["simulate", "-f", "retry.yaml", "--outcomes", "fail,ok"];
     const { code, stderr } = await says(argv, { "retry.yaml": "# ours?\nretry: 3\n" });

@@ -364,6 +364,7 @@ describe("what is played", () => {
     [["--failure-rate", "1.1"], /--failure-rate: got "1.1"; give a number from 0 to 1/],
     [["--failure-rate", "x"], /--failure-rate: /],
     [["--runs", "5"], /--runs: it goes with --failure-rate/],
+    [["--failure-rate", "0.5", "--outcomes", "fail,ok"], /--outcomes: with --failure-rate .* and ok is none/],
     [["--failure-rate", "1", "--repeat"], /--repeat: it means nothing/],
     [["--seed", "-1"], /--seed/],
     [["--takes", "5"], /--takes: got "5"; give a time with its unit/],

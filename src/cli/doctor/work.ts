@@ -59,7 +59,13 @@ export async function checkQueues({ queues, workers, jobs }: Looked, now: number
   const due = all.reduce((sum, queue) => sum + queue.due, 0);
   return found.length > 0
     ? found
-    : [ok(due === 0 ? "nothing waits that is due" : `${many(due, "job")} due, with workers for them`)];
+    : [
+        ok(
+          due === 0
+            ? "nothing waits that is due"
+            : `${many(due, "job")} due, none for ${showMs(STUCK_MS)} without a worker`,
+        ),
+      ];
 }
 
 function standing({ queue, due, pausedAt }: QueueCounts, now: number): Found {

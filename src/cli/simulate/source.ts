@@ -155,9 +155,13 @@ async function retryAlone(
   const { retry } = value as { retry: unknown };
   try {
     const settings = isForeign(retry, dialect) ? await settingsFor(context, targetOf(context)) : DIALECT_DEFAULTS;
-    const policy = resolvePolicy(retryBlock(retry, "retry", () => settings, dialect) ?? (retry as PolicyInput));
-    const isGuess = typeof retry === "number" && dialect === undefined;
-    return ofPolicy(policy, isGuess ? [`${file.where(["retry"])}: retry: read as Perdure's own. ${OF_NOETL}`] : []);
+    const notes: string[] = [];
+    const policy = resolvePolicy(retryBlock(retry, "retry", () => settings, dialect, notes) ?? (retry as PolicyInput));
+    if (typeof retry === "number" && dialect === undefined) notes.push(`retry: read as Perdure's own. ${OF_NOETL}`);
+    return ofPolicy(
+      policy,
+      notes.map((note) => `${file.where(["retry"])}: ${note}`),
+    );
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     const hint = dialect === undefined ? hintFor(retry) : "";
