@@ -23,13 +23,33 @@ export class YamlText {
   readonly #document: Document.Parsed;
   readonly #valuer: Valuer;
   readonly #lines: LineCounter;
+  /** Where its paths begin. */
+  readonly #from: Path;
 
-  constructor(file: string, value: unknown, document: Document.Parsed, valuer: Valuer, lines: LineCounter) {
+  constructor(
+    file: string,
+    value: unknown,
+    document: Document.Parsed,
+    valuer: Valuer,
+    lines: LineCounter,
+    from: Path = [],
+  ) {
     this.file = file;
     this.value = value;
     this.#document = document;
     this.#valuer = valuer;
     this.#lines = lines;
+    this.#from = from;
+  }
+
+  /** A part of it as a document of its own, which knows its places in this file. */
+  part(path: Path): YamlText {
+    const value = path.reduce<unknown>(
+      (within, step) => (within as Record<string | number, unknown>)[step],
+      this.value,
+    );
+    const from = [...this.#from, ...path];
+    return new YamlText(this.file, value, this.#document, this.#valuer, this.#lines, from);
   }
 
   /** Where a part stands: a field at its key, an item at its beginning. Of a part that is not there, where it would be. */
@@ -44,8 +64,9 @@ export class YamlText {
   }
 
   /** As far as the path leads. */
-  #look(path: Path): { readonly position: Position; readonly isWhole: boolean } {
+  #look(below: Path): { readonly position: Position; readonly isWhole: boolean } {
     const { isAlias, isMap, isScalar, isSeq } = yaml();
+    const path = [...this.#from, ...below];
     let found = 0;
     let node: unknown = this.#document.contents;
     let offset = startOf(node) ?? 0;

@@ -1,6 +1,7 @@
 /** All dialects, by their names and by what their documents look like, and all views of jobs and of events. */
 import { asOneOf } from "../core/check.ts";
 import { agentTask } from "./agent-task/dialect.ts";
+import { listedManifests } from "./agent-task/list.ts";
 import { attune } from "./attune/dialect.ts";
 import type { Dialect, ViewParts } from "./dialect.ts";
 import { flusterDialect } from "./fluster/dialect.ts";
@@ -14,6 +15,11 @@ export function dialectOf(name: unknown, path = "dialect"): Dialect {
   const names = DIALECTS.map((each) => each.name);
   const found = asOneOf(name, names, path);
   return DIALECTS.find((each) => each.name === found) as Dialect;
+}
+
+/** The paths of the documents that one document holds; null where it holds none but itself. */
+export function documentsWithin(document: unknown): readonly (readonly (string | number)[])[] | null {
+  return listedManifests(document);
 }
 
 /** All dialects that a document may be of. */

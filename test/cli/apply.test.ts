@@ -57,6 +57,25 @@ describe.each(KINDS)("apply --key to %s", (kind) => {
 });
 
 describe.each(KINDS)("apply to %s", (kind) => {
+  it("takes a list of manifests for its items, each at its place in the file", async () => {
+    const { ask, askJson, library } = await openWhere(kind);
+    const item = (name: string, more = "") =>
+      `  - apiVersion: core.hortator.ai/v1alpha1\n    kind: AgentTask\n    metadata: { name: ${name} }\n` +
+      `    spec: { prompt: p, command: [agent]${more} }\n`;
+    const list = `apiVersion: v1\nkind: List\nmetadata: { resourceVersion: "" }\nitems:\n${item("one")}`;
+    const stored = await askJson<{ id: string }[]>("apply", "-f", written(list + item("two")));
+    const names = stored.map(async ({ id }) => (await (await library.job(id)).get()).annotations["agent-task/name"]);
+    expect(await Promise.all(names)).toEqual(["one", "two"]);
+    const { code, stderr } = await ask("apply", "-f", written(list + item("two", ", bugdet: {}")));
+    expect([code, stderr]).toEqual([2, expect.stringMatching(/jobs\.yaml:12:42: spec\.bugdet: unknown field/)]);
+    const stranger = await ask("apply", "-f", written(`${list}  - { apiVersion: v1, kind: Pod }\n`));
+    expect(stranger).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/jobs\.yaml:9:5: got a document of no kind/),
+    });
+    expect((await library.jobs()).jobs).toHaveLength(2);
+  });
+
   it.each(Object.entries(FILES))("stores the example of %s, and every view of it can be had", async (name, file) => {
     const { ask, askJson, library, server } = await openWhere(kind, { env: ENGINE });
     if (server !== null && name === "opal") return; // a server has an engine of its own: see below

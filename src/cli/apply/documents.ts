@@ -4,7 +4,7 @@ import { dirname, resolve } from "node:path";
 import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
 import type { Dialect } from "../../dialects/dialect.ts";
-import { candidates, DIALECTS, dialectOf } from "../../dialects/registry.ts";
+import { candidates, DIALECTS, dialectOf, documentsWithin } from "../../dialects/registry.ts";
 import { usageError } from "../exit.ts";
 import type { Io } from "../io.ts";
 import { bytesOf, TOP_KEYS } from "../job-file.ts";
@@ -45,11 +45,16 @@ export async function documentsOf({ files, io, dialect, stdin = process.stdin }:
         : [readSmallFile(resolve(io.cwd, name), name, YAML_LIMITS.bytes + 1), name];
     if (bytes === null) throw usageError(`there is no file ${show(name)}; name another, or - for standard input`);
     const dir = name === "-" ? io.cwd : dirname(resolve(io.cwd, name));
-    for (const yaml of readYamlDocuments(textIn(bytes, file), file)) {
+    for (const yaml of readYamlDocuments(textIn(bytes, file), file).flatMap(each)) {
       found.push({ yaml, dir, dialect: chosen === undefined ? kindOf(yaml) : chosen });
     }
   }
   return found;
+}
+
+/** Those that it holds, or itself. */
+function each(yaml: YamlText): YamlText[] {
+  return documentsWithin(yaml.value)?.map((path) => yaml.part(path)) ?? [yaml];
 }
 
 function chosenKind(name: string): Dialect | null {
