@@ -57,6 +57,18 @@ async function wholeFeed(store: Store, histories: ReadonlyMap<string, History>):
   }
 }
 
+const PATIENCE_MS = 30_000;
+
+/** So many events of jobs in one go, or all that the feed gives: it lags behind while somebody else writes, in whatever schema
+ *  of the server. */
+export async function jobEvents(store: Store, count: number): Promise<JobEvent[]> {
+  for (const start = performance.now(); ; ) {
+    const all = await store.events({ after: 0, limit: 1_000_000 });
+    const feed = all.filter(({ jobId }) => jobId !== null) as JobEvent[];
+    if (feed.length >= count || performance.now() - start > PATIENCE_MS) return feed;
+  }
+}
+
 async function readFeed(store: Store): Promise<PerdureEvent[]> {
   const feed: PerdureEvent[] = [];
   for (let after = 0; ; after = feed.at(-1)?.seq ?? 0) {

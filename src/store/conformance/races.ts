@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { JobEvent } from "../../core/event.ts";
 import type { ClaimedJob, Report, SettleAnswer } from "../../core/work.ts";
 import type { InsertAnswer, Store } from "../store.ts";
-import { allJobs, checkHistory } from "./audit.ts";
+import { allJobs, checkHistory, jobEvents } from "./audit.ts";
 import {
   broke,
   decideAt,
@@ -36,13 +36,11 @@ let url = "";
 
 /** Every row is the fold of its events, read in one go: there are thousands. */
 async function checkAll(store: Store): Promise<void> {
-  const perJob = new Map<string, JobEvent[]>();
-  for (const event of (await store.events({ after: 0, limit: 1_000_000 })) as JobEvent[]) {
-    const list = perJob.get(event.jobId);
-    if (list === undefined) perJob.set(event.jobId, [event]);
-    else list.push(event);
-  }
-  for (const row of await allJobs(store)) checkHistory(row, perJob.get(row.id) ?? []);
+  const rows = await allJobs(store);
+  const events = rows.reduce((sum, { revision }) => sum + revision, 0);
+  const perJob = new Map<string, JobEvent[]>(rows.map(({ id }) => [id, []]));
+  for (const event of await jobEvents(store, events)) perJob.get(event.jobId)?.push(event);
+  for (const row of rows) checkHistory(row, perJob.get(row.id) ?? []);
 }
 
 const either = () => stores[Math.random() < 0.5 ? 0 : 1];
