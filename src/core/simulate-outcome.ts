@@ -13,6 +13,7 @@ export interface Played {
   readonly word: string;
   /** run: a worker starts it. wait: nobody does, and it waits too long. cancel: somebody cancels it while it runs. */
   readonly kind: "run" | "wait" | "cancel";
+  readonly isSuccess: boolean;
   /** `job` is as it was just before that end. */
   outcome(job: Job, endsAt: number): Outcome;
 }
@@ -41,20 +42,23 @@ export function playedOutcome(text: string, path: string): Played {
   }
   const made = word.make(argument);
   if (made === null) throw new ConfigError({ path, given: text, allowed: word.allowed });
-  return { word: text, kind: word.kind ?? "run", outcome: made };
+  const isSuccess = typeof made !== "function" && made.kind === "completed";
+  const outcome = typeof made === "function" ? made : () => made;
+  return { word: text, kind: word.kind ?? "run", isSuccess, outcome };
 }
 
-type Make = Played["outcome"];
+/** How it ends, or, where that depends on the job, what tells it. */
+type Made = Outcome | Played["outcome"];
 
 interface Word {
   readonly kind?: Played["kind"];
   readonly allowed: string;
   /** From what stands behind the colon, or null without one. The answer is null if that is no good. */
-  make(argument: string | null): Make | null;
+  make(argument: string | null): Made | null;
 }
 
 const WORDS: ReadonlyMap<string, Word> = new Map<string, Word>([
-  ["ok", alone("ok", () => ({ kind: "completed", result: null }))],
+  ["ok", alone("ok", { kind: "completed", result: null })],
   ["fail", { allowed: "fail, or fail:EXITCODE with a code from 1 to 255", make: (code) => exited(code ?? "1", 1) }],
   ["exit", { allowed: "exit:EXITCODE with a code from 0 to 255, as in exit:7", make: (code) => exited(code, 0) }],
   ["error", { allowed: "error:MESSAGE, as in error:connection reset or error:TypeError: no name", make: thrown }],
@@ -68,46 +72,46 @@ const WORDS: ReadonlyMap<string, Word> = new Map<string, Word>([
   ["signal", { allowed: "signal:NAME, as in signal:SIGSEGV", make: signalled }],
   ["logical", { allowed: "logical, or logical:REASON", make: (reason) => logical(reason) }],
   ["invalid", alone("invalid", failedBy({ kind: "error", class: "invalid", message: "invalid input" }))],
-  ["queue-timeout", { ...alone("queue-timeout", () => ({ kind: "queue_timeout" })), kind: "wait" }],
-  ["interrupted", alone("interrupted", () => ({ kind: "interrupted" }))],
-  ["cancel", { ...alone("cancel", () => ({ kind: "interrupted" })), kind: "cancel" }],
+  ["queue-timeout", { ...alone("queue-timeout", { kind: "queue_timeout" }), kind: "wait" }],
+  ["interrupted", alone("interrupted", { kind: "interrupted" })],
+  ["cancel", { ...alone("cancel", { kind: "interrupted" }), kind: "cancel" }],
 ]);
 
-function alone(name: string, outcome: Make): Word {
+function alone(name: string, outcome: Made): Word {
   return { allowed: `${name}, with nothing behind it`, make: (argument) => (argument === null ? outcome : null) };
 }
 
-function failedBy(parts: Parameters<typeof failure>[0]): Make {
-  return () => ({ kind: "failed", failure: failure(parts) });
+function failedBy(parts: Parameters<typeof failure>[0]): Outcome {
+  return { kind: "failed", failure: failure(parts) };
 }
 
-function exited(text: string | null, least: number): Make | null {
+function exited(text: string | null, least: number): Outcome | null {
   const exitCode = wholeIn(text, least, 255);
   if (exitCode === null) return null;
-  if (exitCode === 0) return () => ({ kind: "completed", result: { exitCode } });
+  if (exitCode === 0) return { kind: "completed", result: { exitCode } };
   return failedBy({ kind: "exit", message: `exit code ${exitCode}`, exitCode });
 }
 
 /** As errors are printed: `TypeError: x is no function` has the name by which rules know it. */
-function thrown(text: string | null): Make | null {
+function thrown(text: string | null): Outcome | null {
   if (text === null || text === "") return null;
   const [, name = "Error", message = text] = /^([A-Za-z_$][\w$]*(?:Error|Exception)): *(.+)$/s.exec(text) ?? [];
   return failedBy({ kind: "error", message, name });
 }
 
-function logical(reason: string | null): Make {
+function logical(reason: string | null): Outcome {
   return failedBy({ kind: "result", class: "logical", message: reason || "the task said no" });
 }
 
 /** As the executor of requests judges them, where a request says nothing of what it expects: 2xx is an answer. */
-function answered(text: string | null): Make | null {
+function answered(text: string | null): Outcome | null {
   const [, code = "", wait] = /^(\d{3})(?::(.+))?$/.exec(text ?? "") ?? [];
   const status = wholeIn(code, 100, 599);
   const retryAfterMs = wait === undefined ? null : spanIn(wait);
   if (status === null || Number.isNaN(retryAfterMs)) return null;
   if (status >= 200 && status <= 299) {
     const result = { status_code: status, headers: {}, body: null };
-    return wait === undefined ? () => ({ kind: "completed", result }) : null;
+    return wait === undefined ? { kind: "completed", result } : null;
   }
   return failedBy({ kind: "http", message: `HTTP ${status}`, status, retryAfterMs });
 }
@@ -129,7 +133,7 @@ const SIGNALS: Readonly<Record<string, number>> = {
   ...{ SIGSYS: 31 },
 };
 
-function signalled(text: string | null): Make | null {
+function signalled(text: string | null): Outcome | null {
   const upper = (text ?? "").toUpperCase();
   const name = upper.startsWith("SIG") ? upper : `SIG${upper}`;
   const number = Object.hasOwn(SIGNALS, name) ? SIGNALS[name] : undefined;

@@ -365,6 +365,8 @@ describe("what is played", () => {
     [["--failure-rate", "x"], /--failure-rate: /],
     [["--runs", "5"], /--runs: it goes with --failure-rate/],
     [["--failure-rate", "0.5", "--outcomes", "fail,ok"], /--outcomes: with --failure-rate .* and ok is none/],
+    [["--failure-rate", "0.5", "--outcomes", "exit:00"], /and exit:00 is none/],
+    [["--failure-rate", "0.5", "--outcomes", "http:503,http:200"], /and http:200 is none/],
     [["--failure-rate", "1", "--repeat"], /--repeat: it means nothing/],
     [["--seed", "-1"], /--seed/],
     [["--takes", "5"], /--takes: got "5"; give a time with its unit/],

@@ -160,15 +160,17 @@ describe("usage", () => {
 
   it("that makes no sense changes nothing, and is told in the log of its attempt", async () => {
     const bench = await openBench();
-    const says = async (text: string) => {
+    const logWith = async (text: string) => {
       const { job, last } = await bench.sh(`printf '%s' '${text}' > "$PERDURE_USAGE_FILE"`);
       expect(job.state, text).toBe("succeeded");
       return last.log ?? "";
     };
     for (const text of ['{"tokens_in":-5}', '{"tokens_in":"many"}', "["]) {
-      expect(await says(text)).toContain("not all of its usage.json is counted: ");
+      expect(await logWith(text)).toContain("not all of its usage.json is counted: ");
     }
-    for (const text of ['{"tokens_in":1.5}', '{"cost_usd":1e308}']) expect(await says(text)).toBe("");
+    const { last } = await bench.sh(says('{"status":"completed","usage":{"cost_usd":"3"}}'));
+    expect(last.log).toContain("not all of the usage in its result.json is counted: cost_usd: got");
+    for (const text of ['{"tokens_in":1.5}', '{"cost_usd":1e308}']) expect(await logWith(text)).toBe("");
     expect(bench.logged.filter((line) => line.startsWith("error"))).toEqual([]);
   });
 });

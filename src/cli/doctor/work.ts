@@ -57,15 +57,9 @@ export async function checkQueues({ queues, workers, jobs }: Looked, now: number
   }
   const found = [...paused, ...[...stuck.values()].map(({ first, count }) => unserved(first, count, isMore, now))];
   const due = all.reduce((sum, queue) => sum + queue.due, 0);
-  return found.length > 0
-    ? found
-    : [
-        ok(
-          due === 0
-            ? "nothing waits that is due"
-            : `${many(due, "job")} due, none for ${showMs(STUCK_MS)} without a worker`,
-        ),
-      ];
+  if (found.length > 0) return found;
+  if (due === 0) return [ok("nothing waits that is due")];
+  return [ok(`${many(due, "job")} due, none for ${showMs(STUCK_MS)} without a worker`)];
 }
 
 function standing({ queue, due, pausedAt }: QueueCounts, now: number): Found {

@@ -44,10 +44,10 @@ type Wanted = Pick<JobInfo, "namespace" | "kind" | "queue" | "labels">;
 export function lackOf(job: Wanted, workers: readonly SessionRow[], at: Place = "server"): string | null {
   const there = workers.filter(({ endedAt, drainingAt }) => endedAt === null && drainingAt === null);
   if (there.some((worker) => serves(worker, job))) return null;
-  const start = starting(at, job.labels);
+  const start = starting(at, job);
   const needs = resourcesIn(job.labels);
-  const others = Object.entries(job.labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
-  const isOnlySize = there.some((worker) => serves(worker, { ...job, labels: Object.fromEntries(others) }));
+  const sizeless = { ...job, labels: Object.fromEntries(labelsBesideSize(job)) };
+  const isOnlySize = there.some((worker) => serves(worker, sizeless));
   if (needs === null || !isOnlySize) return `${nobodyFor(job, there)}; start one with ${start}`;
   const options = [...(needs.cpu === 0 ? [] : ["--cpu"]), ...(needs.memory === 0 ? [] : ["--memory"])];
   const larger = `start a larger one with ${start} (see ${options.join(", ")}), or submit it with less`;
@@ -56,14 +56,17 @@ export function lackOf(job: Wanted, workers: readonly SessionRow[], at: Place = 
 
 /** The command for a worker that has what the job asks for; one without would leave it waiting. Without a server there is
  *  nobody whom `perdure worker` could work for. */
-export function starting(at: Place, labels: Wanted["labels"]): string {
-  const others = Object.entries(labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
-  const options = others.map(([name, value]) =>
+export function starting(at: Place, job: Pick<Wanted, "labels">): string {
+  const options = labelsBesideSize(job).map(([name, value]) =>
     name.startsWith(RUNTIME) && value === "yes"
       ? ` --runtime ${shellWord(name.slice(RUNTIME.length))}`
       : ` --label ${shellWord(`${name}=${value}`)}`,
   );
   return `\`perdure ${at === "server" ? "worker" : "up"}${options.join("")}\``;
+}
+
+function labelsBesideSize({ labels }: Pick<Wanted, "labels">): [string, string][] {
+  return Object.entries(labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
 }
 
 /** Commands are what most workers take: their kind is named to nobody. */

@@ -98,7 +98,7 @@ function listOf(given: Given, outcomes: readonly Played[] | null): Scenario["nex
 }
 
 function failing(rate: number, outcomes: readonly Played[] | null, random: () => number): Scenario["next"] {
-  const good = outcomes?.find(({ word }) => word === "ok" || word === "exit:0");
+  const good = outcomes?.find(({ isSuccess }) => isSuccess);
   if (good !== undefined) {
     throw usageError(`--outcomes: with --failure-rate these are the failures, and ${good.word} is none; leave it out`);
   }

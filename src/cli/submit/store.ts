@@ -101,7 +101,7 @@ async function storeAll({ given, out }: Context, perdure: Perdure, { jobs, comma
 async function tellIfAlone({ out }: Context, perdure: Perdure, job: JobHandle<unknown>): Promise<void> {
   const workers = await perdure.workers();
   if (workers.some((worker) => workerState(worker, Date.now()) === "alive")) return;
-  out.note(`no worker is there yet; start one with ${starting("data", (await job.get()).labels)}`);
+  out.note(`no worker is there yet; start one with ${starting("data", await job.get())}`);
 }
 
 /** Whether it was told. A hint: a server may not let us see its workers. */

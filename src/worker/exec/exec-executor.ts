@@ -181,6 +181,9 @@ export class ExecExecutor implements Executor {
     if (end.left > 0) run.log(`${end.left} of its processes could not be ended`);
     const verdict = await readVerdict(join(dir, "result.json"));
     if ("usage" in verdict && verdict.usage !== null) run.usageSoFar(verdict.usage);
+    if ("usageTrouble" in verdict && verdict.usageTrouble !== null) {
+      run.log(`not all of the usage in its result.json is counted: ${verdict.usageTrouble}`);
+    }
     const judged = endOf(end, verdict, said.line, said.tail);
     const isVerdict = verdict.kind === "completed" || verdict.kind === "failed" || verdict.kind === "waiting";
     if (judged.kind !== "completed") return { outcome: judged, isVerdict };

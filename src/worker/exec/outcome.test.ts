@@ -74,7 +74,7 @@ describe("a result.json that says nothing", () => {
 });
 
 describe("with a verdict", () => {
-  const said = { reason: null, output: 5, usage: null };
+  const said = { reason: null, output: 5, usage: null, usageTrouble: null };
 
   it("its word counts, however it ended", () => {
     for (const each of [end(), end({ exitCode: 3 }), killed(), killed({ wasAsked: true })]) {
@@ -82,7 +82,7 @@ describe("with a verdict", () => {
       const no = endOf(each, { kind: "failed", ...said, reason: "no" }, "");
       expect(no).toMatchObject({ kind: "failed", failure: { kind: "result", class: "logical", message: "no" } });
       const waits = { kind: "waiting", children: ["job_1"] } as const;
-      expect(endOf(each, { ...waits, usage: null }, "")).toEqual(waits);
+      expect(endOf(each, { ...waits, usage: null, usageTrouble: null }, "")).toEqual(waits);
     }
   });
 

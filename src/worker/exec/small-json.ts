@@ -31,8 +31,9 @@ async function readSmall(path: string): Promise<string | { readonly why: string 
     return code === "ENOENT" ? null : { why: `it cannot be read (${code})` };
   }
   try {
-    const { size } = await file.stat();
-    if (!(await file.stat()).isFile()) return { why: "it is not a file" };
+    const facts = await file.stat();
+    const { size } = facts;
+    if (!facts.isFile()) return { why: "it is not a file" };
     if (size > MAX_BYTES) return { why: `it has ${size} bytes; at most ${MAX_BYTES} are read` };
     const bytes = await file.readFile();
     return bytes.length === 0 ? { why: "it is empty" } : bytes.toString("utf8");

@@ -21,13 +21,18 @@ export async function readUsage(path: string): Promise<Usage | null> {
 }
 
 /** Why something in a usage file is not counted; null where all is, or there is none. Only for one that nobody writes any
- *  more. A budget that is never used up because of it should not go unnoticed. */
+ *  more. */
 export async function usageTrouble(path: string): Promise<string | null> {
   const read = await readSmallJson(path);
   if (read === null) return null;
   if ("why" in read) return read.why;
   const { value } = read;
-  const said = isPlain(value) && Object.hasOwn(value, "usage") ? (value as { usage: unknown }).usage : value;
+  return troubleIn(isPlain(value) && Object.hasOwn(value, "usage") ? (value as { usage: unknown }).usage : value);
+}
+
+/** Why something in what was said of usage is not counted; null where all is. A budget that is never used up because of it
+ *  should not go unnoticed. */
+export function troubleIn(said: unknown): string | null {
   if (!isPlain(said)) return `got ${show(said)}; give an object`;
   const known = Object.entries(said).filter(([name]) => ALL_NAMES.includes(name));
   if (known.length === 0)

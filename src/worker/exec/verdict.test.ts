@@ -18,7 +18,7 @@ function file(content: string | Buffer): string {
 }
 const verdict = (content: string | Buffer) => readVerdict(file(content));
 const why = (found: Verdict) => (found.kind === "malformed" ? found.why : `not malformed: ${found.kind}`);
-const NO_MORE = { reason: null, output: null, usage: null };
+const NO_MORE = { reason: null, output: null, usage: null, usageTrouble: null };
 
 describe("a verdict", () => {
   it("is none without a file", async () => {
@@ -31,23 +31,39 @@ describe("a verdict", () => {
     const usage = { tokensIn: 1, tokensOut: 2, costUsd: 0.5 };
     const full = { status: "failed", reason: "no such image", output: { tried: 3 }, usage, more: true };
     expect(await verdict(JSON.stringify(full))).toEqual({
-      ...{ kind: "failed", reason: "no such image", output: { tried: 3 }, usage },
+      ...{ kind: "failed", reason: "no such image", output: { tried: 3 }, usage, usageTrouble: null },
     });
   });
 
   it("says waiting, with the children it waits for", async () => {
     const children = ["job_1", "job_2"];
     const waiting = { status: "waiting", children };
-    expect(await verdict(JSON.stringify(waiting))).toEqual({ kind: "waiting", children, usage: null });
+    expect(await verdict(JSON.stringify(waiting))).toEqual({
+      kind: "waiting",
+      children,
+      usage: null,
+      usageTrouble: null,
+    });
     const usage = { tokensIn: 1, tokensOut: 2, costUsd: 0.5 };
     const twice = { ...waiting, children: [...children, "job_1"], usage };
-    expect(await verdict(JSON.stringify(twice))).toEqual({ kind: "waiting", children, usage });
+    expect(await verdict(JSON.stringify(twice))).toEqual({ kind: "waiting", children, usage, usageTrouble: null });
     const many = Array.from({ length: 1_001 }, (_, i) => `job_${i}`);
     for (const bad of [undefined, null, "job_1", [], [1], [""], ["x".repeat(101)], many, { 0: "job_1" }]) {
       expect(why(await verdict(JSON.stringify({ status: "waiting", children: bad })))).toContain("1 to 1000 ids");
     }
     const most = JSON.stringify({ status: "waiting", children: many.slice(1) });
     expect(await verdict(most)).toMatchObject({ kind: "waiting" });
+  });
+
+  it("says why not all of its usage is counted", async () => {
+    for (const status of ["completed", "failed", "waiting"]) {
+      const given = { status, children: ["job_1"], usage: { cost_usd: "3", tokens_in: 2 } };
+      expect(await verdict(JSON.stringify(given))).toMatchObject({
+        usage: { tokensIn: 2, tokensOut: 0, costUsd: 0 },
+        usageTrouble: 'cost_usd: got "3"; give a number, 0 or more',
+      });
+    }
+    expect(await verdict('{"status":"failed","usage":null}')).toMatchObject({ usage: null, usageTrouble: null });
   });
 
   it("takes a reason only where it is a text, and not too much of it", async () => {

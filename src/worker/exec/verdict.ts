@@ -4,7 +4,7 @@ import { isPlain } from "../../core/check.ts";
 import { MAX_WAITS_FOR } from "../../core/child.ts";
 import type { Usage } from "../../core/job.ts";
 import { readSmallJson } from "./small-json.ts";
-import { usageIn } from "./usage-file.ts";
+import { troubleIn, usageIn } from "./usage-file.ts";
 
 export type Verdict =
   | { readonly kind: "none" }
@@ -14,9 +14,16 @@ export type Verdict =
       readonly reason: string | null;
       readonly output: unknown;
       readonly usage: Usage | null;
+      /** Why not all that it says of usage is counted. */
+      readonly usageTrouble: string | null;
     }
   /** It ends here, and goes on when these have ended. */
-  | { readonly kind: "waiting"; readonly children: readonly string[]; readonly usage: Usage | null }
+  | {
+      readonly kind: "waiting";
+      readonly children: readonly string[];
+      readonly usage: Usage | null;
+      readonly usageTrouble: string | null;
+    }
   | { readonly kind: "malformed"; readonly why: string };
 
 const MAX_REASON = 2_000;
@@ -36,7 +43,7 @@ export async function readVerdict(path: string): Promise<Verdict> {
     const why = `its status is ${JSON.stringify(status)}, not "completed", "failed" or "waiting"`;
     return { kind: "malformed", why };
   }
-  return { kind: status, reason: reasonIn(value), output: output ?? null, usage: usageIn(value) };
+  return { kind: status, reason: reasonIn(value), output: output ?? null, ...usedIn(value) };
 }
 
 /** Where `reason` says nothing, the names that other systems have for it: what was said must reach whoever asks. */
@@ -58,5 +65,10 @@ function waitingIn(value: object): Verdict {
     const why = `it is waiting, and its children are no list of 1 to ${MAX_WAITS_FOR} ids`;
     return { kind: "malformed", why };
   }
-  return { kind: "waiting", children: [...new Set<string>(children)], usage: usageIn(value) };
+  return { kind: "waiting", children: [...new Set<string>(children)], ...usedIn(value) };
+}
+
+function usedIn(value: object) {
+  const { usage: said } = value as { usage?: unknown };
+  return { usage: usageIn(value), usageTrouble: said === undefined || said === null ? null : troubleIn(said) };
 }
