@@ -1,6 +1,11 @@
 import { defineConfig } from "vitest/config";
 import LongestFirst from "./scripts/longest-first.mjs";
 
+/** `npm run test:full` runs everything. `npm test` leaves out `*.full.test.ts`: what waits for real time, kills processes by the
+ *  dozen, runs every command of the docs, or repeats on a second store what conformance has shown there. */
+const isFull = process.env.PERDURE_FULL === "1";
+const FULL_ONLY = isFull ? [] : ["**/*.full.test.ts"];
+
 /** Without a database. */
 const SMALL = ["src/{core,dialects,cli,contract,client,lib,files,server}/**/*.test.ts"];
 /** Whose kits leave nothing behind that another file could meet. */
@@ -18,9 +23,9 @@ const WITH_POSTGRES = { globalSetup: ["test/postgres/global-setup.ts"], setupFil
 export default defineConfig({
   test: {
     projects: [
-      { extends: true, test: { name: "small", include: SMALL, isolate: false } },
-      { extends: true, test: { name: "shared", include: SHARED, isolate: false, ...WITH_POSTGRES } },
-      { extends: true, test: { name: "alone", include: ALONE, exclude: SHARED, ...WITH_POSTGRES } },
+      { extends: true, test: { name: "small", include: SMALL, exclude: FULL_ONLY, isolate: false } },
+      { extends: true, test: { name: "shared", include: SHARED, exclude: FULL_ONLY, isolate: false, ...WITH_POSTGRES } },
+      { extends: true, test: { name: "alone", include: ALONE, exclude: [...FULL_ONLY, ...SHARED], ...WITH_POSTGRES } },
     ],
     sequence: { sequencer: LongestFirst },
     reporters: ["default", "./scripts/counts-reporter.mjs"],
