@@ -24,7 +24,10 @@ export default defineConfig({
   test: {
     projects: [
       { extends: true, test: { name: "small", include: SMALL, exclude: FULL_ONLY, isolate: false } },
-      { extends: true, test: { name: "shared", include: SHARED, exclude: FULL_ONLY, isolate: false, ...WITH_POSTGRES } },
+      {
+        extends: true,
+        test: { name: "shared", include: SHARED, exclude: FULL_ONLY, isolate: false, ...WITH_POSTGRES },
+      },
       { extends: true, test: { name: "alone", include: ALONE, exclude: [...FULL_ONLY, ...SHARED], ...WITH_POSTGRES } },
     ],
     sequence: { sequencer: LongestFirst },

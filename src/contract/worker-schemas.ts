@@ -142,7 +142,7 @@ const FailureReport = closed(
   {
     kind: words(FAILURE_KINDS),
     message: Type.String({ maxLength: 100_000 }),
-    class: Type.Optional(words(["transient", "logical", "invalid"], "Default: transient.")),
+    class: Type.Optional(words(["transient", "logical", "invalid", "budget"], "Default: transient.")),
     name: Type.Optional(orNull(Type.String({ maxLength: 1_000 }))),
     code: Type.Optional(orNull(Type.String({ maxLength: 1_000 }))),
     exitCode: Type.Optional(orNull(Type.Integer({ minimum: -2_147_483_648, maximum: 2_147_483_647 }))),

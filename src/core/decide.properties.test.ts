@@ -124,7 +124,7 @@ const aFailure: fc.Arbitrary<Failure> = fc
     message: fc.oneof(word, fc.string()),
     class: fc.oneof(
       { weight: 12, arbitrary: fc.constant("transient" as const) },
-      fc.constantFrom("logical" as const, "invalid" as const),
+      fc.constantFrom("logical" as const, "invalid" as const, "budget" as const),
     ),
     code: maybe(fc.constantFrom("ECONNRESET", "E1")),
     exitCode: maybe(exitCode),

@@ -88,6 +88,9 @@ describe("decide takes the first step that matches:", () => {
     ["a spent budget wins over a timeout", { ...broke, policy: BUDGET }, timedOut(), "3 fail budget (tokens): budget"],
     ["a spent budget wins over the task's own verdict", { ...broke, policy: BUDGET }, failed({ class: "logical" }), "3 fail budget (tokens): budget"],
     ["money can be spent while tokens are left", { usage: usageOf(99, 5), policy: BUDGET }, failed(), "3 fail budget (costUsd): budget"],
+    ["a task that reports a spent budget is final, although none was counted", { policy: { maxAttempts: 5, rules: [testRule({}, "retry")] } }, failed({ class: "budget" }), "3 fail budget (reported): budget"],
+    ["a task that reports it and then times out is final too", { policy: { maxAttempts: 5 } }, timedOut({ class: "budget" }), "3 fail budget (reported): budget"],
+    ["a cancel wins over a reported budget", cancelled, failed({ class: "budget" }), "2 cancel: cancel requested"],
     ["a budget that is not spent says nothing", { usage: usageOf(99, 4.9), policy: { ...BUDGET, maxAttempts: 2 } }, failed(), "10 retry: onUnknown"],
 
     // 4. Handed back.

@@ -75,7 +75,7 @@ export function decide(job: Job, outcome: Outcome, now: number, random: number):
   if (job.cancelRequestedAt !== null) {
     return { kind: "cancel", step: 2, class: classOf(outcome), matched: "cancel requested", ...rested(job) }; // 2
   }
-  const spent = spentBudget(job.policy, job.usage);
+  const spent = spentBudget(job.policy, job.usage) ?? (isReportedSpent(outcome) ? "reported" : null);
   if (spent !== null) {
     const facts = { ...rested(job), class: classOf(outcome) };
     return { kind: "fail", reason: "budget", detail: spent, step: 3, matched: "budget", ...facts }; // 3
@@ -100,6 +100,11 @@ export function decide(job: Job, outcome: Outcome, now: number, random: number):
     case "queue_timeout":
       return judged(job, outcome, now, random); // 7 to 10
   }
+}
+
+/** The task itself reports that its budget is spent, whatever we counted: it knows what it was granted. */
+function isReportedSpent(outcome: Outcome): boolean {
+  return (outcome.kind === "failed" || outcome.kind === "timeout") && outcome.failure.class === "budget";
 }
 
 /** A condition that erred is noted: someone who waits for a poll wants to know why there was none. */

@@ -67,7 +67,7 @@ export function because({ event, after, deferred, cancel }: Decided): string {
     case "retry":
       return matchedWords(decision, deferred ? "defer" : "retry", failure);
     case "fail":
-      if (step === 3) return `its budget of ${budgetWords(decision.detail, after.usage)}`;
+      if (step === 3) return budgetWords(decision.detail, after.usage);
       if (step === 9) return "the next run would have come later than maxElapsed after the first start of this chapter";
       if (decision.reason === "poison") return `the poison guard stopped it: ${decision.detail} in different sessions`;
       if (decision.reason === "lost") return charge == null ? "its workers were lost" : lostWords(decision, charge);
@@ -87,8 +87,9 @@ export function askedBy({ at, by }: Asked): string {
 }
 
 function budgetWords(detail: string | null | undefined, usage: Usage | null): string {
+  if (detail === "reported") return "the task itself reported that its budget is exceeded";
   const what = detail === "costUsd" ? "money" : "tokens";
-  return `${what} is used up${usage === null ? "" : ` (${usageWords(usage)} over all attempts)`}`;
+  return `its budget of ${what} is used up${usage === null ? "" : ` (${usageWords(usage)} over all attempts)`}`;
 }
 
 export function usageWords({ tokensIn, tokensOut, costUsd }: Usage): string {

@@ -28,6 +28,8 @@ export function adviceOn(
     case "budget":
       if (detail === "elapsed")
         return "Fix the cause and redrive it: the time its retries may take (maxElapsed) starts anew.";
+      if (detail === "reported")
+        return "Raise the budget that the task itself goes by, then redrive it, or submit it again with a larger one.";
       return "What was used counts over all chapters, so a redriven job fails again with its first run that does not succeed. To give it more, submit it again with a larger budget.";
     case "unschedulable":
       if (detail === "deadline") {

@@ -786,7 +786,7 @@ it("tells every event there is", () => {
 describe("any history", () => {
   const anyFailure = fc.record({
     kind: fc.constantFrom("exit", "signal", "oom", "error", "http", "result" as const),
-    class: fc.constantFrom("transient", "transient", "transient", "logical", "invalid" as const),
+    class: fc.constantFrom("transient", "transient", "transient", "logical", "invalid", "budget" as const),
     message: fc.string({ unit: "binary" }),
     name: fc.option(fc.string({ unit: "binary" })),
     code: fc.option(fc.string({ unit: "binary" })),

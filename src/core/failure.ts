@@ -17,8 +17,9 @@ export const FAILURE_KINDS = [
 ] as const;
 export type FailureKind = (typeof FAILURE_KINDS)[number];
 
-/** transient: may pass by itself. logical: the task itself said no. invalid: the input can never work. */
-export type FailureClass = "transient" | "logical" | "invalid";
+/** transient: may pass by itself. logical: the task itself said no. invalid: the input can never work. budget: the task
+ *  reports that it has spent what it was granted. Only the first is ever retried. */
+export type FailureClass = "transient" | "logical" | "invalid" | "budget";
 
 export interface Failure {
   readonly kind: FailureKind;

@@ -21,7 +21,7 @@ export interface Played {
 /** For messages and help. */
 export const OUTCOME_FORMS =
   "ok, fail, fail:EXITCODE, exit:EXITCODE, error:MESSAGE, http:STATUS, http:STATUS:RETRY_AFTER, timeout, lost, oom, " +
-  "signal:NAME, logical, logical:REASON, invalid, queue-timeout, interrupted, cancel";
+  "signal:NAME, logical, logical:REASON, budget, budget:REASON, invalid, queue-timeout, interrupted, cancel";
 
 const MAX_WORDS = 10_000;
 
@@ -71,6 +71,7 @@ const WORDS: ReadonlyMap<string, Word> = new Map<string, Word>([
   ],
   ["signal", { allowed: "signal:NAME, as in signal:SIGSEGV", make: signalled }],
   ["logical", { allowed: "logical, or logical:REASON", make: (reason) => logical(reason) }],
+  ["budget", { allowed: "budget, or budget:REASON", make: (reason) => overBudget(reason) }],
   ["invalid", alone("invalid", failedBy({ kind: "error", class: "invalid", message: "invalid input" }))],
   ["queue-timeout", { ...alone("queue-timeout", { kind: "queue_timeout" }), kind: "wait" }],
   ["interrupted", alone("interrupted", { kind: "interrupted" })],
@@ -101,6 +102,14 @@ function thrown(text: string | null): Outcome | null {
 
 function logical(reason: string | null): Outcome {
   return failedBy({ kind: "result", class: "logical", message: reason || "the task said no" });
+}
+
+function overBudget(reason: string | null): Outcome {
+  return failedBy({
+    kind: "result",
+    class: "budget",
+    message: reason || "the task reports that its budget is exceeded",
+  });
 }
 
 /** As the executor of requests judges them, where a request says nothing of what it expects: 2xx is an answer. */

@@ -194,6 +194,8 @@ describe("words", () => {
     ["signal:term", { kind: "signal", exitCode: 143, signal: "SIGTERM" }],
     ["logical", { class: "logical", message: "the task said no" }],
     ["logical:no such image", { class: "logical", message: "no such image" }],
+    ["budget", { class: "budget", message: "the task reports that its budget is exceeded" }],
+    ["budget:no tokens left", { class: "budget", message: "no tokens left" }],
     ["invalid", { class: "invalid" }],
   ])("%s", (word, wanted) => {
     expect(failureOf(word)).toMatchObject(wanted);
@@ -296,7 +298,7 @@ describe("many simulations", () => {
 describe("for any policy and any outcomes", () => {
   const word = fc.constantFrom(
     ...["ok", "fail", "exit:7", "error:connection reset", "http:503", "http:429:5s", "http:404", "timeout", "lost"],
-    ...["oom", "signal:SIGSEGV", "logical", "invalid", "queue-timeout", "interrupted"],
+    ...["oom", "signal:SIGSEGV", "logical", "budget", "invalid", "queue-timeout", "interrupted"],
   );
   const words = fc.array(fc.oneof({ weight: 3, arbitrary: fc.constantFrom("fail", "lost") }, word), { maxLength: 30 });
   const preset = fc.constantFrom<PresetName>("default", "opal", "fluster", "noetl", "attune", "agent");

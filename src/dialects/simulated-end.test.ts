@@ -44,7 +44,7 @@ describe("the end of a simulated job", () => {
   it("is told whatever happened", () => {
     const preset = fc.constantFrom<PresetName>("opal", "fluster", "noetl", "attune", "agent");
     const word = fc.constantFrom(
-      ...["ok", "fail", "http:503", "timeout", "lost", "oom", "logical", "invalid", "queue-timeout"],
+      ...["ok", "fail", "http:503", "timeout", "lost", "oom", "logical", "budget", "invalid", "queue-timeout"],
       ...["interrupted", "cancel"],
     );
     fc.assert(

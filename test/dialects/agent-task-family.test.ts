@@ -104,6 +104,22 @@ describe("an agent as a command", () => {
   });
 });
 
+describe("an agent that reports that its budget is exceeded", () => {
+  it.each([0, 1])("is of class budget and never retried, with exit code %i", async (code) => {
+    const { perdure } = await openBench();
+    const verdict = '{"status": "budget_exceeded", "reason": "no tokens left", "usage": {"tokens_in": 7}}';
+    const command = ["sh", "-c", `printf '%s' '${verdict}' > "$PERDURE_RESULT_FILE"; exit ${code}`];
+    const job = await submit(perdure, entryOf("t", { command, retry: { maxAttempts: 3, backoffSeconds: 1 } }));
+    await expect(job.result({ timeout: "20s" })).rejects.toMatchObject({ code: "job_failed", reason: "budget" });
+    const [attempt] = await job.attempts();
+    expect(attempt?.failure).toMatchObject({ class: "budget", message: "no tokens left" });
+    expect((await viewOf(perdure, job.id)).status).toMatchObject({
+      ...{ phase: "BudgetExceeded", attempts: 1, message: "budget: no tokens left", usage: { tokensIn: 7 } },
+      history: [{ exitCode: code, reason: "budget: no tokens left" }],
+    });
+  });
+});
+
 describe("Multi-tier interaction", () => {
   it("a parent inspects its child's failure, and retries with a different prompt", async () => {
     const { perdure } = await openBench();

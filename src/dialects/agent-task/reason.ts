@@ -24,9 +24,10 @@ export const CANCELLED = "cancelled";
 
 export function attemptReason({ outcome, failure }: EndedAttempt, decision: StoredDecision | undefined): string {
   if (decision?.kind === "cancel") return CANCELLED;
-  if (decision?.kind === "fail" && decision.reason === "budget")
-    return `budget: ${budgetWord(decision.detail)} exceeded`;
   const message = failure?.message ?? "";
+  if (decision?.kind === "fail" && decision.reason === "budget") {
+    return decision.detail === "reported" ? `budget: ${message}` : `budget: ${budgetWord(decision.detail)} exceeded`;
+  }
   switch (outcome) {
     case "completed":
       // A result that a condition sends round again is not what was wanted of it.

@@ -185,7 +185,7 @@ export class ExecExecutor implements Executor {
       run.log(`not all of the usage in its result.json is counted: ${verdict.usageTrouble}`);
     }
     const judged = endOf(end, verdict, said.line, said.tail);
-    const isVerdict = verdict.kind === "completed" || verdict.kind === "failed" || verdict.kind === "waiting";
+    const isVerdict = verdict.kind !== "none" && verdict.kind !== "output" && verdict.kind !== "malformed";
     if (judged.kind !== "completed") return { outcome: judged, isVerdict };
     const { files, more } = await this.#options.places.list(run.job.id, run.job.attempt);
     const [stdout, stderr] = written;

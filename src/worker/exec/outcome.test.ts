@@ -81,6 +81,8 @@ describe("with a verdict", () => {
       expect(endOf(each, { kind: "completed", ...said }, "")).toMatchObject({ kind: "completed", output: 5 });
       const no = endOf(each, { kind: "failed", ...said, reason: "no" }, "");
       expect(no).toMatchObject({ kind: "failed", failure: { kind: "result", class: "logical", message: "no" } });
+      const spent = endOf(each, { kind: "budget_exceeded", ...said }, "");
+      expect(spent).toMatchObject({ kind: "failed", failure: { kind: "result", class: "budget" } });
       const waits = { kind: "waiting", children: ["job_1"] } as const;
       expect(endOf(each, { ...waits, usage: null, usageTrouble: null }, "")).toEqual(waits);
     }

@@ -24,6 +24,10 @@ export function endOf(end: Ended, verdict: Verdict, line: string, tail = ""): Ju
     const message = verdict.reason ?? "the command's verdict is failed, without a reason";
     return { kind: "failed", failure: failure({ kind: "result", class: "logical", message, exitCode }) };
   }
+  if (verdict.kind === "budget_exceeded") {
+    const message = verdict.reason ?? "the command reports that its budget is exceeded";
+    return { kind: "failed", failure: failure({ kind: "result", class: "budget", message, exitCode }) };
+  }
   const bad = () => ({ kind: "failed", failure: badEnd(end, exitCode, { line, tail, verdict }) }) as const;
   // It was cut short: an exit code of 0 only says that it stopped in good order.
   if (end.wasAsked) return bad();

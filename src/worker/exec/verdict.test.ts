@@ -56,7 +56,7 @@ describe("a verdict", () => {
   });
 
   it("says why not all of its usage is counted", async () => {
-    for (const status of ["completed", "failed", "waiting"]) {
+    for (const status of ["completed", "failed", "budget_exceeded", "waiting"]) {
       const given = { status, children: ["job_1"], usage: { cost_usd: "3", tokens_in: 2 } };
       expect(await verdict(JSON.stringify(given))).toMatchObject({
         usage: { tokensIn: 2, tokensOut: 0, costUsd: 0 },
@@ -139,7 +139,9 @@ describe("a verdict", () => {
       fc.asyncProperty(fc.oneof(fc.json(), fc.string(), fc.uint8Array()), async (content) => {
         const path = join(dir, "fuzz");
         writeFileSync(path, content);
-        expect((await readVerdict(path)).kind).toMatch(/^(none|output|completed|failed|waiting|malformed)$/);
+        expect((await readVerdict(path)).kind).toMatch(
+          /^(none|output|completed|failed|budget_exceeded|waiting|malformed)$/,
+        );
         await readUsage(path);
         await usageTrouble(path);
         expect(Object.keys(Object.prototype)).toEqual([]);

@@ -10,7 +10,7 @@ export type Verdict =
   | { readonly kind: "none" }
   | { readonly kind: "output"; readonly output: unknown; readonly usage: Usage | null }
   | {
-      readonly kind: "completed" | "failed";
+      readonly kind: "completed" | "failed" | "budget_exceeded";
       readonly reason: string | null;
       readonly output: unknown;
       readonly usage: Usage | null;
@@ -39,8 +39,8 @@ export async function readVerdict(path: string): Promise<Verdict> {
   }
   const { status, output } = value as { status: unknown; output?: unknown };
   if (status === "waiting") return waitingIn(value);
-  if (status !== "completed" && status !== "failed") {
-    const why = `its status is ${JSON.stringify(status)}, not "completed", "failed" or "waiting"`;
+  if (status !== "completed" && status !== "failed" && status !== "budget_exceeded") {
+    const why = `its status is ${JSON.stringify(status)}, not "completed", "failed", "budget_exceeded" or "waiting"`;
     return { kind: "malformed", why };
   }
   return { kind: status, reason: reasonIn(value), output: output ?? null, ...usedIn(value) };
