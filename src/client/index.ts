@@ -12,6 +12,7 @@ export type {
   JobHandle,
   JobOutputs,
   JobsFilter,
+  LogPage,
   RedriveManyAnswer,
   RedriveManyOptions,
   ResultOptions,

@@ -1,7 +1,9 @@
 /** What the attempts of a job left, fetched from the server. */
+
+import { HEADER } from "../contract/wire.ts";
 import { asInteger } from "../core/check.ts";
 import { PerdureError } from "../core/errors.ts";
-import type { JobOutputs } from "../core/face.ts";
+import type { JobOutputs, LogPage } from "../core/face.ts";
 import type { BlobFile } from "../core/views.ts";
 import { unreachable, wordsOf } from "./fault.ts";
 import type { HttpLink, Opened } from "./http-call.ts";
@@ -35,6 +37,10 @@ export async function jobOutputs(link: HttpLink, id: string): Promise<JobOutputs
       const opened = await from(offset);
       return opened === null ? null : bytes(opened, offset, from);
     },
+    async log(attempt, after = 0) {
+      asInteger(after, "log.after", { min: 0 });
+      return logPage(link, id, asInteger(attempt, "log.attempt", { min: 1 }), after);
+    },
   };
 }
 
@@ -42,6 +48,20 @@ export async function jobOutputs(link: HttpLink, id: string): Promise<JobOutputs
 function isSane(attempt: number, name: string): boolean {
   const isPlace = Number.isSafeInteger(attempt) && attempt >= 1 && typeof name === "string";
   return isPlace && name.split("/").every((part) => part !== "" && part !== "." && part !== "..");
+}
+
+async function logPage(link: HttpLink, id: string, attempt: number, after: number): Promise<LogPage> {
+  const query = new URLSearchParams({ attempt: String(attempt), stream: "log", after: String(after) });
+  const headers = { accept: "application/octet-stream" };
+  const opened = await link.open("getLogs", { params: { id }, query, headers });
+  try {
+    const text = await opened.response.text();
+    return { text, next: Number(opened.response.headers.get(HEADER.logNext) ?? after) };
+  } catch (error) {
+    throw unreachable("the server", `a log broke off (${wordsOf(error)})`, error).error;
+  } finally {
+    opened.stop();
+  }
 }
 
 /** Null if it is not there. */

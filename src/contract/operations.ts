@@ -203,11 +203,14 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
     },
     description:
       "`stream` is stdout, stderr, or log (what a task logged); default: stdout of a command, else log. Without `attempt`, " +
-      "of the latest run that wrote something. The header Perdure-Attempt names the run. Empty if it wrote nothing.",
+      "of the latest run that wrote something. The header Perdure-Attempt names the run. Empty if it wrote nothing. " +
+      "To follow a log, pass `after` (0 at first): the reply is one page, and the header Perdure-Log-Next is the `after` of " +
+      "the page that follows it.",
     query: closed({
       attempt: Type.Optional(AttemptNumber),
       stream: Type.Optional(words(["stdout", "stderr", "log"])),
       offset: Type.Optional(Count),
+      after: Type.Optional(Count),
     }),
   },
   setUsage: {

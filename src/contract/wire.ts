@@ -10,6 +10,8 @@ export const HEADER = {
   lease: "perdure-lease",
   /** Which attempt a log belongs to. */
   attempt: "perdure-attempt",
+  /** Where the next page of a log begins. */
+  logNext: "perdure-log-next",
   /** Of every reply; a log of the server names it too. */
   requestId: "perdure-request-id",
 } as const;

@@ -103,6 +103,14 @@ export interface JobOutputs {
   files(attempt: number): Promise<{ readonly files: readonly BlobFile[]; readonly more: number }>;
   /** `stdout.log`, `stderr.log`, `result.json`, or `artifacts/NAME`, from the byte `offset` on; null if it is not there. */
   read(attempt: number, name: string, offset?: number): Promise<AsyncIterable<Uint8Array> | null>;
+  /** What an attempt has logged (`ctx.log`), also while it runs, a page at a time: pass `next` as `after` to read on. The text
+   *  is empty where nothing more has come yet. */
+  log(attempt: number, after?: number): Promise<LogPage>;
+}
+
+export interface LogPage {
+  readonly text: string;
+  readonly next: number;
 }
 
 export interface ResultOptions {

@@ -162,7 +162,7 @@ export class EmbeddedPerdure implements Perdure {
 
   async outputs(id: string): Promise<JobOutputs> {
     await this.#row(id);
-    return jobOutputs(this.#parts.blobs, id);
+    return jobOutputs(this.#parts.blobs, this.#engine.store, id);
   }
 
   async dialectSettings(): Promise<DialectSettings> {

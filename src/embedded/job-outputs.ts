@@ -6,14 +6,20 @@ import { basename, dirname, join, resolve } from "node:path";
 import { asInteger, asText } from "../core/check.ts";
 import type { JobOutputs } from "../core/face.ts";
 import type { Blobs } from "../store/blobs.ts";
+import type { Store } from "../store/store.ts";
 import type { OpenOptions } from "./options.ts";
 
-export async function jobOutputs(blobs: Blobs, jobId: string): Promise<JobOutputs> {
+export async function jobOutputs(blobs: Blobs, store: Pick<Store, "log">, jobId: string): Promise<JobOutputs> {
   return {
     attempts: await blobs.attempts(jobId),
     files: (attempt) => blobs.list(jobId, attempt),
     read: async (attempt, name, offset = 0) =>
       blobs.get(jobId, attempt, name, asInteger(offset, "read.offset", { min: 0 })),
+    async log(attempt, after = 0) {
+      asInteger(after, "log.after", { min: 0 });
+      const page = await store.log(jobId, asInteger(attempt, "log.attempt", { min: 1 }), after);
+      return { text: page?.text ?? "", next: page?.next ?? after };
+    },
   };
 }
 

@@ -91,8 +91,9 @@ export interface Store {
   attempts(jobId: string): Promise<AttemptRow[]>;
   /** How the last closed attempt of each of these jobs failed; null where it did not, or there is none. */
   lastFailures(ids: readonly string[]): Promise<(Failure | null)[]>;
-  /** What an attempt has logged so far, also while it runs; where none is named, the latest that logged anything. */
-  log(jobId: string, attempt: number | null): Promise<AttemptLog | null>;
+  /** What an attempt has logged so far, also while it runs, a page at a time, from `after` on (0: the beginning). Where no
+   *  attempt is named, that of the latest that logged anything. Null where nothing is left to read. */
+  log(jobId: string, attempt: number | null, after?: number): Promise<AttemptLog | null>;
   events(query: EventQuery): Promise<PerdureEvent[]>;
   /** The same, and how far it looked: whoever goes on from there never looks at what does not concern it again. */
   eventPage(query: EventQuery): Promise<EventPage>;
@@ -309,10 +310,15 @@ export interface JobRow extends Job {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
+/** A page of what an attempt logged: of at most LOG_PAGE pieces, each as long as one renewal may carry. */
 export interface AttemptLog {
   readonly attempt: number;
   readonly text: string;
+  /** Read on from here. */
+  readonly next: number;
 }
+
+export const LOG_PAGE = 32;
 
 export interface History {
   readonly job: JobRow;

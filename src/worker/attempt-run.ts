@@ -228,6 +228,7 @@ export class AttemptRun implements TaskContext {
     const line = `${new Date(this.#holder.now()).toISOString()} ${text.replaceAll("\n", "\\n")}\n`;
     if (this.#log.length + line.length > MAX_LOG) this.#dropped += line.length;
     else this.#log += line;
+    this.#holder.touch(); // whoever follows it reads what the engine has
   }
 
   #tell(value: unknown): void {

@@ -7,6 +7,14 @@ import { localTarget, serverTarget, startMain, type TestTarget, untilThere } fro
 import { perdure as ask, DANGEROUS, Kept } from "./kit.ts";
 
 const logging = task("logging", (_: undefined, ctx) => ctx.log("a line of its own"));
+/** Logs a line, and another when it is let go on; fails the first time. */
+const letGo: (() => void)[] = [];
+const steps = task("steps", async (_: undefined, ctx) => {
+  ctx.log(`attempt ${ctx.attempt} began`);
+  await new Promise<void>((resolve) => letGo.push(resolve));
+  ctx.log(`attempt ${ctx.attempt} goes on`);
+  if (ctx.attempt === 1) throw new Error("once more");
+});
 
 describe.each([
   ["data of this machine", localTarget],
@@ -15,7 +23,7 @@ describe.each([
   let target: TestTarget;
   beforeAll(async () => {
     target = await open();
-    await target.work([logging]);
+    await target.work([logging, steps]);
   });
   afterAll(() => target.close());
 
@@ -47,7 +55,7 @@ describe.each([
     expect(await following.ended).toBe(0);
     const numbers = Array.from({ length: 1_000 }, (_, i) => `${i + 1}\n`).join("");
     expect(following.io.stdout.text).toBe([1, 2, 3].map((n) => `run ${n}\n${numbers}`).join(""));
-    expect(following.io.stderr.text).toBe(`run 2 of ${job.id}\nrun 3 of ${job.id}\n`);
+    expect(following.io.stderr.text).toBe(`attempt 2 of ${job.id}\nattempt 3 of ${job.id}\n`);
   }, 120_000);
 
   it("follows one run only with --attempt", async () => {
@@ -57,7 +65,7 @@ describe.each([
     expect(following.io).toMatchObject({ stdout: { text: "run 1\n" }, stderr: { text: "" } });
     await job.result();
     const late = await ask(["logs", "--follow", job.id, "--attempt", "9"], { env: target.env });
-    expect(late).toMatchObject({ code: 1, stdout: "", stderr: expect.stringContaining("has no run 9") });
+    expect(late).toMatchObject({ code: 1, stdout: "", stderr: expect.stringContaining("has no attempt 9") });
   }, 120_000);
 
   it("waits for the first run of a job that never ran", async () => {
@@ -75,7 +83,7 @@ describe.each([
     const never = await target.script("true", { delay: "1h" });
     await never.cancel();
     const said = await ask(["logs", "-f", never.id], { env: target.env });
-    expect(said).toMatchObject({ code: 1, stderr: `perdure logs: ${never.id} ended without a run\n` });
+    expect(said).toMatchObject({ code: 1, stderr: `perdure logs: ${never.id} ended without an attempt\n` });
   }, 120_000);
 
   it("shows one stream only, or objects, or what a handler logged", async () => {
@@ -93,6 +101,26 @@ describe.each([
     const following = follow(logged.id);
     expect(await following.ended).toBe(0);
     expect(following.io.stdout.text).toContain("a line of its own");
+  }, 120_000);
+
+  it("shows what a task logs while it runs, over all attempts, each line once", async () => {
+    const retry = { maxAttempts: 2, backoff: { type: "none" } } as const;
+    const job = await target.perdure.submit(steps, undefined, { retry });
+    const following = follow(job.id);
+    for (const attempt of [1, 2]) {
+      await following.says(`attempt ${attempt} began`);
+      const now = await ask(["logs", job.id], { env: target.env });
+      expect(now).toMatchObject({
+        code: 0,
+        stdout: expect.stringMatching(new RegExp(`^\\S+ attempt ${attempt} began\n$`)),
+      });
+      letGo.shift()?.();
+    }
+    expect(await following.ended).toBe(0);
+    const lines = following.io.stdout.text.split("\n").map((line) => line.replace(/^\S+ /, ""));
+    expect(lines).toEqual(["attempt 1 began", "attempt 1 goes on", "attempt 2 began", "attempt 2 goes on", ""]);
+    const json = JSON.parse((await ask(["logs", "--json", job.id], { env: target.env })).stdout) as { log: string };
+    expect(json).toMatchObject({ attempt: 2, log: expect.stringContaining("attempt 2 goes on") });
   }, 120_000);
 
   it("sends nothing dangerous to a terminal, and every byte into a pipe", async () => {

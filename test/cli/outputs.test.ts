@@ -44,7 +44,7 @@ describe("logs", () => {
     [["logs"], 2, /^perdure logs: which job\?/],
     [["logs", "x"], 2, /^perdure logs: "x" is not a job id/],
     [["logs", UNKNOWN], 1, /^perdure logs: no job has the id/],
-    [["logs", "ID", "--attempt", "9"], 1, /has no run 9; see `perdure get job_/],
+    [["logs", "ID", "--attempt", "9"], 1, /has no attempt 9; see `perdure get job_/],
     [["logs", "ID", "--attempt", "0"], 2, /--attempt: got "0"; give a whole number from 1/],
     [["logs", "ID", "--stdout", "--stderr"], 2, /give either --stdout or --stderr/],
     [["logs", "ID", "--data", "none"], 1, /there is no Perdure data in none/],

@@ -1,4 +1,7 @@
-/** `perdure logs`: what a command wrote. */
+/** `perdure logs`: what a command wrote, or a task logged. */
+
+import type { JobOutputs } from "../../core/face.ts";
+import type { JobInfo } from "../../core/views.ts";
 import type { Command } from "../command.ts";
 import { copyOut } from "../copy-out.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
@@ -7,15 +10,16 @@ import { TARGET, withPerdure } from "../target.ts";
 
 export const logs: Command = {
   name: "logs",
-  summary: "Show what a command wrote",
+  summary: "Show what a command wrote, or a task logged",
   usage: "perdure logs ID [OPTIONS]",
   about:
-    "Shows stdout and then stderr of the last run, as far as they were kept. With --follow it goes on with what comes, " +
-    "also of further runs, until the job has ended. On a terminal control characters are shown escaped; into a pipe or " +
+    "Shows stdout and then stderr of the last attempt of a command, as far as they were kept, or what a task wrote with " +
+    "ctx.log; of a running attempt, what has come so far. With --follow it goes on with what comes, also of further " +
+    "attempts, until the job has ended. On a terminal control characters are shown escaped; into a pipe or " +
     "file the bytes go as they are.",
   options: [
     { name: "follow", short: "f", type: "boolean", help: "Go on with what comes, until the job has ended." },
-    { name: "attempt", short: "a", type: "string", value: "N", help: "Of this run. Default: the last." },
+    { name: "attempt", short: "a", type: "string", value: "N", help: "Of this attempt. Default: the last." },
     { name: "stdout", type: "boolean", help: "Only what it wrote to stdout." },
     { name: "stderr", type: "boolean", help: "Only what it wrote to stderr." },
     ...TARGET,
@@ -39,29 +43,53 @@ export const logs: Command = {
       const job = await perdure.job(id);
       if (given.flag("follow")) return followLogs(context, perdure, job, { attempt: wanted, streams });
       const outputs = await perdure.outputs(id);
-      const rows = await job.attempts();
-      const attempt = wanted ?? outputs.attempts.at(-1) ?? rows.at(-1)?.attempt;
-      const row = rows.find((each) => each.attempt === attempt);
-      if (attempt === undefined) throw new CliError(EXIT.failed, `${id} has not run yet`);
-      if (row === undefined && !outputs.attempts.includes(attempt)) {
-        throw new CliError(EXIT.failed, `${id} has no run ${attempt}; see \`perdure get ${id}\``);
+      const info = await job.get();
+      const attempt = wanted ?? lastOf(info, outputs);
+      if (attempt === 0) throw new CliError(EXIT.failed, `${id} has not started yet`);
+      if (attempt > info.attempt) {
+        throw new CliError(EXIT.failed, `${id} has no attempt ${attempt}; see \`perdure get ${id}\``);
       }
+      const logged = logOf(outputs, attempt);
       if (given.flag("json")) {
         const [stdout, stderr] = await Promise.all(
           ["stdout.log", "stderr.log"].map(async (name) => text(await outputs.read(attempt, name))),
         );
-        context.out.json({ id, attempt, stdout, stderr, log: row?.log ?? null });
+        context.out.json({ id, attempt, stdout, stderr, log: (await text(logged)) || null });
         return EXIT.done;
       }
       let isEnded = true;
       for (const name of streams) {
         isEnded = await copyOut(await outputs.read(attempt, `${name}.log`), context);
       }
-      if (row?.log) context.out.block(`${isEnded ? "" : "\n"}${row.log.trimEnd()}`);
+      await copyOut(isEnded ? logged : onNewLine(logged), context);
       return EXIT.done;
     });
   },
 };
+
+/** The running one, or the last that left something: one that was handed back before it began left nothing. */
+function lastOf({ state, attempt }: JobInfo, outputs: JobOutputs): number {
+  return state === "running" ? attempt : (outputs.attempts.at(-1) ?? attempt);
+}
+
+async function* logOf(outputs: JobOutputs, attempt: number): AsyncGenerator<Uint8Array> {
+  for (let after = 0; ; ) {
+    const { text, next } = await outputs.log(attempt, after);
+    if (text === "") return;
+    yield Buffer.from(text);
+    after = next;
+  }
+}
+
+/** Behind a line without an end. */
+async function* onNewLine(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let isFirst = true;
+  for await (const chunk of bytes) {
+    if (isFirst) yield Buffer.from("\n");
+    isFirst = false;
+    yield chunk;
+  }
+}
 
 async function text(bytes: AsyncIterable<Uint8Array> | null): Promise<string | null> {
   if (bytes === null) return null;

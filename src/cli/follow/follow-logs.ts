@@ -15,10 +15,10 @@ export interface LogsWanted {
   readonly streams: readonly OutputChunk["stream"][];
 }
 
-/** Where chunks go; `text` is what a handler logged. */
+/** Where chunks go; `text` is what a task logged. */
 export interface LogSink {
   show(chunk: OutputChunk, gone: AbortSignal): Promise<void> | undefined;
-  text(attempt: number, log: string): void;
+  text(attempt: number, log: string, gone: AbortSignal): Promise<void> | undefined;
   /** A remark on stderr. */
   say(text: string): void;
   /** A run is over. */
@@ -34,37 +34,35 @@ export async function followLogs(
   const { given, out, io } = context;
   const { state, attempt: latest } = await job.get();
   if (isTerminal(state) && latest < (wanted ?? 1)) {
-    const why = wanted === undefined ? "ended without a run" : `has no run ${wanted}; see \`perdure get ${job.id}\``;
+    const why =
+      wanted === undefined ? "ended without an attempt" : `has no attempt ${wanted}; see \`perdure get ${job.id}\``;
     throw new CliError(EXIT.failed, `${job.id} ${why}`);
   }
-  const sink: LogSink = given.flag("json") ? new JsonOutput(io, out) : plainSink(context);
+  const sink: LogSink = given.flag("json") ? new JsonOutput(io, out) : plainSink(context, job);
   let isFirst = true;
   return untilLeft(context, async (signal) => {
     await followOutput({
       ...{ perdure, job, signal, from: wanted ?? null, once: wanted !== undefined },
       show: (chunk) => (streams.includes(chunk.stream) ? sink.show(chunk, out.gone) : undefined),
       onBegin: (attempt) => {
-        if (!isFirst) sink.say(`run ${attempt} of ${job.id}`);
+        if (!isFirst) sink.say(`attempt ${attempt} of ${job.id}`);
         isFirst = false;
       },
-      onEnd: async (attempt) => {
-        sink.flush();
-        const row = (await job.attempts()).find((each) => each.attempt === attempt);
-        if (row?.log) sink.text(attempt, row.log);
-      },
+      showLog: (attempt, text) => sink.text(attempt, text, out.gone),
+      onEnd: () => sink.flush(),
     });
     return EXIT.done;
   });
 }
 
 /** Both streams to stdout, as without --follow. */
-function plainSink({ io, out }: Context): LogSink {
+function plainSink({ io, out }: Context, job: JobHandle<unknown>): LogSink {
   const live = new LiveOutput(io, { stdout: io.stdout, stderr: io.stdout });
   return {
     show: (chunk, gone) => live.show(chunk, gone),
-    text: (_, log) => {
+    text: (attempt, log, gone) => {
       live.endLine("stdout");
-      out.block(log.trimEnd());
+      return live.show({ jobId: job.id, attempt, stream: "stdout", bytes: Buffer.from(log) }, gone);
     },
     say: (text) => {
       if (io.isTTY) live.endLine("stdout");

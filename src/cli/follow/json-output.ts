@@ -23,8 +23,8 @@ export class JsonOutput implements LogSink {
     return this.#write(attempt, stream, this.#decoders[stream].write(Buffer.from(bytes)));
   }
 
-  text(attempt: number, log: string): void {
-    void this.#write(attempt, "log", log);
+  text(attempt: number, log: string): Promise<void> | undefined {
+    return this.#write(attempt, "log", log);
   }
 
   say(text: string): void {

@@ -1,8 +1,9 @@
-/** Follows what a job writes, run after run, until the job has ended. Output is read from where the last look ended: about
- *  twice a second, and at once when something happened to the job. A run that is known to have ended is read once more,
+/** Follows what a job writes, run after run, until the job has ended: the output of a command, and what a task logs. It is
+ *  read from where the last look ended: about twice a second, and at once when something happened to the job. A run that is known to have ended is read once more,
  *  and so nothing of its end is missed: workers store what a run wrote before they report it.
  *
  *  What it does not promise: the order of stdout and stderr among each other. An outage of the server is waited out. */
+import { exec } from "../../core/builtin.ts";
 import { isOutage } from "../../core/errors.ts";
 import type { JobHandle, JobOutputs, Perdure } from "../../core/face.ts";
 import { isTerminal } from "../../core/job.ts";
@@ -25,6 +26,8 @@ export interface OutputFollowerParts {
   readonly signal: AbortSignal;
   /** A promise while the reader is behind. */
   readonly show: (chunk: OutputChunk) => Promise<void> | undefined;
+  /** What a task logged; where it is not asked for it is not read. */
+  readonly showLog?: (attempt: number, text: string) => Promise<void> | undefined;
   readonly onBegin?: (attempt: number) => void;
   /** All of its output has been shown. */
   readonly onEnd?: (attempt: number) => Promise<void> | void;
@@ -42,12 +45,12 @@ export async function followOutput(parts: OutputFollowerParts): Promise<void> {
   while (!signal.aborted) {
     try {
       if (run === null && attempt <= info.attempt) {
-        run = new Run(parts, outputs, attempt);
+        run = new Run(parts, outputs, attempt, info.kind);
         parts.onBegin?.(attempt);
       }
       if (run !== null) {
         const isOver = hasEnded(info, attempt);
-        await run.read();
+        await run.read(isOver);
         if (isOver && !signal.aborted) {
           await parts.onEnd?.(attempt);
           run = null;
@@ -77,24 +80,39 @@ class Run {
   readonly #parts: OutputFollowerParts;
   readonly #outputs: JobOutputs;
   readonly #attempt: number;
+  /** Only commands have any. */
+  readonly #streams: readonly OutputChunk["stream"][];
   readonly #offsets = { stdout: 0, stderr: 0 };
+  #logged = 0;
 
-  constructor(parts: OutputFollowerParts, outputs: JobOutputs, attempt: number) {
+  constructor(parts: OutputFollowerParts, outputs: JobOutputs, attempt: number, kind: string) {
     this.#parts = parts;
     this.#outputs = outputs;
     this.#attempt = attempt;
+    this.#streams = kind === exec.kind ? STREAMS : [];
   }
 
-  /** Shows what is new. */
-  async read(): Promise<void> {
+  /** Shows what is new. Remarks on a command come at its end: they must not break a line of its output in two. */
+  async read(isOver: boolean): Promise<void> {
     const { signal, show, job } = this.#parts;
-    for (const stream of STREAMS) {
+    for (const stream of this.#streams) {
       const bytes = await this.#outputs.read(this.#attempt, `${stream}.log`, this.#offsets[stream]);
       for await (const chunk of bytes ?? []) {
         if (signal.aborted) return;
         this.#offsets[stream] += chunk.byteLength;
         await show({ jobId: job.id, attempt: this.#attempt, stream, bytes: chunk });
       }
+    }
+    if (isOver || this.#streams.length === 0) await this.#readLog();
+  }
+
+  async #readLog(): Promise<void> {
+    const { signal, showLog } = this.#parts;
+    while (showLog !== undefined && !signal.aborted) {
+      const { text, next } = await this.#outputs.log(this.#attempt, this.#logged);
+      if (text === "") return;
+      this.#logged = next;
+      await showLog(this.#attempt, text);
     }
   }
 }

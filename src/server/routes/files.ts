@@ -31,10 +31,26 @@ export function fileRoutes(parts: ServerParts): Handlers {
     return new Download(source, attachment(name.split("/").at(-1) as string));
   }
 
+  /** All that it logged, a page at a time: a log may be long. */
   async function logText(job: JobRow, wanted: number | null, offset: number) {
-    const log = await engine.store.log(job.id, wanted);
-    const bytes = Buffer.from(log?.text ?? "").subarray(offset);
-    return { attempt: log?.attempt ?? wanted ?? job.attempt, source: [bytes] };
+    const first = await engine.store.log(job.id, wanted);
+    const attempt = first?.attempt ?? wanted ?? job.attempt;
+    async function* pages(): AsyncGenerator<Uint8Array> {
+      let skip = offset;
+      for (let page = first; page !== null; page = await engine.store.log(job.id, attempt, page.next)) {
+        const bytes = Buffer.from(page.text);
+        if (skip < bytes.length) yield bytes.subarray(skip);
+        skip = Math.max(0, skip - bytes.length);
+      }
+    }
+    return { attempt, source: pages() };
+  }
+
+  async function logPage(job: JobRow, wanted: number | null, after: number): Promise<Download> {
+    const page = await engine.store.log(job.id, wanted, after);
+    const attempt = page?.attempt ?? wanted ?? job.attempt;
+    const own = { [HEADER.attempt]: String(attempt), [HEADER.logNext]: String(page?.next ?? after) };
+    return new Download(toStream([Buffer.from(page?.text ?? "")]), { ...attachment("log.log"), ...own });
   }
 
   async function logFile(job: JobRow, wanted: number | null, name: string, offset: number) {
@@ -51,7 +67,13 @@ export function fileRoutes(parts: ServerParts): Handlers {
       const job = await jobOf(parts, call);
       const { attempt: wanted = null, stream = job.kind === "exec" ? "stdout" : "log" } = call.query as LogQuery;
       if (wanted !== null && wanted > job.attempt)
-        throw new PerdureError("not_found", `${job.id} has no run ${wanted}`);
+        throw new PerdureError("not_found", `${job.id} has no attempt ${wanted}`);
+      const { after, offset: from } = call.query as LogQuery;
+      if (after !== undefined) {
+        if (stream === "log" && from === undefined) return logPage(job, wanted, after);
+        const message = "after requires stream=log, and cannot be used together with offset";
+        throw new PerdureError("invalid_request", message);
+      }
       const offset = offsetOf(call);
       const { attempt, source } =
         stream === "log" ? await logText(job, wanted, offset) : await logFile(job, wanted, `${stream}.log`, offset);
@@ -100,6 +122,9 @@ function bodyOf({ body }: Call): AsyncIterable<Uint8Array> {
 interface LogQuery {
   readonly attempt?: number;
   readonly stream?: "stdout" | "stderr" | "log";
+  readonly offset?: number;
+  /** Of a page of a log. */
+  readonly after?: number;
 }
 
 function offsetOf({ query }: Call): number {

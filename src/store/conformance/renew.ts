@@ -1,5 +1,6 @@
 /** Renewals: what a session hears, and what is kept of what it tells. */
 import { expect, test } from "vitest";
+import { LOG_PAGE } from "../store.ts";
 import type { Bench } from "./bench.ts";
 import { broke, done, jobId, LEASE, placeOf, reaped, SECOND, T0, TWICE, usageOf } from "./kit.ts";
 
@@ -74,9 +75,11 @@ export function renewTests(bench: Bench): void {
     const { job, session } = await bench.running({ retry: TWICE });
     await bench.renew(session, [{ ...placeOf(job), progress: '{"done":1}', usage: usageOf(10), log: "one\n" }], T0 + 1);
     await bench.renew(session, [{ ...placeOf(job), usage: usageOf(25, 5, 0.5), log: "two\n" }], T0 + 2);
-    const log = { attempt: 1, text: "one\ntwo\n" };
+    const log = { attempt: 1, text: "one\ntwo\n", next: 2 };
     expect([await bench.store.log(job.id, null), await bench.store.log(job.id, 1)]).toEqual([log, log]);
     expect(await bench.store.log(job.id, 2)).toBeNull();
+    expect(await bench.store.log(job.id, 1, 1)).toEqual({ ...log, text: "two\n" });
+    expect([await bench.store.log(job.id, 1, 2), await bench.store.log(job.id, null, 2)]).toEqual([null, null]);
     await bench.renew(session, [placeOf(job)], T0 + 3);
     expect((await bench.row(job.id)).progress).toBe('{"done":1}');
     await bench.renew(session, [{ ...placeOf(job), progress: "2" }], T0 + 3);
@@ -85,6 +88,17 @@ export function renewTests(bench: Bench): void {
     const [attempt] = await bench.store.attempts(job.id);
     expect(attempt).toMatchObject({ outcome: "lost", usage: usageOf(25, 5, 0.5), log: "one\ntwo\n", session });
     expect((await bench.row(job.id)).usage).toEqual(usageOf(25, 5, 0.5));
+  });
+
+  test("gives a long log a page at a time, each piece once", async () => {
+    const { job, session } = await bench.running();
+    const lines = Array.from({ length: LOG_PAGE + 3 }, (_, i) => `line ${i}\n`);
+    for (const log of lines) await bench.renew(session, [{ ...placeOf(job), log }], T0 + 1);
+    const first = await bench.store.log(job.id, 1);
+    expect(first?.text).toBe(lines.slice(0, LOG_PAGE).join(""));
+    const second = await bench.store.log(job.id, 1, first?.next);
+    expect(second?.text).toBe(lines.slice(LOG_PAGE).join(""));
+    expect(await bench.store.log(job.id, 1, second?.next)).toBeNull();
   });
 
   test("keeps nothing of attempts that are not", async () => {

@@ -136,7 +136,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     history: (id) => call(() => read.history(id)),
     attempts: (id) => call(() => read.attempts(id)),
     lastFailures: (ids) => call(() => read.lastFailures(ids)),
-    log: (id, attempt) => call(() => read.log(id, attempt)),
+    log: (id, attempt, after) => call(() => read.log(id, attempt, after)),
     events: (query) => call(async () => (await read.eventPage(query)).events),
     eventPage: (query) => call(() => read.eventPage(query)),
     lastSeq: () => call(read.lastSeq),

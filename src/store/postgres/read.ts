@@ -4,7 +4,16 @@ import type { Failure } from "../../core/failure.ts";
 import type { Job } from "../../core/job.ts";
 import { LOOK, type Look, lookOf, namespacePage, wholePage } from "../event-page.ts";
 import { serves } from "../lane.ts";
-import type { AttemptLog, AttemptRow, EventPage, EventQuery, History, JobRow, LateReport } from "../store.ts";
+import {
+  type AttemptLog,
+  type AttemptRow,
+  type EventPage,
+  type EventQuery,
+  type History,
+  type JobRow,
+  type LateReport,
+  LOG_PAGE,
+} from "../store.ts";
 import { parseOrNull, type StoredJob, toAnnotations, toFacts } from "../stored-job.ts";
 import { texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
@@ -40,10 +49,10 @@ export function reader(context: Context) {
   );
   const logOf = sql(
     "log",
-    `select a.attempt,
-       (select string_agg(l.body, '' order by l.n) from $s.log_chunk l where l.job = b.job and l.attempt = a.attempt)
-     from $s.submission b, lateral
-       (select coalesce($2::int, (select max(m.attempt) from $s.log_chunk m where m.job = b.job)) as attempt) a
+    `select a.attempt, p.body, p.n from $s.submission b, lateral
+       (select coalesce($2::int, (select max(m.attempt) from $s.log_chunk m where m.job = b.job)) as attempt) a, lateral
+       (select string_agg(l.body, '' order by l.n) as body, max(l.n) as n from
+         (select n, body from $s.log_chunk where job = b.job and attempt = a.attempt and n > $3::int order by n limit $4) l) p
      where b.id = $1`,
   );
   const eventsAfter = sql(
@@ -150,9 +159,9 @@ export function reader(context: Context) {
     return (await db.read(failures, [texts(ids)])).map(([text]) => parseOrNull(text as string | null));
   }
 
-  async function log(id: string, attempt: number | null): Promise<AttemptLog | null> {
-    const [[which, text] = []] = await db.read(logOf, [id, attempt]);
-    return typeof which === "number" && typeof text === "string" ? { attempt: which, text } : null;
+  async function log(id: string, attempt: number | null, after = 0): Promise<AttemptLog | null> {
+    const [[which, text, next] = []] = await db.read(logOf, [id, attempt, after, LOG_PAGE]);
+    return typeof text !== "string" ? null : { attempt: which as number, text, next: next as number };
   }
 
   async function history(id: string): Promise<History | null> {

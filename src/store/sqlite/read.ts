@@ -4,7 +4,15 @@ import type { Failure } from "../../core/failure.ts";
 import type { Job } from "../../core/job.ts";
 import { LOOK, type Look, lookOf } from "../event-page.ts";
 import { serves } from "../lane.ts";
-import type { AttemptLog, AttemptRow, EventQuery, History, JobRow, LateReport } from "../store.ts";
+import {
+  type AttemptLog,
+  type AttemptRow,
+  type EventQuery,
+  type History,
+  type JobRow,
+  type LateReport,
+  LOG_PAGE,
+} from "../store.ts";
 import { parseOrNull, type StoredJob, toAnnotations, toFacts } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
@@ -23,6 +31,9 @@ export function reader({ db, interned }: Context) {
     "select failure from attempt where job = (select no from job where id = ?) order by attempt desc limit 1",
   );
   const logs = db.prepare("select body from log_chunk where job = ? and attempt = ? order by n");
+  const logPage = db.prepare(
+    "select n, body from log_chunk where job = ? and attempt = ? and n > ? order by n limit ?",
+  );
   const lastLog = db.prepare("select max(attempt) as attempt from log_chunk where job = ?");
   const eventsAfter = db.prepare(
     `select e.seq, e.n, e.at, e.name, e.data, j.id from event e left join job j on j.no = e.job
@@ -67,12 +78,14 @@ export function reader({ db, interned }: Context) {
     return (logs.all(no, attempt) as { body: string }[]).map((chunk) => chunk.body).join("");
   }
 
-  function log(id: string, attempt: number | null): AttemptLog | null {
+  function log(id: string, attempt: number | null, after = 0): AttemptLog | null {
     const job = stored(id);
     if (job === null) return null;
     const which = attempt ?? (lastLog.get(job.no) as { attempt: number | null }).attempt;
-    const text = which === null ? "" : logOf(job.no, which);
-    return which === null || text === "" ? null : { attempt: which, text };
+    if (which === null) return null;
+    const page = logPage.all(job.no, which, after, LOG_PAGE) as { n: number; body: string }[];
+    const last = page.at(-1);
+    return last === undefined ? null : { attempt: which, text: page.map(({ body }) => body).join(""), next: last.n };
   }
 
   function attempts(id: string): AttemptRow[] {

@@ -163,7 +163,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
     history: (id) => answer(() => read.history(id)),
     attempts: (id) => answer(() => read.attempts(id)),
     lastFailures: (ids) => answer(() => ids.map(read.lastFailure)),
-    log: (id, attempt) => answer(() => read.log(id, attempt)),
+    log: (id, attempt, after) => answer(() => read.log(id, attempt, after)),
     events: async (query) => (await eventPage(query)).events,
     eventPage,
     lastSeq: () => answer(read.lastSeq),
