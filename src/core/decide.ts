@@ -2,7 +2,7 @@
  *  lost leases, timeouts, queue expiry and budgets all come through here, so the rules exist once. The steps are
  *  numbered as in docs/lifecycle.md; the first match wins. This is the one place where counters are raised. */
 import { backoffMs } from "./backoff.ts";
-import { spentBudget } from "./budget.ts";
+import { chargedAttempts, spentBudget } from "./budget.ts";
 import { classify, type FailureOutcome, polled } from "./classify.ts";
 import type { FailReason, Job } from "./job.ts";
 import type { Outcome } from "./outcome.ts";
@@ -194,10 +194,10 @@ function lossStreak(job: Job, outcome: Outcome & { kind: "lost" }): Pick<Counter
 }
 
 function lossCharge(job: Job, losses: number): Charge {
-  const { workerLost, maxAttempts } = job.policy;
-  return workerLost.charge === "shared"
-    ? charged("maxAttempts", job.failures + losses, maxAttempts)
-    : charged("workerLost", losses, workerLost.maxRetries);
+  const { workerLost } = job.policy;
+  if (workerLost.charge === "own") return charged("workerLost", losses, workerLost.maxRetries);
+  const { used, limit } = chargedAttempts({ ...job, losses });
+  return charged("maxAttempts", used, limit);
 }
 
 function chargeLoss(
@@ -271,10 +271,9 @@ function chargeVerdict(job: Job, match: ReturnType<typeof classify>["rule"], def
 
 function chargeFailure(job: Job): Spent {
   const failures = job.failures + 1;
-  const r = job.policy.workerLost.charge === "shared" ? failures + job.losses : failures;
-  const charge = charged("maxAttempts", r, job.policy.maxAttempts);
-  const usedUp = r >= job.policy.maxAttempts;
-  return { charge, counters: count(job, { failures }), r, usedUp, deferred: false };
+  const { used, limit } = chargedAttempts({ failures, losses: job.losses, policy: job.policy });
+  const charge = charged("maxAttempts", used, limit);
+  return { charge, counters: count(job, { failures }), r: used, usedUp: used >= limit, deferred: false };
 }
 
 function charged(to: string, used: number, limit: number): Charge {

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { chargedAttempts, chargedText } from "./budget.ts";
 import { type Command, decideCommand } from "./command.ts";
 import type { JobEvent, JobEventBody, JobEventName } from "./event.ts";
 import { type ExplainInput, type Explanation, explain } from "./explain.ts";
@@ -867,6 +868,7 @@ describe("any history", () => {
             expect(told.attempts.map(({ attempt }) => attempt)).toEqual(
               Array.from({ length: now.attempt }, (_, i) => i + 1),
             );
+            expect(told.summary).toContain(`, ${chargedText(chargedAttempts(play.job), now.losses)}`); // as `get` has it
             for (const { attempt } of told.attempts) expect(told.text).toContain(`Attempt ${attempt} started at `);
             expect(told.text.split("\n")).toHaveLength(told.lines.length + 1);
             expect(told.text).not.toMatch(/undefined|NaN|\bnull\b|\[object|unknown time/);

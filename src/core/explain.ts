@@ -2,6 +2,8 @@
  *  step decided and at what cost, and then why it waits, or why it ended and what can be done about it.
  *  Pure: the same history at the same instant gives the same text. The events must be all there are of one job, in
  *  order; otherwise it throws what `foldEvents` throws. */
+
+import { chargedText } from "./budget.ts";
 import type { JobEvent } from "./event.ts";
 import { type AttemptStory, failureWords } from "./explain-attempt.ts";
 import { type Asked, askedBy, because } from "./explain-decision.ts";
@@ -188,8 +190,6 @@ function standFailed(story: Story): Standing {
 }
 
 /** "run 7, 4 of 5 charged", and the losses where they have a budget of their own. */
-function spent({ job, spent: { used, limit } }: Story): string {
-  const charged = `${used} of ${limit} charged`;
-  const losses = job.losses === 0 ? "" : `, ${counted(job.losses, "loss", "losses")}`;
-  return `${job.attempt === 0 ? "no run yet" : `run ${job.attempt}`}, ${charged}${losses}`;
+function spent({ job, spent }: Story): string {
+  return `${job.attempt === 0 ? "no run yet" : `run ${job.attempt}`}, ${chargedText(spent, job.losses)}`;
 }

@@ -123,13 +123,15 @@ export function eventsIn(dir: string): Promise<readonly PerdureEvent[]> {
   return withStore(dir, (store) => store.events({ after: 0, limit: 10_000 }));
 }
 
-/** A worker for kind `k` that took what there was a minute ago and was never heard of again. */
-export function claimAndVanish(dir: string): Promise<void> {
+/** A worker for kind `k` that took what there was a minute ago and was never heard of again; or `isGone`: its process is known
+ *  to have ended. */
+export function claimAndVanish(dir: string, isGone = false): Promise<void> {
   return withStore(dir, async (store) => {
     const then = Date.now() - 60_000;
     const session = { id: "ses_gone", namespace: "default", name: "gone", host: "elsewhere", pid: 1, leaseMs: 15_000 };
     await store.openSession({ ...session, kinds: ["k"], queues: null, labels: {}, slots: 10 }, then);
     await store.claim([{ session: session.id, limit: 10, claimId: null }], then);
+    if (isGone) await store.closeSession(session.id, then, "gone");
   });
 }
 

@@ -2,7 +2,7 @@
 import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import type { Io } from "../../src/cli/io.ts";
 import { main } from "../../src/cli/main.ts";
 import { textWidth } from "../../src/cli/terminal-text.ts";
@@ -143,6 +143,21 @@ describe("get", () => {
     expect(stdout).toMatch(/^ +2 +completed +\S+ +[\d.]+ m?s$/m);
     expect(stdout).toContain('Input\n{\n  "n": 1\n}\n');
     expect(stdout).toContain('Result\n{\n  "width": 640\n}\n');
+  });
+
+  it("counts a lost worker as explain does, where losses are charged to maxAttempts", async () => {
+    const dir = tempDir();
+    const engine = await Perdure.open(join(dir, "perdure.db"));
+    const { id } = await engine.submit("k", undefined, { retry: { preset: "opal" }, runAt: Date.now() - 120_000 });
+    await engine.close();
+    await claimAndVanish(dir, true);
+    const reaping = await Perdure.open(join(dir, "perdure.db"));
+    const losses = async () => (await (await reaping.job(id)).get()).losses;
+    await vi.waitFor(async () => expect(await losses()).toBe(1), { timeout: 20_000 });
+    await reaping.close();
+    const [got, told] = [await perdure(["get", id, "--data", dir]), await perdure(["explain", id, "--data", dir])];
+    expect(got.stdout).toMatch(/^Runs +1, 1 of 2 charged, 1 loss$/m);
+    expect(told.stdout).toContain("run 1, 1 of 2 charged, 1 loss");
   });
 
   it("shows what failed, on one line whatever it says", async () => {

@@ -1,4 +1,5 @@
 /** `perdure get`: one job, its attempts and its result. */
+import { chargedAttempts, chargedText } from "../../core/budget.ts";
 import { givenKey } from "../../core/child.ts";
 import { showMs } from "../../core/duration.ts";
 import { type Explanation, explain } from "../../core/explain.ts";
@@ -75,7 +76,7 @@ function facts(job: JobInfo, now: number, workers: ReadonlyMap<string, SessionRo
   const at = (instant: number | null) => (instant === null ? null : showLocal(instant));
   const span = (ms: number | null) => (ms === null ? null : showMs(ms));
   const labels = Object.entries(job.labels).map(([name, value]) => `${name}=${value}`);
-  const { usage, policy } = job;
+  const { usage } = job;
   return [
     ["Job", painted("bold", job.id)],
     ["Kind", job.kind],
@@ -88,7 +89,7 @@ function facts(job: JobInfo, now: number, workers: ReadonlyMap<string, SessionRo
     ["Tags", job.tags.join(", ")],
     ["Labels", labels.join(", ")],
     ["Priority", String(job.priority)],
-    ["Runs", `${job.attempt}, ${job.failures} of ${policy.maxAttempts} charged`],
+    ["Runs", `${job.attempt}, ${chargedText(chargedAttempts(job), job.losses)}`],
     ["Chapter", job.chapter === 1 ? null : String(job.chapter)],
     ["Timeout", span(job.timeoutMs)],
     ["Submitted", at(job.submittedAt)],

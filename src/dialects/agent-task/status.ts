@@ -1,4 +1,5 @@
 /** `status` of an AgentTask, told from the job, its attempts and its events. */
+import { chargedAttempts } from "../../core/budget.ts";
 import { isPlain } from "../../core/check.ts";
 import type { JobEvent, StoredDecision } from "../../core/event.ts";
 import { counted } from "../../core/show.ts";
@@ -125,7 +126,7 @@ function messageOf(
   decision: StoredDecision | undefined,
 ): string {
   const { maxAttempts } = job.policy;
-  const used = job.failures + (job.policy.workerLost.charge === "shared" ? job.losses : 0);
+  const { used } = chargedAttempts(job);
   // Of the budget that the last run was charged to: lost workers may have their own.
   const isOwn = decision?.charge?.to === "workerLost";
   const left = isOwn ? (decision?.charge?.left ?? 0) : Math.max(0, maxAttempts - used);
