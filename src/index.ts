@@ -23,6 +23,7 @@ export type { HttpInput } from "./core/http-input.ts";
 export type { FailReason, JobState, Usage } from "./core/job.ts";
 export { JobFailedError } from "./core/job-failed-error.ts";
 export type { BackoffInput, PolicyFields, PolicyInput, PresetName, RuleInput } from "./core/policy.ts";
+export type { RedriveChanges } from "./core/redrive.ts";
 export type { ResourcesInput } from "./core/resources.ts";
 export type { SubmitEntry, SubmitOptions, TransactionClient } from "./core/submit-options.ts";
 export { type AnyTask, type Handler, type Task, type TaskContext, type TaskOptions, task } from "./core/task.ts";

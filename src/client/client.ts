@@ -2,7 +2,7 @@
  *  too; a worker needs more, and is started from `perdure` or `perdure/worker`. Jobs, events and workers are those of the
  *  namespace that the token belongs to, or that the client was connected with. */
 import { fromWireHealth, type WireHealth } from "../contract/health.ts";
-import { refuseClient, toRequest } from "../contract/job-request.ts";
+import { refuseClient, toRedriveRequest, toRequest } from "../contract/job-request.ts";
 import { asText, checkOptions } from "../core/check.ts";
 import type { DialectSettings } from "../core/dialect-settings.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
@@ -21,6 +21,7 @@ import type {
 import { checkFeed, checkGrace, checkRedriveMany } from "../core/face-options.ts";
 import { toInstant } from "../core/instant.ts";
 import type { Usage } from "../core/job.ts";
+import type { RedriveChanges } from "../core/redrive.ts";
 import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/submit-options.ts";
 import type { AnyTask, Task } from "../core/task.ts";
 import type { JobInfo, QueueCounts, SessionRow } from "../core/views.ts";
@@ -115,13 +116,15 @@ export class PerdureClient implements Perdure {
     const body = JSON.stringify({ runAt: toInstant(runAt, "reschedule.runAt") });
     return toJobInfo(await this.#ofJob("rescheduleJob", id, { body }));
   }
-  async redrive(id: string): Promise<JobInfo> {
-    return toJobInfo(await this.#ofJob("redriveJob", id));
+  async redrive(id: string, changes: RedriveChanges = {}): Promise<JobInfo> {
+    const body = JSON.stringify(toRedriveRequest(changes, "redrive"));
+    return toJobInfo(await this.#ofJob("redriveJob", id, { body }));
   }
   async redriveMany(filter: JobsFilter, options: RedriveManyOptions = {}): Promise<RedriveManyAnswer> {
     const asked = checkRedriveMany(filter, options);
     const { order: _, limit, ...which } = asked.filter;
-    const body = JSON.stringify({ filter: toWireFilter(which), dryRun: asked.dryRun, limit });
+    const changes = toRedriveRequest(options.changes ?? {}, "redriveMany.changes");
+    const body = JSON.stringify({ filter: toWireFilter(which), dryRun: asked.dryRun, limit, changes });
     return this.#link.json("redriveJobs", { body, repeatable: asked.dryRun });
   }
   async discard(id: string): Promise<JobInfo> {

@@ -1,11 +1,12 @@
 /** What a submit says, made into the text of a request. The input is put into it as the JSON that an engine in this process
  *  would store, so that it is the same, byte for byte, wherever it is submitted. Spelling and plain values are checked here,
  *  with the same words as there; policies, and inputs of commands and requests, are checked by the server. */
-import { fieldPath, isPlain } from "../core/check.ts";
+import { asInteger, checkOptions, fieldPath, isPlain } from "../core/check.ts";
 import { asSpan, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import { checkEntry } from "../core/face-options.ts";
 import { toInstant } from "../core/instant.ts";
+import type { RedriveChanges } from "../core/redrive.ts";
 import { checkSubmit, toPayload } from "../core/submit-check.ts";
 import type { SubmitEntry, SubmitOptions } from "../core/submit-options.ts";
 import type { TaskOptions } from "../core/task.ts";
@@ -38,6 +39,18 @@ export function toRequest(given: SubmitEntry): string {
   };
   const text = JSON.stringify(request);
   return payload === NO_INPUT ? text : `${text.slice(0, -1)},"input":${payload}}`;
+}
+
+/** What a redrive changes, as the server takes it. */
+export function toRedriveRequest(changes: RedriveChanges, path: string): object {
+  checkOptions(changes, ["retry", "timeout", "priority", "expireIn", "deadline"], path);
+  const { retry, timeout, priority, expireIn, deadline } = changes;
+  if (timeout !== undefined) asSpan(timeout, `${path}.timeout`);
+  if (expireIn !== undefined) asSpan(expireIn, `${path}.expireIn`);
+  if (priority !== undefined) asInteger(priority, `${path}.priority`, { min: 0, max: 9 });
+  checkPlain(retry, `${path}.retry`);
+  const at = deadline === undefined ? undefined : toInstant(deadline, `${path}.deadline`);
+  return { retry, timeout, priority, expireIn, deadline: at };
 }
 
 const MAX_DEPTH = 20;

@@ -13,6 +13,7 @@ import {
   JobSchema,
   Name,
   orNull,
+  RedriveRequest,
   ScopeName,
   Span,
   State,
@@ -162,6 +163,7 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
       filter: Type.Optional(closed(FILTER)),
       dryRun: Type.Optional(Type.Boolean({ description: "Only name them." })),
       limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT.jobs })),
+      changes: Type.Optional(RedriveRequest),
     }),
     reply: closed({ jobs: Type.Array(JobId), more: Type.Boolean() }),
   },
@@ -173,7 +175,12 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
   cancelJob: command("Cancel a job", "At once if it waits, by its signal if it runs. Repeated, it changes nothing."),
   retryJob: command("Run a waiting job now, or redrive a failed or cancelled one"),
   rescheduleJob: { ...command("Move a waiting job to another time"), body: closed({ runAt: Instant }) },
-  redriveJob: command("Open the next chapter of a failed or cancelled job, with fresh budgets"),
+  redriveJob: {
+    ...command("Open the next chapter of a failed or cancelled job, with fresh budgets"),
+    description:
+      "Under the terms it has, but for those that the body names; the event `job.redriven` records the change.",
+    body: RedriveRequest,
+  },
   discardJob: command("Take a failed job out of the dead letters"),
   explainJob: {
     ...{ tag: "jobs", summary: "Tell a job's story: what each attempt did, which rule decided, why it waits or ended" },

@@ -113,6 +113,19 @@ export const JobRequest = closed({
 });
 export type JobRequest = Static<typeof JobRequest>;
 
+/** What a redrive may change of a job. */
+export const RedriveRequest = closed({
+  retry: Type.Optional(
+    Type.Unknown({
+      description: "Fields of the retry policy that replace the job's; the others stay. With `preset`, all of it.",
+    }),
+  ),
+  timeout: Type.Optional(Span),
+  priority: Type.Optional(Type.Integer({ minimum: 0, maximum: 9 })),
+  expireIn: Type.Optional(Span),
+  deadline: Type.Optional(Instant),
+});
+
 export const Submitted = closed({
   id: JobId,
   created: Type.Boolean({ description: "False when the key already named this job." }),

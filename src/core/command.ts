@@ -4,17 +4,24 @@ import { EVENT_FORMAT, type JobEventBody } from "./event.ts";
 import { evolve } from "./fold.ts";
 import { isTerminal, type Job } from "./job.ts";
 import { happened, type Transition } from "./lifecycle.ts";
+import { changedTerms, type JobTerms, type RedriveTerms, redrivenTerms } from "./redrive.ts";
 
 export type Command =
   | { readonly kind: "cancel" | "retry" | "discard"; readonly by?: string | null }
-  /** With a chapter, after that one alone: a job that was given a new start meanwhile is left to it. */
-  | { readonly kind: "redrive"; readonly chapter?: number; readonly by?: string | null }
+  /** With a chapter, after that one alone: a job that was redriven meanwhile is left as it is. */
+  | {
+      readonly kind: "redrive";
+      readonly chapter?: number;
+      readonly changes?: RedriveTerms;
+      readonly by?: string | null;
+    }
   | { readonly kind: "reschedule"; readonly runAt: number; readonly by?: string | null }
   /** What it waited for has ended. The engine's own: `attempt` is the run that began to wait. */
   | { readonly kind: "unblock"; readonly attempt: number; readonly runAt: number; readonly by?: string | null };
 
 export type CommandDecision =
-  | ({ readonly kind: "apply" } & Transition)
+  /** With `terms`, the job has these from now on. */
+  | ({ readonly kind: "apply"; readonly terms?: JobTerms } & Transition)
   | { readonly kind: "noop"; readonly message: string }
   | { readonly kind: "refuse"; readonly message: string };
 
@@ -27,7 +34,7 @@ export function decideCommand(job: Job, command: Command, now: number): CommandD
       if (job.cancelRequestedAt !== null) return noop("a cancel was already requested");
       return apply(job, { name: "job.cancel_requested", data: { v: EVENT_FORMAT, by } }, now);
     case "retry":
-      if (job.state === "failed" || job.state === "cancelled") return redrive(job, by, now);
+      if (job.state === "failed" || job.state === "cancelled") return redrive(job, {}, by, now);
       if (job.state !== "queued") return refuse(job, "retry", "queued, failed or cancelled");
       return job.runAt <= now ? noop("the job is already due") : reschedule(job, now, by, now);
     case "reschedule":
@@ -41,7 +48,7 @@ export function decideCommand(job: Job, command: Command, now: number): CommandD
     case "redrive":
       if ((command.chapter ?? job.chapter) !== job.chapter) return noop("the job was given a new start");
       if (job.state !== "failed" && job.state !== "cancelled") return refuse(job, "redrive", "failed or cancelled");
-      return redrive(job, by, now);
+      return redrive(job, command.changes ?? {}, by, now);
     case "discard":
       if (job.state !== "failed") return refuse(job, "discard", "failed");
       if (job.discardedAt !== null) return noop("the job was already discarded");
@@ -53,15 +60,21 @@ function reschedule(job: Job, runAt: number, by: string | null, now: number): Co
   return apply(job, { name: "job.rescheduled", data: requeued(job, runAt, by) }, now);
 }
 
-function redrive(job: Job, by: string | null, now: number): CommandDecision {
-  return apply(job, { name: "job.redriven", data: requeued(job, now, by) }, now);
+function redrive(job: Job, changes: RedriveTerms, by: string | null, now: number): CommandDecision {
+  const terms = redrivenTerms(job, changes);
+  if (typeof terms === "string") return { kind: "refuse", message: `cannot redrive it with these changes: ${terms}` };
+  const changed = changedTerms(job, terms);
+  if (changed === null) return apply(job, { name: "job.redriven", data: requeued(job, now, by) }, now);
+  const next = { ...job, ...terms };
+  const data = { ...requeued(next, now, by), changed };
+  return { ...apply(next, { name: "job.redriven", data }, now), terms };
 }
 
 function requeued({ expireInMs }: Job, runAt: number, by: string | null) {
   return { v: EVENT_FORMAT, by, runAt, expiresAt: expireInMs === null ? null : runAt + expireInMs };
 }
 
-function apply(job: Job, event: JobEventBody, now: number): CommandDecision {
+function apply(job: Job, event: JobEventBody, now: number): CommandDecision & { readonly kind: "apply" } {
   return { kind: "apply", event, next: evolve(job, happened(event, now)) };
 }
 

@@ -3,6 +3,7 @@
 import type { Charge, Counters, Decision, Delay } from "./decide.ts";
 import type { Failure } from "./failure.ts";
 import type { FailReason, JobState, Usage } from "./job.ts";
+import type { ChangedTerms } from "./redrive.ts";
 
 export const EVENT_FORMAT = 1;
 
@@ -77,8 +78,17 @@ export type JobEventBody =
   | { readonly name: "job.queue_timeout"; readonly data: Ended & { readonly why: "queue_timeout" | "deadline" } }
   | { readonly name: "job.cancel_requested" | "job.cancelled" | "job.discarded"; readonly data: Commanded }
   | {
-      readonly name: "job.rescheduled" | "job.redriven" | "job.unblocked";
+      readonly name: "job.rescheduled" | "job.unblocked";
       readonly data: Commanded & { readonly runAt: number; readonly expiresAt: number | null };
+    }
+  | {
+      readonly name: "job.redriven";
+      readonly data: Commanded & {
+        readonly runAt: number;
+        readonly expiresAt: number | null;
+        /** What of the job is other from here on. */
+        readonly changed?: ChangedTerms;
+      };
     };
 
 interface Commanded {

@@ -20,20 +20,20 @@ export function adviceOn(
       return `Look on the workers named above for what ended them (memory, preemption, a deploy, the network), then redrive it. To grant later jobs more runs, raise ${more}.`;
     }
     case "rejected":
-      return "Correct what the failure names, then redrive it. If such a failure ought to be retried, change the policy for later jobs: a redrive keeps the one this job was submitted with.";
+      return "Correct what the failure names, then redrive it. If such a failure ought to be retried, change the policy: for this job with the redrive, for later ones where they are submitted.";
     case "invalid":
       return "A redrive would fail the same way: submit it again with a correct input, and discard this one.";
     case "timeout":
-      return "Find out what made it slow, then redrive it. A redrive keeps its timeout; if it needs longer, submit it again with a longer one.";
+      return "Find out what made it slow, then redrive it. If it needs longer, redrive it with a longer timeout.";
     case "budget":
       if (detail === "elapsed")
         return "Fix the cause and redrive it: the time its retries may take (maxElapsed) starts anew.";
       if (detail === "reported")
         return "Raise the budget that the task itself goes by, then redrive it, or submit it again with a larger one.";
-      return "What was used counts over all chapters, so a redriven job fails again with its first run that does not succeed. To give it more, submit it again with a larger budget.";
+      return "What was used counts over all chapters, so a redriven job fails again with its first run that does not succeed. To give it more, redrive it with a larger budget.";
     case "unschedulable":
       if (detail === "deadline") {
-        return "The deadline stays passed, so a redrive would end the same way: submit it again with a later one, and discard this one.";
+        return "The deadline stays passed, so a plain redrive would end the same way: redrive it with a later deadline, or discard it.";
       }
       return `Start a worker that takes kind ${quoted(kind)} from queue ${quoted(queue)} with the labels the job asks for (if any), or resume the queue if it is paused; then redrive it.`;
     case "poison":

@@ -5,6 +5,7 @@ import { type AttemptStory, beginAttempt, endAttempt, tellAttempt, tellRunning }
 import { type Asked, askedBy, type Decided, type DecidedEvent, isDecided, tellDecision } from "./explain-decision.ts";
 import { evolve, foldEvents } from "./fold.ts";
 import type { JobProgressFields } from "./job.ts";
+import { type ChangedTerms, showTerms } from "./redrive.ts";
 import { quoted, showAt, showSpan } from "./show.ts";
 
 export type Submitted = Extract<JobEvent, { name: "job.submitted" }>;
@@ -44,8 +45,10 @@ export function tellStory(events: readonly JobEvent[]): Story {
     } else if (event.name !== "job.submitted") {
       const asked: Asked = { at: event.at, by: event.data.by };
       lines.push(tellCommand(event, asked, before, after));
-      if (event.name === "job.redriven") chapter = fresh;
-      else if (event.name === "job.discarded") chapter = { ...chapter, discard: asked };
+      if (event.name === "job.redriven") {
+        const limit = event.data.changed?.policy?.maxAttempts ?? chapter.spent.limit;
+        chapter = { ...fresh, spent: { used: 0, limit } };
+      } else if (event.name === "job.discarded") chapter = { ...chapter, discard: asked };
       else if (event.name !== "job.rescheduled" && event.name !== "job.unblocked")
         chapter = { ...chapter, cancel: asked };
     }
@@ -91,6 +94,10 @@ function tellExpiry(at: number, why: "queue_timeout" | "deadline", { runAt }: Jo
   return `At ${showAt(at)}, ${showSpan(runAt, at)} after it was due, no worker had started it: its time in the queue (expireIn) was over.`;
 }
 
+function tellChanged(changed: ChangedTerms | undefined): string {
+  return changed === undefined ? "" : `; changed: ${showTerms(changed)}`;
+}
+
 type CommandEvent = Exclude<JobEvent, DecidedEvent | Submitted | { name: "attempt.started" }>;
 
 function tellCommand(event: CommandEvent, asked: Asked, before: JobProgressFields, after: JobProgressFields): string {
@@ -107,6 +114,6 @@ function tellCommand(event: CommandEvent, asked: Asked, before: JobProgressField
     case "job.rescheduled":
       return `It was rescheduled ${by}: due at ${showAt(event.data.runAt)} instead of ${showAt(before.runAt)}.`;
     case "job.redriven":
-      return `It was redriven ${by}: chapter ${after.chapter} began with all counters at zero, due at ${showAt(event.data.runAt)}.`;
+      return `It was redriven ${by}: chapter ${after.chapter} began with all counters at zero, due at ${showAt(event.data.runAt)}${tellChanged(event.data.changed)}.`;
   }
 }

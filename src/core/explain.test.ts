@@ -382,7 +382,7 @@ describe("why a job failed, and what can be done", () => {
       "the task said no",
       new Play({ maxAttempts: 9 }).run(fails({ class: "logical", message: "no url", name: "NonRetryableError" })),
       'because the task itself said that another run cannot help; run 1, 1 of 9 charged. The last failure was "no url" (NonRetryableError).',
-      "Correct what the failure names, then redrive it. If such a failure ought to be retried, change the policy for later jobs",
+      "Correct what the failure names, then redrive it. If such a failure ought to be retried, change the policy",
     ],
     [
       "invalid",
@@ -396,7 +396,7 @@ describe("why a job failed, and what can be done", () => {
       "its last run timed out",
       new Play().run(TIMEOUT),
       'because the only run it may be charged is used up; run 1, 1 of 1 charged. The last failure was "it ran longer than 2 s".',
-      "A redrive keeps its timeout; if it needs longer, submit it again with a longer one.",
+      "If it needs longer, redrive it with a longer timeout.",
     ],
     [
       "timeout",
@@ -417,7 +417,7 @@ describe("why a job failed, and what can be done", () => {
       "money",
       new Play({ maxAttempts: 3, budget: { tokens: null, costUsd: 1 } }).run(fails(), 10, tokens),
       "because its budget of money is used up (",
-      "submit it again with a larger budget.",
+      "redrive it with a larger budget.",
     ],
     [
       "budget",
@@ -438,7 +438,7 @@ describe("why a job failed, and what can be done", () => {
       "deadline",
       new Play({}, { deadlineAt: T0 + 5_000 }).end(DEADLINE, 5_000),
       "because its deadline for starting had passed; no run yet, 0 of 1 charged.",
-      "The deadline stays passed, so a redrive would end the same way",
+      "The deadline stays passed, so a plain redrive would end the same way",
     ],
     [
       "poison",
@@ -701,6 +701,17 @@ describe("what an attempt did", () => {
 });
 
 describe("chapters, late reports and names from outside", () => {
+  it("tells what a redrive changed, and counts by it", () => {
+    const play = new Play({ maxAttempts: 1 }).run(fails());
+    const retry = { maxAttempts: 3, onUnknown: "fail" } as const;
+    const told = play.command({ kind: "redrive", changes: { retry, timeoutMs: 1_000, priority: 2 } }).explain();
+    expect(told.text).toContain('; changed: maxAttempts 3, onUnknown "fail", timeout 1 s, priority 2.\n');
+    expect(told.summary).toContain("0 of 3 charged");
+    play.run(fails()).command({ kind: "redrive", changes: { timeoutMs: 1_000 } });
+    expect(play.explain().summary).toContain("0 of 3 charged");
+    expect(play.text.match(/changed:/g)).toHaveLength(1);
+  });
+
   it("tells a redrive as a new chapter with a fresh budget", () => {
     const play = new Play({ maxAttempts: 2 }).run(fails()).run(fails()).wait(60_000);
     const told = play.command({ kind: "redrive", by: "ops" }).start("gamma").explain();

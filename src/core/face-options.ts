@@ -62,7 +62,7 @@ export function checkRedriveMany(
   options: RedriveManyOptions,
 ): { readonly filter: JobsFilter; readonly dryRun: boolean } {
   checkOptions(filter, REDRIVE_FILTER_KEYS, "redriveMany");
-  checkOptions(options, ["dryRun", "limit"], "redriveMany");
+  checkOptions(options, ["dryRun", "limit", "changes"], "redriveMany");
   const { dryRun = false, limit = MAX_REDRIVEN } = options;
   if (filter.deadLetter === false) {
     throw new ConfigError({ path: "redriveMany.deadLetter", given: false, allowed: "true: it redrives dead letters" });

@@ -6,6 +6,7 @@ import type { PerdureError } from "./errors.ts";
 import type { PerdureEvent } from "./event.ts";
 import type { Explanation } from "./explain.ts";
 import type { JobState, Usage } from "./job.ts";
+import type { RedriveChanges } from "./redrive.ts";
 import type { SubmitEntry, SubmitOptions, TransactionClient } from "./submit-options.ts";
 import type { AnyTask, Task } from "./task.ts";
 import type { AttemptRow, BlobFile, JobInfo, QueueCounts, SessionRow } from "./views.ts";
@@ -43,8 +44,8 @@ export interface Perdure extends AsyncDisposable {
   retry(id: string): Promise<JobInfo>;
   /** Moves a waiting job to another time. */
   reschedule(id: string, runAt: Date | number): Promise<JobInfo>;
-  /** Opens the next chapter of a failed or cancelled job, with fresh budgets. */
-  redrive(id: string): Promise<JobInfo>;
+  /** Opens the next chapter of a failed or cancelled job, with fresh budgets; with `changes`, under other terms. */
+  redrive(id: string, changes?: RedriveChanges): Promise<JobInfo>;
   /** Redrives the dead letters that fit, oldest first, and names them; `more` when there were more than `limit`. */
   redriveMany(filter: JobsFilter, options?: RedriveManyOptions): Promise<RedriveManyAnswer>;
   /** Takes a failed job out of the dead letters. */
@@ -146,6 +147,8 @@ export interface RedriveManyOptions {
   dryRun?: boolean;
   /** At most so many in one call; default 1000. */
   limit?: number;
+  /** As of `redrive`, for each of them. */
+  changes?: RedriveChanges;
 }
 
 export interface RedriveManyAnswer {

@@ -33,4 +33,5 @@ export type {
   RuleInput,
 } from "./policy.ts";
 export { presets } from "./presets.ts";
+export type { ChangedTerms, JobTerms, RedriveChanges, RedriveTerms } from "./redrive.ts";
 export { resolvePolicy } from "./resolve-policy.ts";

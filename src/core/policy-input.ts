@@ -1,5 +1,7 @@
 /** From a stored policy back to one that people could have written: `resolvePolicy(toPolicyInput(policy))` equals it. Every
  *  field is given, so that nothing depends on what the preset says today, but for its fallback rules, which nobody can write. */
+import { isPlain } from "./check.ts";
+import { type Duration, toMs } from "./duration.ts";
 import type { Mutable } from "./mutable.ts";
 import type { Backoff, BackoffInput, Policy, PolicyFields, Rule, RuleInput } from "./policy.ts";
 
@@ -29,6 +31,26 @@ export function toPolicyInput(policy: Policy): PolicyFields {
       ...(budget.costUsd === null ? {} : { costUsd: budget.costUsd }),
     },
   };
+}
+
+/** A policy with some of its fields replaced. Of a budget and of a backoff of the same type the fields that are not named
+ *  stay: raising one limit of a budget does not remove the other. With a preset, nothing of the own policy stays. */
+export function withPolicyFields(own: PolicyFields, wished: PolicyFields): PolicyFields {
+  if (wished.preset !== undefined) return wished;
+  const budget = isPlain(wished.budget) ? { budget: { ...own.budget, ...wished.budget } } : {};
+  const backoff = isPlain(wished.backoff) ? { backoff: withBackoffFields(own.backoff, wished.backoff) } : {};
+  return { ...own, ...wished, ...budget, ...backoff };
+}
+
+function withBackoffFields(own: BackoffInput | undefined, wished: BackoffInput): BackoffInput {
+  if (own === undefined || own.type === "none") return wished;
+  if (wished.type !== undefined && wished.type !== (own.type ?? "exponential")) return wished;
+  const merged = { ...own, ...wished } as BackoffInput & { max?: Duration; initial?: Duration };
+  const { max, initial } = merged;
+  // A first delay above the cap that was there before means a longer cap, not a shorter delay.
+  const isCapped = initial !== undefined && max !== undefined && toMs(initial, "initial") > toMs(max, "max");
+  if (!isCapped || Object.hasOwn(wished, "max")) return merged;
+  return { ...merged, max: initial } as BackoffInput;
 }
 
 function backoffInput(backoff: Backoff): BackoffInput {

@@ -17,6 +17,7 @@ import type {
 import { checkFeed, checkGrace } from "../core/face-options.ts";
 import { toInstant } from "../core/instant.ts";
 import type { Usage } from "../core/job.ts";
+import { type RedriveChanges, toRedriveTerms } from "../core/redrive.ts";
 import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/submit-options.ts";
 import { type AnyTask, isTask, type Task } from "../core/task.ts";
 import type { JobInfo, QueueCounts, SessionRow } from "../core/views.ts";
@@ -118,8 +119,8 @@ export class EmbeddedPerdure implements Perdure {
   async reschedule(id: string, runAt: Date | number): Promise<JobInfo> {
     return this.#command(id, { kind: "reschedule", runAt: toInstant(runAt, "reschedule.runAt") });
   }
-  redrive(id: string): Promise<JobInfo> {
-    return this.#command(id, { kind: "redrive" });
+  async redrive(id: string, changes: RedriveChanges = {}): Promise<JobInfo> {
+    return this.#command(id, { kind: "redrive", changes: toRedriveTerms(changes) });
   }
   async redriveMany(filter: JobsFilter, options: RedriveManyOptions = {}): Promise<RedriveManyAnswer> {
     return redriveMany(this.#engine, this.#namespace, filter, options);

@@ -1,8 +1,10 @@
 /** Redrives the dead letters that fit a filter, a page of them. Each is a command for itself: what somebody else has
  *  redriven or pruned meanwhile is passed over. One that is discarded in the same moment may be redriven all the same. */
+import type { Command } from "../core/command.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { JobsFilter, RedriveManyAnswer, RedriveManyOptions } from "../core/face.ts";
 import { checkRedriveMany } from "../core/face-options.ts";
+import { toRedriveTerms } from "../core/redrive.ts";
 import type { JobFilter } from "../store/store.ts";
 import type { Engine } from "./engine.ts";
 import { checkFilter } from "./job-filter.ts";
@@ -20,12 +22,13 @@ export async function redriveMany(
   by: string | null = null,
 ): Promise<RedriveManyAnswer> {
   const asked = checkRedriveMany(filter, options);
+  const changes = toRedriveTerms(options.changes ?? {}, "redriveMany.changes");
   const { ids, more } = await deadLetters(engine, checkFilter(asked.filter, namespace));
   if (asked.dryRun) return { jobs: ids, more };
   const redriven: string[] = [];
   for (let from = 0; from < ids.length; from += TOGETHER) {
     const some = ids.slice(from, from + TOGETHER);
-    const done = await Promise.all(some.map((id) => redrive(engine, id, by)));
+    const done = await Promise.all(some.map((id) => redrive(engine, id, { kind: "redrive", changes, by })));
     redriven.push(...some.filter((_, i) => done[i]));
   }
   return { jobs: redriven, more };
@@ -43,9 +46,9 @@ async function deadLetters(engine: Engine, filter: JobFilter): Promise<{ ids: st
   }
 }
 
-async function redrive(engine: Engine, id: string, by: string | null): Promise<boolean> {
+async function redrive(engine: Engine, id: string, command: Command): Promise<boolean> {
   try {
-    return (await engine.command(id, { kind: "redrive", by })).changed;
+    return (await engine.command(id, command)).changed;
   } catch (error) {
     if (error instanceof PerdureError && (error.code === "wrong_state" || error.code === "job_not_found")) return false;
     throw error;

@@ -1,5 +1,7 @@
 /** A job as the adapters hold it, and the small codes and texts that both write. */
+import { createHash } from "node:crypto";
 import { FAIL_REASONS, type FailReason, JOB_STATES, type Job, type JobProgressFields } from "../core/job.ts";
+import type { Policy } from "../core/policy.ts";
 
 export const STATE_CODES = Object.fromEntries(JOB_STATES.map((state, code) => [state, code])) as Record<
   (typeof JOB_STATES)[number],
@@ -48,6 +50,11 @@ export function parseOrNull<T>(text: string | null): T | null {
 
 export function jsonOrNull(value: object | null): string | null {
   return value === null ? null : JSON.stringify(value);
+}
+
+/** A policy is stored once under this name, as `NewJob.policyHash` has it. */
+export function hashOfPolicy(policy: Policy): string {
+  return createHash("sha256").update(JSON.stringify(policy)).digest("base64url");
 }
 
 /** When the sweep must look at a waiting job. */

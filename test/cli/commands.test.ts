@@ -62,6 +62,27 @@ describe.each(KINDS)("jobs on %s", (kind) => {
     expect(await askJson("discard", a)).toMatchObject([{ id: a, ok: false, error: { code: "wrong_state" } }]);
   });
 
+  it("that failed are redriven under other terms, by id and by filter", async () => {
+    const { ask, askJson, library } = await openWhere(kind);
+    const [a, b] = (await failed(library, "a", "terms")) as [string, string];
+    const wish = ["--timeout", "2h", "--max-attempts", "9", "--priority", "1", "--deadline", "2100-01-01T00:00:00Z"];
+    expect(await ask("redrive", a, ...wish)).toMatchObject({ code: 0 });
+    expect(await ask("redrive", "--filter", "tag=terms", "--retry", '{"budget":{"tokens":5}}')).toMatchObject({
+      code: 0,
+    });
+    const deadlineAt = Date.UTC(2100, 0, 1);
+    expect(await askJson("get", a)).toMatchObject({
+      timeoutMs: 7_200_000,
+      priority: 1,
+      deadlineAt,
+      policy: { maxAttempts: 9 },
+    });
+    expect(await askJson("get", b)).toMatchObject({
+      timeoutMs: null,
+      policy: { maxAttempts: 1, budget: { tokens: 5 } },
+    });
+  });
+
   it("that failed are redriven by a filter, some or all of them", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const [a, b, c] = (await failed(library, "a", "b", "c")) as [string, string, string];
@@ -94,6 +115,9 @@ describe("a filter", () => {
   it.each([
     [["redrive"], /which jobs\? Usage/],
     [["redrive", UNKNOWN, "--filter", "kind=a"], /ids and --filter/],
+    [["redrive", UNKNOWN, "--retry", "3", "--jitter", "0"], /--retry and --jitter cannot be used together/],
+    [["redrive", UNKNOWN, "--max-attempts", "0"], /--max-attempts: got "0"/],
+    [["redrive", UNKNOWN, "--retry", '{"maxAttemps":2}'], /--retry: .*Did you mean "maxAttempts"/],
     [["redrive", UNKNOWN, "--dry-run"], /--dry-run: it goes with --filter/],
     [["redrive", "--filter", "knd=a"], /did you mean kind\?/],
     [["redrive", "--filter", "reason=lost"], /--filter: got "reason=lost"; words are /],

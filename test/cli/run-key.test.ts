@@ -42,6 +42,22 @@ describe("a job that has ended, met again by its key,", () => {
     expect(readFileSync(log, "utf8")).toBe("run 1\n");
   });
 
+  it("is redriven with --again under the options given, which change what it had and nothing else", async () => {
+    const place = newPlace();
+    const script = '[ "$PERDURE_ATTEMPT" = 3 ] || exit 5';
+    const first = await runKey(place, script, "--max-attempts", "1", "--jitter", "0");
+    const options = ["--max-attempts", "2", "--backoff", "1ms", "--timeout", "50s"];
+    const again = await runKey(place, script, "--again", ...options);
+    expect(again.code).toBe(0);
+    expect(again.stderr).toMatch(
+      /redriven after 1 run, with maxAttempts 2, backoff .*"initialMs":1,.*, timeout 50 s\n/,
+    );
+    expect(again.stderr).toContain("run 2, 1 of 2 charged: exit code 5, retrying in 1 ms");
+    const job = JSON.parse((await perdureAt(place, ["get", idIn(first), "--json"])).stdout);
+    expect(job).toMatchObject({ attempt: 3, timeoutMs: 50_000, policy: { backoff: { initialMs: 1, jitter: 0 } } });
+    expect((await perdureAt(place, ["explain", idIn(first)])).stdout).toContain("changed: maxAttempts 2, backoff");
+  });
+
   it("is not redriven with --again if it succeeded, and one line says so", async () => {
     const place = newPlace();
     const script = "echo ran";

@@ -3,10 +3,12 @@ import { nearest } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";
 import type { JobsFilter } from "../../core/face.ts";
+import type { RedriveChanges } from "../../core/redrive.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { forEach, givenIds } from "../each-job.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { asInstant } from "../job-options.ts";
+import { REDRIVE_OPTIONS, redriveChangesOf } from "../submit/redrive-changes.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 /** What the library does in one call. */
@@ -21,7 +23,8 @@ export const redrive: Command = {
     "With ids, jobs that failed or were cancelled. With a filter, the dead letters that fit, oldest first: jobs that failed " +
     "and were neither redriven nor discarded. A filter has words with commas between them: kind=, queue=, tag=, key=, " +
     "since= and before= (when they were submitted: a time ago such as 2h, or an instant with its zone), and state=failed, " +
-    "which alone means all of them. Runs and time are granted anew; tokens and money that were spent stay spent.",
+    "which alone means all of them. Runs and time are granted anew; tokens and money that were spent stay " +
+    "spent. Options such as --timeout and --max-attempts change the job from here on; what is not given stays as it is.",
   options: [
     {
       ...{ name: "filter", type: "string", value: "FILTER", multiple: true },
@@ -32,32 +35,35 @@ export const redrive: Command = {
       ...{ name: "limit", short: "n", type: "string", value: "N" },
       help: `With --filter: at most so many. Default: ${MAX_LIMIT}.`,
     },
+    ...REDRIVE_OPTIONS,
     ...TARGET,
     ...READING,
   ],
   examples: [
     "perdure redrive job_01m7gekg9zevv9a6xvvwmt1v8g",
+    "perdure redrive job_01m7gekg9zevv9a6xvvwmt1v8g --timeout 2h --max-attempts 9",
     "perdure redrive --filter kind=exec,queue=mail,since=1d --dry-run",
   ],
 
   async run(context) {
     const { given } = context;
+    const changes = redriveChangesOf(given);
     const isFiltered = given.flag("filter");
     if (isFiltered && given.positionals.length > 0) throw usageError("ids and --filter: give one of them");
-    if (isFiltered) return redriveFitting(context, filterOf(given.texts("filter"), Date.now()));
+    if (isFiltered) return redriveFitting(context, filterOf(given.texts("filter"), Date.now()), changes);
     for (const name of ["dry-run", "limit"]) {
       if (given.flag(name)) throw usageError(`--${name}: it goes with --filter`);
     }
-    return forEach(context, givenIds(given, redrive), (perdure, id) => perdure.redrive(id));
+    return forEach(context, givenIds(given, redrive), (perdure, id) => perdure.redrive(id, changes));
   },
 };
 
-async function redriveFitting(context: Context, filter: JobsFilter): Promise<number> {
+async function redriveFitting(context: Context, filter: JobsFilter, changes: RedriveChanges): Promise<number> {
   const { given, out } = context;
   const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
   const dryRun = given.flag("dry-run");
   const { jobs, more } = await withPerdure(context, (perdure) =>
-    perdure.redriveMany(filter, { dryRun, ...(limit === undefined ? {} : { limit }) }),
+    perdure.redriveMany(filter, { dryRun, changes, ...(limit === undefined ? {} : { limit }) }),
   );
   if (given.flag("json")) {
     out.json({ dryRun, jobs, more });

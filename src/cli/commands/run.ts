@@ -9,7 +9,7 @@ import { isOver } from "../../lib/text.ts";
 import type { Command, Context } from "../command.ts";
 import { ENV, envOf } from "../env-option.ts";
 import { usageError } from "../exit.ts";
-import { POLICY_OPTIONS, policyOf, timeOf } from "../run/policy.ts";
+import { givenPolicyOf, POLICY_OPTIONS, policyOf, timeOf } from "../run/policy.ts";
 import { runHere } from "../run/run-here.ts";
 import { DEFAULT_QUEUE, runThere } from "../run/run-there.ts";
 import { isThisMachine, TARGET, type Target, targetOf } from "../target.ts";
@@ -29,7 +29,11 @@ export const run: Command = {
     ...POLICY_OPTIONS,
     { name: "timeout", type: "string", value: "TIME", help: "End a run that takes longer: 30s, 5m." },
     { name: "key", type: "string", value: "KEY", help: "Names the job: run again, it goes on, or tells how it ended." },
-    { name: "again", type: "boolean", help: "With --key: run a job that failed or was cancelled once more." },
+    {
+      name: "again",
+      type: "boolean",
+      help: "With --key: redrive a job that failed or was cancelled, with the options given here.",
+    },
     ENV,
     {
       ...{ name: "cwd", type: "string", value: "DIR" },
@@ -67,9 +71,14 @@ export const run: Command = {
     if (key !== undefined && !/^[^\p{Cc}\p{Cs}]{1,500}$/u.test(key)) {
       throw usageError(`--key: got ${show(key)}; give a text of 1 to 500 characters, none of them control characters`);
     }
-    if (given.flag("again") && key === undefined) throw usageError("--again: it goes with --key, which names the job");
+    if (given.flag("again") && key === undefined) throw usageError("--again requires --key, which names the job");
     checkQueue(given.text("queue"), target);
-    const wanted = { input, retry, timeout, key };
+    const own = givenPolicyOf(given);
+    const changes = {
+      ...(Object.keys(own).length === 0 ? {} : { retry: own }),
+      ...(timeout === undefined ? {} : { timeout }),
+    };
+    const wanted = { input, retry, timeout, key, changes };
     return target.kind === "data" ? runHere(context, target, wanted) : runThere(context, target, wanted);
   },
 };

@@ -1,6 +1,7 @@
 /** An event as a row of a table, for a person. The cells may hold text of strangers: whoever prints them escapes them. */
 import { showMs } from "../../core/duration.ts";
 import { type JobEvent, type PerdureEvent, shownNames } from "../../core/event.ts";
+import { showTerms } from "../../core/redrive.ts";
 import { type Piece, painted } from "../colour.ts";
 import { showLocal } from "../print.ts";
 import type { Column } from "../table.ts";
@@ -32,10 +33,13 @@ function jobDetail(event: JobEvent): string {
     case "job.cancelled":
     case "job.discarded":
       return by(event.data.by);
-    case "job.rescheduled":
     case "job.redriven":
-    case "job.unblocked":
-      return [`due at ${showLocal(event.data.runAt)}`, by(event.data.by)].filter((part) => part !== "").join(", ");
+    case "job.rescheduled":
+    case "job.unblocked": {
+      const changed = event.name === "job.redriven" && event.data.changed ? showTerms(event.data.changed) : "";
+      const due = `due at ${showLocal(event.data.runAt)}`;
+      return [due, changed, by(event.data.by)].filter((part) => part !== "").join(", ");
+    }
     default: {
       const { attempt, decision, failure } = event.data;
       const parts = [`run ${attempt}`];

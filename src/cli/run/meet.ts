@@ -6,6 +6,7 @@ import type { ExecInput } from "../../core/exec-input.ts";
 import type { JobHandle } from "../../core/face.ts";
 import { isTerminal } from "../../core/job.ts";
 import type { PolicyFields } from "../../core/policy.ts";
+import { changedTerms, type RedriveChanges, showTerms } from "../../core/redrive.ts";
 import { resolvePolicy } from "../../core/resolve-policy.ts";
 import type { SubmitOptions } from "../../core/submit-options.ts";
 import type { JobInfo } from "../../core/views.ts";
@@ -18,6 +19,8 @@ export interface Wanted {
   readonly retry: PolicyFields;
   readonly timeout: string | undefined;
   readonly key: string | undefined;
+  /** What of it was given: with --again, a redrive changes that. */
+  readonly changes: RedriveChanges;
 }
 
 type Run = JobHandle<unknown>;
@@ -37,7 +40,7 @@ export async function submitOrMeet(
     tellMet(here, met, wanted);
     return { job, exitCode: null };
   }
-  if (here.context.given.flag("again")) return { job: await redriven(here, job, met), exitCode: null };
+  if (here.context.given.flag("again")) return { job: await redriven(here, job, met, wanted), exitCode: null };
   return { job, exitCode: await tellEnd(here, job, met) };
 }
 
@@ -53,17 +56,17 @@ async function submitted(
     if (!(error instanceof PerdureError) || error.code !== "key_conflict") throw error;
     const [, id = "a job"] = /belongs to (\S+),/.exec(error.message) ?? [];
     throw usageError(
-      `--key: ${show(key)} belongs to ${id}, which has another command, directory or environment; use another key`,
+      `--key: ${show(key)} belongs to ${id}, which has another command, directory, environment or queue; use another key`,
     );
   }
 }
 
-async function redriven({ perdure, say }: Here, job: Run, { state, attempt }: JobInfo): Promise<Run> {
-  if (state === "succeeded") {
+async function redriven({ perdure, say }: Here, job: Run, met: JobInfo, { changes }: Wanted): Promise<Run> {
+  if (met.state === "succeeded") {
     throw usageError(`--again: ${job.id} has succeeded, which is final; use another --key to run the command anew`);
   }
-  await perdure.redrive(job.id);
-  say(`${job.id}: once more, after ${runs(attempt)}`);
+  const changed = changedTerms(met, await perdure.redrive(job.id, changes));
+  say(`${job.id}: redriven after ${runs(met.attempt)}${changed === null ? "" : `, with ${showTerms(changed)}`}`);
   return perdure.job(job.id);
 }
 

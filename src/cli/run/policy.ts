@@ -43,13 +43,21 @@ export const POLICY_OPTIONS: readonly Option[] = [
   { name: "preset", type: "string", value: "NAME", help: "Begin with: default, opal, fluster, noetl, attune, agent." },
 ];
 
+/** Of a new job. */
 export function policyOf(given: Given): PolicyFields {
+  const policy = givenPolicyOf(given);
+  const isDefault = policy.preset === undefined || policy.preset === "default";
+  if (policy.maxAttempts === undefined && isDefault) policy.maxAttempts = DEFAULT_ATTEMPTS;
+  return policy;
+}
+
+/** What the options say, and no more: of a job that has a policy. */
+export function givenPolicyOf(given: Given): PolicyFields {
   const preset = given.text("preset");
   const attempts = given.integer("max-attempts", { min: 1, max: MAX_ATTEMPTS });
   const policy: PolicyFields = { backoff: backoffOf(given) };
   if (preset !== undefined) policy.preset = preset as PresetName;
-  const isDefault = preset === undefined || preset === "default";
-  if (attempts !== undefined || isDefault) policy.maxAttempts = attempts ?? DEFAULT_ATTEMPTS;
+  if (attempts !== undefined) policy.maxAttempts = attempts;
   if (policy.backoff !== undefined && Object.keys(policy.backoff).length === 0) delete policy.backoff;
   const [only, never] = [codesOf(given, "retry-on"), codesOf(given, "no-retry-on")];
   if (only !== null) policy.retryOnExitCodes = only;

@@ -4,6 +4,7 @@ import { isPlain } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
 import { checkExecInput } from "../../core/exec-input.ts";
 import type { PolicyFields, PolicyInput } from "../../core/policy.ts";
+import { withPolicyFields } from "../../core/policy-input.ts";
 import { MAX_COUNT } from "../../core/resolve-backoff.ts";
 import { resolvePolicy } from "../../core/resolve-policy.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
@@ -55,7 +56,7 @@ function retryOf(given: Given): ((own: PolicyInput | undefined) => PolicyInput) 
   if (json === undefined && attempts === undefined) return null;
   const wished = json === undefined ? {} : fieldsOf(jsonOf(json, "--retry"));
   return (own) => {
-    const merged = withFields((isPlain(own) ? own : {}) as PolicyFields, wished);
+    const merged = withPolicyFields((isPlain(own) ? own : {}) as PolicyFields, wished);
     const policy = attempts === undefined ? merged : { ...merged, maxAttempts: attempts };
     resolvePolicy(policy, "--retry");
     return policy;
@@ -67,11 +68,4 @@ function fieldsOf(value: unknown): PolicyFields {
   if (isPlain(value)) return value as PolicyFields;
   if (typeof value === "number") return { maxAttempts: value };
   throw usageError(`--retry: got ${show(value)}; give an object with fields of the policy, or a number of runs`);
-}
-
-/** Who raises one limit of a budget does not mean to lose the other. */
-function withFields(own: PolicyFields, wished: PolicyFields): PolicyFields {
-  if (Object.hasOwn(wished, "preset")) return wished;
-  const budget = isPlain(wished.budget) ? { budget: { ...own.budget, ...wished.budget } } : {};
-  return { ...own, ...wished, ...budget };
 }

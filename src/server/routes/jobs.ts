@@ -2,6 +2,7 @@
 import type { Command } from "../../core/command.ts";
 import type { JobsFilter } from "../../core/face.ts";
 import { toInstant } from "../../core/instant.ts";
+import { type RedriveChanges, type RedriveTerms, toRedriveTerms } from "../../core/redrive.ts";
 import { redriveMany } from "../../engine/redrive-many.ts";
 import { jobOf, visibleJob } from "../job-of.ts";
 import { type Handler, type Handlers, JsonText, type ServerParts } from "../parts.ts";
@@ -19,13 +20,22 @@ interface RedriveRequest {
   readonly filter?: JobsFilter;
   readonly dryRun?: boolean;
   readonly limit?: number;
+  readonly changes?: RedriveChanges;
+}
+
+function redriveTermsOf(changes: RedriveChanges): RedriveTerms {
+  try {
+    return toRedriveTerms(changes);
+  } catch (error) {
+    throw inWireWords(error, "");
+  }
 }
 
 export function jobRoutes(parts: ServerParts): Handlers {
   const { engine } = parts;
 
   const command =
-    (kind: Exclude<Command["kind"], "reschedule" | "unblock">): Handler =>
+    (kind: Exclude<Command["kind"], "redrive" | "reschedule" | "unblock">): Handler =>
     async (call) => {
       const { id } = await jobOf(parts, call);
       const { job } = await engine.command(id, { kind, by: principal(call) });
@@ -42,8 +52,14 @@ export function jobRoutes(parts: ServerParts): Handlers {
     },
     cancelJob: command("cancel"),
     retryJob: command("retry"),
-    redriveJob: command("redrive"),
     discardJob: command("discard"),
+
+    async redriveJob(call) {
+      const { id } = await jobOf(parts, call);
+      const changes = redriveTermsOf((call.body ?? {}) as RedriveChanges);
+      const { job } = await engine.command(id, { kind: "redrive", changes, by: principal(call) });
+      return new JsonText(wireJob(job));
+    },
 
     async rescheduleJob(call) {
       const { id } = await jobOf(parts, call);

@@ -129,7 +129,9 @@ export function principal({ who }: Call): string {
 export function inWireWords(error: unknown, place: string): unknown {
   if (!(error instanceof PerdureError) || error.path === null) return error;
   const { code, path, message } = error;
-  const field = path.replace(/^(submit|jobs|redriveMany)(\.|$)/, "").replace(/^(payload|exec|http)(?=[.[]|$)/, "input");
+  const field = path
+    .replace(/^(submit|jobs|redrive|redriveMany)(\.|$)/, "")
+    .replace(/^(payload|exec|http)(?=[.[]|$)/, "input");
   const named = field === "" || place === "" || field.startsWith("[") ? place + field : `${place}.${field}`;
   const rest = message.startsWith(path) ? message.slice(path.length).replace(/^: /, "") : message;
   const words = named === "" ? rest : `${named}: ${rest}`;

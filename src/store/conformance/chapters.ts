@@ -1,5 +1,6 @@
 /** Chapters: a redrive starts the counting anew; attempts, events and usage go on. */
 import { expect, test } from "vitest";
+import type { History } from "../store.ts";
 import type { Bench } from "./bench.ts";
 import { broke, done, MINUTE, placeOf, SECOND, T0, TWICE, usageOf } from "./kit.ts";
 
@@ -36,6 +37,31 @@ export function chapterTests(bench: Bench): void {
     expect(await bench.row(id)).toMatchObject({ chapter: 2, attempt: 4, result: '"at last"' });
     expect((await bench.store.attempts(id)).map((attempt) => attempt.chapter)).toEqual([1, 1, 2, 2]);
     expect(await bench.amend(id, { kind: "redrive" }, T0 + MINUTE)).toMatchObject({ status: "refused_command" });
+  });
+
+  test("a redrive may change the policy, the timeout, the priority and the waits, which then hold for every run", async () => {
+    const { id, session } = await failedTwice();
+    const rival = await bench.submit({ priority: 4, at: T0 + 2 * SECOND });
+    const deadlineAt = T0 + 10 * MINUTE;
+    const retry = { maxAttempts: 3, budget: { costUsd: 5 } };
+    const changes = { retry, timeoutMs: 7_000, priority: 1, expireInMs: 2 * MINUTE, deadlineAt };
+    const answer = await bench.amend(id, { kind: "redrive", changes }, T0 + 3 * SECOND);
+    const terms = { timeoutMs: 7_000, priority: 1, expireInMs: 2 * MINUTE, deadlineAt };
+    const policy = { maxAttempts: 3, backoff: { type: "fixed" }, budget: { costUsd: 5, tokens: null } };
+    expect(answer).toMatchObject({ status: "applied", job: { ...terms, policy } });
+    expect(await bench.row(id)).toMatchObject({ ...terms, policy, expiresAt: T0 + 3 * SECOND + 2 * MINUTE });
+    const { events } = (await bench.store.history(id)) as History;
+    const changed = { ...terms, policy: { maxAttempts: 3, budget: { costUsd: 5, tokens: null } } };
+    expect(events.at(-1)).toMatchObject({ name: "job.redriven", data: { changed } });
+    // By its new priority it comes before the other.
+    const third = await bench.take(session, T0 + 3 * SECOND);
+    expect(third).toMatchObject({ id, attempt: 3, timeoutMs: 7_000, maxAttempts: 3 });
+    expect(await bench.report(third, broke(), T0 + 4 * SECOND)).toMatchObject({ state: "queued" });
+    expect(await bench.take(session, T0 + 4 * SECOND)).toMatchObject({ id: rival });
+    // What is not named stays as the redrive before left it.
+    await bench.amend(id, { kind: "cancel" }, T0 + 5 * SECOND);
+    await bench.amend(id, { kind: "redrive", changes: { timeoutMs: 8_000 } }, T0 + 5 * SECOND);
+    expect(await bench.row(id)).toMatchObject({ ...terms, policy, timeoutMs: 8_000 });
   });
 
   test("a cancel of the chapter before does not stop the next", async () => {

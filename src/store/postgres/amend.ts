@@ -1,10 +1,11 @@
 /** Applies operators' commands, each decided by the pure function it came with, under the row's lock. */
 import type { Command, CommandDecision } from "../../core/command.ts";
 import { JOB_STATES, type JobState } from "../../core/job.ts";
+import type { JobTerms } from "../../core/redrive.ts";
 import { fewAtOnce } from "../../lib/few-at-once.ts";
 import { withStanding } from "../standing-cancel.ts";
 import type { AmendAnswer, DecideCommand, NamedParent, ParentNow } from "../store.ts";
-import { type StoredJob, toFacts } from "../stored-job.ts";
+import { hashOfPolicy, type StoredJob, toFacts } from "../stored-job.ts";
 import { bigints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
@@ -94,6 +95,17 @@ export function amendVerb(context: Context): AmendVerb {
      select 1 where false`,
   );
 
+  const setJobTerms = sql("amend_job_terms", "update $s.job set policy = $2, priority = $3 where no = $1");
+  const setSubmissionTerms = sql(
+    "amend_submission_terms",
+    "update $s.submission set timeout_ms = $2, expire_in = $3, deadline_at = $4 where job = $1",
+  );
+  async function setTerms(connection: Connection, no: number, terms: JobTerms): Promise<void> {
+    const policy = await interned.policyWithin(connection.ask, hashOfPolicy(terms.policy), terms.policy);
+    await connection.ask(setJobTerms, [no, policy, terms.priority]);
+    await connection.ask(setSubmissionTerms, [no, terms.timeoutMs, terms.expireInMs, terms.deadlineAt]);
+  }
+
   async function amendAll(
     connection: Connection,
     items: readonly AmendItem[],
@@ -120,13 +132,14 @@ export function amendVerb(context: Context): AmendVerb {
     const decision = decide(job, command, parent);
     if (decision.kind === "refuse") return { status: "refused_command", message: decision.message };
     if (decision.kind === "noop") return { status: "noop", message: decision.message, job: toFacts(job) };
-    const { next, event } = decision as Applied;
-    const change: Move = { job, next, avoidSession: null };
+    const { next, event, terms } = decision as Applied;
+    if (terms !== undefined) await setTerms(connection, job.no, terms);
+    const change: Move = { job: { ...job, ...terms }, next, avoidSession: null };
     const told = [bigints([now]), texts([event.name]), texts([JSON.stringify(event.data)])];
     await connection.ask(move, [...progressValues([change]), ...told]);
-    const changed = { ...job, ...next };
+    const changed = { ...job, ...terms, ...next };
     jobs.set(job.id, changed);
-    if (next.state === "queued") marks.put(job.lane, job.priority, next.runAt);
+    if (next.state === "queued") marks.put(job.lane, changed.priority, next.runAt);
     return { status: "applied", message: null, job: toFacts(changed) };
   }
 

@@ -128,6 +128,15 @@ export class Interned {
     }
   }
 
+  /** The number of a policy, stored within a transaction where it is new. Not cached: it may be rolled back. */
+  async policyWithin(ask: Connection["ask"], hash: string, policy: Policy): Promise<number> {
+    const known = this.#policyNos.get(hash);
+    if (known !== undefined) return known;
+    await ask(this.#sql.addPolicies, [texts([hash]), texts([JSON.stringify(policy)])]);
+    const [[no] = []] = await ask(this.#sql.policiesByHash, [texts([hash])]);
+    return no as number;
+  }
+
   /** Makes sure that what these rows name can be told. Within a transaction over its own connection: one that holds a
    *  connection must not wait for another. */
   async learn(

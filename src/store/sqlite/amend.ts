@@ -1,9 +1,10 @@
 /** Applies operators' commands, each decided by the pure function it came with, under the row's lock. */
 import type { Command } from "../../core/command.ts";
 import { JOB_STATES, type JobState } from "../../core/job.ts";
+import type { JobTerms } from "../../core/redrive.ts";
 import { letsThrough, withStanding } from "../standing-cancel.ts";
 import type { AmendAnswer, DecideCommand, NamedParent, ParentNow } from "../store.ts";
-import { isCancel, toFacts } from "../stored-job.ts";
+import { hashOfPolicy, isCancel, toFacts } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import { JOB_COLUMNS, progressValues, toJob, UPDATE_PROGRESS } from "./rows.ts";
 import { refusal, type Verb } from "./writer.ts";
@@ -46,14 +47,24 @@ export function amendVerb({ db, interned, events }: Context): Verb<Item, AmendAn
     const decision = decide(job, command, parentNow(parentId));
     if (decision.kind === "refuse") return { status: "refused_command", message: decision.message };
     if (decision.kind === "noop") return { status: "noop", message: decision.message, job: toFacts(job) };
-    const { next, event } = decision;
+    const { next, event, terms } = decision;
+    if (terms !== undefined) setTerms(job.no, terms);
+    const changed = { ...job, ...terms };
     if (job.state === "running") keepRunning(job.no, next.cancelRequestedAt, next.revision);
-    else update.run(...progressValues(job, next, null));
+    else update.run(...progressValues(changed, next, null));
     events.add(job.no, next.revision, now, event.name, event.data);
     if (job.state === "blocked") free.run(job.no);
     if (isCancel(event)) passOn.run(job.no, job.id);
     else if (event.name === "job.redriven") takeBack.run(job.no);
-    return { status: "applied", message: null, job: toFacts({ ...job, ...next }) };
+    return { status: "applied", message: null, job: toFacts({ ...changed, ...next }) };
+  }
+
+  const setTermsOf = db.prepare(
+    "update job set policy = ?, priority = ?, timeout_ms = ?, expire_in = ?, deadline_at = ? where no = ?",
+  );
+  function setTerms(no: number, { policy, priority, timeoutMs, expireInMs, deadlineAt }: JobTerms): void {
+    const policyNo = interned.internPolicy(hashOfPolicy(policy), policy);
+    setTermsOf.run(policyNo, priority, timeoutMs, expireInMs, deadlineAt, no);
   }
 
   const free = db.prepare("delete from blocked where job = ?");

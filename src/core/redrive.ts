@@ -1,0 +1,107 @@
+/** What of a job may change with a redrive: its retry policy, and how long it may take and wait. What is not named stays as it
+ *  is. Its input, queue and labels never change: a job with others is another job (`resubmit`). */
+import { asInteger, asObject, checkOptions } from "./check.ts";
+import { asSpan, type Duration, showMs } from "./duration.ts";
+import { ConfigError } from "./errors.ts";
+import { toInstant } from "./instant.ts";
+import type { Job } from "./job.ts";
+import type { Policy, PolicyFields, PolicyInput } from "./policy.ts";
+import { toPolicyInput, withPolicyFields } from "./policy-input.ts";
+import { resolvePolicy } from "./resolve-policy.ts";
+import { quoted, showAt, showText } from "./show.ts";
+
+/** As people write them. */
+export interface RedriveChanges {
+  /** Fields of the retry policy that replace those of the job; the others stay. With a preset, all of it. */
+  retry?: PolicyInput;
+  /** How long one attempt may take. */
+  timeout?: Duration;
+  /** 0 (first) to 9. */
+  priority?: number;
+  /** How long it may be due without being started. */
+  expireIn?: Duration;
+  /** No attempt may start after this instant. */
+  deadline?: Date | number;
+}
+
+/** The same, checked, as a command carries them. */
+export interface RedriveTerms {
+  readonly retry?: PolicyFields;
+  readonly timeoutMs?: number;
+  readonly priority?: number;
+  readonly expireInMs?: number;
+  readonly deadlineAt?: number;
+}
+
+/** The fields of a job that a redrive may change. */
+export type JobTerms = Pick<Job, "policy" | "timeoutMs" | "priority" | "expireInMs" | "deadlineAt">;
+
+/** What an event records of them: the new value of each that changed; of the policy, its fields that changed. */
+export interface ChangedTerms extends Partial<Omit<JobTerms, "policy">> {
+  readonly policy?: Partial<Policy>;
+}
+
+const KEYS = ["retry", "timeout", "priority", "expireIn", "deadline"];
+
+/** Spelling and values. Whether the policy fits the job's own is known when the job is. */
+export function toRedriveTerms(changes: RedriveChanges, path = "redrive"): RedriveTerms {
+  checkOptions(changes, KEYS, path);
+  const { retry, timeout, priority, expireIn, deadline } = changes;
+  return {
+    ...(retry === undefined ? {} : { retry: fieldsOf(retry, `${path}.retry`) }),
+    ...(timeout === undefined ? {} : { timeoutMs: asSpan(timeout, `${path}.timeout`) }),
+    ...(priority === undefined ? {} : { priority: asInteger(priority, `${path}.priority`, { min: 0, max: 9 }) }),
+    ...(expireIn === undefined ? {} : { expireInMs: asSpan(expireIn, `${path}.expireIn`) }),
+    ...(deadline === undefined ? {} : { deadlineAt: toInstant(deadline, `${path}.deadline`) }),
+  };
+}
+
+/** A number alone is `maxAttempts`, as in a submit; false is one attempt. */
+function fieldsOf(retry: PolicyInput, path: string): PolicyFields {
+  resolvePolicy(retry, path);
+  if (typeof retry === "number") return { maxAttempts: retry };
+  return retry === false ? { maxAttempts: 1 } : (asObject(retry, path) as PolicyFields);
+}
+
+/** The terms of the job after the redrive; a text says why they cannot be. */
+export function redrivenTerms(job: JobTerms, { retry, ...others }: RedriveTerms): JobTerms | string {
+  const { timeoutMs, priority, expireInMs, deadlineAt } = { ...job, ...others };
+  const terms = { timeoutMs, priority, expireInMs, deadlineAt };
+  if (retry === undefined) return { policy: job.policy, ...terms };
+  try {
+    return { policy: resolvePolicy(withPolicyFields(toPolicyInput(job.policy), retry)), ...terms };
+  } catch (error) {
+    if (error instanceof ConfigError) return error.message;
+    throw error;
+  }
+}
+
+const PLAIN = ["timeoutMs", "priority", "expireInMs", "deadlineAt"] as const;
+
+/** Null where nothing changed. */
+export function changedTerms(before: JobTerms, after: JobTerms): ChangedTerms | null {
+  const isOther = (name: keyof Policy) => JSON.stringify(after.policy[name]) !== JSON.stringify(before.policy[name]);
+  const fields = (Object.keys(after.policy) as (keyof Policy)[]).filter(isOther);
+  const changed: Record<string, unknown> = Object.fromEntries(
+    PLAIN.filter((name) => after[name] !== before[name]).map((name) => [name, after[name]]),
+  );
+  if (fields.length > 0) changed.policy = Object.fromEntries(fields.map((name) => [name, after.policy[name]]));
+  return Object.keys(changed).length === 0 ? null : changed;
+}
+
+/** `maxAttempts 1, timeout 1 s`, for a sentence. */
+export function showTerms({ policy = {}, timeoutMs, priority, expireInMs, deadlineAt }: ChangedTerms): string {
+  const span = (name: string, ms: number | null | undefined) => (ms == null ? [] : [`${name} ${showMs(ms)}`]);
+  return [
+    ...Object.entries(policy).map(([name, value]) => showField(name, value)),
+    ...span("timeout", timeoutMs),
+    ...(priority === undefined ? [] : [`priority ${priority}`]),
+    ...span("expireIn", expireInMs),
+    ...(deadlineAt == null ? [] : [`to start by ${showAt(deadlineAt)}`]),
+  ].join(", ");
+}
+
+function showField(name: string, value: unknown): string {
+  if (name.endsWith("Ms") && typeof value === "number") return `${name.slice(0, -2)} ${showMs(value)}`;
+  return `${name} ${typeof value === "string" ? quoted(value) : showText(JSON.stringify(value))}`;
+}
