@@ -1,5 +1,5 @@
 // The order of test files where nobody remembers how long they took, as in CI: those that take longest come first, so that the
-// last minutes are not spent waiting for one of them on one core. Vitest goes by their size, and these are small.
+// end is not spent waiting for one of them on one core. Vitest orders by size, and these are small.
 import { BaseSequencer } from "vitest/node";
 
 const LONGEST = [
@@ -7,7 +7,9 @@ const LONGEST = [
   "test/guides.test.ts",
   "test/crash/strace-kill.test.ts",
   "src/store/sqlite/conformance.test.ts",
-  "test/readme.test.ts",
+  "test/cli/run-signals.test.ts",
+  "test/e2e/up.test.ts",
+  "test/e2e/family.test.ts",
   "src/store/postgres/races.test.ts",
   "test/examples.test.ts",
 ];

@@ -1,16 +1,13 @@
 /** The same lists of random commands, on SQLite and on PostgreSQL, give the same answers and leave the same rows: what
  *  one store does is the reference for the other. A difference is told with its seed and the shortest list that still
- *  shows it. PERDURE_DIFFERENTIAL_RUNS=5000 is for a night, PERDURE_DIFFERENTIAL_FROM=… is
- *  the first seed, PERDURE_SEED=… runs one list alone. */
+ *  shows it. PERDURE_DIFFERENTIAL_RUNS=5000 is for a night, PERDURE_SEED=… runs one list alone. */
 import { afterAll, expect, test } from "vitest";
 import { listOf, type Step } from "./differential/commands.ts";
 import { Difference, Pair } from "./differential/pair.ts";
+import { IS_FULL, seedsFor } from "./tier.ts";
 
-const RUNS = Number(process.env.PERDURE_DIFFERENTIAL_RUNS ?? 60);
-const FROM = Number(process.env.PERDURE_DIFFERENTIAL_FROM ?? 1);
-const SEEDS = process.env.PERDURE_SEED
-  ? [Number(process.env.PERDURE_SEED)]
-  : Array.from({ length: RUNS }, (_, i) => FROM + i);
+const RUNS = Number(process.env.PERDURE_DIFFERENTIAL_RUNS ?? (IS_FULL ? 100 : 10));
+const SEEDS = seedsFor("lists of commands", RUNS);
 /** Pairs of stores at work at the same time. */
 const SIDE_BY_SIDE = 4;
 /** Lists after which a pair is replaced, so that what lists leave behind does not slow down the next ones. */

@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { ask } from "./postgres/client.ts";
 import { postgresUrl } from "./postgres/kit.ts";
+import { IS_FULL } from "./tier.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const TSX = join(ROOT, "node_modules/tsx/dist/cli.mjs");
@@ -47,7 +48,8 @@ async function runExample(name: string, ...args: string[]): Promise<string> {
 const ran = new Set<string>();
 function example(name: string, check: (run: (...args: string[]) => Promise<string>) => Promise<void>): void {
   ran.add(`${name}.ts`);
-  it(`examples/${name}.ts`, () => check((...args) => runExample(name, ...args)));
+  // The first tier runs one of them.
+  it.runIf(IS_FULL || name === "first-job")(`examples/${name}.ts`, () => check((...args) => runExample(name, ...args)));
 }
 
 example("first-job", async (run) => {
@@ -60,7 +62,7 @@ example("first-job", async (run) => {
   expect(statSync(join(cwd, ".perdure/perdure.db")).mode & 0o777).toBe(0o600);
 });
 
-it("examples/first-job.ts with a file of your choice, twice", async () => {
+it.runIf(IS_FULL)("examples/first-job.ts with a file of your choice, twice", async () => {
   const file = join(cwd, "mine/jobs.db");
   const [first, second] = [await runExample("first-job", file), await runExample("first-job", file)];
   expect(existsSync(file)).toBe(true);

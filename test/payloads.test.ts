@@ -1,6 +1,6 @@
 /** A payload is text to a store: whatever JSON it is, it comes back byte for byte, and so does a result (I18). A hundred
  *  thousand texts on each store, made of all of Unicode, of numbers that no parser keeps, of white space and nesting.
- *  They come from a seed: PERDURE_SEED=… makes others. */
+ *  They come from a seed: PERDURE_SEED=… makes the same again. The first tier has fewer. */
 import { describe, expect, test } from "vitest";
 import type { ClaimedJob } from "../src/core/work.ts";
 import { systemClock } from "../src/engine/clock.ts";
@@ -10,9 +10,10 @@ import { openSqlite } from "../src/store/sqlite/open.ts";
 import type { NewJob, Store } from "../src/store/store.ts";
 import { Dice } from "./dice.ts";
 import { newSchema } from "./postgres/kit.ts";
+import { IS_FULL, seedsFor } from "./tier.ts";
 
-const SEED = Number(process.env.PERDURE_SEED ?? 1);
-const PAYLOADS = process.env.PERDURE_SOAK === "1" ? 100_000 : 20_000;
+const [SEED = 1] = seedsFor("payloads", 1);
+const PAYLOADS = IS_FULL ? 100_000 : 10_000;
 const TOGETHER = 2_000;
 /** Of each store's payloads, those that are also claimed, and of these, those that come back as results. */
 const CLAIMED = PAYLOADS / 5;

@@ -17,11 +17,10 @@ import { Worker } from "../src/worker/worker.ts";
 import { Dice } from "./dice.ts";
 import { aborted, type Bench, openBench } from "./kit.ts";
 import { checkFamilies, checkJob } from "./random-life/check.ts";
+import { IS_FULL, seedsFor } from "./tier.ts";
 
-const LIVES = process.env.PERDURE_SOAK === "1" ? 400 : 8;
-const SEEDS = process.env.PERDURE_SEED
-  ? [Number(process.env.PERDURE_SEED)]
-  : Array.from({ length: LIVES }, (_, i) => i + 1);
+const LIVES = process.env.PERDURE_SOAK === "1" ? 400 : IS_FULL ? 20 : 2;
+const SEEDS = seedsFor("random lives", LIVES);
 const STEPS = 120;
 const LEASE_MS = 6_000;
 /** So many generations below a job: what can wait for others may be waited for itself. */

@@ -22,6 +22,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Fence, fencesIn, ROOT } from "./fences.ts";
 import { ask } from "./postgres/client.ts";
 import { newSchema } from "./postgres/kit.ts";
+import { IS_FULL } from "./tier.ts";
 
 const TSX = join(ROOT, "node_modules/tsx/dist/cli.mjs");
 const PAGES = [
@@ -39,6 +40,8 @@ interface Block extends Fence {
 
 const blocks = PAGES.flatMap(blocksOf);
 const programs = blocks.filter((block) => block.info === "ts runnable");
+/** The first tier runs those of the README, and type-checks all. */
+const programsToRun = programs.filter((block) => IS_FULL || block.page === "README.md");
 const policies = blocks.filter((block) => block.info === "ts policy");
 const queries = blocks.filter((block) => block.info === "sql runnable");
 
@@ -118,7 +121,7 @@ describe("programs in the docs", () => {
     expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
   });
 
-  it.each(programs)("$page:$line runs, and prints what the page says", async ({ page, line, file }) => {
+  it.each(programsToRun)("$page:$line runs, and prints what the page says", async ({ page, line, file }) => {
     const { code, stdout, stderr } = await run(process.execPath, [TSX, file], { PERDURE_DB: newSchema("docs").url });
     expect({ code, stderr: code === 0 ? "" : stderr }).toEqual({ code: 0, stderr: "" });
     const after = blocks.filter((block) => block.page === page && block.line > line);
@@ -127,7 +130,7 @@ describe("programs in the docs", () => {
   });
 });
 
-describe("queries in the docs", () => {
+describe.runIf(IS_FULL)("queries in the docs", () => {
   it.each(queries)("$page:$line is taken by a server", async ({ body }) => {
     const { url, schema } = newSchema("docs");
     await (await Perdure.open(url)).close();

@@ -6,9 +6,12 @@ import { expect, onTestFinished } from "vitest";
 import type { Io } from "../../src/cli/io.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 import { startServer, type TestServer } from "../server/kit.ts";
+import { inFull } from "../tier.ts";
 import { DANGEROUS, perdure, type Said } from "./kit.ts";
 
-export const KINDS = ["data", "server"] as const;
+export type TargetKind = "data" | "server";
+/** What a command does with either is the same code above one interface: the second has its turn in the second tier. */
+export const KINDS = inFull<TargetKind>(["server", "data"]);
 
 export interface Where {
   /** The library on the same jobs; closed when the test is over. */
@@ -26,7 +29,7 @@ export function newDir(): string {
   return dir;
 }
 
-export async function openWhere(kind: (typeof KINDS)[number], parts: Partial<Io> = {}): Promise<Where> {
+export async function openWhere(kind: TargetKind, parts: Partial<Io> = {}): Promise<Where> {
   const dir = newDir();
   const server = kind === "server" ? await startServer() : null;
   if (server !== null) onTestFinished(() => server.close());

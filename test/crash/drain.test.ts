@@ -1,5 +1,6 @@
 /** F11: a process that is asked to end. Nothing is charged for it; if it dies on the way, its lease brings the rest. */
 import { describe, expect, it } from "vitest";
+import { IS_FULL } from "../tier.ts";
 import { audit } from "./audit.ts";
 import { Dice, drained, open, pass, STORES, startWorker, TEST_MS } from "./kit.ts";
 
@@ -78,7 +79,7 @@ describe.each(STORES)("on $name", (store) => {
       TEST_MS,
     );
 
-    it(
+    it.runIf(IS_FULL)(
       "at any moment leaves nothing behind that nobody takes up",
       async () => {
         const dice = new Dice("drain");

@@ -1,6 +1,7 @@
 /** Families under kill -9: parents that wait, children that end while nobody is there to wake them, cancels that are passed
  *  on. Whatever dies, each child is there once, and every parent ends with what its children made. */
 import { describe, expect, it } from "vitest";
+import { IS_FULL } from "../tier.ts";
 import { audit } from "./audit.ts";
 import { type Child, Dice, open, pass, SOAK, STORES, start, TEST_MS, until } from "./kit.ts";
 
@@ -8,7 +9,7 @@ const FAMILIES = 100 * SOAK;
 const WORKERS = 3;
 
 describe.each(STORES)("families on $name", (store) => {
-  it(
+  it.runIf(IS_FULL)(
     "all end with what their children made, while workers are killed at random",
     async () => {
       const dice = new Dice("families");

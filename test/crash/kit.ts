@@ -7,9 +7,9 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { type OpenOptions, Perdure } from "perdure";
 import { whenTestIsOver } from "../file-is-over.ts";
-import { hasNoTransaction, isPostgres } from "./stores.ts";
+import { endLeaseOf, hasNoTransaction, isPostgres } from "./stores.ts";
 
-export { newFile, SQLITE, STORES } from "./stores.ts";
+export { newFile, POSTGRES, SQLITE, STORES } from "./stores.ts";
 
 /** With `PERDURE_SOAK=1` the long tests run ten times longer. */
 export const SOAK = process.env.PERDURE_SOAK === "1" ? 10 : 1;
@@ -246,6 +246,12 @@ export async function stopOutsideTransaction(child: Child, perdure: Perdure): Pr
     child.signal("SIGCONT");
     return undefined;
   });
+}
+
+/** Ends the lease of a worker that is stopped. */
+export async function endLease(worker: Child): Promise<void> {
+  const session = (await worker.line("ready")).split(" ")[1] as string;
+  await endLeaseOf(session, worker.url);
 }
 
 /** SQLite has one lock for all who write. */

@@ -1,6 +1,7 @@
 /** F09: a job that kills its worker every time it runs. */
 import type { Perdure, SubmitManyAnswer } from "perdure";
 import { describe, expect, it } from "vitest";
+import { IS_FULL } from "../tier.ts";
 import { audit } from "./audit.ts";
 import { type Child, drained, open, SQLITE, STORES, start, TEST_MS, until } from "./kit.ts";
 
@@ -33,7 +34,7 @@ it(
 
 // Who may be tried beside whom is decided by the store.
 describe.each(STORES)("on $name", (store) => {
-  it(
+  it.runIf(IS_FULL)(
     "does not drag along the jobs that die beside it time and again",
     async () => {
       const { url } = store.newPlace();

@@ -3,9 +3,11 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pass } from "node:timers/promises";
+import { openDatabase } from "../../src/store/sqlite/driver.ts";
 import { whenTestIsOver } from "../file-is-over.ts";
 import { ask } from "../postgres/client.ts";
 import { newSchema } from "../postgres/kit.ts";
+import { inFull } from "../tier.ts";
 
 export interface Place {
   /** Of a store that nobody else has. */
@@ -48,16 +50,33 @@ export const SQLITE: StoreKind = {
   },
 };
 
-const POSTGRES: StoreKind = {
+export const POSTGRES: StoreKind = {
   name: "PostgreSQL",
   share: 0.15,
   newPlace: () => ({ directory: newDirectory(), url: newSchema("crash").url }),
 };
 
-export const STORES: readonly StoreKind[] = [SQLITE, POSTGRES];
+/** Where the engine is the same for both, the second has its turn in the second tier. */
+export const STORES: readonly StoreKind[] = inFull([SQLITE, POSTGRES]);
 
 export function isPostgres(url: string): boolean {
   return url.startsWith("postgres");
+}
+
+/** Ends the lease of a session now, as if its time had passed. */
+export async function endLeaseOf(session: string, url: string): Promise<void> {
+  if (isPostgres(url)) {
+    const schema = new URL(url).searchParams.get("schema");
+    await ask(url, `UPDATE ${schema}.session SET lease_ends_at = 0 WHERE id = $1`, [session]);
+    return;
+  }
+  const db = await openDatabase(url);
+  try {
+    db.exec("pragma busy_timeout = 60000");
+    db.prepare("update session set lease_ends_at = 0 where id = ?").run(session);
+  } finally {
+    db.close();
+  }
 }
 
 const LOOKS = 10;

@@ -4,6 +4,7 @@ import { spawnSync } from "node:child_process";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openDatabase } from "../../src/store/sqlite/driver.ts";
+import { IS_FULL, inFull } from "../tier.ts";
 import { audit } from "./audit.ts";
 import { Dice, LineFile, newFile, open, start, TEST_MS } from "./kit.ts";
 
@@ -12,13 +13,14 @@ const SYNCS = "fsync,fdatasync"; // which of the two depends on how SQLite was b
 const why = straceProblem();
 
 /** Opening a new file takes about seven; each submit, and each beat of the engine, one more. */
-const POINTS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+const POINTS = IS_FULL ? [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] : [1, 5, 8];
 const OPENED = 8;
 
 if (why === null) {
   describe("at the N-th sync", () => {
     const dice = new Dice("strace");
-    const points = [...POINTS, dice.between(11, 20), dice.between(21, 40), dice.between(41, 80)];
+    const later = [dice.between(11, 80), dice.between(11, 20), dice.between(21, 40), dice.between(41, 80)] as const;
+    const points = [...POINTS, ...inFull(later)];
 
     it.each(points)(
       "a kill (N = %i) leaves all that was acknowledged, and a sound file",
@@ -43,7 +45,7 @@ if (why === null) {
       TEST_MS,
     );
 
-    it.each([1, 2, 3, 4, 5, 6].map((i) => dice.between(i * 10, i * 50)))(
+    it.each(inFull([1, 2, 3, 4, 5, 6]).map((i) => dice.between(i * 10, i * 50)))(
       "a kill in the middle of a transaction (write N = %i) leaves all that was acknowledged, and a sound file",
       (n) => killedAt("pwrite64", n, 10),
       TEST_MS,
@@ -51,7 +53,7 @@ if (why === null) {
 
     // What the last to leave does: it brings the log home into the file, and removes it. How many calls that takes
     // depends on SQLite; those beyond the last find nothing to kill.
-    it.each([2, 3, 4, 5].flatMap((n) => [["ftruncate,unlink", n] as const, [SYNCS, n + 8] as const]))(
+    it.each(inFull([2, 3, 4, 5]).flatMap((n) => [["ftruncate,unlink", n] as const, [SYNCS, n + 8] as const]))(
       "a kill while the store is closed (%s, N = %i) leaves all that was acknowledged, and a sound file",
       async (calls, n) => {
         const url = newFile();

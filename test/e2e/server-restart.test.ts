@@ -2,6 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, expect, it } from "vitest";
+import { inFull } from "../tier.ts";
 import {
   connect,
   linesIn,
@@ -26,7 +27,7 @@ beforeAll(async () => {
   ({ session } = await worker(server));
 }, TEST_MS);
 
-it.each(["SIGTERM", "SIGKILL"] as const)(
+it.each(inFull<"SIGKILL" | "SIGTERM">(["SIGKILL", "SIGTERM"]))(
   "is not noticed by a command when its server goes by %s and comes back",
   { timeout: TEST_MS },
   async (signal) => {

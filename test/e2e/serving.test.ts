@@ -5,6 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Perdure } from "../../src/embedded/perdure.ts";
 import { perdure } from "../cli/kit.ts";
 import { TEST_CERT, TEST_KEY } from "../server/tls.ts";
+import { IS_FULL } from "../tier.ts";
 import { connect, linesIn, newHome, Proc, sh, TEST_MS, tokenIn, until } from "./kit.ts";
 
 const QUIET = ["--port", "0", "--json"];
@@ -78,7 +79,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
 });
 
 describe("servers", { timeout: TEST_MS }, () => {
-  it("on one SQLite file are not two, whatever their data directories", async () => {
+  it.runIf(IS_FULL)("on one SQLite file are not two, whatever their data directories", async () => {
     const home = newHome();
     const first = new Proc(home, ["server", ...QUIET, "--data", "a", "--db", "./shared.db"], {});
     await first.ready;

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { exec } from "../../src/core/builtin.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
+import { IS_FULL } from "../tier.ts";
 import { alive, allDead, type Bench, isAlive, needle, openBench, QUICK, startChild, until } from "./kit.ts";
 
 /** Slow machines get slack; what is promised is a second. Far less than a lease, or the grace of these commands. */
@@ -47,7 +48,7 @@ describe("kill -9 of a worker", () => {
     expect(ms).toBeLessThan(PROMISED_MS + SLACK_MS);
   });
 
-  it("ends what it was just starting, and leaves no supervisor", async () => {
+  it.runIf(IS_FULL)("ends what it was just starting, and leaves no supervisor", async () => {
     const bench = await onlyEngine();
     const mark = needle();
     for (let round = 0; round < 3; round++) {

@@ -1,6 +1,7 @@
 /** Processes that hide as well as they can: without a mark, in a session of their own. */
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { IS_FULL } from "../tier.ts";
 import { allDead, exists, needle, openBench } from "./kit.ts";
 
 it("one that only its parent led to is not forgotten when the parent dies first", async () => {
@@ -14,7 +15,7 @@ it("one that only its parent led to is not forgotten when the parent dies first"
   await allDead(mark);
 });
 
-it("one that keeps the pipe, and writes for ever, does not keep the job", async () => {
+it.runIf(IS_FULL)("one that keeps the pipe, and writes for ever, does not keep the job", async () => {
   const bench = await openBench();
   // It ends when nobody reads any more.
   const hidden = "env -i setsid /bin/sh -c 'while echo x; do /bin/sleep 0.2; done'";

@@ -16,8 +16,9 @@ import { Perdure } from "../../src/embedded/perdure.ts";
 import { perdure } from "../cli/kit.ts";
 import { OWN, SAMPLES } from "../dialects/samples.ts";
 import { Dice } from "../dice.ts";
+import { IS_FULL } from "../tier.ts";
 
-const COUNT = Number(process.env.PERDURE_FUZZ ?? 2_000);
+const COUNT = Number(process.env.PERDURE_FUZZ ?? (IS_FULL ? 2_000 : 500));
 const EXAMPLES = resolve(import.meta.dirname, "../../examples");
 const PLACES = [
   ...["opal/job.yaml", "fluster/flaky-job.yaml", "noetl/fetch-data.yaml", "agent-task/task.yaml"],

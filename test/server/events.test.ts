@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { HEADER } from "../../src/contract/wire.ts";
-import { startServer, type TestServer } from "./kit.ts";
+import { inFull } from "../tier.ts";
+import { type StoreName, startServer, type TestServer } from "./kit.ts";
 import { BROKE, runOne } from "./worker-kit.ts";
 
 interface Sent {
@@ -9,7 +10,7 @@ interface Sent {
   readonly data: { seq: number; jobId: string | null; name: string };
 }
 
-describe.each(["sqlite", "postgres"] as const)("events over %s", (store) => {
+describe.each(inFull<StoreName>(["sqlite", "postgres"]))("events over %s", (store) => {
   let server: TestServer;
   const call: TestServer["call"] = (...args) => server.call(...args);
   const submit = async (body: object = {}, headers = {}) =>

@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { HEADER } from "../../src/contract/wire.ts";
 import type { ClaimedJob } from "../../src/core/work.ts";
-import { startServer, type TestServer } from "./kit.ts";
+import { inFull } from "../tier.ts";
+import { type StoreName, startServer, type TestServer } from "./kit.ts";
 import { BROKE, DONE, type HandWorker, openWorker } from "./worker-kit.ts";
 
 const LIMIT = 100_000;
 
-describe.each(["sqlite", "postgres"] as const)("files over %s", (store) => {
+describe.each(inFull<StoreName>(["sqlite", "postgres"]))("files over %s", (store) => {
   let server: TestServer;
   let worker: HandWorker;
   const call: TestServer["call"] = (...args) => server.call(...args);

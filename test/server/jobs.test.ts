@@ -1,11 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { HEADER } from "../../src/contract/wire.ts";
-import { startServer, type TestServer } from "./kit.ts";
+import { inFull } from "../tier.ts";
+import { type StoreName, startServer, type TestServer } from "./kit.ts";
 import { BROKE, DONE, openWorker, runOne } from "./worker-kit.ts";
 
 const NOBODY = "job_01m7gekg9zevv9a6xvvwmt1v8g";
 
-describe.each(["sqlite", "postgres"] as const)("jobs over %s", (store) => {
+describe.each(inFull<StoreName>(["sqlite", "postgres"]))("jobs over %s", (store) => {
   let server: TestServer;
   const call: TestServer["call"] = (...args) => server.call(...args);
   const submit = async (body: unknown) => (await call("POST", "/v1/jobs", { body })).body.id as string;

@@ -18,8 +18,10 @@ import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { newSchema } from "../postgres/kit.ts";
 
+export type StoreName = "sqlite" | "postgres";
+
 export interface KitOptions extends ServerOptions {
-  readonly store?: "sqlite" | "postgres";
+  readonly store?: StoreName;
   /** An address of a store that is there already, as of another server; it is left there. */
   readonly url?: string;
   readonly leaseMs?: number;

@@ -1,7 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { HEADER } from "../../src/contract/wire.ts";
 import type { ClaimedJob } from "../../src/core/work.ts";
-import { startServer, type TestServer } from "./kit.ts";
+import { inFull } from "../tier.ts";
+import { type StoreName, startServer, type TestServer } from "./kit.ts";
 import { BROKE, DONE, openWorker, runOne } from "./worker-kit.ts";
 
 /** Only guards against hanging. */
@@ -11,7 +12,7 @@ const HEALTH = {
   ...{ consecutive_failures: 1, total: 5, failed: 2, average_ms: 12.5, in_hand: 1, slots: 4, load: 0.5 },
 };
 
-describe.each(["sqlite", "postgres"] as const)("the worker protocol over %s", (store) => {
+describe.each(inFull<StoreName>(["sqlite", "postgres"]))("the worker protocol over %s", (store) => {
   let server: TestServer;
   const call: TestServer["call"] = (...args) => server.call(...args);
   const submit = async (body: object = {}) =>

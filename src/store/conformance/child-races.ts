@@ -2,6 +2,7 @@
  *  Whoever is first, no child is left alone: it is refused, or whoever cancelled the parent has noted that there
  *  is somebody to pass it on to. Each store's test file calls `childRaceTests` with a way to open two connections. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { IS_FULL } from "../../../test/tier.ts";
 import type { Command } from "../../core/command.ts";
 import type { ClaimedJob } from "../../core/work.ts";
 import type { AmendAnswer, InsertAnswer, JobRow, Store } from "../store.ts";
@@ -9,7 +10,7 @@ import { audit } from "./audit.ts";
 import { decideAt, decideCommandAt, done, newJob, newSession, reportOf, T0, waiting } from "./kit.ts";
 import type { Arena } from "./races.ts";
 
-const TRIES = 200;
+const TRIES = IS_FULL ? 200 : 40;
 
 export function childRaceTests(name: string, makeArena: () => Promise<Arena>): void {
   describe(name, () => {

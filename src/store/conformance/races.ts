@@ -2,6 +2,7 @@
  *  is never lost, a key names one job (failure model F07, F08, F16, F17, F51). Each store's test file calls
  *  `raceTests` with a way to open two connections to the same, empty data. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { IS_FULL } from "../../../test/tier.ts";
 import type { JobEvent } from "../../core/event.ts";
 import type { ClaimedJob, Report, SettleAnswer } from "../../core/work.ts";
 import type { InsertAnswer, Store } from "../store.ts";
@@ -21,7 +22,7 @@ import {
 } from "./kit.ts";
 import { startRival } from "./rivals.ts";
 
-const ROUNDS = 10;
+const ROUNDS = IS_FULL ? 20 : 2;
 const JOBS = 500;
 const RETRY = { maxAttempts: 5, backoff: { type: "none" as const } };
 
@@ -99,7 +100,7 @@ export function raceTests(name: string, makeArena: () => Promise<Arena>): void {
       }
     });
 
-    test("of two reapers and a worker that completes exactly one wins, ten thousand times", async () => {
+    test("of two reapers and a worker that completes exactly one wins", async () => {
       const wins = { worker: 0, reaper: 0 };
       for (let round = 0; round < ROUNDS; round++) {
         const jobs = await running(JOBS);
@@ -131,10 +132,10 @@ export function raceTests(name: string, makeArena: () => Promise<Arena>): void {
       }
       expect(wins.worker + wins.reaper).toBe(ROUNDS * JOBS);
       // If one of them always won there was no race.
-      expect(Math.min(wins.worker, wins.reaper)).toBeGreaterThan(500);
+      expect(Math.min(wins.worker, wins.reaper)).toBeGreaterThan(0);
     });
 
-    test("a cancel that was acknowledged while a failure is settled is never lost, ten thousand times", async () => {
+    test("a cancel that was acknowledged while a failure is settled is never lost", async () => {
       const seen = { asked: 0, waiting: 0 };
       for (let round = 0; round < ROUNDS; round++) {
         // Every second round the failure is the last, and a cancel that comes after it is told so.
@@ -165,11 +166,11 @@ export function raceTests(name: string, makeArena: () => Promise<Arena>): void {
         expect(odd).toEqual([]);
         if (round % 2 === 0) expect(acknowledged.size).toBe(jobs.length);
       }
-      expect(Math.min(seen.asked, seen.waiting)).toBeGreaterThan(200);
+      expect(Math.min(seen.asked, seen.waiting)).toBeGreaterThan(0);
     });
 
     test("a key that two connections submit at once names one job", async () => {
-      const keys = Array.from({ length: 3_000 }, (_, i) => `key-${i}`);
+      const keys = Array.from({ length: IS_FULL ? 3_000 : 600 }, (_, i) => `key-${i}`);
       const ids = new Map<string, Set<string>>(keys.map((key) => [key, new Set()]));
       let inserted = 0;
       const submit = (store: Store) => (some: string[]) => async () => {
@@ -190,7 +191,8 @@ export function raceTests(name: string, makeArena: () => Promise<Arena>): void {
       expect(await allJobs(stores[0])).toHaveLength(keys.length);
     });
 
-    test("of two reapers in processes of their own and a worker here exactly one wins", async () => {
+    // In processes of their own nobody can say that they meet; many tries make it likely enough.
+    test.runIf(IS_FULL)("of two reapers in processes of their own and a worker here exactly one wins", async () => {
       const rivals = [startRival(url), startRival(url)];
       try {
         const jobs = await running(800);
@@ -222,7 +224,7 @@ export function raceTests(name: string, makeArena: () => Promise<Arena>): void {
       }
     });
 
-    test("a key that two processes submit at once names one job", async () => {
+    test.runIf(IS_FULL)("a key that two processes submit at once names one job", async () => {
       const rival = startRival(url);
       try {
         await rival.opened;

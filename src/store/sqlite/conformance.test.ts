@@ -1,8 +1,9 @@
-/** The conformance suite on SQLite: a file, and a database in memory. */
+/** The conformance suite on SQLite: a file, and in the second tier a database in memory. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll } from "vitest";
+import { IS_FULL } from "../../../test/tier.ts";
 import { conformance } from "../conformance/conformance.ts";
 import { openSqlite } from "./open.ts";
 
@@ -18,7 +19,9 @@ conformance("sqlite file", async () => {
   return { store: await open(path), reopen: () => open(path), second: () => open(path) };
 });
 
-conformance("sqlite in memory", async () => {
-  made += 1;
-  return { store: await open(":memory:") };
-});
+if (IS_FULL) {
+  conformance("sqlite in memory", async () => {
+    made += 1;
+    return { store: await open(":memory:") };
+  });
+}
