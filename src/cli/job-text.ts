@@ -49,6 +49,14 @@ export function commandLine({ kind, payload }: Pick<JobInfo, "kind" | "payload">
   return typeof words === "string" ? storable(words, LONG) : "";
 }
 
+/** A line or so of it; `perdure get` has the whole. */
+const SHORT_RESULT = 300;
+
+export function shortResult({ result }: Pick<JobInfo, "result">): string | null {
+  if (result === undefined) return null;
+  return storable(typeof result === "string" ? result : JSON.stringify(result), SHORT_RESULT);
+}
+
 /** Quoted as a shell would need it, so that the list shows where an argument ends. */
 export function shellWord(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;

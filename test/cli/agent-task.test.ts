@@ -2,6 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { exec } from "../../src/core/builtin.ts";
 import type { Perdure } from "../../src/core/face.ts";
 import { NonRetryableError } from "../../src/core/failure.ts";
 import { task } from "../../src/core/task.ts";
@@ -28,8 +29,10 @@ async function submitted(library: Perdure, more: object = {}): Promise<string> {
   return (await library.submit("exec", AGENT, options)).id;
 }
 
+const IN_THEIRS = ["-o", "agent-task"];
+
 describe.each(KINDS)("describe on %s", (kind) => {
-  it("tells of attempts with their reasons, and of events", async () => {
+  it("shows attempts with their reasons, and events, in the terms of AgentTask if asked", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const flaky = task("flaky", { retry: QUICK }, (_input: undefined, ctx) => {
       if (ctx.attempt < 3) throw new Error(`connection reset ${HOSTILE}`);
@@ -38,14 +41,16 @@ describe.each(KINDS)("describe on %s", (kind) => {
     await library.work([flaky], { name: "worker-1" });
     const job = await library.submit(flaky, undefined, { annotations: { "agent-task/name": "flaky" } });
     await job.result();
-    const { code, stdout } = await ask("describe", job.id);
+    const { code, stdout } = await ask("describe", job.id, ...IN_THEIRS);
     expect(code).toBe(0);
     expect(stdout).toMatch(/^Name +flaky\nJob +job_\w+\nState +succeeded\nPhase +Completed\n/);
     expect(stdout).toMatch(/^Retry +maxAttempts 3, backoffSeconds 0, maxBackoffSeconds 0\.001$/m);
     expect(stdout).toMatch(/^ +1 +\S+Z +\S+Z +transient: connection reset/m);
     expect(stdout).toMatch(/^Normal\/Retrying +\d+ s +attempt 1 failed: connection reset/m);
     expect(stdout).toMatch(/^Normal\/Completed +\d+ s +attempt 3 completed$/m);
-    const shown = await askJson<{ status: object; events: { type: string; reason: string }[] }>("describe", job.id);
+    const shown = await askJson<{ status: object; events: { type: string; reason: string }[] }>(
+      ...["describe", job.id, ...IN_THEIRS],
+    );
     expect(shown).toMatchObject({
       ...{ kind: "AgentTask", metadata: { name: "flaky", uid: job.id }, children: [] },
       status: { phase: "Completed", attempts: 3, history: [{ attempt: 1 }, { attempt: 2 }, { reason: "completed" }] },
@@ -56,7 +61,29 @@ describe.each(KINDS)("describe on %s", (kind) => {
     ]);
   });
 
-  it("shows any other job to programs in our own words, and all that people ask for", async () => {
+  it("shows every job in our own terms, an AgentTask too", async () => {
+    const { ask, askJson, library } = await openWhere(kind);
+    const id = await submitted(library, { retry: { maxAttempts: 2, backoff: { type: "none" } } });
+    const worker = await library.work([exec], { queues: ["agents"] });
+    await (await library.job(id)).result().catch(() => {});
+    await worker.stop();
+    const { stdout } = await ask("describe", id);
+    expect(stdout).toMatch(/^State +failed \(exhausted\)$/m);
+    expect(stdout).toMatch(/^Retry +2 attempts, backoff none$/m);
+    expect(stdout).toMatch(/^Annotations +agent-task\/name=summarise, agent-task\/tier=legionary$/m);
+    expect(stdout).toMatch(/^ +1 +failed +.* exit code 7/m);
+    expect(stdout).toMatch(/ attempt\.failed, job\.retries_exhausted, job\.failed +run 2, exhausted: exit code 7/);
+    expect(stdout).not.toMatch(/\bpod\b|Phase|transient|Normal\//);
+    const shown = await askJson<{ events: { name: string }[] }>("describe", id);
+    expect(Object.keys(shown)).toEqual(["job", "attempts", "children", "events"]);
+    expect(shown.events.at(-1)?.name).toBe("attempt.failed");
+    const theirs = await ask("describe", id, ...IN_THEIRS);
+    expect(theirs.stdout).toMatch(/^Phase +Failed$/m);
+    expect(theirs.stdout).toContain("pod failed without result.json");
+    expect(await ask("describe", id, "-o", "fluster")).toMatchObject({ code: 2, stdout: "" });
+  });
+
+  it("shows programs the job, its attempts, children and events, and people all that they ask for", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const plain = task("plain", { retry: QUICK }, (_input: undefined, ctx) => {
       if (ctx.attempt === 1) throw new Error("connection reset");
@@ -86,7 +113,7 @@ describe.each(KINDS)("describe on %s", (kind) => {
     await library.work([broken]);
     const job = await library.submit(broken);
     await job.result().catch(() => {});
-    const { stdout } = await ask("describe", job.id);
+    const { stdout } = await ask("describe", job.id, ...IN_THEIRS);
     expect(stdout).toMatch(/^Phase +Failed$/m);
     expect(stdout).toMatch(/^Warning\/RetryExhausted +.*all 2 runs are used; attempt 2 failed: it broke$/m);
   });
@@ -95,7 +122,7 @@ describe.each(KINDS)("describe on %s", (kind) => {
     const { ask, askJson, library } = await openWhere(kind);
     const id = await submitted(library);
     const child = await library.submit("exec", AGENT, { parent: id, annotations: { "agent-task/name": "part one" } });
-    const { stdout } = await ask("describe", id);
+    const { stdout } = await ask("describe", id, ...IN_THEIRS);
     for (const line of [/^Tier +legionary$/m, /^Model +opus$/m, /^Prompt +Do it\.$/m, /^Timeout +60 s$/m]) {
       expect(stdout).toMatch(line);
     }
@@ -158,7 +185,7 @@ describe.each(KINDS)("resubmit on %s", (kind) => {
       ...{ policy: before.policy, annotations: { ...ANNOTATIONS, "resubmit-of": id } },
       payload: { argv: ["sh", "-c", "exit 0"], env: { AGENT_PROMPT: "Try harder.", AGENT_MODEL: "haiku" } },
     });
-    const shown = await askJson<{ spec: object }>("describe", job.id);
+    const shown = await askJson<{ spec: object }>("describe", job.id, ...IN_THEIRS);
     expect(shown.spec).toMatchObject({ prompt: "Try harder.", model: "haiku", command: ["sh", "-c", "exit 0"] });
   });
 

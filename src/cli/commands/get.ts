@@ -55,11 +55,8 @@ export const get: Command = {
 type Attempts = Explanation["attempts"];
 
 function print(out: Printer, job: JobInfo, attempts: Attempts, workers: ReadonlyMap<string, SessionRow>): void {
-  out.facts(facts(job, Date.now(), workers));
-  if (attempts.length > 0) {
-    out.line();
-    out.table(COLUMNS, attempts.map(attemptRow));
-  }
+  out.facts(jobFacts(job, Date.now(), workers));
+  printAttempts(out, attempts);
   for (const [name, value] of [
     ["Input", job.payload],
     ["Progress", job.progress],
@@ -72,7 +69,17 @@ function print(out: Printer, job: JobInfo, attempts: Attempts, workers: Readonly
   }
 }
 
-function facts(job: JobInfo, now: number, workers: ReadonlyMap<string, SessionRow>): [string, Piece | null][] {
+export function printAttempts(out: Printer, attempts: Attempts): void {
+  if (attempts.length === 0) return;
+  out.line();
+  out.table(COLUMNS, attempts.map(attemptRow));
+}
+
+export function jobFacts(
+  job: JobInfo,
+  now: number,
+  workers: ReadonlyMap<string, SessionRow>,
+): [string, Piece | null][] {
   const at = (instant: number | null) => (instant === null ? null : showLocal(instant));
   const span = (ms: number | null) => (ms === null ? null : showMs(ms));
   const labels = Object.entries(job.labels).map(([name, value]) => `${name}=${value}`);
