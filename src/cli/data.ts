@@ -1,16 +1,13 @@
-/** The data directory, opened by a command. Looking must change nothing: a directory that is not there is not made, and
- *  the engine does none of its upkeep. It neither settles what a crashed process left behind nor deletes by retentions
- *  that may not be those of the data's owner. */
+/** The data directory: where it is, and whether it holds data. */
 import { statSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { show } from "../core/errors.ts";
-import type { Perdure } from "../core/face.ts";
 import { systemClock } from "../engine/clock.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { Context } from "./command.ts";
 import { CliError, EXIT, usageError } from "./exit.ts";
 
-const DATABASE = "perdure.db";
+/** The file of the database in a data directory. */
+export const DATABASE = "perdure.db";
 
 /** The directory as it was given, for messages, and its full path. */
 export interface DataDir {
@@ -32,27 +29,6 @@ export function dataAt(dir: string, source: string, cwd: string): DataDir {
   return { given: dir, from, path, file: join(path, DATABASE) };
 }
 
-/** Opens the data for as long as `use` takes. */
-export async function withDataAt<T>(
-  context: Context,
-  dir: DataDir,
-  namespace: string,
-  use: (perdure: Perdure) => Promise<T>,
-): Promise<T> {
-  if (!holdsData(dir)) throw noData(dir);
-  const verbose = context.given.flag("verbose");
-  const logger = (level: string, message: string) => {
-    if (verbose) context.out.note(`perdure: ${level}: ${message}`);
-  };
-  const { Perdure } = await import("../embedded/perdure.ts");
-  const perdure = await Perdure.open({ url: dir.file, namespace, logger }, { clock: stillClock, random: Math.random });
-  try {
-    return await use(perdure);
-  } finally {
-    await perdure.close();
-  }
-}
-
 export function noData({ given, path }: DataDir): CliError {
   const advised = fileAdvice({ given, path });
   if (advised !== null) return new CliError(EXIT.failed, `${given} is a file: ${advised}`);
@@ -65,7 +41,7 @@ export function noData({ given, path }: DataDir): CliError {
 export function fileAdvice({ given, path }: Pick<DataDir, "given" | "path">): string | null {
   if (!isFile(path)) return null;
   if (basename(path) === DATABASE) return `--data wants its directory, ${dirname(given)}`;
-  return `--data wants a directory, with the database in it as ${DATABASE}; \`perdure server --db ${given}\` serves a database file`;
+  return `--data wants a directory, with the database in it as ${DATABASE}; pass a database file as --db ${given}`;
 }
 
 /** What cannot even be looked at is somebody else's mistake to tell. */

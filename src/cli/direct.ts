@@ -1,87 +1,113 @@
-/** A store that a command opens itself, where no server stands in front of it: the data directory, or the database that
- *  `--db` names. Data whose server is at work is reached through that server, as everywhere. */
+/** A store that a command opens itself, without a server in front of it. A command that only reads changes nothing: what
+ *  does not exist is not created, and the engine does none of its upkeep. It neither settles what a crashed process left
+ *  behind nor deletes by retentions that may not be those of the data's owner. */
 import { randomBytes } from "node:crypto";
-import { join } from "node:path";
+import { statSync } from "node:fs";
+import type { Perdure } from "../core/face.ts";
+import { EmbeddedPerdure } from "../embedded/embedded-perdure.ts";
 import { type EngineWish, type OpenedEngine, openEngine } from "../embedded/open-engine.ts";
 import { systemClock } from "../engine/clock.ts";
 import type { Log } from "../engine/engine.ts";
 import type { Retention } from "../engine/pruner.ts";
-import { directoryBlobs } from "../store/directory-blobs.ts";
-import { isPostgres, openStore } from "../store/open.ts";
-import type { Context, Option } from "./command.ts";
-import { loadConfig } from "./config/config.ts";
-import { optionsFor } from "./config/options.ts";
+import { isPostgres, openStore, schemaVersion } from "../store/open.ts";
+import type { Context } from "./command.ts";
+import { type Config, loadConfig } from "./config/config.ts";
 import type { Key } from "./config/settings.ts";
-import { withoutPassword } from "./config/show-value.ts";
-import { type DataDir, dataAt, holdsData, noData } from "./data.ts";
-import { usageError } from "./exit.ts";
+import { holdsData, noData, stillClock } from "./data.ts";
+import { CliError, EXIT, usageError } from "./exit.ts";
 import { madeDir } from "./run/data-dir.ts";
-import { liveServer } from "./serve/server-file.ts";
-import { type Target, targetOf } from "./target.ts";
+import { readableOutputs, workingOutputs } from "./serve/direct-outputs.ts";
+import type { StoreTarget } from "./store-target.ts";
 
 const KEYS = [
-  ...(["url", "token", "tokenFile", "namespace", "data", "db", "schema"] as const),
+  ...(["server.retention.succeeded", "server.retention.failed", "server.retention.cancelled"] as const),
+  ...(["server.lease", "server.outputs", "server.outputLimit"] as const),
 ] as const satisfies readonly Key[];
 
-/** The options of a command that needs no server. */
-export const PLACE: readonly Option[] = optionsFor(KEYS);
-
-export interface StorePlace {
-  readonly kind: "store";
-  readonly url: string;
-  readonly schema: string | undefined;
-  /** For people, without a password. */
-  readonly shown: string;
-  readonly dir: DataDir;
-  /** The database is the one in the data directory. */
-  readonly isData: boolean;
-  readonly namespace: string;
+/** The server's settings in force here, of the environment and the settings file: commands have no options for them. */
+export function upkeepSettings({ given, io }: Pick<Context, "given" | "io">): Config {
+  const file = given.text("config");
+  const named = file === undefined ? io : { ...io, env: { ...io.env, PERDURE_CONFIG: file } };
+  return loadConfig({ io: named }, KEYS);
 }
 
-export type Place = Extract<Target, { kind: "server" }> | StorePlace;
+export function retentionIn(config: Config): Retention {
+  return {
+    succeeded: config.durationMs("server.retention.succeeded"),
+    failed: config.durationMs("server.retention.failed"),
+    cancelled: config.durationMs("server.retention.cancelled"),
+  };
+}
 
-export function placeOf(context: Pick<Context, "given" | "io">): Place {
-  const config = loadConfig(context, KEYS);
-  const isByOption = (key: Key) => config.sourceOf(key).startsWith("--");
-  if (isByOption("db") && isByOption("url")) throw usageError("--db and --server: give one of them");
-  const dir = dataAt(config.text("data"), config.sourceOf("data"), context.io.cwd);
-  const isServed = config.isSet("url") || liveServer(dir.path)?.url != null;
-  if (!isByOption("db") && (isServed || !config.isSet("db") || isByOption("data"))) {
-    const target = targetOf(context);
-    return target.kind === "server" ? target : dataPlace(dir, target.namespace);
+/** Opens a store that exists, for as long as `use` takes. */
+export async function withStore<T>(
+  context: Context,
+  target: StoreTarget,
+  use: (perdure: Perdure) => Promise<T>,
+): Promise<T> {
+  await requireStore(target);
+  const config = upkeepSettings(context);
+  const { url, schema, namespace } = target;
+  const log = verboseLog(context);
+  const opened = await openEngine(
+    {
+      ...{ url, schema, connections: undefined, log },
+      outputs: readableOutputs(target, config.text("server.outputs"), context.io.cwd),
+    },
+    { clock: stillClock, random: Math.random },
+  );
+  return useEngine(opened, { namespace, log }, use);
+}
+
+/** Opens a store to run commands here, and creates it if it does not exist. Unlike for those who read, the engine is at work:
+ *  leases are kept, lost jobs are settled, and a file is pruned by the retention in force. A PostgreSQL database is left
+ *  to its servers and to `perdure prune`: their retention is not known here. */
+export async function withWorkingStore<T>(
+  context: Context,
+  target: StoreTarget,
+  log: Log,
+  use: (perdure: Perdure) => Promise<T>,
+): Promise<T> {
+  await makeStore(target);
+  madeDir(target.dir);
+  const config = upkeepSettings(context);
+  const { url, schema, namespace } = target;
+  const keepAll: Retention = { succeeded: null, failed: null, cancelled: null };
+  const opened = await openEngine({
+    ...{ url, schema, connections: undefined, log, leaseMs: config.durationMs("server.lease") },
+    outputs: workingOutputs(target, config, context.io.cwd),
+    retention: isPostgres(url) ? keepAll : retentionIn(config),
+  });
+  return useEngine(opened, { namespace, log }, use);
+}
+
+async function useEngine<T>(
+  { engine, outputs, close }: OpenedEngine,
+  { namespace, log }: { readonly namespace: string; readonly log: Log },
+  use: (perdure: Perdure) => Promise<T>,
+): Promise<T> {
+  engine.start();
+  const perdure = new EmbeddedPerdure({ engine, namespace, log, blobs: outputs }, close);
+  try {
+    return await use(perdure);
+  } finally {
+    await perdure.close({ grace: 0 });
   }
-  return dbPlace(config.text("db") as string, config.text("schema"), dir, config.text("namespace"));
 }
 
-export function dataPlace(dir: DataDir, namespace: string): StorePlace {
-  return { kind: "store", url: dir.file, schema: undefined, shown: dir.given, dir, isData: true, namespace };
-}
-
-export function dbPlace(url: string, schema: string | undefined, dir: DataDir, namespace: string): StorePlace {
-  const rest = { shown: withoutPassword(url), dir, isData: false, namespace };
-  return { kind: "store", url, schema: isPostgres(url) ? schema : undefined, ...rest };
-}
-
-export interface EngineSettings {
-  /** Where files of attempts lie. Left out: beside the data, for who does nothing with them. */
-  readonly outputs?: EngineWish["outputs"];
-  readonly retention?: Retention;
-}
-
-/** An engine that is not started, for as long as `use` takes: it does what it is told, and none of its upkeep. */
+/** An engine that is not started, for as long as `use` takes: it does what it is asked to, and none of its upkeep. */
 export async function withEngine<T>(
-  { given, out }: Pick<Context, "given" | "out">,
-  { url, schema, dir, isData }: StorePlace,
-  { outputs, retention }: EngineSettings,
+  context: Context,
+  target: StoreTarget,
+  { outputs, retention }: Partial<Pick<EngineWish, "outputs" | "retention">>,
   use: (engine: OpenedEngine["engine"], log: Log) => Promise<T>,
 ): Promise<T> {
+  const { url, schema, dir, isData } = target;
   if (isData && !holdsData(dir)) throw noData(dir);
-  const log: Log = (level, message) => {
-    if (given.flag("verbose")) out.note(`perdure: ${level}: ${message}`);
-  };
+  const log = verboseLog(context);
   const opened = await openEngine({
     ...{ url, schema, connections: undefined, log },
-    outputs: outputs ?? (() => directoryBlobs(join(dir.path, "artifacts"))),
+    outputs: outputs ?? readableOutputs(target, undefined, context.io.cwd),
     ...(retention === undefined ? {} : { retention }),
   });
   try {
@@ -91,14 +117,61 @@ export async function withEngine<T>(
   }
 }
 
-/** Opens a store and closes it: what is not there yet is made, what is older is brought forward. */
+function verboseLog({ given, out }: Context): Log {
+  return (level, message) => {
+    if (given.flag("verbose")) out.note(`perdure: ${level}: ${message}`);
+  };
+}
+
+/** Throws if there is no store, or one that would have to be changed for us. */
+async function requireStore(target: StoreTarget): Promise<void> {
+  const { dir, isData, shown, url } = target;
+  if (isData && !holdsData(dir)) throw noData(dir);
+  if (isData || (await exists(target))) return;
+  const advice = isPostgres(url)
+    ? "create its tables with `perdure migrate`, or submit a job"
+    : "submit a job first, or name another with --db";
+  throw new CliError(EXIT.failed, `there is no Perdure data in ${shown}; ${advice}`);
+}
+
+/** Creates what does not exist yet. */
+export async function makeStore(target: StoreTarget): Promise<void> {
+  const { url, schema, isData, dir } = target;
+  if (isData) madeDir(dir);
+  if (isData ? holdsData(dir) : await exists(target)) return;
+  await preparedStore(url, schema);
+}
+
+/** Whether there are tables. A PostgreSQL database of an older version is refused: servers of that version may be at work,
+ *  and could not use a newer schema. */
+async function exists({ url, schema, shown }: StoreTarget): Promise<boolean> {
+  if (!isPostgres(url)) return fileExists(url);
+  const { found, known } = await schemaVersion({ url, schema, clock: systemClock, random: Math.random });
+  if (found === 0 || found === known) return found !== 0;
+  throw new CliError(
+    EXIT.failed,
+    `${shown} has schema ${found}, and this version requires ${known}: stop its servers and run \`perdure migrate\``,
+  );
+}
+
+/** An empty file is what is left of a start that was cut short. */
+function fileExists(file: string): boolean {
+  try {
+    const stat = statSync(file);
+    if (stat.isDirectory())
+      throw usageError(`${file} is a directory; pass it as --data, or pass the file of a database`);
+    return stat.size > 0;
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return false;
+    if (code === undefined) throw error;
+    throw new CliError(EXIT.failed, `cannot read ${file}: ${message}`);
+  }
+}
+
+/** Opens a store and closes it: what does not exist yet is created, what is older is migrated. */
 export async function preparedStore(url: string, schema?: string): Promise<void> {
   const newSecret = () => randomBytes(24).toString("base64url");
   const store = await openStore({ url, schema, clock: systemClock, random: Math.random, newSecret });
   await store.close();
-}
-
-/** Makes the data that is not there yet. */
-export async function madeData(dir: DataDir): Promise<void> {
-  if (!holdsData(dir)) await preparedStore(madeDir(dir).file);
 }

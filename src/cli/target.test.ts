@@ -48,7 +48,7 @@ const WITH_TOKEN = { PERDURE_TOKEN: tokenOf("e") };
 
 describe("the target", () => {
   it("is the data here, unless its server is at work: then that", () => {
-    expect(newPlace().target()).toMatchObject({ kind: "data", dir: { given: "./.perdure" }, namespace: "default" });
+    expect(newPlace().target()).toMatchObject({ kind: "store", dir: { given: "./.perdure" }, namespace: "default" });
     expect(newPlace(LIVE).target()).toMatchObject({ kind: "server", url: LIVE, token: tokenOf("o") });
   });
 
@@ -60,7 +60,7 @@ describe("the target", () => {
       "not an object",
     ]) {
       writeFileSync(join(place.data, "server.json"), JSON.stringify(left));
-      expect(place.target().kind).toBe("data");
+      expect(place.target().kind).toBe("store");
     }
   });
 
@@ -72,7 +72,7 @@ describe("the target", () => {
 
   it("is --data rather than PERDURE_URL, and through its server where there is one", () => {
     const env = { PERDURE_URL: FAR, ...WITH_TOKEN };
-    expect(newPlace().target(["--data", "other"], env)).toMatchObject({ kind: "data", dir: { given: "other" } });
+    expect(newPlace().target(["--data", "other"], env)).toMatchObject({ kind: "store", dir: { given: "other" } });
     const place = newPlace(LIVE);
     expect(place.target(["--data", place.data], env)).toMatchObject({ kind: "server", url: LIVE });
   });
@@ -88,6 +88,78 @@ describe("the target", () => {
   it("has the namespace that is named", () => {
     expect(newPlace().target(["--namespace", "a"], { PERDURE_NAMESPACE: "b" }).namespace).toBe("a");
     expect(newPlace(LIVE).target([], { PERDURE_NAMESPACE: "b" }).namespace).toBe("b");
+  });
+});
+
+describe("a database", () => {
+  const MINE = "postgres://me:geheim@db.example/jobs?schema=own";
+  const OTHER = "postgres://other.example/jobs";
+  const settings = (place: Place, text: string) => writeFileSync(join(place.cwd, "perdure.yaml"), text);
+
+  it.each([
+    ["an option over the environment", ["--db", MINE], { PERDURE_DB: OTHER }, ""],
+    ["an option over a server in the environment", ["--db", MINE], { PERDURE_URL: FAR }, ""],
+    ["the environment over the file", [], { PERDURE_DB: MINE }, `db: ${OTHER}\n`],
+    ["the environment over a server in the file", [], { PERDURE_DB: MINE }, `url: ${FAR}\n`],
+    ["the file", [], {}, `db: ${MINE}\n`],
+    ["the file, with data in the environment", [], { PERDURE_DATA: "/elsewhere" }, `db: ${MINE}\n`],
+  ] as [string, string[], Record<string, string>, string][])("is opened: %s", (_, argv, env, file) => {
+    const place = newPlace(LIVE);
+    settings(place, file);
+    const shown = "postgres://me:***@db.example/jobs?schema=own";
+    expect(place.target(argv, env)).toMatchObject({ kind: "store", url: MINE, shown, isData: false });
+  });
+
+  it.each([
+    ["a server by option", ["--server", FAR], { PERDURE_DB: MINE }, ""],
+    ["a server in the environment, as a database", [], { PERDURE_DB: MINE, PERDURE_URL: FAR }, ""],
+    ["a server in the environment, over a database in the file", [], { PERDURE_URL: FAR }, `db: ${MINE}\n`],
+    ["a server in the file, as a database", [], {}, `db: ${MINE}\nurl: ${FAR}\ntoken: ${tokenOf("e")}\n`],
+  ] as [string, string[], Record<string, string>, string][])("is not opened: %s", (_, argv, env, file) => {
+    const place = newPlace(LIVE);
+    settings(place, file);
+    const given = file.includes("token:") ? env : { ...env, ...WITH_TOKEN };
+    expect(place.target(argv, given)).toMatchObject({ kind: "server", url: FAR });
+  });
+
+  it("of the environment or the file is not opened where --data is given", () => {
+    const place = newPlace();
+    settings(place, `db: ${MINE}\n`);
+    expect(place.target(["--data", "other"], { PERDURE_DB: MINE })).toMatchObject({ isData: true, shown: "other" });
+  });
+
+  it.each(["server", "data"])("cannot be used together with --%s", (other) => {
+    const argv = ["--db", "x.db", `--${other}`, other === "server" ? LIVE : "dir"];
+    expect(() => newPlace().target(argv)).toThrow(`--db and --${other} cannot be used together`);
+  });
+
+  it("is reached through the running server of the directory if that has it, unless --db names it", () => {
+    const place = newPlace(LIVE);
+    const served = (shown: string) => writeFileSync(join(place.data, "database"), `${shown}\n`);
+    served(OTHER);
+    expect(place.target([], { PERDURE_DB: MINE }).kind).toBe("store");
+    served("postgres://me:***@db.example/jobs?schema=own");
+    expect(place.target([], { PERDURE_DB: MINE })).toMatchObject({ kind: "server", url: LIVE });
+    expect(place.target([], { PERDURE_DB: MINE, PERDURE_DATA: "/elsewhere" }).kind).toBe("store");
+    expect(place.target(["--db", MINE]).kind).toBe("store");
+    expect(() => newPlace(LIVE).target(["--db", MINE, "--data", place.data])).toThrow("cannot be used together");
+    served(join(place.cwd, "jobs.db"));
+    expect(place.target([], { PERDURE_DB: "sqlite:./jobs.db" })).toMatchObject({ kind: "server", url: LIVE });
+  });
+
+  it("that is the file of a directory is reached through that directory's server", () => {
+    const env = { PERDURE_DB: join(newPlace(LIVE).data, "perdure.db") };
+    expect(newPlace().target([], env)).toMatchObject({ kind: "server", url: LIVE });
+  });
+
+  it("in a file that lies here is not sent the password of the environment", () => {
+    const place = newPlace();
+    settings(place, `db: ${OTHER}\n`);
+    const env = { PGPASSWORD: "geheim" };
+    expect(() => place.target([], env)).toThrow(/cannot collect passwords/);
+    expect(place.target([], { ...env, PERDURE_DB: OTHER })).toMatchObject({ url: OTHER });
+    settings(place, "db: postgres://127.0.0.1/jobs\n");
+    expect(place.target([], env)).toMatchObject({ url: "postgres://127.0.0.1/jobs" });
   });
 });
 
@@ -168,7 +240,7 @@ describe("files that lie in a directory", () => {
   });
 
   it("named server.json lead to this machine or nowhere", () => {
-    expect(newPlace(FAR).target([], WITH_TOKEN)).toMatchObject({ kind: "data" });
-    expect(newPlace(FAR).target()).toMatchObject({ kind: "data" });
+    expect(newPlace(FAR).target([], WITH_TOKEN)).toMatchObject({ kind: "store" });
+    expect(newPlace(FAR).target()).toMatchObject({ kind: "store" });
   });
 });

@@ -1,48 +1,95 @@
-/** What a command speaks to: a server, or data on this machine. An option wins over the environment and the file of settings;
- *  data whose server is at work is reached through that server.
+/** What a command works on: a server, or a store that it opens itself. What is named by option wins over the environment, and
+ *  that over the settings file; of a server and a database named in the same way, the server. `--data` wins over what is not an
+ *  option. A data directory whose server is running is reached through that server, and so is the database of that
+ *  server, unless `--db` names it: that always opens the database itself.
  *
  *  A token goes only where a person sends it: to an address that was given by option or environment, or to this machine. No
- *  file that lies in a directory can have it sent elsewhere. */
+ *  file that lies in a directory can have it sent elsewhere. The same holds for PGPASSWORD. */
 import { networkInterfaces } from "node:os";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { PerdureError } from "../core/errors.ts";
 import type { Perdure } from "../core/face.ts";
+import { isPostgres } from "../store/open.ts";
 import type { Context, Option } from "./command.ts";
 import { type Config, loadConfig } from "./config/config.ts";
 import { optionsFor } from "./config/options.ts";
-import type { Key } from "./config/settings.ts";
-import { type DataDir, dataAt, withDataAt } from "./data.ts";
+import { type Key, settingOf } from "./config/settings.ts";
+import { DATABASE, type DataDir, dataAt } from "./data.ts";
 import { CliError, EXIT, usageError } from "./exit.ts";
-import { refuseElsewhere } from "./serve/elsewhere.ts";
+import { databaseOf, refuseElsewhere } from "./serve/elsewhere.ts";
 import { TOKEN_FILE } from "./serve/first-token.ts";
 import { liveServer } from "./serve/server-file.ts";
 import { readTokenFile } from "./serve/token-file.ts";
+import { databaseTarget, dataTarget, type StoreTarget } from "./store-target.ts";
 
-const KEYS = ["url", "token", "tokenFile", "namespace", "data"] as const satisfies readonly Key[];
+const KEYS = ["url", "token", "tokenFile", "namespace", "data", "db", "schema"] as const satisfies readonly Key[];
 
-/** The options of every command that looks at jobs or changes them. */
+/** The options of every command that reads or changes jobs. */
 export const TARGET: readonly Option[] = optionsFor(KEYS);
 
-export type Target =
-  | { readonly kind: "server"; readonly url: string; readonly token: string; readonly namespace: string }
-  | { readonly kind: "data"; readonly dir: DataDir; readonly namespace: string };
+export interface ServerTarget {
+  readonly kind: "server";
+  readonly url: string;
+  readonly token: string;
+  readonly namespace: string;
+}
+
+export type Target = ServerTarget | StoreTarget;
 
 export function targetOf(context: Pick<Context, "given" | "io">): Target {
   const config = loadConfig(context, KEYS);
+  const isByOption = (key: Key) => config.sourceOf(key).startsWith("--");
+  const rival = (["url", "data"] as const).find((key) => isByOption("db") && isByOption(key));
+  if (rival !== undefined) throw usageError(`--db and --${settingOf(rival).flag} cannot be used together`);
   const dir = dataAt(config.text("data"), config.sourceOf("data"), context.io.cwd);
   const namespace = config.text("namespace");
-  const url = config.text("url");
-  const isByOption = (key: Key) => config.sourceOf(key).startsWith("--");
-  // Who names a directory on the command line means it, whatever the environment says of servers.
+  const through = (address: Address): Target => {
+    return { kind: "server", url: address.url, token: tokenFor(address, config, dir), namespace };
+  };
+  const [url, db] = [config.text("url"), config.text("db")];
+  // Who names a directory on the command line means it, whatever the environment says of servers and databases.
+  if (db !== undefined && rankOf(config, "db") > rankOf(config, "url") && !isByOption("data")) {
+    const from = chosenBy(context, config, "db");
+    const target = databaseTarget({
+      ...{ db, from, schema: config.text("schema"), dir, namespace, cwd: context.io.cwd },
+    });
+    refusePassword(target, from, context.io.env);
+    const live = isByOption("db") ? null : serverOn(target);
+    return live === null ? target : through(live);
+  }
   if (url !== undefined && (isByOption("url") || !isByOption("data"))) {
-    return { kind: "server", url, token: tokenFor({ url, from: chosenBy(context, config) }, config, dir), namespace };
+    return through({ url, from: chosenBy(context, config) });
   }
   const live = liveAddress(dir);
-  if (live === null) {
-    refuseElsewhere(dir);
-    return { kind: "data", dir, namespace };
-  }
-  return { kind: "server", url: live.url, token: tokenFor(live, config, dir), namespace };
+  if (live !== null) return through(live);
+  refuseElsewhere(dir);
+  return dataTarget(dir, namespace);
+}
+
+/** An option, the environment, the settings file, nothing. */
+function rankOf(config: Config, key: Key): number {
+  const source = config.sourceOf(key);
+  if (source.startsWith("--")) return 3;
+  return fileIn(source) !== null ? 1 : config.isSet(key) ? 2 : 0;
+}
+
+/** The running server of this database: that of the data directory if it was given the database, or of the directory that the
+ *  file lies in. */
+function serverOn({ shown, url, dir }: StoreTarget): Address | null {
+  if (databaseOf(dir.path) === shown) return liveAddress(dir);
+  if (isPostgres(url) || basename(url) !== DATABASE || databaseOf(dirname(url)) !== null) return null;
+  const around = dirname(url);
+  return liveAddress(url === dir.file ? dir : { given: around, from: null, path: around, file: url });
+}
+
+/** A file that merely lies in a directory must not choose who is sent the password in the environment. */
+function refusePassword({ url }: StoreTarget, from: string, env: Context["io"]["env"]): void {
+  if (!env.PGPASSWORD || !isPostgres(url) || fileIn(from) === null || !URL.canParse(url)) return;
+  const { hostname, password } = new URL(url);
+  if (hostname === "" || password !== "" || isThisMachine(`http://${hostname}`)) return;
+  throw usageError(
+    `the database on ${hostname} is from ${from}, and PGPASSWORD from the environment: name the database with --db or PERDURE_DB too, so that a file that lies in a directory cannot collect passwords`,
+  );
 }
 
 /** Where an address came from: `--server`, `PERDURE_URL`, a file of settings, or the file that a server left in its data. */
@@ -51,9 +98,9 @@ export interface Address {
   readonly from: string;
 }
 
-/** What named the server. A file of settings that was itself named by a person counts as their word. */
-export function chosenBy({ given, io }: Pick<Context, "given" | "io">, config: Config): string {
-  const source = config.sourceOf("url");
+/** What named the server, or the database. A settings file that was itself named by a person counts as their choice. */
+export function chosenBy({ given, io }: Pick<Context, "given" | "io">, config: Config, key: Key = "url"): string {
+  const source = config.sourceOf(key);
   if (fileIn(source) === null) return source;
   if (given.text("config") !== undefined) return "--config";
   return io.env.PERDURE_CONFIG ? "PERDURE_CONFIG" : source;
@@ -112,8 +159,10 @@ export function isThisMachine(url: string): boolean {
 /** Opens the target for as long as `use` takes. */
 export async function withPerdure<T>(context: Context, use: (perdure: Perdure) => Promise<T>): Promise<T> {
   const target = targetOf(context);
-  if (target.kind === "data") return withDataAt(context, target.dir, target.namespace, use);
-  return withServer(target, use);
+  if (target.kind === "server") return withServer(target, use);
+  // Loaded here: a client of a server needs nothing of it.
+  const { withStore } = await import("./direct.ts");
+  return withStore(context, target, use);
 }
 
 /** Somebody sits there: a server that is being started again is waited for, one that is not there is told of soon. */
@@ -122,7 +171,7 @@ const PATIENCE = "3s";
 /** A client for as long as `use` takes. What the server says of tokens, and that it cannot be reached, is told in words for
  *  a person. */
 export async function withServer<T>(
-  { url, token, namespace }: Extract<Target, { kind: "server" }>,
+  { url, token, namespace }: ServerTarget,
   use: (perdure: Perdure) => Promise<T>,
 ): Promise<T> {
   const { Perdure: Client } = await import("../client/connect.ts");

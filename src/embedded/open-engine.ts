@@ -19,20 +19,20 @@ export interface Ambient {
   readonly wrapStore?: (store: Store) => Store;
 }
 
-export interface EngineWish
+export interface EngineWish<Outputs extends Blobs = Blobs>
   extends Pick<EngineOptions, "leaseMs" | "reapEveryMs" | "retention" | "keyWindowMs" | "onLost"> {
   readonly url: string | undefined;
   readonly schema: string | undefined;
   readonly connections: number | undefined;
   readonly log: Log;
   /** Where attempts leave their files, once the store is there to ask. */
-  readonly outputs: (store: Store) => Blobs | Promise<Blobs>;
+  readonly outputs: (store: Store) => Outputs | Promise<Outputs>;
 }
 
-export interface OpenedEngine {
+export interface OpenedEngine<Outputs extends Blobs = Blobs> {
   /** Not started yet. */
   readonly engine: Engine;
-  readonly outputs: Blobs;
+  readonly outputs: Outputs;
   /** Stops it and closes the store. */
   close(): Promise<void>;
 }
@@ -40,7 +40,10 @@ export interface OpenedEngine {
 /** A round that waits for a silent server ends when the store does. */
 const STOP_WAIT_MS = 5_000;
 
-export async function openEngine(wish: EngineWish, ambient?: Ambient): Promise<OpenedEngine> {
+export async function openEngine<Outputs extends Blobs>(
+  wish: EngineWish<Outputs>,
+  ambient?: Ambient,
+): Promise<OpenedEngine<Outputs>> {
   const {
     url,
     schema,

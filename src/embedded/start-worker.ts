@@ -2,15 +2,17 @@
 import type { AnyTask } from "../core/task.ts";
 import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
 import type { Engine, Log } from "../engine/engine.ts";
-import type { AttemptPlaces, Blobs } from "../store/blobs.ts";
+import type { Blobs } from "../store/blobs.ts";
 import { buildWorker } from "../worker/build-worker.ts";
+import type { AttemptPlaces } from "../worker/exec/exec-executor.ts";
 import { localLink } from "./local-link.ts";
 
 export interface WorkerParts {
   readonly engine: Engine;
   readonly namespace: string;
   readonly log: Log;
-  readonly blobs: Blobs & AttemptPlaces;
+  /** Without places for attempts it runs no commands. */
+  readonly blobs: Blobs & Partial<AttemptPlaces>;
   /** The workers to be stopped with the engine. */
   readonly running: Set<{ stop(graceMs: number): Promise<void> }>;
 }
@@ -24,7 +26,7 @@ export async function startWorker(
   const worker = buildWorker({
     link: localLink(engine),
     clock,
-    places: blobs,
+    places: hasPlaces(blobs) ? blobs : null,
     namespace,
     log,
     tasks,
@@ -33,4 +35,8 @@ export async function startWorker(
   running.add(worker); // before it starts: a close that comes meanwhile stops it
   await worker.start();
   return worker.handle(() => running.delete(worker));
+}
+
+function hasPlaces(blobs: WorkerParts["blobs"]): blobs is Blobs & AttemptPlaces {
+  return blobs.begin !== undefined;
 }

@@ -60,8 +60,8 @@ export function isPostgres(url: string): boolean {
   return /^postgres(ql)?:/i.test(url);
 }
 
-/** The file of an address that is no PostgreSQL server's; throws if it can be none. */
-export function sqlitePath(url: string): string {
+/** The file of an address that is not a PostgreSQL server's; throws if it cannot be one. A relative one begins at `from`. */
+export function sqlitePath(url: string, from = ""): string {
   if (typeof url !== "string" || url === "" || url.includes("\0")) {
     throw new ConfigError({ path: "open.url", given: url, allowed: ALLOWED });
   }
@@ -76,5 +76,5 @@ export function sqlitePath(url: string): string {
     const given = /^:/.test(path) ? path : `${path.slice(0, path.indexOf(":"))}:…`;
     throw new ConfigError({ path: "open.url", given, allowed: ALLOWED });
   }
-  return path === ":memory:" ? path : resolve(path);
+  return path === ":memory:" ? path : resolve(from, path);
 }

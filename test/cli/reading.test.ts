@@ -294,7 +294,7 @@ describe("the data directory", () => {
     writeFileSync(join(cwd, "kd"), "SQLite format 3");
     expect((await perdure(["ps", "--data", "kd"], { cwd })).stderr).toBe(
       "perdure ps: kd is a file: --data wants a directory, with the database in it as perdure.db; " +
-        "`perdure server --db kd` serves a database file\n",
+        "pass a database file as --db kd\n",
     );
     expect((await perdure(["submit", "k", "--data", "kd"], { cwd })).stderr).toMatch(
       /^perdure submit: --data: cannot write to kd \(\w+\); --data wants a directory, with the database in it/,

@@ -88,7 +88,11 @@ describe("a token", () => {
     [["token", "create", "x", "-s", "read", "--namespace", "n", "--all-namespaces"], 2, /give one of them/],
     [["token", "list", "--scope", "read"], 2, /--scope: it goes with create/],
     [["token", "revoke"], 2, /which token\?/],
-    [["token", "list", "--db", "x.db", "--server", "http://localhost:1"], 2, /--db and --server: give one of them/],
+    [
+      ["token", "list", "--db", "x.db", "--server", "http://localhost:1"],
+      2,
+      /--db and --server cannot be used together/,
+    ],
     [["token", "list"], 1, /there is no Perdure data in \.\/\.perdure/],
     [["token", "list", "--db", "postgres://localhost:1/none"], 1, /perdure token: /],
   ] as [string[], number, RegExp][])("answers %j with %d and one line", async (argv, code, line) => {

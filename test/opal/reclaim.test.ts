@@ -2,7 +2,7 @@
 import { expect, it, onTestFinished } from "vitest";
 import { resolvePolicy } from "../../src/core/resolve-policy.ts";
 import { opalPolicy, opalSettings } from "../../src/dialects/opal/settings.ts";
-import { openEngine } from "../../src/embedded/open-engine.ts";
+import { type OpenedEngine, openEngine } from "../../src/embedded/open-engine.ts";
 import { opalOnLost } from "../../src/server/opal/reclaim.ts";
 import { directoryBlobs } from "../../src/store/directory-blobs.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -16,7 +16,7 @@ async function start(readsOf: (store: Store) => Reads = (store) => store) {
     lines.push(`${level}: ${message}`);
     told();
   };
-  const opened = await openEngine({
+  const opened: OpenedEngine = await openEngine({
     ...{ url: ":memory:", schema: undefined, connections: undefined, log: () => {} },
     outputs: () => directoryBlobs("/nonexistent"),
     onLost: opalOnLost(() => readsOf(opened.engine.store), log),

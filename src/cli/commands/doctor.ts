@@ -4,7 +4,6 @@ import { type Colour, painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { loadConfig } from "../config/config.ts";
 import { type DataDir, dataAt, holdsData, stillClock } from "../data.ts";
-import { PLACE, type Place, placeOf, type StorePlace } from "../direct.ts";
 import { checkData } from "../doctor/data-directory.ts";
 import {
   type Check,
@@ -23,7 +22,8 @@ import { lookAtStore } from "../doctor/store.ts";
 import { checkDeadLetters, checkQueues, checkWorkers, type Looked } from "../doctor/work.ts";
 import { EXIT } from "../exit.ts";
 import { liveServer } from "../serve/server-file.ts";
-import type { Target } from "../target.ts";
+import type { StoreTarget } from "../store-target.ts";
+import { type ServerTarget, TARGET, type Target, targetOf } from "../target.ts";
 
 export const doctor: Command = {
   name: "doctor",
@@ -33,7 +33,7 @@ export const doctor: Command = {
     "Looks at the settings, the server or the data, the database, the clocks, the disk, and at work that does not go on. It " +
     "changes nothing. The file of an SQLite database is read whole. Exits with 1 if there is a problem; warnings and notes " +
     "are none.",
-  options: [...PLACE, ...READING],
+  options: [...TARGET, ...READING],
   examples: ["perdure doctor", "perdure doctor --server https://perdure.example:4400 --json"],
 
   async run(context) {
@@ -90,11 +90,11 @@ async function examine(context: Context): Promise<Finding[]> {
 }
 
 /** An error: there is no telling what the rest of the checks would be about. */
-function whereTo(context: Context): { readonly place: Place; readonly dir: DataDir } | Error {
+function whereTo(context: Context): { readonly place: Target; readonly dir: DataDir } | Error {
   try {
     const config = loadConfig(context, ["data"]);
     const dir = dataAt(config.text("data"), config.sourceOf("data"), context.io.cwd);
-    return { place: placeOf(context), dir };
+    return { place: targetOf(context), dir };
   } catch (error) {
     return error as Error;
   }
@@ -108,7 +108,7 @@ function holdsSomething(dir: DataDir): boolean {
   }
 }
 
-async function examineServer(target: Extract<Target, { kind: "server" }>): Promise<Finding[]> {
+async function examineServer(target: ServerTarget): Promise<Finding[]> {
   await using client = await clientOf(target);
   const reach = await findingsOf([{ name: "server", run: () => checkReach(client, target.url) }]);
   const isThere = reach.some(({ level }) => level === "ok");
@@ -123,7 +123,7 @@ async function examineServer(target: Extract<Target, { kind: "server" }>): Promi
   return [...reach, ...rest];
 }
 
-async function examineStore(context: Context, place: StorePlace): Promise<Finding[]> {
+async function examineStore(context: Context, place: StoreTarget): Promise<Finding[]> {
   if (place.isData && !holdsSomething(place.dir)) return []; // told of the directory
   const { found, isCurrent } = await lookAtStore(place);
   const store = await findingsOf([{ name: "store", run: async () => found }]);
@@ -133,7 +133,7 @@ async function examineStore(context: Context, place: StorePlace): Promise<Findin
   return [...store, ...(await examineWork(context, place))];
 }
 
-async function examineWork({ given, out }: Context, { url, schema, namespace }: StorePlace): Promise<Finding[]> {
+async function examineWork({ given, out }: Context, { url, schema, namespace }: StoreTarget): Promise<Finding[]> {
   const logger = (level: string, message: string) => {
     if (given.flag("verbose")) out.note(`perdure: ${level}: ${message}`);
   };

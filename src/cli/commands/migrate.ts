@@ -7,9 +7,10 @@ import { loadConfig } from "../config/config.ts";
 import { optionsFor } from "../config/options.ts";
 import type { Key } from "../config/settings.ts";
 import { dataAt, holdsData, noData } from "../data.ts";
-import { dataPlace, dbPlace, preparedStore, type StorePlace } from "../direct.ts";
+import { preparedStore } from "../direct.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { liveServer } from "../serve/server-file.ts";
+import { databaseTarget, dataTarget, type StoreTarget } from "../store-target.ts";
 
 const KEYS = ["data", "db", "schema"] as const satisfies readonly Key[];
 
@@ -48,19 +49,22 @@ export const migrate: Command = {
   },
 };
 
-function storeOf({ given, io }: Context): StorePlace {
+function storeOf({ given, io }: Context): StoreTarget {
   const config = loadConfig({ given, io }, KEYS);
   const isByOption = (key: Key) => config.sourceOf(key).startsWith("--");
-  if (isByOption("db") && isByOption("data")) throw usageError("--db and --data: give one of them");
+  if (isByOption("db") && isByOption("data")) throw usageError("--db and --data cannot be used together");
   const dir = dataAt(config.text("data"), config.sourceOf("data"), io.cwd);
   const db = config.text("db");
-  if (db !== undefined && !isByOption("data")) return dbPlace(db, config.text("schema"), dir, "");
+  if (db !== undefined && !isByOption("data")) {
+    const from = config.sourceOf("db");
+    return databaseTarget({ db, from, schema: config.text("schema"), dir, namespace: "", cwd: io.cwd });
+  }
   if (!holdsData(dir)) throw noData(dir);
-  return dataPlace(dir, "");
+  return dataTarget(dir, "");
 }
 
 /** It was started with the schema that is there now, and knows no other. */
-function refuseServed({ url, dir, isData }: StorePlace): void {
+function refuseServed({ url, dir, isData }: StoreTarget): void {
   const live = isData && !isPostgres(url) ? liveServer(dir.path) : null;
   if (live === null) return;
   throw new CliError(EXIT.failed, `${dir.given} is in use by the server with pid ${live.pid}; stop it first`);

@@ -79,7 +79,7 @@ export const run: Command = {
       ...(timeout === undefined ? {} : { timeout }),
     };
     const wanted = { input, retry, timeout, key, changes };
-    return target.kind === "data" ? runHere(context, target, wanted) : runThere(context, target, wanted);
+    return target.kind === "store" ? runHere(context, target, wanted) : runThere(context, target, wanted);
   },
 };
 
@@ -112,7 +112,7 @@ function inTheWordsOfOptions(check: () => void): void {
 /** Here each run has a queue of its own, so that nobody else takes it. */
 function checkQueue(queue: string | undefined, { kind }: Target): void {
   if (queue === undefined) return;
-  if (kind === "data") throw usageError("--queue: it goes with a server; a command that runs here waits in none");
+  if (kind === "store") throw usageError("--queue: it goes with a server; a command that runs here waits in none");
   if (!/^[^\p{Cc}\p{Cs}]{1,200}$/u.test(queue)) {
     throw usageError(
       `--queue: got ${show(queue)}; give a name of 1 to 200 characters, none of them control characters`,
@@ -139,7 +139,7 @@ function inputOf({ given, io }: Context, target: Target): ExecInput {
 function directoryOf(given: string | undefined, here: string, target: Target): string | undefined {
   if (given !== undefined && given.trim() === "") throw usageError(`--cwd: got ${show(given)}; give a directory`);
   if (given !== undefined && isAbsolute(given)) return given;
-  if (target.kind === "data" || isThisMachine(target.url)) return resolve(here, given ?? ".");
+  if (target.kind === "store" || isThisMachine(target.url)) return resolve(here, given ?? ".");
   if (given === undefined) return undefined;
   throw usageError(
     `--cwd: got ${show(given)}; for a server elsewhere give the full path of a directory on its workers`,

@@ -12,11 +12,11 @@ import type { Given } from "../arguments.ts";
 import { type Piece, painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { loadConfig } from "../config/config.ts";
-import { PLACE, placeOf, withEngine } from "../direct.ts";
+import { withEngine } from "../direct.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { showLocal } from "../print.ts";
 import { timeOf } from "../run/policy.ts";
-import { withServer } from "../target.ts";
+import { TARGET, targetOf, withServer } from "../target.ts";
 
 const VERBS = ["create", "list", "revoke"] as const;
 
@@ -40,7 +40,7 @@ export const token: Command = {
       value: "TIME",
       help: "The new token ends after this: 12h, 30d. Default: never.",
     },
-    ...PLACE,
+    ...TARGET,
     ...READING,
   ],
   examples: [
@@ -72,9 +72,9 @@ export const token: Command = {
 type Tokens = Pick<Admin, "createToken" | "listTokens" | "revokeToken">;
 
 function withTokens<T>(context: Context, use: (tokens: Tokens) => Promise<T>): Promise<T> {
-  const place = placeOf(context);
-  if (place.kind === "server") return withServer(place, (perdure) => use((perdure as PerdureClient).admin));
-  return withEngine(context, place, {}, async ({ store, clock }, log) => {
+  const target = targetOf(context);
+  if (target.kind === "server") return withServer(target, (perdure) => use((perdure as PerdureClient).admin));
+  return withEngine(context, target, {}, async ({ store, clock }, log) => {
     const book = await TokenBook.open({ store, clock, randomBytes, log: (_, message) => log("warn", message) });
     try {
       return await use(tokensOf(book));

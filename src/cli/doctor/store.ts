@@ -1,7 +1,7 @@
 /** The store behind data without a server: its schema, and whether SQLite finds the file sound. It is not brought forward. */
 import { systemClock } from "../../engine/clock.ts";
 import { isPostgres, schemaVersion, storeFaults } from "../../store/open.ts";
-import type { StorePlace } from "../direct.ts";
+import type { StoreTarget } from "../store-target.ts";
 import { type Found, ok, problem, warning, wordsOf } from "./finding.ts";
 
 export interface StoreLook {
@@ -10,12 +10,12 @@ export interface StoreLook {
   readonly isCurrent: boolean;
 }
 
-export async function lookAtStore(place: StorePlace): Promise<StoreLook> {
+export async function lookAtStore(place: StoreTarget): Promise<StoreLook> {
   const [version, faults] = [await lookAtVersion(place), await lookAtFile(place)];
   return { found: [...version.found, ...faults], isCurrent: version.isCurrent };
 }
 
-async function lookAtVersion({ url, schema, shown, isData }: StorePlace): Promise<StoreLook> {
+async function lookAtVersion({ url, schema, shown, isData }: StoreTarget): Promise<StoreLook> {
   try {
     const { found, known } = await schemaVersion({ url, schema, clock: systemClock, random: Math.random });
     if (found === known) return { found: [ok(`${shown} has schema ${known}`)], isCurrent: true };
@@ -31,7 +31,7 @@ async function lookAtVersion({ url, schema, shown, isData }: StorePlace): Promis
   }
 }
 
-async function lookAtFile({ url, dir, isData }: StorePlace): Promise<Found[]> {
+async function lookAtFile({ url, dir, isData }: StoreTarget): Promise<Found[]> {
   if (isPostgres(url)) return [];
   try {
     const faults = await storeFaults({ url, random: Math.random });

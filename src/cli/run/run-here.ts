@@ -1,9 +1,8 @@
 /** Submits the command, runs it in this process, and follows it to its end. */
 import { createHash, randomBytes } from "node:crypto";
-import { Perdure } from "../../embedded/perdure.ts";
 import type { Context } from "../command.ts";
-import type { Target } from "../target.ts";
-import { madeDir } from "./data-dir.ts";
+import { withWorkingStore } from "../direct.ts";
+import type { StoreTarget } from "../store-target.ts";
 import { follow } from "./follow.ts";
 import { type Here, sayer } from "./here.ts";
 import { LiveOutput } from "./live-output.ts";
@@ -13,23 +12,13 @@ import { report } from "./report.ts";
 /** Nobody can go on with a job that has no key: what a killed process left behind is not kept waiting for ever. */
 const ABANDONED_AFTER = "1h";
 
-export async function runHere(
-  context: Context,
-  target: Extract<Target, { kind: "data" }>,
-  wanted: Wanted,
-): Promise<number> {
-  const dir = madeDir(target.dir);
+export async function runHere(context: Context, target: StoreTarget, wanted: Wanted): Promise<number> {
   const live = new LiveOutput(context.io);
   const say = sayer(context, live);
   const logger = (level: string, message: string) => {
     if (level === "error") say(`perdure: ${message}`);
   };
-  const perdure = await Perdure.open({ url: dir.file, namespace: target.namespace, logger });
-  try {
-    return await runJob({ perdure, context, live, say }, wanted);
-  } finally {
-    await perdure.close({ grace: 0 });
-  }
+  return withWorkingStore(context, target, logger, (perdure) => runJob({ perdure, context, live, say }, wanted));
 }
 
 async function runJob(here: Here, wanted: Wanted): Promise<number> {

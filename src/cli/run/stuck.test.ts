@@ -49,8 +49,8 @@ describe("what a job lacks to begin", () => {
   });
 
   it("is told for data without a server by what can be started there", () => {
-    expect(lackOf(job(), [], "data")).toBe("no worker for it yet; start one with `perdure up`");
-    expect(lackOf(sized(999, 0), [worker()], "data")).toContain("start a larger one with `perdure up` (see --cpu)");
+    expect(lackOf(job(), [], "store")).toBe("no worker for it yet; start one with `perdure up`");
+    expect(lackOf(sized(999, 0), [worker()], "store")).toContain("start a larger one with `perdure up` (see --cpu)");
   });
 
   it("is a worker, where all are gone or leave, whatever its size", () => {

@@ -15,18 +15,20 @@ export function rememberDatabase(dir: string, shown: string | null): void {
 
 /** Refuses a directory whose jobs lie elsewhere. */
 export function refuseElsewhere({ path, given }: { readonly path: string; readonly given: string }): void {
-  const database = read(join(path, NAME));
+  const database = databaseOf(path);
   if (database === null) return;
   throw new CliError(
     EXIT.failed,
-    `the jobs of ${given} are in ${database}, and the server that has them is not running here: start it again, or name ` +
-      "another with --server. `perdure up` without --db begins to use the file in the directory instead",
+    `the jobs of ${given} are in ${database}, and the server that has them is not running here: start it again, name ` +
+      "the database with PERDURE_DB or --db, or another server with --server. `perdure up` without --db begins to use the " +
+      "file in the directory instead",
   );
 }
 
-function read(path: string): string | null {
+/** The database that a directory's server was last given; null: the file in the directory. */
+export function databaseOf(dir: string): string | null {
   try {
-    return readFileSync(path, "utf8").trim().slice(0, 500) || null;
+    return readFileSync(join(dir, NAME), "utf8").trim().slice(0, 500) || null;
   } catch {
     return null;
   }

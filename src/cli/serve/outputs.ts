@@ -9,8 +9,9 @@ import { directoryBlobs } from "../../store/directory-blobs.ts";
 import type { Store } from "../../store/store.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 
-const MARK = ".perdure-outputs";
-const SETTING = "outputs";
+export const MARK = ".perdure-outputs";
+/** Of the store: what its servers agreed on. */
+export const SETTING = "outputs";
 
 export function outputsOf(given: string | undefined, cwd: string, db: string) {
   return async (store: Store): Promise<Blobs> => {

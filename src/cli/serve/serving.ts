@@ -8,13 +8,14 @@ import { opalOnLost } from "../../server/opal/reclaim.ts";
 import type { ServerLog } from "../../server/parts.ts";
 import { createServer } from "../../server/server.ts";
 import { TokenBook } from "../../server/tokens.ts";
-import { holdLock, sqlitePath } from "../../store/open.ts";
+import { holdLock, isPostgres as isPostgresUrl } from "../../store/open.ts";
 import type { Context } from "../command.ts";
 import type { Config } from "../config/config.ts";
 import { dialectSettingsOf } from "../config/dialects.ts";
-import { dataAt } from "../data.ts";
+import { type DataDir, dataAt } from "../data.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { madeDir } from "../run/data-dir.ts";
+import { databaseTarget, dataTarget, type StoreTarget } from "../store-target.ts";
 import { version } from "../version.ts";
 import { rememberDatabase } from "./elsewhere.ts";
 import { type OwnTokens, ownTokens } from "./first-token.ts";
@@ -42,9 +43,9 @@ export async function startServing(
   { hasWorkers }: { readonly hasWorkers: boolean },
 ): Promise<Serving> {
   const dir = madeDir(dataAt(config.text("data"), config.sourceOf("data"), io.cwd));
-  const db = config.text("db");
-  const isPostgres = db !== undefined && /^postgres(ql)?:/i.test(db);
-  const store = isPostgres ? withoutPassword(db) : (db ?? dir.file);
+  const target = storeOf(config, dir, io.cwd);
+  const isPostgres = isPostgresUrl(target.url);
+  const store = target.isData ? dir.file : target.shown;
   const opal = opalOptions(config);
   const dialects = dialectSettingsOf(config, io.cwd);
   const routes = opalDoor(opal, config.text("server.host"));
@@ -55,14 +56,14 @@ export async function startServing(
   try {
     const claim = await claimed(dir.path, isPostgres);
     closing.push(() => claim?.release());
-    if (claim !== null) rememberDatabase(dir.path, db === undefined ? null : store);
-    if (db !== undefined && !isPostgres) closing.push(await fileLock(sqlitePath(db)));
+    if (claim !== null) rememberDatabase(dir.path, target.isData ? null : store);
+    if (!target.isData && !isPostgres) closing.push(await fileLock(target.url));
     const opened: OpenedEngine = await openEngine({
-      url: db ?? dir.file,
+      url: target.url,
       schema: config.text("schema"),
       connections: undefined,
       log,
-      outputs: outputsOf(config.text("server.outputs"), io.cwd, db ?? dir.file),
+      outputs: outputsOf(config.text("server.outputs"), io.cwd, target.url),
       leaseMs: config.durationMs("server.lease"),
       reapEveryMs: reapEveryMs(opal),
       onLost: opalOnLost(() => opened.engine.store, log),
@@ -113,6 +114,12 @@ export async function startServing(
   }
 }
 
+function storeOf(config: Config, dir: DataDir, cwd: string): StoreTarget {
+  const db = config.text("db");
+  if (db === undefined) return dataTarget(dir, "");
+  return databaseTarget({ db, from: config.sourceOf("db"), schema: config.text("schema"), dir, namespace: "", cwd });
+}
+
 /** One server for a file; of a database on PostgreSQL there may be many, and only one of them can be the directory's. */
 async function claimed(dir: string, isPostgres: boolean): Promise<ServerClaim | null> {
   try {
@@ -125,8 +132,6 @@ async function claimed(dir: string, isPostgres: boolean): Promise<ServerClaim | 
 
 /** Of a database that does not lie in the data directory, so that two directories cannot both serve it. */
 async function fileLock(file: string): Promise<() => void> {
-  if (file === ":memory:")
-    throw usageError("--db: a database in memory is of one process; give a file, or postgres://…");
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   const release = await holdLock(`${file}.server-lock`);
   if (release !== null) return release;
@@ -158,15 +163,4 @@ function listenError(error: unknown, config: Config): unknown {
     return usageError(`--host: this machine has no address ${config.text("server.host")} (${code})`);
   }
   return error;
-}
-
-function withoutPassword(address: string): string {
-  try {
-    const url = new URL(address);
-    url.password = "";
-    url.search = "";
-    return url.href;
-  } catch {
-    return "postgres";
-  }
 }

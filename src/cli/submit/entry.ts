@@ -33,7 +33,7 @@ export async function kindEntry({ given, io }: Context): Promise<Entry> {
 export function commandEntry({ given, io }: Context, argv: readonly string[], target: Target): Entry {
   const extra = INPUT_OPTIONS.find(({ name }) => given.flag(name));
   if (extra !== undefined) throw usageError(`--${extra.name}: a command after -- has no other input`);
-  const isHere = target.kind === "data" || isThisMachine(target.url);
+  const isHere = target.kind === "store" || isThisMachine(target.url);
   const cwd = given.text("cwd") ?? (isHere && !isInAttempt(io) ? "." : undefined);
   if (cwd !== undefined && !isHere && !isAbsolute(cwd)) {
     throw usageError(`--cwd: got ${show(cwd)}; for workers on other machines give a directory from the root on`);

@@ -6,7 +6,6 @@ import { isTerminal } from "../../core/job.ts";
 import type { SubmitEntry } from "../../core/submit-options.ts";
 import type { Context } from "../command.ts";
 import { endOf, printLine, shownJob } from "../commands/wait.ts";
-import { madeData } from "../direct.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { untilLeft } from "../follow/until-left.ts";
 import { lackOf, starting, tellIfStuck } from "../run/stuck.ts";
@@ -34,7 +33,7 @@ export interface StoreWish {
 
 /** The answer is the exit code. */
 export async function storeJobs(context: Context, wish: StoreWish): Promise<number> {
-  if (wish.target.kind === "data") await madeData(wish.target.dir);
+  if (wish.target.kind === "store") await (await import("../direct.ts")).makeStore(wish.target);
   return withPerdure(context, (perdure) => storeIn(context, perdure, wish));
 }
 
@@ -42,13 +41,13 @@ export async function storeJobs(context: Context, wish: StoreWish): Promise<numb
 export async function storeIn(context: Context, perdure: Perdure, wish: StoreWish): Promise<number> {
   const { given, out } = context;
   if (wish.isList) for (const job of wish.jobs) await checkParent(perdure, job);
-  if (wish.target.kind === "data" && context.io.env.PERDURE_JOB_ID) {
+  if (wish.target.kind === "store" && context.io.env.PERDURE_JOB_ID) {
     out.note("this job has no server, so what it submits is no child of it; see `perdure up`");
   }
   const stored = await storeAll(context, perdure, wish);
   const [first] = stored.handles;
   const isDoubted = wish.doubt != null && first !== undefined && (await tellDoubt(context, perdure, first, wish));
-  if (!isDoubted && wish.target.kind === "data" && first !== undefined) await tellIfAlone(context, perdure, first);
+  if (!isDoubted && wish.target.kind === "store" && first !== undefined) await tellIfAlone(context, perdure, first);
   if (given.flag("wait")) return waitForEnds(context, perdure, stored, wish);
   if (given.flag("json")) {
     const shown = stored.handles.map(({ id, created }) => ({ id, created }));
@@ -101,7 +100,7 @@ async function storeAll({ given, out }: Context, perdure: Perdure, { jobs, comma
 async function tellIfAlone({ out }: Context, perdure: Perdure, job: JobHandle<unknown>): Promise<void> {
   const workers = await perdure.workers();
   if (workers.some((worker) => workerState(worker, Date.now()) === "alive")) return;
-  out.note(`no worker is there yet; start one with ${starting("data", await job.get())}`);
+  out.note(`no worker is there yet; start one with ${starting("store", await job.get())}`);
 }
 
 /** Whether it was told. A hint: a server may not let us see its workers. */

@@ -1,0 +1,87 @@
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, it, onTestFinished } from "vitest";
+import type { Clock } from "../lib/clock.ts";
+import type { Blobs } from "../store/blobs.ts";
+import { directoryBlobs } from "../store/directory-blobs.ts";
+import type { PlacedAttempt } from "../worker/exec/exec-executor.ts";
+import { copiedOutputs } from "./copied-outputs.ts";
+
+const JOB = "job_01m7gekg9zevv9a6xvvwmt1v8g";
+
+function newDir(): string {
+  const dir = mkdtempSync(join(tmpdir(), "perdure-copied-"));
+  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+/** A machine with a directory of its own, on a store that all share. */
+function machine(kept: Blobs, { maxBytes = 1_000_000 } = {}) {
+  const dir = newDir();
+  const due: (() => void)[] = [];
+  const clock: Clock = {
+    ...{ now: () => 0, monotonic: () => 0 },
+    after(_ms, call) {
+      due.push(call);
+      return () => {};
+    },
+  };
+  const outputs = copiedOutputs({ local: directoryBlobs(dir), kept, clock, maxBytes });
+  const said: string[] = [];
+  const placed = (attempt: number) =>
+    ({ job: { id: JOB, attempt }, log: (line: string) => void said.push(line) }) as unknown as PlacedAttempt;
+  return { dir, due, outputs, said, placed };
+}
+
+async function textOf(blobs: Blobs, attempt: number, name: string): Promise<string | null> {
+  const source = await blobs.get(JOB, attempt, name);
+  if (source === null) return null;
+  let text = "";
+  for await (const chunk of source) text += String(chunk);
+  return text;
+}
+
+it("copies output while an attempt runs, the rest at its end, and leaves nothing behind", async () => {
+  const kept = directoryBlobs(newDir());
+  const { dir, due, outputs, placed } = machine(kept);
+  const { dir: at, previous } = await outputs.begin(JOB, 1, false, placed(1));
+  expect(previous).toBeNull();
+  writeFileSync(join(at, "stdout.log"), "one\n");
+  outputs.follow?.(placed(1));
+  due.shift()?.();
+  await expect.poll(() => textOf(kept, 1, "stdout.log")).toBe("one\n");
+  writeFileSync(join(at, "stdout.log"), "one\ntwo\n");
+  writeFileSync(join(at, "stderr.log"), "");
+  writeFileSync(join(at, "artifacts", "report.txt"), "all well");
+  writeFileSync(join(at, "scratch"), "x");
+  await outputs.finish?.(placed(1));
+  expect(await textOf(kept, 1, "stdout.log")).toBe("one\ntwo\n");
+  expect(await textOf(kept, 1, "artifacts/report.txt")).toBe("all well");
+  await outputs.tidy(JOB);
+  expect(readdirSync(dir)).toEqual([]);
+  expect(await outputs.attempts(JOB)).toEqual([1]);
+  expect(await textOf(outputs, 1, "artifacts/report.txt")).toBe("all well");
+});
+
+it("gives the next attempt what the one before left on another machine", async () => {
+  const kept = directoryBlobs(newDir());
+  const first = machine(kept);
+  const { dir } = await first.outputs.begin(JOB, 1, false, first.placed(1));
+  writeFileSync(join(dir, "artifacts", "report.txt"), "half");
+  await first.outputs.finish?.(first.placed(1));
+  const second = machine(kept);
+  const { previous } = await second.outputs.begin(JOB, 2, false, second.placed(2));
+  expect(await readFile(join(previous as string, "artifacts", "report.txt"), "utf8")).toBe("half");
+});
+
+it("says what could not be kept, and leaves it where it is", async () => {
+  const { dir, outputs, placed, said } = machine(directoryBlobs(newDir()), { maxBytes: 3 });
+  const { dir: at } = await outputs.begin(JOB, 1, false, placed(1));
+  writeFileSync(join(at, "artifacts", "large"), "1234567");
+  await outputs.finish?.(placed(1));
+  expect(said).toEqual([expect.stringMatching(/^artifacts\/large was not kept: /)]);
+  await outputs.tidy(JOB);
+  expect(readdirSync(join(dir, JOB, "attempt_1", "artifacts"))).toEqual(["large"]);
+});
