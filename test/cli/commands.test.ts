@@ -44,6 +44,23 @@ describe.each(KINDS)("jobs on %s", (kind) => {
     ]);
   });
 
+  it("that have ended are not cancelled: exit code 1, and how they ended", async () => {
+    const { ask, askJson, library } = await openWhere(kind);
+    const [dead] = (await failed(library, "a")) as [string];
+    const { id } = await library.submit("k");
+    await library.cancel(id);
+    const said = await ask("cancel", dead, id);
+    expect(said).toMatchObject({ code: 1, stdout: "" });
+    expect(said.stderr).toMatch(
+      new RegExp(`^${dead}: it already ended: failed \\(rejected\\) at .*\n${id}: it already ended: cancelled at `),
+    );
+    const shown = await askJson("cancel", dead);
+    expect(shown).toEqual([
+      { id: dead, ok: false, error: { code: "wrong_state", message: expect.stringContaining("failed (rejected)") } },
+    ]);
+    expect(await stateOf(library, dead)).toBe("failed");
+  });
+
   it("that wait are run now, and failed ones again", async () => {
     const { ask, library } = await openWhere(kind);
     const later = await library.submit("k", 1, { delay: "1h" });
@@ -155,6 +172,21 @@ describe.each(KINDS)("queues on %s", (kind) => {
     expect(other).toMatch(/^q-x +0 +0 +0 +0 +0 +1 +0$/);
     expect(await askJson("queues", "resume", "mail")).toEqual([{ queue: "mail", paused: false }]);
     expect(await askJson("queues")).toMatchObject([{ queue: "mail", paused: false, due: 1 }, { queue: "q-x" }]);
+  });
+
+  it("that do not exist are paused for jobs to come, with a warning", async () => {
+    const { ask, askJson, library } = await openWhere(kind);
+    await library.submit("k", 1, { queue: "mail" });
+    const warning = "no such queue exists; jobs submitted to it later will wait; did you mean mail?";
+    const said = { code: 0, stdout: "mial: paused\n", stderr: `mial: ${warning}\n` };
+    expect(await ask("queues", "pause", "mial")).toEqual(said);
+    expect(await askJson("queues", "pause", "mai", "mail")).toEqual([
+      { queue: "mai", paused: true, warning },
+      { queue: "mail", paused: true },
+    ]);
+    await ask("queues", "resume", "mail");
+    const resumed = await ask("queues", "resume", "mail", "other");
+    expect(resumed).toMatchObject({ code: 0, stderr: "mail: it was not paused\nother: no such queue exists\n" });
   });
 });
 

@@ -39,8 +39,8 @@ describe.each(KINDS)("submit an action to %s", (kind) => {
     fill(dir);
     const argv = ["mypack.external_api_call", "-p", "url=https://example.org", "--tag", "red", "--key", "k1"];
     const { code, stdout, stderr } = await ask("submit", ...argv);
-    const alone = "no worker is there yet; start one with `perdure up --runtime python`\n";
-    expect({ code, stderr }).toEqual({ code: 0, stderr: kind === "data" ? alone : "" });
+    const start = `perdure ${kind === "server" ? "worker" : "up"} --runtime python`;
+    expect({ code, stderr }).toEqual({ code: 0, stderr: `no worker is there yet; start one with \`${start}\`\n` });
     const job = await (await library.job(stdout.trimEnd())).get();
     expect(job).toMatchObject({ kind: "exec", timeoutMs: 120_000, expireInMs: 120_000, tags: ["red"], key: "k1" });
     expect(job.labels).toEqual({ "runtime/python": "yes" });

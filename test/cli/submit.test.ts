@@ -113,6 +113,26 @@ describe.each(KINDS)("submit to %s", (kind) => {
     expect(mixed.stderr).toMatch(/^perdure submit: mixed\.yaml:2:\d+: [^\n]*taken/);
   });
 
+  it("warns of jobs that no worker takes, and stores them", async () => {
+    const { ask, askJson, library, dir } = await openWhere(kind);
+    const command = kind === "data" ? "up" : "worker";
+    const alone = `no worker is there yet; start one with \`perdure ${command}\``;
+    expect(await ask("submit", "resize")).toMatchObject({ code: 0, stderr: `${alone}\n` });
+    await library.work([task("resize", () => 1)]);
+    expect(await ask("submit", "resize")).toMatchObject({ code: 0, stderr: "" });
+    const warning = `no worker takes jobs of the kind rezise yet; start one with \`perdure ${command}\`. Did you mean resize?`;
+    const said = await ask("submit", "rezise");
+    expect(said).toMatchObject({ code: 0, stderr: `${warning}\n`, stdout: expect.stringMatching(/^job_\w{26}\n$/) });
+    expect(await askJson("submit", "rezise", "--key", "a")).toEqual({ id: expect.any(String), created: true, warning });
+    expect(await askJson("submit", "rezise", "--key", "a")).toEqual({ id: expect.any(String), created: false });
+    const label = "no worker for it yet";
+    writeFileSync(join(dir, "two.yaml"), "jobs:\n  - {kind: resize}\n  - {kind: resize, labels: {gpu: 'yes'}}\n");
+    expect(await askJson("submit", "-f", "two.yaml")).toEqual([
+      { id: expect.any(String), created: true },
+      { id: expect.any(String), created: true, warning: expect.stringContaining(label) },
+    ]);
+  });
+
   it("waits for many without a warning of Node's", async () => {
     const { ask, library, dir } = await openWhere(kind);
     const warned = vi.spyOn(process, "emitWarning").mockImplementation(() => {});

@@ -1,6 +1,11 @@
 /** `perdure cancel`: ends jobs, at once if they wait, by their signal if they run. */
+import { PerdureError } from "../../core/errors.ts";
+import type { Perdure } from "../../core/face.ts";
+import { isTerminal } from "../../core/job.ts";
+import type { JobInfo } from "../../core/views.ts";
 import { type Command, READING } from "../command.ts";
 import { forEach, givenIds } from "../each-job.ts";
+import { showLocal } from "../print.ts";
 import { TARGET } from "../target.ts";
 
 export const cancel: Command = {
@@ -9,11 +14,27 @@ export const cancel: Command = {
   usage: "perdure cancel ID… [OPTIONS]",
   about:
     "A job that waits is cancelled at once. One that runs is told to stop, and is cancelled when it has: `perdure wait` tells. " +
-    "Exits with 1 if one of them could not be cancelled.",
+    "Exits with 1 if one of them could not be cancelled, or had already ended.",
   options: [...TARGET, ...READING],
   examples: ["perdure cancel job_01m7gekg9zevv9a6xvvwmt1v8g"],
 
   async run(context) {
-    return forEach(context, givenIds(context.given, cancel), (perdure, id) => perdure.cancel(id));
+    return forEach(context, givenIds(context.given, cancel), cancelOne);
   },
 };
+
+/** The library takes a cancel of an ended job for done, so that it can be repeated; a person is told that it had no effect. */
+async function cancelOne(perdure: Perdure, id: string): Promise<JobInfo> {
+  const before = await (await perdure.job(id)).get();
+  if (isTerminal(before.state)) throw alreadyEnded(before);
+  const job = await perdure.cancel(id);
+  // It may have ended by itself in between.
+  if (isTerminal(job.state) && job.state !== "cancelled") throw alreadyEnded(job);
+  return job;
+}
+
+function alreadyEnded({ id, state, reason, finishedAt }: JobInfo): PerdureError {
+  const how = reason === null ? state : `${state} (${reason})`;
+  const at = finishedAt === null ? "" : ` at ${showLocal(finishedAt)}`;
+  return new PerdureError("wrong_state", `${id}: it already ended: ${how}${at}; nothing was cancelled`);
+}

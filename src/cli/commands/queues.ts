@@ -1,4 +1,6 @@
 /** `perdure queues`: what waits where, and queues that are to stand still for a while. */
+import { nearest } from "../../core/check.ts";
+import type { Perdure } from "../../core/face.ts";
 import type { QueueCounts } from "../../core/views.ts";
 import { type Piece, painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
@@ -36,14 +38,45 @@ async function change(context: Context, word: "pause" | "resume", names: readonl
   if (names.some((name) => !/^[^\p{Cc}\p{Cs}]{1,200}$/u.test(name))) {
     throw usageError("names of queues have 1 to 200 characters, none of them control characters");
   }
+  const done: Changed[] = [];
   await withPerdure(context, async (perdure) => {
+    const known = await queuesOf(perdure);
     for (const name of new Set(names)) {
       await (word === "pause" ? perdure.pause(name) : perdure.resume(name));
+      const warning = warningOf(word, name, known);
+      done.push({ queue: name, paused: word === "pause", ...(warning === null ? {} : { warning }) });
       if (!given.flag("json")) out.line(`${name}: ${word === "pause" ? "paused" : "resumed"}`);
+      if (warning !== null) out.note(`${name}: ${warning}`);
     }
   });
-  if (given.flag("json")) out.json([...new Set(names)].map((queue) => ({ queue, paused: word === "pause" })));
+  if (given.flag("json")) out.json(done);
   return EXIT.done;
+}
+
+interface Changed {
+  readonly queue: string;
+  readonly paused: boolean;
+  readonly warning?: string;
+}
+
+/** By name, whether each is paused. A queue exists if it has or had jobs, is paused, or a worker that lives names it. */
+async function queuesOf(perdure: Perdure): Promise<ReadonlyMap<string, boolean>> {
+  const served = (await perdure.workers()).flatMap(({ endedAt, queues: named }) =>
+    endedAt === null ? (named ?? []) : [],
+  );
+  const counted = (await perdure.queues()).map(({ queue, paused }) => [queue, paused] as const);
+  return new Map([...served.map((queue) => [queue, false] as const), ...counted]);
+}
+
+/** What may not be as it was meant: a misspelt name pauses a queue that no job is in. `known`: before the change. */
+function warningOf(word: "pause" | "resume", name: string, known: ReadonlyMap<string, boolean>): string | null {
+  const wasPaused = known.get(name);
+  if (wasPaused !== undefined) return word === "resume" && !wasPaused ? "it was not paused" : null;
+  const near = nearest(name, [...known.keys()]);
+  const meant = near === null ? "" : `; did you mean ${near}?`;
+  return word === "pause"
+    ? `no such queue exists; jobs submitted to it later will wait${meant}`
+    : `no such queue exists${meant}`;
 }
 
 async function list(context: Context): Promise<number> {

@@ -8,9 +8,9 @@ import type { Context } from "../command.ts";
 import { endOf, printLine, shownJob } from "../commands/wait.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { untilLeft } from "../follow/until-left.ts";
-import { lackOf, starting, tellIfStuck } from "../run/stuck.ts";
+import { tellIfStuck } from "../run/stuck.ts";
 import { type Target, withPerdure } from "../target.ts";
-import { workerState } from "../worker-text.ts";
+import { type StoredEntry, warnIfNobody } from "./nobody.ts";
 
 export interface Wanted {
   readonly entry: SubmitEntry;
@@ -45,12 +45,10 @@ export async function storeIn(context: Context, perdure: Perdure, wish: StoreWis
     out.note("this job has no server, so what it submits is no child of it; see `perdure up`");
   }
   const stored = await storeAll(context, perdure, wish);
-  const [first] = stored.handles;
-  const isDoubted = wish.doubt != null && first !== undefined && (await tellDoubt(context, perdure, first, wish));
-  if (!isDoubted && wish.target.kind === "store" && first !== undefined) await tellIfAlone(context, perdure, first);
-  if (given.flag("wait")) return waitForEnds(context, perdure, stored, wish);
+  const warnings = await warnIfNobody(context, perdure, stored.jobs, wish);
+  if (given.flag("wait")) return waitForEnds(context, perdure, { ...stored, warnings }, wish);
   if (given.flag("json")) {
-    const shown = stored.handles.map(({ id, created }) => ({ id, created }));
+    const shown = stored.jobs.map(({ job: { id, created } }) => ({ id, created, ...warningOf(id, warnings) }));
     out.json(wish.isList ? shown : shown[0]);
   }
   return stored.failed === 0 ? EXIT.done : EXIT.failed;
@@ -71,8 +69,14 @@ async function checkParent(perdure: Perdure, { entry: { options }, ...places }: 
 }
 
 interface Stored {
-  readonly handles: readonly JobHandle<unknown>[];
+  readonly jobs: readonly StoredEntry[];
   readonly failed: number;
+}
+
+/** For programs; people read it on stderr. */
+function warningOf(id: string, warnings: ReadonlyMap<string, string>): { warning?: string } {
+  const warning = warnings.get(id);
+  return warning === undefined ? {} : { warning };
 }
 
 async function storeAll({ given, out }: Context, perdure: Perdure, { jobs, command }: StoreWish): Promise<Stored> {
@@ -84,52 +88,32 @@ async function storeAll({ given, out }: Context, perdure: Perdure, { jobs, comma
   };
   if (only?.where === null) {
     const { task, input, options } = only.entry;
-    return { handles: [told(await perdure.submit(task as string, input, options), options?.key)], failed: 0 };
+    const job = told(await perdure.submit(task as string, input, options), options?.key);
+    return { jobs: [{ job, entry: only.entry }], failed: 0 };
   }
   const answers = await perdure.submitMany(jobs.map(({ entry }) => entry));
-  const handles = answers.flatMap((answer, i) => {
+  const stored = answers.flatMap((answer, i): StoredEntry[] => {
     const { entry, where } = jobs[i] as Wanted;
-    if (answer.ok) return [told(answer.job, entry.options?.key)];
+    if (answer.ok) return [{ job: told(answer.job, entry.options?.key), entry }];
     out.note(`perdure ${command}: ${where}: ${answer.error.message}`);
     return [];
   });
-  return { handles, failed: answers.length - handles.length };
-}
-
-/** Data without a server: nobody may be there to run it, and nobody else would say so. */
-async function tellIfAlone({ out }: Context, perdure: Perdure, job: JobHandle<unknown>): Promise<void> {
-  const workers = await perdure.workers();
-  if (workers.some((worker) => workerState(worker, Date.now()) === "alive")) return;
-  out.note(`no worker is there yet; start one with ${starting("store", await job.get())}`);
-}
-
-/** Whether it was told. A hint: a server may not let us see its workers. */
-async function tellDoubt(
-  { out }: Context,
-  perdure: Perdure,
-  job: JobHandle<unknown>,
-  { doubt, target }: StoreWish,
-): Promise<boolean> {
-  try {
-    const lack = lackOf(await job.get(), await perdure.workers(), target.kind);
-    if (lack !== null) out.note(`note: ${doubt}; ${lack}`);
-    return lack !== null;
-  } catch {
-    return false;
-  }
+  return { jobs: stored, failed: answers.length - stored.length };
 }
 
 async function waitForEnds(
   context: Context,
   perdure: Perdure,
-  { handles, failed }: Stored,
+  { jobs, failed, warnings }: Stored & { readonly warnings: ReadonlyMap<string, string> },
   { isList, target }: StoreWish,
 ): Promise<number> {
   const { given, out } = context;
+  const handles = jobs.map(({ job }) => job);
   return untilLeft(context, async (signal) => {
     const over = new AbortController();
     const there = { perdure, say: (text: string) => out.note(text), at: target.kind };
-    for (const job of handles.slice(0, 3)) void tellIfStuck(there, job, over.signal);
+    const unwarned = handles.filter(({ id }) => !warnings.has(id));
+    for (const job of unwarned.slice(0, 3)) void tellIfStuck(there, job, over.signal);
     const ends = await Promise.all(
       handles.map(async (job) => {
         const { end, why } = await endOf(job, { timeoutMs: null, signal });
