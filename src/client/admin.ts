@@ -1,6 +1,7 @@
 /** What only a server has: its tokens, and what it says of itself. */
 import type { AccessToken, Scope } from "../core/access.ts";
 import type { Duration } from "../core/duration.ts";
+import type { ServerSettings } from "../core/views.ts";
 import type { HttpLink } from "./http-call.ts";
 
 /** A token without its secret. */
@@ -38,6 +39,8 @@ export interface Admin {
   listTokens(): Promise<TokenInfo[]>;
   revokeToken(id: string): Promise<void>;
   status(): Promise<ServerStatus>;
+  /** Those of the process that answers, without secrets. */
+  settings(): Promise<ServerSettings>;
   version(): Promise<ServerVersion>;
   identity(): Promise<Identity>;
 }
@@ -47,6 +50,7 @@ export function adminOf(link: HttpLink): Admin {
     createToken: (token) => link.json("createToken", { body: JSON.stringify(token) }),
     listTokens: async () => (await link.json<{ tokens: TokenInfo[] }>("listTokens")).tokens,
     revokeToken: (id) => link.json("revokeToken", { params: { id } }),
+    settings: () => link.json("getSettings"),
     status: () => link.json("getStatus"),
     version: () => link.json("getVersion"),
     identity: () => link.json("getIdentity"),

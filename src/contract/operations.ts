@@ -355,6 +355,13 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
     ...{ tag: "server", summary: "Delete now what is past its retention" },
     reply: closed({ jobs: Count }),
   },
+  getSettings: {
+    ...{ tag: "server", summary: "The settings of the server, and where they came from; without secrets" },
+    reply: closed({
+      ...{ host: Type.String(), pid: Type.Integer(), startedAt: Type.Number() },
+      settings: Type.Array(closed({ key: Type.String(), value: Type.Unknown(), source: Type.String() })),
+    }),
+  },
   getStatus: {
     ...{ tag: "server", summary: "How the server is doing" },
     reply: Type.Object({ now: Type.Number(), store: words(["sqlite", "postgres"]) }),

@@ -63,6 +63,7 @@ export const ROUTES = {
   getDialects: route("GET", "/v1/dialects", null),
 
   prune: route("POST", "/v1/prune", "admin"),
+  getSettings: route("GET", "/v1/settings", "admin"),
   getStatus: route("GET", "/v1/status", "read"),
   getVersion: route("GET", "/v1/version", null),
   getIdentity: route("GET", "/v1/identity", null),

@@ -69,3 +69,20 @@ export interface BlobFile {
   readonly mime: string;
   readonly sha256: string;
 }
+
+/** A setting in force, for people. Secrets are not in it. */
+export interface SettingFact {
+  readonly key: string;
+  /** Null: it has no value. */
+  readonly value: string | number | boolean | readonly unknown[] | null;
+  /** `--port`, `PERDURE_PORT`, `perdure.yaml:3` or `default`. */
+  readonly source: string;
+}
+
+/** The settings of a server, and which process they belong to. */
+export interface ServerSettings {
+  readonly host: string;
+  readonly pid: number;
+  readonly startedAt: number;
+  readonly settings: readonly SettingFact[];
+}

@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { RouteName } from "../contract/routes.ts";
 import type { Scope } from "../core/access.ts";
 import type { DialectSettings } from "../core/dialect-settings.ts";
+import type { SettingFact } from "../core/views.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Blobs } from "../store/blobs.ts";
 import type { TokenBook } from "./tokens.ts";
@@ -18,6 +19,8 @@ export interface ServerParts {
   readonly log: ServerLog;
   readonly version: string;
   readonly storeKind: "sqlite" | "postgres";
+  /** In force in this process, for `perdure config`; without secrets. */
+  readonly settings: readonly SettingFact[];
   /** What holds for files of other systems where they say nothing. */
   readonly dialects: DialectSettings;
   /** Bytes that all files of one attempt may have together. */

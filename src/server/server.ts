@@ -4,6 +4,7 @@ import Fastify, { type FastifyInstance } from "fastify";
 import { OPERATIONS } from "../contract/operations.ts";
 import { ROUTES, type RouteName } from "../contract/routes.ts";
 import { DIALECT_DEFAULTS, type DialectSettings } from "../core/dialect-settings.ts";
+import type { SettingFact } from "../core/views.ts";
 import { ADMISSION, Admission, Lag } from "./admission.ts";
 import { Auth } from "./auth.ts";
 import { RequestCall, Signals, sendResult } from "./call.ts";
@@ -22,6 +23,7 @@ export interface ServerOptions extends Partial<ListenOptions> {
   /** Bytes that all files of one attempt may have together. */
   readonly outputLimit?: number;
   readonly dialects?: DialectSettings;
+  readonly settings?: readonly SettingFact[];
   /** Bytes of all bodies in hand. */
   readonly maxHeldBytes?: number;
   /** Beside those of the contract. */
@@ -42,13 +44,13 @@ const LISTEN: ListenOptions = {
 };
 
 export function createServer(
-  given: Omit<ServerParts, "stopping" | "outputLimit" | "dialects">,
+  given: Omit<ServerParts, "stopping" | "outputLimit" | "dialects" | "settings">,
   options: ServerOptions = {},
 ): Server {
   const { bodyLimit = BODY_LIMIT, outputLimit = OUTPUT_LIMIT, routes, maxHeldBytes, ...rest } = options;
-  const { dialects = DIALECT_DEFAULTS, ...listen } = rest;
+  const { dialects = DIALECT_DEFAULTS, settings = [], ...listen } = rest;
   const stopping = new AbortController();
-  const parts: ServerParts = { ...given, outputLimit, dialects, stopping: stopping.signal };
+  const parts: ServerParts = { ...given, outputLimit, dialects, settings, stopping: stopping.signal };
   const { engine, log, tokens } = parts;
   const { clock } = engine;
   const lag = new Lag(clock);

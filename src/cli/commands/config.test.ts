@@ -35,9 +35,9 @@ describe("perdure config", () => {
   it("shows them as JSON", async () => {
     const { stdout } = await run(["--json"], { PERDURE_DB: "postgres://me:geheim@h/d" });
     const facts = JSON.parse(stdout) as { key: string }[];
-    expect(facts).toContainEqual({ key: "server.port", value: 4401, source: "perdure.yaml:3" });
-    expect(facts).toContainEqual({ key: "worker.name", value: null, source: "default" });
-    expect(facts).toContainEqual({ key: "server.bodyLimit", value: "10MB", source: "default" });
+    expect(facts).toContainEqual({ key: "server.port", value: 4401, source: "perdure.yaml:3", process: "here" });
+    expect(facts).toContainEqual({ key: "worker.name", value: null, source: "default", process: "here" });
+    expect(facts).toContainEqual({ key: "server.bodyLimit", value: "10MB", source: "default", process: "here" });
     expect(stdout).not.toContain("geheim");
   });
 

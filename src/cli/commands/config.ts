@@ -1,13 +1,17 @@
 /** `perdure config`: the settings in force, and where each of them came from. Secrets are never shown. */
+import type { PerdureClient } from "../../client/client.ts";
 import { nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
+import type { ServerSettings, SettingFact } from "../../core/views.ts";
 import { type Piece, painted } from "../colour.ts";
 import type { Command, Context } from "../command.ts";
 import { type Config, loadConfig } from "../config/config.ts";
+import { factOf } from "../config/facts.ts";
 import { optionsFor } from "../config/options.ts";
-import { isKnownVariable, KEYS, type Key, settingOf, VARIABLES } from "../config/settings.ts";
-import { shownValue } from "../config/show-value.ts";
+import { isKnownVariable, KEYS, type Key, VARIABLES } from "../config/settings.ts";
+import { dataAt } from "../data.ts";
 import { EXIT, usageError } from "../exit.ts";
+import { liveAddress, targetOf, withServer } from "../target.ts";
 
 export const config: Command = {
   name: "config",
@@ -16,9 +20,11 @@ export const config: Command = {
   about:
     "An option wins over the environment, the environment over the file, the file over the default. The file is perdure.yaml, " +
     "perdure.yml or perdure.json in the working directory, or the one that --config or PERDURE_CONFIG names. Options of " +
-    "other commands are taken here too, to show what they would do.",
+    "other commands are taken here too, to show what they would do. Where a server is running on the data, or is named, the " +
+    "settings that it was started with are shown as they are there, which takes an admin token; PROCESS says which those are.",
   options: [
     { name: "json", type: "boolean", help: "Print one JSON document, and nothing else, to stdout." },
+    { name: "local", type: "boolean", help: "Ask no server: show what a process started here would use." },
     ...optionsFor(KEYS),
   ],
   examples: [
@@ -35,16 +41,73 @@ export const config: Command = {
     const keys = name === undefined ? KEYS : groupOf(name);
     const loaded = loadConfig({ given, io });
     for (const warning of unknownVariables(io.env)) out.note(`perdure config: ${warning}`);
-    if (key !== null) return showOne(key, loaded, { given, io, out });
-    if (given.flag("json")) out.json(keys.map((each) => fact(each, loaded)));
-    else
-      out.table(
-        COLUMNS,
-        keys.map((each) => row(each, loaded)),
+    const theirs = given.flag("local") ? null : await serverSettings({ given, io, out }, loaded);
+    const facts = new Facts(loaded, theirs);
+    const shown = (key === null ? keys : [key]).map((each) => facts.of(each));
+    if (theirs !== null && !given.flag("json") && shown.some(({ process }) => process === "server")) {
+      const { host, pid, url } = theirs;
+      out.note(
+        `PROCESS server is pid ${pid} on ${host}, at ${new URL(url).origin}; --local shows the settings here alone`,
       );
+    }
+    if (key !== null) return showOne(facts.of(key), { given, io, out });
+    if (given.flag("json")) out.json(shown);
+    else if (theirs === null) out.table(COLUMNS, shown.map(row));
+    else {
+      out.table(
+        [...COLUMNS, { head: "PROCESS" }],
+        shown.map((fact) => [...row(fact), fact.process === "here" ? painted("dim", fact.process) : fact.process]),
+      );
+    }
     return EXIT.done;
   },
 };
+
+interface ShownFact extends SettingFact {
+  readonly process: "server" | "here";
+}
+
+/** Of the server what it has, unless an option asks what a process with that option would do. */
+class Facts {
+  readonly #own: Config;
+  readonly #theirs: ReadonlyMap<string, SettingFact>;
+
+  constructor(own: Config, theirs: ServerSettings | null) {
+    this.#own = own;
+    this.#theirs = new Map(theirs?.settings.map((fact) => [fact.key, fact]));
+  }
+
+  of(key: Key): ShownFact {
+    const own = factOf(this.#own, key);
+    const theirs = this.#theirs.get(key);
+    if (theirs === undefined || own.source.startsWith("--")) return { ...own, process: "here" };
+    return { ...theirs, process: "server" };
+  }
+}
+
+/** Null without a server. One that does not answer is an error only where it was asked for by name. */
+async function serverSettings(
+  context: Context,
+  config: Config,
+): Promise<(ServerSettings & { readonly url: string }) | null> {
+  const { io, out } = context;
+  const isByOption = (key: Key) => config.sourceOf(key).startsWith("--");
+  if (isByOption("db")) return null;
+  const dir = dataAt(config.text("data"), config.sourceOf("data"), io.cwd);
+  if (!config.isSet("url") && liveAddress(dir) === null) return null;
+  try {
+    const target = targetOf(context);
+    if (target.kind === "store") return null;
+    const { url } = target;
+    return { url, ...(await withServer(target, (perdure) => (perdure as PerdureClient).admin.settings())) };
+  } catch (error) {
+    if (isByOption("url")) throw error;
+    out.note(
+      `perdure config: the settings of the server cannot be read, so these are the ones here: ${(error as Error).message}`,
+    );
+    return null;
+  }
+}
 
 /** `server` has `server.port` and others. */
 function groupOf(name: string): readonly Key[] {
@@ -67,29 +130,24 @@ function keyOf(given: string | undefined): Key | null {
   throw usageError(`there is no setting ${show(given)}; ${hint}`);
 }
 
-function showOne(key: Key, loaded: Config, { given, out }: Context): number {
-  const { value } = fact(key, loaded);
-  if (given.flag("json")) out.json(fact(key, loaded));
+function showOne(fact: ShownFact, { given, out }: Context): number {
+  const { key, value } = fact;
+  if (given.flag("json")) out.json(fact);
   else if (value !== null) out.line(textOf(value));
   if (value !== null) return EXIT.done;
   out.note(`perdure config: ${key} is not set`);
   return EXIT.failed;
 }
 
-function fact(key: Key, loaded: Config) {
-  return { key, value: shownValue(settingOf(key), loaded.value(key)), source: loaded.sourceOf(key) };
-}
-
 const COLUMNS = [{ head: "KEY" }, { head: "VALUE", flexible: true }, { head: "SOURCE" }] as const;
 
-function row(key: Key, loaded: Config): Piece[] {
-  const { value, source } = fact(key, loaded);
+function row({ key, value, source }: SettingFact): Piece[] {
   const shown = value === null ? painted("dim", "-") : textOf(value);
-  return [key, shown, loaded.isSet(key) ? source : painted("dim", source)];
+  return [key, shown, source === "default" ? painted("dim", source) : source];
 }
 
 /** A list in the form in which an option takes it. */
-function textOf(value: NonNullable<ReturnType<typeof shownValue>>): string {
+function textOf(value: NonNullable<SettingFact["value"]>): string {
   return typeof value === "object" ? value.join(",") : String(value);
 }
 

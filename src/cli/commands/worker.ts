@@ -5,14 +5,13 @@ import { type Config, loadConfig } from "../config/config.ts";
 import { optionsFor } from "../config/options.ts";
 import { dataAt } from "../data.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { LINK_KEYS, OPAL_TIMES, WORKER_KEYS } from "../serve/keys.ts";
+import { LINK_KEYS, WORKER_KEYS } from "../serve/keys.ts";
 import { processLog } from "../serve/log.ts";
 import { loadTasks } from "../serve/tasks.ts";
 import { untilStopped } from "../serve/until-stopped.ts";
-import { workerTimes } from "../serve/worker-times.ts";
 import { chosenBy, liveAddress, tokenFor } from "../target.ts";
 
-const KEYS = [...LINK_KEYS, ...WORKER_KEYS, ...OPAL_TIMES] as const;
+const KEYS = [...LINK_KEYS, ...WORKER_KEYS] as const;
 
 /** For a last word to a server that is perhaps being started again. */
 const GOODBYE_MS = 3_000;
@@ -53,16 +52,18 @@ export const worker: Command = {
     const queues = config.list("worker.queues");
     const name = config.text("worker.name");
     const dir = config.text("worker.dir");
+    const lease = config.durationMs("worker.lease");
     const handle = await connectWorker(url, tasks, {
       ...{ token, namespace: config.text("namespace"), signal: stopped.signal, logger: log },
       ...{ concurrency: config.integer("worker.concurrency"), labels: config.labels("worker.labels") },
       ...{ runtimes: config.list("worker.runtimes"), allowEnv: config.list("worker.allowEnv") },
       ...{ allowAddresses: config.list("worker.allowAddresses"), isolate: config.flag("worker.isolate") },
-      ...workerTimes(config),
+      heartbeat: config.durationMs("worker.heartbeat"),
       resources: resourcesOf(config),
       ...(queues.length === 0 ? {} : { queues }),
       ...(name === undefined ? {} : { name }),
       ...(dir === undefined ? {} : { dir }),
+      ...(lease === undefined ? {} : { lease }),
     }).catch((error: unknown) => {
       if (stopped.signal.aborted) return null;
       throw error;

@@ -206,6 +206,43 @@ describe("a setting", () => {
   });
 });
 
+describe("times in OPAL's terms", () => {
+  const shown = (env: Record<string, string>, given: Given = {}) => {
+    const config = load({ ...given, env });
+    const keys = ["server.lease", "worker.lease", "worker.heartbeat"] as const;
+    return keys.map((key) => `${config.durationMs(key)} ${config.sourceOf(key)}`);
+  };
+
+  it("are not in force where they are not given", () => {
+    expect(shown({})).toEqual(["15000 default", "undefined default", "2000 default"]);
+  });
+
+  it("follow OPAL_LEASE_TTL_SECS", () => {
+    const from = "OPAL_LEASE_TTL_SECS";
+    expect(shown({ [from]: "30" })).toEqual([`30000 ${from}`, `30000 ${from}`, "2000 default"]);
+    // In whole milliseconds: 1.1 * 1000 is a little more.
+    expect(shown({ [from]: "1.1" })[0]).toBe(`1100 ${from}`);
+    const [server] = shown({}, file("opal:\n  leaseTtlSecs: 20"));
+    expect(server).toBe("20000 perdure.yaml:2");
+  });
+
+  it("follow OPAL_LEASE_RENEW_SECS and OPAL_HEARTBEAT_INTERVAL_SECS, whichever is shorter", () => {
+    const beat = (renew: string, interval: string) =>
+      shown({ OPAL_LEASE_RENEW_SECS: renew, OPAL_HEARTBEAT_INTERVAL_SECS: interval })[2];
+    expect(beat("3", "7")).toBe("3000 OPAL_LEASE_RENEW_SECS");
+    expect(beat("7", "3")).toBe("3000 OPAL_HEARTBEAT_INTERVAL_SECS");
+    expect(beat("", "0.5")).toBe("500 OPAL_HEARTBEAT_INTERVAL_SECS");
+  });
+
+  it("give way to our own", () => {
+    const opal = { OPAL_LEASE_TTL_SECS: "30", OPAL_LEASE_RENEW_SECS: "4" };
+    expect(shown({ ...opal, PERDURE_WORKER_LEASE: "20s" }, file("server: { lease: 9s }"))).toEqual([
+      ...["9000 perdure.yaml:1", "20000 PERDURE_WORKER_LEASE", "4000 OPAL_LEASE_RENEW_SECS"],
+    ]);
+    expect(shown(opal, { args: ["--heartbeat", "1s"] })[2]).toBe("1000 --heartbeat");
+  });
+});
+
 describe("the file", () => {
   const named = { "other.json": '{"workers": 9}', "perdure.json": '{"workers": 3}' };
 

@@ -73,6 +73,11 @@ export class Config {
     return this.#of(key).value;
   }
 
+  /** Those that were loaded, in the order in which they were asked for. */
+  get keys(): readonly Key[] {
+    return [...this.#values.keys()];
+  }
+
   sourceOf(key: Key): string {
     return this.#of(key).source;
   }
@@ -113,7 +118,16 @@ function effective(key: Key, given: Given | undefined, io: Io, file: FileValues)
   // Empty is not given: that is how a variable is taken back where it cannot be removed.
   const text = env === undefined ? "" : (io.env[env] ?? "");
   if (env !== undefined && text !== "") return { value: told(env, setting, [text]), source: env };
-  return file.get(key) ?? { value: defaultOf(setting, io), source: DEFAULT };
+  return file.get(key) ?? inOtherTerms(setting, given, io, file) ?? { value: defaultOf(setting, io), source: DEFAULT };
+}
+
+/** The value that another system's setting gives this one, in whole milliseconds; null if none is given. */
+function inOtherTerms(setting: Setting, given: Given | undefined, io: Io, file: FileValues): Effective | null {
+  const set = (setting.orSeconds ?? [])
+    .map((key) => effective(key as Key, given, io, file))
+    .filter(({ source }) => source !== DEFAULT)
+    .map(({ value, ...rest }) => ({ ...rest, value: Math.round((value as number) * 1_000) }));
+  return set.sort((a, b) => a.value - b.value)[0] ?? null;
 }
 
 function told(source: string, setting: Setting, texts: readonly string[]): Value {

@@ -12,6 +12,9 @@ interface Common {
   readonly help: string;
   /** What is never shown: all of it, or the password within an address. */
   readonly secret?: "all" | "password";
+  /** Keys of settings in seconds that say the same in the terms of another system. Where this one is not given, the smallest of
+   *  those that are counts, with its source. */
+  readonly orSeconds?: readonly string[];
 }
 
 type Default<T> = T | ((io: Pick<Io, "isTTY">) => T);

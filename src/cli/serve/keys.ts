@@ -24,8 +24,3 @@ export const WORKER_KEYS = [
 export const LINK_KEYS = [
   ...(["data", "url", "token", "tokenFile", "namespace", "server.logLevel", "server.logFormat"] as const),
 ] as const satisfies readonly Key[];
-
-/** OPAL's variables for workers. */
-export const OPAL_TIMES = [
-  ...(["opal.leaseTtlSecs", "opal.leaseRenewSecs", "opal.heartbeatIntervalSecs"] as const),
-] as const satisfies readonly Key[];

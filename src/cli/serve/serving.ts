@@ -12,6 +12,7 @@ import { holdLock, isPostgres as isPostgresUrl } from "../../store/open.ts";
 import type { Context } from "../command.ts";
 import type { Config } from "../config/config.ts";
 import { dialectSettingsOf } from "../config/dialects.ts";
+import { factsOf } from "../config/facts.ts";
 import { type DataDir, dataAt } from "../data.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { madeDir } from "../run/data-dir.ts";
@@ -92,6 +93,7 @@ export async function startServing(
         bodyLimit: config.bytes("server.bodyLimit"),
         outputLimit: config.bytes("server.outputLimit"),
         dialects,
+        settings: factsOf(config),
         routes,
       },
     );

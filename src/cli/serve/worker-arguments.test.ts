@@ -5,9 +5,8 @@ import { readArguments } from "../arguments.ts";
 import { up } from "../commands/up.ts";
 import { worker } from "../commands/worker.ts";
 import { loadConfig } from "../config/config.ts";
-import { LINK_KEYS, OPAL_TIMES, SERVER_KEYS, WORKER_KEYS } from "./keys.ts";
+import { LINK_KEYS, SERVER_KEYS, WORKER_KEYS } from "./keys.ts";
 import { workerArguments } from "./worker-arguments.ts";
-import { workerTimes } from "./worker-times.ts";
 
 /** What a worker of `perdure up` with these arguments makes of its own. */
 function asWorker(...args: string[]) {
@@ -18,7 +17,7 @@ function inside(env: Record<string, string>, ...args: string[]) {
   const io = testIo({ env });
   const config = loadConfig({ given: given(up, args), io }, [...SERVER_KEYS, "workers", ...WORKER_KEYS]);
   const [, ...line] = workerArguments(config, "http://127.0.0.1:1", "token");
-  return loadConfig({ given: given(worker, line), io }, [...LINK_KEYS, ...WORKER_KEYS, ...OPAL_TIMES]);
+  return loadConfig({ given: given(worker, line), io }, [...LINK_KEYS, ...WORKER_KEYS]);
 }
 
 function given(command: Parameters<typeof readArguments>[0], args: readonly string[]) {
@@ -47,9 +46,12 @@ describe("the workers of up", () => {
 
   it("keep the times that OPAL's variables say, unless they are given others", () => {
     const env = { OPAL_LEASE_TTL_SECS: "9.5", OPAL_HEARTBEAT_INTERVAL_SECS: "0.5" };
-    expect(workerTimes(inside(env))).toEqual({ lease: 9_500, heartbeat: 500 });
-    const ours = ["--worker-lease", "4s", "--heartbeat", "1s"];
-    expect(workerTimes(inside(env, ...ours))).toEqual({ lease: 4_000, heartbeat: 1_000 });
-    expect(workerTimes(asWorker())).toEqual({ heartbeat: 2_000 });
+    const times = (config: ReturnType<typeof inside>) => [
+      config.durationMs("worker.lease"),
+      config.durationMs("worker.heartbeat"),
+    ];
+    expect(times(inside(env))).toEqual([9_500, 500]);
+    expect(times(inside(env, "--worker-lease", "4s", "--heartbeat", "1s"))).toEqual([4_000, 1_000]);
+    expect(times(asWorker())).toEqual([undefined, 2_000]);
   });
 });

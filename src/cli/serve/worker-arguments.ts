@@ -2,7 +2,6 @@
  *  and memory, where nothing is said of them, each worker gets the same share. */
 import { machineResources } from "../../worker/work-options.ts";
 import type { Config } from "../config/config.ts";
-import { workerTimes } from "./worker-times.ts";
 
 export function workerArguments(config: Config, url: string, tokenFile: string): string[] {
   const args = ["worker", "--with-stdin", "--server", url, "--token-file", tokenFile];
@@ -14,10 +13,10 @@ export function workerArguments(config: Config, url: string, tokenFile: string):
   give("cpu", String(config.number("worker.cpu") ?? Math.floor(cpu / share) / 1_000));
   give("memory", `${config.bytes("worker.memory") ?? Math.floor(memory / share)}b`);
   give("grace", `${config.durationMs("worker.grace")}ms`);
-  const { heartbeat, lease } = workerTimes(config);
-  give("heartbeat", `${heartbeat}ms`);
+  give("heartbeat", `${config.durationMs("worker.heartbeat")}ms`);
   give("log-level", config.text("server.logLevel"));
   give("log-format", config.text("server.logFormat"));
+  const lease = config.durationMs("worker.lease");
   if (lease !== undefined) give("worker-lease", `${lease}ms`);
   for (const [key, flag] of [
     ["worker.tasks", "tasks"],

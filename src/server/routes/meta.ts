@@ -1,10 +1,10 @@
 /** The server about itself: its version, its health, who asks; and pruning by hand. */
-
+import { hostname } from "node:os";
 import { API_VERSION } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { Handlers, ServerParts } from "../parts.ts";
 
-export function metaRoutes({ engine, version, storeKind, dialects }: ServerParts): Handlers {
+export function metaRoutes({ engine, version, storeKind, dialects, settings }: ServerParts): Handlers {
   const { clock, store } = engine;
   const startedAt = clock.now();
   const started = clock.monotonic();
@@ -17,6 +17,12 @@ export function metaRoutes({ engine, version, storeKind, dialects }: ServerParts
       return { id, name, scopes, namespace };
     },
     getDialects: async () => dialects,
+    async getSettings({ who }) {
+      if (who.namespace !== null) {
+        throw new PerdureError("forbidden", "settings are of all namespaces, and this token is for one");
+      }
+      return { host: hostname(), pid: process.pid, startedAt, settings };
+    },
     async getStatus() {
       const asked = clock.monotonic();
       await store.setting("status"); // any short question will do

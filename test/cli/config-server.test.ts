@@ -1,0 +1,68 @@
+/** `perdure config` beside a running server: the values that are in force there. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, it, onTestFinished } from "vitest";
+import { readArguments } from "../../src/cli/arguments.ts";
+import { server } from "../../src/cli/commands/server.ts";
+import { loadConfig } from "../../src/cli/config/config.ts";
+import { Printer } from "../../src/cli/print.ts";
+import { SERVER_KEYS } from "../../src/cli/serve/keys.ts";
+import { startServing } from "../../src/cli/serve/serving.ts";
+import { perdure, testIo } from "./kit.ts";
+import { newDir } from "./targets.ts";
+
+/** A server as `perdure server` starts it, in this process. */
+async function serving(cwd: string, env: Record<string, string>) {
+  const io = testIo({ cwd, env });
+  const given = readArguments(server, ["--port", "0", "--body-limit", "2MB"]);
+  if (given === null) throw new Error("help was asked for");
+  const config = loadConfig({ given, io }, SERVER_KEYS);
+  const started = await startServing({ io, given, out: new Printer(io) }, config, () => {}, { hasWorkers: false });
+  onTestFinished(() => started.stop(0));
+  return started;
+}
+
+it("shows what the server was started with, and says so", async () => {
+  const cwd = newDir();
+  const { localUrl } = await serving(cwd, {
+    ...{ OPAL_LEASE_TTL_SECS: "30", PERDURE_RETENTION_FAILED: "9d", PERDURE_OPAL_ENGINE: "engine" },
+  });
+  // What commands here have is another matter.
+  writeFileSync(join(cwd, "perdure.yaml"), "server: { lease: 3s, bodyLimit: 5MB }\nworker: { concurrency: 3 }\n");
+  const ask = (...argv: string[]) => perdure(["config", ...argv], { cwd });
+
+  const { code, stdout, stderr } = await ask();
+  expect(code).toBe(0);
+  expect(stderr).toContain(`PROCESS server is pid ${process.pid} on `);
+  expect(stderr).toContain(`, at ${new URL(localUrl).origin};`);
+  expect(stdout).toMatch(/^KEY +VALUE +SOURCE +PROCESS$/m);
+  expect(stdout).toMatch(/^server\.lease +30s +OPAL_LEASE_TTL_SECS +server$/m);
+  expect(stdout).toMatch(/^server\.bodyLimit +2MB +--body-limit +server$/m);
+  expect(stdout).toMatch(/^server\.retention\.failed +9d +PERDURE_RETENTION_FAILED +server$/m);
+  expect(stdout).toMatch(/^worker\.concurrency +3 +perdure\.yaml:2 +here$/m);
+
+  expect((await ask("server.lease")).stdout).toBe("30s\n");
+  expect((await ask("server.lease", "--local")).stdout).toBe("3s\n");
+  // An option asks what a process with it would do.
+  expect((await ask("server.lease", "--lease", "7s")).stdout).toBe("7s\n");
+  expect(JSON.parse((await ask("server.lease", "--json")).stdout)).toEqual({
+    ...{ key: "server.lease", value: "30s", source: "OPAL_LEASE_TTL_SECS", process: "server" },
+  });
+});
+
+it("is for admins: with another token it shows the settings here, and says why", async () => {
+  const cwd = newDir();
+  const { localUrl } = await serving(cwd, { PERDURE_LEASE: "30s" });
+  const made = await perdure(["token", "create", "ci", "-s", "read"], { cwd });
+  const env = { PERDURE_URL: localUrl, PERDURE_TOKEN: made.stdout.trim() };
+  const said = await perdure(["config", "server.lease"], { cwd, env });
+  expect(said).toMatchObject({
+    code: 0,
+    stdout: "15s\n",
+    stderr: expect.stringContaining("cannot be read, so these are"),
+  });
+  const named = await perdure(["config", "server.lease", "--server", localUrl], { cwd, env });
+  expect(named).toMatchObject({ code: 1, stdout: "" });
+  const db = "postgres://me:geheim@db.example/jobs";
+  expect(JSON.stringify(await perdure(["config", "--db", db], { cwd }))).not.toContain("geheim");
+});
