@@ -1,6 +1,7 @@
 /** A worker's link to an engine in its own process. */
 import type { Report, SettleAnswer } from "../core/work.ts";
 import type { Engine } from "../engine/engine.ts";
+import { inNextTick } from "../lib/turn.ts";
 import type { EngineLink } from "../worker/engine-link.ts";
 import { toItem } from "./to-item.ts";
 
@@ -46,6 +47,6 @@ function reportTogether(engine: Engine): EngineLink["report"] {
 
   return (report) =>
     new Promise((resolve, reject) => {
-      if (waiting.push({ report, resolve, reject }) === 1) process.nextTick(send);
+      if (waiting.push({ report, resolve, reject }) === 1) inNextTick(() => void send());
     });
 }

@@ -170,7 +170,7 @@ describe("queues and workers", () => {
     expect(worker.running).toBe(1);
     const row = {
       ...{ id: worker.session, name: "w1", kinds: ["slow"], queues: ["q"], labels: { a: "b" }, slots: 3 },
-      ...{ namespace: "default", pid: process.pid, leaseMs: 15_000, startedAt: kit.clock.now() },
+      ...{ namespace: "default", pid: process.pid, startedAt: kit.clock.now() },
     };
     expect(await kit.perdure.workers()).toMatchObject([{ ...row, running: 1, endedAt: null }]);
     end.open();
@@ -194,10 +194,8 @@ describe("prune", () => {
     await kit.advance("59s");
     expect(await left()).toEqual(["cancelled", "failed", "queued", "succeeded"]);
     await kit.advance("1001ms");
-    expect(await kit.perdure.prune()).toBe(1);
     expect(await left()).toEqual(["cancelled", "failed", "queued"]);
-    await kit.advance("1h"); // by itself, each minute
-    await kit.advance("1m");
+    await kit.advance("1h");
     expect(await left()).toEqual(["cancelled", "queued"]);
     await expect(done.get()).rejects.toMatchObject({ code: "job_not_found" });
     expect(await failed.attempts()).toEqual([]);
@@ -207,8 +205,8 @@ describe("prune", () => {
     await using kit = await openTestEngine({ retention: { succeeded: 0 } });
     await kit.perdure.work([ok], { concurrency: 500 });
     await kit.perdure.submitMany(Array.from({ length: 1_100 }, () => ({ task: ok })));
-    await kit.settled();
-    await kit.advance("1ms");
+    await kit.advance(0); // the pruner's first round; the next is due in a minute
+    kit.clock.moveTo(kit.clock.now() + 1);
     expect(await kit.perdure.prune()).toBe(1_100);
     expect(await kit.perdure.queues()).toEqual([]);
   });

@@ -40,6 +40,7 @@ export async function claim(parts: EngineParts, session: string, options: ClaimO
     }
     const due = answer.nextAt === null ? Number.POSITIVE_INFINITY : Math.max(1, answer.nextAt - clock.now());
     const ms = Math.min(left, due, DEFAULTS.poll);
-    await hub.ready.wait(clock, seen, ms, signal === undefined ? {} : { signal });
+    const recheck = ms < due;
+    await hub.ready.wait(clock, seen, ms, signal === undefined ? { recheck } : { signal, recheck });
   }
 }

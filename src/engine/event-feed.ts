@@ -46,6 +46,7 @@ export async function* eventFeed(parts: EngineParts, options: FeedOptions): Asyn
     onRead?.(after);
     if (page.events.length === PAGE) continue;
     if (!follow) return;
-    await hub.written.wait(clock, seen, DEFAULTS.poll, signal === undefined ? {} : { signal });
+    const recheck = true;
+    await hub.written.wait(clock, seen, DEFAULTS.poll, signal === undefined ? { recheck } : { signal, recheck });
   }
 }

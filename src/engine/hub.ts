@@ -22,9 +22,9 @@ export class Signal {
     clock: Clock,
     seen: number,
     ms: number,
-    options?: { signal?: AbortSignal; background?: boolean },
+    options?: { signal?: AbortSignal; background?: boolean; recheck?: boolean },
   ): Promise<void> {
-    const { signal, background = false } = options ?? {};
+    const { signal, background = false, recheck = false } = options ?? {};
     if (this.#version !== seen || ms <= 0 || signal?.aborted) return Promise.resolve();
     return new Promise((resolve) => {
       const done = () => {
@@ -34,7 +34,7 @@ export class Signal {
         resolve();
       };
       signal?.addEventListener("abort", done); // first: what is no signal is refused before anyone waits
-      const cancel = clock.after(ms, done, { background });
+      const cancel = clock.after(ms, done, { background, recheck });
       this.#waiting.add(done);
     });
   }

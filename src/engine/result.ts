@@ -41,7 +41,8 @@ export async function waitForEnd(
       const left = until - clock.monotonic();
       if (left <= 0 || signal?.aborted) return null;
       // Whoever ends it here, or the engine's look-out, calls; this is for the process to live on, and to be sure.
-      cancel = clock.after(Math.min(left, job === "away" ? DEFAULTS.poll : DEFAULTS.lookAgain), wake);
+      const ms = Math.min(left, job === "away" ? DEFAULTS.poll : DEFAULTS.lookAgain);
+      cancel = clock.after(ms, wake, { recheck: ms < left });
       signal?.addEventListener("abort", wake, { once: true });
       await woken;
     } finally {

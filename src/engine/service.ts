@@ -35,7 +35,7 @@ export abstract class Service {
 
   #schedule(ms: number): void {
     if (this.#stopped) return;
-    this.#cancel = this.#parts.clock.after(ms, () => this.#round(), { background: true });
+    this.#cancel = this.#parts.clock.after(ms, () => this.#round(), { background: true, recheck: true });
   }
 
   #round(): void {

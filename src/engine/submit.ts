@@ -9,6 +9,7 @@ import type { Policy } from "../core/policy.ts";
 import { RESOURCE_PREFIX } from "../core/resources.ts";
 import { jsonDepth } from "../lib/json-depth.ts";
 import { isOver } from "../lib/text.ts";
+import { nextTurn } from "../lib/turn.ts";
 import type { InsertAnswer, NewJob, TransactionClient } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { LIMITS } from "./limits.ts";
@@ -71,15 +72,11 @@ export async function submit(
   for (const list of lists) {
     const result = Promise.allSettled([submitList(parts, list, parents)]).then(([one]) => one);
     results.push(result);
-    if (beside) await nextTurn();
+    if (beside)
+      await nextTurn(); // lets what was begun go out
     else if ((await result).status === "rejected" && results.length === 1) break;
   }
   return joined(lists, await Promise.all(results));
-}
-
-/** Lets what was begun go out. */
-function nextTurn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
 }
 
 function joined(

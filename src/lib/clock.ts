@@ -5,8 +5,16 @@ export interface Clock {
   now(): number;
   /** Never jumps; only differences mean anything. */
   monotonic(): number;
-  /** Calls once after `ms`. A background timer does not keep the process alive. Returns the way to cancel it. */
-  after(ms: number, call: () => void, options?: { readonly background?: boolean }): () => void;
+  /** Calls once after `ms`. Returns the way to cancel it. */
+  after(ms: number, call: () => void, options?: TimerOptions): () => void;
+}
+
+export interface TimerOptions {
+  /** Does not keep the process alive. */
+  readonly background?: boolean;
+  /** A check that is repeated to be sure, although nothing may have changed. A virtual clock skips it while nothing has
+   *  changed since it was last made. */
+  readonly recheck?: boolean;
 }
 
 /** Resolves after `ms`, or at once when the signal aborts. */

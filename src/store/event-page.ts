@@ -2,6 +2,7 @@
  *  looks through all of them, a bounded number at a time, and is told how far it came. So a page is never empty while
  *  there are events that fit, and nobody looks at foreign ones twice. */
 import type { PerdureEvent } from "../core/event.ts";
+import { nextTurn } from "../lib/turn.ts";
 import type { EventPage } from "./store.ts";
 
 /** Events looked at in one go: a few milliseconds of work. */
@@ -36,7 +37,7 @@ export async function namespacePage(
     }
     upTo = found.upTo;
     if (found.isEnd) break;
-    await new Promise((resolve) => setImmediate(resolve)); // others have their turn
+    await nextTurn(); // others have their turn
   }
   return { events, upTo };
 }

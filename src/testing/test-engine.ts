@@ -1,14 +1,10 @@
 /** The library on SQLite `:memory:` with a virtual clock: waits of hours pass in milliseconds, and are exact.
  *
- *  const kit = await openTestEngine();
- *  await kit.perdure.work([flaky]);
- *  const job = await kit.perdure.submit(flaky, { url: "…" });
- *  await kit.runToEnd(job);            // or: await kit.advance("1s")
- *
- *  Real parts throughout; only time and chance are replaced. What it does not do: speed up real waiting inside a
- *  handler (a `setTimeout` or a request in it takes as long as ever). */
+ *  Real parts throughout; only time and chance are replaced, and leases, which last for years: no worker is ever lost here.
+ *  What it does not do: speed up real waiting inside a handler. The clock stands still while a handler waits for a
+ *  `setTimeout`, a file or a request, for up to `patience`. */
 import { type Duration, toMs } from "../core/duration.ts";
-import { PerdureError } from "../core/errors.ts";
+import { ConfigError, PerdureError } from "../core/errors.ts";
 import type { JobHandle } from "../core/face.ts";
 import { isTerminal } from "../core/job.ts";
 import type { JobInfo } from "../core/views.ts";
@@ -16,13 +12,21 @@ import type { OpenOptions } from "../embedded/options.ts";
 import { Perdure } from "../embedded/perdure.ts";
 import type { Store } from "../store/store.ts";
 import { counted } from "./counted-store.ts";
+import { DueDates } from "./due-dates.ts";
+import { guardedPerdure } from "./guarded-perdure.ts";
+import { fakedTimers, HangGuard } from "./hang-guard.ts";
+import { wereTimersFaked } from "./real-work.ts";
+import { STUCK, TimeMover } from "./time-mover.ts";
 import { VirtualClock } from "./virtual-clock.ts";
 
-export interface TestEngineOptions extends Omit<OpenOptions, "url"> {
+/** No server and no lease: the store is in memory, and its workers are never lost. */
+export interface TestEngineOptions extends Omit<OpenOptions, "url" | "token" | "schema" | "connections" | "lease"> {
   /** Draws for jitter, from 0 to below 1. The default, always 0.5, draws none: delays are exact. */
   random?: () => number;
   /** Where the virtual clock starts. */
   startAt?: Date | number;
+  /** For how long, in real time, the clock stands still while a handler does real work. Default: 2 s. */
+  patience?: Duration;
 }
 
 export interface TestEngine extends AsyncDisposable {
@@ -37,50 +41,56 @@ export interface TestEngine extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-/** Longer spans are crossed in one leap: stepping through each second of a day would take minutes. */
-const MAX_STEPPED_MS = 600_000;
-/** How long a handler may do real work before time is moved on without it. */
-const PATIENCE_MS = 250;
-const MAX_STEPS = 200_000;
+const MAX_STEPS = 1_000_000;
+const PATIENCE_MS = 2_000;
+/** Years: a lease that is renewed would have to be stepped to. */
+const LEASE = "3650d";
 
 export async function openTestEngine(options: TestEngineOptions = {}): Promise<TestEngine> {
-  const { random = () => 0.5, startAt, ...rest } = options;
+  const { random = () => 0.5, startAt, patience = PATIENCE_MS, ...rest } = options;
+  refuse(rest);
   const clock = new VirtualClock(startAt === undefined ? undefined : Number(startAt));
-  const calls = { underWay: 0 };
-  const wrapStore = (store: Store) => counted(store, calls);
-  const perdure = await Perdure.open({ ...rest, url: ":memory:" }, { clock, random, wrapStore });
+  const calls = { underWay: 0, made: 0, toKit: 0 };
+  const dates = new DueDates(() => {
+    calls.made += 1;
+    clock.changed();
+  });
+  const warn = (message: string) => process.emitWarning(message, "PerdureTestWarning");
+  const mover = new TimeMover({ clock, dates, calls, patienceMs: toMs(patience, "open.patience"), warn });
+  const wrapStore = (store: Store) => counted(dates.follow(store), calls);
+  const opened = await Perdure.open(
+    { ...rest, url: ":memory:", lease: LEASE },
+    { clock: mover.engineClock, random, wrapStore },
+  );
+  const guard = new HangGuard({
+    activity: () => (calls.toKit > 0 || calls.underWay > 0 ? "busy" : calls.made),
+    realWork: () => mover.realWork,
+    isHandlerAtWork: () => dates.running.size > mover.otherTimers,
+    warn,
+  });
+  const perdure = guardedPerdure(opened, guard, close);
 
-  /** Quiet: no call of the store for several turns of the event loop. */
-  async function settled(): Promise<void> {
-    for (let quiet = 0; quiet < 4; ) {
-      await new Promise((resolve) => setImmediate(resolve));
-      quiet = calls.underWay === 0 ? quiet + 1 : 0;
+  /** A call of the test: nothing hangs while it is under way. */
+  async function called<T>(call: () => Promise<T>): Promise<T> {
+    mover.begin();
+    calls.toKit += 1;
+    try {
+      return await call();
+    } finally {
+      calls.toKit -= 1;
+      calls.made += 1;
     }
-  }
-
-  async function advanceTo(target: number): Promise<void> {
-    await settled();
-    if (target - clock.now() <= MAX_STEPPED_MS) {
-      for (let next = clock.nextAt(); next !== null && next <= target; next = clock.nextAt()) {
-        clock.moveTo(next);
-        await settled();
-      }
-    }
-    clock.moveTo(target);
-    await settled();
   }
 
   async function runToEnd(job: JobHandle<unknown>): Promise<JobInfo> {
     for (let step = 0; step < MAX_STEPS; step++) {
-      await settled();
+      await mover.settled();
       const info = await job.get();
       if (isTerminal(info.state)) return info;
-      if (info.state === "running" && (await endsByItself(job))) continue;
       if (info.state === "queued" && info.runAt <= clock.now()) await refuseVain(job);
-      const next = clock.nextAt() ?? clock.now() + 1_000;
-      await advanceTo(info.state === "queued" && info.runAt > next ? info.runAt : next);
+      if (!(await mover.step(Number.POSITIVE_INFINITY)) && !isTerminal((await job.get()).state)) await refuseStuck(job);
     }
-    throw new PerdureError("result_timeout", `${job.id} did not end after ${MAX_STEPS} steps of the clock`);
+    throw new PerdureError("result_timeout", `${job.id} did not end after ${MAX_STEPS} steps of the clock: ${STUCK}`);
   }
 
   /** A due job that no worker can take would never end, however long the clock is moved. */
@@ -90,36 +100,56 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
     throw new PerdureError("result_timeout", `${job.id} cannot end: moving the clock will not help.\n${text}`);
   }
 
-  async function endsByItself(job: JobHandle<unknown>): Promise<boolean> {
-    const before = await job.get();
-    for (let waited = 0; waited < PATIENCE_MS; waited += 1) {
-      await new Promise((resolve) => setTimeout(resolve, 1));
-      await settled();
-      if ((await job.get()).revision !== before.revision) return true;
-    }
-    return false;
+  /** Nothing is set on the clock, and nothing real is under way. */
+  async function refuseStuck(job: JobHandle<unknown>): Promise<never> {
+    const { state } = await job.get();
+    const why =
+      state === "running"
+        ? "its handler waits for something that neither the clock nor anything under way will bring"
+        : "nothing is set on the clock that would go on with it";
+    const { text } = await job.explain();
+    const message = `${job.id} cannot end: ${why}. A timeout on the task would end it.\n${text}${fakedTimers()}`;
+    throw new PerdureError("result_timeout", message);
   }
 
-  async function close(): Promise<void> {
-    const closing = perdure.close({ grace: 0 });
-    let open = true;
-    const closed = closing.finally(() => {
-      open = false;
+  function close(how: { grace?: Duration } = { grace: 0 }): Promise<void> {
+    return called(async () => {
+      let isOpen = true;
+      const done = () => {
+        isOpen = false;
+      };
+      const closing = opened.close(how);
+      closing.then(done, done);
+      while (isOpen) {
+        await mover.settled();
+        if (isOpen) clock.moveTo(clock.nextAt() ?? clock.now() + 1_000);
+      }
+      return closing;
     });
-    while (open) {
-      await settled();
-      clock.moveTo(clock.nextAt() ?? clock.now() + 1_000);
-    }
-    await closed;
   }
 
   return {
     perdure,
     clock,
-    advance: (by) => advanceTo(clock.now() + toMs(by, "advance")),
-    settled,
-    runToEnd,
-    close,
-    [Symbol.asyncDispose]: close,
+    advance: (by) => called(async () => mover.advanceTo(clock.now() + toMs(by, "advance"))),
+    settled: () => called(() => mover.settled()),
+    runToEnd: (job) => called(() => runToEnd(job)),
+    close: () => close(),
+    [Symbol.asyncDispose]: () => close(),
   };
+}
+
+/** What has no meaning here is an error, as any option that does not exist. */
+function refuse(options: object): void {
+  for (const name of ["url", "token", "schema", "connections", "lease"]) {
+    if (!Object.hasOwn(options, name)) continue;
+    const allowed =
+      "the options of Perdure.open without those of servers, PostgreSQL and leases: no worker is lost here";
+    throw new ConfigError({ path: `openTestEngine.${name}`, given: Reflect.get(options, name), allowed });
+  }
+  if (!wereTimersFaked()) return;
+  const message =
+    "the timers of this process were faked before perdure was loaded, so that nothing can happen: import perdure/testing " +
+    'first, then call vi.useFakeTimers(), or fake less of them, as in vi.useFakeTimers({ toFake: ["Date"] })';
+  throw new PerdureError("wrong_state", message);
 }

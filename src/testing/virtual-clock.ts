@@ -1,19 +1,30 @@
 /** A clock that stands still until it is moved. Timers fire in the order of their instants, at their instants. */
-import type { Clock } from "../lib/clock.ts";
+import { type Duration, toMs } from "../core/duration.ts";
+import type { Clock, TimerOptions } from "../lib/clock.ts";
 
 interface Timer {
   readonly at: number;
   readonly order: number;
   readonly call: () => void;
+  readonly recheck: boolean;
+  /** A check that is made so often that it may as well be made early. */
+  readonly isFrequent: boolean;
+  /** `changes` when it was set. */
+  readonly changes: number;
   cancelled: boolean;
 }
 
 /** 2030-01-01: far from any real clock, so that a leak of real time into a test shows. */
 export const VIRTUAL_START = Date.UTC(2030, 0, 1);
 
+/** Claims, beats and sweeps of an engine are at most this far apart; it prunes each minute. */
+const FREQUENT_MS = 5_000;
+
 export class VirtualClock implements Clock {
   #now: number;
   #order = 0;
+  #changes = 0;
+  /** In the order in which they fire. */
   #timers: Timer[] = [];
 
   constructor(start: number = VIRTUAL_START) {
@@ -23,16 +34,36 @@ export class VirtualClock implements Clock {
   readonly now = (): number => this.#now;
   readonly monotonic = (): number => this.#now;
 
-  after(ms: number, call: () => void): () => void {
+  after(ms: number, call: () => void, options?: TimerOptions): () => void {
     this.#order += 1;
-    const timer: Timer = { at: this.#now + Math.max(0, ms), order: this.#order, call, cancelled: false };
-    const place = this.#timers.findIndex((other) => other.at > timer.at);
-    this.#timers.splice(place === -1 ? this.#timers.length : place, 0, timer);
+    const recheck = options?.recheck ?? false;
+    const at = this.#now + Math.max(0, ms);
+    const isFrequent = recheck && ms <= FREQUENT_MS;
+    const [order, changes] = [this.#order, this.#changes];
+    const timer: Timer = { at, order, call, recheck, isFrequent, changes, cancelled: false };
+    this.#timers.splice(this.#placeAfter(at), 0, timer);
     return () => {
       timer.cancelled = true;
-      const at = this.#timers.indexOf(timer);
-      if (at !== -1) this.#timers.splice(at, 1);
+      const place = this.#timers.indexOf(timer);
+      if (place !== -1) this.#timers.splice(place, 1);
     };
+  }
+
+  /** For handlers under test: resolves when the clock has been moved on by so much, and rejects when the signal aborts. */
+  sleep(duration: Duration, signal?: AbortSignal): Promise<void> {
+    const ms = toMs(duration, "sleep");
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) return reject(signal.reason);
+      const stop = () => {
+        cancel();
+        reject(signal?.reason);
+      };
+      const cancel = this.after(ms, () => {
+        signal?.removeEventListener("abort", stop);
+        resolve();
+      });
+      signal?.addEventListener("abort", stop, { once: true });
+    });
   }
 
   /** When the next timer fires; null without one. */
@@ -43,8 +74,60 @@ export class VirtualClock implements Clock {
   /** Moves to `at` and fires what is due by then, once. */
   moveTo(at: number): void {
     if (at > this.#now) this.#now = at;
-    const due = this.#timers.filter((timer) => timer.at <= this.#now);
-    this.#timers = this.#timers.filter((timer) => timer.at > this.#now);
+    this.#fire((timer) => timer.at <= this.#now);
+  }
+
+  // For the test engine, which skips checks that cannot find anything.
+
+  /** Timers that have not fired. */
+  get pending(): number {
+    return this.#timers.length;
+  }
+
+  /** Something changed that a repeated check may find. */
+  changed(): void {
+    this.#changes += 1;
+  }
+
+  /** When the next timer fires that is not a check in vain; null without one. */
+  nextNeededAt(): number | null {
+    return this.#timers.find((timer) => this.#isNeeded(timer))?.at ?? null;
+  }
+
+  /** Moves to `at` and fires what is due by then, once, without checks in vain: they stay due. With the first check that is
+   *  not in vain go all other frequent ones: a check may always be made early, and together they cost one step. */
+  stepTo(at: number): void {
+    if (at > this.#now) this.#now = at;
+    const isCheck = this.#timers.some((timer) => timer.at <= this.#now && timer.recheck && this.#isNeeded(timer));
+    this.#fire((timer) => this.#isNeeded(timer) && (timer.at <= this.#now || (isCheck && timer.isFrequent)));
+  }
+
+  /** The same, and all frequent checks, due or not: something falls due at this instant, and they are what finds it. */
+  stepAndCheck(at: number): void {
+    if (at > this.#now) this.#now = at;
+    this.#changes += 1;
+    this.#fire((timer) => timer.at <= this.#now || timer.isFrequent);
+  }
+
+  #isNeeded({ recheck, changes }: Timer): boolean {
+    return !recheck || changes !== this.#changes;
+  }
+
+  #fire(which: (timer: Timer) => boolean): void {
+    const due = this.#timers.filter(which);
+    if (due.length === 0) return;
+    this.#timers = this.#timers.filter((timer) => !which(timer));
     for (const timer of due) if (!timer.cancelled) timer.call();
+  }
+
+  /** Behind all timers of this instant and earlier ones. */
+  #placeAfter(at: number): number {
+    let [low, high] = [0, this.#timers.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#timers[middle] as Timer).at <= at) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
 }

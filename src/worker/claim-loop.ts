@@ -6,6 +6,7 @@
 import { NO_RESOURCES, type Resources } from "../core/resources.ts";
 import type { ClaimedJob } from "../core/work.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
+import { inNextTick } from "../lib/turn.ts";
 import { type EngineLink, isClosed } from "./engine-link.ts";
 import type { Room } from "./room.ts";
 
@@ -71,7 +72,7 @@ export class ClaimLoop {
         });
         // Handlers that end in this turn of the event loop free their slots together: by the next tick all have, one
         // claim serves them all, and it shares the commit of their reports.
-        await new Promise<void>((resolve) => process.nextTick(resolve));
+        await new Promise<void>((resolve) => inNextTick(resolve));
         continue;
       }
       this.#claims += 1;

@@ -69,7 +69,7 @@ export class SessionKeeper {
    *  late to this, as after a sleep of the machine, may still be known: it asks once before it gives up. */
   #listenFor(ms: number): void {
     const dueAt = this.#clock.monotonic() + ms;
-    this.#cancelSilence = this.#clock.after(ms, () => {
+    const listen = () => {
       if (this.#stopped) return;
       const now = this.#clock.monotonic();
       const left = this.#renewedAt + this.#leaseMs - now;
@@ -80,7 +80,8 @@ export class SessionKeeper {
       }
       this.#events.onSilence();
       this.#listenFor(RETRY_MS);
-    });
+    };
+    this.#cancelSilence = this.#clock.after(ms, listen, { recheck: true });
   }
   #cancelSilence: () => void = () => {};
 
@@ -90,13 +91,14 @@ export class SessionKeeper {
     if (this.#stopped || this.#renewing !== null || at >= this.#dueAt) return;
     this.#dueAt = at;
     this.#cancelTimer();
-    this.#cancelTimer = this.#clock.after(ms, () => {
+    const renew = () => {
       this.#dueAt = Number.POSITIVE_INFINITY;
       this.#renewing = this.#renew().finally(() => {
         this.#renewing = null;
         this.#schedule(this.#nextMs);
       });
-    });
+    };
+    this.#cancelTimer = this.#clock.after(ms, renew, { recheck: ms >= this.#everyMs });
   }
   #nextMs = 0;
 

@@ -7,6 +7,7 @@
  *  event loop stood still for 2.9 s). */
 import { PerdureError } from "../../core/errors.ts";
 import type { Refused } from "../../core/work.ts";
+import { inNextTurn } from "../../lib/turn.ts";
 import { diskError } from "./disk-error.ts";
 import { type Database, SQLITE, sqliteCode } from "./driver.ts";
 
@@ -97,7 +98,7 @@ export class Writer {
       this.#scheduled = false;
       this.#flush();
     };
-    if (delayMs === null) setImmediate(flush);
+    if (delayMs === null) inNextTurn(flush);
     else setTimeout(flush, delayMs);
   }
 

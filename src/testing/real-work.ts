@@ -1,0 +1,51 @@
+/** Real work beside virtual time: files, sockets, processes and timers of Node that a handler waits for. Node names what
+ *  keeps its event loop alive; what was there before does not count. What Node does not name: work of its thread pool
+ *  (crypto, zlib), and timers that were unreferenced. */
+
+/** As they were when this module was loaded: a test may fake them later. */
+const { setTimeout: realTimeout } = globalThis;
+
+let ownTimers = 0;
+
+/** Resolves after so many milliseconds of real time. Keeps the process alive, and does not count as work. */
+export function realSleep(ms: number): Promise<void> {
+  ownTimers += 1;
+  return new Promise((resolve) => {
+    realTimeout(() => {
+      ownTimers -= 1;
+      resolve();
+    }, ms);
+  });
+}
+
+/** Whether the timers of this process are not Node's own now, as under `vi.useFakeTimers()`. */
+export function areTimersFaked(): boolean {
+  return globalThis.setTimeout !== realTimeout || wereTimersFaked();
+}
+
+/** The same of when the library was loaded. Then it has no timers to work with. */
+export function wereTimersFaked(): boolean {
+  return Object.hasOwn(realTimeout, "clock");
+}
+
+export class RealWork {
+  #known = counts();
+
+  /** What there is now is no work of a handler. */
+  ignoreAll(): void {
+    this.#known = counts();
+  }
+
+  /** The names of what came since, as Node calls them. */
+  current(): string[] {
+    const found: string[] = [];
+    for (const [name, count] of counts()) if (count > (this.#known.get(name) ?? 0)) found.push(name);
+    return found;
+  }
+}
+
+function counts(): Map<string, number> {
+  const found = new Map([["Timeout", -ownTimers]]);
+  for (const name of process.getActiveResourcesInfo()) found.set(name, (found.get(name) ?? 0) + 1);
+  return found;
+}

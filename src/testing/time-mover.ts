@@ -1,0 +1,168 @@
+/** Moves the virtual clock from instant to instant: to each timer that may do something, and to each date at which
+ *  something in the store falls due. Before each step everything that was begun has ended: the calls of the store, turns of the event loop,
+ *  and real work of handlers, for which the clock stands still. Checks that are repeated to be sure (polls, beats, sweeps) are
+ *  made once after each change and skipped from then on, so that a quiet day costs as much as a quiet second. */
+import { PerdureError } from "../core/errors.ts";
+import type { Clock } from "../lib/clock.ts";
+import { nextTurn } from "../lib/turn.ts";
+import type { DueDates } from "./due-dates.ts";
+import { RealWork, realSleep } from "./real-work.ts";
+import type { VirtualClock } from "./virtual-clock.ts";
+
+/** Turns of the event loop without a call of the store: as many as our own code ever takes between two calls, and more. */
+const QUIET_TURNS = 4;
+/** Real time for a handler that waits for neither the clock nor anything that Node names: its thread pool, perhaps. */
+const GRACE_MS = 50;
+/** Steps of one call: a timer that sets itself again at once would never let it end. */
+const MAX_STEPS = 1_000_000;
+
+export interface TimeMoverParts {
+  readonly clock: VirtualClock;
+  readonly dates: DueDates;
+  readonly calls: { underWay: number };
+  /** Real time for which the clock stands still while a handler does real work. */
+  readonly patienceMs: number;
+  readonly warn: (message: string) => void;
+}
+
+export class TimeMover {
+  readonly #parts: TimeMoverParts;
+  readonly #realWork = new RealWork();
+  /** Due dates up to this instant have been seen to. */
+  #seen: number;
+  #engineTimers = 0;
+  /** The running attempts that were given their grace. */
+  #graced = new Set<string>();
+  /** One step at a time, whoever moves the clock. */
+  #turn: Promise<unknown> = Promise.resolve();
+
+  constructor(parts: TimeMoverParts) {
+    this.#parts = parts;
+    this.#seen = parts.clock.now();
+  }
+
+  /** The clock as the engine gets it: its timers are told from those of handlers and tests. */
+  readonly engineClock: Clock = {
+    now: () => this.#parts.clock.now(),
+    monotonic: () => this.#parts.clock.monotonic(),
+    after: (ms, call, options) => {
+      let isPending = true;
+      const done = () => {
+        if (isPending) this.#engineTimers -= 1;
+        isPending = false;
+      };
+      this.#engineTimers += 1;
+      const cancel = this.#parts.clock.after(
+        ms,
+        () => {
+          done();
+          call();
+        },
+        options,
+      );
+      return () => {
+        done();
+        cancel();
+      };
+    },
+  };
+
+  /** What handlers, or the test, do in real time now. */
+  get realWork(): string[] {
+    return this.#realWork.current();
+  }
+
+  /** Timers of handlers and of the test. */
+  get otherTimers(): number {
+    return this.#parts.clock.pending - this.#engineTimers;
+  }
+
+  /** Called when the test calls: what is under way while no handler runs is no work of theirs. */
+  begin(): void {
+    if (this.#parts.dates.running.size === 0) this.#realWork.ignoreAll();
+  }
+
+  /** Quiet: no call of the store for several turns of the event loop, and no real work of a handler. */
+  async settled(): Promise<void> {
+    let waitedMs = 0;
+    for (;;) {
+      await this.#quiet();
+      await this.#parts.dates.next(this.#seen); // says who runs
+      const all = this.#realWork.current();
+      // Without a handler only the engine is at work: it deletes what jobs left in files.
+      const work = this.#parts.dates.running.size > 0 ? all : all.filter((name) => name.startsWith("FSReq"));
+      if (work.length === 0) return;
+      if (waitedMs >= this.#parts.patienceMs) return this.#giveUp(work);
+      await realSleep(1);
+      waitedMs += 1;
+    }
+  }
+
+  /** Moves time on, letting everything that falls due happen at its instant. */
+  async advanceTo(target: number): Promise<void> {
+    for (let step = 0; step < MAX_STEPS; step++) if (!(await this.step(target))) return;
+    throw new PerdureError(
+      "result_timeout",
+      `the clock did not get to its instant within ${MAX_STEPS} steps: ${STUCK}`,
+    );
+  }
+
+  /** To the next instant at which something may happen, up to `target`. False: it is at `target`, or, where that is
+   *  infinite, nothing will ever happen. */
+  step(target: number): Promise<boolean> {
+    const step = this.#turn.then(() => this.#step(target));
+    this.#turn = step.catch(() => {});
+    return step;
+  }
+
+  async #step(target: number): Promise<boolean> {
+    const { clock, dates } = this.#parts;
+    await this.settled();
+    await this.#grace();
+    const dueAt = await dates.next(this.#seen);
+    const timerAt = clock.nextNeededAt();
+    const next = Math.min(dueAt ?? Number.POSITIVE_INFINITY, timerAt ?? Number.POSITIVE_INFINITY);
+    if (next > target || next === Number.POSITIVE_INFINITY) {
+      if (target > clock.now() && target < Number.POSITIVE_INFINITY) clock.stepTo(target);
+      return false;
+    }
+    if (dueAt !== null && dueAt <= next) {
+      clock.stepAndCheck(dueAt);
+      this.#seen = clock.now();
+    } else clock.stepTo(next);
+    return true;
+  }
+
+  async #quiet(): Promise<void> {
+    for (let quiet = 0; quiet < QUIET_TURNS; ) {
+      await nextTurn();
+      quiet = this.#parts.calls.underWay === 0 ? quiet + 1 : 0;
+    }
+  }
+
+  /** Some handler may be at work where nobody can see it. Each running attempt gets some real time once. */
+  async #grace(): Promise<void> {
+    const { dates } = this.#parts;
+    for (const name of this.#graced) if (!dates.running.has(name)) this.#graced.delete(name);
+    if (dates.running.size <= this.otherTimers) return;
+    const fresh = [...dates.running].filter((name) => !this.#graced.has(name));
+    if (fresh.length === 0) return;
+    for (let waitedMs = 0; waitedMs < GRACE_MS; waitedMs++) {
+      await realSleep(1);
+      await this.settled();
+      if (!fresh.some((name) => dates.running.has(name)) || dates.running.size <= this.otherTimers) return;
+    }
+    for (const name of fresh) this.#graced.add(name);
+  }
+
+  #giveUp(work: readonly string[]): void {
+    this.#realWork.ignoreAll();
+    const { patienceMs, warn } = this.#parts;
+    warn(
+      `a handler has done real work for ${patienceMs} ms (${work.join(", ")}): the virtual clock moves on without it. ` +
+        "A handler under test waits by kit.clock.sleep(…) in place of setTimeout; for slow real work raise the option patience.",
+    );
+  }
+}
+
+export const STUCK = "a timer sets itself again without a delay";
