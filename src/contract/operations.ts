@@ -69,6 +69,7 @@ const OfSessionFile = closed({
   "*": Type.String({ minLength: 1, maxLength: 1_024 }),
 });
 const FromOffset = closed({ offset: Type.Optional(Count) });
+const Upload = Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }));
 
 const many = (schema: TSchema, max: number) => Type.Optional(Type.Array(schema, { maxItems: max }));
 
@@ -274,14 +275,20 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
       tag: "worker protocol",
       summary: "Write a file of an attempt at an offset",
       params: OfSessionFile,
-      query: FromOffset,
+      query: closed({ offset: Type.Optional(Count), upload: Upload, last: Type.Optional(Type.Boolean()) }),
     },
     ...{ session: true, lease: true, body: Type.Unknown(), bodyType: "application/octet-stream" },
     description:
       "What lies from the offset on is replaced. A piece that lies wholly within what is there is a repeat, and changes " +
       "nothing; one without a byte ends the file there. If the offset is beyond the present size, nothing is written and " +
-      "that size is answered.",
+      "that size is answered. With `upload`, a number of the caller's choice, the bytes are staged under it, and offset and " +
+      "size are about those: the piece with `last=true` puts all of them into the place of the file at once.",
     reply: closed({ size: Count }),
+  },
+  removeOutput: {
+    ...{ tag: "worker protocol", summary: "Remove a file of an attempt", params: OfSessionFile, status: 204 },
+    ...{ session: true, lease: true, query: closed({ upload: Upload }), reply: null },
+    description: "With `upload`, only what that upload has staged. That there is no such file is no error.",
   },
   submitChild: {
     ...{ tag: "worker protocol", summary: "Submit a child of an attempt", params: OfSessionJob, body: JobRequest },

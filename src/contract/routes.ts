@@ -48,6 +48,7 @@ export const ROUTES = {
   reportAttempts: route("POST", "/v1/sessions/:session/reports", "work"),
   waitForNotice: route("POST", "/v1/sessions/:session/notices", "work"),
   writeOutput: route("PUT", "/v1/sessions/:session/jobs/:id/attempts/:attempt/files/*", "work"),
+  removeOutput: route("DELETE", "/v1/sessions/:session/jobs/:id/attempts/:attempt/files/*", "work"),
   submitChild: route("POST", "/v1/sessions/:session/jobs/:id/children", "work"),
   lookChildren: route("POST", "/v1/sessions/:session/jobs/:id/children/look", "work"),
   listEarlierOutputs: route("GET", "/v1/sessions/:session/jobs/:id/outputs", "work"),

@@ -90,6 +90,25 @@ async function hashOf(file: FileHandle): Promise<string> {
   return hash.digest("hex");
 }
 
+/** The bytes of all files below a directory, links not followed; null where it has more than so many entries. */
+export async function sizeBelow(
+  dir: string,
+  mostEntries: number,
+): Promise<{ readonly bytes: number; readonly entries: number } | null> {
+  let [bytes, entries] = [0, 0];
+  const folders = [dir];
+  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+    for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
+      entries += 1;
+      if (entries > mostEntries) return null;
+      const path = join(folder, entry.name);
+      if (entry.isDirectory()) folders.push(path);
+      else bytes += (await lstat(path).catch(() => null))?.size ?? 0;
+    }
+  }
+  return { bytes, entries };
+}
+
 /** Removes a file or a directory with all that is in it, also what the command made unreadable for itself. */
 export async function removeAll(path: string): Promise<void> {
   const options = { recursive: true, force: true, maxRetries: 2 };

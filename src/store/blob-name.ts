@@ -3,6 +3,8 @@ import { ConfigError, PerdureError } from "../core/errors.ts";
 
 export const FILES: ReadonlySet<string> = new Set(["result.json", "stdout.log", "stderr.log"]);
 export const ARTIFACTS = "artifacts";
+/** Beside them: what is to replace a file, and is not whole yet. No name of a file begins with it. */
+export const STAGED = "staged";
 
 const MAX_PART_BYTES = 255;
 const MAX_NAME_BYTES = 1_024;
@@ -41,10 +43,23 @@ export function tooLarge(name: string, maxBytes: number): PerdureError {
   return new PerdureError("output_too_large", message, { path: name });
 }
 
+export function isTooLarge(error: unknown): boolean {
+  return (error as { code?: unknown } | null)?.code === "output_too_large";
+}
+
 /** Before anything is touched: a number that is none would become part of a path. */
 export function checkPlace(attempt: number, offset: number): void {
   if (!Number.isSafeInteger(attempt) || attempt < 1) throw new TypeError(`not the number of an attempt: ${attempt}`);
   if (!Number.isSafeInteger(offset) || offset < 0) throw new TypeError(`not a place in a file: ${offset}`);
+}
+
+export function checkUpload(upload: number): void {
+  if (!Number.isSafeInteger(upload) || upload < 1) throw new TypeError(`not the number of an upload: ${upload}`);
+}
+
+/** What is staged is whole behind the last piece: it was taken at its offset, or had been before. */
+export function isWhole(size: number, offset: number, length: number | undefined): boolean {
+  return length === undefined ? size >= offset : size === offset + length;
 }
 
 /** A piece of which all is there already. One without a length, or without a byte, is none: that ends the file there. */

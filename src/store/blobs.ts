@@ -16,19 +16,30 @@ export interface Blobs {
   /** Puts bytes at `offset` and ends the file behind them, so that a repeated call changes nothing. If the file is shorter
    *  than `offset` nothing is written; the answer is its size in any case. `maxBytes` is for all files of the attempt
    *  together: over it, an error with the code `output_too_large`. Where the `length` of the source is told, a piece that
-   *  lies wholly within what is there is a repeat that came late, and changes nothing. */
+   *  lies wholly within what is there is a repeat that came late, and changes nothing.
+   *  With `upload`, the bytes are staged under its number: offsets and the answer are about those. The file stays as it is
+   *  until the piece that is the `last`, and is then replaced as a whole. Staged bytes have a `maxBytes` of their own. */
   write(
     jobId: string,
     attempt: number,
     name: string,
     offset: number,
     source: AsyncIterable<Uint8Array>,
-    options?: { readonly maxBytes?: number; readonly length?: number },
+    options?: WriteOptions,
   ): Promise<{ readonly size: number }>;
+  /** Removes a file, or what an `upload` has staged for it. That it does not exist is no error. */
+  remove(jobId: string, attempt: number, name: string, options?: { readonly upload?: number }): Promise<void>;
   /** Removes scratch files of a job that has ended. */
   tidy(jobId: string): Promise<void>;
   /** Removes all that jobs left. */
   delete(jobIds: readonly string[]): Promise<void>;
+}
+
+export interface WriteOptions {
+  readonly maxBytes?: number | undefined;
+  readonly length?: number | undefined;
+  readonly upload?: number | undefined;
+  readonly last?: boolean | undefined;
 }
 
 /** Where an attempt can write by itself: a directory on this machine. */

@@ -32,7 +32,7 @@ export function directoryBlobs(root: string): Blobs & AttemptPlaces {
       .sort((a, b) => a - b);
   }
 
-  const write = directoryWriter(root);
+  const writer = directoryWriter(root);
 
   return {
     attempts,
@@ -71,7 +71,12 @@ export function directoryBlobs(root: string): Blobs & AttemptPlaces {
 
     write: async (jobId, ...rest) => {
       jobDir(jobId);
-      return write(jobId, ...rest);
+      return writer.write(jobId, ...rest);
+    },
+
+    remove: async (jobId, ...rest) => {
+      jobDir(jobId);
+      return writer.remove(jobId, ...rest);
     },
 
     async tidy(jobId) {

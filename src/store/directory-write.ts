@@ -2,33 +2,46 @@
  *  plain files: a command may have put other things there. What it does not stop: a command that changes folders while they
  *  are walked through; it runs as the same user and could write there itself. */
 import { constants } from "node:fs";
-import { type FileHandle, lstat, mkdir, open, readdir } from "node:fs/promises";
-import { join } from "node:path";
+import { type FileHandle, lstat, mkdir, open, readdir, rename, rmdir, unlink } from "node:fs/promises";
+import { basename, join } from "node:path";
 import { PerdureError } from "../core/errors.ts";
-import { ARTIFACTS, checkedParts, checkPlace, FILES, isRepeat, nameTaken, tooLarge } from "./blob-name.ts";
+import {
+  ARTIFACTS,
+  checkedParts,
+  checkPlace,
+  checkUpload,
+  FILES,
+  isRepeat,
+  isTooLarge,
+  isWhole,
+  nameTaken,
+  STAGED,
+  tooLarge,
+} from "./blob-name.ts";
 import type { Blobs } from "./blobs.ts";
 
-export function directoryWriter(root: string): Blobs["write"] {
+export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
   const tallies = new Tallies();
   const turns = new Turns();
 
-  const write: Blobs["write"] = async (jobId, attempt, name, offset, source, { maxBytes, length } = {}) => {
-    const parts = checkedParts(name);
-    const place = [jobId, `attempt_${attempt}`];
-    const folders = [...place, ...parts.slice(0, -1)];
+  const write: Blobs["write"] = async (jobId, attempt, name, offset, source, options = {}) => {
+    const { maxBytes, length, upload } = options;
+    const file = placeOf(jobId, attempt, name, upload);
+    const folders = file.parts.slice(0, -1);
     if (offset === 0) await makeFolders(root, folders, name);
     else if (!(await isReal(root, ...folders))) return { size: 0 };
-    const file = await openToWrite(join(root, ...folders, parts.at(-1) as string), name, offset === 0);
-    if (file === null) return { size: 0 };
-    const dir = join(root, ...place);
+    const path = join(root, ...file.parts);
+    const handle = await openToWrite(path, name, offset === 0);
+    if (handle === null) return { size: 0 };
+    const dir = join(root, ...file.counted);
     const tally = maxBytes === undefined ? null : await tallies.enter(dir);
     const pieces = source[Symbol.asyncIterator]();
     try {
-      const { size } = await file.stat();
+      const { size } = await handle.stat();
       if (offset > size || isRepeat(offset, length, size)) return { size };
       // Only when something is there to take its place: a caller may be gone before it has sent a byte.
       let next = await pieces.next();
-      await file.truncate(offset);
+      await handle.truncate(offset);
       if (tally !== null) tally.bytes -= size - offset;
       let at = offset;
       for (; next.done !== true; next = await pieces.next()) {
@@ -37,25 +50,108 @@ export function directoryWriter(root: string): Blobs["write"] {
           throw tooLarge(name, maxBytes as number);
         }
         if (tally !== null) tally.bytes += piece.length;
-        await writeAll(file, piece, at);
+        await writeAll(handle, piece, at);
         at += piece.length;
       }
-      await file.datasync();
+      await handle.datasync();
       return { size: at };
     } catch (error) {
       throw explained(error, name);
     } finally {
       await pieces.return?.(); // whoever sends the rest is not kept waiting
       if (tally !== null) tallies.leave(dir);
-      await file.close();
+      await handle.close();
     }
   };
 
-  // One at a time for a file: a worker that heard nothing sends a piece again while the first is still being written.
-  return (jobId, attempt, name, offset, source, options) => {
-    checkPlace(attempt, offset);
-    return turns.take(`${jobId}/${attempt}/${name}`, () => write(jobId, attempt, name, offset, source, options));
+  /** Puts what an upload has staged into the place of the file, in one step. */
+  async function publish(jobId: string, attempt: number, name: string, upload: number, maxBytes?: number) {
+    const [from, to] = [placeOf(jobId, attempt, name, upload), placeOf(jobId, attempt, name)];
+    const [staged, path] = [join(root, ...from.parts), join(root, ...to.parts)];
+    const dir = join(root, ...to.counted);
+    const { size } = await lstat(staged);
+    await makeFolders(root, to.parts.slice(0, -1), name);
+    const before = await lstat(path).catch(() => null);
+    if (before !== null && (!before.isFile() || before.nlink !== 1)) throw nameTaken(name);
+    const tally = maxBytes === undefined ? null : await tallies.enter(dir);
+    try {
+      const grows = size - (before?.size ?? 0);
+      if (tally !== null && tally.bytes + grows > (maxBytes as number)) throw tooLarge(name, maxBytes as number);
+      await rename(staged, path);
+      if (tally !== null) tally.bytes += grows;
+      tallies.less(join(root, ...from.counted), size);
+    } finally {
+      if (tally !== null) tallies.leave(dir);
+    }
+    await removeEmpty(root, from.parts.slice(0, -1), 2);
+  }
+
+  const remove: Blobs["remove"] = async (jobId, attempt, name, { upload } = {}) => {
+    const file = placeOf(jobId, attempt, name, upload);
+    const folders = file.parts.slice(0, -1);
+    if (!(await isReal(root, ...folders))) return;
+    const path = join(root, ...file.parts);
+    const found = await lstat(path).catch(() => null);
+    if (found === null || found.isDirectory()) return;
+    await unlink(path);
+    tallies.less(join(root, ...file.counted), found.size);
+    await removeEmpty(root, folders, upload === undefined ? 3 : 2);
   };
+
+  // One at a time for a file: a worker that heard nothing sends a piece again while the first is still being written.
+  const turn = <T>(jobId: string, attempt: number, name: string, run: () => Promise<T>) =>
+    turns.take(`${jobId}/${attempt}/${name}`, run);
+  return {
+    write: (jobId, attempt, name, offset, source, options = {}) => {
+      checkPlace(attempt, offset);
+      const { upload, last = false, maxBytes } = options;
+      if (upload !== undefined) checkUpload(upload);
+      return turn(jobId, attempt, name, async () => {
+        if (upload === undefined) return write(jobId, attempt, name, offset, source, options);
+        try {
+          const answer = await write(jobId, attempt, name, offset, source, options);
+          if (last && isWhole(answer.size, offset, options.length)) {
+            await publish(jobId, attempt, name, upload, maxBytes);
+          }
+          return answer;
+        } catch (error) {
+          // It will never be whole.
+          if (isTooLarge(error)) await remove(jobId, attempt, name, { upload });
+          throw error;
+        }
+      });
+    },
+    remove: (jobId, attempt, name, options = {}) => {
+      checkPlace(attempt, 0);
+      if (options.upload !== undefined) checkUpload(options.upload);
+      return turn(jobId, attempt, name, () => remove(jobId, attempt, name, options));
+    },
+  };
+}
+
+interface FilePlace {
+  /** Below the root. */
+  readonly parts: readonly string[];
+  /** The folder with whose files it is counted. */
+  readonly counted: readonly string[];
+}
+
+function placeOf(jobId: string, attempt: number, name: string, upload?: number): FilePlace {
+  const own = [jobId, `attempt_${attempt}`];
+  const parts = checkedParts(name);
+  if (upload === undefined) return { parts: [...own, ...parts], counted: own };
+  return { parts: [...own, STAGED, String(upload), ...parts], counted: [...own, STAGED] };
+}
+
+/** Removes these folders, the innermost first, where they are empty; the first `kept` of them stay. */
+async function removeEmpty(root: string, folders: readonly string[], kept: number): Promise<void> {
+  for (let n = folders.length; n > kept; n--) {
+    const isGone = await rmdir(join(root, ...folders.slice(0, n))).then(
+      () => true,
+      () => false,
+    );
+    if (!isGone) return;
+  }
 }
 
 /** Lets calls of one name go one after the other. */
@@ -149,7 +245,7 @@ class Tallies {
       const fresh: Tally = {
         bytes: 0,
         writers: 0,
-        measured: bytesIn(dir, (name) => name === ARTIFACTS || FILES.has(name)).then((bytes) => {
+        measured: bytesIn(dir, isStaged(dir) ? () => true : isCounted).then((bytes) => {
           fresh.bytes = bytes;
         }),
       };
@@ -163,6 +259,12 @@ class Tallies {
     return tally;
   }
 
+  /** So many of its bytes are gone. */
+  less(dir: string, bytes: number): void {
+    const tally = this.#byDir.get(dir);
+    if (tally !== undefined) tally.bytes -= bytes;
+  }
+
   leave(dir: string): void {
     const tally = this.#byDir.get(dir) as Tally;
     tally.writers -= 1;
@@ -174,6 +276,9 @@ class Tallies {
     }
   }
 }
+
+const isStaged = (dir: string) => basename(dir) === STAGED;
+const isCounted = (name: string) => name === ARTIFACTS || FILES.has(name);
 
 async function bytesIn(dir: string, counts: (name: string) => boolean = () => true): Promise<number> {
   let bytes = 0;

@@ -3,7 +3,7 @@ import { randomInt } from "node:crypto";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { exec } from "../core/builtin.ts";
-import { asText } from "../core/check.ts";
+import { asInteger, asText } from "../core/check.ts";
 import { type Duration, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import type { AnyTask } from "../core/task.ts";
@@ -19,8 +19,12 @@ export interface ConnectOptions extends WorkOptions {
   token: string | (() => string);
   /** For a token of all namespaces: which one; default `default`. */
   namespace?: string;
-  /** Where commands write until the server has it; default: a directory of this user among the temporary ones. */
+  /** Where commands write; default: a directory of this user among the temporary ones. All workers of a host may share it. */
   dir?: string;
+  /** How long, and up to how many bytes in all, the files of attempts stay in `dir` for the next attempt of their job, while
+   *  it is not known to have ended; default 1 day and 2 GB. */
+  scratchAge?: Duration;
+  scratchLimit?: number;
   /** A file of certificates that are trusted besides the usual ones. */
   ca?: string;
   /** The time between two signs of life; default 2 s, and never more than a third of the lease. */
@@ -33,6 +37,9 @@ export interface ConnectOptions extends WorkOptions {
   logger?: (level: "error" | "warn" | "info", message: string) => void;
 }
 
+const SCRATCH_AGE = "1d";
+const SCRATCH_LIMIT = 2_000_000_000;
+
 /** Resolves when the worker is registered. Waits for a server that cannot be reached; a wrong token or a wrong address is an
  *  error at once. */
 export async function connectWorker(
@@ -40,7 +47,19 @@ export async function connectWorker(
   tasks: readonly AnyTask[],
   options: ConnectOptions,
 ): Promise<WorkerHandle> {
-  const { token, namespace, dir, ca, heartbeat, lease, signal, logger = toStderr, ...work } = options;
+  const {
+    token,
+    namespace,
+    dir,
+    ca,
+    heartbeat,
+    lease,
+    signal,
+    logger = toStderr,
+    scratchAge,
+    scratchLimit,
+    ...work
+  } = options;
   const link = httpLink({
     ...{ url, token: checkedToken(token), clock: systemClock, log: logger, ca },
     namespace: namespace === undefined ? null : asText(namespace, "namespace", 200),
@@ -51,7 +70,12 @@ export async function connectWorker(
   let places: RemotePlaces | null = null;
   try {
     kindsOf(tasks);
-    if (tasks.includes(exec as AnyTask)) places = await remotePlaces({ ...link, dir: dir ?? defaultDir() });
+    const keepMs = toMs(scratchAge ?? SCRATCH_AGE, "scratchAge");
+    const keepBytes = asInteger(scratchLimit ?? SCRATCH_LIMIT, "scratchLimit", { min: 0 });
+    if (tasks.includes(exec as AnyTask)) {
+      const { parts, sessionOf } = link;
+      places = await remotePlaces({ parts, sessionOf, dir: dir ?? defaultDir(), keepMs, keepBytes, log: logger });
+    }
     return await start(link, places, { tasks, work, signal, logger, namespace: namespace ?? "default" });
   } catch (error) {
     link.close();

@@ -18,6 +18,12 @@ export function hasEnded(session: { readonly pid: number; readonly process?: str
   return start === null || `${place} ${start}` !== session.process;
 }
 
+/** Whether `hasEnded` can tell: it is a process of this boot of this machine, and of this pid namespace. */
+export function isOfThisBoot({ process }: { readonly process?: string | null }): boolean {
+  const place = placeName();
+  return place !== null && process?.startsWith(`${place} `) === true;
+}
+
 const HIDDEN = "hidden";
 
 let place: string | null | undefined;

@@ -1,7 +1,8 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { exec } from "../../src/core/builtin.ts";
+import { hasEnded } from "../../src/worker/process-proof.ts";
 import { startChild, until } from "../exec/kit.ts";
 import { openWireBench, tempDir, type WireBench } from "./kit.ts";
 
@@ -14,8 +15,7 @@ const sh = (bench: WireBench, command: string, options: object = {}) =>
 const QUICK = { retry: { maxAttempts: 2, backoff: { initial: "1ms", jitter: 0 } } };
 
 /** What lies in the directories of a worker. */
-const inHand = (dir: string) =>
-  readdirSync(dir).flatMap((worker) => readdirSync(join(dir, worker)).filter((name) => name.startsWith("job_")));
+const inHand = (dir: string) => readdirSync(dir).filter((name) => name.startsWith("job_"));
 
 describe("what a command leaves", () => {
   it("is on the server before its end is, and nothing of it stays here", async () => {
@@ -61,23 +61,60 @@ describe("what a command leaves", () => {
     expect(await log(bench, id, "&offset=6")).toBe("last\n");
   });
 
-  it("is there for the next attempt, wherever that runs", async () => {
+  it.each([
+    ["the same host, scratch files too", true, "one\nkept\nscratch\n"],
+    ["another host", false, "one\nkept\nno scratch\n"],
+  ])("is there for the next attempt, on %s", async (_, isSame, expected) => {
     const bench = await openWireBench();
-    const first = await bench.work([exec]);
+    const dir = tempDir();
+    const first = await bench.work([exec], { dir });
     const id = await bench.submit(
       "exec",
       {
         shell: true,
-        command: `if [ $PERDURE_ATTEMPT = 1 ]; then echo one; mkdir artifacts/d; echo kept > artifacts/d/f; exit 3; fi
-          cat $PERDURE_PREVIOUS_OUTPUT_DIR/stdout.log $PERDURE_PREVIOUS_OUTPUT_DIR/artifacts/d/f`,
+        command: `if [ $PERDURE_ATTEMPT = 1 ]; then
+            echo one; mkdir artifacts/d; echo kept > artifacts/d/f; echo scratch > tmp.txt; exit 3
+          fi
+          cd $PERDURE_PREVIOUS_OUTPUT_DIR; cat stdout.log artifacts/d/f; cat tmp.txt 2>/dev/null || echo no scratch`,
       },
-      { retry: { maxAttempts: 2, backoff: { initial: "1s", jitter: 0 } } },
+      { retry: { maxAttempts: 2, backoff: { initial: "1h", jitter: 0 } } },
     );
-    await until("the first run is over", async () => (await bench.get(`/v1/jobs/${id}`)).failures === 1);
+    await until("the first attempt is over", async () => (await bench.get(`/v1/jobs/${id}`)).failures === 1);
     await first.stop();
-    await bench.work([exec]);
+    const next = isSame ? dir : tempDir();
+    await bench.work([exec], { dir: next });
+    await bench.server.call("POST", `/v1/jobs/${id}/retry`);
     expect(await bench.ended(id)).toMatchObject({ state: "succeeded", attempt: 2 });
-    expect(await log(bench, id)).toBe("one\nkept\n");
+    expect(await log(bench, id)).toBe(expected);
+    await until("nothing of it stays", () => inHand(next).length === 0);
+  });
+
+  it("is sent while it runs: what has stopped changing, and in the end the right bytes of what was written again", async () => {
+    const bench = await openWireBench();
+    const go = join(tempDir(), "go");
+    await bench.work([exec]);
+    const id = await sh(
+      bench,
+      `cd artifacts; echo old > renamed; echo 'old, and longer' > rewritten; echo gone > removed; seq 3 > grown
+       until [ -e ${go} ]; do sleep 0.05; done
+       echo new > tmp; mv tmp renamed; echo new > rewritten; rm removed; seq 4 5 >> grown`,
+    );
+    const is = async (name: string, expected: string) =>
+      (await file(bench, id, 1, `artifacts/${name}`)).text === expected;
+    await until("all are there", async () => (await is("renamed", "old\n")) && (await is("grown", "1\n2\n3\n")));
+    expect(await bench.get(`/v1/jobs/${id}`)).toMatchObject({ state: "running" });
+    writeFileSync(go, "");
+    expect(await bench.ended(id)).toMatchObject({ state: "succeeded", attempt: 1 });
+    const { attempts } = await bench.get(`/v1/jobs/${id}/outputs`);
+    const named = (attempts[0].files as { name: string }[]).map(({ name }) => name);
+    expect(named).toEqual(["grown", "renamed", "rewritten"]);
+    for (const [name, expected] of [
+      ["renamed", "new\n"],
+      ["rewritten", "new\n"],
+      ["grown", "1\n2\n3\n4\n5\n"],
+    ] as const) {
+      expect((await file(bench, id, 1, `artifacts/${name}`)).text).toBe(expected);
+    }
   });
 
   it("gets there through a restart of the server, while it runs and at its end", async () => {
@@ -92,7 +129,7 @@ describe("what a command leaves", () => {
     await until("the first line is there", async () => (await log(bench, id)) === "first\n");
     bench.wire.cut();
     writeFileSync(go, "");
-    const local = () => inHand(dir).map((job) => join(dir, readdirSync(dir)[0] as string, job, "attempt_1"))[0] ?? "";
+    const local = () => inHand(dir).map((job) => join(dir, job, "attempt_1"))[0] ?? "";
     await until("it has ended", () => existsSync(join(local(), "artifacts/x")));
     await bench.restart();
     expect(await bench.ended(id)).toMatchObject({ state: "succeeded", attempt: 1 });
@@ -111,7 +148,7 @@ describe("what a command leaves", () => {
     expect(await bench.ended(id)).toMatchObject({ state: "succeeded" });
     expect(await log(bench, id)).toBe("out\n");
     for (const n of [1, 2, 3, 4, 5, 6]) expect((await file(bench, id, 1, `artifacts/s${n}`)).text).toBe(`${n}\n`);
-    expect((await file(bench, id, 1, "artifacts/big")).text).toBe(""); // and not the half of it
+    expect((await file(bench, id, 1, "artifacts/big")).status).toBe(404); // and not the half of it
     expect(await text(bench, `/v1/jobs/${id}/logs?stream=log`)).toContain("artifacts/big was not kept");
   });
 
@@ -124,8 +161,8 @@ describe("what a command leaves", () => {
     expect((await file(bench, id, 1, "artifacts/f")).text).toBe("f\n");
   });
 
-  it("had been sent when its worker was killed stays, and the next attempt finds it", async () => {
-    const bench = await openWireBench();
+  it("had been sent when its worker was killed stays, and the next attempt on its host finds scratch files too", async () => {
+    const bench = await openWireBench({ isGone: hasEnded });
     const dir = tempDir();
     const child = startChild("../http-worker/worker.ts", [bench.wire.url, bench.server.admin, dir]);
     await child.line("working");
@@ -133,34 +170,22 @@ describe("what a command leaves", () => {
       "exec",
       {
         shell: true,
-        command: `if [ $PERDURE_ATTEMPT = 1 ]; then echo of the first; sleep 600; fi
-          cat $PERDURE_PREVIOUS_OUTPUT_DIR/stdout.log`,
+        command: `if [ $PERDURE_ATTEMPT = 1 ]; then
+            echo of the first; echo artifact > artifacts/f; echo scratch > tmp.txt; sleep 600
+          fi
+          cd $PERDURE_PREVIOUS_OUTPUT_DIR; cat stdout.log artifacts/f tmp.txt`,
       },
       QUICK,
     );
-    await until("its line is there", async () => (await log(bench, id)) === "of the first\n");
+    await until("its files are there", async () => (await file(bench, id, 1, "artifacts/f")).text === "artifact\n");
     child.process.kill("SIGKILL");
     await child.ended;
-    const left = readdirSync(dir);
-    expect(left).toHaveLength(1);
+    expect(inHand(dir)).toEqual([id]);
     await bench.work([exec], { dir });
-    expect(readdirSync(dir)).not.toContain(left[0]); // what the dead worker left is gone
     expect(await bench.ended(id)).toMatchObject({ state: "succeeded", attempt: 2, losses: 1 });
-    expect(await log(bench, id)).toBe("of the first\n");
+    expect(await log(bench, id)).toBe("of the first\nartifact\nscratch\n");
     expect(await log(bench, id, "&attempt=1")).toBe("of the first\n");
-  });
-});
-
-describe("the directory of a worker", () => {
-  it("is for its user alone, and goes with it; others are left alone", async () => {
-    const bench = await openWireBench();
-    const dir = tempDir();
-    mkdirSync(join(dir, `worker-${process.ppid}-1-1`)); // of a process that is alive
-    mkdirSync(join(dir, "something-else"));
-    const worker = await bench.work([exec], { dir });
-    const own = readdirSync(dir).find((name) => name.startsWith(`worker-${process.pid}-`)) as string;
-    expect(readFileSync(join(dir, own, ".process"), "utf8")).not.toBe("");
-    await worker.stop();
-    expect(readdirSync(dir).sort()).toEqual(["something-else", `worker-${process.ppid}-1-1`]);
+    expect((await file(bench, id, 1, "artifacts/f")).text).toBe("artifact\n");
+    await until("nothing of it stays", () => inHand(dir).length === 0);
   });
 });

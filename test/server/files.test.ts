@@ -95,6 +95,35 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("files over %s", (store
     expect((await call("GET", `/v1/jobs/${job.id}/outputs`)).body.attempts).toMatchObject([{ attempt: 2 }]);
   });
 
+  it("replaces a file as a whole with the last piece of an upload, and removes one, under the lease alone", async () => {
+    const job = await start();
+    const read = async () => (await call("GET", `/v1/jobs/${job.id}/attempts/1/files/artifacts/x`)).text;
+    const send = (query: string, body: string) =>
+      worker.call("PUT", `/jobs/${job.id}/attempts/1/files/artifacts/x?${query}`, {
+        ...{ body, headers: { [HEADER.lease]: job.token, "content-type": "application/octet-stream" } },
+      });
+    const remove = (query = "", lease = job.token) =>
+      worker.call("DELETE", `/jobs/${job.id}/attempts/1/files/artifacts/x${query}`, {
+        headers: { [HEADER.lease]: lease },
+      });
+    expect((await send("offset=0", "old")).body).toEqual({ size: 3 });
+    expect((await send("offset=0&upload=1", "new ")).body).toEqual({ size: 4 });
+    expect(await read()).toBe("old");
+    expect((await send("offset=4&upload=1&last=true", "one")).body).toEqual({ size: 7 });
+    expect(await read()).toBe("new one");
+    expect((await send("offset=0&upload=0", "x")).status).toBe(400);
+    await send("offset=0&upload=2", "never ");
+    expect((await remove("?upload=2")).status).toBe(204);
+    expect((await send("offset=6&upload=2&last=true", "whole")).body).toEqual({ size: 0 });
+    expect(await read()).toBe("new one");
+    expect((await remove("", "nonsense")).status).toBe(409);
+    expect((await remove()).status).toBe(204);
+    expect((await remove()).status).toBe(204);
+    expect((await call("GET", `/v1/jobs/${job.id}/attempts/1/files/artifacts/x`)).status).toBe(404);
+    await worker.report(job, DONE);
+    expect((await remove()).status).toBe(409);
+  });
+
   it("refuses what is over the limit of the attempt, and names that are none", async () => {
     const job = await start();
     expect((await put(job, "stdout.log", "x".repeat(LIMIT - 10))).status).toBe(200);

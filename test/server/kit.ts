@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { Scope } from "../../src/core/access.ts";
 import { storeClock } from "../../src/embedded/store-clock.ts";
 import { systemClock } from "../../src/engine/clock.ts";
-import { Engine } from "../../src/engine/engine.ts";
+import { Engine, type EngineOptions } from "../../src/engine/engine.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import { idMaker } from "../../src/lib/id.ts";
 import { createLog } from "../../src/server/log.ts";
@@ -25,6 +25,7 @@ export interface KitOptions extends ServerOptions {
   /** An address of a store that is there already, as of another server; it is left there. */
   readonly url?: string;
   readonly leaseMs?: number;
+  readonly isGone?: EngineOptions["isGone"];
   readonly clock?: Clock;
   readonly wrapStore?: (store: Store) => Store;
 }
@@ -76,6 +77,7 @@ export async function startServer(options: KitOptions = {}): Promise<TestServer>
     store: kind = "sqlite",
     url,
     leaseMs,
+    isGone,
     clock: base = systemClock,
     wrapStore = (store) => store,
     ...rest
@@ -93,6 +95,7 @@ export async function startServer(options: KitOptions = {}): Promise<TestServer>
   const engine = new Engine({
     ...{ store, clock, random: Math.random, newId, log, name: "test", outputs: blobs },
     ...(leaseMs === undefined ? {} : { leaseMs }),
+    ...(isGone === undefined ? {} : { isGone }),
   });
   engine.start();
   const tokens = await TokenBook.open({ store, clock, randomBytes, log });

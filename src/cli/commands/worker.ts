@@ -60,6 +60,7 @@ export const worker: Command = {
       ...{ allowAddresses: config.list("worker.allowAddresses"), isolate: config.flag("worker.isolate") },
       heartbeat: config.durationMs("worker.heartbeat"),
       resources: resourcesOf(config),
+      ...{ scratchAge: config.durationMs("worker.scratchAge"), scratchLimit: config.bytes("worker.scratchLimit") },
       ...(queues.length === 0 ? {} : { queues }),
       ...(name === undefined ? {} : { name }),
       ...(dir === undefined ? {} : { dir }),

@@ -12,6 +12,8 @@ export function workerArguments(config: Config, url: string, tokenFile: string):
   const share = Math.max(1, config.integer("workers"));
   give("cpu", String(config.number("worker.cpu") ?? Math.floor(cpu / share) / 1_000));
   give("memory", `${config.bytes("worker.memory") ?? Math.floor(memory / share)}b`);
+  give("scratch-age", `${config.durationMs("worker.scratchAge")}ms`);
+  give("scratch-limit", String(config.bytes("worker.scratchLimit")));
   give("grace", `${config.durationMs("worker.grace")}ms`);
   give("heartbeat", `${config.durationMs("worker.heartbeat")}ms`);
   give("log-level", config.text("server.logLevel"));

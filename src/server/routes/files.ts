@@ -53,6 +53,15 @@ export function fileRoutes(parts: ServerParts): Handlers {
     return new Download(toStream([Buffer.from(page?.text ?? "")]), { ...attachment("log.log"), ...own });
   }
 
+  /** The attempt in the hands of the caller, which must be the one of the path. */
+  async function heldFile(call: Call) {
+    const { id, attempt } = await heldAttempt(parts, call);
+    if (Number(call.params.attempt) !== attempt) {
+      throw new PerdureError("lease_lost", "this lease is for another attempt");
+    }
+    return { id, attempt, name: call.params["*"] as string, upload: call.query.upload as number | undefined };
+  }
+
   async function logFile(job: JobRow, wanted: number | null, name: string, offset: number) {
     const attempts = wanted === null ? (await blobs.attempts(job.id)).reverse() : [wanted];
     for (const attempt of attempts) {
@@ -86,19 +95,27 @@ export function fileRoutes(parts: ServerParts): Handlers {
     getOutput: async (call) => file(call, (await jobOf(parts, call)).id),
 
     async writeOutput(call) {
-      const { id, attempt } = await heldAttempt(parts, call);
-      if (Number(call.params.attempt) !== attempt)
-        throw new PerdureError("lease_lost", "this lease is for another run");
-      const name = call.params["*"] as string;
+      const { id, attempt, name, upload } = await heldFile(call);
       // Asked for in vain: it has been sent again since, perhaps with more behind it.
       if (call.request.raw.destroyed) throw new PerdureError("invalid_request", "the caller is gone");
       const length = call.request.headers["content-length"];
-      const known = length === undefined ? {} : { length: Number(length) };
+      const last = call.query.last === true;
+      const options = {
+        maxBytes: outputLimit,
+        length: length === undefined ? undefined : Number(length),
+        upload,
+        last,
+      };
       try {
-        return await blobs.write(id, attempt, name, offsetOf(call), bodyOf(call), { maxBytes: outputLimit, ...known });
+        return await blobs.write(id, attempt, name, offsetOf(call), bodyOf(call), options);
       } finally {
         call.request.raw.resume(); // what was not wanted of it is read and thrown away, or the next request never comes
       }
+    },
+
+    async removeOutput(call) {
+      const { id, attempt, name, upload } = await heldFile(call);
+      await blobs.remove(id, attempt, name, upload === undefined ? {} : { upload });
     },
 
     async listEarlierOutputs(call) {

@@ -146,6 +146,89 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       expect(await text(job, "stdout.log")).toBe("abcdefghi");
     });
 
+    test("an upload takes the place of a file as a whole, with its last piece", async () => {
+      const job = jobId();
+      const bytes = randomBytes(700_000);
+      const part = (from: number, to: number, more: object = {}) =>
+        blobs.write(job, 1, "artifacts/d/x", from, pieces(bytes.subarray(from, to)), {
+          upload: 7,
+          length: to - from,
+          ...more,
+        });
+      await write(job, "artifacts/d/x", 0, "as it was");
+      expect(await part(0, 300_000)).toEqual({ size: 300_000 });
+      expect(await part(0, 300_000)).toEqual({ size: 300_000 });
+      // One that skips a part is told what is staged, and replaces nothing.
+      expect(await part(600_000, 700_000, { last: true })).toEqual({ size: 300_000 });
+      expect(await text(job, "artifacts/d/x")).toBe("as it was");
+      expect((await blobs.list(job, 1)).files.map(({ name }) => name)).toEqual(["d/x"]);
+      expect(await part(300_000, 700_000, { last: true })).toEqual({ size: 700_000 });
+      expect(bytes.equals((await read(job, "artifacts/d/x")) as Buffer)).toBe(true);
+      expect((await blobs.list(job, 1)).files).toMatchObject([{ name: "d/x", size: 700_000, sha256: sha256(bytes) }]);
+      // Nothing is staged any more: who sends the last piece again begins anew. It goes on as a file like any other.
+      expect(await part(300_000, 700_000, { last: true })).toEqual({ size: 0 });
+      expect(await write(job, "artifacts/d/x", 700_000, "and more")).toEqual({ size: 700_008 });
+      // A file in one piece, an empty one, and one that is new.
+      for (const [file, content] of [
+        ["artifacts/d/x", "short"],
+        ["artifacts/e", ""],
+        ["result.json", "{}"],
+      ] as const) {
+        const options = { upload: 8, last: true, length: content.length };
+        expect(await blobs.write(job, 1, file, 0, pieces(...(content === "" ? [] : [content])), options)).toEqual({
+          size: content.length,
+        });
+        expect(await text(job, file)).toBe(content);
+      }
+    });
+
+    test("uploads of one file do not mix, and what is staged can be removed", async () => {
+      const job = jobId();
+      const put = (upload: number, at: number, content: string, last = false) =>
+        blobs.write(job, 1, "artifacts/x", at, pieces(content), { upload, last, length: content.length });
+      await put(1, 0, "old ");
+      await put(2, 0, "new ");
+      await put(1, 4, "late");
+      await put(2, 4, "one", true);
+      expect(await text(job, "artifacts/x")).toBe("new one");
+      await blobs.remove(job, 1, "artifacts/x", { upload: 1 });
+      expect(await put(1, 8, "late", true)).toEqual({ size: 0 });
+      expect(await text(job, "artifacts/x")).toBe("new one");
+    });
+
+    test("an upload makes room for itself within the limit, and one that is too large leaves nothing", async () => {
+      const job = jobId();
+      const put = (upload: number, content: string) =>
+        blobs.write(job, 1, "artifacts/x", 0, pieces(content), {
+          upload,
+          last: true,
+          maxBytes: 10,
+          length: content.length,
+        });
+      await put(1, "12345678");
+      await put(2, "abcdefghij");
+      expect(await text(job, "artifacts/x")).toBe("abcdefghij");
+      await expect(put(3, "12345678901")).rejects.toMatchObject({ code: "output_too_large" });
+      const second = { upload: 4, last: true, maxBytes: 10, length: 1 };
+      await expect(blobs.write(job, 1, "artifacts/y", 0, pieces("1"), second)).rejects.toMatchObject({
+        code: "output_too_large",
+      });
+      expect(await text(job, "artifacts/x")).toBe("abcdefghij");
+      await put(5, "123456789");
+      expect(await blobs.write(job, 1, "artifacts/y", 0, pieces("1"), { ...second, upload: 6 })).toEqual({ size: 1 });
+    });
+
+    test("a file is removed, and its name and its bytes are free again", async () => {
+      const job = jobId();
+      await blobs.write(job, 1, "artifacts/a/b", 0, pieces("12345678"), { maxBytes: 10 });
+      await blobs.remove(job, 1, "artifacts/a/b");
+      await blobs.remove(job, 1, "artifacts/a/b");
+      expect(await blobs.list(job, 1)).toEqual({ files: [], more: 0 });
+      expect(await text(job, "artifacts/a/b")).toBeNull();
+      expect(await blobs.write(job, 1, "artifacts/a", 0, pieces("1234567890"), { maxBytes: 10 })).toEqual({ size: 10 });
+      await expect((async () => blobs.remove(job, 1, "artifacts/../x"))()).rejects.toThrow(ConfigError);
+    });
+
     test("attempts are apart, and counted in their order", async () => {
       const job = jobId();
       for (const attempt of [2, 10, 1]) await blobs.write(job, attempt, "result.json", 0, pieces(`{"n":${attempt}}`));

@@ -1,7 +1,17 @@
 /** Writes files of attempts into the database: one short transaction for each chunk, so that a slow sender keeps nobody
  *  waiting. A write that breaks off leaves what had come so far; whoever sends it goes on from there, or begins again. */
 import { createHash } from "node:crypto";
-import { checkedParts, checkPlace, isRepeat, nameTaken, tooLarge } from "../blob-name.ts";
+import {
+  checkedParts,
+  checkPlace,
+  checkUpload,
+  isRepeat,
+  isTooLarge,
+  isWhole,
+  nameTaken,
+  STAGED,
+  tooLarge,
+} from "../blob-name.ts";
 import type { Blobs } from "../blobs.ts";
 import { texts } from "./arrays.ts";
 import type { Call } from "./blobs.ts";
@@ -16,7 +26,7 @@ const TALLY_LOCK = 0x424c4f42;
 
 type File = readonly [jobId: string, attempt: number, name: string];
 
-export function blobWriter({ db, sql }: Context, call: Call, keepHash: Statement): Blobs["write"] {
+export function blobWriter({ db, sql }: Context, call: Call, keepHash: Statement): Pick<Blobs, "write" | "remove"> {
   const THE_FILE = "job = $1 and attempt = $2 and name = $3";
   const make = sql(
     "blob_make",
@@ -45,7 +55,20 @@ export function blobWriter({ db, sql }: Context, call: Call, keepHash: Statement
      insert into $s.blob_chunk (job, attempt, name, off, body) select $1, $2, $3, $4, $5::bytea from grown returning 1`,
   );
   const lockAll = sql("blob_tally_lock", "select pg_advisory_xact_lock($1, hashtext($2::text || ' ' || $3::text))");
-  const tally = sql("blob_tally", "select coalesce(sum(size), 0)::bigint from $s.blob where job = $1 and attempt = $2");
+  // What is staged is counted apart. "0" follows "/".
+  const IS_STAGED = `name > '${STAGED}/' and name < '${STAGED}0'`;
+  const tally = sql(
+    "blob_tally",
+    `select coalesce(sum(size), 0)::bigint from $s.blob where job = $1 and attempt = $2 and (${IS_STAGED}) = $3::boolean`,
+  );
+  const drop = [
+    sql("blob_remove", `delete from $s.blob where ${THE_FILE}`),
+    sql("blob_remove_chunks", `delete from $s.blob_chunk where ${THE_FILE}`),
+  ];
+  const rename = [
+    sql("blob_rename", `update $s.blob set name = $4 where ${THE_FILE}`),
+    sql("blob_rename_chunks", `update $s.blob_chunk set name = $4 where ${THE_FILE}`),
+  ];
 
   /** Ends the file at this place. Null: it may be written from there on; else its size, and nothing was changed. */
   async function cut(
@@ -56,8 +79,7 @@ export function blobWriter({ db, sql }: Context, call: Call, keepHash: Statement
     length: number | undefined,
   ) {
     if (offset === 0 && (await connection.ask(make, file)).length > 0) {
-      const folders = parts.slice(1, -1).map((_, i) => parts.slice(0, i + 2).join("/"));
-      if ((await connection.ask(rivals, [...file, texts(folders)])).length > 0) throw nameTaken(file[2]);
+      if ((await connection.ask(rivals, [...file, texts(foldersOf(parts))])).length > 0) throw nameTaken(file[2]);
       return null;
     }
     const [[size] = []] = (await connection.ask(lock, file)) as [number][];
@@ -78,7 +100,8 @@ export function blobWriter({ db, sql }: Context, call: Call, keepHash: Statement
         : await db.transaction(
             async (connection) => {
               await connection.ask(lockAll, [TALLY_LOCK, file[0], String(file[1])]);
-              const [[bytes] = [0]] = (await connection.ask(tally, [file[0], file[1]])) as [number][];
+              const counted = [file[0], file[1], file[2].startsWith(`${STAGED}/`)];
+              const [[bytes] = [0]] = (await connection.ask(tally, counted)) as [number][];
               if (bytes + body.length > maxBytes) throw tooLarge(file[2], maxBytes);
               return connection.ask(add, values);
             },
@@ -90,18 +113,66 @@ export function blobWriter({ db, sql }: Context, call: Call, keepHash: Statement
     return size === at + body.length ? null : (size ?? 0);
   }
 
-  return async (jobId, attempt, name, offset, source, { maxBytes, length } = {}) => {
+  /** Puts what is staged, of so many bytes, into the place of the file. A try that was done although nobody heard of it has
+   *  left nothing staged, and is not done again. */
+  async function publish(staged: File, file: File, size: number, maxBytes: number | undefined): Promise<void> {
+    const [jobId, attempt, name] = file;
+    await db.transaction(
+      async (connection) => {
+        await connection.ask(lockAll, [TALLY_LOCK, jobId, String(attempt)]);
+        if ((await connection.ask(lock, staged)).length === 0) return;
+        const [[before] = []] = (await connection.ask(lock, file)) as [number][];
+        const folders = foldersOf(name.split("/"));
+        if (before === undefined && (await connection.ask(rivals, [...file, texts(folders)])).length > 0) {
+          throw nameTaken(name);
+        }
+        const [[bytes] = [0]] = (await connection.ask(tally, [jobId, attempt, false])) as [number][];
+        if (maxBytes !== undefined && bytes - (before ?? 0) + size > maxBytes) throw tooLarge(name, maxBytes);
+        for (const each of drop) await connection.ask(each, file);
+        for (const each of rename) await connection.ask(each, [...staged, name]);
+      },
+      { repeat: true },
+    );
+  }
+
+  async function removeFile(file: File): Promise<void> {
+    await db.transaction(
+      async (connection) => {
+        for (const each of drop) await connection.ask(each, file);
+      },
+      { repeat: true },
+    );
+  }
+
+  const write: Blobs["write"] = async (jobId, attempt, name, offset, source, options = {}) => {
+    const { maxBytes, length, upload, last = false } = options;
     checkPlace(attempt, offset);
     const parts = checkedParts(name);
     const file: File = [jobId, attempt, name];
-    // Only when something is there to take its place: a caller may be gone before it has sent a byte.
+    const target = stagedOr(file, upload);
     const chunks = inChunks(source);
     try {
-      return await put(file, parts, offset, chunks, maxBytes, length);
+      const answer = await put(target, upload === undefined ? parts : [target[2]], offset, chunks, maxBytes, length);
+      if (upload !== undefined && last && isWhole(answer.size, offset, length)) {
+        await call(() => publish(target, file, answer.size, maxBytes));
+      }
+      return answer;
+    } catch (error) {
+      // It will never be whole.
+      if (upload !== undefined && isTooLarge(error)) await call(() => removeFile(target));
+      throw error;
     } finally {
       await chunks.return(); // whoever sends the rest is not kept waiting
     }
   };
+
+  const remove: Blobs["remove"] = async (jobId, attempt, name, { upload } = {}) => {
+    checkPlace(attempt, 0);
+    checkedParts(name);
+    await call(() => removeFile(stagedOr([jobId, attempt, name], upload)));
+  };
+
+  return { write, remove };
 
   async function put(
     file: File,
@@ -111,6 +182,7 @@ export function blobWriter({ db, sql }: Context, call: Call, keepHash: Statement
     maxBytes: number | undefined,
     length: number | undefined,
   ): Promise<{ readonly size: number }> {
+    // Only when something is there to take its place: a caller may be gone before it has sent a byte.
     let next = await chunks.next();
     const size = await call(() =>
       db.transaction((connection) => cut(connection, file, parts, offset, length), { repeat: true }),
@@ -129,6 +201,17 @@ export function blobWriter({ db, sql }: Context, call: Call, keepHash: Statement
     if (offset === 0) await call(() => db.write(keepHash, whole, { repeat: true }));
     return { size: at };
   }
+}
+
+/** The names of the folders that a file lies in, below `artifacts`. */
+function foldersOf(parts: readonly string[]): string[] {
+  return parts.slice(1, -1).map((_, i) => parts.slice(0, i + 2).join("/"));
+}
+
+function stagedOr([jobId, attempt, name]: File, upload: number | undefined): File {
+  if (upload === undefined) return [jobId, attempt, name];
+  checkUpload(upload);
+  return [jobId, attempt, `${STAGED}/${upload}/${name}`];
 }
 
 /** The same bytes in pieces of one size, however they come. */

@@ -40,7 +40,7 @@ export function postgresBlobs(context: Context, call: Call): Blobs {
   const drop = ["blob", "blob_chunk"].map((table) =>
     sql(`blob_drop_${table}`, `delete from $s.${table} where job = any ($1::text[])`, LONG),
   );
-  const write = blobWriter(context, call, keepHash);
+  const writer = blobWriter(context, call, keepHash);
 
   async function* bytes(file: readonly Value[], offset: number): AsyncGenerator<Buffer, void, void> {
     for (let at = offset; ; ) {
@@ -88,7 +88,8 @@ export function postgresBlobs(context: Context, call: Call): Blobs {
       return row === undefined ? null : Readable.from(bytes(file, offset), { objectMode: false });
     },
 
-    write: (jobId, ...rest) => write(checkedId(jobId), ...rest),
+    write: (jobId, ...rest) => writer.write(checkedId(jobId), ...rest),
+    remove: (jobId, ...rest) => writer.remove(checkedId(jobId), ...rest),
     // There is no scratch here.
     tidy: async () => {},
     delete: (jobIds) =>

@@ -16,6 +16,8 @@ const OWN = ["result.json", "stdout.log", "stderr.log"];
 export interface Earlier {
   readonly attempt: number;
   readonly files: readonly RemoteFile[];
+  /** Files that the server does not list: too many. */
+  readonly more: number;
 }
 
 /** The latest attempt before this one that left something. */
@@ -25,7 +27,7 @@ export async function findEarlier(files: SessionFiles, placed: PlacedAttempt): P
   return before.reduce<Earlier | null>((last, each) => (last && last.attempt > each.attempt ? last : each), null);
 }
 
-/** Puts its files into a directory that is not there yet. */
+/** Puts its files into an empty directory. */
 export async function fetchEarlier(
   files: SessionFiles,
   placed: PlacedAttempt,
@@ -35,6 +37,7 @@ export async function fetchEarlier(
   let room = MAX_BYTES;
   if (earlier.files.reduce((sum, { size }) => sum + size, 0) > room) throw tooMuch();
   await mkdir(join(dir, "artifacts"), { recursive: true, mode: 0o700 });
+  if (earlier.more > 0) placed.log(`${earlier.more} artifacts of the attempt before were not fetched: too many`);
   const names = [...OWN, ...earlier.files.map(({ name }) => `artifacts/${checked(name)}`)];
   for (const name of names) {
     const path = join(dir, name);

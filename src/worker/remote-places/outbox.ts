@@ -1,41 +1,64 @@
-/** Brings what one attempt leaves to the server: its output while it runs, the rest when it has ended. What the server had
- *  by then is there even if this worker dies. */
+/** Brings what one attempt leaves to the server while it runs: its output each second, its files in `artifacts/` and its
+ *  result.json as they stop changing. The rest goes when it has ended. What the server had by then is there even if this
+ *  worker dies. A result.json is sent only as JSON that is whole, so that half a verdict never counts. */
+import { lstat } from "node:fs/promises";
 import { join } from "node:path";
 import { namesBelow } from "../../files/plain-files.ts";
 import type { PlacedAttempt } from "../exec/exec-executor.ts";
+import { readSmallJson } from "../exec/small-json.ts";
 import { untilAnswered } from "../http-link/link-parts.ts";
 import { mayPass } from "../http-link/wire-error.ts";
+import { SentArtifact } from "./sent-artifact.ts";
 import { SentFile } from "./sent-file.ts";
 import type { SessionFiles } from "./session-files.ts";
 
 const FOLLOW_MS = 1_000;
+/** However many files there are, they are looked at this often. */
+const LOOK_MS = 5_000;
+/** Of the time, that looking at them may take. */
+const LOOK_SHARE = 10;
 /** Small files take the time of the way there and back: several go at once. */
 const AT_ONCE = 4;
 const MAX_FILES = 10_000;
+
+type Sent = SentFile | SentArtifact;
 
 export class Outbox {
   readonly placed: PlacedAttempt;
   readonly #files: SessionFiles;
   readonly #dir: string;
   readonly #streams: readonly SentFile[];
+  readonly #result: SentArtifact;
+  /** By their names; those that the command has removed are taken out. */
+  readonly #artifacts = new Map<string, SentArtifact>();
   /** Refused for good: too large, or a name that the server does not take. */
-  readonly #refused = new Set<SentFile>();
+  readonly #refused = new Set<Sent>();
   /** Artifacts that were over the limit beside others that may have been so too, and are gone since. */
-  readonly #again: SentFile[] = [];
+  readonly #again: SentArtifact[] = [];
   #isLost = false;
   #hasEnded = false;
   #cancelTimer = () => {};
   #following: Promise<void> = Promise.resolve();
+  /** The look at artifacts under way: a large file must not hold up the output. */
+  #looking: Promise<void> | null = null;
+  #lookAt = 0;
 
   constructor(files: SessionFiles, placed: PlacedAttempt, dir: string) {
     this.#files = files;
     this.placed = placed;
     this.#dir = dir;
-    this.#streams = ["stdout.log", "stderr.log"].map((name) => this.#file(name));
+    this.#streams = ["stdout.log", "stderr.log"].map((name) => new SentFile(files, placed, name, join(dir, name)));
+    this.#result = this.#artifact("result.json");
   }
 
   follow(): void {
-    this.#cancelTimer = this.#files.parts.clock.after(FOLLOW_MS, () => {
+    const { clock } = this.#files.parts;
+    this.#cancelTimer = clock.after(FOLLOW_MS, () => {
+      if (this.#looking === null && clock.monotonic() >= this.#lookAt) {
+        this.#looking = this.#look().finally(() => {
+          this.#looking = null;
+        });
+      }
       this.#following = this.#sendNew().finally(() => {
         if (!this.#hasEnded && !this.#isLost) this.follow();
       });
@@ -47,61 +70,118 @@ export class Outbox {
     this.#hasEnded = true;
     this.#cancelTimer();
     await this.#following;
-    for (const file of [...this.#streams, this.#file("result.json")]) await this.#deliver(file);
-    const names = this.#artifacts();
-    await Promise.all(Array.from({ length: AT_ONCE }, () => this.#deliverAll(names)));
+    await this.#looking;
+    for (const file of [...this.#streams, this.#result]) await this.#deliver(file);
+    const names = await this.#names({ isEnd: true });
+    for (const file of this.#gone(names)) await this.#untilDone(file, () => file.remove());
+    await this.#each(names, (file) => this.#deliver(file));
     for (const file of this.#again) await this.#deliver(file, { isLast: true });
   }
 
   /** What cannot be sent now is sent a second later. */
   async #sendNew(): Promise<void> {
-    for (const file of this.#streams) {
-      try {
-        if (!this.#refused.has(file)) await file.send({ isEnd: false });
-      } catch (error) {
-        if (mayPass(error) && !this.#files.isLost(this.placed, error)) this.#files.parts.teller.trouble(error);
-        else this.#refuse(file, error);
-      }
-    }
+    for (const file of this.#streams) await this.#try(file, () => file.send({ isEnd: false }));
   }
 
-  async *#artifacts(): AsyncGenerator<string> {
-    let [count, more] = [0, 0];
-    for await (const name of namesBelow(join(this.#dir, "artifacts"))) {
-      if (name === null || count === MAX_FILES) more += 1;
-      else {
-        count += 1;
-        yield `artifacts/${name}`;
-      }
-    }
-    if (more > 0) this.placed.log(`${more} of its artifacts were not kept: too many, or no plain files`);
+  /** Sends what has stopped changing, and what has changed for long. */
+  async #look(): Promise<void> {
+    const { clock } = this.#files.parts;
+    const startedAt = clock.monotonic();
+    await this.#try(this.#result, () => this.#lookAtResult());
+    const names = await this.#names({ isEnd: false });
+    const tookMs = clock.monotonic() - startedAt;
+    for (const file of this.#gone(names)) await this.#try(file, () => file.remove());
+    await this.#each(names, (file) => this.#try(file, () => file.look()));
+    this.#lookAt = clock.monotonic() + Math.min(LOOK_MS - FOLLOW_MS, tookMs * LOOK_SHARE);
   }
 
-  async #deliverAll(names: AsyncGenerator<string>): Promise<void> {
-    for (;;) {
-      const { value, done } = await names.next();
-      if (done === true) return;
-      await this.#deliver(this.#file(value));
+  async #lookAtResult(): Promise<void> {
+    const path = join(this.#dir, "result.json");
+    if ((await lstat(path).catch(() => null)) === null) {
+      if (this.#result.isSent) await this.#result.remove();
+      return;
     }
+    const read = await readSmallJson(path);
+    if (read !== null && "value" in read) await this.#result.look();
   }
 
-  async #deliver(file: SentFile, { isLast = false } = {}): Promise<void> {
-    const { parts } = this.#files;
-    if (this.#isLost || this.#refused.has(file) || parts.closed.aborted) return;
-    const isWorthWaiting = (error: unknown) => mayPass(error) && !this.#files.isLost(this.placed, error);
+  /** While it runs: what may pass is tried again with the next look. */
+  async #try(file: Sent, send: () => Promise<void>): Promise<void> {
+    if (this.#isLost || this.#refused.has(file)) return;
     try {
-      await untilAnswered(parts, () => file.send({ isEnd: true }), { signal: parts.closed, isWorthWaiting });
+      await send();
     } catch (error) {
-      if (parts.closed.aborted) return;
-      const isOver = (error as { code?: unknown }).code === "output_too_large" && !this.#streams.includes(file);
-      if (isOver) await file.drop().catch(() => {});
-      if (isOver && !isLast) this.#again.push(file);
+      const isLost = this.#files.isLost(this.placed, error);
+      if (isLost || !(mayPass(error) || isOver(error))) this.#refuse(file, error);
+      else if (!isOver(error)) this.#files.parts.teller.trouble(error);
+      else if (file instanceof SentArtifact)
+        await file.over().catch(() => {}); // at the end there may be room for it
       else this.#refuse(file, error);
     }
   }
 
+  /** The files in `artifacts/`, up to so many. */
+  async #names({ isEnd }: { readonly isEnd: boolean }): Promise<Set<string>> {
+    const names = new Set<string>();
+    let more = 0;
+    for await (const name of namesBelow(join(this.#dir, "artifacts"))) {
+      if (!isEnd && names.size === MAX_FILES) break;
+      if (name === null || names.size === MAX_FILES) more += 1;
+      else names.add(`artifacts/${name}`);
+    }
+    if (isEnd && more > 0) this.placed.log(`${more} of its artifacts were not kept: too many, or no plain files`);
+    return names;
+  }
+
+  /** Those on the server that are not here any more. */
+  *#gone(names: ReadonlySet<string>): Generator<SentArtifact> {
+    for (const [name, file] of this.#artifacts) {
+      if (names.has(name)) continue;
+      if (file.isSent) yield file;
+      if (!file.isSent) this.#artifacts.delete(name);
+    }
+  }
+
+  async #each(names: ReadonlySet<string>, send: (file: SentArtifact) => Promise<void>): Promise<void> {
+    const wasEnded = this.#hasEnded;
+    const left = names.values();
+    const worker = async () => {
+      for (const name of left) {
+        if (this.#isLost || this.#hasEnded !== wasEnded) return; // the last look comes next, and takes them all
+        await send(this.#known(name));
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  }
+
+  #known(name: string): SentArtifact {
+    const known = this.#artifacts.get(name) ?? this.#artifact(name);
+    this.#artifacts.set(name, known);
+    return known;
+  }
+
+  async #deliver(file: Sent, { isLast = false } = {}): Promise<void> {
+    const send = () => (file instanceof SentFile ? file.send({ isEnd: true }) : file.finish());
+    await this.#untilDone(file, send, isLast);
+  }
+
+  async #untilDone(file: Sent, send: () => Promise<void>, isLast = false): Promise<void> {
+    const { parts } = this.#files;
+    if (this.#isLost || this.#refused.has(file) || parts.closed.aborted) return;
+    const isWorthWaiting = (error: unknown) => mayPass(error) && !this.#files.isLost(this.placed, error);
+    try {
+      await untilAnswered(parts, send, { signal: parts.closed, isWorthWaiting });
+    } catch (error) {
+      if (parts.closed.aborted) return;
+      if (file instanceof SentArtifact && isOver(error) && !isLast) {
+        await file.over().catch(() => {});
+        this.#again.push(file);
+      } else this.#refuse(file, error);
+    }
+  }
+
   /** What was sent of a log stays: its beginning is better than nothing. */
-  #refuse(file: SentFile, error: unknown): void {
+  #refuse(file: Sent, error: unknown): void {
     if (this.#files.isLost(this.placed, error)) {
       this.#isLost = true;
       return;
@@ -110,7 +190,11 @@ export class Outbox {
     this.placed.log(`${file.name} was not kept: ${(error as Error).message}`);
   }
 
-  #file(name: string): SentFile {
-    return new SentFile(this.#files, this.placed, name, join(this.#dir, name));
+  #artifact(name: string): SentArtifact {
+    return new SentArtifact(this.#files, this.placed, name, join(this.#dir, name));
   }
+}
+
+function isOver(error: unknown): boolean {
+  return (error as { code?: unknown }).code === "output_too_large";
 }

@@ -1,21 +1,21 @@
-/** Places for commands whose outputs are kept by a server: a directory here while the attempt is in hand, and all that it
- *  leaves sent there before its end is reported. Of an attempt that is lost with its worker, what had been sent is kept.
+/** Places for commands whose outputs are kept by a server: a directory here, and what goes beyond scratch files sent there while
+ *  the attempt runs, all of it before its end is reported. Of an attempt that is lost with its worker, what had been sent is
+ *  kept by the server, and its directory here.
  *
- *    <dir>/worker-<pid>-<start>-<n>/<jobId>/attempt_<m>/
- *
- *  Scratch files go with the directory, also where a job asks to keep them: nobody could reach them. */
-import { mkdir, stat } from "node:fs/promises";
+ *  The next attempt finds the files of the one before: in their directory, scratch files too, if that ran on this host; else
+ *  what the server has of them. */
+
 import { join } from "node:path";
-import { listPlainFiles, removeAll } from "../../files/plain-files.ts";
+import { listPlainFiles } from "../../files/plain-files.ts";
 import { runName } from "../attempt-run.ts";
 import type { AttemptPlaces, PlacedAttempt } from "../exec/exec-executor.ts";
 import type { LinkParts } from "../http-link/link-parts.ts";
 import { fetchEarlier, findEarlier } from "./earlier-files.ts";
+import { HostDirectory, type HostDirectoryOptions } from "./host-directory.ts";
 import { Outbox } from "./outbox.ts";
 import { SessionFiles, type SessionOf } from "./session-files.ts";
-import { makeWorkerDirectory } from "./worker-directory.ts";
 
-export interface RemotePlacesOptions {
+export interface RemotePlacesOptions extends Pick<HostDirectoryOptions, "keepMs" | "keepBytes" | "log"> {
   /** Of the link that the attempts come through. */
   readonly parts: LinkParts;
   readonly sessionOf: SessionOf;
@@ -24,7 +24,6 @@ export interface RemotePlacesOptions {
 }
 
 export interface RemotePlaces extends AttemptPlaces {
-  /** Removes what is left here. */
   close(): Promise<void>;
 }
 
@@ -35,61 +34,65 @@ interface Place {
   isReleased: boolean;
 }
 
-export async function remotePlaces({ parts, sessionOf, dir }: RemotePlacesOptions): Promise<RemotePlaces> {
-  const own = await makeWorkerDirectory(dir, parts.clock.now());
+export async function remotePlaces(options: RemotePlacesOptions): Promise<RemotePlaces> {
+  const { parts, sessionOf, dir: root, keepMs, keepBytes, log } = options;
+  const host = await HostDirectory.open({ root, clock: parts.clock, keepMs, keepBytes, log });
   const files = new SessionFiles(parts, sessionOf);
   const places = new Map<string, Place>();
+  /** Jobs that have ended, while an attempt of theirs is still in hand. */
+  const ended = new Set<string>();
   /** Directories of jobs that are being removed. */
   const removals = new Map<string, Promise<void>>();
-  const jobDir = (jobId: string) => join(own, jobId);
-  const attemptDir = (jobId: string, attempt: number) => join(jobDir(jobId), `attempt_${attempt}`);
   const placeOf = ({ job }: PlacedAttempt) => places.get(runName(job.id, job.attempt));
 
   /** Where the files of the attempt before lie now; null without any, or if they cannot be had. */
   async function previousOf(placed: PlacedAttempt): Promise<string | null> {
     const { id, attempt } = placed.job;
     if (attempt === 1) return null;
-    let to: string | null = null;
+    const here = (await host.attempts(id)).filter((n) => n < attempt).at(-1) ?? 0;
+    const isLast = here === attempt - 1;
     try {
-      const earlier = await findEarlier(files, placed);
-      if (earlier === null) return null;
-      const path = attemptDir(id, earlier.attempt);
-      // It ran here, and may still: then it is all there.
-      if ((await stat(path).catch(() => null)) !== null) return path;
-      to = path;
-      await fetchEarlier(files, placed, earlier, to);
-      return to;
+      const earlier = isLast ? null : await findEarlier(files, placed);
+      if (earlier === null || earlier.attempt <= here) return here === 0 ? null : host.dirOf(id, here);
+      return await host.adopt(id, earlier.attempt, (dir) => fetchEarlier(files, placed, earlier, dir));
     } catch (error) {
       placed.log(`the files of the attempt before could not be fetched: ${(error as Error).message}`);
-      if (to !== null) await removeAll(to);
       return null;
     }
   }
 
-  /** When its report was answered and nothing of it is on its way any more. What a later run of the job may look at stays
-   *  until that is cleared, too. */
+  /** When its report was answered and nothing of it is on its way any more. Its directory stays for the next attempt. */
   async function clear(placed: PlacedAttempt, place: Place): Promise<void> {
     if (!place.isFinished || !place.isReleased) return;
     const { id, attempt } = placed.job;
     places.delete(runName(id, attempt));
-    if ([...places.keys()].some((name) => name.startsWith(`${id}.`))) return;
-    const removal = removeAll(jobDir(id)).finally(() => removals.delete(id));
+    await host.release(id, attempt);
+    if (ended.has(id)) await removeJob(id);
+  }
+
+  async function removeJob(id: string): Promise<void> {
+    const isInHand = [...places.keys()].some((name) => name.startsWith(`${id}.`));
+    if (isInHand) {
+      ended.add(id);
+      return;
+    }
+    ended.delete(id);
+    const removal = host.removeJob(id).finally(() => removals.delete(id));
     removals.set(id, removal);
     await removal;
   }
 
   return {
-    async begin(jobId, attempt, _keep, placed) {
-      const path = attemptDir(jobId, attempt);
+    async begin(jobId, attempt, keep, placed) {
+      await removals.get(jobId)?.catch(() => {}); // a redrive may begin before the last attempt is cleared
+      ended.delete(jobId);
+      const dir = await host.begin(jobId, attempt, keep);
       places.set(runName(jobId, attempt), {
-        outbox: new Outbox(files, placed, path),
+        outbox: new Outbox(files, placed, dir),
         isFinished: false,
         isReleased: false,
       });
-      await removals.get(jobId)?.catch(() => {}); // the next run may begin before the last one is cleared
-      await removeAll(path); // of a job that a restored backup has brought back
-      await mkdir(join(path, "artifacts"), { recursive: true, mode: 0o700 });
-      return { dir: path, previous: await previousOf(placed) };
+      return { dir, previous: await previousOf(placed) };
     },
 
     follow: (placed) => placeOf(placed)?.outbox.follow(),
@@ -109,8 +112,8 @@ export async function remotePlaces({ parts, sessionOf, dir }: RemotePlacesOption
       await clear(placed, place);
     },
 
-    list: (jobId, attempt) => listPlainFiles(join(attemptDir(jobId, attempt), "artifacts")),
-    tidy: async () => {},
-    close: () => removeAll(own),
+    list: (jobId, attempt) => listPlainFiles(join(host.dirOf(jobId, attempt), "artifacts")),
+    tidy: removeJob,
+    close: () => host.close(),
   };
 }

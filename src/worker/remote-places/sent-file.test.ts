@@ -1,36 +1,11 @@
-import { writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { Asked } from "../../../test/http-worker/fake-server.ts";
-import { tempDir } from "../../../test/http-worker/kit.ts";
-import { job, never, openLink, refusal } from "../../../test/http-worker/link-kit.ts";
+import { keeper, placed } from "../../../test/http-worker/file-keeper.ts";
+import { never, refusal } from "../../../test/http-worker/link-kit.ts";
 import { untilAnswered } from "../http-link/link-parts.ts";
 import { Outbox } from "./outbox.ts";
 import { SentFile } from "./sent-file.ts";
-import { SessionFiles } from "./session-files.ts";
-
-/** A server that keeps files, and may forget. */
-function keeper() {
-  const kept = new Map<string, string>();
-  const put = ({ path, body }: Asked) => {
-    const url = new URL(path, "http://x");
-    const name = url.pathname.split("/files/")[1] as string;
-    const offset = Number(url.searchParams.get("offset"));
-    const before = kept.get(name) ?? "";
-    if (offset > before.length) return { json: { size: before.length } };
-    kept.set(name, before.slice(0, offset) + (body ?? ""));
-    return { json: { size: kept.get(name)?.length } };
-  };
-  return { kept, put };
-}
-
-async function placed(answer: Parameters<typeof openLink>[0]) {
-  const bench = await openLink(answer);
-  const said: string[] = [];
-  const attempt = { job: job(1), session: bench.session, signal: never(), log: (line: string) => void said.push(line) };
-  const files = new SessionFiles(bench.link.parts, bench.link.sessionOf);
-  return { ...bench, attempt, files, said, dir: tempDir() };
-}
 
 describe("a file on its way", () => {
   it("goes on where the server is, also when that has less than it had", async () => {
@@ -96,5 +71,25 @@ describe("an outbox", () => {
     await new Outbox(files, attempt, dir).finish();
     expect([...kept.keys()]).toEqual(["stdout.log", "result.json"]);
     expect(said).toEqual(["stderr.log was not kept: the server says invalid_request"]);
+  });
+
+  it("sends files and verdict while the attempt runs, as they stop changing, and takes back what was removed", async () => {
+    const { kept, put } = keeper();
+    const { attempt, files, dir } = await placed(put);
+    mkdirSync(join(dir, "artifacts/d"), { recursive: true });
+    writeFileSync(join(dir, "artifacts/d/x"), "one");
+    writeFileSync(join(dir, "artifacts/y"), "two");
+    writeFileSync(join(dir, "result.json"), '{"status": "comp');
+    const outbox = new Outbox(files, attempt, dir);
+    outbox.follow();
+    await expect
+      .poll(() => Object.fromEntries(kept), { timeout: 30_000 })
+      .toEqual({ "artifacts/d/x": "one", "artifacts/y": "two" });
+    rmSync(join(dir, "artifacts/y"));
+    writeFileSync(join(dir, "result.json"), '{"status": "completed"}');
+    const now = { "artifacts/d/x": "one", "result.json": '{"status": "completed"}' };
+    await expect.poll(() => Object.fromEntries(kept), { timeout: 30_000 }).toEqual(now);
+    await outbox.finish();
+    expect(Object.fromEntries(kept)).toEqual(now);
   });
 });

@@ -17,6 +17,12 @@ export interface RemoteOutputs {
   }[];
 }
 
+/** A piece of what is to replace a file as a whole. */
+export interface StagedPiece {
+  readonly upload: number;
+  readonly last: boolean;
+}
+
 export type SessionOf = (id: string) => { readonly key: string; readonly isCurrent: boolean } | null;
 
 /** No file is so long. */
@@ -32,18 +38,39 @@ export class SessionFiles {
   }
 
   /** Puts bytes at an offset; the answer is the size that the file has then. */
-  async write(placed: PlacedAttempt, name: string, offset: number, body: Uint8Array): Promise<number> {
-    const params = { session: placed.session, id: placed.job.id, attempt: placed.job.attempt };
-    const ask = { params, rest: name, query: `offset=${offset}`, headers: this.#headers(placed), body };
+  async write(
+    placed: PlacedAttempt,
+    name: string,
+    offset: number,
+    body: Uint8Array,
+    staged?: StagedPiece,
+  ): Promise<number> {
+    const query = `offset=${offset}${staged === undefined ? "" : `&upload=${staged.upload}&last=${staged.last}`}`;
+    const ask = { params: paramsOf(placed), rest: name, query, headers: this.#headers(placed), body };
     const { body: answer } = await this.parts.calls.json<{ size: number }>("writeOutput", ask);
     this.parts.teller.well();
     return answer.size;
   }
 
   /** The size that a file has on the server. A piece of nothing far beyond its end changes nothing, and is told it. */
-  sizeOf(placed: PlacedAttempt, name: string): Promise<number> {
-    return this.write(placed, name, BEYOND, Buffer.alloc(0));
+  sizeOf(placed: PlacedAttempt, name: string, upload?: number): Promise<number> {
+    const staged = upload === undefined ? undefined : { upload, last: false };
+    return this.write(placed, name, BEYOND, Buffer.alloc(0), staged);
   }
+
+  /** Removes a file, or only what an upload has staged for it. */
+  async remove(placed: PlacedAttempt, name: string, upload?: number): Promise<void> {
+    const ask = { params: paramsOf(placed), rest: name, headers: this.#headers(placed) };
+    await this.parts.calls.json("removeOutput", upload === undefined ? ask : { ...ask, query: `upload=${upload}` });
+    this.parts.teller.well();
+  }
+
+  /** Names what is staged: pieces of two uploads never mix. */
+  nextUpload(): number {
+    this.#uploads += 1;
+    return this.#uploads;
+  }
+  #uploads = 0;
 
   async listEarlier(placed: PlacedAttempt): Promise<RemoteOutputs> {
     const params = { session: placed.session, id: placed.job.id };
@@ -72,4 +99,8 @@ export class SessionFiles {
   #headers({ session, job }: PlacedAttempt): Record<string, string> {
     return { [HEADER.sessionKey]: this.#sessionOf(session)?.key ?? "", [HEADER.lease]: job.token };
   }
+}
+
+function paramsOf({ session, job }: PlacedAttempt) {
+  return { session, id: job.id, attempt: job.attempt };
 }
