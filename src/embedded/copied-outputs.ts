@@ -42,6 +42,7 @@ export function copiedOutputs({ local, kept, clock, maxBytes }: CopiedOutputsOpt
       (await kept.get(jobId, attempt, name, offset)) ?? local.get(jobId, attempt, name, offset),
 
     write: (...args) => kept.write(...args),
+    remove: (...args) => kept.remove(...args),
 
     async begin(jobId, attempt, keep, placed) {
       const place = await local.begin(jobId, attempt, keep);
