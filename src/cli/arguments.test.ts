@@ -69,12 +69,14 @@ describe("arguments", () => {
     },
   );
 
-  it("name a job in full, or are refused", () => {
+  it("name a job in full or by its beginning, or are refused", () => {
     const id = "job_01m7gekg9zevv9a6xvvwmt1v8g";
     expect(read(id)?.jobId()).toBe(id);
     expect(read()?.optionalJobId()).toBeUndefined();
     expect(() => read()?.jobId()).toThrow("which job? Usage: perdure try [ID]");
-    expect(() => read("job_01m7")?.jobId()).toThrow('"job_01m7" is not a job id: ids are given in full');
+    expect(read("job_01m7")?.jobId()).toBe("job_01m7");
+    expect(read("01m7gek")?.jobId()).toBe("job_01m7gek");
+    expect(() => read("job_01m")?.jobId()).toThrow('"job_01m" is not a job id: use job_ and 26 characters');
     expect(() => read(id, "b")?.jobId()).toThrow('unexpected argument "b". Usage: perdure try [ID]');
   });
 

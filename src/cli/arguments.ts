@@ -3,10 +3,9 @@
 import { parseArgs } from "node:util";
 import { nearest } from "../core/check.ts";
 import { show } from "../core/errors.ts";
-import { opalKey } from "../dialects/opal/words.ts";
-import { isId } from "../lib/id.ts";
 import { type Command, HELP, type Option } from "./command.ts";
 import { usageError } from "./exit.ts";
+import { asJobId } from "./short-id.ts";
 
 /** What was given. Options are asked for by their names in the command's table. */
 export class Given {
@@ -50,7 +49,7 @@ export class Given {
     throw usageError(`--${name}: got ${show(text)}; give a whole number from ${min} to ${max}`);
   }
 
-  /** The one argument of a command about one job. */
+  /** The one argument of a command about one job; it may be short (`fullId`). */
   jobId(): string {
     const id = this.optionalJobId();
     if (id === undefined) throw usageError(`which job? Usage: ${this.#command.usage}`);
@@ -75,16 +74,6 @@ export class Given {
     }
     return this.#values.get(name) ?? [];
   }
-}
-
-/** Refuses what is no id of a job, and says how to find that of an OPAL job. */
-export function asJobId(text: string): string {
-  if (isId(text, "job")) return text;
-  const isOpal = /^job_[0-9a-f]{12}$/.test(text);
-  const find = isOpal
-    ? `; if it is OPAL's, find the job with \`perdure ps --key ${opalKey(text)}\``
-    : "; see `perdure ps`";
-  throw usageError(`${show(text)} is not a job id: ids are given in full, job_ and 26 characters${find}`);
 }
 
 /** Null when help is asked for, whatever else is right or wrong. */

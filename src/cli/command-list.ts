@@ -54,7 +54,7 @@ export const COMMANDS: readonly Listed[] = [
   },
   {
     name: "logs",
-    summary: "Show what a command wrote",
+    summary: "Show what a command wrote, or a task logged",
     load: async () => (await import("./commands/logs.ts")).logs,
   },
   {

@@ -2,13 +2,14 @@
 import { PerdureError } from "../core/errors.ts";
 import type { Perdure } from "../core/face.ts";
 import type { JobInfo } from "../core/views.ts";
-import { asJobId, type Given } from "./arguments.ts";
+import type { Given } from "./arguments.ts";
 import type { Command, Context } from "./command.ts";
 import { EXIT, usageError } from "./exit.ts";
 import { stateWords } from "./job-text.ts";
+import { asJobId, fullId } from "./short-id.ts";
 import { withPerdure } from "./target.ts";
 
-/** All of them are looked at before anything is done. */
+/** All of them are checked before anything is done. They may be short. */
 export function givenIds(given: Given, { usage }: Pick<Command, "usage">): string[] {
   const ids = [...new Set(given.positionals)];
   if (ids.length === 0) throw usageError(`which jobs? Usage: ${usage}`);
@@ -33,8 +34,9 @@ export function forEach(
   return withPerdure(context, async (perdure) => {
     const answers: Answer[] = [];
     try {
-      for (const id of ids) {
+      for (const { id, error } of await resolved(perdure, ids)) {
         try {
+          if (error !== null) throw error;
           const job = await act(perdure, id);
           answers.push({ id, ok: true, state: job.state, reason: job.reason });
           if (!isJson) out.line(id, "  ", stateWords(job, Date.now(), new Map()));
@@ -51,6 +53,20 @@ export function forEach(
     }
     return answers.every(({ ok }) => ok) ? EXIT.done : EXIT.failed;
   });
+}
+
+/** Before anything is done: one that is ambiguous ends the command. */
+async function resolved(perdure: Perdure, texts: readonly string[]) {
+  const found = new Map<string, PerdureError | null>();
+  for (const text of texts) {
+    try {
+      found.set(await fullId(perdure, text), null);
+    } catch (error) {
+      if (!isOfTheJob(error)) throw error;
+      found.set(text, error);
+    }
+  }
+  return [...found].map(([id, error]) => ({ id, error }));
 }
 
 function isOfTheJob(error: unknown): error is PerdureError {

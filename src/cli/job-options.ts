@@ -2,17 +2,18 @@
 import { asInteger, asList, asObject, asText, type Fields, fieldPath } from "../core/check.ts";
 import { asSpan, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
+import { MAX_JOB_NAME } from "../core/job-name.ts";
 import type { PolicyInput } from "../core/policy.ts";
 import { resolvePolicy } from "../core/resolve-policy.ts";
 import { RESOURCE_PREFIX, type ResourcesInput, toResources } from "../core/resources.ts";
 import type { SubmitEntry, SubmitOptions } from "../core/submit-options.ts";
 import { LIMITS } from "../engine/limits.ts";
-import { isId } from "../lib/id.ts";
 import { isOver } from "../lib/text.ts";
+import { SHORT_ID } from "./short-id.ts";
 
 export const OPTION_KEYS = [
   ...(["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline"] as const),
-  ...(["retry", "labels", "resources", "annotations", "parent"] as const),
+  ...(["retry", "labels", "resources", "annotations", "parent", "name"] as const),
 ];
 
 type Check<T> = (value: unknown, path: string) => T;
@@ -39,7 +40,8 @@ const CHECKS: Checks = {
     return value as ResourcesInput;
   },
   annotations: asAnnotations,
-  parent: asJobId,
+  parent: asParent,
+  name: (value, path) => asName(value, path, MAX_JOB_NAME),
 };
 
 export function optionsOf(fields: Fields<string>, path: string): NonNullable<SubmitEntry["options"]> {
@@ -91,9 +93,11 @@ function asAnnotations(value: unknown, path: string): Record<string, string> {
   throw new ConfigError({ path, given: null, problem: "too much", allowed });
 }
 
-function asJobId(value: unknown, path: string): string {
-  if (typeof value === "string" && isId(value, "job")) return value;
-  throw new ConfigError({ path, given: value, allowed: "the id of a job, job_ and 26 characters" });
+/** May be short; whoever stores it asks for the whole (`fullId`). */
+function asParent(value: unknown, path: string): string {
+  if (typeof value === "string" && SHORT_ID.test(value)) return value;
+  const allowed = "the id of a job, job_ and 26 characters, or at least the first 4 of them";
+  throw new ConfigError({ path, given: value, allowed });
 }
 
 const INSTANT = /^(\d{4}-\d\d-\d\d)T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)$/;

@@ -36,8 +36,9 @@ export class Printer {
     this.#write(safeText(text));
   }
 
-  table(columns: readonly Column[], rows: readonly (readonly Piece[])[]): void {
-    this.#write(...tableLines(columns, rows, this.#look));
+  /** `wide`: as wide as it needs to be. */
+  table(columns: readonly Column[], rows: readonly (readonly Piece[])[], wide = false): void {
+    this.#write(...tableLines(columns, rows, wide ? { ...this.#look, columns: undefined } : this.#look));
   }
 
   facts(facts: readonly (readonly [string, Piece | null])[]): void {

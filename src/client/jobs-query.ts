@@ -5,7 +5,7 @@ import { toInstant } from "../core/instant.ts";
 
 const FILTER_KEYS = [
   ...["state", "kind", "queue", "tag", "key", "deadLetter", "submittedAfter", "submittedBefore", "order", "limit"],
-  ...["cursor", "parent"],
+  ...["cursor", "parent", "name", "action", "reason", "id"],
 ];
 
 /** As the body of a request has it: lists where one or many may be given, instants in milliseconds. */
@@ -16,7 +16,7 @@ export function toWireFilter(filter: JobsFilter): Readonly<Record<string, unknow
     value === undefined ? undefined : toInstant(value, path);
   return {
     ...filter,
-    ...{ state: many(filter.state), kind: many(filter.kind), queue: many(filter.queue) },
+    ...{ state: many(filter.state), kind: many(filter.kind), queue: many(filter.queue), reason: many(filter.reason) },
     submittedAfter: instant(filter.submittedAfter, "jobs.submittedAfter"),
     submittedBefore: instant(filter.submittedBefore, "jobs.submittedBefore"),
   };

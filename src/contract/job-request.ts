@@ -24,7 +24,7 @@ export function toRequest(given: SubmitEntry): string {
   // An option that was given as undefined counts as not given.
   const { retry = defaults.retry, queue = defaults.queue, priority = defaults.priority } = options;
   const { timeout = defaults.timeout, expireIn = defaults.expireIn, runAt, deadline } = options;
-  const { key, delay, tags, labels, resources, annotations } = options;
+  const { key, delay, tags, labels, resources, annotations, name } = options;
   const { parent } = options as SubmitOptions;
   if (delay !== undefined) toMs(delay, "submit.delay");
   if (timeout !== undefined) asSpan(timeout, "submit.timeout");
@@ -33,7 +33,22 @@ export function toRequest(given: SubmitEntry): string {
   checkPlain(labels, "submit.labels");
   checkPlain(annotations, "submit.annotations");
   const request = {
-    ...{ kind, key, queue, priority, delay, tags, timeout, expireIn, retry, labels, resources, annotations, parent },
+    ...{
+      kind,
+      name,
+      key,
+      queue,
+      priority,
+      delay,
+      tags,
+      timeout,
+      expireIn,
+      retry,
+      labels,
+      resources,
+      annotations,
+      parent,
+    },
     runAt: runAt === undefined ? undefined : toInstant(runAt, "submit.runAt"),
     deadline: deadline === undefined ? undefined : toInstant(deadline, "submit.deadline"),
   };

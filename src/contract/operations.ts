@@ -1,5 +1,6 @@
 /** What each route takes and answers. The server checks requests by it, and the OpenAPI page is made from it. */
 import { type TSchema, Type } from "typebox";
+import { FAIL_REASONS } from "../core/job.ts";
 import type { RouteName } from "./routes.ts";
 import {
   AttemptNumber,
@@ -83,6 +84,15 @@ const FILTER = {
     Type.String({ minLength: 1, maxLength: 600, description: "Of a child: its parent, `/`, its key." }),
   ),
   parent: Type.Optional(JobId),
+  name: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 500,
+      description: "A name, or a pattern with `*` and `?`, as in `backup-*`.",
+    }),
+  ),
+  action: Type.Optional(Type.String({ minLength: 1, maxLength: 500, description: "An action, or a pattern." })),
+  reason: many(words(FAIL_REASONS), 8),
   deadLetter: Type.Optional(Type.Boolean({ description: "Only jobs that failed and wait for a person." })),
   submittedAfter: Type.Optional(Instant),
   submittedBefore: Type.Optional(Instant),
@@ -136,8 +146,14 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
   },
   listJobs: {
     ...{ tag: "jobs", summary: "List jobs, newest first, a page at a time" },
+    description:
+      "With a pattern or a reason a call checks a few thousand jobs at most, so that a page may be short: there are more while " +
+      "`next` is not null.",
     query: closed({
       ...FILTER,
+      id: Type.Optional(
+        Type.String({ minLength: 4, maxLength: 30, description: "The beginning of an id, with or without `job_`." }),
+      ),
       order: Type.Optional(words(["newest", "oldest"])),
       limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT.jobs })),
       cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 1_000 })),

@@ -89,6 +89,12 @@ export const JobRequest = closed({
     description: "What runs it: `exec`, `http`, or the name of a task.",
   }),
   input: Type.Optional(Type.Unknown({ description: "Any JSON value, kept byte for byte; up to 1 MiB." })),
+  name: Type.Optional(
+    Type.String({
+      ...{ minLength: 1, maxLength: 200 },
+      description: "Shown to people. Default: its action or manifest, else its kind and a short argument.",
+    }),
+  ),
   key: Type.Optional(Type.String({ minLength: 1, maxLength: 500, description: "At most one job per key." })),
   queue: Type.Optional(Name),
   priority: Type.Optional(Type.Integer({ minimum: 0, maximum: 9 })),
@@ -143,6 +149,7 @@ export const JobSchema = Type.Object(
     namespace: Name,
     queue: Name,
     kind: Name,
+    name: Type.String({ description: "For people: its own name, else its action or manifest, else what it runs." }),
     state: State,
     reason: orNull(words(FAIL_REASONS)),
     chapter: Type.Integer(),
@@ -158,6 +165,12 @@ export const JobSchema = Type.Object(
     parentId: orNull(JobId),
     depth: Type.Integer({ description: "Parents above it." }),
     annotations: Type.Record(Type.String(), Type.String()),
+    failure: orNull(
+      Type.Object(
+        { kind: Type.String(), message: Type.String() },
+        { description: "Of a job that failed: its last attempt's." },
+      ),
+    ),
     startedAt: orNull(Type.Number()),
     finishedAt: orNull(Type.Number()),
     policy: Type.Object({}, { description: "The policy as it was resolved when the job was submitted." }),

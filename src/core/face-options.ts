@@ -77,4 +77,5 @@ export function checkRedriveMany(
 /** Those that say which jobs: in what order and how many is not the filter's to say. */
 const REDRIVE_FILTER_KEYS = [
   ...["state", "kind", "queue", "tag", "key", "deadLetter", "submittedAfter", "submittedBefore", "parent"],
+  ...["name", "action", "reason"],
 ];

@@ -5,7 +5,7 @@ import type { Duration } from "./duration.ts";
 import type { PerdureError } from "./errors.ts";
 import type { PerdureEvent } from "./event.ts";
 import type { Explanation } from "./explain.ts";
-import type { JobState, Usage } from "./job.ts";
+import type { FailReason, JobState, Usage } from "./job.ts";
 import type { RedriveChanges } from "./redrive.ts";
 import type { SubmitEntry, SubmitOptions, TransactionClient } from "./submit-options.ts";
 import type { AnyTask, Task } from "./task.ts";
@@ -30,7 +30,9 @@ export interface Perdure extends AsyncDisposable {
 
   /** A handle on a job by its id. Throws `job_not_found`. */
   job<Output = unknown>(id: string): Promise<JobHandle<Output>>;
-  /** Jobs of this namespace that fit, newest first, a page at a time: pass `next` as `cursor` for the page after. */
+  /** Jobs of this namespace that fit, newest first, a page at a time: pass `next` as `cursor` for the page after. With a
+   *  pattern or a reason a call checks a few thousand jobs at most, so that a page may be short: there are more while `next`
+   *  is not null. */
   jobs(filter?: JobsFilter): Promise<{ jobs: JobInfo[]; next: string | null }>;
   explain(id: string): Promise<Explanation>;
   /** What the attempts of a job left: their logs and files. */
@@ -132,6 +134,14 @@ export interface JobsFilter {
   key?: string;
   /** Only children of this job. */
   parent?: string;
+  /** Only jobs of this name, or of names that fit a pattern with `*` and `?`, as in "backup-*". */
+  name?: string;
+  /** Only jobs of this action, or of actions that fit a pattern. */
+  action?: string;
+  /** Only jobs that failed for one of these reasons. */
+  reason?: FailReason | readonly FailReason[];
+  /** Only jobs whose id begins so, with or without `job_`; at least 4 characters of the rest. */
+  id?: string;
   /** Only jobs that failed and wait for a person. */
   deadLetter?: boolean;
   submittedAfter?: Date | number;

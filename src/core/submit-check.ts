@@ -2,13 +2,14 @@
  *  the same way by an engine and by a client, which has no policies. */
 import { asInteger, asList, asObject, asText, checkOptions } from "./check.ts";
 import { ConfigError, PerdureError, show } from "./errors.ts";
+import { MAX_JOB_NAME } from "./job-name.ts";
 import { toResources } from "./resources.ts";
 import type { SubmitOptions } from "./submit-options.ts";
 import { NO_INPUT } from "./work.ts";
 
 const SUBMIT_KEYS = [
   ...["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline", "retry", "labels"],
-  ...["resources", "annotations", "parent", "client"],
+  ...["resources", "annotations", "parent", "client", "name"],
 ];
 
 export function checkSubmit(options: SubmitOptions): void {
@@ -17,6 +18,7 @@ export function checkSubmit(options: SubmitOptions): void {
     const allowed = "either delay or runAt, not both";
     throw new ConfigError({ path: "submit.delay", given: options.delay, allowed });
   }
+  if (options.name !== undefined) asText(options.name, "submit.name", MAX_JOB_NAME);
   if (options.key !== undefined) asText(options.key, "submit.key", 500);
   if (options.queue !== undefined) asText(options.queue, "submit.queue", 200);
   if (options.priority !== undefined) asInteger(options.priority, "submit.priority", { min: 0, max: 9 });

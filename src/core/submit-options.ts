@@ -10,6 +10,8 @@ export interface TransactionClient {
 }
 
 export interface SubmitOptions {
+  /** Shown to people, and found by `jobs({ name })`. Default: its action or manifest, else its kind and a short argument. */
+  name?: string;
   /** At most one job per key: a second submit with the same body finds the first. */
   key?: string;
   queue?: string;

@@ -9,6 +9,10 @@ export interface JobInfo extends Job {
   readonly payload: unknown;
   /** Texts that came with it: kept, shown, and never read by the engine. */
   readonly annotations: Readonly<Record<string, string>>;
+  /** For people: its own name, else its action or manifest, else its kind and a short argument (`jobName`). */
+  readonly name: string;
+  /** Of a job that failed: how its last attempt did, without the stack; null where that attempt had no failure. */
+  readonly failure: Failure | null;
   /** Of the winning attempt; undefined until there is one. */
   readonly result: unknown;
   /** What the latest attempt last said of its progress. */

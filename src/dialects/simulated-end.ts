@@ -1,5 +1,6 @@
 /** The end of a simulated job in the words of the system whose preset it has: what its users would read there. Told by the
  *  same views that tell of real jobs. */
+import { jobName } from "../core/job-name.ts";
 import type { PresetName } from "../core/policy.ts";
 import type { Simulation } from "../core/simulate.ts";
 import { agentStatus } from "./agent-task/status.ts";
@@ -60,6 +61,7 @@ export function simulatedEnd(
 ): DialectEnd | null {
   const { preset } = job.policy;
   if (preset === "default") return null;
-  const info = { ...job, annotations, payload: null, result: undefined, progress: undefined };
+  const shown = { annotations, payload: null, name: jobName({ ...job, annotations }), failure: null };
+  const info = { ...job, ...shown, result: undefined, progress: undefined };
   return TELL[preset]({ job: info, attempts, events, workerName: (session) => session });
 }

@@ -13,6 +13,8 @@ import { checkFilter } from "./job-filter.ts";
 const TOGETHER = 100;
 /** Rows that are read at a time: each may hold two megabytes, and only its id is wanted. */
 const ROWS = 50;
+/** A page may be short where a filter is by a pattern: enough reads for a limit of full pages, and some that find little. */
+const MAX_READS = 200;
 
 export async function redriveMany(
   engine: Engine,
@@ -38,10 +40,10 @@ async function deadLetters(engine: Engine, filter: JobFilter): Promise<{ ids: st
   const { limit = ROWS } = filter;
   const ids: string[] = [];
   let cursor: Pick<JobFilter, "cursor"> = {};
-  for (;;) {
+  for (let reads = 1; ; reads++) {
     const page = await engine.store.find({ ...filter, ...cursor, limit: Math.min(ROWS, limit - ids.length) });
     for (const { id } of page.jobs) ids.push(id);
-    if (page.next === null || ids.length >= limit) return { ids, more: page.next !== null };
+    if (page.next === null || ids.length >= limit || reads >= MAX_READS) return { ids, more: page.next !== null };
     cursor = { cursor: page.next };
   }
 }

@@ -51,7 +51,8 @@ export function toSubmitItem(request: SubmitRequest): SubmitItem {
   if (key !== undefined) item.key = key;
   if (tags !== undefined) item.tags = tags;
   if (labels !== undefined) item.labels = checkedLabels(labels);
-  const { resources, annotations, parent } = options;
+  const { resources, annotations, parent, name } = options;
+  if (name !== undefined) item.name = name;
   if (resources !== undefined) {
     item.labels = { ...item.labels, ...resourceLabels(toResources(resources, "submit.resources")) };
   }

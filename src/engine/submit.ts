@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { childKey } from "../core/child.ts";
 import { ConfigError, type ErrorCode, PerdureError, show } from "../core/errors.ts";
 import type { JobState } from "../core/job.ts";
+import { actionName, rowName } from "../core/job-name.ts";
 import { DEFAULT_PRIORITY, NO_LABELS, submitJob } from "../core/lifecycle.ts";
 import type { Policy } from "../core/policy.ts";
 import { RESOURCE_PREFIX } from "../core/resources.ts";
@@ -36,6 +37,8 @@ export interface SubmitItem {
   /** Whose child it is; with an attempt, only while that one runs. Its key is then one among those of its parent. */
   readonly parent?: { readonly id: string; readonly attempt: number | null } | null;
   readonly annotations?: Readonly<Record<string, string>>;
+  /** For people; left out, one is made. */
+  readonly name?: string;
   /** Who submits it, as far as it is known: told by its first event. */
   readonly by?: string | null;
 }
@@ -218,7 +221,17 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
     parent,
     depth: above === null ? 0 : above.depth + 1,
     annotations: item.annotations === undefined ? null : annotationText(item.annotations),
+    name: item.name === undefined ? storedName(kind, item.annotations, payload) : name(item.name, "name"),
+    action: item.annotations === undefined ? null : actionName(item.annotations),
   };
+}
+
+/** The name that is made for a job without one, so that it can be searched for. Null where that is its kind. */
+function storedName(kind: string, annotations: SubmitItem["annotations"], payload: string): string | null {
+  const isBuiltin = kind === "exec" || kind === "http";
+  if (!isBuiltin && annotations === undefined) return null;
+  const made = rowName({ name: null, kind, annotations: annotations ?? {}, payload });
+  return made === kind ? null : made;
 }
 
 /** Null where there are none. */

@@ -24,9 +24,11 @@ import type {
   WorkerHealth,
 } from "../core/work.ts";
 import type { Blobs } from "./blobs.ts";
+import type { JobFilter } from "./job-filter.ts";
 
 export type { TransactionClient } from "../core/submit-options.ts";
 export type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/views.ts";
+export type { JobFilter } from "./job-filter.ts";
 
 export interface Store {
   /** Claims of one worker that are worth making at a time: more than one where the database works while we do. */
@@ -84,6 +86,8 @@ export interface Store {
   facts(ids: readonly string[]): Promise<(Job | null)[]>;
   /** Those of these jobs that have ended. Cheap: for many who wait. */
   ended(ids: readonly string[]): Promise<string[]>;
+  /** With a pattern or a reason a call checks a bounded number of jobs (`find-scan.ts`): a page may be short, or empty, and
+   *  there are more while `next` is not null. */
   find(filter: JobFilter): Promise<{ readonly jobs: JobRow[]; readonly next: string | null }>;
   /** Everything recorded about one job, for `explain`. */
   history(jobId: string): Promise<History | null>;
@@ -168,6 +172,10 @@ export interface NewJob {
   readonly depth: number;
   /** JSON text, or null for none. */
   readonly annotations: string | null;
+  /** What people see and search for; null for a job that is called by its kind. */
+  readonly name: string | null;
+  /** The action it came from. */
+  readonly action: string | null;
   /** The submission's event and the state that follows. */
   readonly transition: Submission;
 }
@@ -308,6 +316,10 @@ export interface JobRow extends Job {
   /** Of the winning attempt. */
   readonly result: string | null;
   readonly annotations: Readonly<Record<string, string>>;
+  /** For people; never empty. */
+  readonly name: string;
+  /** Of a job that failed: how its last attempt did, without the stack; null where that attempt had no failure. */
+  readonly failure: Failure | null;
 }
 
 /** A page of what an attempt logged: of at most LOG_PAGE pieces, each as long as one renewal may carry. */
@@ -328,24 +340,6 @@ export interface History {
   readonly capableSessions: number;
   readonly liveSessions: number;
   readonly queuePausedAt: number | null;
-}
-
-export interface JobFilter {
-  readonly namespace?: string;
-  readonly state?: readonly JobState[];
-  readonly kind?: readonly string[];
-  readonly queue?: readonly string[];
-  readonly tag?: string;
-  readonly key?: string;
-  /** Children of this job. */
-  readonly parentId?: string;
-  /** Failed and not discarded. */
-  readonly deadLetter?: boolean;
-  readonly submittedAfter?: number;
-  readonly submittedBefore?: number;
-  readonly order?: "newest" | "oldest";
-  readonly limit?: number;
-  readonly cursor?: string;
 }
 
 export interface EventQuery {

@@ -1,5 +1,6 @@
 /** A job as the adapters hold it, and the small codes and texts that both write. */
 import { createHash } from "node:crypto";
+import type { Failure } from "../core/failure.ts";
 import { FAIL_REASONS, type FailReason, JOB_STATES, type Job, type JobProgressFields } from "../core/job.ts";
 import type { Policy } from "../core/policy.ts";
 
@@ -38,6 +39,11 @@ const NO_ANNOTATIONS: Readonly<Record<string, string>> = Object.freeze({});
 
 export function toAnnotations(text: string | null): Readonly<Record<string, string>> {
   return text === null ? NO_ANNOTATIONS : (JSON.parse(text) as Record<string, string>);
+}
+
+/** A failure as lists show it. */
+export function toFailure(text: string | null | undefined): Failure | null {
+  return text == null ? null : { ...(JSON.parse(text) as Failure), stack: null };
 }
 
 export function toReason(text: string | null): FailReason | null {

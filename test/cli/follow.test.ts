@@ -83,10 +83,11 @@ describe.each([
   describe("ps --watch", () => {
     it("shows jobs as they change, each time in place of the last, until nobody looks any more", async () => {
       const job = await target.script("true", { delay: "1h" });
-      const stdout = new Until(`${job.id}  exec  succeeded`);
+      const shown = `${job.id.slice(0, 18)}  true  `;
+      const stdout = new Until(`${shown}succeeded`);
       const env = { ...target.env, NO_COLOR: "1" };
       const watching = startMain(["ps", "-w", "-n", "1"], { env, isTTY: true, columns: 90, stdout });
-      await watching.says(`${job.id}  exec  queued`);
+      await watching.says(`${shown}queued`);
       await target.perdure.retry(job.id);
       expect(await watching.ended).toBe(0);
       const [first = "", second = ""] = stdout.text.split("\x1b[J");
@@ -108,6 +109,56 @@ describe.each([
   describe("ps", () => {
     const idsOf = async (...argv: string[]) =>
       (JSON.parse((await askHere(["ps", "--json", ...argv])).stdout) as { id: string }[]).map(({ id }) => id);
+
+    it("finds jobs by name, action and reason, and shows why dead letters failed", async () => {
+      const annotations = { "attune/action": "core.nightly" };
+      const options = { name: "nightly backup", retry: { maxAttempts: 1 }, annotations };
+      const dead = await target.script("echo disk full >&2; exit 3", options);
+      await dead.result().catch(() => {});
+      const other = await target.script("./nightly.sh", { delay: "1h" });
+      expect(await idsOf("--name", "nightly*")).toEqual([other.id, dead.id]);
+      expect(await idsOf("--name", "nightly backup")).toEqual([dead.id]);
+      expect(await idsOf("--name", "nightly*", "--reason", "exhausted")).toEqual([dead.id]);
+      expect(await idsOf("--action", "core.*")).toEqual([dead.id]);
+      expect(await idsOf("--action", "core.nightly", "--reason", "lost")).toEqual([]);
+      const [listed] = JSON.parse((await askHere(["ps", "--json", "--name", "nightly backup"])).stdout);
+      expect(listed).toMatchObject({
+        name: "nightly backup",
+        failure: { message: expect.stringContaining("disk full") },
+      });
+      const { stdout } = await ask(["ps", "--dead", "--action", "core.*"], { env: target.env, columns: 80 });
+      const [head = "", line = ""] = stdout.split("\n");
+      expect(head).toMatch(/^ID +NAME +REASON +AGE +FAILURE$/);
+      expect(line).toMatch(new RegExp(`^${dead.id.slice(0, 18)}  nightly backup  exhausted .* exit code 3`));
+      expect(textWidth(line)).toBeLessThanOrEqual(80);
+      expect((await askHere(["get", other.id.slice(0, 22)])).stdout).toMatch(/^Name +nightly.sh$/m);
+    }, 120_000);
+
+    it("takes short ids in every command, and names the candidates of an ambiguous one", async () => {
+      const [one, two] = [await target.script("true", { delay: "1h" }), await target.script("true", { delay: "1h" })];
+      const short = (id: string) => id.slice("job_".length, 22);
+      expect(JSON.parse((await askHere(["wait", "--json", "--timeout", "0s", short(one.id)])).stdout)).toMatchObject([
+        { id: one.id, name: "true" },
+      ]);
+      for (const command of ["explain", "tree", "describe", "get"]) {
+        const { code, stdout } = await askHere([command, short(one.id)]);
+        expect({ command, code }).toEqual({ command, code: 0 });
+        expect(stdout).toContain(one.id);
+      }
+      const common = one.id.slice(0, 12);
+      const both = await askHere(["cancel", common]);
+      expect(both).toMatchObject({ code: 2, stdout: "" });
+      expect(both.stderr).toContain(
+        `${common} is ambiguous, use more characters: ${two.id} (true, queued), ${one.id} (`,
+      );
+      const none = await askHere(["cancel", short(one.id), "job_7zzzzzzz"]);
+      expect(none).toMatchObject({ code: 1, stdout: `${one.id}  cancelled\n` });
+      expect(none.stderr).toContain("there is no job whose id begins with job_7zzzzzzz");
+      const child = await askHere(["submit", "later", "--parent", short(two.id), "--json"]);
+      expect(JSON.parse((await askHere(["ps", "--json", "--parent", short(two.id)])).stdout)).toMatchObject([
+        { id: (JSON.parse(child.stdout) as { id: string }).id, parentId: two.id },
+      ]);
+    }, 120_000);
 
     it("filters by key, dead letters and time, and lists the oldest first", async () => {
       const options = { delay: "1h", tags: ["filters"] };
@@ -135,11 +186,11 @@ describe.each([
       const slow = await target.script(untilThere("go-wait"));
       const quick = await target.script("true");
       const waiting = startMain(["wait", slow.id, quick.id], { env: target.env });
-      await waiting.says(`${quick.id}  succeeded  after 1 run`);
+      await waiting.says("succeeded  after 1 run");
       expect(waiting.io.stdout.text).not.toContain(slow.id);
       go("go-wait");
       expect(await waiting.ended).toBe(0);
-      expect(waiting.io.stdout.text).toContain(`${slow.id}  succeeded`);
+      expect(waiting.io.stdout.text).toMatch(new RegExp(`^${slow.id}  .+  succeeded`, "m"));
     }, 120_000);
 
     it("exits with 1 if one failed or was cancelled, and 124 when the time is up", async () => {
@@ -151,7 +202,7 @@ describe.each([
       const said = await askHere(["wait", failed.id, done.id, failed.id]);
       expect(said).toMatchObject({ code: 1, stderr: "" });
       expect(said.stdout.trimEnd().split("\n")).toHaveLength(2);
-      expect(said.stdout).toMatch(new RegExp(`^${failed.id}  failed \\(exhausted\\)  after 1 run, `, "m"));
+      expect(said.stdout).toMatch(new RegExp(`^${failed.id}  .+  failed \\(exhausted\\)  after 1 run, `, "m"));
       expect(await askHere(["wait", "-q", cancelled.id])).toEqual({ code: 1, stdout: "", stderr: "" });
       const json = await askHere(["wait", "--json", "--timeout", "50ms", done.id, later.id]);
       expect(json.code).toBe(124);

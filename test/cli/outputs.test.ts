@@ -109,8 +109,8 @@ describe("artifacts", () => {
 describe("the other commands", () => {
   it("tell of the command, its runs and its output", async () => {
     const { stdout: list } = await ask("ps");
-    expect(list).toMatch(new RegExp(`^${id} +exec +succeeded +2 .* sh -c `, "m"));
-    expect(list).toMatch(new RegExp(`^${failed} +exec +failed \\(\\w+\\) +\\d`, "m"));
+    expect(list).toMatch(new RegExp(`^${id} +echo out +succeeded +2 `, "m"));
+    expect(list).toMatch(new RegExp(`^${failed} +no-such-program +failed \\(\\w+\\) +\\d`, "m"));
     const { stdout: job } = await ask("get", id);
     expect(job).toMatch(/^Command +sh -c /m);
     expect(job).toMatch(/^ +1 +failed +.*exit code 1: err 1$/m);

@@ -41,14 +41,14 @@ function tempDir(): string {
 }
 
 describe("ps", () => {
-  it("lists jobs, newest first, with their state, reason, runs and command", async () => {
+  it("lists jobs, newest first, with their name, state, reason and attempts", async () => {
     const { code, stdout, stderr } = await ask(["ps"]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     const { done, failed, waiting, exec } = stock.ids;
     const lines = stdout.trimEnd().split("\n");
     expect(lines.map((line) => line.split(/ +/)[0])).toEqual(["ID", exec, waiting, failed, done]);
-    expect(lines[0]).toMatch(/^ID +KIND +STATE +RUNS +AGE +WHAT$/);
-    expect(lines[1]).toMatch(/ exec +queued \(in \d+\S* (min|h)\) +0 .* \.\/flaky\.sh --name 'a b\\x1b\[2J/);
+    expect(lines[0]).toMatch(/^ID +NAME +STATE +ATTEMPT +AGE$/);
+    expect(lines[1]).toMatch(/ flaky\.sh +queued \(in \d+\S* (min|h)\) +0 /);
     expect(lines[2]).toMatch(/ later +queued \(in /);
     expect(lines[3]).toMatch(/ hopeless +failed \(rejected\) +1 /);
     expect(lines[4]).toMatch(/ flaky +succeeded +2 /);
@@ -100,8 +100,11 @@ describe("ps", () => {
     for (const columns of [40, 80, 100]) {
       const { stdout } = await ask(["ps"], { isTTY: false, columns });
       for (const line of stdout.split("\n")) expect(textWidth(line)).toBeLessThanOrEqual(columns);
-      expect(stdout).toContain(stock.ids.done);
+      expect(stdout).toContain(stock.ids.done.slice(0, 18));
     }
+    const wide = await ask(["ps", "--wide"], { isTTY: false, columns: 80 });
+    expect(wide.stdout).toMatch(/^ID +NAME +KIND .* COMMAND +FAILURE$/m);
+    expect(wide.stdout).toMatch(new RegExp(`^${stock.ids.exec} .* \\./flaky\\.sh --name 'a b\\\\x1b\\[2J`, "m"));
     const shown = await perdure(["ps", "--data", stock.dir], { isTTY: true, columns: 100 });
     expect(shown.stdout).toContain("\x1b[31mfailed (rejected)");
     expect(uncoloured(shown.stdout)).not.toMatch(DANGEROUS);
@@ -124,7 +127,7 @@ describe("ps", () => {
   });
 
   it("says that nothing fits, which is no failure", async () => {
-    expect(await ask(["ps", "--kind", "none"])).toEqual({ code: 0, stdout: "", stderr: "no job fits\n" });
+    expect(await ask(["ps", "--kind", "none"])).toEqual({ code: 0, stdout: "", stderr: "no matching jobs\n" });
     expect(await idsOf("--kind", "none")).toEqual([]);
   });
 });
@@ -266,10 +269,10 @@ describe("a job that is not there", () => {
   });
 
   it.each(["get", "explain", "events"])("is told by %s from text that is no id, with exit code 2", async (command) => {
-    for (const id of ["job_01m7", UNKNOWN.toUpperCase(), `${UNKNOWN}0`, "ses_01m7gekg9zevv9a6xvvwmt1v8g", "x\x1b[2J"]) {
+    for (const id of ["job_01m", UNKNOWN.toUpperCase(), `${UNKNOWN}0`, "ses_01m7gekg9zevv9a6xvvwmt1v8g", "x\x1b[2J"]) {
       const { code, stdout, stderr } = await ask([command, id]);
       expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-      expect(stderr).toContain("is not a job id: ids are given in full");
+      expect(stderr).toContain("is not a job id: use job_ and 26 characters, or at least the first 4");
     }
   });
 });

@@ -160,7 +160,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
     const done = await ask("submit", "good", "--input", "1", "--wait");
     expect(done).toMatchObject({
       code: 0,
-      stdout: expect.stringMatching(/^(job_\w{26})\n\1 {2}succeeded {2}after 1 run/),
+      stdout: expect.stringMatching(/^(job_\w{26})\n\1 {2}good {2}succeeded {2}after 1 run/),
     });
     expect(await askJson("submit", "good", "--input", "1", "-w")).toMatchObject({
       state: "succeeded",

@@ -1,10 +1,10 @@
 /** `perdure artifacts`: the files that a job left, and one of them. */
 import { posix, resolve } from "node:path";
-import { isId } from "../../lib/id.ts";
 import { type Command, READING } from "../command.ts";
 import { copyOut } from "../copy-out.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { saveAs } from "../follow/save-as.ts";
+import { asJobId, fullId } from "../short-id.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 export const artifacts: Command = {
@@ -29,9 +29,9 @@ export const artifacts: Command = {
   async run(context) {
     const { given, out, io } = context;
     given.atMost(2);
-    const [id = "", name] = given.positionals;
-    if (!isId(id, "job"))
-      throw usageError(`which job? Usage: ${artifacts.usage}; ids are given in full, see \`perdure ps\``);
+    const [word, name] = given.positionals;
+    if (word === undefined) throw usageError(`which job? Usage: ${artifacts.usage}`);
+    const short = asJobId(word);
     const to = given.text("output");
     if (to !== undefined && name === undefined)
       throw usageError("--output: name the file to save, as in ID NAME -o FILE");
@@ -39,6 +39,7 @@ export const artifacts: Command = {
     if (given.flag("force") && to === undefined) throw usageError("--force: it goes with --output");
     const wanted = given.integer("attempt", { min: 1, max: 1_000_000_000 });
     return withPerdure(context, async (perdure) => {
+      const id = await fullId(perdure, short);
       const info = await (await perdure.job(id)).get();
       const outputs = await perdure.outputs(id);
       const attempt = wanted ?? (info.state === "succeeded" ? info.attempt : outputs.attempts.at(-1));

@@ -5,11 +5,11 @@ import { showMs } from "../../core/duration.ts";
 import { show } from "../../core/errors.ts";
 import { explain } from "../../core/explain.ts";
 import type { Perdure } from "../../core/face.ts";
+import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { agentTaskEvents } from "../../dialects/agent-task/events.ts";
-import { agentTaskView, taskName } from "../../dialects/agent-task/view.ts";
+import { agentTaskView } from "../../dialects/agent-task/view.ts";
 import type { ViewParts } from "../../dialects/dialect.ts";
-import { documentName } from "../../dialects/job-name.ts";
 import { storable } from "../../lib/text.ts";
 import type { SessionRow } from "../../store/store.ts";
 import { printAgentAttempts, printAgentEvents, printAgentFacts } from "../apply/agent-task-page.ts";
@@ -20,6 +20,7 @@ import { EXIT, usageError } from "../exit.ts";
 import { row as eventRow } from "../follow/event-row.ts";
 import { bySession, shortResult, stateWords } from "../job-text.ts";
 import type { Printer } from "../print.ts";
+import { fullId } from "../short-id.ts";
 import { TARGET, withPerdure } from "../target.ts";
 import { jobFacts, printAttempts } from "./get.ts";
 
@@ -43,12 +44,13 @@ export const describe: Command = {
 
   async run(context) {
     const { given, out } = context;
-    const id = given.jobId();
+    const short = given.jobId();
     const view = given.text("output");
     if (view !== undefined && view !== "agent-task") {
       throw usageError(`--output: got ${show(view)}; the only other view is agent-task. \`perdure get -o\` has more`);
     }
     await withPerdure(context, async (perdure) => {
+      const id = await fullId(perdure, short);
       const [parts, children, workers] = await Promise.all([
         viewParts(perdure, id),
         childrenOf(perdure, id),
@@ -157,11 +159,11 @@ function shownChild(child: JobInfo): Record<string, unknown> {
   return { id, kind, name: nameOf(child), key: givenKey(parentId, key), state, reason };
 }
 
-/** The name in its document; else a key as it was given, without the parent that stands before it. A number alone says little: its kind stands before it. */
+/** A job that has no name but its kind is told from its siblings by its key, without the parent that stands before it. */
 function nameOf(job: JobInfo): string {
-  const name = documentName(job) ?? taskName(job);
-  if (name !== job.key) return name;
-  const key = givenKey(job.parentId, job.key) ?? name;
+  const name = jobName(job);
+  const key = givenKey(job.parentId, job.key);
+  if (name !== job.kind || key === null) return name;
   return /^#\d+$/.test(key) ? `${job.kind} ${key}` : key;
 }
 

@@ -8,6 +8,7 @@ import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { COLUMNS, row } from "../follow/event-row.ts";
 import { followEvents } from "../follow/follow-events.ts";
+import { fullId } from "../short-id.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 /** Of all events; a single job has as many as it has. */
@@ -54,7 +55,7 @@ export const events: Command = {
     }
     const last = limit ?? (id === undefined ? FOLLOW_LIMIT : Number.POSITIVE_INFINITY);
     return withPerdure(context, async (perdure) => {
-      const job = id === undefined ? null : await perdure.job(id);
+      const job = id === undefined ? null : await perdure.job(await fullId(perdure, id));
       return followEvents(context, job ?? perdure, { after, last, withId: id === undefined });
     });
   },
@@ -67,7 +68,7 @@ async function showView(context: Context, id: string | undefined): Promise<numbe
   if (id === undefined) throw usageError(`--view: of which job? Usage: ${events.usage}`);
   const other = ["follow", "after", "limit"].find((name) => given.flag(name));
   if (other !== undefined) throw usageError(`--view and --${other}: a view tells all events of a job at once`);
-  out.json(await withPerdure(context, async (perdure) => view(await viewParts(perdure, id))));
+  out.json(await withPerdure(context, async (perdure) => view(await viewParts(perdure, await fullId(perdure, id)))));
   return EXIT.done;
 }
 
@@ -95,7 +96,7 @@ async function list(context: Context, perdure: Perdure, { id, after = 0, limit }
 /** A job that is not there is an error, not a job without events. */
 async function feedOf({ out }: Context, perdure: Perdure, id: string | undefined, after: number) {
   const options = { after, signal: out.gone };
-  return id === undefined ? perdure.events(options) : (await perdure.job(id)).events(options);
+  return id === undefined ? perdure.events(options) : (await perdure.job(await fullId(perdure, id))).events(options);
 }
 
 /** The first events of a feed; one more is looked at, to know whether there are others. */

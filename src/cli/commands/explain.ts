@@ -2,6 +2,7 @@
 import { painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
+import { fullId } from "../short-id.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 export const explain: Command = {
@@ -14,8 +15,8 @@ export const explain: Command = {
 
   async run(context) {
     const { given, out } = context;
-    const id = given.jobId();
-    const story = await withPerdure(context, (perdure) => perdure.explain(id));
+    const short = given.jobId();
+    const story = await withPerdure(context, async (perdure) => perdure.explain(await fullId(perdure, short)));
     if (given.flag("json")) out.json(story);
     else {
       out.line(painted("bold", story.summary));

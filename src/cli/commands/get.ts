@@ -3,6 +3,7 @@ import { chargedAttempts, chargedText } from "../../core/budget.ts";
 import { givenKey } from "../../core/child.ts";
 import { showMs } from "../../core/duration.ts";
 import { type Explanation, explain } from "../../core/explain.ts";
+import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { readParts } from "../../dialects/read-parts.ts";
 import { JOB_VIEW_NAMES, jobView } from "../../dialects/registry.ts";
@@ -14,6 +15,7 @@ import { type Command, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { bySession, commandLine, stateWords } from "../job-text.ts";
 import { type Printer, showLocal, showSince } from "../print.ts";
+import { fullId } from "../short-id.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 export const get: Command = {
@@ -36,11 +38,12 @@ export const get: Command = {
 
   async run(context) {
     const { given, out } = context;
-    const id = given.jobId();
+    const short = given.jobId();
     if (given.text("output") === "json")
       throw usageError("--output: json is no view; the job itself is printed by --json");
     const view = given.flag("output") ? jobView(given.text("output"), "--output") : null;
     await withPerdure(context, async (perdure) => {
+      const id = await fullId(perdure, short);
       if (view !== null) return out.json(view(await viewParts(perdure, id)));
       const { job, events } = await readParts(await perdure.job(id));
       // Told from the events, unlike the rows of attempts: with the one that runs, and with the delays between them.
@@ -86,6 +89,7 @@ export function jobFacts(
   const { usage } = job;
   return [
     ["Job", painted("bold", job.id)],
+    ["Name", jobName(job)],
     ["Kind", job.kind],
     ["Command", commandLine(job)],
     ["State", stateWords(job, now, workers)],

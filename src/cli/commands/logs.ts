@@ -6,6 +6,7 @@ import type { Command } from "../command.ts";
 import { copyOut } from "../copy-out.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { followLogs } from "../follow/follow-logs.ts";
+import { fullId } from "../short-id.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 export const logs: Command = {
@@ -33,13 +34,14 @@ export const logs: Command = {
 
   async run(context) {
     const { given } = context;
-    const id = given.jobId();
+    const short = given.jobId();
     const wanted = given.integer("attempt", { min: 1, max: 1_000_000_000 });
     if (given.flag("stdout") && given.flag("stderr")) throw usageError("give either --stdout or --stderr");
     const streams = (["stdout", "stderr"] as const).filter(
       (name) => !given.flag(name === "stdout" ? "stderr" : "stdout"),
     );
     return withPerdure(context, async (perdure) => {
+      const id = await fullId(perdure, short);
       const job = await perdure.job(id);
       if (given.flag("follow")) return followLogs(context, perdure, job, { attempt: wanted, streams });
       const outputs = await perdure.outputs(id);

@@ -1,12 +1,14 @@
 /** `perdure ps`: jobs, newest first, a page at a time. */
+import { jobName, oneLine } from "../../core/job-name.ts";
 import type { JobInfo, SessionRow } from "../../core/views.ts";
-import { type Painted, type Piece, painted } from "../colour.ts";
+import { type Piece, painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { LIST_OPTIONS, Listing, type Pages, readPages } from "../follow/job-list.ts";
+import { LIST_OPTIONS, Listing, type Pages, readPages, withWholeIds } from "../follow/job-list.ts";
 import { watchTable } from "../follow/watch-table.ts";
 import { bySession, commandLine, stateWords } from "../job-text.ts";
-import { showSince } from "../print.ts";
+import { showLocal, showSince } from "../print.ts";
+import { shortIds } from "../short-id.ts";
 import type { Column } from "../table.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
@@ -14,17 +16,28 @@ export const ps: Command = {
   name: "ps",
   summary: "List jobs, newest first",
   usage: "perdure ps [OPTIONS]",
+  about:
+    "On a terminal ids are shortened, and every command takes them so; names and failures are cut to the width. Into a pipe " +
+    "or file, and with --wide, everything is whole. A search by a pattern or a reason checks a part of the jobs at a time and " +
+    "reports where to go on.",
   options: [
     ...LIST_OPTIONS,
+    { name: "wide", type: "boolean", help: "Everything in full, with kind, queue, key, command and failure." },
     { name: "watch", short: "w", type: "boolean", help: "On a terminal: show it anew each second, until Ctrl-C." },
     ...TARGET,
     ...READING,
   ],
-  examples: ["perdure ps --state failed", "perdure ps --kind exec --all --json", "perdure ps --dead --since 1d"],
+  examples: [
+    "perdure ps --state failed",
+    "perdure ps --name 'backup-*' --wide",
+    "perdure ps --dead --reason exhausted --since 1d",
+    "perdure ps --kind exec --all --json",
+  ],
 
   async run(context) {
     const { given } = context;
     given.atMost(0);
+    if (given.flag("json") && given.flag("wide")) throw usageError("--json and --wide cannot be used together");
     const pages = readPages(given, Date.now());
     return given.flag("watch") ? watch(context) : list(context, pages);
   },
@@ -38,13 +51,15 @@ async function list(context: Context, pages: Pages): Promise<number> {
     else {
       const workers = bySession(await perdure.workers());
       const now = Date.now();
-      const rows: Piece[][] = [];
-      for await (const job of listed.jobs()) rows.push(row(job, now, workers));
-      if (rows.length === 0) out.note("no job fits");
-      else out.table(COLUMNS, rows);
+      const lines: Line[] = [];
+      for await (const job of listed.jobs()) lines.push(lineOf(job, now, workers));
+      const shown = shownIn(context);
+      if (lines.length > 0) out.table(shown.columns, rowsOf(lines, shown), given.flag("wide"));
+      else out.note(listed.isShort ? "no matching job so far" : "no matching jobs");
     }
     if (listed.next !== null) {
-      out.note(`there are more: repeat it with --cursor ${listed.next} for the next, or with --all`);
+      const why = listed.isShort ? "not all jobs were checked" : "there are more";
+      out.note(`${why}: repeat it with --cursor ${listed.next} for the next, or with --all`);
     }
   });
   return EXIT.done;
@@ -54,28 +69,86 @@ async function list(context: Context, pages: Pages): Promise<number> {
 function watch(context: Context): Promise<number> {
   const { given, io } = context;
   if (!io.isTTY) throw usageError("--watch: it needs a terminal; into a pipe or file, use `perdure events --follow`");
-  const other = ["json", "all", "cursor"].find((name) => given.flag(name));
-  if (other !== undefined) throw usageError(`--watch and --${other}: give one of them`);
+  const other = ["json", "all", "cursor", "wide"].find((name) => given.flag(name));
+  if (other !== undefined) throw usageError(`--watch and --${other} cannot be used together`);
+  const shown = shownIn(context);
   return withPerdure(context, (perdure) =>
-    watchTable(context, COLUMNS, async () => {
+    watchTable(context, shown.columns, async () => {
       const now = Date.now();
-      const { jobs, next } = await perdure.jobs(readPages(given, now).filter);
+      const filter = await withWholeIds(perdure, readPages(given, now).filter);
+      const { jobs, next } = await perdure.jobs(filter);
       const workers = bySession(await perdure.workers());
-      return { rows: jobs.map((job) => row(job, now, workers)), hasMore: next !== null };
+      const lines = jobs.map((job) => lineOf(job, now, workers));
+      return { rows: rowsOf(lines, shown), hasMore: next !== null };
     }),
   );
 }
 
-const COLUMNS: readonly Column[] = [
-  { head: "ID" },
-  { head: "KIND", flexible: true },
-  { head: "STATE" },
-  { head: "RUNS", side: "right" },
-  { head: "AGE", side: "right" },
-  { head: "WHAT", flexible: true },
+/** What may be shown of a job. All of it is one line; a payload, which may be large, is not kept. */
+interface Line {
+  readonly id: string;
+  readonly cells: Readonly<Record<Exclude<Head, "ID">, Piece>>;
+}
+
+type Head = keyof typeof COLUMNS;
+
+const COLUMNS = {
+  ID: { head: "ID" },
+  NAME: { head: "NAME", flexible: true },
+  KIND: { head: "KIND" },
+  QUEUE: { head: "QUEUE" },
+  STATE: { head: "STATE" },
+  REASON: { head: "REASON" },
+  ATTEMPT: { head: "ATTEMPT", side: "right" },
+  AGE: { head: "AGE", side: "right" },
+  SUBMITTED: { head: "SUBMITTED" },
+  KEY: { head: "KEY" },
+  COMMAND: { head: "COMMAND" },
+  FAILURE: { head: "FAILURE", flexible: true },
+} as const satisfies Record<string, Column>;
+
+const USUAL: readonly Head[] = ["ID", "NAME", "STATE", "ATTEMPT", "AGE"];
+const DEAD: readonly Head[] = ["ID", "NAME", "REASON", "AGE", "FAILURE"];
+const WIDE: readonly Head[] = [
+  ...(["ID", "NAME", "KIND", "QUEUE", "STATE", "ATTEMPT", "AGE", "SUBMITTED", "KEY", "COMMAND", "FAILURE"] as const),
 ];
 
-function row(job: JobInfo, now: number, workers: ReadonlyMap<string, SessionRow>): Piece[] {
-  const age: Painted = painted("dim", showSince(job.submittedAt, now));
-  return [job.id, job.kind, stateWords(job, now, workers), String(job.attempt), age, commandLine(job)];
+interface Shown {
+  readonly heads: readonly Head[];
+  readonly columns: readonly Column[];
+  /** Cut what has no end, and shorten ids. */
+  readonly isShort: boolean;
+}
+
+function shownIn({ given, io }: Context): Shown {
+  const isWide = given.flag("wide");
+  const heads = isWide ? WIDE : given.flag("dead") || given.flag("reason") ? DEAD : USUAL;
+  return { heads, columns: heads.map((head) => COLUMNS[head]), isShort: !isWide && io.columns !== undefined };
+}
+
+function rowsOf(lines: readonly Line[], { heads, isShort }: Shown): Piece[][] {
+  const ids = isShort ? shortIds(lines) : lines.map(({ id }) => id);
+  return lines.map(({ cells }, i) => heads.map((head) => (head === "ID" ? (ids[i] as string) : cells[head])));
+}
+
+/** A message may hold a whole page. */
+const MAX_FAILURE = 500;
+
+function lineOf(job: JobInfo, now: number, workers: ReadonlyMap<string, SessionRow>): Line {
+  return {
+    id: job.id,
+    cells: {
+      NAME: jobName(job),
+      KIND: job.kind,
+      QUEUE: job.queue,
+      STATE: stateWords(job, now, workers),
+      REASON: painted("red", job.discardedAt === null ? (job.reason ?? "") : `${job.reason} (discarded)`),
+      ATTEMPT: String(job.attempt),
+      AGE: painted("dim", showSince(job.submittedAt, now)),
+      SUBMITTED: showLocal(job.submittedAt),
+      KEY: job.key ?? "",
+      COMMAND: commandLine(job),
+      FAILURE: job.failure == null ? "" : oneLine(job.failure.message, MAX_FAILURE),
+    },
+  };
 }

@@ -1,8 +1,9 @@
 /** `perdure redrive`: gives failed jobs another chapter, one by one or all that fit a filter. */
-import { nearest } from "../../core/check.ts";
+import { asOneOf, nearest } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";
 import type { JobsFilter } from "../../core/face.ts";
+import { FAIL_REASONS } from "../../core/job.ts";
 import type { RedriveChanges } from "../../core/redrive.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { forEach, givenIds } from "../each-job.ts";
@@ -13,7 +14,7 @@ import { TARGET, withPerdure } from "../target.ts";
 
 /** What the library does in one call. */
 const MAX_LIMIT = 1_000;
-const WORDS = ["state", "kind", "queue", "tag", "key", "since", "before"] as const;
+const WORDS = ["state", "kind", "queue", "tag", "key", "since", "before", "name", "action", "reason"] as const;
 
 export const redrive: Command = {
   name: "redrive",
@@ -22,6 +23,7 @@ export const redrive: Command = {
   about:
     "With ids, jobs that failed or were cancelled. With a filter, the dead letters that fit, oldest first: jobs that failed " +
     "and were neither redriven nor discarded. A filter has words with commas between them: kind=, queue=, tag=, key=, " +
+    "name= and action= (also with * and ?), reason=, " +
     "since= and before= (when they were submitted: a time ago such as 2h, or an instant with its zone), and state=failed, " +
     "which alone means all of them. Runs and time are granted anew; tokens and money that were spent stay " +
     "spent. Options such as --timeout and --max-attempts change the job from here on; what is not given stays as it is.",
@@ -90,6 +92,7 @@ export function filterOf(texts: readonly string[], now: number): JobsFilter {
     if (value.trim() === "") throw usageError(`--filter: ${known} has no value; write ${known}=…`);
     if (known === "since") filter.submittedAfter = instantOf(value, known, now);
     else if (known === "before") filter.submittedBefore = instantOf(value, known, now);
+    else if (known === "reason") filter.reason = asOneOf(value, FAIL_REASONS, "--filter: reason");
     else if (known !== "state") filter[known] = value;
     else if (value !== "failed") {
       throw usageError(

@@ -4,9 +4,9 @@ import type { Perdure } from "../../core/face.ts";
 import { type AgentChange, withBudgetTold } from "../../dialects/agent-task/change.ts";
 import { resubmit as resubmitJob } from "../../dialects/agent-task/client.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
-import { asJobId } from "../arguments.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
+import { asJobId, fullId } from "../short-id.ts";
 import { CHANGE_OPTIONS, type Change, changeOf } from "../submit/changes.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
@@ -38,12 +38,14 @@ export const resubmit: Command = {
 
   async run(context) {
     const { given, out } = context;
-    const { id, change } = wantedOf(context);
+    const { id: short, change } = wantedOf(context);
     const others = changeOf(context);
     const key = given.text("key");
-    const { job, formerParent } = await withPerdure(context, (perdure) =>
-      resubmitJob(changing(perdure, others), id, change, key === undefined ? {} : { key }),
-    );
+    const { id, job, formerParent } = await withPerdure(context, async (perdure) => {
+      const whole = await fullId(perdure, short);
+      const made = await resubmitJob(changing(perdure, others), whole, change, key === undefined ? {} : { key });
+      return { id: whole, ...made };
+    });
     if (given.flag("json")) out.json({ id: job.id, created: job.created, resubmitOf: id });
     else out.line(job.id);
     if (formerParent !== null) out.note(`its parent ${formerParent} has ended: the new job has none`);

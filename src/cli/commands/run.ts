@@ -28,6 +28,7 @@ export const run: Command = {
   options: [
     ...POLICY_OPTIONS,
     { name: "timeout", type: "string", value: "TIME", help: "End a run that takes longer: 30s, 5m." },
+    { name: "name", type: "string", value: "NAME", help: "What people see in lists. Default: made from the command." },
     { name: "key", type: "string", value: "KEY", help: "Names the job: run again, it goes on, or tells how it ended." },
     {
       name: "again",
@@ -73,12 +74,16 @@ export const run: Command = {
     }
     if (given.flag("again") && key === undefined) throw usageError("--again requires --key, which names the job");
     checkQueue(given.text("queue"), target);
+    const name = given.text("name");
+    if (name !== undefined && !/^[^\p{Cc}\p{Cs}]{1,200}$/u.test(name.trim())) {
+      throw usageError(`--name: got ${show(name)}; use 1 to 200 characters, none of them control characters`);
+    }
     const own = givenPolicyOf(given);
     const changes = {
       ...(Object.keys(own).length === 0 ? {} : { retry: own }),
       ...(timeout === undefined ? {} : { timeout }),
     };
-    const wanted = { input, retry, timeout, key, changes };
+    const wanted = { input, retry, timeout, key, name, changes };
     return target.kind === "store" ? runHere(context, target, wanted) : runThere(context, target, wanted);
   },
 };

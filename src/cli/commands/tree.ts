@@ -1,12 +1,13 @@
 /** `perdure tree`: a job, its children, and theirs. */
 import { givenKey } from "../../core/child.ts";
 import type { Perdure } from "../../core/face.ts";
+import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
-import { documentName } from "../../dialects/job-name.ts";
 import { painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
-import { bySession, commandLine, stateWords } from "../job-text.ts";
+import { bySession, stateWords } from "../job-text.ts";
+import { fullId } from "../short-id.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 const DEFAULT_LIMIT = 1_000;
@@ -27,9 +28,10 @@ export const tree: Command = {
 
   async run(context) {
     const { given, out } = context;
-    const id = given.jobId();
+    const short = given.jobId();
     const limit = given.integer("limit", { min: 1, max: 100_000 }) ?? DEFAULT_LIMIT;
     return withPerdure(context, async (perdure) => {
+      const id = await fullId(perdure, short);
       const reader = new TreeReader(perdure, limit);
       const root = await reader.read(await (await perdure.job(id)).get());
       if (given.flag("json")) out.json(root);
@@ -38,9 +40,8 @@ export const tree: Command = {
         const now = Date.now();
         for (const { job, lead } of linesOf(root)) {
           const key = givenKey(job.parentId, job.key);
-          const name = documentName(job) ?? (commandLine(job) || job.kind);
           const named = key === null ? [] : [painted("dim", `  [${key}]`)];
-          out.line(painted("dim", lead), job.id, "  ", stateWords(job, now, workers), "  ", name, ...named);
+          out.line(painted("dim", lead), job.id, "  ", stateWords(job, now, workers), "  ", jobName(job), ...named);
         }
       }
       if (reader.isCut) out.note(`there are more than ${limit} jobs; --limit shows more of them`);

@@ -2,6 +2,7 @@
 import type { Usage } from "../../core/job.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
+import { fullId } from "../short-id.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 export const usage: Command = {
@@ -23,12 +24,14 @@ export const usage: Command = {
   async run(context) {
     const total = totalOf(context);
     const { given, io, out } = context;
-    const id = given.optionalJobId() ?? io.env.PERDURE_JOB_ID;
-    if (!id) throw usageError("which job? Give its id; only within a command of a job it is known");
-    await withPerdure(context, async (perdure) => {
+    const short = given.optionalJobId() ?? io.env.PERDURE_JOB_ID;
+    if (!short) throw usageError("which job? Give its id; only within a command of a job it is known");
+    const id = await withPerdure(context, async (perdure) => {
+      const id = await fullId(perdure, short);
       const { attempt } = await (await perdure.job(id)).get();
       const own = id === io.env.PERDURE_JOB_ID ? Number(io.env.PERDURE_ATTEMPT) : Number.NaN;
       await perdure.setUsage(id, Number.isInteger(own) ? own : attempt, total);
+      return id;
     });
     if (given.flag("json")) out.json({ id, ...total });
     return EXIT.done;

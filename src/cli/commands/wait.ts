@@ -3,6 +3,7 @@ import { toMs } from "../../core/duration.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { JobHandle, Perdure } from "../../core/face.ts";
 import type { JobFailedError } from "../../core/job-failed-error.ts";
+import { jobName, oneLine } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
@@ -15,6 +16,7 @@ import { CODES } from "../run/ending.ts";
 import { runs } from "../run/here.ts";
 import { timeOf } from "../run/policy.ts";
 import { tellIfStuck } from "../run/stuck.ts";
+import { fullId } from "../short-id.ts";
 import { TARGET, type Target, targetOf, withPerdure } from "../target.ts";
 
 export const wait: Command = {
@@ -62,7 +64,8 @@ async function waitForAll(
   patience: Patience,
 ): Promise<number> {
   // All of them first: a job that is not there is told before anything is waited for.
-  const jobs = await Promise.all(ids.map((id) => perdure.job(id)));
+  const whole = new Set(await Promise.all(ids.map((id) => fullId(perdure, id))));
+  const jobs = await Promise.all([...whole].map((id) => perdure.job(id)));
   const ends: End[] = [];
   const over = new AbortController();
   const say = (text: string) => given.flag("quiet") || out.note(text);
@@ -109,12 +112,13 @@ const MAX_WHY = 200;
 
 export function printLine(out: Context["out"], info: JobInfo, why: string | null): void {
   const took = showSince(info.submittedAt, info.finishedAt ?? Date.now());
-  const rest = `  after ${runs(info.attempt)}, ${took}${why === null ? "" : `: ${why.slice(0, MAX_WHY).toWellFormed()}`}`;
-  out.line(info.id, "  ", stateWords(info, Date.now(), new Map()), painted("dim", rest));
+  const rest = `  after ${runs(info.attempt)}, ${took}${why === null ? "" : `: ${oneLine(why, MAX_WHY)}`}`;
+  out.line(info.id, "  ", jobName(info), "  ", stateWords(info, Date.now(), new Map()), painted("dim", rest));
 }
 
 export function shownJob({
   id,
+  name,
   state,
   reason,
   attempt,
@@ -122,5 +126,5 @@ export function shownJob({
   finishedAt,
   result,
 }: JobInfo): Record<string, unknown> {
-  return { id, state, reason, attempt, submittedAt, finishedAt, result };
+  return { id, name, state, reason, attempt, submittedAt, finishedAt, result };
 }

@@ -1,6 +1,7 @@
 /** `perdure logs --follow`: what a job writes, as it comes, over all runs to come. */
 import type { JobHandle, Perdure } from "../../core/face.ts";
 import { isTerminal } from "../../core/job.ts";
+import { jobName } from "../../core/job-name.ts";
 import type { OutputChunk } from "../../core/work-options.ts";
 import type { Context } from "../command.ts";
 import { CliError, EXIT } from "../exit.ts";
@@ -32,7 +33,8 @@ export async function followLogs(
   { attempt: wanted, streams }: LogsWanted,
 ): Promise<number> {
   const { given, out, io } = context;
-  const { state, attempt: latest } = await job.get();
+  const info = await job.get();
+  const { state, attempt: latest } = info;
   if (isTerminal(state) && latest < (wanted ?? 1)) {
     const why =
       wanted === undefined ? "ended without an attempt" : `has no attempt ${wanted}; see \`perdure get ${job.id}\``;
@@ -45,7 +47,7 @@ export async function followLogs(
       ...{ perdure, job, signal, from: wanted ?? null, once: wanted !== undefined },
       show: (chunk) => (streams.includes(chunk.stream) ? sink.show(chunk, out.gone) : undefined),
       onBegin: (attempt) => {
-        if (!isFirst) sink.say(`attempt ${attempt} of ${job.id}`);
+        if (!isFirst) sink.say(`attempt ${attempt} of ${job.id} (${jobName(info)})`);
         isFirst = false;
       },
       showLog: (attempt, text) => sink.text(attempt, text, out.gone),

@@ -1,11 +1,12 @@
 /** Which jobs a list is to show, as the options say, and the jobs. */
 import { asOneOf } from "../../core/check.ts";
 import type { JobsFilter, Perdure } from "../../core/face.ts";
-import { JOB_STATES } from "../../core/job.ts";
+import { FAIL_REASONS, JOB_STATES } from "../../core/job.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { Given } from "../arguments.ts";
 import type { Option } from "../command.ts";
 import { usageError } from "../exit.ts";
+import { asJobId, fullId } from "../short-id.ts";
 import { instantOf } from "./instant.ts";
 
 const DEFAULT_LIMIT = 20;
@@ -20,8 +21,23 @@ export const LIST_OPTIONS: readonly Option[] = [
   { name: "kind", type: "string", multiple: true, value: "KIND", help: "Only jobs of this kind." },
   { name: "tag", type: "string", value: "TAG", help: "Only jobs with this tag." },
   { name: "key", type: "string", value: "KEY", help: "Only the job with this key." },
+  {
+    name: "name",
+    type: "string",
+    value: "NAME",
+    help: "Only jobs of this name; * and ? stand for any characters: 'backup-*'.",
+  },
+  { name: "action", type: "string", value: "ACTION", help: "Only jobs of this action: core.echo, 'core.*'." },
+  {
+    ...{ name: "reason", type: "string", multiple: true, value: "REASON" },
+    help: `Only jobs that failed for this reason: ${FAIL_REASONS.join(", ")}.`,
+  },
   { name: "parent", type: "string", value: "ID", help: "Only children of this job." },
-  { name: "dead", type: "boolean", help: "Only dead letters: jobs that failed and wait for a person." },
+  {
+    name: "dead",
+    type: "boolean",
+    help: "Only dead letters, with their failures: jobs that failed and wait for a person.",
+  },
   {
     ...{ name: "since", type: "string", value: "TIME" },
     help: "Only jobs submitted since: 30m, or 2026-11-16T09:00:00Z.",
@@ -49,10 +65,14 @@ export function readPages(given: Given, now: number): Pages {
     const names = given.texts(name).map((text) => filled(name, text));
     if (names.length > 0) filter[name] = [...new Set(names)].sort();
   }
-  for (const name of ["tag", "key", "cursor", "parent"] as const) {
+  const reasons = given.texts("reason").map((reason) => asOneOf(reason, FAIL_REASONS, "--reason"));
+  if (reasons.length > 0) filter.reason = [...new Set(reasons)].sort();
+  for (const name of ["tag", "key", "cursor", "name", "action"] as const) {
     const text = given.text(name);
     if (text !== undefined) filter[name] = filled(name, text);
   }
+  const parent = given.text("parent");
+  if (parent !== undefined) filter.parent = asJobId(parent);
   if (given.flag("dead")) filter.deadLetter = true;
   if (given.flag("oldest")) filter.order = "oldest";
   const [since, before] = [instantOf(given, "since", now), instantOf(given, "before", now)];
@@ -66,10 +86,20 @@ function filled(name: string, text: string): string {
   throw usageError(`--${name}: give a text of 1 to 500 characters`);
 }
 
+/** The filter with the whole id of a parent that was given by a short one. */
+export async function withWholeIds(perdure: Perdure, filter: JobsFilter): Promise<JobsFilter> {
+  return filter.parent === undefined ? filter : { ...filter, parent: await fullId(perdure, filter.parent) };
+}
+
+/** A search by a pattern checks some thousands of jobs in a call: this many calls for a page that is not full yet. */
+const MAX_CALLS = 20;
+
 /** One page of jobs, or all pages one after the other. */
 export class Listing {
   /** Where the list goes on; null when it is at its end. Known when the jobs have been read. */
   next: string | null = null;
+  /** Not all that were asked for: it has searched long enough. */
+  isShort = false;
   readonly #perdure: Perdure;
   readonly #pages: Pages;
 
@@ -79,11 +109,18 @@ export class Listing {
   }
 
   async *jobs(): AsyncGenerator<JobInfo, void, void> {
-    const { filter, all } = this.#pages;
+    const { all } = this.#pages;
+    const filter = await withWholeIds(this.#perdure, this.#pages.filter);
+    const { limit = DEFAULT_LIMIT } = filter;
+    let [left, calls] = [limit, 0];
     do {
-      const page = await this.#perdure.jobs(this.next === null ? filter : { ...filter, cursor: this.next });
+      const asked = { ...filter, limit: all ? limit : left };
+      const page = await this.#perdure.jobs(this.next === null ? asked : { ...asked, cursor: this.next });
       this.next = page.next;
+      left -= page.jobs.length;
+      calls += 1;
       yield* page.jobs;
-    } while (all && this.next !== null);
+    } while (this.next !== null && (all || (left > 0 && calls < MAX_CALLS)));
+    this.isShort = this.next !== null && left > 0 && !all;
   }
 }

@@ -19,6 +19,7 @@ export interface Wanted {
   readonly retry: PolicyFields;
   readonly timeout: string | undefined;
   readonly key: string | undefined;
+  readonly name: string | undefined;
   /** What of it was given: with --again, a redrive changes that. */
   readonly changes: RedriveChanges;
 }
@@ -46,10 +47,14 @@ export async function submitOrMeet(
 
 async function submitted(
   { perdure }: Here,
-  { input, retry, timeout, key }: Wanted,
+  { input, retry, timeout, key, name }: Wanted,
   where: Pick<SubmitOptions, "queue" | "expireIn">,
 ): Promise<Run> {
-  const named = { ...(key === undefined ? {} : { key }), ...(timeout === undefined ? {} : { timeout }) };
+  const named = {
+    ...(key === undefined ? {} : { key }),
+    ...(timeout === undefined ? {} : { timeout }),
+    ...(name && { name }),
+  };
   try {
     return await perdure.submit(exec, input, { ...where, retry, ...named });
   } catch (error) {

@@ -1,6 +1,7 @@
 /** How it ended: a line for a person, one JSON object for a program, and the exit code. */
 import { showMs } from "../../core/duration.ts";
 import type { JobHandle } from "../../core/face.ts";
+import { madeName } from "../../core/job-name.ts";
 import { safeJson } from "../terminal-text.ts";
 import { exitCodeOfJob } from "./ending.ts";
 import { type Here, runs } from "./here.ts";
@@ -16,7 +17,9 @@ export async function report(
   const exitCode = asked ?? exitCodeOfJob(info, rows);
   const took = info.finishedAt === null ? "" : `, ${showMs(info.finishedAt - info.submittedAt)}`;
   const how = info.reason === null ? info.state : `${info.state} (${info.reason})`;
-  say(`${job.id}: ${how} after ${runs(info.attempt)}${took}`);
+  // A name that somebody gave; one that is made from the command tells nothing new.
+  const named = info.name === madeName(info) ? "" : ` (${info.name})`;
+  say(`${job.id}${named}: ${how} after ${runs(info.attempt)}${took}`);
   if (!given.flag("json")) return exitCode;
   const winner = info.state === "succeeded" ? info.attempt : null;
   const { files } = winner === null ? { files: [] } : await (await perdure.outputs(job.id)).files(winner);
@@ -32,7 +35,9 @@ export async function report(
   }));
   const { state, reason } = info;
   live.endLine("stdout");
-  io.stdout.write(`${safeJson(JSON.stringify({ id: job.id, state, reason, exitCode, attempts, outputs: files }))}\n`);
+  io.stdout.write(
+    `${safeJson(JSON.stringify({ id: job.id, name: info.name, state, reason, exitCode, attempts, outputs: files }))}\n`,
+  );
   return exitCode;
 }
 

@@ -89,6 +89,7 @@ function inputOption(given: Given): string {
 
 function wishes(given: Given): Record<string, unknown> {
   const fields: Record<string, unknown> = {
+    name: given.text("name"),
     key: given.text("key"),
     queue: given.text("queue"),
     priority: given.integer("priority", { min: 0, max: 9 }),

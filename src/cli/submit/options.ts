@@ -14,6 +14,7 @@ export const INPUT_OPTIONS: readonly Option[] = [
 ];
 
 export const WISH_OPTIONS: readonly Option[] = [
+  text("name", "NAME", "What people see in lists. Default: its action, or what it runs."),
   text("key", "KEY", "At most one job has this key: given again, it finds that job."),
   text("queue", "NAME", "The queue to wait in. Default: default."),
   text("priority", "N", "0, the first, to 9. Default: 5."),
@@ -41,7 +42,15 @@ export const WISH_OPTIONS: readonly Option[] = [
 
 /** What a mistake in a field is told of. */
 export const OPTION_OF: Readonly<Record<string, string>> = {
-  ...{ kind: "KIND", input: "--input", key: "--key", queue: "--queue", priority: "--priority", delay: "--delay" },
+  ...{
+    kind: "KIND",
+    name: "--name",
+    input: "--input",
+    key: "--key",
+    queue: "--queue",
+    priority: "--priority",
+    delay: "--delay",
+  },
   ...{ runAt: "--run-at", tags: "--tag", timeout: "--timeout", expireIn: "--expire-in", deadline: "--deadline" },
   ...{ parent: "--parent", annotations: "--annotation", "resources.cpu": "--cpu", "resources.memory": "--memory" },
   ...{ labels: "--label", retry: "--retry", "retry.preset": "--preset", "retry.maxAttempts": "--max-attempts" },

@@ -4,11 +4,13 @@ import { PerdureError } from "../../core/errors.ts";
 import type { JobHandle, Perdure } from "../../core/face.ts";
 import { isTerminal } from "../../core/job.ts";
 import type { SubmitEntry } from "../../core/submit-options.ts";
+import { isId } from "../../lib/id.ts";
 import type { Context } from "../command.ts";
 import { endOf, printLine, shownJob } from "../commands/wait.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { untilLeft } from "../follow/until-left.ts";
 import { tellIfStuck } from "../run/stuck.ts";
+import { fullId } from "../short-id.ts";
 import { type Target, withPerdure } from "../target.ts";
 import { type StoredEntry, warnIfNobody } from "./nobody.ts";
 
@@ -38,8 +40,9 @@ export async function storeJobs(context: Context, wish: StoreWish): Promise<numb
 }
 
 /** The same with an engine or a client that is open already. */
-export async function storeIn(context: Context, perdure: Perdure, wish: StoreWish): Promise<number> {
+export async function storeIn(context: Context, perdure: Perdure, wanted: StoreWish): Promise<number> {
   const { given, out } = context;
+  const wish = { ...wanted, jobs: await Promise.all(wanted.jobs.map((job) => withWholeParent(perdure, job))) };
   if (wish.isList) for (const job of wish.jobs) await checkParent(perdure, job);
   if (wish.target.kind === "store" && context.io.env.PERDURE_JOB_ID) {
     out.note("this job has no server, so what it submits is no child of it; see `perdure up`");
@@ -52,6 +55,17 @@ export async function storeIn(context: Context, perdure: Perdure, wish: StoreWis
     out.json(wish.isList ? shown : shown[0]);
   }
   return stored.failed === 0 ? EXIT.done : EXIT.failed;
+}
+
+/** A parent may be given by a short id. */
+async function withWholeParent(perdure: Perdure, job: Wanted): Promise<Wanted> {
+  const short = job.entry.options?.parent;
+  if (short === undefined || isId(short, "job")) return job;
+  const parent = await fullId(perdure, short).catch((error: unknown) => {
+    if (!(error instanceof PerdureError) || error.code !== "job_not_found") throw error;
+    throw usageError(`${job.parentWhere ?? job.where ?? "--parent"}: ${error.message}`);
+  });
+  return { ...job, entry: { ...job.entry, options: { ...job.entry.options, parent } } };
 }
 
 /** Before any job of the files is stored. A parent that ends in this very moment is told of job by job. */

@@ -4,6 +4,7 @@
 import { asList, asText, isPlain } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
+import { madeName } from "../../core/job-name.ts";
 import { toPolicyInput } from "../../core/policy-input.ts";
 import { resolvePolicy } from "../../core/resolve-policy.ts";
 import { RESOURCE_PREFIX, resourcesIn } from "../../core/resources.ts";
@@ -37,6 +38,7 @@ export function changed(job: JobInfo, change: AgentChange): ReadEntry {
       queue: job.queue,
       priority: job.priority,
       annotations: { ...job.annotations, [RESUBMIT_OF]: job.id },
+      ...(job.name === madeName(job) ? {} : { name: job.name }),
       ...(job.tags.length === 0 ? {} : { tags: job.tags }),
       ...(labels.length === 0 ? {} : { labels: Object.fromEntries(labels) }),
       ...(resources === null ? {} : { resources: { cpu: resources.cpu / 1_000, memory: resources.memory } }),

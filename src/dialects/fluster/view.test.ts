@@ -39,7 +39,8 @@ class Told extends JobStory {
   }
 
   status(now?: number) {
-    const job: JobInfo = { ...this.job, payload: null, annotations: {}, result: undefined, progress: undefined };
+    const rest = { payload: null, annotations: {}, name: this.job.kind, failure: null };
+    const job: JobInfo = { ...this.job, ...rest, result: undefined, progress: undefined };
     const events = this.events.map((event) => ({ ...event, seq: event.n, jobId: job.id })) as JobEvent[];
     const parts = { job, attempts: this.rows, events, workerName: () => null };
     return flusterStatus(now === undefined ? parts : { ...parts, now });

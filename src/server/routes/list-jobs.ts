@@ -26,9 +26,13 @@ export function listRoutes(parts: ServerParts): Handlers {
       let size = 0;
       let rows = FIRST;
       let next: string | null = filter.cursor ?? null;
+      let isShort = false;
       do {
         const cursor: Pick<JobFilter, "cursor"> = next === null ? {} : { cursor: next };
-        const page = await engine.store.find({ ...filter, ...cursor, limit: Math.min(rows, limit - texts.length) });
+        const asked = Math.min(rows, limit - texts.length);
+        const page = await engine.store.find({ ...filter, ...cursor, limit: asked });
+        // The store has checked as many jobs as one call may: whoever wants to go on asks again.
+        isShort = page.jobs.length < asked;
         const before = size;
         for (const row of page.jobs) {
           const text = wireJob(row);
@@ -37,7 +41,7 @@ export function listRoutes(parts: ServerParts): Handlers {
         }
         if (size - before < LIGHT) rows = Math.min(MOST, rows * 2);
         next = page.next;
-      } while (next !== null && texts.length < limit && size < ENOUGH);
+      } while (next !== null && !isShort && texts.length < limit && size < ENOUGH);
       return new JsonText(`{"jobs":[${texts.join(",")}],"next":${JSON.stringify(next)}}`);
     },
   };

@@ -112,7 +112,7 @@ export function submitRoutes(parts: ServerParts): Handlers {
 
 const OPTION_KEYS = [
   ...["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline", "labels"],
-  ...["resources", "annotations", "parent"],
+  ...["resources", "annotations", "parent", "name"],
 ];
 
 function submitted({ id, created, chapter, state }: SubmitAnswer & { readonly status: "ok" }): Submitted {

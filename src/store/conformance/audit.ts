@@ -30,7 +30,7 @@ export async function audit(store: Store): Promise<void> {
 }
 
 function bodiless({ payload: _payload, result: _result, ...rest }: JobRow): Job {
-  const { progress: _progress, annotations: _annotations, ...job } = rest;
+  const { progress: _progress, annotations: _annotations, name: _name, failure: _failure, ...job } = rest;
   return job;
 }
 

@@ -22,6 +22,7 @@ import { groupTests } from "./groups.ts";
 import { historyTests } from "./history.ts";
 import { insertTests } from "./insert.ts";
 import { keyTests } from "./keys.ts";
+import { nameTests } from "./names.ts";
 import { namespaceEventTests } from "./namespace-events.ts";
 import { parentTests } from "./parents.ts";
 import { pauseTests } from "./pauses.ts";
@@ -58,6 +59,7 @@ const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
   access: accessTests,
   beat: beatTests,
   find: findTests,
+  names: nameTests,
   facts: factTests,
   events: eventTests,
   "events of a namespace": namespaceEventTests,

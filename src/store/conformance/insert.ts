@@ -7,12 +7,13 @@ export function insertTests(bench: Bench): void {
   test("keeps every field of a job", async () => {
     const job = newJob({
       ...{ namespace: "shop", queue: "mail", kind: "send", priority: 2, retry: TWICE, payload: ' {"to" : "é"} ' },
+      name: "invoice",
       ...{ labels: { gpu: "a100", zone: "eu" }, tags: ["invoice", "q3"], key: "k-1" },
       ...{ runAt: T0 + SECOND, timeoutMs: 2_000, expireInMs: MINUTE, deadlineAt: T0 + 5 * MINUTE },
     });
     expect(await bench.store.insert([job], T0)).toEqual([{ status: "inserted", id: job.id }]);
     const row = await bench.row(job.id);
-    const { policyHash: _, bodyHash: __, transition, parent: ___, annotations: ____, ...given } = job;
+    const { policyHash: _, bodyHash: __, transition, parent: ___, annotations: ____, action: _____, ...given } = job;
     expect(row).toMatchObject({ ...given, ...transition.next, submittedAt: T0, result: null, progress: null });
     expect(row.expiresAt).toBe(T0 + SECOND + MINUTE);
     expect(row.labels).toEqual({ zone: "eu", gpu: "a100" });

@@ -57,6 +57,8 @@ export function newJob({ retry = 1, at = T0, ...parts }: JobParts = {}): NewJob 
     parent: null,
     depth: 0,
     annotations: null,
+    name: null,
+    action: null,
     bodyHash: key === null ? null : hash(`${kind} ${queue} ${payload}`),
     ...parts,
     ...{ namespace, queue, kind, payload, key, runAt, expireInMs, policy },

@@ -1,10 +1,13 @@
-/** Searching jobs. Only bound values enter the statement; which index serves it follows from what is asked. */
+/** Searching jobs. Only bound values enter the statement; which index serves it follows from what is asked. What no index
+ *  serves is searched for a part at a time (`find-scan.ts`). */
 import { readCursor, writeCursor } from "../cursor.ts";
+import { afterPrefix, isCalled, isPattern, MAX_PREFIXED, nextOf, SCAN, toLike } from "../find-scan.ts";
+import type { Lane } from "../lane.ts";
 import type { JobFilter, JobRow } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
-import { ints } from "./arrays.ts";
+import { bigints, ints, texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
-import { LONG, type Value } from "./driver.ts";
+import { LONG, type Row, type Value } from "./driver.ts";
 import { type Reader, ROW_COLUMNS } from "./read.ts";
 import { learnRows } from "./rows.ts";
 
@@ -12,15 +15,21 @@ const DEFAULT_LIMIT = 100;
 const MAX_FIND = 1_000;
 
 export function finder({ db, sql, interned }: Context, reader: Reader, secret: string) {
+  const prefixed = sql(
+    "prefixed",
+    `select job from $s.submission where id >= $1 and id < $2 order by id limit ${MAX_PREFIXED}`,
+  );
+  const read = (text: string, values: readonly Value[]) => db.read({ ...sql("", text, LONG), name: "" }, values);
+
   return async (filter: JobFilter): Promise<{ jobs: JobRow[]; next: string | null }> => {
     const limit = Math.max(1, Math.min(filter.limit ?? DEFAULT_LIMIT, MAX_FIND));
     const newest = filter.order !== "oldest";
-    const where: string[] = [];
+    const where: string[] = ["true"];
     const values: Value[] = [];
     const bind = (value: Value) => `$${values.push(value)}`;
 
     const lanes = await matchingLanes(filter);
-    if (lanes !== null) where.push(`j.lane = any (${bind(ints(lanes))}::int[])`);
+    if (lanes !== null) where.push(`j.lane = any (${bind(numbers(lanes))}::int[])`);
     const states = statesOf(filter);
     // Written out, not bound: only then is it known that an index on some states serves.
     if (states !== null) where.push(states.length === 0 ? "false" : `j.state in (${states.join(", ")})`);
@@ -34,38 +43,90 @@ export function finder({ db, sql, interned }: Context, reader: Reader, secret: s
     }
     if (filter.submittedAfter !== undefined) where.push(`b.submitted_at >= ${bind(filter.submittedAfter)}`);
     if (filter.submittedBefore !== undefined) where.push(`b.submitted_at < ${bind(filter.submittedBefore)}`);
-    // Children have an index in the order of their numbers, on the table of what was submitted.
-    const number = filter.parentId === undefined ? "j.no" : "b.job";
+    if (filter.idPrefix !== undefined) {
+      const found = await db.read(prefixed, [filter.idPrefix, afterPrefix(filter.idPrefix)]);
+      where.push(`b.job = any (${bind(bigints(found.map(([no]) => no as number)))}::bigint[])`);
+    }
+    const called = await calledLanes(filter, lanes);
+    const exact = exactOf(filter, called);
+    if (exact !== null) where.push(`b.${exact} = ${bind(filter[exact] as string)}`);
+    // These have indexes in the order of their numbers, on the table of what was submitted.
+    const number = filter.parentId === undefined && exact === null ? "j.no" : "b.job";
     if (filter.cursor !== undefined) {
       where.push(`${number} ${newest ? "<" : ">"} ${bind(readCursor(filter.cursor, filter, secret))}`);
     }
-    const text = `select ${ROW_COLUMNS} from $s.job j join $s.submission b on b.job = j.no
-      ${where.length > 0 ? `where ${where.join(" and ")}` : ""}
-      order by ${number} ${newest ? "desc" : "asc"} limit ${bind(limit + 1)}`;
-    const rows = await db.read({ ...sql("", text, LONG), name: "" }, values);
+    const from = "from $s.job j join $s.submission b on b.job = j.no";
+    const order = `order by ${number} ${newest ? "desc" : "asc"}`;
+
+    let scanned: { end: number; isCut: boolean } | null = null;
+    if (isScan(filter, exact)) {
+      const checked = `select ${number} as no ${from} where ${where.join(" and ")} ${order} limit ${SCAN}`;
+      const [[end, count] = []] = await read(
+        `select ${newest ? "min" : "max"}(no), count(*) from (${checked}) c`,
+        values,
+      );
+      scanned = { end: (end as number | null) ?? 0, isCut: count === SCAN };
+      where.push(`${number} ${newest ? ">=" : "<="} ${bind(scanned.end)}`);
+      if (filter.name !== undefined && exact !== "name") {
+        where.push(
+          `(${matching("b.name", filter.name)} or (b.name is null and j.lane = any (${bind(numbers(called))}::int[])))`,
+        );
+      }
+      if (filter.action !== undefined && exact !== "action") where.push(matching("b.action", filter.action));
+      if (filter.reason !== undefined) where.push(`j.reason = any (${bind(texts([...filter.reason]))}::text[])`);
+    }
+    const text = `select ${ROW_COLUMNS} ${from} where ${where.join(" and ")} ${order} limit ${bind(limit + 1)}`;
+    const rows = await read(text, values);
     await learnRows(interned, rows);
-    const page = rows.slice(0, limit);
-    const last = page.at(-1);
-    const more = rows.length > limit && last !== undefined;
-    return { jobs: page.map(reader.toRow), next: more ? writeCursor(last[0] as number, filter, secret) : null };
+    const next = nextOf<Row>(rows, limit, scanned, (row) => row[0] as number);
+    const jobs = rows.slice(0, limit).map(reader.toRow);
+    return { jobs, next: next === null ? null : writeCursor(next, filter, secret) };
+
+    function matching(column: string, pattern: string): string {
+      return isPattern(pattern) ? `${column} like ${bind(toLike(pattern))}` : `${column} = ${bind(pattern)}`;
+    }
   };
 
   /** Null: any lane. */
-  async function matchingLanes({ namespace, queue, kind }: JobFilter): Promise<number[] | null> {
+  async function matchingLanes({ namespace, queue, kind }: JobFilter): Promise<readonly Lane[] | null> {
     if (namespace === undefined && queue === undefined && kind === undefined) return null;
     await interned.readLanes();
     return [...interned.allLanes()]
       .filter((lane) => namespace === undefined || lane.namespace === namespace)
       .filter((lane) => queue === undefined || queue.includes(lane.queue))
-      .filter((lane) => kind === undefined || kind.includes(lane.kind))
-      .map((lane) => lane.no);
+      .filter((lane) => kind === undefined || kind.includes(lane.kind));
+  }
+
+  /** Lanes whose jobs, where they have no name, are called by a kind that the search means. */
+  async function calledLanes(filter: JobFilter, lanes: readonly Lane[] | null): Promise<readonly Lane[]> {
+    if (filter.name === undefined) return [];
+    if (lanes === null) await interned.readLanes();
+    return [...(lanes ?? interned.allLanes())].filter((lane) => isCalled(filter, lane.kind));
   }
 }
 
+/** The column whose index serves the search. */
+function exactOf({ name, action, parentId }: JobFilter, called: readonly Lane[]): "name" | "action" | null {
+  if (parentId !== undefined) return null;
+  if (name !== undefined && !isPattern(name) && called.length === 0) return "name";
+  return action !== undefined && !isPattern(action) ? "action" : null;
+}
+
+/** Whether a condition is left that no index serves. */
+function isScan({ name, action, reason }: JobFilter, exact: "name" | "action" | null): boolean {
+  return (
+    reason !== undefined || (name !== undefined && exact !== "name") || (action !== undefined && exact !== "action")
+  );
+}
+
+function numbers(lanes: readonly Lane[]) {
+  return ints(lanes.map(({ no }) => no));
+}
+
 /** Codes of our own, so that they may stand in the statement. Null: any state. */
-function statesOf({ state, deadLetter }: JobFilter): number[] | null {
+function statesOf({ state, deadLetter, reason }: JobFilter): number[] | null {
   const asked = state?.map((name) => STATE_CODES[name]) ?? null;
-  if (deadLetter !== true) return asked;
+  if (deadLetter !== true && reason === undefined) return asked;
   return asked === null || asked.includes(STATE_CODES.failed) ? [STATE_CODES.failed] : [];
 }
 

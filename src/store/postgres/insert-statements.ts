@@ -1,5 +1,5 @@
 /** The statements that write new jobs, and their values. One statement writes all rows of a list. Those for lists without
- *  parents and annotations do not mention them: most lists have neither. */
+ *  parents, annotations and names do not mention them: most lists have none. */
 import { submittedText } from "../../core/lifecycle.ts";
 import type { NewJob } from "../store.ts";
 import { checkAt, STATE_CODES } from "../stored-job.ts";
@@ -27,7 +27,7 @@ const NAMES =
   "id, lane, policy, priority, state, run_at, submitted_at, expires_at, check_at, deadline_at, expire_in, " +
   "timeout_ms, key, tags, body, data";
 /** The values of keys come after all others. */
-const KEYS_AFTER = { usual: 17, whole: 20 };
+const KEYS_AFTER = { usual: 17, whole: 22 };
 
 /** A repeat writes to the log in any case: a commit that wrote nothing waits neither for the disk nor for a standby, and
  *  would acknowledge what only the first try wrote. */
@@ -35,21 +35,21 @@ export const LOGGED = "pg_logical_emit_message(true, 'perdure', 'repeat')::text"
 
 interface Shape {
   readonly isRepeat: boolean;
-  /** With parents and annotations. */
+  /** With parents, annotations and names. */
   readonly isWhole: boolean;
 }
 
 const columns = ({ isWhole }: Shape) =>
   isWhole
-    ? `unnest(${TYPES}, $17::text[], $18::smallint[], $19::text[]) with ordinality
-       as u (${NAMES}, parent, depth, annotations, ord)`
+    ? `unnest(${TYPES}, $17::text[], $18::smallint[], $19::text[], $20::text[], $21::text[]) with ordinality
+       as u (${NAMES}, parent, depth, annotations, name, action, ord)`
     : `unnest(${TYPES}) with ordinality as u (${NAMES}, ord)`;
 
 /** The rows of the jobs in `new`. In a repeat, only of those that turn out not to be there: the first try may still be
  *  under way, and then its end is waited for. */
 function rows({ isRepeat, isWhole }: Shape): string {
   const fresh = isRepeat ? "fresh" : "new";
-  const more = isWhole ? ", parent, depth, annotations" : "";
+  const more = isWhole ? ", parent, depth, annotations, name, action" : "";
   return `
   sub as (
     insert into $s.submission (job, id, lane, submitted_at, deadline_at, expire_in, timeout_ms, key, tags, body${more})
@@ -110,7 +110,9 @@ export function insertStatements(sql: Context["sql"]) {
 }
 
 export function isWhole(items: readonly InsertItem[]): boolean {
-  return items.some(({ job }) => job.parent !== null || job.annotations !== null);
+  return items.some(
+    ({ job }) => job.parent !== null || job.annotations !== null || job.name !== null || job.action !== null,
+  );
 }
 
 export function rowValues(items: readonly InsertItem[], interned: Interned): Value[] {
@@ -139,6 +141,8 @@ export function rowValues(items: readonly InsertItem[], interned: Interned): Val
     texts(jobs.map((job) => job.parent?.id ?? null)),
     smallints(jobs.map((job) => (job.parent === null ? null : job.depth))),
     texts(jobs.map((job) => job.annotations)),
+    texts(jobs.map((job) => job.name)),
+    texts(jobs.map((job) => job.action)),
   ];
 }
 

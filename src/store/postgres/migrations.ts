@@ -164,4 +164,10 @@ export const MIGRATIONS: readonly string[] = [
   alter table $s.session add column last_job bigint;
   update $s.session set last_job = (select coalesce(max(no), 0) from $s.job) where reaped = 2;
   `,
+  `
+  -- Null: it is called by its kind, as most jobs are.
+  alter table $s.submission add column name text collate "C", add column action text collate "C";
+  create index submission_name on $s.submission (name, job) where name is not null;
+  create index submission_action on $s.submission (action, job) where action is not null;
+  `,
 ];

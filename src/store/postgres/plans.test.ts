@@ -103,6 +103,7 @@ async function useEverything(): Promise<void> {
   await bench.store.setPaused("default", "q1", true, T0);
   await bench.store.setPaused("default", "q1", false, T0 + 1);
   const id = jobs[5]?.id as string;
+  await bench.store.find({ idPrefix: "job_0" });
   await bench.store.jobs([id]);
   await bench.store.facts([id]);
   await bench.store.ended([id]);
@@ -286,6 +287,19 @@ describe("plans", () => {
     expect(badLines(text)).toEqual([]);
     expect(text.some((line) => line.includes("Index Scan using submission_parent on submission b"))).toBe(true);
     expect(text.filter((line) => line.includes("Sort"))).toEqual([]);
+  });
+
+  test("of names, actions and ids follow their indexes, in the order of numbers", async () => {
+    for (const [filter, index] of [
+      [{ name: "x" }, "submission_name"],
+      [{ action: "x" }, "submission_action"],
+    ] as const) {
+      const lines = await planOfFind({ ...filter, state: ["queued"], order: "oldest" });
+      expect(lines.some((line) => line.includes(`using ${index} on submission`))).toBe(true);
+      expect(lines.filter((line) => /Sort|Seq Scan/.test(line))).toEqual([]);
+    }
+    const ids = plans.get("perdure_prefixed") as string[];
+    expect(ids.some((line) => /Index Cond: .*id.* >= .*id.* < /.test(line))).toBe(true);
   });
 
   test("that lock a line of parents do so in the order of their numbers, after they were sorted", () => {

@@ -2,6 +2,7 @@
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
 import type { Failure } from "../../core/failure.ts";
 import type { Job } from "../../core/job.ts";
+import { rowName } from "../../core/job-name.ts";
 import { LOOK, type Look, lookOf, namespacePage, wholePage } from "../event-page.ts";
 import { serves } from "../lane.ts";
 import {
@@ -14,7 +15,7 @@ import {
   type LateReport,
   LOG_PAGE,
 } from "../store.ts";
-import { parseOrNull, type StoredJob, toAnnotations, toFacts } from "../stored-job.ts";
+import { parseOrNull, type StoredJob, toAnnotations, toFacts, toFailure } from "../stored-job.ts";
 import { texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
@@ -26,7 +27,9 @@ export type Reader = ReturnType<typeof reader>;
 
 /** What `toRow` reads: a job with its payload, its annotations and the result of its winning attempt. */
 export const ROW_COLUMNS = `${JOB_COLUMNS}, b.body, b.annotations,
-  case when j.state = 3 then (select a.result from $s.attempt a where a.job = j.no and a.attempt = j.attempt) end`;
+  case when j.state = 3 then (select a.result from $s.attempt a where a.job = j.no and a.attempt = j.attempt) end, b.name,
+  case when j.state = 4 then
+    (select a.failure from $s.attempt a where a.job = j.no order by a.attempt desc limit 1) end`;
 const FROM = "from $s.submission b join $s.job j on j.no = b.job";
 
 export function reader(context: Context) {
@@ -204,12 +207,14 @@ export function reader(context: Context) {
   };
 }
 
-/** Payload, annotations and result. */
-type Came = readonly [string, string | null, string | null];
+/** Payload, annotations, result, name and failure. */
+type Came = readonly [string, string | null, string | null, string | null, string | null];
 
-function shown(job: StoredJob, [payload, annotations, result]: Came): JobRow {
+function shown(job: StoredJob, [payload, noted, result, given, failed]: Came): JobRow {
   const { no: _no, lane: _lane, session: _session, liveUsage: _usage, ...row } = job;
-  return { ...row, payload, result, annotations: toAnnotations(annotations) };
+  const annotations = toAnnotations(noted);
+  const name = rowName({ name: given, kind: job.kind, annotations, payload });
+  return { ...row, payload, result, annotations, name, failure: toFailure(failed) };
 }
 
 function toEvent([seq, jobId, n, at, name, data]: Row): PerdureEvent {

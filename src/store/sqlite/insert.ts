@@ -38,8 +38,8 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
   ];
   const jobs = new BulkInsert(db, "job", columns);
   const payloads = new BulkInsert(db, "payload", ["job", "body"]);
-  // Most jobs have neither a parent nor annotations: a value that is always null is not bound for each of them.
-  const children = new BulkInsert(db, "job", [...columns, "parent", "depth"]);
+  // Most jobs have no parent, name or annotations: a value that is always null is not bound for each of them.
+  const wholes = new BulkInsert(db, "job", [...columns, "parent", "depth", "name", "action"]);
   const annotated = new BulkInsert(db, "payload", ["job", "body", "annotations"]);
   const parentById = db.prepare("select lane, state, attempt, cancel_requested_at from job where id = ?");
   const tags = new BulkInsert(db, "tag", ["tag", "job"]);
@@ -86,7 +86,7 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
 
   function run(items: readonly Item[]): InsertAnswer[] {
     const plain: SqlValue[] = [];
-    const born: SqlValue[] = [];
+    const whole: SqlValue[] = [];
     const bodies: SqlValue[] = [];
     const notedBodies: SqlValue[] = [];
     const parents = new Map<string, ParentFacts | null>();
@@ -107,11 +107,12 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
       const lane = interned.internLane(job);
       const policy = interned.internPolicy(job.policyHash, job.policy);
       const tagText = job.tags.length === 0 ? null : JSON.stringify(job.tags);
-      const rows = job.parent === null ? plain : born;
+      const isPlain = job.parent === null && job.name === null && job.action === null;
+      const rows = isPlain ? plain : whole;
       rows.push(no, job.id, lane, policy, job.priority, STATE_CODES[next.state], next.runAt, next.revision);
       rows.push(next.chapter, next.attempt, now, next.expiresAt, checkAt(next.expiresAt, job.deadlineAt));
       rows.push(job.deadlineAt, job.expireInMs, job.timeoutMs, job.key, tagText);
-      if (job.parent !== null) rows.push(job.parent.id, job.depth);
+      if (!isPlain) rows.push(job.parent?.id ?? null, job.depth, job.name, job.action);
       if (job.annotations === null) bodies.push(no, job.payload);
       else notedBodies.push(no, job.payload, job.annotations);
       for (const tag of job.tags) tagRows.push(tag, no);
@@ -119,7 +120,7 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
       return { status: "inserted", id: job.id };
     });
     jobs.run(plain);
-    children.run(born);
+    wholes.run(whole);
     payloads.run(bodies);
     annotated.run(notedBodies);
     tags.run(tagRows);

@@ -139,4 +139,11 @@ export const MIGRATIONS: readonly string[] = [
   alter table session add column last_job integer;
   update session set last_job = (select coalesce(max(no), 0) from job) where reaped = 2;
   `,
+  `
+  -- Null: it is called by its kind, as most jobs are.
+  alter table job add column name text;
+  alter table job add column action text;
+  create index job_name on job (name, no) where name is not null;
+  create index job_action on job (action, no) where action is not null;
+  `,
 ];

@@ -2,6 +2,7 @@
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
 import type { Failure } from "../../core/failure.ts";
 import type { Job } from "../../core/job.ts";
+import { rowName } from "../../core/job-name.ts";
 import { LOOK, type Look, lookOf } from "../event-page.ts";
 import { serves } from "../lane.ts";
 import {
@@ -13,7 +14,7 @@ import {
   type LateReport,
   LOG_PAGE,
 } from "../store.ts";
-import { parseOrNull, type StoredJob, toAnnotations, toFacts } from "../stored-job.ts";
+import { parseOrNull, type StoredJob, toAnnotations, toFacts, toFailure } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
 import { JOB_COLUMNS, toJob } from "./rows.ts";
@@ -24,7 +25,10 @@ export type Reader = ReturnType<typeof reader>;
 export function reader({ db, interned }: Context) {
   const byId = db.prepare(`select ${JOB_COLUMNS} from job where id = ?`);
   byId.setReturnArrays(true);
-  const payload = db.prepare("select body, annotations from payload where job = ?");
+  const payload = db.prepare(
+    "select body, annotations, (select name from job where no = payload.job) as name from payload where job = ?",
+  );
+  const failureOf = db.prepare("select failure from attempt where job = ? order by attempt desc limit 1");
   const result = db.prepare("select result from attempt where job = ? and attempt = ?");
   const attemptRows = db.prepare("select * from attempt where job = ? order by attempt");
   const lastFailure = db.prepare(
@@ -69,9 +73,13 @@ export function reader({ db, interned }: Context) {
   function view(job: StoredJob): JobRow {
     const { no, lane: _lane, session: _session, liveUsage: _usage, ...row } = job;
     const won = job.state === "succeeded" ? (result.get(no, job.attempt) as { result: string | null }) : null;
-    const came = payload.get(no) as { body: string; annotations: string | null } | undefined;
+    const came = payload.get(no) as Came | undefined;
     const annotations = toAnnotations(came?.annotations ?? null);
-    return { ...row, payload: came?.body ?? "null", result: won?.result ?? null, annotations };
+    const body = came?.body ?? "null";
+    const name = rowName({ name: came?.name ?? null, kind: job.kind, annotations, payload: body });
+    const failed = job.state === "failed" ? (failureOf.get(no) as { failure: string | null } | undefined) : undefined;
+    const failure = toFailure(failed?.failure);
+    return { ...row, payload: body, result: won?.result ?? null, annotations, name, failure };
   }
 
   function logOf(no: number, attempt: number): string {
@@ -164,6 +172,12 @@ export function reader({ db, interned }: Context) {
     ended: (ids: readonly string[]) => (over.all(JSON.stringify(ids)) as { id: string }[]).map((row) => row.id),
     lastSeq: () => (last.get() as { seq: number | null }).seq ?? 0,
   };
+}
+
+interface Came {
+  readonly body: string;
+  readonly annotations: string | null;
+  readonly name: string | null;
 }
 
 interface EventRow {

@@ -1,0 +1,66 @@
+/** Searches that no index answers: by a pattern of a name or an action, and by reason. A call checks at most `SCAN` jobs that
+ *  fit all other conditions, in the order of the search, and returns a cursor to go on from. Its cost does not grow with the
+ *  jobs that are stored, and a page may be short. */
+import type { JobFilter } from "./store.ts";
+
+export const SCAN = 5_000;
+/** Of one id prefix: more candidates than this make it ambiguous for everybody. */
+export const MAX_PREFIXED = 1_000;
+
+export function isPattern(text: string): boolean {
+  return /[*?]/.test(text);
+}
+
+/** In the syntax of SQLite's GLOB, where `[` opens a set. */
+export function toGlob(pattern: string): string {
+  return pattern.replaceAll("[", "[[]");
+}
+
+/** In the syntax of LIKE. */
+export function toLike(pattern: string): string {
+  return pattern
+    .replaceAll(/[\\%_]/g, "\\$&")
+    .replaceAll("*", "%")
+    .replaceAll("?", "_");
+}
+
+/** Whether a text fits a pattern, in time that does not explode with the number of stars. */
+export function fits(pattern: string, text: string): boolean {
+  const [p, t] = [[...pattern], [...text]];
+  let [i, j, star, from] = [0, 0, -1, 0];
+  while (j < t.length) {
+    if (p[i] === "*") {
+      star = i++;
+      from = j;
+    } else if (i < p.length && (p[i] === "?" || p[i] === t[j])) {
+      i++;
+      j++;
+    } else if (star >= 0) {
+      i = star + 1;
+      j = ++from;
+    } else return false;
+  }
+  while (p[i] === "*") i++;
+  return i === p.length;
+}
+
+/** The first text after all that begin with this one, in the order of bytes. Ids are ASCII. */
+export function afterPrefix(prefix: string): string {
+  return `${prefix.slice(0, -1)}${String.fromCharCode(prefix.charCodeAt(prefix.length - 1) + 1)}`;
+}
+
+/** What a page of a scan says of the next one. */
+export function nextOf<Row>(
+  rows: readonly Row[],
+  limit: number,
+  scanned: { readonly end: number; readonly isCut: boolean } | null,
+  numberOf: (row: Row) => number,
+): number | null {
+  if (rows.length > limit) return numberOf(rows[limit - 1] as Row);
+  return scanned?.isCut ? scanned.end : null;
+}
+
+/** The kinds that a search by name means, where a job is called by its kind. */
+export function isCalled({ name }: JobFilter, kind: string): boolean {
+  return name !== undefined && (isPattern(name) ? fits(name, kind) : name === kind);
+}
