@@ -26,7 +26,7 @@ await perdure.work([exec, http], {
   },
 });
 
-const retry = { maxAttempts: 3, backoff: { initial: "50ms" } };
+const retry = { maxAttempts: 3, backoff: { initial: "50ms" } } as const;
 
 // The first run leaves a checkpoint and fails; the second goes on from it.
 const script = `

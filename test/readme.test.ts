@@ -57,7 +57,7 @@ beforeAll(() => {
   project = mkdtempSync(join(tmpdir(), "perdure-docs-"));
   mkdirSync(join(project, "node_modules/@types"), { recursive: true });
   symlinkSync(ROOT, join(project, "node_modules/perdure"), "dir");
-  for (const name of ["@types/node", "@types/pg", "pg"]) {
+  for (const name of ["@types/node", "@types/pg", "pg", "zod"]) {
     symlinkSync(join(ROOT, "node_modules", name), join(project, "node_modules", name), "dir");
   }
   writeFileSync(join(project, "package.json"), JSON.stringify({ private: true, type: "module" }));

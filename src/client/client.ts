@@ -1,10 +1,12 @@
 /** Perdure on a server: the library's face over HTTP. What it needs is a fetch, so that it works in browsers and at the edge,
  *  too; a worker needs more, and is started from `perdure` or `perdure/worker`. Jobs, events and workers are those of the
  *  namespace that the token belongs to, or that the client was connected with. */
+
 import { fromWireHealth, type WireHealth } from "../contract/health.ts";
 import { refuseClient, toRedriveRequest, toRequest } from "../contract/job-request.ts";
 import { asText, checkOptions } from "../core/check.ts";
 import type { DialectSettings } from "../core/dialect-settings.ts";
+import type { Duration } from "../core/duration.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/event.ts";
 import type { Explanation } from "../core/explain.ts";
@@ -22,8 +24,9 @@ import { checkFeed, checkGrace, checkRedriveMany } from "../core/face-options.ts
 import { toInstant } from "../core/instant.ts";
 import type { Usage } from "../core/job.ts";
 import type { RedriveChanges } from "../core/redrive.ts";
+import { checkInput } from "../core/schema.ts";
 import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/submit-options.ts";
-import type { AnyTask, Task } from "../core/task.ts";
+import type { AnyTask, ResultOf, SubmitRest } from "../core/task.ts";
 import type { JobInfo, QueueCounts, SessionRow } from "../core/views.ts";
 import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
 import { type Admin, adminOf } from "./admin.ts";
@@ -54,14 +57,12 @@ export class PerdureClient implements Perdure {
     );
   }
 
-  submit<Input, Output>(
-    task: Task<Input, Output>,
-    ...rest: undefined extends Input
-      ? [input?: NoInfer<Input>, options?: SubmitOptions]
-      : [input: NoInfer<Input>, options?: SubmitOptions]
-  ): Promise<JobHandle<Output>>;
-  submit(kind: string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>>;
-  async submit(task: AnyTask | string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>> {
+  async submit<T extends AnyTask | string>(
+    task: T,
+    ...[input, options]: SubmitRest<T, SubmitOptions>
+  ): Promise<JobHandle<ResultOf<T>>> {
+    const checking = checkInput(task, input);
+    if (checking !== null) await checking;
     const body = toRequest({ task, input, ...(options === undefined ? {} : { options }) });
     return this.#handle(await this.#link.json("submitJob", { body, repeatable: options?.key !== undefined }));
   }
@@ -175,7 +176,7 @@ export class PerdureClient implements Perdure {
   }
 
   /** Ends all waits and calls of this client with the code `closed`. The server goes on. */
-  async close(options: { grace?: string | number } = {}): Promise<void> {
+  async close(options: { grace?: Duration } = {}): Promise<void> {
     checkGrace(options, "close");
     this.#waiter.close();
     this.#link.close();

@@ -5,6 +5,7 @@ import { refuseClient, toRequest } from "../contract/job-request.ts";
 import { LIMIT } from "../contract/wire.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { JobState } from "../core/job.ts";
+import { checkInputs } from "../core/schema.ts";
 import type { SubmitEntry } from "../core/submit-options.ts";
 import type { HttpLink } from "./http-call.ts";
 
@@ -31,7 +32,13 @@ const TOGETHER = 2;
 export async function submitMany(link: HttpLink, entries: readonly SubmitEntry[]): Promise<Answer[]> {
   const answers: Answer[] = new Array(entries.length);
   const requests: Request[] = [];
+  const refused = await checkInputs(Array.from(entries));
   Array.from(entries).forEach((entry, place) => {
+    const problem = refused.get(place);
+    if (problem !== undefined) {
+      answers[place] = problem;
+      return;
+    }
     try {
       const { client, key } = (entry?.options ?? {}) as { client?: unknown; key?: unknown };
       refuseClient(client, "submitMany.options.client");

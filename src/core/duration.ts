@@ -1,7 +1,21 @@
 /** Durations as people write them: `"1500ms"`, `"30s"`, `"5m"`, `"2h"`, `"1d"`, or a number of milliseconds. */
 import { ConfigError } from "./errors.ts";
 
-export type Duration = string | number;
+type Unit = "ms" | "s" | "m" | "h" | "d";
+
+/** A span as people write it: a number and a unit, or a number of milliseconds. Text that the compiler cannot see, as from a
+ *  file, becomes one by `duration(text)`.
+ *  @example
+ *  const waits: Duration[] = ["30s", "1.5h", 250]; // "10min" does not compile */
+export type Duration = number | `${number}${Unit}` | `${number} ${Unit}`;
+
+/** The milliseconds of a span that is given as text or number, as from a file or the environment. Throws `ConfigError` if it
+ *  is none.
+ *  @example
+ *  await perdure.submit(report, input, { timeout: duration(process.env.TIMEOUT ?? "5m") }); */
+export function duration(value: string | number): number {
+  return toMs(value, "duration");
+}
 
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 

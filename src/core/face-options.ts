@@ -1,7 +1,7 @@
 /** The small options of the library's face, checked the same way whoever answers. Those of a submit and of a search are
  *  checked by the engine, those of a worker by the worker. */
 import { asBoolean, asInteger, asText, checkKeys, checkOptions } from "./check.ts";
-import { toMs } from "./duration.ts";
+import { type Duration, toMs } from "./duration.ts";
 import { ConfigError } from "./errors.ts";
 import type { FeedOptions, JobsFilter, RedriveManyOptions, ResultOptions } from "./face.ts";
 import type { SubmitEntry } from "./submit-options.ts";
@@ -49,7 +49,7 @@ function checkSignal(signal: unknown, path: string): void {
 
 const DEFAULT_GRACE = "30s";
 
-export function checkGrace(options: { grace?: string | number }, path: string): number {
+export function checkGrace(options: { grace?: Duration }, path: string): number {
   checkOptions(options, ["grace"], path);
   return toMs(options.grace ?? DEFAULT_GRACE, `${path}.grace`);
 }

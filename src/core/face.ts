@@ -8,20 +8,14 @@ import type { Explanation } from "./explain.ts";
 import type { FailReason, JobState, Usage } from "./job.ts";
 import type { RedriveChanges } from "./redrive.ts";
 import type { SubmitEntry, SubmitOptions, TransactionClient } from "./submit-options.ts";
-import type { AnyTask, Task } from "./task.ts";
+import type { AnyTask, ResultOf, SubmitRest } from "./task.ts";
 import type { AttemptRow, BlobFile, JobInfo, QueueCounts, SessionRow } from "./views.ts";
 import type { WorkerHandle, WorkOptions } from "./work-options.ts";
 
 export interface Perdure extends AsyncDisposable {
-  /** Stores a job; it is durable when the promise resolves. The input's type comes from the task alone: inferred from
-   *  the argument as well, a misspelt optional field would make a new type and pass. */
-  submit<Input, Output>(
-    task: Task<Input, Output>,
-    ...rest: undefined extends Input
-      ? [input?: NoInfer<Input>, options?: SubmitOptions]
-      : [input: NoInfer<Input>, options?: SubmitOptions]
-  ): Promise<JobHandle<Output>>;
-  submit(kind: string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>>;
+  /** Stores a job; it is durable when the promise resolves. One signature for tasks and names: of two the compiler would report
+   *  each mistake twice, and at the wrong place. */
+  submit<T extends AnyTask | string>(task: T, ...rest: SubmitRest<T, SubmitOptions>): Promise<JobHandle<ResultOf<T>>>;
   /** Stores many jobs, each answered for itself, in the order given. With `client`, all within its transaction. */
   submitMany(
     entries: readonly SubmitEntry[],
@@ -76,7 +70,7 @@ export interface Perdure extends AsyncDisposable {
   /** Deletes now what the pruner would delete within a minute; the answer is how many jobs went. */
   prune(): Promise<number>;
   /** Stops the workers that were started here, then lets go of the engine or the server. */
-  close(options?: { grace?: string | number }): Promise<void>;
+  close(options?: { grace?: Duration }): Promise<void>;
 }
 
 export interface JobHandle<Output> {

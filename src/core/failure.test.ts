@@ -54,7 +54,7 @@ describe("the errors a handler steers with", () => {
   });
 
   it("refuse a delay that is none", () => {
-    expect(() => new RetryAfterError("busy", "soon")).toThrow(/delay/);
+    expect(() => new RetryAfterError("busy", "soon" as never)).toThrow(/delay/);
     expect(() => new RetryAfterError("busy", -1)).toThrow(/delay/);
   });
 

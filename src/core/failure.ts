@@ -1,7 +1,7 @@
 /** Failures are data: what went wrong in an attempt, as stored, matched by rules and shown to people.
  *  A handler steers with two errors only, `NonRetryableError` and `RetryAfterError`; they are recognised by a
  *  mark on the object and not by `instanceof`, so that two copies of this package in one process agree. */
-import { MAX_DURATION_MS, toMs } from "./duration.ts";
+import { type Duration, MAX_DURATION_MS, toMs } from "./duration.ts";
 
 /** Kinds that a rule can match, and `lost`, which no rule sees. */
 export const FAILURE_KINDS = [
@@ -71,7 +71,7 @@ export class RetryAfterError extends Error {
   readonly [MARK] = "transient";
   readonly retryAfterMs: number;
 
-  constructor(message: string, delay: string | number, options?: ErrorOptions) {
+  constructor(message: string, delay: Duration, options?: ErrorOptions) {
     super(message, options);
     this.name = "RetryAfterError";
     this.retryAfterMs = toMs(delay, "delay");

@@ -3,7 +3,7 @@ export { backoffMs } from "./backoff.ts";
 export { classify, type FailureOutcome, type Verdict } from "./classify.ts";
 export { type Command, type CommandDecision, decideCommand } from "./command.ts";
 export { type Charge, type Counters, type Decision, type DecisionClass, type Delay, decide } from "./decide.ts";
-export { type Duration, toMs } from "./duration.ts";
+export { type Duration, duration, toMs } from "./duration.ts";
 export { ConfigError, PerdureError } from "./errors.ts";
 export { type EngineEvent, type JobEvent, type JobEventBody, type PerdureEvent, shownNames } from "./event.ts";
 export { type ExplainInput, type Explanation, explain } from "./explain.ts";

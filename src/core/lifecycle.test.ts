@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { Duration } from "./duration.ts";
 import { EVENT_FORMAT, shownNames } from "./event.ts";
 import { failure } from "./failure.ts";
 import { evolve, type Happened } from "./fold.ts";
@@ -490,7 +491,7 @@ describe("preset agent", () => {
   });
 
   it("draws its jitter within 25 %, and waits for a second at least", () => {
-    const delay = (random: number, initial: string) =>
+    const delay = (random: number, initial: Duration) =>
       storyOf({ preset: "agent", maxAttempts: 2, backoff: { initial } }).start().settle(crash, { random }).delays[0];
     expect([delay(0, "30s"), delay(0.999_999_9, "30s"), delay(0, "100ms")]).toEqual([22_500, 37_500, 1_000]);
   });

@@ -5,7 +5,9 @@ import type { Duration } from "./duration.ts";
 import { ConfigError } from "./errors.ts";
 import type { Failure } from "./failure.ts";
 import type { Usage } from "./job.ts";
+import type { JsonCheck, JsonImage } from "./json-type.ts";
 import type { PolicyInput } from "./policy.ts";
+import type { SchemaInput, SchemaOutput, StandardSchema } from "./schema.ts";
 
 /** What a handler gets beside its input. */
 export interface TaskContext {
@@ -35,52 +37,81 @@ export interface TaskContext {
   children(): Promise<ChildState[]>;
 }
 
-export interface SubmitChild {
-  <Input, Output>(
-    task: Task<Input, Output>,
-    ...rest: undefined extends Input
-      ? [input?: NoInfer<Input>, options?: ChildOptions]
-      : [input: NoInfer<Input>, options?: ChildOptions]
-  ): Promise<Child<Output>>;
-  (kind: string, input?: unknown, options?: ChildOptions): Promise<Child<unknown>>;
-}
+/** Submits a child of the job whose handler it belongs to.
+ *  @example
+ *  const child = await ctx.submit(resize, { url: "https://example.com/a.png" }, { key: "thumbnail" }); */
+export type SubmitChild = <T extends AnyTask | string>(
+  task: T,
+  ...rest: SubmitRest<T, ChildOptions>
+) => Promise<Child<ResultOf<T>>>;
 
 /** Defaults for jobs of this kind; `submit` may override each. */
-export interface TaskOptions {
+export interface TaskOptions<Schema extends StandardSchema | undefined = StandardSchema | undefined> {
   readonly retry?: PolicyInput;
   readonly timeout?: Duration;
   readonly queue?: string;
   readonly priority?: number;
   readonly expireIn?: Duration;
+  /** Checks the input, at submit and before the handler, which receives what the schema makes of it. Any library that follows
+   *  Standard Schema: zod, valibot, arktype, TypeBox with an adapter. */
+  readonly schema?: Schema;
 }
 
 export type Handler<Input, Output> = (input: Input, ctx: TaskContext) => Output | Promise<Output>;
 
-export interface Task<Input, Output> {
+/** What `submit` takes, what `result()` resolves to, and what the handler receives: something else than was submitted only
+ *  where a schema makes it so. */
+export interface Task<Input, Output, Received = Input> {
   readonly kind: string;
   readonly options: TaskOptions;
-  readonly handler: Handler<Input, Output>;
+  readonly handler: Handler<Received, unknown>;
+  /** Never there: it carries the types. */
+  readonly types?: { readonly input: (input: Input) => void; readonly output: Output };
 }
 
+/** What a schema takes and gives; without one, what the handler says. */
+type Submitted<Schema, Input> = Schema extends StandardSchema ? SchemaInput<Schema> : Input;
+type Received<Schema, Input> = Schema extends StandardSchema ? SchemaOutput<Schema> : Input;
+
 /** Any task, whatever its types: for lists of them. */
-export type AnyTask = Task<never, unknown>;
+export type AnyTask = Task<never, unknown, never>;
+
+/** What follows the task in a call of `submit`: the input may be left out only where the handler takes none.
+ *  @example
+ *  type Rest = SubmitRest<typeof resize, SubmitOptions>; // [input: { url: string }, options?: SubmitOptions] */
+export type SubmitRest<T, Options> =
+  T extends Task<infer Input, unknown, never>
+    ? [Input] extends [never]
+      ? [input?: unknown, options?: Options | undefined] // any task: nothing is known of its input
+      : undefined extends Input
+        ? [input?: Input, options?: Options | undefined]
+        : [input: Input, options?: Options | undefined]
+    : [input?: unknown, options?: Options | undefined];
+
+/** What `result()` of a task's job resolves to; of a kind by its name, unknown.
+ *  @example
+ *  type Size = ResultOf<typeof resize>; // { width: number } */
+export type ResultOf<T> = T extends Task<never, infer Output, never> ? Output : unknown;
 
 export function isTask(value: unknown): value is AnyTask {
   const { kind, options, handler } = (value ?? {}) as Partial<AnyTask>;
   return typeof kind === "string" && typeof options === "object" && typeof handler === "function";
 }
 
-export function task<Input, Output>(kind: string, handler: Handler<Input, Output>): Task<Input, Output>;
 export function task<Input, Output>(
   kind: string,
-  options: TaskOptions,
-  handler: Handler<Input, Output>,
-): Task<Input, Output>;
-export function task<Input, Output>(
+  handler: Handler<Input, Output> & JsonCheck<Input, Output>,
+): Task<Input, JsonImage<Output>>;
+export function task<Input, Output, Schema extends StandardSchema | undefined = undefined>(
   kind: string,
-  second: TaskOptions | Handler<Input, Output>,
-  third?: Handler<Input, Output>,
-): Task<Input, Output> {
+  options: TaskOptions<Schema>,
+  handler: Handler<Received<Schema, Input>, Output> & JsonCheck<Submitted<Schema, Input>, Output>,
+): Task<Submitted<Schema, Input>, JsonImage<Output>, Received<Schema, Input>>;
+export function task(
+  kind: string,
+  second: TaskOptions | Handler<never, unknown>,
+  third?: Handler<never, unknown>,
+): AnyTask {
   const handler = typeof second === "function" ? second : third;
   const options = typeof second === "function" ? {} : second;
   if (typeof kind !== "string" || kind === "") {
@@ -88,6 +119,11 @@ export function task<Input, Output>(
   }
   if (typeof handler !== "function") {
     throw new ConfigError({ path: `task ${kind}`, given: handler, allowed: "a handler function as the last argument" });
+  }
+  const { schema } = options;
+  if (schema !== undefined && typeof schema?.["~standard"]?.validate !== "function") {
+    const allowed = "a schema that follows Standard Schema, as of zod, valibot or arktype";
+    throw new ConfigError({ path: `task ${kind}.schema`, given: schema, allowed });
   }
   return Object.freeze({ kind, options, handler });
 }

@@ -46,5 +46,5 @@ export interface WorkerHandle extends AsyncDisposable {
   /** Resolves when an operator has had it drained: it has finished what it held, and is stopped. Never otherwise. */
   readonly drained: Promise<void>;
   /** Claims no more, waits for what runs up to `grace` (default 30 s), hands back the rest. Nothing is charged. */
-  stop(options?: { grace?: string | number }): Promise<void>;
+  stop(options?: { grace?: Duration }): Promise<void>;
 }

@@ -1,6 +1,7 @@
 /** Perdure in your own process: the library's face over an engine, its store and its workers here. */
 import { asText } from "../core/check.ts";
 import { DIALECT_DEFAULTS, type DialectSettings } from "../core/dialect-settings.ts";
+import type { Duration } from "../core/duration.ts";
 import { ConfigError, PerdureError, show } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/event.ts";
 import type { Explanation } from "../core/explain.ts";
@@ -18,8 +19,9 @@ import { checkFeed, checkGrace } from "../core/face-options.ts";
 import { toInstant } from "../core/instant.ts";
 import type { Usage } from "../core/job.ts";
 import { type RedriveChanges, toRedriveTerms } from "../core/redrive.ts";
+import { checkInput, checkInputs } from "../core/schema.ts";
 import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/submit-options.ts";
-import { type AnyTask, isTask, type Task } from "../core/task.ts";
+import { type AnyTask, isTask, type ResultOf, type SubmitRest } from "../core/task.ts";
 import type { JobInfo, QueueCounts, SessionRow } from "../core/views.ts";
 import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
 import type { Engine } from "../engine/engine.ts";
@@ -56,14 +58,12 @@ export class EmbeddedPerdure implements Perdure {
     this.#closeEngine = closeEngine;
   }
 
-  submit<Input, Output>(
-    task: Task<Input, Output>,
-    ...rest: undefined extends Input
-      ? [input?: NoInfer<Input>, options?: SubmitOptions]
-      : [input: NoInfer<Input>, options?: SubmitOptions]
-  ): Promise<JobHandle<Output>>;
-  submit(kind: string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>>;
-  async submit(task: AnyTask | string, input?: unknown, options?: SubmitOptions): Promise<JobHandle<unknown>> {
+  async submit<T extends AnyTask | string>(
+    task: T,
+    ...[input, options]: SubmitRest<T, SubmitOptions>
+  ): Promise<JobHandle<ResultOf<T>>> {
+    const checking = checkInput(task, input);
+    if (checking !== null) await checking;
     const item = toItem({ task, input, ...(options === undefined ? {} : { options }) }, this.#namespace);
     const [answer] = await this.#engine.submit([item], checkClient(options?.client, "submit.client"));
     if (answer?.status !== "ok") throw (answer as { error: PerdureError }).error;
@@ -81,7 +81,13 @@ export class EmbeddedPerdure implements Perdure {
     const answers: SubmitManyAnswer[] = new Array(entries.length);
     const items: SubmitItem[] = [];
     const places: number[] = [];
+    const refused = await checkInputs(Array.from(entries as readonly SubmitEntry[]));
     Array.from(entries as readonly SubmitEntry[]).forEach((entry, i) => {
+      const problem = refused.get(i);
+      if (problem !== undefined) {
+        answers[i] = { ok: false, error: problem };
+        return;
+      }
       try {
         refuseClient(entry);
         items.push(toItem(entry, this.#namespace));
@@ -189,7 +195,7 @@ export class EmbeddedPerdure implements Perdure {
   }
 
   /** Stops the workers as `stop` does, then the engine, then the store. */
-  async close(options: { grace?: string | number } = {}): Promise<void> {
+  async close(options: { grace?: Duration } = {}): Promise<void> {
     this.#closed ??= this.#close(checkGrace(options, "close"));
     return this.#closed;
   }

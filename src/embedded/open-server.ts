@@ -1,8 +1,10 @@
 /** `Perdure.open("http://…")`: a client of a server that can start workers of this process for it, too. What keeps a store
  *  and how long is the server's own business: options about that are refused here, not ignored. */
+
 import { PerdureClient } from "../client/client.ts";
 import { checkConnect } from "../client/connect.ts";
 import type { LinkOptions } from "../client/http-call.ts";
+import type { Duration } from "../core/duration.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
 import { checkGrace } from "../core/face-options.ts";
 import { type AnyTask, isTask } from "../core/task.ts";
@@ -67,7 +69,7 @@ export class ServerPerdure extends PerdureClient {
   }
 
   /** Stops the workers that were started here as `stop` does, then ends the client's own calls. */
-  override async close(options: { grace?: string | number } = {}): Promise<void> {
+  override async close(options: { grace?: Duration } = {}): Promise<void> {
     this.#closed ??= this.#close(checkGrace(options, "close"));
     return this.#closed;
   }

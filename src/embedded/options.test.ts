@@ -79,7 +79,7 @@ describe("options of submit", () => {
 
   it.each([undefined, null, 7, {}, () => 1, { kind: "k" }])("refuses %o in place of a task", async (given) => {
     await using kit = await openTestEngine();
-    const error = await refusal(() => kit.perdure.submit(given as never));
+    const error = await refusal(() => kit.perdure.submit(given as string));
     expect(error).toMatchObject({ code: "invalid_config", path: "submit.task" });
   });
 
@@ -260,7 +260,7 @@ describe("options of the other calls", () => {
       [() => perdure.work([() => 1] as never), /list of tasks/],
       [() => perdure.work([task("k", () => 1), task("k", () => 2)]), /each kind once/],
       [() => job.result({ timout: 5 } as never), /"timeout"/],
-      [() => job.result({ timeout: "soon" }), /timeout/],
+      [() => job.result({ timeout: "soon" as never }), /timeout/],
       [async () => perdure.events({ folow: true } as never).next(), /"follow"/],
       [async () => perdure.events("5" as never).next(), /events/],
       [async () => perdure.events({ after: -1 }).next(), /after/],
@@ -269,9 +269,9 @@ describe("options of the other calls", () => {
       [() => perdure.resume(5 as never), /resume\.queue/],
       [() => perdure.reschedule(job.id, "later" as never), /reschedule\.runAt/],
       [() => worker.stop({ grase: 1 } as never), /"grace"/],
-      [() => worker.stop({ grace: "long" }), /grace/],
+      [() => worker.stop({ grace: "long" as never }), /grace/],
       [() => perdure.close({ grase: 1 } as never), /"grace"/],
-      [() => perdure.close({ grace: "long" }), /grace/],
+      [() => perdure.close({ grace: "long" as never }), /grace/],
     ];
     for (const [call, message] of calls) {
       const error = await refusal(call);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { gate } from "../../test/kit.ts";
+import type { SubmitEntry } from "../core/submit-options.ts";
 import { type JobsFilter, NonRetryableError, type Perdure, task } from "../index.ts";
 import { openTestEngine, type TestEngine } from "../testing/index.ts";
 
@@ -15,7 +16,7 @@ async function stocked(kit: TestEngine): Promise<{ start: number; finish: () => 
   const end = gate();
   const slow = task("slow", () => end.passed);
   await perdure.work([ok, bad, slow]);
-  const entries = [
+  const entries: SubmitEntry[] = [
     { task: ok, input: "ok-1", options: { tags: ["red"] } },
     { task: ok, input: "ok-2", options: { queue: "q", key: "key-2", tags: ["red", "blue"] } },
     { task: bad, input: "bad-1" },

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { SubmitOptions } from "../core/submit-options.ts";
 import { task } from "../index.ts";
 import { openTestEngine } from "../testing/index.ts";
 
@@ -21,9 +22,9 @@ describe("submit", () => {
   it("keeps what the options say", async () => {
     await using kit = await openTestEngine();
     const deadline = kit.clock.now() + 60_000;
-    const options = {
-      ...{ queue: "images", priority: 0, tags: ["red", "blue", "red"], timeout: "2m", expireIn: "10s" },
-      ...{ deadline: new Date(deadline), labels: { gpu: "yes", zone: "b" }, delay: "5s", key: "k", retry: 4 },
+    const options: SubmitOptions = {
+      ...{ queue: "images", priority: 0, tags: ["red", "blue", "red"], timeout: 120_000, expireIn: 10_000 },
+      ...{ deadline: new Date(deadline), labels: { gpu: "yes", zone: "b" }, delay: 5_000, key: "k", retry: 4 },
     };
     const job = await kit.perdure.submit("resize", null, options);
     const runAt = kit.clock.now() + 5_000;
@@ -105,7 +106,7 @@ describe("submitMany", () => {
       { task: "bad\u0000name" },
       { task: "good", input: 3, options: { key: "same" } },
       { task: "good", input: 2, options: { key: "same" } },
-      { task: "bad", options: { delay: "soon" } },
+      { task: "bad", options: { delay: "soon" as never } },
       { task: "good", input: 4 },
     ]);
     expect(answers.map((answer) => (answer.ok ? "ok" : answer.error.code))).toEqual([

@@ -15,7 +15,15 @@ describe("a submit request", () => {
 
   it("has its words in the engine's units", () => {
     const options = {
-      ...{ key: "a", queue: "q", priority: 0, runAt: new Date(5_000), tags: ["t"], timeout: "1m", expireIn: 7 },
+      ...{
+        key: "a",
+        queue: "q",
+        priority: 0,
+        runAt: new Date(5_000),
+        tags: ["t"],
+        timeout: "1m" as const,
+        expireIn: 7,
+      },
       ...{ deadline: 9_000, retry: 3, labels: { gpu: "yes" } },
     };
     expect(toSubmitItem({ ...BASE, options })).toEqual({

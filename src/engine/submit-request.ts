@@ -81,7 +81,7 @@ export function policyOf(task: AnyTask): Policy {
   return policy;
 }
 
-const TASK_KEYS = ["retry", "timeout", "queue", "priority", "expireIn"];
+const TASK_KEYS = ["retry", "timeout", "queue", "priority", "expireIn", "schema"];
 
 function checkTask(kind: string, options: TaskOptions): void {
   const path = `task ${kind}`;

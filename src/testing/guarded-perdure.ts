@@ -1,6 +1,8 @@
 /** The library as a test gets it: calls that would wait for ever on a clock that stands still are guarded, and `close` moves
  *  the clock as far as closing needs. */
 import type { JobHandle, SubmitManyAnswer } from "../core/face.ts";
+import type { SubmitOptions } from "../core/submit-options.ts";
+import type { AnyTask } from "../core/task.ts";
 import type { WorkerHandle } from "../core/work-options.ts";
 import type { Perdure } from "../embedded/perdure.ts";
 import type { HangGuard } from "./hang-guard.ts";
@@ -8,7 +10,8 @@ import type { HangGuard } from "./hang-guard.ts";
 export function guardedPerdure(perdure: Perdure, guard: HangGuard, close: Perdure["close"]): Perdure {
   const handleOf = <Output>(job: JobHandle<Output>) => guardedHandle(job, guard);
   const calls: Partial<Record<keyof Perdure | symbol, unknown>> = {
-    submit: async (...call: Parameters<Perdure["submit"]>) => handleOf(await perdure.submit(...call)),
+    submit: async (task: AnyTask | string, input?: unknown, options?: SubmitOptions) =>
+      handleOf(await perdure.submit(task, input, options)),
     submitMany: async (...call: Parameters<Perdure["submitMany"]>) => {
       const answers = await perdure.submitMany(...call);
       return answers.map((answer): SubmitManyAnswer => (answer.ok ? { ok: true, job: handleOf(answer.job) } : answer));

@@ -1,7 +1,9 @@
 /** Makes a worker of tasks and options, whatever link it has to its engine: functions of this process, and executors for
  *  commands and requests where they are among the tasks. Not started: whoever stops it must know it before. */
+
 import { hostname } from "node:os";
 import { exec, http } from "../core/builtin.ts";
+import type { Duration } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import { checkGrace } from "../core/face-options.ts";
 import type { AnyTask } from "../core/task.ts";
@@ -67,7 +69,7 @@ export function buildWorker({ link, clock, places, namespace, log, tasks, option
   }
 
   function handle(onStopped: () => unknown): WorkerHandle {
-    const stopIt = async (given: { grace?: string | number } = {}) => {
+    const stopIt = async (given: { grace?: Duration } = {}) => {
       await stop(checkGrace(given, "stop"));
       await onStopped();
     };

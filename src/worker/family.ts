@@ -19,6 +19,7 @@ import {
 import { ConfigError, type ErrorCode, PerdureError } from "../core/errors.ts";
 import { NonRetryableError } from "../core/failure.ts";
 import { isTerminal } from "../core/job.ts";
+import { checkInput } from "../core/schema.ts";
 import type { SubmitEntry } from "../core/submit-options.ts";
 
 /** Begins the keys of children that were given none. */
@@ -50,9 +51,11 @@ export class RunFamily {
 
   submit(task: SubmitEntry["task"], input?: unknown, options: ChildOptions = {}): Promise<Child<unknown>> {
     // Counted before anything is waited for: the order of the calls is what a later run repeats.
-    return this.#ask((family, parent) => family.submit(parent, { task, input, options: this.#named(options) })).catch(
-      forGood,
-    );
+    return this.#ask(async (family, parent) => {
+      const named = this.#named(options);
+      await checkInput(task, input);
+      return family.submit(parent, { task, input, options: named });
+    }).catch(forGood);
   }
 
   waitFor(children: readonly Pick<Child<unknown>, "id">[]): Promise<ChildEnd<unknown>[]> {

@@ -1,7 +1,8 @@
 /** Runs a task's handler in this process. Returns an outcome and never throws. What it cannot do: stop a handler that
  *  ignores its signal, or keep one that blocks the event loop from missing its lease; such a run is fenced off. */
 import { WaitingError } from "../core/child.ts";
-import { type Failure, failure, failureFrom } from "../core/failure.ts";
+import { type Failure, failure, failureFrom, InvalidInputError } from "../core/failure.ts";
+import { type StandardSchema, validated } from "../core/schema.ts";
 import type { AnyTask } from "../core/task.ts";
 import { NO_INPUT, type ReportedOutcome } from "../core/work.ts";
 import type { AttemptRun } from "./attempt-run.ts";
@@ -11,7 +12,10 @@ export async function runFunction(task: AnyTask, run: AttemptRun): Promise<Repor
   // The handler starts on a stack of its own: without the claim loop's frames its errors cost half as much.
   await undefined;
   try {
-    result = await task.handler(inputOf(run.job.payload) as never, run);
+    const { schema } = task.options;
+    const given = inputOf(run.job.payload);
+    const input = schema === undefined ? given : await checked(schema, given);
+    result = await task.handler(input as never, run);
   } catch (thrown) {
     const cause = failureFrom(thrown);
     if (run.waitsFor !== null)
@@ -49,6 +53,13 @@ function withoutOurFrames(cause: Failure): Failure {
 function notJson(why: string): ReportedOutcome {
   const message = `the handler's result is not JSON: ${why}`;
   return { kind: "failed", failure: failure({ kind: "result", class: "logical", message }) };
+}
+
+/** A job may come from where its schema was not known, or was another. */
+async function checked(schema: StandardSchema, given: unknown): Promise<unknown> {
+  const found = await validated(schema, given);
+  if ("problem" in found) throw new InvalidInputError(`the input does not fit the task's schema: ${found.problem}`);
+  return found.value;
 }
 
 /** Nothing was given: then the handler gets nothing, and a default for its parameter applies. */

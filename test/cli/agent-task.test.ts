@@ -25,7 +25,14 @@ const AGENT = {
 const ANNOTATIONS = { "agent-task/name": "summarise", "agent-task/tier": "legionary" };
 
 async function submitted(library: Perdure, more: object = {}): Promise<string> {
-  const options = { retry: QUICK, annotations: ANNOTATIONS, queue: "agents", tags: ["red"], timeout: "1m", ...more };
+  const options = {
+    retry: QUICK,
+    annotations: ANNOTATIONS,
+    queue: "agents",
+    tags: ["red"],
+    timeout: "1m" as const,
+    ...more,
+  };
   return (await library.submit("exec", AGENT, options)).id;
 }
 

@@ -161,7 +161,7 @@ describe.each([
     }, 120_000);
 
     it("filters by key, dead letters and time, and lists the oldest first", async () => {
-      const options = { delay: "1h", tags: ["filters"] };
+      const options = { delay: "1h" as const, tags: ["filters"] };
       const first = await target.script("true", { ...options, key: "the first" });
       const second = await target.script("true", options);
       const dead = await target.script("exit 1", { retry: { maxAttempts: 1 }, tags: ["filters"] });

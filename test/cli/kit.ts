@@ -83,7 +83,7 @@ export const HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202egpj.exe\u200b\u009b31m\r\ns
 /** A job that failed once, one that failed for good, one that waits, and a command that waits. */
 export async function stocked(): Promise<Stock> {
   const dir = mkdtempSync(join(tmpdir(), "perdure-cli-"));
-  const retry = { maxAttempts: 3, backoff: { initial: "1ms", jitter: 0 } };
+  const retry = { maxAttempts: 3, backoff: { initial: "1ms", jitter: 0 } } as const;
   const flaky = task("flaky", { retry }, (_input: { n: number }, ctx) => {
     if (ctx.attempt === 1) throw new Error("connection reset");
     return { width: 640 };

@@ -1,8 +1,10 @@
 /** A worker that dies takes its commands with it, and the next attempt never meets them. */
+
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { exec } from "../../src/core/builtin.ts";
+import type { Duration } from "../../src/core/duration.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 import { IS_FULL } from "../tier.ts";
 import { alive, allDead, type Bench, isAlive, needle, openBench, QUICK, startChild, until } from "./kit.ts";
@@ -18,7 +20,7 @@ async function childWorker(bench: Bench, settings: object = {}) {
 }
 
 /** An engine whose worker takes nothing: the commands are the child's. */
-async function onlyEngine(lease = "15s"): Promise<Bench> {
+async function onlyEngine(lease: Duration = "15s"): Promise<Bench> {
   const bench = await openBench({ open: { lease } });
   await bench.worker.stop();
   return bench;
@@ -87,7 +89,7 @@ describe("kill -9 of a worker", () => {
       exit 0 if $ENV{PERDURE_ATTEMPT} > 1; while (1) { say('on'); sleep 0.002 }`;
     const jobs = [];
     for (let i = 0; i < 4; i++) {
-      const input = { argv: ["perl", "-e", script, log], grace: "5s" };
+      const input = { argv: ["perl", "-e", script, log], grace: "5s" as const };
       jobs.push(await bench.submit(input, { retry: { maxAttempts: 3, ...QUICK } }));
     }
     const lines = () =>
@@ -129,7 +131,12 @@ describe("a lost lease", () => {
     const child = await childWorker(bench, { lease: "3s", concurrency: 1 });
     const mark = needle();
     const command = COMMANDS["without ears"] as string;
-    const input = { command: `echo $PERDURE_ATTEMPT; ${command}`, shell: true, env: { MARK: mark }, grace: "100ms" };
+    const input = {
+      command: `echo $PERDURE_ATTEMPT; ${command}`,
+      shell: true,
+      env: { MARK: mark },
+      grace: "100ms" as const,
+    };
     const job = await bench.submit(input, { retry: { maxAttempts: 5, backoff: { initial: "1h", jitter: 0 } } });
     await until("it runs", () => alive(mark).length >= 3);
     const first = alive(mark);

@@ -42,9 +42,9 @@ it(`${TREES} hostile trees leave nobody alive`, { timeout: 120_000 }, async () =
     const how = dice.pick(["cancel", "timeout", "exit"]);
     // The root says that it is up, and then is like the others, or ends by itself.
     const command = `sh -c ${quoted(script)} & touch up\n${how === "exit" ? "exit 0" : "sleep 1000"}`;
-    const options = how === "timeout" ? { timeout: "300ms" } : {};
+    const options = how === "timeout" ? { timeout: "300ms" as const } : {};
     const job = await bench.submit(
-      { command, shell: true, env: { MARK: mark }, grace: dice.pick(["0ms", "50ms", "200ms"]) },
+      { command, shell: true, env: { MARK: mark }, grace: dice.pick(["0ms", "50ms", "200ms"] as const) },
       options,
     );
     if (how === "cancel") {

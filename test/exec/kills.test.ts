@@ -1,7 +1,9 @@
 /** Whatever ends a command ends all that came of it. */
+
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import type { Duration } from "../../src/core/duration.ts";
 import { alive, exists, needle, openBench, until } from "./kit.ts";
 
 /** A tree that does not want to end: a child, one in a session of its own, one forked twice, none of them with ears. */
@@ -14,7 +16,7 @@ const TREE = `
 const TREE_SIZE = 7;
 
 describe("a tree that ignores SIGTERM", () => {
-  const start = async (options: { timeout?: string; grace?: string; lease?: string } = {}) => {
+  const start = async (options: { timeout?: Duration; grace?: Duration; lease?: Duration } = {}) => {
     const { grace = "200ms", lease, timeout } = options;
     const bench = await openBench({ open: lease === undefined ? {} : { lease } });
     const mark = needle();

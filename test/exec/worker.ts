@@ -1,9 +1,11 @@
 /** A worker for commands in a process of its own. It says: ready · output TEXT · died WHY. Ends with its stdin. */
+
 import { exec } from "../../src/core/builtin.ts";
+import type { Duration } from "../../src/core/duration.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 
 const { url, lease = "15s", concurrency = 20 } = JSON.parse(process.argv[2] as string) as Record<string, string>;
 process.stdin.on("end", () => process.exit(1)).resume(); // the test is gone: nobody else would end us
-const perdure = await Perdure.open({ url: url as string, lease });
+const perdure = await Perdure.open({ url: url as string, lease: lease as Duration });
 await perdure.work([exec], { concurrency: Number(concurrency) });
 console.log("ready");

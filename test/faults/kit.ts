@@ -1,8 +1,10 @@
 /** What the fault tests share: an engine with a worker on a PostgreSQL server, a stream of submits that goes on through
  *  the fault and keeps account of every answer, and the reckoning at the end: what was acknowledged is there once, has
  *  ended once, and nobody was taken for dead because the database was away. */
+
 import { setTimeout as pass } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
+import type { Duration } from "../../src/core/duration.ts";
 import { systemClock } from "../../src/engine/clock.ts";
 import { type OpenOptions, Perdure, task, type WorkerHandle } from "../../src/index.ts";
 import { allJobs, audit } from "../../src/store/conformance/audit.ts";
@@ -40,7 +42,7 @@ export interface SceneOptions extends OpenOptions {
   readonly url: string;
   readonly concurrency?: number;
   /** How long a handler may go on after it was told to stop; one that was told for silence alone may go on. */
-  readonly stopGrace?: string;
+  readonly stopGrace?: Duration;
 }
 
 const KEPT = { succeeded: false, failed: false, cancelled: false } as const;

@@ -22,7 +22,7 @@ describe("the times of a policy", () => {
   it("have them wherever they stand; what is no time, and what is no whole number, stays", () => {
     const policy = {
       ...{ maxAttempts: 3_000, maxElapsed: 86_400_000, retryAfterMax: 0 },
-      backoff: { type: "schedule" as const, delays: [0, 1_500, "3s", 0.5], offset: 1 },
+      backoff: { type: "schedule" as const, delays: [0, 1_500, "3s", 0.5] as const, offset: 1 },
       rules: JSON.parse(RULES) as RuleInput[],
       workerLost: { charge: "own" as const, maxRetries: 60_000, poison: { losses: 3, within: 3_600_000 } },
     };

@@ -15,7 +15,7 @@ import { loadConfig } from "../config/config.ts";
 import { withEngine } from "../direct.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { showLocal } from "../print.ts";
-import { timeOf } from "../run/policy.ts";
+import { type TimeText, timeOf } from "../run/policy.ts";
 import { TARGET, targetOf, withServer } from "../target.ts";
 
 const VERBS = ["create", "list", "revoke"] as const;
@@ -132,7 +132,7 @@ function scopesOf(given: Given) {
   return [...new Set(texts.map((text) => asOneOf(text.trim(), SCOPES, "--scope")))];
 }
 
-function endOf(given: Given): { expiresIn?: string } {
+function endOf(given: Given): { expiresIn?: TimeText } {
   const expires = timeOf(given, "expires");
   if (expires === undefined) return {};
   asSpan(expires, "--expires");

@@ -12,12 +12,13 @@ import type { SubmitOptions } from "../../core/submit-options.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { usageError } from "../exit.ts";
 import { type Here, runs } from "./here.ts";
+import type { TimeText } from "./policy.ts";
 import { report } from "./report.ts";
 
 export interface Wanted {
   readonly input: ExecInput;
   readonly retry: PolicyFields;
-  readonly timeout: string | undefined;
+  readonly timeout: TimeText | undefined;
   readonly key: string | undefined;
   readonly name: string | undefined;
   /** What of it was given: with --again, a redrive changes that. */

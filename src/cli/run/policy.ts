@@ -1,4 +1,5 @@
 /** The retry policy that the options of `perdure run` describe. */
+import type { Duration } from "../../core/duration.ts";
 import { show } from "../../core/errors.ts";
 import type { PolicyFields, PresetName } from "../../core/policy.ts";
 import type { Given } from "../arguments.ts";
@@ -89,10 +90,13 @@ function backoffOf(given: Given): NonNullable<PolicyFields["backoff"]> {
   };
 }
 
+/** A duration as text, checked. */
+export type TimeText = Extract<Duration, string>;
+
 /** A time with its unit: a bare number would be read in another unit by half of all people. */
-export function timeOf(given: Given, name: string): string | undefined {
+export function timeOf(given: Given, name: string): TimeText | undefined {
   const text = given.text(name);
-  if (text === undefined || /^\d{1,15}(\.\d{1,6})?\s*(ms|s|m|h|d)$/.test(text.trim())) return text;
+  if (text === undefined || /^\d{1,15}(\.\d{1,6})?\s*(ms|s|m|h|d)$/.test(text.trim())) return text as TimeText;
   throw usageError(`--${name}: got ${show(text)}; give a time with its unit, such as 500ms, 30s, 5m, 2h or 1d`);
 }
 

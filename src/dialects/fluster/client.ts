@@ -54,8 +54,8 @@ export interface FlusterClient {
 }
 
 export const Entrypoint = {
-  fromCallable<Input, Output>(
-    task: Task<Input, Output>,
+  fromCallable<Input, Received>(
+    task: Task<Input, unknown, Received>,
     ...[args]: undefined extends Input ? [args?: NoInfer<Input>] : [args: NoInfer<Input>]
   ): CallableEntrypoint {
     if (isTask(task)) return { task, args };

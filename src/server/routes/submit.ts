@@ -1,10 +1,12 @@
 /** Submits. The input of a job is the text of the request, byte for byte; everything else is checked by the same code as in
  *  the library, and a mistake is told under the name that it has on the wire. */
+
 import { statusOf } from "../../contract/error-status.ts";
 import type { JobRequest, Submitted } from "../../contract/schemas.ts";
 import { checkKeys, isPlain } from "../../core/check.ts";
 import { ConfigError, ERROR_CODES, PerdureError } from "../../core/errors.ts";
 import type { Mutable } from "../../core/mutable.ts";
+import type { SubmitOptions } from "../../core/submit-options.ts";
 import { NO_INPUT } from "../../core/work.ts";
 import { checkBuiltinKind } from "../../engine/check-builtin.ts";
 import type { SubmitAnswer, SubmitItem } from "../../engine/submit.ts";
@@ -42,7 +44,10 @@ export function submitRoutes(parts: ServerParts): Handlers {
     const payload = sliceOf(text, "input") ?? NO_INPUT;
     const { namespace } = call;
     const policy = retry === undefined ? {} : { policy: policies.of(retry) };
-    const item: Mutable<SubmitItem> = toSubmitItem({ kind, payload, options, namespace, ...policy });
+    const item: Mutable<SubmitItem> = toSubmitItem({
+      ...{ kind, payload, namespace, ...policy },
+      options: options as SubmitOptions, // durations are checked there
+    });
     item.by = principal(call);
     // What a job submits with its own token is its child, while this attempt of it runs.
     const { job } = call.who;

@@ -268,7 +268,7 @@ describe("redirects", () => {
 
 describe("time", () => {
   const timedOut = { name: "TimeoutError", code: "ETIMEDOUT", class: "transient" };
-  const input = (url: string) => ({ url, timeout: "5s" });
+  const input = (url: string) => ({ url, timeout: "5s" as const });
 
   it("is up for a server that never answers", async () => {
     const clock = new VirtualClock();

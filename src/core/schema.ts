@@ -1,0 +1,89 @@
+/** Schemas of inputs. The interface is that of Standard Schema (https://standardschema.dev), which zod, valibot, arktype,
+ *  TypeBox's adapters and others have: it is meant to be copied, and nothing depends on any of them. */
+import { PerdureError } from "./errors.ts";
+import { toPayload } from "./submit-check.ts";
+import type { AnyTask } from "./task.ts";
+import { NO_INPUT } from "./work.ts";
+
+/** A schema of any library that follows Standard Schema, version 1.
+ *  @example
+ *  const schema: StandardSchema<{ url: string }> = z.object({ url: z.string() }); */
+export interface StandardSchema<Input = unknown, Output = Input> {
+  readonly "~standard": {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => SchemaResult<Output> | Promise<SchemaResult<Output>>;
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
+  };
+}
+
+type SchemaResult<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly SchemaIssue[] };
+
+interface SchemaIssue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+/** What a schema takes: the type of the input of `submit`.
+ *  @example
+ *  type Input = SchemaInput<typeof schema>; // { at: string } */
+export type SchemaInput<Schema extends StandardSchema> = NonNullable<Schema["~standard"]["types"]>["input"];
+
+/** What a schema makes of it: what the handler receives.
+ *  @example
+ *  type Received = SchemaOutput<typeof schema>; // { at: Date } */
+export type SchemaOutput<Schema extends StandardSchema> = NonNullable<Schema["~standard"]["types"]>["output"];
+
+/** Issues that a message names. */
+const SHOWN = 5;
+
+/** The value as the schema gives it, or what is wrong with it, in words. Throws what the schema throws. */
+export async function validated(
+  schema: StandardSchema,
+  value: unknown,
+): Promise<{ readonly value: unknown } | { readonly problem: string }> {
+  const result = await schema["~standard"].validate(value);
+  if (!result.issues) return { value: result.value };
+  const shown = result.issues.slice(0, SHOWN).map(issueText);
+  const more = result.issues.length - shown.length;
+  return { problem: shown.join("; ") + (more > 0 ? `; and ${more} more` : "") };
+}
+
+function issueText({ message, path = [] }: SchemaIssue): string {
+  const at = path.map((part) => String(typeof part === "object" ? part.key : part)).join(".");
+  return at === "" ? message : `${at}: ${message}`;
+}
+
+/** Checks an input by the schema of its task, as it will be when it was stored. Null without a schema: nothing to wait for. */
+export function checkInput(task: AnyTask | string, input: unknown): Promise<void> | null {
+  const schema = typeof task === "string" ? undefined : task?.options?.schema;
+  return schema === undefined ? null : refuseInvalid((task as AnyTask).kind, schema, input);
+}
+
+async function refuseInvalid(kind: string, schema: StandardSchema, input: unknown): Promise<void> {
+  const payload = toPayload(input);
+  const found = await validated(schema, payload === NO_INPUT ? undefined : JSON.parse(payload));
+  if (!("problem" in found)) return;
+  throw new PerdureError("invalid_payload", `payload: not an input of "${kind}": ${found.problem}`, {
+    path: "payload",
+  });
+}
+
+/** The same for many: the errors of those that are refused, by their place. */
+export async function checkInputs(
+  entries: readonly { readonly task: AnyTask | string; readonly input?: unknown }[],
+): Promise<ReadonlyMap<number, PerdureError>> {
+  const refused = new Map<number, PerdureError>();
+  for (const [i, entry] of entries.entries()) {
+    try {
+      const checking = checkInput(entry?.task, entry?.input);
+      if (checking !== null) await checking;
+    } catch (error) {
+      if (!(error instanceof PerdureError)) throw error;
+      refused.set(i, error);
+    }
+  }
+  return refused;
+}
