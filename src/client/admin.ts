@@ -4,9 +4,15 @@ import type { Duration } from "../core/duration.ts";
 import type { ServerSettings } from "../core/views.ts";
 import type { HttpLink } from "./http-call.ts";
 
-/** A token without its secret. */
+/** A token without its secret.
+ *  @example
+ *  const tokens: TokenInfo[] = await client.admin.listTokens(); */
 export type TokenInfo = Omit<AccessToken, "hash">;
 
+/** A token to be made.
+ *  @example
+ *  const wanted: NewToken = { name: "ci", scopes: ["submit"], expiresIn: "90d" };
+ *  const { token } = await client.admin.createToken(wanted); */
 export interface NewToken {
   /** For people; it stands in the events of what is done with the token. */
   readonly name: string;
@@ -17,22 +23,33 @@ export interface NewToken {
   readonly expiresIn?: Duration;
 }
 
-/** Open: a server may say more. */
+/** Open: a server may say more.
+ *  @example
+ *  const { store, now }: ServerStatus = await client.admin.status(); */
 export interface ServerStatus {
   readonly now: number;
   readonly store: "sqlite" | "postgres";
   readonly [more: string]: unknown;
 }
 
+/** The version of a server, and of its API.
+ *  @example
+ *  const { version, api }: ServerVersion = await client.admin.version(); */
 export interface ServerVersion {
   readonly name: "perdure";
   readonly version: string;
   readonly api: number;
 }
 
-/** What the token of this client may do. */
+/** What the token of this client may do.
+ *  @example
+ *  const { name, scopes }: Identity = await client.admin.identity(); */
 export type Identity = Pick<AccessToken, "id" | "name" | "scopes" | "namespace">;
 
+/** What only a server has: its tokens, its settings, and what it reports of itself.
+ *  @example
+ *  const admin: Admin = client.admin;
+ *  await admin.revokeToken("tok_…"); */
 export interface Admin {
   /** Makes a token. It is shown this once. */
   createToken(token: NewToken): Promise<{ readonly token: string; readonly info: TokenInfo }>;

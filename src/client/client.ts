@@ -39,6 +39,9 @@ import { toQuery, toWireFilter } from "./jobs-query.ts";
 import { type Submitted, submitMany } from "./submit-many.ts";
 import { EndWaiter } from "./wait-end.ts";
 
+/** A client of a server: the same calls as an engine in this process, and `admin`.
+ *  @example
+ *  const client: PerdureClient = await Perdure.connect("https://jobs.example.com", { token: "pdr_…" }); */
 export class PerdureClient implements Perdure {
   /** What only a server has. */
   readonly admin: Admin;

@@ -6,6 +6,9 @@ import type * as face from "../core/face.ts";
 import { PerdureClient } from "./client.ts";
 import type { LinkOptions } from "./http-call.ts";
 
+/** How a client calls its server.
+ *  @example
+ *  const options: ConnectOptions = { token: "pdr_…", timeout: "10s", patience: "1m" }; */
 export interface ConnectOptions {
   /** One that the server knows. */
   token: string;
@@ -20,7 +23,10 @@ export interface ConnectOptions {
   patience?: Duration;
 }
 
-/** One name for the value and the type: `const perdure: Perdure = await Perdure.connect(…)`. */
+/** One name for the value and the type: `const perdure: Perdure = await Perdure.connect(…)`.
+ *  @example
+ *  const client = await Perdure.connect("https://jobs.example.com", { token: "pdr_…" });
+ *  await client.submit("resize", { url }); */
 export type Perdure = face.Perdure;
 export const Perdure = { connect };
 

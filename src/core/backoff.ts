@@ -14,7 +14,10 @@ export interface BackoffDelay {
 const NO_DELAY: BackoffDelay = Object.freeze({ baseMs: 0, jitter: 0, delayMs: 0 });
 
 /** The delay before retry `r` (1, 2, … within its class); `random` is a draw from [0, 1). No floor applies where
- *  there is no delay at all: type none, and the first `immediate` retries. */
+ *  there is no delay at all: type none, and the first `immediate` retries.
+ *  @example
+ *  const { backoff } = resolvePolicy({ maxAttempts: 3, backoff: { initial: "1s", jitter: 0 } });
+ *  backoffMs(backoff, 2, 0.5).delayMs; // 2000 */
 export function backoffMs(backoff: Backoff, r: number, random: number): BackoffDelay {
   if (backoff.type === "none") return NO_DELAY;
   const n = wholeFromOne(r) - backoff.immediate;

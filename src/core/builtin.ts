@@ -4,7 +4,9 @@ import type { ExecInput } from "./exec-input.ts";
 import type { HttpInput } from "./http-input.ts";
 import { type Task, task } from "./task.ts";
 
-/** What a command that succeeded leaves as its result. */
+/** What a command that succeeded leaves as its result.
+ *  @example
+ *  const { exitCode, outputs }: ExecResult = await (await perdure.submit(exec, { argv: ["make"] })).result(); */
 export interface ExecResult {
   readonly exitCode: number;
   /** Of its `result.json`: `output`, or all of it where it has no `status`. */
@@ -23,16 +25,27 @@ export interface ExecResult {
   readonly stderr: { readonly bytes: number; readonly dropped: number };
 }
 
+/** What a request that succeeded leaves as its result.
+ *  @example
+ *  const { status_code, body }: HttpResult = await (await perdure.submit(http, { url })).result(); */
 export interface HttpResult {
   readonly status_code: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: unknown;
 }
 
+/** Runs a command. Its input is an `ExecInput`.
+ *  @example
+ *  await perdure.work([exec]);
+ *  await perdure.submit(exec, { argv: ["pg_dump", "shop"] }, { retry: 3, timeout: "10m" }); */
 export const exec: Task<ExecInput, ExecResult> = task("exec", () => {
   throw new Error("commands are run by a worker: perdure.work([exec])");
 });
 
+/** Makes an HTTP request. Its input is an `HttpInput`.
+ *  @example
+ *  await perdure.work([http]);
+ *  await perdure.submit(http, { url: "https://example.com/hook", method: "POST", body: { id: 7 } }); */
 export const http: Task<HttpInput, HttpResult> = task("http", () => {
   throw new Error("requests are made by a worker: perdure.work([http])");
 });

@@ -3,9 +3,15 @@ import type { Failure } from "./failure.ts";
 import type { FailReason, JobState } from "./job.ts";
 import type { SubmitEntry, SubmitOptions } from "./submit-options.ts";
 
-/** A key names a child among those of its parent. */
+/** A key names a child among those of its parent.
+ *  @example
+ *  const options: ChildOptions = { key: "page-1", priority: 2 };
+ *  await ctx.submit(resize, { url }, options); */
 export type ChildOptions = Omit<SubmitOptions, "client" | "parent">;
 
+/** A job that a handler has submitted, by its id and the type of its result.
+ *  @example
+ *  const child: Child<{ width: number }> = await ctx.submit(resize, { url }); */
 export interface Child<Output> {
   readonly id: string;
   /** False when an earlier run had submitted it. */
@@ -14,6 +20,9 @@ export interface Child<Output> {
   readonly output?: Output;
 }
 
+/** A child as it is now, whether it has ended or not.
+ *  @example
+ *  const open: ChildState[] = (await ctx.children()).filter(({ state }) => state === "queued"); */
 export interface ChildState {
   readonly id: string;
   readonly kind: string;
@@ -28,6 +37,10 @@ export interface ChildState {
   readonly result: unknown;
 }
 
+/** A child that has ended.
+ *  @example
+ *  const [end]: readonly ChildEnd<unknown>[] = await ctx.waitFor([child]);
+ *  if (end?.state === "failed") throw new NonRetryableError(`child ${end.id} failed: ${end.reason}`); */
 export interface ChildEnd<Output> extends ChildState {
   readonly state: "succeeded" | "failed" | "cancelled";
   readonly result: Output | undefined;
@@ -69,7 +82,13 @@ export function givenKey(parentId: string | null, key: string | null): string | 
 /** Children that a run may wait for at a time. */
 export const MAX_WAITS_FOR = 1_000;
 
-/** Thrown by `waitFor` to end the run. Whatever the handler makes of it, the run has begun to wait. */
+/** Thrown by `waitFor` to end the run. Whatever the handler makes of it, the run has begun to wait.
+ *  @example
+ *  try {
+ *    await ctx.waitFor([child]);
+ *  } catch (error) {
+ *    if (error instanceof WaitingError) throw error; // not a failure: the handler is called again later
+ *  } */
 export class WaitingError extends Error {
   constructor() {
     super("this run ends here, and goes on when its children have ended");

@@ -6,8 +6,15 @@ import type { FailReason, Job } from "./job.ts";
 import type { Outcome } from "./outcome.ts";
 import type { Policy, Rule } from "./policy.ts";
 
+/** An outcome that may be a failure.
+ *  @example
+ *  const cause = failure({ kind: "exit", message: "exit code 7", exitCode: 7 });
+ *  const outcome: FailureOutcome = { kind: "failed", failure: cause }; */
 export type FailureOutcome = Extract<Outcome, { kind: "completed" | "failed" | "timeout" | "queue_timeout" }>;
 
+/** Whether a failure may be retried, and by which part of the policy.
+ *  @example
+ *  const { kind, matched }: Verdict = classify(running, outcome); */
 export interface Verdict {
   readonly kind: "retry" | "fail" | "defer";
   /** Set when `kind` is "fail". */
@@ -30,6 +37,10 @@ export function chargedNumber({ failures, losses }: Pick<Job, "failures" | "loss
   return failures + losses + 1;
 }
 
+/** Whether a failure may be retried at all, by the policy of its job. How often is for `decide`.
+ *  @example
+ *  const { kind, matched } = classify(running, outcome);
+ *  console.log(kind, matched); // "fail", "noRetryOnExitCodes" */
 export function classify(job: JobFacts, outcome: FailureOutcome): Verdict {
   const cause = failureOf(outcome);
   const verdict = judge(job, outcome, cause);

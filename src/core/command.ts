@@ -6,6 +6,9 @@ import { isTerminal, type Job } from "./job.ts";
 import { happened, type Transition } from "./lifecycle.ts";
 import { changedTerms, type JobTerms, type RedriveTerms, redrivenTerms } from "./redrive.ts";
 
+/** What a person asks of a job.
+ *  @example
+ *  const command: Command = { kind: "cancel", by: "ada" }; */
 export type Command =
   | { readonly kind: "cancel" | "retry" | "discard"; readonly by?: string | null }
   /** With a chapter, after that one alone: a job that was redriven meanwhile is left as it is. */
@@ -19,12 +22,19 @@ export type Command =
   /** What it waited for has ended. The engine's own: `attempt` is the run that began to wait. */
   | { readonly kind: "unblock"; readonly attempt: number; readonly runAt: number; readonly by?: string | null };
 
+/** What a command makes of a job: a change, nothing, or a refusal.
+ *  @example
+ *  const decision: CommandDecision = decideCommand(running, { kind: "cancel" }, Date.now()); */
 export type CommandDecision =
   /** With `terms`, the job has these from now on. */
   | ({ readonly kind: "apply"; readonly terms?: JobTerms } & Transition)
   | { readonly kind: "noop"; readonly message: string }
   | { readonly kind: "refuse"; readonly message: string };
 
+/** Decides what a command makes of a job. Pure.
+ *  @example
+ *  const decision = decideCommand(running, { kind: "cancel" }, Date.now());
+ *  if (decision.kind === "refuse") console.error(decision.message); */
 export function decideCommand(job: Job, command: Command, now: number): CommandDecision {
   const by = command.by ?? null;
   switch (command.kind) {

@@ -8,6 +8,9 @@ import type { FailReason, Job } from "./job.ts";
 import type { Outcome } from "./outcome.ts";
 import type { Backoff } from "./policy.ts";
 
+/** What an outcome counts as.
+ *  @example
+ *  const isLoss = (cls: DecisionClass) => cls === "lost"; */
 export type DecisionClass =
   | "completed"
   | "polled"
@@ -18,7 +21,9 @@ export type DecisionClass =
   | "handback"
   | "waiting";
 
-/** What the run was charged to. `left` is what remains of it. */
+/** What the run was charged to. `left` is what remains of it.
+ *  @example
+ *  const left = (charge: Charge) => `${charge.used} of ${charge.limit} ${charge.to}`; */
 export interface Charge {
   readonly to: string;
   readonly used: number;
@@ -26,6 +31,9 @@ export interface Charge {
   readonly left: number;
 }
 
+/** How long a retry waits, and how that came about.
+ *  @example
+ *  const shown = ({ baseMs, delayMs }: Delay) => `${delayMs} ms (${baseMs} ms before jitter)`; */
 export interface Delay {
   readonly baseMs: number;
   /** The share drawn by jitter, from -j to +j. */
@@ -35,7 +43,9 @@ export interface Delay {
   readonly retryAfterMs?: number;
 }
 
-/** The counters of a job that a decision may move. */
+/** The counters of a job that a decision may move.
+ *  @example
+ *  const { failures, losses }: Counters = running; */
 export type Counters = Pick<
   Job,
   "failures" | "losses" | "defers" | "handbacks" | "streak" | "streakSession" | "ruleCounts"
@@ -51,6 +61,10 @@ interface Made {
   /** Why a condition could not be evaluated. */
   readonly conditionError?: string;
 }
+/** What follows an attempt, and why.
+ *  @example
+ *  const decision: Decision = decide(running, outcome, Date.now(), 0.5);
+ *  if (decision.kind === "retry") console.log(decision.runAt); */
 export type Decision =
   | (Made & { readonly kind: "succeed" })
   | (Made & { readonly kind: "cancel" })
@@ -67,6 +81,10 @@ export const MIN_DEFER_MS = 1_000;
 
 type Facts = Omit<Made, "step" | "matched">;
 
+/** Decides what follows an attempt: the one place that does. Pure: time and chance are arguments.
+ *  @example
+ *  const decision = decide(running, outcome, Date.now(), Math.random());
+ *  console.log(decision.kind, decision.matched); */
 export function decide(job: Job, outcome: Outcome, now: number, random: number): Decision {
   if (outcome.kind === "completed") {
     const again = polled(job, outcome);

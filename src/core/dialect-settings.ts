@@ -47,6 +47,9 @@ export interface OpalFileSettings {
   readonly backoffs: readonly number[];
 }
 
+/** What holds for jobs of each dialect where their files say nothing.
+ *  @example
+ *  const settings: DialectSettings = await perdure.dialectSettings(); */
 export interface DialectSettings {
   readonly opal: OpalFileSettings;
   readonly fluster: FlusterSettings;
@@ -57,6 +60,9 @@ export interface DialectSettings {
 /** As a program gives them: what it leaves out is as in the documents. */
 export type DialectSettingsInput = { readonly [K in keyof DialectSettings]?: Partial<DialectSettings[K]> };
 
+/** What holds where nothing is set.
+ *  @example
+ *  const retries = DIALECT_DEFAULTS.fluster.defaultMaxRetriesFailure; */
 export const DIALECT_DEFAULTS: DialectSettings = {
   opal: { engine: null, maxRetries: 2, backoffs: [3, 8, 15] },
   fluster: { defaultMaxRetriesFailure: 0, defaultMaxRetriesPreemption: 100, defaultRetryDelayMs: 1_000 },

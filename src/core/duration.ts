@@ -25,7 +25,9 @@ export const MAX_DURATION_MS = 3_650 * 86_400_000;
 const FORMAT = /^(\d{1,15}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)$/;
 const ALLOWED = 'a number of milliseconds, or text like "1500ms", "30s", "5m", "2h" or "1d", up to 3650d';
 
-/** Milliseconds of a duration; `path` names the field in the error. */
+/** Milliseconds of a duration; `path` names the field in the error.
+ *  @example
+ *  toMs("1.5h", "timeout"); // 5400000 */
 export function toMs(value: unknown, path: string): number {
   const ms = typeof value === "number" ? value : typeof value === "string" ? parse(value) : Number.NaN;
   if (!Number.isFinite(ms) || ms < 0 || ms > MAX_DURATION_MS) {

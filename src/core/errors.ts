@@ -38,8 +38,16 @@ export const ERROR_CODES = {
     "the server cannot be reached; whether it was done is unknown, and repeating it with its key is safe",
 } as const;
 
+/** The code of an error: the same in every process and language. `docs/errors.md` has them all.
+ *  @example
+ *  const code: ErrorCode = "key_conflict"; */
 export type ErrorCode = keyof typeof ERROR_CODES;
 
+/** A call that cannot be served. Compare its `code`, not its class: there may be two copies of the package.
+ *  @example
+ *  await perdure.submit(resize, { url }, { key: "a" }).catch((error: PerdureError) => {
+ *    if (error.code !== "key_conflict") throw error;
+ *  }); */
 export class PerdureError extends Error {
   readonly code: ErrorCode;
   /** The field at fault (`retry.backoff.max`), where there is one. */
@@ -67,7 +75,13 @@ const OUTAGES: readonly unknown[] = [
   "internal",
 ] satisfies ErrorCode[];
 
-/** A mistake in something a person wrote: the field's path, what was given, what is allowed, the nearest known name. */
+/** A mistake in something a person wrote: the field's path, what was given, what is allowed, the nearest known name.
+ *  @example
+ *  try {
+ *    resolvePolicy({ maxAttempts: 0 });
+ *  } catch (error) {
+ *    if (error instanceof ConfigError) console.error(error.path, error.allowed); // retry.maxAttempts
+ *  } */
 export class ConfigError extends PerdureError {
   readonly given: unknown;
   readonly allowed: string;

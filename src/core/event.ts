@@ -31,6 +31,9 @@ export interface Ended {
   readonly failure?: Omit<Failure, "stack">;
 }
 
+/** What an event of a job says: its name and data.
+ *  @example
+ *  const isEnd = (event: JobEventBody) => event.name === "attempt.succeeded"; */
 export type JobEventBody =
   | {
       readonly name: "job.submitted";
@@ -99,7 +102,9 @@ interface Commanded {
 
 export type JobEventName = JobEventBody["name"];
 
-/** An event of a job as read back. `n` counts from 1 without gaps; `seq` is store-wide. */
+/** An event of a job as read back. `n` counts from 1 without gaps; `seq` is store-wide.
+ *  @example
+ *  for await (const event of job.events()) console.log((event as JobEvent).n, event.name); */
 export type JobEvent = JobEventBody & {
   readonly seq: number;
   readonly jobId: string;
@@ -107,7 +112,9 @@ export type JobEvent = JobEventBody & {
   readonly at: number;
 };
 
-/** Events of the engine itself (`worker.*`, `queue.*`, `engine.*`) belong to no job and have no n. */
+/** Events of the engine itself (`worker.*`, `queue.*`, `engine.*`) belong to no job and have no n.
+ *  @example
+ *  const isEngines = (event: PerdureEvent): event is EngineEvent => event.jobId === null; */
 export interface EngineEvent {
   readonly seq: number;
   readonly jobId: null;
@@ -117,9 +124,14 @@ export interface EngineEvent {
   readonly data: Readonly<Record<string, unknown>>;
 }
 
+/** An event of a job, or of the engine.
+ *  @example
+ *  for await (const event of perdure.events({ follow: true })) console.log(event.seq, event.name); */
 export type PerdureEvent = JobEvent | EngineEvent;
 
-/** The names under which people see an event: what happened to the attempt, then what it meant for the job. */
+/** The names under which people see an event: what happened to the attempt, then what it meant for the job.
+ *  @example
+ *  for await (const event of job.events()) if (event.jobId !== null) console.log(shownNames(event).join(", ")); */
 export function shownNames(event: JobEventBody): readonly string[] {
   switch (event.name) {
     case "attempt.succeeded":

@@ -4,6 +4,9 @@ import { type Duration, toMs } from "./duration.ts";
 import { ConfigError } from "./errors.ts";
 import { asArgument, checkEnv, checkFill, checkPorts, type Fill } from "./exec-env.ts";
 
+/** A command and what it gets: arguments, environment, files, limits.
+ *  @example
+ *  const input: ExecInput = { argv: ["ffmpeg", "-i", "inputs/a.mov", "artifacts/a.mp4"], limits: { openFiles: 256 } }; */
 export interface ExecInput {
   /** The program and its arguments; no shell sees them. */
   argv?: readonly string[];
@@ -37,7 +40,9 @@ export interface ExecInput {
   keep?: boolean;
 }
 
-/** For the command with all its descendants, but for `openFiles` and `fileSize`, which are for each process. */
+/** For the command with all its descendants, but for `openFiles` and `fileSize`, which are for each process.
+ *  @example
+ *  const limits: ExecLimits = { openFiles: 256, fileSize: 100_000_000 }; */
 export interface ExecLimits {
   /** Bytes of memory. Looked at ten times a second: what grows faster gets further. */
   memory?: number;

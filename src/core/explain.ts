@@ -13,6 +13,9 @@ import { type Surroundings, tellWait, type WaitReason } from "./explain-wait.ts"
 import type { FailReason, JobState } from "./job.ts";
 import { counted, quoted, showAt, showSpan, showText } from "./show.ts";
 
+/** What `explain` goes by: the events of a job, and what is known of workers and queues.
+ *  @example
+ *  const input: ExplainInput = { events, now: Date.now() }; */
 export interface ExplainInput {
   readonly events: readonly JobEvent[];
   readonly now: number;
@@ -48,6 +51,10 @@ export type Next =
   | { readonly kind: "person"; readonly may: readonly ("redrive" | "discard")[] }
   | { readonly kind: "nothing" };
 
+/** Why a job is where it is, and what happens next.
+ *  @example
+ *  const { summary, next }: Explanation = await job.explain();
+ *  console.log(summary, next.kind); */
 export interface Explanation {
   readonly jobId: string;
   readonly kind: string;
@@ -69,6 +76,9 @@ export interface Explanation {
   readonly text: string;
 }
 
+/** Says from the events of a job why it is where it is, and what happens next.
+ *  @example
+ *  console.log(explain({ events, now: Date.now() }).text); */
 export function explain(input: ExplainInput): Explanation {
   const story = tellStory(input.events);
   const { submitted, job, attempts } = story;

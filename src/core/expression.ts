@@ -10,13 +10,17 @@ import { CONSTANTS, cut, type Place, quote, refusal, type Token } from "./expres
 import { EvaluationError } from "./expression-values.ts";
 import { deepFreeze } from "./freeze.ts";
 
-/** A condition that was checked. Opaque: made by `parseCondition`, read by `evaluateCondition`. */
+/** A condition that was checked. Opaque: made by `parseCondition`, read by `evaluateCondition`.
+ *  @example
+ *  const condition: Condition = parseCondition("attempt < 3 and status_code == 503"); */
 export interface Condition {
   readonly source: string;
   readonly tree: ConditionNode;
 }
 
-/** The names a condition of a policy may use; one that has no value at the time is None. */
+/** The names a condition of a policy may use; one that has no value at the time is None.
+ *  @example
+ *  console.log(`a condition may use ${CONDITION_VARIABLES.join(", ")}`); */
 export const CONDITION_VARIABLES = [
   "result",
   "data",
@@ -53,7 +57,9 @@ interface Identifier {
   value: string;
 }
 
-/** Checks a condition; throws a `ConfigError` that gives the position of what it refuses. */
+/** Checks a condition; throws a `ConfigError` that gives the position of what it refuses.
+ *  @example
+ *  const condition = parseCondition("status_code in [502, 503]", "retry.retryWhen"); */
 export function parseCondition(
   source: string,
   path = "condition",
@@ -70,7 +76,9 @@ export function parseCondition(
   return deepFreeze({ source, tree });
 }
 
-/** Whether a condition holds. Never throws: what cannot be evaluated is false, with the reason in `error`. */
+/** Whether a condition holds. Never throws: what cannot be evaluated is false, with the reason in `error`.
+ *  @example
+ *  evaluateCondition("attempt < 3", { attempt: 2 }); // { value: true, error: null } */
 export function evaluateCondition(
   condition: Condition | string,
   variables: Readonly<Record<string, unknown>>,

@@ -73,6 +73,10 @@ export interface Perdure extends AsyncDisposable {
   close(options?: { grace?: Duration }): Promise<void>;
 }
 
+/** A job that was submitted or found: its id, and the calls that concern it alone.
+ *  @example
+ *  const job: JobHandle<{ width: number }> = await perdure.submit(resize, { url });
+ *  console.log(job.id, (await job.result()).width); */
 export interface JobHandle<Output> {
   readonly id: string;
   /** `result()` belongs to this chapter, also when the job is redriven later. */
@@ -92,7 +96,10 @@ export interface JobHandle<Output> {
   explain(): Promise<Explanation>;
 }
 
-/** What the attempts of a job left outside the database. */
+/** What the attempts of a job left outside the database.
+ *  @example
+ *  const outputs: JobOutputs = await perdure.outputs(job.id);
+ *  for (const attempt of outputs.attempts) console.log(await outputs.files(attempt)); */
 export interface JobOutputs {
   /** The attempts that left something, in order. */
   readonly attempts: readonly number[];
@@ -105,21 +112,36 @@ export interface JobOutputs {
   log(attempt: number, after?: number): Promise<LogPage>;
 }
 
+/** A part of what an attempt has logged with `ctx.log`.
+ *  @example
+ *  const page: LogPage | null = await (await perdure.outputs(job.id)).log(1); */
 export interface LogPage {
   readonly text: string;
   readonly next: number;
 }
 
+/** How long `result()` waits.
+ *  @example
+ *  const options: ResultOptions = { timeout: "5m" };
+ *  await job.result(options); */
 export interface ResultOptions {
   /** Give up waiting after this long; the job goes on. Default: wait for as long as it takes. */
   timeout?: Duration;
   signal?: AbortSignal;
 }
 
+/** What became of one entry of `submitMany`.
+ *  @example
+ *  const answers: SubmitManyAnswer[] = await perdure.submitMany([{ task: resize, input: { url } }]);
+ *  for (const answer of answers) if (!answer.ok) console.error(answer.error.message); */
 export type SubmitManyAnswer =
   | { readonly ok: true; readonly job: JobHandle<unknown> }
   | { readonly ok: false; readonly error: PerdureError };
 
+/** Which jobs are meant. All given fields must fit.
+ *  @example
+ *  const filter: JobsFilter = { state: "failed", kind: "resize", limit: 50 };
+ *  const { jobs, next } = await perdure.jobs(filter); */
 export interface JobsFilter {
   state?: JobState | readonly JobState[];
   kind?: string | readonly string[];
@@ -146,6 +168,10 @@ export interface JobsFilter {
   cursor?: string;
 }
 
+/** What `redriveMany` does with the jobs it finds.
+ *  @example
+ *  const options: RedriveManyOptions = { dryRun: true, limit: 100 };
+ *  await perdure.redriveMany({ kind: "resize" }, options); */
 export interface RedriveManyOptions {
   /** Only names them. */
   dryRun?: boolean;
@@ -155,12 +181,19 @@ export interface RedriveManyOptions {
   changes?: RedriveChanges;
 }
 
+/** The jobs that were redriven, or would be.
+ *  @example
+ *  const { jobs, more }: RedriveManyAnswer = await perdure.redriveMany({ kind: "resize" }); */
 export interface RedriveManyAnswer {
   /** Their ids, oldest first. */
   readonly jobs: readonly string[];
   readonly more: boolean;
 }
 
+/** Which events, from where on, and whether to wait for more.
+ *  @example
+ *  const options: FeedOptions = { after: 1_200, follow: true, signal: AbortSignal.timeout(60_000) };
+ *  for await (const event of perdure.events(options)) console.log(event.name); */
 export interface FeedOptions {
   /** The `seq` of the last event already seen; 0 for all. */
   readonly after?: number;

@@ -15,12 +15,21 @@ export const FAILURE_KINDS = [
   "result",
   "lost",
 ] as const;
+/** What kind of failure it was: an exit code, a signal, an error of a handler, a status of HTTP, …
+ *  @example
+ *  const kind: FailureKind = "exit"; */
 export type FailureKind = (typeof FAILURE_KINDS)[number];
 
 /** transient: may pass by itself. logical: the task itself said no. invalid: the input can never work. budget: the task
- *  reports that it has spent what it was granted. Only the first is ever retried. */
+ *  reports that it has spent what it was granted. Only the first is ever retried.
+ *  @example
+ *  const isFinal = (cls: FailureClass) => cls !== "transient"; */
 export type FailureClass = "transient" | "logical" | "invalid" | "budget";
 
+/** How an attempt failed, as data.
+ *  @example
+ *  const previous: Failure | null = ctx.previous;
+ *  if (previous?.status === 429) ctx.log("the last attempt was rate limited"); */
 export interface Failure {
   readonly kind: FailureKind;
   readonly class: FailureClass;
@@ -39,7 +48,9 @@ export interface Failure {
   readonly stack: string | null;
 }
 
-/** A failure from the parts that matter; the others are null. */
+/** A failure from the parts that matter; the others are null.
+ *  @example
+ *  const cause = failure({ kind: "http", message: "503 from api.example.com", status: 503 }); */
 export function failure(parts: Partial<Failure> & Pick<Failure, "kind" | "message">): Failure {
   return {
     class: "transient",
@@ -56,7 +67,9 @@ export function failure(parts: Partial<Failure> & Pick<Failure, "kind" | "messag
 
 const MARK = "perdureFailure";
 
-/** Thrown by a handler to end its job now: state failed, reason `rejected`. */
+/** Thrown by a handler to end its job now: state failed, reason `rejected`.
+ *  @example
+ *  if (order.cancelled) throw new NonRetryableError("the order was cancelled"); */
 export class NonRetryableError extends Error {
   readonly [MARK] = "logical";
 
@@ -66,7 +79,9 @@ export class NonRetryableError extends Error {
   }
 }
 
-/** Thrown by a handler to be retried no sooner than after `delay` (`"30s"` or milliseconds). Charged like any failure. */
+/** Thrown by a handler to be retried no sooner than after `delay` (`"30s"` or milliseconds). Charged like any failure.
+ *  @example
+ *  if (response.status === 429) throw new RetryAfterError("rate limited", "30s"); */
 export class RetryAfterError extends Error {
   readonly [MARK] = "transient";
   readonly retryAfterMs: number;
@@ -78,7 +93,9 @@ export class RetryAfterError extends Error {
   }
 }
 
-/** Thrown by a handler, or by us before it runs, when the input can never work: state failed, reason `invalid`. */
+/** Thrown by a handler, or by us before it runs, when the input can never work: state failed, reason `invalid`.
+ *  @example
+ *  if (!input.email.includes("@")) throw new InvalidInputError("email: not an address"); */
 export class InvalidInputError extends Error {
   readonly [MARK] = "invalid";
 
@@ -88,7 +105,9 @@ export class InvalidInputError extends Error {
   }
 }
 
-/** Turns whatever a handler threw into a failure. Never throws itself, whatever the value's getters do. */
+/** Turns whatever a handler threw into a failure. Never throws itself, whatever the value's getters do.
+ *  @example
+ *  const { message, class: cls } = failureFrom(new NonRetryableError("no such user")); // "logical" */
 export function failureFrom(thrown: unknown): Failure {
   if (typeof thrown !== "object" || thrown === null) {
     return failure({ kind: "error", message: `the handler threw ${typeof thrown}: ${safeString(thrown)}` });

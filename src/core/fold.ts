@@ -36,7 +36,9 @@ export const BEFORE: JobProgressFields = {
   usage: null,
 };
 
-/** The state of a job from its events, in order. Throws on a gap, a format it does not know, or no first event. */
+/** The state of a job from its events, in order. Throws on a gap, a format it does not know, or no first event.
+ *  @example
+ *  const { state, attempt } = foldEvents(events); // the row, from the events alone */
 export function foldEvents(events: readonly (Happened & { readonly n: number })[]): JobProgressFields {
   let job = BEFORE;
   for (const event of events) {

@@ -8,6 +8,9 @@ import { ConfigError } from "./errors.ts";
 /** A status, or all of a hundred. */
 export type ExpectedStatus = number | `${2 | 3 | 4 | 5}xx`;
 
+/** A request, and which replies count as success.
+ *  @example
+ *  const input: HttpInput = { url: "https://example.com/hook", method: "POST", body: { id: 7 }, timeout: "10s" }; */
 export interface HttpInput {
   /** http or https, without user and password. */
   readonly url: string;

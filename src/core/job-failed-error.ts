@@ -3,7 +3,11 @@ import { PerdureError } from "./errors.ts";
 import type { Failure } from "./failure.ts";
 import type { FailReason } from "./job.ts";
 
-/** The job ended as failed. `reason` says how, `failure` is that of its last attempt. */
+/** The job ended as failed. `reason` says how, `failure` is that of its last attempt.
+ *  @example
+ *  await job.result().catch((error) => {
+ *    if (error instanceof JobFailedError) console.error(error.reason, error.failure?.message);
+ *  }); */
 export class JobFailedError extends PerdureError {
   readonly jobId: string;
   readonly reason: FailReason;

@@ -2,6 +2,9 @@
 import type { Policy } from "./policy.ts";
 
 export const JOB_STATES = ["queued", "running", "blocked", "succeeded", "failed", "cancelled"] as const;
+/** Where a job is in its life.
+ *  @example
+ *  const ended: JobState[] = ["succeeded", "failed", "cancelled"]; */
 export type JobState = (typeof JOB_STATES)[number];
 
 export const FAIL_REASONS = [
@@ -14,16 +17,25 @@ export const FAIL_REASONS = [
   "unschedulable",
   "poison",
 ] as const;
+/** Why a job failed for good.
+ *  @example
+ *  const { reason } = await job.get();
+ *  if (reason === ("timeout" satisfies FailReason)) console.log("give it more time"); */
 export type FailReason = (typeof FAIL_REASONS)[number];
 
-/** What attempts cost in a model's tokens and in money; added up over all attempts of a job, chapters included. */
+/** What attempts cost in a model's tokens and in money; added up over all attempts of a job, chapters included.
+ *  @example
+ *  const spent: Usage = { tokensIn: 1_200, tokensOut: 300, costUsd: 0.02 };
+ *  ctx.usage(spent); */
 export interface Usage {
   readonly tokensIn: number;
   readonly tokensOut: number;
   readonly costUsd: number;
 }
 
-/** What `foldEvents` can rebuild from a job's events alone. */
+/** What `foldEvents` can rebuild from a job's events alone.
+ *  @example
+ *  const { state, attempt, failures }: JobProgressFields = foldEvents(events); */
 export interface JobProgressFields {
   readonly state: JobState;
   /** Why it failed; null in every other state. */
@@ -65,6 +77,9 @@ export interface JobProgressFields {
   readonly usage: Usage | null;
 }
 
+/** A job as decisions see it: without payload and result.
+ *  @example
+ *  const charged = (job: Job) => job.failures + job.losses; */
 export interface Job extends JobProgressFields {
   readonly id: string;
   readonly namespace: string;

@@ -8,6 +8,9 @@ import { addUsage, type Job, type JobProgressFields, type Usage } from "./job.ts
 import type { Mutable } from "./mutable.ts";
 import type { Outcome } from "./outcome.ts";
 
+/** A change of a job: the event, and what it makes of the job.
+ *  @example
+ *  const { event, next }: Transition = settleJob(running, outcome, null, Date.now(), 0.5); */
 export interface Transition {
   readonly event: JobEventBody;
   readonly next: JobProgressFields;
@@ -17,11 +20,17 @@ export interface Submission extends Transition {
   readonly event: Submitted;
 }
 
+/** The change that ends an attempt, with the decision behind it.
+ *  @example
+ *  const { decision, next }: Settlement = settleJob(running, outcome, null, Date.now(), 0.5); */
 export interface Settlement extends Transition {
   readonly decision: Decision;
 }
 
-/** Applies an outcome: the usage of the run is added first, so that the budget it broke is seen by the decision. */
+/** Applies an outcome: the usage of the run is added first, so that the budget it broke is seen by the decision.
+ *  @example
+ *  const { decision, next } = settleJob(running, outcome, null, Date.now(), 0.5);
+ *  console.log(decision.kind, next.state, next.runAt); */
 export function settleJob(job: Job, outcome: Outcome, usage: Usage | null, now: number, random: number): Settlement {
   const spent = usage === null ? job : { ...job, usage: addUsage(job.usage, usage) };
   const decision = decide(spent, outcome, now, random);
@@ -153,7 +162,10 @@ export function submittedText(data: Submitted["data"]): string {
   return `{"v":${v},"state":"${state}","runAt":${runAt},"expiresAt":${expiresAt},${common.text}`;
 }
 
-/** What is as usual is not written: most jobs have no labels, deadline or timeout. */
+/** What is as usual is not written: most jobs have no labels, deadline or timeout.
+ *  @example
+ *  const facts = { kind: "demo", queue: "default", namespace: "default", runAt: 0, expireInMs: null, policy: resolvePolicy(3) };
+ *  const { next } = submitJob(facts, 0); */
 export function submitJob(
   job: Pick<Job, "kind" | "queue" | "namespace" | "runAt" | "expireInMs" | "policy"> &
     Partial<Pick<Job, "labels" | "priority" | "timeoutMs" | "deadlineAt" | "parentId">>,

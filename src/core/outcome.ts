@@ -1,6 +1,9 @@
 /** How an attempt ended, as reported by a worker or found by the reaper. The input of `decide`. */
 import type { Failure } from "./failure.ts";
 
+/** How an attempt ended.
+ *  @example
+ *  const outcome: Outcome = { kind: "completed", result: { width: 640 } }; */
 export type Outcome =
   /** The task did its work. `result` is the value; `statusCode` and `data` are given by executors that have them. */
   | {
@@ -33,4 +36,7 @@ export type Outcome =
   /** Handed back, or never heard of by its session: it had not started. */
   | { readonly kind: "released"; readonly session: string | null };
 
+/** The names of the ways an attempt can end.
+ *  @example
+ *  const kind: OutcomeKind = "completed"; */
 export type OutcomeKind = Outcome["kind"];

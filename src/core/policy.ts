@@ -3,6 +3,10 @@
 import type { Duration } from "./duration.ts";
 import type { FailureKind } from "./failure.ts";
 
+/** A policy to start from.
+ *  @example
+ *  const preset: PresetName = "agent";
+ *  await perdure.submit(resize, { url }, { retry: { preset } }); */
 export type PresetName = "default" | "opal" | "fluster" | "noetl" | "attune" | "agent";
 
 /** Fields shared by all backoffs: `jitter` is a ratio below 1, `min` a floor after jitter, `immediate` the number of
@@ -13,6 +17,9 @@ export interface BackoffCommon {
   readonly immediate: number;
   readonly clampAfterJitter: boolean;
 }
+/** How long retries wait, as it is stored: every field present, in milliseconds.
+ *  @example
+ *  const backoff: Backoff = resolvePolicy({ maxAttempts: 3, backoff: { initial: "1s" } }).backoff; */
 export type Backoff =
   | (BackoffCommon & {
       readonly type: "exponential";
@@ -41,6 +48,9 @@ export interface RuleCondition {
   readonly attempt: readonly number[] | null;
 }
 
+/** A rule of a policy as it is stored.
+ *  @example
+ *  const rules: readonly Rule[] = resolvePolicy({ rules: [{ if: { status: 429 }, then: "defer" }] }).rules; */
 export interface Rule {
   readonly if: RuleCondition;
   readonly then: "retry" | "fail" | "defer";
@@ -57,6 +67,9 @@ export interface WorkerLostPolicy {
   readonly poison: { readonly losses: number; readonly withinMs: number } | null;
 }
 
+/** A policy as it is stored and decided on: every field present, every duration in milliseconds.
+ *  @example
+ *  const policy: Policy = resolvePolicy({ preset: "agent", maxAttempts: 5 }); */
 export interface Policy {
   readonly preset: PresetName;
   /** Runs charged to the job itself, the first included. */
@@ -93,6 +106,9 @@ interface BackoffInputCommon {
   immediate?: number;
   clampAfterJitter?: boolean;
 }
+/** How long retries wait, as people write it.
+ *  @example
+ *  const backoff: BackoffInput = { type: "schedule", delays: ["1s", "10s", "5m"] }; */
 export type BackoffInput =
   | (BackoffInputCommon & { type?: "exponential"; initial?: Duration; factor?: number })
   | (BackoffInputCommon & { type: "schedule"; delays: readonly Duration[]; offset?: number })
@@ -101,6 +117,9 @@ export type BackoffInput =
 
 type OneOrMany<T> = T | readonly T[];
 
+/** What a policy does about one sort of failure. All fields of `if` must match.
+ *  @example
+ *  const rule: RuleInput = { if: { exitCode: [75, 111] }, then: "retry", maxRetries: 10 }; */
 export interface RuleInput {
   if: {
     kind?: OneOrMany<Exclude<FailureKind, "lost">>;
@@ -117,6 +136,9 @@ export interface RuleInput {
   backoff?: BackoffInput;
 }
 
+/** A policy, as people write it. What is left out is the preset's.
+ *  @example
+ *  const retry: PolicyFields = { maxAttempts: 5, backoff: { initial: "1s", max: "1m" }, noRetryOn: ["permission denied"] }; */
 export interface PolicyFields {
   preset?: PresetName;
   maxAttempts?: number;
@@ -145,5 +167,8 @@ export interface PolicyFields {
   atMostOnce?: boolean;
 }
 
-/** `3` means `{ maxAttempts: 3 }`, `false` one run. */
+/** `3` means `{ maxAttempts: 3 }`, `false` one run.
+ *  @example
+ *  const retry: PolicyInput = 3;
+ *  await perdure.submit(resize, { url }, { retry }); */
 export type PolicyInput = PolicyFields | number | false;

@@ -86,6 +86,9 @@ const DEFAULT: Policy = {
 /** None of the five sources knows `Retry-After`, fallback rules of ours or the poison guard. */
 const SOURCE: Policy = { ...DEFAULT, honourRetryAfter: false, fallback: [], workerLost: SHARED_LOSS };
 
+/** The policies that others start from, by name.
+ *  @example
+ *  console.log(presets.agent.maxAttempts, presets.agent.backoff); */
 export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
   default: DEFAULT,
 

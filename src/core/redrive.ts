@@ -10,7 +10,10 @@ import { toPolicyInput, withPolicyFields } from "./policy-input.ts";
 import { resolvePolicy } from "./resolve-policy.ts";
 import { quoted, showAt, showText } from "./show.ts";
 
-/** As people write them. */
+/** As people write them.
+ *  @example
+ *  const changes: RedriveChanges = { timeout: "2h", retry: 9 };
+ *  await perdure.redrive(job.id, changes); */
 export interface RedriveChanges {
   /** Fields of the retry policy that replace those of the job; the others stay. With a preset, all of it. */
   retry?: PolicyInput;
@@ -24,7 +27,10 @@ export interface RedriveChanges {
   deadline?: Date | number;
 }
 
-/** The same, checked, as a command carries them. */
+/** The same, checked, as a command carries them.
+ *  @example
+ *  const changes: RedriveTerms = { timeoutMs: 7_200_000 };
+ *  decideCommand(running, { kind: "redrive", changes }, Date.now()); */
 export interface RedriveTerms {
   readonly retry?: PolicyFields;
   readonly timeoutMs?: number;
@@ -33,10 +39,16 @@ export interface RedriveTerms {
   readonly deadlineAt?: number;
 }
 
-/** The fields of a job that a redrive may change. */
+/** The fields of a job that a redrive may change.
+ *  @example
+ *  const termsOf = ({ policy, timeoutMs, priority, expireInMs, deadlineAt }: Job): JobTerms => ({
+ *    ...{ policy, timeoutMs, priority, expireInMs, deadlineAt },
+ *  }); */
 export type JobTerms = Pick<Job, "policy" | "timeoutMs" | "priority" | "expireInMs" | "deadlineAt">;
 
-/** What an event records of them: the new value of each that changed; of the policy, its fields that changed. */
+/** What an event records of them: the new value of each that changed; of the policy, its fields that changed.
+ *  @example
+ *  const changed: ChangedTerms = { timeoutMs: 7_200_000 }; */
 export interface ChangedTerms extends Partial<Omit<JobTerms, "policy">> {
   readonly policy?: Partial<Policy>;
 }

@@ -40,7 +40,10 @@ const MAX_COST_USD = 1_000_000_000;
 const SHORT_FORMS = "a number of runs such as 5, false for one run, or an object with a policy";
 
 /** The policy in full, frozen through and through, and equal to itself after a trip through JSON. `path` names it in
- *  errors. */
+ *  errors.
+ *  @example
+ *  const policy = resolvePolicy({ maxAttempts: 5, backoff: { initial: "1s", max: "1m" } });
+ *  console.log(policy.maxAttempts, policy.onUnknown); */
 export function resolvePolicy(input?: PolicyInput, path = "retry"): Policy {
   if (input === undefined) return presets.default;
   // What it grants nobody could guess: NoETL means 3 runs by it, and preset `default` is one.

@@ -3,7 +3,10 @@
 import { asNumber, asObject, fieldPath } from "./check.ts";
 import { ConfigError } from "./errors.ts";
 
-/** As people write them: 0.5 or 2 cpus; bytes, or text such as `512m` or `2g` (powers of 1024). */
+/** As people write them: 0.5 or 2 cpus; bytes, or text such as `512m` or `2g` (powers of 1024).
+ *  @example
+ *  const resources: ResourcesInput = { cpu: 2, memory: "512m" };
+ *  await perdure.submit(resize, { url }, { resources }); */
 export interface ResourcesInput {
   cpu?: number;
   memory?: number | string;

@@ -4,11 +4,18 @@ import type { PolicyInput } from "./policy.ts";
 import type { ResourcesInput } from "./resources.ts";
 import type { AnyTask } from "./task.ts";
 
-/** A client of the `pg` package, or what looks like one, with a transaction begun. */
+/** A client of the `pg` package, or what looks like one, with a transaction begun.
+ *  @example
+ *  const client: TransactionClient = await pool.connect();
+ *  await perdure.submit(resize, { url }, { client }); // stored when your transaction commits */
 export interface TransactionClient {
   query(query: { text: string; values: unknown[]; rowMode: "array" }): Promise<{ rows: unknown[][] }>;
 }
 
+/** What a submit may say beside the input. It takes precedence over the task's own options.
+ *  @example
+ *  const options: SubmitOptions = { key: "resize-a", delay: "10m", retry: 5, tags: ["images"] };
+ *  await perdure.submit(resize, { url }, options); */
 export interface SubmitOptions {
   /** Shown to people, and found by `jobs({ name })`. Default: its action or manifest, else its kind and a short argument. */
   name?: string;
@@ -39,7 +46,10 @@ export interface SubmitOptions {
   client?: TransactionClient;
 }
 
-/** One of the jobs that `submitMany` stores. */
+/** One of the jobs that `submitMany` stores.
+ *  @example
+ *  const entries: SubmitEntry[] = urls.map((url) => ({ task: resize, input: { url } }));
+ *  await perdure.submitMany(entries); */
 export interface SubmitEntry {
   readonly task: AnyTask | string;
   readonly input?: unknown;

@@ -9,7 +9,12 @@ import type { JsonCheck, JsonImage } from "./json-type.ts";
 import type { PolicyInput } from "./policy.ts";
 import type { SchemaInput, SchemaOutput, StandardSchema } from "./schema.ts";
 
-/** What a handler gets beside its input. */
+/** What a handler gets beside its input.
+ *  @example
+ *  const fetchPage = async (url: string, { signal, log, attempt }: TaskContext) => {
+ *    log(`attempt ${attempt}`);
+ *    return (await fetch(url, { signal })).text();
+ *  }; */
 export interface TaskContext {
   readonly jobId: string;
   /** 1-based. With the job's id it is the fencing token for side effects: the pair never comes twice. */
@@ -45,7 +50,9 @@ export type SubmitChild = <T extends AnyTask | string>(
   ...rest: SubmitRest<T, ChildOptions>
 ) => Promise<Child<ResultOf<T>>>;
 
-/** Defaults for jobs of this kind; `submit` may override each. */
+/** Defaults for jobs of this kind; `submit` may override each.
+ *  @example
+ *  const options: TaskOptions = { retry: { maxAttempts: 3 }, timeout: "2m", queue: "images" }; */
 export interface TaskOptions<Schema extends StandardSchema | undefined = StandardSchema | undefined> {
   readonly retry?: PolicyInput;
   readonly timeout?: Duration;
@@ -57,10 +64,17 @@ export interface TaskOptions<Schema extends StandardSchema | undefined = Standar
   readonly schema?: Schema;
 }
 
+/** What a task does: gets the input and a context, returns the result.
+ *  @example
+ *  const handler: Handler<{ url: string }, number> = async ({ url }, ctx) => (await fetch(url, ctx)).status; */
 export type Handler<Input, Output> = (input: Input, ctx: TaskContext) => Output | Promise<Output>;
 
 /** What `submit` takes, what `result()` resolves to, and what the handler receives: something else than was submitted only
- *  where a schema makes it so. */
+ *  where a schema makes it so.
+ *  @example
+ *  const resize: Task<{ url: string }, { width: number }> = task("resize", (input: { url: string }) => ({
+ *    width: input.url.length,
+ *  })); */
 export interface Task<Input, Output, Received = Input> {
   readonly kind: string;
   readonly options: TaskOptions;
@@ -73,7 +87,10 @@ export interface Task<Input, Output, Received = Input> {
 type Submitted<Schema, Input> = Schema extends StandardSchema ? SchemaInput<Schema> : Input;
 type Received<Schema, Input> = Schema extends StandardSchema ? SchemaOutput<Schema> : Input;
 
-/** Any task, whatever its types: for lists of them. */
+/** Any task, whatever its types: for lists of them.
+ *  @example
+ *  const tasks: AnyTask[] = [resize, exec];
+ *  await perdure.work(tasks); */
 export type AnyTask = Task<never, unknown, never>;
 
 /** What follows the task in a call of `submit`: the input may be left out only where the handler takes none.
@@ -98,6 +115,12 @@ export function isTask(value: unknown): value is AnyTask {
   return typeof kind === "string" && typeof options === "object" && typeof handler === "function";
 }
 
+/** Makes a task: the name of its kind, options, and a handler, from which the types of input and result follow.
+ *  @example
+ *  const resize = task("resize", { retry: 3, timeout: "2m" }, async (input: { url: string; width?: number }, ctx) => {
+ *    ctx.log(`attempt ${ctx.attempt}`);
+ *    return { width: input.width ?? 640 };
+ *  }); */
 export function task<Input, Output>(
   kind: string,
   handler: Handler<Input, Output> & JsonCheck<Input, Output>,

@@ -4,7 +4,9 @@ import type { Failure } from "./failure.ts";
 import type { Job, JobState, Usage } from "./job.ts";
 import type { NewSession, WorkerHealth } from "./work.ts";
 
-/** A job as a user of the library sees it: texts that hold JSON are given as values. */
+/** A job as a user of the library sees it: texts that hold JSON are given as values.
+ *  @example
+ *  const { state, attempt, runAt }: JobInfo = await job.get(); */
 export interface JobInfo extends Job {
   readonly payload: unknown;
   /** Texts that came with it: kept, shown, and never read by the engine. */
@@ -19,7 +21,10 @@ export interface JobInfo extends Job {
   readonly progress: unknown;
 }
 
-/** An attempt that has ended. */
+/** An attempt that has ended.
+ *  @example
+ *  const attempts: AttemptRow[] = await job.attempts();
+ *  for (const { attempt, failure } of attempts) console.log(attempt, failure?.message ?? "ok"); */
 export interface AttemptRow {
   readonly jobId: string;
   readonly attempt: number;
@@ -42,6 +47,10 @@ export interface LateReport {
   readonly outcome: string;
 }
 
+/** A queue and how many jobs it has in each state.
+ *  @example
+ *  const queues: QueueCounts[] = await perdure.queues();
+ *  for (const { queue, due, counts } of queues) console.log(queue, due, counts.running); */
 export interface QueueCounts {
   readonly namespace: string;
   readonly queue: string;
@@ -52,7 +61,10 @@ export interface QueueCounts {
   readonly due: number;
 }
 
-/** A worker's session. */
+/** A worker's session.
+ *  @example
+ *  const workers: SessionRow[] = await perdure.workers();
+ *  for (const { name, running, endedAt } of workers) console.log(name, running, endedAt === null); */
 export interface SessionRow extends NewSession {
   readonly startedAt: number;
   readonly renewedAt: number;
@@ -65,7 +77,10 @@ export interface SessionRow extends NewSession {
   readonly running: number;
 }
 
-/** A file that an attempt left. */
+/** A file that an attempt left.
+ *  @example
+ *  const { files } = await (await perdure.outputs(job.id)).files(1);
+ *  const largest: BlobFile | undefined = files.toSorted((a, b) => b.size - a.size)[0]; */
 export interface BlobFile {
   /** With `/` between folders. Whoever wrote it chose it: print it with care. */
   readonly name: string;

@@ -2,6 +2,10 @@
 import type { Duration } from "./duration.ts";
 import type { ResourcesInput } from "./resources.ts";
 
+/** How a worker is started.
+ *  @example
+ *  const options: WorkOptions = { concurrency: 5, queues: ["images"], labels: { gpu: "yes" } };
+ *  await perdure.work([resize], options); */
 export interface WorkOptions {
   /** Handlers at a time; default 10. */
   concurrency?: number;
@@ -29,7 +33,10 @@ export interface WorkOptions {
   onOutput?: (chunk: OutputChunk) => Promise<void> | undefined;
 }
 
-/** What a command wrote. */
+/** What a command wrote.
+ *  @example
+ *  const show = ({ stream, bytes }: OutputChunk) => void process[stream].write(bytes);
+ *  await perdure.work([exec], { onOutput: show }); */
 export interface OutputChunk {
   readonly jobId: string;
   readonly attempt: number;
@@ -37,7 +44,10 @@ export interface OutputChunk {
   readonly bytes: Uint8Array;
 }
 
-/** A running worker. */
+/** A running worker.
+ *  @example
+ *  const worker: WorkerHandle = await perdure.work([resize]);
+ *  await worker.stop({ grace: "30s" }); */
 export interface WorkerHandle extends AsyncDisposable {
   /** Its session's id. */
   readonly session: string;

@@ -54,7 +54,10 @@ export interface HeldAttempt {
   readonly log?: string | null;
 }
 
-/** How a worker fares, as it says itself, counted since its session began. Shown to people; nothing is decided on it. */
+/** How a worker fares, as it says itself, counted since its session began. Shown to people; nothing is decided on it.
+ *  @example
+ *  const [worker] = await perdure.workers();
+ *  const health: WorkerHealth | null = worker?.health ?? null; */
 export interface WorkerHealth {
   readonly consecutiveFailures: number;
   /** Attempts that ended here. */

@@ -5,10 +5,21 @@ import type { SubmitEntry } from "../core/submit-options.ts";
 import type { AttemptRow, JobInfo } from "../core/views.ts";
 import type { DialectSettings } from "./settings.ts";
 
+/** The names of all dialects.
+ *  @example
+ *  console.log(`one of ${DIALECT_NAMES.join(", ")}`); */
 export const DIALECT_NAMES = ["opal", "fluster", "noetl", "attune", "agent-task"] as const;
+/** The name of a dialect.
+ *  @example
+ *  const name: DialectName = "fluster"; */
 export type DialectName = (typeof DIALECT_NAMES)[number];
 
-/** What a reader may ask for beside the document. */
+/** What a reader may ask for beside the document.
+ *  @example
+ *  const context: ReadContext = {
+ *    ...{ settings: DIALECT_DEFAULTS, parameters: {}, documents: [], file: "job.yaml" },
+ *    ...{ yaml: () => null, bytes: () => null, randomBytes: (count: number) => new Uint8Array(count) },
+ *  }; */
 export interface ReadContext {
   readonly settings: DialectSettings;
   /** What people give with `-p`: for dialects whose files take parameters. */
@@ -25,16 +36,23 @@ export interface ReadContext {
   randomBytes(count: number): Uint8Array;
 }
 
-/** One job of a document. The kind is a name: a file cannot hold a function. */
+/** One job of a document. The kind is a name: a file cannot hold a function.
+ *  @example
+ *  const entry: ReadEntry = { task: "exec", input: { argv: ["true"] } }; */
 export type ReadEntry = SubmitEntry & { readonly task: string };
 
+/** The jobs of a document, and what of it cannot be done.
+ *  @example
+ *  const { jobs, notes }: Reading = dialectOf("fluster").read(document, context); */
 export interface Reading {
   readonly jobs: readonly ReadEntry[];
   /** What the document says and Perdure cannot do, one sentence each. Never a mistake: those are thrown. */
   readonly notes: readonly string[];
 }
 
-/** Everything there is to tell of a job. */
+/** Everything there is to tell of a job.
+ *  @example
+ *  const parts: ViewParts = { job: await job.get(), attempts: await job.attempts(), events, workerName: () => null }; */
 export interface ViewParts {
   readonly job: JobInfo;
   /** Those that have ended, oldest first. */
@@ -47,6 +65,10 @@ export interface ViewParts {
   readonly now?: number;
 }
 
+/** A source system: reads its files, and shows jobs as it does.
+ *  @example
+ *  const dialect: Dialect = dialectOf("opal");
+ *  if (dialect.recognises(document)) console.log(`this is ${dialect.called}`); */
 export interface Dialect {
   readonly name: DialectName;
   /** What its files are called in messages: "a fluster job". */

@@ -8,9 +8,14 @@ import { flusterDialect } from "./fluster/dialect.ts";
 import { noetl } from "./noetl/dialect.ts";
 import { opal, opalAttemptsView } from "./opal/dialect.ts";
 
+/** All dialects.
+ *  @example
+ *  for (const { name, called } of DIALECTS) console.log(name, called); */
 export const DIALECTS: readonly Dialect[] = [opal, flusterDialect, noetl, attune, agentTask];
 
-/** Throws a `ConfigError` that names the nearest. `path` names who asked. */
+/** Throws a `ConfigError` that names the nearest. `path` names who asked.
+ *  @example
+ *  const { jobs } = dialectOf("noetl").read(document, context); */
 export function dialectOf(name: unknown, path = "dialect"): Dialect {
   const names = DIALECTS.map((each) => each.name);
   const found = asOneOf(name, names, path);
@@ -22,12 +27,17 @@ export function documentsWithin(document: unknown): readonly (readonly (string |
   return listedManifests(document);
 }
 
-/** All dialects that a document may be of. */
+/** All dialects that a document may be of.
+ *  @example
+ *  const names = candidates(document).map(({ name }) => name); */
 export function candidates(document: unknown): readonly Dialect[] {
   return DIALECTS.filter((each) => each.recognises(document));
 }
 
-/** The one dialect that a document is of; null if there is none, or if it could be more than one: nobody guesses. */
+/** The one dialect that a document is of; null if there is none, or if it could be more than one: nobody guesses.
+ *  @example
+ *  const dialect = recognise(document);
+ *  if (dialect === null) throw new Error("whose file is this?"); */
 export function recognise(document: unknown): Dialect | null {
   const found = candidates(document);
   return found.length === 1 ? (found[0] as Dialect) : null;
@@ -49,15 +59,25 @@ const EVENT_VIEWS: ReadonlyMap<string, (parts: ViewParts) => readonly unknown[]>
   }),
 );
 
-/** What a job can be shown as. */
+/** What a job can be shown as.
+ *  @example
+ *  console.log(`-o ${JOB_VIEW_NAMES.join(" | ")}`); */
 export const JOB_VIEW_NAMES: readonly string[] = [...JOB_VIEWS.keys()];
-/** What its events can be shown as. */
+/** What its events can be shown as.
+ *  @example
+ *  console.log(`--view ${EVENT_VIEW_NAMES.join(" | ")}`); */
 export const EVENT_VIEW_NAMES: readonly string[] = [...EVENT_VIEWS.keys()];
 
+/** Shows a job as a dialect does. Throws a `ConfigError` that names the nearest view.
+ *  @example
+ *  console.log(jobView("fluster", "view")(parts)); */
 export function jobView(name: unknown, path: string): View {
   return JOB_VIEWS.get(asOneOf(name, JOB_VIEW_NAMES, path)) as View;
 }
 
+/** Shows the events of a job as a dialect does.
+ *  @example
+ *  for (const each of eventView("noetl", "view")(parts)) console.log(each); */
 export function eventView(name: unknown, path: string): (parts: ViewParts) => readonly unknown[] {
   return EVENT_VIEWS.get(asOneOf(name, EVENT_VIEW_NAMES, path)) as (parts: ViewParts) => readonly unknown[];
 }

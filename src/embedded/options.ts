@@ -7,6 +7,10 @@ import { ConfigError } from "../core/errors.ts";
 import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/submit-options.ts";
 import type { Retention } from "../engine/pruner.ts";
 
+/** How an engine, or a server, is opened.
+ *  @example
+ *  const options: OpenOptions = { url: "data/jobs.db", namespace: "shop", retention: { succeeded: "7d" } };
+ *  const perdure = await Perdure.open(options); */
 export interface OpenOptions {
   /** A file, `sqlite:FILE`, `:memory:`, `postgres://user:password@host:port/database`, or the address of a server,
    *  `https://host` or `http://host:port`. Default: the file `.perdure/perdure.db` in the working directory. */

@@ -9,7 +9,11 @@ import { artifactsDir } from "./job-outputs.ts";
 import { type Ambient, openEngine } from "./open-engine.ts";
 import { checkOpen, checkRetention, type OpenOptions } from "./options.ts";
 
-/** One name for the value and the type: `const perdure: Perdure = await Perdure.open()`. */
+/** One name for the value and the type: `const perdure: Perdure = await Perdure.open()`.
+ *  @example
+ *  await using perdure = await Perdure.open("data/jobs.db");
+ *  await perdure.work([resize]);
+ *  const { width } = await (await perdure.submit(resize, { url })).result(); */
 export type Perdure = face.Perdure;
 export const Perdure = { open };
 

@@ -19,7 +19,9 @@ import { wereTimersFaked } from "./real-work.ts";
 import { STUCK, TimeMover } from "./time-mover.ts";
 import { VirtualClock } from "./virtual-clock.ts";
 
-/** No server and no lease: the store is in memory, and its workers are never lost. */
+/** No server and no lease: the store is in memory, and its workers are never lost.
+ *  @example
+ *  const options: TestEngineOptions = { startAt: new Date("2030-05-01"), random: () => 0.5 }; */
 export interface TestEngineOptions extends Omit<OpenOptions, "url" | "token" | "schema" | "connections" | "lease"> {
   /** Draws for jitter, from 0 to below 1. The default, always 0.5, draws none: delays are exact. */
   random?: () => number;
@@ -29,6 +31,11 @@ export interface TestEngineOptions extends Omit<OpenOptions, "url" | "token" | "
   patience?: Duration;
 }
 
+/** The library under a virtual clock.
+ *  @example
+ *  const kit: TestEngine = await openTestEngine();
+ *  await kit.advance("1h");
+ *  await kit.close(); */
 export interface TestEngine extends AsyncDisposable {
   readonly perdure: Perdure;
   readonly clock: VirtualClock;
@@ -46,6 +53,12 @@ const PATIENCE_MS = 2_000;
 /** Years: a lease that is renewed would have to be stepped to. */
 const LEASE = "3650d";
 
+/** Opens the real engine on an in-memory store, with a clock that you move.
+ *  @example
+ *  await using kit = await openTestEngine();
+ *  await kit.perdure.work([resize]);
+ *  const job = await kit.perdure.submit(resize, { url }, { delay: "1h" });
+ *  expect(await kit.runToEnd(job)).toMatchObject({ state: "succeeded" }); */
 export async function openTestEngine(options: TestEngineOptions = {}): Promise<TestEngine> {
   const { random = () => 0.5, startAt, patience = PATIENCE_MS, ...rest } = options;
   refuse(rest);

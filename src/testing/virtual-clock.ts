@@ -14,12 +14,19 @@ interface Timer {
   cancelled: boolean;
 }
 
-/** 2030-01-01: far from any real clock, so that a leak of real time into a test shows. */
+/** 2030-01-01: far from any real clock, so that a leak of real time into a test shows.
+ *  @example
+ *  expect(kit.clock.now() - VIRTUAL_START).toBe(3_600_000); */
 export const VIRTUAL_START = Date.UTC(2030, 0, 1);
 
 /** Claims, beats and sweeps of an engine are at most this far apart; it prunes each minute. */
 const FREQUENT_MS = 5_000;
 
+/** A clock that stands still until it is moved. Timers fire in the order of their instants, at their instants.
+ *  @example
+ *  const clock = new VirtualClock();
+ *  clock.after(1_000, () => console.log("a second"));
+ *  clock.moveTo(clock.now() + 1_000); */
 export class VirtualClock implements Clock {
   #now: number;
   #order = 0;

@@ -14,6 +14,9 @@ import { type HttpLink, httpLink } from "./http-link/http-link.ts";
 import { type RemotePlaces, remotePlaces } from "./remote-places/remote-places.ts";
 import { kindsOf } from "./work-options.ts";
 
+/** How a worker is connected to a server.
+ *  @example
+ *  const options: ConnectOptions = { token: "pdr_…", concurrency: 4, lease: "30s" }; */
 export interface ConnectOptions extends WorkOptions {
   /** A token with the scope `work`; a function is asked before each call, so that it can be renewed. */
   token: string | (() => string);
@@ -41,7 +44,10 @@ const SCRATCH_AGE = "1d";
 const SCRATCH_LIMIT = 2_000_000_000;
 
 /** Resolves when the worker is registered. Waits for a server that cannot be reached; a wrong token or a wrong address is an
- *  error at once. */
+ *  error at once.
+ *  @example
+ *  const worker = await connectWorker("https://jobs.example.com", [resize], { token: "pdr_…" });
+ *  process.once("SIGTERM", () => void worker.stop()); */
 export async function connectWorker(
   url: string,
   tasks: readonly AnyTask[],

@@ -13,6 +13,9 @@ import type { ReadEntry } from "../dialect.ts";
 import { withBudget, withModel, withPrompt } from "./exec.ts";
 import { RESUBMIT_OF, VARIABLE } from "./words.ts";
 
+/** What is different in the new job.
+ *  @example
+ *  const change: AgentChange = { prompt: "Shorter, please.", model: "opus" }; */
 export interface AgentChange {
   readonly prompt?: string;
   /** The name of another model. */

@@ -3,17 +3,26 @@ import type { JobHandle, Perdure } from "../../core/face.ts";
 import { isTerminal } from "../../core/job.ts";
 import { type AgentChange, changed } from "./change.ts";
 
+/** How the new job is submitted.
+ *  @example
+ *  const options: ResubmitOptions = { key: "summary-2" }; */
 export interface ResubmitOptions {
   /** As of a submit: the same key again finds the job that was made. */
   readonly key?: string;
 }
 
+/** The new job, and the parent that it could not be given.
+ *  @example
+ *  const { job: again, formerParent }: Resubmitted = await resubmit(perdure, job.id); */
 export interface Resubmitted {
   readonly job: JobHandle<unknown>;
   /** The parent of the one before, if it has ended since: the new job has none then. */
   readonly formerParent: string | null;
 }
 
+/** Submits a job like another, with another prompt, model or command.
+ *  @example
+ *  const { job: again } = await resubmit(perdure, job.id, { prompt: "Shorter, please." }); */
 export async function resubmit(
   perdure: Pick<Perdure, "job" | "submit">,
   id: string,

@@ -21,6 +21,9 @@ export interface CallableEntrypoint {
   readonly args?: unknown;
 }
 
+/** A job as fluster's client submits it.
+ *  @example
+ *  const wanted: FlusterSubmit = { name: "train", entrypoint: { command: ["python", "train.py"] } }; */
 export interface FlusterSubmit {
   readonly entrypoint: FlusterEntrypoint | CallableEntrypoint;
   readonly name: string;
@@ -42,6 +45,10 @@ export interface FlusterOptions {
   readonly now?: () => number;
 }
 
+/** fluster's client: its terms and units (seconds), on an engine or a server.
+ *  @example
+ *  const cluster: FlusterClient = fluster(perdure);
+ *  const status = await cluster.wait(await cluster.submit(wanted), { timeout: 60 }); */
 export interface FlusterClient {
   /** Stores a job and answers its id. */
   submit(job: FlusterSubmit): Promise<string>;
@@ -53,6 +60,10 @@ export interface FlusterClient {
   terminate(id: string): Promise<void>;
 }
 
+/** What a fluster job runs, where it is not a command.
+ *  @example
+ *  const entrypoint = Entrypoint.fromCallable(resize, { url });
+ *  await fluster(perdure).submit({ name: "resize", entrypoint }); */
 export const Entrypoint = {
   fromCallable<Input, Received>(
     task: Task<Input, unknown, Received>,
@@ -68,7 +79,9 @@ export const Entrypoint = {
   },
 } as const;
 
-/** The words of fluster's client for `cluster`: what `Perdure.open()` or `Perdure.connect()` gave. */
+/** The words of fluster's client for `cluster`: what `Perdure.open()` or `Perdure.connect()` gave.
+ *  @example
+ *  const id = await fluster(perdure).submit({ name: "train", entrypoint: { command: ["python", "train.py"] } }); */
 export function fluster(
   cluster: FlusterCluster,
   { onNote = warn, now = systemTime }: FlusterOptions = {},

@@ -45,6 +45,9 @@ export interface FlusterAttempt {
   readonly is_worker_failure: boolean;
 }
 
+/** A job as fluster's API shows it.
+ *  @example
+ *  const { state, exit_code }: FlusterStatus = await fluster(perdure).status(job.id); */
 export interface FlusterStatus {
   readonly job_id: string;
   readonly name: string;
