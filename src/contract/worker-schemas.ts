@@ -85,13 +85,14 @@ export const RenewAnswerSchema = closed({
 });
 export type RenewAnswerWire = Static<typeof RenewAnswerSchema>;
 
-const RoomSchema = closed(
-  {
-    cpu: Type.Integer({ minimum: 0, maximum: 1e9, description: "Thousandths of a cpu." }),
-    memory: Type.Integer({ minimum: 0, maximum: 2 ** 52, description: "Bytes." }),
-  },
-  "What of its resources the worker has left; by default all that its labels say it has.",
-);
+const resources = (description: string) =>
+  closed(
+    {
+      cpu: Type.Integer({ minimum: 0, maximum: 1e9, description: "Thousandths of a cpu." }),
+      memory: Type.Integer({ minimum: 0, maximum: 2 ** 52, description: "Bytes." }),
+    },
+    description,
+  );
 
 export const ClaimRequestSchema = closed({
   limit: Type.Integer({
@@ -107,7 +108,14 @@ export const ClaimRequestSchema = closed({
       description: "Repeated with the same id, a claim returns the same jobs.",
     }),
   ),
-  room: Type.Optional(RoomSchema),
+  last: Type.Optional(
+    Type.Boolean({
+      description: "Nothing new is claimed under `claimId` from now on; the answer is what it got before. Never waits.",
+    }),
+  ),
+  room: Type.Optional(
+    resources("It takes no more than this. What the worker and its host have left is counted by the server."),
+  ),
 });
 export type ClaimRequestWire = Static<typeof ClaimRequestSchema>;
 
@@ -125,7 +133,7 @@ export const ClaimedJobSchema = closed({
   maxAttempts: Type.Integer(),
   tags: Type.Array(Type.String()),
   previous: orNull(Type.String({ description: "How the attempt before this one failed, as JSON text." })),
-  needs: Type.Optional(RoomSchema),
+  needs: Type.Optional(resources("What it takes of its host while it runs.")),
   jobToken: Type.Optional(
     Type.String({ description: "For commands: to submit children, read them and tell usage while this attempt runs." }),
   ),

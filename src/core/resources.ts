@@ -1,5 +1,6 @@
-/** Resources: how much cpu and memory a job takes of its worker. They travel as labels with reserved names, so that jobs of
- *  the same needs wait in one lane; a worker has what it can give under the same names. Counted, not enforced. */
+/** Resources: how much cpu and memory a job takes of its host. They travel as labels with reserved names, so that jobs of
+ *  the same needs wait in one lane; a worker has what it can give under the same names, and beside it what its host has,
+ *  which all workers there share. Counted, not enforced. */
 import { asNumber, asObject, fieldPath } from "./check.ts";
 import { ConfigError } from "./errors.ts";
 
@@ -23,6 +24,9 @@ export interface Resources {
 export const RESOURCE_PREFIX = "resource/";
 export const CPU_LABEL = "resource/cpu";
 export const MEMORY_LABEL = "resource/memory";
+/** What the host of a worker has, where the worker itself takes less. */
+const HOST_CPU_LABEL = "resource/host-cpu";
+const HOST_MEMORY_LABEL = "resource/host-memory";
 
 export const NO_RESOURCES: Resources = Object.freeze({ cpu: 0, memory: 0 });
 
@@ -54,6 +58,30 @@ export function resourceLabels({ cpu, memory }: Resources): Record<string, strin
   return labels;
 }
 
+/** The labels of a worker: what it takes itself, and what its host has where that is more. */
+export function capacityLabels(own: Resources, host: Resources): Record<string, string> {
+  const labels = resourceLabels(own);
+  if (own.cpu > 0 && host.cpu > own.cpu) labels[HOST_CPU_LABEL] = String(host.cpu);
+  if (own.memory > 0 && host.memory > own.memory) labels[HOST_MEMORY_LABEL] = String(host.memory);
+  return labels;
+}
+
+/** What the host has for all of its workers, by the labels of one of them: never less than that one takes. */
+export function hostResources(labels: Readonly<Record<string, string>>): Resources {
+  const { cpu, memory } = resourcesIn(labels) ?? NO_RESOURCES;
+  const { [HOST_CPU_LABEL]: hostCpu = "0", [HOST_MEMORY_LABEL]: hostMemory = "0" } = labels;
+  return { cpu: atLeast(cpu, Number(hostCpu)), memory: atLeast(memory, Number(hostMemory)) };
+}
+
+/** A worker writes its own labels: one that is not a number counts for nothing. */
+function atLeast(least: number, value: number): number {
+  return value > least ? value : least;
+}
+
+export function takesResources(labels: Readonly<Record<string, string>>): boolean {
+  return labels[CPU_LABEL] !== undefined || labels[MEMORY_LABEL] !== undefined;
+}
+
 /** What labels say of resources; null if they say nothing. */
 export function resourcesIn(labels: Readonly<Record<string, string>>): Resources | null {
   const { [CPU_LABEL]: cpu, [MEMORY_LABEL]: memory } = labels;
@@ -63,6 +91,11 @@ export function resourcesIn(labels: Readonly<Record<string, string>>): Resources
 
 export function fits(needs: Resources, room: Resources): boolean {
   return needs.cpu <= room.cpu && needs.memory <= room.memory;
+}
+
+/** The smaller of each. */
+export function lesser(a: Resources, b: Resources): Resources {
+  return { cpu: Math.min(a.cpu, b.cpu), memory: Math.min(a.memory, b.memory) };
 }
 
 export function without(room: Resources, needs: Resources): Resources {

@@ -92,7 +92,8 @@ export type Reporter =
   /** Only while the session's lease is over. */
   | { readonly kind: "reaper" }
   /** Only while the session still has not started it. */
-  | { readonly kind: "release"; readonly session: string }
+  /** `undelivered`: the reply to its claim did not get through, so that the same session may have it again. */
+  | { readonly kind: "release"; readonly session: string; readonly undelivered?: boolean }
   /** Only while it is queued and overdue. */
   | { readonly kind: "expiry" };
 

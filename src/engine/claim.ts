@@ -9,19 +9,21 @@ import { DEFAULTS } from "./limits.ts";
 export interface ClaimOptions {
   readonly limit: number;
   readonly claimId?: string | null;
-  /** What of its cpu and memory the session has left. */
+  /** Nothing new is claimed under `claimId` from now on; the answer is what it got before. */
+  readonly last?: boolean;
+  /** It takes no more cpu and memory than this. */
   readonly room?: Resources;
   /** How long to wait for a job; 0 answers at once. */
   readonly waitMs?: number;
   readonly signal?: AbortSignal;
 }
 
-const NOTHING: ClaimAnswer = Object.freeze({ alive: true, drain: false, jobs: [], nextAt: null });
+const NOTHING: ClaimAnswer = Object.freeze({ alive: true, drain: false, jobs: [], nextAt: null, delivery: null });
 
 export async function claim(parts: EngineParts, session: string, options: ClaimOptions): Promise<ClaimAnswer> {
   const { store, clock, hub } = parts;
-  const { limit, claimId = null, waitMs = 0, signal, room } = options;
-  const request = room === undefined ? { session, limit, claimId } : { session, limit, claimId, room };
+  const { limit, claimId = null, last = false, waitMs = 0, signal, room } = options;
+  const request = room === undefined ? { session, limit, claimId, last } : { session, limit, claimId, last, room };
   // Monotonic: a jump of the wall clock is no waiting.
   const until = clock.monotonic() + waitMs;
   for (let looks = 0; ; looks++) {
@@ -30,7 +32,8 @@ export async function claim(parts: EngineParts, session: string, options: ClaimO
     const now = clock.now();
     const [answer] = (await store.claim([request], now)) as [ClaimAnswer];
     if (answer.jobs.length > 0) hub.written.fire();
-    if (!answer.alive || answer.jobs.length > 0) return answer;
+    // A claim that has had a reply gets nothing new, however long it waits.
+    if (!answer.alive || answer.jobs.length > 0 || answer.delivery !== null) return answer;
     const left = until - clock.monotonic();
     if (left <= 0) return answer;
     if (answer.drain) {

@@ -8,12 +8,21 @@ import type { Usage } from "../core/job.ts";
 import type { HeldAttempt, RenewAnswer, Report, SettleAnswer, WorkerHealth } from "../core/work.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Blobs } from "../store/blobs.ts";
-import type { ClaimAnswer, DrainAnswer, JobRow, SessionRow, Store, TransactionClient } from "../store/store.ts";
+import type {
+  ClaimAnswer,
+  DrainAnswer,
+  JobRow,
+  SessionRow,
+  Store,
+  TransactionClient,
+  WithdrawRequest,
+} from "../store/store.ts";
 import { type ChildPage, childPage } from "./child-states.ts";
 import { type ClaimOptions, claim } from "./claim.ts";
 import { type CommandAnswer, command, jobNotFound } from "./command.ts";
 import { eventFeed, type FeedOptions } from "./event-feed.ts";
 import { awaitedPage, awaitedStates, childStates, submitChild } from "./family.ts";
+import { handBack, type UnheardAttempt, withdraw } from "./hand-back.ts";
 import { Hub } from "./hub.ts";
 import { Kin } from "./kin.ts";
 import { DEFAULTS } from "./limits.ts";
@@ -112,6 +121,12 @@ export class Engine {
   }
   claim(session: string, options: ClaimOptions): Promise<ClaimAnswer> {
     return claim(this.#parts, session, options);
+  }
+  handBack(session: string, attempts: readonly UnheardAttempt[], options?: { readonly undelivered: boolean }) {
+    return handBack(this.#parts, session, attempts, options);
+  }
+  withdrawClaim(request: WithdrawRequest): Promise<void> {
+    return withdraw(this.#parts, request);
   }
   renew(session: string, held: readonly HeldAttempt[], health?: WorkerHealth | null): Promise<RenewAnswer> {
     return renew(this.#parts, session, held, health);

@@ -3,8 +3,8 @@
 import type { HeldAttempt, RenewAnswer, WorkerHealth } from "../core/work.ts";
 import { storable } from "../lib/text.ts";
 import type { EngineParts } from "./engine.ts";
+import { handBack } from "./hand-back.ts";
 import { LIMITS } from "./limits.ts";
-import { settle } from "./settle.ts";
 
 export async function renew(
   parts: EngineParts,
@@ -16,17 +16,7 @@ export async function renew(
   const [answer] = (await parts.store.renew([request], parts.clock.now())) as [RenewAnswer];
   // A session gets no jobs while its lease is over: now it may.
   if (answer.alive && answer.wasOver) parts.hub.ready.fire();
-  if (answer.unheard.length > 0) {
-    const reports = answer.unheard.map(({ jobId, attempt }) => ({
-      jobId,
-      attempt,
-      from: { kind: "release", session } as const,
-      outcome: { kind: "released" } as const,
-      usage: null,
-      log: null,
-    }));
-    await settle(parts, reports);
-  }
+  await handBack(parts, session, answer.unheard);
   return answer;
 }
 

@@ -26,7 +26,7 @@ describe("draining a session", () => {
     })();
     await bench.settled();
     expect(await bench.engine.drainSession(session)).toBe("draining");
-    expect(await claimed.passed).toEqual({ alive: true, drain: true, jobs: [], nextAt: null });
+    expect(await claimed.passed).toEqual({ alive: true, drain: true, jobs: [], nextAt: null, delivery: null });
     expect(await seen.passed).toBe("worker.draining");
     controller.abort();
     expect(await bench.engine.drainSession("ses_unknown")).toBe("unknown");

@@ -4,6 +4,7 @@ import { type Failure, failure } from "../core/failure.ts";
 import { isTerminal, type Job, mostUsage } from "../core/job.ts";
 import { type Settlement, settleJob } from "../core/lifecycle.ts";
 import type { Outcome } from "../core/outcome.ts";
+import { takesResources } from "../core/resources.ts";
 import type { Report, ReportedOutcome, SettleAnswer } from "../core/work.ts";
 import { isOver, storable } from "../lib/text.ts";
 import type { Held } from "../store/store.ts";
@@ -19,9 +20,12 @@ export async function settle(parts: EngineParts, given: readonly Report[], at?: 
   const now = at ?? clock.now();
   // Parents of children that end, and jobs that begin to wait: written or not, a look costs little.
   let mayGoOn: string[] | null = null;
+  // The end of a job that takes cpu or memory makes room for others that wait for it.
+  let makesRoom = false;
   const decide = (job: Job, report: Report, held: Held) => {
     const settlement = decideReport(parts, job, report, held, now);
     const { state } = settlement.next;
+    makesRoom ||= takesResources(job.labels);
     const waits = state === "blocked" ? job.id : isTerminal(state) ? job.parentId : null;
     if (waits !== null) {
       mayGoOn ??= [];
@@ -30,7 +34,7 @@ export async function settle(parts: EngineParts, given: readonly Report[], at?: 
     return settlement;
   };
   const answers = await store.settle(reports.map(cleaned), now, decide);
-  let ready = false;
+  let ready = makesRoom;
   answers.forEach((answer, i) => {
     if (answer.status !== "accepted") return;
     const { jobId, from } = reports[i] as Report;

@@ -24,12 +24,18 @@ export function claimedJob(generation: string, session: string, { job, payload, 
   return needs === null ? claimed : { ...claimed, needs };
 }
 
-export const DEAD: ClaimAnswer = Object.freeze({ alive: false, drain: false, jobs: [], nextAt: null });
+export const DEAD: ClaimAnswer = Object.freeze({ alive: false, drain: false, jobs: [], nextAt: null, delivery: null });
 /** Its lease is over: what it would get now, the reaper would take back at once and charge to the job. It gets more
  *  when it has renewed. */
-export const LATE: ClaimAnswer = Object.freeze({ alive: true, drain: false, jobs: [], nextAt: null });
+export const LATE: ClaimAnswer = Object.freeze({ alive: true, drain: false, jobs: [], nextAt: null, delivery: null });
 /** It was told to take no more. */
-export const DRAINING: ClaimAnswer = Object.freeze({ alive: true, drain: true, jobs: [], nextAt: null });
+export const DRAINING: ClaimAnswer = Object.freeze({
+  alive: true,
+  drain: true,
+  jobs: [],
+  nextAt: null,
+  delivery: null,
+});
 
 /** Lost quickly so often in a row that the next time may be called poison. */
 export const SUSPECT_STREAK = 2;

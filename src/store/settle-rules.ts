@@ -57,6 +57,11 @@ export function repeatedAnswer(report: Report, before: ClosedAttempt | null): Se
   };
 }
 
+/** It was released by a session that would not have it: then that session gets it last. */
+export function isUnwanted({ from, outcome }: Report): boolean {
+  return outcome.kind === "released" && !(from.kind === "release" && from.undelivered === true);
+}
+
 export function reportIdOf(report: Report): string | null {
   return report.from.kind === "worker" ? report.from.reportId : null;
 }

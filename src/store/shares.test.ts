@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { resourceLabels } from "../core/resources.ts";
+import { capacityLabels, resourceLabels } from "../core/resources.ts";
 import { type Lane, serves } from "./lane.ts";
-import { fitting, heavyShares, lightShare, type Share, sortLanes, Turns } from "./shares.ts";
+import { fitting, heavyShares, hostName, lightShare, roomFor, type Share, sortLanes, Turns } from "./shares.ts";
 
 const lane = (no: number, cpu: number, memory: number): Lane => ({
   ...{ no, namespace: "default", queue: "q", kind: "work" },
@@ -26,24 +26,48 @@ describe("the lanes of a session", () => {
 
   it("are light or heavy, and of the heavy those fit that need no more than the room", () => {
     expect([...lanes.light]).toEqual([1, 6]);
-    expect([...fitting(lanes, request)]).toEqual([2, 3, 4, 5]);
-    expect([...fitting(lanes, { ...request, room: { cpu: 999, memory: 400 } })]).toEqual([2, 3, 5]);
-    expect([...fitting(lanes, { ...request, room: { cpu: 0, memory: 0 } })]).toEqual([]);
+    expect([...fitting(lanes, lanes.capacity)]).toEqual([2, 3, 4, 5]);
+    expect([...fitting(lanes, { cpu: 999, memory: 400 })]).toEqual([2, 3, 5]);
+    expect([...fitting(lanes, { cpu: 0, memory: 0 })]).toEqual([]);
   });
 
   it("of the same needs are a share, and no more of its jobs are taken than fit", () => {
-    expect(heavyShares(lanes, [2, 3, 4, 5], request)).toEqual([
-      { name: "500/0", lanes: [2, 3], limit: 4 },
-      { name: "1000/200", lanes: [4], limit: 2 },
-      { name: "0/300", lanes: [5], limit: 1 },
+    expect(heavyShares(lanes, [2, 3, 4, 5], 10, lanes.capacity)).toEqual([
+      { name: "500/0", lanes: [2, 3], limit: 4, needs: { cpu: 500, memory: 0 } },
+      { name: "1000/200", lanes: [4], limit: 2, needs: { cpu: 1_000, memory: 200 } },
+      { name: "0/300", lanes: [5], limit: 1, needs: { cpu: 0, memory: 300 } },
     ]);
-    const more = { ...request, limit: 1, room: { cpu: 1_700, memory: 1_000 } };
-    expect(heavyShares(lanes, [2, 5], more).map(({ limit }) => limit)).toEqual([1, 1]);
+    const some = heavyShares(lanes, [2, 5], 1, { cpu: 1_700, memory: 1_000 });
+    expect(some.map(({ limit }) => limit)).toEqual([1, 1]);
+  });
+});
+
+describe("room", () => {
+  const of = (cpu: number, memory: number) => ({ cpu, memory });
+  const none = of(0, 0);
+  const small = sortLanes([], capacityLabels(of(2_000, 400), of(8_000, 400)));
+
+  it.each([
+    ["all that the session may take", none, none, undefined, of(2_000, 400)],
+    ["less what it takes", of(500, 100), of(500, 100), undefined, of(1_500, 300)],
+    ["and no more than the host has left", none, of(7_000, 50), undefined, of(1_000, 350)],
+    ["nothing where others took it all", none, of(9_000, 0), undefined, of(0, 400)],
+    ["and no more than the claim wants", none, none, of(1_000, 9_999), of(1_000, 400)],
+  ])("is %s", (_, bySession, byHost, room, left) => {
+    const asked = room === undefined ? request : { ...request, room };
+    expect(roomFor(small, { bySession, byHost }, asked)).toEqual(left);
+  });
+
+  it("is that of a host with its name, per namespace; a session of an unknown host shares with nobody", () => {
+    const named = (id: string, namespace: string, host: string) => hostName({ id, namespace, host });
+    expect(named("a", "n", "h")).toBe(named("b", "n", "h"));
+    const names = [named("a", "n", "h"), named("a", "m", "h"), named("a", "n", ""), named("b", "n", "")];
+    expect(new Set(names).size).toBe(4);
   });
 });
 
 describe("turns", () => {
-  const shares = [lightShare([1], request), ...heavyShares(lanes, [2, 4], request)];
+  const shares = [lightShare([1], request), ...heavyShares(lanes, [2, 4], 10, lanes.capacity)];
 
   it("go round, whatever was taken", () => {
     const turns = new Turns();

@@ -1,9 +1,9 @@
 /** How the lanes of a claim are shared out. Jobs that take cpu or memory ("heavy") are claimed apart from all others, and
- *  apart from those of other needs: only so many of them at a time as fit into the room that the session has left.
+ *  apart from those of other needs: only so many of them at a time as fit into what the session and its host have left.
  *  A claim is answered from the first share that has due jobs, and that share then goes behind all others, so that neither
  *  light nor heavy jobs starve, nor one need beside another. One that does not fit waits for room: nobody is held back
  *  for its sake. */
-import { fits, NO_RESOURCES, type Resources, resourcesIn } from "../core/resources.ts";
+import { fits, hostResources, lesser, NO_RESOURCES, type Resources, resourcesIn, without } from "../core/resources.ts";
 import type { Lane } from "./lane.ts";
 import type { ClaimRequest } from "./store.ts";
 
@@ -12,8 +12,29 @@ export interface Lanes {
   readonly light: ReadonlySet<number>;
   /** With what each job of theirs takes. */
   readonly heavy: ReadonlyMap<number, Resources>;
-  /** What the session has in all. */
+  /** What the session may take in all. */
   readonly capacity: Resources;
+  /** What its host has for all sessions there. */
+  readonly host: Resources;
+}
+
+/** What running jobs take now. */
+export interface Taken {
+  readonly bySession: Resources;
+  /** By all sessions of the same host, this one included. */
+  readonly byHost: Resources;
+}
+
+/** Names the host of a session within a store. Per namespace: tenants must not be able to fill each other's hosts. A session
+ *  that does not say where it is shares with nobody. */
+export function hostName({ id, namespace, host }: { id: string; namespace: string; host: string }): string {
+  return JSON.stringify(host === "" ? [namespace, host, id] : [namespace, host]);
+}
+
+/** What a claim may still take: of its session, of its host, and of what the request says itself. */
+export function roomFor({ capacity, host }: Lanes, taken: Taken, { room }: ClaimRequest): Resources {
+  const left = lesser(without(capacity, taken.bySession), without(host, taken.byHost));
+  return room === undefined ? left : lesser(left, room);
 }
 
 /** Lanes that a claim looks through together. */
@@ -22,6 +43,8 @@ export interface Share {
   readonly name: string;
   readonly lanes: readonly number[];
   readonly limit: number;
+  /** What each of its jobs takes; null if nothing. */
+  readonly needs: Resources | null;
 }
 
 const MAX_SESSIONS = 1_000;
@@ -38,37 +61,33 @@ export function sortLanes(lanes: Iterable<Lane>, labels: Readonly<Record<string,
     if (needs === null) light.add(no);
     else heavy.set(no, needs);
   }
-  return { light, heavy, capacity: resourcesIn(labels) ?? NO_RESOURCES };
+  return { light, heavy, capacity: resourcesIn(labels) ?? NO_RESOURCES, host: hostResources(labels) };
 }
 
-/** The heavy lanes whose jobs fit into the room: what is said of it, or all that the session has. */
-export function fitting({ heavy, capacity }: Lanes, { room = capacity }: ClaimRequest): ReadonlySet<number> {
+/** The heavy lanes whose jobs fit into the room. */
+export function fitting({ heavy }: Lanes, room: Resources): ReadonlySet<number> {
   return new Set([...heavy].filter(([, needs]) => fits(needs, room)).map(([no]) => no));
 }
 
 /** All light lanes are one share. */
 export function lightShare(chosen: readonly number[], { limit }: ClaimRequest): Share {
-  return { name: LIGHT, lanes: chosen, limit };
+  return { name: LIGHT, lanes: chosen, limit, needs: null };
 }
 
 /** The shares of these heavy lanes: one for all of the same needs. */
-export function heavyShares(
-  { heavy, capacity }: Lanes,
-  chosen: readonly number[],
-  { limit, room = capacity }: ClaimRequest,
-): Share[] {
-  const shares = new Map<string, { lanes: number[]; limit: number }>();
+export function heavyShares({ heavy }: Lanes, chosen: readonly number[], limit: number, room: Resources): Share[] {
+  const shares = new Map<string, { lanes: number[]; limit: number; needs: Resources }>();
   for (const no of chosen) {
     const needs = heavy.get(no) as Resources;
     const name = `${needs.cpu}/${needs.memory}`;
     const share = shares.get(name);
-    if (share === undefined) shares.set(name, { lanes: [no], limit: Math.min(limit, howMany(needs, room)) });
-    else share.lanes.push(no);
+    if (share !== undefined) share.lanes.push(no);
+    else shares.set(name, { lanes: [no], limit: Math.min(limit, howMany(needs, room)), needs });
   }
   return [...shares].map(([name, share]) => ({ name, ...share }));
 }
 
-function howMany({ cpu, memory }: Resources, room: Resources): number {
+export function howMany({ cpu, memory }: Resources, room: Resources): number {
   const of = (need: number, left: number) => (need === 0 ? Number.POSITIVE_INFINITY : Math.floor(left / need));
   return Math.min(of(cpu, room.cpu), of(memory, room.memory));
 }

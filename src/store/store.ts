@@ -10,24 +10,16 @@ import type { Failure } from "../core/failure.ts";
 import type { Job, JobState, Usage } from "../core/job.ts";
 import type { Settlement, Submission } from "../core/lifecycle.ts";
 import type { Policy } from "../core/policy.ts";
-import type { Resources } from "../core/resources.ts";
 import type { TransactionClient } from "../core/submit-options.ts";
 import type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/views.ts";
-import type {
-  ClaimedJob,
-  HeldAttempt,
-  NewSession,
-  Refused,
-  RenewAnswer,
-  Report,
-  SettleAnswer,
-  WorkerHealth,
-} from "../core/work.ts";
+import type { NewSession, Refused, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
 import type { Blobs } from "./blobs.ts";
+import type { ClaimAnswer, ClaimRequest, RenewRequest, WithdrawRequest } from "./claim-verbs.ts";
 import type { JobFilter } from "./job-filter.ts";
 
 export type { TransactionClient } from "../core/submit-options.ts";
 export type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/views.ts";
+export type { ClaimAnswer, ClaimRequest, RenewRequest, WithdrawRequest } from "./claim-verbs.ts";
 export type { JobFilter } from "./job-filter.ts";
 
 export interface Store {
@@ -47,6 +39,9 @@ export interface Store {
   serverTime?(): Promise<number>;
   /** Starts due jobs for a session, lowest priority number first, then the longest due. */
   claim(requests: readonly ClaimRequest[], now: number): Promise<ClaimAnswer[]>;
+  /** A reply to a claim could not be delivered: nothing is ever given out under its id again. The answer is what the session
+   *  still holds of it, to be settled as released; nothing where another reply with the same jobs was given since. */
+  withdrawClaim(request: WithdrawRequest): Promise<{ readonly jobId: string; readonly attempt: number }[]>;
   /** Extends session leases; tells which attempts are no longer held and which are to be cancelled. */
   renew(requests: readonly RenewRequest[], now: number): Promise<RenewAnswer[]>;
   /** Closes attempts. What `decide` says is written only where the row, under its lock, is the job that it was shown; if
@@ -192,38 +187,6 @@ export type InsertAnswer =
     }
   | { readonly status: "conflict"; readonly id: string }
   | Refused;
-
-// Claim and renew.
-
-export interface ClaimRequest {
-  readonly session: string;
-  /** At most so many; a store may give fewer at a time. */
-  readonly limit: number;
-  /** Repeated with the same id, a claim returns the same jobs. Null where replies cannot be lost. */
-  readonly claimId: string | null;
-  /** What of its cpu and memory the session has left; where nothing is said, all that it has. */
-  readonly room?: Resources;
-}
-
-export interface ClaimAnswer {
-  /** False when the session has ended. */
-  readonly alive: boolean;
-  /** The session is to take no more jobs: it gets none. */
-  readonly drain: boolean;
-  readonly jobs: ClaimedJob[];
-  /** When the next job for this session falls due, if none is due now. */
-  readonly nextAt: number | null;
-}
-
-export interface RenewRequest {
-  readonly session: string;
-  readonly held: readonly HeldAttempt[];
-  /** A job of this session that it does not list, and claimed longer ago than this, is one it never heard of. The
-   *  session's lease, where it is not said. */
-  readonly unheardAfterMs?: number;
-  /** Left as it was where nothing is said. */
-  readonly health?: WorkerHealth | null;
-}
 
 export type DrainAnswer = "draining" | "ended" | "unknown";
 

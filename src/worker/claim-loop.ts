@@ -1,14 +1,9 @@
-/** Claims jobs for a worker as it has free slots. One claim waits for jobs; more go beside it only while there is plenty.
- *
- *  Of the cpu and memory that is left only one claim at a time may have some, so that two cannot be promised the same. A
- *  claim that waits with less of it than there is by now is given up and made anew; what it brings all the same is
- *  started. */
-import { NO_RESOURCES, type Resources } from "../core/resources.ts";
+/** Claims jobs for a worker as it has free slots. One claim waits for jobs; more go beside it only while there is plenty. What
+ *  of cpu and memory is left, the engine counts: a claim that waits for some gets it as soon as it is free. */
 import type { ClaimedJob } from "../core/work.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { inNextTick } from "../lib/turn.ts";
 import { type EngineLink, isClosed } from "./engine-link.ts";
-import type { Room } from "./room.ts";
 
 /** The worker it claims for. */
 export interface Claimant {
@@ -16,7 +11,6 @@ export interface Claimant {
   readonly clock: Clock;
   readonly log: (level: "warn", message: string) => void;
   readonly slots: number;
-  readonly room: Room;
   /** Aborted: no more claims. */
   readonly stopping: AbortController;
   session(): string;
@@ -45,14 +39,9 @@ export class ClaimLoop {
   #isPlenty = false;
   #reopening: Promise<void> | null = null;
   #wake: () => void = () => {};
-  /** What the claim that may have some of it was told is left; null while there is no such claim. */
-  #promised: Resources | null = null;
-  /** Gives that claim up. Made anew only after it was used: a claim is too often a short one to pay for it each time. */
-  #giveUp = new AbortController();
 
   constructor(claimant: Claimant) {
     this.#for = claimant;
-    claimant.stopping.signal.addEventListener("abort", () => this.#giveUp.abort());
   }
 
   /** Until the worker stops. */
@@ -89,18 +78,10 @@ export class ClaimLoop {
     this.#wake();
   }
 
-  /** A job that took cpu or memory has ended. */
-  roomFreed(): void {
-    if (this.#promised !== null && this.#for.room.hasGrownSince(this.#promised)) this.#giveUp.abort();
-  }
-
   async #claim(limit: number, waitMs: number): Promise<void> {
     const { clock, log, stopping } = this.#for;
-    const hasRoom = this.#promised === null;
-    const room = hasRoom ? this.#for.room.left : NO_RESOURCES;
-    if (hasRoom) this.#promised = room;
     try {
-      await this.#ask({ limit, waitMs, room, signal: (hasRoom ? this.#giveUp : stopping).signal });
+      await this.#ask({ limit, waitMs, signal: stopping.signal });
     } catch (error) {
       if (stopping.signal.aborted) return;
       if (isClosed(error)) stopping.abort();
@@ -109,10 +90,6 @@ export class ClaimLoop {
         await sleep(clock, RETRY_MS, { signal: stopping.signal });
       }
     } finally {
-      if (hasRoom) {
-        this.#promised = null;
-        if (this.#giveUp.signal.aborted && !stopping.signal.aborted) this.#giveUp = new AbortController();
-      }
       this.#claims -= 1;
       this.#claiming -= limit;
       this.#wake();

@@ -1,7 +1,6 @@
 /** How a worker speaks to its engine: in the same process, or over HTTP. A worker decides nothing and holds no
  *  credentials of a database; every call names its session. */
 import type { Family } from "../core/child.ts";
-import type { Resources } from "../core/resources.ts";
 import type {
   ClaimedJob,
   HeldAttempt,
@@ -18,8 +17,6 @@ export interface ClaimOptions {
   readonly limit: number;
   readonly waitMs: number;
   readonly signal: AbortSignal;
-  /** What of its cpu and memory the worker has left. */
-  readonly room?: Resources;
 }
 
 export interface ClaimAnswer {

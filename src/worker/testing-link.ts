@@ -1,7 +1,6 @@
-/** For tests only: a worker on a link that a test plays itself, with jobs that it hands out as they fit. Nothing outside of
+/** For tests only: a worker on a link that a test plays itself, with jobs that it hands out. Nothing outside of
  *  tests imports this file. */
 import type { Child, ChildState, Family, HeldParent } from "../core/child.ts";
-import { fits, NO_RESOURCES, type Resources, resourceLabels, without } from "../core/resources.ts";
 import type { SubmitEntry } from "../core/submit-options.ts";
 import type { AnyTask } from "../core/task.ts";
 import type { ClaimedJob, HeldAttempt, RenewAnswer, Report } from "../core/work.ts";
@@ -16,10 +15,8 @@ export class TestLink implements EngineLink {
   readonly reports: Report[] = [];
   /** What the next renewals say. */
   answer: Partial<RenewAnswer> = {};
-  /** A claim that is given up gets what there is all the same, as one that was answered in that moment. */
-  isLate = false;
   family?: Family;
-  #jobs: ClaimedJob[] = [];
+  readonly #jobs: ClaimedJob[] = [];
   #count = 0;
   #wake: (() => void)[] = [];
 
@@ -47,28 +44,15 @@ export class TestLink implements EngineLink {
 
   async claim(_session: string, options: ClaimOptions) {
     this.claims.push(options);
-    const { limit, waitMs, signal, room = NO_RESOURCES } = options;
+    const { limit, waitMs, signal } = options;
     for (;;) {
-      const jobs = signal.aborted && !this.isLate ? [] : this.#take(limit, room);
+      const jobs = signal.aborted ? [] : this.#jobs.splice(0, limit);
       if (jobs.length > 0 || signal.aborted || waitMs === 0) return { alive: true, drain: false, jobs };
       await new Promise<void>((resolve) => {
         this.#wake.push(resolve);
         signal.addEventListener("abort", () => resolve(), { once: true });
       });
     }
-  }
-
-  #take(limit: number, room: Resources): ClaimedJob[] {
-    let left = room;
-    const taken: ClaimedJob[] = [];
-    for (const job of this.#jobs) {
-      const { needs = NO_RESOURCES } = job;
-      if (taken.length === limit || !fits(needs, left)) continue;
-      left = without(left, needs);
-      taken.push(job);
-    }
-    this.#jobs = this.#jobs.filter((job) => !taken.includes(job));
-    return taken;
   }
 
   async renew(_session: string, held: readonly HeldAttempt[]): Promise<RenewAnswer> {
@@ -120,7 +104,6 @@ export class TestFamily implements Family {
 
 export interface TestWorkerOptions {
   readonly slots?: number;
-  readonly resources?: Resources;
   readonly stopGraceMs?: number;
 }
 
@@ -129,11 +112,11 @@ export async function startWorker(
   link: TestLink,
   clock: Clock,
   tasks: readonly AnyTask[],
-  { slots = 10, resources = NO_RESOURCES, stopGraceMs = 5_000 }: TestWorkerOptions = {},
+  { slots = 10, stopGraceMs = 5_000 }: TestWorkerOptions = {},
 ): Promise<Worker> {
   const request = {
     ...{ namespace: "default", name: "test", host: "here", pid: 1, queues: null, slots },
-    ...{ labels: resourceLabels(resources), kinds: tasks.map(({ kind }) => kind) },
+    ...{ labels: {}, kinds: tasks.map(({ kind }) => kind) },
   };
   const worker = new Worker({ link, clock, tasks, request, stopGraceMs, log: () => {} });
   await worker.start();

@@ -1,5 +1,6 @@
 import { availableParallelism, totalmem } from "node:os";
 import { describe, expect, it } from "vitest";
+import { hostResources } from "../core/resources.ts";
 import { task } from "../core/task.ts";
 import { checkWork, kindsOf } from "./work-options.ts";
 
@@ -22,7 +23,8 @@ describe("a worker's options", () => {
 
   it("tell what cpu and memory jobs may take as labels: of the machine, where nothing is said", () => {
     const { labels } = checkWork({ resources: { cpu: 1.5, memory: "2g" } });
-    expect(labels).toEqual({ "resource/cpu": "1500", "resource/memory": String(2 * 2 ** 30) });
+    expect(labels).toMatchObject({ "resource/cpu": "1500", "resource/memory": String(2 * 2 ** 30) });
+    expect(hostResources(labels).cpu).toBe(Math.max(1_500, availableParallelism() * 1_000));
     const machine = { "resource/cpu": String(availableParallelism() * 1_000) };
     expect(checkWork({}).labels).toMatchObject({ ...machine, "resource/memory": expect.stringMatching(/^\d{6,}$/) });
     expect(Number(checkWork({}).labels["resource/memory"])).toBeLessThanOrEqual(totalmem());

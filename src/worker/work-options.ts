@@ -4,10 +4,10 @@ import { asBoolean, asInteger, asList, asObject, asText, checkOptions } from "..
 import { toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import {
+  capacityLabels,
   RESOURCE_PREFIX,
   type Resources,
   type ResourcesInput,
-  resourceLabels,
   toResources,
 } from "../core/resources.ts";
 import { type AnyTask, isTask } from "../core/task.ts";
@@ -33,7 +33,11 @@ export function checkWork(options: WorkOptions) {
     slots: asInteger(concurrency, "work.concurrency", { min: 1, max: 100_000 }),
     queues: queues === undefined ? null : asList(queues, "work.queues", (q, path) => asText(q, path, 200), 1_000, 1),
     name: name === undefined ? null : asText(name, "work.name", 200),
-    labels: { ...checkedLabels(labels), ...runtimeLabels(runtimes), ...resourceLabels(capacityOf(resources)) },
+    labels: {
+      ...checkedLabels(labels),
+      ...runtimeLabels(runtimes),
+      ...capacityLabels(capacityOf(resources), machineResources()),
+    },
     stopGraceMs: toMs(stopGrace, "work.stopGrace"),
   };
 }

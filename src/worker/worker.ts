@@ -6,7 +6,6 @@
  *  Told to drain, it claims no more and says when its hands are empty. */
 import { isOutage } from "../core/errors.ts";
 import { isTerminal } from "../core/job.ts";
-import { NO_RESOURCES, resourcesIn } from "../core/resources.ts";
 import type { AnyTask } from "../core/task.ts";
 import type { ClaimedJob, HeldAttempt, Report, ReportedOutcome, SettleAnswer, WorkerHealth } from "../core/work.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
@@ -17,7 +16,6 @@ import type { Executor } from "./executor.ts";
 import { Figures } from "./figures.ts";
 import { runFunction } from "./function-executor.ts";
 import { givenUp, inShort, isShort, overspent, timedOut } from "./reported.ts";
-import { Room } from "./room.ts";
 import { SessionKeeper } from "./session-keeper.ts";
 
 export interface WorkerOptions {
@@ -44,7 +42,6 @@ export class Worker {
   /** In hand: running, or ended and not yet answered. */
   readonly #runs = new Map<string, AttemptRun>();
   #executing = 0;
-  readonly #room: Room;
   readonly #claims: ClaimLoop;
   #reports = 0;
   #session = "";
@@ -66,10 +63,9 @@ export class Worker {
     this.#options = options;
     this.#tasks = new Map(options.tasks.map((task) => [task.kind, task]));
     this.#executors = new Map((options.executors ?? []).map((executor) => [executor.kind, executor]));
-    this.#room = new Room(resourcesIn(options.request.labels) ?? NO_RESOURCES);
     const { link, clock, log, request } = options;
     this.#claims = new ClaimLoop({
-      ...{ link, clock, log, slots: request.slots, room: this.#room, stopping: this.#stopping },
+      ...{ link, clock, log, slots: request.slots, stopping: this.#stopping },
       session: () => this.#session,
       running: () => this.#executing,
       start: (job, session, startedAt) => this.#start(job, session, startedAt),
@@ -179,8 +175,7 @@ export class Worker {
       return;
     }
     this.#executing += 1;
-    const { timeoutMs, needs } = job;
-    if (needs !== undefined) this.#room.take(needs);
+    const { timeoutMs } = job;
     if (timeoutMs !== null) run.cancelAtEnd(this.#options.clock.after(timeoutMs, () => this.#stop(run, "timeout")));
     const task = this.#tasks.get(job.kind);
     if (task !== undefined) void runFunction(task, run).then((outcome) => run.finish(this.#judge(run, outcome)));
@@ -200,11 +195,6 @@ export class Worker {
     touch: () => this.#keeper?.touch(),
     ended: (run, outcome) => {
       this.#executing -= 1;
-      const { needs } = run.job;
-      if (needs !== undefined) {
-        this.#room.giveBack(needs);
-        this.#claims.roomFreed();
-      }
       this.#claims.slotFreed();
       this.#figures.ended(outcome.kind, this.#options.clock.monotonic() - run.startedAt);
       this.#report(run, outcome);

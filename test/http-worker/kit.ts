@@ -15,6 +15,8 @@ export interface Wire {
   /** Takes no connections, and drops those there are. */
   cut(): void;
   mend(): void;
+  /** The server hears so much later that a worker has closed a connection, as behind a proxy. */
+  hangUpLate(ms: number): void;
   /** Every n-th reply does not get through, although its request did; 0: all do. */
   loseEvery(n: number): void;
   readonly lost: number;
@@ -24,6 +26,7 @@ export async function openWire(port: number): Promise<Wire> {
   const sockets = new Set<Socket>();
   let isCut = false;
   let every = 0;
+  let lateMs = 0;
   let replies = 0;
   let lost = 0;
   const proxy = createServer((near) => {
@@ -35,7 +38,8 @@ export async function openWire(port: number): Promise<Wire> {
       socket.on("close", () => {
         sockets.delete(socket);
         near.destroy();
-        far.destroy();
+        if (lateMs === 0) far.destroy();
+        else setTimeout(() => far.destroy(), lateMs);
       });
     }
     near.on("data", (bytes) => far.write(bytes));
@@ -64,6 +68,9 @@ export async function openWire(port: number): Promise<Wire> {
     },
     mend() {
       isCut = false;
+    },
+    hangUpLate(ms: number) {
+      lateMs = ms;
     },
     loseEvery(n: number) {
       every = n;

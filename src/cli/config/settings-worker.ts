@@ -33,7 +33,7 @@ export const WORKER_SETTINGS = [
     type: "number",
     min: 0,
     max: 100_000,
-    help: "Cpus that jobs may take of one worker. Default: the machine's.",
+    help: "Cpus that the jobs of one worker may take. Default: all of the host's, which its workers share.",
   },
   {
     key: "worker.memory",
@@ -43,7 +43,7 @@ export const WORKER_SETTINGS = [
     binary: true,
     min: 0,
     max: 2 ** 50,
-    help: "Memory that jobs may take of one worker. Default: the machine's.",
+    help: "Memory that the jobs of one worker may take. Default: all of the host's, which its workers share.",
   },
   {
     key: "worker.tasks",

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
 import { testIo } from "../../../test/cli/kit.ts";
-import { machineResources } from "../../worker/work-options.ts";
 import { readArguments } from "../arguments.ts";
 import { up } from "../commands/up.ts";
 import { worker } from "../commands/worker.ts";
@@ -27,15 +26,9 @@ function given(command: Parameters<typeof readArguments>[0], args: readonly stri
 }
 
 describe("the workers of up", () => {
-  it("share the machine where nothing is said of cpu and memory", () => {
-    const { cpu, memory } = machineResources();
-    const alone = asWorker();
-    expect([alone.number("worker.cpu"), alone.bytes("worker.memory")]).toEqual([cpu / 1_000, memory]);
-    const one = asWorker("--workers", "3");
-    expect([one.number("worker.cpu"), one.bytes("worker.memory")]).toEqual([
-      Math.floor(cpu / 3) / 1_000,
-      Math.floor(memory / 3),
-    ]);
+  it("may each take all of the machine where nothing is said of cpu and memory", () => {
+    const one = asWorker("--workers", "5");
+    expect([one.number("worker.cpu"), one.bytes("worker.memory")]).toEqual([undefined, undefined]);
   });
 
   it("each have what is said of one", () => {

@@ -1,6 +1,5 @@
-/** The command line of a worker of our own, with the settings that `perdure up` was given, wherever from. Of the machine's cpus
- *  and memory, where nothing is said of them, each worker gets the same share. */
-import { machineResources } from "../../worker/work-options.ts";
+/** The command line of a worker of our own, with the settings that `perdure up` was given, wherever from. Each of them may
+ *  take all of the machine's cpus and memory where nothing is said of them: the store counts what they take together. */
 import type { Config } from "../config/config.ts";
 
 export function workerArguments(config: Config, url: string, tokenFile: string): string[] {
@@ -8,10 +7,9 @@ export function workerArguments(config: Config, url: string, tokenFile: string):
   const give = (flag: string, value: string) => args.push(`--${flag}=${value}`);
   give("data", config.text("data"));
   give("concurrency", String(config.integer("worker.concurrency")));
-  const { cpu, memory } = machineResources();
-  const share = Math.max(1, config.integer("workers"));
-  give("cpu", String(config.number("worker.cpu") ?? Math.floor(cpu / share) / 1_000));
-  give("memory", `${config.bytes("worker.memory") ?? Math.floor(memory / share)}b`);
+  const [cpu, memory] = [config.number("worker.cpu"), config.bytes("worker.memory")];
+  if (cpu !== undefined) give("cpu", String(cpu));
+  if (memory !== undefined) give("memory", `${memory}b`);
   give("scratch-age", `${config.durationMs("worker.scratchAge")}ms`);
   give("scratch-limit", String(config.bytes("worker.scratchLimit")));
   give("grace", `${config.durationMs("worker.grace")}ms`);

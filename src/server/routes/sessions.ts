@@ -15,10 +15,11 @@ import { PerdureError, show } from "../../core/errors.ts";
 import type { ClaimedJob, HeldAttempt, Report, SettleAnswer } from "../../core/work.ts";
 import { isId } from "../../lib/id.ts";
 import { storable } from "../../lib/text.ts";
+import type { ClaimAnswer } from "../../store/store.ts";
 import { ClaimRoom } from "../claim-room.ts";
 import { jobToken } from "../job-token.ts";
 import { Notices } from "../notices.ts";
-import { type Handlers, JsonText, type ServerParts } from "../parts.ts";
+import { type Call, type Handlers, JsonText, type ServerParts } from "../parts.ts";
 import { readLease, sessionKey, sessionOf } from "../session-key.ts";
 import { keptProgress, toReport } from "../wire-report.ts";
 
@@ -29,13 +30,33 @@ export function sessionRoutes(parts: ServerParts): Handlers {
 
   /** Gives back what does not fit into a reply: nothing is charged. Others may have it soon, this session after a lease. */
   async function handBack(session: string, jobs: readonly ClaimedJob[]): Promise<void> {
-    const from = { kind: "release", session } as const;
-    const outcome = { kind: "released" } as const;
-    const reports = jobs.map(({ id, attempt }) => ({ jobId: id, attempt, from, outcome, usage: null, log: null }));
-    await engine.report(reports).catch((error: unknown) => {
+    const attempts = jobs.map(({ id, attempt }) => ({ jobId: id, attempt }));
+    await engine.handBack(session, attempts).catch((error: unknown) => {
       // Its worker never hears of them, so they are given back when a lease has passed.
       log("warn", "jobs that did not fit into a reply could not be given back", { session, error });
     });
+  }
+
+  /** Gives back what was claimed for a reply that is not delivered, unless it was delivered meanwhile by a repeat. */
+  function giveBackUndelivered(call: Call, session: string, claimId: string | null, answer: ClaimAnswer): void {
+    const { raw } = call.reply;
+    const { jobs, delivery } = answer;
+    const giveBack = async () => {
+      if (raw.writableFinished) return;
+      try {
+        if (claimId !== null && delivery !== null) await engine.withdrawClaim({ session, claimId, delivery });
+        else {
+          const attempts = jobs.map(({ id, attempt }) => ({ jobId: id, attempt }));
+          await engine.handBack(session, attempts, { undelivered: true });
+        }
+        log("info", "the reply to a claim was not delivered; its jobs were given back", { session, jobs: jobs.length });
+      } catch (error) {
+        // Its worker never hears of them, so they are given back when a lease has passed.
+        log("warn", "jobs of a reply that was not delivered could not be given back", { session, error });
+      }
+    };
+    if (raw.closed || raw.destroyed || call.reply.request.raw.socket.destroyed) void giveBack();
+    else raw.once("close", () => void giveBack());
   }
 
   return {
@@ -76,16 +97,17 @@ export function sessionRoutes(parts: ServerParts): Handlers {
 
     async claimJobs(call) {
       const session = sessionOf(parts, call);
-      const { limit, waitMs = 0, claimId, room: left } = call.body as ClaimRequestWire;
+      const { limit, waitMs = 0, claimId: givenId, last = false, room: left } = call.body as ClaimRequestWire;
+      const claimId = givenId === undefined ? null : storable(givenId, 100);
       const answer = await engine.claim(session, {
         limit: room.limit(session, limit),
-        claimId: claimId === undefined ? null : storable(claimId, 100),
-        waitMs,
+        ...{ claimId, last, waitMs },
         signal: call.signal,
         ...(left === undefined ? {} : { room: left }),
       });
       const { alive, drain } = answer;
       let jobs = answer.jobs;
+      if (jobs.length > 0) giveBackUndelivered(call, session, claimId, answer);
       if (!alive) room.forget(session);
       else {
         const fitting = room.fitting(session, jobs);

@@ -66,11 +66,20 @@ export function claimTests(bench: Bench): void {
       drain: false,
       jobs: [],
       nextAt: T0 + 5_000,
+      delivery: null,
     });
-    expect(await bench.claimAnswer(session, 5, T0 + 4_999)).toMatchObject({ jobs: [], nextAt: T0 + 5_000 });
+    expect(await bench.claimAnswer(session, 5, T0 + 4_999)).toMatchObject({
+      jobs: [],
+      nextAt: T0 + 5_000,
+      delivery: null,
+    });
     const { jobs } = await bench.claimAnswer(session, 5, T0 + 5_000);
     expect(jobs.map((job) => job.id)).toEqual([soonest]);
-    expect(await bench.claimAnswer(session, 5, T0 + 5_000)).toMatchObject({ jobs: [], nextAt: T0 + 9_000 });
+    expect(await bench.claimAnswer(session, 5, T0 + 5_000)).toMatchObject({
+      jobs: [],
+      nextAt: T0 + 9_000,
+      delivery: null,
+    });
   });
 
   test("says null when nothing waits for this session", async () => {
@@ -80,6 +89,7 @@ export function claimTests(bench: Bench): void {
       drain: false,
       jobs: [],
       nextAt: null,
+      delivery: null,
     });
   });
 
@@ -122,7 +132,13 @@ export function claimTests(bench: Bench): void {
     const other = await bench.submit({ queue: "mail", namespace: "b" });
     const session = await bench.open();
     await bench.store.setPaused("default", "mail", true, T0);
-    expect(await bench.claimAnswer(session, 9, T0)).toEqual({ alive: true, drain: false, jobs: [], nextAt: null });
+    expect(await bench.claimAnswer(session, 9, T0)).toEqual({
+      alive: true,
+      drain: false,
+      jobs: [],
+      nextAt: null,
+      delivery: null,
+    });
     const elsewhere = await bench.claim(await bench.open({ namespace: "b" }), 9);
     expect(elsewhere.map((job) => job.id)).toEqual([other]);
     await bench.store.setPaused("default", "mail", false, T0 + 10);
@@ -148,7 +164,7 @@ export function claimTests(bench: Bench): void {
 
   test("answers a session that is not known, closed or buried: not alive", async () => {
     await bench.submit();
-    const dead = { alive: false, drain: false, jobs: [], nextAt: null };
+    const dead = { alive: false, drain: false, jobs: [], nextAt: null, delivery: null };
     expect(await bench.claimAnswer(jobId(), 1, T0)).toEqual(dead);
     const closed = await bench.open();
     await bench.endSession(closed, T0 + 1);
@@ -163,7 +179,13 @@ export function claimTests(bench: Bench): void {
     const id = await bench.submit();
     const session = await bench.open();
     const late = T0 + LEASE + 1;
-    expect(await bench.claimAnswer(session, 1, late)).toEqual({ alive: true, drain: false, jobs: [], nextAt: null });
+    expect(await bench.claimAnswer(session, 1, late)).toEqual({
+      alive: true,
+      drain: false,
+      jobs: [],
+      nextAt: null,
+      delivery: null,
+    });
     await bench.renew(session, [], late);
     expect(await bench.take(session, late)).toMatchObject({ id });
   });

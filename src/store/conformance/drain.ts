@@ -20,7 +20,7 @@ export function drainTests(bench: Bench): void {
     await bench.submit({ namespace: "n" });
     expect(await bench.renew(session, [placeOf(job)], T0)).toMatchObject({ alive: true, drain: false });
     expect(await bench.store.drainSession(session, T0 + 1)).toBe("draining");
-    const none = { alive: true, drain: true, jobs: [], nextAt: null };
+    const none = { alive: true, drain: true, jobs: [], nextAt: null, delivery: null };
     expect(await bench.claimAnswer(session, 5, T0 + 2)).toEqual(none);
     expect(await bench.claimAnswer(session, 5, T0 + 2, "named")).toEqual(none);
     expect(await bench.renew(session, [placeOf(job)], T0 + 3)).toMatchObject({ alive: true, drain: true, lost: [] });

@@ -1,9 +1,10 @@
-/** Jobs that take cpu and memory: given only to a session that has as much, and as many as fit into what it has left. */
+/** Jobs that take cpu and memory: given only to a session that has as much, and as many as fit into what it and its host have
+ *  left. */
 import { expect, test } from "vitest";
-import { type Resources, resourceLabels } from "../../core/resources.ts";
+import { capacityLabels, type Resources, resourceLabels } from "../../core/resources.ts";
 import type { ClaimedJob } from "../../core/work.ts";
 import type { Bench } from "./bench.ts";
-import { type JobParts, LEASE, MINUTE, reportOf, SECOND, T0 } from "./kit.ts";
+import { broke, type JobParts, LEASE, MINUTE, reportOf, SECOND, T0 } from "./kit.ts";
 
 const of = (cpu: number, memory: number): Resources => ({ cpu, memory });
 const needing = (cpu: number, memory: number): JobParts => ({ labels: resourceLabels(of(cpu, memory)) });
@@ -11,8 +12,8 @@ const SMALL = needing(500, 100);
 const BIG = needing(2_000, 1_000);
 
 export function resourceTests(bench: Bench): void {
-  const open = (cpu: number, memory: number, more: Readonly<Record<string, string>> = {}) =>
-    bench.open({ labels: { ...resourceLabels(of(cpu, memory)), ...more }, slots: 100, leaseMs: 10 * MINUTE });
+  const open = (cpu: number, memory: number, more: Readonly<Record<string, string>> = {}, host = "host") =>
+    bench.open({ labels: { ...resourceLabels(of(cpu, memory)), ...more }, slots: 100, leaseMs: 10 * MINUTE, host });
   const times = (count: number, parts: JobParts) => Array.from({ length: count }, () => parts);
   const claim = async (session: string, limit: number, room?: Resources, now = T0) =>
     (await bench.claimAnswer(session, limit, now, null, room === undefined ? {} : { room })).jobs;
@@ -49,12 +50,67 @@ export function resourceTests(bench: Bench): void {
   test("gives as many as fit into the room, by cpu and by memory", async () => {
     const session = await open(4_000, 1_000);
     await bench.insert(times(20, SMALL));
-    expect(await claim(session, 3)).toHaveLength(3);
-    expect(await claim(session, 100, of(1_700, 1_000))).toHaveLength(3);
-    expect(await claim(session, 100, of(4_000, 250))).toHaveLength(2);
-    expect(await claim(session, 100, of(499, 1_000))).toEqual([]);
-    expect(await claim(session, 100)).toHaveLength(8); // of all that it has
-    expect(await claim(session, 100)).toHaveLength(4);
+    const held = await claim(session, 1, of(499, 1_000));
+    expect(held).toEqual([]);
+    held.push(...(await claim(session, 100, of(1_700, 1_000))));
+    expect(held).toHaveLength(3);
+    held.push(...(await claim(session, 100, of(4_000, 250))));
+    expect(held).toHaveLength(5);
+    held.push(...(await claim(session, 100)));
+    expect(held).toHaveLength(8); // all of its cpu
+    expect(await claim(session, 100)).toEqual([]);
+    await bench.report(held[0] as ClaimedJob);
+    await bench.report(held[5] as ClaimedJob, broke());
+    expect(await claim(session, 100)).toHaveLength(2);
+    expect(await claim(session, 100)).toEqual([]);
+    const thin = await open(100_000, 350, {}, "thin");
+    expect(await claim(thin, 100)).toHaveLength(3);
+  });
+
+  test("is shared by all sessions of a host, and no other", async () => {
+    await bench.insert(times(20, SMALL));
+    const [a, b] = [await open(2_000, 1_000, {}, "host-a"), await open(2_000, 1_000, {}, "host-a")];
+    const first = await claim(a, 3);
+    expect(first).toHaveLength(3);
+    expect(await claim(b, 9)).toHaveLength(1);
+    expect([await claim(a, 9), await claim(b, 9)]).toEqual([[], []]);
+    expect(await claim(await open(2_000, 1_000, {}, "host-b"), 9)).toHaveLength(4);
+    // Sessions that do not say where they are share with nobody.
+    expect(await claim(await open(500, 100, {}, ""), 9)).toHaveLength(1);
+    expect(await claim(await open(500, 100, {}, ""), 9)).toHaveLength(1);
+    await bench.report(first[0] as ClaimedJob);
+    expect(await claim(b, 9)).toHaveLength(1);
+    // What a lost session held is free when it has been settled.
+    await bench.endSession(a, T0, "gone");
+    expect(await claim(b, 9)).toEqual([]);
+    await bench.sweep(T0);
+    expect(await claim(b, 9)).toHaveLength(2);
+  });
+
+  test("a session takes no more than its own part of the host", async () => {
+    await bench.insert(times(20, SMALL));
+    const part = (cpu: number) =>
+      bench.open({ labels: capacityLabels(of(cpu, 1_000), of(3_000, 1_000)), slots: 100, host: "host-c" });
+    const [a, b, c] = [await part(1_000), await part(1_500), await part(1_500)];
+    expect(await claim(a, 9)).toHaveLength(2);
+    expect(await claim(b, 9)).toHaveLength(3);
+    expect(await claim(c, 9)).toHaveLength(1); // the host has 3 cpus
+  });
+
+  test("is never promised twice to claims of one host that are made at once", async () => {
+    await bench.insert([...times(60, needing(1_000, 0)), ...times(20, {})]);
+    const sessions = await Promise.all(Array.from({ length: 6 }, () => open(7_000, 0, {}, "host-d")));
+    const stores = [bench.store, ...(bench.hasSecond ? [await bench.second()] : [])];
+    const calls = sessions.flatMap((session, i) =>
+      [null, `claim-${i}`].map((claimId, k) =>
+        (stores[(i + k) % stores.length] as typeof bench.store).claim([{ session, limit: 3, claimId }], T0),
+      ),
+    );
+    const jobs = (await Promise.all(calls)).flat().flatMap((answer) => answer.jobs);
+    for (const session of sessions) jobs.push(...(await claim(session, 9)));
+    for (const session of sessions) jobs.push(...(await claim(session, 9)));
+    expect(jobs.filter(({ needs }) => needs !== undefined)).toHaveLength(7);
+    expect(jobs.filter(({ needs }) => needs === undefined)).toHaveLength(20);
   });
 
   test("one that does not fit is not waited for, neither by others nor by the claim", async () => {
@@ -69,6 +125,8 @@ export function resourceTests(bench: Bench): void {
       nextAt: T0 + 7 * SECOND,
     });
     expect(await bench.claimAnswer(session, 9, T0, null, { room: of(0, 0) })).toMatchObject({ jobs: [], nextAt: null });
+    expect(await claim(session, 9)).toEqual([]);
+    await bench.report(given[0]?.[0] as ClaimedJob);
     expect(await claim(session, 9)).toMatchObject([{ needs: of(2_000, 1_000) }]);
   });
 
@@ -79,6 +137,7 @@ export function resourceTests(bench: Bench): void {
     for (let i = 0; i < 9; i++) {
       const [job] = await claim(session, 1);
       order.push(String(job?.needs?.cpu ?? "light"));
+      await bench.report(job as ClaimedJob);
     }
     const each = ["light", "2000", "500"];
     expect(order.slice(0, 3).sort()).toEqual([...each].sort());

@@ -4,7 +4,7 @@ import { startedText } from "../../core/lifecycle.ts";
 import type { ClaimedJob } from "../../core/work.ts";
 import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, TRIED_MS } from "../claimed-job.ts";
 import type { LaneWindow } from "../lane.ts";
-import { fitting, heavyShares, lightShare, type Share, Turns } from "../shares.ts";
+import { fitting, heavyShares, howMany, type Lanes, lightShare, roomFor, type Share, Turns } from "../shares.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED, type StartedJob } from "../stored-job.ts";
 import { bigints, ints } from "./arrays.ts";
@@ -12,6 +12,7 @@ import { DUE_LANES, IDLE, START_MANY, START_ONE } from "./claim-statements.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import type { Row, Statement, Value } from "./driver.ts";
+import { holdKeeper } from "./holds.ts";
 import { laneFinder } from "./lanes.ts";
 import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
 import type { SessionFacts, Sessions } from "./sessions.ts";
@@ -22,15 +23,36 @@ const MAX_CLAIM = 1_000;
 
 /** What a claim looks through. */
 interface Sight {
+  readonly lanes: Lanes;
   readonly light: LaneWindow;
   /** Null: the session has no lanes of jobs that take cpu or memory. */
   readonly heavy: LaneWindow | null;
   readonly shares: readonly Share[];
 }
 
+/** One share of a claim. */
+interface Asked {
+  readonly facts: SessionFacts;
+  readonly lanes: Lanes;
+  readonly share: Share;
+  readonly request: ClaimRequest;
+  readonly now: number;
+}
+
+/** What a claim got before, and which reply to it this is: null if it is the first. */
+interface Earlier {
+  readonly drain: boolean;
+  readonly delivery: number | null;
+  readonly again: Row[];
+}
+
+/** The place of the limit among the values of a statement that starts jobs. */
+const LIMIT_VALUE = 5;
+
 export function claimVerb(context: Context, sessions: Sessions) {
   const { db, sql, interned, started, marks, clock, generation, wrote } = context;
   const { lanesOf, windowOf, moveOn } = laneFinder(context);
+  const holds = holdKeeper(context);
   const turns = new Turns();
   const startOne = sql("claim_one", START_ONE);
   const startMany = sql("claim", START_MANY);
@@ -41,7 +63,10 @@ export function claimVerb(context: Context, sessions: Sessions) {
     `select draining_at is not null from $s.session where no = $1 and reaped = 0 and ended_at is null
      for no key update`,
   );
-  const recall = sql("claim_recall", "select jobs from $s.claim where session = $1 and claim_id = $2");
+  const recall = sql(
+    "claim_recall",
+    `update $s.claim set deliveries = deliveries + 1 where session = $1 and claim_id = $2 returning jobs, deliveries`,
+  );
   const remember = sql("claim_remember", "insert into $s.claim (session, claim_id, at, jobs) values ($1, $2, $3, $4)");
   const forget = sql("claim_forget", "delete from $s.claim where session = $1 and at < $2");
   const readAgain = sql(
@@ -54,9 +79,10 @@ export function claimVerb(context: Context, sessions: Sessions) {
     const request = { ...asked, limit: Math.min(asked.limit, MAX_CLAIM) };
     const facts = await sessions.facts(request.session);
     if (facts === null) return DEAD;
+    if (request.last && request.claimId !== null) return lastWord(facts, request.claimId, now);
     let isPlain = true;
     for (let round = 0; ; round++) {
-      const { light, heavy, shares } = await sightOf(facts, request, now);
+      const { lanes: mine, light, heavy, shares } = await sightOf(facts, request, now);
       const goOn = () => {
         moveOn(facts, "light", light);
         if (heavy !== null) moveOn(facts, "heavy", heavy);
@@ -66,7 +92,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
         // The statement for one lane leaves it alone while suspects wait there: then others would always be before it.
         const statement = share.lanes.length === 1 && isPlain && heavy === null ? startOne : startMany;
         mayBeSuspects ||= statement === startOne;
-        const answer = await take(statement, facts, share, request.claimId, now);
+        const answer = await take(statement, { facts, lanes: mine, share, request, now });
         if (answer === null) continue;
         goOn();
         return answer;
@@ -87,7 +113,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
       }
       goOn();
       const next = light.partial || heavy?.partial ? now + NEXT_WINDOW_MS : (nextAt as number | null);
-      return { alive: true, drain: false, jobs: [], nextAt: next };
+      return { alive: true, drain: false, jobs: [], nextAt: next, delivery: null };
     }
   }
 
@@ -95,17 +121,21 @@ export function claimVerb(context: Context, sessions: Sessions) {
     const lanes = await lanesOf(facts);
     const light = await windowOf(facts, lanes.light, "light", request.limit);
     const first = lightShare(light.lanes, request);
-    if (lanes.heavy.size === 0) return { light, heavy: null, shares: [first] };
-    const heavy = await windowOf(facts, fitting(lanes, request), "heavy", request.limit);
+    if (lanes.heavy.size === 0) return { lanes, light, heavy: null, shares: [first] };
+    const room = roomFor(lanes, await holds.taken(facts), request);
+    const heavy = await windowOf(facts, fitting(lanes, room), "heavy", request.limit);
     // Each share is a statement of its own: only those that have due jobs are worth one.
     const values = [facts.no, now, facts.leaseMs, ints(heavy.lanes)];
     const due = heavy.lanes.length === 0 ? [] : await db.read(dueIn, values);
     const chosen = due.map(([lane]) => lane as number);
-    return { light, heavy, shares: turns.order(facts.no, [first, ...heavyShares(lanes, chosen, request)]) };
+    const shares = turns.order(facts.no, [first, ...heavyShares(lanes, chosen, request.limit, room)]);
+    return { lanes, light, heavy, shares };
   }
 
   /** Null: nothing was there to be taken. */
-  async function take(statement: Statement, facts: SessionFacts, share: Share, claimId: string | null, now: number) {
+  async function take(statement: Statement, asked: Asked): Promise<ClaimAnswer | null> {
+    const { facts, share, now } = asked;
+    const { claimId } = asked.request;
     const { lanes, limit } = share;
     if (lanes.length === 0 && claimId === null) return null;
     const { marks: from, whole } = marks.of(lanes, clock.monotonic());
@@ -113,52 +143,81 @@ export function claimVerb(context: Context, sessions: Sessions) {
     const values: Value[] = [facts.no, now, facts.leaseMs, ints(lanes), bigints(from), limit];
     values.push(`${before}"attempt":`, after);
     if (statement === startMany) values.push(now - TRIED_MS - facts.leaseMs);
-    if (claimId !== null) return takeNamed(statement, facts, share, claimId, values, now);
+    if (claimId !== null || share.needs !== null) return takeLocked(statement, asked, values);
     const began = clock.monotonic();
     const rows = await db.write(statement, values);
     if (whole) marks.tookWhole(clock.monotonic() - began);
     if (rows.length === 0) return null;
-    return { alive: true, drain: false, jobs: await handOver(facts, share, rows, now), nextAt: null };
+    return { alive: true, drain: false, jobs: await handOver(facts, share, rows, now), nextAt: null, delivery: null };
   }
 
-  /** A claim with a name is remembered with what it got, under the session's lock, so that a repeat finds it. */
-  async function takeNamed(
-    statement: Statement,
-    facts: SessionFacts,
-    share: Share,
-    claimId: string,
-    values: Value[],
-    now: number,
-  ) {
+  /** A claim with a name is remembered with what it got, under the session's lock, so that a repeat finds it. One
+   *  that takes cpu or memory holds the lock of its host. */
+  async function takeLocked(statement: Statement, asked: Asked, values: Value[]): Promise<ClaimAnswer | null> {
+    const { facts, lanes, share, request, now } = asked;
+    const { claimId } = request;
     const rows = await db.transaction(
       async (connection) => {
-        const [[drain] = []] = await connection.ask(lock, [facts.no]);
-        if (drain === undefined) return { begun: [] };
-        const [[earlier] = []] = await connection.ask(recall, [facts.no, claimId]);
-        if (earlier !== undefined) {
-          return { again: await stillHeld(connection, facts, earlier as string), drain: drain === true };
+        if (claimId !== null) {
+          const earlier = await recalled(connection, facts, claimId);
+          if (earlier === null) return { begun: [] };
+          if (earlier.delivery !== null) return { earlier };
+        }
+        if (share.needs !== null) {
+          const room = roomFor(lanes, await holds.lockedTaken(connection, facts), request);
+          const limit = Math.min(share.limit, howMany(share.needs, room));
+          if (limit === 0) return { begun: [] };
+          values[LIMIT_VALUE] = limit;
         }
         const begun = await connection.ask(statement, values);
-        if (begun.length > 0) {
+        if (share.needs !== null && begun.length > 0) {
+          await holds.hold(connection, facts, begun.map(startOf), share.needs);
+        }
+        if (claimId !== null && begun.length > 0) {
           await connection.ask(forget, [facts.no, now - facts.leaseMs]);
-          const held = JSON.stringify(begun.map((row) => [row[0], row[7]]));
+          const held = JSON.stringify(begun.map(startOf));
           await connection.ask(remember, [facts.no, claimId, now, held]);
         }
         return { begun };
       },
+      { repeat: claimId !== null },
+    );
+    if (rows.earlier !== undefined) return handOverAgain(facts, rows.earlier);
+    if (rows.begun.length === 0) return null;
+    const jobs = await handOver(facts, share, rows.begun, now);
+    return { alive: true, drain: false, jobs, nextAt: null, delivery: claimId === null ? null : 1 };
+  }
+
+  /** Nothing more is claimed under this id: what it got before is all it gets. */
+  async function lastWord(facts: SessionFacts, claimId: string, now: number): Promise<ClaimAnswer> {
+    const found = await db.transaction(
+      async (connection) => {
+        const earlier = await recalled(connection, facts, claimId);
+        if (earlier === null || earlier.delivery !== null) return earlier;
+        await connection.ask(remember, [facts.no, claimId, now, "[]"]);
+        return { ...earlier, delivery: 1 };
+      },
       { repeat: true },
     );
-    if (rows.again !== undefined) {
-      await learnRows(interned, rows.again);
-      return {
-        alive: true,
-        drain: rows.drain,
-        jobs: rows.again.map((row) => claimedJob(generation, facts.id, toWhole(row))),
-        nextAt: null,
-      };
-    }
-    if (rows.begun.length === 0) return null;
-    return { alive: true, drain: false, jobs: await handOver(facts, share, rows.begun, now), nextAt: null };
+    return found === null ? DEAD : handOverAgain(facts, found);
+  }
+
+  /** What this id got before, under the session's lock; null if the session is over. */
+  async function recalled(connection: Connection, facts: SessionFacts, claimId: string): Promise<Earlier | null> {
+    const [[draining] = []] = await connection.ask(lock, [facts.no]);
+    if (draining === undefined) return null;
+    const drain = draining === true;
+    const [earlier] = await connection.ask(recall, [facts.no, claimId]);
+    if (earlier === undefined) return { drain, delivery: null, again: [] };
+    const [text, delivery] = earlier as [string, number];
+    return { drain, delivery, again: await stillHeld(connection, facts, text) };
+  }
+
+  async function handOverAgain(facts: SessionFacts, earlier: Earlier): Promise<ClaimAnswer> {
+    const { drain, delivery, again } = earlier;
+    await learnRows(interned, again);
+    const jobs = again.map((row) => claimedJob(generation, facts.id, toWhole(row)));
+    return { alive: true, drain, jobs, nextAt: null, delivery };
   }
 
   /** The jobs of an earlier claim whose reply was lost: those it still holds. */
@@ -206,6 +265,11 @@ export function claimVerb(context: Context, sessions: Sessions) {
 
   return (requests: readonly ClaimRequest[], now: number) =>
     Promise.all(requests.map((request) => claimOne(request, now)));
+}
+
+/** Its number and its attempt. */
+function startOf(row: Row): [number, number] {
+  return [row[0] as number, row[7] as number];
 }
 
 /** By priority, then longest due. */

@@ -170,4 +170,15 @@ export const MIGRATIONS: readonly string[] = [
   create index submission_name on $s.submission (name, job) where name is not null;
   create index submission_action on $s.submission (action, job) where action is not null;
   `,
+  `
+  alter table $s.claim add column deliveries integer not null default 1;
+
+  -- What running jobs take of the cpu and memory of their host. A row counts while its job runs that attempt: it is left
+  -- behind by the attempt's end, and deleted by a later claim on that host.
+  create table $s.hold (
+    job bigint primary key, attempt integer not null, session integer not null, host text collate "C" not null,
+    cpu bigint not null, memory bigint not null
+  ) with (${SMALL});
+  create index hold_host on $s.hold (host);
+  `,
 ];

@@ -161,7 +161,10 @@ async function useFamily(): Promise<void> {
 async function useResources(): Promise<void> {
   const labels = { "resource/cpu": "1000" };
   await bench.insert([{ labels }]);
-  await bench.claim(await bench.open({ labels, kinds: ["work"] }), 1);
+  const session = await bench.open({ labels, kinds: ["work"] });
+  await bench.claimAnswer(session, 1, T0, "c");
+  await bench.store.withdrawClaim({ session, claimId: "c", delivery: 1 });
+  await bench.store.claim([{ session, limit: 1, claimId: "d", last: true }], T0);
 }
 
 async function useBlobs(blobs: Blobs, id: string): Promise<void> {

@@ -26,6 +26,7 @@ import { type SettleItem, settler } from "./settle.ts";
 import { lockedSettleVerb } from "./settle-locked.ts";
 import { waitVerbs } from "./waits.ts";
 import { watcher } from "./watch.ts";
+import { withdrawVerb } from "./withdraw.ts";
 
 export interface PostgresOptions {
   readonly schema: string;
@@ -72,6 +73,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
   const time = sql("time", "select (extract(epoch from clock_timestamp()) * 1000)::bigint");
   const settling = settler(context, groups.locked);
   const claim = claimVerb(context, sessions);
+  const withdraw = withdrawVerb(context, sessions);
   const renew = renewVerb(context);
   const beat = beatVerb(context);
   const expired = expiredReader(context);
@@ -115,6 +117,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
       ),
     serverTime: () => call(async () => (await db.read(time, [], { reserved: true }))[0]?.[0] as number),
     claim: (requests, now) => call(() => claim(requests, now)),
+    withdrawClaim: (request) => call(() => withdraw(request)),
     renew: (requests, now) => call(() => renew(requests, now)),
     settle: (reports, now, decide) => call(() => settling.settle(reports.map((report) => ({ report, now, decide })))),
     expired: (query) => call(() => expired(query)),

@@ -9,7 +9,7 @@ import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import { LONG, type Row } from "./driver.ts";
 
-const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "tag", "blocked", "cascade", "submission"];
+const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "tag", "blocked", "cascade", "hold", "submission"];
 
 export function pruneVerb({ db, sql: statement, interned }: Context) {
   const sql = (name: string, text: string) => statement(name, text, LONG);
@@ -94,6 +94,13 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
   );
   const upkeep = [
     sql("prune_claims", "delete from $s.claim where at < $1"),
+    // Of hosts that claim no more.
+    sql(
+      "prune_holds",
+      `delete from $s.hold where $1::bigint is not null and job in (
+         select h.job from $s.hold h join $s.job j on j.no = h.job
+         where j.state + 0 <> 1 or j.attempt <> h.attempt limit 1000)`,
+    ),
     // A waiting job's clock needs every pause since it came.
     sql("prune_pauses", `delete from $s.past_pause where to_at < $1 and to_at < coalesce(${oldest}, to_at + 1)`),
     sql(

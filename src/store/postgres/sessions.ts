@@ -15,6 +15,7 @@ export interface SessionFacts extends Capability {
   readonly no: number;
   readonly id: string;
   readonly name: string;
+  readonly host: string;
   readonly leaseMs: number;
 }
 
@@ -70,8 +71,8 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
     if (cached !== undefined) return cached;
     const [row] = await db.read(byId, [id]);
     if (row === undefined) return null;
-    const { namespace, name, kinds, queues, labels, leaseMs } = toSession(row);
-    const found = { no: row[0] as number, id, namespace, name, kinds, queues, labels, leaseMs };
+    const { namespace, name, host, kinds, queues, labels, leaseMs } = toSession(row);
+    const found = { no: row[0] as number, id, namespace, name, host, kinds, queues, labels, leaseMs };
     if (known.size >= MAX_FACTS) known.clear();
     known.set(id, found);
     interned.knowSession(found.no, id);

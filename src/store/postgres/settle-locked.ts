@@ -2,7 +2,14 @@
 import type { Settlement } from "../../core/lifecycle.ts";
 import type { Report, SettleAnswer } from "../../core/work.ts";
 import { nextLook, type PauseSpan } from "../overdue.ts";
-import { type ClosedAttempt, mayClose, repeatedAnswer, reportIdOf, type SessionLease } from "../settle-rules.ts";
+import {
+  type ClosedAttempt,
+  isUnwanted,
+  mayClose,
+  repeatedAnswer,
+  reportIdOf,
+  type SessionLease,
+} from "../settle-rules.ts";
 import { jsonOrNull, parseOrNull, STATE_CODES, type StoredJob, sessionIn } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
@@ -205,7 +212,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
     const moves = sorted.map(({ item, job, made }) => ({
       job,
       next: made.next,
-      avoidSession: item.report.outcome.kind === "released" ? job.session : null,
+      avoidSession: isUnwanted(item.report) ? job.session : null,
     }));
     const events = [
       bigints(sorted.map(({ item }) => item.now)),

@@ -4,10 +4,11 @@ import { startedText } from "../../core/lifecycle.ts";
 import type { ClaimedJob } from "../../core/work.ts";
 import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, SUSPECT_STREAK, TRIED_MS } from "../claimed-job.ts";
 import type { LaneWindow } from "../lane.ts";
-import { fitting, heavyShares, lightShare, type Share, Turns } from "../shares.ts";
+import { fitting, heavyShares, lightShare, roomFor, type Share, Turns } from "../shares.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED } from "../stored-job.ts";
 import type { Context } from "./context.ts";
+import { holdKeeper } from "./holds.ts";
 import { type LaneUser, laneFinder } from "./lanes.ts";
 import { startedReader } from "./started.ts";
 import type { Verb } from "./writer.ts";
@@ -23,6 +24,7 @@ type DueRow = [number, number, number];
 interface SessionFacts extends LaneUser {
   readonly id: string;
   readonly name: string;
+  readonly host: string;
   readonly lease_ms: number;
   readonly lease_ends_at: number;
   readonly reaped: number;
@@ -49,9 +51,10 @@ export function claimVerb(context: Context): Claims {
   const { db, events, started, generation } = context;
   const { readStarted, readWhole } = startedReader(context);
   const { lanesOf, windowOf, moveOn } = laneFinder(context);
+  const holds = holdKeeper(context);
   const turns = new Turns();
   const session = db.prepare(
-    `select no, id, name, namespace, kinds, queues, labels, lease_ms, lease_ends_at, reaped, ended_at,
+    `select no, id, name, namespace, host, kinds, queues, labels, lease_ms, lease_ends_at, reaped, ended_at,
        draining_at
      from session where id = ?`,
   );
@@ -84,6 +87,9 @@ export function claimVerb(context: Context): Claims {
      where no in (select value from json_each(?3)) and state = 0`,
   );
   const recall = db.prepare("select jobs from claim where session = ? and claim_id = ?");
+  const repeat = db.prepare(
+    "update claim set deliveries = deliveries + 1 where session = ? and claim_id = ? returning jobs, deliveries",
+  );
   const remember = db.prepare("insert into claim (session, claim_id, at, jobs) values (?, ?, ?, ?)");
   const forgetOld = db.prepare("delete from claim where session = ? and at < ?");
   for (const statement of [due, nextDue, nextPriority]) statement.setReturnArrays(true);
@@ -94,8 +100,9 @@ export function claimVerb(context: Context): Claims {
     const light = windowOf(facts, lanes.light, "light", limit);
     const first = lightShare(light.lanes, request);
     if (lanes.heavy.size === 0) return { light, heavy: null, shares: [first] };
-    const heavy = windowOf(facts, fitting(lanes, request), "heavy", limit);
-    return { light, heavy, shares: turns.order(facts.no, [first, ...heavyShares(lanes, heavy.lanes, request)]) };
+    const room = roomFor(lanes, holds.taken(facts), request);
+    const heavy = windowOf(facts, fitting(lanes, room), "heavy", limit);
+    return { light, heavy, shares: turns.order(facts.no, [first, ...heavyShares(lanes, heavy.lanes, limit, room)]) };
   }
 
   /** The numbers of due jobs of a share, lowest priority number first, then longest due. */
@@ -157,7 +164,7 @@ export function claimVerb(context: Context): Claims {
   function peek(request: ClaimRequest, now: number): ClaimAnswer | null {
     const facts = session.get(request.session) as SessionFacts | undefined;
     if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) return DEAD;
-    if (request.claimId !== null && recall.get(facts.no, request.claimId) !== undefined) return null;
+    if (request.claimId !== null && (request.last || recall.get(facts.no, request.claimId) !== undefined)) return null;
     if (facts.draining_at !== null) return DRAINING;
     if (facts.lease_ends_at < now) return LATE;
     const sight = sightOf(facts, request);
@@ -167,7 +174,7 @@ export function claimVerb(context: Context): Claims {
 
   function nothingDue(facts: SessionFacts, sight: Sight, now: number): ClaimAnswer {
     goOn(facts, sight);
-    return { alive: true, drain: false, jobs: [], nextAt: nextAt(sight, now) };
+    return { alive: true, drain: false, jobs: [], nextAt: nextAt(sight, now), delivery: null };
   }
 
   function goOn(facts: SessionFacts, { light, heavy }: Sight): void {
@@ -176,31 +183,40 @@ export function claimVerb(context: Context): Claims {
   }
 
   /** From the first share that has any. */
-  function pickFirst(facts: SessionFacts, { shares }: Sight, now: number): number[] {
+  function pickFirst(facts: SessionFacts, { shares }: Sight, now: number): { share: Share; picked: number[] } | null {
     for (const share of shares) {
       const picked = pick(facts, share, share.limit, now);
       if (picked.length === 0) continue;
       turns.taken(facts.no, share);
-      return picked;
+      return { share, picked };
     }
-    return [];
+    return null;
   }
 
   function claimOne(request: ClaimRequest, now: number): ClaimAnswer {
     const facts = session.get(request.session) as SessionFacts | undefined;
     if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) return DEAD;
     if (request.claimId !== null) {
-      const earlier = recall.get(facts.no, request.claimId) as { jobs: string } | undefined;
       const drain = facts.draining_at !== null;
-      if (earlier !== undefined) return { alive: true, drain, jobs: again(facts, earlier.jobs), nextAt: null };
+      const earlier = repeat.get(facts.no, request.claimId) as { jobs: string; deliveries: number } | undefined;
+      if (earlier !== undefined) {
+        const { jobs, deliveries } = earlier;
+        return { alive: true, drain, jobs: again(facts, jobs), nextAt: null, delivery: deliveries };
+      }
+      if (request.last) {
+        remember.run(facts.no, request.claimId, now, "[]");
+        return { alive: true, drain, jobs: [], nextAt: null, delivery: 1 };
+      }
     }
     if (facts.draining_at !== null) return DRAINING;
     if (facts.lease_ends_at < now) return LATE;
     const sight = sightOf(facts, request);
-    const picked = pickFirst(facts, sight, now);
-    if (picked.length === 0) return nothingDue(facts, sight, now);
+    const found = pickFirst(facts, sight, now);
+    if (found === null) return nothingDue(facts, sight, now);
+    const { share, picked } = found;
     goOn(facts, sight);
     start.run(facts.no, now, JSON.stringify(picked));
+    if (share.needs !== null) holds.hold(facts, picked, share.needs);
     const tell = startedText(facts.id, facts.name);
     const jobs = readStarted(picked, facts, now).map((one) => {
       const { job } = one;
@@ -214,7 +230,7 @@ export function claimVerb(context: Context): Claims {
       const held = picked.map((no, i) => [no, (jobs[i] as ClaimedJob).attempt]);
       remember.run(facts.no, request.claimId, now, JSON.stringify(held));
     }
-    return { alive: true, drain: false, jobs, nextAt: null };
+    return { alive: true, drain: false, jobs, nextAt: null, delivery: request.claimId === null ? null : 1 };
   }
 
   /** The jobs of an earlier claim whose reply was lost: those it still holds. */

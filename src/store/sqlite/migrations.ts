@@ -146,4 +146,15 @@ export const MIGRATIONS: readonly string[] = [
   create index job_name on job (name, no) where name is not null;
   create index job_action on job (action, no) where action is not null;
   `,
+  `
+  alter table claim add column deliveries integer not null default 1;
+
+  -- What running jobs take of the cpu and memory of their host. A row counts while its job runs that attempt: it is left
+  -- behind by the attempt's end, and deleted by a later claim on that host.
+  create table hold (
+    job integer primary key, attempt integer not null, session integer not null, host text not null,
+    cpu integer not null, memory integer not null
+  );
+  create index hold_host on hold (host);
+  `,
 ];

@@ -7,7 +7,7 @@ import { STATE_CODES } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
 
-const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload", "blocked", "cascade"];
+const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload", "blocked", "cascade", "hold"];
 
 export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnswer> {
   // A parent that has not ended may still ask for its children, and children whose cancel is due are found by their parent.
@@ -51,6 +51,11 @@ export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnsw
      and last_job < coalesce((select min(no) from job), last_job + 1)`,
   );
   const claims = db.prepare("delete from claim where at < ?");
+  // Of hosts that claim no more.
+  const holds = db.prepare(
+    `delete from hold where job in (
+       select h.job from hold h cross join job j on j.no = h.job where j.state <> 1 or j.attempt <> h.attempt limit ?)`,
+  );
   // A waiting job's clock needs every pause since it came.
   const pauses = db.prepare(
     `delete from past_pause where to_at < ?
@@ -80,6 +85,7 @@ export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnsw
     }
     dropStubs.run(now);
     claims.run(sessionsEndedBefore);
+    holds.run(limit);
     pauses.run(sessionsEndedBefore);
     retireSessions.run(sessionsEndedBefore);
     dropSessions.run();

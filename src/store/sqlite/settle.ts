@@ -2,7 +2,14 @@
  *  and written with its event. A report that does not fit changes nothing and is told what was recorded instead. */
 import type { Settlement } from "../../core/lifecycle.ts";
 import type { Report, SettleAnswer } from "../../core/work.ts";
-import { type ClosedAttempt, mayClose, repeatedAnswer, reportIdOf, type SessionLease } from "../settle-rules.ts";
+import {
+  type ClosedAttempt,
+  isUnwanted,
+  mayClose,
+  repeatedAnswer,
+  reportIdOf,
+  type SessionLease,
+} from "../settle-rules.ts";
 import type { DecideReport } from "../store.ts";
 import {
   isPlainRetry,
@@ -164,7 +171,7 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     } else if (together !== null && isPlainRetry(job, next)) {
       addTo(together.retried, next.runAt, job.no);
     } else {
-      const avoid = report.outcome.kind === "released" ? job.session : null;
+      const avoid = isUnwanted(report) ? job.session : null;
       update.run(...progressValues(job, next, avoid));
     }
     events.add(job.no, next.revision, now, event.name, event.data);

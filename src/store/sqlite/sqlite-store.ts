@@ -22,6 +22,7 @@ import { closeSessionVerb, drainSessionVerb, openSessionVerb, sessionReader } fr
 import { settleVerb } from "./settle.ts";
 import { cascadedVerb, cascadeReader, childCounter, reachableReader, unblockableReader, usageVerb } from "./waits.ts";
 import { watcher } from "./watch.ts";
+import { withdrawVerb } from "./withdraw.ts";
 import { BUSY_WAIT_MS, isLocked, Writer } from "./writer.ts";
 
 export interface SqliteOptions {
@@ -74,6 +75,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
     cascaded: cascadedVerb(context),
     usage: usageVerb(context),
     claim: claimVerb(context),
+    withdraw: withdrawVerb(context),
   };
   const sessions = sessionReader(context);
   const expired = expiredReader(context);
@@ -132,6 +134,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
       const claimed = await submit(verbs.claim, busy);
       return answers.map((found) => found ?? (claimed.shift() as (typeof claimed)[number]));
     },
+    withdrawClaim: (request) => one(verbs.withdraw, request),
     renew: (requests, now) =>
       submit(
         verbs.renew,

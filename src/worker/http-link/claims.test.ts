@@ -47,10 +47,10 @@ describe("a claim", () => {
     stop.abort();
     expect((await claim).jobs).toEqual([job(7)]);
     await server.asked[0]?.gone; // the server need not hold it any longer
-    expect(server.asked[1]?.body).toEqual({ limit: 1, waitMs: 0, claimId: server.asked[0]?.body.claimId });
+    expect(server.asked[1]?.body).toEqual({ ...server.asked[0]?.body, waitMs: 0, last: true });
   });
 
-  it("says what room there is, in its last word too, and brings what its jobs need and may show", async () => {
+  it("brings, in its last word too, what its jobs need and may show", async () => {
     const held = gate();
     const claimed = { ...job(7), needs: { cpu: 500, memory: 1_024 }, jobToken: "pdj_7" };
     const { link, server, session } = await openLink(({ body }) => {
@@ -59,12 +59,10 @@ describe("a claim", () => {
       return "hang";
     });
     const giveUp = new AbortController();
-    const room = { cpu: 1_500, memory: 2_048 };
-    const claim = link.claim(session, { limit: 5, waitMs: 30_000, signal: giveUp.signal, room });
+    const claim = link.claim(session, { limit: 5, waitMs: 30_000, signal: giveUp.signal });
     await held.passed;
     giveUp.abort();
     expect((await claim).jobs).toEqual([claimed]);
-    expect(server.asked.map(({ body }) => body.room)).toEqual([room, room]);
     expect(link.access?.(claimed)).toEqual({
       ...{ PERDURE_URL: server.url, PERDURE_TOKEN: "pdj_7", PERDURE_NAMESPACE: "default" },
     });

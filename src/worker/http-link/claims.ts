@@ -1,9 +1,9 @@
 /** Claims over HTTP. A claim has an id and is repeated with it until it is answered, so that jobs whose reply was lost are
  *  not left waiting for a lease.
  *
- *  A worker that stops, or has more room by now, gives up the claim that the server holds for it. Whether jobs were handed out in that moment nobody
- *  knows, so it asks once more, without waiting: the same id gets the same jobs, and the worker starts them, or hands them
- *  back. If there were none this is a new claim; it asks for one job only, since of a worker that stops it comes back too. */
+ *  A worker that stops gives up the claim that the server holds for it. Whether jobs were handed out in that moment nobody
+ *  knows, so it asks once more, as the last word on that id: it gets what the id got, which the worker hands back, and the
+ *  claim that was given up gets nothing after that, should a server still be at it. */
 
 import { LIMIT } from "../../contract/wire.ts";
 import type { ClaimAnswerWire, ClaimRequestWire } from "../../contract/worker-schemas.ts";
@@ -33,13 +33,12 @@ export class Claims {
     this.#prefix = prefix;
   }
 
-  async claim(session: OpenSession, { limit, waitMs, signal, room }: ClaimOptions): Promise<ClaimAnswer> {
+  async claim(session: OpenSession, { limit, waitMs, signal }: ClaimOptions): Promise<ClaimAnswer> {
     const { clock, random, teller } = this.#parts;
     this.#count += 1;
     const claimId = `${this.#prefix}${this.#count}`;
     const request: ClaimRequestWire & { waitMs: number } = {
       ...{ limit: Math.min(limit, this.#most), waitMs: Math.min(waitMs, LIMIT.waitMs), claimId },
-      ...(room === undefined ? {} : { room }),
     };
     const patience = new Patience(random);
     let mayBeDone = false;
@@ -73,7 +72,7 @@ export class Claims {
 
   async #lastWord(session: OpenSession, request: ClaimRequestWire): Promise<ClaimAnswer> {
     try {
-      return await this.#ask(session, { ...request, limit: 1, waitMs: 0 }, { totalMs: LAST_MS });
+      return await this.#ask(session, { ...request, waitMs: 0, last: true }, { totalMs: LAST_MS });
     } catch {
       return NOTHING; // what was handed out, the engine takes back by itself
     }

@@ -1,0 +1,44 @@
+/** What `claim`, `withdrawClaim` and `renew` of the port take and answer. */
+import type { Resources } from "../core/resources.ts";
+import type { ClaimedJob, HeldAttempt, WorkerHealth } from "../core/work.ts";
+
+export interface ClaimRequest {
+  readonly session: string;
+  /** At most so many; a store may give fewer at a time. */
+  readonly limit: number;
+  /** Repeated with the same id, a claim returns the same jobs. Null where replies cannot be lost. */
+  readonly claimId: string | null;
+  /** The last word on this claim id: it gets what the id got before, and nothing new is ever claimed under it. */
+  readonly last?: boolean;
+  /** It takes no more cpu and memory than this, whatever the store finds free of its session's and its host's. */
+  readonly room?: Resources;
+}
+
+export interface ClaimAnswer {
+  /** False when the session has ended. */
+  readonly alive: boolean;
+  /** The session is to take no more jobs: it gets none. */
+  readonly drain: boolean;
+  readonly jobs: ClaimedJob[];
+  /** When the next job for this session falls due, if none is due now. */
+  readonly nextAt: number | null;
+  /** Which reply to its claim id this is, from 1. Null where nothing was claimed, or it has no id. */
+  readonly delivery: number | null;
+}
+
+export interface WithdrawRequest {
+  readonly session: string;
+  readonly claimId: string;
+  /** Of the reply that did not get through: where a later one was given, nothing is withdrawn. */
+  readonly delivery: number;
+}
+
+export interface RenewRequest {
+  readonly session: string;
+  readonly held: readonly HeldAttempt[];
+  /** A job of this session that it does not list, and claimed longer ago than this, is one it never heard of. The
+   *  session's lease, where it is not said. */
+  readonly unheardAfterMs?: number;
+  /** Left as it was where nothing is said. */
+  readonly health?: WorkerHealth | null;
+}
