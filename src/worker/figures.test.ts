@@ -21,6 +21,31 @@ describe("a worker's figures", () => {
     expect(figures.told(0, 10).load).toBeGreaterThanOrEqual(0);
   });
 
+  it("count an attempt that was cancelled among those that ended, and not as a failure", async () => {
+    const bench = await openBench();
+    const stopped = task(
+      "stopped",
+      (_, { signal }) =>
+        new Promise((_, reject) => {
+          signal.addEventListener("abort", () => reject(new Error("stopped")));
+        }),
+    );
+    const stubborn = task("stubborn", () => new Promise<void>(() => {}));
+    await bench.work([stopped, stubborn, task("fails", () => Promise.reject(new Error("no")))], { stopGraceMs: 1_000 });
+    for (const kind of ["stopped", "stubborn"]) {
+      const id = await bench.submit(kind);
+      await bench.settled();
+      await bench.engine.command(id, { kind: "cancel" });
+      await bench.advance(10_000);
+      expect(await bench.job(id)).toMatchObject({ state: "cancelled" });
+    }
+    const health = async () => (await bench.store.sessions())[0]?.health;
+    expect(await health()).toMatchObject({ total: 2, failed: 0, consecutiveFailures: 0 });
+    await bench.submit("fails");
+    await bench.advance(10_000);
+    expect(await health()).toMatchObject({ total: 3, failed: 1, consecutiveFailures: 1 });
+  });
+
   it("travel with each renewal", async () => {
     const told: (WorkerHealth | undefined)[] = [];
     const wrapLink = (link: EngineLink): EngineLink => ({

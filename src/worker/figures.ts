@@ -12,12 +12,13 @@ export class Figures {
   #inARow = 0;
   #averageMs = 0;
 
-  ended(outcome: ReportedOutcome["kind"], ms: number): void {
+  /** `wasCancelled`: somebody asked for its end, so how it ended says nothing of this worker. */
+  ended(outcome: ReportedOutcome["kind"], ms: number, wasCancelled = false): void {
     if (outcome === "released") return; // it never ran
     this.#averageMs = this.#total === 0 ? ms : this.#averageMs + WEIGHT * (ms - this.#averageMs);
     this.#total += 1;
     if (outcome === "completed") this.#inARow = 0;
-    else if (outcome === "failed" || outcome === "timeout") {
+    else if (!wasCancelled && (outcome === "failed" || outcome === "timeout")) {
       this.#failed += 1;
       this.#inARow += 1;
     }

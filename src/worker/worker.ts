@@ -196,7 +196,8 @@ export class Worker {
     ended: (run, outcome) => {
       this.#executing -= 1;
       this.#claims.slotFreed();
-      this.#figures.ended(outcome.kind, this.#options.clock.monotonic() - run.startedAt);
+      const wasCancelled = run.stopCause === "cancel";
+      this.#figures.ended(outcome.kind, this.#options.clock.monotonic() - run.startedAt, wasCancelled);
       this.#report(run, outcome);
     },
   };
