@@ -38,7 +38,8 @@ export function mayClose(job: StoredJob, { report, now, generation, held, isOver
     case "worker":
       return job.worker !== null && from.token === leaseToken(generation, job.worker, job.attempt);
     case "reaper":
-      return held !== null && held.lease_ends_at < now;
+      // Without its session nobody can report it, nor renew for it.
+      return held === null || held.lease_ends_at < now;
     case "release":
       return job.worker === from.session;
   }

@@ -47,7 +47,7 @@ export interface Store {
   /** Closes attempts. What `decide` says is written only where the row, under its lock, is the job that it was shown; if
    *  a store had another in mind it asks again. */
   settle(reports: readonly Report[], now: number, decide: DecideReport): Promise<SettleAnswer[]>;
-  /** Jobs whose attempts or waiting time have run out. Read only; `settle` checks each again under its lock. */
+  /** Jobs whose attempts or waiting time have run out, and running ones whose session does not exist or was given up before. Read only; `settle` checks each again under its lock. */
   expired(query: ExpiredQuery): Promise<ExpiredJob[]>;
   /** Applies operators' commands. Those in the name of a parent are for its children: it is locked before them, and what it
    *  is then stays true until they are written; if it has ended, so are those above it up to the one whose cancel counts.
@@ -196,7 +196,7 @@ export type DrainAnswer = "draining" | "ended" | "unknown";
 export interface Held {
   readonly session: string | null;
   readonly renewedAt: number | null;
-  /** The session had ended, in good order or not. */
+  /** The session had ended, in good order or not, or its row is missing. */
   readonly ended: boolean;
   /** Usage reported while it ran, for a run that ended without a report. */
   readonly usage: Usage | null;

@@ -10,6 +10,7 @@ import { API_VERSION } from "../../src/contract/wire.ts";
 import { NonRetryableError } from "../../src/core/failure.ts";
 import { task } from "../../src/core/task.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
+import { openDatabase } from "../../src/store/sqlite/driver.ts";
 import { newSchema } from "../postgres/kit.ts";
 import { claimAndVanish, DANGEROUS, HOSTILE, perdure } from "./kit.ts";
 import { KINDS, newDir, openWhere } from "./targets.ts";
@@ -102,7 +103,36 @@ describe.each(KINDS)("on %s", (kind) => {
   });
 });
 
+describe.each(KINDS)("on %s, with live workers", (kind) => {
+  it("names at once what none of them can ever take, also for its size", async () => {
+    const { ask, library } = await openWhere(kind);
+    await library.work([idle], { resources: { cpu: 0.5, memory: "1g" } });
+    await library.submit("k", 1, { resources: { cpu: 100_000 } });
+    await library.submit("other", 1);
+    await library.submit("later", 1, { delay: "1h" });
+    const { code, stdout } = await ask("doctor");
+    expect(code).toBe(0);
+    expect(stdout).toMatch(
+      /^warning work +1 job due for .*no live worker takes kind k from queue default with 100000 cpus$/m,
+    );
+    expect(stdout).toMatch(/^warning work +1 job due for .*no live worker takes kind other from queue default$/m);
+    expect(stdout).not.toContain("kind later");
+  });
+});
+
 describe("on data", () => {
+  it("names running jobs whose session is missing", async () => {
+    const dir = await madeData(...PAST);
+    await claimAndVanish(dir);
+    const db = await openDatabase(join(dir, "perdure.db"));
+    const { id } = db.prepare("select id from job").get() as { id: string };
+    db.exec("delete from session");
+    db.close();
+    const { code, lines } = await examine(["--data", dir]);
+    expect(code).toBe(1);
+    expect(lines).toContain(`problem workers: 1 job in state running without a session: ${id}`);
+  });
+
   it("tells of what is not there, without making it", async () => {
     const cwd = newDir();
     const { code, lines } = await examine([], { cwd });

@@ -34,6 +34,8 @@ export interface Made {
   readonly reopen?: () => Promise<Store>;
   /** Another connection to the same data. */
   readonly second?: () => Promise<Store>;
+  /** Deletes the row of a session behind the store's back. Missing where nobody else can reach the data. */
+  readonly dropSession?: (id: string) => Promise<void>;
   /** When all of them are closed. */
   readonly closed?: () => Promise<void>;
 }
@@ -71,6 +73,13 @@ export class Bench {
   }
   get hasSecond(): boolean {
     return this.#made?.second !== undefined;
+  }
+
+  get canDropSession(): boolean {
+    return this.#made?.dropSession !== undefined;
+  }
+  async dropSession(id: string): Promise<void> {
+    await this.#made?.dropSession?.(id);
   }
 
   async reopen(): Promise<void> {

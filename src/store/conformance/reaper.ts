@@ -19,6 +19,29 @@ export function reaperTests(bench: Bench): void {
     expect(lost).toMatchObject({ name: "attempt.lost", data: { why: "lease_expired", by: "engine-1", renewedAt: T0 } });
   });
 
+  test("finds running jobs whose session is missing, at once, and settles them as lost", async ({ skip }) => {
+    if (!bench.canDropSession) skip("nobody else can reach the data of this store");
+    const { job: kept } = await bench.running({ kind: "kept" });
+    const { job, session } = await bench.running({ kind: "orphan" });
+    const { job: unwanted, session: other } = await bench.running({ kind: "unwanted" });
+    for (const id of [session, other]) await bench.dropSession(id);
+    expect(await bench.amend(unwanted.id, { kind: "cancel" }, T0)).toMatchObject({ status: "applied" });
+    const found = await bench.store.expired({ now: T0, limit: 10 });
+    const lost = [job, unwanted].map((each) => ({ ...placeOf(each), why: "lost" }));
+    expect(found).toEqual(lost);
+    expect(await bench.store.expired({ now: T0, limit: 1 })).toEqual(lost.slice(0, 1));
+    const answers = await bench.settle(found.map(reaped), T0);
+    expect(answers).toMatchObject([{ state: "queued" }, { state: "cancelled" }]);
+    expect(await bench.row(job.id)).toMatchObject({ attempt: 1, losses: 1, failures: 0 });
+    expect(await bench.store.expired({ now: T0, limit: 10 })).toEqual([]);
+    expect(await bench.report(job, done(), T0)).toEqual({ status: "stale", recorded: "lost" });
+    expect((await bench.row(kept.id)).state).toBe("running");
+    // Their rows name a session again that exists, as their events say.
+    await bench.amend(unwanted.id, { kind: "redrive" }, T0);
+    const next = await bench.open({ kinds: ["orphan", "unwanted"] });
+    expect((await bench.claim(next, 9)).map(({ id }) => id).sort()).toEqual([job.id, unwanted.id].sort());
+  });
+
   test("finds no more than it is asked for, and goes on from there", async () => {
     const session = await bench.open();
     await bench.insert([{}, {}, {}, {}, {}]);

@@ -96,6 +96,20 @@ export function expiredReader({ db, sql }: Context) {
      join $s.submission b on b.job = j.no
      where s.reaped = 0 and s.lease_ends_at < $1 and ($2::boolean or s.ended_at is not null) limit $3`,
   );
+  // Running, and its session is missing, as after rows were lost, or was buried before: no lease of it will ever end. From one
+  // session to the next in the index of what runs, so that it costs a look for each session that holds jobs.
+  const orphans = sql(
+    "expired_orphans",
+    `with recursive holder (no) as (
+       select (select session from $s.job where state = 1 and session is not null order by session limit 1)
+       union all
+       select (select j.session from $s.job j where j.state = 1 and j.session > holder.no order by j.session limit 1)
+       from holder where holder.no is not null
+     )
+     select b.id, j.attempt from holder join $s.job j on j.session = holder.no and j.state = 1
+     join $s.submission b on b.job = j.no
+     where not exists (select 1 from $s.session s where s.no = holder.no and s.reaped = 0) limit $1`,
+  );
   const waited = sql(
     "expired_waited",
     `select b.id, j.attempt, b.deadline_at from $s.job j join $s.submission b on b.job = j.no
@@ -105,6 +119,9 @@ export function expiredReader({ db, sql }: Context) {
     const [[heldUntil = 0] = []] = await db.read(held);
     const found: ExpiredJob[] = [];
     for (const [jobId, attempt] of await db.read(lost, [now, now >= Number(heldUntil), limit])) {
+      found.push({ jobId: jobId as string, attempt: attempt as number, why: "lost" });
+    }
+    for (const [jobId, attempt] of await db.read(orphans, [limit])) {
       found.push({ jobId: jobId as string, attempt: attempt as number, why: "lost" });
     }
     for (const [jobId, attempt, deadlineAt] of await db.read(waited, [now, limit])) {

@@ -1,5 +1,7 @@
 /** The conformance suite on PostgreSQL: an empty schema for each test. */
 import { borrowSchema } from "../../../test/postgres/borrowed.ts";
+import { ask } from "../../../test/postgres/client.ts";
+import { postgresUrl } from "../../../test/postgres/kit.ts";
 import { systemClock } from "../../engine/clock.ts";
 import { conformance } from "../conformance/conformance.ts";
 import { openPostgres } from "./open.ts";
@@ -10,6 +12,9 @@ const open = (url: string) => openPostgres({ url, random: Math.random, clock: sy
 
 conformance("postgres", async () => {
   made += 1;
-  const { url, giveBack } = borrowSchema();
-  return { store: await open(url), reopen: () => open(url), second: () => open(url), closed: giveBack };
+  const { url, schema, giveBack } = borrowSchema();
+  const dropSession = async (id: string) => {
+    await ask(postgresUrl(), `delete from "${schema}".session where id = $1`, [id]);
+  };
+  return { store: await open(url), reopen: () => open(url), second: () => open(url), dropSession, closed: giveBack };
 });

@@ -179,7 +179,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
       const settlement = item.decide(job, report, {
         session: job.worker,
         renewedAt: held?.renewed_at ?? null,
-        ended: (held?.ended_at ?? null) !== null,
+        ended: held === null || held.ended_at !== null,
         usage: parseOrNull(job.liveUsage),
       });
       const { state, reason, runAt } = settlement.next;

@@ -78,6 +78,19 @@ export function expiredReader({ db }: Context): (query: ExpiredQuery) => Expired
      join job j indexed by job_running on j.session = s.no and j.state = 1
      where s.reaped = 0 and s.lease_ends_at < ? and (? or s.ended_at is not null) limit ?`,
   );
+  // Running, and its session is missing, as after rows were lost, or was buried before: no lease of it will ever end. From one
+  // session to the next in the index of what runs, so that it costs a look for each session that holds jobs.
+  const orphans = db.prepare(
+    `with recursive holder (no) as (
+       select (select min(session) from job indexed by job_running where state = 1)
+       union all
+       select (select min(j.session) from job j indexed by job_running where j.state = 1 and j.session > holder.no)
+       from holder where holder.no is not null
+     )
+     select j.id as jobId, j.attempt from holder cross join job j indexed by job_running
+       on j.session = holder.no and j.state = 1
+     where not exists (select 1 from session s where s.no = holder.no and s.reaped = 0) limit ?`,
+  );
   const waited = db.prepare(
     `select id as jobId, attempt, deadline_at from job indexed by job_check
      where state = 0 and check_at is not null and check_at <= ? order by check_at limit ?`,
@@ -88,6 +101,7 @@ export function expiredReader({ db }: Context): (query: ExpiredQuery) => Expired
     for (const row of lost.all(now, now >= heldUntil ? 1 : 0, limit) as { jobId: string; attempt: number }[]) {
       found.push({ ...row, why: "lost" });
     }
+    for (const row of orphans.all(limit) as { jobId: string; attempt: number }[]) found.push({ ...row, why: "lost" });
     const late = waited.all(now, limit) as { jobId: string; attempt: number; deadline_at: number | null }[];
     for (const { jobId, attempt, deadline_at } of late) {
       const why = deadline_at !== null && deadline_at <= now ? "deadline" : "queue_timeout";

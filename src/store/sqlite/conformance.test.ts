@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { afterAll } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
 import { conformance } from "../conformance/conformance.ts";
+import { openDatabase } from "./driver.ts";
 import { openSqlite } from "./open.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "perdure-conformance-"));
@@ -16,7 +17,12 @@ const open = (path: string) => openSqlite({ path, random: Math.random, newSecret
 conformance("sqlite file", async () => {
   made += 1;
   const path = join(directory, `${made}.db`);
-  return { store: await open(path), reopen: () => open(path), second: () => open(path) };
+  const dropSession = async (id: string) => {
+    const db = await openDatabase(path);
+    db.prepare("delete from session where id = ?").run(id);
+    db.close();
+  };
+  return { store: await open(path), reopen: () => open(path), second: () => open(path), dropSession };
 });
 
 if (IS_FULL) {

@@ -91,7 +91,7 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
       const settlement = item.decide(job, report, {
         session: job.worker,
         renewedAt: held?.renewed_at ?? null,
-        ended: (held?.ended_at ?? null) !== null,
+        ended: held === null || held.ended_at !== null,
         usage: parseOrNull(job.liveUsage),
       });
       write(job, item, settlement, rows, alone ? together : null);
@@ -147,11 +147,11 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     if (job.session === null) return null;
     const cached = sessionsSeen.get(job.session);
     if (cached !== undefined) return cached;
-    const row = lease.get(job.session) as SessionLease;
+    const row = (lease.get(job.session) as SessionLease | undefined) ?? null;
     sessionsSeen.set(job.session, row);
     return row;
   }
-  const sessionsSeen = new Map<number, SessionLease>();
+  const sessionsSeen = new Map<number, SessionLease | null>();
 
   function answerLate(job: StoredJob, { report, now }: Item, before: ClosedAttempt | null): SettleAnswer {
     const repeated = repeatedAnswer(report, before);
