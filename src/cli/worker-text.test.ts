@@ -4,6 +4,7 @@ import { labelWords } from "./worker-text.ts";
 describe("labels of a worker", () => {
   it("are shown with cpus and memory as people give them", () => {
     expect(labelWords({ gpu: "a100", spot: "" })).toBe("gpu=a100,spot");
+    expect(labelWords({ "resource/cpu": "1500", "resource/host-cpu": "8000" })).toBe("cpu=1.5");
     const memory = (bytes: number) => labelWords({ "resource/cpu": "1500", "resource/memory": String(bytes) });
     expect(memory(8 * 2 ** 30)).toBe("cpu=1.5,memory=8g");
     expect(memory(8_123_456_789)).toBe("cpu=1.5,memory=7.6g");

@@ -1,5 +1,5 @@
 /** Words for workers that several commands use. */
-import { CPU_LABEL, MEMORY_LABEL } from "../core/resources.ts";
+import { CPU_LABEL, MEMORY_LABEL, RESOURCE_PREFIX } from "../core/resources.ts";
 import type { SessionRow } from "../core/views.ts";
 import type { Colour } from "./colour.ts";
 
@@ -19,12 +19,13 @@ export const WORKER_COLOURS: Readonly<Record<WorkerState, Colour | null>> = {
   ended: "dim",
 };
 
-/** Cpus and memory as people give them, and not as the labels that they are. */
+/** Cpus and memory as people give them, and not as the labels that they are. What the host has is not shown. */
 export function labelWords(labels: SessionRow["labels"]): string {
-  const words = Object.entries(labels).map(([label, value]) => {
-    if (label === CPU_LABEL) return `cpu=${Number(value) / 1_000}`;
-    if (label === MEMORY_LABEL) return `memory=${aboutGigabytes(Number(value))}`;
-    return value === "" ? label : `${label}=${value}`;
+  const words = Object.entries(labels).flatMap(([label, value]) => {
+    if (label === CPU_LABEL) return [`cpu=${Number(value) / 1_000}`];
+    if (label === MEMORY_LABEL) return [`memory=${aboutGigabytes(Number(value))}`];
+    if (label.startsWith(RESOURCE_PREFIX)) return [];
+    return [value === "" ? label : `${label}=${value}`];
   });
   return words.join(",");
 }

@@ -127,7 +127,7 @@ function busy({ kind, queue, labels, capableSessions, liveSessions }: Surroundin
   }
   const of = liveSessions === undefined ? "" : ` of ${liveSessions}`;
   const needs = resourcesIn(labels);
-  const room = needs === null ? "" : `, or have less than ${showResources(needs)} left`;
+  const room = needs === null ? "" : `, or their hosts have less than ${showResources(needs)} left`;
   return `Live workers that can run it: ${capableSessions}${of}. None has taken it yet: they are busy${room}, or just about to.`;
 }
 

@@ -213,7 +213,7 @@ describe("why a queued job waits", () => {
       'No worker can run this kind and size: of 2 live workers none takes kind "send-mail" from queue "mail" with the label "gpu=a" and 999 cpus. Start one that does.',
     );
     expect(waits(big, { capableSessions: 1, liveSessions: 2 }).text).toContain(
-      "they are busy, or have less than 999 cpus left, or just about to.",
+      "they are busy, or their hosts have less than 999 cpus left, or just about to.",
     );
   });
 
