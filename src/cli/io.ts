@@ -4,6 +4,8 @@ import { usageError } from "./exit.ts";
 export interface Io {
   readonly stdout: NodeJS.WritableStream;
   readonly stderr: NodeJS.WritableStream;
+  /** Standard input; not opened until somebody reads it. None in most tests. */
+  readonly stdin?: { readonly fd: number; open(): AsyncIterable<Uint8Array> };
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
   /** Whether a person reads stdout. */
@@ -15,6 +17,7 @@ export interface Io {
 export function processIo(): Io {
   const { stdout, stderr, env } = process;
   return {
+    stdin: { fd: 0, open: () => process.stdin },
     stdout,
     stderr,
     env,

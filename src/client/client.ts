@@ -19,6 +19,7 @@ import type {
   RedriveManyAnswer,
   RedriveManyOptions,
   SubmitManyAnswer,
+  Uploaded,
 } from "../core/face.ts";
 import { checkFeed, checkGrace, checkRedriveMany } from "../core/face-options.ts";
 import { toInstant } from "../core/instant.ts";
@@ -37,6 +38,7 @@ import { checkJobId, toJobInfo, type WireJob } from "./job-info.ts";
 import { jobOutputs } from "./job-outputs.ts";
 import { toQuery, toWireFilter } from "./jobs-query.ts";
 import { type Submitted, submitMany } from "./submit-many.ts";
+import { upload } from "./upload.ts";
 import { EndWaiter } from "./wait-end.ts";
 
 /** A client of a server: the same calls as an engine in this process, and `admin`.
@@ -83,6 +85,10 @@ export class PerdureClient implements Perdure {
     return answers.map((answer) =>
       answer instanceof PerdureError ? { ok: false, error: answer } : { ok: true, job: this.#handle(answer) },
     );
+  }
+
+  upload(source: AsyncIterable<Uint8Array>): Promise<Uploaded> {
+    return upload(this.#link, source);
   }
 
   async job<Output = unknown>(id: string): Promise<JobHandle<Output>> {

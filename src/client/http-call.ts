@@ -30,8 +30,8 @@ export interface CallOptions {
   /** Fills the `*` of a path. */
   readonly rest?: string;
   readonly query?: URLSearchParams;
-  /** JSON text. */
-  readonly body?: string;
+  /** JSON text, or bytes. */
+  readonly body?: string | Uint8Array<ArrayBuffer>;
   readonly headers?: Readonly<Record<string, string>>;
   /** The server may hold the call for so long before it answers. */
   readonly heldMs?: number;
@@ -48,6 +48,9 @@ export interface Opened {
   /** To be called in the end, whatever happened. */
   stop(): void;
 }
+
+const JSON_TYPE = "application/json";
+const BYTES = "application/octet-stream";
 
 /** Ordinary calls at a time. A fetch opens a connection for each, and thousands of them are slower than these. */
 const AT_ONCE = 32;
@@ -191,7 +194,7 @@ export class HttpLink {
       authorization: `Bearer ${token}`,
       ...(namespace === null ? {} : { [HEADER.namespace]: namespace }),
       // Only with a body: a server refuses an empty one that claims to be JSON.
-      ...(options.body === undefined ? {} : { "content-type": "application/json" }),
+      ...(options.body === undefined ? {} : { "content-type": typeof options.body === "string" ? JSON_TYPE : BYTES }),
       ...options.headers,
     };
   }

@@ -5,7 +5,7 @@ export { type ExecResult, exec, type HttpResult, http } from "../core/builtin.ts
 export { type Duration, duration } from "../core/duration.ts";
 export { ConfigError, type ErrorCode, PerdureError } from "../core/errors.ts";
 export type { EngineEvent, JobEvent, PerdureEvent } from "../core/event.ts";
-export type { ExecInput, ExecLimits } from "../core/exec-input.ts";
+export type { ExecInput, ExecLimits, StdinFile } from "../core/exec-input.ts";
 export type { Explanation } from "../core/explain.ts";
 export type {
   FeedOptions,
@@ -17,6 +17,7 @@ export type {
   RedriveManyOptions,
   ResultOptions,
   SubmitManyAnswer,
+  Uploaded,
 } from "../core/face.ts";
 export { type Failure, InvalidInputError, NonRetryableError, RetryAfterError } from "../core/failure.ts";
 export type { HttpInput } from "../core/http-input.ts";

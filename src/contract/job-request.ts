@@ -25,7 +25,7 @@ export function toRequest(given: SubmitEntry): string {
   const { retry = defaults.retry, queue = defaults.queue, priority = defaults.priority } = options;
   const { timeout = defaults.timeout, expireIn = defaults.expireIn, runAt, deadline } = options;
   const { key, delay, tags, labels, resources, annotations, name } = options;
-  const { parent } = options as SubmitOptions;
+  const { parent, upload } = options as SubmitOptions;
   if (delay !== undefined) toMs(delay, "submit.delay");
   if (timeout !== undefined) asSpan(timeout, "submit.timeout");
   if (expireIn !== undefined) asSpan(expireIn, "submit.expireIn");
@@ -48,6 +48,7 @@ export function toRequest(given: SubmitEntry): string {
       resources,
       annotations,
       parent,
+      upload,
     },
     runAt: runAt === undefined ? undefined : toInstant(runAt, "submit.runAt"),
     deadline: deadline === undefined ? undefined : toInstant(deadline, "submit.deadline"),

@@ -16,7 +16,6 @@ import {
   orNull,
   RedriveRequest,
   ScopeName,
-  Span,
   State,
   SubmitAnswerSchema,
   Submitted,
@@ -24,6 +23,8 @@ import {
   Wait,
   words,
 } from "./schemas.ts";
+import { TOKEN_OPERATIONS } from "./token-operations.ts";
+import { UPLOAD_OPERATIONS } from "./upload-operations.ts";
 import { LIMIT } from "./wire.ts";
 import {
   ChildStateSchema,
@@ -66,7 +67,11 @@ const OfSessionJob = closed({ session: Type.String({ minLength: 1, maxLength: 10
 const OfSessionFile = closed({
   session: Type.String({ minLength: 1, maxLength: 100 }),
   id: JobId,
-  attempt: AttemptNumber,
+  attempt: Type.Integer({
+    minimum: 0,
+    maximum: 1_000_000_000,
+    description: "0: what the job brought along (`stdin`).",
+  }),
   "*": Type.String({ minLength: 1, maxLength: 1_024 }),
 });
 const FromOffset = closed({ offset: Type.Optional(Count) });
@@ -110,16 +115,6 @@ const FEED_TEXT =
   "those after `Last-Event-ID` (or `after`) and then those to come, as server-sent events whose ids are their numbers; " +
   "with neither of the two, from now on.";
 const EventPage = closed({ events: Type.Array(EventSchema), next: orNull(Type.Integer()) });
-
-const TokenInfo = closed({
-  id: Type.String(),
-  name: Type.String(),
-  scopes: Type.Array(ScopeName),
-  namespace: orNull(Name),
-  createdAt: Type.Number(),
-  expiresAt: orNull(Type.Number()),
-  revokedAt: orNull(Type.Number()),
-});
 
 const OutputsSchema = closed({
   attempts: Type.Array(closed({ attempt: AttemptNumber, files: Type.Array(BlobFileSchema), more: Count })),
@@ -174,6 +169,7 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
       missing: Type.Array(JobId, { description: "There is no such job, or it was pruned." }),
     }),
   },
+  ...UPLOAD_OPERATIONS,
   redriveJobs: {
     ...{ tag: "jobs", summary: "Redrive the dead letters that fit, oldest first" },
     body: closed({
@@ -340,30 +336,7 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
     ...{ reply: null, status: 204 },
   },
 
-  createToken: {
-    ...{ tag: "server", summary: "Make a token; it is shown this once", status: 201 },
-    body: closed({
-      name: Name,
-      scopes: Type.Array(ScopeName, { minItems: 1, maxItems: 4 }),
-      namespace: Type.Optional(orNull(Name)),
-      expiresIn: Type.Optional(Span),
-    }),
-    reply: closed({ token: Type.String(), info: TokenInfo }),
-  },
-  listTokens: {
-    tag: "server",
-    summary: "Tokens, without their secrets",
-    reply: closed({ tokens: Type.Array(TokenInfo) }),
-  },
-  revokeToken: {
-    ...{
-      tag: "server",
-      summary: "Revoke a token",
-      params: closed({ id: Type.String({ minLength: 1, maxLength: 100 }) }),
-    },
-    ...{ reply: null, status: 204 },
-  },
-
+  ...TOKEN_OPERATIONS,
   getDialects: {
     ...{ tag: "server", summary: "What holds for files of other systems where they say nothing" },
     reply: Type.Object({

@@ -18,6 +18,9 @@ function route(method: Route["method"], path: string, scope: Scope | null): Rout
 export const ROUTES = {
   submitJob: route("POST", "/v1/jobs", "submit"),
   submitJobs: route("POST", "/v1/jobs/batch", "submit"),
+  createUpload: route("POST", "/v1/uploads", "submit"),
+  writeUpload: route("PUT", "/v1/uploads/:id", "submit"),
+  getUpload: route("GET", "/v1/uploads/:id", "submit"),
   listJobs: route("GET", "/v1/jobs", "read"),
   waitJobs: route("POST", "/v1/jobs/wait", "read"),
   redriveJobs: route("POST", "/v1/jobs/redrive", "submit"),

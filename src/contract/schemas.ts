@@ -116,6 +116,12 @@ export const JobRequest = closed({
   parent: Type.Optional(
     Type.String({ minLength: 1, maxLength: 100, description: "The job whose child it is, which must not have ended." }),
   ),
+  upload: Type.Optional(
+    Type.String({
+      ...{ minLength: 1, maxLength: 100 },
+      description: "The id of an upload that the command reads as standard input; the job takes it as its own.",
+    }),
+  ),
 });
 export type JobRequest = Static<typeof JobRequest>;
 

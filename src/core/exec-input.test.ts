@@ -19,7 +19,15 @@ const argv = ["true"];
 describe("a command", () => {
   it("has defaults for all but the program", () => {
     expect(check({ argv: ["./flaky.sh", "--fast"] })).toEqual({
-      ...{ argv: ["./flaky.sh", "--fast"], env: {}, cwd: null, stdin: null, graceMs: 10_000, outputCap: 1_048_576 },
+      ...{
+        argv: ["./flaky.sh", "--fast"],
+        env: {},
+        cwd: null,
+        stdin: null,
+        stdinFile: null,
+        graceMs: 10_000,
+        outputCap: 1_048_576,
+      },
       ...{ files: {}, ports: [], fill: {}, limits: {}, umask: null, keep: false },
     });
   });
@@ -57,6 +65,9 @@ describe("a command", () => {
     ["an empty cwd", { argv, cwd: "" }],
     ["stdin and input", { argv, stdin: "a", input: 1 }],
     ["stdin that is no text", { argv, stdin: 1 }],
+    ["a file for stdin beside a text", { argv, stdin: "a", stdinFile: { bytes: 1, sha256: "0".repeat(64) } }],
+    ["a file for stdin over 64 MiB", { argv, stdinFile: { bytes: 64 * 1_048_576 + 1, sha256: "0".repeat(64) } }],
+    ["a file for stdin without a hash", { argv, stdinFile: { bytes: 1, sha256: "../etc/passwd" } }],
     ["a negative grace", { argv, grace: -1 }],
     ["a grace without a unit", { argv, grace: "10" }],
     ["a grace of hours", { argv, grace: "61m" }],
@@ -201,6 +212,7 @@ describe("whatever is given", () => {
     "env",
     "cwd",
     "stdin",
+    "stdinFile",
     "input",
     "files",
     "grace",

@@ -21,6 +21,8 @@ export interface ExecInput {
   stdin?: string;
   /** A JSON value for its standard input. */
   input?: unknown;
+  /** Bytes for its standard input that were uploaded before: see `upload` of a submit. Each attempt reads them from the start. */
+  stdinFile?: StdinFile;
   /** Files for it, by their names: content in base64. It finds them in `inputs/` of the attempt's directory
    *  (`$PERDURE_OUTPUT_DIR/inputs/NAME`). They count as payload, and go with the other scratch files. */
   files?: Readonly<Record<string, string>>;
@@ -40,6 +42,17 @@ export interface ExecInput {
   keep?: boolean;
 }
 
+/** What was uploaded. With it in the input, one key never names jobs with different bytes.
+ *  @example
+ *  const { id, bytes, sha256 } = await perdure.upload(createReadStream("dump.sql"));
+ *  const stdinFile: StdinFile = { bytes, sha256 };
+ *  await perdure.submit(exec, { argv: ["psql"], stdinFile }, { upload: id }); */
+export interface StdinFile {
+  readonly bytes: number;
+  /** In hexadecimal digits. */
+  readonly sha256: string;
+}
+
 /** For the command with all its descendants, but for `openFiles` and `fileSize`, which are for each process.
  *  @example
  *  const limits: ExecLimits = { openFiles: 256, fileSize: 100_000_000 }; */
@@ -57,6 +70,8 @@ export interface CheckedExec {
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string | null;
   readonly stdin: string | null;
+  /** Not together with `stdin`. */
+  readonly stdinFile: StdinFile | null;
   /** Names that are safe to write in one directory, and base64. */
   readonly files: Readonly<Record<string, string>>;
   /** Names, each of which makes a variable of its own. */
@@ -71,7 +86,7 @@ export interface CheckedExec {
 }
 
 const KEYS = [
-  ...["argv", "command", "shell", "env", "cwd", "stdin", "input", "files", "ports", "fill"],
+  ...["argv", "command", "shell", "env", "cwd", "stdin", "input", "stdinFile", "files", "ports", "fill"],
   ...["grace", "outputCap", "limits", "umask", "keep"],
 ] as const;
 const LIMIT_KEYS = ["memory", "processes", "fileSize", "openFiles"] as const;
@@ -80,6 +95,8 @@ const DEFAULT_GRACE_MS = 10_000;
 const MAX_GRACE_MS = 3_600_000;
 const DEFAULT_CAP = 1_048_576;
 const MAX_CAP = 64 * 1_048_576;
+/** Of an upload. */
+export const MAX_STDIN_BYTES = 64 * 1_048_576;
 const MAX_TEXT = 131_072; // Linux takes no longer argument
 const MAX_ARGS = 10_000;
 const MAX_FILES = 20;
@@ -95,6 +112,7 @@ export function checkExecInput(value: unknown, path: string): CheckedExec {
     env,
     cwd: read("cwd", (text, at) => asText(text, at, 4_096), null),
     stdin: stdinOf(fields, path),
+    stdinFile: read("stdinFile", (value, at) => checkStdinFile(value, at, fields), null),
     files: read("files", checkFiles, {}),
     ports,
     fill: read("fill", (value, at) => checkFill(value, at, { ports, env }), {}),
@@ -146,6 +164,17 @@ function stdinOf(fields: Fields<string>, path: string): string | null {
   if (stdin === undefined) return null;
   if (typeof stdin === "string") return stdin;
   throw new ConfigError({ path: fieldPath(path, "stdin"), given: stdin, allowed: "a text" });
+}
+
+function checkStdinFile(value: unknown, path: string, { stdin, input }: Fields<string>): StdinFile {
+  if (stdin !== undefined || input !== undefined) {
+    const allowed = "it cannot be used together with stdin or input";
+    throw new ConfigError({ path, given: "a file", allowed });
+  }
+  const { bytes, sha256 } = asObject(value, path, ["bytes", "sha256"]);
+  const size = asInteger(bytes, fieldPath(path, "bytes"), { min: 0, max: MAX_STDIN_BYTES });
+  if (typeof sha256 === "string" && /^[0-9a-f]{64}$/.test(sha256)) return { bytes: size, sha256 };
+  throw new ConfigError({ path: fieldPath(path, "sha256"), given: sha256, allowed: "64 hexadecimal digits" });
 }
 
 function jsonOf(value: unknown, path: string): string {

@@ -4,6 +4,7 @@ import type { DialectSettings } from "./dialect-settings.ts";
 import type { Duration } from "./duration.ts";
 import type { PerdureError } from "./errors.ts";
 import type { PerdureEvent } from "./event.ts";
+import type { StdinFile } from "./exec-input.ts";
 import type { Explanation } from "./explain.ts";
 import type { FailReason, JobState, Usage } from "./job.ts";
 import type { RedriveChanges } from "./redrive.ts";
@@ -22,6 +23,9 @@ export interface Perdure extends AsyncDisposable {
     options?: { readonly client?: TransactionClient },
   ): Promise<SubmitManyAnswer[]>;
 
+  /** Stores up to 64 MiB for a command to read as its standard input, durably. It belongs to the job that is submitted with its
+   *  id as `upload`, within half an hour; without one it is removed after an hour. */
+  upload(source: AsyncIterable<Uint8Array>): Promise<Uploaded>;
   /** A handle on a job by its id. Throws `job_not_found`. */
   job<Output = unknown>(id: string): Promise<JobHandle<Output>>;
   /** Jobs of this namespace that fit, newest first, a page at a time: pass `next` as `cursor` for the page after. With a
@@ -166,6 +170,14 @@ export interface JobsFilter {
   /** Up to 1000; default 100. */
   limit?: number;
   cursor?: string;
+}
+
+/** An input that is stored, for a job to be submitted with.
+ *  @example
+ *  const { id, bytes, sha256 }: Uploaded = await perdure.upload(createReadStream("dump.sql"));
+ *  await perdure.submit(exec, { argv: ["psql"], stdinFile: { bytes, sha256 } }, { upload: id }); */
+export interface Uploaded extends StdinFile {
+  readonly id: string;
 }
 
 /** What `redriveMany` does with the jobs it finds.

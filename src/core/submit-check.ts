@@ -9,7 +9,7 @@ import { NO_INPUT } from "./work.ts";
 
 const SUBMIT_KEYS = [
   ...["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline", "retry", "labels"],
-  ...["resources", "annotations", "parent", "client", "name"],
+  ...["resources", "annotations", "parent", "upload", "client", "name"],
 ];
 
 export function checkSubmit(options: SubmitOptions): void {
@@ -27,6 +27,7 @@ export function checkSubmit(options: SubmitOptions): void {
   if (options.resources !== undefined) toResources(options.resources, "submit.resources");
   if (options.annotations !== undefined) asObject(options.annotations, "submit.annotations");
   if (options.parent !== undefined) asText(options.parent, "submit.parent", 200);
+  if (options.upload !== undefined) asText(options.upload, "submit.upload", 200);
 }
 
 /** An input as the JSON text that is stored. */

@@ -41,6 +41,9 @@ export interface SubmitOptions {
   annotations?: Readonly<Record<string, string>>;
   /** The job whose child it is, which must not have ended. Cancelled with it. */
   parent?: string;
+  /** The id of what `upload` stored, which this job takes as its own: its command reads it as standard input. The input must
+   *  have `stdinFile`. */
+  upload?: string;
   /** PostgreSQL: a client of the `pg` package inside a transaction of yours on the same database. The job is stored with
    *  that transaction: there when it commits, never there if it is rolled back. A server cannot be given one. */
   client?: TransactionClient;

@@ -85,3 +85,20 @@ it("says what could not be kept, and leaves it where it is", async () => {
   await outputs.tidy(JOB);
   expect(readdirSync(join(dir, JOB, "attempt_1", "artifacts"))).toEqual(["large"]);
 });
+
+it("gives each attempt the input of its job from the store, from the start", async () => {
+  const kept = directoryBlobs(newDir());
+  async function* source() {
+    yield Buffer.from("piped");
+  }
+  const { outputs, placed, dir } = machine(kept);
+  await outputs.write(JOB, 0, "stdin", 0, source());
+  for (const attempt of [1, 2]) {
+    const file = await outputs.openStdin?.(JOB, placed(attempt));
+    expect(await file?.readFile("utf8")).toBe("piped");
+    await file?.close();
+  }
+  await outputs.tidy(JOB);
+  expect(readdirSync(join(dir, "inputs"))).toEqual([]);
+  expect(await textOf(kept, 0, "stdin")).toBe("piped");
+});

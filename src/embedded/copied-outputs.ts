@@ -4,6 +4,7 @@
  *  What it does not promise: that scratch files, or files of an attempt whose process was killed, reach the store. */
 import { dirname, join } from "node:path";
 import type { Clock } from "../lib/clock.ts";
+import { INPUT_ATTEMPT, STDIN } from "../store/blob-name.ts";
 import type { Blobs, AttemptPlaces as LocalPlaces } from "../store/blobs.ts";
 import type { AttemptPlaces, PlacedAttempt } from "../worker/exec/exec-executor.ts";
 
@@ -43,6 +44,18 @@ export function copiedOutputs({ local, kept, clock, maxBytes }: CopiedOutputsOpt
 
     write: (...args) => kept.write(...args),
     remove: (...args) => kept.remove(...args),
+    inputs: (...args) => kept.inputs(...args),
+
+    async openStdin(jobId) {
+      const source = await kept.get(jobId, INPUT_ATTEMPT, STDIN);
+      if (source === null) return null;
+      await local.write(jobId, INPUT_ATTEMPT, STDIN, 0, source);
+      try {
+        return await local.openStdin(jobId);
+      } finally {
+        await local.remove(jobId, INPUT_ATTEMPT, STDIN);
+      }
+    },
 
     async begin(jobId, attempt, keep, placed) {
       const place = await local.begin(jobId, attempt, keep);

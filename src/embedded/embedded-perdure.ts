@@ -4,6 +4,7 @@ import { DIALECT_DEFAULTS, type DialectSettings } from "../core/dialect-settings
 import type { Duration } from "../core/duration.ts";
 import { ConfigError, PerdureError, show } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/event.ts";
+import type { StdinFile } from "../core/exec-input.ts";
 import type { Explanation } from "../core/explain.ts";
 import type {
   FeedOptions,
@@ -14,6 +15,7 @@ import type {
   RedriveManyAnswer,
   RedriveManyOptions,
   SubmitManyAnswer,
+  Uploaded,
 } from "../core/face.ts";
 import { checkFeed, checkGrace } from "../core/face-options.ts";
 import { toInstant } from "../core/instant.ts";
@@ -104,6 +106,12 @@ export class EmbeddedPerdure implements Perdure {
         answers[i] = { ok: true, job: new EmbeddedJobHandle(this.#engine, answer.id, answer.chapter, answer.created) };
     });
     return answers;
+  }
+
+  async upload(source: AsyncIterable<Uint8Array>): Promise<Uploaded> {
+    const id = this.#engine.newUpload();
+    await this.#engine.writeUpload(id, 0, source);
+    return { id, ...((await this.#engine.readUpload(id)) as StdinFile) };
   }
 
   async job<Output = unknown>(id: string): Promise<JobHandle<Output>> {

@@ -3,6 +3,7 @@
 import type { Child, ChildState, HeldParent } from "../core/child.ts";
 import type { Command } from "../core/command.ts";
 import type { JobEvent, PerdureEvent } from "../core/event.ts";
+import type { StdinFile } from "../core/exec-input.ts";
 import { type Explanation, explain } from "../core/explain.ts";
 import type { Usage } from "../core/job.ts";
 import type { HeldAttempt, RenewAnswer, Report, SettleAnswer, WorkerHealth } from "../core/work.ts";
@@ -34,6 +35,7 @@ import { type WaitForAnyOptions, waitForAny, waitForEnd } from "./result.ts";
 import { drainSession, openSession, type SessionRequest } from "./session.ts";
 import { settle } from "./settle.ts";
 import { type SubmitAnswer, type SubmitItem, submit } from "./submit.ts";
+import { newUpload, readUpload, writeUpload } from "./upload.ts";
 import { checkUsage } from "./usage.ts";
 
 export type Log = (level: "error" | "warn" | "info", message: string) => void;
@@ -54,8 +56,9 @@ export interface EngineOptions {
   readonly isGone?: (session: SessionRow) => boolean;
   readonly retention?: Retention;
   readonly keyWindowMs?: number;
-  /** What attempts leave outside the store: tidied when a job ends without a worker, deleted with its rows. */
-  readonly outputs?: Pick<Blobs, "tidy" | "delete">;
+  /** What attempts leave outside the store: tidied when a job ends without a worker, deleted with its rows. With the rest of the
+   *  port, inputs can be uploaded there. */
+  readonly outputs?: Pick<Blobs, "tidy" | "delete"> & Partial<Pick<Blobs, "get" | "write" | "inputs">>;
   /** Called when the reaper has settled an attempt as lost. What it throws is logged. */
   readonly onLost?: (jobId: string, attempt: number, answer: SettleAnswer & { readonly status: "accepted" }) => void;
 }
@@ -148,6 +151,21 @@ export class Engine {
     options: WaitForAnyOptions,
   ): ReturnType<typeof waitForAny> {
     return waitForAny(this.#parts, jobs, options);
+  }
+  /** An id to upload an input under. */
+  newUpload(): string {
+    return newUpload(this.#parts);
+  }
+  writeUpload(
+    id: string,
+    offset: number,
+    source: AsyncIterable<Uint8Array>,
+    length?: number,
+  ): Promise<{ readonly size: number }> {
+    return writeUpload(this.#parts, id, offset, source, length);
+  }
+  readUpload(id: string): Promise<StdinFile | null> {
+    return readUpload(this.#parts, id);
   }
   prune(): Promise<number> {
     return this.#pruner.prune();

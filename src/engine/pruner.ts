@@ -2,6 +2,7 @@
 import type { EngineParts } from "./engine.ts";
 import { DEFAULTS } from "./limits.ts";
 import { Service } from "./service.ts";
+import { UploadSweep } from "./upload.ts";
 
 /** How long jobs are kept after they ended, by state; null keeps them. */
 export interface Retention {
@@ -16,6 +17,7 @@ export class Pruner extends Service {
   readonly #parts: EngineParts;
   readonly #retention: Retention;
   readonly #keyWindowMs: number;
+  readonly #uploads = new UploadSweep();
 
   constructor(parts: EngineParts, retention: Retention, keyWindowMs: number) {
     super(parts, DEFAULTS.pruneEvery, "pruner");
@@ -44,7 +46,9 @@ export class Pruner extends Service {
       const answer = await store.prune(query);
       await outputs?.delete(answer.ids);
       pruned += answer.jobs;
-      if (!answer.more || this.stopped) return pruned;
+      if (!answer.more || this.stopped) break;
     }
+    await this.#uploads.round(this.#parts);
+    return pruned;
   }
 }

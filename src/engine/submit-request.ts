@@ -58,6 +58,7 @@ export function toSubmitItem(request: SubmitRequest): SubmitItem {
   }
   if (annotations !== undefined) item.annotations = annotations;
   if (parent !== undefined) item.parent = { id: parent, attempt: null };
+  if (options.upload !== undefined) item.upload = options.upload;
   return item;
 }
 

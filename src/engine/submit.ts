@@ -16,6 +16,7 @@ import type { EngineParts } from "./engine.ts";
 import { LIMITS } from "./limits.ts";
 import { type Parents, parentFacts, parentsOf, refuseChild, refuseChildKey } from "./parents.ts";
 import { runAgain } from "./run-again.ts";
+import { checkUpload, dropUpload } from "./upload.ts";
 
 /** A job as the engine takes it: durations in milliseconds, the payload as JSON text, the policy resolved. */
 export interface SubmitItem {
@@ -39,6 +40,8 @@ export interface SubmitItem {
   readonly annotations?: Readonly<Record<string, string>>;
   /** For people; left out, one is made. */
   readonly name?: string;
+  /** The id of an upload, which becomes the job's. */
+  readonly upload?: string;
   /** Who submits it, as far as it is known: told by its first event. */
   readonly by?: string | null;
 }
@@ -111,8 +114,11 @@ async function submitList(
   const answers: SubmitAnswer[] = new Array(items.length);
   const jobs: NewJob[] = [];
   const places: number[] = [];
+  const uploads = await refusedUploads(parts, items);
   items.forEach((item, i) => {
     try {
+      const refusal = uploads?.get(i);
+      if (refusal !== undefined) throw refusal;
       jobs.push(newJob(parts, item, now, parents));
       places.push(i);
     } catch (error) {
@@ -140,6 +146,7 @@ async function submitList(
       answers[i] = refused(answer.code, answer.message);
     }
   });
+  if (uploads !== null) await dropUnused(parts, items, answers);
   // In somebody's transaction nothing is there yet: its commit tells everybody.
   if (inserted && client === undefined) {
     parts.hub.ready.fire();
@@ -147,6 +154,39 @@ async function submitList(
   }
   for (const i of badly) answers[i] = await withNewStart(parts, items[i] as SubmitItem, answers[i] as SubmitAnswer);
   return answers;
+}
+
+/** Uploads that are not as their items say, by the place of the item; null where there are no uploads at all. */
+async function refusedUploads(
+  parts: EngineParts,
+  items: readonly SubmitItem[],
+): Promise<ReadonlyMap<number, PerdureError> | null> {
+  if (!items.some(({ upload }) => upload !== undefined)) return null;
+  const refusals = new Map<number, PerdureError>();
+  for (const [i, { upload, payload }] of items.entries()) {
+    if (upload === undefined) continue;
+    try {
+      await checkUpload(parts, upload, payload);
+    } catch (error) {
+      if (!(error instanceof PerdureError)) throw error;
+      refusals.set(i, error);
+    }
+  }
+  return refusals;
+}
+
+/** The key named a job that is there, or another one: what was uploaded is not needed. Refused for any other cause it stays for
+ *  a while, to be submitted again. */
+async function dropUnused(
+  parts: EngineParts,
+  items: readonly SubmitItem[],
+  answers: readonly SubmitAnswer[],
+): Promise<void> {
+  for (const [i, { upload }] of items.entries()) {
+    const answer = answers[i] as SubmitAnswer;
+    const isUnused = answer.status === "ok" ? !answer.created : answer.error.code === "key_conflict";
+    if (upload !== undefined && isUnused) await dropUpload(parts, upload);
+  }
 }
 
 /** A child that had ended badly, asked for again by a run of its parent. */
@@ -201,7 +241,7 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
   const job = { kind, queue, namespace, runAt, expireInMs, policy, labels, priority, timeoutMs, deadlineAt, parentId };
   // No spreads: V8 is two hundred times slower when fields are added to a spread object.
   return {
-    id: parts.newId("job"),
+    id: item.upload ?? parts.newId("job"),
     namespace,
     queue,
     kind,

@@ -1,7 +1,7 @@
 /** Ids: UUIDv7 (time, then random bits) written as 26 characters of Crockford's base32. Ids made later sort later;
  *  within one millisecond a counter keeps the order. An id is no secret. */
 
-const DIGITS = "0123456789abcdefghjkmnpqrstvwxyz";
+export const DIGITS = "0123456789abcdefghjkmnpqrstvwxyz";
 
 export interface IdSource {
   readonly now: () => number;

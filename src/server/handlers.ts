@@ -7,6 +7,7 @@ import { metaRoutes } from "./routes/meta.ts";
 import { queueRoutes } from "./routes/queues.ts";
 import { sessionRoutes } from "./routes/sessions.ts";
 import { tokenRoutes } from "./routes/tokens.ts";
+import { uploadRoutes } from "./routes/uploads.ts";
 import { workerRoutes } from "./routes/workers.ts";
 
 export function allHandlers(parts: ServerParts): Handlers {
@@ -14,6 +15,7 @@ export function allHandlers(parts: ServerParts): Handlers {
     ...jobRoutes(parts),
     ...eventRoutes(parts),
     ...fileRoutes(parts),
+    ...uploadRoutes(parts),
     ...sessionRoutes(parts),
     ...queueRoutes(parts),
     ...workerRoutes(parts),

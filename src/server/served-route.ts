@@ -42,6 +42,9 @@ const KIN: ReadonlySet<string> = new Set<RouteName>([
     "getDialects",
     "getVersion",
     "getIdentity",
+    "createUpload",
+    "writeUpload",
+    "getUpload",
   ] as const),
 ]);
 const FEEDS: ReadonlySet<string> = new Set<RouteName>(["listEvents", "listJobEvents"]);

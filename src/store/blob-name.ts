@@ -5,6 +5,9 @@ export const FILES: ReadonlySet<string> = new Set(["result.json", "stdout.log", 
 export const ARTIFACTS = "artifacts";
 /** Beside them: what is to replace a file, and is not whole yet. No name of a file begins with it. */
 export const STAGED = "staged";
+/** What a job brings along is kept as the file of an attempt before the first. */
+export const INPUT_ATTEMPT = 0;
+export const STDIN = "stdin";
 
 const MAX_PART_BYTES = 255;
 const MAX_NAME_BYTES = 1_024;
@@ -13,7 +16,8 @@ const ALLOWED =
   "part, without empty parts, . and .., control characters and \\";
 
 /** The parts of a name; null if nothing may be called that. */
-export function partsOf(name: string): string[] | null {
+export function partsOf(name: string, attempt: number): string[] | null {
+  if (attempt === INPUT_ATTEMPT) return name === STDIN ? [name] : null;
   if (typeof name !== "string" || !name.isWellFormed() || /[\p{Cc}\\]/u.test(name)) return null;
   if (Buffer.byteLength(name) > MAX_NAME_BYTES) return null;
   const parts = name.split("/");
@@ -26,8 +30,8 @@ function isPart(part: string): boolean {
 }
 
 /** The same for whoever wants to write. */
-export function checkedParts(name: string): string[] {
-  const parts = partsOf(name);
+export function checkedParts(name: string, attempt: number): string[] {
+  const parts = partsOf(name, attempt);
   if (parts === null) throw new ConfigError({ path: "name", given: name, allowed: ALLOWED });
   return parts;
 }
@@ -49,7 +53,8 @@ export function isTooLarge(error: unknown): boolean {
 
 /** Before anything is touched: a number that is none would become part of a path. */
 export function checkPlace(attempt: number, offset: number): void {
-  if (!Number.isSafeInteger(attempt) || attempt < 1) throw new TypeError(`not the number of an attempt: ${attempt}`);
+  if (!Number.isSafeInteger(attempt) || attempt < INPUT_ATTEMPT)
+    throw new TypeError(`not the number of an attempt: ${attempt}`);
   if (!Number.isSafeInteger(offset) || offset < 0) throw new TypeError(`not a place in a file: ${offset}`);
 }
 

@@ -1,6 +1,7 @@
 /** The port for what attempts leave behind: files, apart from the rows of jobs. An attempt is named by its job and number;
  *  numbers only grow, also when a job is redriven, so what an earlier attempt left is never overwritten.
  *  What it does not promise: two writers of one file at a time. An attempt has one worker. */
+import type { FileHandle } from "node:fs/promises";
 import type { Readable } from "node:stream";
 import type { BlobFile } from "../core/views.ts";
 
@@ -11,7 +12,8 @@ export interface Blobs {
   attempts(jobId: string): Promise<number[]>;
   /** What an attempt left for the user; `more` were too many to list, or could not be read. */
   list(jobId: string, attempt: number): Promise<{ readonly files: readonly BlobFile[]; readonly more: number }>;
-  /** `stdout.log`, `stderr.log`, `result.json`, or `artifacts/NAME`, from `offset` on; null if it is not there. */
+  /** `stdout.log`, `stderr.log`, `result.json`, or `artifacts/NAME`, from `offset` on; null if it is not there. Of attempt 0,
+   *  `stdin`: what the job brought along, which stays until the job is deleted. */
   get(jobId: string, attempt: number, name: string, offset?: number): Promise<Readable | null>;
   /** Puts bytes at `offset` and ends the file behind them, so that a repeated call changes nothing. If the file is shorter
    *  than `offset` nothing is written; the answer is its size in any case. `maxBytes` is for all files of the attempt
@@ -29,6 +31,9 @@ export interface Blobs {
   ): Promise<{ readonly size: number }>;
   /** Removes a file, or what an `upload` has staged for it. That it does not exist is no error. */
   remove(jobId: string, attempt: number, name: string, options?: { readonly upload?: number }): Promise<void>;
+  /** Ids of jobs that have an input (`stdin` of attempt 0), in their order, after this one. It is written before its job is
+   *  submitted, so that there may be no job yet, or never. */
+  inputs(after: string, limit: number): Promise<string[]>;
   /** Removes scratch files of a job that has ended. */
   tidy(jobId: string): Promise<void>;
   /** Removes all that jobs left. */
@@ -50,4 +55,6 @@ export interface AttemptPlaces {
     attempt: number,
     keep: boolean,
   ): Promise<{ readonly dir: string; readonly previous: string | null }>;
+  /** The input of a job, for its command to read from the start; null if there is none. */
+  openStdin(jobId: string): Promise<FileHandle | null>;
 }

@@ -1,6 +1,7 @@
 /** Blobs in a directory:
  *
  *    <root>/<jobId>/attempt_<n>/result.json  stdout.log  stderr.log  artifacts/
+ *    <root>/inputs/<jobId>/stdin
  *
  *  Attempts write there themselves, so there is nothing to move, and a reader sees what is there already. All of it is
  *  for the owner alone. Links are neither listed nor followed: the command made them. */
@@ -9,10 +10,11 @@ import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { listPlainFiles, openPlain, removeAll } from "../files/plain-files.ts";
 import { isId } from "../lib/id.ts";
-import { ARTIFACTS, FILES } from "./blob-name.ts";
+import { ARTIFACTS, FILES, INPUT_ATTEMPT, STDIN } from "./blob-name.ts";
 import type { AttemptPlaces, Blobs } from "./blobs.ts";
-import { directoryWriter, isReal } from "./directory-write.ts";
+import { directoryWriter, foldersOf, INPUTS, isReal } from "./directory-write.ts";
 
+const INPUT_FILES: ReadonlySet<string> = new Set([STDIN]);
 const KEPT = new Set([...FILES, ARTIFACTS]);
 const KEEP = ".keep";
 const ATTEMPT = /^attempt_(\d+)$/;
@@ -58,15 +60,18 @@ export function directoryBlobs(root: string): Blobs & AttemptPlaces {
     },
 
     async get(jobId, attempt, name, offset = 0) {
-      const base = attemptDir(jobId, attempt);
+      jobDir(jobId);
+      const place = foldersOf(jobId, attempt);
       // Looser than for those who write: a command may have given a file any name.
       const parts = name.split("/");
-      const isKnown = parts[0] === ARTIFACTS ? parts.length > 1 : parts.length === 1 && FILES.has(name);
+      const known = attempt === INPUT_ATTEMPT ? INPUT_FILES : FILES;
+      const isArtifact = parts[0] === ARTIFACTS && attempt !== INPUT_ATTEMPT;
+      const isKnown = isArtifact ? parts.length > 1 : parts.length === 1 && known.has(name);
       if (!isKnown || name.includes("\0") || parts.some((part) => part === "" || part === "." || part === "..")) {
         return null;
       }
-      const folders = [`attempt_${attempt}`, ...parts.slice(0, -1)];
-      return (await isReal(root, jobId, ...folders)) ? openFile(join(base, ...parts), offset) : null;
+      const folders = [...place, ...parts.slice(0, -1)];
+      return (await isReal(root, ...folders)) ? openFile(join(root, ...place, ...parts), offset) : null;
     },
 
     write: async (jobId, ...rest) => {
@@ -77,6 +82,19 @@ export function directoryBlobs(root: string): Blobs & AttemptPlaces {
     remove: async (jobId, ...rest) => {
       jobDir(jobId);
       return writer.remove(jobId, ...rest);
+    },
+
+    async inputs(after, limit) {
+      const names = await readdir(join(root, INPUTS)).catch(orNothing);
+      return names
+        .filter((name) => isId(name, "job") && name > after)
+        .sort()
+        .slice(0, limit);
+    },
+
+    async openStdin(jobId) {
+      jobDir(jobId);
+      return openPlain(join(root, ...foldersOf(jobId, INPUT_ATTEMPT), STDIN));
     },
 
     async tidy(jobId) {
@@ -93,7 +111,10 @@ export function directoryBlobs(root: string): Blobs & AttemptPlaces {
     },
 
     async delete(jobIds) {
-      for (const jobId of jobIds) await removeAll(jobDir(jobId));
+      for (const jobId of jobIds) {
+        await removeAll(jobDir(jobId));
+        await removeAll(join(root, ...foldersOf(jobId, INPUT_ATTEMPT)));
+      }
     },
   };
 }

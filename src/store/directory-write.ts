@@ -11,6 +11,7 @@ import {
   checkPlace,
   checkUpload,
   FILES,
+  INPUT_ATTEMPT,
   isRepeat,
   isTooLarge,
   isWhole,
@@ -54,6 +55,8 @@ export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
         at += piece.length;
       }
       await handle.datasync();
+      // Acknowledged only when it is found again after a power cut: an input comes before its job.
+      if (attempt === INPUT_ATTEMPT && offset === 0) await syncFolders(root, folders);
       return { size: at };
     } catch (error) {
       throw explained(error, name);
@@ -137,8 +140,8 @@ interface FilePlace {
 }
 
 function placeOf(jobId: string, attempt: number, name: string, upload?: number): FilePlace {
-  const own = [jobId, `attempt_${attempt}`];
-  const parts = checkedParts(name);
+  const own = foldersOf(jobId, attempt);
+  const parts = checkedParts(name, attempt);
   if (upload === undefined) return { parts: [...own, ...parts], counted: own };
   return { parts: [...own, STAGED, String(upload), ...parts], counted: [...own, STAGED] };
 }
@@ -151,6 +154,24 @@ async function removeEmpty(root: string, folders: readonly string[], kept: numbe
       () => false,
     );
     if (!isGone) return;
+  }
+}
+
+/** Where the files of an attempt lie below the root. Inputs have a folder of their own, so that they can be listed. */
+export function foldersOf(jobId: string, attempt: number): readonly [string, string] {
+  return attempt === INPUT_ATTEMPT ? [INPUTS, jobId] : [jobId, `attempt_${attempt}`];
+}
+
+export const INPUTS = "inputs";
+
+async function syncFolders(root: string, folders: readonly string[]): Promise<void> {
+  for (let depth = folders.length; depth >= 0; depth--) {
+    const folder = await open(join(root, ...folders.slice(0, depth)), constants.O_RDONLY | constants.O_DIRECTORY);
+    try {
+      await folder.sync();
+    } finally {
+      await folder.close();
+    }
   }
 }
 

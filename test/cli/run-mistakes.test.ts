@@ -61,7 +61,7 @@ const OPTIONS: readonly Mistake[] = [
   [["--key", ""], /: --key: got ""/],
   [["--key", "a\nb"], /: --key: got "a\\nb"/],
   [["--key", "k".repeat(501)], /: --key: .*500/],
-  [["--again"], /: --again: it goes with --key/],
+  [["--again"], /: --again requires --key/],
   [["--quiet=yes"], /: --quiet: got "yes"; it takes no value/],
   [["--data", ""], /: --data: got ""; give a text/],
   [

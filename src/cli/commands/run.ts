@@ -9,6 +9,7 @@ import { isOver } from "../../lib/text.ts";
 import type { Command, Context } from "../command.ts";
 import { ENV, envOf } from "../env-option.ts";
 import { usageError } from "../exit.ts";
+import { NO_STDIN, pipedInput, STDIN } from "../run/piped-input.ts";
 import { givenPolicyOf, POLICY_OPTIONS, policyOf, timeOf } from "../run/policy.ts";
 import { runHere } from "../run/run-here.ts";
 import { DEFAULT_QUEUE, runThere } from "../run/run-there.ts";
@@ -22,7 +23,7 @@ export const run: Command = {
   about:
     "Stores the command as a job and retries it as the options say. It runs here, or on the workers of a server if " +
     "there is one for the data, or --server names one. Its output is shown as it comes, and a line on stderr tells of each " +
-    "run. It gets no standard input. Exits with the command's last exit code; 124 after a timeout, 125 if its runs were " +
+    "run. What is piped into it is stored with the job, up to 64 MiB, and each attempt reads it from the start. Exits with the command's last exit code; 124 after a timeout, 125 if its runs were " +
     "lost, 126 and 127 if it could not be started, 130 if it was cancelled (Ctrl-C), 2 for a mistake in the options. On a " +
     "server it goes on when this terminal goes away.",
   options: [
@@ -44,6 +45,8 @@ export const run: Command = {
       ...{ name: "queue", type: "string", value: "NAME" },
       help: `On a server: the queue to wait in. Default: ${DEFAULT_QUEUE}.`,
     },
+    NO_STDIN,
+    STDIN,
     { name: "keep", type: "boolean", help: "Keep its scratch files when it has ended." },
     ...TARGET,
     { name: "json", type: "boolean", help: "Print how it ended as one JSON object on the last line of stdout." },
@@ -54,6 +57,7 @@ export const run: Command = {
     "perdure run --max-attempts 3 --backoff 5s --timeout 10m -- ./backup.sh",
     "perdure run --key nightly-2026-11-16 --env AWS_PROFILE -- ./nightly.sh",
     "perdure run --retry-on 75 -- sh -c 'exit 75'",
+    "pg_dump app | perdure run -- ./upload.sh",
   ],
 
   async run(context) {
@@ -83,10 +87,22 @@ export const run: Command = {
       ...(Object.keys(own).length === 0 ? {} : { retry: own }),
       ...(timeout === undefined ? {} : { timeout }),
     };
-    const wanted = { input, retry, timeout, key, name, changes };
-    return target.kind === "store" ? runHere(context, target, wanted) : runThere(context, target, wanted);
+    // Last of all: nothing else is wrong when somebody is waited for.
+    const piped = await pipedInput(context, stdinWish(context));
+    try {
+      const wanted = { input, retry, timeout, key, name, changes, piped };
+      return await (target.kind === "store" ? runHere(context, target, wanted) : runThere(context, target, wanted));
+    } finally {
+      await piped?.close();
+    }
   },
 };
+
+function stdinWish({ given }: Context): Parameters<typeof pipedInput>[1] {
+  const [read, leave] = [given.flag("stdin"), given.flag("no-stdin")];
+  if (read && leave) throw usageError("--stdin and --no-stdin cannot be used together");
+  return read ? "read" : leave ? "leave" : "if piped";
+}
 
 const OPTION_OF: Readonly<Record<string, string>> = {
   "retry.preset": "--preset",

@@ -3,6 +3,7 @@ import { type Command, type Context, READING } from "../command.ts";
 import { ENV } from "../env-option.ts";
 import { usageError } from "../exit.ts";
 import { readJobFile } from "../job-file.ts";
+import { pipedInput, STDIN } from "../run/piped-input.ts";
 import { commandEntry, kindEntry } from "../submit/entry.ts";
 import { INPUT_OPTIONS, WISH_OPTIONS } from "../submit/options.ts";
 import { storeJobs, type Wanted } from "../submit/store.ts";
@@ -25,6 +26,7 @@ export const submit: Command = {
     ...INPUT_OPTIONS,
     ENV,
     { name: "cwd", type: "string", value: "DIR", help: "The working directory of a command." },
+    { ...STDIN, help: "Store standard input, up to 64 MiB, with a command: each attempt reads it from the start." },
     ...WISH_OPTIONS,
     { name: "wait", short: "w", type: "boolean", help: "Wait until they have ended." },
     ...TARGET,
@@ -43,7 +45,13 @@ export const submit: Command = {
     // All of it is checked before anything is made or stored.
     const target = targetOf(context);
     const jobs = await jobsOf(context, target);
-    return storeJobs(context, { command: "submit", target, jobs, isList: given.flag("file"), doubt: doubtOf(jobs) });
+    const piped = await pipedInput(context, given.flag("stdin") ? "read" : "leave");
+    try {
+      const wish = { command: "submit", target, isList: given.flag("file"), doubt: doubtOf(jobs) };
+      return await storeJobs(context, { ...wish, jobs: jobs.map((job) => ({ ...job, piped })) });
+    } finally {
+      await piped?.close();
+    }
   },
 };
 
@@ -60,6 +68,7 @@ async function jobsOf(context: Context, target: Target): Promise<Wanted[]> {
   // A dash alone stands for standard input, as it does after -f.
   const isStdin = positionals.length === 1 && positionals[0] === "-" && afterDashes === null;
   const file = given.text("file") ?? (isStdin ? "-" : undefined);
+  if (given.flag("stdin") && afterDashes === null) throw usageError("--stdin requires a command after --");
   if (file !== undefined) {
     const extra = [...INPUT_OPTIONS, ENV, { name: "cwd" }, ...WISH_OPTIONS].find(({ name }) => given.flag(name));
     if (extra !== undefined) throw usageError(`--${extra.name}: with --file it belongs into the file`);

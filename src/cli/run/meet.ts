@@ -12,6 +12,7 @@ import type { SubmitOptions } from "../../core/submit-options.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { usageError } from "../exit.ts";
 import { type Here, runs } from "./here.ts";
+import type { PipedInput } from "./piped-input.ts";
 import type { TimeText } from "./policy.ts";
 import { report } from "./report.ts";
 
@@ -23,6 +24,8 @@ export interface Wanted {
   readonly name: string | undefined;
   /** What of it was given: with --again, a redrive changes that. */
   readonly changes: RedriveChanges;
+  /** What its command reads. */
+  readonly piped: PipedInput | null;
 }
 
 type Run = JobHandle<unknown>;
@@ -47,24 +50,47 @@ export async function submitOrMeet(
 }
 
 async function submitted(
-  { perdure }: Here,
-  { input, retry, timeout, key, name }: Wanted,
+  here: Here,
+  { input, retry, timeout, key, name, piped }: Wanted,
   where: Pick<SubmitOptions, "queue" | "expireIn">,
 ): Promise<Run> {
+  const { perdure } = here;
+  const before = key === undefined || piped !== null ? null : await withItsInput(here, key, input);
+  if (before !== null) return before;
   const named = {
     ...(key === undefined ? {} : { key }),
     ...(timeout === undefined ? {} : { timeout }),
     ...(name && { name }),
   };
   try {
-    return await perdure.submit(exec, input, { ...where, retry, ...named });
+    if (piped === null) return await perdure.submit(exec, input, { ...where, retry, ...named });
+    const { id: upload, bytes, sha256 } = await piped.upload(perdure);
+    return await perdure.submit(...([exec, { ...input, stdinFile: { bytes, sha256 } }] as const), {
+      ...where,
+      retry,
+      ...named,
+      upload,
+    });
   } catch (error) {
     if (!(error instanceof PerdureError) || error.code !== "key_conflict") throw error;
     const [, id = "a job"] = /belongs to (\S+),/.exec(error.message) ?? [];
     throw usageError(
-      `--key: ${show(key)} belongs to ${id}, which has another command, directory, environment or queue; use another key`,
+      `--key: ${show(key)} belongs to ${id}, which has another command, directory, environment, queue or standard input; use another key`,
     );
   }
+}
+
+/** The job of this key, if it has a stored input and nothing is piped this time: it goes on with what it has. Null: it is for the
+ *  submit to find out. */
+async function withItsInput({ perdure, say }: Here, key: string, input: ExecInput): Promise<Run | null> {
+  const { jobs } = await perdure.jobs({ key, limit: 1 });
+  const [found] = jobs;
+  const { stdinFile, ...rest } = (found?.payload ?? {}) as ExecInput;
+  if (found === undefined || stdinFile === undefined || JSON.stringify(rest) !== JSON.stringify(input)) return null;
+  say(
+    `${found.id}: nothing is piped, so it keeps the ${stdinFile.bytes} bytes of standard input that are stored with it`,
+  );
+  return perdure.job(found.id);
 }
 
 async function redriven({ perdure, say }: Here, job: Run, met: JobInfo, { changes }: Wanted): Promise<Run> {

@@ -66,6 +66,6 @@ async function refuse(): Promise<never> {
 }
 
 const outOfReach: Blobs = {
-  ...{ attempts: refuse, list: refuse, get: refuse, write: refuse, remove: refuse, delete: refuse },
+  ...{ attempts: refuse, list: refuse, get: refuse, write: refuse, remove: refuse, inputs: refuse, delete: refuse },
   tidy: async () => {},
 };

@@ -9,6 +9,7 @@ import type { Context } from "../command.ts";
 import { endOf, printLine, shownJob } from "../commands/wait.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { untilLeft } from "../follow/until-left.ts";
+import type { PipedInput } from "../run/piped-input.ts";
 import { tellIfStuck } from "../run/stuck.ts";
 import { fullId } from "../short-id.ts";
 import { type Target, withPerdure } from "../target.ts";
@@ -20,6 +21,8 @@ export interface Wanted {
   readonly where: string | null;
   /** The place of its parent's id, as far as it is known. */
   readonly parentWhere?: string | undefined;
+  /** What its command reads; for the only job of a command line. */
+  readonly piped?: PipedInput | null;
 }
 
 export interface StoreWish {
@@ -101,7 +104,7 @@ async function storeAll({ given, out }: Context, perdure: Perdure, { jobs, comma
     return job;
   };
   if (only?.where === null) {
-    const { task, input, options } = only.entry;
+    const { task, input, options } = await withUpload(perdure, only);
     const job = told(await perdure.submit(task as string, input, options), options?.key);
     return { jobs: [{ job, entry: only.entry }], failed: 0 };
   }
@@ -113,6 +116,14 @@ async function storeAll({ given, out }: Context, perdure: Perdure, { jobs, comma
     return [];
   });
   return { jobs: stored, failed: answers.length - stored.length };
+}
+
+/** The entry with what was piped: stored now, and the job's with the submit. */
+async function withUpload(perdure: Perdure, { entry, piped }: Wanted): Promise<SubmitEntry> {
+  if (piped == null) return entry;
+  const { id: upload, bytes, sha256 } = await piped.upload(perdure);
+  const input = { ...(entry.input as object), stdinFile: { bytes, sha256 } };
+  return { ...entry, input, options: { ...entry.options, upload } };
 }
 
 async function waitForEnds(

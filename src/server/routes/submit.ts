@@ -40,7 +40,7 @@ export function submitRoutes(parts: ServerParts): Handlers {
     if (!isPlain(request)) throw new ConfigError({ path: "submit", given: request, allowed: "an object" });
     const { kind, input, retry, ...options } = request as JobRequest;
     checkKeys(options, OPTION_KEYS, "submit");
-    checkBuiltinKind(kind, input);
+    checkBuiltinKind(kind, input, options.upload);
     const payload = sliceOf(text, "input") ?? NO_INPUT;
     const { namespace } = call;
     const policy = retry === undefined ? {} : { policy: policies.of(retry) };
@@ -117,7 +117,7 @@ export function submitRoutes(parts: ServerParts): Handlers {
 
 const OPTION_KEYS = [
   ...["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline", "labels"],
-  ...["resources", "annotations", "parent", "name"],
+  ...["resources", "annotations", "parent", "upload", "name"],
 ];
 
 function submitted({ id, created, chapter, state }: SubmitAnswer & { readonly status: "ok" }): Submitted {

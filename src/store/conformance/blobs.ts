@@ -290,7 +290,7 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
     });
 
     test("numbers that are none, and ids that are none, are refused", async () => {
-      for (const attempt of [0, -1, 1.5, Number.NaN]) {
+      for (const attempt of [-1, 1.5, Number.NaN]) {
         await expect(blobs.write(jobId(), attempt, "stdout.log", 0, pieces("x"))).rejects.toThrow(TypeError);
       }
       for (const offset of [-1, 0.5, Number.POSITIVE_INFINITY]) {
@@ -357,6 +357,37 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       expect((await read(b, "artifacts/x/y"))?.length).toBe(300_000);
       await write(a, "stdout.log", 0, "again");
       expect(await text(a, "stdout.log")).toBe("again");
+    });
+
+    test("the input of a job is no file of its attempts, is listed, and is deleted with the job", async () => {
+      const [a, b] = [jobId(), jobId()].sort() as [string, string];
+      const bytes = randomBytes(600_001);
+      for (const job of [b, a]) {
+        expect(await blobs.write(job, 0, "stdin", 0, inPieces(bytes.subarray(0, 300_000), 70_000))).toEqual({
+          size: 300_000,
+        });
+        const rest = () =>
+          blobs.write(job, 0, "stdin", 300_000, inPieces(bytes.subarray(300_000), 70_000), { length: 300_001 });
+        expect(await rest()).toEqual({ size: bytes.length });
+        expect(await rest()).toEqual({ size: bytes.length });
+      }
+      await write(a, "stdout.log", 0, "x");
+      expect(bytes.equals((await read(a, "stdin", 0, 0)) as Buffer)).toBe(true);
+      expect(await blobs.attempts(a)).toEqual([1]);
+      expect(await blobs.get(a, 1, "stdin")).toBeNull();
+      for (const name of ["stdout.log", "artifacts/x", "../stdin"]) {
+        await expect(blobs.write(a, 0, name, 0, pieces("x"))).rejects.toBeInstanceOf(ConfigError);
+      }
+      await expect(blobs.write(a, 1, "stdin", 0, pieces("x"))).rejects.toBeInstanceOf(ConfigError);
+      await blobs.tidy(a);
+      const before = `${a.slice(0, -1)}0`;
+      expect((await blobs.inputs("", 1_000)).filter((id) => id === a || id === b)).toEqual([a, b]);
+      expect(await blobs.inputs(a, 1_000)).not.toContain(a);
+      expect((await blobs.inputs(before < a ? before : "", 1)).length).toBe(1);
+      await blobs.delete([a]);
+      expect(await blobs.get(a, 0, "stdin")).toBeNull();
+      expect(await blobs.inputs("", 1_000)).not.toContain(a);
+      expect((await read(b, "stdin", 600_000, 0))?.length).toBe(1);
     });
 
     test("a reader that leaves early holds nothing up", async () => {

@@ -147,7 +147,7 @@ export function blobWriter({ db, sql }: Context, call: Call, keepHash: Statement
   const write: Blobs["write"] = async (jobId, attempt, name, offset, source, options = {}) => {
     const { maxBytes, length, upload, last = false } = options;
     checkPlace(attempt, offset);
-    const parts = checkedParts(name);
+    const parts = checkedParts(name, attempt);
     const file: File = [jobId, attempt, name];
     const target = stagedOr(file, upload);
     const chunks = inChunks(source);
@@ -168,7 +168,7 @@ export function blobWriter({ db, sql }: Context, call: Call, keepHash: Statement
 
   const remove: Blobs["remove"] = async (jobId, attempt, name, { upload } = {}) => {
     checkPlace(attempt, 0);
-    checkedParts(name);
+    checkedParts(name, attempt);
     await call(() => removeFile(stagedOr([jobId, attempt, name], upload)));
   };
 

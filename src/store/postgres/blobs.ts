@@ -21,7 +21,14 @@ const PREFIX = `${ARTIFACTS}/`;
 export function postgresBlobs(context: Context, call: Call): Blobs {
   const { db, sql } = context;
   const THE_FILE = "job = $1 and attempt = $2 and name = $3";
-  const attemptsOf = sql("blob_attempts", "select distinct attempt from $s.blob where job = $1 order by attempt");
+  const attemptsOf = sql(
+    "blob_attempts",
+    "select distinct attempt from $s.blob where job = $1 and attempt > 0 order by attempt",
+  );
+  const inputsAfter = sql(
+    "blob_inputs",
+    "select job from $s.blob where attempt = 0 and job > $1 order by job limit $2",
+  );
   const sizeOf = sql("blob_size", `select size from $s.blob where ${THE_FILE}`);
   // The chunk that holds a byte, or the last one before it.
   const chunkAt = sql(
@@ -83,13 +90,15 @@ export function postgresBlobs(context: Context, call: Call): Blobs {
     async get(jobId, attempt, name, offset = 0) {
       checkPlace(attempt, offset);
       const file = [checkedId(jobId), attempt, name];
-      if (partsOf(name) === null) return null;
+      if (partsOf(name, attempt) === null) return null;
       const [row] = await call(() => db.read(sizeOf, file));
       return row === undefined ? null : Readable.from(bytes(file, offset), { objectMode: false });
     },
 
     write: (jobId, ...rest) => writer.write(checkedId(jobId), ...rest),
     remove: (jobId, ...rest) => writer.remove(checkedId(jobId), ...rest),
+    inputs: (after, limit) =>
+      call(async () => (await db.read(inputsAfter, [after, limit])).map(([job]) => job as string)),
     // There is no scratch here.
     tidy: async () => {},
     delete: (jobIds) =>

@@ -181,4 +181,8 @@ export const MIGRATIONS: readonly string[] = [
   ) with (${SMALL});
   create index hold_host on $s.hold (host);
   `,
+  `
+  -- Inputs that jobs brought along: found without reading all files, to remove those that no job was submitted for.
+  create index blob_input on $s.blob (job) where attempt = 0;
+  `,
 ];

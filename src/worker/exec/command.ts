@@ -1,7 +1,7 @@
 /** One command from its start to the end of the last process that came of it. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { type FileHandle, readFile } from "node:fs/promises";
 import type { Readable } from "node:stream";
 import type { CheckedExec } from "../../core/exec-input.ts";
 import { type Failure, failure } from "../../core/failure.ts";
@@ -27,6 +27,8 @@ export interface CommandParts {
   readonly isIsolated: boolean;
   /** Of the command that this worker itself is a part of. */
   readonly outerMark: string | null;
+  /** Becomes its standard input, and is closed here; null: what `input` says. */
+  readonly stdin: FileHandle | null;
   readonly stdout: Capture;
   readonly stderr: Capture;
   /** Sees what is written, as it is. A promise holds the command up until it resolves. */
@@ -55,6 +57,14 @@ export type CommandEnd =
 const LEFTOVER_GRACE_MS = 500;
 
 export async function runCommand(parts: CommandParts): Promise<CommandEnd> {
+  try {
+    return await runWith(parts);
+  } finally {
+    await parts.stdin?.close();
+  }
+}
+
+async function runWith(parts: CommandParts): Promise<CommandEnd> {
   const { guard, clock, input, signal } = parts;
   const killsBefore = await oomKills();
   if (signal.aborted) return ABORTED;
@@ -103,13 +113,13 @@ interface Running {
 
 /** The program in a session of its own, so that all of it can be found. */
 async function start(
-  { input, cwd, env, outerMark, isIsolated }: CommandParts,
+  { input, cwd, env, outerMark, isIsolated, stdin }: CommandParts,
   mark: string,
   pipes: Awaited<ReturnType<typeof outputPipes>>,
 ): Promise<Running | NeverStarted> {
   const [program, ...args] = isIsolated ? inNamespace(limited(input)) : limited(input);
   const stdio: (number | "ignore" | "pipe")[] = [
-    input.stdin === null ? "ignore" : "pipe",
+    stdin?.fd ?? (input.stdin === null ? "ignore" : "pipe"),
     pipes?.[0].write ?? "pipe",
     pipes?.[1].write ?? "pipe",
   ];

@@ -1,5 +1,6 @@
 /** Runs commands: each attempt in a directory of its own, with a clean environment, and an outcome that tells exit codes,
  *  signals, limits and the command's own verdict apart. */
+import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { ConfigError } from "../../core/errors.ts";
 import { type CheckedExec, checkExecInput } from "../../core/exec-input.ts";
@@ -52,6 +53,8 @@ export interface AttemptPlaces {
   ): Promise<{ readonly dir: string; readonly previous: string | null }>;
   /** What it left in `artifacts/`; `more` were too many, or could not be read. */
   list(jobId: string, attempt: number): Promise<{ readonly files: readonly OutputFile[]; readonly more: number }>;
+  /** The input that the job brought along, at its start; null if it is missing. */
+  openStdin?(jobId: string, placed: PlacedAttempt): Promise<FileHandle | null>;
   /** Its output files are there, and grow from now on. */
   follow?(placed: PlacedAttempt): void;
   /** It has ended: what it left is brought to where it is kept, before anybody hears of its end. Never throws. */
@@ -152,13 +155,19 @@ export class ExecExecutor implements Executor {
     const cwd = input.cwd ?? dir;
     const refused = await whyNot(input.argv[0], cwd, env.PATH as string);
     if (refused !== null) return failed(refused);
+    const stdin = await this.#stdin(run, input);
     const stdout = new Capture(join(dir, "stdout.log"), input.outputCap);
     const stderr = new Capture(join(dir, "stderr.log"), input.outputCap);
-    await Promise.all([stdout.open(), stderr.open()]);
+    try {
+      await Promise.all([stdout.open(), stderr.open()]);
+    } catch (error) {
+      await stdin?.close();
+      throw error;
+    }
     places.follow?.(run);
     const stopUsage = this.#followUsage(run, join(dir, "usage.json"));
     const end = await runCommand({
-      ...{ guard: this.#guard, clock, input, cwd, dir, env, stdout, stderr, signal: run.signal },
+      ...{ guard: this.#guard, clock, input, cwd, dir, env, stdin, stdout, stderr, signal: run.signal },
       outerMark: this.#options.env[MARK] ?? null,
       isIsolated: await this.#mayIsolate(),
       onOutput: (stream, bytes) => careful(run, () => onOutput?.({ jobId, attempt, stream, bytes })),
@@ -170,6 +179,17 @@ export class ExecExecutor implements Executor {
       if (capture.trouble !== null) run.log(`its output could not be kept: ${capture.trouble}`);
     }
     return this.#judge(run, end, { dir, said, written });
+  }
+
+  /** Opened anew for each attempt, which so reads it from the start; null where the job brought nothing. */
+  async #stdin(run: AttemptRun, { stdinFile }: CheckedExec): Promise<FileHandle | null> {
+    if (stdinFile === null) return null;
+    const file = (await this.#options.places.openStdin?.(run.job.id, run)) ?? null;
+    if (file === null) throw new Error("the piped input of the job is missing");
+    const { size } = await file.stat();
+    if (size === stdinFile.bytes) return file;
+    await file.close();
+    throw new Error(`the piped input of the job has ${size} bytes instead of ${stdinFile.bytes}`);
   }
 
   async #judge(

@@ -1,6 +1,7 @@
 /** Fetches what the attempt before this one left: it may have run on another machine. */
-import { mkdir, open } from "node:fs/promises";
+import { type FileHandle, mkdir, open, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { openPlain } from "../../files/plain-files.ts";
 import { sleep } from "../../lib/clock.ts";
 import type { PlacedAttempt } from "../exec/exec-executor.ts";
 import { Patience } from "../http-link/patience.ts";
@@ -43,6 +44,18 @@ export async function fetchEarlier(
     const path = join(dir, name);
     await mkdir(dirname(path), { recursive: true, mode: 0o700 });
     room -= await fetchOne(files, placed, { attempt: earlier.attempt, name, path, room });
+  }
+}
+
+/** The input that the job brought along, in a file that has no name any more. Unlike what an attempt left, it must be there: the
+ *  error is the attempt's. */
+export async function fetchStdin(files: SessionFiles, placed: PlacedAttempt, dir: string): Promise<FileHandle | null> {
+  const path = join(dir, ".stdin");
+  try {
+    await fetchOne(files, placed, { attempt: 0, name: "stdin", path, room: MAX_BYTES });
+    return await openPlain(path);
+  } finally {
+    await rm(path, { force: true });
   }
 }
 

@@ -10,7 +10,7 @@ import { listPlainFiles } from "../../files/plain-files.ts";
 import { runName } from "../attempt-run.ts";
 import type { AttemptPlaces, PlacedAttempt } from "../exec/exec-executor.ts";
 import type { LinkParts } from "../http-link/link-parts.ts";
-import { fetchEarlier, findEarlier } from "./earlier-files.ts";
+import { fetchEarlier, fetchStdin, findEarlier } from "./earlier-files.ts";
 import { HostDirectory, type HostDirectoryOptions } from "./host-directory.ts";
 import { Outbox } from "./outbox.ts";
 import { SessionFiles, type SessionOf } from "./session-files.ts";
@@ -94,6 +94,8 @@ export async function remotePlaces(options: RemotePlacesOptions): Promise<Remote
       });
       return { dir, previous: await previousOf(placed) };
     },
+
+    openStdin: (jobId, placed) => fetchStdin(files, placed, host.dirOf(jobId, placed.job.attempt)),
 
     follow: (placed) => placeOf(placed)?.outbox.follow(),
 

@@ -1,0 +1,95 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { resolvePolicy } from "../core/resolve-policy.ts";
+import { idMaker } from "../lib/id.ts";
+import { directoryBlobs } from "../store/directory-blobs.ts";
+import { openStore } from "../store/open.ts";
+import { VirtualClock } from "../testing/virtual-clock.ts";
+import { Engine } from "./engine.ts";
+
+const HOUR = 3_600_000;
+const DATA = { bytes: 4, sha256: "3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7" };
+
+async function* bytes(text: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(text);
+}
+
+async function bench() {
+  const dir = mkdtempSync(join(tmpdir(), "perdure-upload-"));
+  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
+  const clock = new VirtualClock();
+  const random = () => 0.5;
+  const store = await openStore({ url: ":memory:", clock, random, newSecret: () => "x".repeat(32) });
+  let drawn = 0;
+  const newId = idMaker({ now: clock.now, randomBytes: (into) => into.fill(drawn++) });
+  const blobs = directoryBlobs(dir);
+  const retention = { succeeded: 0, failed: 0, cancelled: 0 };
+  const engine = new Engine({ store, clock, random, newId, log: () => {}, name: "e", outputs: blobs, retention });
+  onTestFinished(() => store.close());
+  const uploaded = async (text: string) => {
+    const id = engine.newUpload();
+    await engine.writeUpload(id, 0, bytes(text));
+    return id;
+  };
+  const submit = async (upload: string, key: string | null = null, stdinFile: object = DATA) => {
+    const payload = JSON.stringify({ argv: ["cat"], stdinFile });
+    const [answer] = await engine.submit([{ kind: "exec", payload, policy: resolvePolicy(), key, upload }]);
+    return answer?.status === "ok" ? answer : (answer?.error as Error);
+  };
+  return { clock, engine, blobs, uploaded, submit };
+}
+
+describe("an upload", () => {
+  it("becomes the job's, and its id the job's id", async () => {
+    const { engine, uploaded, submit } = await bench();
+    const id = await uploaded("data");
+    expect(await engine.readUpload(id)).toEqual(DATA);
+    expect(await submit(id)).toMatchObject({ id, created: true });
+    await expect(engine.writeUpload(id, 0, bytes("else"))).rejects.toThrow(/no job was submitted with yet/);
+    expect(await submit(id)).toMatchObject({ message: expect.stringContaining("no job was submitted with yet") });
+    expect(await engine.readUpload(id)).toEqual(DATA);
+  });
+
+  it("must hold what the input says", async () => {
+    const { clock, engine, uploaded, submit } = await bench();
+    const wrong = "it holds other bytes";
+    expect(await submit(await uploaded("dat"))).toMatchObject({ message: expect.stringContaining(wrong) });
+    expect(await submit(await uploaded("atad"))).toMatchObject({ message: expect.stringContaining(wrong) });
+    expect(await submit(engine.newUpload())).toMatchObject({
+      message: expect.stringContaining("there is no such upload"),
+    });
+    expect(await submit("../../etc")).toMatchObject({ path: "submit.upload" });
+    const old = await uploaded("data");
+    clock.moveTo(clock.now() + HOUR / 2 + 1);
+    expect(await submit(old)).toMatchObject({ message: expect.stringContaining("over half an hour old") });
+  });
+
+  it("is removed at once where the key names a job already", async () => {
+    const { blobs, uploaded, submit } = await bench();
+    const first = await uploaded("data");
+    expect(await submit(first, "k")).toMatchObject({ id: first });
+    expect(await submit(await uploaded("data"), "k")).toMatchObject({ id: first, created: false });
+    const other = { bytes: 1, sha256: "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb" };
+    expect(await submit(await uploaded("a"), "k", other)).toMatchObject({ code: "key_conflict" });
+    expect(await blobs.inputs("", 10)).toEqual([first]);
+  });
+
+  it("is removed after an hour if no job was submitted with it, and with its job otherwise", async () => {
+    const { clock, engine, blobs, uploaded, submit } = await bench();
+    const kept = await uploaded("data");
+    await submit(kept);
+    const strays = [await uploaded("a"), await uploaded("b")];
+    clock.moveTo(clock.now() + HOUR - 1);
+    await engine.prune();
+    expect(await blobs.inputs("", 10)).toEqual([kept, ...strays]);
+    clock.moveTo(clock.now() + 2);
+    await engine.prune();
+    expect(await blobs.inputs("", 10)).toEqual([kept]);
+    await engine.command(kept, { kind: "cancel" });
+    clock.moveTo(clock.now() + 24 * HOUR);
+    await engine.prune();
+    expect(await blobs.inputs("", 10)).toEqual([]);
+  });
+});

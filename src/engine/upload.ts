@@ -1,0 +1,115 @@
+/** Inputs that are too large for a payload, for commands to read as standard input. An upload is stored under an id that the
+ *  job takes as its own when it is submitted: so it is durable before the submit is acknowledged, and is deleted with the job.
+ *  What no job was submitted for is removed by the pruner. */
+import { createHash } from "node:crypto";
+import { ConfigError, PerdureError } from "../core/errors.ts";
+import { MAX_STDIN_BYTES, type StdinFile } from "../core/exec-input.ts";
+import { isId } from "../lib/id.ts";
+import { timeOfId } from "../lib/id-time.ts";
+import type { Blobs } from "../store/blobs.ts";
+import type { EngineParts } from "./engine.ts";
+
+/** The parts of the port that hold inputs: the file `stdin` of attempt 0. */
+const PLACE = [0, "stdin"] as const;
+
+/** An upload may be submitted with for so long, and is removed when twice that has passed: never one that is being submitted. */
+const TAKEN_MS = 1_800_000;
+const KEPT_MS = 2 * TAKEN_MS;
+
+export function newUpload({ newId }: EngineParts): string {
+  return newId("job");
+}
+
+/** Puts bytes at an offset, durably. A repeated piece changes nothing; the answer is the size. */
+export async function writeUpload(
+  parts: EngineParts,
+  id: string,
+  offset: number,
+  source: AsyncIterable<Uint8Array>,
+  length?: number,
+): Promise<{ readonly size: number }> {
+  const outputs = filesOf(parts);
+  await checkFree(parts, id);
+  return outputs.write(id, ...PLACE, offset, limited(source, offset), length === undefined ? {} : { length });
+}
+
+async function* limited(source: AsyncIterable<Uint8Array>, offset: number): AsyncGenerator<Uint8Array> {
+  let end = offset;
+  for await (const piece of source) {
+    end += piece.length;
+    if (end > MAX_STDIN_BYTES) {
+      const message = `upload: over the limit of ${MAX_STDIN_BYTES} bytes; store the data elsewhere and pass its address`;
+      throw new PerdureError("invalid_payload", message, { path: "upload" });
+    }
+    yield piece;
+  }
+}
+
+/** Its id is nobody's: of a job that is there, the input does not change any more. */
+async function checkFree({ store }: EngineParts, id: string): Promise<void> {
+  const isFree = isId(id, "job") && (await store.facts([id]))[0] == null;
+  if (isFree) return;
+  const allowed = "the id of an upload that no job was submitted with yet";
+  throw new ConfigError({ path: "submit.upload", given: id, allowed });
+}
+
+/** What lies there; null if nothing does. */
+export async function readUpload(parts: EngineParts, id: string): Promise<StdinFile | null> {
+  if (!isId(id, "job")) return null;
+  const source = await filesOf(parts).get(id, ...PLACE);
+  if (source === null) return null;
+  const hash = createHash("sha256");
+  let bytes = 0;
+  for await (const piece of source) {
+    hash.update(piece as Uint8Array);
+    bytes += (piece as Uint8Array).length;
+  }
+  return { bytes, sha256: hash.digest("hex") };
+}
+
+/** That the upload of a submit is there, whole, and what its input says. */
+export async function checkUpload(parts: EngineParts, id: string, payload: string): Promise<void> {
+  await checkFree(parts, id);
+  if (timeOfId(id) < parts.clock.now() - TAKEN_MS) {
+    const problem = "it is over half an hour old, and about to be removed";
+    throw new ConfigError({ path: "submit.upload", given: id, allowed: "the id of a new upload", problem });
+  }
+  const found = await readUpload(parts, id);
+  const { stdinFile } = JSON.parse(payload) as { stdinFile?: StdinFile };
+  if (found !== null && found.bytes === stdinFile?.bytes && found.sha256 === stdinFile.sha256) return;
+  const problem =
+    found === null ? "there is no such upload, or it was removed" : "it holds other bytes than stdinFile says";
+  throw new ConfigError({ path: "submit.upload", given: id, allowed: "the id of an upload that is complete", problem });
+}
+
+export async function dropUpload({ outputs, log }: EngineParts, id: string): Promise<void> {
+  await outputs
+    ?.delete([id])
+    .catch((error: unknown) => log("warn", `cannot remove the upload ${id}: ${String(error)}`));
+}
+
+const PAGE = 100;
+
+/** Removes uploads that no job was submitted with. A round looks at a bounded number and the next goes on from there. */
+export class UploadSweep {
+  #after = "";
+
+  async round(parts: EngineParts): Promise<number> {
+    const { store, clock } = parts;
+    if (parts.outputs?.inputs === undefined) return 0;
+    const ids = await parts.outputs.inputs(this.#after, PAGE);
+    this.#after = ids.length < PAGE ? "" : (ids.at(-1) as string);
+    const old = ids.filter((id) => timeOfId(id) < clock.now() - KEPT_MS);
+    if (old.length === 0) return 0;
+    const found = await store.facts(old);
+    const strays = old.filter((_, i) => found[i] == null);
+    await parts.outputs.delete(strays);
+    return strays.length;
+  }
+}
+
+function filesOf({ outputs }: EngineParts): Pick<Blobs, "get" | "write"> {
+  const { get, write } = outputs ?? {};
+  if (get !== undefined && write !== undefined) return { get, write };
+  throw new PerdureError("wrong_state", "this engine keeps no files, so nothing can be uploaded to it");
+}
