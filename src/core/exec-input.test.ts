@@ -32,6 +32,17 @@ describe("a command", () => {
     });
   });
 
+  it("takes sizes as bytes, or as texts such as those of resources", () => {
+    const limits = { memory: "512m", fileSize: "1.5g", processes: 7 };
+    expect(check({ argv, limits, outputCap: "4m" })).toMatchObject({
+      limits: { memory: 512 * 2 ** 20, fileSize: 1.5 * 2 ** 30, processes: 7 },
+      outputCap: 4 * 2 ** 20,
+    });
+    expect(check({ argv, limits: { memory: 1_000 } }).limits).toEqual({ memory: 1_000 });
+    expect(refusal({ argv, limits: { memory: "a lot" } })).toMatch(/limits\.memory: got "a lot".*"512m"/);
+    expect(refusal({ argv, limits: { processes: "7" } })).toMatch(/limits\.processes/);
+  });
+
   it("is read by a shell only where that is said", () => {
     expect(check({ command: "a | b", shell: true }).argv).toEqual(["/bin/sh", "-c", "a | b"]);
     expect(refusal({ command: "a | b" })).toMatch(/exec\.command.*shell/);

@@ -3,6 +3,7 @@ import { asBoolean, asInteger, asList, asObject, asText, type Fields, fieldPath,
 import { type Duration, toMs } from "./duration.ts";
 import { ConfigError } from "./errors.ts";
 import { asArgument, checkEnv, checkFill, checkPorts, type Fill } from "./exec-env.ts";
+import { toBytes } from "./resources.ts";
 
 /** A command and what it gets: arguments, environment, files, limits.
  *  @example
@@ -33,8 +34,8 @@ export interface ExecInput {
   fill?: Readonly<Record<string, string>>;
   /** Between SIGTERM and SIGKILL. Default: 10 s. */
   grace?: Duration;
-  /** Bytes kept of stdout, and of stderr: half from the beginning, half from the end. Default: 1 MiB. */
-  outputCap?: number;
+  /** Bytes kept of stdout, and of stderr, or text such as `4m`: half from the beginning, half from the end. Default: 1 MiB. */
+  outputCap?: number | string;
   limits?: ExecLimits;
   /** Of the files it makes, as in 0o077. Default: the worker's; its own directory is for its owner alone in any case. */
   umask?: number;
@@ -57,13 +58,16 @@ export interface StdinFile {
  *  @example
  *  const limits: ExecLimits = { openFiles: 256, fileSize: 100_000_000 }; */
 export interface ExecLimits {
-  /** Bytes of memory. Looked at ten times a second: what grows faster gets further. */
-  memory?: number;
+  /** Bytes of memory, or text such as `512m` or `2g`. Checked ten times a second: what grows faster gets further. */
+  memory?: number | string;
   processes?: number;
-  /** Bytes of any file it writes. */
-  fileSize?: number;
+  /** Bytes of any file it writes, or text such as `512m` or `2g`. */
+  fileSize?: number | string;
   openFiles?: number;
 }
+
+/** In bytes, where a limit is a size. */
+export type CheckedLimits = { readonly [K in keyof ExecLimits]: number };
 
 export interface CheckedExec {
   readonly argv: readonly [string, ...string[]];
@@ -80,7 +84,7 @@ export interface CheckedExec {
   readonly fill: Readonly<Record<string, Fill>>;
   readonly graceMs: number;
   readonly outputCap: number;
-  readonly limits: ExecLimits;
+  readonly limits: CheckedLimits;
   readonly umask: number | null;
   readonly keep: boolean;
 }
@@ -117,7 +121,7 @@ export function checkExecInput(value: unknown, path: string): CheckedExec {
     ports,
     fill: read("fill", (value, at) => checkFill(value, at, { ports, env }), {}),
     graceMs: read("grace", graceOf, DEFAULT_GRACE_MS),
-    outputCap: read("outputCap", (n, at) => asInteger(n, at, { min: 1_024, max: MAX_CAP }), DEFAULT_CAP),
+    outputCap: read("outputCap", (n, at) => asInteger(bytesIn(n, at), at, { min: 1_024, max: MAX_CAP }), DEFAULT_CAP),
     limits: read("limits", checkLimits, {}),
     umask: read("umask", (n, at) => asInteger(n, at, { min: 0, max: 0o777 }), null),
     keep: read("keep", asBoolean, false),
@@ -227,11 +231,19 @@ function graceOf(value: unknown, path: string): number {
   throw new ConfigError({ path, given: value, allowed: "at most 1h" });
 }
 
-function checkLimits(value: unknown, path: string): ExecLimits {
+function checkLimits(value: unknown, path: string): CheckedLimits {
   const fields = asObject(value, path, LIMIT_KEYS);
-  const limits: { -readonly [K in keyof ExecLimits]: ExecLimits[K] } = {};
+  const limits: { -readonly [K in keyof CheckedLimits]: CheckedLimits[K] } = {};
   for (const key of LIMIT_KEYS) {
-    if (fields[key] !== undefined) limits[key] = asInteger(fields[key], fieldPath(path, key), { min: 1 });
+    if (fields[key] === undefined) continue;
+    const at = fieldPath(path, key);
+    const isSize = key === "memory" || key === "fileSize";
+    limits[key] = asInteger(isSize ? bytesIn(fields[key], at) : fields[key], at, { min: 1 });
   }
   return limits;
+}
+
+/** A text as resources have it, in bytes; anything else as it is. */
+function bytesIn(value: unknown, path: string): unknown {
+  return typeof value === "string" ? toBytes(value, path) : value;
 }

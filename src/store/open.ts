@@ -6,6 +6,7 @@ import { sqliteFaults, sqliteVersion } from "./sqlite/look.ts";
 import { openSqlite } from "./sqlite/open.ts";
 import type { SchemaVersion, Store } from "./store.ts";
 
+export { DATA_DIRECTORY, keepFromGit } from "./git-ignore.ts";
 export { driverName } from "./sqlite/driver.ts";
 export { holdLock } from "./sqlite/lock.ts";
 

@@ -38,12 +38,12 @@ describe.each([
   const askHere = (argv: readonly string[]) => ask(argv, { env: target.env, cwd: target.dir });
 
   describe("events --follow", () => {
-    it("shows what there was, then what comes, one object a line", async () => {
+    it("shows what there was, then what comes, one object a line, and ends with the job", async () => {
       const job = await target.script(untilThere("go-events"));
       const following = startMain(["events", "-f", "--json", job.id], { env: target.env });
       await following.says("attempt.started");
       go("go-events");
-      await following.says("attempt.succeeded");
+      expect(await following.ended).toBe(0);
       const events = following.io.stdout.text
         .trimEnd()
         .split("\n")
@@ -73,8 +73,14 @@ describe.each([
       const following = startMain(["events", "-f", "--json", "--after", String(first.seq), job.id], {
         env: target.env,
       });
-      await following.says("attempt.succeeded");
+      expect(await following.ended).toBe(0);
       expect(following.io.stdout.text).not.toContain("job.submitted");
+      expect(following.io.stdout.text).toContain("attempt.succeeded");
+      const { seq } = JSON.parse(following.io.stdout.text.trimEnd().split("\n").at(-1) as string) as PerdureEvent;
+      expect(await askHere(["events", "-f", "--json", "--after", String(seq), job.id])).toMatchObject({
+        ...{ code: 0, stdout: "" },
+      });
+      expect((await askHere(["events", "-f", "--json", "-n", "1", job.id])).stdout).toContain("attempt.succeeded");
       const both = await askHere(["events", "-f", "--after", "1", "-n", "1"]);
       expect(both).toMatchObject({ code: 2, stderr: expect.stringContaining("--after and --limit") });
     }, 120_000);

@@ -1,6 +1,7 @@
 /** `perdure events`: what happened, in order, to one job or to all, with what the engine did itself. */
 import type { PerdureEvent } from "../../core/event.ts";
-import type { Perdure } from "../../core/face.ts";
+import type { JobHandle, Perdure } from "../../core/face.ts";
+import { isTerminal } from "../../core/job.ts";
 import { EVENT_VIEW_NAMES, eventView } from "../../dialects/registry.ts";
 import { viewParts } from "../apply/view-parts.ts";
 import type { Piece } from "../colour.ts";
@@ -22,7 +23,10 @@ export const events: Command = {
   summary: "Show what happened, in order, to one job or to all",
   usage: "perdure events [ID] [OPTIONS]",
   options: [
-    { name: "follow", short: "f", type: "boolean", help: "Show the last of them, and then those to come." },
+    {
+      ...{ name: "follow", short: "f", type: "boolean" },
+      help: "Show the last of them, and then those to come. With an ID, until the job has ended.",
+    },
     { name: "after", type: "string", value: "SEQ", help: "Only those after the event of this number." },
     {
       ...{ name: "limit", short: "n", type: "string", value: "N" },
@@ -55,11 +59,20 @@ export const events: Command = {
     }
     const last = limit ?? (id === undefined ? FOLLOW_LIMIT : Number.POSITIVE_INFINITY);
     return withPerdure(context, async (perdure) => {
-      const job = id === undefined ? null : await perdure.job(await fullId(perdure, id));
-      return followEvents(context, job ?? perdure, { after, last, withId: id === undefined });
+      if (id === undefined) return followEvents(context, perdure, { after, last, withId: true });
+      const job = await perdure.job(await fullId(perdure, id));
+      return followEvents(context, job, { after, last, withId: false, isOver: isOver(job) });
     });
   },
 };
+
+/** Whether an event is the last of a job that has ended. */
+function isOver(job: JobHandle<unknown>): (event: PerdureEvent) => Promise<boolean> {
+  return async ({ n }) => {
+    const { state, revision } = await job.get();
+    return isTerminal(state) && n >= revision;
+  };
+}
 
 /** One list, whole: the other systems know no part of it. */
 async function showView(context: Context, id: string | undefined): Promise<number> {

@@ -1,5 +1,5 @@
 /** `perdure up`: server, workers and database in one process tree. */
-import { relative } from "node:path";
+import { isAbsolute, relative } from "node:path";
 import type { Command, Context } from "../command.ts";
 import { type Config, loadConfig } from "../config/config.ts";
 import { optionsFor } from "../config/options.ts";
@@ -73,10 +73,7 @@ function greet({ out, given, io }: Context, config: Config, { url, store, tokens
     out.json({ url, store, tokenFile: tokens.file, workers, pid: process.pid });
     return;
   }
-  const short = (path: string) => {
-    const near = relative(io.cwd, path);
-    return near.startsWith("..") || near === "" ? path : near;
-  };
+  const short = (path: string) => shownStore(path, io.cwd);
   // Commands look here by themselves; from a data directory elsewhere they must be told.
   const data = config.isSet("data") ? ` --data ${config.text("data")}` : "";
   out.facts([
@@ -90,4 +87,11 @@ function greet({ out, given, io }: Context, config: Config, { url, store, tokens
   out.line(`  perdure run${data} -- sh -c 'echo hello from a worker'`);
   out.line(`  perdure ps${data}`);
   out.line("Ctrl-C stops it.");
+}
+
+/** A path within the working directory from there; an address as it is. */
+export function shownStore(store: string, cwd: string): string {
+  if (!isAbsolute(store)) return store;
+  const near = relative(cwd, store);
+  return near.startsWith("..") || near === "" ? store : near;
 }

@@ -1,4 +1,4 @@
-/** `perdure events --follow`: the last events, and then those to come, until Ctrl-C. A line is printed when its event comes,
+/** `perdure events --follow`: the last events, and then those to come, until Ctrl-C, or until the job has ended. A line is printed when its event comes,
  *  so that columns have fixed widths; on a narrow terminal instants are shown without their date. */
 import type { PerdureEvent } from "../../core/event.ts";
 import type { FeedOptions } from "../../core/face.ts";
@@ -22,26 +22,31 @@ export interface EventsWanted {
   readonly last: number;
   /** Those of several jobs: each line names its own. */
   readonly withId: boolean;
+  /** Of one job: whether nothing comes after an event. */
+  readonly isOver?: ((event: PerdureEvent) => Promise<boolean>) | null;
 }
 
 export function followEvents(
   context: Context,
   source: EventSource,
-  { after, last, withId }: EventsWanted,
+  { after, last, withId, isOver = null }: EventsWanted,
 ): Promise<number> {
   const { given, out, io } = context;
   const print = given.flag("json")
     ? (event: PerdureEvent) => writeJsonLine(io, out, event)
     : linesTo(context, withId).print;
   return untilLeft(context, async (signal) => {
-    let seen = after ?? 0;
-    if (after === undefined) {
-      for (const event of await lastEvents((from) => source.events({ after: from, signal }), last)) {
-        await print(event);
-        seen = event.seq;
-      }
+    const read = (from: number) => source.events({ after: from, signal });
+    const before = after === undefined || isOver !== null ? await lastEvents(read, after === undefined ? last : 1) : [];
+    if (after === undefined) for (const event of before) await print(event);
+    const latest = before.at(-1);
+    const seen = after ?? latest?.seq ?? 0;
+    // With --after, some may still be to come that are there already.
+    if (latest !== undefined && latest.seq <= seen && (await isOver?.(latest)) === true) return EXIT.done;
+    for await (const event of source.events({ after: seen, follow: true, signal })) {
+      await print(event);
+      if ((await isOver?.(event)) === true) return EXIT.done;
     }
-    for await (const event of source.events({ after: seen, follow: true, signal })) await print(event);
     return EXIT.done;
   });
 }

@@ -1,7 +1,8 @@
 /** Makes the data directory. Before anything is opened: what is wrong with a directory should be said of the directory. */
 import { randomBytes } from "node:crypto";
 import { closeSync, mkdirSync, openSync, rmdirSync, statSync, unlinkSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
+import { DATA_DIRECTORY, keepFromGit } from "../../store/open.ts";
 import { type DataDir, fileAdvice } from "../data.ts";
 import { usageError } from "../exit.ts";
 
@@ -13,6 +14,8 @@ export function madeDir(dir: DataDir): DataDir {
     const probe = join(dir.path, `.probe-${randomBytes(6).toString("hex")}`);
     closeSync(openSync(probe, "wx", 0o600));
     unlinkSync(probe);
+    // A directory that was there is somebody else's to ignore, unless it has our own name.
+    if (made.includes(dir.path) || basename(dir.path) === DATA_DIRECTORY) keepFromGit(dir.path);
     return dir;
   } catch (error) {
     for (const path of made.reverse()) rmdirSync(path); // nothing is left of what did not work

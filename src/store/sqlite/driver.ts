@@ -43,8 +43,8 @@ function hasOwnDriver(): boolean {
 
 async function loadDriver(): Promise<DatabaseClass> {
   if (hasOwnDriver()) {
-    const name: string = "node:sqlite";
-    return ((await import(name)) as { DatabaseSync: DatabaseClass }).DatabaseSync;
+    const own = withoutSqliteWarning(() => process.getBuiltinModule("node:sqlite"));
+    return (own as unknown as { DatabaseSync: DatabaseClass }).DatabaseSync;
   }
   try {
     return (await import("@photostructure/sqlite")).DatabaseSync as unknown as DatabaseClass;
@@ -53,6 +53,23 @@ async function loadDriver(): Promise<DatabaseClass> {
       `no SQLite driver for Node ${process.versions.node}: install the optional dependency ` +
       `"@photostructure/sqlite" (npm install --include=optional), or use Node 22.13 or later`;
     throw new PerdureError("store_driver_missing", message, { cause });
+  }
+}
+
+/** Node 22 warns on stderr, once, that its SQLite is experimental. Nobody who runs a command can do anything about it; all
+ *  other warnings go their way. `load` must not wait: it is given up when it returns. */
+export function withoutSqliteWarning<T>(load: () => T): T {
+  const { emitWarning } = process;
+  process.emitWarning = ((warning: string | Error, ...rest: unknown[]) => {
+    const [type] = rest as [string | { readonly type?: string } | undefined];
+    const isExperimental = (typeof type === "object" ? type.type : type) === "ExperimentalWarning";
+    if (isExperimental && /^SQLite is an experimental feature/.test(String(warning))) return;
+    Reflect.apply(emitWarning, process, [warning, ...rest]);
+  }) as typeof emitWarning;
+  try {
+    return load();
+  } finally {
+    process.emitWarning = emitWarning;
   }
 }
 

@@ -1,8 +1,9 @@
 /** Opens a database file: creates it for its owner only, refuses what is not ours or newer than we are, migrates.
  *  Safe from two processes at once: each step looks again under the write lock. */
 import { closeSync, mkdirSync, openSync } from "node:fs";
-import { dirname } from "node:path";
+import { basename, dirname } from "node:path";
 import { PerdureError } from "../../core/errors.ts";
+import { DATA_DIRECTORY, keepFromGit } from "../git-ignore.ts";
 import type { Store } from "../store.ts";
 import { type Database, openDatabase, SQLITE, sqliteCode } from "./driver.ts";
 import { APPLICATION_ID, MIGRATIONS } from "./migrations.ts";
@@ -46,7 +47,9 @@ export async function openSqlite({ path, random, newSecret, tell = () => {} }: O
 /** Directories 0700 and the file 0600, before SQLite opens it; its companions take the file's mode. */
 function createPrivately(path: string): void {
   try {
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    const dir = dirname(path);
+    mkdirSync(dir, { recursive: true, mode: 0o700 });
+    if (basename(dir) === DATA_DIRECTORY) keepFromGit(dir);
     closeSync(openSync(path, "a", 0o600));
   } catch (cause) {
     throw new PerdureError("store_io", `cannot open ${path}: ${(cause as Error).message}`, { cause });
