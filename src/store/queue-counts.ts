@@ -1,5 +1,6 @@
 /** Queues with what is in them, put together from counts by lane: a queue has as many lanes as kinds and sets of labels. */
 import { JOB_STATES, type JobState } from "../core/job.ts";
+import { isRunQueue } from "../core/run-queue.ts";
 import type { Meanings } from "./job-row.ts";
 import type { QueueCounts } from "./store.ts";
 
@@ -48,6 +49,13 @@ export function queueCounts(
     entry.paused = true;
     entry.pausedAt = pausedAt as number;
   }
-  const all = [...queues.values()].filter((entry) => namespace === null || entry.namespace === namespace);
+  const all = [...queues.values()].filter(
+    (entry) => (namespace === null || entry.namespace === namespace) && !isOver(entry),
+  );
   return all.sort((a, b) => (a.namespace + a.queue < b.namespace + b.queue ? -1 : 1));
+}
+
+/** The queue of a single run, whose job has ended. */
+function isOver({ queue, paused, counts }: QueueCounts): boolean {
+  return isRunQueue(queue) && !paused && counts.queued + counts.running + counts.blocked === 0;
 }

@@ -96,6 +96,8 @@ it("is what every command works on, named by PERDURE_DB", async () => {
       ...{ code, said: expect.stringMatching(wanted) },
     });
   }
+  // The queues of what ran here went with it.
+  expect((await ask(["queues"])).stdout).not.toContain("run-");
   expect(databasesIn(cwd)).toEqual([]);
   // What ran here left its files in the database, and nothing else.
   expect(readdirSync(join(cwd, ".perdure", "artifacts"))).toEqual([]);

@@ -1,5 +1,6 @@
 /** Submits the command, runs it in this process, and follows it to its end. */
 import { createHash, randomBytes } from "node:crypto";
+import { runQueue } from "../../core/run-queue.ts";
 import type { Context } from "../command.ts";
 import { withWorkingStore } from "../direct.ts";
 import type { StoreTarget } from "../store-target.ts";
@@ -26,7 +27,7 @@ async function runJob(here: Here, wanted: Wanted): Promise<number> {
   const { key } = wanted;
   // A queue of its own, so that no other `perdure run` on this data takes it; by its key, who comes later finds it again.
   const name = key === undefined ? randomBytes(8).toString("hex") : createHash("sha256").update(key).digest("hex");
-  const queue = `run-${name.slice(0, 16)}`;
+  const queue = runQueue(name);
   const met = await submitOrMeet(here, wanted, { queue, ...(key === undefined ? { expireIn: ABANDONED_AFTER } : {}) });
   if (met.exitCode !== null) return met.exitCode;
   const { job } = met;

@@ -31,6 +31,7 @@ import { reaperTests } from "./reaper.ts";
 import { renewTests } from "./renew.ts";
 import { reopenTests } from "./reopen.ts";
 import { resourceTests } from "./resources.ts";
+import { runLaneTests } from "./run-lanes.ts";
 import { sessionTests } from "./sessions.ts";
 import { settleTests } from "./settle.ts";
 import { textTests } from "./text.ts";
@@ -64,6 +65,7 @@ const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
   events: eventTests,
   "events of a namespace": namespaceEventTests,
   prune: pruneTests,
+  "queues of single runs": runLaneTests,
   "group commit": groupTests,
   text: textTests,
   history: historyTests,

@@ -9,12 +9,14 @@ import { type GroupVerb, refusal } from "./group.ts";
 import { inserter } from "./insert.ts";
 import { childInserter } from "./insert-children.ts";
 import type { InsertItem } from "./insert-statements.ts";
+import { runLaneHolder } from "./run-lanes.ts";
 import { explained, messageOf, troubleOf } from "./trouble.ts";
 import { IN_TRANSACTION } from "./watch.ts";
 
 /** Within somebody's transaction: the statements go over their connection, and workers hear of it when it commits. */
 export function insertWithin(context: Context, channel: string) {
   const { insert } = inserter(context);
+  const { withLanes, held } = runLaneHolder(context);
   // In a transaction "now" is its beginning, and this statement is a later one.
   const begun = context.sql("", "select now() < statement_timestamp()");
   const hint = context.sql("", "select pg_notify($1, $2)");
@@ -36,7 +38,8 @@ export function insertWithin(context: Context, channel: string) {
         allowed,
       });
     }
-    const answers = await insert(items, (statement, values) => ask(statement(0), values), ask);
+    const store = () => insert(items, (statement, values) => ask(statement(0), values), ask);
+    const answers = await withLanes(items, () => held(items, ask, store));
     if (answers.some(({ status }) => status === "inserted")) await ask(hint, [channel, IN_TRANSACTION]);
     return answers;
   };
@@ -63,17 +66,18 @@ export function insertVerb(context: Context): GroupVerb<InsertItem, InsertAnswer
   };
 }
 
-/** For lists with parents: a transaction, as the parents are locked before. */
+/** For lists with parents, or with jobs of single runs: a transaction, as parents and lanes are locked before. */
 export function insertChildrenVerb(context: Context): GroupVerb<InsertItem, InsertAnswer> {
   const insertChildren = childInserter(context);
+  const { withLanes, held } = runLaneHolder(context);
   const { db, interned, wrote } = context;
   return {
     ...insertVerb(context),
     inFlight: 3,
     async run(items) {
       await interned.store(items.map(({ job }) => job));
-      const work = ({ ask }: Connection, tries: number) => insertChildren(items, ask, tries);
-      const answers = await db.transaction(work, { repeat: true });
+      const work = ({ ask }: Connection, tries: number) => held(items, ask, () => insertChildren(items, ask, tries));
+      const answers = await withLanes(items, () => db.transaction(work, { repeat: true }));
       wrote();
       return answers;
     },

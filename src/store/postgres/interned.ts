@@ -1,10 +1,11 @@
 /** Lanes, policies and sessions are stored once and named by small numbers. This is the cache of what the numbers
- *  mean. Rows are never changed after they are written, so what is cached stays true; what another process added is
- *  read when it is first met. Lanes and policies are stored in transactions of their own, before the jobs that name
+ *  mean. Rows are never changed after they are written, and numbers never used again, so what is cached stays true; what another
+ *  process added is read when it is first met. Only lanes of single runs are ever deleted. Lanes and policies are stored in transactions of their own, before the jobs that name
  *  them: one that no job names after all does no harm. */
 import { PerdureError } from "../../core/errors.ts";
 import type { Policy } from "../../core/policy.ts";
 import { policyFromJson } from "../../core/resolve-policy.ts";
+import { isRunQueue } from "../../core/run-queue.ts";
 import { type Lane, labelText, laneName, type NewLane } from "../lane.ts";
 import { ints, texts } from "./arrays.ts";
 import type { Connection, Connections } from "./connections.ts";
@@ -12,6 +13,7 @@ import type { Context } from "./context.ts";
 import type { Row, Statement } from "./driver.ts";
 
 const MAX_SESSIONS = 10_000;
+const MANY_RUNS = 100;
 
 export class Interned {
   readonly #db: Connections;
@@ -24,7 +26,15 @@ export class Interned {
   readonly #policyNos = new Map<string, number>();
   readonly #sessionIds = new Map<number, string>();
   readonly #sql: Record<
-    "lanesAfter" | "lockLanes" | "addLanes" | "addPolicies" | "policiesByHash" | "policiesByNo" | "sessionsByNo",
+    | "lanesAfter"
+    | "lanesOfQueues"
+    | "lanesLeft"
+    | "lockLanes"
+    | "addLanes"
+    | "addPolicies"
+    | "policiesByHash"
+    | "policiesByNo"
+    | "sessionsByNo",
     Statement
   >;
 
@@ -32,6 +42,11 @@ export class Interned {
     this.#db = db;
     this.#sql = {
       lanesAfter: sql("lanes", "select no, namespace, queue, kind, labels from $s.lane where no > $1 order by no"),
+      lanesOfQueues: sql(
+        "lanes_queues",
+        "select no, namespace, queue, kind, labels from $s.lane where queue = any ($1::text[]) and queue ~ '^run-'",
+      ),
+      lanesLeft: sql("lanes_left", "select no from $s.lane where no = any ($1::int[])"),
       // One at a time: numbers are committed in their order, so that "after the last" misses none.
       lockLanes: sql("lock_lanes", "lock table $s.lane in share row exclusive mode"),
       addLanes: sql(
@@ -69,7 +84,7 @@ export class Interned {
     const last = this.#lastAsked;
     if (last !== null && isSameLane(last.lane, lane)) return last.no;
     const no = this.#laneNos.get(laneName(lane)) as number;
-    if (no !== undefined) this.#lastAsked = { lane, no };
+    if (no !== undefined && !isRunQueue(lane.queue)) this.#lastAsked = { lane, no };
     return no;
   }
   policyNo(hash: string): number {
@@ -92,6 +107,7 @@ export class Interned {
     let last: NewLane | null = null;
     for (const job of jobs) {
       if (!this.#policyNos.has(job.policyHash)) policies.set(job.policyHash, job.policy);
+      if (isRunQueue(job.queue)) continue; // run-lanes.ts sees to it
       if (last !== null && isSameLane(last, job)) continue;
       last = job;
       if (this.#lastAsked !== null && isSameLane(this.#lastAsked.lane, job)) continue;
@@ -105,7 +121,36 @@ export class Interned {
   async #storeLanes(lanes: readonly NewLane[]): Promise<void> {
     await this.readLanes();
     const fresh = lanes.filter((lane) => !this.#laneNos.has(laneName(lane)));
-    if (fresh.length === 0) return;
+    if (fresh.length > 0) await this.#addLanes(fresh);
+  }
+
+  /** Stores lanes of single runs that are not there. Whatever is cached of them is read anew: they may have been deleted, and
+   *  may be again before they are held. */
+  async storeRunLanes(lanes: readonly NewLane[]): Promise<void> {
+    const queues = texts([...new Set(lanes.map(({ queue }) => queue))]);
+    for (const lane of lanes) this.#laneNos.delete(laneName(lane));
+    for (const row of await this.#db.read(this.#sql.lanesOfQueues, [queues])) {
+      this.#learnLane(row, false); // others before it may be unknown yet
+    }
+    const names = new Map(lanes.map((lane) => [laneName(lane), lane]));
+    const fresh = [...names].filter(([name]) => !this.#laneNos.has(name)).map(([, lane]) => lane);
+    if (fresh.length > 0) await this.#addLanes(fresh);
+  }
+
+  /** Forgets lanes of single runs that were deleted, by whomever. Their numbers are never used again, so that to keep one does
+   *  no harm: they are looked for when there are many. */
+  async dropLanes(): Promise<void> {
+    const runs = [...this.#lanes.values()].filter(({ queue }) => isRunQueue(queue));
+    if (runs.length < MANY_RUNS) return;
+    const asked = ints(runs.map(({ no }) => no));
+    const left = new Set((await this.#db.read(this.#sql.lanesLeft, [asked])).map(([no]) => no));
+    for (const lane of runs.filter(({ no }) => !left.has(no))) {
+      this.#lanes.delete(lane.no);
+      if (this.#laneNos.get(laneName(lane)) === lane.no) this.#laneNos.delete(laneName(lane));
+    }
+  }
+
+  async #addLanes(fresh: readonly NewLane[]): Promise<void> {
     const column = (pick: (lane: NewLane) => string) => texts(fresh.map(pick));
     const labels = column((lane) => labelText(lane.labels));
     const names = [column((lane) => lane.namespace), column((lane) => lane.queue), column((lane) => lane.kind), labels];
@@ -164,12 +209,12 @@ export class Interned {
     }
   }
 
-  #learnLane([no, namespace, queue, kind, text]: Row): void {
+  #learnLane([no, namespace, queue, kind, text]: Row, isNext = true): void {
     const labels = JSON.parse(text as string) as Record<string, string>;
     const lane = { no, namespace, queue, kind, labels } as Lane;
     this.#lanes.set(lane.no, lane);
     this.#laneNos.set(laneName(lane), lane.no);
-    this.#lastLane = Math.max(this.#lastLane, lane.no);
+    if (isNext) this.#lastLane = Math.max(this.#lastLane, lane.no);
   }
 }
 

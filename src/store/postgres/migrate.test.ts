@@ -4,6 +4,7 @@ import { ask } from "../../../test/postgres/client.ts";
 import { newSchema, type Schema } from "../../../test/postgres/kit.ts";
 import { submitJob } from "../../core/lifecycle.ts";
 import { resolvePolicy } from "../../core/resolve-policy.ts";
+import { runQueue } from "../../core/run-queue.ts";
 import type { ClaimedJob } from "../../core/work.ts";
 import { systemClock } from "../../engine/clock.ts";
 import { Bench } from "../conformance/bench.ts";
@@ -11,6 +12,7 @@ import { done, LEASE, placeOf, SECOND, T0, TWICE, waiting } from "../conformance
 import { MIGRATIONS } from "./migrations.ts";
 import { openPostgres } from "./open.ts";
 
+const JOB = "job_01m7gekg9zevv9a6xvvwmt1v8g";
 let secrets = 0;
 const open = (url: string) =>
   openPostgres({
@@ -48,6 +50,30 @@ describe("a schema of version 1", () => {
     expect(await bench.store.tokens()).toEqual([]);
     expect(await bench.store.blobs?.().attempts(id)).toEqual([]);
     await bench.end();
+  });
+
+  it("keeps the lanes of single runs that have jobs, until those are pruned, and drops the others", async () => {
+    const made = newSchema("migrate");
+    await versionOne(made);
+    const [used, unused] = [runQueue("1".repeat(16)), runQueue("2".repeat(16))];
+    await ask(
+      made.url,
+      `insert into ${made.schema}.policy (hash, body) values ('h', '${JSON.stringify(resolvePolicy(1))}');
+       insert into ${made.schema}.lane (namespace, queue, kind, labels)
+         values ('default', '${used}', 'exec', '{}'), ('default', '${unused}', 'exec', '{}');
+       insert into ${made.schema}.submission (job, id, lane, submitted_at, body) values (1, '${JOB}', 1, ${T0}, '{}');
+       insert into ${made.schema}.job (no, run_at, finished_at, lane, policy, revision, chapter, attempt, priority, state)
+         values (1, ${T0}, ${T0}, 1, 1, 1, 1, 0, 5, 5)`,
+    );
+    const store = await open(made.url);
+    const prune = (at: number) =>
+      store.prune({ now: at, keyWindowMs: 0, sessionsEndedBefore: 0, limit: 9, endedBefore: { cancelled: at } });
+    await prune(T0);
+    expect(await store.laneCount("default")).toBe(1);
+    expect(await store.jobs([JOB])).toMatchObject([{ queue: used }]);
+    await prune(T0 + 1);
+    expect(await store.laneCount("default")).toBe(0);
+    await store.close();
   });
 
   it("is brought forward once by many that open it at the same time, and they share one secret", async () => {

@@ -185,4 +185,12 @@ export const MIGRATIONS: readonly string[] = [
   -- Inputs that jobs brought along: found without reading all files, to remove those that no job was submitted for.
   create index blob_input on $s.blob (job) where attempt = 0;
   `,
+  `
+  -- Jobs in lanes of single runs: such a lane is deleted when no job is left that names it.
+  create table $s.run_job (id text collate "C" primary key, lane integer not null) with (${SMALL});
+  create index run_job_lane on $s.run_job (lane);
+  create index lane_run on $s.lane (no) where queue ~ '^run-[0-9a-f]{16}$';
+  insert into $s.run_job (id, lane) select b.id, b.lane from $s.submission b join $s.lane l on l.no = b.lane
+    where l.queue ~ '^run-[0-9a-f]{16}$';
+  `,
 ];

@@ -21,6 +21,7 @@ import { pruneVerb } from "./prune.ts";
 import { countReader, pauseVerb } from "./queues.ts";
 import { reader } from "./read.ts";
 import { renewVerb } from "./renew.ts";
+import { hasRunQueues } from "./run-lanes.ts";
 import { sessionVerbs } from "./sessions.ts";
 import { type SettleItem, settler } from "./settle.ts";
 import { lockedSettleVerb } from "./settle-locked.ts";
@@ -105,7 +106,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     lists: { together: 250, beside: true },
     insert: (jobs, now) => {
       const unrelated = jobs.some((job) => job.key !== null) ? groups.insertKeyed : groups.insert;
-      const group = hasParents(jobs) ? groups.insertChildren : unrelated;
+      const group = hasParents(jobs) || hasRunQueues(jobs) ? groups.insertChildren : unrelated;
       return call(() => group.submit(jobs.map((job) => ({ job, now }))));
     },
     insertWithin: (client, jobs, now) =>

@@ -8,10 +8,12 @@ import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import { LONG, type Row } from "./driver.ts";
+import { runLanePruner } from "./run-lanes.ts";
 
 const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "tag", "blocked", "cascade", "hold", "submission"];
 
-export function pruneVerb({ db, sql: statement, interned }: Context) {
+export function pruneVerb(context: Context) {
+  const { db, sql: statement, interned } = context;
   const sql = (name: string, text: string) => statement(name, text, LONG);
   // A parent that has not ended may still ask for its children, and children whose cancel is due are found by their parent.
   // So are those below an ended child: it stays as long as somebody above it may be cancelled, or was just now.
@@ -83,6 +85,8 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     ...BY_JOB.map((table) => sql(`prune_${table}`, `delete from $s.${table} where job = any ($1::bigint[])`)),
     sql("prune_job", "delete from $s.job where no = any ($1::bigint[])"),
   ];
+  const dropRuns = sql("prune_runs", "delete from $s.run_job where id = any ($1::text[])");
+  const dropRunLanes = runLanePruner(context);
   const oldest = "(select submitted_at from $s.submission order by job limit 1)";
   // Rows of jobs name their session, and must go on telling what their events tell: a session is out of sight at
   // once, but its row stays until no job is left of those that it may have run. By number, not by time: where the
@@ -137,6 +141,7 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     await db.write(dropStubs, [now], { repeat: true });
     for (const each of upkeep) await db.write(each, [sessionsEndedBefore], { repeat: true });
     await db.write(dropSessions, [], { repeat: true });
+    await dropRunLanes(limit);
     return { jobs: ids.length, ids, more: round.end() };
   }
 
@@ -170,6 +175,7 @@ export function pruneVerb({ db, sql: statement, interned }: Context) {
     }
     const chosen = bigints([...mine]);
     for (const each of deletes) await connection.ask(each, [chosen]);
+    await connection.ask(dropRuns, [idsOf(rows)]);
     return rows.map((row) => row[1] as string);
   }
 

@@ -1,14 +1,16 @@
 /** Lanes, policies and sessions are stored once and named by small numbers. This is the cache of what the numbers
- *  mean. Rows are never changed after they are written, so what is cached stays true; what another process added is
- *  read when it is first met. */
+ *  mean. Rows are never changed after they are written, and numbers never used again, so what is cached stays true; what another
+ *  process added is read when it is first met. Only lanes of single runs are ever deleted. */
 import { PerdureError } from "../../core/errors.ts";
 import type { Policy } from "../../core/policy.ts";
 import { policyFromJson } from "../../core/resolve-policy.ts";
-import { type Lane, labelText, type NewLane } from "../lane.ts";
+import { isRunQueue } from "../../core/run-queue.ts";
+import { type Lane, labelText, laneName, type NewLane } from "../lane.ts";
 import type { Database, Statement } from "./driver.ts";
 
 /** More sessions than this are not kept in memory: each start of a worker makes one. */
 const MAX_SESSIONS = 10_000;
+const MANY_RUNS = 100;
 
 export class Interned {
   readonly #lanes = new Map<number, Lane>();
@@ -19,13 +21,15 @@ export class Interned {
   readonly #policyNos = new Map<string, number>();
   readonly #sessionIds = new Map<number, string>();
   readonly #sql: Record<
-    "lanesAfter" | "addLane" | "policyByHash" | "addPolicy" | "policyByNo" | "sessionByNo",
+    "lanesAfter" | "laneByName" | "laneByNo" | "addLane" | "policyByHash" | "addPolicy" | "policyByNo" | "sessionByNo",
     Statement
   >;
 
   constructor(db: Database) {
     this.#sql = {
       lanesAfter: db.prepare("select no, namespace, queue, kind, labels from lane where no > ? order by no"),
+      laneByName: db.prepare("select no from lane where namespace = ? and queue = ? and kind = ? and labels = ?"),
+      laneByNo: db.prepare("select 1 from lane where no = ?"),
       addLane: db.prepare("insert into lane (namespace, queue, kind, labels) values (?, ?, ?, ?)"),
       policyByHash: db.prepare("select no from policy where hash = ?"),
       addPolicy: db.prepare("insert into policy (hash, body) values (?, ?)"),
@@ -60,14 +64,32 @@ export class Interned {
   internLane(lane: NewLane): number {
     const labels = labelText(lane.labels);
     const name = JSON.stringify([lane.namespace, lane.queue, lane.kind, labels]);
-    const known = this.#laneNos.get(name);
+    // The lane of a single run may have been deleted since we met it.
+    const known = isRunQueue(lane.queue) ? this.#stored(lane, labels) : this.#laneNos.get(name);
     if (known !== undefined) return known;
     this.#readLanes();
-    if (!this.#laneNos.has(name)) {
+    if (isRunQueue(lane.queue) || !this.#laneNos.has(name)) {
       this.#sql.addLane.run(lane.namespace, lane.queue, lane.kind, labels);
       this.#readLanes();
     }
     return this.#laneNos.get(name) as number;
+  }
+
+  #stored({ namespace, queue, kind }: NewLane, labels: string): number | undefined {
+    return (this.#sql.laneByName.get(namespace, queue, kind, labels) as { no: number } | undefined)?.no;
+  }
+
+  /** Lanes of single runs that were deleted, by whomever. Their numbers are never used again, so that to keep one does no harm:
+   *  they are looked for when there are many. */
+  dropLanes(): void {
+    const runs = [...this.#lanes.values()].filter(({ queue }) => isRunQueue(queue));
+    if (runs.length < MANY_RUNS) return;
+    for (const lane of runs) {
+      if (this.#sql.laneByNo.get(lane.no) !== undefined) continue;
+      this.#lanes.delete(lane.no);
+      const name = laneName(lane);
+      if (this.#laneNos.get(name) === lane.no) this.#laneNos.delete(name);
+    }
   }
 
   policy(no: number): Policy {

@@ -157,4 +157,16 @@ export const MIGRATIONS: readonly string[] = [
   );
   create index hold_host on hold (host);
   `,
+  `
+  -- autoincrement: lanes of single runs are deleted, and processes keep in memory what the numbers mean
+  create table lane_numbered (
+    no integer primary key autoincrement,
+    namespace text not null, queue text not null, kind text not null, labels text not null,
+    unique (namespace, queue, kind, labels)
+  );
+  insert into lane_numbered select no, namespace, queue, kind, labels from lane order by no;
+  drop table lane;
+  alter table lane_numbered rename to lane;
+  create index lane_run on lane (no) where queue glob 'run-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]';
+  `,
 ];

@@ -61,6 +61,12 @@ export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnsw
     `delete from past_pause where to_at < ?
      and to_at < coalesce((select submitted_at from job order by no limit 1), to_at + 1)`,
   );
+  // Nobody can submit to it meanwhile: the write lock is ours.
+  const dropLanes = db.prepare(
+    `delete from lane where no in (
+       select no from lane indexed by lane_run where queue glob 'run-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]'
+       and not exists (select 1 from job indexed by job_lane where job.lane = lane.no) limit ?)`,
+  );
   const engineEvents = db.prepare(
     `delete from event where seq in
        (select seq from event indexed by event_engine where job is null and at < ? order by at limit ?)`,
@@ -90,6 +96,8 @@ export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnsw
     retireSessions.run(sessionsEndedBefore);
     dropSessions.run();
     engineEvents.run(sessionsEndedBefore, limit);
+    dropLanes.run(limit);
+    interned.dropLanes();
     return { jobs: ids.length, ids, more: round.end() };
   }
 

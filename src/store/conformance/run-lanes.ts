@@ -1,0 +1,94 @@
+/** Queues of single runs, as `perdure run` has them: for whoever names them, listed while their jobs have not ended, and gone
+ *  with their jobs. */
+import { expect, test } from "vitest";
+import { runQueue } from "../../core/run-queue.ts";
+import type { Store } from "../store.ts";
+import type { Bench } from "./bench.ts";
+import { DAY, decideCommandAt, newJob, newSession, T0 } from "./kit.ts";
+
+const QUEUE = runQueue("0123456789abcdef");
+
+export function runLaneTests(bench: Bench): void {
+  const prune = (store: Store = bench.store) => {
+    const endedBefore = { succeeded: T0 + DAY, failed: T0 + DAY, cancelled: T0 + DAY };
+    return store.prune({ now: T0 + DAY, keyWindowMs: 0, sessionsEndedBefore: 0, limit: 100, endedBefore });
+  };
+  const lanes = () => bench.store.laneCount("default");
+  const queues = async () => (await bench.store.counts("default", T0)).map(({ queue }) => queue);
+  const insertInto = async (store: Store) => {
+    const job = newJob({ queue: QUEUE });
+    expect(await store.insert([job], T0)).toEqual([{ status: "inserted", id: job.id }]);
+    return job.id;
+  };
+  const cancel = (id: string) => bench.amend(id, { kind: "cancel" }, T0 + 1);
+
+  test("are taken by sessions that name them, and not by those that take all", async () => {
+    const id = await bench.submit({ queue: QUEUE });
+    const other = await bench.submit({ queue: "run-nightly" });
+    const all = await bench.open({ slots: 9 });
+    expect((await bench.claim(all, 9)).map((job) => job.id)).toEqual([other]);
+    const own = await bench.open({ queues: [QUEUE], slots: 9 });
+    expect((await bench.claim(own, 9)).map((job) => job.id)).toEqual([id]);
+  });
+
+  test("are listed until their jobs have ended", async () => {
+    const id = await bench.submit({ queue: QUEUE });
+    const other = await bench.submit({ queue: "run-nightly" });
+    expect(await queues()).toEqual([QUEUE, "run-nightly"]);
+    await cancel(id);
+    await cancel(other);
+    expect(await queues()).toEqual(["run-nightly"]);
+    await bench.store.setPaused("default", QUEUE, true, T0);
+    expect(await queues()).toEqual([QUEUE, "run-nightly"]);
+  });
+
+  test("leave no lane behind when their last job is pruned; other queues keep theirs", async () => {
+    const ids = [await bench.submit({ queue: QUEUE }), await bench.submit({ queue: QUEUE, key: "k" })];
+    const other = await bench.submit({ queue: "other" });
+    for (const id of [ids[0] as string, other]) await cancel(id);
+    expect(await lanes()).toBe(2);
+    await prune();
+    expect(await lanes()).toBe(2); // one job is left in it
+    await cancel(ids[1] as string);
+    await prune();
+    expect(await lanes()).toBe(1);
+    const again = await bench.submit({ queue: QUEUE, key: "k" });
+    expect(await bench.store.jobs([again])).toMatchObject([{ queue: QUEUE }]);
+    expect(await lanes()).toBe(2);
+  });
+
+  test("are submitted to again by a process that has their deleted lane in its memory", async () => {
+    if (!bench.hasSecond) return;
+    const second = await bench.second();
+    await cancel(await insertInto(second));
+    await prune();
+    expect(await lanes()).toBe(0);
+    // Another takes the next number: it must not be that of the deleted one.
+    const other = await bench.submit({ queue: runQueue("ffffffffffffffff") });
+    const again = await insertInto(second);
+    const ids = [other, again];
+    for (const store of [bench.store, second]) {
+      expect((await store.jobs(ids)).map((job) => job?.queue)).toEqual([runQueue("ffffffffffffffff"), QUEUE]);
+    }
+    const session = newSession({ queues: [QUEUE] });
+    await second.openSession(session, T0);
+    const [claimed] = await second.claim([{ session: session.id, limit: 9, claimId: null }], T0);
+    expect(claimed?.jobs.map((job) => job.id)).toEqual([again]);
+    await prune();
+    expect(await lanes()).toBe(2);
+  });
+
+  test("lose no lane to a pruner while jobs are submitted to them", async () => {
+    if (!bench.hasSecond) return;
+    const second = await bench.second();
+    for (let round = 0; round < 20; round++) {
+      const [id] = await Promise.all([insertInto(second), prune(), prune(second)]);
+      expect(await bench.store.jobs([id])).toMatchObject([{ id, queue: QUEUE, state: "queued" }]);
+      const commands = [{ jobId: id, command: { kind: "cancel" } as const }];
+      const [cancelled] = await Promise.all([bench.store.amend(commands, T0 + 1, decideCommandAt(T0 + 1)), prune()]);
+      expect(cancelled).toMatchObject([{ status: "applied" }]);
+    }
+    await prune();
+    expect(await lanes()).toBe(0);
+  });
+}

@@ -1,0 +1,83 @@
+/** Lanes of single runs, which are deleted with the last job that names them. Whoever stores such a job holds its lane until
+ *  the commit, and notes the job beside it: so a pruner finds the job, or was there first, and then the lane is stored anew. Jobs
+ *  of other lanes have nothing to do with any of it. */
+import { isRunQueue } from "../../core/run-queue.ts";
+import type { InsertAnswer, NewJob } from "../store.ts";
+import { ints, texts } from "./arrays.ts";
+import type { Connection } from "./connections.ts";
+import type { Context } from "./context.ts";
+import type { Ask } from "./insert.ts";
+import type { InsertItem } from "./insert-statements.ts";
+
+/** A lane that is deleted between its storing and its holding is stored again. */
+const TRIES = 5;
+
+export function hasRunQueues(jobs: readonly Pick<NewJob, "queue">[]): boolean {
+  return jobs.some(({ queue }) => isRunQueue(queue));
+}
+
+export function runLaneHolder({ sql, interned }: Context) {
+  const hold = sql("run_lanes_hold", "select no from $s.lane where no = any ($1::int[]) for key share");
+  const note = sql(
+    "run_lanes_note",
+    "insert into $s.run_job (id, lane) select * from unnest($1::text[], $2::int[]) on conflict do nothing",
+  );
+
+  /** Calls `insert` with the lanes stored: within a transaction it calls `held` around what stores the jobs, whose answer is null
+   *  where a lane has been deleted meanwhile. */
+  async function withLanes(
+    items: readonly InsertItem[],
+    insert: () => Promise<InsertAnswer[] | null>,
+  ): Promise<InsertAnswer[]> {
+    const lanes = items.map(({ job }) => job).filter(({ queue }) => isRunQueue(queue));
+    for (let tries = 0; tries < TRIES; tries++) {
+      if (lanes.length > 0) await interned.storeRunLanes(lanes);
+      const answers = await insert();
+      if (answers !== null) return answers;
+    }
+    throw new Error("the lane of a run was deleted all the time; repeat it");
+  }
+
+  async function held(
+    items: readonly InsertItem[],
+    ask: Ask,
+    store: () => Promise<InsertAnswer[]>,
+  ): Promise<InsertAnswer[] | null> {
+    const lanes = new Set(items.flatMap(({ job }) => (isRunQueue(job.queue) ? [interned.laneNo(job)] : [])));
+    if (lanes.size === 0) return store();
+    if ((await ask(hold, [ints([...lanes])])).length < lanes.size) return null;
+    const answers = await store();
+    const stored = items.filter(({ job }, i) => isRunQueue(job.queue) && answers[i]?.status === "inserted");
+    if (stored.length > 0) {
+      const ids = texts(stored.map(({ job }) => job.id));
+      await ask(note, [ids, ints(stored.map(({ job }) => interned.laneNo(job)))]);
+    }
+    return answers;
+  }
+
+  return { withLanes, held };
+}
+
+/** Deletes lanes of single runs that no job names any more; at most so many. */
+export function runLanePruner({ db, sql, interned }: Context): (limit: number) => Promise<void> {
+  const UNUSED = "not exists (select from $s.run_job r where r.lane = l.no)";
+  const unused = sql(
+    "run_lanes_unused",
+    `select l.no from $s.lane l where l.queue ~ '^run-[0-9a-f]{16}$' and ${UNUSED} order by l.no limit $1`,
+  );
+  // Locked first, and looked at again after: who held a lane has committed its job by then, and is seen.
+  const lock = sql(
+    "run_lanes_lock",
+    "select no from $s.lane where no = any ($1::int[]) order by no for update skip locked",
+  );
+  const drop = sql("run_lanes_drop", `delete from $s.lane l where l.no = any ($1::int[]) and ${UNUSED}`);
+  return async (limit) => {
+    const found = await db.read(unused, [limit]);
+    const work = async ({ ask }: Connection) => {
+      const mine = await ask(lock, [ints(found.map(([no]) => no as number))]);
+      await ask(drop, [ints(mine.map(([no]) => no as number))]);
+    };
+    if (found.length > 0) await db.transaction(work, { repeat: true });
+    await interned.dropLanes();
+  };
+}
