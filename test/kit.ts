@@ -10,7 +10,7 @@ import { resolvePolicy } from "../src/core/resolve-policy.ts";
 import type { AnyTask } from "../src/core/task.ts";
 import type { ClaimedJob, Report } from "../src/core/work.ts";
 import { localLink } from "../src/embedded/local-link.ts";
-import { Engine } from "../src/engine/engine.ts";
+import { Engine, type EngineOptions } from "../src/engine/engine.ts";
 import type { SubmitItem } from "../src/engine/submit.ts";
 import type { Clock } from "../src/lib/clock.ts";
 import { idMaker } from "../src/lib/id.ts";
@@ -73,6 +73,7 @@ export interface BenchOptions {
   /** How far the wall clock is off; a test may change it to make the clock jump. */
   readonly skew?: { ms: number };
   readonly wrapLink?: (link: EngineLink) => EngineLink;
+  readonly outputs?: EngineOptions["outputs"];
   /** False: the test reaps by hand. */
   readonly services?: boolean;
 }
@@ -97,7 +98,7 @@ const DEFAULT_POLICY = resolvePolicy();
 
 /** An engine on `:memory:` and a virtual clock, closed when the test is over. */
 export async function openBench(options: BenchOptions = {}): Promise<Bench> {
-  const { leaseMs = 15_000, skew = { ms: 0 }, wrapLink = (link) => link, services = true } = options;
+  const { leaseMs = 15_000, skew = { ms: 0 }, wrapLink = (link) => link, services = true, outputs } = options;
   const clock = new VirtualClock();
   const seen: Clock = {
     now: () => clock.now() + skew.ms,
@@ -111,7 +112,16 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
   const logged: string[] = [];
   const log = (level: string, message: string) => void logged.push(`${level}: ${message}`);
-  const engine = new Engine({ store, clock: seen, random, newId, log, name: "bench", leaseMs });
+  const engine = new Engine({
+    store,
+    clock: seen,
+    random,
+    newId,
+    log,
+    name: "bench",
+    leaseMs,
+    ...(outputs ? { outputs } : {}),
+  });
   if (services) engine.start();
   const link = wrapLink(localLink(engine));
   const workers: Worker[] = [];
@@ -190,9 +200,9 @@ export async function openCuttable(options: BenchOptions = {}) {
 }
 
 /** A session of a worker that the test plays itself, for jobs of kind `k`. */
-export function openSession(bench: Bench): Promise<string> {
+export function openSession(bench: Pick<Bench, "engine">, kinds: readonly string[] = ["k"]): Promise<string> {
   const request = { namespace: "default", name: "w", host: "elsewhere", pid: 1, queues: null, labels: {}, slots: 100 };
-  return bench.engine.openSession({ ...request, kinds: ["k"] });
+  return bench.engine.openSession({ ...request, kinds });
 }
 
 /** A worker that takes what there is of kind `k` and is never heard of again. */

@@ -8,7 +8,8 @@ import { type Task, task } from "./task.ts";
  *  @example
  *  const { exitCode, outputs }: ExecResult = await (await perdure.submit(exec, { argv: ["make"] })).result(); */
 export interface ExecResult {
-  readonly exitCode: number;
+  /** Null where nobody saw it end: its worker was lost, and its verdict had been complete before. */
+  readonly exitCode: number | null;
   /** Of its `result.json`: `output`, or all of it where it has no `status`. */
   readonly output: unknown;
   /** What it left in `artifacts/`. */

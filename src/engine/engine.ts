@@ -56,9 +56,9 @@ export interface EngineOptions {
   readonly isGone?: (session: SessionRow) => boolean;
   readonly retention?: Retention;
   readonly keyWindowMs?: number;
-  /** What attempts leave outside the store: tidied when a job ends without a worker, deleted with its rows. With the rest of the
-   *  port, inputs can be uploaded there. */
-  readonly outputs?: Pick<Blobs, "tidy" | "delete"> & Partial<Pick<Blobs, "get" | "write" | "inputs">>;
+  /** What attempts leave outside the store: tidied when a job ends without a worker, deleted with its rows, and read for the
+   *  verdict of a command whose worker was lost. With the rest of the port, inputs can be uploaded there. */
+  readonly outputs?: Pick<Blobs, "tidy" | "delete" | "get" | "list"> & Partial<Pick<Blobs, "write" | "inputs">>;
   /** Called when the reaper has settled an attempt as lost. What it throws is logged. */
   readonly onLost?: (jobId: string, attempt: number, answer: SettleAnswer & { readonly status: "accepted" }) => void;
 }
@@ -197,8 +197,9 @@ export class Engine {
   async setUsage(jobId: string, attempt: number, usage: Usage): Promise<boolean> {
     return this.#parts.store.setUsage(jobId, attempt, checkUsage(usage));
   }
-  reap(): Promise<void> {
-    return this.#reaper.runOnce();
+  async reap(): Promise<void> {
+    await this.#reaper.runOnce();
+    await this.#reaper.judged();
   }
 
   async explain(jobId: string): Promise<Explanation> {

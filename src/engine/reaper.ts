@@ -1,21 +1,31 @@
 /** The reaper looks each second (more often with a short lease) for attempts whose session is silent and for jobs that
  *  waited too long, and settles them. Any number of engines may reap at once: each settle checks again under the row's
  *  lock, so they only waste each other's time. What it promises: a lost attempt is settled within lease + 2 s while any
- *  engine is awake. What it does not: that the work of a silent worker has stopped. */
-import type { Report } from "../core/work.ts";
+ *  engine is awake. What it does not: that the work of a silent worker has stopped.
+ *
+ *  A lost command whose verdict was complete is settled by that, in the background: listing what it left may take long. */
+import { exec } from "../core/builtin.ts";
+import type { Report, SettleAnswer } from "../core/work.ts";
+import { fewAtOnce } from "../lib/few-at-once.ts";
 import type { ExpiredJob } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { DEFAULTS } from "./limits.ts";
+import { lostVerdict, verdictReport } from "./lost-verdict.ts";
 import { Service } from "./service.ts";
 import { settle } from "./settle.ts";
 
 const BATCH = 1_000;
 /** A row that cannot be settled is passed over for a while, so that a heap of them never hides the others. */
 const PASS_OVER_MS = 60_000;
+const READ_AT_ONCE = 8;
+const JUDGE_AT_ONCE = 4;
 
 export class Reaper extends Service {
   readonly #parts: EngineParts;
   readonly #passedOver = new Map<string, number>();
+  /** Attempts that are being settled by their verdicts. */
+  readonly #judging = new Map<string, Promise<void>>();
+  readonly #inTurn = fewAtOnce(JUDGE_AT_ONCE);
   #last: { now: number; monotonic: number } | null = null;
 
   constructor(parts: EngineParts) {
@@ -39,9 +49,9 @@ export class Reaper extends Service {
     if (heldUntil === Number.POSITIVE_INFINITY) return;
     await this.#endGone(now);
     for (;;) {
-      const limit = BATCH + this.#passedOver.size;
+      const limit = BATCH + this.#passedOver.size + this.#judging.size;
       const found = await store.expired({ now, limit });
-      const fresh = found.filter((job) => (this.#passedOver.get(job.jobId) ?? 0) <= now);
+      const fresh = found.filter(({ jobId }) => (this.#passedOver.get(jobId) ?? 0) <= now && !this.#judging.has(jobId));
       if (fresh.length > 0) await this.#settle(fresh, now);
       if (found.length < limit || fresh.length === 0) break;
     }
@@ -57,17 +67,63 @@ export class Reaper extends Service {
     }
   }
 
+  /** Resolves when what is settled by its verdict is. */
+  async judged(): Promise<void> {
+    await Promise.all(this.#judging.values());
+  }
+
+  override async stop(): Promise<void> {
+    await super.stop();
+    await this.judged();
+  }
+
   async #settle(found: readonly ExpiredJob[], now: number): Promise<void> {
-    const answers = await settle(this.#parts, found.map(toReport), now);
+    const judged = await this.#withVerdict(found);
+    for (const job of judged) this.#judge(job, now);
+    const rest = found.filter((job) => !judged.has(job));
+    const answers = await settle(this.#parts, rest.map(toReport), now);
     answers.forEach((answer, i) => {
-      const { jobId, attempt, why } = found[i] as ExpiredJob;
-      if (answer.status === "accepted") {
-        if (why === "lost") this.#tellLost(jobId, attempt, answer);
-        return;
-      }
-      this.#passedOver.set(jobId, now + (answer.status === "refused" ? PASS_OVER_MS : 1));
-      if (answer.status === "refused") this.#parts.log("error", `the reaper cannot settle ${jobId}: ${answer.message}`);
+      const job = rest[i] as ExpiredJob;
+      if (answer.status === "accepted" && job.why === "lost") this.#tellLost(job.jobId, job.attempt, answer);
+      this.#answered(job, answer, now);
     });
+  }
+
+  #answered({ jobId }: ExpiredJob, answer: SettleAnswer, now: number): void {
+    if (answer.status === "accepted") return;
+    this.#passedOver.set(jobId, now + (answer.status === "refused" ? PASS_OVER_MS : 1));
+    if (answer.status === "refused") this.#parts.log("error", `the reaper cannot settle ${jobId}: ${answer.message}`);
+  }
+
+  /** The lost commands among them whose verdict was complete. */
+  async #withVerdict(found: readonly ExpiredJob[]): Promise<ReadonlySet<ExpiredJob>> {
+    const lost = found.filter(({ why }) => why === "lost");
+    const judged = new Set<ExpiredJob>();
+    if (this.#parts.outputs === undefined || lost.length === 0) return judged;
+    const facts = await this.#parts.store.facts(lost.map(({ jobId }) => jobId));
+    const inTurn = fewAtOnce(READ_AT_ONCE);
+    await Promise.all(
+      lost.map(async (job, i) => {
+        if (facts[i]?.kind !== exec.kind) return;
+        if ((await inTurn(() => lostVerdict(this.#parts, job))) !== null) judged.add(job);
+      }),
+    );
+    return judged;
+  }
+
+  /** Settles it by its verdict. What fails is tried again with the next round: it is still lost. */
+  #judge(job: ExpiredJob, now: number): void {
+    const judging = this.#inTurn(async () => {
+      const verdict = await lostVerdict(this.#parts, job); // again: those that wait are not held in memory
+      const report = verdict === null ? toReport(job) : await verdictReport(this.#parts, job, verdict, now);
+      const [answer] = (await settle(this.#parts, [report], now)) as [SettleAnswer];
+      this.#answered(job, answer, now);
+    })
+      .catch((error: unknown) => {
+        if (!this.stopped) this.#parts.log("error", `the reaper cannot settle ${job.jobId}: ${String(error)}`);
+      })
+      .finally(() => this.#judging.delete(job.jobId));
+    this.#judging.set(job.jobId, judging);
   }
 
   #tellLost(...lost: Parameters<NonNullable<EngineParts["onLost"]>>): void {

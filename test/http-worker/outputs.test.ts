@@ -161,7 +161,7 @@ describe("what a command leaves", () => {
     expect((await file(bench, id, 1, "artifacts/f")).text).toBe("f\n");
   });
 
-  it("had been sent when its worker was killed stays, and the next attempt on its host finds scratch files too", async () => {
+  it("had been sent when its worker was killed stays: for the next attempt, with scratch files on its host, or as its verdict", async () => {
     const bench = await openWireBench({ isGone: hasEnded });
     const dir = tempDir();
     const child = startChild("../http-worker/worker.ts", [bench.wire.url, bench.server.admin, dir]);
@@ -177,15 +177,29 @@ describe("what a command leaves", () => {
       },
       QUICK,
     );
+    const judged = await bench.submit(
+      "exec",
+      {
+        shell: true,
+        command: `echo done > artifacts/d; printf '{"status": "comp' > result.json; sleep 1.2
+          echo '{"status": "completed", "output": 7}' > tmp; mv tmp result.json; sleep 600`,
+      },
+      QUICK,
+    );
     await until("its files are there", async () => (await file(bench, id, 1, "artifacts/f")).text === "artifact\n");
+    await until("the verdict is there", async () => (await file(bench, judged, 1, "result.json")).status === 200);
+    await until("its file is there", async () => (await file(bench, judged, 1, "artifacts/d")).status === 200);
     child.process.kill("SIGKILL");
     await child.ended;
-    expect(inHand(dir)).toEqual([id]);
+    expect(inHand(dir).sort()).toEqual([id, judged].sort());
     await bench.work([exec], { dir });
     expect(await bench.ended(id)).toMatchObject({ state: "succeeded", attempt: 2, losses: 1 });
     expect(await log(bench, id)).toBe("of the first\nartifact\nscratch\n");
     expect(await log(bench, id, "&attempt=1")).toBe("of the first\n");
     expect((await file(bench, id, 1, "artifacts/f")).text).toBe("artifact\n");
-    await until("nothing of it stays", () => inHand(dir).length === 0);
+    const won = await bench.ended(judged);
+    expect(won).toMatchObject({ state: "succeeded", attempt: 1, losses: 0 });
+    expect(won.result).toMatchObject({ exitCode: null, output: 7, outputs: [{ name: "d", size: 5 }] });
+    await until("nothing of it stays", () => !inHand(dir).includes(id));
   });
 });

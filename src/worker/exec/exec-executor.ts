@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { ConfigError } from "../../core/errors.ts";
 import { type CheckedExec, checkExecInput } from "../../core/exec-input.ts";
 import { type Failure, failure } from "../../core/failure.ts";
+import { isVerdict } from "../../core/verdict.ts";
 import { type ClaimedJob, NO_INPUT } from "../../core/work.ts";
 import type { OutputChunk } from "../../core/work-options.ts";
 import type { Clock } from "../../lib/clock.ts";
@@ -205,15 +206,16 @@ export class ExecExecutor implements Executor {
       run.log(`not all of the usage in its result.json is counted: ${verdict.usageTrouble}`);
     }
     const judged = endOf(end, verdict, said.line, said.tail);
-    const isVerdict = verdict.kind !== "none" && verdict.kind !== "output" && verdict.kind !== "malformed";
-    if (judged.kind !== "completed") return { outcome: judged, isVerdict };
+    const hasVerdict = isVerdict(verdict);
+    if (judged.kind !== "completed") return { outcome: judged, isVerdict: hasVerdict };
     const { files, more } = await this.#options.places.list(run.job.id, run.job.attempt);
     const [stdout, stderr] = written;
     const result = { exitCode: judged.exitCode, output: judged.output, outputs: files, stdout, stderr };
     const text = JSON.stringify(more === 0 ? result : { ...result, moreOutputs: more });
-    if (!isOver(text, MAX_RESULT_BYTES)) return { outcome: { kind: "completed", result: text }, isVerdict };
+    if (!isOver(text, MAX_RESULT_BYTES)) return { outcome: { kind: "completed", result: text }, isVerdict: hasVerdict };
     const short = JSON.stringify({ ...result, outputs: [], moreOutputs: files.length + more });
-    if (!isOver(short, MAX_RESULT_BYTES)) return { outcome: { kind: "completed", result: short }, isVerdict };
+    if (!isOver(short, MAX_RESULT_BYTES))
+      return { outcome: { kind: "completed", result: short }, isVerdict: hasVerdict };
     const message = `the output in its result.json is over ${MAX_RESULT_BYTES} bytes as JSON; leave it in artifacts/`;
     return failed(failure({ kind: "result", class: "logical", message, exitCode: judged.exitCode }));
   }

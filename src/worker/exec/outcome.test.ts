@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
+import type { Verdict } from "../../core/verdict.ts";
 import type { CommandEnd } from "./command.ts";
 import { endOf } from "./outcome.ts";
-import type { Verdict } from "./verdict.ts";
 
 type Ended = Extract<CommandEnd, { kind: "ended" }>;
 const NONE: Verdict = { kind: "none" };

@@ -1,9 +1,9 @@
 /** What the end of a command means. The command's own verdict comes first; without one its exit status decides. */
 import { constants } from "node:os";
 import { type Failure, failure } from "../../core/failure.ts";
+import { endByVerdict, type Verdict } from "../../core/verdict.ts";
 import { storable } from "../../lib/text.ts";
 import type { CommandEnd } from "./command.ts";
-import type { Verdict } from "./verdict.ts";
 
 export type Judged =
   | { readonly kind: "completed"; readonly exitCode: number; readonly output: unknown }
@@ -18,16 +18,8 @@ const MALFORMED = "malformed_result";
 /** `line` of its stderr tells what went wrong, if any does; `tail` is that line with those around it. */
 export function endOf(end: Ended, verdict: Verdict, line: string, tail = ""): Judged {
   const exitCode = exitCodeOf(end);
-  if (verdict.kind === "completed") return { kind: "completed", exitCode, output: verdict.output };
-  if (verdict.kind === "waiting") return { kind: "waiting", children: verdict.children };
-  if (verdict.kind === "failed") {
-    const message = verdict.reason ?? "the command's verdict is failed, without a reason";
-    return { kind: "failed", failure: failure({ kind: "result", class: "logical", message, exitCode }) };
-  }
-  if (verdict.kind === "budget_exceeded") {
-    const message = verdict.reason ?? "the command reports that its budget is exceeded";
-    return { kind: "failed", failure: failure({ kind: "result", class: "budget", message, exitCode }) };
-  }
+  const said = endByVerdict(verdict, exitCode);
+  if (said !== null) return said.kind === "completed" ? { ...said, exitCode } : said;
   const bad = () => ({ kind: "failed", failure: badEnd(end, exitCode, { line, tail, verdict }) }) as const;
   // It was cut short: an exit code of 0 only says that it stopped in good order.
   if (end.wasAsked) return bad();

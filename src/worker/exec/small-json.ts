@@ -1,11 +1,10 @@
 /** Files of JSON that a command leaves for us. It may leave anything there. */
 import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
+import { VERDICT_LIMITS } from "../../core/verdict.ts";
 import { jsonDepth } from "../../lib/json-depth.ts";
 
-/** Less than a result may hold: there is more in it than this. */
-const MAX_BYTES = 786_432;
-const MAX_DEPTH = 64;
+const { bytes: MAX_BYTES, depth: MAX_DEPTH } = VERDICT_LIMITS;
 
 /** Null if there is no such file. */
 export async function readSmallJson(

@@ -4,8 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
+import type { Verdict } from "../../core/verdict.ts";
 import { readUsage, usageTrouble } from "./usage-file.ts";
-import { readVerdict, type Verdict } from "./verdict.ts";
+import { readVerdict } from "./verdict.ts";
 
 const dir = mkdtempSync(join(tmpdir(), "perdure-verdict-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
