@@ -65,8 +65,8 @@ export async function remotePlaces(options: RemotePlacesOptions): Promise<Remote
   async function clear(placed: PlacedAttempt, place: Place): Promise<void> {
     if (!place.isFinished || !place.isReleased) return;
     const { id, attempt } = placed.job;
-    places.delete(runName(id, attempt));
     await host.release(id, attempt);
+    places.delete(runName(id, attempt)); // not before: who hears now that the job has ended would find it held
     if (ended.has(id)) await removeJob(id);
   }
 
