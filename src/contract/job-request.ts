@@ -6,6 +6,7 @@ import { asSpan, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import { checkEntry } from "../core/face-options.ts";
 import { toInstant } from "../core/instant.ts";
+import { chosenValues } from "../core/policy-sources.ts";
 import type { RedriveChanges } from "../core/redrive.ts";
 import { checkSubmit, toPayload } from "../core/submit-check.ts";
 import type { SubmitEntry, SubmitOptions } from "../core/submit-options.ts";
@@ -26,6 +27,7 @@ export function toRequest(given: SubmitEntry): string {
   const { timeout = defaults.timeout, expireIn = defaults.expireIn, runAt, deadline } = options;
   const { key, delay, tags, labels, resources, annotations, name } = options;
   const { parent, upload } = options as SubmitOptions;
+  const sources = saidSources(options, defaults);
   if (delay !== undefined) toMs(delay, "submit.delay");
   if (timeout !== undefined) asSpan(timeout, "submit.timeout");
   if (expireIn !== undefined) asSpan(expireIn, "submit.expireIn");
@@ -50,6 +52,7 @@ export function toRequest(given: SubmitEntry): string {
       parent,
       upload,
     },
+    ...(sources === null ? {} : { sources }),
     runAt: runAt === undefined ? undefined : toInstant(runAt, "submit.runAt"),
     deadline: deadline === undefined ? undefined : toInstant(deadline, "submit.deadline"),
   };
@@ -67,6 +70,14 @@ export function toRedriveRequest(changes: RedriveChanges, path: string): object 
   checkPlain(retry, `${path}.retry`);
   const at = deadline === undefined ? undefined : toInstant(deadline, `${path}.deadline`);
   return { retry, timeout, priority, expireIn, deadline: at };
+}
+
+/** A server sees one list of values: it is told which of them are the task's. */
+function saidSources(options: SubmitOptions & TaskOptions, defaults: TaskOptions): Record<string, string> | null {
+  const { retry, timeout, expireIn, queue, priority, sources } = options;
+  const given = { retry, timeout, expireIn, queue, priority } as TaskOptions;
+  const said = Object.entries(chosenValues(given, defaults, sources).from).filter(([, source]) => source !== "submit");
+  return said.length === 0 ? null : Object.fromEntries(said);
 }
 
 const MAX_DEPTH = 20;

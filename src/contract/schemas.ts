@@ -5,6 +5,7 @@ import { type Static, Type } from "typebox";
 import { SCOPES } from "../core/access.ts";
 import { ERROR_CODES } from "../core/errors.ts";
 import { FAIL_REASONS, JOB_STATES, MAX_USAGE } from "../core/job.ts";
+import { POLICY_SOURCES, type PolicySource } from "../core/policy-sources.ts";
 
 const CLOSED = { additionalProperties: false } as const;
 
@@ -82,6 +83,8 @@ const ResourcesSchema = closed(
   "What it takes of a worker's cpu and memory: it is started only where so much is left.",
 );
 
+const SAID = POLICY_SOURCES.filter((source) => source !== "submit") as Exclude<PolicySource, "submit">[];
+
 export const JobRequest = closed({
   kind: Type.String({
     minLength: 1,
@@ -111,6 +114,12 @@ export const JobRequest = closed({
     Type.Record(Name, Type.String({ maxLength: 16_384 }), {
       maxProperties: 32,
       description: "Texts to be kept with the job and shown; up to 16 KiB in all.",
+    }),
+  ),
+  sources: Type.Optional(
+    Type.Record(Type.String({ minLength: 1, maxLength: 50 }), words(SAID), {
+      maxProperties: 30,
+      description: "Where values of the policy, timeout and expireIn came from, by their names; shown by explain.",
     }),
   ),
   parent: Type.Optional(

@@ -13,6 +13,8 @@ import {
   Labels,
   Name,
   orNull,
+  PolicySchema,
+  Span,
   UsageSchema,
   Wait,
   words,
@@ -31,6 +33,14 @@ export const HealthSchema = closed({
   load: Figure,
 });
 
+const DefaultsSchema = closed({
+  retry: Type.Optional(PolicySchema),
+  timeout: Type.Optional(Span),
+  expireIn: Type.Optional(Span),
+  queue: Type.Optional(Name),
+  priority: Type.Optional(Type.Integer({ minimum: 0, maximum: 9 })),
+});
+
 export const SessionRequestSchema = closed({
   name: Type.String({ minLength: 1, maxLength: 200, description: "Shown to people, such as the host and a number." }),
   kinds: Type.Array(Name, { minItems: 1, maxItems: 1_000, description: "The kinds of jobs that it runs." }),
@@ -46,6 +56,15 @@ export const SessionRequestSchema = closed({
     orNull(Type.String({ maxLength: 500, description: "Names the process on its machine (Linux)." })),
   ),
   leaseMs: Type.Optional(Type.Integer({ minimum: 300, maximum: 3_600_000 })),
+  defaults: Type.Optional(
+    orNull(
+      Type.Record(Name, DefaultsSchema, {
+        maxProperties: 1_000,
+        description:
+          "The defaults of its tasks, by kind: a submit by name takes from them what it does not give. Up to 256 KiB.",
+      }),
+    ),
+  ),
 });
 export type SessionRequestWire = Static<typeof SessionRequestSchema>;
 

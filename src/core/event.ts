@@ -3,6 +3,7 @@
 import type { Charge, Counters, Decision, Delay } from "./decide.ts";
 import type { Failure } from "./failure.ts";
 import type { FailReason, JobState, Usage } from "./job.ts";
+import type { PolicySources } from "./policy-sources.ts";
 import type { ChangedTerms } from "./redrive.ts";
 
 export const EVENT_FORMAT = 1;
@@ -54,6 +55,8 @@ export type JobEventBody =
         readonly parentId?: string;
         /** Who submitted it, as far as it is known. */
         readonly by?: string;
+        /** Where the values of its policy came from; left out where none was given. */
+        readonly sources?: PolicySources;
       };
     }
   | {

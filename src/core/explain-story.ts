@@ -3,8 +3,10 @@ import { showMs } from "./duration.ts";
 import type { JobEvent } from "./event.ts";
 import { type AttemptStory, beginAttempt, endAttempt, tellAttempt, tellRunning } from "./explain-attempt.ts";
 import { type Asked, askedBy, type Decided, type DecidedEvent, isDecided, tellDecision } from "./explain-decision.ts";
+import { tellSources } from "./explain-policy.ts";
 import { evolve, foldEvents } from "./fold.ts";
 import type { JobProgressFields } from "./job.ts";
+import type { Policy } from "./policy.ts";
 import { type ChangedTerms, showTerms } from "./redrive.ts";
 import { quoted, showAt, showSpan } from "./show.ts";
 
@@ -24,10 +26,10 @@ export interface Story {
   readonly spent: { readonly used: number; readonly limit: number };
 }
 
-export function tellStory(events: readonly JobEvent[]): Story {
+export function tellStory(events: readonly JobEvent[], policy?: Policy): Story {
   const job = foldEvents(events); // refuses a broken history before a word of it is told
   const submitted = events[0] as Submitted;
-  const lines = [tellSubmit(submitted)];
+  const lines = [tellSubmit(submitted), ...tellSources(submitted.data.sources, policy)];
   const attempts: AttemptStory[] = [];
   const fresh = { decided: null, cancel: null, discard: null, spent: { used: 0, limit: submitted.data.maxAttempts } };
   let chapter: Pick<Story, "decided" | "cancel" | "discard" | "spent"> = fresh;

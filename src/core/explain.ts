@@ -11,6 +11,8 @@ import { adviceOn } from "./explain-end.ts";
 import { type Story, tellStory } from "./explain-story.ts";
 import { type Surroundings, tellWait, type WaitReason } from "./explain-wait.ts";
 import type { FailReason, JobState } from "./job.ts";
+import type { Policy } from "./policy.ts";
+import type { PolicySources } from "./policy-sources.ts";
 import { counted, quoted, showAt, showSpan, showText } from "./show.ts";
 
 /** What `explain` goes by: the events of a job, and what is known of workers and queues.
@@ -25,6 +27,8 @@ export interface ExplainInput {
   readonly capableSessions?: number;
   readonly liveSessions?: number;
   readonly queuePausedAt?: number | null;
+  /** The job's; left out, a preset is not named. */
+  readonly policy?: Policy;
 }
 
 export interface LateReportSeen {
@@ -68,6 +72,8 @@ export interface Explanation {
   readonly nextRunAt: number | null;
   readonly next: Next;
   readonly attempts: readonly AttemptStory[];
+  /** Where the values of its policy came from; null where none was given, and for jobs of older versions. */
+  readonly sources: PolicySources | null;
   /** How things stand, in one line. */
   readonly summary: string;
   /** The whole story, oldest first; indented lines belong to the one above. */
@@ -80,7 +86,7 @@ export interface Explanation {
  *  @example
  *  console.log(explain({ events, now: Date.now() }).text); */
 export function explain(input: ExplainInput): Explanation {
-  const story = tellStory(input.events);
+  const story = tellStory(input.events, input.policy);
   const { submitted, job, attempts } = story;
   const { kind, queue, namespace } = submitted.data;
   const standing = stand(story, input);
@@ -89,6 +95,7 @@ export function explain(input: ExplainInput): Explanation {
   return {
     ...{ jobId: submitted.jobId, kind, queue, namespace, submittedAt: submitted.at },
     ...{ state, reason, chapter, nextRunAt: state === "queued" ? job.runAt : null, next: standing.next, attempts },
+    sources: submitted.data.sources ?? null,
     ...{ summary: standing.summary, lines, text: [standing.summary, ...lines].join("\n") },
   };
 }

@@ -7,6 +7,7 @@ import { BEFORE, evolve, type Happened } from "./fold.ts";
 import { addUsage, type Job, type JobProgressFields, type Usage } from "./job.ts";
 import type { Mutable } from "./mutable.ts";
 import type { Outcome } from "./outcome.ts";
+import type { PolicySources } from "./policy-sources.ts";
 
 /** A change of a job: the event, and what it makes of the job.
  *  @example
@@ -145,19 +146,23 @@ export function startedText(session: string, worker: string): (attempt: number) 
 type Submitted = JobEventBody & { name: "job.submitted" };
 
 /** What the last job had, and its text: of jobs that come together most have these parts in common. */
-let common = { kind: "", queue: "", namespace: "", maxAttempts: -1, text: "" };
+let common: Common = { kind: "", queue: "", namespace: "", maxAttempts: -1, sources: undefined, text: "" };
+type Common = Pick<Submitted["data"], "kind" | "queue" | "namespace" | "maxAttempts"> & {
+  readonly sources: PolicySources | undefined;
+  readonly text: string;
+};
 
 /** The event of a submission as text, for stores that write thousands at a time. */
 export function submittedText(data: Submitted["data"]): string {
-  const { v, state, runAt, expiresAt, kind, queue, namespace, maxAttempts } = data;
+  const { v, state, runAt, expiresAt, kind, queue, namespace, maxAttempts, sources } = data;
   const isUsual = data.labels === undefined && data.priority === undefined && data.by === undefined;
   if (!isUsual || data.timeoutMs !== undefined || data.deadlineAt !== undefined || data.parentId !== undefined) {
     return JSON.stringify(data);
   }
-  const { kind: k, queue: q, namespace: n, maxAttempts: m } = common;
-  if (kind !== k || queue !== q || namespace !== n || maxAttempts !== m) {
-    const text = JSON.stringify({ kind, queue, namespace, maxAttempts }).slice(1);
-    common = { kind, queue, namespace, maxAttempts, text };
+  const { kind: k, queue: q, namespace: n, maxAttempts: m, sources: s } = common;
+  if (kind !== k || queue !== q || namespace !== n || maxAttempts !== m || sources !== s) {
+    const text = JSON.stringify({ kind, queue, namespace, maxAttempts, sources }).slice(1);
+    common = { kind, queue, namespace, maxAttempts, sources, text };
   }
   return `{"v":${v},"state":"${state}","runAt":${runAt},"expiresAt":${expiresAt},${common.text}`;
 }
@@ -168,7 +173,9 @@ export function submittedText(data: Submitted["data"]): string {
  *  const { next } = submitJob(facts, 0); */
 export function submitJob(
   job: Pick<Job, "kind" | "queue" | "namespace" | "runAt" | "expireInMs" | "policy"> &
-    Partial<Pick<Job, "labels" | "priority" | "timeoutMs" | "deadlineAt" | "parentId">>,
+    Partial<Pick<Job, "labels" | "priority" | "timeoutMs" | "deadlineAt" | "parentId">> & {
+      readonly sources?: PolicySources | null;
+    },
   now: number,
   by: string | null = null,
 ): Submission {
@@ -189,6 +196,7 @@ export function submitJob(
   if (deadlineAt !== null) data.deadlineAt = deadlineAt;
   if (job.parentId != null) data.parentId = job.parentId;
   if (by !== null) data.by = by;
+  if (job.sources != null) data.sources = job.sources;
   const event: Submitted = { name: "job.submitted", data };
   return { event, next: evolve(BEFORE, happened(event, now)) };
 }

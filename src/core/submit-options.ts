@@ -1,6 +1,7 @@
 /** What a submit may say beside the input. Types only; `engine/submit-request.ts` checks them. */
 import type { Duration } from "./duration.ts";
 import type { PolicyInput } from "./policy.ts";
+import type { PolicySource } from "./policy-sources.ts";
 import type { ResourcesInput } from "./resources.ts";
 import type { AnyTask } from "./task.ts";
 
@@ -39,6 +40,9 @@ export interface SubmitOptions {
   resources?: ResourcesInput;
   /** Texts to be kept with it and shown; the engine never reads them. */
   annotations?: Readonly<Record<string, string>>;
+  /** For who submits in the name of another document: where values of the policy, `timeout` and `expireIn` came from, by their
+   *  names. Shown by `explain`. */
+  sources?: Readonly<Record<string, Exclude<PolicySource, "submit">>>;
   /** The job whose child it is, which must not have ended. Cancelled with it. */
   parent?: string;
   /** The id of what `upload` stored, which this job takes as its own: its command reads it as standard input. The input must

@@ -3,6 +3,7 @@ import type { ErrorCode } from "./errors.ts";
 import type { Failure } from "./failure.ts";
 import type { FailReason, JobState, Usage } from "./job.ts";
 import type { Resources } from "./resources.ts";
+import type { TaskOptions } from "./task.ts";
 
 export interface NewSession {
   readonly id: string;
@@ -18,6 +19,9 @@ export interface NewSession {
   readonly labels: Readonly<Record<string, string>>;
   readonly slots: number;
   readonly leaseMs: number;
+  /** The defaults of its tasks, by kind, for submits by name; a task without any is not in it. Null or left out: it publishes
+   *  none, and others are asked. */
+  readonly defaults?: Readonly<Record<string, TaskOptions>> | null;
 }
 
 /** The payload of a job that was submitted without an input. No JSON text is empty, so it cannot be mistaken. */

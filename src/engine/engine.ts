@@ -35,6 +35,7 @@ import { type WaitForAnyOptions, waitForAny, waitForEnd } from "./result.ts";
 import { drainSession, openSession, type SessionRequest } from "./session.ts";
 import { settle } from "./settle.ts";
 import { type SubmitAnswer, type SubmitItem, submit } from "./submit.ts";
+import { TaskDefaults } from "./task-defaults.ts";
 import { newUpload, readUpload, writeUpload } from "./upload.ts";
 import { checkUsage } from "./usage.ts";
 
@@ -69,6 +70,7 @@ export interface EngineParts extends EngineOptions {
   readonly leaseMs: number;
   /** Told of ends, waits and cancels. */
   readonly kin: Pick<Kin, "mayGoOn" | "cancelled">;
+  readonly defaults: TaskDefaults;
 }
 
 export class Engine {
@@ -84,7 +86,8 @@ export class Engine {
       mayGoOn: (parents: Iterable<string>) => this.#kin.mayGoOn(parents),
       cancelled: () => this.#kin.cancelled(),
     };
-    this.#parts = { leaseMs: DEFAULTS.lease, ...options, hub: new Hub(), kin };
+    const defaults = new TaskDefaults(options.store, options.clock);
+    this.#parts = { leaseMs: DEFAULTS.lease, ...options, hub: new Hub(), kin, defaults };
     this.#kin = new Kin(this.#parts);
     this.#reaper = new Reaper(this.#parts);
     this.#lookout = new Lookout(this.#parts);
@@ -207,7 +210,8 @@ export class Engine {
     if (history === null) throw jobNotFound(jobId);
     const { events, lateReports, capableSessions, liveSessions, queuePausedAt } = history;
     const now = this.#parts.clock.now();
-    return explain({ events: events as JobEvent[], now, lateReports, capableSessions, liveSessions, queuePausedAt });
+    const around = { lateReports, capableSessions, liveSessions, queuePausedAt, policy: history.job.policy };
+    return explain({ events: events as JobEvent[], now, ...around });
   }
 
   /** Opens a session; the answer is its id. */

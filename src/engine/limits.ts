@@ -20,6 +20,8 @@ export const LIMITS = {
   children: 10_000,
   /** Children that an attempt may wait for at a time. */
   waitsFor: MAX_WAITS_FOR,
+  /** The defaults of a session's tasks, as JSON. */
+  defaultsBytes: 262_144,
   failureMessage: 2_048,
   stack: 8_192,
   progress: 4_096,

@@ -4,6 +4,7 @@ import type { NewSession } from "../core/work.ts";
 import type { DrainAnswer } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { LIMITS } from "./limits.ts";
+import { checkDefaults } from "./task-defaults.ts";
 
 export interface SessionRequest extends Omit<NewSession, "id" | "leaseMs"> {
   /** How long its jobs are its own without a word from it; the engine's, where it is not said. A pause of all engines
@@ -16,7 +17,9 @@ export async function openSession(parts: EngineParts, request: SessionRequest): 
   const { store, clock, newId, hub } = parts;
   const leaseMs = request.leaseMs === undefined ? parts.leaseMs : checkedLease(request.leaseMs);
   const id = newId("ses");
+  if (request.defaults != null) checkDefaults(request.defaults, request.kinds);
   await store.openSession({ ...request, id, leaseMs }, clock.now());
+  parts.defaults.forget();
   hub.written.fire();
   return id;
 }

@@ -10,7 +10,7 @@ const BASE = { kind: "k", payload: "1", namespace: "team" };
 
 describe("a submit request", () => {
   it("without options is a job by the default policy", () => {
-    expect(toSubmitItem({ ...BASE, options: {} })).toEqual({ ...BASE, policy: resolvePolicy() });
+    expect(toSubmitItem({ ...BASE, options: {} })).toEqual({ ...BASE, policy: resolvePolicy(), open: { given: {} } });
   });
 
   it("has its words in the engine's units", () => {
@@ -30,6 +30,8 @@ describe("a submit request", () => {
       ...BASE,
       ...{ key: "a", queue: "q", priority: 0, runAt: 5_000, tags: ["t"], timeoutMs: 60_000, expireInMs: 7 },
       ...{ deadlineAt: 9_000, policy: resolvePolicy(3), labels: { gpu: "yes" } },
+      open: { given: { retry: 3, timeout: "1m", expireIn: 7, queue: "q", priority: 0 } },
+      sources: { from: { maxAttempts: "submit", timeout: "submit", expireIn: "submit" } },
     });
     expect(toSubmitItem({ ...BASE, options: { delay: "2s" } })).toMatchObject({ delayMs: 2_000 });
   });

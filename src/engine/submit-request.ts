@@ -1,12 +1,14 @@
 /** What a submit says, in people's words, made into what the engine takes: options checked, durations and instants in
  *  milliseconds, the policy resolved. For the library and for a server. It does not look into the payload: that is JSON
  *  text already, and `submit` checks its size. */
+import { exec, http } from "../core/builtin.ts";
 import { asInteger, asText, checkKeys } from "../core/check.ts";
 import { asSpan, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import { toInstant } from "../core/instant.ts";
 import type { Mutable } from "../core/mutable.ts";
 import type { Policy, PolicyInput } from "../core/policy.ts";
+import { chosenValues, type PolicySources, toSources, type Wish } from "../core/policy-sources.ts";
 import { resolvePolicy } from "../core/resolve-policy.ts";
 import { RESOURCE_PREFIX, resourceLabels, toResources } from "../core/resources.ts";
 import { checkSubmit } from "../core/submit-check.ts";
@@ -20,8 +22,10 @@ export interface SubmitRequest {
   readonly payload: string;
   readonly options: SubmitOptions;
   readonly namespace: string;
-  /** What holds where the options say nothing. */
+  /** What holds where the options say nothing. Left out, the kind was named, and what workers publish for it holds. */
   readonly taskOptions?: TaskOptions;
+  /** The policy as it was given, where it is resolved already. */
+  readonly retry?: PolicyInput;
   /** That of the task, resolved; it holds where the options have none. */
   readonly policy?: Policy;
 }
@@ -41,6 +45,7 @@ export function toSubmitItem(request: SubmitRequest): SubmitItem {
     policy: options.retry === undefined ? policy : resolved(options.retry),
     namespace: request.namespace,
   };
+  addSources(item, request);
   if (queue !== undefined) item.queue = queue;
   if (priority !== undefined) item.priority = priority;
   if (timeout !== undefined) item.timeoutMs = asSpan(timeout, "submit.timeout");
@@ -60,6 +65,42 @@ export function toSubmitItem(request: SubmitRequest): SubmitItem {
   if (parent !== undefined) item.parent = { id: parent, attempt: null };
   if (options.upload !== undefined) item.upload = options.upload;
   return item;
+}
+
+/** Most submits give none of these: then all that is said of them is known, and made once. */
+function addSources(item: Mutable<SubmitItem>, { options, taskOptions, retry = options.retry }: SubmitRequest): void {
+  const { timeout, expireIn, queue, priority, sources: said } = options;
+  const isBare = retry === undefined && timeout === undefined && expireIn === undefined;
+  if (isBare && queue === undefined && priority === undefined) {
+    if (taskOptions !== undefined) item.sources = taskSources(taskOptions);
+    else if (!isBuiltin(item.kind)) item.open = NOTHING_GIVEN;
+    return;
+  }
+  const given: Mutable<Wish> = {};
+  if (retry !== undefined) given.retry = retry;
+  if (timeout !== undefined) given.timeout = timeout;
+  if (expireIn !== undefined) given.expireIn = expireIn;
+  if (queue !== undefined) given.queue = queue;
+  if (priority !== undefined) given.priority = priority;
+  item.sources = toSources(chosenValues(given, taskOptions ?? NO_OPTIONS, said).from);
+  if (taskOptions === undefined && !isBuiltin(item.kind)) item.open = said === undefined ? { given } : { given, said };
+}
+
+const NOTHING_GIVEN = Object.freeze({ given: NO_OPTIONS });
+const sourcesOfTasks = new WeakMap<TaskOptions, PolicySources | null>();
+
+function taskSources(options: TaskOptions): PolicySources | null {
+  let sources = sourcesOfTasks.get(options);
+  if (sources === undefined) {
+    sources = toSources(chosenValues(NO_OPTIONS, options).from);
+    sourcesOfTasks.set(options, sources);
+  }
+  return sources;
+}
+
+/** Commands and requests are run by workers of ours, who have no defaults for them. */
+function isBuiltin(kind: string): boolean {
+  return kind === exec.kind || kind === http.kind;
 }
 
 function checkedLabels(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
@@ -84,7 +125,7 @@ export function policyOf(task: AnyTask): Policy {
 
 const TASK_KEYS = ["retry", "timeout", "queue", "priority", "expireIn", "schema"];
 
-function checkTask(kind: string, options: TaskOptions): void {
+export function checkTask(kind: string, options: TaskOptions): void {
   const path = `task ${kind}`;
   checkKeys(options, TASK_KEYS, path);
   if (options.timeout !== undefined) asSpan(options.timeout, `${path}: timeout`);

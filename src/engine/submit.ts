@@ -7,6 +7,7 @@ import type { JobState } from "../core/job.ts";
 import { actionName, rowName } from "../core/job-name.ts";
 import { DEFAULT_PRIORITY, NO_LABELS, submitJob } from "../core/lifecycle.ts";
 import type { Policy } from "../core/policy.ts";
+import type { PolicySource, PolicySources, Wish } from "../core/policy-sources.ts";
 import { RESOURCE_PREFIX } from "../core/resources.ts";
 import { jsonDepth } from "../lib/json-depth.ts";
 import { isOver } from "../lib/text.ts";
@@ -42,6 +43,12 @@ export interface SubmitItem {
   readonly name?: string;
   /** The id of an upload, which becomes the job's. */
   readonly upload?: string;
+  /** Where the values of its policy came from. */
+  readonly sources?: PolicySources | null;
+  /** A submit by name: what it gives. The rest is filled in from what workers publish for the kind. */
+  readonly open?: { readonly given: Wish; readonly said?: Readonly<Record<string, PolicySource>> };
+  /** The queue that its key is checked with, where that is not its own. */
+  readonly hashQueue?: string;
   /** Who submits it, as far as it is known: told by its first event. */
   readonly by?: string | null;
 }
@@ -66,6 +73,7 @@ export async function submit(
   client?: TransactionClient,
 ): Promise<SubmitAnswer[]> {
   if (client !== undefined) for (const item of items) refuseChild(item);
+  await parts.defaults.fill(items);
   const { together, beside } = parts.store.lists;
   if (items.length <= together || client !== undefined) {
     return submitList(parts, items, await parentsOf(parts, items), client);
@@ -238,7 +246,8 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
   const by = item.by == null ? null : name(item.by, "by");
   const { policy } = item;
   const parentId = parent === null ? null : parent.id;
-  const job = { kind, queue, namespace, runAt, expireInMs, policy, labels, priority, timeoutMs, deadlineAt, parentId };
+  const { sources = null } = item;
+  const terms = { kind, queue, namespace, runAt, expireInMs, policy, labels, priority, timeoutMs, deadlineAt };
   // No spreads: V8 is two hundred times slower when fields are added to a spread object.
   return {
     id: item.upload ?? parts.newId("job"),
@@ -253,11 +262,11 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
     deadlineAt,
     policy,
     key,
-    bodyHash: key === null ? null : bodyHash(kind, queue, payload),
+    bodyHash: key === null ? null : bodyHash(kind, item.hashQueue ?? queue, payload),
     tags,
     payload,
     policyHash: policyHash(item.policy),
-    transition: submitJob(job, now, by),
+    transition: submitJob({ ...terms, parentId, sources }, now, by),
     parent,
     depth: above === null ? 0 : above.depth + 1,
     annotations: item.annotations === undefined ? null : annotationText(item.annotations),

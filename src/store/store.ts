@@ -16,6 +16,7 @@ import type { NewSession, Refused, RenewAnswer, Report, SettleAnswer } from "../
 import type { Blobs } from "./blobs.ts";
 import type { ClaimAnswer, ClaimRequest, RenewRequest, WithdrawRequest } from "./claim-verbs.ts";
 import type { JobFilter } from "./job-filter.ts";
+import type { PublishedDefaults } from "./published-defaults.ts";
 
 export type { TransactionClient } from "../core/submit-options.ts";
 export type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/views.ts";
@@ -100,6 +101,9 @@ export interface Store {
   lastSeq(): Promise<number>;
 
   openSession(session: NewSession, now: number): Promise<void>;
+  /** What the newest session that serves this kind publishes for it, a live one before one that has ended; null where none
+   *  publishes anything. Cheap: by an index, and at most the newest thousand are read. */
+  taskDefaults(namespace: string, kind: string): Promise<PublishedDefaults | null>;
   /** Ends a session: it stopped in good order, or its process is known to be gone. What it still holds is lost, and is
    *  found by `expired` at once, also while reaping is held. */
   closeSession(id: string, now: number, why?: "stopped" | "gone"): Promise<void>;

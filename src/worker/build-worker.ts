@@ -7,7 +7,7 @@ import type { Duration } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import { checkGrace } from "../core/face-options.ts";
 import type { AnyTask } from "../core/task.ts";
-import type { ClaimedJob } from "../core/work.ts";
+import type { ClaimedJob, NewSession } from "../core/work.ts";
 import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { EngineLink } from "./engine-link.ts";
@@ -60,6 +60,7 @@ export function buildWorker({ link, clock, places, namespace, log, tasks, option
       ...checked,
       ...{ namespace, kinds, name: name ?? `${hostname()}-${process.pid}`, host: hostname() },
       ...{ pid: process.pid, process: processName() },
+      ...defaultsOf(tasks),
     },
   });
 
@@ -89,4 +90,16 @@ export function buildWorker({ link, clock, places, namespace, log, tasks, option
   }
 
   return { start: () => worker.start(), stop, handle };
+}
+
+/** What its tasks say of their jobs, for submits by name. A worker of commands and requests alone publishes nothing. */
+function defaultsOf(tasks: readonly AnyTask[]): Pick<NewSession, "defaults"> {
+  const own = tasks.filter((task) => task !== exec && task !== http);
+  if (own.length === 0) return {};
+  const said = own.map(({ kind, options }) => {
+    const { retry, timeout, queue, priority, expireIn } = options;
+    const values = Object.entries({ retry, timeout, queue, priority, expireIn });
+    return [kind, Object.fromEntries(values.filter(([, value]) => value !== undefined))] as const;
+  });
+  return { defaults: Object.fromEntries(said.filter(([, values]) => Object.keys(values).length > 0)) };
 }

@@ -117,12 +117,16 @@ describe.each(KINDS)("submit to %s", (kind) => {
     const { ask, askJson, library, dir } = await openWhere(kind);
     const command = kind === "data" ? "up" : "worker";
     const alone = `no worker is there yet; start one with \`perdure ${command}\``;
-    expect(await ask("submit", "resize")).toMatchObject({ code: 0, stderr: `${alone}\n` });
+    expect(await ask("submit", "resize")).toMatchObject({ code: 0, stderr: expect.stringContaining(`${alone}\n`) });
     await library.work([task("resize", () => 1)]);
     expect(await ask("submit", "resize")).toMatchObject({ code: 0, stderr: "" });
     const warning = `no worker takes jobs of the kind rezise yet; start one with \`perdure ${command}\`. Did you mean resize?`;
     const said = await ask("submit", "rezise");
-    expect(said).toMatchObject({ code: 0, stderr: `${warning}\n`, stdout: expect.stringMatching(/^job_\w{26}\n$/) });
+    expect(said).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining(`${warning}\n`),
+      stdout: expect.stringMatching(/^job_\w{26}\n$/),
+    });
     expect(await askJson("submit", "rezise", "--key", "a")).toEqual({ id: expect.any(String), created: true, warning });
     expect(await askJson("submit", "rezise", "--key", "a")).toEqual({ id: expect.any(String), created: false });
     const label = "no worker for it yet";
@@ -148,6 +152,33 @@ describe.each(KINDS)("submit to %s", (kind) => {
     expect(ids).toHaveLength(12);
     expect(await ask("wait", ...ids)).toMatchObject({ code: 0 });
     expect(warned.mock.calls.map(([warning]) => String(warning))).toEqual([]);
+  });
+
+  it("by name takes the retries and the timeout that the task has where it works, and explain says whence", async () => {
+    const { ask, library } = await openWhere(kind);
+    const retry = { maxAttempts: 3, backoff: { initial: "1ms", jitter: 0 } } as const;
+    const flaky = task("flaky", { retry, timeout: "30s", priority: 2 }, (_input: unknown, ctx) => {
+      if (ctx.attempt === 1) throw new Error("connection reset");
+    });
+    const lonely = await ask("submit", "flaky", "--key", "k");
+    expect(lonely.stderr).toContain("no worker has published defaults for flaky: it has 1 attempt, by preset default");
+    const worker = await library.work([flaky], { name: "w 1" });
+    // Not what was stored before, and the same job under the same key.
+    expect((await ask("submit", "flaky", "--key", "k")).stdout).toBe(lonely.stdout);
+    const { code, stdout, stderr } = await ask("submit", "flaky", "--wait");
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    const id = stdout.slice(0, 30);
+    const info = await (await library.job(id)).get();
+    expect(info).toMatchObject({ attempt: 2, timeoutMs: 30_000, priority: 2, policy: { maxAttempts: 3 } });
+    const by = `(published by worker "w 1", session ${worker.session})`;
+    expect((await ask("explain", id)).stdout).toContain(
+      `\n  Its policy: maxAttempts, backoff, timeout, priority from the task ${by}; all else from preset "default".\n`,
+    );
+    const once = await ask("submit", "flaky", "--retry", "1", "--wait");
+    expect(once.code).toBe(1);
+    expect((await ask("explain", once.stdout.slice(0, 30))).stdout).toContain(
+      `  Its policy: maxAttempts from the submit; timeout, priority from the task ${by}; all else`,
+    );
   });
 
   it("waits for the end, and exits by it", async () => {
@@ -180,7 +211,7 @@ describe("submit", () => {
     const { code, stdout, stderr } = await perdure(["submit", "k"], { cwd });
     expect(code).toBe(0);
     expect(stdout.trimEnd()).toMatch(ID);
-    expect(stderr).toBe("no worker is there yet; start one with `perdure up`\n");
+    expect(stderr).toContain("no worker is there yet; start one with `perdure up`\n");
     expect((await perdure(["ps"], { cwd })).stdout).toContain(stdout.trimEnd());
   });
 

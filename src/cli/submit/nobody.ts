@@ -45,7 +45,35 @@ export async function warnIfNobody(
     const lack = byLane.get(name) ?? null;
     if (lack !== null) warnings.set(job.id, lack);
   }
+  if (doubt == null) await noteUnpublished(out, created, workers);
   return warnings;
+}
+
+/** Of kinds that no live worker serves: that no other has left defaults for them either. */
+async function noteUnpublished(
+  out: Context["out"],
+  created: readonly StoredEntry[],
+  workers: readonly SessionRow[],
+): Promise<void> {
+  const seen = new Set<string>();
+  for (const { job, entry } of created) {
+    const kind = openKind(entry);
+    if (kind === null || seen.has(kind) || isServed(kind, workers)) continue;
+    if (seen.add(kind).size > MAX_NOTES) return;
+    const { sources } = await job.explain();
+    if (Object.values(sources?.from ?? {}).includes("task")) continue;
+    out.note(`no worker has published defaults for ${kind}: it has 1 attempt, by preset default`);
+  }
+}
+
+/** The kind of a submit that leaves its retries to the task. */
+function openKind({ task, options }: SubmitEntry): string | null {
+  const isOurs = task === "exec" || task === "http";
+  return typeof task === "string" && !isOurs && options?.retry === undefined ? task : null;
+}
+
+function isServed(kind: string, workers: readonly SessionRow[]): boolean {
+  return workers.some(({ kinds }) => kinds.includes(kind));
 }
 
 /** Those that live; null where they cannot be seen. */

@@ -10,7 +10,7 @@ import type { Dialect, ReadContext, Reading } from "../dialect.ts";
 import { type AttuneAction, type Runtime, readAction } from "./action.ts";
 import { PACK_FILE, readPack } from "./pack.ts";
 import { bindParameters } from "./parameters.ts";
-import { retryInForce, retryPolicy } from "./retry.ts";
+import { retryInForce, retryPolicy, retrySources } from "./retry.ts";
 import { attuneView } from "./view.ts";
 import { ACTION } from "./words.ts";
 
@@ -32,6 +32,9 @@ export const attune: Dialect = {
   view: attuneView,
 };
 
+const FROM_SETTINGS = { timeout: "settings", expireIn: "settings" } as const;
+const FROM_ACTION = { timeout: "action", expireIn: "action" } as const;
+
 function readAttune(document: unknown, context: ReadContext): Reading {
   const manifest = context.yaml(PACK_FILE);
   const pack = manifest === null ? null : readPack(manifest, PACK_FILE);
@@ -52,6 +55,10 @@ function readAttune(document: unknown, context: ReadContext): Reading {
     retry: policy,
     // One number for both: how long it may wait for a worker, and how long it may run.
     ...{ timeout: spanMs, expireIn: spanMs },
+    sources: {
+      ...retrySources(retry, action.retry, pack?.retry ?? {}),
+      ...(action.timeoutSecs === null ? FROM_SETTINGS : FROM_ACTION),
+    },
     labels: { ...pack?.labels, ...action.labels, [`runtime/${action.runtime}`]: "yes" },
     ...(action.tags.length === 0 ? {} : { tags: action.tags }),
     annotations: {

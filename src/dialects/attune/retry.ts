@@ -69,6 +69,22 @@ export function retryPolicy(retry: RetryInForce): PolicyFields {
   };
 }
 
+type Source = "action" | "pack" | "settings";
+
+/** Which place each field of the policy came from. Of a backoff, whose parts may come from several, the first place that
+ *  says any of it. */
+export function retrySources(inForce: RetryInForce, action: RetryWords, pack: RetryWords): Record<string, Source> {
+  const says = (place: RetryWords, names: readonly (keyof RetryWords)[]) =>
+    names.some((name) => place[name] !== undefined);
+  const sourceOf = (...names: (keyof RetryWords)[]): Source =>
+    says(action, names) ? "action" : says(pack, names) ? "pack" : "settings";
+  if (!inForce.enabled) return { atMostOnce: sourceOf("enabled") };
+  return {
+    maxAttempts: sourceOf("maxRetries"),
+    backoff: sourceOf("baseBackoffSecs", "maxBackoffSecs", "backoffMultiplier", "jitterFactor"),
+  };
+}
+
 export type RetryReason =
   | "worker_unavailable"
   | "queue_timeout"

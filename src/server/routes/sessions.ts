@@ -12,6 +12,7 @@ import type {
   SessionRequestWire,
 } from "../../contract/worker-schemas.ts";
 import { PerdureError, show } from "../../core/errors.ts";
+import type { TaskOptions } from "../../core/task.ts";
 import type { ClaimedJob, HeldAttempt, Report, SettleAnswer } from "../../core/work.ts";
 import { isId } from "../../lib/id.ts";
 import { storable } from "../../lib/text.ts";
@@ -73,6 +74,7 @@ export function sessionRoutes(parts: ServerParts): Handlers {
         queues: request.queues?.map((queue, i) => named(queue, `queues[${i}]`)) ?? null,
         labels: checkedLabels(request.labels ?? {}),
         slots: request.slots,
+        ...(request.defaults == null ? {} : { defaults: request.defaults as Readonly<Record<string, TaskOptions>> }),
         ...(leaseMs === undefined ? {} : { leaseMs }),
       });
       const key = sessionKey(engine.store.secret, session, call.namespace);

@@ -6,6 +6,7 @@ import type { JobRequest, Submitted } from "../../contract/schemas.ts";
 import { checkKeys, isPlain } from "../../core/check.ts";
 import { ConfigError, ERROR_CODES, PerdureError } from "../../core/errors.ts";
 import type { Mutable } from "../../core/mutable.ts";
+import type { PolicyInput } from "../../core/policy.ts";
 import type { SubmitOptions } from "../../core/submit-options.ts";
 import { NO_INPUT } from "../../core/work.ts";
 import { checkBuiltinKind } from "../../engine/check-builtin.ts";
@@ -43,7 +44,7 @@ export function submitRoutes(parts: ServerParts): Handlers {
     checkBuiltinKind(kind, input, options.upload);
     const payload = sliceOf(text, "input") ?? NO_INPUT;
     const { namespace } = call;
-    const policy = retry === undefined ? {} : { policy: policies.of(retry) };
+    const policy = retry === undefined ? {} : { policy: policies.of(retry), retry: retry as PolicyInput };
     const item: Mutable<SubmitItem> = toSubmitItem({
       ...{ kind, payload, namespace, ...policy },
       options: options as SubmitOptions, // durations are checked there
@@ -117,7 +118,7 @@ export function submitRoutes(parts: ServerParts): Handlers {
 
 const OPTION_KEYS = [
   ...["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline", "labels"],
-  ...["resources", "annotations", "parent", "upload", "name"],
+  ...["resources", "annotations", "parent", "upload", "name", "sources"],
 ];
 
 function submitted({ id, created, chapter, state }: SubmitAnswer & { readonly status: "ok" }): Submitted {

@@ -34,6 +34,7 @@ import { resourceTests } from "./resources.ts";
 import { runLaneTests } from "./run-lanes.ts";
 import { sessionTests } from "./sessions.ts";
 import { settleTests } from "./settle.ts";
+import { taskDefaultTests } from "./task-defaults.ts";
 import { textTests } from "./text.ts";
 
 const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
@@ -56,6 +57,7 @@ const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
   expiry: expiryTests,
   pauses: pauseTests,
   sessions: sessionTests,
+  "task defaults": taskDefaultTests,
   draining: drainTests,
   access: accessTests,
   beat: beatTests,

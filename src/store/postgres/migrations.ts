@@ -193,4 +193,9 @@ export const MIGRATIONS: readonly string[] = [
   insert into $s.run_job (id, lane) select b.id, b.lane from $s.submission b join $s.lane l on l.no = b.lane
     where l.queue ~ '^run-[0-9a-f]{16}$';
   `,
+  `
+  -- What a worker publishes of its tasks, as JSON by kind; null: nothing.
+  alter table $s.session add column defaults text;
+  create index session_defaults on $s.session (namespace, no) where defaults is not null;
+  `,
 ];

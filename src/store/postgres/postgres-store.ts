@@ -149,6 +149,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     drainSession: (id, now) => call(() => sessions.drain(id, now)),
     sessions: () => call(sessions.all),
     openSessions: () => call(sessions.stillOpen),
+    taskDefaults: (namespace, kind) => call(() => sessions.taskDefaults(namespace, kind)),
     cancelsFor: (ids) => call(() => sessions.cancelsFor(ids)),
     counts: (namespace, now) => call(() => counts(namespace, now)),
     setPaused: (namespace, queue, paused, now) => call(() => pause(namespace, queue, paused, now)),

@@ -1,8 +1,9 @@
 /** Sessions: one start of a worker each. */
 import type { NewSession } from "../../core/work.ts";
 import type { Capability } from "../lane.ts";
+import { NEWEST_SESSIONS, type PublishedDefaults, type PublishedRow, toPublished } from "../published-defaults.ts";
 import type { DrainAnswer, SessionRow } from "../store.ts";
-import { parseOrNull } from "../stored-job.ts";
+import { jsonOrNull, parseOrNull } from "../stored-job.ts";
 import { startedWorker } from "../worker-events.ts";
 import { texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
@@ -28,8 +29,8 @@ const MAX_FACTS = 1_000;
 export function sessionVerbs({ db, sql, interned, wrote }: Context) {
   const add = (repeat: string) => `with added as (
        insert into $s.session (id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
-         renewed_at, lease_ends_at)
-       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::bigint, $12::bigint, $12, $12 + $11) ${repeat} returning no
+         renewed_at, lease_ends_at, defaults)
+       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::bigint, $12::bigint, $12, $12 + $11, $14) ${repeat} returning no
      ), ${tellEngine("added", "$12", "'worker.started'", "$13::text")} select no from added`;
   const addFirst = sql("session_open", add(""));
   const addAgain = sql("session_open_again", add("on conflict (id) do update set id = excluded.id"));
@@ -63,6 +64,14 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
     `select b.id, j.attempt from $s.session s join $s.job j on j.session = s.no join $s.submission b on b.job = j.no
      where s.id = any ($1::text[]) and j.state = 1 and j.cancel_requested_at is not null`,
   );
+  const published = sql(
+    "task_defaults",
+    `select id, name, defaults from (
+       select no, id, name, kinds, defaults, ended_at, reaped from $s.session
+       where namespace = $1 and defaults is not null and reaped < 2 order by no desc limit ${NEWEST_SESSIONS}) s
+     where exists (select 1 from json_array_elements_text(kinds::json) as k (kind) where k.kind = $2)
+     order by (ended_at is null and reaped = 0) desc, no desc limit 1`,
+  );
   const known = new Map<string, SessionFacts>();
 
   /** Null: there is no such session. */
@@ -85,7 +94,15 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
       const queues = s.queues === null ? null : JSON.stringify(s.queues);
       const data = JSON.stringify(startedWorker(s));
       const names = [s.id, s.namespace, s.name, s.host, s.pid, s.process ?? null, JSON.stringify(s.kinds), queues];
-      const values = [...names, JSON.stringify(s.labels), s.slots, s.leaseMs, now, data];
+      const values = [
+        ...names,
+        JSON.stringify(s.labels),
+        s.slots,
+        s.leaseMs,
+        now,
+        data,
+        jsonOrNull(s.defaults ?? null),
+      ];
       try {
         await db.writeAs((tries) => (tries === 0 ? addFirst : addAgain), values, { repeat: true });
       } catch (error) {
@@ -106,6 +123,10 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
       const [[ended] = []] = await db.read(isOver, [id]);
       if (ended === undefined) return "unknown";
       return ended === true ? "ended" : "draining";
+    },
+    async taskDefaults(namespace: string, kind: string): Promise<PublishedDefaults | null> {
+      const [[session, worker, defaults] = []] = await db.read(published, [namespace, kind]);
+      return toPublished(session === undefined ? undefined : ({ session, worker, defaults } as PublishedRow), kind);
     },
     all: async (): Promise<SessionRow[]> => (await db.read(all)).map(toSession),
     stillOpen: async (): Promise<SessionRow[]> => (await db.read(open)).map(toSession),

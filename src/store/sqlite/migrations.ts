@@ -169,4 +169,9 @@ export const MIGRATIONS: readonly string[] = [
   alter table lane_numbered rename to lane;
   create index lane_run on lane (no) where queue glob 'run-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]';
   `,
+  `
+  -- What a worker publishes of its tasks, as JSON by kind; null: nothing.
+  alter table session add column defaults text;
+  create index session_defaults on session (namespace, no) where defaults is not null;
+  `,
 ];

@@ -1,7 +1,8 @@
 /** Sessions: one start of a worker each. */
 import type { NewSession } from "../../core/work.ts";
+import { NEWEST_SESSIONS, type PublishedRow, toPublished } from "../published-defaults.ts";
 import type { DrainAnswer, SessionRow } from "../store.ts";
-import { parseOrNull } from "../stored-job.ts";
+import { jsonOrNull, parseOrNull } from "../stored-job.ts";
 import { endedWorker, startedWorker } from "../worker-events.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
@@ -9,7 +10,7 @@ import type { Verb } from "./writer.ts";
 export function openSessionVerb({ db, events }: Context): Verb<{ session: NewSession; now: number }, null> {
   const add = db.prepare(
     `insert into session (id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
-       renewed_at, lease_ends_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+       renewed_at, lease_ends_at, defaults) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   );
   return {
     order: 3,
@@ -17,7 +18,16 @@ export function openSessionVerb({ db, events }: Context): Verb<{ session: NewSes
       items.map(({ session: s, now }) => {
         const queues = s.queues === null ? null : JSON.stringify(s.queues);
         const shared = [s.id, s.namespace, s.name, s.host, s.pid, s.process ?? null, JSON.stringify(s.kinds), queues];
-        add.run(...shared, JSON.stringify(s.labels), s.slots, s.leaseMs, now, now, now + s.leaseMs);
+        add.run(
+          ...shared,
+          JSON.stringify(s.labels),
+          s.slots,
+          s.leaseMs,
+          now,
+          now,
+          now + s.leaseMs,
+          jsonOrNull(s.defaults ?? null),
+        );
         events.add(null, 0, now, "worker.started", startedWorker(s));
         events.flush();
         return null;
@@ -74,7 +84,16 @@ export function sessionReader({ db }: Context) {
     `select j.id as jobId, j.attempt from session s join job j indexed by job_running on j.session = s.no
      where s.id = ? and j.state = 1 and j.cancel_requested_at > 0`,
   );
+  const published = db.prepare(
+    `select id as session, name as worker, defaults from (
+       select * from session indexed by session_defaults
+       where namespace = ? and defaults is not null and reaped < 2 order by no desc limit ${NEWEST_SESSIONS})
+     where exists (select 1 from json_each(kinds) where value = ?)
+     order by ended_at is null and reaped = 0 desc, no desc limit 1`,
+  );
   return {
+    taskDefaults: (namespace: string, kind: string) =>
+      toPublished(published.get(namespace, kind) as PublishedRow | undefined, kind),
     sessions: (): SessionRow[] => (all.all() as Record<string, unknown>[]).map(toSession),
     openSessions: (): SessionRow[] => (open.all() as Record<string, unknown>[]).map(toSession),
     cancelsFor: (ids: readonly string[]) =>

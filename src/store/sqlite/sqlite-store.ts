@@ -179,6 +179,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
     drainSession: (id, now) => one(verbs.drainSession, { id, now }),
     sessions: () => answer(sessions.sessions),
     openSessions: () => answer(sessions.openSessions),
+    taskDefaults: (namespace, kind) => answer(() => sessions.taskDefaults(namespace, kind)),
     cancelsFor: (ids) => answer(() => sessions.cancelsFor(ids)),
     counts: (namespace, now) => answer(() => counts(namespace, now)),
     setPaused: async (namespace, queue, paused, now) => {

@@ -1,0 +1,112 @@
+/** The defaults that workers publish for their tasks. A submit by name takes from them what it does not give itself, so that
+ *  it means the same as a submit of the task.
+ *
+ *  Those of the newest session count, a live one before one that has ended; a session that publishes nothing is passed over.
+ *  Where none is known, for as long as sessions are kept, the preset holds. They are read once a second at most for each
+ *  kind, so that a list of submits costs one read. */
+
+import { asSpan } from "../core/duration.ts";
+import { ConfigError } from "../core/errors.ts";
+import type { Mutable } from "../core/mutable.ts";
+import type { Policy } from "../core/policy.ts";
+import { chosenValues, toSources } from "../core/policy-sources.ts";
+import { resolvePolicy } from "../core/resolve-policy.ts";
+import type { TaskOptions } from "../core/task.ts";
+import type { Clock } from "../lib/clock.ts";
+import { isOver } from "../lib/text.ts";
+import type { Store } from "../store/store.ts";
+import { LIMITS } from "./limits.ts";
+import type { SubmitItem } from "./submit.ts";
+import { checkTask } from "./submit-request.ts";
+
+interface Published {
+  readonly session: string;
+  readonly worker: string;
+  readonly options: TaskOptions;
+  readonly policy: Policy | null;
+}
+
+const FRESH_MS = 1_000;
+const MAX_KINDS = 1_000;
+
+export class TaskDefaults {
+  readonly #store: Store;
+  readonly #clock: Clock;
+  readonly #known = new Map<string, { readonly until: number; readonly found: Promise<Published | null> }>();
+
+  constructor(store: Store, clock: Clock) {
+    this.#store = store;
+    this.#clock = clock;
+  }
+
+  /** A session was opened here: what it published counts at once. */
+  forget(): void {
+    this.#known.clear();
+  }
+
+  /** Fills in what items that name a kind leave open. They are changed in place: they are nobody else's. */
+  async fill(items: readonly SubmitItem[]): Promise<void> {
+    for (const item of items) {
+      if (item.open === undefined) continue;
+      const found = await this.#of(item.namespace ?? "default", item.kind);
+      if (found !== null) fillOne(item, found);
+    }
+  }
+
+  #of(namespace: string, kind: string): Promise<Published | null> {
+    const name = JSON.stringify([namespace, kind]);
+    const now = this.#clock.monotonic();
+    const known = this.#known.get(name);
+    if (known !== undefined && known.until > now) return known.found;
+    const found = this.#read(namespace, kind);
+    if (this.#known.size >= MAX_KINDS) this.#known.clear();
+    this.#known.set(name, { until: now + FRESH_MS, found });
+    found.catch(() => this.#known.delete(name));
+    return found;
+  }
+
+  async #read(namespace: string, kind: string): Promise<Published | null> {
+    const row = await this.#store.taskDefaults(namespace, kind);
+    if (row === null) return null;
+    const { session, worker, options } = row;
+    return { session, worker, options, policy: options.retry === undefined ? null : resolvePolicy(options.retry) };
+  }
+}
+
+function fillOne(item: Mutable<SubmitItem>, { options, policy, ...published }: Published): void {
+  const { given, said } = item.open as NonNullable<SubmitItem["open"]>;
+  const { values, from } = chosenValues(given, options, said);
+  if (given.retry === undefined && policy !== null) item.policy = policy;
+  if (given.queue === undefined && values.queue !== undefined) {
+    item.hashQueue = "default"; // its key names the same job, whatever workers publish
+    item.queue = values.queue;
+  }
+  if (values.priority !== undefined) item.priority = values.priority;
+  if (values.timeout !== undefined) item.timeoutMs = asSpan(values.timeout, "timeout");
+  if (values.expireIn !== undefined) item.expireInMs = asSpan(values.expireIn, "expireIn");
+  item.sources = toSources(from, published);
+}
+
+/** What a worker publishes, checked as the options of a submit are. Only of kinds that it serves. */
+export function checkDefaults(
+  defaults: Readonly<Record<string, TaskOptions>>,
+  kinds: readonly string[],
+): Readonly<Record<string, TaskOptions>> {
+  for (const [kind, options] of Object.entries(defaults)) {
+    if (!kinds.includes(kind)) {
+      throw new ConfigError({ path: "defaults", given: kind, allowed: "kinds that the session serves" });
+    }
+    checkTask(kind, options);
+    resolvePolicy(options.retry, `task ${kind}: retry`);
+  }
+  if (isOver(JSON.stringify(defaults), LIMITS.defaultsBytes)) {
+    const allowed = `at most ${LIMITS.defaultsBytes} bytes as JSON`;
+    throw new ConfigError({
+      path: "defaults",
+      given: null,
+      problem: "the defaults of its tasks are too long",
+      allowed,
+    });
+  }
+  return defaults;
+}
