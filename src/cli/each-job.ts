@@ -69,6 +69,8 @@ async function resolved(perdure: Perdure, texts: readonly string[]) {
   return [...found].map(([id, error]) => ({ id, error }));
 }
 
+const OF_THE_JOB: ReadonlySet<string> = new Set(["job_not_found", "wrong_state", "budget_spent"]);
+
 function isOfTheJob(error: unknown): error is PerdureError {
-  return error instanceof PerdureError && (error.code === "job_not_found" || error.code === "wrong_state");
+  return error instanceof PerdureError && OF_THE_JOB.has(error.code);
 }

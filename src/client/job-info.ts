@@ -3,11 +3,11 @@ import { PerdureError, show } from "../core/errors.ts";
 import type { JobInfo } from "../core/views.ts";
 
 /** What has no value is not sent. */
-export type WireJob = Omit<JobInfo, "payload" | "result" | "progress"> &
-  Partial<Pick<JobInfo, "payload" | "result" | "progress">>;
+export type WireJob = Omit<JobInfo, "payload" | "result" | "progress" | "budgets"> &
+  Partial<Pick<JobInfo, "payload" | "result" | "progress" | "budgets">>;
 
 export function toJobInfo(job: WireJob): JobInfo {
-  return { ...job, payload: job.payload, result: job.result, progress: job.progress };
+  return { ...job, budgets: job.budgets ?? [], payload: job.payload, result: job.result, progress: job.progress };
 }
 
 const JOB_ID = /^job_[0-7][0-9a-hjkmnp-tv-z]{25}$/;

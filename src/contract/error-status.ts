@@ -21,6 +21,7 @@ const STATUS: Partial<Readonly<Record<ErrorCode, number>>> = {
   not_found: 404,
   key_conflict: 409,
   wrong_state: 409,
+  budget_spent: 409,
   parent_ended: 409,
   lease_lost: 409,
   body_too_large: 413,

@@ -7,7 +7,7 @@ import { ConfigError } from "../core/errors.ts";
 import { checkEntry } from "../core/face-options.ts";
 import { toInstant } from "../core/instant.ts";
 import { chosenValues } from "../core/policy-sources.ts";
-import type { RedriveChanges } from "../core/redrive.ts";
+import { asGrant, REDRIVE_KEYS, type RedriveChanges } from "../core/redrive.ts";
 import { checkSubmit, toPayload } from "../core/submit-check.ts";
 import type { SubmitEntry, SubmitOptions } from "../core/submit-options.ts";
 import type { TaskOptions } from "../core/task.ts";
@@ -62,14 +62,15 @@ export function toRequest(given: SubmitEntry): string {
 
 /** What a redrive changes, as the server takes it. */
 export function toRedriveRequest(changes: RedriveChanges, path: string): object {
-  checkOptions(changes, ["retry", "timeout", "priority", "expireIn", "deadline"], path);
-  const { retry, timeout, priority, expireIn, deadline } = changes;
+  checkOptions(changes, REDRIVE_KEYS, path);
+  const { retry, timeout, priority, expireIn, deadline, budget } = changes;
   if (timeout !== undefined) asSpan(timeout, `${path}.timeout`);
   if (expireIn !== undefined) asSpan(expireIn, `${path}.expireIn`);
   if (priority !== undefined) asInteger(priority, `${path}.priority`, { min: 0, max: 9 });
   checkPlain(retry, `${path}.retry`);
   const at = deadline === undefined ? undefined : toInstant(deadline, `${path}.deadline`);
-  return { retry, timeout, priority, expireIn, deadline: at };
+  if (budget !== undefined) asGrant(budget, `${path}.budget`);
+  return { retry, timeout, priority, expireIn, deadline: at, budget };
 }
 
 /** A server sees one list of values: it is told which of them are the task's. */

@@ -134,6 +134,17 @@ export const JobRequest = closed({
 });
 export type JobRequest = Static<typeof JobRequest>;
 
+const Amount = Type.Object({ tokens: Type.Number(), costUsd: Type.Number() });
+
+/** A budget as it stands: of the job that has it, with all below. */
+export const Budget = Type.Object({
+  jobId: JobId,
+  limit: Type.Object({ tokens: orNull(Type.Number()), costUsd: orNull(Type.Number()) }),
+  spent: Amount,
+  live: Amount,
+  reserved: Amount,
+});
+
 /** What a redrive may change of a job. */
 export const RedriveRequest = closed({
   retry: Type.Optional(
@@ -145,6 +156,12 @@ export const RedriveRequest = closed({
   priority: Type.Optional(Type.Integer({ minimum: 0, maximum: 9 })),
   expireIn: Type.Optional(Span),
   deadline: Type.Optional(Instant),
+  budget: Type.Optional(
+    closed(
+      { tokens: Type.Optional(Type.Number()), costUsd: Type.Optional(Type.Number()) },
+      "So much more, in the job's own budget and in all that cover it.",
+    ),
+  ),
 });
 
 export const Submitted = closed({
@@ -186,6 +203,9 @@ export const JobSchema = Type.Object(
         { description: "Of a job that failed: its last attempt's." },
       ),
     ),
+    budgets: Type.Array(Budget, {
+      description: "The budgets of tokens and money that cover the job, the nearest first.",
+    }),
     startedAt: orNull(Type.Number()),
     finishedAt: orNull(Type.Number()),
     policy: Type.Object({}, { description: "The policy as it was resolved when the job was submitted." }),

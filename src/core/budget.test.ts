@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { spentBudget } from "./budget.ts";
+import { type BudgetNow, budgetText, heldBy, leftOf, NO_AMOUNT, noStart, spentAbove, spentBudget } from "./budget.ts";
 import { addUsage, type Usage } from "./job.ts";
 import { testJob } from "./testing-job.ts";
 
@@ -19,6 +19,53 @@ describe("spentBudget", () => {
     ["is not spent while both have something left", { tokens: 100, costUsd: 0.5 }, used(99, 0, 0.1), null],
   ])("%s", (_, budget, usage, expected) => {
     expect(spentBudget(testJob({ policy: { budget } }).policy, usage)).toBe(expected);
+  });
+});
+
+describe("what is left of a budget", () => {
+  const now = (parts: Partial<BudgetNow> = {}): BudgetNow => ({
+    ...{ jobId: "job_p", limit: { tokens: 100, costUsd: 1 }, spent: { tokens: 10, costUsd: 0.1 } },
+    ...{ live: { tokens: 20, costUsd: 0.2 }, reserved: { tokens: 30, costUsd: 0.3 }, ...parts },
+  });
+  const estimated = (costUsd: number) =>
+    testJob({ policy: { budget: { tokens: null, costUsd: null, estimate: { tokens: null, costUsd } } } });
+
+  it("is what is neither spent, nor used by running attempts, nor reserved", () => {
+    expect(leftOf(now())).toEqual({ tokens: 40, costUsd: 0.4 });
+    expect(leftOf(now({ limit: { tokens: null, costUsd: 0.5 } }))).toEqual({ tokens: null, costUsd: -0.1 });
+    expect(budgetText(now())).toBe(
+      "30 of 100 tokens spent, 30 reserved, 40 left; 0.3 of 1 USD spent, 0.3 reserved, 0.4 left",
+    );
+  });
+
+  it("must be more than nothing, and as much as the estimate, for a start; a job's own budget does not count", () => {
+    expect(noStart(testJob(), [now()])).toBe(null);
+    expect(noStart(estimated(0.4), [now()])).toBe(null);
+    expect(noStart(estimated(0.41), [now()])).toMatchObject({
+      jobId: "job_p",
+      part: "costUsd",
+      left: 0.4,
+      wanted: 0.41,
+    });
+    const none = now({ spent: { tokens: 50, costUsd: 0 } });
+    expect(noStart(testJob(), [now({ jobId: "job_near" }), none])).toMatchObject({
+      jobId: "job_p",
+      part: "tokens",
+      left: 0,
+    });
+    expect(noStart(testJob(), [{ ...none, jobId: testJob().id }])).toBe(null);
+  });
+
+  it("is not gone by reservations for what runs already", () => {
+    expect(spentAbove([now({ reserved: { tokens: 900, costUsd: 9 } })])).toBe(null);
+    expect(spentAbove([now({ live: { tokens: 90, costUsd: 0 } })])).toMatchObject({ part: "tokens", used: 100 });
+  });
+
+  it("is held by an attempt as much as it was estimated at, or more if it has used more", () => {
+    const { policy } = estimated(0.4);
+    expect(heldBy(policy, null)).toEqual({ live: NO_AMOUNT, reserved: { tokens: 0, costUsd: 0.4 } });
+    expect(heldBy(policy, used(1, 2, 0.3)).reserved).toEqual({ tokens: 0, costUsd: 0.1 });
+    expect(heldBy(policy, used(1, 2, 0.5))).toEqual({ live: { tokens: 3, costUsd: 0.5 }, reserved: NO_AMOUNT });
   });
 });
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { type BudgetNow, NO_AMOUNT } from "./budget.ts";
 import { type Command, decideCommand } from "./command.ts";
 import { EVENT_FORMAT } from "./event.ts";
 import type { JobState } from "./job.ts";
@@ -210,8 +211,35 @@ describe("a redrive", () => {
     const story = new JobStory({ policy: { maxAttempts: 9, budget: { tokens: 100, costUsd: null } } });
     story.start().settle(failed(), { usage: usageOf(100) });
     expect(story.job).toMatchObject({ state: "failed", reason: "budget" });
-    story.command({ kind: "redrive" });
-    story.run(failed());
-    expect(story.job).toMatchObject({ state: "failed", reason: "budget", chapter: 2 });
+    const refused = decideCommand(story.job, { kind: "redrive" }, T0);
+    expect(refused).toMatchObject({ kind: "refuse", isBudget: true });
+    const grant = (tokens: number) => ({ kind: "redrive", changes: { budget: { tokens } } }) as const;
+    const granted = decideCommand(story.job, grant(1), T0);
+    const policy = { budget: { tokens: 101, costUsd: null } };
+    expect(granted).toMatchObject({ kind: "apply", terms: { policy }, budgets: [{ limit: policy.budget }] });
+    expect(granted).toMatchObject({ event: { data: { budget: { tokens: 1 }, changed: { policy } } } });
+  });
+
+  it("is refused by any budget that covers the job, and grants to all of them", () => {
+    const { job } = new JobStory().start().settle(failed());
+    const budget = (jobId: string, costUsd: number, spent: number): BudgetNow => ({
+      ...{ jobId, limit: { tokens: null, costUsd }, spent: { tokens: 9, costUsd: spent } },
+      ...{ live: NO_AMOUNT, reserved: NO_AMOUNT },
+    });
+    const above = [budget("job_p", 1, 0.5), budget("job_r", 2, 2.5)];
+    expect(decideCommand(job, { kind: "redrive" }, T0, above)).toMatchObject({
+      ...{ kind: "refuse", isBudget: true },
+      message: expect.stringContaining("the budget of job_r (2 USD, 2.5 spent) has nothing left; grant more"),
+    });
+    const grant = (costUsd: number) => ({ kind: "redrive", changes: { budget: { costUsd } } }) as const;
+    expect(decideCommand(job, grant(0.5), T0, above)).toMatchObject({ kind: "refuse", isBudget: true });
+    expect(decideCommand(job, grant(0.75), T0, above)).toMatchObject({
+      ...{ kind: "apply", budgets: [{ limit: { costUsd: 1.75 } }, { limit: { costUsd: 2.75 } }] },
+      event: { data: { budget: { costUsd: 0.75 } } },
+    });
+    expect(decideCommand(job, grant(1), T0)).toMatchObject({
+      kind: "refuse",
+      message: expect.stringContaining("neither"),
+    });
   });
 });

@@ -1,5 +1,6 @@
 /** What an operator may ask of a job, and what follows. Pure, and separate from `decide`: nothing is charged here.
  *  A command that finds its wish already fulfilled is a no-op, not an error, so that it can be repeated safely. */
+import { type BudgetNow, NO_BUDGETS, noRedrive, redrivenBudgets, shortageText } from "./budget.ts";
 import { EVENT_FORMAT, type JobEventBody } from "./event.ts";
 import { evolve } from "./fold.ts";
 import { isTerminal, type Job } from "./job.ts";
@@ -26,16 +27,23 @@ export type Command =
  *  @example
  *  const decision: CommandDecision = decideCommand(running, { kind: "cancel" }, Date.now()); */
 export type CommandDecision =
-  /** With `terms`, the job has these from now on. */
-  | ({ readonly kind: "apply"; readonly terms?: JobTerms } & Transition)
+  /** With `terms`, the job has these from now on; with `budgets`, those that cover it have these limits. */
+  | ({ readonly kind: "apply"; readonly terms?: JobTerms; readonly budgets?: readonly BudgetNow[] } & Transition)
   | { readonly kind: "noop"; readonly message: string }
-  | { readonly kind: "refuse"; readonly message: string };
+  /** `isBudget`: a budget that covers the job has nothing left. */
+  | { readonly kind: "refuse"; readonly message: string; readonly isBudget?: boolean };
 
 /** Decides what a command makes of a job. Pure.
+ *  `budgets` are those that cover the job, the nearest first.
  *  @example
  *  const decision = decideCommand(running, { kind: "cancel" }, Date.now());
  *  if (decision.kind === "refuse") console.error(decision.message); */
-export function decideCommand(job: Job, command: Command, now: number): CommandDecision {
+export function decideCommand(
+  job: Job,
+  command: Command,
+  now: number,
+  budgets: readonly BudgetNow[] = NO_BUDGETS,
+): CommandDecision {
   const by = command.by ?? null;
   switch (command.kind) {
     case "cancel":
@@ -44,7 +52,7 @@ export function decideCommand(job: Job, command: Command, now: number): CommandD
       if (job.cancelRequestedAt !== null) return noop("a cancel was already requested");
       return apply(job, { name: "job.cancel_requested", data: { v: EVENT_FORMAT, by } }, now);
     case "retry":
-      if (job.state === "failed" || job.state === "cancelled") return redrive(job, {}, by, now);
+      if (job.state === "failed" || job.state === "cancelled") return redrive(job, {}, by, { now, budgets });
       if (job.state !== "queued") return refuse(job, "retry", "queued, failed or cancelled");
       return job.runAt <= now ? noop("the job is already due") : reschedule(job, now, by, now);
     case "reschedule":
@@ -58,7 +66,7 @@ export function decideCommand(job: Job, command: Command, now: number): CommandD
     case "redrive":
       if ((command.chapter ?? job.chapter) !== job.chapter) return noop("the job was given a new start");
       if (job.state !== "failed" && job.state !== "cancelled") return refuse(job, "redrive", "failed or cancelled");
-      return redrive(job, command.changes ?? {}, by, now);
+      return redrive(job, command.changes ?? {}, by, { now, budgets });
     case "discard":
       if (job.state !== "failed") return refuse(job, "discard", "failed");
       if (job.discardedAt !== null) return noop("the job was already discarded");
@@ -70,14 +78,33 @@ function reschedule(job: Job, runAt: number, by: string | null, now: number): Co
   return apply(job, { name: "job.rescheduled", data: requeued(job, runAt, by) }, now);
 }
 
-function redrive(job: Job, changes: RedriveTerms, by: string | null, now: number): CommandDecision {
+function redrive(
+  job: Job,
+  changes: RedriveTerms,
+  by: string | null,
+  { now, budgets: before }: { readonly now: number; readonly budgets: readonly BudgetNow[] },
+): CommandDecision {
   const terms = redrivenTerms(job, changes);
   if (typeof terms === "string") return { kind: "refuse", message: `cannot redrive it with these changes: ${terms}` };
+  const budgets = redrivenBudgets(job, terms.policy, before, changes.budget);
+  if (changes.budget !== undefined && budgets.length === 0) {
+    return { kind: "refuse", message: "cannot grant more budget: neither the job nor a job above it has a budget" };
+  }
+  const short = noRedrive(budgets);
+  if (short !== null) {
+    const more = changes.budget === undefined ? "grant more with --budget (option `budget`)" : "grant more than that";
+    return { kind: "refuse", isBudget: true, message: `cannot redrive: ${shortageText(short)}; ${more}` };
+  }
+  const limits = changes.budget === undefined && terms.policy === job.policy ? {} : { budgets };
+  const granted = changes.budget === undefined ? {} : { budget: changes.budget };
   const changed = changedTerms(job, terms);
-  if (changed === null) return apply(job, { name: "job.redriven", data: requeued(job, now, by) }, now);
+  if (changed === null) {
+    const data = { ...requeued(job, now, by), ...granted };
+    return { ...apply(job, { name: "job.redriven", data }, now), ...limits };
+  }
   const next = { ...job, ...terms };
-  const data = { ...requeued(next, now, by), changed };
-  return { ...apply(next, { name: "job.redriven", data }, now), terms };
+  const data = { ...requeued(next, now, by), changed, ...granted };
+  return { ...apply(next, { name: "job.redriven", data }, now), terms, ...limits };
 }
 
 function requeued({ expireInMs }: Job, runAt: number, by: string | null) {

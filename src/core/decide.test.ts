@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { type BudgetNow, NO_AMOUNT } from "./budget.ts";
 import { type Decision, decide, MAX_HANDBACKS, MIN_DEFER_MS, RELEASE_DELAY_MS } from "./decide.ts";
 import type { Job } from "./job.ts";
 import type { Outcome } from "./outcome.ts";
@@ -54,6 +55,46 @@ const poisoned: JobParts = { streak: 2, streakSession: "s0", losses: 2 };
 const POLLING: Partial<Policy> = { retryWhen: "{{ result == 'pending' }}" };
 const LATE: Partial<Policy> = { maxElapsedMs: 500 };
 const ONCE: Partial<Policy> = { maxAttempts: 1, workerLost: lossPolicy({ maxRetries: 0 }) };
+
+describe("budgets that cover a job", () => {
+  const spent: BudgetNow = {
+    ...{ jobId: "job_p", limit: { tokens: 100, costUsd: null }, spent: { tokens: 60, costUsd: 0 } },
+    ...{ live: { tokens: 40, costUsd: 0 }, reserved: NO_AMOUNT },
+  };
+  const by = (outcome: Given, budget: BudgetNow = spent, parts: JobParts = {}) => {
+    const job = testJob({ policy: { maxAttempts: 5 }, ...parts });
+    return decide(job, typeof outcome === "function" ? outcome(job) : outcome, NOW, MIDDLE, [budget]);
+  };
+
+  it("end it where another attempt would spend more, with their numbers", () => {
+    for (const outcome of [failed(), timedOut(), lost()]) {
+      const shortage = { jobId: "job_p", part: "tokens", limit: 100, used: 100, left: 0, wanted: 0 };
+      expect(by(outcome)).toMatchObject({ kind: "fail", reason: "budget", step: 3, charge: null, shortage });
+    }
+    expect(by(failed(), { ...spent, live: NO_AMOUNT })).toMatchObject({ kind: "retry" });
+  });
+
+  it("leave alone what is done, waits, was handed back or was never started", () => {
+    expect(by(completed())).toMatchObject({ kind: "succeed" });
+    expect(by(WAITING)).toMatchObject({ kind: "block" });
+    for (const outcome of [INTERRUPTED, RELEASED]) expect(by(outcome)).toMatchObject({ kind: "retry" });
+    expect(by(DEADLINE)).toMatchObject({ kind: "fail", reason: "unschedulable" });
+  });
+
+  it("end it without an attempt where it cannot start, unless it was cancelled", () => {
+    const shortage = { jobId: "job_p", part: "tokens", limit: 100, used: 100, left: 0, wanted: 0 } as const;
+    const refused = by({ kind: "over_budget", shortage }, spent, waitingJob());
+    expect(refused).toMatchObject({ kind: "fail", reason: "budget", step: 3, class: "over_budget", shortage });
+    expect(by({ kind: "over_budget", shortage }, spent, cancelled)).toMatchObject({ kind: "cancel" });
+  });
+
+  it("judge a job by the limit of its ledger, which may have been raised", () => {
+    const own = { ...spent, jobId: testJob().id, limit: { tokens: 150, costUsd: 5 } };
+    const parts = { usage: usageOf(100), policy: { ...BUDGET, maxAttempts: 5 } };
+    expect(by(failed(), own, parts)).toMatchObject({ kind: "retry" });
+    expect(by(failed(), { ...own, limit: { tokens: 100, costUsd: 5 } }, parts)).toMatchObject({ reason: "budget" });
+  });
+});
 
 describe("decide takes the first step that matches:", () => {
   // biome-ignore format: a table, one row a line

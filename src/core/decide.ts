@@ -2,7 +2,15 @@
  *  lost leases, timeouts, queue expiry and budgets all come through here, so the rules exist once. The steps are
  *  numbered as in docs/lifecycle.md; the first match wins. This is the one place where counters are raised. */
 import { backoffMs } from "./backoff.ts";
-import { chargedAttempts, spentBudget } from "./budget.ts";
+import {
+  amountOf,
+  type BudgetNow,
+  type BudgetShortage,
+  chargedAttempts,
+  NO_BUDGETS,
+  spentAbove,
+  spentPart,
+} from "./budget.ts";
 import { classify, type FailureOutcome, polled } from "./classify.ts";
 import type { FailReason, Job } from "./job.ts";
 import type { Outcome } from "./outcome.ts";
@@ -19,6 +27,7 @@ export type DecisionClass =
   | "queue_timeout"
   | "lost"
   | "handback"
+  | "over_budget"
   | "waiting";
 
 /** What the run was charged to. `left` is what remains of it.
@@ -68,7 +77,12 @@ interface Made {
 export type Decision =
   | (Made & { readonly kind: "succeed" })
   | (Made & { readonly kind: "cancel" })
-  | (Made & { readonly kind: "fail"; readonly reason: FailReason; readonly detail: string | null })
+  | (Made & {
+      readonly kind: "fail";
+      readonly reason: FailReason;
+      readonly detail: string | null;
+      readonly shortage?: BudgetShortage;
+    })
   | (Made & { readonly kind: "block" })
   | (Made & { readonly kind: "retry"; readonly runAt: number; readonly delay: Delay });
 
@@ -82,10 +96,17 @@ export const MIN_DEFER_MS = 1_000;
 type Facts = Omit<Made, "step" | "matched">;
 
 /** Decides what follows an attempt: the one place that does. Pure: time and chance are arguments.
+ *  `budgets` are those that cover the job, the nearest first, with what this attempt spent, and without what it held.
  *  @example
  *  const decision = decide(running, outcome, Date.now(), Math.random());
  *  console.log(decision.kind, decision.matched); */
-export function decide(job: Job, outcome: Outcome, now: number, random: number): Decision {
+export function decide(
+  job: Job,
+  outcome: Outcome,
+  now: number,
+  random: number,
+  budgets: readonly BudgetNow[] = NO_BUDGETS,
+): Decision {
   if (outcome.kind === "completed") {
     const again = polled(job, outcome);
     if (!again.value) return succeed(job, again.error); // 1
@@ -93,12 +114,17 @@ export function decide(job: Job, outcome: Outcome, now: number, random: number):
   if (job.cancelRequestedAt !== null) {
     return { kind: "cancel", step: 2, class: classOf(outcome), matched: "cancel requested", ...rested(job) }; // 2
   }
-  const spent = spentBudget(job.policy, job.usage) ?? (isReportedSpent(outcome) ? "reported" : null);
+  const spent = outOfBudget(job, outcome, budgets);
   if (spent !== null) {
     const facts = { ...rested(job), class: classOf(outcome) };
-    return { kind: "fail", reason: "budget", detail: spent, step: 3, matched: "budget", ...facts }; // 3
+    return { kind: "fail", reason: "budget", ...spent, step: 3, matched: "budget", ...facts }; // 3
   }
   switch (outcome.kind) {
+    case "over_budget": {
+      const { shortage } = outcome;
+      const facts = { ...rested(job), class: "over_budget", detail: shortage.part, shortage } as const;
+      return { kind: "fail", reason: "budget", step: 3, matched: "budget", ...facts }; // 3
+    }
     case "waiting":
       return { kind: "block", step: 4, class: "waiting", matched: "waits for children", ...rested(job) }; // 4
     case "interrupted":
@@ -119,6 +145,21 @@ export function decide(job: Job, outcome: Outcome, now: number, random: number):
       return judged(job, outcome, now, random); // 7 to 10
   }
 }
+
+/** By its own usage alone, by what its task reports, or, where another attempt is in question, by all that the budgets that
+ *  cover it have spent. What waits, was handed back or never started is judged by those when it is to start again. */
+function outOfBudget(job: Job, outcome: Outcome, budgets: readonly BudgetNow[]) {
+  const own = budgets.find(({ jobId }) => jobId === job.id)?.limit ?? job.policy.budget;
+  const part = job.usage === null ? null : spentPart(own, amountOf(job.usage));
+  if (part !== null) return { detail: part };
+  if (isReportedSpent(outcome)) return { detail: "reported" };
+  if (budgets.length === 0 || !SPENDING.has(outcome.kind)) return null;
+  const shortage = spentAbove(budgets);
+  return shortage === null ? null : { detail: shortage.part, shortage };
+}
+
+/** Outcomes after which another attempt would spend more. */
+const SPENDING: ReadonlySet<Outcome["kind"]> = new Set(["completed", "failed", "timeout", "lost"]);
 
 /** The task itself reports that its budget is spent, whatever we counted: it knows what it was granted. */
 function isReportedSpent(outcome: Outcome): boolean {

@@ -12,6 +12,7 @@ export const ERROR_CODES = {
   job_cancelled: "the job ended as cancelled",
   result_timeout: "the job did not end within the time given to result()",
   wrong_state: "the command does not apply to a job in this state",
+  budget_spent: "a budget that covers the job has nothing left; grant more with the redrive",
   parent_ended: "the parent of this job has ended, is to be cancelled, or is not there; nothing was stored",
   output_too_large: "the outputs of an attempt are over their limit; nothing of this write was kept beyond it",
   closed: "the engine, worker or store was closed",

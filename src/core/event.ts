@@ -1,5 +1,6 @@
 /** Events: the record that something happened to a job. `data` carries a format number `v`; readers refuse formats
  *  they do not know. One change of a job writes one event; views show some of them under two names (`shownNames`). */
+import type { Amount, BudgetShortage } from "./budget.ts";
 import type { Charge, Counters, Decision, Delay } from "./decide.ts";
 import type { Failure } from "./failure.ts";
 import type { FailReason, JobState, Usage } from "./job.ts";
@@ -20,6 +21,8 @@ export interface StoredDecision {
   readonly runAt?: number;
   readonly delay?: Delay;
   readonly conditionError?: string;
+  /** The budget that is used up, where the decision is about one. */
+  readonly shortage?: BudgetShortage;
 }
 
 export interface Ended {
@@ -82,6 +85,8 @@ export type JobEventBody =
   | { readonly name: "attempt.waiting"; readonly data: Ended & { readonly waitsFor: readonly string[] } }
   | { readonly name: "attempt.interrupted"; readonly data: Ended & { readonly why: "interrupted" | "released" } }
   | { readonly name: "job.queue_timeout"; readonly data: Ended & { readonly why: "queue_timeout" | "deadline" } }
+  /** It was due, and not started: a budget above it had too little left. */
+  | { readonly name: "job.over_budget"; readonly data: Ended }
   | { readonly name: "job.cancel_requested" | "job.cancelled" | "job.discarded"; readonly data: Commanded }
   | {
       readonly name: "job.rescheduled" | "job.unblocked";
@@ -94,6 +99,8 @@ export type JobEventBody =
         readonly expiresAt: number | null;
         /** What of the job is other from here on. */
         readonly changed?: ChangedTerms;
+        /** What was granted in addition, in every budget that covers the job. */
+        readonly budget?: Partial<Amount>;
       };
     };
 
@@ -144,6 +151,7 @@ export function shownNames(event: JobEventBody): readonly string[] {
     case "attempt.waiting":
     case "attempt.interrupted":
     case "job.queue_timeout":
+    case "job.over_budget":
       return [event.name, ...consequence(event.data.decision)];
     default:
       return [event.name];

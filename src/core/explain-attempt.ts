@@ -49,7 +49,7 @@ export interface AttemptStory {
 }
 
 /** The event that ended an attempt; a queue timeout ends a wait. */
-export type AttemptEnded = Exclude<DecidedEvent, { name: "job.queue_timeout" }>;
+export type AttemptEnded = Exclude<DecidedEvent, { name: "job.queue_timeout" | "job.over_budget" }>;
 export type AttemptStarted = Extract<JobEvent, { name: "attempt.started" }>;
 
 /** A wait after the due time that is worth a word. */

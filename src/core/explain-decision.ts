@@ -1,4 +1,5 @@
 /** A stored decision in words: what was decided and why, what was charged, how the delay came about. */
+import { shortageText } from "./budget.ts";
 import { type Charge, type Delay, MAX_HANDBACKS } from "./decide.ts";
 import { showMs } from "./duration.ts";
 import type { JobEvent, StoredDecision } from "./event.ts";
@@ -67,6 +68,7 @@ export function because({ event, after, deferred, cancel }: Decided): string {
     case "retry":
       return matchedWords(decision, deferred ? "defer" : "retry", failure);
     case "fail":
+      if (decision.shortage !== undefined) return shortageText(decision.shortage);
       if (step === 3) return budgetWords(decision.detail, after.usage);
       if (step === 9) return "the next run would have come later than maxElapsed after the first start of this chapter";
       if (decision.reason === "poison") return `the poison guard stopped it: ${decision.detail} in different sessions`;
@@ -175,7 +177,7 @@ function charged({ event, after, deferred }: Decided): string {
     const { to, used, limit, left } = charge;
     if (to === "workerLost") return `loss ${used}, ${left} of ${limit} retries after lost workers left`;
     if (to !== "maxAttempts") return `charged to ${to} alone: match ${used}, ${left} of its ${limit} retries left`;
-    return `${event.name === "job.queue_timeout" ? "" : `run ${attempt}, `}${used} of ${limit} charged, ${left} left`;
+    return `${event.name === "job.queue_timeout" || event.name === "job.over_budget" ? "" : `run ${attempt}, `}${used} of ${limit} charged, ${left} left`;
   }
   if (deferred) return `nothing charged (deferral ${after.defers} of this chapter)`;
   if (after.handbacks === 0) return "nothing charged";

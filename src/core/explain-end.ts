@@ -30,7 +30,7 @@ export function adviceOn(
         return "Fix the cause and redrive it: the time its retries may take (maxElapsed) starts anew.";
       if (detail === "reported")
         return "Raise the budget that the task itself goes by, then redrive it, or submit it again with a larger one.";
-      return "What was used counts over all chapters, so a redriven job fails again with its first run that does not succeed. To give it more, redrive it with a larger budget.";
+      return "What was used counts over all redrives, and a budget covers all jobs below the one that has it. To grant more, redrive it with --budget, or submit it again with a larger budget.";
     case "unschedulable":
       if (detail === "deadline") {
         return "The deadline stays passed, so a plain redrive would end the same way: redrive it with a later deadline, or discard it.";

@@ -1,4 +1,5 @@
 /** A job's history, event by event, in the order it happened. */
+import { type Amount, limitText } from "./budget.ts";
 import { showMs } from "./duration.ts";
 import type { JobEvent } from "./event.ts";
 import { type AttemptStory, beginAttempt, endAttempt, tellAttempt, tellRunning } from "./explain-attempt.ts";
@@ -86,6 +87,9 @@ function tellDecided(decided: Decided, before: JobProgressFields, attempts: Atte
   if (event.name === "job.queue_timeout") {
     return [tellExpiry(event.at, event.data.why, before), ...tellDecision(decided)];
   }
+  if (event.name === "job.over_budget") {
+    return [`At ${showAt(event.at)} it was due, and was not started.`, ...tellDecision(decided)];
+  }
   const story = endAttempt(attempts.pop() as AttemptStory, event, decided);
   attempts.push(story);
   return tellAttempt(story, event, decided);
@@ -98,6 +102,11 @@ function tellExpiry(at: number, why: "queue_timeout" | "deadline", { runAt }: Jo
 
 function tellChanged(changed: ChangedTerms | undefined): string {
   return changed === undefined ? "" : `; changed: ${showTerms(changed)}`;
+}
+
+function grantedWords(budget: Partial<Amount> | undefined): string {
+  if (budget === undefined) return "";
+  return `; ${limitText({ tokens: budget.tokens ?? null, costUsd: budget.costUsd ?? null })} more was granted`;
 }
 
 type CommandEvent = Exclude<JobEvent, DecidedEvent | Submitted | { name: "attempt.started" }>;
@@ -116,6 +125,6 @@ function tellCommand(event: CommandEvent, asked: Asked, before: JobProgressField
     case "job.rescheduled":
       return `It was rescheduled ${by}: due at ${showAt(event.data.runAt)} instead of ${showAt(before.runAt)}.`;
     case "job.redriven":
-      return `It was redriven ${by}: chapter ${after.chapter} began with all counters at zero, due at ${showAt(event.data.runAt)}${tellChanged(event.data.changed)}.`;
+      return `It was redriven ${by}: chapter ${after.chapter} began with all counters at zero, due at ${showAt(event.data.runAt)}${tellChanged(event.data.changed)}${grantedWords(event.data.budget)}.`;
   }
 }

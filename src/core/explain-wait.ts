@@ -81,7 +81,10 @@ function dueLater(job: JobProgressFields, events: readonly JobEvent[], now: numb
     const line = `Attempt ${job.attempt} was handed back, so the job waits a moment before it is offered again.`;
     return { reason: "handed_back", summary: `Queued again after it was handed back: ${due}`, line };
   }
-  const after = cause.name === "job.queue_timeout" ? "the queue timeout" : `attempt ${job.attempt}`;
+  const after =
+    cause.name === "job.queue_timeout" || cause.name === "job.over_budget"
+      ? "the queue timeout"
+      : `attempt ${job.attempt}`;
   const line = `It waits in backoff after ${after}. ${hint}`;
   return { reason: "backoff", summary: `Queued for a retry: ${due}`, line };
 }

@@ -410,14 +410,14 @@ describe("why a job failed, and what can be done", () => {
       "tokens",
       new Play({ maxAttempts: 3, budget: { tokens: 1_000, costUsd: null } }).run(fails(), 10, tokens),
       "because its budget of tokens is used up (900 tokens in, 200 tokens out, 1.5 USD over all attempts);",
-      "What was used counts over all chapters, so a redriven job fails again with its first run that does not succeed.",
+      "What was used counts over all redrives, and a budget covers all jobs below the one that has it.",
     ],
     [
       "budget",
       "money",
       new Play({ maxAttempts: 3, budget: { tokens: null, costUsd: 1 } }).run(fails(), 10, tokens),
       "because its budget of money is used up (",
-      "redrive it with a larger budget.",
+      "redrive it with --budget, or submit it again with a larger budget.",
     ],
     [
       "budget",
@@ -773,10 +773,13 @@ it("tells every event there is", () => {
     .run(fails({ class: "invalid" }))
     .command({ kind: "discard" })
     .command({ kind: "redrive" });
-  play.command({ kind: "cancel" }).command({ kind: "redrive" }).run(COMPLETED);
+  play.command({ kind: "cancel" }).command({ kind: "redrive" });
+  const shortage = { jobId: "job_0", part: "costUsd", limit: 1, used: 1.2, left: 0, wanted: 0 } as const;
+  play.end({ kind: "over_budget", shortage }).command({ kind: "redrive" }).run(COMPLETED);
   const sentences: Record<JobEventName, string> = {
     "job.submitted": "Job job_1 was submitted at ",
     "job.queue_timeout": "no worker had started it: its time in the queue (expireIn) was over.",
+    "job.over_budget": "because the budget of job_0 (1 USD, 1.2 spent) has nothing left; nothing charged.",
     "job.rescheduled": "It was rescheduled at ",
     "job.cancel_requested": "A cancel was requested at ",
     "job.cancelled": "It was cancelled at ",

@@ -75,7 +75,8 @@ export function evolve(job: JobProgressFields, event: Happened): JobProgressFiel
     case "attempt.lost":
     case "attempt.waiting":
     case "attempt.interrupted":
-    case "job.queue_timeout": {
+    case "job.queue_timeout":
+    case "job.over_budget": {
       const { decision, counters, usage, expiresAt } = event.data;
       // A released run had not started, so it does not begin the chapter's clock either.
       const released = event.name === "attempt.interrupted" && event.data.why === "released";

@@ -120,7 +120,7 @@ export function addUsage(a: Usage | null, b: Usage | null): Usage | null {
 }
 
 /** To the millionth of a thousandth of a dollar: three times 0.3 is 0.9, and spends a budget of 0.9. */
-function money(usd: number): number {
+export function money(usd: number): number {
   return Math.round(usd * 1e9) / 1e9;
 }
 

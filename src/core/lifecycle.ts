@@ -1,5 +1,6 @@
 /** The changes a job can undergo, each as an event and the state that follows from it. Stores write both and decide
  *  nothing themselves; `next` is always `evolve(job, event)`. */
+import { addAmount, amountOf, type BudgetNow, NO_BUDGETS, noStart } from "./budget.ts";
 import { failureOf } from "./classify.ts";
 import { type Counters, type Decision, decide } from "./decide.ts";
 import { type Ended, EVENT_FORMAT, type JobEventBody, type StoredDecision } from "./event.ts";
@@ -32,11 +33,34 @@ export interface Settlement extends Transition {
  *  @example
  *  const { decision, next } = settleJob(running, outcome, null, Date.now(), 0.5);
  *  console.log(decision.kind, next.state, next.runAt); */
-export function settleJob(job: Job, outcome: Outcome, usage: Usage | null, now: number, random: number): Settlement {
+export function settleJob(
+  job: Job,
+  outcome: Outcome,
+  usage: Usage | null,
+  now: number,
+  random: number,
+  budgets: readonly BudgetNow[] = NO_BUDGETS,
+): Settlement {
   const spent = usage === null ? job : { ...job, usage: addUsage(job.usage, usage) };
-  const decision = decide(spent, outcome, now, random);
+  const decision = decide(spent, outcome, now, random, withSpent(budgets, usage));
   const event = endedEvent(job, outcome, decision, usage);
   return { decision, event, next: evolve(job, happened(event, now)) };
+}
+
+/** What the attempt spent, as its event tells. */
+export function usageIn({ event }: Settlement): Usage | null {
+  return ("usage" in event.data ? event.data.usage : null) ?? null;
+}
+
+function withSpent(budgets: readonly BudgetNow[], usage: Usage | null): readonly BudgetNow[] {
+  if (usage === null || budgets.length === 0) return budgets;
+  return budgets.map((budget) => ({ ...budget, spent: addAmount(budget.spent, amountOf(usage)) }));
+}
+
+/** A job that is due and covered by budgets, as they are without it: null where it may start, else how it ends instead. */
+export function startJob(job: Job, now: number, budgets: readonly BudgetNow[]): Settlement | null {
+  const shortage = noStart(job, budgets);
+  return shortage === null ? null : settleJob(job, { kind: "over_budget", shortage }, null, now, 0, budgets);
 }
 
 /** An event at its instant. Not by spreading: that costs more than the whole decision. */
@@ -72,6 +96,8 @@ function endedEvent(job: Job, outcome: Outcome, decision: Decision, usage: Usage
     case "interrupted":
     case "released":
       return { name: "attempt.interrupted", data: { ...data, why: outcome.kind } };
+    case "over_budget":
+      return { name: "job.over_budget", data };
     case "queue_timeout":
     case "deadline":
       return { name: "job.queue_timeout", data: { ...data, why: outcome.kind } };
@@ -102,6 +128,7 @@ function stored(decision: Decision): StoredDecision {
   if (decision.kind === "fail") {
     told.reason = decision.reason;
     told.detail = decision.detail;
+    if (decision.shortage !== undefined) told.shortage = decision.shortage;
   }
   if (conditionError !== undefined) told.conditionError = conditionError;
   return told;

@@ -1,4 +1,5 @@
 /** How an attempt ended, as reported by a worker or found by the reaper. The input of `decide`. */
+import type { BudgetShortage } from "./budget.ts";
 import type { Failure } from "./failure.ts";
 
 /** How an attempt ended.
@@ -19,6 +20,8 @@ export type Outcome =
   | { readonly kind: "queue_timeout" }
   /** Its scheduling deadline passed. */
   | { readonly kind: "deadline" }
+  /** It was due, and a budget above it had too little left: it was not started. */
+  | { readonly kind: "over_budget"; readonly shortage: BudgetShortage }
   /** Lease expired, worker gone, or killed and nobody asked. */
   | {
       readonly kind: "lost";

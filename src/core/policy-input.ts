@@ -29,6 +29,7 @@ export function toPolicyInput(policy: Policy): PolicyFields {
     budget: {
       ...(budget.tokens === null ? {} : { tokens: budget.tokens }),
       ...(budget.costUsd === null ? {} : { costUsd: budget.costUsd }),
+      ...(budget.estimate === undefined ? {} : { estimate: amounts(budget.estimate) }),
     },
   };
 }
@@ -51,6 +52,10 @@ function withBackoffFields(own: BackoffInput | undefined, wished: BackoffInput):
   const isCapped = initial !== undefined && max !== undefined && toMs(initial, "initial") > toMs(max, "max");
   if (!isCapped || Object.hasOwn(wished, "max")) return merged;
   return { ...merged, max: initial } as BackoffInput;
+}
+
+function amounts({ tokens, costUsd }: NonNullable<Policy["budget"]["estimate"]>) {
+  return { ...(tokens === null ? {} : { tokens }), ...(costUsd === null ? {} : { costUsd }) };
 }
 
 function backoffInput(backoff: Backoff): BackoffInput {

@@ -92,8 +92,13 @@ export interface Policy {
   readonly onTimeout: "retry" | "fail";
   readonly onUnknown: "retry" | "fail";
   readonly workerLost: WorkerLostPolicy;
-  /** Tokens in and out together, and money, over all attempts. */
-  readonly budget: { readonly tokens: number | null; readonly costUsd: number | null };
+  /** Tokens in and out together, and money, over all attempts of the job and of all below it. */
+  readonly budget: {
+    readonly tokens: number | null;
+    readonly costUsd: number | null;
+    /** What one attempt of this job is expected to spend: kept free in the budgets above it while it runs. */
+    readonly estimate?: { readonly tokens: number | null; readonly costUsd: number | null };
+  };
 }
 
 // What people write.
@@ -162,7 +167,7 @@ export interface PolicyFields {
     backoff?: BackoffInput;
     poison?: { losses?: number; within?: Duration } | false;
   };
-  budget?: { tokens?: number; costUsd?: number };
+  budget?: { tokens?: number; costUsd?: number; estimate?: { tokens?: number; costUsd?: number } };
   /** One run, and none after a lost worker. */
   atMostOnce?: boolean;
 }

@@ -1,8 +1,10 @@
 /** What of a job may change with a redrive: its retry policy, and how long it may take and wait. What is not named stays as it
  *  is. Its input, queue and labels never change: a job with others is another job (`resubmit`). */
-import { asInteger, asObject, checkOptions } from "./check.ts";
+import { type Amount, hasBudget, raised } from "./budget.ts";
+import { asInteger, asNumber, asObject, checkOptions } from "./check.ts";
 import { asSpan, type Duration, showMs } from "./duration.ts";
 import { ConfigError } from "./errors.ts";
+import { deepFreeze } from "./freeze.ts";
 import { toInstant } from "./instant.ts";
 import type { Job } from "./job.ts";
 import type { Policy, PolicyFields, PolicyInput } from "./policy.ts";
@@ -25,6 +27,8 @@ export interface RedriveChanges {
   expireIn?: Duration;
   /** No attempt may start after this instant. */
   deadline?: Date | number;
+  /** So much more, in the job's own budget and in all that cover it. */
+  budget?: { tokens?: number; costUsd?: number };
 }
 
 /** The same, checked, as a command carries them.
@@ -37,6 +41,7 @@ export interface RedriveTerms {
   readonly priority?: number;
   readonly expireInMs?: number;
   readonly deadlineAt?: number;
+  readonly budget?: Partial<Amount>;
 }
 
 /** The fields of a job that a redrive may change.
@@ -53,18 +58,40 @@ export interface ChangedTerms extends Partial<Omit<JobTerms, "policy">> {
   readonly policy?: Partial<Policy>;
 }
 
-const KEYS = ["retry", "timeout", "priority", "expireIn", "deadline"];
+export const REDRIVE_KEYS = ["retry", "timeout", "priority", "expireIn", "deadline", "budget"];
 
 /** Spelling and values. Whether the policy fits the job's own is known when the job is. */
 export function toRedriveTerms(changes: RedriveChanges, path = "redrive"): RedriveTerms {
-  checkOptions(changes, KEYS, path);
-  const { retry, timeout, priority, expireIn, deadline } = changes;
+  checkOptions(changes, REDRIVE_KEYS, path);
+  const { retry, timeout, priority, expireIn, deadline, budget } = changes;
   return {
     ...(retry === undefined ? {} : { retry: fieldsOf(retry, `${path}.retry`) }),
     ...(timeout === undefined ? {} : { timeoutMs: asSpan(timeout, `${path}.timeout`) }),
     ...(priority === undefined ? {} : { priority: asInteger(priority, `${path}.priority`, { min: 0, max: 9 }) }),
     ...(expireIn === undefined ? {} : { expireInMs: asSpan(expireIn, `${path}.expireIn`) }),
     ...(deadline === undefined ? {} : { deadlineAt: toInstant(deadline, `${path}.deadline`) }),
+    ...(budget === undefined ? {} : { budget: asGrant(budget, `${path}.budget`) }),
+  };
+}
+
+const MAX_COST_USD = 1_000_000_000;
+
+/** At least one of tokens and money, and more than nothing. */
+export function asGrant(value: unknown, path: string): Partial<Amount> {
+  const { tokens, costUsd } = asObject(value, path, ["tokens", "costUsd"]);
+  if (tokens === undefined && costUsd === undefined) {
+    throw new ConfigError({ path, given: value, allowed: "tokens, costUsd, or both" });
+  }
+  const asCost = (given: unknown, at: string) => {
+    const cost = asNumber(given, at, { min: 0, max: MAX_COST_USD });
+    if (cost > 0) return cost;
+    throw new ConfigError({ path: at, given, allowed: "a number above 0" });
+  };
+  return {
+    ...(tokens === undefined
+      ? {}
+      : { tokens: asInteger(tokens, `${path}.tokens`, { min: 1, max: Number.MAX_SAFE_INTEGER }) }),
+    ...(costUsd === undefined ? {} : { costUsd: asCost(costUsd, `${path}.costUsd`) }),
   };
 }
 
@@ -76,16 +103,21 @@ function fieldsOf(retry: PolicyInput, path: string): PolicyFields {
 }
 
 /** The terms of the job after the redrive; a text says why they cannot be. */
-export function redrivenTerms(job: JobTerms, { retry, ...others }: RedriveTerms): JobTerms | string {
+export function redrivenTerms(job: JobTerms, { retry, budget, ...others }: RedriveTerms): JobTerms | string {
   const { timeoutMs, priority, expireInMs, deadlineAt } = { ...job, ...others };
   const terms = { timeoutMs, priority, expireInMs, deadlineAt };
-  if (retry === undefined) return { policy: job.policy, ...terms };
+  const more = (policy: Policy) => (budget === undefined || !hasBudget(policy) ? policy : withGrant(policy, budget));
+  if (retry === undefined) return { policy: more(job.policy), ...terms };
   try {
-    return { policy: resolvePolicy(withPolicyFields(toPolicyInput(job.policy), retry)), ...terms };
+    return { policy: more(resolvePolicy(withPolicyFields(toPolicyInput(job.policy), retry))), ...terms };
   } catch (error) {
     if (error instanceof ConfigError) return error.message;
     throw error;
   }
+}
+
+function withGrant(policy: Policy, budget: Partial<Amount>): Policy {
+  return deepFreeze({ ...policy, budget: { ...policy.budget, ...raised(policy.budget, budget) } });
 }
 
 const PLAIN = ["timeoutMs", "priority", "expireInMs", "deadlineAt"] as const;

@@ -1,6 +1,7 @@
 /** From the policy people write to the one that is stored and decided on. Every field given replaces the preset's;
  *  `rules` come before the preset's own `fallback` and replace nothing of it. Every mistake is refused here, with its
  *  path, because the next to read the policy is `decide`, which never throws. */
+import type { BudgetLimit } from "./budget.ts";
 import { asBoolean, asInteger, asList, asNumber, asObject, asOneOf, type Fields, reader } from "./check.ts";
 import { toMs } from "./duration.ts";
 import { ConfigError } from "./errors.ts";
@@ -128,7 +129,17 @@ function asCondition(value: unknown, path: string): string {
 }
 
 function resolveBudget(value: unknown, path: string, base: Policy["budget"]): Policy["budget"] {
-  const read = reader(asObject(value, path, ["tokens", "costUsd"]), path);
+  const read = reader(asObject(value, path, ["tokens", "costUsd", "estimate"]), path);
+  const { tokens, costUsd } = resolveAmounts(read, base);
+  const estimate = read("estimate", resolveEstimate, base.estimate ?? null);
+  return estimate === null ? { tokens, costUsd } : { tokens, costUsd, estimate };
+}
+
+function resolveEstimate(value: unknown, path: string): NonNullable<Policy["budget"]["estimate"]> {
+  return resolveAmounts(reader(asObject(value, path, ["tokens", "costUsd"]), path), { tokens: null, costUsd: null });
+}
+
+function resolveAmounts(read: ReturnType<typeof reader>, base: BudgetLimit): BudgetLimit {
   return {
     tokens: read("tokens", (given, at) => asInteger(given, at, { min: 0, max: Number.MAX_SAFE_INTEGER }), base.tokens),
     costUsd: read("costUsd", (given, at) => asNumber(given, at, { min: 0, max: MAX_COST_USD }), base.costUsd),

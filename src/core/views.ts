@@ -1,5 +1,6 @@
 /** What people and programs are shown of jobs, attempts, queues, workers and files: plain data, the same from a database
  *  in this process and over the wire. Types only. */
+import type { BudgetNow } from "./budget.ts";
 import type { Failure } from "./failure.ts";
 import type { Job, JobState, Usage } from "./job.ts";
 import type { NewSession, WorkerHealth } from "./work.ts";
@@ -19,6 +20,8 @@ export interface JobInfo extends Job {
   readonly result: unknown;
   /** What the latest attempt last said of its progress. */
   readonly progress: unknown;
+  /** The budgets of tokens and money that cover it, the nearest first: its own, and those of jobs above it. */
+  readonly budgets: readonly BudgetNow[];
 }
 
 /** An attempt that has ended.

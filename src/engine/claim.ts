@@ -2,9 +2,10 @@
  *  millisecond, by another process within about 25, by time at the instant the next job falls due. */
 import type { Resources } from "../core/resources.ts";
 import { sleep } from "../lib/clock.ts";
-import type { ClaimAnswer } from "../store/store.ts";
+import type { ClaimAnswer, EndedJob } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { DEFAULTS } from "./limits.ts";
+import { tidy } from "./tidy.ts";
 
 export interface ClaimOptions {
   readonly limit: number;
@@ -20,6 +21,16 @@ export interface ClaimOptions {
 
 const NOTHING: ClaimAnswer = Object.freeze({ alive: true, drain: false, jobs: [], nextAt: null, delivery: null });
 
+/** Jobs that failed instead of being started: whoever waits for them hears of it. */
+function ended(parts: EngineParts, jobs: readonly EndedJob[]): void {
+  for (const { jobId } of jobs) {
+    parts.hub.ended(jobId);
+    void tidy(parts, jobId);
+  }
+  parts.hub.written.fire();
+  parts.kin.mayGoOn(jobs.flatMap(({ parentId }) => (parentId === null ? [] : [parentId])));
+}
+
 export async function claim(parts: EngineParts, session: string, options: ClaimOptions): Promise<ClaimAnswer> {
   const { store, clock, hub } = parts;
   const { limit, claimId = null, last = false, waitMs = 0, signal, room } = options;
@@ -32,8 +43,10 @@ export async function claim(parts: EngineParts, session: string, options: ClaimO
     const now = clock.now();
     const [answer] = (await store.claim([request], now)) as [ClaimAnswer];
     if (answer.jobs.length > 0) hub.written.fire();
+    if (answer.overBudget !== undefined) ended(parts, answer.overBudget);
     // A claim that has had a reply gets nothing new, however long it waits.
     if (!answer.alive || answer.jobs.length > 0 || answer.delivery !== null) return answer;
+    if (answer.overBudget !== undefined) continue; // others may be due behind those that were not started
     const left = until - clock.monotonic();
     if (left <= 0) return answer;
     if (answer.drain) {

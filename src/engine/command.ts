@@ -16,13 +16,14 @@ export interface CommandAnswer {
 export async function command(parts: EngineParts, jobId: string, wanted: Command): Promise<CommandAnswer> {
   const { store, clock, hub } = parts;
   const now = clock.now();
-  const decide: Parameters<typeof store.amend>[2] = (job, asked) => decideCommand(job, asked, now);
+  const decide: Parameters<typeof store.amend>[2] = (job, asked, _parent, budgets) =>
+    decideCommand(job, asked, now, budgets);
   const [answer] = (await store.amend([{ jobId, command: wanted }], now, decide)) as [AmendAnswer];
   switch (answer.status) {
     case "unknown_job":
       throw jobNotFound(jobId);
     case "refused_command":
-      throw new PerdureError("wrong_state", `${jobId}: ${answer.message}`);
+      throw new PerdureError(answer.isBudget ? "budget_spent" : "wrong_state", `${jobId}: ${answer.message}`);
     case "refused":
       throw new PerdureError(answer.code, answer.message);
     case "noop":

@@ -1,5 +1,5 @@
 /** Redrives the dead letters that fit a filter, a page of them. Each is a command for itself: what somebody else has
- *  redriven or pruned meanwhile is passed over. One that is discarded in the same moment may be redriven all the same. */
+ *  redriven or pruned meanwhile is passed over, and so is what has no budget left. One that is discarded in the same moment may be redriven all the same. */
 import type { Command } from "../core/command.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { JobsFilter, RedriveManyAnswer, RedriveManyOptions } from "../core/face.ts";
@@ -48,11 +48,14 @@ async function deadLetters(engine: Engine, filter: JobFilter): Promise<{ ids: st
   }
 }
 
+/** What somebody else has redriven or pruned meanwhile, and what has no budget left. */
+const PASSED_OVER: ReadonlySet<string> = new Set(["wrong_state", "job_not_found", "budget_spent"]);
+
 async function redrive(engine: Engine, id: string, command: Command): Promise<boolean> {
   try {
     return (await engine.command(id, command)).changed;
   } catch (error) {
-    if (error instanceof PerdureError && (error.code === "wrong_state" || error.code === "job_not_found")) return false;
+    if (error instanceof PerdureError && PASSED_OVER.has(error.code)) return false;
     throw error;
   }
 }

@@ -56,8 +56,10 @@ async function startAnew(
   const [answer] = await store.amend(
     [{ jobId: id, command }],
     now,
-    (job, asked, parent) =>
-      isAsking(parent, run) ? decideCommand(job, asked, now) : { kind: "noop", message: "its parent has ended" },
+    (job, asked, parent, budgets) =>
+      isAsking(parent, run)
+        ? decideCommand(job, asked, now, budgets)
+        : { kind: "noop", message: "its parent has ended" },
     run.jobId,
   );
   if (answer?.status !== "applied") return;

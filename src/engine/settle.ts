@@ -53,7 +53,7 @@ export async function settle(parts: EngineParts, given: readonly Report[], at?: 
 
 function decideReport(parts: EngineParts, job: Job, report: Report, held: Held, now: number): Settlement {
   const usage = mostUsage(report.usage, held.usage);
-  return settleJob(job, outcomeOf(job, report.outcome, held, parts.name), usage, now, parts.random());
+  return settleJob(job, outcomeOf(job, report.outcome, held, parts.name), usage, now, parts.random(), held.budgets);
 }
 
 /** Where requests and commands leave what they came for: to conditions that is `data`. */

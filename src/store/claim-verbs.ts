@@ -20,10 +20,17 @@ export interface ClaimAnswer {
   /** The session is to take no more jobs: it gets none. */
   readonly drain: boolean;
   readonly jobs: ClaimedJob[];
+  /** Jobs that were due and have failed instead: a budget above them has too little left. */
+  readonly overBudget?: readonly EndedJob[];
   /** When the next job for this session falls due, if none is due now. */
   readonly nextAt: number | null;
   /** Which reply to its claim id this is, from 1. Null where nothing was claimed, or it has no id. */
   readonly delivery: number | null;
+}
+
+export interface EndedJob {
+  readonly jobId: string;
+  readonly parentId: string | null;
 }
 
 export interface WithdrawRequest {

@@ -18,7 +18,7 @@ export const JOB_COLUMN_NAMES: readonly string[] = [
   ...["failures", "losses", "defers", "handbacks", "streak", "streak_session", "rule_counts", "reason", "session"],
   ...["submitted_at", "started_at", "first_started_at", "finished_at", "expires_at", "deadline_at", "expire_in"],
   ...["timeout_ms", "cancel_requested_at", "discarded_at", "usage", "live_usage", "progress", "key", "tags"],
-  ...["parent", "depth"],
+  ...["parent", "depth", "budget"],
 ];
 
 export function toJob(r: readonly unknown[], interned: Meanings): StoredJob {
@@ -66,10 +66,11 @@ export function toJob(r: readonly unknown[], interned: Meanings): StoredJob {
     tags: r[33] === null ? NO_TAGS : (JSON.parse(r[33] as string) as string[]),
     parentId: r[34] as string | null,
     depth: (r[35] as number | null) ?? 0,
+    budget: r[36] as number | null,
   };
 }
 
-/** A job that this session has started at this instant, with nothing rare about it (a parent is): what is known of it, or always as
+/** A job that this session has started at this instant, with nothing rare about it (a parent is, and so is a budget): what is known of it, or always as
  *  usual, is not in the row. The order of the columns: no, id, lane, policy, priority, run_at, revision, attempt, failures,
  *  submitted_at, first_started_at, expire_in, timeout_ms, key, tags, whether it is rare, body, failure before. */
 export function toStarted(
@@ -122,6 +123,7 @@ export function toStarted(
       tags: parseOrNull<string[]>(r[14] as string | null) ?? NO_TAGS,
       parentId: null,
       depth: 0,
+      budget: null,
     },
     payload: r[16] as string,
     previous: r[17] as string | null,

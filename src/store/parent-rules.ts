@@ -5,6 +5,8 @@ import type { NewJob, ParentNow } from "./store.ts";
 
 export interface ParentFacts extends ParentNow {
   readonly namespace: string;
+  /** The number of the nearest job, from the parent upwards, that has a budget. */
+  readonly budget: number | null;
 }
 
 /** Null: it may. */

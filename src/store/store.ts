@@ -4,6 +4,7 @@
  *  Only `insert`, `claim`, `settle` and `amend` change a job: under its row's lock, checked on
  *  (job, attempt, state), with one event in the same transaction. */
 import type { AccessToken } from "../core/access.ts";
+import type { BudgetNow } from "../core/budget.ts";
 import type { Command, CommandDecision } from "../core/command.ts";
 import type { PerdureEvent } from "../core/event.ts";
 import type { Failure } from "../core/failure.ts";
@@ -15,12 +16,21 @@ import type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/vi
 import type { NewSession, Refused, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
 import type { Blobs } from "./blobs.ts";
 import type { ClaimAnswer, ClaimRequest, RenewRequest, WithdrawRequest } from "./claim-verbs.ts";
+import type { Reachable, ReachableQuery, Unblockable, UnblockableQuery } from "./family-port.ts";
 import type { JobFilter } from "./job-filter.ts";
 import type { PublishedDefaults } from "./published-defaults.ts";
 
 export type { TransactionClient } from "../core/submit-options.ts";
 export type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/views.ts";
-export type { ClaimAnswer, ClaimRequest, RenewRequest, WithdrawRequest } from "./claim-verbs.ts";
+export type { ClaimAnswer, ClaimRequest, EndedJob, RenewRequest, WithdrawRequest } from "./claim-verbs.ts";
+export type {
+  Reachable,
+  ReachableJob,
+  ReachableQuery,
+  Unblockable,
+  UnblockableJob,
+  UnblockableQuery,
+} from "./family-port.ts";
 export type { JobFilter } from "./job-filter.ts";
 
 export interface Store {
@@ -204,6 +214,8 @@ export interface Held {
   readonly ended: boolean;
   /** Usage reported while it ran, for a run that ended without a report. */
   readonly usage: Usage | null;
+  /** The budgets that cover it, the nearest first, without what this attempt held of them. */
+  readonly budgets: readonly BudgetNow[];
 }
 
 export type DecideReport = (job: Job, report: Report, held: Held) => Settlement;
@@ -221,42 +233,14 @@ export interface NamedParent extends ParentNow {
   readonly isCancelled: boolean;
 }
 
-/** `parent`: of commands in its name; null where it is not there, or none was named. */
-export type DecideCommand = (job: Job, command: Command, parent: NamedParent | null) => CommandDecision;
-
-export interface UnblockableQuery {
-  /** Null: all that are blocked. */
-  readonly parents: readonly string[] | null;
-  readonly limit: number;
-}
-export interface Unblockable {
-  readonly jobs: UnblockableJob[];
-  /** Whether there are others to look at; false at the end of a round. */
-  readonly more: boolean;
-}
-export interface UnblockableJob {
-  readonly jobId: string;
-  /** The run that began to wait. */
-  readonly attempt: number;
-}
-
-export interface ReachableQuery {
-  readonly parentId: string;
-  /** From the page before; null for the first. */
-  readonly after: number | null;
-  readonly limit: number;
-}
-export interface Reachable {
-  readonly jobs: ReachableJob[];
-  /** Where the next page begins; null after the last. */
-  readonly next: number | null;
-}
-
-export interface ReachableJob {
-  readonly jobId: string;
-  /** It has ended: nothing is to be asked of it, but of those below it. */
-  readonly isOver: boolean;
-}
+/** `parent`: of commands in its name; null where it is not there, or none was named. `budgets`: those that cover the job, the
+ *  nearest first. */
+export type DecideCommand = (
+  job: Job,
+  command: Command,
+  parent: NamedParent | null,
+  budgets: readonly BudgetNow[],
+) => CommandDecision;
 
 export interface ExpiredQuery {
   readonly now: number;
@@ -270,7 +254,7 @@ export interface ExpiredJob {
 
 export type AmendAnswer =
   | { readonly status: "applied" | "noop"; readonly message: string | null; readonly job: Job }
-  | { readonly status: "refused_command"; readonly message: string }
+  | { readonly status: "refused_command"; readonly message: string; readonly isBudget: boolean }
   | { readonly status: "unknown_job" }
   | Refused;
 
@@ -287,6 +271,8 @@ export interface JobRow extends Job {
   readonly name: string;
   /** Of a job that failed: how its last attempt did, without the stack; null where that attempt had no failure. */
   readonly failure: Failure | null;
+  /** The budgets that cover it, the nearest first. */
+  readonly budgets: readonly BudgetNow[];
 }
 
 /** A page of what an attempt logged: of at most LOG_PAGE pieces, each as long as one renewal may carry. */

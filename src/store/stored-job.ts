@@ -17,11 +17,13 @@ export interface StoredJob extends Job {
   readonly session: number | null;
   readonly liveUsage: string | null;
   readonly progress: string | null;
+  /** The number of the nearest job, from itself upwards, that has a budget; null where none has. */
+  readonly budget: number | null;
 }
 
 /** A job as everybody may know it. */
 export function toFacts({ no: _no, lane: _lane, session: _session, ...rest }: StoredJob): Job {
-  const { liveUsage: _usage, progress: _progress, ...job } = rest;
+  const { liveUsage: _usage, progress: _progress, budget: _budget, ...job } = rest;
   return job;
 }
 

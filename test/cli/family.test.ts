@@ -64,7 +64,10 @@ describe.each(KINDS)("families on %s", (kind) => {
     expect(described.stdout).toMatch(/^Key +all$/m);
     expect(described.stdout).toMatch(new RegExp(`^${child} +p1 +queued$`, "m"));
     const shown = await where.askJson<{ children: object[] }>("describe", top);
-    expect(shown.children).toEqual([{ id: child, kind: "part", name: "p1", key: "p1", state: "queued", reason: null }]);
+    const free = { usage: null, budgets: [] };
+    expect(shown.children).toEqual([
+      { id: child, kind: "part", name: "p1", key: "p1", state: "queued", reason: null, ...free },
+    ]);
     for (const command of ["get", "describe"]) {
       const { stdout } = await where.ask(command, child);
       expect(stdout).toMatch(/^Key +p1$/m);

@@ -171,7 +171,7 @@ describe("usage that is told", () => {
     await expect(bench.engine.setUsage("job_x", 1, usage as never)).rejects.toMatchObject({ code: "invalid_config" });
   });
 
-  it("stops no run that spends nothing itself, as after a redrive of a job whose budget was spent", async () => {
+  it("stops no run that spends nothing itself after a redrive that granted more", async () => {
     const bench = await openBench();
     const policy = resolvePolicy({ maxAttempts: 2, budget: { costUsd: 1 } });
     const id = await bench.submit("think", { policy });
@@ -184,7 +184,8 @@ describe("usage that is told", () => {
     await bench.work([think]);
     await bench.advance(100);
     expect((await bench.job(id)).reason).toBe("budget");
-    await bench.engine.command(id, { kind: "redrive" });
+    await expect(bench.engine.command(id, { kind: "redrive" })).rejects.toMatchObject({ code: "budget_spent" });
+    await bench.engine.command(id, { kind: "redrive", changes: { budget: { costUsd: 1.5 } } });
     await bench.advance(31_000);
     expect((await bench.job(id)).state).toBe("succeeded");
   });

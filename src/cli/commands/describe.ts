@@ -14,6 +14,7 @@ import { storable } from "../../lib/text.ts";
 import type { SessionRow } from "../../store/store.ts";
 import { printAgentAttempts, printAgentEvents, printAgentFacts } from "../apply/agent-task-page.ts";
 import { viewParts } from "../apply/view-parts.ts";
+import { spentText } from "../budget-text.ts";
 import { painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
@@ -155,8 +156,8 @@ async function childrenOf(perdure: Perdure, id: string): Promise<JobInfo[]> {
 }
 
 function shownChild(child: JobInfo): Record<string, unknown> {
-  const { id, kind, parentId, key, state, reason } = child;
-  return { id, kind, name: nameOf(child), key: givenKey(parentId, key), state, reason };
+  const { id, kind, parentId, key, state, reason, usage, budgets } = child;
+  return { id, kind, name: nameOf(child), key: givenKey(parentId, key), state, reason, usage, budgets };
 }
 
 /** A job that has no name but its kind is told from its siblings by its key, without the parent that stands before it. */
@@ -170,8 +171,13 @@ function nameOf(job: JobInfo): string {
 function printChildren(out: Printer, { children, workers, now }: Page): void {
   if (children.length === 0) return;
   out.line();
+  const spent = children.map(spentText);
+  const isFree = spent.every((text) => text === "");
   out.table(
-    [{ head: "CHILD" }, { head: "NAME", flexible: true }, { head: "STATE" }],
-    children.map((child) => [child.id, nameOf(child), stateWords(child, now, workers)]),
+    [{ head: "CHILD" }, { head: "NAME", flexible: true }, { head: "STATE" }, ...(isFree ? [] : [{ head: "SPENT" }])],
+    children.map((child, i) => {
+      const row = [child.id, nameOf(child), stateWords(child, now, workers)];
+      return isFree ? row : [...row, spent[i] as string];
+    }),
   );
 }

@@ -10,6 +10,7 @@ import { JOB_VIEW_NAMES, jobView } from "../../dialects/registry.ts";
 import { storable } from "../../lib/text.ts";
 import type { SessionRow } from "../../store/store.ts";
 import { viewParts } from "../apply/view-parts.ts";
+import { budgetFacts } from "../budget-text.ts";
 import { type Colour, type Piece, painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
@@ -108,6 +109,7 @@ export function jobFacts(
     ["Expires", at(job.expiresAt)],
     ["Deadline", at(job.deadlineAt)],
     ["Finished", at(job.finishedAt)],
+    ...budgetFacts(job),
     ["Usage", usage && `${usage.tokensIn} tokens in, ${usage.tokensOut} out, ${usage.costUsd} USD`],
   ];
 }

@@ -26,7 +26,7 @@ export const redrive: Command = {
     "name= and action= (also with * and ?), reason=, " +
     "since= and before= (when they were submitted: a time ago such as 2h, or an instant with its zone), and state=failed, " +
     "which alone means all of them. Runs and time are granted anew; tokens and money that were spent stay " +
-    "spent. Options such as --timeout and --max-attempts change the job from here on; what is not given stays as it is.",
+    "spent: a job with nothing left in its budget, or in one above it, is refused unless --budget grants more. Options such as --timeout and --max-attempts change the job from here on; what is not given stays as it is.",
   options: [
     {
       ...{ name: "filter", type: "string", value: "FILTER", multiple: true },
@@ -44,6 +44,7 @@ export const redrive: Command = {
   examples: [
     "perdure redrive job_01m7gekg9zevv9a6xvvwmt1v8g",
     "perdure redrive job_01m7gekg9zevv9a6xvvwmt1v8g --timeout 2h --max-attempts 9",
+    "perdure redrive job_01m7gekg9zevv9a6xvvwmt1v8g --budget 0.5",
     "perdure redrive --filter kind=exec,queue=mail,since=1d --dry-run",
   ],
 

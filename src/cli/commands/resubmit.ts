@@ -4,6 +4,7 @@ import type { Perdure } from "../../core/face.ts";
 import { type AgentChange, withBudgetTold } from "../../dialects/agent-task/change.ts";
 import { resubmit as resubmitJob } from "../../dialects/agent-task/client.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
+import { budgetNotes } from "../budget-text.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { asJobId, fullId } from "../short-id.ts";
@@ -16,7 +17,7 @@ export const resubmit: Command = {
   usage: "perdure resubmit ID [OPTIONS] [-- COMMAND [ARGS…]]",
   about:
     "Prints the id of the new job. It has the same input, policy, queue, labels, tags, timeout and annotations but for what " +
-    "is changed, and the same parent while that has not ended. To run the same job again, use `perdure redrive`.",
+    "is changed, and the same parent while that has not ended. A budget of its own starts from zero; one above it goes on. To run the same job again, use `perdure redrive`.",
   options: [
     { name: "prompt", type: "string", value: "TEXT", help: "Another prompt, for an AgentTask." },
     { name: "model", type: "string", value: "NAME", help: "Another model, for an AgentTask." },
@@ -41,13 +42,15 @@ export const resubmit: Command = {
     const { id: short, change } = wantedOf(context);
     const others = changeOf(context);
     const key = given.text("key");
-    const { id, job, formerParent } = await withPerdure(context, async (perdure) => {
+    const { id, job, formerParent, before, after } = await withPerdure(context, async (perdure) => {
       const whole = await fullId(perdure, short);
       const made = await resubmitJob(changing(perdure, others), whole, change, key === undefined ? {} : { key });
-      return { id: whole, ...made };
+      return { id: whole, ...made, before: await (await perdure.job(whole)).get(), after: await made.job.get() };
     });
-    if (given.flag("json")) out.json({ id: job.id, created: job.created, resubmitOf: id });
-    else out.line(job.id);
+    if (given.flag("json")) {
+      out.json({ id: job.id, created: job.created, resubmitOf: id, budgets: after.budgets, before: before.budgets });
+    } else out.line(job.id);
+    for (const line of budgetNotes(before, after)) out.note(line);
     if (formerParent !== null) out.note(`its parent ${formerParent} has ended: the new job has none`);
     if (!job.created) out.note(`${job.id} was there already: the key ${key} names it`);
     return EXIT.done;

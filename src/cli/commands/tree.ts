@@ -1,8 +1,11 @@
 /** `perdure tree`: a job, its children, and theirs. */
+import { budgetText } from "../../core/budget.ts";
 import { givenKey } from "../../core/child.ts";
 import type { Perdure } from "../../core/face.ts";
+import { addUsage, type Usage } from "../../core/job.ts";
 import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
+import { spentText, usageText } from "../budget-text.ts";
 import { painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
@@ -18,7 +21,9 @@ export const tree: Command = {
   summary: "Show a job with its children, and theirs",
   usage: "perdure tree ID [OPTIONS]",
   about:
-    "Children stand below their parent, oldest first. A parent that waits for them is blocked. A key stands in brackets.",
+    "Children stand below their parent, oldest first. A parent that waits for them is blocked. A key stands in brackets, and in " +
+    "round ones what a job has used, and what is left of a budget that it has for itself and all below. The last line is the " +
+    "total of the jobs shown, where one has used tokens or money.",
   options: [
     { name: "limit", short: "n", type: "string", value: "N", help: `At most so many jobs. Default: ${DEFAULT_LIMIT}.` },
     ...TARGET,
@@ -34,15 +39,20 @@ export const tree: Command = {
       const id = await fullId(perdure, short);
       const reader = new TreeReader(perdure, limit);
       const root = await reader.read(await (await perdure.job(id)).get());
-      if (given.flag("json")) out.json(root);
+      if (given.flag("json")) out.json({ ...root, total: totalOf(root) });
       else {
         const workers = bySession(await perdure.workers());
         const now = Date.now();
         for (const { job, lead } of linesOf(root)) {
           const key = givenKey(job.parentId, job.key);
           const named = key === null ? [] : [painted("dim", `  [${key}]`)];
-          out.line(painted("dim", lead), job.id, "  ", stateWords(job, now, workers), "  ", jobName(job), ...named);
+          const spent = spentText(job);
+          const used = spent === "" ? [] : [painted("dim", `  (${spent})`)];
+          const state = stateWords(job, now, workers);
+          out.line(painted("dim", lead), job.id, "  ", state, "  ", jobName(job), ...named, ...used);
         }
+        const total = totalText(root, reader.isCut);
+        if (total !== null) out.line(painted("bold", "total"), "  ", total);
       }
       if (reader.isCut) out.note(`there are more than ${limit} jobs; --limit shows more of them`);
       return EXIT.done;
@@ -53,6 +63,20 @@ export const tree: Command = {
 interface Node {
   readonly job: JobInfo;
   readonly children: readonly Node[];
+}
+
+/** What ended attempts of the jobs in a tree have used. */
+function totalOf({ job, children }: Node): Usage | null {
+  return children.reduce((sum, child) => addUsage(sum, totalOf(child)), job.usage);
+}
+
+/** With the budget of the root, which knows of attempts in progress, and of jobs that are not shown, too. */
+function totalText(root: Node, isCut: boolean): string | null {
+  const total = totalOf(root);
+  const own = root.job.budgets.find(({ jobId }) => jobId === root.job.id);
+  if (total === null && own === undefined) return null;
+  const used = total === null ? [] : [`${usageText(total)} used${isCut ? " by the jobs shown" : ""}`];
+  return [...used, ...(own === undefined ? [] : [`budget: ${budgetText(own)}`])].join("; ");
 }
 
 /** Level by level would show a cut tree more evenly; line by line is how it is read. */

@@ -1,4 +1,5 @@
 /** What `perdure redrive` may change of a job, from its options. What is not given stays as it is. */
+import { show } from "../../core/errors.ts";
 import type { RedriveChanges } from "../../core/redrive.ts";
 import type { Given } from "../arguments.ts";
 import type { Option } from "../command.ts";
@@ -14,6 +15,7 @@ export const REDRIVE_OPTIONS: readonly Option[] = [
   text("expire-in", "TIME", "Another time that it may be due without being started."),
   text("deadline", "INSTANT", "Another instant after which no attempt may start."),
   text("retry", "JSON", 'Other fields of its retry policy: {"budget":{"costUsd":5}}. With a preset, all of it.'),
+  text("budget", "USD", "Grant more in all budgets that cover it: 0.5, tokens=2000, or usd=0.5,tokens=2000."),
   // A redrive has no defaults: what is not given stays.
   ...POLICY_OPTIONS.map((option) => ({ ...option, help: option.help.replace(/ Default: .*$/, "") })),
 ];
@@ -27,7 +29,26 @@ export function redriveChangesOf(given: Given): RedriveChanges {
     retry: retryOf(given),
   };
   const said = Object.entries(fields).filter(([, value]) => value !== undefined);
-  return said.length === 0 ? {} : (checkedOptions(given, Object.fromEntries(said)) as RedriveChanges);
+  const changes = said.length === 0 ? {} : (checkedOptions(given, Object.fromEntries(said)) as RedriveChanges);
+  const budget = given.text("budget");
+  return budget === undefined ? changes : { ...changes, budget: grantOf(budget) };
+}
+
+const GRANT = /^(?:(usd|tokens)=)?(\d{1,15}(?:\.\d{1,9})?)$/;
+
+/** A bare number is money. */
+export function grantOf(text: string): NonNullable<RedriveChanges["budget"]> {
+  const budget: NonNullable<RedriveChanges["budget"]> = {};
+  for (const part of text.split(",")) {
+    const [, name = "usd", digits = ""] = GRANT.exec(part.trim()) ?? [];
+    const field = name === "usd" ? "costUsd" : "tokens";
+    const amount = Number(digits);
+    if (digits === "" || amount <= 0 || (field === "tokens" && !Number.isInteger(amount)) || field in budget) {
+      throw usageError(`--budget: got ${show(text)}; give USD such as 0.5, tokens=2000, or usd=0.5,tokens=2000`);
+    }
+    budget[field] = amount;
+  }
+  return budget;
 }
 
 function retryOf(given: Given): unknown {

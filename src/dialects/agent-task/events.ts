@@ -1,5 +1,6 @@
 /** A job's story as the events that an operator would emit about its AgentTask: `Normal/Retrying`, `Warning/RetryExhausted`
  *  and the rest. Made from our events whenever they are asked for; nothing is stored. */
+import { shortageText } from "../../core/budget.ts";
 import { showMs } from "../../core/duration.ts";
 import type { JobEvent } from "../../core/event.ts";
 import { counted } from "../../core/show.ts";
@@ -50,14 +51,21 @@ function saidOf(event: JobEvent, parts: ViewParts): Said[] {
   }
 }
 
+/** Of an end without an attempt. */
+function unstartedText({ name, data: { decision } }: EndedEvent): string | null {
+  if (name === "job.queue_timeout") return "nobody started it in time";
+  if (name !== "job.over_budget") return null;
+  return `not started: ${decision.shortage === undefined ? "the budget is spent" : shortageText(decision.shortage)}`;
+}
+
 function saidOfEnd(event: EndedEvent, { job, attempts }: ViewParts): Said[] {
   const { attempt, decision } = event.data;
   const row = attempts.find((each) => each.attempt === attempt);
-  const isQueueTimeout = event.name === "job.queue_timeout";
-  const why = isQueueTimeout || row === undefined ? event.data.failure?.message : failureReason(row, decision);
-  const cls = row === undefined || isQueueTimeout ? null : attemptReason(row, decision);
+  const unstarted = unstartedText(event);
+  const why = unstarted !== null || row === undefined ? event.data.failure?.message : failureReason(row, decision);
+  const cls = row === undefined || unstarted !== null ? null : attemptReason(row, decision);
   const kind = cls?.startsWith("logical: ") ? " (logical)" : "";
-  const what = isQueueTimeout ? "nobody started it in time" : `attempt ${attempt} failed${kind}: ${why ?? "unknown"}`;
+  const what = unstarted ?? `attempt ${attempt} failed${kind}: ${why ?? "unknown"}`;
   switch (decision.kind) {
     case "succeed":
       return [normal("Completed", `attempt ${attempt} completed`)];

@@ -10,9 +10,9 @@ export function isEnded(event: JobEvent): event is EndedEvent {
   return "decision" in event.data;
 }
 
-/** The decisions that closed attempts, by attempt. A wait that ran out closes none. */
+/** The decisions that closed attempts, by attempt. A wait that ran out closes none, nor does a start that was refused. */
 export function decisionsOf(events: readonly JobEvent[]): ReadonlyMap<number, StoredDecision> {
-  const ended = events.filter(isEnded).filter(({ name }) => name !== "job.queue_timeout");
+  const ended = events.filter(isEnded).filter(({ name }) => name.startsWith("attempt."));
   return new Map(ended.map(({ data }) => [data.attempt, data.decision]));
 }
 

@@ -1,5 +1,5 @@
 /** `status` of an AgentTask, told from the job, its attempts and its events. */
-import { chargedAttempts } from "../../core/budget.ts";
+import { chargedAttempts, shortageText } from "../../core/budget.ts";
 import { isPlain } from "../../core/check.ts";
 import type { JobEvent, StoredDecision } from "../../core/event.ts";
 import { counted } from "../../core/show.ts";
@@ -146,6 +146,7 @@ function messageOf(
     case "Cancelled":
       return "cancelled";
     case "BudgetExceeded":
+      if (decision?.shortage !== undefined) return shortageText(decision.shortage);
       return failure ?? "the budget is spent";
     case "Failed":
     case "TimedOut":

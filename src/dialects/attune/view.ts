@@ -2,6 +2,7 @@
  *  that points to the original; here they are one job, told from its events. An execution begins when the job is submitted, when
  *  a retry is granted or when a person asks for another, and ends with the event that follows from its run. Runs that were handed
  *  back unharmed, or wait for children, are no retries: the execution goes on. */
+import { shortageText } from "../../core/budget.ts";
 import { isPlain } from "../../core/check.ts";
 import type { JobEvent } from "../../core/event.ts";
 import type { JobInfo } from "../../core/views.ts";
@@ -114,6 +115,7 @@ function linksOf({ job, events, workerName }: ViewParts): Link[] {
       case "attempt.lost":
       case "attempt.interrupted":
       case "job.queue_timeout":
+      case "job.over_budget":
         end(links, link, event);
     }
   }
@@ -171,6 +173,8 @@ function errorOf(event: EndEvent): string {
   if (event.name === "job.queue_timeout") {
     return event.data.why === "deadline" ? "Scheduling deadline passed" : "Worker queue TTL expired";
   }
+  const { shortage } = event.data.decision;
+  if (shortage !== undefined) return `Budget exceeded: ${shortageText(shortage)}`;
   return event.data.failure?.message ?? event.data.decision.reason ?? "failed";
 }
 

@@ -39,7 +39,7 @@ class Told extends JobStory {
   }
 
   status(now?: number) {
-    const rest = { payload: null, annotations: {}, name: this.job.kind, failure: null };
+    const rest = { payload: null, annotations: {}, name: this.job.kind, failure: null, budgets: [] };
     const job: JobInfo = { ...this.job, ...rest, result: undefined, progress: undefined };
     const events = this.events.map((event) => ({ ...event, seq: event.n, jobId: job.id })) as JobEvent[];
     const parts = { job, attempts: this.rows, events, workerName: () => null };
@@ -59,7 +59,14 @@ describe("a job of another door", () => {
   it("may have lost its annotations and its events, and is shown all the same", () => {
     const { job } = told().run(exited(1));
     for (const state of ["queued", "running", "blocked", "succeeded", "failed", "cancelled"] as const) {
-      const bare = { ...job, state, payload: null, result: undefined, progress: undefined } as unknown as JobInfo;
+      const bare = {
+        ...job,
+        state,
+        payload: null,
+        result: undefined,
+        progress: undefined,
+        budgets: [],
+      } as unknown as JobInfo;
       const status = flusterStatus({ job: bare, attempts: [], events: [], workerName: () => null });
       expect(status.job_id).toBe(job.id);
     }

@@ -10,6 +10,7 @@
  *  The counters are what was charged to the two budgets, over all chapters, as `attempts` and `current_attempt_id` go on through
  *  all of them: "Number of job failures". After a redrive, which fluster does not know and which grants the retries anew, they
  *  may so pass their limits. */
+import { shortageText } from "../../core/budget.ts";
 import type { JobEvent } from "../../core/event.ts";
 import { isTerminal } from "../../core/job.ts";
 import type { AttemptRow, JobInfo } from "../../core/views.ts";
@@ -125,7 +126,7 @@ function storyOf({ job, events, workerName, now }: ViewParts): Story {
   const decisions = new Map<number, Decided>();
   for (const event of events) {
     if (event.name === "attempt.started") workers.set(event.data.attempt, event.data.worker);
-    if (isDecided(event) && event.name !== "job.queue_timeout") decisions.set(event.data.attempt, event);
+    if (isDecided(event) && event.name.startsWith("attempt.")) decisions.set(event.data.attempt, event);
   }
   const ends = chapter.filter((event) => event.name === "job.cancelled" || isDecided(event));
   return {
@@ -172,8 +173,11 @@ function errorOf(job: JobInfo, state: FlusterState, last: AttemptRow | undefined
       return `Scheduling timeout exceeded${job.expireInMs === null ? "" : ` (${job.expireInMs / 1_000}s)`}`;
     }
     case "FAILED":
-    case "WORKER_FAILED":
+    case "WORKER_FAILED": {
+      const shortage = story.decided.at(-1)?.data.decision.shortage;
+      if (shortage !== undefined) return `Budget exceeded: ${shortageText(shortage)}`;
       return (last === undefined ? null : attemptOf(last, story).error) ?? job.reason;
+    }
     default:
       return null;
   }

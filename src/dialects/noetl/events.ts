@@ -7,9 +7,10 @@
  *
  *  A completed run whose result `retry_when` matches is an action_completed before its step_retry. A worker that was lost, and
  *  a timeout, are an action_error. The document has no words for the rest, so these are ours: action_released (handed back,
- *  nothing charged), step_waiting and step_resumed (for children), step_queue_timeout, step_rescheduled, execution_restarted
+ *  nothing charged), step_waiting and step_resumed (for children), step_queue_timeout, step_over_budget (not started), step_rescheduled, execution_restarted
  *  (a redrive), execution_cancel_requested, execution_cancelled, execution_discarded.
  *  Left out of action_started.context are `work` and `task`: the input of the job, which would be told once per run. */
+import { shortageText } from "../../core/budget.ts";
 import type { Ended, JobEvent, StoredDecision } from "../../core/event.ts";
 import { type Counted, counted } from "../counted.ts";
 import type { ViewParts } from "../dialect.ts";
@@ -64,6 +65,7 @@ function tell(each: Counted, story: Story): Told[] {
     case "attempt.waiting":
     case "attempt.interrupted":
     case "job.queue_timeout":
+    case "job.over_budget":
       return [ended(each, event, story), ...consequences(each, event, story)];
     case "job.cancel_requested":
       return [told("execution_cancel_requested", "PENDING", { by: event.data.by })];
@@ -99,6 +101,8 @@ function ended({ attempt }: Counted, event: EndedEvent, { parts }: Story): Told 
   switch (event.name) {
     case "attempt.waiting":
       return told("step_waiting", "PENDING", { attempt, waits_for: event.data.waitsFor });
+    case "job.over_budget":
+      return told("step_over_budget", "FAILED", { attempt, budget_of: decision.shortage?.jobId ?? null }, { error });
     case "job.queue_timeout":
       return told("step_queue_timeout", "FAILED", { attempt, reason: event.data.why }, { error });
     case "attempt.interrupted":
@@ -170,6 +174,8 @@ export function errorIn(event: JobEvent): string | null {
       return `worker lost: ${event.data.why.replaceAll("_", " ")}`;
     case "attempt.interrupted":
       return event.data.decision.class === "handback" ? null : `worker lost: ${event.data.decision.matched}`;
+    case "job.over_budget":
+      return shortageIn(event.data.decision);
     case "job.queue_timeout":
       return event.data.why === "deadline"
         ? "no worker started it before its deadline"
@@ -196,4 +202,8 @@ function told(
   more: Partial<Pick<NoetlEvent, "result" | "error">> = {},
 ): Told {
   return { event_type, status, context, ...more };
+}
+
+function shortageIn({ shortage }: StoredDecision): string {
+  return shortage === undefined ? "the budget is spent" : shortageText(shortage);
 }

@@ -63,8 +63,8 @@ export function opalAttempts(job: Job, attempts: readonly EndedAttempt[], events
 }
 
 function isClosing(event: Happened): event is Closing {
-  // A wait that ran out closes no attempt.
-  return "decision" in event.data && event.name !== "job.queue_timeout";
+  // A wait that ran out closes no attempt, nor does a start that was refused.
+  return "decision" in event.data && event.name.startsWith("attempt.");
 }
 
 function historyOf(

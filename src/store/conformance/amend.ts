@@ -111,7 +111,7 @@ export function amendTests(bench: Bench): void {
     const commands = [a, b].map((id) => ({ jobId: id, command: { kind: "cancel" } as const }));
     const answers = await bench.store.amend(commands, T0, (job, command) => {
       if (job.id === a) throw new Error("no decision");
-      return decideCommandAt(T0)(job, command);
+      return decideCommandAt(T0)(job, command, null, []);
     });
     expect(answers.map((answer) => answer.status)).toEqual(["refused", "applied"]);
   });

@@ -1,9 +1,10 @@
 /** What must be true of a store at any time, whatever was done to it: checked after every test of the suite.
  *  The failure model's I2 (one winner), I3 (attempts grow), I4 (budgets), I10 (history) and I11 (accounting). */
 import { deepStrictEqual as equal, ok } from "node:assert/strict";
+import { addAmount, amountOf, type BudgetNow, NO_AMOUNT } from "../../core/budget.ts";
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
 import { BEFORE, evolve, foldEvents } from "../../core/fold.ts";
-import { isTerminal, JOB_STATES, type Job, type JobState } from "../../core/job.ts";
+import { isTerminal, JOB_STATES, type Job, type JobState, type Usage } from "../../core/job.ts";
 import { progressOf } from "../../core/testing-job.ts";
 import type { History, JobRow, Store } from "../store.ts";
 
@@ -26,11 +27,37 @@ export async function audit(store: Store): Promise<void> {
     equal(feed.get(row.id), history.events, `${row.id}: the feed has the job's events in order`);
     await checkAttempts(store, row, history.events as JobEvent[]);
   }
+  checkLedgers(jobs, feed);
   await checkCounts(store, jobs);
 }
 
+/** What a budget has spent is what the events of all jobs that it covers tell; where none of them runs, nothing is held of it. */
+function checkLedgers(jobs: readonly JobRow[], feed: ReadonlyMap<string, readonly JobEvent[]>): void {
+  const covered = new Map<string, { budget: BudgetNow; jobs: JobRow[] }>();
+  for (const job of jobs) {
+    for (const budget of job.budgets) {
+      const ledger = covered.get(budget.jobId) ?? { budget, jobs: [] };
+      equal(ledger.budget, budget, `${budget.jobId}: all jobs below see the same budget`);
+      ledger.jobs.push(job);
+      covered.set(budget.jobId, ledger);
+    }
+  }
+  for (const [id, { budget, jobs: below }] of covered) {
+    const events = below.flatMap((job) => feed.get(job.id) ?? []);
+    const spent = events.reduce((sum, { data }) => addAmount(sum, amountOf(usageOf(data))), NO_AMOUNT);
+    equal(budget.spent, spent, `${id}: its budget has spent what the events below it tell`);
+    if (below.some(({ state }) => state === "running")) continue;
+    equal([budget.live, budget.reserved], [NO_AMOUNT, NO_AMOUNT], `${id}: nothing is held of its budget`);
+  }
+}
+
+function usageOf(data: JobEvent["data"]): Usage | null {
+  return ("usage" in data ? data.usage : null) ?? null;
+}
+
 function bodiless({ payload: _payload, result: _result, ...rest }: JobRow): Job {
-  const { progress: _progress, annotations: _annotations, name: _name, failure: _failure, ...job } = rest;
+  const { progress: _progress, annotations: _annotations, name: _name, failure: _failure, ...facts } = rest;
+  const { budgets: _budgets, ...job } = facts;
   return job;
 }
 

@@ -22,6 +22,7 @@ import { groupTests } from "./groups.ts";
 import { historyTests } from "./history.ts";
 import { insertTests } from "./insert.ts";
 import { keyTests } from "./keys.ts";
+import { ledgerTests } from "./ledgers.ts";
 import { nameTests } from "./names.ts";
 import { namespaceEventTests } from "./namespace-events.ts";
 import { parentTests } from "./parents.ts";
@@ -47,6 +48,7 @@ const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
   "claim repeated": claimRepeatTests,
   renew: renewTests,
   budget: budgetTests,
+  ledgers: ledgerTests,
   settle: settleTests,
   fence: fenceTests,
   reaper: reaperTests,

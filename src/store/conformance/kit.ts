@@ -1,7 +1,7 @@
 /** Builders for the conformance suite: jobs, sessions and reports with sensible defaults, the decision as the engine
  *  makes it but with a fixed draw, and a `Bench` that holds the store under test. Time is a number given to each call. */
 import { createHash } from "node:crypto";
-import { type Command, decideCommand } from "../../core/command.ts";
+import { decideCommand } from "../../core/command.ts";
 import { failure } from "../../core/failure.ts";
 import { type Job, mostUsage, type Usage } from "../../core/job.ts";
 import { settleJob, submitJob } from "../../core/lifecycle.ts";
@@ -11,7 +11,7 @@ import { resolvePolicy } from "../../core/resolve-policy.ts";
 import { MIDDLE, T0 } from "../../core/testing-job.ts";
 import type { ClaimedJob, NewSession, Report, ReportedOutcome } from "../../core/work.ts";
 import { idMaker } from "../../lib/id.ts";
-import type { DecideReport, Held, NewJob } from "../store.ts";
+import type { DecideCommand, DecideReport, Held, NewJob } from "../store.ts";
 
 export { T0 };
 export const SECOND = 1_000;
@@ -154,7 +154,14 @@ export function placeOf({ id, attempt }: { readonly id: string; readonly attempt
 /** The decision as the engine makes it (engine/settle.ts), with one draw for all. */
 export function decideAt(now: number, random = MIDDLE): DecideReport {
   return (job, report, held) =>
-    settleJob(job, outcomeOf(job, report.outcome, held), mostUsage(report.usage, held.usage), now, random);
+    settleJob(
+      job,
+      outcomeOf(job, report.outcome, held),
+      mostUsage(report.usage, held.usage),
+      now,
+      random,
+      held.budgets,
+    );
 }
 
 function outcomeOf(job: Job, reported: ReportedOutcome, held: Held): Outcome {
@@ -179,6 +186,6 @@ function outcomeOf(job: Job, reported: ReportedOutcome, held: Held): Outcome {
   }
 }
 
-export function decideCommandAt(now: number) {
-  return (job: Job, command: Command) => decideCommand(job, command, now);
+export function decideCommandAt(now: number): DecideCommand {
+  return (job, command, _parent, budgets) => decideCommand(job, command, now, budgets);
 }

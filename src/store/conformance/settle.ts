@@ -160,6 +160,10 @@ export function settleTests(bench: Bench): void {
       return decideAt(T0 + 50)(row, report, held);
     });
     // It may have been asked before, about what the store remembered; this is what counted.
-    expect(seen.slice(-3)).toEqual([{ session, renewedAt: T0 + 40, ended: false, usage: usageOf(7) }, "running", 1]);
+    expect(seen.slice(-3)).toEqual([
+      { budgets: [], session, renewedAt: T0 + 40, ended: false, usage: usageOf(7) },
+      "running",
+      1,
+    ]);
   });
 }

@@ -1,8 +1,10 @@
 /** Applies operators' commands, each decided by the pure function it came with, under the row's lock. */
+import type { BudgetNow } from "../../core/budget.ts";
 import type { Command, CommandDecision } from "../../core/command.ts";
 import { JOB_STATES, type JobState } from "../../core/job.ts";
 import type { JobTerms } from "../../core/redrive.ts";
 import { fewAtOnce } from "../../lib/few-at-once.ts";
+import type { Ledgers } from "../ledger.ts";
 import { withStanding } from "../standing-cancel.ts";
 import type { AmendAnswer, DecideCommand, NamedParent, ParentNow } from "../store.ts";
 import { hashOfPolicy, type StoredJob, toFacts } from "../stored-job.ts";
@@ -12,6 +14,7 @@ import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
 import { tellJobs } from "./events.ts";
 import { type GroupVerb, refusal } from "./group.ts";
+import { ledgerBook } from "./ledgers.ts";
 import {
   JOB_COLUMNS,
   learnRows,
@@ -30,6 +33,13 @@ export interface AmendItem {
   readonly decide: DecideCommand;
 }
 
+/** What a command finds under the locks. */
+interface Standing {
+  readonly job: StoredJob;
+  readonly parent: NamedParent | null;
+  readonly ledgers: Ledgers;
+}
+
 type Applied = CommandDecision & { kind: "apply" };
 
 interface AmendVerb extends GroupVerb<AmendItem, AmendAnswer> {
@@ -44,6 +54,7 @@ const IN_FLIGHT = 2;
 export function amendVerb(context: Context): AmendVerb {
   const { db, sql, interned, marks, wrote } = context;
   const limited = fewAtOnce(IN_FLIGHT);
+  const book = ledgerBook(context);
   const lock = sql(
     "amend_lock",
     `select ${JOB_COLUMNS} from $s.submission b join $s.job j on j.no = b.job where b.id = any ($1::text[])
@@ -106,6 +117,24 @@ export function amendVerb(context: Context): AmendVerb {
     await connection.ask(setSubmissionTerms, [no, terms.timeoutMs, terms.expireInMs, terms.deadlineAt]);
   }
 
+  const addLedger = sql(
+    "amend_ledger",
+    `with made as (insert into $s.budget (job, above, body) values ($1, $2, $3) returning job)
+     update $s.job j set budget = made.job from made where j.no = made.job`,
+  );
+  /** A job that had no budget before gets a ledger of its own; the children it has already are not below it. */
+  async function setBudgets(
+    connection: Connection,
+    job: StoredJob,
+    budgets: readonly BudgetNow[],
+    ledgers: Ledgers,
+  ): Promise<void> {
+    ledgers.limit(budgets, job.budget);
+    const own = budgets.find(({ jobId }) => jobId === job.id);
+    if (own === undefined || job.budget === job.no) return;
+    await connection.ask(addLedger, [job.no, job.budget, JSON.stringify(own)]);
+  }
+
   async function amendAll(
     connection: Connection,
     items: readonly AmendItem[],
@@ -114,26 +143,35 @@ export function amendVerb(context: Context): AmendVerb {
     const rows = await connection.ask(lock, [texts(items.map((item) => item.jobId))]);
     await learnRows(interned, rows, connection);
     const jobs = new Map(rows.map((row) => toJob(row, interned)).map((job) => [job.id, job]));
+    const redriven = items.filter(({ command: { kind } }) => kind === "redrive" || kind === "retry");
+    const ledgers = await book.lock(
+      redriven.map(({ jobId }) => jobs.get(jobId)?.budget ?? null),
+      connection.ask,
+    );
     const answers: AmendAnswer[] = [];
     for (const item of items) {
       const job = jobs.get(item.jobId);
       if (job === undefined) answers.push({ status: "unknown_job" });
-      else answers.push(await amendOne(connection, item, { job, parent }, jobs));
+      else answers.push(await amendOne(connection, item, { job, parent, ledgers }, jobs));
     }
+    await book.write(ledgers, connection.ask);
     return answers;
   }
 
   async function amendOne(
     connection: Connection,
     { command, now, decide }: AmendItem,
-    { job, parent }: { readonly job: StoredJob; readonly parent: NamedParent | null },
+    { job, parent, ledgers }: Standing,
     jobs: Map<string, StoredJob>,
   ): Promise<AmendAnswer> {
-    const decision = decide(job, command, parent);
-    if (decision.kind === "refuse") return { status: "refused_command", message: decision.message };
+    const decision = decide(job, command, parent, ledgers.budgets(job.budget));
+    if (decision.kind === "refuse") {
+      return { status: "refused_command", message: decision.message, isBudget: decision.isBudget === true };
+    }
     if (decision.kind === "noop") return { status: "noop", message: decision.message, job: toFacts(job) };
-    const { next, event, terms } = decision as Applied;
+    const { next, event, terms, budgets } = decision as Applied;
     if (terms !== undefined) await setTerms(connection, job.no, terms);
+    if (budgets !== undefined) await setBudgets(connection, job, budgets, ledgers);
     const change: Move = { job: { ...job, ...terms }, next, avoidSession: null };
     const told = [bigints([now]), texts([event.name]), texts([JSON.stringify(event.data)])];
     await connection.ask(move, [...progressValues([change]), ...told]);

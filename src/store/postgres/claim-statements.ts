@@ -1,9 +1,10 @@
 /** The statements of a claim. One finds, locks, starts and tells. It looks twice: first without locks, to learn how many of
  *  each lane and priority are first in line, then for so many that nobody else has locked. Without rivals both are the same
- *  jobs; with rivals each gets others, and nobody waits. */
+ *  jobs; with rivals each gets others, and nobody waits. Jobs that a budget covers are found and not started: of them there is a
+ *  row with their number alone, for admission.ts. */
 import { SUSPECT_STREAK } from "../claimed-job.ts";
 import { tellJobs } from "./events.ts";
-import { RARE_JOB, SHORT_COLUMNS } from "./started.ts";
+import { RARE_JOB, SHORT_COLUMNS, SHORT_COUNT } from "./started.ts";
 
 /** Of a job that may be claimed by session $1 at $2, which has a lease of $3: a released job stays away from the session
  *  that did not want it, for one lease; after that it is better than nobody. */
@@ -48,14 +49,14 @@ const PICK_MANY = `
     ) line group by lane, priority, suspect
   ),
   picked as materialized (
-    select j.tid from first f join open o on o.lane = f.lane cross join lateral (
-      select ctid as tid from $s.job where state = 0 and lane = f.lane and priority = f.priority
+    select j.tid, j.no, j.budget from first f join open o on o.lane = f.lane cross join lateral (
+      select ctid as tid, no, budget from $s.job where state = 0 and lane = f.lane and priority = f.priority
         and run_at >= ($5::bigint[])[(o.place - 1) * 10 + f.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
       order by run_at, no limit f.jobs for update skip locked
     ) j where not f.suspect
     union all
-    select j.tid from first f cross join lateral (
-      select ctid as tid from $s.job where state = 0 and streak >= ${SUSPECT_STREAK} and lane = f.lane
+    select j.tid, j.no, j.budget from first f cross join lateral (
+      select ctid as tid, no, budget from $s.job where state = 0 and streak >= ${SUSPECT_STREAK} and lane = f.lane
         and priority = f.priority and ${DUE}
       order by run_at, no limit 1 for update skip locked
     ) j where f.suspect
@@ -64,8 +65,8 @@ const PICK_MANY = `
 /** Of one lane: in the order in which the index has them, so one look is enough. */
 const PICK_ONE = `
   picked as materialized (
-    select j.tid from me cross join open o cross join generate_series(0, 9) as p (priority) cross join lateral (
-      select ctid as tid from $s.job where state = 0 and lane = o.lane and priority = p.priority
+    select j.tid, j.no, j.budget from me cross join open o cross join generate_series(0, 9) as p (priority) cross join lateral (
+      select ctid as tid, no, budget from $s.job where state = 0 and lane = o.lane and priority = p.priority
         and run_at >= ($5::bigint[])[p.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
       order by run_at, no limit $6 for update skip locked
     ) j where not exists (${SUSPECTS}) limit $6
@@ -76,12 +77,13 @@ const start = (pick: string) => `with ${ME}, ${openLanes("$4")}, ${pick},
     update $s.job j set state = 1, attempt = j.attempt + 1, revision = j.revision + 1, session = $1, started_at = $2,
       first_started_at = coalesce(j.first_started_at, $2), expires_at = null, check_at = null, avoid_session = null,
       progress = null, live_usage = null
-    from picked where j.ctid = picked.tid and j.state + 0 = 0
+    from picked where j.ctid = picked.tid and j.state + 0 = 0 and j.budget is null
     returning j.no, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures, j.first_started_at,
       ${RARE_JOB} as rare
   ),
   ${tellJobs("begun", "$2", "'attempt.started'", "$7::text || begun.attempt || $8::text")}
-  select ${SHORT_COLUMNS} from begun j join $s.submission b on b.job = j.no`;
+  select ${SHORT_COLUMNS} from begun j join $s.submission b on b.job = j.no
+  union all select no, ${Array.from({ length: SHORT_COUNT - 1 }, () => "null").join(", ")} from picked where budget is not null`;
 
 /** Why there is nothing: is the session over, is a lane new to us, when does the next one fall due? */
 export const IDLE = `with ${openLanes("$4")}

@@ -6,7 +6,8 @@ import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, TRIED_MS } from "../c
 import type { LaneWindow } from "../lane.ts";
 import { fitting, heavyShares, howMany, type Lanes, lightShare, roomFor, type Share, Turns } from "../shares.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
-import { MAX_STARTED, type StartedJob } from "../stored-job.ts";
+import { MAX_STARTED, type StartedJob, type StoredJob } from "../stored-job.ts";
+import { type Admitted, admission, byLine } from "./admission.ts";
 import { bigints, ints } from "./arrays.ts";
 import { DUE_LANES, IDLE, START_MANY, START_ONE } from "./claim-statements.ts";
 import type { Connection } from "./connections.ts";
@@ -16,7 +17,7 @@ import { holdKeeper } from "./holds.ts";
 import { laneFinder } from "./lanes.ts";
 import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
 import type { SessionFacts, Sessions } from "./sessions.ts";
-import { BESIDE, isRare, toStarted } from "./started.ts";
+import { BESIDE, isCovered, isRare, toStarted } from "./started.ts";
 
 /** Far fewer than the events of a batch (events.ts). */
 const MAX_CLAIM = 1_000;
@@ -54,6 +55,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
   const { lanesOf, windowOf, moveOn } = laneFinder(context);
   const holds = holdKeeper(context);
   const turns = new Turns();
+  const admit = admission(context);
   const startOne = sql("claim_one", START_ONE);
   const startMany = sql("claim", START_MANY);
   const idle = sql("claim_idle", IDLE);
@@ -147,8 +149,25 @@ export function claimVerb(context: Context, sessions: Sessions) {
     const began = clock.monotonic();
     const rows = await db.write(statement, values);
     if (whole) marks.tookWhole(clock.monotonic() - began);
-    if (rows.length === 0) return null;
-    return { alive: true, drain: false, jobs: await handOver(facts, share, rows, now), nextAt: null, delivery: null };
+    if (!rows.some(isCovered)) return rows.length === 0 ? null : handedOver(asked, { rows });
+    const covered = rows.filter(isCovered).map(([no]) => no as number);
+    const told = [values[6], values[7]] as [Value, Value];
+    const admitted = await db.transaction((connection) => admit(connection, facts.no, covered, now, told));
+    return handedOver(asked, { rows: rows.filter((row) => !isCovered(row)), ...admitted });
+  }
+
+  /** Null: others were sooner with all of them. */
+  async function handedOver(
+    { facts, share, request, now }: Asked,
+    { rows, begun = [], overBudget = [] }: { rows: Row[] } & Partial<Admitted>,
+  ): Promise<ClaimAnswer | null> {
+    if (rows.length + begun.length + overBudget.length === 0) return null;
+    const covered = begun.map(([no]) => no);
+    const jobs = await handOver(facts, share, rows, covered, now);
+    // What got nothing is not remembered, so it has had no reply yet.
+    const delivery = request.claimId === null || jobs.length === 0 ? null : 1;
+    const answer = { alive: true, drain: false, jobs, nextAt: null, delivery };
+    return overBudget.length === 0 ? answer : { ...answer, overBudget };
   }
 
   /** A claim with a name is remembered with what it got, under the session's lock, so that a repeat finds it. One
@@ -160,32 +179,34 @@ export function claimVerb(context: Context, sessions: Sessions) {
       async (connection) => {
         if (claimId !== null) {
           const earlier = await recalled(connection, facts, claimId);
-          if (earlier === null) return { begun: [] };
+          if (earlier === null) return { begun: [], admitted: null };
           if (earlier.delivery !== null) return { earlier };
         }
         if (share.needs !== null) {
           const room = roomFor(lanes, await holds.lockedTaken(connection, facts), request);
           const limit = Math.min(share.limit, howMany(share.needs, room));
-          if (limit === 0) return { begun: [] };
+          if (limit === 0) return { begun: [], admitted: null };
           values[LIMIT_VALUE] = limit;
         }
-        const begun = await connection.ask(statement, values);
-        if (share.needs !== null && begun.length > 0) {
-          await holds.hold(connection, facts, begun.map(startOf), share.needs);
+        const found = await connection.ask(statement, values);
+        const begun = found.filter((row) => !isCovered(row));
+        const covered = found.filter(isCovered).map(([no]) => no as number);
+        const told = [values[6], values[7]] as [Value, Value];
+        const admitted = covered.length === 0 ? null : await admit(connection, facts.no, covered, now, told);
+        const starts = [...begun.map(startOf), ...(admitted?.begun ?? [])];
+        if (share.needs !== null && starts.length > 0) {
+          await holds.hold(connection, facts, starts, share.needs);
         }
-        if (claimId !== null && begun.length > 0) {
+        if (claimId !== null && starts.length > 0) {
           await connection.ask(forget, [facts.no, now - facts.leaseMs]);
-          const held = JSON.stringify(begun.map(startOf));
-          await connection.ask(remember, [facts.no, claimId, now, held]);
+          await connection.ask(remember, [facts.no, claimId, now, JSON.stringify(starts)]);
         }
-        return { begun };
+        return { begun, admitted };
       },
       { repeat: claimId !== null },
     );
     if (rows.earlier !== undefined) return handOverAgain(facts, rows.earlier);
-    if (rows.begun.length === 0) return null;
-    const jobs = await handOver(facts, share, rows.begun, now);
-    return { alive: true, drain: false, jobs, nextAt: null, delivery: claimId === null ? null : 1 };
+    return handedOver(asked, { rows: rows.begun, ...rows.admitted });
   }
 
   /** Nothing more is claimed under this id: what it got before is all it gets. */
@@ -227,7 +248,14 @@ export function claimVerb(context: Context, sessions: Sessions) {
     return rows.filter((row) => row[5] === 1 && row[18] === facts.no && row[9] === held.get(row[0] as number));
   }
 
-  async function handOver(facts: SessionFacts, share: Share, rows: Row[], now: number): Promise<ClaimedJob[]> {
+  /** `covered`: the numbers of those that were started because their budgets allow it. */
+  async function handOver(
+    facts: SessionFacts,
+    share: Share,
+    rows: Row[],
+    covered: readonly number[],
+    now: number,
+  ): Promise<ClaimedJob[]> {
     turns.taken(facts.no, share);
     const policies = rows.map((row) => row[3] as number);
     await interned.learn(
@@ -238,17 +266,22 @@ export function claimVerb(context: Context, sessions: Sessions) {
     const rare = rows.filter(isRare);
     const whole = rare.length === 0 ? [] : await readWhole(rare.map((row) => row[0] as number));
     rows.sort(inLine);
-    const jobs = rows.map((row) => {
+    const jobs = rows.map((row): Placed => {
       const one = isRare(row) ? whole.find(({ job }) => job.no === row[0]) : undefined;
       const begun = one ?? toStarted(row, interned, facts, now);
       const { job } = begun;
       if (started.size >= MAX_STARTED) started.clear();
       started.set(job.id, job);
       marks.taken(job.lane, job.priority, job.runAt, now);
-      return claimedJob(generation, facts.id, begun);
+      return { job, claimed: claimedJob(generation, facts.id, begun) };
     });
+    // Their ends change ledgers too, so they are not among those that can be settled without being read.
+    for (const one of covered.length === 0 ? [] : await readWhole(covered)) {
+      jobs.push({ job: one.job, claimed: claimedJob(generation, facts.id, one) });
+    }
+    if (covered.length > 0) jobs.sort((a, b) => byLine(a.job, b.job));
     wrote();
-    return jobs;
+    return jobs.map(({ claimed }) => claimed);
   }
 
   async function readWhole(numbers: readonly number[]): Promise<StartedJob[]> {
@@ -265,6 +298,11 @@ export function claimVerb(context: Context, sessions: Sessions) {
 
   return (requests: readonly ClaimRequest[], now: number) =>
     Promise.all(requests.map((request) => claimOne(request, now)));
+}
+
+interface Placed {
+  readonly job: StoredJob;
+  readonly claimed: ClaimedJob;
 }
 
 /** Its number and its attempt. */

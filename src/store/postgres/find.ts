@@ -79,7 +79,7 @@ export function finder({ db, sql, interned }: Context, reader: Reader, secret: s
     const rows = await read(text, values);
     await learnRows(interned, rows);
     const next = nextOf<Row>(rows, limit, scanned, (row) => row[0] as number);
-    const jobs = rows.slice(0, limit).map(reader.toRow);
+    const jobs = await reader.toRows(rows.slice(0, limit));
     return { jobs, next: next === null ? null : writeCursor(next, filter, secret) };
 
     function matching(column: string, pattern: string): string {

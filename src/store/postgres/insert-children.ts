@@ -16,7 +16,7 @@ export function childInserter(context: Context) {
   const { insert, takenKeys } = inserter(context);
   const lock = sql(
     "insert_parents",
-    `select b.id, j.lane, j.state, j.attempt, j.cancel_requested_at from $s.submission b join $s.job j on j.no = b.job
+    `select b.id, j.lane, j.state, j.attempt, j.cancel_requested_at, j.budget from $s.submission b join $s.job j on j.no = b.job
      where b.id = any ($1::text[]) order by j.no for share of j`,
   );
   const there = sql("insert_there", `select id, ${LOGGED} from $s.submission where id = any ($1::text[])`);
@@ -28,7 +28,12 @@ export function childInserter(context: Context) {
     const answers: (InsertAnswer | null)[] = items.map(({ job }) =>
       job.parent === null ? null : refusedChild(job, parents.get(job.parent.id) ?? null),
     );
-    const good = items.filter((_, i) => answers[i] === null);
+    const good = items
+      .filter((_, i) => answers[i] === null)
+      .map((item) => ({
+        ...item,
+        above: item.job.parent === null ? null : (parents.get(item.job.parent.id)?.budget ?? null),
+      }));
     const send = (statement: (tries: number) => Statement, values: readonly Value[]) => ask(statement(tries), values);
     const stored = good.length === 0 ? [] : await insert(good, send, ask);
     await lookAgain(items, answers, ask, tries);
@@ -42,12 +47,13 @@ export function childInserter(context: Context) {
     return new Map(rows.map((row) => [row[0] as string, factsOf(row)]));
   }
 
-  function factsOf([, lane, state, attempt, cancelRequestedAt]: Row): ParentFacts {
+  function factsOf([, lane, state, attempt, cancelRequestedAt, budget]: Row): ParentFacts {
     return {
       namespace: interned.lane(Number(lane)).namespace,
       state: JOB_STATES[Number(state)] as JobState,
       attempt: Number(attempt),
       cancelRequestedAt: cancelRequestedAt === null ? null : Number(cancelRequestedAt),
+      budget: budget === null ? null : Number(budget),
     };
   }
 

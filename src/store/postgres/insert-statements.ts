@@ -1,6 +1,8 @@
 /** The statements that write new jobs, and their values. One statement writes all rows of a list. Those for lists without
- *  parents, annotations and names do not mention them: most lists have none. */
+ *  parents, annotations, names and budgets do not mention them: most lists have none. */
+import { hasBudget } from "../../core/budget.ts";
 import { submittedText } from "../../core/lifecycle.ts";
+import { newLedger } from "../ledger.ts";
 import type { NewJob } from "../store.ts";
 import { checkAt, STATE_CODES } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
@@ -12,6 +14,8 @@ import type { Interned } from "./interned.ts";
 export interface InsertItem {
   readonly job: NewJob;
   readonly now: number;
+  /** The number of the nearest job above it that has a budget. */
+  readonly above?: number | null;
 }
 
 /** One number for the jobs and one for the events of the statement; the transaction has its own before (feed.ts). */
@@ -27,7 +31,7 @@ const NAMES =
   "id, lane, policy, priority, state, run_at, submitted_at, expires_at, check_at, deadline_at, expire_in, " +
   "timeout_ms, key, tags, body, data";
 /** The values of keys come after all others. */
-const KEYS_AFTER = { usual: 17, whole: 22 };
+const KEYS_AFTER = { usual: 17, whole: 24 };
 
 /** A repeat writes to the log in any case: a commit that wrote nothing waits neither for the disk nor for a standby, and
  *  would acknowledge what only the first try wrote. */
@@ -35,14 +39,14 @@ export const LOGGED = "pg_logical_emit_message(true, 'perdure', 'repeat')::text"
 
 interface Shape {
   readonly isRepeat: boolean;
-  /** With parents, annotations and names. */
+  /** With parents, annotations, names and budgets. */
   readonly isWhole: boolean;
 }
 
 const columns = ({ isWhole }: Shape) =>
   isWhole
-    ? `unnest(${TYPES}, $17::text[], $18::smallint[], $19::text[], $20::text[], $21::text[]) with ordinality
-       as u (${NAMES}, parent, depth, annotations, name, action, ord)`
+    ? `unnest(${TYPES}, $17::text[], $18::smallint[], $19::text[], $20::text[], $21::text[], $22::bigint[], $23::text[])
+       with ordinality as u (${NAMES}, parent, depth, annotations, name, action, above, ledger, ord)`
     : `unnest(${TYPES}) with ordinality as u (${NAMES}, ord)`;
 
 /** The rows of the jobs in `new`. In a repeat, only of those that turn out not to be there: the first try may still be
@@ -58,9 +62,14 @@ function rows({ isRepeat, isWhole }: Shape): string {
   ),
   ${isRepeat ? "fresh as materialized (select * from new where no in (select job from sub))," : ""}
   hot as (
-    insert into $s.job (no, lane, policy, priority, state, run_at, revision, chapter, attempt, expires_at, check_at)
-    select no, lane, policy, priority, state, run_at, 1, 1, 0, expires_at, check_at from ${fresh}
+    insert into $s.job (no, lane, policy, priority, state, run_at, revision, chapter, attempt, expires_at, check_at${
+      isWhole ? ", budget" : ""
+    })
+    select no, lane, policy, priority, state, run_at, 1, 1, 0, expires_at, check_at${
+      isWhole ? ", case when ledger is null then above else no end" : ""
+    } from ${fresh}
   ),
+  ${isWhole ? `ledgers as (insert into $s.budget (job, above, body) select no, above, ledger from ${fresh} where ledger is not null),` : ""}
   tagged as (
     insert into $s.tag (tag, job)
     select t.tag, f.no from ${fresh} f cross join lateral json_array_elements_text(f.tags::json) as t (tag)
@@ -111,7 +120,12 @@ export function insertStatements(sql: Context["sql"]) {
 
 export function isWhole(items: readonly InsertItem[]): boolean {
   return items.some(
-    ({ job }) => job.parent !== null || job.annotations !== null || job.name !== null || job.action !== null,
+    ({ job }) =>
+      job.parent !== null ||
+      job.annotations !== null ||
+      job.name !== null ||
+      job.action !== null ||
+      hasBudget(job.policy),
   );
 }
 
@@ -143,6 +157,8 @@ export function rowValues(items: readonly InsertItem[], interned: Interned): Val
     texts(jobs.map((job) => job.annotations)),
     texts(jobs.map((job) => job.name)),
     texts(jobs.map((job) => job.action)),
+    bigints(items.map(({ above = null }) => above)),
+    texts(jobs.map((job) => (hasBudget(job.policy) ? newLedger(job.id, job.policy) : null))),
   ];
 }
 

@@ -198,4 +198,10 @@ export const MIGRATIONS: readonly string[] = [
   alter table $s.session add column defaults text;
   create index session_defaults on $s.session (namespace, no) where defaults is not null;
   `,
+  `
+  -- The nearest job, from itself upwards, that has a budget of tokens or money; null where none has.
+  alter table $s.job add column budget bigint;
+  -- What has been spent of each budget, as JSON; "above" is the next budget above it.
+  create table $s.budget (job bigint primary key, above bigint, body text not null) with (fillfactor = 50, ${SMALL});
+  `,
 ];

@@ -82,6 +82,11 @@ export function pruneVerb(context: Context) {
        order by namespace, key limit 1000 for update skip locked)`,
   );
   const deletes = [
+    // Before what jobs held of their hosts, as a claim takes them.
+    sql(
+      "prune_budget",
+      "delete from $s.budget where job in (select job from $s.budget where job = any ($1::bigint[]) order by job for update)",
+    ),
     ...BY_JOB.map((table) => sql(`prune_${table}`, `delete from $s.${table} where job = any ($1::bigint[])`)),
     sql("prune_job", "delete from $s.job where no = any ($1::bigint[])"),
   ];

@@ -1,4 +1,5 @@
 /** Reading one job and what is recorded about it. */
+import type { BudgetNow } from "../../core/budget.ts";
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
 import type { Failure } from "../../core/failure.ts";
 import type { Job } from "../../core/job.ts";
@@ -20,12 +21,13 @@ import { texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
 import { Watermark } from "./feed.ts";
+import { ledgerBook } from "./ledgers.ts";
 import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
 import { SESSION_COLUMNS, toSession } from "./sessions.ts";
 
 export type Reader = ReturnType<typeof reader>;
 
-/** What `toRow` reads: a job with its payload, its annotations and the result of its winning attempt. */
+/** What `toRows` reads: a job with its payload, its annotations and the result of its winning attempt. */
 export const ROW_COLUMNS = `${JOB_COLUMNS}, b.body, b.annotations,
   case when j.state = 3 then (select a.result from $s.attempt a where a.job = j.no and a.attempt = j.attempt) end, b.name,
   case when j.state = 4 then
@@ -35,6 +37,7 @@ const FROM = "from $s.submission b join $s.job j on j.no = b.job";
 export function reader(context: Context) {
   const { db, sql, interned } = context;
   const feed = new Watermark(context);
+  const book = ledgerBook(context);
   const byId = sql("jobs", `select ${ROW_COLUMNS} ${FROM} where b.id = any ($1::text[])`);
   const factsById = sql("facts", `select ${JOB_COLUMNS} ${FROM} where b.id = any ($1::text[])`);
   const over = sql("ended", `select b.id ${FROM} where b.id = any ($1::text[]) and j.state + 0 >= 3`);
@@ -104,8 +107,13 @@ export function reader(context: Context) {
     return found.map((row) => toJob(row, interned));
   }
 
-  function toRow(row: Row): JobRow {
-    return shown(toJob(row, interned), row.slice(COLUMN_COUNT) as unknown as Came);
+  async function toRows(found: readonly Row[]): Promise<JobRow[]> {
+    const jobs = found.map((row) => toJob(row, interned));
+    const covering = jobs.map(({ budget }) => budget);
+    const ledgers = await book.read(covering, (statement, values) => db.read(statement, values));
+    return jobs.map((job, i) =>
+      shown(job, found[i]?.slice(COLUMN_COUNT) as unknown as Came, ledgers.budgets(job.budget)),
+    );
   }
 
   async function eventsOf(job: StoredJob, after: number, limit: number | null): Promise<PerdureEvent[]> {
@@ -171,6 +179,7 @@ export function reader(context: Context) {
     const [found] = await rows([id]);
     if (found === undefined) return null;
     const job = toJob(found, interned);
+    const [row] = await toRows([found]);
     const [told, late, paused, sessions] = await Promise.all([
       eventsOf(job, 0, null),
       db.read(lateRows, [job.no]),
@@ -178,7 +187,7 @@ export function reader(context: Context) {
       db.read(live, [job.namespace]),
     ]);
     return {
-      job: toRow(found),
+      job: row as JobRow,
       events: told as JobEvent[],
       lateReports: late.map(([attempt, at, session, outcome]) => ({ attempt, at, session, outcome }) as LateReport),
       capableSessions: sessions.map(toSession).filter((session) => serves(session, job)).length,
@@ -188,14 +197,14 @@ export function reader(context: Context) {
   }
 
   return {
-    toRow,
+    toRows,
     attempts,
     lastFailures,
     log,
     eventPage,
     history,
     async jobs(ids: readonly string[]): Promise<(JobRow | null)[]> {
-      const found = new Map((await rows(ids)).map((row) => [row[1] as string, toRow(row)]));
+      const found = new Map((await toRows(await rows(ids))).map((row) => [row.id, row]));
       return ids.map((id) => found.get(id) ?? null);
     },
     async facts(ids: readonly string[]): Promise<(Job | null)[]> {
@@ -210,11 +219,11 @@ export function reader(context: Context) {
 /** Payload, annotations, result, name and failure. */
 type Came = readonly [string, string | null, string | null, string | null, string | null];
 
-function shown(job: StoredJob, [payload, noted, result, given, failed]: Came): JobRow {
-  const { no: _no, lane: _lane, session: _session, liveUsage: _usage, ...row } = job;
+function shown(job: StoredJob, [payload, noted, result, given, failed]: Came, budgets: readonly BudgetNow[]): JobRow {
+  const { no: _no, lane: _lane, session: _session, liveUsage: _usage, budget: _budget, ...row } = job;
   const annotations = toAnnotations(noted);
   const name = rowName({ name: given, kind: job.kind, annotations, payload });
-  return { ...row, payload, result, annotations, name, failure: toFailure(failed) };
+  return { ...row, payload, result, annotations, name, failure: toFailure(failed), budgets };
 }
 
 function toEvent([seq, jobId, n, at, name, data]: Row): PerdureEvent {

@@ -9,12 +9,22 @@ import { jsonOrNull, parseOrNull } from "../stored-job.ts";
 import { bigints, ints, texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
+import { liveTeller } from "./live-ledgers.ts";
 import { logStatement } from "./logs.ts";
 import { mostOf } from "./waits.ts";
 
+interface Told {
+  readonly no: number;
+  readonly attempt: HeldAttempt;
+  /** A budget covers the job. */
+  readonly isCovered: boolean;
+}
+
 type Place = { readonly jobId: string; readonly attempt: number };
 
-export function renewVerb({ db, sql, interned }: Context) {
+export function renewVerb(context: Context) {
+  const { db, sql, interned } = context;
+  const tellCovered = liveTeller(context);
   const extend = sql(
     "renew",
     `with before as (select no, lease_ends_at from $s.session where id = $1)
@@ -25,7 +35,7 @@ export function renewVerb({ db, sql, interned }: Context) {
   );
   const running = sql(
     "renew_running",
-    `select j.no, b.id, j.attempt, j.started_at, j.cancel_requested_at, j.policy, j.usage, j.live_usage
+    `select j.no, b.id, j.attempt, j.started_at, j.cancel_requested_at, j.policy, j.usage, j.live_usage, j.budget
      from $s.job j join $s.submission b on b.job = j.no where j.state = 1 and j.session = $1`,
   );
   const tell = sql(
@@ -49,7 +59,7 @@ export function renewVerb({ db, sql, interned }: Context) {
     const lost: Place[] = [];
     const cancel: Place[] = [];
     const overspent: Place[] = [];
-    const told: { no: number; attempt: HeldAttempt }[] = [];
+    const told: Told[] = [];
     for (const attempt of held) {
       const row = rows.get(attempt.jobId);
       if (row === undefined || row[2] !== attempt.attempt) {
@@ -58,9 +68,15 @@ export function renewVerb({ db, sql, interned }: Context) {
       }
       rows.delete(attempt.jobId);
       if (row[4] !== null) cancel.push(named(attempt));
-      if (isSpent(row, attempt)) overspent.push(named(attempt));
-      told.push({ no: row[0] as number, attempt });
+      if (row[8] === null && isSpent(row, attempt)) overspent.push(named(attempt));
+      told.push({ no: row[0] as number, attempt, isCovered: row[8] !== null });
     }
+    const covered = told.filter(({ isCovered }) => isCovered);
+    const stopped = await tellCovered(
+      covered.map(({ no, attempt }) => ({ ...attempt, no })),
+      { reserved: true },
+    );
+    for (const { attempt } of covered) if (stopped.has(attempt.jobId)) overspent.push(named(attempt));
     await store(told);
     const unheard = [...rows.values()]
       .filter((row) => (row[3] as number) < now - unheardAfterMs)
@@ -80,14 +96,16 @@ export function renewVerb({ db, sql, interned }: Context) {
     return isOverspent(interned.policy(policy as number), parseOrNull(before as string | null), most);
   }
 
-  async function store(told: readonly { no: number; attempt: HeldAttempt }[]): Promise<void> {
+  async function store(told: readonly Told[]): Promise<void> {
     const sorted = told.toSorted((a, b) => a.no - b.no);
-    const spoke = sorted.filter(({ attempt }) => (attempt.usage ?? attempt.progress ?? null) !== null);
+    // What jobs under a budget have used was written together with their ledgers.
+    const usageOf = ({ attempt, isCovered }: Told) => (isCovered ? null : (attempt.usage ?? null));
+    const spoke = sorted.filter((each) => (usageOf(each) ?? each.attempt.progress ?? null) !== null);
     if (spoke.length > 0) {
       const values = [
         bigints(spoke.map(({ no }) => no)),
         ints(spoke.map(({ attempt }) => attempt.attempt)),
-        texts(spoke.map(({ attempt }) => jsonOrNull(attempt.usage ?? null))),
+        texts(spoke.map((each) => jsonOrNull(usageOf(each)))),
         texts(spoke.map(({ attempt }) => attempt.progress ?? null)),
       ];
       await db.write(tell, values, { repeat: true, reserved: true });

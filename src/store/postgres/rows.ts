@@ -5,6 +5,7 @@ import { checkAt, jsonOrNull, STATE_CODES, type StoredJob } from "../stored-job.
 import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Row, Value } from "./driver.ts";
+import { tellJobs } from "./events.ts";
 import type { Interned } from "./interned.ts";
 
 export { toJob } from "../job-row.ts";
@@ -58,6 +59,18 @@ export const SET_PROGRESS = `
   rule_counts = m.rule_counts, run_at = m.run_at, expires_at = m.expires_at, check_at = m.check_at,
   cancel_requested_at = m.cancel_requested_at, first_started_at = m.first_started_at, finished_at = m.finished_at,
   discarded_at = m.discarded_at, usage = m.usage, live_usage = null, avoid_session = m.avoid_session`;
+
+/** Writes changes of jobs, each with its event. */
+export const WRITE_MOVES = `with m as materialized (
+    select * from unnest(${progressArrays(1)}, $22::bigint[], $23::text[], $24::text[])
+      as u (${PROGRESS_NAMES}, at, event, data)
+  ),
+  moved as (
+    update $s.job j set ${SET_PROGRESS} from m where j.no = m.no and j.revision = m.old_revision
+    returning j.no, j.revision, m.at, m.event, m.data
+  ),
+  ${tellJobs("moved", "at", "event", "data")}
+  select no from moved`;
 
 export function progressValues(moves: readonly Move[]): Value[] {
   const longs = (pick: (move: Move) => number | null) => bigints(moves.map(pick));

@@ -1,6 +1,7 @@
 /** Settles attempts the long way: the rows are locked, read, decided on and written in one transaction. */
-import type { Settlement } from "../../core/lifecycle.ts";
+import { type Settlement, usageIn } from "../../core/lifecycle.ts";
 import type { Report, SettleAnswer } from "../../core/work.ts";
+import { budgetsAtEnd, type Ledgers } from "../ledger.ts";
 import { nextLook, type PauseSpan } from "../overdue.ts";
 import {
   type ClosedAttempt,
@@ -14,10 +15,10 @@ import { jsonOrNull, parseOrNull, STATE_CODES, type StoredJob, sessionIn } from 
 import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
-import { tellJobs } from "./events.ts";
 import { type GroupVerb, refusal } from "./group.ts";
+import { ledgerBook } from "./ledgers.ts";
 import { logStatement } from "./logs.ts";
-import { JOB_COLUMNS, learnRows, PROGRESS_NAMES, progressArrays, progressValues, SET_PROGRESS, toJob } from "./rows.ts";
+import { JOB_COLUMNS, learnRows, progressValues, toJob, WRITE_MOVES } from "./rows.ts";
 import type { SettleItem } from "./settle.ts";
 
 interface Made {
@@ -32,10 +33,12 @@ interface Facts {
   readonly leases: ReadonlyMap<number, SessionLease>;
   readonly closed: Map<string, ClosedAttempt>;
   readonly pauses: ReadonlyMap<string, readonly PauseSpan[]>;
+  readonly ledgers: Ledgers;
 }
 
 export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, SettleAnswer> {
   const { db, sql, interned, generation, marks, started, wrote } = context;
+  const book = ledgerBook(context);
   const lock = sql(
     "settle_lock",
     `select ${JOB_COLUMNS} from $s.submission b join $s.job j on j.no = b.job where b.id = any ($1::text[])
@@ -61,19 +64,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
     `select namespace, queue, from_at, to_at from $s.past_pause where queue = any ($1::text[])
      union all select namespace, queue, paused_at, null from $s.queue where queue = any ($1::text[])`,
   );
-  const write = sql(
-    "settle_write",
-    `with m as materialized (
-       select * from unnest(${progressArrays(1)}, $22::bigint[], $23::text[], $24::text[])
-         as u (${PROGRESS_NAMES}, at, event, data)
-     ),
-     moved as (
-       update $s.job j set ${SET_PROGRESS} from m where j.no = m.no and j.revision = m.old_revision
-       returning j.no, j.revision, m.at, m.event, m.data
-     ),
-     ${tellJobs("moved", "at", "event", "data")}
-     select no from moved`,
-  );
+  const write = sql("settle_write", WRITE_MOVES);
   const close = sql(
     "settle_close",
     `insert into $s.attempt (job, attempt, chapter, session, started_at, ended_at, outcome, failure, usage, result,
@@ -127,8 +118,13 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
       const name = JSON.stringify([namespace, queue]);
       byQueue.set(name, [...(byQueue.get(name) ?? []), { from_at, to_at } as PauseSpan]);
     }
+    const ledgers = await book.lock(
+      [...jobs.values()].map(({ budget }) => budget),
+      connection.ask,
+    );
     return {
       jobs,
+      ledgers,
       leases: new Map(
         leases.map(
           ([no, renewed_at, lease_ends_at, ended_at]) =>
@@ -147,7 +143,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
 
   async function settleAll(connection: Connection, items: readonly SettleItem[]): Promise<SettleAnswer[]> {
     const facts = await read(connection, items);
-    const { jobs, leases, closed, pauses: spans } = facts;
+    const { jobs, leases, closed, pauses: spans, ledgers } = facts;
     let made: Made[] = [];
     const looks = new Map<number, number>();
     const lates: { job: StoredJob; item: SettleItem }[] = [];
@@ -181,7 +177,9 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
         renewedAt: held?.renewed_at ?? null,
         ended: held === null || held.ended_at !== null,
         usage: parseOrNull(job.liveUsage),
+        budgets: budgetsAtEnd(ledgers, job),
       });
+      ledgers.spend(job.budget, usageIn(settlement));
       const { state, reason, runAt } = settlement.next;
       const afterRunAt = state === "queued" ? runAt : null;
       answers.push({ status: "accepted", repeated: false, state, reason, runAt: afterRunAt });
@@ -201,6 +199,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
       }
     }
     await writeAll(connection, made);
+    await book.write(ledgers, connection.ask);
     if (looks.size > 0) await connection.ask(look, [bigints([...looks.keys()]), bigints([...looks.values()])]);
     if (lates.length > 0) await connection.ask(late, lateValues(lates));
     return answers;

@@ -1,6 +1,7 @@
 /** Settles attempts in one round trip. A job that this process started and nobody has touched since is known: it is
  *  decided here, and the statement writes the decision only where, under the row's lock, the row is still the one that
  *  was decided on. What is not known, has moved, or needs more than that is locked, decided and written by settle-locked.ts. */
+import { NO_BUDGETS } from "../../core/budget.ts";
 import { type Settlement, succeededText } from "../../core/lifecycle.ts";
 import type { Report, SettleAnswer } from "../../core/work.ts";
 import { mayClose, reportIdOf } from "../settle-rules.ts";
@@ -45,7 +46,13 @@ export function settler(context: Context, locked: Group<SettleItem, SettleAnswer
     started.delete(report.jobId);
     if (!mayClose(job, { report, now, generation, held: null, isOverdue: () => false })) return null;
     try {
-      const made = item.decide(job, report, { session: job.worker, renewedAt: null, ended: false, usage: null });
+      const made = item.decide(job, report, {
+        session: job.worker,
+        renewedAt: null,
+        ended: false,
+        usage: null,
+        budgets: NO_BUDGETS,
+      });
       return { item, job, made };
     } catch {
       return null; // it will throw again where one item can be refused

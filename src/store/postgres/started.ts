@@ -19,6 +19,13 @@ export const BESIDE = `b.body, ${PREVIOUS}`;
 export const SHORT_COLUMNS = `j.no, b.id, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures,
   b.submitted_at, j.first_started_at, b.expire_in, b.timeout_ms, b.key, b.tags, ${RARE}, ${BESIDE}`;
 
+export const SHORT_COUNT = 18;
+
+/** A job that a budget covers, which was not started. */
+export function isCovered(row: Row): boolean {
+  return row[1] === null;
+}
+
 /** True: more must be read of it than `toStarted` knows. */
 export function isRare(row: Row): boolean {
   return row[15] === true;

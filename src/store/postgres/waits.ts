@@ -12,6 +12,7 @@ import type {
 import { texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
+import { liveTeller, NOT_HELD } from "./live-ledgers.ts";
 
 /** Of two usages, as JSON text or null, the larger number in each field: what was told never shrinks. */
 export function mostOf(stored: string, told: string): string {
@@ -22,7 +23,9 @@ export function mostOf(stored: string, told: string): string {
     else json_build_object(${fields})::text end`;
 }
 
-export function waitVerbs({ db, sql }: Context) {
+export function waitVerbs(context: Context) {
+  const { db, sql } = context;
+  const tellCovered = liveTeller(context);
   const waited = `json_array_elements_text(w.waits::json) as want (id)
     join $s.submission cb on cb.id = want.id join $s.job c on c.no = cb.job`;
   const fields = "select w.job, b.id, w.attempt";
@@ -77,7 +80,13 @@ export function waitVerbs({ db, sql }: Context) {
   const tell = sql(
     "set_usage",
     `update $s.job j set live_usage = ${mostOf("j.live_usage", "$3::text")}
-     from $s.submission b where b.id = $1 and j.no = b.job and j.attempt = $2 and j.state + 0 = 1 returning j.no`,
+     from $s.submission b where b.id = $1 and j.no = b.job and j.attempt = $2 and j.state + 0 = 1 and j.budget is null
+     returning j.no`,
+  );
+  const covered = sql(
+    "set_usage_covered",
+    `select j.no from $s.submission b join $s.job j on j.no = b.job
+     where b.id = $1 and j.attempt = $2 and j.state + 0 = 1 and j.budget is not null`,
   );
   /** Where the next look at all of them begins. */
   let place = 0;
@@ -115,7 +124,11 @@ export function waitVerbs({ db, sql }: Context) {
       );
     },
     async setUsage(jobId: string, attempt: number, usage: Usage): Promise<boolean> {
-      return (await db.write(tell, [jobId, attempt, JSON.stringify(usage)], { repeat: true })).length > 0;
+      const [row] = await db.write(tell, [jobId, attempt, JSON.stringify(usage)], { repeat: true });
+      if (row !== undefined) return true;
+      const [[no] = []] = await db.read(covered, [jobId, attempt]);
+      if (no === undefined) return false;
+      return (await tellCovered([{ no: no as number, jobId, attempt, usage }])) !== NOT_HELD;
     },
   };
 }

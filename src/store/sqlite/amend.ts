@@ -1,11 +1,14 @@
 /** Applies operators' commands, each decided by the pure function it came with, under the row's lock. */
+import { type BudgetNow, NO_BUDGETS } from "../../core/budget.ts";
 import type { Command } from "../../core/command.ts";
 import { JOB_STATES, type JobState } from "../../core/job.ts";
 import type { JobTerms } from "../../core/redrive.ts";
+import type { Ledgers } from "../ledger.ts";
 import { letsThrough, withStanding } from "../standing-cancel.ts";
 import type { AmendAnswer, DecideCommand, NamedParent, ParentNow } from "../store.ts";
-import { hashOfPolicy, isCancel, toFacts } from "../stored-job.ts";
+import { hashOfPolicy, isCancel, type StoredJob, toFacts } from "../stored-job.ts";
 import type { Context } from "./context.ts";
+import { ledgerBook } from "./ledgers.ts";
 import { JOB_COLUMNS, progressValues, toJob, UPDATE_PROGRESS } from "./rows.ts";
 import { refusal, type Verb } from "./writer.ts";
 
@@ -24,6 +27,7 @@ export function amendVerb({ db, interned, events }: Context): Verb<Item, AmendAn
   const byId = db.prepare(`select ${JOB_COLUMNS} from job where id = ?`);
   byId.setReturnArrays(true);
   const update = db.prepare(UPDATE_PROGRESS);
+  const book = ledgerBook({ db });
 
   const parentById = db.prepare("select parent, state, attempt, cancel_requested_at from job where id = ?");
   parentById.setReturnArrays(true);
@@ -44,11 +48,15 @@ export function amendVerb({ db, interned, events }: Context): Verb<Item, AmendAn
     const row = byId.get(jobId);
     if (row === undefined) return { status: "unknown_job" };
     const job = toJob(row, interned);
-    const decision = decide(job, command, parentNow(parentId));
-    if (decision.kind === "refuse") return { status: "refused_command", message: decision.message };
+    const ledgers = job.budget === null ? null : book.of(job.budget);
+    const decision = decide(job, command, parentNow(parentId), ledgers?.budgets(job.budget) ?? NO_BUDGETS);
+    if (decision.kind === "refuse") {
+      return { status: "refused_command", message: decision.message, isBudget: decision.isBudget === true };
+    }
     if (decision.kind === "noop") return { status: "noop", message: decision.message, job: toFacts(job) };
-    const { next, event, terms } = decision;
+    const { next, event, terms, budgets } = decision;
     if (terms !== undefined) setTerms(job.no, terms);
+    if (budgets !== undefined) setBudgets(job, budgets, ledgers);
     const changed = { ...job, ...terms };
     if (job.state === "running") keepRunning(job.no, next.cancelRequestedAt, next.revision);
     else update.run(...progressValues(changed, next, null));
@@ -57,6 +65,20 @@ export function amendVerb({ db, interned, events }: Context): Verb<Item, AmendAn
     if (isCancel(event)) passOn.run(job.no, job.id);
     else if (event.name === "job.redriven") takeBack.run(job.no);
     return { status: "applied", message: null, job: toFacts({ ...changed, ...next }) };
+  }
+
+  const addLedger = db.prepare("insert into budget (job, above, body) values (?, ?, ?)");
+  const setLedger = db.prepare("update job set budget = no where no = ?");
+  /** A job that had no budget before gets a ledger of its own; the children it has already are not below it. */
+  function setBudgets(job: StoredJob, budgets: readonly BudgetNow[], ledgers: Ledgers | null): void {
+    if (ledgers !== null) {
+      ledgers.limit(budgets, job.budget);
+      book.write(ledgers);
+    }
+    const own = budgets.find(({ jobId }) => jobId === job.id);
+    if (own === undefined || job.budget === job.no) return;
+    addLedger.run(job.no, job.budget, JSON.stringify(own));
+    setLedger.run(job.no);
   }
 
   const setTermsOf = db.prepare(

@@ -7,6 +7,7 @@ import type { LaneWindow } from "../lane.ts";
 import { fitting, heavyShares, lightShare, roomFor, type Share, Turns } from "../shares.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED } from "../stored-job.ts";
+import { admission } from "./admission.ts";
 import type { Context } from "./context.ts";
 import { holdKeeper } from "./holds.ts";
 import { type LaneUser, laneFinder } from "./lanes.ts";
@@ -18,8 +19,7 @@ interface Item {
   readonly now: number;
 }
 
-/** no, run_at, streak */
-type DueRow = [number, number, number];
+type DueRow = [no: number, runAt: number, streak: number, budget: number | null];
 
 interface SessionFacts extends LaneUser {
   readonly id: string;
@@ -49,6 +49,7 @@ const NONE_DUE = 10;
 
 export function claimVerb(context: Context): Claims {
   const { db, events, started, generation } = context;
+  const admit = admission(context);
   const { readStarted, readWhole } = startedReader(context);
   const { lanesOf, windowOf, moveOn } = laneFinder(context);
   const holds = holdKeeper(context);
@@ -62,7 +63,7 @@ export function claimVerb(context: Context): Claims {
   const nextPriority = db.prepare(
     "select priority from job indexed by job_ready where state = 0 and lane = ? and priority >= ? order by priority limit 1",
   );
-  const fields = ["no", "run_at", "streak"].join(", ");
+  const fields = ["no", "run_at", "streak", "budget"].join(", ");
   // A released job stays away from the session that did not want it, for one lease; after that it is better than nobody.
   const due = db.prepare(
     `select ${fields} from job indexed by job_ready
@@ -105,9 +106,9 @@ export function claimVerb(context: Context): Claims {
     return { light, heavy, shares: turns.order(facts.no, [first, ...heavyShares(lanes, heavy.lanes, limit, room)]) };
   }
 
-  /** The numbers of due jobs of a share, lowest priority number first, then longest due. */
-  function pick(facts: SessionFacts, { lanes }: Share, limit: number, now: number): number[] {
-    const picked: number[] = [];
+  /** The due jobs of a share, lowest priority number first, then longest due. */
+  function pick(facts: SessionFacts, { lanes }: Share, limit: number, now: number): DueRow[] {
+    const picked: DueRow[] = [];
     const dueIn = dueFor(facts, now);
     const heads = lanes.map((lane) => ({ lane, priority: firstFrom(lane, 0) }));
     while (picked.length < limit) {
@@ -120,7 +121,7 @@ export function claimVerb(context: Context): Claims {
         head.priority = firstFrom(head.lane, priority + 1);
       }
       if (heads.length > 1) found.sort(longestDue);
-      for (const [no] of found.slice(0, limit - picked.length)) picked.push(no);
+      for (const row of found.slice(0, limit - picked.length)) picked.push(row);
     }
     return picked;
   }
@@ -183,7 +184,7 @@ export function claimVerb(context: Context): Claims {
   }
 
   /** From the first share that has any. */
-  function pickFirst(facts: SessionFacts, { shares }: Sight, now: number): { share: Share; picked: number[] } | null {
+  function pickFirst(facts: SessionFacts, { shares }: Sight, now: number): { share: Share; picked: DueRow[] } | null {
     for (const share of shares) {
       const picked = pick(facts, share, share.limit, now);
       if (picked.length === 0) continue;
@@ -213,15 +214,18 @@ export function claimVerb(context: Context): Claims {
     const sight = sightOf(facts, request);
     const found = pickFirst(facts, sight, now);
     if (found === null) return nothingDue(facts, sight, now);
-    const { share, picked } = found;
+    const { share } = found;
     goOn(facts, sight);
+    const { may, overBudget } = admit(found.picked, now);
+    const picked = may.map(([no]) => no);
+    if (picked.length === 0) return { alive: true, drain: false, jobs: [], nextAt: null, delivery: null, overBudget };
     start.run(facts.no, now, JSON.stringify(picked));
     if (share.needs !== null) holds.hold(facts, picked, share.needs);
     const tell = startedText(facts.id, facts.name);
     const jobs = readStarted(picked, facts, now).map((one) => {
       const { job } = one;
       if (started.size >= MAX_STARTED) started.clear();
-      started.set(job.id, job);
+      if (job.budget === null) started.set(job.id, job);
       events.add(job.no, job.revision, now, "attempt.started", tell(job.attempt));
       return claimedJob(generation, facts.id, one);
     });
@@ -230,7 +234,8 @@ export function claimVerb(context: Context): Claims {
       const held = picked.map((no, i) => [no, (jobs[i] as ClaimedJob).attempt]);
       remember.run(facts.no, request.claimId, now, JSON.stringify(held));
     }
-    return { alive: true, drain: false, jobs, nextAt: null, delivery: request.claimId === null ? null : 1 };
+    const answer = { alive: true, drain: false, jobs, nextAt: null, delivery: request.claimId === null ? null : 1 };
+    return overBudget.length === 0 ? answer : { ...answer, overBudget };
   }
 
   /** The jobs of an earlier claim whose reply was lost: those it still holds. */

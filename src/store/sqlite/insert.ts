@@ -1,6 +1,8 @@
 /** Stores new jobs. Keys are looked up first, then parents: the write lock is ours, so nobody can come between. */
+import { hasBudget } from "../../core/budget.ts";
 import { JOB_STATES, type JobState } from "../../core/job.ts";
 import { submittedText } from "../../core/lifecycle.ts";
+import { newLedger } from "../ledger.ts";
 import { type ParentFacts, refusedChild } from "../parent-rules.ts";
 import type { InsertAnswer, NewJob } from "../store.ts";
 import { checkAt, STATE_CODES } from "../stored-job.ts";
@@ -29,6 +31,7 @@ interface ParentRow {
   readonly state: number;
   readonly attempt: number;
   readonly cancel_requested_at: number | null;
+  readonly budget: number | null;
 }
 
 export function insertVerb({ db, interned, events }: Context): Verb<Item, InsertAnswer> {
@@ -38,10 +41,11 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
   ];
   const jobs = new BulkInsert(db, "job", columns);
   const payloads = new BulkInsert(db, "payload", ["job", "body"]);
-  // Most jobs have no parent, name or annotations: a value that is always null is not bound for each of them.
-  const wholes = new BulkInsert(db, "job", [...columns, "parent", "depth", "name", "action"]);
+  // Most jobs have no parent, name, budget or annotations: a value that is always null is not bound for each of them.
+  const wholes = new BulkInsert(db, "job", [...columns, "parent", "depth", "name", "action", "budget"]);
+  const ledgers = new BulkInsert(db, "budget", ["job", "above", "body"]);
   const annotated = new BulkInsert(db, "payload", ["job", "body", "annotations"]);
-  const parentById = db.prepare("select lane, state, attempt, cancel_requested_at from job where id = ?");
+  const parentById = db.prepare("select lane, state, attempt, cancel_requested_at, budget from job where id = ?");
   const tags = new BulkInsert(db, "tag", ["tag", "job"]);
   const lastNo = db.prepare("select seq from sqlite_sequence where name = 'job'");
   // The job's own state where it still exists, the stub's where it was pruned.
@@ -79,6 +83,7 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
             state: JOB_STATES[row.state] as JobState,
             attempt: row.attempt,
             cancelRequestedAt: row.cancel_requested_at,
+            budget: row.budget,
           };
     seen.set(id, found);
     return found;
@@ -91,6 +96,7 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
     const notedBodies: SqlValue[] = [];
     const parents = new Map<string, ParentFacts | null>();
     const tagRows: SqlValue[] = [];
+    const budgets: SqlValue[] = [];
     let no = (lastNo.get() as { seq: number } | undefined)?.seq ?? 0;
     const answers = items.map(({ job, now }): InsertAnswer => {
       if (job.key !== null) {
@@ -107,12 +113,15 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
       const lane = interned.internLane(job);
       const policy = interned.internPolicy(job.policyHash, job.policy);
       const tagText = job.tags.length === 0 ? null : JSON.stringify(job.tags);
-      const isPlain = job.parent === null && job.name === null && job.action === null;
+      const above = job.parent === null ? null : (parents.get(job.parent.id)?.budget ?? null);
+      const isOwn = hasBudget(job.policy);
+      if (isOwn) budgets.push(no, above, newLedger(job.id, job.policy));
+      const isPlain = job.parent === null && job.name === null && job.action === null && !isOwn;
       const rows = isPlain ? plain : whole;
       rows.push(no, job.id, lane, policy, job.priority, STATE_CODES[next.state], next.runAt, next.revision);
       rows.push(next.chapter, next.attempt, now, next.expiresAt, checkAt(next.expiresAt, job.deadlineAt));
       rows.push(job.deadlineAt, job.expireInMs, job.timeoutMs, job.key, tagText);
-      if (!isPlain) rows.push(job.parent?.id ?? null, job.depth, job.name, job.action);
+      if (!isPlain) rows.push(job.parent?.id ?? null, job.depth, job.name, job.action, isOwn ? no : above);
       if (job.annotations === null) bodies.push(no, job.payload);
       else notedBodies.push(no, job.payload, job.annotations);
       for (const tag of job.tags) tagRows.push(tag, no);
@@ -121,6 +130,7 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
     });
     jobs.run(plain);
     wholes.run(whole);
+    ledgers.run(budgets);
     payloads.run(bodies);
     annotated.run(notedBodies);
     tags.run(tagRows);

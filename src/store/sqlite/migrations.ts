@@ -174,4 +174,10 @@ export const MIGRATIONS: readonly string[] = [
   alter table session add column defaults text;
   create index session_defaults on session (namespace, no) where defaults is not null;
   `,
+  `
+  -- The nearest job, from itself upwards, that has a budget of tokens or money; null where none has.
+  alter table job add column budget integer;
+  -- What has been spent of each budget, as JSON; "above" is the next budget above it.
+  create table budget (job integer primary key, above integer, body text not null);
+  `,
 ];

@@ -7,7 +7,7 @@ import { STATE_CODES } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
 
-const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload", "blocked", "cascade", "hold"];
+const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload", "blocked", "cascade", "hold", "budget"];
 
 export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnswer> {
   // A parent that has not ended may still ask for its children, and children whose cancel is due are found by their parent.

@@ -1,4 +1,5 @@
 /** Reading one job and what is recorded about it. Reads never wait for writers. */
+import { NO_BUDGETS } from "../../core/budget.ts";
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
 import type { Failure } from "../../core/failure.ts";
 import type { Job } from "../../core/job.ts";
@@ -17,12 +18,14 @@ import {
 import { parseOrNull, type StoredJob, toAnnotations, toFacts, toFailure } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
+import { ledgerBook } from "./ledgers.ts";
 import { JOB_COLUMNS, toJob } from "./rows.ts";
 import { toSession } from "./sessions.ts";
 
 export type Reader = ReturnType<typeof reader>;
 
 export function reader({ db, interned }: Context) {
+  const book = ledgerBook({ db });
   const byId = db.prepare(`select ${JOB_COLUMNS} from job where id = ?`);
   byId.setReturnArrays(true);
   const payload = db.prepare(
@@ -71,7 +74,7 @@ export function reader({ db, interned }: Context) {
 
   /** A job with what belongs to it in other tables. */
   function view(job: StoredJob): JobRow {
-    const { no, lane: _lane, session: _session, liveUsage: _usage, ...row } = job;
+    const { no, lane: _lane, session: _session, liveUsage: _usage, budget, ...row } = job;
     const won = job.state === "succeeded" ? (result.get(no, job.attempt) as { result: string | null }) : null;
     const came = payload.get(no) as Came | undefined;
     const annotations = toAnnotations(came?.annotations ?? null);
@@ -79,7 +82,8 @@ export function reader({ db, interned }: Context) {
     const name = rowName({ name: came?.name ?? null, kind: job.kind, annotations, payload: body });
     const failed = job.state === "failed" ? (failureOf.get(no) as { failure: string | null } | undefined) : undefined;
     const failure = toFailure(failed?.failure);
-    return { ...row, payload: body, result: won?.result ?? null, annotations, name, failure };
+    const budgets = budget === null ? NO_BUDGETS : book.of(budget).budgets(budget);
+    return { ...row, payload: body, result: won?.result ?? null, annotations, name, failure, budgets };
   }
 
   function logOf(no: number, attempt: number): string {

@@ -2,10 +2,12 @@
  *  progress, log) is stored only where the attempt is still its own. */
 import { mostUsage, type Usage } from "../../core/job.ts";
 import type { HeldAttempt, RenewAnswer } from "../../core/work.ts";
+import { Ledgers } from "../ledger.ts";
 import { isOverspent } from "../live-usage.ts";
 import type { RenewRequest } from "../store.ts";
 import { jsonOrNull, parseOrNull } from "../stored-job.ts";
 import type { Context } from "./context.ts";
+import { ledgerBook } from "./ledgers.ts";
 import { logWriter } from "./settle.ts";
 import type { Verb } from "./writer.ts";
 
@@ -23,6 +25,7 @@ interface RunningRow {
   readonly policy: number;
   readonly usage: string | null;
   readonly live_usage: string | null;
+  readonly budget: number | null;
 }
 
 interface SessionFacts {
@@ -42,13 +45,14 @@ export function renewVerb(context: Context): Verb<Item, RenewAnswer> {
   const extend = db.prepare("update session set renewed_at = ?, lease_ends_at = ? where no = ?");
   const note = db.prepare("update session set health = ? where no = ?");
   const running = db.prepare(
-    `select no, id, attempt, started_at, cancel_requested_at, policy, usage, live_usage from job indexed by job_running
+    `select no, id, attempt, started_at, cancel_requested_at, policy, usage, live_usage, budget from job indexed by job_running
      where state = 1 and session = ?`,
   );
   const tell = db.prepare(
     "update job set live_usage = coalesce(?, live_usage), progress = coalesce(?, progress) where no = ?",
   );
   const addLog = logWriter(context);
+  const book = ledgerBook(context);
 
   function renewOne({ session: id, held, unheardAfterMs, health }: RenewRequest, now: number): RenewAnswer {
     const facts = session.get(id) as SessionFacts | undefined;
@@ -61,6 +65,7 @@ export function renewVerb(context: Context): Verb<Item, RenewAnswer> {
     const lost: RenewAnswer["lost"] = [];
     const cancel: RenewAnswer["cancel"] = [];
     const overspent: RenewAnswer["overspent"] = [];
+    const ledgers = new Ledgers();
     for (const attempt of held) {
       const row = rows.get(attempt.jobId);
       if (row === undefined || row.attempt !== attempt.attempt) {
@@ -69,10 +74,18 @@ export function renewVerb(context: Context): Verb<Item, RenewAnswer> {
       }
       rows.delete(attempt.jobId);
       if (row.cancel_requested_at !== null) cancel.push(named(attempt));
-      const live = mostUsage(parseOrNull<Usage>(row.live_usage), attempt.usage ?? null);
-      if (isOverspent(interned.policy(row.policy), parseOrNull(row.usage), live)) overspent.push(named(attempt));
+      const before = parseOrNull<Usage>(row.live_usage);
+      const live = mostUsage(before, attempt.usage ?? null);
+      book.learn(ledgers, row.budget);
+      const policy = interned.policy(row.policy);
+      const isOver =
+        row.budget === null
+          ? isOverspent(policy, parseOrNull(row.usage), live)
+          : ledgers.move({ budget: row.budget, policy }, before, live);
+      if (isOver) overspent.push(named(attempt));
       store(row.no, attempt, live);
     }
+    book.write(ledgers);
     const unheard = [...rows.values()]
       .filter((row) => row.started_at < now - (unheardAfterMs ?? facts.lease_ms))
       .map((row) => ({ jobId: row.id, attempt: row.attempt }));

@@ -1,7 +1,8 @@
 /** Settles attempts: each report is checked against the row as it is now, decided by the pure function it came with,
  *  and written with its event. A report that does not fit changes nothing and is told what was recorded instead. */
-import type { Settlement } from "../../core/lifecycle.ts";
+import { type Settlement, usageIn } from "../../core/lifecycle.ts";
 import type { Report, SettleAnswer } from "../../core/work.ts";
+import { budgetsAtEnd, Ledgers } from "../ledger.ts";
 import {
   type ClosedAttempt,
   isUnwanted,
@@ -23,6 +24,7 @@ import {
 import { BulkInsert } from "./bulk.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
+import { ledgerBook } from "./ledgers.ts";
 import { overdue } from "./overdue.ts";
 import { JOB_COLUMNS, progressValues, toJob, UPDATE_PROGRESS } from "./rows.ts";
 import { refusal, type Verb } from "./writer.ts";
@@ -66,6 +68,7 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
   const tell = db.prepare("update job set progress = ? where no = ?");
   const block = db.prepare("insert or replace into blocked (job, attempt, waits, since) values (?, ?, ?, ?)");
   const isOverdue = overdue(context);
+  const book = ledgerBook(context);
 
   function run(items: readonly Item[]): SettleAnswer[] {
     const jobs = read(items.map((item) => item.report.jobId));
@@ -75,6 +78,11 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     const alone = jobs.size === items.length;
     // The rows of attempts are written at the end, so a repeat within this group looks here first.
     const justClosed = new Map<string, ClosedAttempt>();
+    const ledgers = new Ledgers();
+    const endOf = (job: StoredJob) => {
+      book.learn(ledgers, job.budget);
+      return budgetsAtEnd(ledgers, job);
+    };
 
     const answers = items.map((item): SettleAnswer => {
       const { report } = item;
@@ -93,7 +101,9 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
         renewedAt: held?.renewed_at ?? null,
         ended: held === null || held.ended_at !== null,
         usage: parseOrNull(job.liveUsage),
+        budgets: endOf(job),
       });
+      if (job.budget !== null) ledgers.spend(job.budget, usageIn(settlement));
       write(job, item, settlement, rows, alone ? together : null);
       const { state, reason, runAt } = settlement.next;
       const after_run_at = state === "queued" ? runAt : null;
@@ -115,6 +125,7 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     for (const [at, numbers] of together.succeeded) succeed.run(at, JSON.stringify(numbers));
     for (const [runAt, numbers] of together.retried) retry.run(runAt, JSON.stringify(numbers));
     attempts.run(rows);
+    book.write(ledgers);
     events.flush();
     return answers;
   }

@@ -7,7 +7,7 @@ import type { SqlValue } from "./driver.ts";
 import { JOB_COLUMNS, toJob } from "./rows.ts";
 
 /** As usual for all but a few jobs; those where one of them is not are read whole. */
-const RARE = `coalesce(j.streak_session, j.rule_counts, j.usage, j.deadline_at, j.parent) is not null
+const RARE = `coalesce(j.streak_session, j.rule_counts, j.usage, j.deadline_at, j.parent, j.budget) is not null
   or j.losses + j.defers + j.handbacks + j.streak > 0 or j.chapter > 1`;
 
 export function startedReader({ db, interned }: Context) {

@@ -4,6 +4,7 @@ import { BLOCKED_LOOK } from "../blocked-look.ts";
 import type { Reachable, ReachableQuery, Unblockable, UnblockableJob, UnblockableQuery } from "../store.ts";
 import { parseOrNull } from "../stored-job.ts";
 import type { Context } from "./context.ts";
+import { ledgerBook } from "./ledgers.ts";
 import type { Verb } from "./writer.ts";
 
 interface BlockedRow {
@@ -102,13 +103,29 @@ interface Told {
   readonly usage: Usage;
 }
 
-export function usageVerb({ db }: Context): Verb<Told, boolean> {
-  const running = db.prepare("select no, live_usage from job where id = ? and attempt = ? and state = 1");
+interface UsingRow {
+  readonly no: number;
+  readonly live_usage: string | null;
+  readonly policy: number;
+  readonly budget: number | null;
+}
+
+export function usageVerb({ db, interned }: Context): Verb<Told, boolean> {
+  const running = db.prepare(
+    "select no, live_usage, policy, budget from job where id = ? and attempt = ? and state = 1",
+  );
   const tell = db.prepare("update job set live_usage = ? where no = ?");
+  const book = ledgerBook({ db });
   function tellOne({ jobId, attempt, usage }: Told): boolean {
-    const row = running.get(jobId, attempt) as { no: number; live_usage: string | null } | undefined;
+    const row = running.get(jobId, attempt) as UsingRow | undefined;
     if (row === undefined) return false;
-    tell.run(JSON.stringify(mostUsage(parseOrNull<Usage>(row.live_usage), usage)), row.no);
+    const before = parseOrNull<Usage>(row.live_usage);
+    const live = mostUsage(before, usage);
+    tell.run(JSON.stringify(live), row.no);
+    if (row.budget === null) return true;
+    const ledgers = book.of(row.budget);
+    ledgers.move({ budget: row.budget, policy: interned.policy(row.policy) }, before, live);
+    book.write(ledgers);
     return true;
   }
   // Before reports, as renewals: what was used by a run that ends in the same moment is not lost.
