@@ -17,6 +17,8 @@ export interface Ambient {
   readonly random: () => number;
   /** Sees every call of the store. */
   readonly wrapStore?: (store: Store) => Store;
+  /** Sees every call by which the engine itself deletes and lists files of attempts. */
+  readonly wrapOutputs?: (outputs: Blobs) => Blobs;
 }
 
 export interface EngineWish<Outputs extends Blobs = Blobs>
@@ -56,7 +58,12 @@ export async function openEngine<Outputs extends Blobs>(
     keyWindowMs,
     onLost,
   } = wish;
-  const { clock: base, random, wrapStore } = ambient ?? ({ clock: systemClock, random: Math.random } as Ambient);
+  const {
+    clock: base,
+    random,
+    wrapStore,
+    wrapOutputs,
+  } = ambient ?? ({ clock: systemClock, random: Math.random } as Ambient);
   const newSecret = () => randomBytes(24).toString("base64url");
   const tell = (message: string) => log("error", message);
   const opened = await openStore({ url, schema, connections, clock: base, random, newSecret, tell });
@@ -67,7 +74,8 @@ export async function openEngine<Outputs extends Blobs>(
     const { clock } = shared;
     const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
     const engine = new Engine({
-      ...{ store, clock, random, newId, log, name: `${hostname()}-${process.pid}`, isGone: hasEnded, outputs },
+      ...{ store, clock, random, newId, log, name: `${hostname()}-${process.pid}`, isGone: hasEnded },
+      outputs: wrapOutputs === undefined ? outputs : wrapOutputs(outputs),
       ...(retention === undefined ? {} : { retention }),
       ...(leaseMs === undefined ? {} : { leaseMs }),
       ...(reapEveryMs === undefined ? {} : { reapEveryMs }),

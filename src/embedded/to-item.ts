@@ -10,7 +10,7 @@ const NO_OPTIONS: SubmitOptions = Object.freeze({});
 
 export function toItem(entry: SubmitEntry, namespace: string): SubmitItem {
   const { task, input, options = NO_OPTIONS } = checkEntry(entry);
-  checkBuiltin(task, input, (options as SubmitOptions).upload);
+  checkBuiltin(task, input, (options as SubmitOptions | null)?.upload); // options are checked below
   const payload = toPayload(input);
   if (typeof task === "string") return toSubmitItem({ kind: task, payload, options, namespace });
   const { kind, options: taskOptions } = task;

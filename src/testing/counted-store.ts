@@ -1,9 +1,8 @@
-/** Counts the calls of a store, so that a test can wait until nothing is under way. */
-import type { Store } from "../store/store.ts";
+/** Counts the calls of a store, or of files, so that a test can wait until nothing is under way. */
 
-/** The same store, with a count of the calls that have not been answered. */
-export function counted(store: Store, calls: { underWay: number }): Store {
-  return new Proxy(store, {
+/** The same object, with a count of the calls that have not been answered. */
+export function counted<T extends object>(port: T, calls: { underWay: number }): T {
+  return new Proxy(port, {
     get(target, property, receiver) {
       const verb: unknown = Reflect.get(target, property, receiver);
       if (typeof verb !== "function") return verb;

@@ -10,6 +10,7 @@ import { isTerminal } from "../core/job.ts";
 import type { JobInfo } from "../core/views.ts";
 import type { OpenOptions } from "../embedded/options.ts";
 import { Perdure } from "../embedded/perdure.ts";
+import type { Blobs } from "../store/blobs.ts";
 import type { Store } from "../store/store.ts";
 import { counted } from "./counted-store.ts";
 import { DueDates } from "./due-dates.ts";
@@ -71,9 +72,11 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
   const warn = (message: string) => process.emitWarning(message, "PerdureTestWarning");
   const mover = new TimeMover({ clock, dates, calls, patienceMs: toMs(patience, "open.patience"), warn });
   const wrapStore = (store: Store) => counted(dates.follow(store), calls);
+  // The pruner deletes what jobs left in files: real work, but of the engine, so that time waits for all of it.
+  const wrapOutputs = (outputs: Blobs) => counted(outputs, calls);
   const opened = await Perdure.open(
     { ...rest, url: ":memory:", lease: LEASE },
-    { clock: mover.engineClock, random, wrapStore },
+    { clock: mover.engineClock, random, wrapStore, wrapOutputs },
   );
   const guard = new HangGuard({
     activity: () => (calls.toKit > 0 || calls.underWay > 0 ? "busy" : calls.made),

@@ -19,6 +19,7 @@ const MAX_STEPS = 1_000_000;
 export interface TimeMoverParts {
   readonly clock: VirtualClock;
   readonly dates: DueDates;
+  /** Calls of the store, and of files by the engine. */
   readonly calls: { underWay: number };
   /** Real time for which the clock stands still while a handler does real work. */
   readonly patienceMs: number;
@@ -88,9 +89,8 @@ export class TimeMover {
     for (;;) {
       await this.#quiet();
       await this.#parts.dates.next(this.#seen); // says who runs
-      const all = this.#realWork.current();
-      // Without a handler only the engine is at work: it deletes what jobs left in files.
-      const work = this.#parts.dates.running.size > 0 ? all : all.filter((name) => name.startsWith("FSReq"));
+      // Without a handler only the engine is at work, whose calls are counted.
+      const work = this.#parts.dates.running.size > 0 ? this.#realWork.current() : [];
       if (work.length === 0) return;
       if (waitedMs >= this.#parts.patienceMs) return this.#giveUp(work);
       await realSleep(1);

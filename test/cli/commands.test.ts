@@ -137,7 +137,7 @@ describe("a filter", () => {
     [["redrive", UNKNOWN, "--retry", '{"maxAttemps":2}'], /--retry: .*Did you mean "maxAttempts"/],
     [["redrive", UNKNOWN, "--dry-run"], /--dry-run: it goes with --filter/],
     [["redrive", "--filter", "knd=a"], /did you mean kind\?/],
-    [["redrive", "--filter", "reason=lost"], /--filter: got "reason=lost"; words are /],
+    [["redrive", "--filter", "colour=red"], /--filter: got "colour=red"; words are /],
     [["redrive", "--filter", "all"], /words are state, kind/],
     [["redrive", "--filter", "kind="], /kind has no value/],
     [["redrive", "--filter", "kind=a,kind=b"], /kind is given twice/],

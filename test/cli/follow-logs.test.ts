@@ -55,7 +55,7 @@ describe.each([
     expect(await following.ended).toBe(0);
     const numbers = Array.from({ length: 1_000 }, (_, i) => `${i + 1}\n`).join("");
     expect(following.io.stdout.text).toBe([1, 2, 3].map((n) => `run ${n}\n${numbers}`).join(""));
-    expect(following.io.stderr.text).toBe(`attempt 2 of ${job.id}\nattempt 3 of ${job.id}\n`);
+    expect(following.io.stderr.text).toBe(`attempt 2 of ${job.id} (echo run)\nattempt 3 of ${job.id} (echo run)\n`);
   }, 120_000);
 
   it("follows one run only with --attempt", async () => {

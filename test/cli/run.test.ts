@@ -91,7 +91,7 @@ describe("perdure run", () => {
     const attempt = { signal: null, startedAt: expect.any(Number), endedAt: expect.any(Number) };
     const failed = { ...attempt, outcome: "failed", exitCode: 7, message: "exit code 7" };
     expect(endingOf(said)).toEqual({
-      ...{ id: idIn(said), state: "succeeded", reason: null, exitCode: 0 },
+      ...{ id: idIn(said), name: "echo", state: "succeeded", reason: null, exitCode: 0 },
       attempts: [
         { ...failed, attempt: 1, delayMs: 20 },
         { ...failed, attempt: 2, delayMs: 40 },

@@ -1,5 +1,6 @@
 /** When everything has been pruned, nothing is left: no table keeps rows that no verb can reach any more. */
 import { expect, test } from "vitest";
+import { resourceLabels } from "../../core/resources.ts";
 import { Bench } from "../conformance/bench.ts";
 import { broke, DAY, done, placeOf, reportOf, SECOND, T0, TWICE, usageOf } from "../conformance/kit.ts";
 import { openDatabase } from "./driver.ts";
@@ -38,9 +39,13 @@ test("a store whose jobs and sessions are all pruned is empty", async () => {
   const other = await bench.submit({ kind: "parent" });
   const orphan = await bench.submit({ kind: "child", parent: { id: other, attempt: null }, depth: 1 });
   await bench.amend(other, { kind: "cancel" }, T0 + 2);
+  // One that takes cpu, and spends of a budget.
+  const labels = resourceLabels({ cpu: 500, memory: 100 });
+  const { job: costly } = await bench.running({ kind: "costly", labels, retry: { budget: { costUsd: 1 } } });
   await bench.store.setPaused("default", "mail", true, T0);
   expect(filled()).toEqual(tables.filter((name) => name !== "past_pause"));
 
+  await bench.settle([reportOf(costly, done())], T0 + 2);
   for (const id of [parent.id, child, orphan]) await bench.amend(id, { kind: "cancel" }, T0 + 3);
   for (const id of [parent.id, other]) await bench.store.cascaded(id);
   await bench.store.setPaused("default", "mail", false, T0 + 3);
