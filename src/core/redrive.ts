@@ -1,7 +1,7 @@
 /** What of a job may change with a redrive: its retry policy, and how long it may take and wait. What is not named stays as it
  *  is. Its input, queue and labels never change: a job with others is another job (`resubmit`). */
 import { type Amount, hasBudget, raised } from "./budget.ts";
-import { asInteger, asNumber, asObject, checkOptions } from "./check.ts";
+import { asInteger, asObject, checkOptions } from "./check.ts";
 import { asSpan, type Duration, showMs } from "./duration.ts";
 import { ConfigError } from "./errors.ts";
 import { deepFreeze } from "./freeze.ts";
@@ -9,6 +9,7 @@ import { toInstant } from "./instant.ts";
 import type { Job } from "./job.ts";
 import type { Policy, PolicyFields, PolicyInput } from "./policy.ts";
 import { toPolicyInput, withPolicyFields } from "./policy-input.ts";
+import { asGrant, REDRIVE_KEYS } from "./redrive-check.ts";
 import { resolvePolicy } from "./resolve-policy.ts";
 import { quoted, showAt, showText } from "./show.ts";
 
@@ -58,8 +59,6 @@ export interface ChangedTerms extends Partial<Omit<JobTerms, "policy">> {
   readonly policy?: Partial<Policy>;
 }
 
-export const REDRIVE_KEYS = ["retry", "timeout", "priority", "expireIn", "deadline", "budget"];
-
 /** Spelling and values. Whether the policy fits the job's own is known when the job is. */
 export function toRedriveTerms(changes: RedriveChanges, path = "redrive"): RedriveTerms {
   checkOptions(changes, REDRIVE_KEYS, path);
@@ -71,27 +70,6 @@ export function toRedriveTerms(changes: RedriveChanges, path = "redrive"): Redri
     ...(expireIn === undefined ? {} : { expireInMs: asSpan(expireIn, `${path}.expireIn`) }),
     ...(deadline === undefined ? {} : { deadlineAt: toInstant(deadline, `${path}.deadline`) }),
     ...(budget === undefined ? {} : { budget: asGrant(budget, `${path}.budget`) }),
-  };
-}
-
-const MAX_COST_USD = 1_000_000_000;
-
-/** At least one of tokens and money, and more than nothing. */
-export function asGrant(value: unknown, path: string): Partial<Amount> {
-  const { tokens, costUsd } = asObject(value, path, ["tokens", "costUsd"]);
-  if (tokens === undefined && costUsd === undefined) {
-    throw new ConfigError({ path, given: value, allowed: "tokens, costUsd, or both" });
-  }
-  const asCost = (given: unknown, at: string) => {
-    const cost = asNumber(given, at, { min: 0, max: MAX_COST_USD });
-    if (cost > 0) return cost;
-    throw new ConfigError({ path: at, given, allowed: "a number above 0" });
-  };
-  return {
-    ...(tokens === undefined
-      ? {}
-      : { tokens: asInteger(tokens, `${path}.tokens`, { min: 1, max: Number.MAX_SAFE_INTEGER }) }),
-    ...(costUsd === undefined ? {} : { costUsd: asCost(costUsd, `${path}.costUsd`) }),
   };
 }
 

@@ -81,6 +81,7 @@ describe("a request", () => {
     expect(JSON.parse(sent[0]?.body ?? "")).toEqual({
       ...{ kind: "resize", input: { url: "a" }, priority: 1, timeout: "5s", runAt: 1_800_000_000_000, tags: ["t"] },
       ...{ retry: { maxAttempts: 3 }, queue: "slow", expireIn: "1h" },
+      sources: { maxAttempts: "task", queue: "task", expireIn: "task" },
     });
     await perdure.submit("tick");
     expect(sent[1]?.body).toBe('{"kind":"tick"}');

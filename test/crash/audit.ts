@@ -14,15 +14,7 @@ export interface Audited {
 
 export async function audit(perdure: Perdure): Promise<Audited> {
   const jobs = await allJobs(perdure);
-  const events = new Map<string, JobEvent[]>([...jobs.keys()].map((id) => [id, []]));
-  const engineEvents: PerdureEvent[] = [];
-  let seq = 0;
-  for await (const event of perdure.events(0)) {
-    if (event.seq <= seq) throw new Error(`the feed goes back from ${seq} to ${event.seq}`);
-    seq = event.seq;
-    if (event.jobId === null) engineEvents.push(event);
-    else events.get(event.jobId)?.push(event as JobEvent);
-  }
+  const { events, engineEvents } = await wholeFeed(perdure, jobs);
   for (const job of jobs.values()) {
     const attempts = await (await perdure.job(job.id)).attempts();
     try {
@@ -33,6 +25,25 @@ export async function audit(perdure: Perdure): Promise<Audited> {
     }
   }
   return { jobs, events, engineEvents };
+}
+
+const PATIENCE_MS = 60_000;
+
+/** A feed lags behind for as long as anybody on the same server has a transaction open, in whatever schema: then it is read on. */
+async function wholeFeed(perdure: Perdure, jobs: ReadonlyMap<string, JobInfo>) {
+  const events = new Map<string, JobEvent[]>([...jobs.keys()].map((id) => [id, []]));
+  const engineEvents: PerdureEvent[] = [];
+  let seq = 0;
+  for (const start = performance.now(); ; ) {
+    for await (const event of perdure.events(seq)) {
+      if (event.seq <= seq) throw new Error(`the feed goes back from ${seq} to ${event.seq}`);
+      seq = event.seq;
+      if (event.jobId === null) engineEvents.push(event);
+      else events.get(event.jobId)?.push(event as JobEvent);
+    }
+    const isWhole = [...jobs.values()].every(({ id, revision }) => (events.get(id)?.length ?? 0) >= revision);
+    if (isWhole || performance.now() - start > PATIENCE_MS) return { events, engineEvents };
+  }
 }
 
 async function allJobs(perdure: Perdure): Promise<Map<string, JobInfo>> {

@@ -30,7 +30,10 @@ describe("a child over HTTP", () => {
     const [asked] = server.asked;
     expect(asked).toMatchObject({ method: "POST", path: "/v1/sessions/ses_1/jobs/job_1/children" });
     expect(asked?.headers).toMatchObject({ "perdure-session-key": "key_1", "perdure-lease": "t1" });
-    expect(asked?.body).toEqual({ kind: "resize", key: "#1", priority: 3, timeout: "1m", input: { url: "a" } });
+    expect(asked?.body).toEqual({
+      ...{ kind: "resize", key: "#1", priority: 3, timeout: "1m", input: { url: "a" } },
+      sources: { timeout: "task" },
+    });
   });
 
   it("is sent again, the same, until there is an answer", async () => {
