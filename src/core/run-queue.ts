@@ -1,5 +1,5 @@
-/** Queues of `perdure run`: a command that runs in the process that was started waits in a queue of its own, which is for that
- *  process alone. Such a queue goes with its job: it is listed while the job has not ended, and its lane is deleted with the
+/** Queues of `perdure run`: a command that runs in the process that was started waits in a queue of its own, which no other
+ *  `perdure run` takes. Such a queue goes with its job: it is listed while the job has not ended, and its lane is deleted with the
  *  last job that names it. */
 
 const RUN_QUEUE = /^run-[0-9a-f]{16}$/;

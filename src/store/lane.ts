@@ -1,7 +1,6 @@
 /** Lanes: jobs of one namespace, queue, kind and set of labels wait in one lane, and a session looks through those it
  *  can serve. */
 import { CPU_LABEL, MEMORY_LABEL } from "../core/resources.ts";
-import { isRunQueue } from "../core/run-queue.ts";
 
 export interface Lane {
   readonly no: number;
@@ -17,15 +16,14 @@ export type NewLane = Omit<Lane, "no">;
 export interface Capability {
   readonly namespace: string;
   readonly kinds: readonly string[];
-  /** Null: every queue of its namespace, but for those of single runs. */
+  /** Null: every queue of its namespace. */
   readonly queues: readonly string[] | null;
   readonly labels: Readonly<Record<string, string>>;
 }
 
 export function serves(session: Capability, lane: NewLane): boolean {
   if (lane.namespace !== session.namespace || !session.kinds.includes(lane.kind)) return false;
-  // Who takes all queues does not take what somebody runs for themselves.
-  if (session.queues === null ? isRunQueue(lane.queue) : !session.queues.includes(lane.queue)) return false;
+  if (session.queues !== null && !session.queues.includes(lane.queue)) return false;
   return Object.entries(lane.labels).every(([name, value]) =>
     isNeed(name) ? Number(session.labels[name]) >= Number(value) : session.labels[name] === value,
   );

@@ -84,6 +84,23 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(await second.proc.stop()).toBe(0);
   });
 
+  it("goes on with a failed `perdure run` that is redriven", async () => {
+    const home = newHome();
+    const data = join(home, "data");
+    const here = { cwd: home, env: { PERDURE_DATA: data } };
+    const ok = join(home, "ok");
+    const ran = await perdure(["run", "--max-attempts", "1", "--", "sh", "-c", `test -e ${ok}`], here);
+    expect(ran.code).toBe(1);
+    const id = /job_\w{26}/.exec(ran.stderr)?.[0] as string;
+    writeFileSync(ok, "");
+    const { proc, url, tokenFile, store } = await up({ home });
+    expect(store).toBe(join(data, "perdure.db"));
+    const client = await connect(url, tokenIn({ tokenFile }));
+    await client.redrive(id);
+    expect(await (await client.job(id)).result()).toMatchObject({ exitCode: 0 });
+    expect(await proc.stop()).toBe(0);
+  });
+
   it("starts a worker again that was killed, and its job", async () => {
     const home = newHome();
     const [pids, go] = [join(home, "pids"), join(home, "go")];

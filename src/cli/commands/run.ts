@@ -130,7 +130,7 @@ function inTheWordsOfOptions(check: () => void): void {
   }
 }
 
-/** Here each run has a queue of its own, so that nobody else takes it. */
+/** Here each run has a queue of its own, so that no other takes it. */
 function checkQueue(queue: string | undefined, { kind }: Target): void {
   if (queue === undefined) return;
   if (kind === "store") throw usageError("--queue: it goes with a server; a command that runs here waits in none");

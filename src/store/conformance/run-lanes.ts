@@ -1,5 +1,4 @@
-/** Queues of single runs, as `perdure run` has them: for whoever names them, listed while their jobs have not ended, and gone
- *  with their jobs. */
+/** Queues of single runs, as `perdure run` has them: listed while their jobs have not ended, and gone with their jobs. */
 import { expect, test } from "vitest";
 import { runQueue } from "../../core/run-queue.ts";
 import type { Store } from "../store.ts";
@@ -22,13 +21,14 @@ export function runLaneTests(bench: Bench): void {
   };
   const cancel = (id: string) => bench.amend(id, { kind: "cancel" }, T0 + 1);
 
-  test("are taken by sessions that name them, and not by those that take all", async () => {
-    const id = await bench.submit({ queue: QUEUE });
-    const other = await bench.submit({ queue: "run-nightly" });
-    const all = await bench.open({ slots: 9 });
-    expect((await bench.claim(all, 9)).map((job) => job.id)).toEqual([other]);
+  test("are taken by sessions that name them, and by those that take all: nobody else may be left to", async () => {
+    const [first, second] = [await bench.submit({ queue: QUEUE }), await bench.submit({ queue: QUEUE })];
     const own = await bench.open({ queues: [QUEUE], slots: 9 });
-    expect((await bench.claim(own, 9)).map((job) => job.id)).toEqual([id]);
+    expect((await bench.claim(own, 1)).map((job) => job.id)).toEqual([first]);
+    const other = await bench.open({ queues: [runQueue("f".repeat(16))], slots: 9 });
+    expect(await bench.claim(other, 9)).toEqual([]);
+    const all = await bench.open({ slots: 9 });
+    expect((await bench.claim(all, 9)).map((job) => job.id)).toEqual([second]);
   });
 
   test("are listed until their jobs have ended", async () => {

@@ -20,6 +20,7 @@ export class Interned {
   readonly #lanes = new Map<number, Lane>();
   readonly #laneNos = new Map<string, number>();
   #lastLane = 0;
+  #dropped = 0;
   /** Jobs come in runs of the same lane, and the name of one is dear. */
   #lastAsked: { readonly lane: NewLane; readonly no: number } | null = null;
   readonly #policies = new Map<number, Policy>();
@@ -67,6 +68,10 @@ export class Interned {
 
   get lastLane(): number {
     return this.#lastLane;
+  }
+  /** Changes whenever the set of lanes may have. */
+  get laneVersion(): number {
+    return this.#dropped * 1e9 + this.#lastLane;
   }
   allLanes(): IterableIterator<Lane> {
     return this.#lanes.values();
@@ -144,6 +149,7 @@ export class Interned {
     if (runs.length < MANY_RUNS) return;
     const asked = ints(runs.map(({ no }) => no));
     const left = new Set((await this.#db.read(this.#sql.lanesLeft, [asked])).map(([no]) => no));
+    this.#dropped += 1;
     for (const lane of runs.filter(({ no }) => !left.has(no))) {
       this.#lanes.delete(lane.no);
       if (this.#laneNos.get(laneName(lane)) === lane.no) this.#laneNos.delete(laneName(lane));

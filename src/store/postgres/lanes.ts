@@ -28,7 +28,7 @@ export function laneFinder({ db, sql, interned, clock }: Context) {
      select lane from found where lane is not null limit $2`,
   );
   const paused = sql("lanes_paused", "select namespace, queue from $s.queue");
-  const known = new Map<number, { readonly last: number; readonly lanes: Lanes }>();
+  const known = new Map<number, { readonly version: number; readonly lanes: Lanes }>();
   const places = { light: new Map<number, number>(), heavy: new Map<number, number>() };
   let readAt = Number.NEGATIVE_INFINITY;
 
@@ -39,11 +39,12 @@ export function laneFinder({ db, sql, interned, clock }: Context) {
       await interned.readLanes();
     }
     const cached = known.get(session.no);
-    if (cached?.last === interned.lastLane) return cached.lanes;
+    const version = interned.laneVersion;
+    if (cached?.version === version) return cached.lanes;
     const mine = [...interned.allLanes()].filter((lane) => serves(session, lane));
     const lanes = sortLanes(mine, session.labels);
     if (known.size >= MAX_SESSIONS) known.clear();
-    known.set(session.no, { last: interned.lastLane, lanes });
+    known.set(session.no, { version, lanes });
     return lanes;
   }
 

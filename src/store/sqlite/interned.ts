@@ -84,6 +84,7 @@ export class Interned {
   dropLanes(): void {
     const runs = [...this.#lanes.values()].filter(({ queue }) => isRunQueue(queue));
     if (runs.length < MANY_RUNS) return;
+    this.#forgotten += 1;
     for (const lane of runs) {
       if (this.#sql.laneByNo.get(lane.no) !== undefined) continue;
       this.#lanes.delete(lane.no);
