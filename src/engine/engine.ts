@@ -167,8 +167,8 @@ export class Engine {
   ): Promise<{ readonly size: number }> {
     return writeUpload(this.#parts, id, offset, source, length);
   }
-  readUpload(id: string): Promise<StdinFile | null> {
-    return readUpload(this.#parts, id);
+  readUpload(id: string, namespace?: string): Promise<StdinFile | null> {
+    return readUpload(this.#parts, id, namespace);
   }
   prune(): Promise<number> {
     return this.#pruner.prune();

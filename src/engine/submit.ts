@@ -17,7 +17,7 @@ import type { EngineParts } from "./engine.ts";
 import { LIMITS } from "./limits.ts";
 import { type Parents, parentFacts, parentsOf, refuseChild, refuseChildKey } from "./parents.ts";
 import { runAgain } from "./run-again.ts";
-import { checkUpload, dropUpload } from "./upload.ts";
+import { checkUpload, dropUploads } from "./upload.ts";
 
 /** A job as the engine takes it: durations in milliseconds, the payload as JSON text, the policy resolved. */
 export interface SubmitItem {
@@ -137,8 +137,13 @@ async function submitList(
   const stored = client === undefined ? await parts.store.insert(jobs, now) : await within(parts, client, jobs, now);
   let inserted = false;
   const badly: number[] = [];
+  const unused: string[] = [];
   stored.forEach((answer, k) => {
     const i = places[k] as number;
+    const upload = items[i]?.upload;
+    // The key names another job: what was uploaded is not needed. Refused for any other cause it stays, to be submitted again.
+    const isNamed = answer.status === "exists" || answer.status === "conflict";
+    if (upload !== undefined && isNamed && answer.id !== upload) unused.push(upload);
     if (answer.status === "inserted") {
       inserted = true;
       answers[i] = { status: "ok", id: answer.id, created: true, chapter: 1, state: "queued" };
@@ -154,7 +159,8 @@ async function submitList(
       answers[i] = refused(answer.code, answer.message);
     }
   });
-  if (uploads !== null) await dropUnused(parts, items, answers);
+  // In somebody's transaction it is not known which jobs there will be: the pruner removes it.
+  if (unused.length > 0 && client === undefined) await dropUploads(parts, unused);
   // In somebody's transaction nothing is there yet: its commit tells everybody.
   if (inserted && client === undefined) {
     parts.hub.ready.fire();
@@ -171,30 +177,17 @@ async function refusedUploads(
 ): Promise<ReadonlyMap<number, PerdureError> | null> {
   if (!items.some(({ upload }) => upload !== undefined)) return null;
   const refusals = new Map<number, PerdureError>();
-  for (const [i, { upload, payload }] of items.entries()) {
+  for (const [i, { upload, payload, namespace = "default", parent, ...item }] of items.entries()) {
     if (upload === undefined) continue;
+    const key = item.key != null && parent != null ? childKey(parent.id, item.key) : (item.key ?? null);
     try {
-      await checkUpload(parts, upload, payload);
+      await checkUpload(parts, { upload, payload, namespace, key });
     } catch (error) {
       if (!(error instanceof PerdureError)) throw error;
       refusals.set(i, error);
     }
   }
   return refusals;
-}
-
-/** The key named a job that is there, or another one: what was uploaded is not needed. Refused for any other cause it stays for
- *  a while, to be submitted again. */
-async function dropUnused(
-  parts: EngineParts,
-  items: readonly SubmitItem[],
-  answers: readonly SubmitAnswer[],
-): Promise<void> {
-  for (const [i, { upload }] of items.entries()) {
-    const answer = answers[i] as SubmitAnswer;
-    const isUnused = answer.status === "ok" ? !answer.created : answer.error.code === "key_conflict";
-    if (upload !== undefined && isUnused) await dropUpload(parts, upload);
-  }
 }
 
 /** A child that had ended badly, asked for again by a run of its parent. */

@@ -33,8 +33,8 @@ async function bench() {
     await engine.writeUpload(id, 0, bytes(text));
     return id;
   };
-  const submit = async (upload: string, key: string | null = null, stdinFile: object = DATA) => {
-    const payload = JSON.stringify({ argv: ["cat"], stdinFile });
+  const submit = async (upload: string, key: string | null = null, stdinFile: object = DATA, command = "cat") => {
+    const payload = JSON.stringify({ argv: [command], stdinFile });
     const [answer] = await engine.submit([{ kind: "exec", payload, policy: resolvePolicy(), key, upload }]);
     return answer?.status === "ok" ? answer : (answer?.error as Error);
   };
@@ -74,6 +74,49 @@ describe("an upload", () => {
     const other = { bytes: 1, sha256: "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb" };
     expect(await submit(await uploaded("a"), "k", other)).toMatchObject({ code: "key_conflict" });
     expect(await blobs.inputs("", 10)).toEqual([first]);
+  });
+
+  it("stays its job's when the submit is repeated, at the same time or later: the key decides", async () => {
+    const { engine, uploaded, submit } = await bench();
+    const id = await uploaded("data");
+    const both = await Promise.all([submit(id, "k"), submit(id, "k"), submit(id, "k", DATA, "wc")]);
+    expect(both).toMatchObject([{ id, created: true }, { id, created: false }, { code: "key_conflict" }]);
+    expect(await engine.readUpload(id)).toEqual(DATA);
+    expect(await submit(id, "k")).toMatchObject({ id, created: false });
+    expect(await submit(id, "k", DATA, "wc")).toMatchObject({ code: "key_conflict" });
+    expect(await submit(id, "other")).toMatchObject({ path: "submit.upload" });
+    expect(await engine.readUpload(id)).toEqual(DATA);
+  });
+
+  it("that is not there any more is no matter where the key names a job", async () => {
+    const { uploaded, submit } = await bench();
+    const first = await uploaded("data");
+    await submit(first, "k");
+    const vain = await uploaded("data");
+    for (const _reply of ["lost", "repeated"])
+      expect(await submit(vain, "k")).toMatchObject({ id: first, created: false });
+  });
+
+  it("cannot have an id from the future, and one that does is removed", async () => {
+    const { clock, engine, blobs, submit } = await bench();
+    const future = "job_7zzzzzzzzzzzzzzzzzzzzzzzzz";
+    await expect(engine.writeUpload(future, 0, bytes("data"))).rejects.toThrow(/in the future/);
+    await blobs.write(future, 0, "stdin", 0, bytes("data"));
+    expect(await submit(future)).toMatchObject({ message: expect.stringContaining("in the future") });
+    await engine.prune();
+    expect(await blobs.inputs("", 10)).toEqual([]);
+    // The clock of the server that made it may be ahead of this one.
+    const near = idMaker({ now: () => clock.now() + 60_000, randomBytes: (into) => into.fill(1) })("job");
+    await engine.writeUpload(near, 0, bytes("data"));
+    expect(await submit(near)).toMatchObject({ id: near });
+  });
+
+  it("of a job is not shown to another namespace", async () => {
+    const { engine, uploaded, submit } = await bench();
+    const id = await uploaded("data");
+    await submit(id);
+    expect(await engine.readUpload(id, "default")).toEqual(DATA);
+    expect(await engine.readUpload(id, "other")).toBeNull();
   });
 
   it("is removed after an hour if no job was submitted with it, and with its job otherwise", async () => {

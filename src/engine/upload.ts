@@ -15,6 +15,8 @@ const PLACE = [0, "stdin"] as const;
 /** An upload may be submitted with for so long, and is removed when twice that has passed: never one that is being submitted. */
 const TAKEN_MS = 1_800_000;
 const KEPT_MS = 2 * TAKEN_MS;
+/** The clocks of servers may differ by so much. An id from later than that was made by none of them. */
+const AHEAD_MS = 300_000;
 
 export function newUpload({ newId }: EngineParts): string {
   return newId("job");
@@ -29,7 +31,8 @@ export async function writeUpload(
   length?: number,
 ): Promise<{ readonly size: number }> {
   const outputs = filesOf(parts);
-  await checkFree(parts, id);
+  if (!isId(id, "job") || (await parts.store.facts([id]))[0] != null) throw notFree(id);
+  checkTime(parts, id);
   return outputs.write(id, ...PLACE, offset, limited(source, offset), length === undefined ? {} : { length });
 }
 
@@ -45,17 +48,25 @@ async function* limited(source: AsyncIterable<Uint8Array>, offset: number): Asyn
   }
 }
 
-/** Its id is nobody's: of a job that is there, the input does not change any more. */
-async function checkFree({ store }: EngineParts, id: string): Promise<void> {
-  const isFree = isId(id, "job") && (await store.facts([id]))[0] == null;
-  if (isFree) return;
+/** The input of a job that exists does not change any more. */
+function notFree(id: string): ConfigError {
   const allowed = "the id of an upload that no job was submitted with yet";
-  throw new ConfigError({ path: "submit.upload", given: id, allowed });
+  return new ConfigError({ path: "submit.upload", given: id, allowed });
 }
 
-/** What lies there; null if nothing does. */
-export async function readUpload(parts: EngineParts, id: string): Promise<StdinFile | null> {
+function checkTime({ clock }: EngineParts, id: string): void {
+  if (timeOfId(id) <= clock.now() + AHEAD_MS) return;
+  const problem = "its time is in the future, so no server made it";
+  throw new ConfigError({ path: "submit.upload", given: id, allowed: "an id that createUpload answered", problem });
+}
+
+/** What lies there; null if nothing does. With a namespace, the input of a job of another one is not shown. */
+export async function readUpload(parts: EngineParts, id: string, namespace?: string): Promise<StdinFile | null> {
   if (!isId(id, "job")) return null;
+  if (namespace !== undefined) {
+    const [job] = await parts.store.facts([id]);
+    if (job != null && job.namespace !== namespace) return null;
+  }
   const source = await filesOf(parts).get(id, ...PLACE);
   if (source === null) return null;
   const hash = createHash("sha256");
@@ -67,14 +78,34 @@ export async function readUpload(parts: EngineParts, id: string): Promise<StdinF
   return { bytes, sha256: hash.digest("hex") };
 }
 
-/** That the upload of a submit is there, whole, and what its input says. */
-export async function checkUpload(parts: EngineParts, id: string, payload: string): Promise<void> {
-  await checkFree(parts, id);
+/** What a submit says of its upload; the key as it is stored. */
+export interface UploadClaim {
+  readonly upload: string;
+  readonly payload: string;
+  readonly namespace: string;
+  readonly key: string | null;
+}
+
+/** That the upload of a submit is there, whole, and what its input says. A submit that is repeated with its key finds its own
+ *  job: the key then decides whether it is the same. */
+export async function checkUpload(parts: EngineParts, { upload: id, payload, ...claim }: UploadClaim): Promise<void> {
+  if (!isId(id, "job")) throw notFree(id);
+  const [job] = await parts.store.facts([id]);
+  if (job != null) {
+    if (claim.key !== null && job.key === claim.key && job.namespace === claim.namespace) return;
+    throw notFree(id);
+  }
+  checkTime(parts, id);
   if (timeOfId(id) < parts.clock.now() - TAKEN_MS) {
     const problem = "it is over half an hour old, and about to be removed";
     throw new ConfigError({ path: "submit.upload", given: id, allowed: "the id of a new upload", problem });
   }
   const found = await readUpload(parts, id);
+  if (found === null && claim.key !== null) {
+    // A repeat, after it was removed because the key names another job.
+    const { namespace, key } = claim;
+    if ((await parts.store.find({ namespace, key, limit: 1 })).jobs.length > 0) return;
+  }
   const { stdinFile } = JSON.parse(payload) as { stdinFile?: StdinFile };
   if (found !== null && found.bytes === stdinFile?.bytes && found.sha256 === stdinFile.sha256) return;
   const problem =
@@ -82,10 +113,15 @@ export async function checkUpload(parts: EngineParts, id: string, payload: strin
   throw new ConfigError({ path: "submit.upload", given: id, allowed: "the id of an upload that is complete", problem });
 }
 
-export async function dropUpload({ outputs, log }: EngineParts, id: string): Promise<void> {
-  await outputs
-    ?.delete([id])
-    .catch((error: unknown) => log("warn", `cannot remove the upload ${id}: ${String(error)}`));
+/** Removes uploads that are not needed, but for those that a job was submitted with. */
+export async function dropUploads({ store, outputs, log }: EngineParts, ids: readonly string[]): Promise<void> {
+  try {
+    const found = await store.facts(ids);
+    await outputs?.delete(ids.filter((_, i) => found[i] == null));
+  } catch (error) {
+    // The jobs are stored all the same, and the pruner comes later.
+    log("warn", `cannot remove the uploads ${ids.join(", ")}: ${String(error)}`);
+  }
 }
 
 const PAGE = 100;
@@ -99,7 +135,8 @@ export class UploadSweep {
     if (parts.outputs?.inputs === undefined) return 0;
     const ids = await parts.outputs.inputs(this.#after, PAGE);
     this.#after = ids.length < PAGE ? "" : (ids.at(-1) as string);
-    const old = ids.filter((id) => timeOfId(id) < clock.now() - KEPT_MS);
+    // Old, or from so far in the future that it never would be.
+    const old = ids.filter((id) => Math.abs(timeOfId(id) - clock.now()) > KEPT_MS);
     if (old.length === 0) return 0;
     const found = await store.facts(old);
     const strays = old.filter((_, i) => found[i] == null);

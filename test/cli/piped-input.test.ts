@@ -1,6 +1,6 @@
 /** Standard input that is piped into `perdure run` and `perdure submit`. */
 import { createHash, randomBytes } from "node:crypto";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, openSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { Io } from "../../src/cli/io.ts";
@@ -14,10 +14,12 @@ const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest(
 /** What no text could hold, over several pieces of an upload. */
 const BINARY = randomBytes(5 * 1_048_576 + 3);
 
+const FD = openSync("/dev/null", "r");
+
 /** Standard input as it is when something is piped; in this process it is what `--stdin` reads. */
 const fed = (...chunks: Uint8Array[]): Pick<Io, "stdin"> => ({
   stdin: {
-    fd: -1,
+    fd: FD,
     async *open() {
       yield* chunks;
     },
@@ -43,7 +45,7 @@ describe.each(KINDS)("piped input on %s", (kind) => {
     expect(await askJson("get", id)).toMatchObject({ attempt: 2, payload: { stdinFile: stored } });
     expect(await ask("resubmit", id)).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining("belong to another job"),
+      stderr: expect.stringContaining(`perdure redrive ${id}`),
     });
   });
 
@@ -78,6 +80,8 @@ describe("piped input of a run", () => {
       perdure(["run", "--stdin", "--key", "k", ...options, "--", "sh", "-c", "cat; exit 3"], { cwd: place.cwd, ...io });
     const first = await run(fed(Buffer.from("one")), "--max-attempts", "1");
     expect(first).toMatchObject({ code: 3, stdout: "one" });
+    const named = await run(fed(Buffer.from("one")), "--again", "--name", "hello");
+    expect(named).toMatchObject({ code: 2, stderr: expect.stringMatching(/--name: .* a redrive does not change/) });
     const other = await run(fed(Buffer.from("two")), "--again");
     expect(other).toMatchObject({ code: 2, stderr: expect.stringContaining("standard input; use another key") });
     expect(await run(fed(Buffer.from("one")), "--again")).toMatchObject({ code: 3, stdout: "one" });
@@ -98,6 +102,11 @@ describe("piped input of a run", () => {
   it("is taken from a pipe", async () => {
     const { stdout } = await startShell(newPlace(), "printf data | $PERDURE_CLI run -- cat").ended;
     expect(stdout).toBe("data");
+  });
+
+  it("that is closed is an error with --stdin", async () => {
+    const { code, stderr } = await startShell(newPlace(), "exec $PERDURE_CLI run --stdin -- cat <&-").ended;
+    expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining("standard input is closed") });
   });
 
   it("is not waited for on a socket, as of a program that leaves it open", async () => {

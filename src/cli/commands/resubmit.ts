@@ -1,5 +1,7 @@
 /** `perdure resubmit`: a new job like another, with another prompt, model or command, or with other limits. */
+import { exec } from "../../core/builtin.ts";
 import { show } from "../../core/errors.ts";
+import type { ExecInput } from "../../core/exec-input.ts";
 import type { Perdure } from "../../core/face.ts";
 import { type AgentChange, withBudgetTold } from "../../dialects/agent-task/change.ts";
 import { resubmit as resubmitJob } from "../../dialects/agent-task/client.ts";
@@ -44,6 +46,7 @@ export const resubmit: Command = {
     const key = given.text("key");
     const { id, job, formerParent, before, after } = await withPerdure(context, async (perdure) => {
       const whole = await fullId(perdure, short);
+      await refusePiped(perdure, whole);
       const made = await resubmitJob(changing(perdure, others), whole, change, key === undefined ? {} : { key });
       return { id: whole, ...made, before: await (await perdure.job(whole)).get(), after: await made.job.get() };
     });
@@ -56,6 +59,16 @@ export const resubmit: Command = {
     return EXIT.done;
   },
 };
+
+/** The bytes of its standard input are stored under the id of the job before. */
+async function refusePiped(perdure: Perdure, id: string): Promise<void> {
+  const { kind, payload } = await (await perdure.job(id)).get();
+  if (kind !== exec.kind || (payload as Partial<ExecInput> | null)?.stdinFile === undefined) return;
+  throw usageError(
+    `${id} has piped input, which belongs to that job alone; to run it again with the same input use \`perdure redrive ${id}\`, ` +
+      "for another command pipe the input into `perdure run` or `perdure submit --stdin` again",
+  );
+}
 
 /** Submits what it is given with the change made. */
 function changing(perdure: Perdure, change: Change): Pick<Perdure, "job" | "submit"> {

@@ -93,9 +93,14 @@ async function withItsInput({ perdure, say }: Here, key: string, input: ExecInpu
   return perdure.job(found.id);
 }
 
-async function redriven({ perdure, say }: Here, job: Run, met: JobInfo, { changes }: Wanted): Promise<Run> {
+async function redriven({ perdure, say }: Here, job: Run, met: JobInfo, { changes, name }: Wanted): Promise<Run> {
   if (met.state === "succeeded") {
     throw usageError(`--again: ${job.id} has succeeded, which is final; use another --key to run the command anew`);
+  }
+  if (name !== undefined && name !== met.name) {
+    throw usageError(
+      `--name: ${job.id} has the name ${show(met.name)}, which a redrive does not change; leave --name out, or use another --key`,
+    );
   }
   const changed = changedTerms(met, await perdure.redrive(job.id, changes));
   say(`${job.id}: redriven after ${runs(met.attempt)}${changed === null ? "" : `, with ${showTerms(changed)}`}`);

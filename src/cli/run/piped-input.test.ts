@@ -76,6 +76,14 @@ describe("standard input", () => {
     expect(await pipedInput(contextOf(undefined), "if piped")).toBeNull();
   });
 
+  it("that is closed, or a directory, is an error where it was asked for; /dev/null is empty", async () => {
+    expect(await pipedInput(contextOf(opened("/dev/null")), "read")).toBeNull();
+    const read = (stdin: Io["stdin"]) => pipedInput(contextOf(stdin), "read");
+    await expect(read(opened("/dev/null", "r+"))).rejects.toThrow(/--stdin: standard input is closed/); // as Node opens it
+    await expect(read({ ...opened("/dev/null"), fd: 1_000_000 })).rejects.toThrow(/standard input is closed/);
+    await expect(read(opened(newDir()))).rejects.toThrow(/--stdin: standard input is a directory/);
+  });
+
   it("that does not end is told of after a few seconds", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     onTestFinished(() => void vi.useRealTimers());
@@ -88,7 +96,7 @@ describe("standard input", () => {
       yield Buffer.from("a");
       await ended;
     };
-    const reading = pipedInput(contextOf({ fd: -1, open }, notes), "read");
+    const reading = pipedInput(contextOf({ ...opened("/dev/null"), open }, notes), "read");
     vi.advanceTimersByTime(2_999);
     expect(notes).toEqual([]);
     vi.advanceTimersByTime(1);
@@ -108,7 +116,7 @@ describe("standard input", () => {
       yield Buffer.from("a");
       expect(readdirSync(dir)).toEqual([]);
     };
-    const piped = await pipedInput(contextOf({ fd: -1, open }), "read");
+    const piped = await pipedInput(contextOf({ ...opened("/dev/null"), open }), "read");
     expect(piped).toMatchObject({ bytes: 1 });
     await piped?.close();
     expect(readdirSync(dir)).toEqual([]);

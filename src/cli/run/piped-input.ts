@@ -4,7 +4,7 @@
  *  A pipe and a file are read. A terminal, /dev/null, a socket and a closed input are not: a service or a scheduler that leaves
  *  a socket open would be waited for without end. */
 import { createHash, randomBytes } from "node:crypto";
-import { fstatSync, type Stats, unlinkSync } from "node:fs";
+import { fstatSync, type Stats, statSync, unlinkSync, writeSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -39,6 +39,10 @@ export async function pipedInput(
 ): Promise<PipedInput | null> {
   if (io.stdin === undefined || wish === "leave") return null;
   if (wish === "if piped" && !isPiped(io.stdin.fd)) return null;
+  const problem = wish === "read" ? unreadable(io.stdin.fd) : null;
+  if (problem !== null) {
+    throw usageError(`--stdin: standard input is ${problem}; pipe the input, redirect a file, or leave --stdin out`);
+  }
   const timer = setTimeout(() => {
     if (!given.flag("quiet")) {
       out.note("reading standard input until it ends; if the command does not need it, pass --no-stdin or < /dev/null");
@@ -59,6 +63,28 @@ function isPiped(fd: number): boolean {
     return false; // closed
   }
   return stat.isFIFO() || stat.isFile();
+}
+
+/** Why there is nothing to read, null if there is. A closed input would look like an empty one. */
+function unreadable(fd: number): string | null {
+  let stat: Stats;
+  try {
+    stat = fstatSync(fd);
+  } catch {
+    return "closed";
+  }
+  if (stat.isDirectory()) return "a directory";
+  return stat.isCharacterDevice() && stat.rdev === statSync("/dev/null").rdev && isWritable(fd) ? "closed" : null;
+}
+
+/** In place of a closed input Node opens /dev/null, for reading and writing; `< /dev/null` is for reading only. */
+function isWritable(fd: number): boolean {
+  try {
+    writeSync(fd, "");
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 async function spooled(source: AsyncIterable<Uint8Array>): Promise<PipedInput | null> {

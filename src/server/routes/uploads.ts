@@ -21,9 +21,9 @@ export function uploadRoutes({ engine }: ServerParts): Handlers {
       }
     },
 
-    async getUpload({ params }) {
+    async getUpload({ params, namespace }) {
       const id = params.id as string;
-      const found = await engine.readUpload(id);
+      const found = await engine.readUpload(id, namespace);
       if (found === null) throw new PerdureError("not_found", `there is no upload ${id}, or it was removed`);
       return { id, ...found };
     },
