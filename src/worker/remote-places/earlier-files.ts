@@ -82,6 +82,7 @@ async function fetchOne(files: SessionFiles, placed: PlacedAttempt, wanted: Want
   } catch (error) {
     // Not every attempt leaves every file.
     if (!(error instanceof WireError && error.status === 404 && OWN.includes(name))) throw error;
+    await rm(path, { force: true });
   } finally {
     await file.close();
   }

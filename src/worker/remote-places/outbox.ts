@@ -1,6 +1,7 @@
 /** Brings what one attempt leaves to the server while it runs: its output each second, its files in `artifacts/` and its
  *  result.json as they stop changing. The rest goes when it has ended. What the server had by then is there even if this
- *  worker dies. A result.json is sent only as JSON that is whole, so that half a verdict never counts. */
+ *  worker dies. A result.json is sent only as JSON that is whole, so that half a verdict never counts, and after all artifacts
+ *  that exist by then: a lost attempt is settled by it, and must not succeed without what it wrote before. */
 import { lstat } from "node:fs/promises";
 import { join } from "node:path";
 import { namesBelow } from "../../files/plain-files.ts";
@@ -71,11 +72,12 @@ export class Outbox {
     this.#cancelTimer();
     await this.#following;
     await this.#looking;
-    for (const file of [...this.#streams, this.#result]) await this.#deliver(file);
+    for (const file of this.#streams) await this.#deliver(file);
     const names = await this.#names({ isEnd: true });
     for (const file of this.#gone(names)) await this.#untilDone(file, () => file.remove());
     await this.#each(names, (file) => this.#deliver(file));
     for (const file of this.#again) await this.#deliver(file, { isLast: true });
+    await this.#deliver(this.#result);
   }
 
   /** What cannot be sent now is sent a second later. */
@@ -87,22 +89,35 @@ export class Outbox {
   async #look(): Promise<void> {
     const { clock } = this.#files.parts;
     const startedAt = clock.monotonic();
-    await this.#try(this.#result, () => this.#lookAtResult());
+    await this.#try(this.#result, () => this.#withdrawResult());
     const names = await this.#names({ isEnd: false });
     const tookMs = clock.monotonic() - startedAt;
     for (const file of this.#gone(names)) await this.#try(file, () => file.remove());
     await this.#each(names, (file) => this.#try(file, () => file.look()));
+    await this.#try(this.#result, () => this.#lookAtResult());
     this.#lookAt = clock.monotonic() + Math.min(LOOK_MS - FOLLOW_MS, tookMs * LOOK_SHARE);
   }
 
+  async #withdrawResult(): Promise<void> {
+    const isHere = (await lstat(join(this.#dir, "result.json")).catch(() => null)) !== null;
+    if (!isHere && this.#result.isSent) await this.#result.remove();
+  }
+
   async #lookAtResult(): Promise<void> {
-    const path = join(this.#dir, "result.json");
-    if ((await lstat(path).catch(() => null)) === null) {
-      if (this.#result.isSent) await this.#result.remove();
-      return;
+    const read = await readSmallJson(join(this.#dir, "result.json"));
+    if (read !== null && "value" in read) await this.#result.look({ mayBeSent: () => this.#hasAllArtifacts() });
+  }
+
+  /** Whether the server has each artifact as it is now, and none that was removed. One that is refused for good counts; one
+   *  that is over the limit does not, as there may be room for it at the end. */
+  async #hasAllArtifacts(): Promise<boolean> {
+    const names = await this.#names({ isEnd: false });
+    for (const [name, file] of this.#artifacts) if (file.isSent && !names.has(name)) return false;
+    for (const name of names) {
+      const file = this.#known(name);
+      if (!this.#refused.has(file) && !(await file.isCurrent())) return false;
     }
-    const read = await readSmallJson(path);
-    if (read !== null && "value" in read) await this.#result.look();
+    return !this.#isLost;
   }
 
   /** While it runs: what may pass is tried again with the next look. */

@@ -1,6 +1,8 @@
 import { readdirSync } from "node:fs";
 import { expect, it, onTestFinished } from "vitest";
 import { keeper, placed } from "../../../test/http-worker/file-keeper.ts";
+import { refusal } from "../../../test/http-worker/link-kit.ts";
+import { fetchEarlier } from "./earlier-files.ts";
 import { remotePlaces } from "./remote-places.ts";
 
 async function open() {
@@ -29,4 +31,10 @@ it("keeps it for the next attempt where the job goes on", async () => {
   await places.finish?.(attempt);
   await places.release?.(attempt);
   expect(readdirSync(dir)).toEqual(["job_1"]);
+});
+
+it("leaves no empty file where the attempt before left none", async () => {
+  const { files, attempt, dir } = await placed(() => refusal(404, "not_found"));
+  await fetchEarlier(files, attempt, { attempt: 1, files: [], more: 0 }, dir);
+  expect(readdirSync(dir)).toEqual(["artifacts"]);
 });

@@ -29,6 +29,11 @@ interface Version {
   readonly isSure: boolean;
 }
 
+interface SendOptions {
+  readonly isSteady: boolean;
+  readonly mayBeSent?: (() => Promise<boolean>) | undefined;
+}
+
 export class SentArtifact {
   readonly name: string;
   readonly #path: string;
@@ -55,16 +60,24 @@ export class SentArtifact {
     return this.#sent !== null;
   }
 
-  /** Sends it if it is new and has not changed since the last look, or has kept changing for long. */
-  async look(): Promise<void> {
+  /** Whether the server has it as it is now, or it is not here. */
+  async isCurrent(): Promise<boolean> {
+    const stats = await lstat(this.#path, { bigint: true }).catch(() => null);
+    return stats === null || !stats.isFile() || this.#version(stats).id === this.#sent?.version.id;
+  }
+
+  /** Sends it if it is new and has not changed since the last look, or has kept changing for long. With `mayBeSent`, only as
+   *  it was before that was asked, and never while it changes. */
+  async look({ mayBeSent }: { readonly mayBeSent?: () => Promise<boolean> } = {}): Promise<void> {
     const stats = await lstat(this.#path, { bigint: true }).catch(() => null);
     if (stats === null || !stats.isFile()) return;
     const { clock } = this.#files.parts;
     const { id, size } = this.#version(stats);
     if (id === this.#sent?.version.id || id === this.#over) return;
-    if (id === this.#seen) return this.#send({ isSteady: true });
+    if (id === this.#seen) return this.#send({ isSteady: true, mayBeSent });
     if (this.#seen === "" || this.#seen === this.#sent?.version.id) this.#changedAt = clock.monotonic();
     this.#seen = id;
+    if (mayBeSent !== undefined) return;
     const pauseMs = CHANGING_MS * Math.max(1, size / CHANGING_BYTES);
     if (clock.monotonic() - this.#changedAt < pauseMs) return;
     this.#changedAt = clock.monotonic();
@@ -88,13 +101,14 @@ export class SentArtifact {
     if (this.#sent !== null) await this.remove();
   }
 
-  async #send({ isSteady }: { readonly isSteady: boolean }): Promise<void> {
+  async #send({ isSteady, mayBeSent }: SendOptions): Promise<void> {
     const file = await openPlain(this.#path);
     if (file === null) return;
     try {
       const version = this.#version(await file.stat({ bigint: true }));
       const { version: before } = this.#sent ?? {};
       if (before?.id === version.id && before.isSure) return;
+      if (mayBeSent !== undefined && !(await mayBeSent())) return;
       if (!(await this.#append(file, version))) await this.#replace(file, version, isSteady);
     } finally {
       await file.close();

@@ -1,4 +1,4 @@
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { keeper, placed } from "../../../test/http-worker/file-keeper.ts";
@@ -91,5 +91,48 @@ describe("an outbox", () => {
     await expect.poll(() => Object.fromEntries(kept), { timeout: 30_000 }).toEqual(now);
     await outbox.finish();
     expect(Object.fromEntries(kept)).toEqual(now);
+  });
+
+  it("sends the verdict after all artifacts as they are by then, while the attempt runs and at its end", async () => {
+    for (const isEnd of [false, true]) {
+      const { kept, put } = keeper();
+      const withVerdict: (string | undefined)[] = [];
+      let changes = 3;
+      const { attempt, files, dir } = await placed((asked) => {
+        if (asked.path.includes("result.json")) withVerdict.push(kept.get("artifacts/x"));
+        else if (!isEnd && changes-- > 0) appendFileSync(join(dir, "artifacts/x"), "+"); // while it is sent
+        return put(asked);
+      });
+      mkdirSync(join(dir, "artifacts"));
+      writeFileSync(join(dir, "artifacts/x"), "x");
+      writeFileSync(join(dir, "result.json"), '{"status": "completed"}');
+      const outbox = new Outbox(files, attempt, dir);
+      if (isEnd) await outbox.finish();
+      else outbox.follow();
+      await expect.poll(() => kept.get("result.json"), { timeout: 30_000 }).toBe('{"status": "completed"}');
+      expect(withVerdict).toEqual([readFileSync(join(dir, "artifacts/x"), "utf8")]);
+      await outbox.finish();
+    }
+  });
+
+  it("keeps the verdict back where an artifact could not be sent", async () => {
+    const { kept, put } = keeper();
+    let refusals = 0;
+    const { attempt, files, dir } = await placed((asked) => {
+      if (!asked.path.includes("artifacts/x")) return put(asked);
+      refusals += 1;
+      return refusal(413, "output_too_large");
+    });
+    mkdirSync(join(dir, "artifacts"));
+    writeFileSync(join(dir, "artifacts/x"), "x");
+    writeFileSync(join(dir, "result.json"), '{"status": "completed"}');
+    const outbox = new Outbox(files, attempt, dir);
+    outbox.follow();
+    await expect.poll(() => refusals, { timeout: 30_000 }).toBeGreaterThan(0);
+    writeFileSync(join(dir, "artifacts/y"), "y");
+    await expect.poll(() => kept.get("artifacts/y"), { timeout: 30_000 }).toBe("y"); // two looks later
+    expect(kept.has("result.json")).toBe(false);
+    await outbox.finish();
+    expect(kept.get("result.json")).toBe('{"status": "completed"}'); // its worker reports what is missing
   });
 });
