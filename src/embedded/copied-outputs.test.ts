@@ -18,8 +18,7 @@ function newDir(): string {
 }
 
 /** A machine with a directory of its own, on a store that all share. */
-function machine(kept: Blobs, { maxBytes = 1_000_000 } = {}) {
-  const dir = newDir();
+function machine(kept: Blobs, { maxBytes = 1_000_000, dir = newDir() } = {}) {
   const due: (() => void)[] = [];
   const clock: Clock = {
     ...{ now: () => 0, monotonic: () => 0 },
@@ -84,6 +83,61 @@ it("says what could not be kept, and leaves it where it is", async () => {
   expect(said).toEqual([expect.stringMatching(/^artifacts\/large was not kept: /)]);
   await outputs.tidy(JOB);
   expect(readdirSync(join(dir, JOB, "attempt_1", "artifacts"))).toEqual(["large"]);
+});
+
+it("keeps what a process that was killed left, before anything of it is removed", async () => {
+  const kept = directoryBlobs(newDir());
+  const killed = machine(kept);
+  const { dir } = await killed.outputs.begin(JOB, 1, false, killed.placed(1));
+  writeFileSync(join(dir, "stdout.log"), "one\n");
+  killed.outputs.follow?.(killed.placed(1));
+  killed.due.shift()?.();
+  await expect.poll(() => textOf(kept, 1, "stdout.log")).toBe("one\n");
+  writeFileSync(join(dir, "stdout.log"), "one\ntwo\n");
+  writeFileSync(join(dir, "artifacts", "y.txt"), "x");
+  writeFileSync(join(dir, "result.json"), '{"status": "completed"}');
+  const { outputs } = machine(kept, { dir: killed.dir });
+  expect((await outputs.list(JOB, 1)).files).toMatchObject([{ name: "y.txt", size: 1 }]);
+  await outputs.tidy(JOB);
+  expect((await kept.list(JOB, 1)).files).toMatchObject([{ name: "y.txt", size: 1 }]);
+  expect(await textOf(kept, 1, "stdout.log")).toBe("one\ntwo\n");
+  expect(await textOf(kept, 1, "result.json")).toBe('{"status": "completed"}');
+  expect((await outputs.list(JOB, 1)).files).toHaveLength(1);
+});
+
+it("leaves the only copy where it is if the store does not take it, and replaces nothing there by less", async () => {
+  const kept = directoryBlobs(newDir());
+  const first = machine(kept);
+  const { dir: at } = await first.outputs.begin(JOB, 1, false, first.placed(1));
+  writeFileSync(join(at, "stdout.log"), "one\ntwo\n");
+  writeFileSync(join(at, "artifacts", "a"), "whole");
+  await first.outputs.finish?.(first.placed(1));
+  // A fetch of it that broke off, and a file that is too large.
+  writeFileSync(join(at, "stdout.log"), "one\n");
+  writeFileSync(join(at, "artifacts", "a"), "wh");
+  writeFileSync(join(at, "artifacts", "large"), "1234567");
+  const { outputs } = machine(kept, { dir: first.dir, maxBytes: 15 });
+  await outputs.tidy(JOB);
+  expect(await textOf(kept, 1, "stdout.log")).toBe("one\ntwo\n");
+  expect(await textOf(kept, 1, "artifacts/a")).toBe("whole");
+  expect(await textOf(kept, 1, "artifacts/large")).toBeNull();
+  expect(await textOf(outputs, 1, "artifacts/large")).toBe("1234567");
+});
+
+it("copies the verdict last", async () => {
+  const store = directoryBlobs(newDir());
+  const names: string[] = [];
+  const write: Blobs["write"] = (...args) => {
+    names.push(args[2]);
+    return store.write(...args);
+  };
+  const kept: Blobs = { ...store, write };
+  const { outputs, placed } = machine(kept);
+  const { dir } = await outputs.begin(JOB, 1, false, placed(1));
+  writeFileSync(join(dir, "artifacts", "y.txt"), "x");
+  writeFileSync(join(dir, "result.json"), '{"status": "completed"}');
+  await outputs.finish?.(placed(1));
+  expect(names).toEqual(["artifacts/y.txt", "result.json"]);
 });
 
 it("gives each attempt the input of its job from the store, from the start", async () => {

@@ -1,7 +1,9 @@
 /** Outputs of commands that run here, on a store that keeps files itself: an attempt writes into a directory of this machine,
  *  and what it leaves is copied into the store before its end is reported. Its output is copied while it runs, too, so that
  *  others can follow it. Files that only lie here, as of a program that keeps them in its directory, can be read as well.
- *  What it does not promise: that scratch files, or files of an attempt whose process was killed, reach the store. */
+ *  Files of an attempt whose process was killed are copied by whoever settles the attempt by its verdict or tidies up behind its
+ *  job in the same directory; nothing is removed here before the store has it.
+ *  What it does not promise: that scratch files reach the store. */
 import { dirname, join } from "node:path";
 import type { Clock } from "../lib/clock.ts";
 import { INPUT_ATTEMPT, STDIN } from "../store/blob-name.ts";
@@ -21,10 +23,20 @@ export interface CopiedOutputsOptions {
   readonly maxBytes: number;
 }
 
-export function copiedOutputs({ local, kept, clock, maxBytes }: CopiedOutputsOptions): Blobs & AttemptPlaces {
+export interface CopiedOutputs extends Blobs, AttemptPlaces {
+  tidy(jobId: string): Promise<void>;
+  list: Blobs["list"];
+  /** Copies what the store lacks of an attempt that nobody here runs. Whether the store then has all of it. */
+  keepAttempt(jobId: string, attempt: number): Promise<boolean>;
+}
+
+export function copiedOutputs(options: CopiedOutputsOptions): CopiedOutputs {
+  const { local, kept } = options;
   const copies = new Map<string, AttemptCopy>();
-  /** Jobs of which something may lie only here. */
-  const unkept = new Set<string>();
+  /** Attempts of which the store is known to have all but scratch files. */
+  const whole = new Set<string>();
+  /** Jobs whose scratch files stay. */
+  const keeping = new Set<string>();
   const nameOf = (jobId: string, attempt: number) => `${jobId}.${attempt}`;
   const copyOf = ({ job }: PlacedAttempt) => copies.get(nameOf(job.id, job.attempt));
 
@@ -35,8 +47,12 @@ export function copiedOutputs({ local, kept, clock, maxBytes }: CopiedOutputsOpt
     },
 
     list: async (jobId, attempt) => {
-      const isKept = !copies.has(nameOf(jobId, attempt)) && (await kept.attempts(jobId)).includes(attempt);
-      return (isKept ? kept : local).list(jobId, attempt);
+      const here = await local.list(jobId, attempt);
+      if (copies.has(nameOf(jobId, attempt))) return here;
+      const there = await kept.list(jobId, attempt);
+      const names = new Set(there.files.map(({ name }) => name));
+      const files = [...there.files, ...here.files.filter(({ name }) => !names.has(name))];
+      return { files: files.sort((a, b) => (a.name < b.name ? -1 : 1)), more: Math.max(there.more, here.more) };
     },
 
     get: async (jobId, attempt, name, offset) =>
@@ -59,8 +75,8 @@ export function copiedOutputs({ local, kept, clock, maxBytes }: CopiedOutputsOpt
 
     async begin(jobId, attempt, keep, placed) {
       const place = await local.begin(jobId, attempt, keep);
-      if (keep) unkept.add(jobId);
-      copies.set(nameOf(jobId, attempt), new AttemptCopy({ local, kept, clock, maxBytes }, placed));
+      if (keep) keeping.add(jobId);
+      copies.set(nameOf(jobId, attempt), new AttemptCopy(options, placed));
       if (place.previous !== null || attempt === 1) return place;
       return { ...place, previous: await previousOf(placed, place.dir) };
     },
@@ -70,17 +86,35 @@ export function copiedOutputs({ local, kept, clock, maxBytes }: CopiedOutputsOpt
     async finish(placed) {
       const copy = copyOf(placed);
       if (copy === undefined) return;
-      if (!(await copy.finish())) unkept.add(placed.job.id);
-      copies.delete(nameOf(placed.job.id, placed.job.attempt));
+      const name = nameOf(placed.job.id, placed.job.attempt);
+      if (await copy.finish()) whole.add(name);
+      copies.delete(name);
     },
 
-    tidy: (jobId) => (unkept.delete(jobId) ? local.tidy(jobId) : local.delete([jobId])),
+    keepAttempt,
+
+    /** All of it goes only where this process has seen all of it reach the store: of others it is not known what they keep. */
+    async tidy(jobId) {
+      const attempts = await local.attempts(jobId);
+      const isWhole = attempts.every((attempt) => whole.has(nameOf(jobId, attempt)));
+      for (const attempt of attempts) await keepAttempt(jobId, attempt);
+      if (!isWhole || keeping.has(jobId)) return local.tidy(jobId);
+      await local.delete([jobId]);
+      for (const attempt of attempts) whole.delete(nameOf(jobId, attempt));
+    },
 
     async delete(jobIds) {
       await kept.delete(jobIds);
       await local.delete(jobIds);
+      for (const jobId of jobIds) keeping.delete(jobId);
     },
   };
+
+  async function keepAttempt(jobId: string, attempt: number): Promise<boolean> {
+    const name = nameOf(jobId, attempt);
+    if (whole.has(name)) return true;
+    return !copies.has(name) && (await copyMissing(options, jobId, attempt)); // one that runs is copied at its end
+  }
 
   /** Brings what the attempt before left elsewhere into the directory beside this one's. */
   async function previousOf({ job, log }: PlacedAttempt, dir: string): Promise<string | null> {
@@ -95,6 +129,7 @@ export function copiedOutputs({ local, kept, clock, maxBytes }: CopiedOutputsOpt
         const source = await kept.get(job.id, before, name);
         if (source !== null) await local.write(job.id, before, name, 0, source);
       }
+      whole.add(nameOf(job.id, before));
       return join(dirname(dir), `attempt_${before}`);
     } catch (error) {
       log(`the files of the attempt before could not be fetched: ${(error as Error).message}`);
@@ -135,8 +170,10 @@ class AttemptCopy {
     const { id, attempt } = this.#placed.job;
     const { files, more } = await this.#options.local.list(id, attempt);
     if (more > 0) this.#lack(`${more} of its artifacts were not kept: too many, or not plain files`);
-    for (const name of [...STREAMS, "result.json", ...files.map((file) => `artifacts/${file.name}`)]) {
-      await this.#copy(name).catch((error: unknown) => this.#lack(`${name} was not kept: ${(error as Error).message}`));
+    const lack = (name: string) => (error: unknown) => this.#lack(`${name} was not kept: ${(error as Error).message}`);
+    for (const name of STREAMS) await this.#copy(name).catch(lack(name));
+    for (const name of [...files.map((file) => `artifacts/${file.name}`), "result.json"]) {
+      await copyWhole(this.#options, id, attempt, name).catch(lack(name));
     }
     return this.#isWhole;
   }
@@ -160,4 +197,49 @@ class AttemptCopy {
     this.#isWhole = false;
     this.#placed.log(message);
   }
+}
+
+/** Puts a file into the store in one step: one that is found there is complete. The verdict goes last, so that a lost attempt
+ *  which is settled by it has its artifacts. */
+async function copyWhole(
+  { local, kept, maxBytes }: CopiedOutputsOptions,
+  jobId: string,
+  attempt: number,
+  name: string,
+) {
+  const source = await local.get(jobId, attempt, name);
+  if (source === null) return;
+  // Others on this host may copy the same file at the same time.
+  await kept.write(jobId, attempt, name, 0, source, { maxBytes, upload: process.pid, last: true });
+}
+
+/** Whether the store has all of it in the end. What lies here may also be less than the store has, as of a fetch that broke off:
+ *  nothing there is replaced, but for output that is longer here. */
+async function copyMissing(options: CopiedOutputsOptions, jobId: string, attempt: number): Promise<boolean> {
+  const { local, kept, maxBytes } = options;
+  const { files, more } = await local.list(jobId, attempt);
+  const there = new Set((await kept.list(jobId, attempt)).files.map(({ name }) => name));
+  let isWhole = more === 0;
+  const lack = () => {
+    isWhole = false;
+  };
+  for (const name of STREAMS) {
+    const length = await sizeOf(await local.get(jobId, attempt, name));
+    const source = length === 0 ? null : await local.get(jobId, attempt, name);
+    if (source !== null) await kept.write(jobId, attempt, name, 0, source, { maxBytes, length }).catch(lack);
+    source?.destroy(); // it is not read where the store has as much
+  }
+  for (const { name } of files) {
+    if (!there.has(name)) await copyWhole(options, jobId, attempt, `artifacts/${name}`).catch(lack);
+  }
+  const verdict = await kept.get(jobId, attempt, "result.json");
+  verdict?.destroy();
+  if (verdict === null) await copyWhole(options, jobId, attempt, "result.json").catch(lack);
+  return isWhole;
+}
+
+async function sizeOf(source: AsyncIterable<Uint8Array> | null): Promise<number> {
+  let size = 0;
+  for await (const piece of source ?? []) size += piece.length;
+  return size;
 }

@@ -59,7 +59,11 @@ export interface EngineOptions {
   readonly keyWindowMs?: number;
   /** What attempts leave outside the store: tidied when a job ends without a worker, deleted with its rows, and read for the
    *  verdict of a command whose worker was lost. With the rest of the port, inputs can be uploaded there. */
-  readonly outputs?: Pick<Blobs, "tidy" | "delete" | "get" | "list"> & Partial<Pick<Blobs, "write" | "inputs">>;
+  readonly outputs?: Pick<Blobs, "tidy" | "delete" | "get" | "list"> &
+    Partial<Pick<Blobs, "write" | "inputs">> & {
+      /** Copies what a lost attempt left on this host to where outputs are kept. */
+      readonly keepAttempt?: (jobId: string, attempt: number) => Promise<unknown>;
+    };
   /** Called when the reaper has settled an attempt as lost. What it throws is logged. */
   readonly onLost?: (jobId: string, attempt: number, answer: SettleAnswer & { readonly status: "accepted" }) => void;
 }

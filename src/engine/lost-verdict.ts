@@ -37,6 +37,7 @@ export async function verdictReport(
   now: number,
 ): Promise<Report> {
   const { jobId, attempt } = lost;
+  await outputs?.keepAttempt?.(jobId, attempt); // before it counts: its files may lie on this host only
   const end = endByVerdict(verdict, null);
   const outcome: ReportedOutcome =
     end === null
