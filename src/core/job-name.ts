@@ -1,5 +1,6 @@
 /** The name of a job for people: its own, else the action or manifest it came from, else its kind with a short argument.
- *  One line, never empty. A name shows no query, password, header or option value: they may be secrets. */
+ *  One line, never empty. What is made from a command is its program and at most one plain argument, from a request its method
+ *  and host: all else may be a secret. */
 
 /** What a name is made from. `name` is the stored one; jobs stored by older versions have none. */
 export interface NameParts {
@@ -11,8 +12,6 @@ export interface NameParts {
 
 /** Of a name that somebody gave. */
 export const MAX_JOB_NAME = 200;
-/** Of a name that is made from an input. */
-const MAX_MADE = 60;
 
 export function jobName(job: NameParts): string {
   return job.name ?? madeName(job);
@@ -67,90 +66,145 @@ export function oneLine(text: string, limit: number): string {
     .trimEnd()}…`;
 }
 
-const SHELLS = new Set(["sh", "bash", "dash", "zsh", "ksh", "fish"]);
-/** Programs whose first argument that is not an option is the program people mean. */
-const INTERPRETERS = /^(python|pypy|node|deno|bun|ruby|perl|php|java|Rscript|pwsh)[\d.]*$/;
+const SHELLS = new Set(["sh", "bash", "dash", "zsh", "ksh"]);
+const INTERPRETERS = /^(fish|python|pypy|node|deno|bun|ruby|perl|php|java|Rscript|pwsh)[\d.]*(\.exe)?$/;
+/** Programs that run the one that people mean. */
+const WRAPPERS = new Set(["env", "nice", "nohup", "exec"]);
+const PROGRAM = /^[\w.+-]{1,40}$/;
+const ARGUMENT = /^[\w./][\w./-]{0,39}$/;
+const ASSIGNMENT = /^[A-Za-z_]\w*=/;
 
 function execName(payload: unknown): string | null {
   if (typeof payload !== "object" || payload === null) return null;
   const { argv, command } = payload as { readonly argv?: unknown; readonly command?: unknown };
-  if (typeof command === "string") return scriptName(command);
+  if (typeof command === "string") return scriptName(command) ?? "sh script";
   if (!Array.isArray(argv) || argv.length === 0) return null;
-  return made(wordsName(argv.slice(0, 20).map(String)));
+  return wordsName(argv.slice(0, 20).map(String));
 }
 
-/** The first command of a script: a comment, `set` and assignments say nothing of what it does. */
+/** Null where the program's own name is not plain. */
+function wordsName(words: readonly string[]): string | null {
+  const [path = "", ...rest] = words;
+  const program = baseName(path);
+  if (path.includes("=") || !PROGRAM.test(program)) return null;
+  if (WRAPPERS.has(program)) {
+    const inner = rest.slice(rest.findIndex((word) => !ASSIGNMENT.test(word)));
+    return /^-|^$/.test(inner[0] ?? "") || ASSIGNMENT.test(inner[0] ?? "") ? program : (wordsName(inner) ?? program);
+  }
+  if (SHELLS.has(program)) {
+    const at = rest.findIndex((word) => !/^-[eulx]+$/.test(word));
+    if (/^-[a-z]*c$/.test(rest[at] ?? "")) return scriptName(rest[at + 1] ?? "") ?? `${program} script`;
+    return withArgument(program, rest[at]);
+  }
+  if (INTERPRETERS.test(program)) {
+    const [first, second] = rest[0] === "-u" ? rest.slice(1) : rest;
+    return withArgument(program, first === "-m" || first === "-jar" || first === "run" ? second : first);
+  }
+  return withArgument(program, rest[0]);
+}
+
+/** An option is not shown, nor what follows it: that may be its value. A path is shown by its last part. */
+function withArgument(program: string, word = ""): string {
+  const argument = ARGUMENT.test(word) ? baseName(word) : "";
+  return argument === "" ? program : `${program} ${argument}`;
+}
+
+function baseName(path: string): string {
+  return (
+    path
+      .replace(/[/\\]+$/, "")
+      .split(/[/\\]/)
+      .at(-1) ?? ""
+  );
+}
+
+/** Commands that say nothing of what a script does. */
+const SKIPPED = new Set([
+  ...[
+    "set",
+    "cd",
+    "export",
+    "readonly",
+    "local",
+    "declare",
+    "typeset",
+    "unset",
+    "trap",
+    ":",
+    ".",
+    "source",
+    "test",
+    "[",
+  ],
+  ...["if", "elif", "while", "until", "for", "fi", "done"],
+]);
+const PREFIXES = new Set(["then", "do", "else", "{", "!"]);
+/** What follows them is not read here. */
+const UNCLEAR = new Set(["case", "select", "function", "[[", "esac", "}"]);
+
+/** The first command of a script; null where that is not clear. */
 function scriptName(script: string): string | null {
-  const lines = script.slice(0, 4_096).split(/\n|;|&&/, 20);
-  for (const each of lines) {
-    const line = each.trim().replace(/^(then|do|else|\{|\()\s+/, "");
-    const words = line.match(/"[^"]*"?|'[^']*'?|[^\s"']+/g)?.slice(0, 20) ?? [];
-    while (/^[A-Za-z_]\w*=/.test(words[0] ?? "")) words.shift();
-    const [first = ""] = words;
-    if (first === "" || /^(#|(set|cd|export|trap|:|if|while|until|for|case|test|\[|fi|done|esac)$)/.test(first))
-      continue;
-    return made(wordsName(words.map((word) => word.replaceAll(/^["']|["']$/g, ""))));
+  for (const { words, isPiped } of commandsOf(script.slice(0, 4_096))) {
+    const from = words.findIndex((word) => !PREFIXES.has(word) && !ASSIGNMENT.test(word));
+    const [first, ...rest] = from < 0 ? [] : words.slice(from);
+    if (first === undefined || SKIPPED.has(first)) continue;
+    if (UNCLEAR.has(first)) return null;
+    // What is written into a pipe is data.
+    return wordsName(isPiped ? [first] : [first, ...rest]);
   }
   return null;
 }
 
-function made(text: string): string | null {
-  const line = oneLine(text, MAX_MADE);
-  return line === "" ? null : line;
+interface ScriptCommand {
+  /** As they are written, with their quotes: a word that has any is no plain one. */
+  readonly words: readonly string[];
+  readonly isPiped: boolean;
 }
 
-function wordsName(words: readonly string[]): string {
-  const [path = "", ...rest] = words;
-  const program = baseName(path);
-  if (program === "env" || program === "nice" || program === "nohup" || program === "exec") {
-    const from = rest.findIndex((word) => !word.startsWith("-") && !word.includes("="));
-    return from < 0 || from > 5 ? program : wordsName(rest.slice(from));
+/** White space, a comment, the end of a command, or a piece of a word. Nothing else is read: not substitutions, groups,
+ *  redirections and quotes without an end, in which a space does not end a word. */
+const PIECE =
+  /(?<space>[ \t\r]+|\\\n)|(?<end>\n|;+|&&|\|\||\||&)|(?<word>[^\s;&|()<>"'`\\$]+|\\[^\n]|'[^']*'|"(?:[^"\\`$]|\\[\s\S]|\$(?![({]))*"|\$(?![({'"]))/y;
+
+/** Up to what cannot be read. The word before that is not known whole, and is no plain one. */
+function* commandsOf(script: string): Generator<ScriptCommand> {
+  let words: string[] = [];
+  let word = "";
+  let at = 0;
+  const endWord = () => {
+    if (word !== "") words.push(word);
+    word = "";
+  };
+  while (at < script.length) {
+    if (word === "" && script[at] === "#") {
+      const end = script.indexOf("\n", at);
+      at = end < 0 ? script.length : end;
+      continue;
+    }
+    PIECE.lastIndex = at;
+    const { space, end, word: piece } = PIECE.exec(script)?.groups ?? {};
+    if (space === undefined && end === undefined && piece === undefined) {
+      word += "$";
+      break;
+    }
+    at = PIECE.lastIndex;
+    if (piece !== undefined) word += piece;
+    else if (space !== "\\\n") endWord();
+    if (end === undefined) continue;
+    yield { words, isPiped: end === "|" };
+    words = [];
   }
-  const [first = ""] = rest;
-  if (SHELLS.has(program) && /^-[a-z]*c$/.test(first)) return scriptName(rest[1] ?? "") ?? program;
-  if (SHELLS.has(program) || INTERPRETERS.test(program)) return interpreted(program, rest);
-  // What follows an option may be its value, and that a secret.
-  return /^[^-]/.test(first) ? withArgument(program, first) : program;
-}
-
-function interpreted(program: string, rest: readonly string[]): string {
-  for (const [i, word] of rest.entries()) {
-    if (word === "-m" || word === "-jar" || word === "run") return withArgument(program, rest[i + 1] ?? "");
-    // Code on the command line.
-    if (/^-[a-zA-Z]*[ceEr]$|^--(eval|print)$|^-$/.test(word)) return program;
-    if (!word.startsWith("-")) return withArgument(program, word);
-  }
-  return program;
-}
-
-function withArgument(program: string, word: string): string {
-  const argument = safeArgument(word);
-  return argument === "" ? program : `${program} ${argument}`;
-}
-
-/** An address without user, query and fragment; a path by its last part; nothing of `NAME=VALUE` but the name. */
-function safeArgument(word: string): string {
-  if (/^[a-z][a-z0-9+.-]*:\/\//i.test(word)) return addressName(word) ?? "";
-  const [name = ""] = word.split("=", 1);
-  return name.includes("@") || name.includes(":") ? "" : baseName(name);
-}
-
-function baseName(path: string): string {
-  return path.replace(/\/+$/, "").split("/").at(-1) ?? "";
+  endWord();
+  yield { words, isPiped: false };
 }
 
 function httpName(payload: unknown): string | null {
   if (typeof payload !== "object" || payload === null) return null;
   const { url, method } = payload as { readonly url?: unknown; readonly method?: unknown };
-  const address = typeof url === "string" ? addressName(url) : null;
-  if (address === null) return null;
+  // Without the path: the tokens of webhooks stand there.
+  const authority = typeof url === "string" ? /^https?:\/\/([^/?#\\]+)/i.exec(url.slice(0, 2_000))?.[1] : undefined;
+  const host = authority?.split("@").at(-1) ?? "";
+  if (!/^[\w.:[\]-]{1,60}$/.test(host)) return null;
   const verb = typeof method === "string" && /^[A-Za-z]{1,20}$/.test(method) ? method.toUpperCase() : "GET";
-  return made(`${verb} ${address}`);
-}
-
-/** Host and path. */
-function addressName(text: string): string | null {
-  const [, host, path = ""] =
-    /^[a-z][a-z0-9+.-]*:\/\/(?:[^/?#]*@)?([^/?#@]+)([^?#]*)/i.exec(text.slice(0, 2_000)) ?? [];
-  return host === undefined ? null : `${host}${path === "/" ? "" : path}`;
+  return `${verb} ${host}`;
 }
