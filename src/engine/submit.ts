@@ -47,8 +47,8 @@ export interface SubmitItem {
   readonly sources?: PolicySources | null;
   /** A submit by name: what it gives. The rest is filled in from what workers publish for the kind. */
   readonly open?: { readonly given: Wish; readonly said?: Readonly<Record<string, PolicySource>> };
-  /** The queue that its key is checked with, where that is not its own. */
-  readonly hashQueue?: string;
+  /** Its queue is what workers publish: its key names the same job with that queue given, and with none. */
+  readonly openQueue?: boolean;
   /** Who submits it, as far as it is known: told by its first event. */
   readonly by?: string | null;
 }
@@ -255,7 +255,7 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
     deadlineAt,
     policy,
     key,
-    bodyHash: key === null ? null : bodyHash(kind, item.hashQueue ?? queue, payload),
+    bodyHash: key === null ? null : bodyHashes(item, queue),
     tags,
     payload,
     policyHash: policyHash(item.policy),
@@ -363,6 +363,12 @@ function checkedPayload(payload: string): string {
     throw new PerdureError("invalid_payload", message, { path: "payload" });
   }
   return payload;
+}
+
+/** What its key is checked with: see `isSameBody`. */
+function bodyHashes({ kind, payload, openQueue = false }: SubmitItem, queue: string): string {
+  const own = bodyHash(kind, queue, payload);
+  return openQueue && queue !== "default" ? `${bodyHash(kind, "default", payload)} ${own}` : own;
 }
 
 function bodyHash(kind: string, queue: string, payload: string): string {

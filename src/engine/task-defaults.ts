@@ -78,13 +78,15 @@ function fillOne(item: Mutable<SubmitItem>, { options, policy, ...published }: P
   const { values, from } = chosenValues(given, options, said);
   if (given.retry === undefined && policy !== null) item.policy = policy;
   if (given.queue === undefined && values.queue !== undefined) {
-    item.hashQueue = "default"; // its key names the same job, whatever workers publish
+    item.openQueue = true;
     item.queue = values.queue;
   }
   if (values.priority !== undefined) item.priority = values.priority;
   if (values.timeout !== undefined) item.timeoutMs = asSpan(values.timeout, "timeout");
   if (values.expireIn !== undefined) item.expireInMs = asSpan(values.expireIn, "expireIn");
-  item.sources = toSources(from, published);
+  // A submit of a task to a server gives the task's values itself: then nothing was taken from what is published.
+  const isTaken = Object.keys(from).length > Object.keys(item.sources?.from ?? {}).length;
+  item.sources = toSources(from, isTaken ? published : null);
 }
 
 /** What a worker publishes, checked as the options of a submit are. Only of kinds that it serves. */

@@ -168,7 +168,8 @@ export interface NewJob {
   readonly expireInMs: number | null;
   readonly deadlineAt: number | null;
   readonly key: string | null;
-  /** Hash of kind, queue and payload; null without a key. */
+  /** Hash of kind, queue and payload; two with a space between, where the queue was left open; null without a key. A key
+   *  belongs to the same job where one is equal: see `isSameBody`. */
   readonly bodyHash: string | null;
   readonly tags: readonly string[];
   readonly payload: string;

@@ -111,3 +111,10 @@ export function leaseToken(generation: string, session: string, attempt: number)
 export function sessionIn(token: string): string | null {
   return token.split(".")[2] ?? null;
 }
+
+/** Whether two submits with one key mean the same job: one of their hashes is equal. */
+export function isSameBody(stored: string, given: string | null): boolean {
+  if (stored === given) return true;
+  const hashes = stored.split(" ");
+  return (given ?? "").split(" ").some((hash) => hashes.includes(hash));
+}

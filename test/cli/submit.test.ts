@@ -181,6 +181,22 @@ describe.each(KINDS)("submit to %s", (kind) => {
     );
   });
 
+  it("by name is in the queue of its task, for the warning and for its key", async () => {
+    const { ask, library } = await openWhere(kind);
+    const there = task("there", { queue: "qq" }, () => 1);
+    await library.work([there], { queues: ["qq"] });
+    const { stdout, stderr } = await ask("submit", "there", "--key", "k");
+    expect(stderr).toBe("");
+    expect((await ask("submit", "there", "--key", "k", "--queue", "qq")).stdout).toBe(stdout);
+    expect(await library.submit(there, undefined, { key: "k" })).toMatchObject({ id: stdout.trim(), created: false });
+    // The other way round, and a task that nobody of its queue works at.
+    const first = await library.submit(there, undefined, { key: "k2" });
+    expect((await ask("submit", "there", "--key", "k2")).stdout.trim()).toBe(first.id);
+    expect((await ask("submit", "there", "--key", "k2", "--queue", "rr")).stderr).toContain("k2");
+    await library.work([task("elsewhere", { queue: "rr" }, () => 1)], { queues: ["qq", "default"] });
+    expect((await ask("submit", "elsewhere")).stderr).toContain("no worker for it yet");
+  });
+
   it("waits for the end, and exits by it", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const good = task("good", {}, (n: number) => n + 1);

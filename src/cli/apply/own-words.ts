@@ -6,7 +6,8 @@ import { entryOf } from "../job-file.ts";
 
 export function inOwnWords({ task, input, options = {} }: ReadEntry): Record<string, unknown> {
   const work = isFlat(task, input) ? input : { kind: task, ...(input === undefined ? {} : { input }) };
-  const said = Object.entries(options).filter(([, value]) => value !== undefined);
+  // Where a value came from is no word of a job file: there it is the submit's.
+  const said = Object.entries(options).filter(([name, value]) => value !== undefined && name !== "sources");
   return { ...work, ...Object.fromEntries(said.map(([name, value]) => [name, inWords(name, value)])) };
 }
 

@@ -33,9 +33,10 @@ export async function warnIfNobody(
   if (workers === null) return warnings;
   const byLane = new Map<string, string | null>();
   for (const { job, entry } of created) {
-    const lane = laneOf(entry, target.namespace);
-    const name = `${lane.kind} ${lane.queue} ${labelText(lane.labels)}`;
+    const given = laneOf(entry, target.namespace);
+    const name = `${given.kind} ${entry.options?.queue ?? ""} ${labelText(given.labels)}`;
     if (!byLane.has(name)) {
+      const lane = await storedLane(job, entry, given);
       const lack = workers.length === 0 && doubt == null ? alone(lane, target) : lackWords(lane, workers, target);
       byLane.set(name, lack);
       const isNew = lack !== null && ![...warnings.values()].includes(lack);
@@ -99,6 +100,14 @@ function lackWords(lane: NewLane, workers: readonly SessionRow[], { kind }: Targ
   const kinds = [...new Set(workers.flatMap((worker) => worker.kinds))];
   const near = kinds.includes(lane.kind) ? null : nearest(lane.kind, kinds);
   return near === null ? lack : `${lack}. Did you mean ${near}?`;
+}
+
+/** A submit by name that gives no queue has the one that its task has where it works. */
+async function storedLane(job: JobHandle<unknown>, { task, options }: SubmitEntry, given: NewLane): Promise<NewLane> {
+  const isOurs = task === "exec" || task === "http";
+  if (typeof task !== "string" || isOurs || options?.queue !== undefined) return given;
+  const { kind, queue, labels } = await job.get();
+  return { ...given, kind, queue, labels };
 }
 
 function laneOf({ task, options = {} }: SubmitEntry, namespace: string): NewLane {

@@ -44,6 +44,15 @@ export function keyTests(bench: Bench): void {
     expect(await again({ ...OTHER, namespace: "b" }, T0)).toMatchObject({ status: "exists", id: second });
   });
 
+  test("names the same job where one of several hashes is equal", async () => {
+    const keyed = (bodyHash: string) => ({ ...newJob(KEYED), bodyHash });
+    const hashes = ["open own", "own", "open", "open other", "other", "open own2", "ow"];
+    const answers = [];
+    for (const hash of hashes) answers.push(...(await bench.store.insert([keyed(hash)], T0)));
+    const known = answers.map(({ status }) => status);
+    expect(known).toEqual(["inserted", "exists", "exists", "exists", "conflict", "exists", "conflict"]);
+  });
+
   test("is taken by the first of two in one list", async () => {
     const jobs = [newJob(KEYED), newJob({ key: "else" }), newJob(KEYED), newJob(OTHER)];
     const [first, , second, third] = await bench.store.insert(jobs, T0);

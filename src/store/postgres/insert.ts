@@ -3,6 +3,7 @@
 import { isOutage } from "../../core/errors.ts";
 import { JOB_STATES, type JobState } from "../../core/job.ts";
 import type { InsertAnswer, NewJob } from "../store.ts";
+import { isSameBody } from "../stored-job.ts";
 import { texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Row, Statement, Value } from "./driver.ts";
@@ -116,7 +117,7 @@ export function takenAnswer(
   job: NewJob,
   [, , id, bodyHash, stubState, stubChapter, until, state, chapter]: Row,
 ): InsertAnswer {
-  if (bodyHash !== job.bodyHash) return { status: "conflict", id: id as string };
+  if (!isSameBody(bodyHash as string, job.bodyHash)) return { status: "conflict", id: id as string };
   return {
     status: "exists",
     id: id as string,

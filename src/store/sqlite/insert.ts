@@ -5,7 +5,7 @@ import { submittedText } from "../../core/lifecycle.ts";
 import { newLedger } from "../ledger.ts";
 import { type ParentFacts, refusedChild } from "../parent-rules.ts";
 import type { InsertAnswer, NewJob } from "../store.ts";
-import { checkAt, STATE_CODES } from "../stored-job.ts";
+import { checkAt, isSameBody, STATE_CODES } from "../stored-job.ts";
 import { BulkInsert } from "./bulk.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
@@ -63,7 +63,7 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
       dropKey.run(job.namespace, job.key);
       return null;
     }
-    if (row.body_hash !== job.bodyHash) return { status: "conflict", id: row.id };
+    if (!isSameBody(row.body_hash, job.bodyHash)) return { status: "conflict", id: row.id };
     // A job of this very list has its key but no row yet: only a stub has an end to its window.
     const pruned = row.until !== null;
     const state = JOB_STATES[row.state ?? row.stub_state ?? 0] as JobState;
