@@ -25,7 +25,7 @@ export async function handBack(
   );
 }
 
-/** The reply to a claim could not be delivered. What it claimed is given back, unless a later reply had the same jobs. */
+/** The reply to a claim could not be delivered. What it claimed is given back when no reply with these jobs was. */
 export async function withdraw(parts: EngineParts, request: WithdrawRequest): Promise<void> {
   const attempts = await parts.store.withdrawClaim(request);
   await handBack(parts, request.session, attempts, { undelivered: true });

@@ -36,8 +36,19 @@ export interface EndedJob {
 export interface WithdrawRequest {
   readonly session: string;
   readonly claimId: string;
-  /** Of the reply that did not get through: where a later one was given, nothing is withdrawn. */
+  /** Of the reply that did not get through: nothing is withdrawn until every reply to this claim has not. */
   readonly delivery: number;
+}
+
+/** With more replies than this to one claim nothing is withdrawn: its jobs come back when the session renews. */
+const MAX_UNDELIVERED = 100;
+
+/** The replies that did not get through, this one included, and whether they are all that were given. Replies are not given in the
+ *  order of their calls, so a later one says nothing about those before it. */
+export function noteUndelivered(text: string, delivery: number, deliveries: number): { text: string; all: boolean } {
+  const failed = new Set(JSON.parse(text) as number[]);
+  if (delivery <= deliveries && failed.size < MAX_UNDELIVERED) failed.add(delivery);
+  return { text: JSON.stringify([...failed]), all: failed.size === deliveries };
 }
 
 export interface RenewRequest {

@@ -11,14 +11,20 @@ import { DONE, openWorker } from "./worker-kit.ts";
 /** Only guards against hanging. */
 const WAIT = { timeout: 60_000 };
 
-/** A server whose next claim that finds jobs is answered by its store only when `go` is opened. */
-async function openBench() {
+/** A server whose next claim that finds jobs is answered by its store only when `go` is opened; or one whose next claim comes to
+ *  its store only then. */
+async function openBench(held: "answer" | "call" = "answer") {
   const claimed = gate();
   const go = gate();
   let isHeld = false;
   const wrapStore = (store: Store): Store => ({
     ...store,
     async claim(...given) {
+      if (held === "call" && !isHeld) {
+        isHeld = true;
+        claimed.open();
+        await go.passed;
+      }
       const answers = await store.claim(...given);
       if (isHeld || answers.every(({ jobs }) => jobs.length === 0)) return answers;
       isHeld = true;
@@ -77,6 +83,18 @@ describe("a claim whose reply cannot be delivered", () => {
     await logged("was not delivered");
     expect(await stateOf()).toMatchObject({ state: "running", attempt: 1 });
     await worker.report(again as NonNullable<typeof again>, DONE);
+    expect(await stateOf()).toMatchObject({ state: "succeeded", attempt: 1 });
+  });
+
+  it("is left to a repeat that was answered before it", async () => {
+    const { worker, id, stateOf, leave, go, logged } = await openBench("call");
+    await leave({ claimId: "c1" });
+    const [first] = await worker.claim({ claimId: "c1" });
+    expect(first).toMatchObject({ id, attempt: 1 });
+    go.open();
+    await logged("was not delivered");
+    expect(await stateOf()).toMatchObject({ state: "running", attempt: 1 });
+    await worker.report(first as NonNullable<typeof first>, DONE);
     expect(await stateOf()).toMatchObject({ state: "succeeded", attempt: 1 });
   });
 

@@ -204,4 +204,8 @@ export const MIGRATIONS: readonly string[] = [
   -- What has been spent of each budget, as JSON; "above" is the next budget above it.
   create table $s.budget (job bigint primary key, above bigint, body text not null) with (fillfactor = 50, ${SMALL});
   `,
+  `
+  -- The replies to a claim that did not get through, as a JSON list of their numbers.
+  alter table $s.claim add column undelivered text not null default '[]';
+  `,
 ];

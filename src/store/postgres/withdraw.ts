@@ -1,4 +1,5 @@
 /** Takes back what a claim was given whose reply could not be delivered. Only names the jobs: they are settled as released. */
+import { noteUndelivered } from "../claim-verbs.ts";
 import type { WithdrawRequest } from "../store.ts";
 import { bigints } from "./arrays.ts";
 import type { Context } from "./context.ts";
@@ -12,8 +13,9 @@ export function withdrawVerb({ db, sql }: Context, sessions: Sessions) {
   );
   const find = sql(
     "withdraw_find",
-    "select jobs from $s.claim where session = $1 and claim_id = $2 and deliveries = $3",
+    "select jobs, deliveries, undelivered from $s.claim where session = $1 and claim_id = $2",
   );
+  const note = sql("withdraw_note", "update $s.claim set undelivered = $3 where session = $1 and claim_id = $2");
   const close = sql("withdraw_close", "update $s.claim set jobs = '[]' where session = $1 and claim_id = $2");
   const read = sql(
     "withdraw_read",
@@ -28,10 +30,14 @@ export function withdrawVerb({ db, sql }: Context, sessions: Sessions) {
     return db.transaction(
       async (connection) => {
         if ((await connection.ask(lock, [facts.no])).length === 0) return [];
-        const [[text] = []] = await connection.ask(find, [facts.no, claimId, delivery]);
-        if (text === undefined) return [];
+        const [claim] = await connection.ask(find, [facts.no, claimId]);
+        if (claim === undefined) return [];
+        const [jobs, deliveries, undelivered] = claim as [string, number, string];
+        const { text, all } = noteUndelivered(undelivered, delivery, deliveries);
+        await connection.ask(note, [facts.no, claimId, text]);
+        if (!all) return [];
         await connection.ask(close, [facts.no, claimId]);
-        const attempts = new Map(JSON.parse(text as string) as [number, number][]);
+        const attempts = new Map(JSON.parse(jobs) as [number, number][]);
         const rows = await connection.ask(read, [bigints([...attempts.keys()]), facts.no]);
         return rows
           .filter(([no, , attempt]) => attempts.get(no as number) === attempt)

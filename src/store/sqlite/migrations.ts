@@ -180,4 +180,8 @@ export const MIGRATIONS: readonly string[] = [
   -- What has been spent of each budget, as JSON; "above" is the next budget above it.
   create table budget (job integer primary key, above integer, body text not null);
   `,
+  `
+  -- The replies to a claim that did not get through, as a JSON list of their numbers.
+  alter table claim add column undelivered text not null default '[]';
+  `,
 ];
