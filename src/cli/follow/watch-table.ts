@@ -56,7 +56,7 @@ class Screen {
     const colour = wantsColour(this.#io);
     const room = Math.max(1, height - 3);
     const shown = rows.slice(0, room);
-    const lines = shown.length === 0 ? ["no job fits"] : tableLines(columns, shown, { columns: width, colour });
+    const lines = shown.length === 0 ? ["no matching jobs"] : tableLines(columns, shown, { columns: width, colour });
     const notes = [new Date().toLocaleTimeString("en-GB"), "Ctrl-C ends it"];
     if (hasMore || shown.length < rows.length) notes.push("there are more");
     const status = painted(trouble === null ? "dim" : "red", trouble ?? notes.join(", "));
