@@ -9,7 +9,6 @@ const LONGEST = [
   "src/store/sqlite/conformance.test.ts",
   "test/cli/run-signals.test.ts",
   "test/e2e/up.test.ts",
-  "test/e2e/family.test.ts",
   "src/store/postgres/races.test.ts",
   "test/examples.test.ts",
 ];

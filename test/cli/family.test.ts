@@ -27,7 +27,7 @@ describe.each(KINDS)("families on %s", (kind) => {
       `${top}  queued  top`,
       `├─ ${left}  queued  left  [l]`,
       `│  └─ ${leaf}  queued  leaf`,
-      `└─ ${right}  queued  right.sh a b  [p1]`,
+      `└─ ${right}  queued  right.sh  [p1]`,
       "",
     ]);
     const tree = await where.askJson<{ children: { job: { id: string } }[] }>("tree", top);

@@ -4,9 +4,11 @@ import { Perdure } from "../../src/index.ts";
 import { tempFile } from "../kit.ts";
 import { newSchema } from "../postgres/kit.ts";
 import { startServer } from "../server/kit.ts";
+import { inFull } from "../tier.ts";
 
-export const WAYS = ["sqlite", "postgres", "http"] as const;
-export type Way = (typeof WAYS)[number];
+export type Way = "sqlite" | "postgres" | "http";
+/** A worker of a server goes through all that an engine of this process does; those have their turn in the second tier. */
+export const WAYS = inFull<Way>(["http", "sqlite", "postgres"]);
 
 export async function openWay(way: Way): Promise<Perdure> {
   if (way !== "http") {
