@@ -132,7 +132,7 @@ export function raceTests(name: string, makeArena: () => Promise<Arena>): void {
       }
       expect(wins.worker + wins.reaper).toBe(ROUNDS * JOBS);
       // If one of them always won there was no race.
-      expect(Math.min(wins.worker, wins.reaper)).toBeGreaterThan(0);
+      expect(Math.min(wins.worker, wins.reaper)).toBeGreaterThan(IS_FULL ? 500 : 0);
     });
 
     test("a cancel that was acknowledged while a failure is settled is never lost", async () => {
@@ -166,7 +166,7 @@ export function raceTests(name: string, makeArena: () => Promise<Arena>): void {
         expect(odd).toEqual([]);
         if (round % 2 === 0) expect(acknowledged.size).toBe(jobs.length);
       }
-      expect(Math.min(seen.asked, seen.waiting)).toBeGreaterThan(0);
+      expect(Math.min(seen.asked, seen.waiting)).toBeGreaterThan(IS_FULL ? 200 : 0);
     });
 
     test("a key that two connections submit at once names one job", async () => {

@@ -233,7 +233,7 @@ describe("a damaged file", () => {
       for (let k = 0; k < 1 + (i % 8); k++) damaged[at + k] = (damaged[at + k] as number) ^ (1 + ((i * 37) % 255));
       outcomes.push(await use(damaged));
     }
-    expect(outcomes.filter((outcome) => outcome !== "worked").length).toBeGreaterThan(FLIPS / 10);
+    expect(outcomes.filter((outcome) => outcome !== "worked").length).toBeGreaterThan(FLIPS / 5);
   });
 
   test("with its head gone is not taken for a new one", async () => {
