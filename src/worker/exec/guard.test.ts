@@ -13,7 +13,11 @@ function newGuard(): Guard {
 }
 
 /** Starts a command as the executor does, and waits for its first line. */
-async function start(guard: Guard, script: string, limits = {}): Promise<{ n: number; child: ChildProcess }> {
+async function start(
+  guard: Guard,
+  script: string,
+  limits = {},
+): Promise<{ n: number; mark: string; child: ChildProcess }> {
   guard.ready();
   const { n, mark } = guard.next();
   const env = { PATH: process.env.PATH, [MARK]: mark };
@@ -29,7 +33,7 @@ async function start(guard: Guard, script: string, limits = {}): Promise<{ n: nu
   });
   guard.watch(n, child.pid as number, limits, () => {});
   await new Promise((resolve) => child.stdout?.once("data", resolve));
-  return { n, child };
+  return { n, mark, child };
 }
 
 function membersOf(mark: string) {
@@ -57,6 +61,18 @@ describe("a guard", () => {
     const { n, child } = await start(guard, "setsid sleep 100 & sleep 100 & echo up; sleep 100");
     expect(await guard.end(n, 5_000)).toBe(0);
     expect(isGone(child)).toBe(true);
+  });
+
+  it("ends one that starts its successor in a new session and exits, again and again", async () => {
+    const guard = newGuard();
+    const hop = 'if [ "$1" = 0 ]; then exec sleep 100; fi; setsid sh -c "$HOP" sh $(($1 - 1)) &';
+    for (let round = 0; round < 5; round++) {
+      const { n, mark } = await start(guard, `export HOP='${hop}'; sh -c "$HOP" sh 40 & echo up`);
+      expect(await guard.end(n, 0)).toBe(0);
+      expect(membersOf(mark)).toEqual([]);
+      await new Promise((resolve) => setTimeout(resolve, 100)); // one that was between two processes is found by now
+      expect(membersOf(mark)).toEqual([]);
+    }
   });
 
   it("ends only the one that is meant", async () => {

@@ -5,6 +5,9 @@
  *
  *  Not promised: a process that cleared its environment, left the session AND was orphaned before anybody looked.
  *
+ *  A look is no instant: a process can start another and exit between the listing and the reading, and one in the middle of
+ *  an exec has no environment. Such doubts are collected, so that who finds nobody knows whether to look again.
+ *
  *  Plain JavaScript, because the supervisor runs it as it is, from the sources too. */
 import { readdirSync, readFileSync } from "node:fs";
 
@@ -14,6 +17,7 @@ const JOB = "PERDURE_JOB_ID";
 /**
  * @typedef {{ pid: number, parent: number, session: number, started: string, isDead: boolean }} Process
  * @typedef {{ pid: number, started: string | null }} Named a process: its number alone may have been given to another
+ * @typedef {Set<string>} Doubts why a look may have missed one: "gone 12", "dead 12 3400" or "bare 12"
  */
 
 /** @returns {Process | null} */
@@ -34,8 +38,23 @@ export function readProcess(/** @type {number | string} */ pid) {
   }
 }
 
-/** All processes there are now. @returns {Process[]} */
-export function snapshot() {
+/** Why a process showed no environment: it has ended since, or is executing a program this instant. A kernel thread never has
+ *  one, and others may have chosen to have none.
+ *  @returns {boolean} */
+function isInChange(/** @type {number} */ pid) {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, "latin1");
+    const rest = text.slice(text.lastIndexOf(")") + 2).split(" ");
+    const isKernelThread = (Number(rest[6]) & 0x200000) !== 0;
+    return !isKernelThread && rest[48] === "0";
+  } catch {
+    return true; // gone since
+  }
+}
+
+/** All processes there are now. Those that were gone before they could be read are doubts, and so are the dead: they may have
+ *  started another after the listing. @returns {Process[]} */
+export function snapshot(/** @type {Doubts} */ doubts = new Set()) {
   /** @type {string[]} */
   let names;
   try {
@@ -45,8 +64,11 @@ export function snapshot() {
   }
   const list = [];
   for (const name of names) {
-    const found = /^\d+$/.test(name) ? readProcess(name) : null;
-    if (found !== null && found.pid !== process.pid) list.push(found);
+    if (!/^\d+$/.test(name) || name === String(process.pid)) continue;
+    const found = readProcess(name);
+    if (found !== null) list.push(found);
+    if (found === null) doubts.add(`gone ${name}`);
+    else if (found.isDead) doubts.add(`dead ${name} ${found.started}`);
   }
   return list;
 }
@@ -55,33 +77,44 @@ export function snapshot() {
  *  @param {readonly Process[]} processes
  *  @param {string} name
  *  @param {(value: string) => boolean} fits
+ *  @param {Doubts} doubts
  *  @returns {Set<number>} */
-function carriers(processes, name, fits) {
+function carriers(processes, name, fits, doubts = new Set()) {
   const found = new Set();
   for (const { pid, isDead } of processes) {
     if (isDead) continue;
     try {
       const text = `\0${readFileSync(`/proc/${pid}/environ`, "latin1")}`;
+      if (text === "\0" && isInChange(pid)) doubts.add(`bare ${pid}`);
       const at = text.indexOf(`\0${name}=`);
       if (at < 0) continue;
       const from = at + name.length + 2;
       const end = text.indexOf("\0", from);
       if (fits(text.slice(from, end < 0 ? undefined : end))) found.add(pid);
-    } catch {
-      // gone, or another user's
+    } catch (error) {
+      const isOfAnotherUser = /** @type {NodeJS.ErrnoException} */ (error).code === "EACCES";
+      if (!isOfAnotherUser && isInChange(pid)) doubts.add(`gone ${pid}`);
     }
   }
   return found;
 }
 
 /** Those with a mark that begins like this. A worker within a command adds its marks to the one it carries itself. */
-export function marked(/** @type {readonly Process[]} */ processes, /** @type {string} */ mark) {
-  return carriers(processes, MARK, (value) => value.split(",").some((each) => each.startsWith(mark)));
+export function marked(
+  /** @type {readonly Process[]} */ processes,
+  /** @type {string} */ mark,
+  /** @type {Doubts | undefined} */ doubts = undefined,
+) {
+  return carriers(processes, MARK, (value) => value.split(",").some((each) => each.startsWith(mark)), doubts);
 }
 
 /** Those of a job, whoever started them. */
-export function ofJob(/** @type {readonly Process[]} */ processes, /** @type {string} */ jobId) {
-  return carriers(processes, JOB, (value) => value === jobId);
+export function ofJob(
+  /** @type {readonly Process[]} */ processes,
+  /** @type {string} */ jobId,
+  /** @type {Doubts | undefined} */ doubts = undefined,
+) {
+  return carriers(processes, JOB, (value) => value === jobId, doubts);
 }
 
 /** The living among these, the sessions of the leaders, and all their descendants.

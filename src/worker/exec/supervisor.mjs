@@ -14,9 +14,12 @@ const LOOK_MS = 100;
 /** Looks between two at everything: who left his family since is known by then. */
 const MEMORY_LOOKS = 10;
 const GIVE_UP_MS = 5_000;
+/** So long is looked again where nobody is found but a look is in doubt. Processes of others come and go too. */
+const DOUBT_MS = 1_000;
 const MAX_FREEZE = 50;
 
 /** @typedef {import("./processes.mjs").Process} Process */
+/** @typedef {import("./processes.mjs").Doubts} Doubts */
 /** @typedef {{ pid: number, started: string | null, memory?: number, processes?: number, isEnding: boolean,
  *              seen: Map<number, Process> }} Watched */
 /** @type {Map<number, Watched>} */
@@ -32,12 +35,13 @@ function membersOf(
   /** @type {number} */ n,
   /** @type {Watched | undefined} */ one,
   /** @type {Process[]} */ met = [],
-  list = snapshot(),
+  /** @type {Doubts} */ doubts = new Set(),
+  list = snapshot(doubts),
 ) {
   // Nobody is older than who started it: most of a machine need not be asked for its environment.
   const since = Number(one?.started ?? 0);
   const young = since === 0 ? list : list.filter(({ started }) => Number(started) >= since);
-  return family(young, marked(young, `${mark}.${n}.`), one === undefined ? [] : [one], [
+  return family(young, marked(young, `${mark}.${n}.`, doubts), one === undefined ? [] : [one], [
     ...(one?.seen.values() ?? []),
     ...met,
   ]);
@@ -45,32 +49,47 @@ function membersOf(
 
 /** SIGTERM, a grace time, SIGKILL until nobody is left. Returns how many are. Who was met once is not forgotten: when its
  *  parent dies of the first signal, nothing else may be left that leads to it.
- *  @param {(met: Process[]) => Process[]} findWith
+ *  @param {(met: Process[], doubts: Doubts) => Process[]} findWith
  *  @param {number} graceMs */
 async function endAll(findWith, graceMs) {
   /** @type {Map<string, Process>} */
   const met = new Map();
-  const find = () => {
-    const found = findWith([...met.values()]);
-    for (const each of found) met.set(`${each.pid} ${each.started}`, each);
-    return found;
+  /** Dead in an earlier look: whoever they started was listed since. @type {Doubts} */
+  const settled = new Set();
+  /** @type {Process[]} */
+  let left = [];
+  let doubtUntil = 0;
+  /** @returns {boolean} nobody is left, for all that can be known */
+  const isOver = () => {
+    /** @type {Doubts} */
+    const doubts = new Set();
+    left = findWith([...met.values()], doubts);
+    for (const each of left) met.set(`${each.pid} ${each.started}`, each);
+    const isInDoubt = [...doubts].some((doubt) => !settled.has(doubt));
+    for (const doubt of doubts) if (doubt.startsWith("dead")) settled.add(doubt);
+    if (left.length > 0 || doubtUntil === 0) doubtUntil = performance.now() + DOUBT_MS;
+    return left.length === 0 && (!isInDoubt || performance.now() > doubtUntil);
   };
-  let left = find();
   const toAll = (/** @type {NodeJS.Signals} */ signal) => {
     for (const { pid } of left) send(pid, signal);
   };
-  if (graceMs > 0 && left.length > 0) {
+  let isDone = isOver();
+  while (!isDone && left.length === 0) {
+    await sleep(1);
+    isDone = isOver();
+  }
+  if (graceMs > 0 && !isDone) {
     toAll("SIGTERM");
     toAll("SIGCONT"); // one that is stopped could not end
     const until = performance.now() + graceMs;
-    for (let pause = 5; performance.now() < until && left.length > 0; pause = Math.min(LOOK_MS, pause * 2)) {
+    for (let pause = 5; performance.now() < until && !isDone; pause = Math.min(LOOK_MS, pause * 2)) {
       await sleep(Math.min(pause, Math.max(0, until - performance.now())));
-      left = find();
+      isDone = isOver();
     }
   }
-  for (const until = performance.now() + GIVE_UP_MS; left.length > 0 && performance.now() < until; left = find()) {
+  for (const until = performance.now() + GIVE_UP_MS; !isDone && performance.now() < until; isDone = isOver()) {
     toAll("SIGKILL");
-    await sleep(10);
+    await sleep(left.length > 0 ? 10 : 1);
   }
   return left.length;
 }
@@ -79,7 +98,7 @@ async function end(/** @type {number} */ n, /** @type {number} */ graceMs) {
   const one = watched.get(n);
   if (one !== undefined) one.isEnding = true;
   if (one !== undefined && one.started === null) await endGroup(one.pid, graceMs);
-  const left = await endAll((met) => membersOf(n, one, met), graceMs);
+  const left = await endAll((met, doubts) => membersOf(n, one, met, doubts), graceMs);
   watched.delete(n);
   tell({ ended: n, left });
 }
@@ -93,9 +112,9 @@ async function endGroup(/** @type {number} */ pid, /** @type {number} */ graceMs
 }
 
 async function clear(/** @type {number} */ n, /** @type {string} */ job) {
-  const find = (/** @type {Process[]} */ met) => {
-    const list = snapshot();
-    return family(list, ofJob(list, job), [], met);
+  const find = (/** @type {Process[]} */ met, /** @type {Doubts} */ doubts) => {
+    const list = snapshot(doubts);
+    return family(list, ofJob(list, job, doubts), [], met);
   };
   tell({ ended: n, left: await endAll(find, 0) });
 }
@@ -126,7 +145,7 @@ function look() {
   if (wanted.length === 0) return;
   const list = snapshot();
   for (const [n, one] of wanted) {
-    const found = membersOf(n, one, [], list);
+    const found = membersOf(n, one, [], undefined, list);
     one.seen = new Map(found.map((each) => [each.pid, each]));
     const memory = one.memory === undefined ? 0 : memoryOf(found, one.memory);
     const isOver = one.memory !== undefined && memory > one.memory;
@@ -149,11 +168,11 @@ createInterface({ input: process.stdin })
   })
   .on("close", async () => {
     if (!isDone) {
-      const find = (/** @type {Process[]} */ met) => {
-        const list = snapshot();
+      const find = (/** @type {Process[]} */ met, /** @type {Doubts} */ doubts) => {
+        const list = snapshot(doubts);
         const all = [...watched.values()];
         const seen = all.flatMap((one) => [...one.seen.values()]);
-        return family(list, marked(list, `${mark}.`), all, [...seen, ...met]);
+        return family(list, marked(list, `${mark}.`, doubts), all, [...seen, ...met]);
       };
       // No grace: the job may be given to another worker this very moment, and the two must not overlap.
       await endAll(find, 0);
