@@ -271,6 +271,15 @@ describe("running, blocked, succeeded and cancelled", () => {
     expect(told.next).toEqual({ kind: "report", attempt: 1, cancelling: true });
   });
 
+  it("says that nobody can report a running job whose session is missing, cancelled or not", () => {
+    const running = new Play().start().wait(1_000);
+    const last = (play: Play) => explain({ events: play.events, now: T0 + 2_000, isOrphan: true }).lines.at(-1);
+    expect(last(running)).toBe(
+      "Its session does not exist any more, so that no worker can report it: a server, or the next engine on this data, requeues it as lost; a cancel ends it at once.",
+    );
+    expect(last(running.command({ kind: "cancel" }))).toMatch(/cancels it; a repeated cancel does so at once\.$/);
+  });
+
   it("says that it is blocked", () => {
     const play = new Play();
     const first = play.events[0] as JobEvent;

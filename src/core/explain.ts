@@ -27,6 +27,8 @@ export interface ExplainInput {
   readonly capableSessions?: number;
   readonly liveSessions?: number;
   readonly queuePausedAt?: number | null;
+  /** It is running in a session that does not exist any more. */
+  readonly isOrphan?: boolean;
   /** The job's; left out, a preset is not named. */
   readonly policy?: Policy;
 }
@@ -118,7 +120,7 @@ function stand(story: Story, input: ExplainInput): Standing {
     case "queued":
       return standQueued(story, input);
     case "running":
-      return standRunning(story, input.now);
+      return standRunning(story, input);
     case "blocked":
       return standBlocked(story, input);
     case "succeeded": {
@@ -172,7 +174,7 @@ function shortList(ids: readonly string[]): string {
   return ids.slice(0, NAMED).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }
 
-function standRunning(story: Story, now: number): Standing {
+function standRunning(story: Story, { now, isOrphan = false }: ExplainInput): Standing {
   const { job, cancel } = story;
   const { worker, startedAt } = story.attempts.at(-1) as AttemptStory;
   const where = `attempt ${job.attempt} on worker ${quoted(worker)}`;
@@ -180,9 +182,16 @@ function standRunning(story: Story, now: number): Standing {
   const span = `since ${showAt(startedAt)} (for ${showSpan(startedAt, now)})`;
   return {
     summary: `Running: ${where} ${span}${asked}; ${spent(story)}.`,
-    lines: cancel === null ? [] : [stopping(cancel, now)],
+    lines: isOrphan ? [orphaned(cancel !== null)] : cancel === null ? [] : [stopping(cancel, now)],
     next: { kind: "report", attempt: job.attempt, cancelling: cancel !== null },
   };
+}
+
+function orphaned(isCancelled: boolean): string {
+  const gone = "Its session does not exist any more, so that no worker can report it:";
+  if (isCancelled)
+    return `${gone} a server, or the next engine on this data, cancels it; a repeated cancel does so at once.`;
+  return `${gone} a server, or the next engine on this data, requeues it as lost; a cancel ends it at once.`;
 }
 
 function stopping({ at }: Asked, now: number): string {

@@ -4,6 +4,7 @@ import { PerdureError } from "../core/errors.ts";
 import { isTerminal, type Job } from "../core/job.ts";
 import type { AmendAnswer, JobRow } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
+import { endOrphans } from "./orphan.ts";
 import { tidy } from "./tidy.ts";
 
 export interface CommandAnswer {
@@ -27,6 +28,7 @@ export async function command(parts: EngineParts, jobId: string, wanted: Command
     case "refused":
       throw new PerdureError(answer.code, answer.message);
     case "noop":
+      if (wanted.kind === "cancel" && (await endOrphans(parts, [answer.job])).has(jobId)) return ended(parts, jobId);
       return { changed: false, message: answer.message, job: await shown(parts, answer.job) };
     case "applied": {
       const { job } = answer;
@@ -39,9 +41,17 @@ export async function command(parts: EngineParts, jobId: string, wanted: Command
       if (wanted.kind === "cancel") parts.kin.cancelled();
       if (job.parentId !== null && isTerminal(job.state)) parts.kin.mayGoOn([job.parentId]);
       hub.written.fire();
+      if (wanted.kind === "cancel" && (await endOrphans(parts, [job])).has(jobId)) return ended(parts, jobId);
       return { changed: true, message: null, job: await shown(parts, job) };
     }
   }
+}
+
+/** As it is now: not the command moved it last, but the end of its attempt. */
+async function ended({ store }: EngineParts, jobId: string): Promise<CommandAnswer> {
+  const [job] = await store.jobs([jobId]);
+  if (job == null) throw jobNotFound(jobId);
+  return { changed: true, message: null, job };
 }
 
 /** As the command left it, with its payload, which stays as it is and may be read afterwards. A result that is there by then

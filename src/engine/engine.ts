@@ -212,9 +212,9 @@ export class Engine {
   async explain(jobId: string): Promise<Explanation> {
     const history = await this.#parts.store.history(jobId);
     if (history === null) throw jobNotFound(jobId);
-    const { events, lateReports, capableSessions, liveSessions, queuePausedAt } = history;
+    const { events, lateReports, capableSessions, liveSessions, queuePausedAt, isOrphan } = history;
     const now = this.#parts.clock.now();
-    const around = { lateReports, capableSessions, liveSessions, queuePausedAt, policy: history.job.policy };
+    const around = { lateReports, capableSessions, liveSessions, queuePausedAt, isOrphan, policy: history.job.policy };
     return explain({ events: events as JobEvent[], now, ...around });
   }
 

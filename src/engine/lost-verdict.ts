@@ -29,13 +29,19 @@ export async function lostVerdict({ outputs, log }: EngineParts, { jobId, attemp
   }
 }
 
-/** The report that settles the attempt by it. Checked as any report of a lost attempt: only while its lease is over. */
-export async function verdictReport(
-  { outputs }: EngineParts,
-  lost: Lost,
-  verdict: Verdict,
-  now: number,
+/** The report that settles a lost attempt: of a command by its verdict, where it left a complete one. */
+export async function lostReport(
+  parts: EngineParts,
+  { jobId, attempt }: Lost,
+  { isCommand, now }: { readonly isCommand: boolean; readonly now: number },
 ): Promise<Report> {
+  const verdict = isCommand ? await lostVerdict(parts, { jobId, attempt }) : null;
+  if (verdict !== null) return verdictReport(parts, { jobId, attempt }, verdict, now);
+  return { jobId, attempt, from: { kind: "reaper" }, outcome: { kind: "lost" }, usage: null, log: null };
+}
+
+/** Checked as any report of a lost attempt: only while its lease is over. */
+async function verdictReport({ outputs }: EngineParts, lost: Lost, verdict: Verdict, now: number): Promise<Report> {
   const { jobId, attempt } = lost;
   await outputs?.keepAttempt?.(jobId, attempt); // before it counts: its files may lie on this host only
   const end = endByVerdict(verdict, null);

@@ -8,6 +8,7 @@ import { type Command, decideCommand } from "../core/command.ts";
 import { isTerminal } from "../core/job.ts";
 import type { AmendAnswer, DecideCommand, Reachable } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
+import { endOrphans } from "./orphan.ts";
 import { tidy } from "./tidy.ts";
 
 const BATCH = 200;
@@ -67,6 +68,10 @@ async function cancelAll(parts: EngineParts, parentId: string, ids: readonly str
   const answers = await store.amend(commands, now, decide, parentId);
   for (const answer of answers) await tell(parts, answer);
   hub.written.fire();
+  await endOrphans(
+    parts,
+    answers.flatMap((answer) => (answer.status === "applied" ? [answer.job] : [])),
+  );
   return stands ? answers.flatMap(endedBefore) : null;
 }
 

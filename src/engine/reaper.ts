@@ -10,7 +10,7 @@ import { fewAtOnce } from "../lib/few-at-once.ts";
 import type { ExpiredJob } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { DEFAULTS } from "./limits.ts";
-import { lostVerdict, verdictReport } from "./lost-verdict.ts";
+import { lostReport, lostVerdict } from "./lost-verdict.ts";
 import { Service } from "./service.ts";
 import { settle } from "./settle.ts";
 
@@ -81,7 +81,7 @@ export class Reaper extends Service {
     const judged = await this.#withVerdict(found);
     for (const job of judged) this.#judge(job, now);
     const rest = found.filter((job) => !judged.has(job));
-    const answers = await settle(this.#parts, rest.map(toReport), now);
+    const answers = await settle(this.#parts, rest.map(toReport), { at: now });
     answers.forEach((answer, i) => {
       const job = rest[i] as ExpiredJob;
       if (answer.status === "accepted" && job.why === "lost") this.#tellLost(job.jobId, job.attempt, answer);
@@ -114,9 +114,9 @@ export class Reaper extends Service {
   /** Settles it by its verdict. What fails is tried again with the next round: it is still lost. */
   #judge(job: ExpiredJob, now: number): void {
     const judging = this.#inTurn(async () => {
-      const verdict = await lostVerdict(this.#parts, job); // again: those that wait are not held in memory
-      const report = verdict === null ? toReport(job) : await verdictReport(this.#parts, job, verdict, now);
-      const [answer] = (await settle(this.#parts, [report], now)) as [SettleAnswer];
+      // Read again: verdicts of those that wait are not held in memory.
+      const report = await lostReport(this.#parts, job, { isCommand: true, now });
+      const [answer] = (await settle(this.#parts, [report], { at: now })) as [SettleAnswer];
       this.#answered(job, answer, now);
     })
       .catch((error: unknown) => {

@@ -13,10 +13,20 @@ import { isWait, judgedWaits } from "./judge-waits.ts";
 import { LIMITS } from "./limits.ts";
 import { tidy } from "./tidy.ts";
 
-export async function settle(parts: EngineParts, given: readonly Report[], at?: number): Promise<SettleAnswer[]> {
+export interface SettleOptions {
+  /** The instant to settle as of. The reaper's is when it looked: a process that slept in between must not find everyone late. */
+  readonly at?: number;
+  /** Resolve only when files that nobody needs any more are removed, too: for who may leave right after. */
+  readonly tidied?: boolean;
+}
+
+export async function settle(
+  parts: EngineParts,
+  given: readonly Report[],
+  { at, tidied = false }: SettleOptions = {},
+): Promise<SettleAnswer[]> {
   const { store, clock, hub } = parts;
   const reports = given.some(isWait) ? await judgedWaits(parts, given) : given;
-  // The reaper settles as of the instant it looked: a process that slept in between must not find everyone late.
   const now = at ?? clock.now();
   // Parents of children that end, and jobs that begin to wait: written or not, a look costs little.
   let mayGoOn: string[] | null = null;
@@ -35,6 +45,7 @@ export async function settle(parts: EngineParts, given: readonly Report[], at?: 
   };
   const answers = await store.settle(reports.map(cleaned), now, decide);
   let ready = makesRoom;
+  const tidying: Promise<void>[] = [];
   answers.forEach((answer, i) => {
     if (answer.status !== "accepted") return;
     const { jobId, from } = reports[i] as Report;
@@ -42,12 +53,13 @@ export async function settle(parts: EngineParts, given: readonly Report[], at?: 
     else {
       hub.ended(jobId);
       // A worker tidies up behind itself.
-      if (from.kind !== "worker") void tidy(parts, jobId);
+      if (from.kind !== "worker") tidying.push(tidy(parts, jobId));
     }
   });
   if (ready) hub.ready.fire();
   hub.written.fire();
   if (mayGoOn !== null) parts.kin.mayGoOn(mayGoOn);
+  if (tidied) await Promise.all(tidying);
   return answers;
 }
 

@@ -294,6 +294,8 @@ export interface History {
   readonly capableSessions: number;
   readonly liveSessions: number;
   readonly queuePausedAt: number | null;
+  /** It is running, and the row of its session is missing. */
+  readonly isOrphan: boolean;
 }
 
 export interface EventQuery {

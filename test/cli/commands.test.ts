@@ -233,7 +233,7 @@ it("a worker that went silent is told apart", async () => {
   expect((await perdure(["submit", "k", "--run-at", "2020-01-01T00:00:00Z"], { cwd: dir })).code).toBe(0);
   await claimAndVanish(join(dir, ".perdure"));
   const { stdout } = await perdure(["workers"], { cwd: dir });
-  expect(stdout).toMatch(/^ses_gone +gone +elsewhere\/1 +silent +k +1\/10 +[\d.]+ min ago$/m);
+  expect(stdout).toMatch(/^ses_gone +gone +elsewhere\/1 +silent +k,exec +1\/10 +[\d.]+ min ago$/m);
 });
 
 describe("prune", () => {

@@ -11,6 +11,7 @@ import { task } from "../../src/core/task.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 import { systemClock } from "../../src/engine/clock.ts";
 import { openStore } from "../../src/store/open.ts";
+import { openDatabase } from "../../src/store/sqlite/driver.ts";
 import type { Store } from "../../src/store/store.ts";
 
 export interface Said {
@@ -123,16 +124,23 @@ export function eventsIn(dir: string): Promise<readonly PerdureEvent[]> {
   return withStore(dir, (store) => store.events({ after: 0, limit: 10_000 }));
 }
 
-/** A worker for kind `k` that took what there was a minute ago and was never heard of again; or `isGone`: its process is known
+/** A worker for kind `k` and commands that took what there was a minute ago and was never heard of again; or `isGone`: its process is known
  *  to have ended. */
 export function claimAndVanish(dir: string, isGone = false): Promise<void> {
   return withStore(dir, async (store) => {
     const then = Date.now() - 60_000;
     const session = { id: "ses_gone", namespace: "default", name: "gone", host: "elsewhere", pid: 1, leaseMs: 15_000 };
-    await store.openSession({ ...session, kinds: ["k"], queues: null, labels: {}, slots: 10 }, then);
+    await store.openSession({ ...session, kinds: ["k", "exec"], queues: null, labels: {}, slots: 10 }, then);
     await store.claim([{ session: session.id, limit: 10, claimId: null }], then);
     if (isGone) await store.closeSession(session.id, then, "gone");
   });
+}
+
+/** As after rows were deleted, or a backup was restored in part. */
+export async function dropSessions(dir: string): Promise<void> {
+  const db = await openDatabase(join(dir, "perdure.db"));
+  db.exec("delete from session");
+  db.close();
 }
 
 /** What no line on a terminal may hold: controls but LF and TAB, bidi and zero-width characters. */

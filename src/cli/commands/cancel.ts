@@ -13,7 +13,8 @@ export const cancel: Command = {
   summary: "Cancel jobs",
   usage: "perdure cancel ID… [OPTIONS]",
   about:
-    "A job that waits is cancelled at once. One that runs is told to stop, and is cancelled when it has: `perdure wait` tells. " +
+    "A job that waits is cancelled at once, and so is one whose worker's session does not exist any more. One that runs is " +
+    "asked to stop, and is cancelled when it has: `perdure wait` waits for that. " +
     "Exits with 1 if one of them could not be cancelled, or had already ended.",
   options: [...TARGET, ...READING],
   examples: ["perdure cancel job_01m7gekg9zevv9a6xvvwmt1v8g"],

@@ -39,7 +39,9 @@ function orphans(jobs: readonly JobInfo[]): Found[] {
   const named = jobs.slice(0, NAMED).map(({ id }) => id);
   const rest = jobs.length > NAMED ? `, and ${jobs.length - NAMED} more` : "";
   const message = `${many(jobs.length, "job")} in state running without a session: ${named.join(", ")}${rest}`;
-  const advice = "a server, or the next engine on this data, requeues them as lost; without one, run `perdure up`";
+  const advice =
+    "a server, or the next engine on this data, requeues them as lost; without one, run `perdure up`, or end them with " +
+    "`perdure cancel ID`";
   return [problem(message, advice)];
 }
 

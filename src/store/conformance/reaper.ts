@@ -26,6 +26,11 @@ export function reaperTests(bench: Bench): void {
     const { job: unwanted, session: other } = await bench.running({ kind: "unwanted" });
     for (const id of [session, other]) await bench.dropSession(id);
     expect(await bench.amend(unwanted.id, { kind: "cancel" }, T0)).toMatchObject({ status: "applied" });
+    const areOrphans = async () =>
+      Promise.all([kept, job, unwanted].map(async ({ id }) => (await bench.store.history(id))?.isOrphan));
+    expect(await areOrphans()).toEqual([false, true, true]);
+    // Nobody is asked to stop it: that is how a cancel knows.
+    expect(await bench.store.cancelsFor([other])).toEqual([]);
     const found = await bench.store.expired({ now: T0, limit: 10 });
     const lost = [job, unwanted].map((each) => ({ ...placeOf(each), why: "lost" }));
     expect(found).toEqual(lost);
@@ -34,6 +39,7 @@ export function reaperTests(bench: Bench): void {
     expect(answers).toMatchObject([{ state: "queued" }, { state: "cancelled" }]);
     expect(await bench.row(job.id)).toMatchObject({ attempt: 1, losses: 1, failures: 0 });
     expect(await bench.store.expired({ now: T0, limit: 10 })).toEqual([]);
+    expect(await areOrphans()).toEqual([false, false, false]);
     expect(await bench.report(job, done(), T0)).toEqual({ status: "stale", recorded: "lost" });
     expect((await bench.row(kept.id)).state).toBe("running");
     // Their rows name a session again that exists, as their events say.

@@ -94,6 +94,7 @@ export function reader(context: Context) {
     "sessions_live",
     `select ${SESSION_COLUMNS}, 0 from $s.session where reaped = 0 and ended_at is null and namespace = $1`,
   );
+  const holder = sql("session_holder", "select 1 from $s.session where no = $1");
 
   async function rows(ids: readonly string[]): Promise<Row[]> {
     const found = await db.read(byId, [texts(ids)]);
@@ -180,11 +181,12 @@ export function reader(context: Context) {
     if (found === undefined) return null;
     const job = toJob(found, interned);
     const [row] = await toRows([found]);
-    const [told, late, paused, sessions] = await Promise.all([
+    const [told, late, paused, sessions, held] = await Promise.all([
       eventsOf(job, 0, null),
       db.read(lateRows, [job.no]),
       db.read(pausedAt, [job.namespace, job.queue]),
       db.read(live, [job.namespace]),
+      db.read(holder, [job.session]),
     ]);
     return {
       job: row as JobRow,
@@ -193,6 +195,7 @@ export function reader(context: Context) {
       capableSessions: sessions.map(toSession).filter((session) => serves(session, job)).length,
       liveSessions: sessions.length,
       queuePausedAt: (paused[0]?.[0] as number | undefined) ?? null,
+      isOrphan: job.state === "running" && held.length === 0,
     };
   }
 

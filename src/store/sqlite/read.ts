@@ -64,6 +64,7 @@ export function reader({ db, interned }: Context) {
   const live = db.prepare(
     "select *, 0 as running from session where reaped = 0 and ended_at is null and namespace = ?",
   );
+  const holder = db.prepare("select 1 from session where no = ?");
 
   const over = db.prepare("select id from job where id in (select value from json_each(?)) and state >= 3");
 
@@ -154,6 +155,7 @@ export function reader({ db, interned }: Context) {
       capableSessions: capable.length,
       liveSessions: now.length,
       queuePausedAt: (pausedAt.get(job.namespace, job.queue) as { paused_at: number } | undefined)?.paused_at ?? null,
+      isOrphan: job.state === "running" && holder.get(job.session) === undefined,
     };
   }
 

@@ -1,0 +1,61 @@
+/** Jobs that run, as their rows say, in a session that does not exist: a cancel ends them, without an engine at work. */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { claimAndVanish, dropSessions, eventsIn, perdureAt } from "./kit.ts";
+import { newDir } from "./targets.ts";
+
+/** Command lines in a directory of their own, and its data. */
+function openHere() {
+  const cwd = newDir();
+  const ask = (...argv: string[]) => perdureAt({ cwd }, argv);
+  const submit = async (...argv: string[]) => {
+    const { code, stdout } = await ask("submit", "--run-at", "2020-01-01T00:00:00Z", ...argv);
+    expect(code).toBe(0);
+    return stdout.trim();
+  };
+  return { ask, submit, dir: join(cwd, ".perdure") };
+}
+
+it("is cancelled at once, with its children, and what happened is recorded", async () => {
+  const { ask, submit, dir } = openHere();
+  const id = await submit("k");
+  const child = await submit("k", "--parent", id);
+  await claimAndVanish(dir);
+  await dropSessions(dir);
+  expect((await ask("explain", id)).stdout).toContain("Its session does not exist any more");
+  expect(await ask("cancel", id)).toEqual({ code: 0, stdout: `${id}  cancelled\n`, stderr: "" });
+  for (const each of [id, child]) {
+    const names = (await eventsIn(dir)).filter(({ jobId }) => jobId === each).map(({ name }) => name);
+    expect(names).toEqual(["job.submitted", "attempt.started", "job.cancel_requested", "attempt.lost"]);
+    const { stdout } = await ask("explain", each);
+    expect(stdout).toMatch(/^Cancelled at /);
+    expect(stdout).not.toContain("does not exist any more");
+  }
+  expect((await ask("cancel", id)).code).toBe(1);
+});
+
+it("is cancelled by a repeated cancel, where the session went after the first", async () => {
+  const { ask, submit, dir } = openHere();
+  const id = await submit("k");
+  await claimAndVanish(dir);
+  // Its session exists: it may be alive, and is only asked.
+  expect((await ask("cancel", id)).stdout).toBe(`${id}  running (cancelling)\n`);
+  expect((await ask("cancel", id)).stdout).toBe(`${id}  running (cancelling)\n`);
+  await dropSessions(dir);
+  const said = await ask("cancel", "--json", id);
+  expect(said.code).toBe(0);
+  expect(JSON.parse(said.stdout)).toEqual([{ id, ok: true, state: "cancelled", reason: null }]);
+});
+
+it("has succeeded, not been cancelled, where its verdict was complete", async () => {
+  const { ask, submit, dir } = openHere();
+  const id = await submit("--", "true");
+  await claimAndVanish(dir);
+  await dropSessions(dir);
+  const attempt = join(dir, "artifacts", id, "attempt_1");
+  mkdirSync(attempt, { recursive: true });
+  writeFileSync(join(attempt, "result.json"), '{"status":"completed","output":{"n":1}}');
+  const said = await ask("cancel", id);
+  expect(said).toMatchObject({ code: 1, stderr: expect.stringContaining("it already ended: succeeded at ") });
+});
