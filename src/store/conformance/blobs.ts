@@ -32,6 +32,8 @@ async function bytesOf(stream: Readable | null): Promise<Buffer | null> {
   return Buffer.concat(found);
 }
 
+type Part = { readonly upload: number; readonly at?: number; readonly last?: boolean; readonly maxBytes?: number };
+
 const sha256 = (bytes: Buffer | string) => createHash("sha256").update(bytes).digest("hex");
 
 export function blobConformance(name: string, make: () => Promise<MadeBlobs>): void {
@@ -50,6 +52,12 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       (await read(job, file, offset, attempt))?.toString() ?? null;
     const write = (job: string, file: string, offset: number, ...all: (string | Uint8Array)[]) =>
       blobs.write(job, 1, file, offset, pieces(...all));
+    /** A piece of an upload, at `at`. */
+    const put = (job: string, file: string, content: string, { at = 0, ...options }: Part) =>
+      blobs.write(job, 1, file, at, pieces(...(content === "" ? [] : [content])), {
+        length: content.length,
+        ...options,
+      });
 
     test.each([0, 1, 1_000, 262_143, 262_144, 262_145, 1_000_003])("%i random bytes, to the byte", async (size) => {
       const job = jobId();
@@ -174,48 +182,36 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
         ["artifacts/e", ""],
         ["result.json", "{}"],
       ] as const) {
-        const options = { upload: 8, last: true, length: content.length };
-        expect(await blobs.write(job, 1, file, 0, pieces(...(content === "" ? [] : [content])), options)).toEqual({
-          size: content.length,
-        });
+        expect(await put(job, file, content, { upload: 8, last: true })).toEqual({ size: content.length });
         expect(await text(job, file)).toBe(content);
       }
     });
 
     test("uploads of one file do not mix, and what is staged can be removed", async () => {
       const job = jobId();
-      const put = (upload: number, at: number, content: string, last = false) =>
-        blobs.write(job, 1, "artifacts/x", at, pieces(content), { upload, last, length: content.length });
-      await put(1, 0, "old ");
-      await put(2, 0, "new ");
-      await put(1, 4, "late");
-      await put(2, 4, "one", true);
+      await put(job, "artifacts/x", "old ", { upload: 1 });
+      await put(job, "artifacts/x", "new ", { upload: 2 });
+      await put(job, "artifacts/x", "late", { upload: 1, at: 4 });
+      await put(job, "artifacts/x", "one", { upload: 2, at: 4, last: true });
       expect(await text(job, "artifacts/x")).toBe("new one");
       await blobs.remove(job, 1, "artifacts/x", { upload: 1 });
-      expect(await put(1, 8, "late", true)).toEqual({ size: 0 });
+      expect(await put(job, "artifacts/x", "late", { upload: 1, at: 8, last: true })).toEqual({ size: 0 });
       expect(await text(job, "artifacts/x")).toBe("new one");
     });
 
     test("an upload makes room for itself within the limit, and one that is too large leaves nothing", async () => {
       const job = jobId();
-      const put = (upload: number, content: string) =>
-        blobs.write(job, 1, "artifacts/x", 0, pieces(content), {
-          upload,
-          last: true,
-          maxBytes: 10,
-          length: content.length,
-        });
-      await put(1, "12345678");
-      await put(2, "abcdefghij");
+      const limited = (upload: number, file: string, content: string) =>
+        put(job, file, content, { upload, last: true, maxBytes: 10 });
+      await limited(1, "artifacts/x", "12345678");
+      await limited(2, "artifacts/x", "abcdefghij");
       expect(await text(job, "artifacts/x")).toBe("abcdefghij");
-      await expect(put(3, "12345678901")).rejects.toMatchObject({ code: "output_too_large" });
-      const second = { upload: 4, last: true, maxBytes: 10, length: 1 };
-      await expect(blobs.write(job, 1, "artifacts/y", 0, pieces("1"), second)).rejects.toMatchObject({
-        code: "output_too_large",
-      });
+      const refused = { code: "output_too_large" };
+      await expect(limited(3, "artifacts/x", "12345678901")).rejects.toMatchObject(refused);
+      await expect(limited(4, "artifacts/y", "1")).rejects.toMatchObject(refused);
       expect(await text(job, "artifacts/x")).toBe("abcdefghij");
-      await put(5, "123456789");
-      expect(await blobs.write(job, 1, "artifacts/y", 0, pieces("1"), { ...second, upload: 6 })).toEqual({ size: 1 });
+      await limited(5, "artifacts/x", "123456789");
+      expect(await limited(6, "artifacts/y", "1")).toEqual({ size: 1 });
     });
 
     test("a file is removed, and its name and its bytes are free again", async () => {
