@@ -1,6 +1,7 @@
-/** A store that a command opens itself, without a server in front of it. A command that only reads changes nothing: what
- *  does not exist is not created, and the engine does none of its upkeep. It neither settles what a crashed process left
- *  behind nor deletes by retentions that may not be those of the data's owner. */
+/** A store that a command opens itself, without a server in front of it. A command that only reads changes no job: what does
+ *  not exist is not created, and the engine does none of its upkeep. It neither settles what a crashed process left behind nor
+ *  deletes by retentions that may not be those of the data's owner. A SQLite file of an older version is migrated when it is
+ *  opened, by readers too; a PostgreSQL schema of one is refused. */
 import { randomBytes } from "node:crypto";
 import { statSync } from "node:fs";
 import type { Perdure } from "../core/face.ts";
@@ -123,7 +124,7 @@ function verboseLog({ given, out }: Context): Log {
   };
 }
 
-/** Throws if there is no store, or one that would have to be changed for us. */
+/** Throws if there is no store, or a PostgreSQL schema of an older version. */
 async function requireStore(target: StoreTarget): Promise<void> {
   const { dir, isData, shown, url } = target;
   if (isData && !holdsData(dir)) throw noData(dir);

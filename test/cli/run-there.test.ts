@@ -124,7 +124,10 @@ describe("perdure run on a server", () => {
 
   it("refuses --queue for a command that runs here, and a relative --cwd for a server elsewhere", async () => {
     const local = await ask(["run", "--queue", "q", "--", "true"], { cwd: target.dir });
-    expect(local).toMatchObject({ code: 2, stderr: expect.stringContaining("--queue: it goes with a server") });
+    expect(local).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("--queue requires a server: leave it out, or name"),
+    });
     const env = { PERDURE_URL: "http://perdure.example", PERDURE_TOKEN: target.token };
     const far = await ask(["run", "--cwd", "sub", "--", "true"], { env, cwd: target.dir });
     expect(far).toMatchObject({ code: 2, stderr: expect.stringContaining("give the full path") });

@@ -133,7 +133,9 @@ function inTheWordsOfOptions(check: () => void): void {
 /** Here each run has a queue of its own, so that no other takes it. */
 function checkQueue(queue: string | undefined, { kind }: Target): void {
   if (queue === undefined) return;
-  if (kind === "store") throw usageError("--queue: it goes with a server; a command that runs here waits in none");
+  if (kind === "store") {
+    throw usageError("--queue requires a server: leave it out, or name a server with --server or PERDURE_URL");
+  }
   if (!/^[^\p{Cc}\p{Cs}]{1,200}$/u.test(queue)) {
     throw usageError(
       `--queue: got ${show(queue)}; give a name of 1 to 200 characters, none of them control characters`,
