@@ -275,6 +275,8 @@ describe("on PostgreSQL", () => {
     expect(code).toBe(1);
     expect(lines).toMatch(/^problem store: /m);
     expect(lines).not.toContain("geheim");
+    // It only reads.
+    expect(lines).not.toContain("stored");
     expect(lines).toContain("ok program: ");
   });
 });

@@ -26,6 +26,8 @@ export interface Care {
   readonly repeat?: boolean;
   /** On the connection that is kept free for it. */
   readonly reserved?: boolean;
+  /** It stores nothing of the caller's: its errors say nothing about that. */
+  readonly isRead?: boolean;
 }
 
 /** Three of them fit into our patience. */
@@ -82,7 +84,7 @@ export class Connections {
 
   /** A statement that changes nothing. */
   read(statement: Statement, values: readonly Value[] = [], care: Care = {}): Promise<Row[]> {
-    return this.#patiently({ ...care, repeat: true }, (client) => ask(client, statement, values));
+    return this.#patiently({ ...care, repeat: true, isRead: true }, (client) => ask(client, statement, values));
   }
 
   /** A statement that is a transaction by itself; durable when this resolves. */
@@ -140,7 +142,7 @@ export class Connections {
         if (!mayRepeat || this.#closed || isOver) {
           if (trouble === "data" || error instanceof PerdureError || isOurs(error)) throw error;
           // One try whose end is unknown makes the whole call unknown, unless it may be repeated and nothing came of it.
-          throw unknown === null ? explained(error, trouble) : explained(unknown, "unknown");
+          throw unknown === null ? explained(error, trouble, care) : explained(unknown, "unknown", care);
         }
         await sleep(pause);
       }

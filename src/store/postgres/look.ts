@@ -18,7 +18,7 @@ export async function postgresVersion({ url, schema, random, clock }: Look): Pro
     monotonic: clock.monotonic,
   });
   try {
-    const version = await db.transaction((connection) => presentVersion(connection, found.schema));
+    const version = await db.transaction((connection) => presentVersion(connection, found.schema), { isRead: true });
     return { found: version, known: MIGRATIONS.length };
   } finally {
     await db.close();

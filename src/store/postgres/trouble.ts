@@ -52,31 +52,28 @@ export function troubleOf(error: unknown): Trouble {
     : "bug";
 }
 
-/** The error for the caller. */
-export function explained(error: unknown, trouble = troubleOf(error)): unknown {
+/** The error for the caller. Of a read it does not say what was stored. */
+export function explained(
+  error: unknown,
+  trouble = troubleOf(error),
+  { isRead = false }: { readonly isRead?: boolean } = {},
+): unknown {
   if (error instanceof PerdureError) return error;
   const cause = error;
   const why = messageOf(error);
+  const notStored = isRead ? "" : ": nothing of this call was stored";
   switch (trouble) {
     case "away":
     case "again":
-      return new PerdureError(
-        "store_unavailable",
-        `PostgreSQL cannot be used now (${why}): nothing of this call was stored`,
-        {
-          cause,
-        },
-      );
-    case "unknown":
-      return new PerdureError(
-        "store_unknown",
-        `PostgreSQL gave no certain answer (${why}): whether this call was stored is unknown; repeat it, a submit with the same key`,
-        { cause },
-      );
+      return new PerdureError("store_unavailable", `PostgreSQL cannot be used now (${why})${notStored}`, { cause });
+    case "unknown": {
+      const next = isRead
+        ? "repeat the call"
+        : "whether this call was stored is unknown; repeat it, a submit with the same key";
+      return new PerdureError("store_unknown", `PostgreSQL gave no certain answer (${why}): ${next}`, { cause });
+    }
     case "full":
-      return new PerdureError("store_full", `PostgreSQL has no room left (${why}): nothing of this call was stored`, {
-        cause,
-      });
+      return new PerdureError("store_full", `PostgreSQL has no room left (${why})${notStored}`, { cause });
     case "data":
       return new PerdureError("store_refused", `the store refused this: ${why}`, { cause });
     case "bug":

@@ -34,5 +34,8 @@ export function readError(error: unknown): unknown {
     const message = "another process has kept the database locked for seconds; repeat the call";
     return new PerdureError("store_io", message, { cause: error });
   }
+  if (code === SQLITE.FULL) {
+    return new PerdureError("store_full", "the disk is full; free space and repeat", { cause: error });
+  }
   return diskError(error) ?? error;
 }
