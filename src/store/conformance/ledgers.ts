@@ -8,6 +8,7 @@ import type { Store } from "../store.ts";
 import type { Bench } from "./bench.ts";
 import {
   broke,
+  DAY,
   decideAt,
   decideCommandAt,
   done,
@@ -204,6 +205,30 @@ export function ledgerTests(bench: Bench): void {
     const again = await bench.take(session, T0 + 2);
     expect(again.id).toBe(parent.id);
     expect(await bench.report(again, done(), T0 + 3)).toMatchObject({ state: "succeeded" });
+  });
+
+  test("a budget between another and a job that has not ended is not pruned, so that what is held above it comes free", async () => {
+    const { parent, session } = await family(0, PLAIN, { ...ONE_USD, maxAttempts: 1 });
+    const nested = await bench.submit({ retry: ONE_USD, ...parentOf(parent.id) });
+    const [upper] = (await bench.claim(session, 1)) as [ClaimedJob];
+    const plain = await bench.submit({ retry: PLAIN, ...parentOf(nested, 2) });
+    const [lower] = (await bench.claim(session, 1)) as [ClaimedJob];
+    const leaf = await bench.submit({ retry: estimated(0.25), ...parentOf(plain, 3) });
+    const running = await bench.take(session);
+    for (const job of [lower, upper]) await bench.report(job, done(), T0 + 1);
+    await bench.report(parent, broke(), T0 + 1);
+    expect(await leftIn(parent.id)).toBe(0.75);
+    const prune = async () => {
+      const endedBefore = { succeeded: T0 + DAY };
+      const query = { now: T0 + DAY, keyWindowMs: 1, sessionsEndedBefore: 0, limit: 100, endedBefore };
+      return (await bench.store.prune(query)).ids;
+    };
+    expect(await prune()).toEqual([]);
+    await bench.report(running, done(), T0 + 2);
+    expect(await leftIn(parent.id)).toBe(1);
+    expect(await prune()).toEqual([leaf]);
+    expect(await prune()).toEqual([plain]);
+    expect(await prune()).toEqual([nested]);
   });
 
   test("random trees, worked on by several at once, agree with their events", async () => {

@@ -24,9 +24,11 @@ export function pruneVerb(context: Context) {
     where p.state + 0 < 3 or exists (select from $s.cascade c where c.job = p.no)`;
   const isBetween = `b.parent is not null
     and exists (select from $s.submission c where c.parent = b.id and c.parent is not null)`;
+  // The same goes for who stands between an attempt and a budget that it holds some of, through a budget between them.
+  const nested = "select from $s.budget l join $s.budget a on a.job = l.above where l.job = j.budget";
   const kept = `(b.parent is not null and exists (
       select from $s.submission pb join $s.job p on p.no = pb.job where pb.id = b.parent and p.state + 0 < 3
-    )) or exists (select from $s.cascade c where c.job = j.no) or (${isBetween} and exists (${above}))`;
+    )) or exists (select from $s.cascade c where c.job = j.no) or (${isBetween} and (exists (${above}) or exists (${nested})))`;
   const fields = `select j.no, b.id, j.lane, j.state, j.chapter, b.submitted_at, j.finished_at, b.key, ${kept},
       b.parent, ${isBetween}
     from $s.job j join $s.submission b on b.job = j.no`;

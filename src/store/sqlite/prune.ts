@@ -16,10 +16,12 @@ export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnsw
       select job.parent union all select p.parent from above cross join job p on p.id = above.id where p.parent is not null
     ) select 1 from above cross join job p on p.id = above.id
     where p.state < 3 or exists (select 1 from cascade where cascade.job = p.no)`;
+  // The same goes for who stands between an attempt and a budget that it holds some of, through a budget between them.
   const kept = `(parent is not null and exists (select 1 from job p where p.id = job.parent and p.state < 3))
     or exists (select 1 from cascade where cascade.job = job.no)
     or (parent is not null and exists (select 1 from job c indexed by job_parent where c.parent = job.id)
-      and exists (${above}))`;
+      and (exists (${above}) or exists (
+        select 1 from budget l cross join budget a on a.job = l.above where l.job = job.budget)))`;
   const fields = `select no, id, lane, state, chapter, submitted_at, finished_at, key, parent, ${kept} as kept from job`;
   // Most jobs have succeeded, so those are found by number; the others have an index.
   const succeeded = db.prepare(`${fields} not indexed where state = ? and no > ? order by no limit ?`);
