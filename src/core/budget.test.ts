@@ -1,5 +1,16 @@
 import { describe, expect, it } from "vitest";
-import { type BudgetNow, budgetText, heldBy, leftOf, NO_AMOUNT, noStart, spentAbove, spentBudget } from "./budget.ts";
+import {
+  type BudgetNow,
+  type BudgetShortage,
+  budgetText,
+  heldBy,
+  leftOf,
+  NO_AMOUNT,
+  noStart,
+  shortageText,
+  spentAbove,
+  spentBudget,
+} from "./budget.ts";
 import { addUsage, type Usage } from "./job.ts";
 import { testJob } from "./testing-job.ts";
 
@@ -54,6 +65,14 @@ describe("what is left of a budget", () => {
       left: 0,
     });
     expect(noStart(testJob(), [{ ...none, jobId: testJob().id }])).toBe(null);
+  });
+
+  it("names what others have reserved where a start does not fit", () => {
+    const limit = { tokens: null, costUsd: 1 };
+    const full = now({ limit, spent: NO_AMOUNT, live: NO_AMOUNT, reserved: { tokens: 0, costUsd: 1 } });
+    expect(shortageText(noStart(testJob(), [full]) as BudgetShortage)).toBe(
+      "the budget of job_p (1 USD, 0 spent, 1 reserved) has nothing left",
+    );
   });
 
   it("is not gone by reservations for what runs already", () => {

@@ -33,6 +33,10 @@ export interface BudgetLimit {
 
 export type BudgetPart = keyof Amount;
 const PARTS: readonly BudgetPart[] = ["tokens", "costUsd"];
+const UNITS: Readonly<Record<BudgetPart, string>> = { tokens: "tokens", costUsd: "USD" };
+
+/** A budget, an estimate and a grant are never larger. */
+export const MAX_BUDGET: Amount = Object.freeze({ tokens: Number.MAX_SAFE_INTEGER, costUsd: 1_000_000_000 });
 
 /** A budget as it stands: of the job that has it, with all below. */
 export interface BudgetNow {
@@ -56,6 +60,8 @@ export interface BudgetShortage {
   /** Spent and live. */
   readonly used: number;
   readonly left: number;
+  /** What other attempts have reserved; absent where nothing is. */
+  readonly reserved?: number;
   /** What the attempt was estimated to spend; 0 where nothing is. */
   readonly wanted: number;
 }
@@ -154,6 +160,21 @@ export function raised({ tokens, costUsd }: BudgetLimit, more: Partial<Amount>):
   };
 }
 
+/** Why a grant cannot be: none of the budgets, as they are with it, has a limit of what is granted, or one would be too large. */
+export function grantTrouble(more: Partial<Amount>, budgets: readonly BudgetNow[]): string | null {
+  for (const part of PARTS.filter((each) => more[each] !== undefined)) {
+    const limited = budgets.filter(({ limit }) => limit[part] !== null);
+    if (limited.length === 0) {
+      return `neither the job nor a job above it has a budget${budgets.length === 0 ? "" : ` of ${UNITS[part]}`}`;
+    }
+    const large = limited.find(({ limit }) => (limit[part] as number) > MAX_BUDGET[part]);
+    if (large !== undefined) {
+      return `the budget of ${large.jobId} would be ${large.limit[part]} ${UNITS[part]}; allowed: at most ${MAX_BUDGET[part]}`;
+    }
+  }
+  return null;
+}
+
 /** The budgets that cover a job after a redrive: its own by its new policy, all others with what was granted. The first is its
  *  own where it has one, also where it had none before: then it has spent what the job itself has. */
 export function redrivenBudgets(
@@ -186,7 +207,9 @@ function movedLimit(limit: BudgetLimit, before: BudgetLimit, after: BudgetLimit)
 function shortage(budget: BudgetNow, part: BudgetPart, wanted: number): BudgetShortage {
   const used = addAmount(budget.spent, budget.live)[part];
   const limit = budget.limit[part] as number;
-  return { jobId: budget.jobId, part, limit, used, left: Math.max(0, leftOf(budget)[part] as number), wanted };
+  const left = Math.max(0, leftOf(budget)[part] as number);
+  const reserved = budget.reserved[part] > 0 ? { reserved: budget.reserved[part] } : {};
+  return { jobId: budget.jobId, part, limit, used, ...reserved, left, wanted };
 }
 
 /** `0.7 of 1 USD spent, 0.1 left`, with what is reserved. */
@@ -194,7 +217,7 @@ export function budgetText(budget: BudgetNow): string {
   const left = leftOf(budget);
   const used = addAmount(budget.spent, budget.live);
   const parts = PARTS.filter((part) => budget.limit[part] !== null).map((part) => {
-    const unit = part === "tokens" ? "tokens" : "USD";
+    const unit = UNITS[part];
     const reserved = budget.reserved[part] === 0 ? "" : `, ${budget.reserved[part]} reserved`;
     const rest = Math.max(0, left[part] as number);
     return `${used[part]} of ${budget.limit[part]} ${unit} spent${reserved}, ${rest} left`;
@@ -209,8 +232,8 @@ export function limitText({ tokens, costUsd }: BudgetLimit): string {
 }
 
 /** `the budget of job_1 (1 USD) has 0.1 left, and 0.4 is wanted`. */
-export function shortageText({ jobId, part, limit, used, left, wanted }: BudgetShortage): string {
-  const unit = part === "tokens" ? "tokens" : "USD";
+export function shortageText({ jobId, part, limit, used, reserved, left, wanted }: BudgetShortage): string {
+  const held = reserved === undefined ? "" : `, ${reserved} reserved`;
   const rest = wanted > left && left > 0 ? `${left} left, and an attempt is estimated at ${wanted}` : "nothing left";
-  return `the budget of ${jobId} (${limit} ${unit}, ${used} spent) has ${rest}`;
+  return `the budget of ${jobId} (${limit} ${UNITS[part]}, ${used} spent${held}) has ${rest}`;
 }

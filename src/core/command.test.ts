@@ -220,6 +220,17 @@ describe("a redrive", () => {
     expect(granted).toMatchObject({ event: { data: { budget: { tokens: 1 }, changed: { policy } } } });
   });
 
+  it.each([
+    [{ tokens: 1 }, "neither the job nor a job above it has a budget of tokens"],
+    [{ costUsd: 1_000_000_000 }, "the budget of job_p would be 1000000001 USD; allowed: at most 1000000000"],
+  ])("does not grant what no budget has, or no budget may have: %j", (budget, message) => {
+    const { job } = new JobStory().start().settle(failed());
+    const limit = { tokens: null, costUsd: 1 };
+    const above = [{ jobId: "job_p", limit, spent: NO_AMOUNT, live: NO_AMOUNT, reserved: NO_AMOUNT }];
+    const decision = decideCommand(job, { kind: "redrive", changes: { budget } }, T0, above);
+    expect(decision).toEqual({ kind: "refuse", message: `cannot grant more budget: ${message}` });
+  });
+
   it("is refused by any budget that covers the job, and grants to all of them", () => {
     const { job } = new JobStory().start().settle(failed());
     const budget = (jobId: string, costUsd: number, spent: number): BudgetNow => ({

@@ -1,6 +1,6 @@
 /** What an operator may ask of a job, and what follows. Pure, and separate from `decide`: nothing is charged here.
  *  A command that finds its wish already fulfilled is a no-op, not an error, so that it can be repeated safely. */
-import { type BudgetNow, NO_BUDGETS, noRedrive, redrivenBudgets, shortageText } from "./budget.ts";
+import { type BudgetNow, grantTrouble, NO_BUDGETS, noRedrive, redrivenBudgets, shortageText } from "./budget.ts";
 import { EVENT_FORMAT, type JobEventBody } from "./event.ts";
 import { evolve } from "./fold.ts";
 import { isTerminal, type Job } from "./job.ts";
@@ -87,12 +87,12 @@ function redrive(
   const terms = redrivenTerms(job, changes);
   if (typeof terms === "string") return { kind: "refuse", message: `cannot redrive it with these changes: ${terms}` };
   const budgets = redrivenBudgets(job, terms.policy, before, changes.budget);
-  if (changes.budget !== undefined && budgets.length === 0) {
-    return { kind: "refuse", message: "cannot grant more budget: neither the job nor a job above it has a budget" };
-  }
+  const trouble = changes.budget === undefined ? null : grantTrouble(changes.budget, budgets);
+  if (trouble !== null) return { kind: "refuse", message: `cannot grant more budget: ${trouble}` };
   const short = noRedrive(budgets);
   if (short !== null) {
-    const more = changes.budget === undefined ? "grant more with --budget (option `budget`)" : "grant more than that";
+    const more =
+      changes.budget === undefined ? "grant more by a redrive with --budget (option `budget`)" : "grant more than that";
     return { kind: "refuse", isBudget: true, message: `cannot redrive: ${shortageText(short)}; ${more}` };
   }
   const limits = changes.budget === undefined && terms.policy === job.policy ? {} : { budgets };

@@ -1,12 +1,10 @@
 /** What can be checked of a redrive's changes without a policy: a client checks as much before it asks a server, and loads no
  *  parser for it. */
-import type { Amount } from "./budget.ts";
+import { type Amount, MAX_BUDGET } from "./budget.ts";
 import { asInteger, asNumber, asObject } from "./check.ts";
 import { ConfigError } from "./errors.ts";
 
 export const REDRIVE_KEYS = ["retry", "timeout", "priority", "expireIn", "deadline", "budget"];
-
-const MAX_COST_USD = 1_000_000_000;
 
 /** At least one of tokens and money, and more than nothing. */
 export function asGrant(value: unknown, path: string): Partial<Amount> {
@@ -15,14 +13,14 @@ export function asGrant(value: unknown, path: string): Partial<Amount> {
     throw new ConfigError({ path, given: value, allowed: "tokens, costUsd, or both" });
   }
   const asCost = (given: unknown, at: string) => {
-    const cost = asNumber(given, at, { min: 0, max: MAX_COST_USD });
+    const cost = asNumber(given, at, { min: 0, max: MAX_BUDGET.costUsd });
     if (cost > 0) return cost;
     throw new ConfigError({ path: at, given, allowed: "a number above 0" });
   };
   return {
     ...(tokens === undefined
       ? {}
-      : { tokens: asInteger(tokens, `${path}.tokens`, { min: 1, max: Number.MAX_SAFE_INTEGER }) }),
+      : { tokens: asInteger(tokens, `${path}.tokens`, { min: 1, max: MAX_BUDGET.tokens }) }),
     ...(costUsd === undefined ? {} : { costUsd: asCost(costUsd, `${path}.costUsd`) }),
   };
 }

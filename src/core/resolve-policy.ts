@@ -1,7 +1,7 @@
 /** From the policy people write to the one that is stored and decided on. Every field given replaces the preset's;
  *  `rules` come before the preset's own `fallback` and replace nothing of it. Every mistake is refused here, with its
  *  path, because the next to read the policy is `decide`, which never throws. */
-import type { BudgetLimit } from "./budget.ts";
+import { type BudgetLimit, MAX_BUDGET } from "./budget.ts";
 import { asBoolean, asInteger, asList, asNumber, asObject, asOneOf, type Fields, reader } from "./check.ts";
 import { toMs } from "./duration.ts";
 import { ConfigError } from "./errors.ts";
@@ -37,7 +37,6 @@ const FIELDS = [
 type Field = (typeof FIELDS)[number];
 
 const VERDICTS = ["retry", "fail"] as const;
-const MAX_COST_USD = 1_000_000_000;
 const SHORT_FORMS = "a number of runs such as 5, false for one run, or an object with a policy";
 
 /** The policy in full, frozen through and through, and equal to itself after a trip through JSON. `path` names it in
@@ -141,8 +140,8 @@ function resolveEstimate(value: unknown, path: string): NonNullable<Policy["budg
 
 function resolveAmounts(read: ReturnType<typeof reader>, base: BudgetLimit): BudgetLimit {
   return {
-    tokens: read("tokens", (given, at) => asInteger(given, at, { min: 0, max: Number.MAX_SAFE_INTEGER }), base.tokens),
-    costUsd: read("costUsd", (given, at) => asNumber(given, at, { min: 0, max: MAX_COST_USD }), base.costUsd),
+    tokens: read("tokens", (given, at) => asInteger(given, at, { min: 0, max: MAX_BUDGET.tokens }), base.tokens),
+    costUsd: read("costUsd", (given, at) => asNumber(given, at, { min: 0, max: MAX_BUDGET.costUsd }), base.costUsd),
   };
 }
 
