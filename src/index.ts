@@ -16,6 +16,7 @@ export type {
   RedriveManyAnswer,
   RedriveManyOptions,
   ResultOptions,
+  SkippedJob,
   SubmitManyAnswer,
   Uploaded,
 } from "./core/face.ts";

@@ -178,7 +178,13 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
       limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT.jobs })),
       changes: Type.Optional(RedriveRequest),
     }),
-    reply: closed({ jobs: Type.Array(JobId), more: Type.Boolean() }),
+    reply: closed({
+      jobs: Type.Array(JobId),
+      skipped: Type.Array(closed({ id: JobId, code: Type.String(), message: Type.String() }), {
+        description: "Those that fit and stay as they are: with `budget_spent`, a budget has nothing left.",
+      }),
+      more: Type.Boolean(),
+    }),
   },
   getJob: {
     ...command("Get a job"),

@@ -46,7 +46,8 @@ export interface Perdure extends AsyncDisposable {
   reschedule(id: string, runAt: Date | number): Promise<JobInfo>;
   /** Opens the next chapter of a failed or cancelled job, with fresh budgets; with `changes`, under other terms. */
   redrive(id: string, changes?: RedriveChanges): Promise<JobInfo>;
-  /** Redrives the dead letters that fit, oldest first, and names them; `more` when there were more than `limit`. */
+  /** Redrives the dead letters that fit, oldest first, and names them and those it skipped, such as jobs with nothing left in
+   *  their budget; `more` when there were more than `limit`. */
   redriveMany(filter: JobsFilter, options?: RedriveManyOptions): Promise<RedriveManyAnswer>;
   /** Takes a failed job out of the dead letters. */
   discard(id: string): Promise<JobInfo>;
@@ -195,11 +196,25 @@ export interface RedriveManyOptions {
 
 /** The jobs that were redriven, or would be.
  *  @example
- *  const { jobs, more }: RedriveManyAnswer = await perdure.redriveMany({ kind: "resize" }); */
+ *  const { jobs, skipped, more }: RedriveManyAnswer = await perdure.redriveMany({ kind: "resize" }); */
 export interface RedriveManyAnswer {
   /** Their ids, oldest first. */
   readonly jobs: readonly string[];
+  /** Those that fit and were not redriven, or would not be. They stay dead letters, and count towards `limit`. */
+  readonly skipped: readonly SkippedJob[];
   readonly more: boolean;
+}
+
+/** A job that `redriveMany` left as it is, and why.
+ *  @example
+ *  const { skipped } = await perdure.redriveMany({ kind: "resize" });
+ *  const spent: SkippedJob[] = skipped.filter(({ code }) => code === "budget_spent"); */
+export interface SkippedJob {
+  readonly id: string;
+  /** `budget_spent`: its budget, or one above it, has nothing left. `wrong_state`: it cannot be redriven, or not with these
+   *  changes. `job_not_found`: it was deleted meanwhile. */
+  readonly code: "budget_spent" | "wrong_state" | "job_not_found";
+  readonly message: string;
 }
 
 /** Which events, from where on, and whether to wait for more.

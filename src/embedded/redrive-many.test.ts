@@ -23,12 +23,12 @@ describe("redriveMany", () => {
   it("redrives the dead letters that fit, oldest first, and says whether there were more", async () => {
     const { kit, ids } = await withDeadLetters(5);
     await using _ = kit;
-    expect(await kit.perdure.redriveMany({}, { limit: 3 })).toEqual({ jobs: ids.slice(0, 3), more: true });
+    expect(await kit.perdure.redriveMany({}, { limit: 3 })).toEqual({ jobs: ids.slice(0, 3), skipped: [], more: true });
     expect((await kit.perdure.jobs({ state: "queued", order: "oldest" })).jobs.map(({ id }) => id)).toEqual(
       ids.slice(0, 3),
     );
-    expect(await kit.perdure.redriveMany({})).toEqual({ jobs: ids.slice(3), more: false });
-    expect(await kit.perdure.redriveMany({})).toEqual({ jobs: [], more: false });
+    expect(await kit.perdure.redriveMany({})).toEqual({ jobs: ids.slice(3), skipped: [], more: false });
+    expect(await kit.perdure.redriveMany({})).toEqual({ jobs: [], skipped: [], more: false });
     const { jobs } = await kit.perdure.jobs();
     expect(jobs.map(({ chapter }) => chapter)).toEqual([2, 2, 2, 2, 2]);
   });
@@ -36,7 +36,7 @@ describe("redriveMany", () => {
   it("names them only, on a dry run", async () => {
     const { kit, ids } = await withDeadLetters(2);
     await using _ = kit;
-    expect(await kit.perdure.redriveMany({}, { dryRun: true })).toEqual({ jobs: ids, more: false });
+    expect(await kit.perdure.redriveMany({}, { dryRun: true })).toEqual({ jobs: ids, skipped: [], more: false });
     expect((await kit.perdure.jobs({ deadLetter: true })).jobs).toHaveLength(2);
   });
 
@@ -46,8 +46,40 @@ describe("redriveMany", () => {
     const cancelled = await kit.perdure.submit("nobody", null, { queue: "a" });
     await cancelled.cancel();
     await kit.perdure.discard(ids[0] as string);
-    expect(await kit.perdure.redriveMany({ queue: "a" })).toEqual({ jobs: [ids[2]], more: false });
-    expect(await kit.perdure.redriveMany({ state: "cancelled" })).toEqual({ jobs: [], more: false });
+    expect(await kit.perdure.redriveMany({ queue: "a" })).toEqual({ jobs: [ids[2]], skipped: [], more: false });
+    expect(await kit.perdure.redriveMany({ state: "cancelled" })).toEqual({ jobs: [], skipped: [], more: false });
+  });
+
+  it("names those that it skips, and why, also on a dry run", async () => {
+    await using kit = await openTestEngine();
+    const spending = task("spending", (_: unknown, ctx): never => {
+      ctx.usage({ costUsd: 2 });
+      throw new NonRetryableError("no");
+    });
+    await kit.perdure.work([failing, spending]);
+    const plain = await kit.perdure.submit(failing, 1);
+    const spent = await kit.perdure.submit(spending, 1, { retry: { budget: { costUsd: 1 } } });
+    for (const job of [plain, spent]) await kit.runToEnd(job);
+    const skipped = (id: string, code: string, message: string) => ({
+      ...{ id, code, message: expect.stringContaining(`${id}: cannot ${message}`) },
+    });
+    const short = skipped(
+      spent.id,
+      "budget_spent",
+      `redrive: the budget of ${spent.id} (1 USD, 2 spent) has nothing left`,
+    );
+    for (const dryRun of [true, false]) {
+      const answer = await kit.perdure.redriveMany({}, { dryRun });
+      expect(answer).toEqual({ jobs: [plain.id], skipped: [short], more: false });
+    }
+    await kit.runToEnd(plain);
+    const changes = { budget: { costUsd: 5 } };
+    for (const dryRun of [true, false]) {
+      const { jobs, skipped: others } = await kit.perdure.redriveMany({}, { dryRun, changes });
+      expect({ jobs, others }).toEqual({
+        ...{ jobs: [spent.id], others: [skipped(plain.id, "wrong_state", "grant more budget")] },
+      });
+    }
   });
 
   it("redrives each once when two ask at the same time", async () => {

@@ -1,11 +1,12 @@
 /** Redrives the dead letters that fit a filter, a page of them. Each is a command for itself: what somebody else has
- *  redriven or pruned meanwhile is passed over, and so is what has no budget left. One that is discarded in the same moment may be redriven all the same. */
-import type { Command } from "../core/command.ts";
+ *  redriven or deleted meanwhile, and what has no budget left, is skipped and named in the answer. One that is discarded in the
+ *  same moment may be redriven all the same. */
+import { type Command, decideCommand } from "../core/command.ts";
 import { PerdureError } from "../core/errors.ts";
-import type { JobsFilter, RedriveManyAnswer, RedriveManyOptions } from "../core/face.ts";
+import type { JobsFilter, RedriveManyAnswer, RedriveManyOptions, SkippedJob } from "../core/face.ts";
 import { checkRedriveMany } from "../core/face-options.ts";
 import { toRedriveTerms } from "../core/redrive.ts";
-import type { JobFilter } from "../store/store.ts";
+import type { JobFilter, JobRow } from "../store/store.ts";
 import type { Engine } from "./engine.ts";
 import { checkFilter } from "./job-filter.ts";
 
@@ -25,37 +26,63 @@ export async function redriveMany(
 ): Promise<RedriveManyAnswer> {
   const asked = checkRedriveMany(filter, options);
   const changes = toRedriveTerms(options.changes ?? {}, "redriveMany.changes");
-  const { ids, more } = await deadLetters(engine, checkFilter(asked.filter, namespace));
-  if (asked.dryRun) return { jobs: ids, more };
-  const redriven: string[] = [];
-  for (let from = 0; from < ids.length; from += TOGETHER) {
-    const some = ids.slice(from, from + TOGETHER);
-    const done = await Promise.all(some.map((id) => redrive(engine, id, { kind: "redrive", changes, by })));
-    redriven.push(...some.filter((_, i) => done[i]));
+  const command: Command = { kind: "redrive", changes, by };
+  const now = engine.clock.now();
+  // A dry run decides on the rows as they are; otherwise each is decided on under its lock.
+  const judge = asked.dryRun ? (row: JobRow) => refusalOf(row, command, now) : () => null;
+  const { found, more } = await deadLetters(engine, checkFilter(asked.filter, namespace), judge);
+  const answer = { jobs: [] as string[], skipped: [] as SkippedJob[], more };
+  for (let from = 0; from < found.length; from += TOGETHER) {
+    const some = found.slice(from, from + TOGETHER);
+    const refusals = asked.dryRun
+      ? some.map(({ refusal }) => refusal)
+      : await Promise.all(some.map(({ id }) => redrive(engine, id, command)));
+    some.forEach(({ id }, i) => {
+      const refusal = refusals[i] ?? null;
+      if (refusal === null) answer.jobs.push(id);
+      else answer.skipped.push(refusal);
+    });
   }
-  return { jobs: redriven, more };
+  return answer;
 }
 
-async function deadLetters(engine: Engine, filter: JobFilter): Promise<{ ids: string[]; more: boolean }> {
+interface DeadLetter {
+  readonly id: string;
+  readonly refusal: SkippedJob | null;
+}
+
+async function deadLetters(
+  engine: Engine,
+  filter: JobFilter,
+  judge: (row: JobRow) => SkippedJob | null,
+): Promise<{ found: DeadLetter[]; more: boolean }> {
   const { limit = ROWS } = filter;
-  const ids: string[] = [];
+  const found: DeadLetter[] = [];
   let cursor: Pick<JobFilter, "cursor"> = {};
   for (let reads = 1; ; reads++) {
-    const page = await engine.store.find({ ...filter, ...cursor, limit: Math.min(ROWS, limit - ids.length) });
-    for (const { id } of page.jobs) ids.push(id);
-    if (page.next === null || ids.length >= limit || reads >= MAX_READS) return { ids, more: page.next !== null };
+    const page = await engine.store.find({ ...filter, ...cursor, limit: Math.min(ROWS, limit - found.length) });
+    for (const row of page.jobs) found.push({ id: row.id, refusal: judge(row) });
+    if (page.next === null || found.length >= limit || reads >= MAX_READS) return { found, more: page.next !== null };
     cursor = { cursor: page.next };
   }
 }
 
-/** What somebody else has redriven or pruned meanwhile, and what has no budget left. */
-const PASSED_OVER: ReadonlySet<string> = new Set(["wrong_state", "job_not_found", "budget_spent"]);
+function refusalOf(row: JobRow, command: Command, now: number): SkippedJob | null {
+  const decision = decideCommand(row, command, now, row.budgets);
+  if (decision.kind === "apply") return null;
+  const isBudget = decision.kind === "refuse" && decision.isBudget === true;
+  return { id: row.id, code: isBudget ? "budget_spent" : "wrong_state", message: `${row.id}: ${decision.message}` };
+}
 
-async function redrive(engine: Engine, id: string, command: Command): Promise<boolean> {
+const SKIPPED: ReadonlySet<string> = new Set<SkippedJob["code"]>(["wrong_state", "job_not_found", "budget_spent"]);
+
+/** Null: it was redriven. */
+async function redrive(engine: Engine, id: string, command: Command): Promise<SkippedJob | null> {
   try {
-    return (await engine.command(id, command)).changed;
+    const { changed, message } = await engine.command(id, command);
+    return changed ? null : { id, code: "wrong_state", message: `${id}: ${message}` };
   } catch (error) {
-    if (error instanceof PerdureError && PASSED_OVER.has(error.code)) return false;
-    throw error;
+    if (!(error instanceof PerdureError) || !SKIPPED.has(error.code)) throw error;
+    return { id, code: error.code as SkippedJob["code"], message: error.message };
   }
 }

@@ -72,6 +72,19 @@ describe.each(KINDS)("a budget of 1 USD on %s, and three children that would spe
       `the budget of ${job.id} (1 USD, 1.8 spent) has nothing left; grant more by a redrive with --budget`,
     );
     await expect(library.redrive(last.id)).rejects.toMatchObject({ code: "budget_spent" });
+    const ids = children.map(({ id }) => id);
+    const named = `4 jobs (${ids.slice(0, 3).join(", ")}, and 1 more) with nothing left in a budget; grant more with --budget`;
+    const filtered = ["redrive", "--filter", "kind=child"] as const;
+    expect(await ask(...filtered)).toEqual({ code: 1, stdout: "", stderr: `redriven: 0 jobs\nskipped: ${named}\n` });
+    expect(await ask(...filtered, "--dry-run")).toEqual({
+      ...{ code: 0, stdout: "", stderr: `would redrive: 0 jobs\nwould skip: ${named}\n` },
+    });
+    const skipped = ids.map((id) => ({
+      id,
+      code: "budget_spent",
+      message: expect.stringContaining("has nothing left"),
+    }));
+    expect(await askJson(...filtered)).toEqual({ dryRun: false, jobs: [], skipped, more: false });
     expect((await ask("redrive", last.id, "--budget", "much")).code).toBe(2);
     expect((await ask("redrive", last.id, "--budget", "2")).code).toBe(0);
     expect(await (await library.job(last.id)).result({ timeout: "60s" })).toBe("cheap");

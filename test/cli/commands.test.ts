@@ -107,11 +107,11 @@ describe.each(KINDS)("jobs on %s", (kind) => {
     expect(dry).toEqual({ code: 0, stdout: `${a}\n${b}\n`, stderr: "would redrive: 2 jobs; there are more\n" });
     expect(await stateOf(library, a)).toBe("failed");
     expect(await askJson("redrive", "--filter", "tag=b,kind=hopeless,since=1h")).toEqual({
-      ...{ dryRun: false, jobs: [b], more: false },
+      ...{ dryRun: false, jobs: [b], skipped: [], more: false },
     });
     expect(await stateOf(library, b)).toBe("queued");
     const none = await ask("redrive", "--filter", "queue=q-b");
-    expect(none).toEqual({ code: 0, stdout: "", stderr: "no dead letter fits\n" });
+    expect(none).toEqual({ code: 0, stdout: "", stderr: "no matching dead letters\n" });
     const rest = await ask("redrive", "--filter", "queue=q-c", "--filter", "before=0s");
     expect(rest).toEqual({ code: 0, stdout: `${c}\n`, stderr: "redriven: 1 job\n" });
   });
@@ -131,11 +131,11 @@ describe("a filter", () => {
 
   it.each([
     [["redrive"], /which jobs\? Usage/],
-    [["redrive", UNKNOWN, "--filter", "kind=a"], /ids and --filter/],
+    [["redrive", UNKNOWN, "--filter", "kind=a"], /ids and --filter cannot be used together/],
     [["redrive", UNKNOWN, "--retry", "3", "--jitter", "0"], /--retry and --jitter cannot be used together/],
     [["redrive", UNKNOWN, "--max-attempts", "0"], /--max-attempts: got "0"/],
     [["redrive", UNKNOWN, "--retry", '{"maxAttemps":2}'], /--retry: .*Did you mean "maxAttempts"/],
-    [["redrive", UNKNOWN, "--dry-run"], /--dry-run: it goes with --filter/],
+    [["redrive", UNKNOWN, "--dry-run"], /--dry-run requires --filter/],
     [["redrive", "--filter", "knd=a"], /did you mean kind\?/],
     [["redrive", "--filter", "colour=red"], /--filter: got "colour=red"; words are /],
     [["redrive", "--filter", "all"], /words are state, kind/],

@@ -184,10 +184,10 @@ describe("commands", () => {
     await Promise.allSettled(jobs.map((job) => job.result()));
     const ids = jobs.map(({ id }) => id).sort();
     const named = await client.redriveMany({ tag: "dead" }, { dryRun: true });
-    expect({ ...named, jobs: [...named.jobs].sort() }).toEqual({ jobs: ids, more: false });
+    expect({ ...named, jobs: [...named.jobs].sort() }).toEqual({ jobs: ids, skipped: [], more: false });
     const some = await client.redriveMany({ tag: "dead", kind: "fails" }, { limit: 2 });
     expect(some).toMatchObject({ jobs: { length: 2 }, more: true });
-    expect(await client.redriveMany({ tag: "dead", state: [] })).toEqual({ jobs: [], more: false });
+    expect(await client.redriveMany({ tag: "dead", state: [] })).toEqual({ jobs: [], skipped: [], more: false });
     const wrong = client.redriveMany({ deadLetter: false });
     await expect(wrong).rejects.toMatchObject({ path: "redriveMany.deadLetter" });
     for (const id of some.jobs) await expect((await client.job(id)).result()).rejects.toThrow();

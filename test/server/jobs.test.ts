@@ -162,9 +162,17 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("jobs over %s", (store)
     const discarded = ids.pop();
     await call("POST", `/v1/jobs/${discarded}/discard`);
     const redrive = async (body: object) => (await call("POST", "/v1/jobs/redrive", { body })).body;
-    expect(await redrive({ filter: { queue: ["dead"] }, dryRun: true })).toEqual({ jobs: ids, more: false });
-    expect(await redrive({ filter: { queue: ["dead"] }, limit: 1 })).toEqual({ jobs: [ids[0]], more: true });
-    expect(await redrive({ filter: { queue: ["dead"] } })).toEqual({ jobs: [ids[1]], more: false });
+    expect(await redrive({ filter: { queue: ["dead"] }, dryRun: true })).toEqual({
+      jobs: ids,
+      skipped: [],
+      more: false,
+    });
+    expect(await redrive({ filter: { queue: ["dead"] }, limit: 1 })).toEqual({
+      jobs: [ids[0]],
+      skipped: [],
+      more: true,
+    });
+    expect(await redrive({ filter: { queue: ["dead"] } })).toEqual({ jobs: [ids[1]], skipped: [], more: false });
     const { events } = (await call("GET", `/v1/jobs/${ids[0]}/events`)).body;
     expect(events.at(-1)).toMatchObject({ name: "job.redriven", data: { by: "token:admin" } });
     const wrong = await call("POST", "/v1/jobs/redrive", { body: { filter: { deadLetter: false } } });

@@ -2,7 +2,7 @@
 import { asOneOf, nearest } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";
-import type { JobsFilter } from "../../core/face.ts";
+import type { JobsFilter, SkippedJob } from "../../core/face.ts";
 import { FAIL_REASONS } from "../../core/job.ts";
 import type { RedriveChanges } from "../../core/redrive.ts";
 import { type Command, type Context, READING } from "../command.ts";
@@ -26,7 +26,7 @@ export const redrive: Command = {
     "name= and action= (also with * and ?), reason=, " +
     "since= and before= (when they were submitted: a time ago such as 2h, or an instant with its zone), and state=failed, " +
     "which alone means all of them. Runs and time are granted anew; tokens and money that were spent stay " +
-    "spent: a job with nothing left in its budget, or in one above it, is refused unless --budget grants more. Options such as --timeout and --max-attempts change the job from here on; what is not given stays as it is.",
+    "spent: a job with nothing left in its budget, or in one above it, is refused, or with a filter skipped, unless --budget grants more. Exits with 1 if one of them was refused or skipped. Options such as --timeout and --max-attempts change the job from here on; what is not given stays as it is.",
   options: [
     {
       ...{ name: "filter", type: "string", value: "FILTER", multiple: true },
@@ -52,10 +52,10 @@ export const redrive: Command = {
     const { given } = context;
     const changes = redriveChangesOf(given);
     const isFiltered = given.flag("filter");
-    if (isFiltered && given.positionals.length > 0) throw usageError("ids and --filter: give one of them");
+    if (isFiltered && given.positionals.length > 0) throw usageError("ids and --filter cannot be used together");
     if (isFiltered) return redriveFitting(context, filterOf(given.texts("filter"), Date.now()), changes);
     for (const name of ["dry-run", "limit"]) {
-      if (given.flag(name)) throw usageError(`--${name}: it goes with --filter`);
+      if (given.flag(name)) throw usageError(`--${name} requires --filter`);
     }
     return forEach(context, givenIds(given, redrive), (perdure, id) => perdure.redrive(id, changes));
   },
@@ -65,18 +65,42 @@ async function redriveFitting(context: Context, filter: JobsFilter, changes: Red
   const { given, out } = context;
   const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
   const dryRun = given.flag("dry-run");
-  const { jobs, more } = await withPerdure(context, (perdure) =>
+  const { jobs, skipped, more } = await withPerdure(context, (perdure) =>
     perdure.redriveMany(filter, { dryRun, changes, ...(limit === undefined ? {} : { limit }) }),
   );
+  const code = skipped.length > 0 && !dryRun ? EXIT.failed : EXIT.done;
   if (given.flag("json")) {
-    out.json({ dryRun, jobs, more });
-    return EXIT.done;
+    out.json({ dryRun, jobs, skipped, more });
+    return code;
   }
   for (const id of jobs) out.line(id);
-  const many = `${jobs.length} ${jobs.length === 1 ? "job" : "jobs"}`;
-  if (jobs.length === 0 && !more) out.note("no dead letter fits");
-  else out.note(`${dryRun ? "would redrive" : "redriven"}: ${many}${more ? "; there are more" : ""}`);
-  return EXIT.done;
+  if (jobs.length + skipped.length === 0 && !more) out.note("no matching dead letters");
+  else out.note(`${dryRun ? "would redrive" : "redriven"}: ${many(jobs.length)}${more ? "; there are more" : ""}`);
+  for (const line of skippedLines(skipped, dryRun)) out.note(line);
+  return code;
+}
+
+/** Of a list that may be long. */
+const NAMED = 3;
+
+/** One line for all that have no budget left, and one for all others. */
+function skippedLines(skipped: readonly SkippedJob[], dryRun: boolean): string[] {
+  const spent = skipped.filter(({ code }) => code === "budget_spent");
+  const others = skipped.filter(({ code }) => code !== "budget_spent");
+  const verb = dryRun ? "would skip" : "skipped";
+  const named = (list: readonly SkippedJob[]) => {
+    const rest = list.length > NAMED ? `, and ${list.length - NAMED} more` : "";
+    const ids = list.slice(0, NAMED).map(({ id }) => id);
+    return `${many(list.length)} (${ids.join(", ")}${rest})`;
+  };
+  const lines: string[] = [];
+  if (spent.length > 0) lines.push(`${verb}: ${named(spent)} with nothing left in a budget; grant more with --budget`);
+  if (others.length > 0) lines.push(`${verb}: ${named(others)}; ${(others[0] as SkippedJob).message}`);
+  return lines;
+}
+
+function many(count: number): string {
+  return `${count} ${count === 1 ? "job" : "jobs"}`;
 }
 
 /** `now` is what a time ago counts from. */

@@ -115,9 +115,10 @@ function unserved({ kind, queue, labels, runAt, id }: JobInfo, count: number, is
 }
 
 export async function checkDeadLetters({ redriveMany }: Looked): Promise<Found[]> {
-  const { jobs, more } = await redriveMany({}, { dryRun: true });
-  if (jobs.length === 0) return [ok("no dead letters")];
-  const words = `${more ? "more than " : ""}${many(jobs.length, "failed job")} for a person to look at`;
+  const { jobs, skipped, more } = await redriveMany({}, { dryRun: true });
+  const count = jobs.length + skipped.length;
+  if (count === 0) return [ok("no dead letters")];
+  const words = `${more ? "more than " : ""}${many(count, "failed job")} for a person to look at`;
   return [note(words, "see `perdure ps --dead`; then `perdure redrive` or `perdure discard`")];
 }
 
