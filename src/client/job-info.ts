@@ -3,11 +3,12 @@ import { PerdureError, show } from "../core/errors.ts";
 import type { JobInfo } from "../core/views.ts";
 
 /** What has no value is not sent. */
-export type WireJob = Omit<JobInfo, "payload" | "result" | "progress" | "budgets"> &
-  Partial<Pick<JobInfo, "payload" | "result" | "progress" | "budgets">>;
+export type WireJob = Omit<JobInfo, "payload" | "result" | "progress" | "liveUsage" | "budgets"> &
+  Partial<Pick<JobInfo, "payload" | "result" | "progress" | "liveUsage" | "budgets">>;
 
 export function toJobInfo(job: WireJob): JobInfo {
-  return { ...job, budgets: job.budgets ?? [], payload: job.payload, result: job.result, progress: job.progress };
+  const { liveUsage = null, budgets = [] } = job;
+  return { ...job, liveUsage, budgets, payload: job.payload, result: job.result, progress: job.progress };
 }
 
 const JOB_ID = /^job_[0-7][0-9a-hjkmnp-tv-z]{25}$/;

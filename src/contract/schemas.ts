@@ -58,11 +58,12 @@ export const ErrorSchema = closed({
   path: orNull(Type.String({ description: "The field at fault." })),
 });
 
-export const UsageSchema = closed({
+const USAGE = {
   tokensIn: Type.Number({ minimum: 0, maximum: MAX_USAGE }),
   tokensOut: Type.Number({ minimum: 0, maximum: MAX_USAGE }),
   costUsd: Type.Number({ minimum: 0, maximum: MAX_USAGE }),
-});
+};
+export const UsageSchema = closed(USAGE);
 
 /** Policies are checked by `core/resolve-policy.ts`, which names the field and the nearest known word. */
 export const PolicySchema = Type.Unknown({
@@ -203,6 +204,7 @@ export const JobSchema = Type.Object(
         { description: "Of a job that failed: its last attempt's." },
       ),
     ),
+    liveUsage: orNull(closed(USAGE, "What the running attempt has used so far, as it has reported.")),
     budgets: Type.Array(Budget, {
       description: "The budgets of tokens and money that cover the job, the nearest first.",
     }),

@@ -20,6 +20,8 @@ export interface JobInfo extends Job {
   readonly result: unknown;
   /** What the latest attempt last said of its progress. */
   readonly progress: unknown;
+  /** What the running attempt has used so far, as it has reported; `usage` is of those that have ended. Null where none runs. */
+  readonly liveUsage: Usage | null;
   /** The budgets of tokens and money that cover it, the nearest first: its own, and those of jobs above it. */
   readonly budgets: readonly BudgetNow[];
 }

@@ -61,7 +61,7 @@ export function simulatedEnd(
 ): DialectEnd | null {
   const { preset } = job.policy;
   if (preset === "default") return null;
-  const shown = { annotations, payload: null, name: jobName({ ...job, annotations }), failure: null, budgets: [] };
-  const info = { ...job, ...shown, result: undefined, progress: undefined };
+  const shown = { annotations, payload: null, name: jobName({ ...job, annotations }), failure: null };
+  const info = { ...job, ...shown, liveUsage: null, budgets: [], result: undefined, progress: undefined };
   return TELL[preset]({ job: info, attempts, events, workerName: (session) => session });
 }

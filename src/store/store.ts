@@ -272,6 +272,8 @@ export interface JobRow extends Job {
   readonly name: string;
   /** Of a job that failed: how its last attempt did, without the stack; null where that attempt had no failure. */
   readonly failure: Failure | null;
+  /** What the running attempt has used so far, as it has reported. */
+  readonly liveUsage: Usage | null;
   /** The budgets that cover it, the nearest first. */
   readonly budgets: readonly BudgetNow[];
 }

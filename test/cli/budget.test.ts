@@ -92,6 +92,34 @@ describe.each(KINDS)("a budget of 1 USD on %s, and three children that would spe
     expect((await ask("get", job.id)).stdout).toMatch(/^Budget +2\.4 of 3 USD spent, 0\.6 left/m);
   });
 
+  it("shows what running attempts have used so far, of each job and in total", async () => {
+    const { library, ask } = await openWhere(kind);
+    const [bothRun, end] = [gate(), gate()];
+    let running = 0;
+    const busy = task("busy", async (_input: undefined) => {
+      running += 1;
+      if (running === 2) bothRun.open();
+      await end.passed;
+    });
+    await library.work([busy]);
+    const root = await library.submit(busy, undefined, { retry: { budget: { costUsd: 1 } } });
+    const child = (await ask("submit", "busy", "--parent", root.id)).stdout.trim();
+    await bothRun.passed;
+    const used = { tokensIn: 0, tokensOut: 0 };
+    await library.setUsage(root.id, 1, { ...used, costUsd: 0.1 });
+    await library.setUsage(child, 1, { ...used, costUsd: 0.1 + 0.2 });
+    const tree = (await ask("tree", root.id)).stdout.split("\n");
+    expect(tree[0]).toContain("(used 0.1 USD; budget: 0.4 of 1 USD spent, 0.6 left)");
+    expect(tree[1]).toContain("(used 0.3 USD)");
+    expect(tree[2]).toBe("total  0.4 USD used; budget: 0.4 of 1 USD spent, 0.6 left");
+    expect((await ask("describe", root.id)).stdout).toMatch(new RegExp(`^${child} .*used 0\\.3 USD$`, "m"));
+    const fact = /^Usage +0 tokens in, 0 out, 0\.3 USD; of this 0\.3 USD in progress$/m;
+    expect((await ask("get", child)).stdout).toMatch(fact);
+    end.open();
+    await root.result({ timeout: "60s" });
+    expect((await ask("get", root.id)).stdout).toMatch(/^Usage +0 tokens in, 0 out, 0\.1 USD$/m);
+  });
+
   it("starts from zero with a resubmit, which says so", async () => {
     const { library, ask } = await openWhere(kind);
     const costly = task("costly", async (_input: undefined, ctx) => {

@@ -67,7 +67,7 @@ describe.each(KINDS)("families on %s", (kind) => {
     expect(described.stdout).toMatch(/^Key +all$/m);
     expect(described.stdout).toMatch(new RegExp(`^${child} +p1 +queued$`, "m"));
     const shown = await where.askJson<{ children: object[] }>("describe", top);
-    const free = { usage: null, budgets: [] };
+    const free = { usage: null, liveUsage: null, budgets: [] };
     expect(shown.children).toEqual([
       { id: child, kind: "part", name: "p1", key: "p1", state: "queued", reason: null, ...free },
     ]);

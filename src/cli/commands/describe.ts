@@ -156,8 +156,8 @@ async function childrenOf(perdure: Perdure, id: string): Promise<JobInfo[]> {
 }
 
 function shownChild(child: JobInfo): Record<string, unknown> {
-  const { id, kind, parentId, key, state, reason, usage, budgets } = child;
-  return { id, kind, name: nameOf(child), key: givenKey(parentId, key), state, reason, usage, budgets };
+  const { id, kind, parentId, key, state, reason, usage, liveUsage, budgets } = child;
+  return { id, kind, name: nameOf(child), key: givenKey(parentId, key), state, reason, usage, liveUsage, budgets };
 }
 
 /** A job that has no name but its kind is told from its siblings by its key, without the parent that stands before it. */

@@ -10,7 +10,7 @@ import { JOB_VIEW_NAMES, jobView } from "../../dialects/registry.ts";
 import { storable } from "../../lib/text.ts";
 import type { SessionRow } from "../../store/store.ts";
 import { viewParts } from "../apply/view-parts.ts";
-import { budgetFacts } from "../budget-text.ts";
+import { budgetFacts, usageFact } from "../budget-text.ts";
 import { type Colour, type Piece, painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
@@ -87,7 +87,6 @@ export function jobFacts(
   const at = (instant: number | null) => (instant === null ? null : showLocal(instant));
   const span = (ms: number | null) => (ms === null ? null : showMs(ms));
   const labels = Object.entries(job.labels).map(([name, value]) => `${name}=${value}`);
-  const { usage } = job;
   return [
     ["Job", painted("bold", job.id)],
     ["Name", jobName(job)],
@@ -110,7 +109,7 @@ export function jobFacts(
     ["Deadline", at(job.deadlineAt)],
     ["Finished", at(job.finishedAt)],
     ...budgetFacts(job),
-    ["Usage", usage && `${usage.tokensIn} tokens in, ${usage.tokensOut} out, ${usage.costUsd} USD`],
+    ["Usage", usageFact(job)],
   ];
 }
 

@@ -5,7 +5,7 @@ import type { Perdure } from "../../core/face.ts";
 import { addUsage, type Usage } from "../../core/job.ts";
 import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
-import { spentText, usageText } from "../budget-text.ts";
+import { spentText, usageText, usedBy } from "../budget-text.ts";
 import { painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
@@ -65,12 +65,12 @@ interface Node {
   readonly children: readonly Node[];
 }
 
-/** What ended attempts of the jobs in a tree have used. */
+/** What the jobs in a tree have used, as far as it is known. */
 function totalOf({ job, children }: Node): Usage | null {
-  return children.reduce((sum, child) => addUsage(sum, totalOf(child)), job.usage);
+  return children.reduce((sum, child) => addUsage(sum, totalOf(child)), usedBy(job));
 }
 
-/** With the budget of the root, which knows of attempts in progress, and of jobs that are not shown, too. */
+/** With the budget of the root, which counts jobs that are not shown, too. */
 function totalText(root: Node, isCut: boolean): string | null {
   const total = totalOf(root);
   const own = root.job.budgets.find(({ jobId }) => jobId === root.job.id);

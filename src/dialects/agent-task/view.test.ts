@@ -44,14 +44,14 @@ function jobOf({ task, input, options = {} }: ReadEntry, parts: Partial<JobInfo>
   return {
     ...testJob({ kind: task, tags, labels, timeoutMs: timeout as number | null, parentId: parent }),
     ...{ policy: resolvePolicy(retry), payload: input, annotations, result: undefined, progress: undefined },
-    ...{ name: task, failure: null, budgets: [] },
+    ...{ name: task, failure: null, liveUsage: null, budgets: [] },
     ...parts,
   };
 }
 const readTask = (document: unknown) => agentTask.read(document, context).jobs[0] as ReadEntry;
 const bare = (parts: Partial<JobInfo> = {}): JobInfo => ({
   ...testJob(),
-  ...{ name: "bare", failure: null, budgets: [] },
+  ...{ name: "bare", failure: null, liveUsage: null, budgets: [] },
   ...{ payload: undefined, annotations: {}, result: undefined, progress: undefined },
   ...parts,
 });

@@ -39,7 +39,7 @@ class Told extends JobStory {
   }
 
   status(now?: number) {
-    const rest = { payload: null, annotations: {}, name: this.job.kind, failure: null, budgets: [] };
+    const rest = { payload: null, annotations: {}, name: this.job.kind, failure: null, liveUsage: null, budgets: [] };
     const job: JobInfo = { ...this.job, ...rest, result: undefined, progress: undefined };
     const events = this.events.map((event) => ({ ...event, seq: event.n, jobId: job.id })) as JobEvent[];
     const parts = { job, attempts: this.rows, events, workerName: () => null };
@@ -65,6 +65,7 @@ describe("a job of another door", () => {
         payload: null,
         result: undefined,
         progress: undefined,
+        liveUsage: null,
         budgets: [],
       } as unknown as JobInfo;
       const status = flusterStatus({ job: bare, attempts: [], events: [], workerName: () => null });

@@ -57,7 +57,7 @@ function usageOf(data: JobEvent["data"]): Usage | null {
 
 function bodiless({ payload: _payload, result: _result, ...rest }: JobRow): Job {
   const { progress: _progress, annotations: _annotations, name: _name, failure: _failure, ...facts } = rest;
-  const { budgets: _budgets, ...job } = facts;
+  const { budgets: _budgets, liveUsage: _live, ...job } = facts;
   return job;
 }
 

@@ -94,11 +94,13 @@ export function ledgerTests(bench: Bench): void {
     expect(await leftIn(parent.id)).toBe(0.2);
     // What it uses comes out of what is reserved, and more than that of what is left.
     await renewed(session, a, 0.3);
+    expect(await bench.row(a.id)).toMatchObject({ usage: null, liveUsage: usd(0.3) });
     expect(await budgetOf(parent.id)).toMatchObject({ live: { costUsd: 0.3 }, reserved: { costUsd: 0.5 } });
     await bench.store.setUsage(a.id, 1, usd(0.5));
     expect(await leftIn(parent.id)).toBe(0.1);
     await bench.report(a, done(), T0 + 2, { usage: usd(0.1) });
     await bench.report(b, done(), T0 + 2, { usage: usd(0.1) });
+    expect(await bench.row(a.id)).toMatchObject({ usage: usd(0.5), liveUsage: null });
     expect(await leftIn(parent.id)).toBe(0.4);
     expect(await bench.amend(ids[2] as string, { kind: "redrive" }, T0 + 3)).toMatchObject({ status: "applied" });
     expect(await bench.take(session, T0 + 3)).toMatchObject({ id: ids[2], attempt: 1 });

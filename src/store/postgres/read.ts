@@ -2,7 +2,7 @@
 import type { BudgetNow } from "../../core/budget.ts";
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
 import type { Failure } from "../../core/failure.ts";
-import type { Job } from "../../core/job.ts";
+import type { Job, Usage } from "../../core/job.ts";
 import { rowName } from "../../core/job-name.ts";
 import { LOOK, type Look, lookOf, namespacePage, wholePage } from "../event-page.ts";
 import { serves } from "../lane.ts";
@@ -223,10 +223,11 @@ export function reader(context: Context) {
 type Came = readonly [string, string | null, string | null, string | null, string | null];
 
 function shown(job: StoredJob, [payload, noted, result, given, failed]: Came, budgets: readonly BudgetNow[]): JobRow {
-  const { no: _no, lane: _lane, session: _session, liveUsage: _usage, budget: _budget, ...row } = job;
+  const { no: _no, lane: _lane, session: _session, liveUsage: live, budget: _budget, ...row } = job;
   const annotations = toAnnotations(noted);
   const name = rowName({ name: given, kind: job.kind, annotations, payload });
-  return { ...row, payload, result, annotations, name, failure: toFailure(failed), budgets };
+  const liveUsage = parseOrNull<Usage>(live);
+  return { ...row, payload, result, annotations, name, failure: toFailure(failed), liveUsage, budgets };
 }
 
 function toEvent([seq, jobId, n, at, name, data]: Row): PerdureEvent {

@@ -2,7 +2,7 @@
 import { NO_BUDGETS } from "../../core/budget.ts";
 import type { JobEvent, PerdureEvent } from "../../core/event.ts";
 import type { Failure } from "../../core/failure.ts";
-import type { Job } from "../../core/job.ts";
+import type { Job, Usage } from "../../core/job.ts";
 import { rowName } from "../../core/job-name.ts";
 import { LOOK, type Look, lookOf } from "../event-page.ts";
 import { serves } from "../lane.ts";
@@ -75,7 +75,7 @@ export function reader({ db, interned }: Context) {
 
   /** A job with what belongs to it in other tables. */
   function view(job: StoredJob): JobRow {
-    const { no, lane: _lane, session: _session, liveUsage: _usage, budget, ...row } = job;
+    const { no, lane: _lane, session: _session, liveUsage: live, budget, ...row } = job;
     const won = job.state === "succeeded" ? (result.get(no, job.attempt) as { result: string | null }) : null;
     const came = payload.get(no) as Came | undefined;
     const annotations = toAnnotations(came?.annotations ?? null);
@@ -84,7 +84,8 @@ export function reader({ db, interned }: Context) {
     const failed = job.state === "failed" ? (failureOf.get(no) as { failure: string | null } | undefined) : undefined;
     const failure = toFailure(failed?.failure);
     const budgets = budget === null ? NO_BUDGETS : book.of(budget).budgets(budget);
-    return { ...row, payload: body, result: won?.result ?? null, annotations, name, failure, budgets };
+    const liveUsage = parseOrNull<Usage>(live);
+    return { ...row, payload: body, result: won?.result ?? null, annotations, name, failure, liveUsage, budgets };
   }
 
   function logOf(no: number, attempt: number): string {
