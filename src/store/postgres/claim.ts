@@ -277,6 +277,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
     });
     // Their ends change ledgers too, so they are not among those that can be settled without being read.
     for (const one of covered.length === 0 ? [] : await readWhole(covered)) {
+      marks.taken(one.job.lane, one.job.priority, one.job.runAt, now);
       jobs.push({ job: one.job, claimed: claimedJob(generation, facts.id, one) });
     }
     if (covered.length > 0) jobs.sort((a, b) => byLine(a.job, b.job));
