@@ -13,30 +13,32 @@ export const STRICT = {
 
 type Check = ReturnType<FastifyRequest["compileValidationSchema"]>;
 
-export class InputCheck {
-  readonly #compiled = new Map<object, Check>();
+/** For all servers of a process: the schemas of a route are always the same objects. */
+const compiled = new WeakMap<object, Check>();
 
-  run(request: FastifyRequest, { schema, emptyBody }: Pick<ServedRoute, "schema" | "emptyBody">): void {
-    const { params, query, body } = schema;
-    if (params !== undefined) {
-      request.params = coerced(request.params, params);
-      this.#check(request, params, request.params, "path");
-    }
-    if (query !== undefined) {
-      request.query = coerced(request.query, query);
-      this.#check(request, query, request.query, "query");
-    }
-    if (body === undefined) return;
-    if (request.body === undefined && emptyBody) request.body = {};
-    this.#check(request, body, request.body, "body");
+export function checkInput(
+  request: FastifyRequest,
+  { schema, emptyBody }: Pick<ServedRoute, "schema" | "emptyBody">,
+): void {
+  const { params, query, body } = schema;
+  if (params !== undefined) {
+    request.params = coerced(request.params, params);
+    checkPart(request, params, request.params, "path");
   }
+  if (query !== undefined) {
+    request.query = coerced(request.query, query);
+    checkPart(request, query, request.query, "query");
+  }
+  if (body === undefined) return;
+  if (request.body === undefined && emptyBody) request.body = {};
+  checkPart(request, body, request.body, "body");
+}
 
-  #check(request: FastifyRequest, schema: object, value: unknown, place: string): void {
-    let check = this.#compiled.get(schema);
-    if (check === undefined) {
-      check = request.compileValidationSchema(schema as Record<string, unknown>);
-      this.#compiled.set(schema, check);
-    }
-    if (!check(value)) throw refusalOf(check.errors ?? [], place);
+function checkPart(request: FastifyRequest, schema: object, value: unknown, place: string): void {
+  let check = compiled.get(schema);
+  if (check === undefined) {
+    check = request.compileValidationSchema(schema as Record<string, unknown>);
+    compiled.set(schema, check);
   }
+  if (!check(value)) throw refusalOf(check.errors ?? [], place);
 }

@@ -6,7 +6,7 @@ import { PerdureError } from "../core/errors.ts";
 import type { Admission, Ticket } from "./admission.ts";
 import { type Auth, namespaceOf } from "./auth.ts";
 import { sendJson } from "./call.ts";
-import { InputCheck } from "./check-input.ts";
+import { checkInput } from "./check-input.ts";
 import { addParsers, checkContent, textOf } from "./content.ts";
 import { answerTo } from "./error-reply.ts";
 import type { Principal, ServerLog } from "./parts.ts";
@@ -32,7 +32,6 @@ export interface Pipeline {
 }
 
 export function addPipeline(app: FastifyInstance, { auth, admission, bodyLimit, log }: Pipeline): void {
-  const input = new InputCheck();
   app.decorateRequest("who", null);
   app.decorateRequest("namespace", "default");
   app.decorateRequest("ticket", null);
@@ -56,7 +55,7 @@ export function addPipeline(app: FastifyInstance, { auth, admission, bodyLimit, 
     const { served } = request.routeOptions.config;
     if (served === undefined) return;
     if (request.headers["transfer-encoding"] !== undefined) request.ticket?.read(textOf(request).length);
-    input.run(request, served);
+    checkInput(request, served);
   });
   app.addHook("onResponse", async (request, reply) => {
     const { method, id: requestId, who } = request;
