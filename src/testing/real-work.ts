@@ -36,11 +36,12 @@ export class RealWork {
     this.#known = counts();
   }
 
-  /** The names of what came since, as Node calls them. */
+  /** The names of what came since, as Node calls them. Of those that were there before, whichever have ended at a look
+   *  are forgotten. One that ends and one that begins between two looks cannot be told apart: look often. */
   current(): string[] {
-    const found: string[] = [];
-    for (const [name, count] of counts()) if (count > (this.#known.get(name) ?? 0)) found.push(name);
-    return found;
+    const now = counts();
+    for (const [name, count] of this.#known) this.#known.set(name, Math.min(count, now.get(name) ?? 0));
+    return [...now].filter(([name, count]) => count > (this.#known.get(name) ?? 0)).map(([name]) => name);
   }
 }
 

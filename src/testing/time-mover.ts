@@ -90,7 +90,8 @@ export class TimeMover {
       await this.#quiet();
       await this.#parts.dates.next(this.#seen); // says who runs
       // Without a handler only the engine is at work, whose calls are counted.
-      const work = this.#parts.dates.running.size > 0 ? this.#realWork.current() : [];
+      const found = this.#realWork.current();
+      const work = this.#parts.dates.running.size > 0 ? found : [];
       if (work.length === 0) return;
       if (waitedMs >= this.#parts.patienceMs) return this.#giveUp(work);
       await realSleep(1);
