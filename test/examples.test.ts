@@ -158,7 +158,7 @@ example("commands", async (run) => {
   ]);
 });
 
-// On a server, too: test/client/same-program.test.ts.
+// On a server, too: test/client/same-program.full.test.ts.
 example("same-program", async (run) => {
   const lines = (await run()).trimEnd().split("\n");
   expect(lines[0]).toBe("tea costs 4.99 after 3 attempts");

@@ -13,8 +13,8 @@ import { newSchema } from "./postgres/kit.ts";
 import { IS_FULL, seedsFor } from "./tier.ts";
 
 const [SEED = 1] = seedsFor("payloads", 1);
-const PAYLOADS = IS_FULL ? 100_000 : 10_000;
-const TOGETHER = 2_000;
+const PAYLOADS = IS_FULL ? 100_000 : 3_000;
+const TOGETHER = IS_FULL ? 2_000 : 600;
 /** Of each store's payloads, those that are also claimed, and of these, those that come back as results. */
 const CLAIMED = PAYLOADS / 5;
 const MEBIBYTE = 2 ** 20;

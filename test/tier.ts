@@ -7,6 +7,11 @@ export function inFull<T>(all: readonly [T, ...T[]]): readonly T[] {
   return IS_FULL ? all : all.slice(0, 1);
 }
 
+/** How often random work is repeated: a tenth in the first tier, where every run has other seeds, but not less than 20 times. */
+export function rounds(inFull: number): number {
+  return IS_FULL ? inFull : Math.min(inFull, Math.max(20, inFull / 10));
+}
+
 /** Seeds for random work. Each run has other ones, and prints the first; PERDURE_SEED=… runs one alone. */
 export function seedsFor(what: string, count: number): readonly number[] {
   const named = process.env.PERDURE_SEED;

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
+import { rounds } from "../../test/tier.ts";
 import { checkEntry } from "../core/face-options.ts";
 import { CliError } from "./exit.ts";
 import { jobsOf, readJobFile } from "./job-file.ts";
@@ -148,7 +149,7 @@ retry:
         expect(refusal(JSON.stringify(value))).toMatch(/^(job\.yaml:\d+:\d+: .|nothing was wrong)/s);
         expect(({} as Record<string, unknown>).polluted).toBeUndefined();
       }),
-      { numRuns: 500 },
+      { numRuns: rounds(500) },
     );
   });
 });

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { DANGEROUS } from "../../test/cli/kit.ts";
+import { rounds } from "../../test/tier.ts";
 import { cutToWidth, padTo, safeJson, safeLine, safeText, textWidth } from "./terminal-text.ts";
 
 /** Any code units, also halves of pairs, and more of what is dangerous than chance would give. */
@@ -68,7 +69,7 @@ describe("S26: safe text", () => {
         expect(safeText(block)).toBe(block);
         expect(safeLine(line)).toBe(line);
       }),
-      { numRuns: 500 },
+      { numRuns: rounds(500) },
     );
   });
 

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { rounds } from "../../test/tier.ts";
 import { backoffMs } from "./backoff.ts";
 import { MAX_DURATION_MS } from "./duration.ts";
 import type { Backoff } from "./policy.ts";
@@ -146,7 +147,7 @@ describe("for all backoffs, retries and draws", () => {
         expect(delayMs).toBeGreaterThanOrEqual(Math.min(backoff.maxMs, Math.floor(baseMs - spread) - 1));
         expect(delayMs).toBeLessThanOrEqual(Math.max(backoff.minMs, most));
       }),
-      { numRuns: 2_000 },
+      { numRuns: rounds(2_000) },
     );
   });
 

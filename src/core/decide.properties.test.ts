@@ -2,6 +2,7 @@
  *  prints its seed and the smallest case that still fails. */
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { IS_FULL, rounds } from "../../test/tier.ts";
 import type { Command } from "./command.ts";
 import { type Decision, decide, MAX_HANDBACKS, MIN_DEFER_MS, RELEASE_DELAY_MS } from "./decide.ts";
 import { FAILURE_KINDS, type Failure, failure } from "./failure.ts";
@@ -219,7 +220,7 @@ const holds = (property: (story: JobStory, before: Job) => void, runs = 400) =>
     fc.property(policy, expireInMs, steps, (policy, expireInMs, steps) => {
       play(policy, expireInMs, steps, property);
     }),
-    { numRuns: runs },
+    { numRuns: IS_FULL ? runs : runs / 4 },
   );
 
 describe("whatever the policy and whatever happens", () => {
@@ -343,7 +344,7 @@ describe("whatever the policy and whatever happens", () => {
         const made = decide(job, given, T0 + afterMs, random);
         expect(decide(structuredClone(job), structuredClone(given), T0 + afterMs, random)).toEqual(made);
       }),
-      { numRuns: 1_000 },
+      { numRuns: rounds(1_000) },
     );
   });
 
@@ -356,7 +357,7 @@ describe("whatever the policy and whatever happens", () => {
         const decision = decide(job, typeof outcome === "function" ? outcome(job) : outcome, T0 + afterMs, anyRandom);
         if (decision.kind === "retry") expectBounded(decision, policy);
       }),
-      { numRuns: 1_000 },
+      { numRuns: rounds(1_000) },
     );
   });
 });
@@ -397,7 +398,7 @@ describe("two budgets", () => {
         expect(story.job).toMatchObject({ state: "queued", attempt: 103, failures: 3, losses: 100 });
         expect(story.run(completed()).job).toMatchObject({ state: "succeeded", attempt: 104 });
       }),
-      { numRuns: 30 },
+      { numRuns: rounds(30) },
     );
   });
 
@@ -412,7 +413,7 @@ describe("two budgets", () => {
         expect(failures === 4 || losses === 101).toBe(true);
         expect(attempt).toBe(failures + losses);
       }),
-      { numRuns: 30 },
+      { numRuns: rounds(30) },
     );
   });
 

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { rounds } from "../../test/tier.ts";
 import { ConfigError } from "./errors.ts";
 import { portVariable } from "./exec-env.ts";
 import { checkExecInput, type ExecInput } from "./exec-input.ts";
@@ -260,7 +261,7 @@ describe("whatever is given", () => {
         }
         expect(Object.keys(Object.prototype)).toEqual([]);
       }),
-      { numRuns: 3_000 },
+      { numRuns: rounds(3_000) },
     );
   });
 

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { rounds } from "../../test/tier.ts";
 import { chargedAttempts, chargedText } from "./budget.ts";
 import { type Command, decideCommand } from "./command.ts";
 import type { JobEvent, JobEventBody, JobEventName } from "./event.ts";
@@ -899,7 +900,7 @@ describe("any history", () => {
           }
         },
       ),
-      { numRuns: 150 },
+      { numRuns: rounds(150) },
     );
   });
 

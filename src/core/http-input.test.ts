@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { rounds } from "../../test/tier.ts";
 import { ConfigError } from "./errors.ts";
 import { checkHttpInput, type HttpInput, shownUrl } from "./http-input.ts";
 
@@ -219,8 +220,8 @@ describe("whatever is given", () => {
       expect(Object.getOwnPropertyNames(Object.prototype).join()).toBe(before);
       expect(({} as Record<string, unknown>).polluted).toBeUndefined();
     };
-    fc.assert(fc.property(input, check), { numRuns: 1_000 });
-    fc.assert(fc.property(field, check), { numRuns: 500 });
+    fc.assert(fc.property(input, check), { numRuns: rounds(1_000) });
+    fc.assert(fc.property(field, check), { numRuns: rounds(500) });
     check(JSON.parse('{"__proto__":{"polluted":1},"url":"http://a/"}'));
     check(JSON.parse('{"url":"http://a/","headers":{"__proto__":{"polluted":"1"}}}'));
     check(JSON.parse('{"url":"http://a/","method":"POST","body":{"__proto__":{"polluted":1}}}'));

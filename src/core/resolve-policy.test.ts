@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { rounds } from "../../test/tier.ts";
 import { ConfigError } from "./errors.ts";
 import type { Policy, PolicyFields, PolicyInput } from "./policy.ts";
 import { PRESET_NAMES, presets } from "./presets.ts";
@@ -355,7 +356,7 @@ describe("for all inputs", () => {
           expect((error as ConfigError).path).toMatch(/^retry/);
         }
       }),
-      { numRuns: 1_000 },
+      { numRuns: rounds(1_000) },
     );
   });
 });

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { rounds } from "../../test/tier.ts";
 import { jsonFault } from "./json-fault.ts";
 
 describe("what is wrong with a JSON text", () => {
@@ -49,7 +50,7 @@ describe("what is wrong with a JSON text", () => {
           expect(jsonFault(text)).toMatch(/ at (line \d+, column \d+|the end of the text)$/);
         }
       }),
-      { numRuns: 3_000 },
+      { numRuns: rounds(3_000) },
     );
   });
 

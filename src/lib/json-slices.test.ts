@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { rounds } from "../../test/tier.ts";
 import { sliceOf, slicesOf } from "./json-slices.ts";
 
 const space = fc.stringMatching(/^[ \t\r\n]{0,3}$/);
@@ -35,7 +36,7 @@ describe("slices of JSON text", () => {
         }
         expect(sliceOf(text, "not there at all")).toBeNull();
       }),
-      { numRuns: 500 },
+      { numRuns: rounds(500) },
     );
   });
 
@@ -47,7 +48,7 @@ describe("slices of JSON text", () => {
         const text = objectText([...others, ["jobs", true, list, lead, lead]], lead);
         expect(slicesOf(text, "jobs")).toEqual(items.map(([each]) => each));
       }),
-      { numRuns: 300 },
+      { numRuns: rounds(300) },
     );
   });
 

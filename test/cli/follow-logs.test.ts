@@ -3,6 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { task } from "../../src/core/task.ts";
+import { inFull } from "../tier.ts";
 import { localTarget, serverTarget, startMain, type TestTarget, untilThere } from "./follow-kit.ts";
 import { perdure as ask, DANGEROUS, Kept } from "./kit.ts";
 
@@ -16,10 +17,12 @@ const steps = task("steps", async (_: undefined, ctx) => {
   if (ctx.attempt === 1) throw new Error("once more");
 });
 
-describe.each([
-  ["data of this machine", localTarget],
-  ["a server", serverTarget],
-])("logs --follow on %s", (_, open) => {
+describe.each(
+  inFull([
+    ["a server", serverTarget],
+    ["data of this machine", localTarget],
+  ]),
+)("logs --follow on %s", (_, open) => {
   let target: TestTarget;
   beforeAll(async () => {
     target = await open();

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { textWidth } from "../../src/cli/terminal-text.ts";
 import type { PerdureEvent } from "../../src/core/event.ts";
 import { openKit } from "../client/kit.ts";
+import { inFull } from "../tier.ts";
 import { localTarget, serverTarget, startMain, type TestTarget, untilThere } from "./follow-kit.ts";
 import { perdure as ask, DANGEROUS, Kept, uncoloured } from "./kit.ts";
 
@@ -23,10 +24,12 @@ class Until extends Kept {
   }
 }
 
-describe.each([
-  ["data of this machine", localTarget],
-  ["a server", serverTarget],
-])("on %s", (_, open) => {
+describe.each(
+  inFull([
+    ["a server", serverTarget],
+    ["data of this machine", localTarget],
+  ]),
+)("on %s", (_, open) => {
   let target: TestTarget;
   beforeAll(async () => {
     target = await open();

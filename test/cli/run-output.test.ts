@@ -1,6 +1,7 @@
 /** What is seen of a command: on a terminal nothing that could harm it, in a pipe every byte as it was. */
 import { spawnSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
+import { IS_FULL } from "../tier.ts";
 import { DANGEROUS, Kept, perdure, perdureAt, type Said, scriptAt, uncoloured } from "./kit.ts";
 import { idIn, longTime, newPlace, type Place, processesWith, startShell } from "./program.ts";
 
@@ -76,7 +77,7 @@ describe.skipIf(!hasScript)("a terminal", () => {
     expect((await perdureAt(place, ["ps"])).stdout).not.toContain("\x1b");
   });
 
-  it("that does not tell its width is written to all the same", async () => {
+  it.runIf(IS_FULL)("that does not tell its width is written to all the same", async () => {
     const place = newPlace();
     await perdureAt(place, ["run", "-q", "--", "true"]);
     const inner = { INNER: "stty cols 0 rows 0; $PERDURE_CLI ps", TERM: "xterm" };
@@ -108,14 +109,18 @@ describe("a pipe", () => {
     expect(jobs.map(({ state }) => state)).not.toContain("running");
   }, 120_000);
 
-  it("that nobody reads any more ends it too when the noise comes from stderr", async () => {
-    const sleep = `sleep ${longTime()}`;
-    const script = `$PERDURE_CLI run -- sh -c '${sleep} & yes >&2' 2>&1 >/dev/null | head -1`;
-    expect(await startShell(newPlace(), script).ended).toEqual({ code: 0, stdout: "y\n", stderr: "" });
-    expect(processesWith(sleep)).toEqual([]);
-  }, 120_000);
+  it.runIf(IS_FULL)(
+    "that nobody reads any more ends it too when the noise comes from stderr",
+    async () => {
+      const sleep = `sleep ${longTime()}`;
+      const script = `$PERDURE_CLI run -- sh -c '${sleep} & yes >&2' 2>&1 >/dev/null | head -1`;
+      expect(await startShell(newPlace(), script).ended).toEqual({ code: 0, stdout: "y\n", stderr: "" });
+      expect(processesWith(sleep)).toEqual([]);
+    },
+    120_000,
+  );
 
-  it("that nobody reads any more is no trouble for logs and artifacts", async () => {
+  it.runIf(IS_FULL)("that nobody reads any more is no trouble for logs and artifacts", async () => {
     const place = newPlace();
     // More than a pipe holds.
     const script = 'seq 30000; seq 30000 > "$PERDURE_OUTPUT_DIR/artifacts/n"';

@@ -1,5 +1,6 @@
 /** Signals to `perdure run`: Ctrl-C cancels, the others hand back, and nothing of the command lives on. */
 import { describe, expect, it } from "vitest";
+import { IS_FULL } from "../tier.ts";
 import { perdureAt, scriptAt } from "./kit.ts";
 import { endingOf, idIn, longTime, newPlace, type Place, processesWith, start } from "./program.ts";
 
@@ -27,7 +28,7 @@ describe("Ctrl-C", () => {
     expect(endingOf(said)).toMatchObject({ id: idIn(said), state: "cancelled", exitCode: 130 });
   });
 
-  it("cancels while it waits for the next run", async () => {
+  it.runIf(IS_FULL)("cancels while it waits for the next run", async () => {
     const place = newPlace();
     const program = start(place, ["run", "--backoff", "1h", "--", "false"]);
     await program.says("retrying in");
@@ -93,7 +94,7 @@ describe("another signal", () => {
     expect(endingOf(said)).toMatchObject({ id: idIn(said), state: "cancelled", exitCode: 143 });
   });
 
-  it("leaves the object of --json too when the job is handed back", async () => {
+  it.runIf(IS_FULL)("leaves the object of --json too when the job is handed back", async () => {
     const program = start(newPlace(), ["run", "--json", "--key", "k", "--", "sh", "-c", tree(longTime())]);
     await program.says("up");
     program.kill("SIGTERM");
@@ -102,7 +103,7 @@ describe("another signal", () => {
     expect(endingOf(said)).toMatchObject({ id: idIn(said), state: "queued", exitCode: 143, attempts });
   });
 
-  it("that cannot be caught ends the tree soon after too", async () => {
+  it.runIf(IS_FULL)("that cannot be caught ends the tree soon after too", async () => {
     const n = longTime();
     const program = start(newPlace(), ["run", "--", "sh", "-c", tree(n)]);
     await program.says("up");

@@ -2,6 +2,7 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { IS_FULL } from "../tier.ts";
 import { perdureAt, scriptAt } from "./kit.ts";
 import { endingOf, idIn, longTime, newPlace, processesWith, runScript } from "./program.ts";
 
@@ -115,16 +116,20 @@ describe("perdure run", () => {
     expect(endingOf(said)).toMatchObject({ exitCode: 137, attempts });
   });
 
-  it("runs side by side with others on the same data, each its own command", async () => {
-    const place = newPlace();
-    const names = ["n1", "n2", "n3"];
-    const script = '[ "$PERDURE_ATTEMPT" = 2 ] || exit 1; echo $NAME';
-    const all = names.map((name) => runScript(place, ["--backoff", "50ms", "--env", `NAME=${name}`], script));
-    const said = await Promise.all(all);
-    expect(said.map(({ code, stdout }) => ({ code, stdout }))).toEqual(
-      names.map((name) => ({ code: 0, stdout: `${name}\n` })),
-    );
-    expect(new Set(said.map(idIn)).size).toBe(names.length);
-    for (const { stderr } of said) expect(stderr).toMatch(/^job_.*: succeeded after 2 runs/m);
-  }, 120_000);
+  it.runIf(IS_FULL)(
+    "runs side by side with others on the same data, each its own command",
+    async () => {
+      const place = newPlace();
+      const names = ["n1", "n2", "n3"];
+      const script = '[ "$PERDURE_ATTEMPT" = 2 ] || exit 1; echo $NAME';
+      const all = names.map((name) => runScript(place, ["--backoff", "50ms", "--env", `NAME=${name}`], script));
+      const said = await Promise.all(all);
+      expect(said.map(({ code, stdout }) => ({ code, stdout }))).toEqual(
+        names.map((name) => ({ code: 0, stdout: `${name}\n` })),
+      );
+      expect(new Set(said.map(idIn)).size).toBe(names.length);
+      for (const { stderr } of said) expect(stderr).toMatch(/^job_.*: succeeded after 2 runs/m);
+    },
+    120_000,
+  );
 });

@@ -13,7 +13,7 @@ const SYNCS = "fsync,fdatasync"; // which of the two depends on how SQLite was b
 const why = straceProblem();
 
 /** Opening a new file takes about seven; each submit, and each beat of the engine, one more. */
-const POINTS = IS_FULL ? [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] : [1, 5, 8];
+const POINTS = IS_FULL ? [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] : [5];
 const OPENED = 8;
 
 if (why === null) {

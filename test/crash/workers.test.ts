@@ -1,7 +1,7 @@
 /** F01, F14: workers and submitters that are killed with -9 at random, over and over, while thousands of jobs flow. */
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { IS_FULL } from "../tier.ts";
+import { IS_FULL, inFull } from "../tier.ts";
 import { audit } from "./audit.ts";
 import {
   type Child,
@@ -18,8 +18,9 @@ import {
   until,
 } from "./kit.ts";
 
-const JOBS = (IS_FULL ? 2_000 : 400) * SOAK;
-const WORKERS = 4;
+const JOBS = (IS_FULL ? 2_000 : 300) * SOAK;
+const WORKERS = IS_FULL ? 4 : 2;
+const KILLS = IS_FULL ? 10 : 3;
 
 /** What job i does is bodies[i mod length]: most are quick, some fail once, a few fail always, a few take a while. */
 const BODIES = [
@@ -34,9 +35,9 @@ const BODIES = [
 /** Two failures each, and a short wait between, so that the retries of the last jobs do not decide the run time. */
 const RETRY = { maxAttempts: 2, backoff: { type: "fixed", delay: "50ms" } };
 
-describe.each([SQLITE, POSTGRES])("on $name", (store) => {
+describe.each(inFull([POSTGRES, SQLITE]))("on $name", (store) => {
   it(
-    `loses none of thousands of jobs while ${WORKERS} workers and the submitter are killed at random`,
+    `loses none of its jobs while ${WORKERS} workers and the submitter are killed at random`,
     async () => {
       const dice = new Dice("workers");
       const count = JOBS * store.share;
@@ -54,7 +55,7 @@ describe.each([SQLITE, POSTGRES])("on $name", (store) => {
       const workers = Array.from({ length: WORKERS }, work);
 
       const submitting = submitAll(url, count, acks, dice, all);
-      const least = Math.floor(10 * store.share) + 1;
+      const least = Math.floor(KILLS * store.share) + 1;
       const kills = await killWorkers(workers, work, effects, dice, submitting, least);
       const submitKills = await submitting;
       console.log(`workers: ${kills} workers and ${submitKills} submitters killed`);
@@ -72,7 +73,7 @@ describe.each([SQLITE, POSTGRES])("on $name", (store) => {
       for (const [i, id] of acknowledged) expect(jobs.get(id)?.key).toBe(`job-${i}`);
       expect(new Set(acknowledged.map(([i]) => i)).size).toBe(count);
       expect(jobs.size).toBe(count + 1);
-      expect(kills).toBeGreaterThan(10 * store.share);
+      expect(kills).toBeGreaterThan(KILLS * store.share);
 
       // Only those that always fail fail, or those that were unlucky three times in a row.
       for (const job of jobs.values()) {

@@ -69,7 +69,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(stderr).not.toContain("hidden");
   });
 
-  it("with a module with a mistake, which its workers find, ends with 2 and says so", async () => {
+  it.runIf(IS_FULL)("with a module with a mistake, which its workers find, ends with 2 and says so", async () => {
     const home = newHome();
     writeFileSync(join(home, "bad.mjs"), "this is no module");
     const proc = new Proc(home, ["up", ...QUIET, "--data", "data", "--tasks", "./bad.mjs"], {});

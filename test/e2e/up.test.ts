@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { perdure } from "../cli/kit.ts";
 import { newSchema } from "../postgres/kit.ts";
+import { IS_FULL } from "../tier.ts";
 import {
   connect,
   freePort,
@@ -84,7 +85,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(await second.proc.stop()).toBe(0);
   });
 
-  it("goes on with a failed `perdure run` that is redriven", async () => {
+  it.runIf(IS_FULL)("goes on with a failed `perdure run` that is redriven", async () => {
     const home = newHome();
     const data = join(home, "data");
     const here = { cwd: home, env: { PERDURE_DATA: data } };
@@ -101,7 +102,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(await proc.stop()).toBe(0);
   });
 
-  it("starts a worker again that was killed, and its job", async () => {
+  it.runIf(IS_FULL)("starts a worker again that was killed, and its job", async () => {
     const home = newHome();
     const [pids, go] = [join(home, "pids"), join(home, "go")];
     const { proc, url, tokenFile } = await up({ home });
@@ -121,7 +122,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(await proc.stop()).toBe(0);
   });
 
-  it("S24: keeps the database's address to itself", async () => {
+  it.runIf(IS_FULL)("S24: keeps the database's address to itself", async () => {
     const home = newHome();
     const [pids, go] = [join(home, "pids"), join(home, "go")];
     const { url: db, schema } = newSchema("e2e");
@@ -149,7 +150,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(existsSync(join(home, "data", "perdure.db"))).toBe(false);
   });
 
-  it("is refused where another serves the same data, which is named by its pid", async () => {
+  it.runIf(IS_FULL)("is refused where another serves the same data, which is named by its pid", async () => {
     const home = newHome();
     const first = await up({ home, args: ["--workers", "0"] });
     const second = new Proc(home, ["up", "--data", join(home, "data"), "--port", "0"], {});

@@ -6,7 +6,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { exec } from "../../src/core/builtin.ts";
 import type { Duration } from "../../src/core/duration.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
-import { IS_FULL } from "../tier.ts";
+import { IS_FULL, inFull } from "../tier.ts";
 import { alive, allDead, type Bench, isAlive, needle, openBench, QUICK, startChild, until } from "./kit.ts";
 
 /** Slow machines get slack; what is promised is a second. Far less than a lease, or the grace of these commands. */
@@ -69,10 +69,12 @@ describe("kill -9 of a worker", () => {
     }
   });
 
-  it.each([
-    ["and", false],
-    ["even where its supervisor hangs", true],
-  ])("%s the next attempt starts only when they are gone", async (_name, doesHang) => {
+  it.each(
+    inFull([
+      ["and", false],
+      ["even where its supervisor hangs", true],
+    ]),
+  )("%s the next attempt starts only when they are gone", async (_name, doesHang) => {
     const bench = await onlyEngine();
     // Engines that reap at other times of the second: one of them sees at once that the worker is gone.
     for (let i = 0; i < 9; i++) {

@@ -3,11 +3,11 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { exists, openBench, QUICK } from "./kit.ts";
+import { exists, openBench, QUICK, sharedBench } from "./kit.ts";
 
 describe("an exit code", () => {
   it("decides, and is told with the last line of stderr", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const ok = await bench.sh("echo hi; echo noise >&2");
     expect(ok.job).toMatchObject({ state: "succeeded", attempt: 1 });
     expect(ok.result).toMatchObject({ exitCode: 0, output: null, outputs: [], stdout: { bytes: 3, dropped: 0 } });
@@ -21,7 +21,7 @@ describe("an exit code", () => {
   });
 
   it("of a program of Node is told with its error, and not with its version", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const throws = (script: string) => bench.run({ argv: [process.execPath, "-e", script] });
     const thrown = await throws('throw new Error("connect ECONNREFUSED 127.0.0.1:1: Connection refused")');
     expect(thrown.last.failure?.message).toBe(
@@ -32,7 +32,7 @@ describe("an exit code", () => {
   });
 
   it("is retried as the policy says, each attempt with its own", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const retry = { maxAttempts: 3, ...QUICK };
     const { job, attempts } = await bench.sh('exit "$((3 - PERDURE_ATTEMPT))"', {}, { retry });
     expect(job).toMatchObject({ state: "succeeded", attempt: 3 });
@@ -40,7 +40,7 @@ describe("an exit code", () => {
   });
 
   it("goes with any bytes on stderr, also such as no database would take", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const { last } = await bench.sh(String.raw`printf 'a\000b\377\033[31m\n' >&2; exit 3`);
     expect(last.failure?.message).toMatch(/^exit code 3: a.b/s);
     const emoji = await bench.run({ argv: ["perl", "-e", 'print STDERR "x", "\\xf0\\x9f\\x98\\x80" x 2000; exit 4'] });
@@ -53,7 +53,7 @@ describe("a signal", () => {
   it.each(["SIGKILL", "SIGTERM", "SIGSEGV", "SIGABRT", "SIGHUP", "SIGINT", "SIGPIPE"] as const)(
     "%s is told as 128 + n",
     async (signal) => {
-      const bench = await openBench();
+      const bench = await sharedBench();
       const { last } = await bench.sh(`echo why >&2; kill -${signal.slice(3)} $$; sleep 100`);
       const exitCode = 128 + constants.signals[signal];
       expect(last.failure).toMatchObject({ kind: "signal", signal, exitCode, message: `signal ${signal}: why` });
@@ -61,7 +61,7 @@ describe("a signal", () => {
   );
 
   it("that nobody sent it on our behalf finds all at their defaults", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const { stdout, stderr, job } = await bench.sh("yes | head -1; grep -E 'SigIgn|SigBlk' /proc/self/status");
     expect(job.state).toBe("succeeded");
     expect(stdout).toMatch(/^y\nSigBlk:\s0+\nSigIgn:\s0+\n$/);
@@ -71,7 +71,7 @@ describe("a signal", () => {
 
 describe("what cannot be started", () => {
   it("is permanent: no program, no right, no directory", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const plain = join(bench.dir, "plain");
     writeFileSync(plain, "x", { mode: 0o644 });
     const badShebang = join(bench.dir, "bad");
@@ -96,7 +96,7 @@ describe("what cannot be started", () => {
   });
 
   it("is permanent: a script whose interpreter is not there", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const script = join(bench.dir, "script");
     writeFileSync(script, "#!/no/such/interpreter\n", { mode: 0o755 });
     const { job, last } = await bench.run({ argv: [script] });
@@ -105,7 +105,7 @@ describe("what cannot be started", () => {
   });
 
   it("is permanent: arguments and environment that are longer than the system takes", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const { last, job } = await bench.run(
       { argv: ["true", "x".repeat(131_072)] },
       { retry: { maxAttempts: 5, ...QUICK } },
@@ -117,7 +117,7 @@ describe("what cannot be started", () => {
   });
 
   it("may be started with the next attempt where somebody is writing the program", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const program = join(bench.dir, "busy");
     const flag = join(bench.dir, "open");
     const held = await bench.submit({
@@ -139,7 +139,7 @@ describe("what cannot be started", () => {
 
 describe("asked to stop", () => {
   it("a command that answers with exit code 0 has not succeeded: it timed out", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const { job, last } = await bench.sh("trap 'exit 0' TERM; sleep 100 & wait", {}, { timeout: "300ms" });
     expect(job).toMatchObject({ state: "failed" });
     expect(last.failure).toMatchObject({ kind: "timeout" });
@@ -154,7 +154,7 @@ describe("asked to stop", () => {
   });
 
   it("a command that answers with exit code 0 to a cancel is cancelled", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const job = await bench.submit({ command: "trap 'exit 0' TERM; touch up; sleep 100 & wait", shell: true });
     await exists(join(bench.dirOf(job.id, 1), "up"));
     await job.cancel();

@@ -5,7 +5,7 @@ import { closeSync, openSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { openBench, tempDir } from "./kit.ts";
+import { openBench, sharedBench, tempDir } from "./kit.ts";
 
 /** Sets variables of this process for one test. */
 function withEnv(values: Record<string, string | undefined>): void {
@@ -28,7 +28,7 @@ describe("the environment", () => {
       ...{ DATABASE_URL: "postgres://secret", NODE_OPTIONS: "--no-warnings", LD_PRELOAD: "/nowhere/evil.so" },
       ...{ AWS_SECRET_ACCESS_KEY: "secret", PERDURE_TOKEN: "secret", PERDURE_JOB_ID: "outer", MALLOC_ARENA_MAX: "1" },
     });
-    const bench = await openBench();
+    const bench = await sharedBench();
     const { stdout, job, dir } = await bench.run({ argv: ["env", "-0"], env: { MY_NAME: "a b\nc=d", LANG: "de" } });
     const found = Object.fromEntries(
       stdout
@@ -67,7 +67,7 @@ describe("the environment", () => {
   });
 
   it("refuses names of ours where it is submitted", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const input = { argv: ["env"], env: { PERDURE_MARK: "x" } };
     await expect(bench.submit(input)).rejects.toMatchObject({ code: "invalid_config", path: "exec.env.PERDURE_MARK" });
   });
@@ -77,7 +77,7 @@ describe("ports", () => {
   const listen = `perl -MIO::Socket::INET -e 'IO::Socket::INET->new(LocalPort => $ENV{PERDURE_PORT_HTTP}, Listen => 1) or die "taken"'`;
 
   it("are free ones, each in a variable of its own", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const { stdout, job } = await bench.sh(
       `${listen} && echo "$PERDURE_PORT_HTTP $PERDURE_PORT_METRICS_V2 $P $ID $N $I"`,
       {
@@ -94,7 +94,7 @@ describe("ports", () => {
   });
 
   it("are different ones for commands that run at the same time", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     // Nobody listens, so that the system alone would not keep them apart; each runs until all have written theirs.
     const dir = tempDir();
     const script = `echo "$PERDURE_PORT_A" > "$DIR/$PERDURE_JOB_ID"; until [ $(ls "$DIR" | wc -l) = 8 ]; do sleep 0.02; done`;
@@ -105,7 +105,7 @@ describe("ports", () => {
   });
 
   it("that are not known are refused where the job is submitted, risky names where it runs", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const input = { argv: ["env"], fill: { PORT: "port.http" } };
     await expect(bench.submit(input)).rejects.toMatchObject({ code: "invalid_config", path: "exec.fill.PORT" });
     const { job, last } = await bench.run({ argv: ["env"], fill: { LD_PRELOAD: "jobId" } });
@@ -116,7 +116,7 @@ describe("ports", () => {
 
 describe("arguments", () => {
   it("arrive as they are", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const args = [
       "",
       " ",
@@ -146,14 +146,14 @@ describe("arguments", () => {
   });
 
   it("for a shell are what a shell makes of them", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     expect((await bench.sh("echo $((1 + 2)) | tr 3 4; echo $0 $#")).stdout).toBe("4\n/bin/sh 0\n");
   });
 });
 
 describe("standard input", () => {
   it("is a text, or JSON, or nothing at all", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const cat = async (input: object) => (await bench.run({ argv: ["cat"], ...input })).stdout;
     expect(await cat({ stdin: "line\nno end" })).toBe("line\nno end");
     expect(await cat({ stdin: "" })).toBe("");
@@ -163,7 +163,7 @@ describe("standard input", () => {
   });
 
   it("need not be read: whoever closes it or leaves early does no harm", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const stdin = "x".repeat(500_000);
     for (const command of ["exit 0", "exec 0<&-; sleep 0.1", "head -c 1 > /dev/null", "sleep 1000 & exit 0"]) {
       expect((await bench.sh(command, { stdin })).job.state).toBe("succeeded");

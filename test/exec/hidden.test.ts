@@ -2,10 +2,10 @@
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { IS_FULL } from "../tier.ts";
-import { allDead, exists, needle, openBench } from "./kit.ts";
+import { allDead, exists, needle, sharedBench } from "./kit.ts";
 
 it("one that only its parent led to is not forgotten when the parent dies first", async () => {
-  const bench = await openBench();
+  const bench = await sharedBench();
   const mark = needle();
   const hidden = `env -i setsid /bin/sh -c 'trap "" TERM; : > up; while :; do /bin/sleep 1; done' ${mark}`;
   const job = await bench.submit({ command: `${hidden} & wait`, shell: true, grace: "200ms" });
@@ -16,7 +16,7 @@ it("one that only its parent led to is not forgotten when the parent dies first"
 });
 
 it.runIf(IS_FULL)("one that keeps the pipe, and writes for ever, does not keep the job", async () => {
-  const bench = await openBench();
+  const bench = await sharedBench();
   // It ends when nobody reads any more.
   const hidden = "env -i setsid /bin/sh -c 'while echo x; do /bin/sleep 0.2; done'";
   // Orphaned at once, and before anybody looked: nobody can find it.
@@ -26,7 +26,7 @@ it.runIf(IS_FULL)("one that keeps the pipe, and writes for ever, does not keep t
 });
 
 it("a command is not failed by the names of its files, nor by much output of its own", async () => {
-  const bench = await openBench();
+  const bench = await sharedBench();
   const names = `
     const { mkdirSync, writeFileSync } = require("node:fs");
     let dir = "artifacts/";

@@ -6,13 +6,13 @@ import { describe, expect, it } from "vitest";
 import { opalExec } from "../../src/dialects/opal/exec.ts";
 import { opalJob } from "../../src/dialects/opal/job.ts";
 import { opalKey } from "../../src/dialects/opal/words.ts";
-import { openBench, QUICK, tempDir, until } from "./kit.ts";
+import { QUICK, sharedBench, tempDir, until } from "./kit.ts";
 
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 
 describe("input files", () => {
   it("lie in inputs/, byte for byte, for the owner alone, before the program starts", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const bytes = randomBytes(300_000);
     const files = { "a b é": bytes.toString("base64"), empty: "", "-n": base64("dash\n") };
     const script =
@@ -24,7 +24,7 @@ describe("input files", () => {
   });
 
   it("are found from another directory, and by a program that is one of them", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const files = { "run.sh": base64('echo "from $(cat "$PERDURE_OUTPUT_DIR/inputs/data")"') };
     const argv = ["/bin/sh", "-c", '. "$PERDURE_OUTPUT_DIR/inputs/run.sh"'];
     const { stdout } = await bench.run({ argv, cwd: tempDir(), files: { ...files, data: base64("here") } });
@@ -34,7 +34,7 @@ describe("input files", () => {
   });
 
   it("are new for each attempt, whatever the one before did to its own, and go when the job has ended", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const script = 'cat inputs/n; rm -r inputs; ln -s /nowhere inputs; [ "$PERDURE_ATTEMPT" = 3 ]';
     const retry = { maxAttempts: 3, ...QUICK };
     const { job, stdout } = await bench.sh(script, { files: { n: base64("as sent\n") } }, { retry });
@@ -45,7 +45,7 @@ describe("input files", () => {
   });
 
   it("are no outputs", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const { result, job, dir } = await bench.sh("echo 1 > artifacts/a", { files: { b: "QQ==" } });
     expect(result.outputs.map(({ name }) => name)).toEqual(["a"]);
     expect(await (await bench.perdure.outputs(job.id)).read(1, "inputs/b")).toBe(null);
@@ -53,13 +53,13 @@ describe("input files", () => {
   });
 
   it("make no directory where there are none", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     expect((await bench.sh("ls -A")).stdout).not.toContain("inputs");
     expect((await bench.sh("ls -A", { files: {} })).stdout).not.toContain("inputs");
   });
 
   it("are refused at submit when a name or the content cannot be", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     for (const files of [{ "../a": "QQ==" }, { "a/b": "QQ==" }, { a: "Q" }, { a: "?" }]) {
       await expect(bench.submit({ argv: ["true"], files })).rejects.toMatchObject({ code: "invalid_config" });
     }
@@ -70,7 +70,7 @@ describe("input files", () => {
 
 describe("an engine of OPAL", () => {
   it("finds prompt, metadata and file under their names", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const script =
       'echo "$OPAL_JOB_ID|$OPAL_METADATA"; echo "$OPAL_PROMPT"; cat "$OPAL_PROMPT_FILE"; echo; cat "$OPAL_INPUT_FILE"';
     const input = opalExec({
@@ -88,7 +88,7 @@ describe("an engine of OPAL", () => {
   });
 
   it("leaves outputs whose links name its attempt", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const engine = ["/bin/sh", "-c", 'mkdir artifacts/d && cp "$OPAL_PROMPT_FILE" "artifacts/d/the answer.txt"'];
     const input = opalExec({ engine, prompt: "hi", opalId: "job_1" });
     const { job, attempts } = await bench.run(input, { key: opalKey("job_1"), tags: ["opal"] });

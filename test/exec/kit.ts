@@ -17,6 +17,7 @@ import type { WorkerHandle, WorkOptions } from "../../src/core/work-options.ts";
 import type { OpenOptions } from "../../src/embedded/options.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 import type { AttemptRow } from "../../src/store/store.ts";
+import { whenFileIsOver } from "../file-is-over.ts";
 
 const DEADLINE_MS = 60_000;
 
@@ -55,14 +56,42 @@ export interface Bench {
 export const QUICK = { backoff: { initial: "1ms", jitter: 0 } } as const;
 export const ONCE = { maxAttempts: 1 } as const;
 
-export async function openBench(
-  options: { work?: WorkOptions; open?: OpenOptions; dir?: string } = {},
-): Promise<Bench> {
-  const dir = options.dir ?? tempDir();
+interface BenchOptions {
+  readonly work?: WorkOptions;
+  readonly open?: OpenOptions;
+  readonly dir?: string;
+}
+
+/** For one test, which may stop its worker, close it, and look at all there is. */
+export async function openBench(options: BenchOptions = {}): Promise<Bench> {
+  const bench = await makeBench({ ...options, dir: options.dir ?? tempDir() });
+  onTestFinished(() => bench.perdure.close({ grace: 0 }));
+  return bench;
+}
+
+let shared: Promise<Bench> | null = null;
+
+/** For the tests of a file that only look at their own jobs: to open one, with its supervisor, costs more than they do. */
+export function sharedBench(): Promise<Bench> {
+  if (shared !== null) return shared;
+  const dir = mkdtempSync(join(tmpdir(), "perdure-exec-"));
+  shared = makeBench({ dir });
+  return shared;
+}
+
+whenFileIsOver(async () => {
+  const bench = await shared;
+  shared = null;
+  if (bench === null) return;
+  await bench.perdure.close({ grace: 0 });
+  rmSync(bench.dir, { recursive: true, force: true });
+});
+
+async function makeBench(options: BenchOptions & { readonly dir: string }): Promise<Bench> {
+  const { dir } = options;
   const logged: string[] = [];
   const logger = (level: string, message: string) => void logged.push(`${level}: ${message}`);
   const perdure = await Perdure.open({ url: join(dir, "perdure.db"), logger, ...options.open });
-  onTestFinished(() => perdure.close({ grace: 0 }));
   const worker = await perdure.work([exec], options.work);
   const dirOf = (jobId: string, attempt: number) => join(dir, "artifacts", jobId, `attempt_${attempt}`);
   const submit: Bench["submit"] = (input, given = {}) => perdure.submit(exec, input, { retry: ONCE, ...given });

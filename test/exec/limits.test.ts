@@ -2,7 +2,7 @@
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { alive, needle, openBench } from "./kit.ts";
+import { alive, needle, sharedBench } from "./kit.ts";
 
 const MB = 1_000_000;
 /** Takes memory and keeps it. */
@@ -10,7 +10,7 @@ const hog = (mb: number, then: string) => ["perl", "-e", `my $x = "a" x ${mb * M
 
 describe("memory", () => {
   it("beyond the limit ends the command as out of memory", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const mark = needle();
     const input = { argv: hog(200, "sleep 1000"), limits: { memory: 100 * MB }, env: { MARK: mark } };
     const { last } = await bench.run(input);
@@ -20,7 +20,7 @@ describe("memory", () => {
   });
 
   it("is counted over the whole tree, wherever it went", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const mark = needle();
     const one = `setsid perl -e 'my $x = "a" x 50_000_000; sleep 1000' &`;
     const input = { limits: { memory: 120 * MB }, env: { MARK: mark } };
@@ -30,14 +30,14 @@ describe("memory", () => {
   });
 
   it("that processes share is counted once", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const fork = "for (1 .. 5) { if (!fork) { select undef, undef, undef, 1; exit 0 } } 1 while wait > 0; print 'fine'";
     const { stdout, last } = await bench.run({ argv: hog(60, fork), limits: { memory: 250 * MB } });
     expect([stdout, last.failure]).toEqual(["fine", null]);
   });
 
   it("within the limit changes nothing", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const { job } = await bench.run({ argv: hog(20, "select undef, undef, undef, 0.5"), limits: { memory: 200 * MB } });
     expect(job.state).toBe("succeeded");
   });
@@ -45,7 +45,7 @@ describe("memory", () => {
 
 describe("processes", () => {
   it("beyond the limit end the command", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const mark = needle();
     const input = { limits: { processes: 10 }, env: { MARK: mark } };
     const { last } = await bench.sh(
@@ -58,7 +58,7 @@ describe("processes", () => {
   });
 
   it("that fork faster than they are counted do not get away", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const mark = needle();
     // A bomb with a fuse: it stops by itself at some hundreds, should we fail.
     const bomb = "$SIG{TERM} = 'IGNORE'; for (1 .. 8) { fork; select undef, undef, undef, 0.03 } sleep 20";
@@ -71,7 +71,7 @@ describe("processes", () => {
 
 describe("files", () => {
   it("grow no further than the limit", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const { last, dir } = await bench.sh("exec head -c 5000000 /dev/zero > artifacts/big", {
       limits: { fileSize: 1_024_000 },
     });
@@ -83,7 +83,7 @@ describe("files", () => {
   });
 
   it("are open no more than the limit allows", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const script = 'my @f; while (open my $f, "<", "/dev/null") { push @f, $f } print scalar @f';
     const { stdout } = await bench.run({ argv: ["perl", "-e", script], limits: { openFiles: 32 } });
     expect(Number(stdout)).toBeGreaterThan(20);
@@ -91,14 +91,14 @@ describe("files", () => {
   });
 
   it("limits that the system refuses are told, and the program is not started without them", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const { last, stdout } = await bench.run({ argv: ["echo", "ran"], limits: { openFiles: 2 ** 40 } });
     expect(last.failure).toMatchObject({ kind: "exit", exitCode: 126 });
     expect(stdout).toBe("");
   });
 
   it("limits do not change what is said of a program that is not there", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const { last } = await bench.run({ argv: ["no-such-program"], limits: { openFiles: 64 } });
     expect(last.failure).toMatchObject({ class: "invalid", code: "ENOENT" });
   });

@@ -3,13 +3,14 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { openDatabase } from "../../src/store/sqlite/driver.ts";
+import { IS_FULL } from "../tier.ts";
 import { alive, allDead, needle, openBench, startChild, until } from "./kit.ts";
 
 const WORKER = fileURLToPath(new URL("worker.ts", import.meta.url));
 const STUBBORN = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 1000; :' &) \n while :; do sleep 0.1; done";
 
 describe("a worker that leaves", () => {
-  it("with process.exit, in the middle of everything, takes its commands with it", async () => {
+  it.runIf(IS_FULL)("with process.exit, in the middle of everything, takes its commands with it", async () => {
     const bench = await openBench();
     await bench.worker.stop();
     const child = startChild("worker.ts", [JSON.stringify({ url: join(bench.dir, "perdure.db") })]);
@@ -22,7 +23,7 @@ describe("a worker that leaves", () => {
     await allDead(mark);
   });
 
-  it("and what its command had used so far is counted", async () => {
+  it.runIf(IS_FULL)("and what its command had used so far is counted", async () => {
     const bench = await openBench({ open: { lease: "1s" } });
     await bench.worker.stop();
     const child = startChild("worker.ts", [JSON.stringify({ url: join(bench.dir, "perdure.db"), lease: "1s" })]);

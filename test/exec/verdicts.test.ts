@@ -2,14 +2,14 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { exists, openBench, QUICK } from "./kit.ts";
+import { exists, openBench, QUICK, sharedBench } from "./kit.ts";
 
 const says = (json: string) => `printf '%s' '${json}' > "$PERDURE_RESULT_FILE"`;
 const retry = { maxAttempts: 3, ...QUICK };
 
 describe("a verdict", () => {
   it("completed succeeds with any exit code, with its output", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const { job, result } = await bench.sh(`${says('{"status":"completed","output":{"n":1}}')}; exit 1`);
     expect(job.state).toBe("succeeded");
     expect(result).toMatchObject({ exitCode: 1, output: { n: 1 } });
@@ -18,7 +18,7 @@ describe("a verdict", () => {
   });
 
   it("failed is a no of the task itself with any exit code: not tried again", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const { job, last } = await bench.sh(
       `${says('{"status":"failed","reason":"no such image"}')}; exit 0`,
       {},
@@ -31,7 +31,7 @@ describe("a verdict", () => {
   });
 
   it("without a status is output, and the exit code decides", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     expect((await bench.sh(says('{"rows":3}'))).result.output).toEqual({ rows: 3 });
     expect((await bench.sh(says("[1,2]"))).result.output).toEqual([1, 2]);
     expect((await bench.sh(`${says('{"rows":3}')}; exit 4`)).last.failure).toMatchObject({ kind: "exit", exitCode: 4 });
@@ -49,7 +49,7 @@ describe("a verdict", () => {
     ["a folder", 'mkdir "$PERDURE_RESULT_FILE"'],
     ["nested without end", `perl -e 'print "[" x 100000, "]" x 100000' > "$PERDURE_RESULT_FILE"`],
   ])("that is malformed (%s) does not succeed; a bad exit code is told first", async (_name, script) => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const { job, last } = await bench.sh(script);
     expect(job.state).toBe("failed");
     expect(last.failure).toMatchObject({ kind: "result", exitCode: 0 });
@@ -59,7 +59,7 @@ describe("a verdict", () => {
   });
 
   it("whose result grows beyond what a result may hold fails its job, and is not run again and again", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const script = `perl -e 'print "[1e20", ",1e20" x 150000, "]"' > "$PERDURE_RESULT_FILE"`;
     const { job, last } = await bench.sh(script, {}, { retry });
     expect(job).toMatchObject({ state: "failed", attempt: 1 });
@@ -67,7 +67,7 @@ describe("a verdict", () => {
   });
 
   it("with every character that is hard to store comes back as it was", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const output = String.raw`{"nul":"\u0000","lone":"\ud800","bidi":"\u202e","__proto__":{"x":1},"big":1e308}`;
     const { job } = await bench.sh(says(`{"status":"completed","output":${output}}`));
     expect(JSON.stringify((job.result as { output: unknown }).output)).toBe(JSON.stringify(JSON.parse(output)));
@@ -105,7 +105,7 @@ describe("a verdict of waiting", () => {
   it.each(["exit 0", "exit 3", "kill -9 $$"])(
     "with any exit code ends the run (%s), and it runs again when the child has ended; nothing is charged",
     async (end) => {
-      const bench = await openBench();
+      const bench = await sharedBench();
       const parent = await bench.submit({ command: waiting(end), shell: true, keep: true });
       const child = await bench.submit({ argv: ["cat", "go"], cwd: bench.dir }, { parent: parent.id });
       await exists(bench.dirOf(parent.id, 1));
@@ -123,7 +123,7 @@ describe("usage", () => {
   const used = (n: number) => `{"tokens_in":${n},"tokens_out":${2 * n},"cost_usd":0.5}`;
 
   it("of result.json and of usage.json adds up over attempts, and each attempt counts once", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const script = `
       printf '%s' '${used(1)}' > "$PERDURE_USAGE_FILE"
       printf '%s' '${used(10)}' > tmp; mv tmp "$PERDURE_USAGE_FILE"
@@ -135,7 +135,7 @@ describe("usage", () => {
   });
 
   it("that was said before the kill counts", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const script = `printf '%s' '${used(7)}' > tmp; mv tmp "$PERDURE_USAGE_FILE"; sleep 1000`;
     const job = await bench.submit({ command: script, shell: true, grace: 0 });
     await exists(join(bench.dirOf(job.id, 1), "usage.json"));
@@ -144,14 +144,14 @@ describe("usage", () => {
   });
 
   it("beyond the budget ends the job", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const script = `printf '%s' '${used(60)}' > "$PERDURE_USAGE_FILE"; exit 1`;
     const { job } = await bench.sh(script, {}, { retry: { maxAttempts: 9, ...QUICK, budget: { tokens: 200 } } });
     expect(job).toMatchObject({ state: "failed", reason: "budget", attempt: 2 });
   });
 
   it("that reaches the budget while it runs stops it, and ends the job", async () => {
-    const bench = await openBench();
+    const bench = await sharedBench();
     const script = `printf '%s' '${used(60)}' > tmp; mv tmp "$PERDURE_USAGE_FILE"; sleep 1000`;
     const { job, last } = await bench.sh(script, {}, { retry: { maxAttempts: 9, ...QUICK, budget: { tokens: 100 } } });
     expect(job).toMatchObject({ state: "failed", reason: "budget", attempt: 1, usage: { tokensIn: 60 } });

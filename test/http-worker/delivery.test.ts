@@ -10,7 +10,7 @@ import { startServer, type TestServer } from "../server/kit.ts";
 import { IS_FULL } from "../tier.ts";
 import { openWire } from "./kit.ts";
 
-const JOBS = Number(process.env.PERDURE_DELIVERIES ?? (IS_FULL ? 10_000 : 600));
+const JOBS = Number(process.env.PERDURE_DELIVERIES ?? (IS_FULL ? 10_000 : 400));
 const SLOTS = 12;
 const CPUS = 4;
 /** Mostly small, so that a claim which waits could have some in any moment; now and then one has to wait for others to end. */

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { exec } from "../../src/core/builtin.ts";
 import { hasEnded } from "../../src/worker/process-proof.ts";
 import { startChild, until } from "../exec/kit.ts";
+import { IS_FULL } from "../tier.ts";
 import { openWireBench, tempDir, type WireBench } from "./kit.ts";
 
 const text = async (bench: WireBench, path: string) => (await bench.server.call("GET", path)).text;
@@ -152,7 +153,7 @@ describe("what a command leaves", () => {
     expect(await text(bench, `/v1/jobs/${id}/logs?stream=log`)).toContain("artifacts/big was not kept");
   });
 
-  it("and ran into its timeout is kept too", async () => {
+  it.runIf(IS_FULL)("and ran into its timeout is kept too", async () => {
     const bench = await openWireBench();
     await bench.work([exec]);
     const id = await sh(bench, "echo before; echo f > artifacts/f; sleep 60", { timeout: "4s" });

@@ -4,6 +4,7 @@ import { existsSync } from "node:fs";
 import { createConnection } from "node:net";
 import { networkInterfaces } from "node:os";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { IS_FULL } from "../tier.ts";
 import { ask, withClient } from "./client.ts";
 import { dropSchema, isForeign, newSchema, postgresUrl } from "./kit.ts";
 import { type PostgresServer, startServer } from "./server.ts";
@@ -82,7 +83,7 @@ function ownServers(): void {
     );
   });
 
-  it("comes back on its port with its data, however it went, and leaves no directory", async () => {
+  it.runIf(IS_FULL)("comes back on its port with its data, however it went, and leaves no directory", async () => {
     const server = await owned(startServer({ settings: { shared_buffers: "16MB" } }));
     await ask(server.url, "CREATE TABLE t (n int)");
     for (const [n, mode] of [
@@ -102,7 +103,7 @@ function ownServers(): void {
     expect(existsSync(server.logFile)).toBe(false);
   });
 
-  it("has a standby that follows and takes its place", async () => {
+  it.runIf(IS_FULL)("has a standby that follows and takes its place", async () => {
     const primary = await owned(startServer({ settings: { shared_buffers: "16MB" } }));
     await ask(primary.url, "CREATE TABLE t AS SELECT 'before the copy' AS said");
     const standby = await owned(startStandby(primary));

@@ -1,6 +1,7 @@
 /** Calls made at the same time share a commit. A bad item of one of them is refused for itself alone, and every call
  *  is answered in its own order. */
 import { expect, test } from "vitest";
+import { IS_FULL } from "../../../test/tier.ts";
 import type { ClaimedJob } from "../../core/work.ts";
 import type { Bench } from "./bench.ts";
 import { broke, done, type JobParts, LEASE, newJob, newSession, placeOf, reportOf, T0 } from "./kit.ts";
@@ -92,14 +93,15 @@ export function groupTests(bench: Bench): void {
   });
 
   test("thousands of calls at once are all answered", async () => {
-    const ids = await Promise.all(Array.from({ length: 3_000 }, () => bench.submit()));
-    expect(new Set(ids).size).toBe(3_000);
-    const session = await bench.open({ slots: 3_000 });
+    const count = IS_FULL ? 3_000 : 1_200;
+    const ids = await Promise.all(Array.from({ length: count }, () => bench.submit()));
+    expect(new Set(ids).size).toBe(count);
+    const session = await bench.open({ slots: count });
     const claims = await Promise.all(Array.from({ length: 40 }, () => bench.claim(session, 100)));
     const jobs = claims.flat();
     expect(new Set(jobs.map((job) => job.id))).toEqual(new Set(ids));
     const answers = await Promise.all(jobs.map((job) => bench.settleOne(reportOf(job), T0 + 1)));
-    expect(answers.filter((answer) => answer.status === "accepted")).toHaveLength(3_000);
+    expect(answers.filter((answer) => answer.status === "accepted")).toHaveLength(count);
     await bench.store.prune({
       ...{ now: T0 + 2, endedBefore: { succeeded: T0 + 2 }, keyWindowMs: 0, sessionsEndedBefore: 0, limit: 5_000 },
     });

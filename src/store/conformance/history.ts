@@ -2,6 +2,7 @@
  *  audit after the test finds each row equal to the fold of its events, and each attempt has one winner. */
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { IS_FULL } from "../../../test/tier.ts";
 import type { ClaimedJob, Report } from "../../core/work.ts";
 import type { Bench } from "./bench.ts";
 import {
@@ -42,7 +43,7 @@ const OUTCOMES = [done('{"a":1}'), done(null), broke("again"), broke("no"), INTE
 export function historyTests(bench: Bench): void {
   test("a row is the fold of its events, whatever happened", async () => {
     const steps = fc.array(step, { minLength: 20, maxLength: 120 });
-    await fc.assert(fc.asyncProperty(steps, play), { numRuns: 30 });
+    await fc.assert(fc.asyncProperty(steps, play), { numRuns: IS_FULL ? 30 : 5 });
   });
 
   async function play(steps: readonly Step[]): Promise<void> {

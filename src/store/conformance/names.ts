@@ -1,5 +1,6 @@
 /** Names, actions, reasons and short ids: what people search by, and how much of the store such a search reads. */
 import { expect, test } from "vitest";
+import { IS_FULL } from "../../../test/tier.ts";
 import { afterPrefix, SCAN } from "../find-scan.ts";
 import type { JobFilter } from "../store.ts";
 import type { Bench } from "./bench.ts";
@@ -86,7 +87,7 @@ export function nameTests(bench: Bench): void {
     expect(afterPrefix("job_0z")).toBe("job_0{");
   });
 
-  test("a search by a pattern checks a bounded number of jobs, and goes on from there", async () => {
+  test.runIf(IS_FULL)("a search by a pattern checks a bounded number of jobs, and goes on from there", async () => {
     const wanted = await bench.submit({ name: "needle" });
     await bench.insert(Array.from({ length: SCAN }, () => ({})));
     const first = await bench.store.find({ name: "need*" });

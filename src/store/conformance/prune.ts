@@ -1,5 +1,6 @@
 /** Pruning: ended jobs go when their time is over, with all that is recorded of them; nothing else goes. */
 import { expect, test } from "vitest";
+import { IS_FULL } from "../../../test/tier.ts";
 import { MAX_PAGES, PAGE } from "../prune-places.ts";
 import type { PruneQuery } from "../store.ts";
 import type { Bench } from "./bench.ts";
@@ -87,7 +88,7 @@ export function pruneTests(bench: Bench): void {
     expect(await left()).toEqual([]);
   });
 
-  test("looks at a bounded number of jobs at a time, and goes on where it stopped", async () => {
+  test.runIf(IS_FULL)("looks at a bounded number of jobs at a time, and goes on where it stopped", async () => {
     const parent = await bench.submit({ runAt: T0 + 400 * DAY });
     const size = MAX_PAGES * PAGE + 100;
     const children = Array.from({ length: size }, () => ({ parent: { id: parent, attempt: null }, depth: 1 }));

@@ -1,6 +1,7 @@
 /** Payloads and results come back byte for byte (I18); names, messages and logs as the text they were (F58). */
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { IS_FULL } from "../../../test/tier.ts";
 import { failure } from "../../core/failure.ts";
 import { storable } from "../../lib/text.ts";
 import type { Bench } from "./bench.ts";
@@ -57,7 +58,7 @@ export function textTests(bench: Bench): void {
 
   test("keeps any JSON text as it was written", async () => {
     const texts = fc.array(jsonText, { minLength: 1, maxLength: 20 });
-    await fc.assert(fc.asyncProperty(texts, roundTrip), { numRuns: 25 });
+    await fc.assert(fc.asyncProperty(texts, roundTrip), { numRuns: IS_FULL ? 25 : 5 });
   });
 
   test("keeps a text of a mebibyte", async () => {

@@ -2,13 +2,16 @@
 import { borrowSchema } from "../../../test/postgres/borrowed.ts";
 import { ask } from "../../../test/postgres/client.ts";
 import { postgresUrl } from "../../../test/postgres/kit.ts";
+import { IS_FULL } from "../../../test/tier.ts";
 import { systemClock } from "../../engine/clock.ts";
 import { conformance } from "../conformance/conformance.ts";
 import { openPostgres } from "./open.ts";
 
+/** Fewer connections, of which each has all statements prepared anew, in every test. */
+const connections = IS_FULL ? 4 : 2;
 let made = 0;
 const newSecret = () => `secret-${made}-of-a-store-in-tests`.padStart(40, `${made % 10}`);
-const open = (url: string) => openPostgres({ url, random: Math.random, clock: systemClock, newSecret, connections: 4 });
+const open = (url: string) => openPostgres({ url, random: Math.random, clock: systemClock, newSecret, connections });
 
 conformance("postgres", async () => {
   made += 1;

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
+import { rounds } from "../../../test/tier.ts";
 import { Capture } from "./capture.ts";
 
 const dir = mkdtempSync(join(tmpdir(), "perdure-capture-"));
@@ -43,7 +44,7 @@ describe("Capture", () => {
         expect(found.file.equals(wanted.file)).toBe(true);
         rmSync(found.path);
       }),
-      { numRuns: 400 },
+      { numRuns: rounds(400) },
     );
   });
 

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
+import { rounds } from "../../../test/tier.ts";
 import type { Verdict } from "../../core/verdict.ts";
 import { readUsage, usageTrouble } from "./usage-file.ts";
 import { readVerdict } from "./verdict.ts";
@@ -147,7 +148,7 @@ describe("a verdict", () => {
         await usageTrouble(path);
         expect(Object.keys(Object.prototype)).toEqual([]);
       }),
-      { numRuns: 300 },
+      { numRuns: rounds(300) },
     );
     const evil = '{"__proto__":{"status":"completed"}}';
     expect((await verdict(evil)).kind).toBe("output");

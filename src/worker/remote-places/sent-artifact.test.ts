@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Answer, Asked } from "../../../test/http-worker/fake-server.ts";
 import { keeper, placed } from "../../../test/http-worker/file-keeper.ts";
+import { rounds } from "../../../test/tier.ts";
 import { SentArtifact } from "./sent-artifact.ts";
 
 type Op = "append" | "rewrite" | "rename" | "cut" | "look" | "wait";
@@ -93,7 +94,7 @@ describe("a file of a command", () => {
         await file.finish();
         expect(has()).toBe(readFileSync(path, "utf8"));
       }),
-      { numRuns: 60 },
+      { numRuns: rounds(60) },
     );
     rmSync(path);
     await file.remove();

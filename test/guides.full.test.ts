@@ -18,12 +18,10 @@ import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { fencesIn, ROOT } from "./fences.ts";
-import { IS_FULL } from "./tier.ts";
 
 const DIST = process.env.PERDURE_TEST_DIST ?? join(ROOT, "dist");
 const PROGRAM = join(DIST, "cli/main.js");
 const GUIDES = join(ROOT, "docs/guides");
-const SMOKE = "first-job.md";
 const NAMED_URL = "http://127.0.0.1:4400";
 
 /** One shell for a page: what a block sets, the next one has. */
@@ -106,9 +104,7 @@ function patternOf(text: string): RegExp {
 const pages = readdirSync(GUIDES)
   .filter((name) => name.endsWith(".md"))
   .map((page) => ({ page, blocks: fencesIn(`docs/guides/${page}`) }))
-  .filter(({ blocks }) => blocks.some(({ info }) => info === "sh console"))
-  // The first tier runs one page; the second all.
-  .filter(({ page }) => IS_FULL || page === SMOKE);
+  .filter(({ blocks }) => blocks.some(({ info }) => info === "sh console"));
 
 describe("the shell sessions of the guides", () => {
   it("are found", () => expect(pages.length).toBeGreaterThan(0));
