@@ -140,6 +140,10 @@ export function task(
   if (typeof kind !== "string" || kind === "") {
     throw new ConfigError({ path: "task", given: kind, allowed: 'a name, as in task("resize-image", handler)' });
   }
+  if (typeof second === "function" && third !== undefined) {
+    const allowed = `nothing after the handler; options come before it, as in task("${kind}", { retry: 3 }, handler)`;
+    throw new ConfigError({ path: `task ${kind}`, given: third, allowed });
+  }
   if (typeof handler !== "function") {
     throw new ConfigError({ path: `task ${kind}`, given: handler, allowed: "a handler function as the last argument" });
   }

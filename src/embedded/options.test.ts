@@ -127,6 +127,8 @@ describe("names", () => {
     expect(() => task("", () => 1)).toThrow(/task/);
     expect(() => task("k", {} as never)).toThrow(/handler function as the last argument/);
     expect(() => task("k", {}, "run" as never)).toThrow(/handler function as the last argument/);
+    const turned = task as (...given: unknown[]) => unknown;
+    expect(() => turned("k", () => 1, { retry: 5 })).toThrow(/options come before it, as in task\("k", \{ retry: 3 \}/);
   });
 });
 
