@@ -16,6 +16,7 @@ export class DueDates {
   /** The pruner's last query: how long what has ended is kept. Its first round is at the start. */
   #pruned: PruneQuery | null = null;
   readonly #onChange: () => void;
+  readonly #onClaimed: () => void;
   /** Of jobs, by id, and of what the engine keeps beside them. */
   readonly #dates = new Map<string, readonly number[]>();
   readonly #running = new Set<string>();
@@ -26,12 +27,13 @@ export class DueDates {
   #others = 0;
   #store: Store | null = null;
 
-  /** `onChange` is called when a job has changed, or what decides who takes it. */
-  constructor(onChange: () => void) {
+  /** `onChange` is called when a job has changed, or what decides who takes it; `onClaimed` before handlers begin. */
+  constructor({ onChange, onClaimed }: { readonly onChange: () => void; readonly onClaimed: () => void }) {
     this.#onChange = onChange;
+    this.#onClaimed = onClaimed;
   }
 
-  /** Attempts that are running, as of the last `next`. */
+  /** Jobs that are running: as of the last `next`, and those claimed since. */
   get running(): ReadonlySet<string> {
     return this.#running;
   }
@@ -68,6 +70,8 @@ export class DueDates {
       claim: async (requests, now) => {
         const answers = await store.claim(requests, now);
         const ids = answers.flatMap(({ jobs }) => jobs.map(({ id }) => id));
+        if (ids.length > 0) this.#onClaimed();
+        for (const id of ids) this.#running.add(id); // now: a handler may begin before the store is read again
         if (ids.length > 0) changed(ids);
         return answers;
       },

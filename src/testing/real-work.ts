@@ -1,6 +1,7 @@
 /** Real work beside virtual time: files, sockets, processes and timers of Node that a handler waits for. Node names what
  *  keeps its event loop alive; what was there before does not count. What Node does not name: work of its thread pool
- *  (crypto, zlib), and timers that were unreferenced. */
+ *  (crypto, zlib), and timers that were unreferenced. It only counts them: where one of somebody else ends in the very moment in
+ *  which one of a handler begins, or while it waits, that of the handler is not seen. */
 
 /** As they were when this module was loaded: a test may fake them later. */
 const { setTimeout: realTimeout } = globalThis;

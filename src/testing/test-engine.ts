@@ -65,12 +65,15 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
   refuse(rest);
   const clock = new VirtualClock(startAt === undefined ? undefined : Number(startAt));
   const calls = { underWay: 0, made: 0, toKit: 0 };
-  const dates = new DueDates(() => {
-    calls.made += 1;
-    clock.changed();
+  const dates = new DueDates({
+    onChange: () => {
+      calls.made += 1;
+      clock.changed();
+    },
+    onClaimed: () => mover.begin(),
   });
   const warn = (message: string) => process.emitWarning(message, "PerdureTestWarning");
-  const mover = new TimeMover({ clock, dates, calls, patienceMs: toMs(patience, "open.patience"), warn });
+  const mover: TimeMover = new TimeMover({ clock, dates, calls, patienceMs: toMs(patience, "open.patience"), warn });
   const wrapStore = (store: Store) => counted(dates.follow(store), calls);
   // The pruner deletes what jobs left in files: real work, but of the engine, so that time waits for all of it.
   const wrapOutputs = (outputs: Blobs) => counted(outputs, calls);

@@ -1,5 +1,7 @@
 /** Virtual time is exact for any span and any pattern of timers, and what cannot go on says so. */
+import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
+import { promisify } from "node:util";
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { task } from "../index.ts";
@@ -136,12 +138,16 @@ function plain(data: unknown): unknown {
 }
 
 describe("what cannot go on", () => {
+  const ran = promisify(execFile);
+
   async function opened(options: TestEngineOptions = {}): Promise<TestEngine> {
     const kit = await openTestEngine(options);
     await kit.perdure.work([
       task("late", () => "done"),
       task("never", () => new Promise<void>(() => {})),
       task("sleeps", () => new Promise((resolve) => setTimeout(resolve, 60_000))),
+      // A process, of which nobody else has one: a timer of the test runner that ends meanwhile would hide one of a handler.
+      task("runs", ({ seconds }: { seconds: number }, { signal }) => ran("sleep", [String(seconds)], { signal })),
     ]);
     return kit;
   }
@@ -194,9 +200,16 @@ describe("what cannot go on", () => {
   it("is given up with a warning when its real work takes longer than the kit's patience", async () => {
     const warned = new Promise<Error>((resolve) => process.once("warning", resolve));
     await using kit = await opened({ patience: 20 });
-    const job = await kit.perdure.submit("sleeps", undefined, { timeout: "1h" });
+    const job = await kit.perdure.submit("runs", { seconds: 60 }, { timeout: "1h" });
     expect(await kit.runToEnd(job)).toMatchObject({ state: "failed", reason: "timeout" });
-    expect(await warned).toMatchObject({ name: "PerdureTestWarning", message: expect.stringContaining("(Timeout)") });
+    expect(await warned).toMatchObject({ name: "PerdureTestWarning", message: expect.stringContaining("ProcessWrap") });
+  });
+
+  it("is not real work that began before the kit was called: that is waited for", async () => {
+    await using kit = await opened();
+    const job = await kit.perdure.submit("runs", { seconds: 0.3 }, { timeout: "1h" });
+    while (!process.getActiveResourcesInfo().includes("ProcessWrap")) await new Promise((next) => setImmediate(next));
+    expect(await kit.runToEnd(job)).toMatchObject({ state: "succeeded" });
   });
 
   it("is refused at the door: options that mean nothing here", async () => {

@@ -78,9 +78,10 @@ export class TimeMover {
     return this.#parts.clock.pending - this.#engineTimers;
   }
 
-  /** Called when the test calls: what is under way while no handler runs is no work of theirs. */
+  /** When the test calls, and before a handler begins: what is under way while no handler runs is no work of theirs. */
   begin(): void {
     if (this.#parts.dates.running.size === 0) this.#realWork.ignoreAll();
+    else this.#realWork.current();
   }
 
   /** Quiet: no call of the store for several turns of the event loop, and no real work of a handler. */
