@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { run } from "../../src/cli/commands/run.ts";
+import { IS_FULL } from "../tier.ts";
 import { perdureAt, scriptAt } from "./kit.ts";
 import { type Ending, endingOf, idIn, newPlace, perdureIn } from "./program.ts";
 
@@ -17,12 +18,12 @@ const delays = ({ attempts }: Ending) => attempts.map(({ delayMs }) => delayMs);
 const codes = ({ attempts }: Ending) => attempts.map(({ exitCode }) => exitCode);
 
 describe("waits", () => {
-  it("grow by --backoff-factor from --backoff up to --backoff-max", async () => {
+  it.runIf(IS_FULL)("grow by --backoff-factor from --backoff up to --backoff-max", async () => {
     const options = ["--max-attempts", "5", "--backoff", "10ms", "--backoff-factor", "3", "--backoff-max", "50ms"];
     expect(delays(await endingWith([...options, "--jitter", "0"]))).toEqual([10, 30, 50, 50, null]);
   });
 
-  it("are spread by --jitter", async () => {
+  it.runIf(IS_FULL)("are spread by --jitter", async () => {
     const options = ["--max-attempts", "8", "--backoff", "20ms", "--backoff-factor", "1", "--jitter", "0.9"];
     const waits = delays(await endingWith(options)).slice(0, -1) as number[];
     expect(waits).toHaveLength(7);
@@ -66,7 +67,7 @@ describe("what is retried", () => {
     expect(stderr).toMatch(/^run 1, 1 of 5 charged: exit code 7, giving up because .*stopWhen/m);
   });
 
-  it("is any preset of the help", async () => {
+  it.runIf(IS_FULL)("is any preset of the help", async () => {
     const help = run.options.find(({ name }) => name === "preset")?.help;
     const presets = (/: (.+?)\.$/.exec(help ?? "")?.[1] ?? "").split(", ");
     expect(presets.length).toBeGreaterThan(3);
@@ -96,7 +97,7 @@ describe("the command's surroundings", () => {
     expect(missing.stderr).toContain(`the working directory ${place.cwd}/none is not there`);
   });
 
-  it("lose their scratch files at the end, but with --keep", async () => {
+  it.runIf(IS_FULL)("lose their scratch files at the end, but with --keep", async () => {
     const script = 'cd "$PERDURE_OUTPUT_DIR"; echo s > scratch; echo a > artifacts/a';
     for (const [options, kept] of [
       [[], false],
@@ -110,7 +111,7 @@ describe("the command's surroundings", () => {
     }
   });
 
-  it("hold the directory of the run before", async () => {
+  it.runIf(IS_FULL)("hold the directory of the run before", async () => {
     const script =
       '[ -n "$PERDURE_PREVIOUS_OUTPUT_DIR" ] && cat "$PERDURE_PREVIOUS_OUTPUT_DIR/point" || { echo 41 > "$PERDURE_OUTPUT_DIR/point"; exit 1; }';
     expect(await scriptAt(newPlace(), [...FAST, "-q"], script)).toEqual({ code: 0, stdout: "41\n", stderr: "" });

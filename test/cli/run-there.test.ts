@@ -3,6 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { IS_FULL } from "../tier.ts";
 import { serverTarget, startMain, untilThere } from "./follow-kit.ts";
 import { perdure as ask } from "./kit.ts";
 import { endingOf, idIn } from "./program.ts";
@@ -38,15 +39,19 @@ describe("perdure run on a server", () => {
     expect(lines[5]).toMatch(new RegExp(`^${id}: failed \\(exhausted\\) after 2 runs, `));
   }, 120_000);
 
-  it("leaves the object of --json on the last line, and nothing on stderr with --quiet", async () => {
-    const said = await runScript('echo x > "$PERDURE_OUTPUT_DIR/artifacts/f"; printf half', "--json", "--quiet");
-    expect(said).toMatchObject({ code: 0, stderr: "" });
-    expect(said.stdout).toMatch(/^half\n\{/);
-    expect(endingOf(said)).toMatchObject({
-      ...{ state: "succeeded", exitCode: 0, outputs: [{ name: "f", size: 2 }] },
-      attempts: [{ attempt: 1, outcome: "completed", exitCode: 0 }],
-    });
-  }, 120_000);
+  it.runIf(IS_FULL)(
+    "leaves the object of --json on the last line, and nothing on stderr with --quiet",
+    async () => {
+      const said = await runScript('echo x > "$PERDURE_OUTPUT_DIR/artifacts/f"; printf half', "--json", "--quiet");
+      expect(said).toMatchObject({ code: 0, stderr: "" });
+      expect(said.stdout).toMatch(/^half\n\{/);
+      expect(endingOf(said)).toMatchObject({
+        ...{ state: "succeeded", exitCode: 0, outputs: [{ name: "f", size: 2 }] },
+        attempts: [{ attempt: 1, outcome: "completed", exitCode: 0 }],
+      });
+    },
+    120_000,
+  );
 
   it("runs in this directory on this machine, with what --env names", async () => {
     const said = await ask(["run", "--env", "NAME=value", "--", "sh", "-c", "pwd; echo $NAME"], here());
@@ -87,11 +92,15 @@ describe("perdure run on a server", () => {
     });
   }, 120_000);
 
-  it("waits in the queue that is named", async () => {
-    const said = await runScript("true", "--queue", "nightly");
-    expect(said).toMatchObject({ code: 0, stderr: expect.stringContaining(", queue nightly\n") });
-    expect((await (await target.perdure.job(idIn(said))).get()).queue).toBe("nightly");
-  }, 120_000);
+  it.runIf(IS_FULL)(
+    "waits in the queue that is named",
+    async () => {
+      const said = await runScript("true", "--queue", "nightly");
+      expect(said).toMatchObject({ code: 0, stderr: expect.stringContaining(", queue nightly\n") });
+      expect((await (await target.perdure.job(idIn(said))).get()).queue).toBe("nightly");
+    },
+    120_000,
+  );
 
   it("says once that nobody is there to run it, and waits for somebody", async () => {
     const other = await serverTarget();
@@ -113,14 +122,18 @@ describe("perdure run on a server", () => {
     expect(waiting.io.stderr.text).not.toContain("no worker for it");
   }, 120_000);
 
-  it("says that its queue is paused", async () => {
-    await target.perdure.pause("stopped");
-    const running = start("true", "--queue", "stopped");
-    await running.says("the queue stopped is paused");
-    expect(running.io.stderr.text).not.toContain("no worker");
-    await target.perdure.resume("stopped");
-    expect(await running.ended).toBe(0);
-  }, 120_000);
+  it.runIf(IS_FULL)(
+    "says that its queue is paused",
+    async () => {
+      await target.perdure.pause("stopped");
+      const running = start("true", "--queue", "stopped");
+      await running.says("the queue stopped is paused");
+      expect(running.io.stderr.text).not.toContain("no worker");
+      await target.perdure.resume("stopped");
+      expect(await running.ended).toBe(0);
+    },
+    120_000,
+  );
 
   it("refuses --queue for a command that runs here, and a relative --cwd for a server elsewhere", async () => {
     const local = await ask(["run", "--queue", "q", "--", "true"], { cwd: target.dir });

@@ -4,6 +4,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { Duration } from "../../src/core/duration.ts";
+import { IS_FULL } from "../tier.ts";
 import { alive, exists, needle, openBench, until } from "./kit.ts";
 
 /** A tree that does not want to end: a child, one in a session of its own, one forked twice, none of them with ears. */
@@ -50,7 +51,7 @@ describe("a tree that ignores SIGTERM", () => {
     expect(await job.get()).toMatchObject({ state: "queued", failures: 0, losses: 0 });
   });
 
-  it("is ended when the engine is closed", async () => {
+  it.runIf(IS_FULL)("is ended when the engine is closed", async () => {
     const { bench, mark } = await start();
     await bench.perdure.close({ grace: 0 });
     expect(alive(mark)).toEqual([]);
@@ -104,7 +105,7 @@ describe("a pipe", () => {
     expect((await bench.sh("sleep 1000 & exit 9")).last.failure?.exitCode).toBe(9);
   });
 
-  it("that somebody holds whom we cannot find is given up after a while", async () => {
+  it.runIf(IS_FULL)("that somebody holds whom we cannot find is given up after a while", async () => {
     const bench = await openBench();
     const mark = needle();
     const found = await bench.sh(`echo said; (env -i setsid sh -c 'sleep 8; : ${mark}' &) ; sleep 0.3; exit 0`);

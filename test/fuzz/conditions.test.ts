@@ -18,7 +18,7 @@ import { expression } from "./expressions.ts";
 import { setTraps } from "./traps.ts";
 
 /** At least this many; `npm run test:fuzz` tries more. */
-const COUNT = Math.max(IS_FULL ? 10_000 : 2_000, Number(process.env.PERDURE_FUZZ ?? 0));
+const COUNT = Math.max(IS_FULL ? 10_000 : 1_000, Number(process.env.PERDURE_FUZZ ?? 0));
 const SEED = Number(process.env.PERDURE_SEED ?? randomInt(2 ** 31));
 
 const BUILT_IN: readonly unknown[] = [Object, Array, String, Number, Boolean, Function, Map, Promise].flatMap(
