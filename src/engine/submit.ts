@@ -240,8 +240,21 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
   const { policy } = item;
   const parentId = parent === null ? null : parent.id;
   const { sources = null } = item;
-  const terms = { kind, queue, namespace, runAt, expireInMs, policy, labels, priority, timeoutMs, deadlineAt };
   // No spreads: V8 is two hundred times slower when fields are added to a spread object.
+  const terms = {
+    kind,
+    queue,
+    namespace,
+    runAt,
+    expireInMs,
+    policy,
+    labels,
+    priority,
+    timeoutMs,
+    deadlineAt,
+    parentId,
+    sources,
+  };
   return {
     id: item.upload ?? parts.newId("job"),
     namespace,
@@ -259,7 +272,7 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
     tags,
     payload,
     policyHash: policyHash(item.policy),
-    transition: submitJob({ ...terms, parentId, sources }, now, by),
+    transition: submitJob(terms, now, by),
     parent,
     depth: above === null ? 0 : above.depth + 1,
     annotations: item.annotations === undefined ? null : annotationText(item.annotations),
