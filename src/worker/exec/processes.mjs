@@ -9,7 +9,7 @@
  *  an exec has no environment. Such doubts are collected, so that who finds nobody knows whether to look again.
  *
  *  Plain JavaScript, because the supervisor runs it as it is, from the sources too. */
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 
 export const MARK = "PERDURE_MARK";
 const JOB = "PERDURE_JOB_ID";
@@ -67,8 +67,9 @@ export function snapshot(/** @type {Doubts} */ doubts = new Set()) {
     if (!/^\d+$/.test(name) || name === String(process.pid)) continue;
     const found = readProcess(name);
     if (found !== null) list.push(found);
-    if (found === null) doubts.add(`gone ${name}`);
-    else if (found.isDead) doubts.add(`dead ${name} ${found.started}`);
+    // One that is still listed may not be read by us, as where /proc hides those of others: it is none of ours.
+    if (found === null && !existsSync(`/proc/${name}`)) doubts.add(`gone ${name}`);
+    if (found?.isDead) doubts.add(`dead ${name} ${found.started}`);
   }
   return list;
 }
