@@ -135,7 +135,8 @@ export class PerdureClient implements Perdure {
     const { order: _, limit, ...which } = asked.filter;
     const changes = toRedriveRequest(options.changes ?? {}, "redriveMany.changes");
     const body = JSON.stringify({ filter: toWireFilter(which), dryRun: asked.dryRun, limit, changes });
-    return this.#link.json("redriveJobs", { body, repeatable: asked.dryRun });
+    const reply = await this.#link.json<RedriveManyAnswer>("redriveJobs", { body, repeatable: asked.dryRun });
+    return { ...reply, skipped: reply.skipped ?? [] }; // an older server names none
   }
   async discard(id: string): Promise<JobInfo> {
     return toJobInfo(await this.#ofJob("discardJob", id));
