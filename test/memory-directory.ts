@@ -1,12 +1,22 @@
 /** Tests make thousands of small files and flush each of them, which costs more than what they test. Where there is room, their
  *  temporary directory lies in memory; a kill of a process loses nothing there either. `npm run test:full` uses the disk. */
 import { spawnSync } from "node:child_process";
-import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statfsSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 
 const MEMORY = "/dev/shm";
 const PREFIX = "perdure-tests-";
 const GIB = 2 ** 30;
+const DAY_MS = 86_400_000;
 /** The tests together need less than one. */
 const ROOM = 4 * GIB;
 
@@ -14,8 +24,7 @@ const ROOM = 4 * GIB;
 export function useMemoryDirectory(): void {
   if (process.platform !== "linux" || process.env.TMPDIR !== undefined || !hasRoom()) return;
   removeLeftovers();
-  const dir = join(MEMORY, `${PREFIX}${process.pid}`);
-  mkdirSync(dir);
+  const dir = mkdtempSync(join(MEMORY, PREFIX));
   chmodSync(dir, 0o755); // PostgreSQL is another user where this is root
   if (!canExecute(dir)) {
     rmSync(dir, { recursive: true });
@@ -35,19 +44,16 @@ function hasRoom(): boolean {
   }
 }
 
-/** A run that was killed could not remove its own. */
+/** A run that was killed could not remove its own. None takes a day. */
 function removeLeftovers(): void {
   for (const name of readdirSync(MEMORY)) {
-    const pid = name.startsWith(PREFIX) ? Number(name.slice(PREFIX.length)) : Number.NaN;
-    if (Number.isInteger(pid) && !isAlive(pid)) rmSync(join(MEMORY, name), { recursive: true, force: true });
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
+    if (!name.startsWith(PREFIX)) continue;
+    const path = join(MEMORY, name);
+    try {
+      if (statSync(path).mtimeMs < Date.now() - DAY_MS) rmSync(path, { recursive: true, force: true });
+    } catch {
+      // of another user, or removed by another run
+    }
   }
 }
 

@@ -80,9 +80,10 @@ export function sharedBench(): Promise<Bench> {
 }
 
 whenFileIsOver(async () => {
-  const bench = await shared;
+  const opened = shared;
   shared = null;
-  if (bench === null) return;
+  if (opened === null) return;
+  const bench = await opened;
   await bench.perdure.close({ grace: 0 });
   rmSync(bench.dir, { recursive: true, force: true });
 });
