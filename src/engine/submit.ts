@@ -236,10 +236,6 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
   const priority = checkedPriority(item.priority ?? DEFAULT_PRIORITY);
   const timeoutMs = item.timeoutMs ?? null;
   const deadlineAt = item.deadlineAt == null ? null : instant(item.deadlineAt, "deadline");
-  const by = item.by == null ? null : name(item.by, "by");
-  const { policy } = item;
-  const parentId = parent === null ? null : parent.id;
-  const { sources = null } = item;
   // No spreads: V8 is two hundred times slower when fields are added to a spread object.
   const terms = {
     kind,
@@ -247,13 +243,13 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
     namespace,
     runAt,
     expireInMs,
-    policy,
+    policy: item.policy,
     labels,
     priority,
     timeoutMs,
     deadlineAt,
-    parentId,
-    sources,
+    parentId: parent === null ? null : parent.id,
+    sources: item.sources ?? null,
   };
   return {
     id: item.upload ?? parts.newId("job"),
@@ -266,13 +262,13 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
     timeoutMs,
     expireInMs,
     deadlineAt,
-    policy,
+    policy: item.policy,
     key,
     bodyHash: key === null ? null : bodyHashes(item, queue),
     tags,
     payload,
     policyHash: policyHash(item.policy),
-    transition: submitJob(terms, now, by),
+    transition: submitJob(terms, now, item.by == null ? null : name(item.by, "by")),
     parent,
     depth: above === null ? 0 : above.depth + 1,
     annotations: item.annotations === undefined ? null : annotationText(item.annotations),
