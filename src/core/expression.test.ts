@@ -795,7 +795,7 @@ describe("any tree", () => {
       }),
       { numRuns: rounds(2_000) },
     );
-    expect(parsed).toBeGreaterThan(rounds(2_000) / 4);
+    expect(parsed).toBeGreaterThan(rounds(2_000) / 8);
     expect(Object.keys(Object.prototype)).toEqual([]);
   });
 

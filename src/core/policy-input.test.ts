@@ -104,5 +104,5 @@ it("writes every policy back as it is, and in the same order", () => {
     expect(JSON.stringify(again)).toBe(JSON.stringify(policy));
   };
   fc.assert(fc.property(input, round), { numRuns: rounds(500) });
-  expect(resolved).toBeGreaterThan(rounds(500) / 2);
+  expect(resolved).toBeGreaterThan(rounds(500) / 4);
 });

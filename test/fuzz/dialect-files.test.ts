@@ -18,7 +18,7 @@ import { OWN, SAMPLES } from "../dialects/samples.ts";
 import { Dice } from "../dice.ts";
 import { IS_FULL } from "../tier.ts";
 
-const COUNT = Number(process.env.PERDURE_FUZZ ?? (IS_FULL ? 2_000 : 200));
+const COUNT = Number(process.env.PERDURE_FUZZ ?? (IS_FULL ? 2_000 : 500));
 const EXAMPLES = resolve(import.meta.dirname, "../../examples");
 const PLACES = [
   ...["opal/job.yaml", "fluster/flaky-job.yaml", "noetl/fetch-data.yaml", "agent-task/task.yaml"],
