@@ -15,6 +15,7 @@ import { nextTurn } from "../lib/turn.ts";
 import type { InsertAnswer, NewJob, TransactionClient } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { LIMITS } from "./limits.ts";
+import { checkedName } from "./name.ts";
 import { type Parents, parentFacts, parentsOf, refuseChild, refuseChildKey } from "./parents.ts";
 import { runAgain } from "./run-again.ts";
 import { checkUpload, dropUploads } from "./upload.ts";
@@ -218,12 +219,12 @@ function refused(code: ErrorCode, message: string): SubmitAnswer {
 }
 
 function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Parents | null): NewJob {
-  const namespace = name(item.namespace ?? "default", "namespace");
-  const queue = name(item.queue ?? "default", "queue");
-  const kind = name(item.kind, "kind");
+  const namespace = checkedName(item.namespace ?? "default", "namespace");
+  const queue = checkedName(item.queue ?? "default", "queue");
+  const kind = checkedName(item.kind, "kind");
   const payload = checkedPayload(item.payload);
   let key = item.key ?? null;
-  if (key !== null) name(key, "key", LIMITS.key);
+  if (key !== null) checkedName(key, "key", LIMITS.key);
   const parent = item.parent ?? null;
   const above = parent === null ? null : parentFacts(parent.id, { key, namespace }, parents);
   if (key !== null && parent === null) refuseChildKey(key);
@@ -268,11 +269,11 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
     tags,
     payload,
     policyHash: policyHash(item.policy),
-    transition: submitJob(terms, now, item.by == null ? null : name(item.by, "by")),
+    transition: submitJob(terms, now, item.by == null ? null : checkedName(item.by, "by")),
     parent,
     depth: above === null ? 0 : above.depth + 1,
     annotations: item.annotations === undefined ? null : annotationText(item.annotations),
-    name: item.name === undefined ? storedName(kind, item.annotations, payload) : name(item.name, "name"),
+    name: item.name === undefined ? storedName(kind, item.annotations, payload) : checkedName(item.name, "name"),
     action: item.annotations === undefined ? null : actionName(item.annotations),
   };
 }
@@ -294,7 +295,7 @@ function annotationText(annotations: Readonly<Record<string, string>>): string |
     throw new ConfigError({ path: "annotations", given: entries.length, allowed });
   }
   for (const [label, value] of entries) {
-    name(label, "annotations");
+    checkedName(label, "annotations");
     if (typeof value !== "string" || !value.isWellFormed() || value.includes("\0")) {
       const allowed = "text, well-formed and without NUL";
       throw new ConfigError({ path: `annotations.${label}`, given: value, allowed });
@@ -307,24 +308,6 @@ function annotationText(annotations: Readonly<Record<string, string>>): string |
 }
 
 const NO_TAGS: readonly string[] = Object.freeze([]);
-
-// Control characters and lone surrogates have no place in a name that people read, search and type.
-const NAME = /^[^\p{Cc}\p{Cs}]+$/u;
-/** Names that passed: a few come again and again, and the check is slower than all else that is done to a job here. */
-const knownNames = new Set<string>();
-
-function name(value: unknown, path: string, limit: number = LIMITS.name): string {
-  if (typeof value === "string" && knownNames.has(value)) return value;
-  if (typeof value !== "string" || value.length > limit || !NAME.test(value)) {
-    const allowed = `text of 1 to ${limit} characters, none of them control characters`;
-    throw new ConfigError({ path, given: value, allowed });
-  }
-  if (value.length <= LIMITS.name && path !== "key") {
-    if (knownNames.size >= 1_000) knownNames.clear();
-    knownNames.add(value);
-  }
-  return value;
-}
 
 function checkedPriority(value: number): number {
   if (Number.isInteger(value) && value >= 0 && value <= 9) return value;
@@ -344,8 +327,8 @@ function checkLabels(labels: Readonly<Record<string, string>>): void {
     throw new ConfigError({ path: "labels", given: count, allowed: `at most ${LIMITS.labels} labels` });
   }
   for (const [label, value] of entries) {
-    name(label, "labels");
-    name(value, `labels.${label}`);
+    checkedName(label, "labels");
+    checkedName(value, `labels.${label}`);
   }
 }
 
@@ -354,7 +337,7 @@ function checkedTags(tags: readonly string[]): readonly string[] {
   if (tags.length > LIMITS.tags) {
     throw new ConfigError({ path: "tags", given: tags.length, allowed: `at most ${LIMITS.tags} tags` });
   }
-  return [...new Set(tags.map((tag, i) => name(tag, `tags[${i}]`)))];
+  return [...new Set(tags.map((tag, i) => checkedName(tag, `tags[${i}]`)))];
 }
 
 function checkedPayload(payload: string): string {

@@ -16,6 +16,7 @@ import type { Clock } from "../lib/clock.ts";
 import { isOver } from "../lib/text.ts";
 import type { Store } from "../store/store.ts";
 import { LIMITS } from "./limits.ts";
+import { isName } from "./name.ts";
 import type { SubmitItem } from "./submit.ts";
 import { checkTask } from "./submit-request.ts";
 
@@ -47,7 +48,8 @@ export class TaskDefaults {
   /** Fills in what items that name a kind leave open. They are changed in place: they are nobody else's. */
   async fill(items: readonly SubmitItem[]): Promise<void> {
     for (const item of items) {
-      if (item.open === undefined) continue;
+      // What is no name is refused later, each item for itself.
+      if (item.open === undefined || !isName(item.kind)) continue;
       const found = await this.#of(item.namespace ?? "default", item.kind);
       if (found !== null) fillOne(item, found);
     }

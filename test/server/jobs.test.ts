@@ -63,6 +63,8 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("jobs over %s", (store)
       { kind: "batch", labels: { "a\u0000b": "c" } },
       { kind: "batch", client: {} },
       { kind: "batch", input: [".", 1], tags: ["t"] },
+      { input: 1 },
+      { kind: "nul \u0000" },
     ];
     const { status, body } = await call("POST", "/v1/jobs/batch", { body: { jobs } });
     expect(status).toBe(200);
@@ -77,6 +79,7 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("jobs over %s", (store)
     expect(answers[6].error.path).toBe("jobs[6].labels");
     expect(answers[7].error.path).toBe("jobs[7].client");
     expect((await call("GET", `/v1/jobs/${answers[8].id}`)).body).toMatchObject({ payload: [".", 1], tags: ["t"] });
+    expect([answers[9].error.path, answers[10].error.path]).toEqual(["jobs[9].kind", "jobs[10].kind"]);
   });
 
   it("names the field of a single submit, and the principal in its first event", async () => {
