@@ -221,6 +221,15 @@ export function resourceTests(bench: Bench): void {
     expect((await bench.claim(other, 1, T0 + LEASE + MINUTE))[0]).toMatchObject({ attempt: 3 });
   });
 
+  test("needs of which nothing was due have no place in the queue yet", async () => {
+    const session = await open(2_000, 500);
+    await bench.insert([{ ...needing(500, 0), runAt: T0 + MINUTE }]);
+    expect(await claim(session, 1)).toEqual([]);
+    await bench.insert([needing(1_000, 200), { queue: "light" }]);
+    expect(await claim(session, 1)).toMatchObject([{ needs: of(1_000, 200) }]);
+    expect((await claim(session, 1)).map(({ queue }) => queue)).toEqual(["light"]);
+  });
+
   test("many different needs are looked through in turn, and none is forgotten", async () => {
     const session = await open(1_000_000, 1_000_000);
     const kinds = 45;

@@ -181,7 +181,7 @@ export function reader(context: Context) {
     if (found === undefined) return null;
     const job = toJob(found, interned);
     const [row] = await toRows([found]);
-    const [told, late, paused, sessions, held] = await Promise.all([
+    const [events, late, paused, sessions, held] = await Promise.all([
       eventsOf(job, 0, null),
       db.read(lateRows, [job.no]),
       db.read(pausedAt, [job.namespace, job.queue]),
@@ -190,7 +190,7 @@ export function reader(context: Context) {
     ]);
     return {
       job: row as JobRow,
-      events: told as JobEvent[],
+      events: events as JobEvent[],
       lateReports: late.map(([attempt, at, session, outcome]) => ({ attempt, at, session, outcome }) as LateReport),
       capableSessions: sessions.map(toSession).filter((session) => serves(session, job)).length,
       liveSessions: sessions.length,

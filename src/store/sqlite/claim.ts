@@ -95,7 +95,7 @@ export function claimVerb(context: Context): Claims {
   const forgetOld = db.prepare("delete from claim where session = ? and at < ?");
   for (const statement of [due, nextDue, nextPriority]) statement.setReturnArrays(true);
 
-  function sightOf(facts: SessionFacts, request: ClaimRequest): Sight {
+  function sightOf(facts: SessionFacts, request: ClaimRequest, now: number): Sight {
     const { limit } = request;
     const lanes = lanesOf(facts);
     const light = windowOf(facts, lanes.light, "light", limit);
@@ -103,11 +103,13 @@ export function claimVerb(context: Context): Claims {
     if (lanes.heavy.size === 0) return { light, heavy: null, shares: [first] };
     const room = roomFor(lanes, holds.taken(facts), request);
     const heavy = windowOf(facts, fitting(lanes, room), "heavy", limit);
-    return { light, heavy, shares: turns.order(facts.no, [first, ...heavyShares(lanes, heavy.lanes, limit, room)]) };
+    // A lane is known for as long as the store remembers it: only one with due jobs has a place in the queue.
+    const due = heavy.lanes.filter((lane) => pick(facts, [lane], 1, now).length > 0);
+    return { light, heavy, shares: turns.order(facts.no, [first, ...heavyShares(lanes, due, limit, room)]) };
   }
 
   /** The due jobs of a share, lowest priority number first, then longest due. */
-  function pick(facts: SessionFacts, { lanes }: Share, limit: number, now: number): DueRow[] {
+  function pick(facts: SessionFacts, lanes: readonly number[], limit: number, now: number): DueRow[] {
     const picked: DueRow[] = [];
     const dueIn = dueFor(facts, now);
     const heads = lanes.map((lane) => ({ lane, priority: firstFrom(lane, 0) }));
@@ -168,8 +170,8 @@ export function claimVerb(context: Context): Claims {
     if (request.claimId !== null && (request.last || recall.get(facts.no, request.claimId) !== undefined)) return null;
     if (facts.draining_at !== null) return DRAINING;
     if (facts.lease_ends_at < now) return LATE;
-    const sight = sightOf(facts, request);
-    const isDue = sight.shares.some((share) => pick(facts, share, 1, now).length > 0);
+    const sight = sightOf(facts, request, now);
+    const isDue = sight.shares.some((share) => pick(facts, share.lanes, 1, now).length > 0);
     return isDue ? null : nothingDue(facts, sight, now);
   }
 
@@ -186,7 +188,7 @@ export function claimVerb(context: Context): Claims {
   /** From the first share that has any. */
   function pickFirst(facts: SessionFacts, { shares }: Sight, now: number): { share: Share; picked: DueRow[] } | null {
     for (const share of shares) {
-      const picked = pick(facts, share, share.limit, now);
+      const picked = pick(facts, share.lanes, share.limit, now);
       if (picked.length === 0) continue;
       turns.taken(facts.no, share);
       return { share, picked };
@@ -211,7 +213,7 @@ export function claimVerb(context: Context): Claims {
     }
     if (facts.draining_at !== null) return DRAINING;
     if (facts.lease_ends_at < now) return LATE;
-    const sight = sightOf(facts, request);
+    const sight = sightOf(facts, request, now);
     const found = pickFirst(facts, sight, now);
     if (found === null) return nothingDue(facts, sight, now);
     const { share } = found;
