@@ -156,7 +156,7 @@ function scriptName(script: string): string | null {
 }
 
 interface ScriptCommand {
-  /** As they are written, with their quotes: a word that has any is no plain one. */
+  /** As written, quotes included: only a word without quotes is shown in a name. */
   readonly words: readonly string[];
   readonly isPiped: boolean;
 }

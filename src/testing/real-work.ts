@@ -38,7 +38,7 @@ export class RealWork {
   }
 
   /** The names of what came since, as Node calls them. Of those that were there before, whichever have ended at a look
-   *  are forgotten. One that ends and one that begins between two looks cannot be told apart: look often. */
+   *  are forgotten. If one ends and another begins between two looks, the count is the same: look often. */
   current(): string[] {
     const now = counts();
     for (const [name, count] of this.#known) this.#known.set(name, Math.min(count, now.get(name) ?? 0));

@@ -77,7 +77,7 @@ describe.skipIf(!hasScript)("a terminal", () => {
     expect((await perdureAt(place, ["ps"])).stdout).not.toContain("\x1b");
   });
 
-  it.runIf(IS_FULL)("that does not tell its width is written to all the same", async () => {
+  it.runIf(IS_FULL)("without a known width gets the same output", async () => {
     const place = newPlace();
     await perdureAt(place, ["run", "-q", "--", "true"]);
     const inner = { INNER: "stty cols 0 rows 0; $PERDURE_CLI ps", TERM: "xterm" };
