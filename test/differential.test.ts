@@ -7,9 +7,7 @@ import { Difference, Pair } from "./differential/pair.ts";
 import { IS_FULL, seedsFor } from "./tier.ts";
 
 const RUNS = Number(process.env.PERDURE_DIFFERENTIAL_RUNS ?? (IS_FULL ? 100 : 10));
-/** The first tier has the same lists each time: what others show is found, and its cause, in the second. */
-const isFixed = !IS_FULL && !process.env.PERDURE_SEED && RUNS === 10;
-const SEEDS = isFixed ? Array.from({ length: RUNS }, (_, i) => i + 1) : seedsFor("lists of commands", RUNS);
+const SEEDS = seedsFor("lists of commands", RUNS);
 /** Pairs of stores at work at the same time. */
 const SIDE_BY_SIDE = 4;
 /** Lists after which a pair is replaced, so that what lists leave behind does not slow down the next ones. */

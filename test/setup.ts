@@ -1,6 +1,11 @@
 /** Runs before each test file, also where files share a process. */
+
+import { configureGlobal } from "fast-check";
 import { afterAll, afterEach } from "vitest";
 import { fileIsOver, testIsOver } from "./file-is-over.ts";
+import { IS_FULL, SEED } from "./tier.ts";
+
+if (!IS_FULL) configureGlobal({ seed: SEED });
 
 afterEach(testIsOver);
 afterAll(fileIsOver);

@@ -7,16 +7,24 @@ export function inFull<T>(all: readonly [T, ...T[]]): readonly T[] {
   return IS_FULL ? all : all.slice(0, 1);
 }
 
-/** How often random work is repeated: a tenth in the first tier, where every run has other seeds, but not less than 20 times. */
+/** How often random work is repeated: a tenth in the first tier, but not less than 20 times. */
 export function rounds(inFull: number): number {
   return IS_FULL ? inFull : Math.min(inFull, Math.max(20, inFull / 10));
 }
 
-/** Seeds for random work. Each run has other ones, and prints the first; PERDURE_SEED=… runs one alone. */
-export function seedsFor(what: string, count: number): readonly number[] {
+/** Where random work starts. It is always the same in the first tier, so that `npm test` fails only for a change. Each run of
+ *  the second has another one, and prints it; PERDURE_SEED=… runs one again. */
+export const SEED = seed();
+
+function seed(): number {
   const named = process.env.PERDURE_SEED;
-  if (named) return [Number(named)];
-  const first = 1 + Math.floor(Math.random() * 2 ** 31);
-  console.log(`${what}: ${count} from PERDURE_SEED=${first} on`);
-  return Array.from({ length: count }, (_, i) => first + i);
+  if (named) return Number(named);
+  return IS_FULL ? 1 + Math.floor(Math.random() * 2 ** 31) : 1;
+}
+
+/** The seeds of repeated random work, one for each round; only the one that PERDURE_SEED names, if it does. */
+export function seedsFor(what: string, count: number): readonly number[] {
+  if (process.env.PERDURE_SEED) return [SEED];
+  console.log(`${what}: ${count} from PERDURE_SEED=${SEED} on`);
+  return Array.from({ length: count }, (_, i) => SEED + i);
 }

@@ -7,6 +7,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { type OpenOptions, Perdure } from "perdure";
 import { whenTestIsOver } from "../file-is-over.ts";
+import { SEED } from "../tier.ts";
 import { endLeaseOf, hasNoTransaction, isPostgres } from "./stores.ts";
 
 export { newFile, POSTGRES, SQLITE, STORES } from "./stores.ts";
@@ -22,8 +23,6 @@ const POLL_MS = 20;
 export const TEST_MS = 150_000 * SOAK;
 
 // Randomness, with its seed printed.
-
-const SEED = Number(process.env.PERDURE_SEED ?? Math.floor(Math.random() * 2 ** 31));
 
 export class Dice {
   #state: number;

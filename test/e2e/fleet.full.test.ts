@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { Dice } from "../dice.ts";
 import { newSchema } from "../postgres/kit.ts";
+import { SEED } from "../tier.ts";
 import {
   connect,
   IS_SOAK,
@@ -25,7 +26,6 @@ const WORKERS = IS_SOAK ? 4 : 2;
 /** With a lease of 2 s, for all of: the processes to start, the leases to end, the jobs to run. It takes a tenth of that
  *  where nobody else wants the processor. */
 const ALL_DONE_WITHIN_MS = 90_000;
-const SEED = Number(process.env.PERDURE_SEED ?? Math.floor(Math.random() * 2 ** 31));
 
 it("loses nothing while servers and workers are killed at random", {
   timeout: IS_SOAK ? 3_600_000 : 2 * TEST_MS,

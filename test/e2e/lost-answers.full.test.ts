@@ -3,13 +3,13 @@
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { Dice } from "../dice.ts";
+import { SEED } from "../tier.ts";
 import { type Exchange, startCuttingProxy } from "./cutting-proxy.ts";
 import { connect, linesIn, newHome, output, Server, sh, TEST_MS, worker } from "./kit.ts";
 import { drained, reckon, tally } from "./reckoning.ts";
 import { runsOf, startSubmitters } from "./submitters.ts";
 
 const JOBS = 120;
-const SEED = Number(process.env.PERDURE_SEED ?? Math.floor(Math.random() * 2 ** 31));
 
 it("does everything once though one answer in five is lost", { timeout: TEST_MS }, async () => {
   console.log(`lost answers: PERDURE_SEED=${SEED}`);

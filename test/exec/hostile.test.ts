@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { Dice } from "../dice.ts";
-import { IS_FULL } from "../tier.ts";
+import { IS_FULL, SEED } from "../tier.ts";
 import { alive, allDead, exists, needle, openBench } from "./kit.ts";
 
 const TREES = process.env.PERDURE_SOAK === "1" ? 100 : IS_FULL ? 40 : 8;
@@ -32,9 +32,8 @@ function tree(dice: Dice, depth: number): string {
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 it(`${TREES} hostile trees leave nobody alive`, { timeout: 120_000 }, async () => {
-  const seed = Number(process.env.PERDURE_SEED ?? Math.floor(Math.random() * 2 ** 31));
-  const dice = new Dice(seed);
-  console.log(`hostile trees: PERDURE_SEED=${seed}`);
+  const dice = new Dice(SEED);
+  console.log(`hostile trees: PERDURE_SEED=${SEED}`);
   const bench = await openBench({ work: { concurrency: 12 } });
   const late: string[] = [];
   let seen = 0;

@@ -1,6 +1,5 @@
 /** Conditions come from whoever submits a job, and are evaluated inside the engine. So: whatever they say, they are refused
  *  or have a plain value, after a bounded number of steps. Steps are counted, since time depends on the machine. */
-import { randomInt } from "node:crypto";
 import { expect, it } from "vitest";
 import { isPlain } from "../../src/core/check.ts";
 import { ConfigError } from "../../src/core/errors.ts";
@@ -13,13 +12,12 @@ import { resolvePolicy } from "../../src/core/resolve-policy.ts";
 import type { Report } from "../../src/core/work.ts";
 import { Dice } from "../dice.ts";
 import { openBench, openSession } from "../kit.ts";
-import { IS_FULL } from "../tier.ts";
+import { IS_FULL, SEED } from "../tier.ts";
 import { expression } from "./expressions.ts";
 import { setTraps } from "./traps.ts";
 
 /** At least this many; `npm run test:fuzz` tries more. */
 const COUNT = Math.max(IS_FULL ? 10_000 : 1_000, Number(process.env.PERDURE_FUZZ ?? 0));
-const SEED = Number(process.env.PERDURE_SEED ?? randomInt(2 ** 31));
 
 const BUILT_IN: readonly unknown[] = [Object, Array, String, Number, Boolean, Function, Map, Promise].flatMap(
   (each) => [each, each.prototype],

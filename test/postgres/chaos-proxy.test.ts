@@ -2,6 +2,7 @@
 import { EventEmitter, once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { expect, it, onTestFinished } from "vitest";
+import { SEED } from "../tier.ts";
 import { type ClientMessage, Framer, startProxy } from "./chaos-proxy.ts";
 
 function message(type: string, body: string | Buffer): Buffer {
@@ -178,9 +179,8 @@ it("passes everything on unchanged, both ways, in chunks of any size", async () 
   const { proxy, client } = await start();
   const one = await client();
   proxy.onClientMessage(({ text }) => text === "never sent", "cut-before");
-  const seed = Math.floor(Math.random() * 2 ** 31);
-  console.log(`chaos proxy: seed ${seed}`);
-  let state = seed;
+  console.log(`chaos proxy: PERDURE_SEED=${SEED}`);
+  let state = SEED;
   const below = (limit: number) => {
     state = (Math.imul(state, 1103515245) + 12345) & 0x7fffffff;
     return Math.floor((state / 2 ** 31) * limit);
