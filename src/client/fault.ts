@@ -28,9 +28,15 @@ export function isAway(error: unknown): boolean {
   return error instanceof PerdureError && AWAY.has(error.code);
 }
 
+/** What was called. A read changes nothing, so that it does not matter whether it was done. */
+export interface Called {
+  readonly where: string;
+  readonly isRead: boolean;
+}
+
 /** No reply came, or it broke off. */
-export function unreachable(where: string, why: string, cause?: unknown): Fault {
-  const message = `${where} cannot be reached: ${why}; whether the call was done is unknown`;
+export function unreachable({ where, isRead }: Called, why: string, cause?: unknown): Fault {
+  const message = `${where} cannot be reached: ${why}${isRead ? "" : "; whether the call was done is unknown"}`;
   const options = cause === undefined ? {} : { cause };
   return new Fault(new PerdureError("server_unreachable", message, options), "maybe");
 }
@@ -53,10 +59,11 @@ const OF_PROXIES: Readonly<Record<number, ErrorCode>> = {
 };
 
 /** A reply that is no success. */
-export function faultOf(where: string, status: number, text: string, retryAfter: string | null): Fault {
+export function faultOf(called: Called, status: number, text: string, retryAfter: string | null): Fault {
+  const { where } = called;
   const reply = errorReply(text);
   if (reply === null) {
-    if (status >= 500) return unreachable(where, `it answered ${status} without saying why`);
+    if (status >= 500) return unreachable(called, `it answered ${status} without saying why`);
     const code = OF_PROXIES[status] ?? "not_found";
     return new Fault(new PerdureError(code, `${where} answered ${status}, ${NOT_OURS}`), "answered");
   }

@@ -9,7 +9,7 @@
 import { pathOf, ROUTES, type RouteName } from "../contract/routes.ts";
 import { HEADER } from "../contract/wire.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
-import { Fault, faultOf, notOurs, unreachable, wordsOf } from "./fault.ts";
+import { type Called, Fault, faultOf, notOurs, unreachable, wordsOf } from "./fault.ts";
 import { after, growingPause, pause } from "./timers.ts";
 import { Turns } from "./turns.ts";
 
@@ -88,7 +88,7 @@ export class HttpLink {
     this.#throwIfOver(options.signal);
     const opened = await this.#open(name, options);
     try {
-      const text = await this.#text(opened);
+      const text = await this.#text(name, opened);
       return (text === "" ? undefined : JSON.parse(text)) as T;
     } catch (thrown) {
       throw thrown instanceof Fault ? thrown : notOurs(this.#options.base, "something that is not JSON");
@@ -170,20 +170,24 @@ export class HttpLink {
       });
       if (response.ok) return { response, stop, unlimited };
       if (response.status < 400) throw notOurs(base, "a redirect");
-      const text = await this.#text({ response });
-      throw faultOf(base, response.status, text, response.headers.get("retry-after"));
+      const text = await this.#text(name, { response });
+      throw faultOf(this.#called(name), response.status, text, response.headers.get("retry-after"));
     } catch (thrown) {
       stop();
       if (thrown instanceof Fault) throw thrown;
-      throw unreachable(base, isLate ? `no answer within ${limitMs} ms` : wordsOf(thrown), thrown);
+      throw unreachable(this.#called(name), isLate ? `no answer within ${limitMs} ms` : wordsOf(thrown), thrown);
     }
   }
 
-  async #text({ response }: Pick<Opened, "response">): Promise<string> {
+  #called(name: RouteName): Called {
+    return { where: this.#options.base, isRead: ROUTES[name].method === "GET" };
+  }
+
+  async #text(name: RouteName, { response }: Pick<Opened, "response">): Promise<string> {
     try {
       return await response.text();
     } catch (thrown) {
-      throw unreachable(this.#options.base, `the reply broke off (${wordsOf(thrown)})`, thrown);
+      throw unreachable(this.#called(name), `the reply broke off (${wordsOf(thrown)})`, thrown);
     }
   }
 

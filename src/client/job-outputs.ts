@@ -5,7 +5,7 @@ import { asInteger } from "../core/check.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { JobOutputs, LogPage } from "../core/face.ts";
 import type { BlobFile } from "../core/views.ts";
-import { unreachable, wordsOf } from "./fault.ts";
+import { type Called, unreachable, wordsOf } from "./fault.ts";
 import type { HttpLink, Opened } from "./http-call.ts";
 import { growingPause, pause } from "./timers.ts";
 
@@ -17,6 +17,7 @@ interface WireOutputs {
   }[];
 }
 
+const READ: Called = { where: "the server", isRead: true };
 /** Pieces that break off in a row, before a reader is told. */
 const MAX_BREAKS = 5;
 
@@ -58,7 +59,7 @@ async function logPage(link: HttpLink, id: string, attempt: number, after: numbe
     const text = await opened.response.text();
     return { text, next: Number(opened.response.headers.get(HEADER.logNext) ?? after) };
   } catch (error) {
-    throw unreachable("the server", `a log broke off (${wordsOf(error)})`, error).error;
+    throw unreachable(READ, `a log broke off (${wordsOf(error)})`, error).error;
   } finally {
     opened.stop();
   }
@@ -103,7 +104,7 @@ async function* bytes(
       opened.stop();
     }
     breaks += 1;
-    if (breaks > MAX_BREAKS) throw unreachable("the server", `a file broke off (${wordsOf(broken)})`, broken).error;
+    if (breaks > MAX_BREAKS) throw unreachable(READ, `a file broke off (${wordsOf(broken)})`, broken).error;
     await pause(growingPause(breaks));
     opened = await from(at);
   }
