@@ -3,6 +3,7 @@ import { asInteger, asList, asObject, asText, type Fields, fieldPath } from "../
 import { asSpan, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import { MAX_JOB_NAME } from "../core/job-name.ts";
+import { isName } from "../core/name.ts";
 import type { PolicyInput } from "../core/policy.ts";
 import { resolvePolicy } from "../core/resolve-policy.ts";
 import { RESOURCE_PREFIX, type ResourcesInput, toResources } from "../core/resources.ts";
@@ -55,7 +56,7 @@ export function optionsOf(fields: Fields<string>, path: string): NonNullable<Sub
 
 export function asName(value: unknown, path: string, limit: number = LIMITS.name): string {
   const text = asText(value, path, limit);
-  if (/^[^\p{Cc}\p{Cs}]+$/u.test(text)) return text;
+  if (isName(text, limit)) return text;
   throw new ConfigError({ path, given: value, allowed: "text without control characters" });
 }
 

@@ -1,5 +1,6 @@
 /** Limits at the door. Beyond them a caller gets an error and nothing is stored. */
 import { MAX_WAITS_FOR } from "../core/child.ts";
+import { MAX_KEY, MAX_NAME } from "../core/name.ts";
 
 export const LIMITS = {
   /** Payload and result, each. */
@@ -7,8 +8,8 @@ export const LIMITS = {
   /** Nesting of a payload. */
   jsonDepth: 64,
   /** Names of namespaces, queues, kinds, tags and labels. */
-  name: 200,
-  key: 500,
+  name: MAX_NAME,
+  key: MAX_KEY,
   tags: 20,
   labels: 20,
   annotations: 32,

@@ -40,7 +40,8 @@ export async function lostReport(
   return { jobId, attempt, from: { kind: "reaper" }, outcome: { kind: "lost" }, usage: null, log: null };
 }
 
-/** The store accepts it under the same condition as any report of a lost attempt: the lease has ended, or the session is missing. */
+/** The store accepts it under the same condition as any report of a lost attempt: the lease has ended, or the session is
+ *  missing. */
 async function verdictReport({ outputs }: EngineParts, lost: Lost, verdict: Verdict, now: number): Promise<Report> {
   const { jobId, attempt } = lost;
   await outputs?.keepAttempt?.(jobId, attempt); // before it counts: its files may lie on this host only

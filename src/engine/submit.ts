@@ -6,6 +6,7 @@ import { ConfigError, type ErrorCode, PerdureError, show } from "../core/errors.
 import type { JobState } from "../core/job.ts";
 import { actionName, rowName } from "../core/job-name.ts";
 import { DEFAULT_PRIORITY, NO_LABELS, submitJob } from "../core/lifecycle.ts";
+import { checkedName } from "../core/name.ts";
 import type { Policy } from "../core/policy.ts";
 import type { PolicySource, PolicySources, Wish } from "../core/policy-sources.ts";
 import { RESOURCE_PREFIX } from "../core/resources.ts";
@@ -15,7 +16,6 @@ import { nextTurn } from "../lib/turn.ts";
 import type { InsertAnswer, NewJob, TransactionClient } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { LIMITS } from "./limits.ts";
-import { checkedName } from "./name.ts";
 import { type Parents, parentFacts, parentsOf, refuseChild, refuseChildKey } from "./parents.ts";
 import { runAgain } from "./run-again.ts";
 import { checkUpload, dropUploads } from "./upload.ts";

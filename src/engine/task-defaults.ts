@@ -8,6 +8,7 @@
 import { asSpan } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import type { Mutable } from "../core/mutable.ts";
+import { isName } from "../core/name.ts";
 import type { Policy } from "../core/policy.ts";
 import { chosenValues, toSources } from "../core/policy-sources.ts";
 import { resolvePolicy } from "../core/resolve-policy.ts";
@@ -16,7 +17,6 @@ import type { Clock } from "../lib/clock.ts";
 import { isOver } from "../lib/text.ts";
 import type { Store } from "../store/store.ts";
 import { LIMITS } from "./limits.ts";
-import { isName } from "./name.ts";
 import type { SubmitItem } from "./submit.ts";
 import { checkTask } from "./submit-request.ts";
 
@@ -48,7 +48,7 @@ export class TaskDefaults {
   /** Fills in what items that name a kind leave open. They are changed in place: they are nobody else's. */
   async fill(items: readonly SubmitItem[]): Promise<void> {
     for (const item of items) {
-      // What is no name is refused later, each item for itself.
+      // A kind that is not a valid name is refused later, with the place of its item.
       if (item.open === undefined || !isName(item.kind)) continue;
       const found = await this.#of(item.namespace ?? "default", item.kind);
       if (found !== null) fillOne(item, found);

@@ -1,6 +1,7 @@
 /** `perdure queues`: what waits where, and queues that are to stand still for a while. */
 import { nearest } from "../../core/check.ts";
 import type { Perdure } from "../../core/face.ts";
+import { isName } from "../../core/name.ts";
 import type { QueueCounts } from "../../core/views.ts";
 import { type Piece, painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
@@ -35,7 +36,7 @@ export const queues: Command = {
 async function change(context: Context, word: "pause" | "resume", names: readonly string[]): Promise<number> {
   const { given, out } = context;
   if (names.length === 0) throw usageError(`which queue? Usage: perdure queues ${word} NAME…`);
-  if (names.some((name) => !/^[^\p{Cc}\p{Cs}]{1,200}$/u.test(name))) {
+  if (names.some((name) => !isName(name))) {
     throw usageError("names of queues have 1 to 200 characters, none of them control characters");
   }
   const done: Changed[] = [];

@@ -3,6 +3,7 @@ import { isAbsolute, resolve } from "node:path";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";
 import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
+import { isName, MAX_KEY } from "../../core/name.ts";
 import { resolvePolicy } from "../../core/resolve-policy.ts";
 import { LIMITS } from "../../engine/limits.ts";
 import { isOver } from "../../lib/text.ts";
@@ -73,13 +74,13 @@ export const run: Command = {
       throw usageError("--timeout: got 0; give a time such as 30s");
     }
     const key = given.text("key");
-    if (key !== undefined && !/^[^\p{Cc}\p{Cs}]{1,500}$/u.test(key)) {
+    if (key !== undefined && !isName(key, MAX_KEY)) {
       throw usageError(`--key: got ${show(key)}; give a text of 1 to 500 characters, none of them control characters`);
     }
     if (given.flag("again") && key === undefined) throw usageError("--again requires --key, which names the job");
     checkQueue(given.text("queue"), target);
     const name = given.text("name");
-    if (name !== undefined && !/^[^\p{Cc}\p{Cs}]{1,200}$/u.test(name.trim())) {
+    if (name !== undefined && !isName(name.trim())) {
       throw usageError(`--name: got ${show(name)}; use 1 to 200 characters, none of them control characters`);
     }
     const own = givenPolicyOf(given);
@@ -136,7 +137,7 @@ function checkQueue(queue: string | undefined, { kind }: Target): void {
   if (kind === "store") {
     throw usageError("--queue requires a server: leave it out, or name a server with --server or PERDURE_URL");
   }
-  if (!/^[^\p{Cc}\p{Cs}]{1,200}$/u.test(queue)) {
+  if (!isName(queue)) {
     throw usageError(
       `--queue: got ${show(queue)}; give a name of 1 to 200 characters, none of them control characters`,
     );

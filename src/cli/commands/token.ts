@@ -7,6 +7,7 @@ import { type AccessToken, SCOPES } from "../../core/access.ts";
 import { asOneOf, nearest } from "../../core/check.ts";
 import { asSpan } from "../../core/duration.ts";
 import { PerdureError, show } from "../../core/errors.ts";
+import { isName } from "../../core/name.ts";
 import { TokenBook } from "../../server/tokens.ts";
 import type { Given } from "../arguments.ts";
 import { type Piece, painted } from "../colour.ts";
@@ -111,7 +112,7 @@ async function create(context: Context, names: readonly string[]): Promise<numbe
   const [name] = names;
   if (name === undefined) throw usageError("which name? Usage: perdure token create NAME --scope SCOPE…");
   given.atMost(2);
-  if (!/^[^\p{Cc}\p{Cs}]{1,200}$/u.test(name) || name.trim() === "") {
+  if (!isName(name) || name.trim() === "") {
     throw usageError(`got the name ${show(name)}; give 1 to 200 characters, none of them control characters`);
   }
   const wanted = { name, scopes: scopesOf(given), namespace: namespaceOf(context), ...endOf(given) };

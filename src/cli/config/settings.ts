@@ -1,5 +1,6 @@
 /** All settings, in the order in which `perdure config` shows them. Names of options, of environment variables and of keys in
  *  the file are what users rely on. Paths are relative to the working directory, whatever names them. */
+import { isName } from "../../core/name.ts";
 import type { Setting } from "./setting.ts";
 import { DIALECT_SETTINGS } from "./settings-dialects.ts";
 import { OPAL_SETTINGS } from "./settings-opal.ts";
@@ -69,7 +70,7 @@ const SHARED_SETTINGS = [
     type: "text",
     default: "default",
     value: "NAME",
-    fits: { test: (text: string) => /^[^\p{Cc}\p{Cs}]{1,200}$/u.test(text), give: "a name of 1 to 200 characters" },
+    fits: { test: (text: string) => isName(text), give: "a name of 1 to 200 characters" },
     help: "The namespace of jobs and workers.",
   },
 ] as const satisfies readonly Setting[];

@@ -2,6 +2,7 @@
  *  What a cluster has written into it is left out. */
 import { asText, fieldPath } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
+import { isName, MAX_NAME } from "../../core/name.ts";
 import { asTexts, fieldsOf } from "./check.ts";
 import { ANNOTATION, PREFIX } from "./words.ts";
 
@@ -18,10 +19,8 @@ const WRITTEN_BY_CLUSTERS = [
 ];
 const FIELDS = ["name", "namespace", "labels", "annotations", ...WRITTEN_BY_CLUSTERS] as const;
 
-/** Of Kubernetes. */
-const MAX_NAME = 253;
+const MAX_KUBERNETES_NAME = 253;
 const MAX_TAGS = 20;
-const MAX_TAG = 200;
 /** Annotations of ours take some of the 32 that a job may have. */
 const MAX_ANNOTATIONS = 24;
 const MAX_ANNOTATION_NAME = 200;
@@ -31,11 +30,11 @@ const LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration";
 
 export function readMetadata(value: unknown, path: string, notes: string[]): AgentMetadata {
   const fields = fieldsOf(value, path, FIELDS);
-  const name = asText(fields.name, fieldPath(path, "name"), MAX_NAME);
+  const name = asText(fields.name, fieldPath(path, "name"), MAX_KUBERNETES_NAME);
   const annotations = readAnnotations(fields.annotations ?? {}, fieldPath(path, "annotations"));
   annotations[ANNOTATION.name] = name;
   if (fields.namespace !== undefined) {
-    const namespace = asText(fields.namespace, fieldPath(path, "namespace"), MAX_NAME);
+    const namespace = asText(fields.namespace, fieldPath(path, "namespace"), MAX_KUBERNETES_NAME);
     annotations[ANNOTATION.namespace] = namespace;
     notes.push(
       `${fieldPath(path, "namespace")}: kept and shown; the job goes into the namespace that this command speaks to.`,
@@ -51,8 +50,8 @@ function readLabels(value: unknown, path: string): string[] {
   }
   return labels.map(([name, text]) => {
     const tag = `${name}=${text}`;
-    if (tag.length <= MAX_TAG && /^[^\p{Cc}\p{Cs}]+$/u.test(tag)) return tag;
-    const allowed = `at most ${MAX_TAG} characters together with its name, none of them control characters`;
+    if (isName(tag)) return tag;
+    const allowed = `at most ${MAX_NAME} characters together with its name, none of them control characters`;
     throw new ConfigError({ path: fieldPath(path, name), given: text, allowed });
   });
 }

@@ -12,6 +12,7 @@ import type {
   SessionRequestWire,
 } from "../../contract/worker-schemas.ts";
 import { PerdureError, show } from "../../core/errors.ts";
+import { isName, MAX_NAME } from "../../core/name.ts";
 import type { TaskOptions } from "../../core/task.ts";
 import type { ClaimedJob, HeldAttempt, Report, SettleAnswer } from "../../core/work.ts";
 import { isId } from "../../lib/id.ts";
@@ -171,12 +172,10 @@ function checkedLabels(labels: Readonly<Record<string, string>>): Readonly<Recor
   return labels;
 }
 
-// As of the names of jobs, with which they are compared.
-const NAME = /^[^\p{Cc}\p{Cs}]+$/u;
-
+// As of jobs, with which they are compared.
 function named(value: string, path: string): string {
-  if (NAME.test(value)) return value;
-  throw refusal(path, value, "text without control characters");
+  if (isName(value)) return value;
+  throw refusal(path, value, `text of 1 to ${MAX_NAME} characters, none of them control characters`);
 }
 
 function refusal(path: string, given: unknown, allowed: string): PerdureError {
