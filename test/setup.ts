@@ -3,9 +3,9 @@
 import { configureGlobal } from "fast-check";
 import { afterAll, afterEach } from "vitest";
 import { fileIsOver, testIsOver } from "./file-is-over.ts";
-import { IS_FULL, SEED } from "./tier.ts";
+import { SEED } from "./tier.ts";
 
-if (!IS_FULL) configureGlobal({ seed: SEED });
+configureGlobal({ seed: SEED });
 
 afterEach(testIsOver);
 afterAll(fileIsOver);
