@@ -26,8 +26,8 @@ export interface Care {
   readonly repeat?: boolean;
   /** On the connection that is kept free for it. */
   readonly reserved?: boolean;
-  /** It stores nothing of the caller's: its errors say nothing about that. */
-  readonly isRead?: boolean;
+  /** A read, or a step of opening the store: its errors do not mention what was stored. */
+  readonly storesNoJobs?: boolean;
 }
 
 /** Three of them fit into our patience. */
@@ -84,7 +84,7 @@ export class Connections {
 
   /** A statement that changes nothing. */
   read(statement: Statement, values: readonly Value[] = [], care: Care = {}): Promise<Row[]> {
-    return this.#patiently({ ...care, repeat: true, isRead: true }, (client) => ask(client, statement, values));
+    return this.#patiently({ ...care, repeat: true, storesNoJobs: true }, (client) => ask(client, statement, values));
   }
 
   /** A statement that is a transaction by itself; durable when this resolves. */

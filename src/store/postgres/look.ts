@@ -18,7 +18,9 @@ export async function postgresVersion({ url, schema, random, clock }: Look): Pro
     monotonic: clock.monotonic,
   });
   try {
-    const version = await db.transaction((connection) => presentVersion(connection, found.schema), { isRead: true });
+    const version = await db.transaction((connection) => presentVersion(connection, found.schema), {
+      storesNoJobs: true,
+    });
     return { found: version, known: MIGRATIONS.length };
   } finally {
     await db.close();

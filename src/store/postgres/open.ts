@@ -37,7 +37,7 @@ export async function openPostgres(options: OpenPostgres): Promise<Store> {
     monotonic: clock.monotonic,
   });
   try {
-    await db.transaction((connection) => migrate(connection, schema, newSecret), { isRead: true });
+    await db.transaction((connection) => migrate(connection, schema, newSecret), { storesNoJobs: true });
     return await postgresStore(db, { schema, clock, random });
   } catch (error) {
     await db.close();

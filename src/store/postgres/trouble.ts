@@ -56,18 +56,18 @@ export function troubleOf(error: unknown): Trouble {
 export function explained(
   error: unknown,
   trouble = troubleOf(error),
-  { isRead = false }: { readonly isRead?: boolean } = {},
+  { storesNoJobs = false }: { readonly storesNoJobs?: boolean } = {},
 ): unknown {
   if (error instanceof PerdureError) return error;
   const cause = error;
   const why = messageOf(error);
-  const notStored = isRead ? "" : ": nothing of this call was stored";
+  const notStored = storesNoJobs ? "" : ": nothing of this call was stored";
   switch (trouble) {
     case "away":
     case "again":
       return new PerdureError("store_unavailable", `PostgreSQL cannot be used now (${why})${notStored}`, { cause });
     case "unknown": {
-      const next = isRead
+      const next = storesNoJobs
         ? "repeat the call"
         : "whether this call was stored is unknown; repeat it, a submit with the same key";
       return new PerdureError("store_unknown", `PostgreSQL gave no certain answer (${why}): ${next}`, { cause });
