@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { LIMITS } from "../../src/engine/limits.ts";
 import { openBench } from "../kit.ts";
+import { inFull } from "../tier.ts";
 import { openWay } from "./kit.ts";
 
 describe("a child within a transaction of the caller's", () => {
@@ -32,7 +33,7 @@ describe("a job with very many children", () => {
     expect((await bench.engine.children(id)).length).toBe(LIMITS.children);
   });
 
-  it.each(["sqlite", "postgres"] as const)("is refused more in one call too, on %s", async (way) => {
+  it.each(inFull(["sqlite", "postgres"] as const))("is refused more in one call too, on %s", async (way) => {
     const perdure = await openWay(way);
     const { id } = await perdure.submit("parent");
     const entry = { task: "child", options: { parent: id } };

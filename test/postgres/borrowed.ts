@@ -1,12 +1,18 @@
 /** Schemas that are used again, emptied: to make one costs more than most tests. For those whose stores are surely closed
  *  at their end, and which do not care what a schema is called or how it was made. */
+
+import { Client } from "pg";
 import { whenFileIsOver } from "../file-is-over.ts";
-import { ask } from "./client.ts";
-import { dropSchema, isForeign, newSchema, type Schema } from "./kit.ts";
+import { dropSchema, isForeign, newSchema, postgresUrl, type Schema } from "./kit.ts";
 
 const free: Schema[] = [];
+/** One connection for a whole file: to make one costs as much as to empty a schema. */
+let cleaner: Promise<Client> | null = null;
 
 whenFileIsOver(async () => {
+  const used = cleaner;
+  cleaner = null;
+  await (await used)?.end();
   // Our own server takes them along when it ends.
   if (isForeign) for (const { url } of free.splice(0)) await dropSchema(url);
 });
@@ -22,10 +28,18 @@ export function borrowSchema(): Borrowed {
   return {
     ...schema,
     giveBack: async () => {
-      await ask(schema.url, emptied(schema.schema));
+      cleaner ??= connected();
+      await (await cleaner).query(emptied(schema.schema));
       free.push(schema);
     },
   };
+}
+
+async function connected(): Promise<Client> {
+  const client = new Client({ connectionString: postgresUrl() });
+  client.on("error", () => {}); // the statement that needs it fails
+  await client.connect();
+  return client;
 }
 
 /** Small tables are emptied row by row: that is far cheaper than a new file for each. */

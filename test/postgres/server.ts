@@ -27,6 +27,7 @@ const SETTINGS = {
   wal_level: "replica",
   fsync: "on",
   synchronous_commit: "on",
+  scram_iterations: "1", // tests make thousands of connections
 };
 
 const USER_NAME = "postgres";
