@@ -64,6 +64,7 @@ describe("an upload", () => {
     const old = await uploaded("data");
     clock.moveTo(clock.now() + HOUR / 2 + 1);
     expect(await submit(old)).toMatchObject({ message: expect.stringContaining("over half an hour old") });
+    await expect(engine.writeUpload(old, 4, bytes("more"))).rejects.toThrow(/over half an hour old/);
   });
 
   it("is removed at once where the key names a job already", async () => {

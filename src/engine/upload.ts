@@ -12,7 +12,7 @@ import type { EngineParts } from "./engine.ts";
 /** The parts of the port that hold inputs: the file `stdin` of attempt 0. */
 const PLACE = [0, "stdin"] as const;
 
-/** An upload may be submitted with for so long, and is removed when twice that has passed: never one that is being submitted. */
+/** An upload may be written and submitted with for so long, and is removed when twice that has passed: never one that is being submitted. */
 const TAKEN_MS = 1_800_000;
 const KEPT_MS = 2 * TAKEN_MS;
 /** The clocks of servers may differ by so much. An id from later than that was made by none of them. */
@@ -54,10 +54,17 @@ function notFree(id: string): ConfigError {
   return new ConfigError({ path: "submit.upload", given: id, allowed });
 }
 
+/** An old one is refused for a write too: it may be removed at any moment, also while it is written. */
 function checkTime({ clock }: EngineParts, id: string): void {
-  if (timeOfId(id) <= clock.now() + AHEAD_MS) return;
-  const problem = "its time is in the future, so no server made it";
-  throw new ConfigError({ path: "submit.upload", given: id, allowed: "an id that createUpload answered", problem });
+  const [time, now] = [timeOfId(id), clock.now()];
+  if (time > now + AHEAD_MS) {
+    const problem = "its time is in the future, so no server made it";
+    throw new ConfigError({ path: "submit.upload", given: id, allowed: "an id that createUpload answered", problem });
+  }
+  if (time < now - TAKEN_MS) {
+    const problem = "it is over half an hour old, and about to be removed";
+    throw new ConfigError({ path: "submit.upload", given: id, allowed: "the id of a new upload", problem });
+  }
 }
 
 /** What lies there; null if nothing does. With a namespace, the input of a job of another one is not shown. */
@@ -96,10 +103,6 @@ export async function checkUpload(parts: EngineParts, { upload: id, payload, ...
     throw notFree(id);
   }
   checkTime(parts, id);
-  if (timeOfId(id) < parts.clock.now() - TAKEN_MS) {
-    const problem = "it is over half an hour old, and about to be removed";
-    throw new ConfigError({ path: "submit.upload", given: id, allowed: "the id of a new upload", problem });
-  }
   const found = await readUpload(parts, id);
   if (found === null && claim.key !== null) {
     // A repeat, after it was removed because the key names another job.
