@@ -5,8 +5,10 @@ import {
   budgetText,
   heldBy,
   leftOf,
+  limitText,
   NO_AMOUNT,
   noStart,
+  redrivenBudgets,
   shortageText,
   spentAbove,
   spentBudget,
@@ -47,6 +49,9 @@ describe("what is left of a budget", () => {
     expect(budgetText(now())).toBe(
       "30 of 100 tokens spent, 30 reserved, 40 left; 0.3 of 1 USD spent, 0.3 reserved, 0.4 left",
     );
+    expect(budgetText(now({ limit: { tokens: null, costUsd: 0.2 }, reserved: NO_AMOUNT }))).toBe(
+      "0.3 of 0.2 USD spent, 0 left",
+    );
   });
 
   it("must be more than nothing, and as much as the estimate, for a start; a job's own budget does not count", () => {
@@ -75,6 +80,32 @@ describe("what is left of a budget", () => {
     );
   });
 
+  it("is named with the estimate where a start needs more", () => {
+    expect(shortageText(noStart(estimated(0.41), [now()]) as BudgetShortage)).toBe(
+      "the budget of job_p (1 USD, 0.3 spent, 0.3 reserved) has 0.4 left, and an attempt is estimated at 0.41",
+    );
+  });
+
+  it("after a redrive moves with the policy, and keeps what was granted beside it", () => {
+    const job = testJob({ policy: { budget: { tokens: 100, costUsd: null } } });
+    const own = now({ jobId: job.id, limit: { tokens: 150, costUsd: null } });
+    const under = (tokens: number | null, costUsd: number | null) =>
+      redrivenBudgets(job, testJob({ policy: { budget: { tokens, costUsd } } }).policy, [own])[0]?.limit;
+    expect(under(300, null)).toEqual({ tokens: 350, costUsd: null });
+    expect(under(100, 0.5)).toEqual({ tokens: 150, costUsd: 0.5 });
+    expect(under(null, null)).toEqual({ tokens: null, costUsd: null });
+    const granted = redrivenBudgets(job, job.policy, [now()], { costUsd: 0.5 });
+    expect(granted.find(({ jobId }) => jobId === "job_p")?.limit).toEqual({ tokens: 100, costUsd: 1.5 });
+  });
+
+  it.each([
+    [{ tokens: null, costUsd: null }, "no limit"],
+    [{ tokens: 1_000, costUsd: null }, "1000 tokens"],
+    [{ tokens: 1_000, costUsd: 1 }, "1000 tokens and 1 USD"],
+  ])("is shown beside its limit: %j", (limit, text) => {
+    expect(limitText(limit)).toBe(text);
+  });
+
   it("is not gone by reservations for what runs already", () => {
     expect(spentAbove([now({ reserved: { tokens: 900, costUsd: 9 } })])).toBe(null);
     expect(spentAbove([now({ live: { tokens: 90, costUsd: 0 } })])).toMatchObject({ part: "tokens", used: 100 });
@@ -85,6 +116,11 @@ describe("what is left of a budget", () => {
     expect(heldBy(policy, null)).toEqual({ live: NO_AMOUNT, reserved: { tokens: 0, costUsd: 0.4 } });
     expect(heldBy(policy, used(1, 2, 0.3)).reserved).toEqual({ tokens: 0, costUsd: 0.1 });
     expect(heldBy(policy, used(1, 2, 0.5))).toEqual({ live: { tokens: 3, costUsd: 0.5 }, reserved: NO_AMOUNT });
+    const tokens = testJob({
+      policy: { budget: { tokens: null, costUsd: null, estimate: { tokens: 5, costUsd: null } } },
+    });
+    expect(heldBy(tokens.policy, used(1, 2, 0.5)).reserved).toEqual({ tokens: 2, costUsd: 0 });
+    expect(heldBy(testJob().policy, used(1, 2, 0.5)).reserved).toEqual(NO_AMOUNT);
   });
 });
 

@@ -3,6 +3,7 @@ import { type BudgetNow, NO_AMOUNT } from "./budget.ts";
 import { type Command, decideCommand } from "./command.ts";
 import { EVENT_FORMAT } from "./event.ts";
 import type { JobState } from "./job.ts";
+import { resolvePolicy } from "./resolve-policy.ts";
 import {
   completed,
   failed,
@@ -229,6 +230,16 @@ describe("a redrive", () => {
     const above = [{ jobId: "job_p", limit, spent: NO_AMOUNT, live: NO_AMOUNT, reserved: NO_AMOUNT }];
     const decision = decideCommand(job, { kind: "redrive", changes: { budget } }, T0, above);
     expect(decision).toEqual({ kind: "refuse", message: `cannot grant more budget: ${message}` });
+  });
+
+  it("is refused with changes that do not fit the rest of the job's policy", () => {
+    const { backoff } = resolvePolicy({ backoff: { min: "30s" } });
+    const { job } = new JobStory({ policy: { backoff } }).start().settle(failed());
+    const changes = { retry: { backoff: { max: "10s" as const } } };
+    expect(decideCommand(job, { kind: "redrive", changes }, T0)).toEqual({
+      kind: "refuse",
+      message: expect.stringMatching(/^cannot redrive it with these changes: .*max: got "10s"/),
+    });
   });
 
   it("is refused by any budget that covers the job, and grants to all of them", () => {

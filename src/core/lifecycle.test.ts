@@ -1,10 +1,20 @@
 import { describe, expect, it } from "vitest";
+import { type BudgetNow, NO_AMOUNT } from "./budget.ts";
 import type { Duration } from "./duration.ts";
 import { EVENT_FORMAT, shownNames } from "./event.ts";
 import { failure } from "./failure.ts";
 import { evolve, type Happened } from "./fold.ts";
 import type { Job } from "./job.ts";
-import { settleJob, startedData, startedText, submitJob, submittedText, succeededText } from "./lifecycle.ts";
+import {
+  settleJob,
+  startedData,
+  startedText,
+  startJob,
+  submitJob,
+  submittedText,
+  succeededText,
+  usageIn,
+} from "./lifecycle.ts";
 import type { Outcome } from "./outcome.ts";
 import type { PolicyFields } from "./policy.ts";
 import { resolvePolicy } from "./resolve-policy.ts";
@@ -163,6 +173,18 @@ describe("settleJob", () => {
     expect(next).toMatchObject({ state: "failed", reason: "budget", usage: usageOf(100) });
   });
 
+  it("counts the usage of the run in the budgets above before it decides", () => {
+    const job = testJob({ policy: { maxAttempts: 9 } });
+    const ends = (tokens: number) => settleJob(job, failed(), usageOf(tokens), NOW, MIDDLE, [above(60)]).next;
+    expect(ends(39)).toMatchObject({ state: "queued" });
+    expect(ends(40)).toMatchObject({ state: "failed", reason: "budget" });
+    const unused = settleJob(job, failed(), null, NOW, MIDDLE, [above(60)]);
+    expect(unused.next).toMatchObject({ state: "queued" });
+    expect(usageIn(unused)).toBeNull();
+    expect(usageIn(settleJob(job, completed(), usageOf(7), NOW, MIDDLE))).toEqual(usageOf(7));
+    expect(usageIn(settleJob(waitingJob(), QUEUE_TIMEOUT, null, NOW, MIDDLE))).toBeNull();
+  });
+
   it("starts the waiting time anew at every retry", () => {
     const { event, next } = settled(testJob({ expireInMs: 5_000, policy: TWO }), failed());
     expect(event.data).toMatchObject({ expiresAt: NOW + 6_000 });
@@ -183,6 +205,20 @@ describe("settleJob", () => {
     expect(story.job).toMatchObject({ state: "failed", reason: "unschedulable" });
   });
 });
+
+describe("startJob", () => {
+  it("lets a job start while the budgets above it have something left, and ends it otherwise", () => {
+    const job = waitingJob();
+    expect(startJob(job, NOW, [above(99)])).toBeNull();
+    expect(startJob(job, NOW, [above(100)])?.next).toMatchObject({ state: "failed", reason: "budget", attempt: 0 });
+  });
+});
+
+/** A budget of 100 tokens, of another job. */
+function above(tokens: number): BudgetNow {
+  const limit = { tokens: 100, costUsd: null };
+  return { jobId: "job_p", limit, spent: { tokens, costUsd: 0 }, live: NO_AMOUNT, reserved: NO_AMOUNT };
+}
 
 // Whole stories: the presets against the numbers of their source documents.
 

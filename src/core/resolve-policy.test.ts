@@ -159,6 +159,9 @@ describe("presets as a base", () => {
     const policy = resolvePolicy({ preset: "attune", maxAttempts: 4, retryOn: [], onTimeout: "fail" });
     expect(policy).toStrictEqual({ ...presets.attune, maxAttempts: 4, retryOn: [], onTimeout: "fail" });
     expect(resolvePolicy({ budget: { costUsd: 2 } }).budget).toStrictEqual({ tokens: null, costUsd: 2 });
+    expect(resolvePolicy({ budget: { costUsd: 2, estimate: { costUsd: 0.5 } } }).budget).toStrictEqual({
+      ...{ tokens: null, costUsd: 2, estimate: { tokens: null, costUsd: 0.5 } },
+    });
   });
 
   it.each([
