@@ -57,6 +57,8 @@ export interface Operation {
   /** Needs Perdure-Session-Key, and where `lease` is set, Perdure-Lease. */
   readonly session?: boolean;
   readonly lease?: boolean;
+  /** Takes both of them from a worker, in place of the job's own token. */
+  readonly holder?: boolean;
 }
 
 const OfJob = closed({ id: JobId });
@@ -243,9 +245,9 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
     ...{ tag: "jobs", summary: "Tell what the running attempt has used so far, in all", params: OfJob, status: 204 },
     description:
       "Numbers never shrink: of two reports the larger counts. A job that has spent its budget is stopped. With the token " +
-      "of the job itself, or one that may work.",
-    body: closed({ attempt: AttemptNumber, usage: UsageSchema }),
-    reply: null,
+      "of the job itself, or by the worker that holds the attempt, which sends the key of its session in Perdure-Session-Key " +
+      "and the lease token of the claim in Perdure-Lease. Any other token gets 403.",
+    ...{ body: closed({ attempt: AttemptNumber, usage: UsageSchema }), reply: null, holder: true },
   },
   listOutputs: { tag: "jobs", summary: "Files that the attempts of a job left", params: OfJob, reply: OutputsSchema },
   getOutput: {

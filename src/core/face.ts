@@ -69,7 +69,8 @@ export interface Perdure extends AsyncDisposable {
   dialectSettings(): Promise<DialectSettings>;
 
   /** Tells what a running attempt has used so far, in all; of two reports the larger numbers count. For what its own worker
-   *  cannot see. Throws `lease_lost` if it does not run any more. */
+   *  cannot see. Throws `lease_lost` if it does not run any more. A server takes it only from a client that shows the job's
+   *  own token, as a command finds it in its environment, and else throws `forbidden`. */
   setUsage(id: string, attempt: number, total: Usage): Promise<void>;
 
   /** Deletes now what the pruner would delete within a minute; the answer is how many jobs went. */

@@ -6,6 +6,7 @@ import type { AccessToken, Scope } from "../core/access.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Store } from "../store/store.ts";
+import { AttemptWatch, isRunning } from "./attempt-watch.ts";
 import { isJobToken, readJobToken } from "./job-token.ts";
 import type { Principal } from "./parts.ts";
 import type { TokenBook } from "./tokens.ts";
@@ -33,11 +34,20 @@ export class Auth {
   readonly #wrong: WrongTokens;
 
   readonly #store: Pick<Store, "secret" | "facts">;
+  readonly #attempts: AttemptWatch;
 
   constructor(tokens: TokenBook, clock: Clock, store: Pick<Store, "secret" | "facts">) {
     this.#tokens = tokens;
     this.#wrong = new WrongTokens(clock);
     this.#store = store;
+    this.#attempts = new AttemptWatch(store, clock);
+  }
+
+  /** Calls back once when a caller that was let in would not be any more: its token was revoked or is over, or the attempt
+   *  whose own token it showed has ended. Returns the way to stop that. */
+  onEnd(who: Principal, listener: () => void): () => void {
+    if (who.job !== undefined) return this.#attempts.onEnd(who.job, listener);
+    return who.isAnonymous === true ? () => {} : this.#tokens.onEnd(who.id, listener);
   }
 
   /** The caller of a request, or an error that says why not. */
@@ -63,7 +73,7 @@ export class Auth {
     const job = readJobToken(this.#store.secret, given);
     if (job === null) throw this.#wrongToken(request);
     const [row] = await this.#store.facts([job.id]);
-    if (row?.state !== "running" || row.attempt !== job.attempt) {
+    if (row == null || !isRunning(row, job)) {
       throw new PerdureError("unauthorized", "this token was for an attempt that is over");
     }
     if (access === null) throw nothingHere();
@@ -79,6 +89,11 @@ export class Auth {
       return new PerdureError("too_many_requests", "too many wrong tokens; wait a minute");
     return new PerdureError("unauthorized", UNAUTHORIZED);
   }
+}
+
+/** To a call that was held while its token ended. */
+export function tokenEnded(): PerdureError {
+  return new PerdureError("unauthorized", "the token of this call was revoked or is over; nothing was done");
 }
 
 function nothingHere(): PerdureError {

@@ -1,6 +1,7 @@
 /** From a request to a handler's call, and from what the handler returned to the reply. */
 import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Auth } from "./auth.ts";
 import { textOf } from "./content.ts";
 import { type Call, Download, HIJACKED, JsonText, type Principal } from "./parts.ts";
 
@@ -14,20 +15,30 @@ export class Signals {
     for (const controller of this.#live) controller.abort();
   }
 
-  of(reply: FastifyReply): AbortSignal {
+  /** `onTokenEnd` is asked to call back when the caller's token ends, and returns the way to stop that. */
+  of(reply: FastifyReply, onTokenEnd: (listener: () => void) => () => void): AbortSignal {
     const controller = new AbortController();
-    // Also after a reply in full: then nobody listens any more.
-    const over = () => {
-      this.#live.delete(controller);
+    if (this.#stopped || reply.raw.closed) {
       controller.abort();
-    };
-    if (this.#stopped || reply.raw.closed) controller.abort();
-    else {
-      this.#live.add(controller);
-      reply.raw.once("close", over);
+      return controller.signal;
     }
+    this.#live.add(controller);
+    const abort = () => controller.abort();
+    const forget = onTokenEnd(abort);
+    // Also after a reply in full: then nobody listens any more.
+    reply.raw.once("close", () => {
+      this.#live.delete(controller);
+      forget();
+      abort();
+    });
     return controller.signal;
   }
+}
+
+/** What ends calls that are held. */
+export interface CallEnds {
+  readonly signals: Signals;
+  readonly auth: Pick<Auth, "onEnd">;
 }
 
 export class RequestCall implements Call {
@@ -35,15 +46,16 @@ export class RequestCall implements Call {
   readonly namespace: string;
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
-  readonly #signals: Signals;
+  readonly #ends: CallEnds;
   #signal: AbortSignal | null = null;
+  #isTokenOver = false;
 
-  constructor(who: Principal, namespace: string, request: FastifyRequest, reply: FastifyReply, signals: Signals) {
+  constructor(who: Principal, request: FastifyRequest, reply: FastifyReply, ends: CallEnds) {
     this.who = who;
-    this.namespace = namespace;
+    this.namespace = request.namespace;
     this.request = request;
     this.reply = reply;
-    this.#signals = signals;
+    this.#ends = ends;
   }
 
   get params(): Readonly<Record<string, string>> {
@@ -60,8 +72,16 @@ export class RequestCall implements Call {
     return textOf(this.request);
   }
   get signal(): AbortSignal {
-    this.#signal ??= this.#signals.of(this.reply);
+    this.#signal ??= this.#ends.signals.of(this.reply, (abort) =>
+      this.#ends.auth.onEnd(this.who, () => {
+        this.#isTokenOver = true;
+        abort();
+      }),
+    );
     return this.#signal;
+  }
+  get isTokenOver(): boolean {
+    return this.#isTokenOver;
   }
 }
 

@@ -78,7 +78,7 @@ function operationOf(name: RouteName, route: Route, operation: Operation): Json 
   };
 }
 
-function parametersOf({ params, query, session, lease }: Operation): Json[] {
+function parametersOf({ params, query, session = false, lease = false, holder = false }: Operation): Json[] {
   return [
     ...fieldsOf(params).map(({ name, schema }) =>
       name === "*"
@@ -86,8 +86,10 @@ function parametersOf({ params, query, session, lease }: Operation): Json[] {
         : { name, in: "path", required: true, schema },
     ),
     ...fieldsOf(query).map(({ name, schema, required }) => ({ name, in: "query", required, schema })),
-    ...(session ? [header(HEADER.sessionKey, "The key that was given when the session was opened.", true)] : []),
-    ...(lease ? [header(HEADER.lease, "The lease token of the claim.", true)] : []),
+    ...(session || holder
+      ? [header(HEADER.sessionKey, "The key that was given when the session was opened.", session)]
+      : []),
+    ...(lease || holder ? [header(HEADER.lease, "The lease token of the claim.", lease)] : []),
     { $ref: "#/components/parameters/namespace" },
   ];
 }

@@ -38,6 +38,8 @@ export interface Principal {
   readonly namespace: string | null;
   /** The attempt whose own token it is: it may do little, and sees only its kin. */
   readonly job?: { readonly id: string; readonly attempt: number };
+  /** It showed no token, and so none of its own can end. */
+  readonly isAnonymous?: true;
 }
 
 export interface Call {
@@ -52,8 +54,11 @@ export interface Call {
   readonly text: string;
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
-  /** Aborted when the caller has gone, or the server is to stop. */
+  /** Aborted when the caller has gone, its token is revoked or over, or the server is to stop. */
   readonly signal: AbortSignal;
+  /** Whether the caller's token has ended since the signal was asked for. What was begun for it is to be undone where it can
+   *  be, and the server answers 401 in place of what the handler returns. */
+  readonly isTokenOver: boolean;
 }
 
 /** A value is sent as JSON; a `JsonText` as it is; undefined with 204; a handler that has hijacked the reply returns HIJACKED. */

@@ -6,14 +6,14 @@ import { ROUTES, type RouteName } from "../contract/routes.ts";
 import { DIALECT_DEFAULTS, type DialectSettings } from "../core/dialect-settings.ts";
 import type { SettingFact } from "../core/views.ts";
 import { ADMISSION, Admission, Lag } from "./admission.ts";
-import { Auth } from "./auth.ts";
+import { Auth, tokenEnded } from "./auth.ts";
 import { RequestCall, Signals, sendResult } from "./call.ts";
 import { STRICT } from "./check-input.ts";
 import { docsRoutes } from "./docs-routes.ts";
 import { allHandlers } from "./handlers.ts";
 import { healthRoutes } from "./health-routes.ts";
 import { HttpServer, type Listening, type ListenOptions, onClientError, requestIdOf } from "./http-server.ts";
-import type { Handler, Principal, ServerParts } from "./parts.ts";
+import { Download, type Handler, HIJACKED, type Principal, type ServerParts } from "./parts.ts";
 import { addPipeline, answerUnroutable, type Pipeline } from "./pipeline.ts";
 import { apiRoute, type ServedRoute } from "./served-route.ts";
 
@@ -56,9 +56,9 @@ export function createServer(
   const lag = new Lag(clock);
   const signals = new Signals();
   const limits = { ...ADMISSION, maxBytes: maxHeldBytes ?? ADMISSION.maxBytes };
-  const pipeline: Pipeline = {
-    ...{ bodyLimit, log, auth: new Auth(tokens, clock, engine.store), admission: new Admission(limits, () => lag.ms) },
-  };
+  const auth = new Auth(tokens, clock, engine.store);
+  const pipeline: Pipeline = { bodyLimit, log, auth, admission: new Admission(limits, () => lag.ms) };
+  const ends = { signals, auth };
   const unroutable = answerUnroutable(pipeline);
 
   let http: HttpServer | undefined;
@@ -87,8 +87,16 @@ export function createServer(
       config: { served: route },
       async handler(request, reply) {
         const who = request.who as Principal;
-        const call = new RequestCall(who, request.namespace, request, reply, signals);
-        return sendResult(reply, await route.handle(call), route.status);
+        const call = new RequestCall(who, request, reply, ends);
+        const result = await route.handle(call);
+        if (call.isTokenOver && result !== HIJACKED) throw tokenEnded();
+        // Whoever reads slowly could go on for hours.
+        if (result instanceof Download)
+          reply.raw.once(
+            "close",
+            auth.onEnd(who, () => reply.raw.destroy()),
+          );
+        return sendResult(reply, result, route.status);
       },
     });
   }

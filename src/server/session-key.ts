@@ -9,15 +9,19 @@ export function sessionKey(secret: string, session: string, namespace: string): 
   return createHmac("sha256", secret).update(`session:${session}:${namespace}`).digest("base64url");
 }
 
-/** The session of a call that has its key. */
-export function sessionOf({ engine }: ServerParts, call: Call): string {
-  const session = call.params.session as string;
+/** Whether a call shows the key of this session. */
+export function isSessionKey({ engine }: ServerParts, call: Call, session: string): boolean {
   const given = call.request.headers[HEADER.sessionKey];
-  if (typeof given === "string") {
-    const expected = Buffer.from(sessionKey(engine.store.secret, session, call.namespace));
-    const shown = Buffer.from(given);
-    if (shown.length === expected.length && timingSafeEqual(shown, expected)) return session;
-  }
+  if (typeof given !== "string") return false;
+  const expected = Buffer.from(sessionKey(engine.store.secret, session, call.namespace));
+  const shown = Buffer.from(given);
+  return shown.length === expected.length && timingSafeEqual(shown, expected);
+}
+
+/** The session of a call that has its key. */
+export function sessionOf(parts: ServerParts, call: Call): string {
+  const session = call.params.session as string;
+  if (isSessionKey(parts, call, session)) return session;
   const message = `this call needs the key of its session in the header ${HEADER.sessionKey}`;
   throw new PerdureError("forbidden", message);
 }

@@ -1,6 +1,6 @@
 /** The tokens that this server knows. They are read from the store now and then, and at once after a change made here, so
  *  that a call costs no question to the store, and a store that is away locks nobody out. A token revoked elsewhere is
- *  refused within about two seconds, not at once. */
+ *  refused within about two seconds, not at once; calls that it holds open end at the same moment. */
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { AccessToken, Scope } from "../core/access.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
@@ -11,6 +11,9 @@ const REFRESH_MS = 2_000;
 /** An id that nobody knows may be a second old: then the store is asked, but not by every wrong token. */
 const ASK_AGAIN_MS = 250;
 const ASK_WAIT_MS = 500;
+
+/** Of a timer for a token's end; one further away is found by the next refresh after it. */
+const MAX_TIMER_MS = 86_400_000;
 
 const DIGITS = "0123456789abcdefghjkmnpqrstvwxyz";
 const FORMAT = /^pdr_([0-9a-z]{8})_[A-Za-z0-9_-]{43}$/;
@@ -52,6 +55,8 @@ export class TokenBook {
   #away = false;
   #closed = false;
   #cancel: () => void = () => {};
+  /** By the id of a token: what is to be ended with it. */
+  readonly #held = new Map<string, Set<() => void>>();
 
   private constructor(options: TokenBookOptions) {
     this.#options = options;
@@ -86,6 +91,34 @@ export class TokenBook {
     return found !== undefined && this.#isGood(found.token);
   }
 
+  /** Calls back once when the token is revoked or over, as soon as this server knows; at once if it is so already. Returns the
+   *  way to stop that. */
+  onEnd(id: string, listener: () => void): () => void {
+    if (!this.isStillGood(id)) {
+      listener();
+      return () => {};
+    }
+    const held = this.#held.get(id) ?? new Set();
+    this.#held.set(id, held.add(listener));
+    const { clock } = this.#options;
+    const expiresAt = this.#known.get(id)?.token.expiresAt ?? null;
+    const ms = expiresAt === null ? null : Math.min(expiresAt - clock.now(), MAX_TIMER_MS);
+    const cancel = ms === null ? () => {} : clock.after(ms, () => this.#endHeld(), { background: true });
+    return () => {
+      cancel();
+      held.delete(listener);
+      if (held.size === 0 && this.#held.get(id) === held) this.#held.delete(id);
+    };
+  }
+
+  #endHeld(): void {
+    for (const [id, listeners] of [...this.#held]) {
+      if (this.isStillGood(id)) continue;
+      this.#held.delete(id);
+      for (const listener of [...listeners]) listener();
+    }
+  }
+
   /** The secret is in this answer and nowhere else. */
   async create(wanted: NewToken): Promise<{ readonly token: string; readonly info: AccessToken }> {
     const { store, clock, randomBytes } = this.#options;
@@ -112,6 +145,7 @@ export class TokenBook {
     const revoked = await store.revokeToken(id, clock.now());
     // Here it is over at once, whether or not the store can be read now.
     this.#known.delete(id);
+    this.#endHeld();
     await this.refresh();
     return revoked;
   }
@@ -157,10 +191,14 @@ export class TokenBook {
     this.#refreshedAt = this.#options.clock.monotonic();
     const tokens = await this.#options.store.tokens();
     this.#known = new Map(tokens.map((token) => [token.id, { token, digest: Buffer.from(token.hash, "hex") }]));
+    this.#endHeld();
   }
 
   #later(): void {
-    const again = () => void this.#readOrKeep().then(() => this.#closed || this.#later());
+    const again = () => {
+      this.#endHeld(); // those whose time has come, also while the store cannot be read
+      void this.#readOrKeep().then(() => this.#closed || this.#later());
+    };
     this.#cancel = this.#options.clock.after(REFRESH_MS, again, { background: true });
   }
 }

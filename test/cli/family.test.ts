@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { task } from "../../src/core/task.ts";
 import { gate } from "../kit.ts";
+import { perdure } from "./kit.ts";
 import { KINDS, openWhere, type Where } from "./targets.ts";
 
 async function submitted({ ask }: Where, ...argv: string[]): Promise<string> {
@@ -138,8 +139,18 @@ describe.each(KINDS)("families on %s", (kind) => {
     expect((await where.ask("usage", job.id, "--cost-usd", "0.5")).code).toBe(1);
     await where.library.work([think]);
     await started.passed;
-    expect((await where.ask("usage", job.id, "--tokens-in", "7", "--cost-usd", "0.5")).code).toBe(0);
-    expect((await where.ask("usage", job.id, "--cost-usd", "1.25")).code).toBe(0);
+    const { server, dir } = where;
+    const tell = (...argv: string[]) => {
+      if (server === null) return where.ask("usage", job.id, ...argv);
+      const env = { PERDURE_TOKEN: server.jobToken(job.id, 1), PERDURE_JOB_ID: job.id, PERDURE_ATTEMPT: "1" };
+      return perdure(["usage", "--server", server.url, ...argv], { cwd: dir, env });
+    };
+    if (server !== null) {
+      const refused = await where.ask("usage", job.id, "--cost-usd", "9");
+      expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("this needs the job's own token") });
+    }
+    expect(await tell("--tokens-in", "7", "--cost-usd", "0.5")).toMatchObject({ code: 0, stderr: "" });
+    expect((await tell("--cost-usd", "1.25")).code).toBe(0);
     expect(await stopped.passed).toContain("budget");
     await expect(job.result()).rejects.toMatchObject({ reason: "budget" });
     expect((await job.get()).usage).toEqual({ tokensIn: 7, tokensOut: 0, costUsd: 1.25 });

@@ -10,6 +10,7 @@ import { systemClock } from "../../src/engine/clock.ts";
 import { Engine, type EngineOptions } from "../../src/engine/engine.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import { idMaker } from "../../src/lib/id.ts";
+import { jobToken } from "../../src/server/job-token.ts";
 import { createLog } from "../../src/server/log.ts";
 import { createServer, type Server, type ServerOptions } from "../../src/server/server.ts";
 import { TokenBook } from "../../src/server/tokens.ts";
@@ -59,6 +60,8 @@ export interface TestServer {
   /** Lines of the log, at debug. */
   readonly logged: string[];
   token(wish?: TokenWish): Promise<string>;
+  /** The own token of an attempt, as its command finds it. */
+  jobToken(id: string, attempt: number): string;
   /** One request with the admin's token, or another; a body is sent as JSON, a text as it is. */
   call(method: string, path: string, options?: CallOptions): Promise<Reply>;
   close(): Promise<void>;
@@ -127,6 +130,7 @@ export async function startServer(options: KitOptions = {}): Promise<TestServer>
 
   return {
     ...{ ...address, storeUrl, engine, store, server, tokens, admin, logged, token, call },
+    jobToken: (id, attempt) => jobToken(store.secret, id, attempt),
     async close() {
       await server.stop(1_000);
       tokens.close();

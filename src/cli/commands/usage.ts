@@ -11,7 +11,8 @@ export const usage: Command = {
   usage: "perdure usage [ID] [OPTIONS]",
   about:
     "Numbers are totals of the run so far, and never shrink. A job that has spent its budget is stopped. Within a command " +
-    "that a server runs, the job is this one; a program may as well write $PERDURE_USAGE_FILE.",
+    "that a server runs, the job is this one; a program may as well write $PERDURE_USAGE_FILE. A server takes it only with the " +
+    "job's own token, which its command has; on local data any job can be named.",
   options: [
     { name: "tokens-in", type: "string", value: "N", help: "Tokens that went in, so far." },
     { name: "tokens-out", type: "string", value: "N", help: "Tokens that came out, so far." },

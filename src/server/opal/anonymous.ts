@@ -8,7 +8,7 @@ import { isLoopback } from "../guard.ts";
 import type { Principal } from "../parts.ts";
 
 export const ANONYMOUS: Principal = Object.freeze({
-  ...{ id: "anonymous", name: "anonymous", namespace: "default" },
+  ...{ id: "anonymous", name: "anonymous", namespace: "default", isAnonymous: true },
   scopes: Object.freeze(["read", "submit"] as const),
 });
 

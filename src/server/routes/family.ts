@@ -3,7 +3,7 @@
 import type { Submitted } from "../../contract/schemas.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { Usage } from "../../core/job.ts";
-import { heldAttempt } from "../held-attempt.ts";
+import { heldAttempt, leasedAttempt } from "../held-attempt.ts";
 import { jobOf } from "../job-of.ts";
 import { type Call, type Handlers, JsonText, type ServerParts } from "../parts.ts";
 import { inWireWords, type ToItem } from "./submit.ts";
@@ -43,18 +43,21 @@ export function familyRoutes(parts: ServerParts, toItem: ToItem): Handlers {
     },
 
     async setUsage(call) {
-      const { id } = await jobOf(parts, call);
       const { attempt, usage } = call.body as UsageRequest;
-      refuseOthers(call, id, attempt);
+      const { id, attempt: own } = await reporterOf(parts, call);
+      if (own !== attempt) throw new PerdureError("forbidden", "a job reports its own usage, of the attempt that runs");
       if (await engine.setUsage(id, attempt, usage)) return undefined;
       throw new PerdureError("lease_lost", `run ${attempt} of ${id} is over, or was never begun`);
     },
   };
 }
 
-/** A job tells of itself, not of its children. */
-function refuseOthers({ who }: Call, id: string, attempt: number): void {
-  const { job } = who;
-  if (job === undefined || (job.id === id && job.attempt === attempt)) return;
-  throw new PerdureError("forbidden", "this token is for another job, or another run of it");
+/** The attempt that a caller speaks for: the job itself, by its own token, or the worker that holds it. No other token is
+ *  enough, whatever its scopes: usage spends a budget, and ends the job when nothing is left of it. */
+async function reporterOf(parts: ServerParts, call: Call): Promise<{ readonly id: string; readonly attempt: number }> {
+  const { job } = call.who;
+  if (job === undefined) return leasedAttempt(parts, call);
+  const { id } = await jobOf(parts, call);
+  if (id !== job.id) throw new PerdureError("forbidden", "this token is for another job: a job reports its own usage");
+  return job;
 }

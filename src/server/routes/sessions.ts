@@ -40,25 +40,29 @@ export function sessionRoutes(parts: ServerParts): Handlers {
   }
 
   /** Gives back what was claimed for a reply that is not delivered, unless it was delivered meanwhile by a repeat. */
+  async function giveBack(session: string, claimId: string | null, answer: ClaimAnswer, why: string): Promise<void> {
+    const { jobs, delivery } = answer;
+    try {
+      if (claimId !== null && delivery !== null) await engine.withdrawClaim({ session, claimId, delivery });
+      else {
+        const attempts = jobs.map(({ id, attempt }) => ({ jobId: id, attempt }));
+        await engine.handBack(session, attempts, { undelivered: true });
+      }
+      log("info", why, { session, jobs: jobs.length });
+    } catch (error) {
+      // Its worker never hears of them, so they are given back when a lease has passed.
+      log("warn", "jobs of a reply that was not delivered could not be given back", { session, error });
+    }
+  }
+
   function giveBackUndelivered(call: Call, session: string, claimId: string | null, answer: ClaimAnswer): void {
     const { raw } = call.reply;
-    const { jobs, delivery } = answer;
-    const giveBack = async () => {
-      if (raw.writableFinished) return;
-      try {
-        if (claimId !== null && delivery !== null) await engine.withdrawClaim({ session, claimId, delivery });
-        else {
-          const attempts = jobs.map(({ id, attempt }) => ({ jobId: id, attempt }));
-          await engine.handBack(session, attempts, { undelivered: true });
-        }
-        log("info", "the reply to a claim was not delivered; its jobs were given back", { session, jobs: jobs.length });
-      } catch (error) {
-        // Its worker never hears of them, so they are given back when a lease has passed.
-        log("warn", "jobs of a reply that was not delivered could not be given back", { session, error });
-      }
+    const why = "the reply to a claim was not delivered; its jobs were given back";
+    const unlessSent = () => {
+      if (!raw.writableFinished) void giveBack(session, claimId, answer, why);
     };
-    if (raw.closed || raw.destroyed || call.reply.request.raw.socket.destroyed) void giveBack();
-    else raw.once("close", () => void giveBack());
+    if (raw.closed || raw.destroyed || call.reply.request.raw.socket.destroyed) unlessSent();
+    else raw.once("close", unlessSent);
   }
 
   return {
@@ -110,6 +114,15 @@ export function sessionRoutes(parts: ServerParts): Handlers {
       });
       const { alive, drain } = answer;
       let jobs = answer.jobs;
+      if (jobs.length > 0 && call.isTokenOver) {
+        await giveBack(
+          session,
+          claimId,
+          answer,
+          "the token of a claim ended while it was held; its jobs were given back",
+        );
+        jobs = [];
+      }
       if (jobs.length > 0) giveBackUndelivered(call, session, claimId, answer);
       if (!alive) room.forget(session);
       else {
