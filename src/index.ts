@@ -43,6 +43,6 @@ export {
 } from "./core/task.ts";
 export type { AttemptRow, BlobFile, JobInfo, QueueCounts, SessionRow } from "./core/views.ts";
 export type { WorkerHealth } from "./core/work.ts";
-export type { OutputChunk, WorkerHandle, WorkOptions } from "./core/work-options.ts";
+export type { OutputChunk, StopOptions, WorkerHandle, WorkOptions } from "./core/work-options.ts";
 export type { OpenOptions } from "./embedded/options.ts";
 export { Perdure } from "./embedded/perdure.ts";

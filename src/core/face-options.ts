@@ -6,6 +6,7 @@ import { ConfigError } from "./errors.ts";
 import type { FeedOptions, JobsFilter, RedriveManyOptions, ResultOptions } from "./face.ts";
 import type { SubmitEntry } from "./submit-options.ts";
 import { isTask } from "./task.ts";
+import type { StopOptions } from "./work-options.ts";
 
 const ENTRY_KEYS = ["task", "input", "options"];
 
@@ -48,6 +49,13 @@ function checkSignal(signal: unknown, path: string): void {
 }
 
 const DEFAULT_GRACE = "30s";
+
+/** Of a worker: `force` ends what runs without any grace time. */
+export function checkStop(options: StopOptions): { readonly graceMs: number; readonly force: boolean } {
+  checkOptions(options, ["grace", "force"], "stop");
+  const force = asBoolean(options.force ?? false, "stop.force");
+  return { graceMs: toMs(options.grace ?? DEFAULT_GRACE, "stop.grace"), force };
+}
 
 export function checkGrace(options: { grace?: Duration }, path: string): number {
   checkOptions(options, ["grace"], path);

@@ -55,6 +55,18 @@ export interface WorkerHandle extends AsyncDisposable {
   readonly running: number;
   /** Resolves when an operator has had it drained: it has finished what it held, and is stopped. Never otherwise. */
   readonly drained: Promise<void>;
-  /** Claims no more, waits for what runs up to `grace` (default 30 s), hands back the rest. Nothing is charged. */
-  stop(options?: { grace?: Duration }): Promise<void>;
+  /** Claims no more, waits for what runs up to `grace` (default 30 s), hands back the rest. Nothing is charged. Repeated, it
+   *  waits for the first stop, which `force` cuts short. */
+  stop(options?: StopOptions): Promise<void>;
+}
+
+/** How a worker is stopped.
+ *  @example
+ *  const now: StopOptions = { grace: 0, force: true };
+ *  await worker.stop(now); */
+export interface StopOptions {
+  /** How long jobs may go on; default 30 s. */
+  grace?: Duration;
+  /** Commands are killed at once, without the grace time they have themselves, and handlers are not waited for. */
+  force?: boolean;
 }

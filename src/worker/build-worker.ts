@@ -3,12 +3,11 @@
 
 import { hostname } from "node:os";
 import { exec, http } from "../core/builtin.ts";
-import type { Duration } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
-import { checkGrace } from "../core/face-options.ts";
+import { checkStop } from "../core/face-options.ts";
 import type { AnyTask } from "../core/task.ts";
 import type { ClaimedJob, NewSession } from "../core/work.ts";
-import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
+import type { StopOptions, WorkerHandle, WorkOptions } from "../core/work-options.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { EngineLink } from "./engine-link.ts";
 import { type AttemptPlaces, ExecExecutor } from "./exec/exec-executor.ts";
@@ -33,7 +32,7 @@ export interface WorkerParts {
 export interface BuiltWorker {
   start(): Promise<void>;
   /** Claims no more, waits for what runs up to the grace time, hands back the rest. */
-  stop(graceMs: number): Promise<void>;
+  stop(graceMs: number, force?: boolean): Promise<void>;
   /** For the user; `onStopped` is called when the user has stopped it, or it has been drained. */
   handle(onStopped: () => unknown): WorkerHandle;
 }
@@ -64,14 +63,15 @@ export function buildWorker({ link, clock, places, namespace, log, tasks, option
     },
   });
 
-  async function stop(graceMs: number): Promise<void> {
-    await worker.stop(graceMs);
+  async function stop(graceMs: number, force = false): Promise<void> {
+    await worker.stop(graceMs, force);
     await commands?.close();
   }
 
   function handle(onStopped: () => unknown): WorkerHandle {
-    const stopIt = async (given: { grace?: Duration } = {}) => {
-      await stop(checkGrace(given, "stop"));
+    const stopIt = async (given: StopOptions = {}) => {
+      const { graceMs, force } = checkStop(given);
+      await stop(graceMs, force);
       await onStopped();
     };
     const drained = worker.drained.then(() => stopIt({ grace: 0 }));

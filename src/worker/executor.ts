@@ -6,6 +6,8 @@ export interface Executor {
   readonly kind: string;
   /** Runs the attempt to its end. Never throws, and ends what it started when `run.signal` is aborted. */
   run(run: AttemptRun): Promise<Executed>;
+  /** What runs, and what is asked to stop from now on, is ended without any grace. */
+  force?(): void;
   /** The report was answered: nobody will ask for this attempt again. */
   answered?(run: AttemptRun): void;
   /** The report was accepted, and the job has ended with it. */

@@ -18,5 +18,5 @@ export {
   task,
 } from "../core/task.ts";
 export type { WorkerHealth } from "../core/work.ts";
-export type { OutputChunk, WorkerHandle, WorkOptions } from "../core/work-options.ts";
+export type { OutputChunk, StopOptions, WorkerHandle, WorkOptions } from "../core/work-options.ts";
 export { type ConnectOptions, connectWorker } from "./connect-worker.ts";

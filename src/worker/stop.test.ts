@@ -104,6 +104,21 @@ describe("stop", () => {
     expect(worker.running).toBe(0);
   });
 
+  it("forced, cuts a stop under way short and waits for no handler, uncharged", async () => {
+    const bench = await openBench();
+    const deaf = task("deaf", () => new Promise(() => {}));
+    const worker = await bench.work([deaf], { stopGraceMs: 3_600_000 });
+    const id = await bench.submit("deaf");
+    await bench.settled();
+    const stopped = worker.stop(3_600_000);
+    await bench.advance(1_000);
+    const forced = worker.stop(3_600_000, true);
+    await bench.advance(1_000);
+    await Promise.all([stopped, forced]);
+    expect(await bench.job(id)).toMatchObject({ state: "queued", attempt: 1, failures: 0, losses: 0 });
+    expect((await bench.attempts(id))[0]).toMatchObject({ outcome: "interrupted", failure: null });
+  });
+
   it("counts the twentieth hand-back in a row as a loss, so that nothing goes round for ever", async () => {
     const bench = await openBench();
     const id = await bench.submit("k");

@@ -31,6 +31,8 @@ export interface WorkerOptions {
 }
 
 const RETRY_MS = 1_000;
+/** For a killed command to be seen as ended; a handler that does not stop is not waited for longer either. */
+const FORCED_MS = 200;
 /** Logs of so many attempts, of at most 60,000 characters each, go with one renewal: far below the limit of any server. */
 const LOGS_PER_RENEWAL = 20;
 const TROUBLE_EVERY_MS = 30_000;
@@ -88,11 +90,27 @@ export class Worker {
     this.#loop = this.#claims.run();
   }
 
-  /** Repeated, it waits for the first stop. */
-  stop(graceMs: number): Promise<void> {
+  /** Repeated, it waits for the first stop, which `force` cuts short: what runs is killed, or given up where it cannot be. */
+  stop(graceMs: number, force = false): Promise<void> {
     this.#stopped ??= this.#drain(graceMs);
+    if (force) this.#force();
     return this.#stopped;
   }
+
+  #force(): void {
+    if (this.#isForced) return;
+    this.#isForced = true;
+    for (const executor of this.#executors.values()) executor.force?.();
+    for (const proceed of this.#waiting.splice(0)) proceed();
+    // Those that were asked before are given up with the others; a run that ends by itself first has ended.
+    this.#stopAll("shutdown");
+    this.#options.clock.after(FORCED_MS, () => {
+      for (const run of this.#runs.values()) run.finish(givenUp(run, run.stopCause ?? "shutdown"));
+    });
+  }
+  #isForced = false;
+  /** Continue a stop in good order that waits for what runs. */
+  readonly #waiting: (() => void)[] = [];
 
   async #open(): Promise<void> {
     const { link, clock, request } = this.#options;
@@ -303,10 +321,11 @@ export class Worker {
     this.#claims.slotFreed();
     await this.#started.catch(() => {}); // told to who started it
     await this.#loop;
-    await this.#handsEmpty(graceMs);
+    if (!this.#isForced) await this.#handsEmpty(graceMs);
     this.#stopAll("shutdown");
     const graces = [...this.#runs.values()].map((run) => run.stopGraceMs ?? stopGraceMs);
-    await this.#handsEmpty(Math.max(stopGraceMs, ...graces) + RETRY_MS);
+    if (!this.#isForced) await this.#handsEmpty(Math.max(stopGraceMs, ...graces) + RETRY_MS);
+    if (this.#isForced) await this.#handsEmpty(FORCED_MS + RETRY_MS); // what was killed is reported
     this.#uncancel();
     await this.#keeper?.stop();
     if (this.#session === "") return;
@@ -322,10 +341,12 @@ export class Worker {
     if (this.#runs.size === 0) return;
     await new Promise<void>((resolve) => {
       const cancel = ms === null ? () => {} : this.#options.clock.after(ms, resolve);
-      this.#emptied.push(() => {
+      const proceed = () => {
         cancel();
         resolve();
-      });
+      };
+      this.#emptied.push(proceed);
+      if (!this.#isForced) this.#waiting.push(proceed);
     });
   }
 }

@@ -103,6 +103,22 @@ describe("another signal", () => {
     expect(endingOf(said)).toMatchObject({ id: idIn(said), state: "queued", exitCode: 143, attempts });
   });
 
+  it("sent again, kills what does not end by itself, and no failure is recorded", async () => {
+    const place = newPlace();
+    const n = longTime();
+    const script = `trap "echo heard" TERM; ${tree(n)}; while :; do sleep 0.05; done`;
+    const program = start(place, ["run", "--key", "k", "--", "sh", "-c", script]);
+    await program.says("up");
+    program.kill("SIGTERM");
+    await program.says("heard");
+    await new Promise((resolve) => setTimeout(resolve, 600)); // what comes sooner counts as the same signal
+    program.kill("SIGTERM");
+    const said = await program.ended;
+    expect(said.code).toBe(143);
+    await untilGone(n);
+    expect(await stateOf(place, idIn(said))).toMatch(/^(queued|running)$/); // handed back, or lost if time was short
+  });
+
   it.runIf(IS_FULL)("that cannot be caught ends the tree soon after too", async () => {
     const n = longTime();
     const program = start(newPlace(), ["run", "--", "sh", "-c", tree(n)]);

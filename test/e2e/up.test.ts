@@ -15,6 +15,7 @@ import {
   numberIn,
   output,
   Proc,
+  pass,
   resultOf,
   sh,
   TASKS,
@@ -82,7 +83,27 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(await job.get()).toMatchObject({ attempt: 2, failures: 0 });
     expect(await output(client, job.id, 2, "stdout.log")).toBe("begun\nover\n");
     await reckon(client);
-    expect(await second.proc.stop()).toBe(0);
+
+    // A second SIGTERM, in the middle of a stop in good order that would take an hour.
+    const deaf = join(home, "deaf");
+    const cut = await client.submit("exec", {
+      ...sh(`trap '' TERM; setsid sleep 3600 & echo $$ >> ${deaf}; while :; do sleep 0.1; done`),
+      grace: "1h",
+    });
+    await numberIn(deaf);
+    const all = treeOf(second.proc.pid);
+    expect(all.length).toBeGreaterThan(5);
+    second.proc.signal("SIGTERM");
+    await until("it is stopping", () => second.proc.log.includes("once more to stop at once"));
+    await pass(600); // what comes sooner counts as the same signal
+    const at = performance.now();
+    expect(await second.proc.stop()).toBe(143);
+    for (const pid of all) await gone(pid, `process ${pid} of ${all} is gone`);
+    // Promised is a second; a machine that stalls may take longer.
+    if (IS_FULL) expect(performance.now() - at).toBeLessThan(3_000);
+    const said = await perdure(["get", cut.id, "--json", "--data", join(home, "data")], { cwd: home });
+    expect(JSON.parse(said.stdout)).toMatchObject({ attempt: 1, failures: 0 });
+    expect(JSON.parse(said.stdout).state).toMatch(/^(queued|running)$/); // handed back, or for the next engine to find lost
   });
 
   it.runIf(IS_FULL)("goes on with a failed `perdure run` that is redriven", async () => {

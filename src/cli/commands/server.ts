@@ -33,7 +33,8 @@ export const server: Command = {
     const config = loadConfig(context, SERVER_KEYS);
     const log = processLog(config, io, "server");
     // From the beginning: who asks us to stop while we start is heard too.
-    const asked = untilStopped((text) => log("info", text));
+    const { asked, forced } = untilStopped((text) => log("info", text));
+    void forced.then((code) => process.exit(code));
     // Loaded here: other commands need none of it.
     const { startServing } = await import("../serve/serving.ts");
     const serving = await startServing(context, config, log, { hasWorkers: false });

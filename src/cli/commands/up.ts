@@ -9,7 +9,7 @@ import { processLog } from "../serve/log.ts";
 import { OwnWorkers } from "../serve/own-workers.ts";
 import type { Serving } from "../serve/serving.ts";
 import { checkModules } from "../serve/tasks.ts";
-import { untilStopped } from "../serve/until-stopped.ts";
+import { exitWithin, LAST_MS, untilStopped } from "../serve/until-stopped.ts";
 import { workerArguments } from "../serve/worker-arguments.ts";
 
 const KEYS = [...SERVER_KEYS, "workers", ...WORKER_KEYS] as const;
@@ -23,7 +23,7 @@ export const up: Command = {
   about:
     "The database is a SQLite file in the data directory, unless --db names another. A token is made at the first start; " +
     "commands on this machine find it. Ctrl-C stops it: running jobs may finish within the grace time, the others are handed " +
-    "back, and nothing is lost.",
+    "back, and nothing is lost. Ctrl-C once more ends everything within a second; what ran comes back with the next start.",
   options: [
     ...optionsFor(KEYS),
     { name: "json", type: "boolean", help: "Print what it says at the start as one JSON object." },
@@ -36,7 +36,14 @@ export const up: Command = {
     const config = loadConfig(context, KEYS);
     const log = processLog(config, io, "server");
     // From the beginning: who asks us to stop while we start is heard too.
-    const asked = untilStopped((text) => log("info", text));
+    const { asked, forced } = untilStopped((text) => log("info", text));
+    let [exitCode, release]: [number, () => void] = [EXIT.done, () => {}];
+    let workers: OwnWorkers | null = null;
+    void forced.then((code) => {
+      exitCode = code;
+      workers?.force();
+      release = exitWithin(code, LAST_MS);
+    });
     // Loaded here: other commands need none of it.
     const { startServing } = await import("../serve/serving.ts");
     checkModules(config.list("worker.tasks"), io.cwd);
@@ -46,7 +53,7 @@ export const up: Command = {
     });
     const serving = await startServing(context, config, log, { hasWorkers: true });
     const { localUrl, tokens, engine } = serving;
-    const workers = new OwnWorkers({
+    workers = new OwnWorkers({
       count: config.integer("workers"),
       args: workerArguments(config, localUrl, tokens.workerFile as string),
       // A worker needs neither: it has a token of its own, and no business with the database.
@@ -60,9 +67,10 @@ export const up: Command = {
     const signal = await Promise.race([asked, mistake]);
     await workers.stop(config.durationMs("worker.grace"));
     await serving.stop(GRACE_MS);
+    release();
     log("info", "stopped", { signal });
     if (signal === "mistake") throw usageError("its workers cannot start, for the reason they gave; nothing was lost");
-    return EXIT.done;
+    return exitCode;
   },
 };
 

@@ -8,13 +8,11 @@ import { EXIT, usageError } from "../exit.ts";
 import { LINK_KEYS, WORKER_KEYS } from "../serve/keys.ts";
 import { processLog } from "../serve/log.ts";
 import { loadTasks } from "../serve/tasks.ts";
-import { untilStopped } from "../serve/until-stopped.ts";
+import { CHILD_LAST_MS, exitWithin, LAST_MS, untilStopped } from "../serve/until-stopped.ts";
 import { chosenBy, liveAddress, tokenFor } from "../target.ts";
 
 const KEYS = [...LINK_KEYS, ...WORKER_KEYS] as const;
 
-/** For a last word to a server that is perhaps being started again. */
-const GOODBYE_MS = 3_000;
 const TOKEN_EVERY_MS = 5_000;
 
 export const worker: Command = {
@@ -23,7 +21,7 @@ export const worker: Command = {
   usage: "perdure worker --server URL [OPTIONS]",
   about:
     "Waits for a server that cannot be reached, and goes on through its restarts. SIGTERM or Ctrl-C: it takes no more jobs, " +
-    "finishes what it has within the grace time, and hands back the rest; nothing is charged. `perdure drain` does the same " +
+    "finishes what it has within the grace time, and hands back the rest; nothing is charged. A second signal ends it and its commands within a second. `perdure drain` does the same " +
     "from elsewhere.",
   options: [
     ...optionsFor(KEYS),
@@ -44,10 +42,17 @@ export const worker: Command = {
     const log = processLog(config, io, "worker");
     const tasks = await loadTasks(config.list("worker.tasks"), config.list("worker.kinds"), io.cwd);
     const stopped = new AbortController();
-    const asked = Promise.race([
-      untilStopped((text) => log("info", text)),
-      ...(given.flag("with-stdin") ? [stdinEnds()] : []),
-    ]).finally(() => stopped.abort());
+    const signals = untilStopped((text) => log("info", text));
+    const parentGone = given.flag("with-stdin") ? stdinEnds() : new Promise<string>(() => {});
+    const asked = Promise.race([signals.asked, parentGone]).finally(() => stopped.abort());
+    // Also in the middle of a stop in good order. The server of a parent that is gone cannot be told of anything any more.
+    let exitCode: number = EXIT.done;
+    let [force, release] = [() => {}, () => {}];
+    void Promise.race([signals.forced, parentGone.then(() => EXIT.done)]).then((code) => {
+      exitCode = code;
+      force();
+      release = exitWithin(code, given.flag("with-stdin") ? CHILD_LAST_MS : LAST_MS);
+    });
     const { connectWorker } = await import("../../worker/connect-worker.ts");
     const queues = config.list("worker.queues");
     const name = config.text("worker.name");
@@ -69,18 +74,21 @@ export const worker: Command = {
       if (stopped.signal.aborted) return null;
       throw error;
     });
-    if (handle === null) return EXIT.done;
+    if (handle === null) {
+      release();
+      return exitCode;
+    }
+    force = () => void handle.stop({ grace: 0, force: true }).catch(() => {});
     const { session } = handle;
     const kinds = tasks.map((task) => task.kind);
     log("info", "working", { url, session, kinds });
     if (given.flag("json")) out.json({ url, session, kinds, pid: process.pid });
     else out.line(`Working for ${url} as ${session}: ${kinds.join(", ")}`);
     const why = await Promise.race([asked, handle.drained.then(() => "drained")]);
-    // Who started us was our server: there is nobody left to whom a finished job could be told.
-    if (why === "stdin") setTimeout(() => process.exit(EXIT.done), GOODBYE_MS).unref();
-    await handle.stop({ grace: why === "stdin" ? 0 : config.durationMs("worker.grace") });
+    await handle.stop(why === "stdin" ? { grace: 0, force: true } : { grace: config.durationMs("worker.grace") });
+    release();
     log("info", "stopped", { why });
-    return EXIT.done;
+    return exitCode;
   },
 };
 

@@ -1,6 +1,7 @@
 /** Runs the job here until it has ended, or until somebody wants us to stop. */
 import { exec } from "../../core/builtin.ts";
 import type { JobHandle } from "../../core/face.ts";
+import { exitWithin, LAST_MS } from "../serve/until-stopped.ts";
 import type { Here } from "./here.ts";
 import { RunTeller } from "./run-teller.ts";
 import { type Asked, untilAsked, untilUnread } from "./signals.ts";
@@ -13,13 +14,18 @@ export async function follow(
   hasKey: boolean,
 ): Promise<Asked | null> {
   const teller = new RunTeller(job, say, (await job.attempts()).length);
-  const signals = untilAsked();
+  let [force, release] = [() => {}, () => {}];
+  const signals = untilAsked((exitCode) => {
+    force();
+    release = exitWithin(exitCode, LAST_MS);
+  });
   const { gone } = context.out;
   try {
     await using worker = await perdure.work([exec], {
       ...{ queues: [queue], concurrency: 1, allowEnv: ["*"] },
       onOutput: (chunk) => live.show(chunk, gone),
     });
+    force = () => void worker.stop({ grace: 0, force: true }).catch(() => {});
     const over = job.result().then(
       () => null,
       () => null, // how it ended is read from its record
@@ -38,5 +44,6 @@ export async function follow(
     signals.stop();
     live.flush();
     await teller.end();
+    release();
   }
 }

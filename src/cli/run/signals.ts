@@ -1,6 +1,7 @@
 /** Ctrl-C cancels the job. The other signals, and a reader that went away, only end us: what runs here is handed back,
  *  uncharged, and can be gone on with; what runs on a server runs on. */
 import type { Context } from "../command.ts";
+import { SAME_MS } from "../serve/until-stopped.ts";
 
 export interface Asked {
   readonly kind: "cancel" | "leave";
@@ -9,15 +10,23 @@ export interface Asked {
 
 const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
-/** The first signal. Who presses Ctrl-C again leaves at once: the supervisor ends the command. */
-export function untilAsked(): { readonly asked: Promise<Asked>; stop(): void } {
+/** The first signal. A second one means now, whichever it is: `again` is called with its exit code. One other than Ctrl-C that
+ *  comes right behind the first is the same, sent to the process and to its group. */
+export function untilAsked(again: (exitCode: number) => void = (exitCode) => process.exit(exitCode)): {
+  readonly asked: Promise<Asked>;
+  stop(): void;
+} {
   let stop = () => {};
   const asked = new Promise<Asked>((resolve) => {
-    let isFirst = true;
+    let askedAt: number | null = null;
     const handlers = Object.entries(SIGNALS).map(([name, exitCode]) => {
       const handler = () => {
-        if (!isFirst && name === "SIGINT") process.exit(exitCode);
-        isFirst = false;
+        const now = performance.now();
+        if (askedAt !== null) {
+          if (name === "SIGINT" || now - askedAt >= SAME_MS) again(exitCode);
+          return;
+        }
+        askedAt = now;
         resolve({ kind: name === "SIGINT" ? "cancel" : "leave", exitCode });
       };
       process.on(name, handler);

@@ -3,6 +3,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { type Clock, sleep } from "../../lib/clock.ts";
 import type { ServerLog } from "../../server/parts.ts";
+import { CHILD_LAST_MS } from "./until-stopped.ts";
 
 export interface OwnWorkersOptions {
   readonly count: number;
@@ -36,6 +37,16 @@ export class OwnWorkers {
 
   get pids(): number[] {
     return [...this.#children].flatMap((child) => child.pid ?? []);
+  }
+
+  /** Ends them now: the end of their standard input kills their commands. One that does not hear it is killed, and its
+   *  supervisor, which holds a pipe from it, ends its commands. */
+  force(): void {
+    this.#stopping.abort();
+    for (const child of this.#children) child.stdin?.end();
+    this.#options.clock.after(CHILD_LAST_MS, () => {
+      for (const child of this.#children) child.kill("SIGKILL");
+    });
   }
 
   /** Asks them to finish; after the grace time, and a little for good-byes, there are none. */

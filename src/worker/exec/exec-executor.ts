@@ -138,6 +138,10 @@ export class ExecExecutor implements Executor {
     this.#tidying.add(tidying);
   }
 
+  force(): void {
+    this.#guard.force();
+  }
+
   /** When no command runs any more. */
   async close(): Promise<void> {
     await Promise.allSettled(this.#tidying);

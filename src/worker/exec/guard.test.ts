@@ -93,6 +93,19 @@ describe("a guard", () => {
     expect(await guard.end(999, 60_000)).toBe(0);
   });
 
+  it("forced, kills at once what has a grace time, and gives none any more", async () => {
+    const guard = newGuard();
+    const deaf = "trap 'echo term' TERM; echo up; while :; do sleep 0.1; done";
+    const [first, second] = [await start(guard, deaf), await start(guard, deaf)];
+    const heard = new Promise((resolve) => first.child.stdout?.once("data", resolve));
+    const ended = guard.end(first.n, 3_600_000);
+    await heard;
+    guard.force();
+    expect(await ended).toBe(0);
+    expect(await guard.end(second.n, 3_600_000)).toBe(0);
+    expect([isGone(first.child), isGone(second.child)]).toEqual([true, true]);
+  });
+
   it("starts its supervisor anew when that dies, also in the middle of an end", async () => {
     const guard = newGuard();
     const { n, child } = await start(guard, "trap 'echo term' TERM; echo up; while :; do sleep 0.1; done");

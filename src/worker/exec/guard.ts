@@ -44,6 +44,7 @@ export class Guard {
   #deaths = 0;
   #isWaiting = false;
   #isClosed = false;
+  #isForced = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -77,6 +78,12 @@ export class Guard {
     return this.#ask(n, { clear: n, job: jobId });
   }
 
+  /** From now on nothing gets a grace time, also what is being ended. */
+  force(): void {
+    this.#isForced = true;
+    this.#tell({ force: true });
+  }
+
   /** What still runs is ended by the supervisor, as if we had died. */
   close(): void {
     this.#isClosed = true;
@@ -108,6 +115,7 @@ export class Guard {
     child.on("error", () => this.#died(child));
     child.on("exit", () => this.#died(child));
     if (child.stdout !== null) createInterface({ input: child.stdout }).on("line", (line) => this.#hear(line));
+    if (this.#isForced) this.#tell({ force: true });
     for (const n of this.#guarded.keys()) this.#tellWatch(n);
     for (const asked of this.#pending.values()) for (const { message } of asked) this.#tell(message);
   }

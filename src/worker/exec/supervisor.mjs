@@ -4,7 +4,7 @@
  *
  *  Lines of JSON. In: `{"watch": n, "pid", "started", "memory", "processes"}` a command was started, with its limits;
  *  `{"end": n, "grace"}` end it and all that belongs to it; `{"clear": n, "job"}` end what earlier attempts of a job left on
- *  this machine; `{"bye": true}` the worker is done. Out: `{"ended": n, "left"}` nobody is left of it (or so many);
+ *  this machine; `{"force": true}` no grace from now on; `{"bye": true}` the worker is done. Out: `{"ended": n, "left"}` nobody is left of it (or so many);
  *  `{"limit": n, "kind", "used"}` it was killed for that. */
 import { createInterface } from "node:readline";
 import { family, marked, memoryOf, ofJob, send, snapshot } from "./processes.mjs";
@@ -16,6 +16,8 @@ const MEMORY_LOOKS = 10;
 const GIVE_UP_MS = 5_000;
 /** So long is looked again where nobody is found but a look is in doubt. Processes of others come and go too. */
 const DOUBT_MS = 1_000;
+/** When the worker is gone there are two rounds, and all of it must be over within a second. */
+const LAST_DOUBT_MS = 200;
 const MAX_FREEZE = 50;
 
 /** @typedef {import("./processes.mjs").Process} Process */
@@ -26,6 +28,7 @@ const MAX_FREEZE = 50;
 const watched = new Map();
 let looks = 0;
 let isDone = false;
+let isForced = false;
 
 const sleep = (/** @type {number} */ ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const tell = (/** @type {object} */ message) => process.stdout.write(`${JSON.stringify(message)}\n`);
@@ -51,7 +54,7 @@ function membersOf(
  *  parent dies of the first signal, nothing else may be left that leads to it.
  *  @param {(met: Process[], doubts: Doubts) => Process[]} findWith
  *  @param {number} graceMs */
-async function endAll(findWith, graceMs) {
+async function endAll(findWith, graceMs, doubtMs = DOUBT_MS) {
   /** @type {Map<string, Process>} */
   const met = new Map();
   /** Dead in an earlier look: whoever they started was listed since. @type {Doubts} */
@@ -67,7 +70,7 @@ async function endAll(findWith, graceMs) {
     for (const each of left) met.set(`${each.pid} ${each.started}`, each);
     const isInDoubt = [...doubts].some((doubt) => !settled.has(doubt));
     for (const doubt of doubts) if (doubt.startsWith("dead")) settled.add(doubt);
-    if (left.length > 0 || doubtUntil === 0) doubtUntil = performance.now() + DOUBT_MS;
+    if (left.length > 0 || doubtUntil === 0) doubtUntil = performance.now() + doubtMs;
     return left.length === 0 && (!isInDoubt || performance.now() > doubtUntil);
   };
   const toAll = (/** @type {NodeJS.Signals} */ signal) => {
@@ -78,11 +81,11 @@ async function endAll(findWith, graceMs) {
     await sleep(1);
     isDone = isOver();
   }
-  if (graceMs > 0 && !isDone) {
+  if (graceMs > 0 && !isForced && !isDone) {
     toAll("SIGTERM");
     toAll("SIGCONT"); // one that is stopped could not end
     const until = performance.now() + graceMs;
-    for (let pause = 5; performance.now() < until && !isDone; pause = Math.min(LOOK_MS, pause * 2)) {
+    for (let pause = 5; performance.now() < until && !isForced && !isDone; pause = Math.min(LOOK_MS, pause * 2)) {
       await sleep(Math.min(pause, Math.max(0, until - performance.now())));
       isDone = isOver();
     }
@@ -107,7 +110,7 @@ async function end(/** @type {number} */ n, /** @type {number} */ graceMs) {
 async function endGroup(/** @type {number} */ pid, /** @type {number} */ graceMs) {
   send(-pid, "SIGTERM");
   const until = performance.now() + graceMs;
-  while (performance.now() < until && send(-pid, /** @type {any} */ (0))) await sleep(LOOK_MS);
+  while (performance.now() < until && !isForced && send(-pid, /** @type {any} */ (0))) await sleep(LOOK_MS);
   send(-pid, "SIGKILL");
 }
 
@@ -164,6 +167,7 @@ createInterface({ input: process.stdin })
       watched.set(watch, { pid, started, memory, processes, isEnding: false, seen: new Map() });
     } else if ("end" in message) void end(message.end, message.grace);
     else if ("clear" in message) void clear(message.clear, message.job);
+    else if ("force" in message) isForced = true;
     else if ("bye" in message) isDone = true;
   })
   .on("close", async () => {
@@ -175,9 +179,9 @@ createInterface({ input: process.stdin })
         return family(list, marked(list, `${mark}.`, doubts), all, [...seen, ...met]);
       };
       // No grace: the job may be given to another worker this very moment, and the two must not overlap.
-      await endAll(find, 0);
+      await endAll(find, 0, LAST_DOUBT_MS);
       await sleep(200); // one that was being started when the worker died
-      await endAll(find, 0);
+      await endAll(find, 0, LAST_DOUBT_MS);
     }
     process.exit(0);
   });
