@@ -6,7 +6,7 @@ import { randomBytes } from "node:crypto";
 import { statSync } from "node:fs";
 import type { Perdure } from "../core/face.ts";
 import { EmbeddedPerdure } from "../embedded/embedded-perdure.ts";
-import { type EngineWish, type OpenedEngine, openEngine } from "../embedded/open-engine.ts";
+import { ambientOf, type EngineWish, type OpenedEngine, openEngine } from "../embedded/open-engine.ts";
 import { systemClock } from "../engine/clock.ts";
 import type { Log } from "../engine/engine.ts";
 import type { Retention } from "../engine/pruner.ts";
@@ -55,7 +55,7 @@ export async function withStore<T>(
       ...{ url, schema, connections: undefined, log },
       outputs: readableOutputs(target, config.text("server.outputs"), context.io.cwd),
     },
-    { clock: stillClock, random: Math.random },
+    ambientOf(stillClock),
   );
   return useEngine(opened, { namespace, log }, use);
 }

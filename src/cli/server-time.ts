@@ -1,7 +1,8 @@
-/** What time it is for whoever wrote the instants that are shown: leases of workers are instants of the server. */
+/** What time it is for whoever wrote the instants that are shown: the server, or the store that this process opened. */
 import { PerdureClient } from "../client/client.ts";
 import type { Perdure } from "../core/face.ts";
 
 export async function nowOf(perdure: Perdure): Promise<number> {
-  return perdure instanceof PerdureClient ? (await perdure.admin.status()).now : Date.now();
+  if (perdure instanceof PerdureClient) return (await perdure.admin.status()).now;
+  return "storeNow" in perdure && typeof perdure.storeNow === "function" ? perdure.storeNow() : Date.now();
 }

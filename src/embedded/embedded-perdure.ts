@@ -152,6 +152,11 @@ export class EmbeddedPerdure implements Perdure {
     return this.#engine.explain(id);
   }
 
+  /** By the clock that the instants of this store are of. */
+  storeNow(): number {
+    return this.#engine.clock.now();
+  }
+
   queues(): Promise<QueueCounts[]> {
     return this.#engine.store.counts(this.#namespace, this.#engine.clock.now());
   }

@@ -9,12 +9,16 @@ import type { Blobs } from "../store/blobs.ts";
 import { openStore } from "../store/open.ts";
 import type { Store } from "../store/store.ts";
 import { hasEnded } from "../worker/process-proof.ts";
+import { type Boot, thisBoot } from "./boot.ts";
+import { lineClock, wallMark } from "./line-clock.ts";
 import { storeClock } from "./store-clock.ts";
 
 /** Outside the options: what tests replace. */
 export interface Ambient {
   readonly clock: Clock;
   readonly random: () => number;
+  /** What the monotonic clock of this process counts from; left out where nobody else counts from it. */
+  readonly boot?: Boot | null;
   /** Sees every call of the store. */
   readonly wrapStore?: (store: Store) => Store;
   /** Sees every call by which the engine itself deletes and lists files of attempts. */
@@ -58,20 +62,15 @@ export async function openEngine<Outputs extends Blobs>(
     keyWindowMs,
     onLost,
   } = wish;
-  const {
-    clock: base,
-    random,
-    wrapStore,
-    wrapOutputs,
-  } = ambient ?? ({ clock: systemClock, random: Math.random } as Ambient);
+  const { clock: base, random, boot = null, wrapStore, wrapOutputs } = ambient ?? ambientOf(systemClock);
   const newSecret = () => randomBytes(24).toString("base64url");
+  const mark = () => wallMark(base, boot);
   const tell = (message: string) => log("error", message);
-  const opened = await openStore({ url, schema, connections, clock: base, random, newSecret, tell });
-  const store = wrapStore === undefined ? opened : wrapStore(opened);
+  const opened = await openStore({ url, schema, connections, clock: base, random, newSecret, tell, mark });
+  const wrapped = wrapStore === undefined ? opened : wrapStore(opened);
   try {
-    const outputs = await outputsOf(store);
-    const shared = await storeClock(base, store, (message) => log("warn", message));
-    const { clock } = shared;
+    const outputs = await outputsOf(wrapped);
+    const { clock, store, stop } = await sharedClock(base, wrapped, boot, log);
     const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
     const engine = new Engine({
       ...{ store, clock, random, newId, log, name: `${hostname()}-${process.pid}`, isGone: hasEnded },
@@ -82,11 +81,26 @@ export async function openEngine<Outputs extends Blobs>(
       ...(keyWindowMs === undefined ? {} : { keyWindowMs }),
       ...(onLost === undefined ? {} : { onLost }),
     });
-    return { engine, outputs, close: () => closeEngine(engine, shared.stop) };
+    return { engine, outputs, close: () => closeEngine(engine, stop) };
   } catch (error) {
-    await store.close();
+    await wrapped.close();
     throw error;
   }
+}
+
+/** What a process goes by, with a clock of this machine. */
+export function ambientOf(clock: Clock): Ambient {
+  return { clock, random: Math.random, boot: thisBoot(clock) };
+}
+
+/** The clock that all who use the store share: its own, or the line that they keep together. */
+async function sharedClock(base: Clock, store: Store, boot: Boot | null, log: Log) {
+  if (store.serverTime !== undefined) {
+    const { clock, stop } = await storeClock(base, store, (message) => log("warn", message));
+    return { clock, store, stop };
+  }
+  const { clock, beat } = await lineClock(base, store, boot, log);
+  return { clock, store: { ...store, beat }, stop: () => {} };
 }
 
 async function closeEngine(engine: Engine, stopClock: () => void): Promise<void> {

@@ -1,5 +1,5 @@
-/** One clock for all who share a store. Hosts disagree about the time, and a lease that one of them wrote must not end
- *  early for another: where the store has a clock of its own, everybody goes by that. It is asked now and then; in between
+/** One clock for all who share a store with a clock of its own. Hosts disagree about the time, and a lease that one of them
+ *  wrote must not end early for another: everybody goes by the store's. It is asked now and then; in between
  *  our monotonic clock counts, so that a jump of this machine's wall clock means nothing. What it does not do: order two
  *  events closer to each other than a round trip to the store. */
 import type { Clock } from "../lib/clock.ts";

@@ -4,6 +4,7 @@ import { PerdureError } from "../core/errors.ts";
 import { isTerminal, type Job } from "../core/job.ts";
 import type { AmendAnswer, JobRow } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
+import { commandOnLine } from "./on-line.ts";
 import { endOrphans } from "./orphan.ts";
 import { tidy } from "./tidy.ts";
 
@@ -14,9 +15,10 @@ export interface CommandAnswer {
   readonly job: JobRow;
 }
 
-export async function command(parts: EngineParts, jobId: string, wanted: Command): Promise<CommandAnswer> {
+export async function command(parts: EngineParts, jobId: string, given: Command): Promise<CommandAnswer> {
   const { store, clock, hub } = parts;
   const now = clock.now();
+  const wanted = commandOnLine(clock, given);
   const decide: Parameters<typeof store.amend>[2] = (job, asked, _parent, budgets) =>
     decideCommand(job, asked, now, budgets);
   const [answer] = (await store.amend([{ jobId, command: wanted }], now, decide)) as [AmendAnswer];

@@ -5,6 +5,8 @@ export interface Clock {
   now(): number;
   /** Never jumps; only differences mean anything. */
   monotonic(): number;
+  /** The instant of `now` at which the wall clock shows `at`, for a clock that may run ahead of it. Left out: the same one. */
+  fromWall?(at: number): number;
   /** Calls once after `ms`. Returns the way to cancel it. */
   after(ms: number, call: () => void, options?: TimerOptions): () => void;
 }

@@ -4,7 +4,7 @@ import { ConfigError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import { sqliteFaults, sqliteVersion } from "./sqlite/look.ts";
 import { openSqlite } from "./sqlite/open.ts";
-import type { SchemaVersion, Store } from "./store.ts";
+import type { SchemaVersion, Store, WallMark } from "./store.ts";
 
 export { DATA_DIRECTORY, keepFromGit } from "./git-ignore.ts";
 export { driverName } from "./sqlite/driver.ts";
@@ -19,6 +19,8 @@ export interface OpenStore {
   readonly random: () => number;
   readonly tell?: (message: string) => void;
   readonly newSecret: () => string;
+  /** The clocks of this process, for a store that has none of its own. */
+  readonly mark?: () => WallMark;
 }
 
 const DEFAULT_FILE = ".perdure/perdure.db";

@@ -16,6 +16,7 @@ import type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/vi
 import type { NewSession, Refused, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
 import type { Blobs } from "./blobs.ts";
 import type { ClaimAnswer, ClaimRequest, RenewRequest, WithdrawRequest } from "./claim-verbs.ts";
+import type { ClockMark, WallMark } from "./clock-mark.ts";
 import type { Reachable, ReachableQuery, Unblockable, UnblockableQuery } from "./family-port.ts";
 import type { JobFilter } from "./job-filter.ts";
 import type { PublishedDefaults } from "./published-defaults.ts";
@@ -23,6 +24,7 @@ import type { PublishedDefaults } from "./published-defaults.ts";
 export type { TransactionClient } from "../core/submit-options.ts";
 export type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/views.ts";
 export type { ClaimAnswer, ClaimRequest, EndedJob, RenewRequest, WithdrawRequest } from "./claim-verbs.ts";
+export type { ClockMark, WallMark } from "./clock-mark.ts";
 export type {
   Reachable,
   ReachableJob,
@@ -48,6 +50,8 @@ export interface Store {
   insertWithin?(client: TransactionClient, items: readonly NewJob[], now: number): Promise<InsertAnswer[]>;
   /** The store's own clock, where it has one: then it is everybody's. */
   serverTime?(): Promise<number>;
+  /** Where the store has none: points that its time line had come to; it is continued from the latest of them. */
+  clockMarks?(): Promise<ClockMark[]>;
   /** Starts due jobs for a session, lowest priority number first, then the longest due. */
   claim(requests: readonly ClaimRequest[], now: number): Promise<ClaimAnswer[]>;
   /** A reply to a claim could not be delivered: nothing is ever given out under its id again. The answer is what the session
@@ -132,7 +136,7 @@ export interface Store {
 
   /** Says that an engine is awake. After a gap, or a jump of the clock, nothing may be reaped for `holdMs`. Held for ever
    *  means: another engine is at it this moment, and what it found is not known yet. */
-  beat(beat: Beat): Promise<{ readonly heldUntil: number; readonly gapMs: number | null }>;
+  beat(beat: Beat): Promise<BeatAnswer>;
   prune(query: PruneQuery): Promise<PruneAnswer>;
 
   /** Stores a new token. One whose id or hash is taken is refused (`store_refused`). */
@@ -321,9 +325,20 @@ export interface Beat {
   /** A silence longer than this means that engines slept. */
   readonly maxGapMs: number;
   readonly holdMs: number;
-  /** How far this engine's wall clock moved against its monotonic one since its last beat. */
+  /** How far this engine's clock moved against its monotonic one since its last beat. */
   readonly clockJumpMs: number;
   readonly engine: string;
+  /** Of a clock that keeps the store's time line (`clock-mark.ts`): what the wall shows, and where its monotonic clock is. */
+  readonly mark?: WallMark;
+}
+
+export interface BeatAnswer {
+  readonly heldUntil: number;
+  readonly gapMs: number | null;
+  /** Given a mark: how far the time line has come, at least `now`. More: another process knows that it is ahead of ours. */
+  readonly lineAt?: number;
+  /** Given a mark: how far the time line is ahead of the wall clock, where that has just changed by a step. */
+  readonly steppedTo?: number;
 }
 
 export interface PruneAnswer {

@@ -57,7 +57,7 @@ export const describe: Command = {
         childrenOf(perdure, id),
         perdure.workers(),
       ]);
-      const page = { parts, children, workers: bySession(workers), now: Date.now() };
+      const page = { parts, children, workers: bySession(workers), now: parts.now ?? Date.now() };
       if (given.flag("json")) out.json(view === undefined ? ownJson(page) : agentJson(page));
       else if (view === undefined) printOwn(out, page);
       else printAgentTask(out, page);

@@ -1,4 +1,5 @@
 /** `perdure doctor`: looks for what is wrong, says what to do, and changes nothing. */
+import { ambientOf } from "../../embedded/open-engine.ts";
 import { Perdure } from "../../embedded/perdure.ts";
 import { type Colour, painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
@@ -22,6 +23,7 @@ import { lookAtStore } from "../doctor/store.ts";
 import { checkDeadLetters, checkQueues, checkWorkers, type Looked } from "../doctor/work.ts";
 import { EXIT } from "../exit.ts";
 import { liveServer } from "../serve/server-file.ts";
+import { nowOf } from "../server-time.ts";
 import type { StoreTarget } from "../store-target.ts";
 import { type ServerTarget, TARGET, type Target, targetOf } from "../target.ts";
 
@@ -139,8 +141,8 @@ async function examineWork({ given, out }: Context, { url, schema, namespace }: 
   };
   const options = { url, namespace, logger, ...(schema === undefined ? {} : { schema }) };
   try {
-    await using perdure = await Perdure.open(options, { clock: stillClock, random: Math.random });
-    return await findingsOf(workChecks(perdure, async () => Date.now()));
+    await using perdure = await Perdure.open(options, ambientOf(stillClock));
+    return await findingsOf(workChecks(perdure, () => nowOf(perdure)));
   } catch (error) {
     return [{ check: "work", ...problem(wordsOf(error), null) }];
   }

@@ -1,4 +1,5 @@
 /** `perdure get`: one job, its attempts and its result. */
+
 import { chargedAttempts, chargedText } from "../../core/budget.ts";
 import { givenKey } from "../../core/child.ts";
 import { showMs } from "../../core/duration.ts";
@@ -16,6 +17,7 @@ import { type Command, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { bySession, commandLine, stateWords } from "../job-text.ts";
 import { type Printer, showLocal, showSince } from "../print.ts";
+import { nowOf } from "../server-time.ts";
 import { fullId } from "../short-id.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
@@ -48,9 +50,10 @@ export const get: Command = {
       if (view !== null) return out.json(view(await viewParts(perdure, id)));
       const { job, events } = await readParts(await perdure.job(id));
       // Told from the events, unlike the rows of attempts: with the one that runs, and with the delays between them.
-      const { attempts } = explain({ events, now: Date.now() });
+      const now = await nowOf(perdure);
+      const { attempts } = explain({ events, now });
       if (given.flag("json")) out.json({ ...job, attempts });
-      else print(out, job, attempts, bySession(await perdure.workers()));
+      else print(out, job, attempts, bySession(await perdure.workers()), now);
     });
     return EXIT.done;
   },
@@ -58,8 +61,14 @@ export const get: Command = {
 
 type Attempts = Explanation["attempts"];
 
-function print(out: Printer, job: JobInfo, attempts: Attempts, workers: ReadonlyMap<string, SessionRow>): void {
-  out.facts(jobFacts(job, Date.now(), workers));
+function print(
+  out: Printer,
+  job: JobInfo,
+  attempts: Attempts,
+  workers: ReadonlyMap<string, SessionRow>,
+  now: number,
+): void {
+  out.facts(jobFacts(job, now, workers));
   printAttempts(out, attempts);
   for (const [name, value] of [
     ["Input", job.payload],

@@ -1,13 +1,15 @@
 /** `perdure ps`: jobs, newest first, a page at a time. */
+
 import { jobName, oneLine } from "../../core/job-name.ts";
 import type { JobInfo, SessionRow } from "../../core/views.ts";
 import { type Piece, painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { LIST_OPTIONS, Listing, type Pages, readPages, withWholeIds } from "../follow/job-list.ts";
+import { LIST_OPTIONS, Listing, readPages, withWholeIds } from "../follow/job-list.ts";
 import { watchTable } from "../follow/watch-table.ts";
 import { bySession, commandLine, stateWords } from "../job-text.ts";
 import { showLocal, showSince } from "../print.ts";
+import { nowOf } from "../server-time.ts";
 import { shortIds } from "../short-id.ts";
 import type { Column } from "../table.ts";
 import { TARGET, withPerdure } from "../target.ts";
@@ -38,19 +40,19 @@ export const ps: Command = {
     const { given } = context;
     given.atMost(0);
     if (given.flag("json") && given.flag("wide")) throw usageError("--json and --wide cannot be used together");
-    const pages = readPages(given, Date.now());
-    return given.flag("watch") ? watch(context) : list(context, pages);
+    readPages(given, Date.now()); // what is wrong with the options is said before anything is opened
+    return given.flag("watch") ? watch(context) : list(context);
   },
 };
 
-async function list(context: Context, pages: Pages): Promise<number> {
+async function list(context: Context): Promise<number> {
   const { given, out } = context;
   await withPerdure(context, async (perdure) => {
-    const listed = new Listing(perdure, pages);
+    const now = await nowOf(perdure);
+    const listed = new Listing(perdure, readPages(given, now));
     if (given.flag("json")) await out.jsonList(listed.jobs());
     else {
       const workers = bySession(await perdure.workers());
-      const now = Date.now();
       const lines: Line[] = [];
       for await (const job of listed.jobs()) lines.push(lineOf(job, now, workers));
       const shown = shownIn(context);
@@ -74,7 +76,7 @@ function watch(context: Context): Promise<number> {
   const shown = shownIn(context);
   return withPerdure(context, (perdure) =>
     watchTable(context, shown.columns, async () => {
-      const now = Date.now();
+      const now = await nowOf(perdure);
       const filter = await withWholeIds(perdure, readPages(given, now).filter);
       const { jobs, next } = await perdure.jobs(filter);
       const workers = bySession(await perdure.workers());

@@ -1,4 +1,5 @@
 /** `perdure redrive`: gives failed jobs another chapter, one by one or all that fit a filter. */
+
 import { asOneOf, nearest } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";
@@ -9,6 +10,7 @@ import { type Command, type Context, READING } from "../command.ts";
 import { forEach, givenIds } from "../each-job.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { asInstant } from "../job-options.ts";
+import { nowOf } from "../server-time.ts";
 import { REDRIVE_OPTIONS, redriveChangesOf } from "../submit/redrive-changes.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
@@ -53,7 +55,7 @@ export const redrive: Command = {
     const changes = redriveChangesOf(given);
     const isFiltered = given.flag("filter");
     if (isFiltered && given.positionals.length > 0) throw usageError("ids and --filter cannot be used together");
-    if (isFiltered) return redriveFitting(context, filterOf(given.texts("filter"), Date.now()), changes);
+    if (isFiltered) return redriveFitting(context, changes);
     for (const name of ["dry-run", "limit"]) {
       if (given.flag(name)) throw usageError(`--${name} requires --filter`);
     }
@@ -61,13 +63,15 @@ export const redrive: Command = {
   },
 };
 
-async function redriveFitting(context: Context, filter: JobsFilter, changes: RedriveChanges): Promise<number> {
+async function redriveFitting(context: Context, changes: RedriveChanges): Promise<number> {
   const { given, out } = context;
+  filterOf(given.texts("filter"), Date.now()); // what is wrong with it is said before anything is opened
   const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
   const dryRun = given.flag("dry-run");
-  const { jobs, skipped, more } = await withPerdure(context, (perdure) =>
-    perdure.redriveMany(filter, { dryRun, changes, ...(limit === undefined ? {} : { limit }) }),
-  );
+  const { jobs, skipped, more } = await withPerdure(context, async (perdure) => {
+    const filter = filterOf(given.texts("filter"), await nowOf(perdure));
+    return perdure.redriveMany(filter, { dryRun, changes, ...(limit === undefined ? {} : { limit }) });
+  });
   const code = skipped.length > 0 && !dryRun ? EXIT.failed : EXIT.done;
   if (given.flag("json")) {
     out.json({ dryRun, jobs, skipped, more });

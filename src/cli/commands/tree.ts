@@ -1,4 +1,5 @@
 /** `perdure tree`: a job, its children, and theirs. */
+
 import { budgetText } from "../../core/budget.ts";
 import { givenKey } from "../../core/child.ts";
 import type { Perdure } from "../../core/face.ts";
@@ -10,6 +11,7 @@ import { painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
 import { bySession, stateWords } from "../job-text.ts";
+import { nowOf } from "../server-time.ts";
 import { fullId } from "../short-id.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
@@ -42,7 +44,7 @@ export const tree: Command = {
       if (given.flag("json")) out.json({ ...root, total: totalOf(root) });
       else {
         const workers = bySession(await perdure.workers());
-        const now = Date.now();
+        const now = await nowOf(perdure);
         for (const { job, lead } of linesOf(root)) {
           const key = givenKey(job.parentId, job.key);
           const named = key === null ? [] : [painted("dim", `  [${key}]`)];

@@ -90,7 +90,10 @@ export function judgeClock(theirs: number, before: number, after: number): Found
   const doubt = (after - before) / 2;
   const words = `this clock and the server's are ${showMs(Math.abs(off))} apart`;
   if (Math.abs(off) - doubt <= SKEW_MS) return ok(words);
-  const advice = "set both by NTP; instants given here, such as --run-at, mean another moment there";
+  const advice =
+    off > 0
+      ? "set both by NTP; a SQLite server whose clock was set back is ahead of it until it is restarted with no unfinished job"
+      : "set both by NTP; instants given here, such as --run-at, mean another moment there";
   return warning(`${words}: the server is ${off > 0 ? "ahead" : "behind"}`, advice);
 }
 

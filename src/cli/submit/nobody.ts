@@ -1,5 +1,6 @@
 /** Warns of jobs that were stored and that no worker would take now: they wait, and nobody else would say so. A hint: what
  *  a server does not let us see is not warned of, and a worker that is being started is not known yet. */
+
 import { nearest } from "../../core/check.ts";
 import type { JobHandle, Perdure } from "../../core/face.ts";
 import { resourceLabels, toResources } from "../../core/resources.ts";
@@ -8,6 +9,7 @@ import type { SessionRow } from "../../core/views.ts";
 import { labelText, type NewLane } from "../../store/lane.ts";
 import type { Context } from "../command.ts";
 import { lackOf, starting } from "../run/stuck.ts";
+import { nowOf } from "../server-time.ts";
 import type { Target } from "../target.ts";
 import { workerState } from "../worker-text.ts";
 
@@ -82,9 +84,9 @@ async function workersOf(perdure: Perdure, { kind }: Target): Promise<SessionRow
   try {
     const workers = await perdure.workers();
     // A server ends those that are silent; without one nobody does.
-    return workers.filter((worker) =>
-      kind === "server" ? worker.endedAt === null : workerState(worker, Date.now()) === "alive",
-    );
+    if (kind === "server") return workers.filter(({ endedAt }) => endedAt === null);
+    const now = await nowOf(perdure);
+    return workers.filter((worker) => workerState(worker, now) === "alive");
   } catch {
     return null;
   }

@@ -1,16 +1,11 @@
 /** Beats and expiry: who is late, and may we say so? A beat each second, by whichever engine is awake, shows that the
  *  store was up and somebody looked. After a silence (outage, laptop sleep) or a jump of the clock nobody's lateness
  *  means anything: for one lease length nothing is reaped, and an event says why. */
-import type { Beat, ExpiredJob, ExpiredQuery } from "../store.ts";
+import type { Beat, BeatAnswer, ExpiredJob, ExpiredQuery } from "../store.ts";
 import { ints } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import { tellEngine } from "./events.ts";
-
-interface BeatAnswer {
-  readonly heldUntil: number;
-  readonly gapMs: number | null;
-}
 
 export function beatVerb({ db, sql, wrote }: Context) {
   // Whoever finds it locked need not beat: another does. Waiting for one that stands still would stop everybody.

@@ -1,14 +1,10 @@
 /** Beats and expiry: who is late, and may we say so? A beat each second, by whichever engine is awake, shows that the
  *  store was up and somebody looked. After a silence (outage, laptop sleep) or a jump of the clock nobody's lateness
  *  means anything: for one lease length nothing is reaped, and an event says why. */
-import type { Beat, ExpiredJob, ExpiredQuery } from "../store.ts";
+import type { Beat, BeatAnswer, ExpiredJob, ExpiredQuery } from "../store.ts";
+import { CLOCK_STEPPED, lineWriter } from "./clock-line.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
-
-interface BeatAnswer {
-  readonly heldUntil: number;
-  readonly gapMs: number | null;
-}
 
 interface OverRow {
   readonly no: number;
@@ -38,9 +34,13 @@ export function beatVerb({ db, events }: Context): Verb<Beat, BeatAnswer> {
      where reaped = 0 and ended_at is null and lease_ms > ?2 and lease_ends_at < ?1 + lease_ms`,
   );
 
+  const advance = lineWriter({ db });
+
   const value = (name: string) => (read.get(name) as { value: number } | undefined)?.value ?? null;
 
-  function beatOne({ now, maxGapMs, holdMs, clockJumpMs, engine }: Beat): BeatAnswer {
+  function beatOne({ now: given, maxGapMs, holdMs, clockJumpMs, engine, mark }: Beat): BeatAnswer {
+    const line = mark === undefined ? null : advance(given, mark);
+    const now = line?.at ?? given;
     const last = value("beat_at");
     const gapMs = last === null ? 0 : now - last;
     const jumped = Math.abs(clockJumpMs) > maxGapMs || gapMs < -maxGapMs;
@@ -56,6 +56,10 @@ export function beatVerb({ db, events }: Context): Verb<Beat, BeatAnswer> {
       events.add(null, 0, now, "engine.reaping_held", { v: 1, why, gapMs, clockJumpMs, until: heldUntil, engine });
     }
     write.run("beat_at", now);
+    if (line?.step != null) {
+      const { aheadMs, beforeMs } = line.step;
+      events.add(null, 0, now, CLOCK_STEPPED, { v: 1, stepMs: beforeMs - aheadMs, aheadMs, engine });
+    }
     if (now >= heldUntil) {
       for (const { no, id, namespace, ended_at } of over.all(now) as OverRow[]) {
         bury.run(now, no);
@@ -64,7 +68,9 @@ export function beatVerb({ db, events }: Context): Verb<Beat, BeatAnswer> {
       }
     }
     events.flush();
-    return { heldUntil, gapMs: silent ? gapMs : null };
+    const answer = { heldUntil, gapMs: silent ? gapMs : null };
+    if (line === null) return answer;
+    return { ...answer, lineAt: now, ...(line.step === null ? {} : { steppedTo: line.step.aheadMs }) };
   }
 
   return { order: 5, run: (items) => items.map(beatOne) };

@@ -4,7 +4,8 @@ import { closeSync, mkdirSync, openSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { PerdureError } from "../../core/errors.ts";
 import { DATA_DIRECTORY, keepFromGit } from "../git-ignore.ts";
-import type { Store } from "../store.ts";
+import type { Store, WallMark } from "../store.ts";
+import { returnToWall } from "./clock-line.ts";
 import { type Database, openDatabase, SQLITE, sqliteCode } from "./driver.ts";
 import { APPLICATION_ID, MIGRATIONS } from "./migrations.ts";
 import { SIGNING_SECRET, sqliteStore } from "./sqlite-store.ts";
@@ -17,12 +18,15 @@ export interface OpenSqlite {
   readonly tell?: (message: string) => void;
   /** For the store's generation and its secrets. */
   readonly newSecret: () => string;
+  /** The clocks of this process. */
+  readonly mark?: (() => WallMark) | undefined;
 }
 
+const WRITE_AHEAD = "pragma journal_mode = wal";
 /** How long another process may keep a new file locked before we say so. */
 const OPEN_WAIT_MS = 10_000;
 
-export async function openSqlite({ path, random, newSecret, tell = () => {} }: OpenSqlite): Promise<Store> {
+export async function openSqlite({ path, random, newSecret, mark, tell = () => {} }: OpenSqlite): Promise<Store> {
   const shared = path !== ":memory:";
   if (shared) createPrivately(path);
   const db = await openDatabase(path);
@@ -30,13 +34,17 @@ export async function openSqlite({ path, random, newSecret, tell = () => {} }: O
     await whenFree(path, random, () => {
       refuseForeign(db, path);
       // FULL: with NORMAL a power cut lost every one of 300 acknowledged inserts.
-      db.exec("pragma journal_mode = wal; pragma synchronous = full");
+      db.exec(`${WRITE_AHEAD}; pragma synchronous = full`);
       // A log of up to 40 MB before it is copied into the file: pages that are written again and again are copied once.
       // Jobs that fail once ran 14 % faster than with SQLite's 4 MB.
       db.exec("pragma temp_store = memory; pragma cache_size = -65536; pragma wal_autocheckpoint = 10000");
     });
     await whenFree(path, random, () => migrate(db, path, newSecret));
     await whenFree(path, random, () => ensureSecret(db, newSecret));
+    if (shared && mark !== undefined) {
+      returnToWall(db, mark());
+      await whenFree(path, random, () => db.exec(WRITE_AHEAD));
+    }
     return sqliteStore(db, { random, tell, shared });
   } catch (error) {
     db.close();

@@ -6,6 +6,7 @@ import { addTokenVerb, revokeTokenVerb, settingReader, settingVerb, tokenReader 
 import { amendVerb } from "./amend.ts";
 import { beatVerb, expiredReader } from "./beat.ts";
 import { claimVerb } from "./claim.ts";
+import { clockMarkReader } from "./clock-line.ts";
 import type { Context } from "./context.ts";
 import { readError } from "./disk-error.ts";
 import type { Database } from "./driver.ts";
@@ -79,6 +80,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
   };
   const sessions = sessionReader(context);
   const expired = expiredReader(context);
+  const clockMarks = clockMarkReader(context);
   const unblockable = unblockableReader(context);
   const cascades = cascadeReader(context);
   const childCounts = childCounter(context);
@@ -186,6 +188,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
       await one(verbs.pause, { namespace, queue, paused, now });
     },
     beat: (beat) => one(verbs.beat, beat),
+    clockMarks: () => answer(clockMarks),
     prune: (query) => one(verbs.prune, query),
     addToken: async (token) => {
       await one(verbs.addToken, token);

@@ -1,0 +1,94 @@
+/** The store's time line (`clock-mark.ts`) as the file keeps it: one mark, written with each beat, under the write lock. */
+import { CLOCK_STEP_MS, type ClockMark, continued, type WallMark } from "../clock-mark.ts";
+import type { Context } from "./context.ts";
+import type { Database } from "./driver.ts";
+
+interface StoredMark extends ClockMark {
+  /** How far the line was ahead of the wall clock. */
+  readonly aheadMs: number;
+}
+
+const NAME = "clock";
+export const CLOCK_STEPPED = "engine.clock_stepped";
+
+export interface Step {
+  /** How far the line is ahead of the wall clock now, and was at the last beat. */
+  readonly aheadMs: number;
+  readonly beforeMs: number;
+}
+
+/** Advances the line: the answer is how far it has come, and what the wall clock did if it stepped. */
+export function lineWriter({ db }: Pick<Context, "db">) {
+  const read = markReader(db);
+  const write = db.prepare(
+    "insert into meta (name, value) values (?, ?) on conflict (name) do update set value = excluded.value",
+  );
+  return (now: number, mark: WallMark): { readonly at: number; readonly step: Step | null } => {
+    const stored = read();
+    const known = stored === null ? now : continued(stored, mark);
+    const at = known - now > CLOCK_STEP_MS ? Math.round(known) : now;
+    const aheadMs = at - mark.wall;
+    const beforeMs = stored?.aheadMs ?? 0;
+    write.run(NAME, JSON.stringify({ at, monotonic: mark.monotonic, boot: mark.boot, aheadMs } satisfies StoredMark));
+    return { at, step: Math.abs(aheadMs - beforeMs) > CLOCK_STEP_MS ? { aheadMs, beforeMs } : null };
+  };
+}
+
+/** The last beat, and the newest event: a process that only submits leaves no beat. */
+export function clockMarkReader({ db }: Pick<Context, "db">): () => ClockMark[] {
+  const read = markReader(db);
+  const newest = db.prepare(
+    `select at from (select at from event order by seq desc limit 1)
+     union all select value as at from meta where name = 'beat_at'`,
+  );
+  return () => {
+    const mark = read();
+    const floors = (newest.all() as { at: number }[]).map(({ at }) => ({ at, monotonic: 0, boot: null }));
+    return mark === null ? floors : [mark, ...floors];
+  };
+}
+
+function markReader(db: Database): () => StoredMark | null {
+  const find = db.prepare("select value from meta where name = ?");
+  return () => {
+    const row = find.get(NAME) as { value: string } | undefined;
+    return row === undefined ? null : (JSON.parse(row.value) as StoredMark);
+  };
+}
+
+/** Lets a line that is ahead go back to the wall clock, where that can hurt nobody: no job is unfinished, and no other process
+ *  has the file open, so none counts on. Both are made certain under a lock that keeps everybody else out. What is left of
+ *  the time ahead, as when jobs ended, is only kept longer by as much. The caller switches the write-ahead log on again. */
+export function returnToWall(db: Database, { wall, monotonic, boot }: WallMark): void {
+  const stored = markReader(db)();
+  if (stored === null || continued(stored, { monotonic, boot }) - wall <= CLOCK_STEP_MS) return;
+  const unfinished = db.prepare(
+    "select 1 from job where state = 0 union all select 1 from job where state in (1, 2) limit 1",
+  );
+  const isIdle = () => unfinished.get() === undefined;
+  if (!isIdle() || !lockAlone(db)) return;
+  if (isIdle()) {
+    const { aheadMs } = stored;
+    const mark: StoredMark = { at: wall, monotonic, boot, aheadMs: 0 };
+    db.prepare("update meta set value = ? where name = ?").run(JSON.stringify(mark), NAME);
+    db.prepare("update meta set value = ? where name in ('beat_at', 'held_until')").run(wall);
+    db.prepare("update session set lease_ends_at = min(lease_ends_at, ? + lease_ms) where reaped = 0").run(wall);
+    db.prepare("update access_token set expires_at = expires_at - ? where expires_at > ?").run(aheadMs, stored.at);
+    db.prepare("update queue set paused_at = min(paused_at, ?)").run(wall);
+    db.prepare("delete from past_pause where to_at > ?").run(wall);
+    const data = JSON.stringify({ v: 1, stepMs: aheadMs, aheadMs: 0, engine: null });
+    db.prepare("insert into event (job, n, at, name, data) values (null, 0, ?, ?, ?)").run(wall, CLOCK_STEPPED, data);
+  }
+  db.exec("commit");
+}
+
+/** Begins a transaction if nobody else has the file open. With a write-ahead log others could read while we write; only a sole
+ *  user can switch it off. */
+function lockAlone(db: Database): boolean {
+  try {
+    db.exec("pragma journal_mode = delete; begin exclusive");
+    return true;
+  } catch {
+    return false;
+  }
+}
