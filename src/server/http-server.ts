@@ -1,5 +1,5 @@
-/** The listener under the routes: limits on connections and headers, the guard before the router, and a stop that lets
- *  requests under way finish. */
+/** The listener under the routes: limits on connections and headers, one request of a connection at a time, the guard before
+ *  the router, and a stop that lets requests under way finish. */
 import { randomBytes } from "node:crypto";
 import {
   createServer as createHttp,
@@ -13,8 +13,11 @@ import { hostname } from "node:os";
 import { HEADER } from "../contract/wire.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
+import { Connections } from "./connections.ts";
 import { answerTo } from "./error-reply.ts";
 import { createGuard, isLoopback, setSecurityHeaders } from "./guard.ts";
+import { OneAtATime } from "./one-at-a-time.ts";
+import { type ConnectionRoom, connectionsWithin, openFilesLimit } from "./open-files.ts";
 import type { ServerLog } from "./parts.ts";
 
 export interface ListenOptions {
@@ -27,11 +30,21 @@ export interface ListenOptions {
   /** Listen to other machines without TLS. */
   readonly insecure: boolean;
   readonly maxConnections: number;
+  /** Connections of one address that have not sent a valid token. */
+  readonly maxPerAddress: number;
+  /** How long a TLS handshake, and the head of the first request after it, may take. */
+  readonly headersMs: number;
+  /** How long a peer may take nothing of its reply. */
+  readonly writeMs: number;
 }
 
 type Handle = (request: IncomingMessage, response: ServerResponse) => void;
 
-const ROOM_EVERY_MS = 500;
+/** Which part of the connections is for callers with a valid token: whoever floods the rest takes none of it. */
+const RESERVED = 1 / 4;
+/** How many connections are closed when no descriptor is left. */
+const SHED = 16;
+const TROUBLE_EVERY_MS = 10_000;
 
 const ids = new WeakMap<IncomingMessage, string>();
 
@@ -53,48 +66,59 @@ export class HttpServer {
   readonly #local: NodeServer | null;
   readonly #options: ListenOptions;
   readonly #clock: Clock;
+  readonly #log: ServerLog;
+  readonly #connections: Connections;
   readonly #underWay = new Set<ServerResponse>();
   #stopping = false;
   #whenIdle: () => void = () => {};
 
-  constructor(options: ListenOptions, clock: Clock, log: ServerLog, handle: Handle) {
+  constructor(options: ListenOptions, clock: Clock, log: ServerLog, handle: Handle, isPressed = () => false) {
     checkHost(options);
     this.#options = options;
     this.#clock = clock;
+    this.#log = log;
+    const { tls, host, allowHosts, headersMs, writeMs } = options;
     const limits = {
       ...{ maxHeaderSize: 16_384, requireHostHeader: true, insecureHTTPParser: false, noDelay: true },
       // Of requests, not of replies: a request that is held has been read in full.
-      ...{
-        headersTimeout: 10_000,
-        requestTimeout: 30_000,
-        keepAliveTimeout: 65_000,
-        connectionsCheckingInterval: 2_000,
-      },
+      ...{ headersTimeout: headersMs, requestTimeout: Math.max(30_000, headersMs), keepAliveTimeout: 65_000 },
+      connectionsCheckingInterval: Math.min(2_000, headersMs),
     };
-    const { tls, host, allowHosts, maxConnections } = options;
-    this.node = tls === null ? createHttp(limits) : createHttps({ ...limits, ...tls });
-    this.node.maxConnections = maxConnections;
-    this.node.on("connection", () => this.#makeRoom());
+    const room = this.#room();
+    const shares = { ...room, reserved: Math.floor(room.max * RESERVED), perAddress: options.maxPerAddress };
+    this.#connections = new Connections({ ...shares, handshakeMs: headersMs, writeMs }, clock, log, isPressed);
+    this.node = tls === null ? createHttp(limits) : createHttps({ ...limits, ...tls, handshakeTimeout: headersMs });
     this.#local = tls === null ? null : createHttp(limits);
-    this.#local?.on("clientError", (error, socket) => onClientError(error, socket as Socket));
+    this.#local?.on("clientError", (error, socket) => this.onClientError(error, socket as Socket));
+    const turns = new OneAtATime();
     for (const [node, isTls] of [[this.node, tls !== null] as const, [this.#local, false] as const]) {
       const guard = createGuard({ host, allowHosts, tls: isTls });
+      node?.on("connection", (raw: Socket) => this.#connections.open(raw, isTls));
+      if (isTls) node?.on("secureConnection", (socket: Socket) => this.#connections.secured(socket));
       node?.on("request", (request: IncomingMessage, response: ServerResponse) => {
-        const id = `req_${randomBytes(12).toString("hex")}`;
-        ids.set(request, id);
-        setSecurityHeaders(response);
-        response.setHeader(HEADER.requestId, id);
-        this.#track(response);
-        const refused = this.#stopping && !isProbe(request) ? STOPPING : guard(request);
-        if (refused === null) handle(request, response);
-        else refuse(request, response, refused, id, log);
+        turns.take(request, response, () => {
+          const id = `req_${randomBytes(12).toString("hex")}`;
+          ids.set(request, id);
+          setSecurityHeaders(response);
+          response.setHeader(HEADER.requestId, id);
+          this.#track(request, response);
+          const refused = this.#stopping && !isProbe(request) ? STOPPING : guard(request);
+          if (refused === null) handle(request, response);
+          else refuse(request, response, refused, id, log);
+        });
       });
     }
+  }
+
+  /** A valid token came over this connection. */
+  authenticated(socket: Socket): void {
+    this.#connections.authenticated(socket);
   }
 
   async listen(): Promise<Listening> {
     const { host, port: wanted, tls } = this.#options;
     const port = await bound(this.node, host, wanted);
+    for (const node of [this.node, this.#local]) node?.on("error", (error) => this.#onListenerError(error));
     const isEverywhere = host === "0.0.0.0" || host === "::";
     const name = isEverywhere ? hostname() : host.includes(":") ? `[${host}]` : host;
     const url = `${tls === null ? "http" : "https"}://${name}:${port}`;
@@ -112,25 +136,52 @@ export class HttpServer {
       this.#whenIdle = resolve;
       if (this.#underWay.size === 0) resolve();
     });
+    this.#connections.closeIdle();
     await Promise.race([idle, sleep(this.#clock, graceMs, { background: true })]);
-    for (const node of nodes) node.closeAllConnections();
+    // Also those that Node does not count among its own: in the middle of a handshake, or half closed.
+    this.#connections.closeAll();
     await closed;
   }
 
-  /** Connections on which nothing happens are the first to go when many are open. */
-  #makeRoom(): void {
-    if (this.#isMakingRoom) return;
-    this.#isMakingRoom = true;
-    this.#clock.after(ROOM_EVERY_MS, () => (this.#isMakingRoom = false), { background: true });
-    this.node.getConnections((_error, count) => {
-      if (count > this.#options.maxConnections / 2) this.node.closeIdleConnections();
-    });
+  /** What could not be read as HTTP, or not in time. The connection ends: where the next request would begin is not known. */
+  onClientError(error: NodeJS.ErrnoException, socket: Socket): void {
+    const connection = this.#connections.of(socket);
+    // A reply that has begun must not get another one into its middle.
+    if (connection === undefined || connection.isBusy || error.code === "ECONNRESET" || !socket.writable) {
+      socket.destroy();
+      connection?.raw.destroy();
+      return;
+    }
+    this.#connections.endWith(socket, unreadable(error.code ?? ""));
   }
-  #isMakingRoom = false;
 
-  #track(response: ServerResponse): void {
+  /** Accepting failed, mostly for want of descriptors. Node goes on accepting by itself. */
+  #onListenerError(error: NodeJS.ErrnoException): void {
+    this.#connections.shed(SHED);
+    const now = this.#clock.monotonic();
+    if (now - this.#troubleAt < TROUBLE_EVERY_MS) return;
+    this.#troubleAt = now;
+    this.#log("error", "accept failed", { code: error.code, error, open: this.#connections.size });
+  }
+  #troubleAt = Number.NEGATIVE_INFINITY;
+
+  #room(): ConnectionRoom {
+    const { maxConnections } = this.#options;
+    const openFiles = openFilesLimit();
+    const room = connectionsWithin(maxConnections, openFiles);
+    if (room.max < maxConnections) {
+      const fix = "raise the limit of open files (ulimit -n, LimitNOFILE) or lower server.maxConnections";
+      this.#log("warn", "connections limited by open files", { maxConnections, openFiles, limit: room.max, fix });
+    }
+    return room;
+  }
+
+  #track(request: IncomingMessage, response: ServerResponse): void {
+    const connection = this.#connections.of(request.socket);
+    if (connection !== undefined) this.#connections.begin(connection);
     this.#underWay.add(response);
     response.once("close", () => {
+      if (connection !== undefined) this.#connections.end(connection);
       this.#underWay.delete(response);
       if (this.#stopping && this.#underWay.size === 0) this.#whenIdle();
     });
@@ -170,20 +221,15 @@ function refuse(
   response.writeHead(status, { ...headers, "content-type": type, connection: "close" }).end(JSON.stringify(body));
 }
 
-/** What could not be read as HTTP. The connection ends: where the next request would begin is not known. */
-export function onClientError(error: NodeJS.ErrnoException, socket: Socket): void {
-  if (error.code === "ECONNRESET" || !socket.writable) {
-    socket.destroy();
-    return;
-  }
+function unreadable(code: string): string {
   const statuses: Readonly<Record<string, string>> = {
     HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
     ERR_HTTP_REQUEST_TIMEOUT: "408 Request Timeout",
   };
-  const status = statuses[error.code ?? ""] ?? "400 Bad Request";
+  const status = statuses[code] ?? "400 Bad Request";
   const body = JSON.stringify({ code: "invalid_request", message: "this could not be read as HTTP", path: null });
   const head = `HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: ${body.length}`;
-  socket.end(`${head}\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n\r\n${body}`);
+  return `${head}\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n\r\n${body}`;
 }
 
 function checkHost({ host, tls, insecure }: ListenOptions): void {

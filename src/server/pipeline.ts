@@ -1,5 +1,6 @@
 /** What every request passes between the router and its handler, and every error on its way out: auth on the matched
  *  route, the type of the body, admission, the schema, the access log. */
+import type { Socket } from "node:net";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { HEADER } from "../contract/wire.ts";
 import { PerdureError } from "../core/errors.ts";
@@ -29,9 +30,11 @@ export interface Pipeline {
   readonly admission: Admission;
   readonly bodyLimit: number;
   readonly log: ServerLog;
+  /** A valid token came over this connection. */
+  readonly authenticated: (socket: Socket) => void;
 }
 
-export function addPipeline(app: FastifyInstance, { auth, admission, bodyLimit, log }: Pipeline): void {
+export function addPipeline(app: FastifyInstance, { auth, admission, bodyLimit, log, authenticated }: Pipeline): void {
   app.decorateRequest("who", null);
   app.decorateRequest("namespace", "default");
   app.decorateRequest("ticket", null);
@@ -43,6 +46,7 @@ export function addPipeline(app: FastifyInstance, { auth, admission, bodyLimit, 
     // Without a route this always throws: 401 or 404.
     request.who = await auth.check(request, served?.access ?? null);
     const route = served as ServedRoute;
+    if (request.headers.authorization !== undefined) authenticated(request.raw.socket);
     request.namespace = namespaceOf(request.who, request.headers[HEADER.namespace]);
     checkContent(request, route.accepts, bodyLimit);
     const ticket = admission.enter(route.share(request), bytesOf(request, route, bodyLimit));

@@ -12,7 +12,7 @@ import { STRICT } from "./check-input.ts";
 import { docsRoutes } from "./docs-routes.ts";
 import { allHandlers } from "./handlers.ts";
 import { healthRoutes } from "./health-routes.ts";
-import { HttpServer, type Listening, type ListenOptions, onClientError, requestIdOf } from "./http-server.ts";
+import { HttpServer, type Listening, type ListenOptions, requestIdOf } from "./http-server.ts";
 import { Download, type Handler, HIJACKED, type Principal, type ServerParts } from "./parts.ts";
 import { addPipeline, answerUnroutable, type Pipeline } from "./pipeline.ts";
 import { apiRoute, type ServedRoute } from "./served-route.ts";
@@ -40,7 +40,8 @@ const BODY_LIMIT = 10 * 1024 * 1024;
 const OUTPUT_LIMIT = 10 * 1024 * 1024 * 1024;
 const STOP_GRACE_MS = 10_000;
 const LISTEN: ListenOptions = {
-  ...{ host: "127.0.0.1", port: 0, tls: null, allowHosts: [], insecure: false, maxConnections: 10_000 },
+  ...{ host: "127.0.0.1", port: 0, tls: null, allowHosts: [], insecure: false },
+  ...{ maxConnections: 2_000, maxPerAddress: 256, headersMs: 10_000, writeMs: 30_000 },
 };
 
 export function createServer(
@@ -57,7 +58,10 @@ export function createServer(
   const signals = new Signals();
   const limits = { ...ADMISSION, maxBytes: maxHeldBytes ?? ADMISSION.maxBytes };
   const auth = new Auth(tokens, clock, engine.store);
-  const pipeline: Pipeline = { bodyLimit, log, auth, admission: new Admission(limits, () => lag.ms) };
+  const pipeline: Pipeline = {
+    ...{ bodyLimit, log, auth, admission: new Admission(limits, () => lag.ms) },
+    authenticated: (socket) => http?.authenticated(socket),
+  };
   const ends = { signals, auth };
   const unroutable = answerUnroutable(pipeline);
 
@@ -65,7 +69,7 @@ export function createServer(
   const app = Fastify({
     ...{ logger: false, exposeHeadRoutes: false, bodyLimit, requestIdHeader: false, return503OnClosing: false },
     genReqId: (raw) => requestIdOf(raw as never),
-    clientErrorHandler: (error, socket) => onClientError(error, socket),
+    clientErrorHandler: (error, socket) => http?.onClientError(error, socket),
     frameworkErrors: (error, request, reply) => void unroutable(error, request as never, reply as never),
     routerOptions: {
       ...{ caseSensitive: true, ignoreTrailingSlash: false, ignoreDuplicateSlashes: false },

@@ -31,7 +31,7 @@ export class WrongTokens {
 }
 
 /** One user of IPv6 has a whole network of addresses. */
-function networkOf(address: string): string {
+export function networkOf(address: string): string {
   const plain = address.replace(/^::ffff:/, "");
   if (!plain.includes(":")) return plain;
   const [head = "", tail] = plain.split("::");

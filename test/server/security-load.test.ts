@@ -8,7 +8,6 @@ import { PerdureError } from "../../src/core/errors.ts";
 import { ADMISSION, Admission } from "../../src/server/admission.ts";
 import { gate } from "../kit.ts";
 import { type KitOptions, startServer } from "./kit.ts";
-import { exchange, statusesOf } from "./raw.ts";
 import { TEST_CERT, TEST_KEY } from "./tls.ts";
 
 async function start(options: KitOptions = {}) {
@@ -129,18 +128,6 @@ describe("stopping", () => {
     await server.server.stop(50);
     expect(await underWay).toBe("cut");
     release.open();
-  });
-});
-
-describe("limits of connections", () => {
-  it("keep the number of them", async () => {
-    const server = await start({ maxConnections: 2 });
-    const held = [connect(server.port, "127.0.0.1"), connect(server.port, "127.0.0.1")];
-    await Promise.all(held.map((socket) => new Promise((resolve) => socket.once("connect", resolve))));
-    const probe = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-    await expect.poll(async () => statusesOf(await exchange(server.port, probe).catch(() => ""))).toEqual([]);
-    for (const socket of held) socket.destroy();
-    await expect.poll(async () => statusesOf(await exchange(server.port, probe).catch(() => ""))).toEqual([200]);
   });
 });
 

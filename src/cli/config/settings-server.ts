@@ -74,7 +74,17 @@ export const SERVER_SETTINGS = [
     min: 1,
     max: 1_000_000,
     default: 2_000,
-    help: "Connections at a time; more are turned away.",
+    help: "Connections at a time. A quarter is kept for callers with a valid token.",
+  },
+  {
+    key: "server.maxConnectionsPerAddress",
+    flag: "max-connections-per-address",
+    env: "PERDURE_MAX_CONNECTIONS_PER_ADDRESS",
+    type: "integer",
+    min: 1,
+    max: 1_000_000,
+    default: 256,
+    help: "Connections of one address that have sent no valid token; of more, the oldest are closed.",
   },
   {
     key: "server.outputs",

@@ -90,6 +90,7 @@ export async function startServing(
         insecure: config.flag("server.insecure"),
         allowHosts: config.list("server.allowHosts"),
         maxConnections: config.integer("server.maxConnections"),
+        maxPerAddress: config.integer("server.maxConnectionsPerAddress"),
         bodyLimit: config.bytes("server.bodyLimit"),
         outputLimit: config.bytes("server.outputLimit"),
         dialects,

@@ -1,0 +1,311 @@
+/** The connections of the server, from the moment they are accepted, before TLS and before HTTP. A connection on which no
+ *  valid token has been sent is anonymous: anonymous ones share what the reserve leaves them, and while they are idle they
+ *  are closed to make room, the oldest of the address that has the most. A connection with a request in progress, or one
+ *  that was used with a valid token within the last seconds, is never closed for room. */
+import type { Socket } from "node:net";
+import type { Clock } from "../lib/clock.ts";
+import type { ServerLog } from "./parts.ts";
+import { WriteProgress } from "./write-progress.ts";
+import { networkOf } from "./wrong-tokens.ts";
+
+export interface ConnectionLimits {
+  readonly max: number;
+  /** Of these, how many only connections with a valid token may use. */
+  readonly reserved: number;
+  /** Anonymous ones of one address (IPv6: of a /64 network). Not counted in their first second: whoever connects is
+   *  anonymous until its first request has been read. */
+  readonly perAddress: number;
+  /** The highest number of a descriptor that a connection may have; the kernel gives out the lowest that is free. Where none
+   *  is left, connections are closed as they are accepted, and nobody here hears of it. */
+  readonly maxDescriptor: number;
+  /** How long a TLS handshake may take. */
+  readonly handshakeMs: number;
+  /** How long a peer may take nothing of what was sent to it. */
+  readonly writeMs: number;
+}
+
+export interface Connection {
+  /** As it was accepted. */
+  readonly raw: Socket;
+  /** What HTTP is spoken over; null while TLS is being agreed on. */
+  socket: Socket | null;
+  readonly network: string;
+  readonly openedAt: number;
+  isAnonymous: boolean;
+  isBusy: boolean;
+  idleSince: number;
+  /** Bytes that had been read when it became idle. With more of them, a request is on its way. */
+  readUntilIdle: number;
+  /** The last reply has been sent; the peer gets some time to read it. */
+  closingSince: number | null;
+  readonly writes: WriteProgress;
+}
+
+/** Anonymous connections of one address, and those of them that are idle, the oldest first. */
+interface Group {
+  count: number;
+  readonly idle: Set<Connection>;
+}
+
+const SWEEP_EVERY_MS = 1_000;
+/** From accept to the first request. */
+const YOUNG_MS = 1_000;
+/** An authenticated client may be about to use the connection again. Those that are idle longer rarely are. */
+const RECENT_MS = 10_000;
+/** For the peer to read why it is turned away: closing a socket with unread input discards what was written last. */
+const LINGER_MS = 1_000;
+const LOG_EVERY_MS = 10_000;
+const NONE_CLOSED = { refused: 0, forRoom: 0, handshakeTimeouts: 0, writeTimeouts: 0 };
+
+export class Connections {
+  readonly #limits: ConnectionLimits;
+  readonly #clock: Clock;
+  readonly #log: ServerLog;
+  /** Whether replies hold too much memory. */
+  readonly #isPressed: () => boolean;
+  readonly #all = new Set<Connection>();
+  readonly #bySocket = new WeakMap<Socket, Connection>();
+  readonly #byPeer = new Map<string, Connection>();
+  readonly #groups = new Map<string, Group>();
+  /** Authenticated and idle, the longest first. */
+  readonly #resting = new Set<Connection>();
+  #anonymous = 0;
+  /** No coarser than the limits that it watches over. */
+  readonly #sweepEveryMs: number;
+  #cancelSweep: (() => void) | null = null;
+  #closed = { ...NONE_CLOSED };
+  #loggedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(limits: ConnectionLimits, clock: Clock, log: ServerLog, isPressed: () => boolean) {
+    this.#limits = limits;
+    this.#sweepEveryMs = Math.min(SWEEP_EVERY_MS, limits.handshakeMs, limits.writeMs);
+    this.#clock = clock;
+    this.#log = log;
+    this.#isPressed = isPressed;
+  }
+
+  get size(): number {
+    return this.#all.size;
+  }
+
+  get anonymous(): number {
+    return this.#anonymous;
+  }
+
+  /** A connection was accepted: it is kept, perhaps instead of another, or destroyed. */
+  open(raw: Socket, isTls: boolean): void {
+    if (!this.#hasRoom(descriptorOf(raw))) {
+      this.#closed.refused += 1;
+      this.#sweepSoon();
+      raw.destroy();
+      return;
+    }
+    const now = this.#clock.monotonic();
+    const connection: Connection = {
+      ...{ raw, socket: isTls ? null : raw, network: networkOf(raw.remoteAddress ?? ""), openedAt: now },
+      ...{ isAnonymous: true, isBusy: false, idleSince: now, readUntilIdle: 0 },
+      ...{ closingSince: null, writes: new WriteProgress() },
+    };
+    this.#all.add(connection);
+    this.#bySocket.set(raw, connection);
+    const peer = peerOf(raw);
+    if (isTls) this.#byPeer.set(peer, connection);
+    this.#anonymous += 1;
+    const group = this.#groupOf(connection);
+    group.count += 1;
+    group.idle.add(connection);
+    raw.once("close", () => {
+      if (this.#byPeer.get(peer) === connection) this.#byPeer.delete(peer);
+      this.#forget(connection);
+    });
+    this.#trim(group, now);
+    this.#sweepSoon();
+  }
+
+  /** The handshake is done, and this is what HTTP is spoken over. */
+  secured(socket: Socket): void {
+    const connection = this.#byPeer.get(peerOf(socket));
+    if (connection === undefined) {
+      socket.destroy(); // gone already
+      return;
+    }
+    connection.socket = socket;
+    this.#bySocket.set(socket, connection);
+  }
+
+  of(socket: Socket): Connection | undefined {
+    return this.#bySocket.get(socket);
+  }
+
+  /** A request of it is in progress. */
+  begin(connection: Connection): void {
+    if (connection.isBusy) return;
+    connection.isBusy = true;
+    this.#groups.get(connection.network)?.idle.delete(connection);
+    this.#resting.delete(connection);
+  }
+
+  /** Its reply has been sent. */
+  end(connection: Connection): void {
+    if (!connection.isBusy || !this.#all.has(connection)) return;
+    connection.isBusy = false;
+    connection.idleSince = this.#clock.monotonic();
+    connection.readUntilIdle = connection.socket?.bytesRead ?? 0;
+    if (connection.isAnonymous) this.#groupOf(connection).idle.add(connection);
+    else this.#resting.add(connection);
+  }
+
+  /** A valid token was sent over it. */
+  authenticated(socket: Socket): void {
+    const connection = this.#bySocket.get(socket);
+    if (connection?.isAnonymous !== true || !this.#all.has(connection)) return;
+    this.#leaveGroup(connection);
+    connection.isAnonymous = false;
+    if (!connection.isBusy) this.#resting.add(connection);
+  }
+
+  /** Sends the last words, gives the peer a moment to read them, and destroys the socket whatever the peer does. */
+  endWith(socket: Socket, text: string): void {
+    const connection = this.#bySocket.get(socket);
+    if (connection === undefined) {
+      socket.destroy();
+      return;
+    }
+    connection.closingSince ??= this.#clock.monotonic();
+    socket.end(text);
+  }
+
+  /** The process has no descriptors left: a few connections are closed, so that files can be opened and peers accepted. */
+  shed(count: number): void {
+    for (let i = 0; i < count; i++) if (!this.#closeAnonymous() && !this.#closeResting()) return;
+  }
+
+  closeIdle(): void {
+    for (const connection of this.#all) if (!connection.isBusy) destroy(connection);
+  }
+
+  closeAll(): void {
+    this.#cancelSweep?.();
+    this.#cancelSweep = null;
+    for (const connection of this.#all) destroy(connection);
+  }
+
+  #hasRoom(descriptor: number): boolean {
+    const { max, reserved, maxDescriptor } = this.#limits;
+    if (this.#all.size >= max || descriptor > maxDescriptor) return this.#closeAnonymous() || this.#closeResting();
+    return this.#anonymous < max - reserved || this.#closeAnonymous();
+  }
+
+  /** The oldest idle one, of the address that has the most of them. */
+  #closeAnonymous(): boolean {
+    let most: Group | null = null;
+    for (const group of this.#groups.values()) {
+      if (group.idle.size > (most?.idle.size ?? 0)) most = group;
+    }
+    return most !== null && this.#closeFirst(most.idle);
+  }
+
+  #closeFirst(idle: Set<Connection>): boolean {
+    const [oldest] = idle;
+    if (oldest === undefined) return false;
+    this.#close(oldest, "forRoom");
+    return true;
+  }
+
+  #closeResting(): boolean {
+    const until = this.#clock.monotonic() - RECENT_MS;
+    for (const connection of this.#resting) {
+      if (connection.idleSince > until) return false;
+      if ((connection.socket?.bytesRead ?? 0) !== connection.readUntilIdle) continue;
+      this.#close(connection, "forRoom");
+      return true;
+    }
+    return false;
+  }
+
+  /** Keeps to the cap of one address. */
+  #trim(group: Group, now: number): void {
+    for (const connection of group.idle) {
+      if (group.count <= this.#limits.perAddress || connection.openedAt > now - YOUNG_MS) return;
+      this.#close(connection, "forRoom");
+    }
+  }
+
+  #close(connection: Connection, why: keyof typeof NONE_CLOSED): void {
+    this.#closed[why] += 1;
+    this.#forget(connection);
+    destroy(connection);
+  }
+
+  #forget(connection: Connection): void {
+    if (!this.#all.delete(connection)) return;
+    this.#resting.delete(connection);
+    if (connection.isAnonymous) this.#leaveGroup(connection);
+  }
+
+  #groupOf({ network }: Connection): Group {
+    let group = this.#groups.get(network);
+    if (group === undefined) {
+      group = { count: 0, idle: new Set() };
+      this.#groups.set(network, group);
+    }
+    return group;
+  }
+
+  #leaveGroup(connection: Connection): void {
+    this.#anonymous -= 1;
+    const group = this.#groupOf(connection);
+    group.count -= 1;
+    group.idle.delete(connection);
+    if (group.count === 0) this.#groups.delete(connection.network);
+  }
+
+  /** One timer for all connections, while there are any. */
+  #sweepSoon(): void {
+    this.#cancelSweep ??= this.#clock.after(this.#sweepEveryMs, () => this.#sweep(), { background: true });
+  }
+
+  #sweep(): void {
+    this.#cancelSweep = null;
+    const now = this.#clock.monotonic();
+    const isPressed = this.#isPressed();
+    for (const connection of this.#all) {
+      const { socket, openedAt, closingSince } = connection;
+      if (socket === null) {
+        if (now - openedAt >= this.#limits.handshakeMs) this.#close(connection, "handshakeTimeouts");
+      } else if (closingSince !== null && now - closingSince >= Math.min(LINGER_MS, this.#sweepEveryMs))
+        destroy(connection);
+      else if (connection.writes.isStuck(socket, now, isPressed, this.#limits.writeMs)) {
+        this.#close(connection, "writeTimeouts");
+      }
+    }
+    for (const group of this.#groups.values()) this.#trim(group, now);
+    this.#report(now);
+    if (this.#all.size > 0) this.#sweepSoon();
+  }
+
+  /** One line for all that was closed in a while. */
+  #report(now: number): void {
+    const isQuiet = Object.values(this.#closed).every((count) => count === 0);
+    if (isQuiet || now - this.#loggedAt < LOG_EVERY_MS) return;
+    this.#loggedAt = now;
+    const { size, anonymous } = this;
+    this.#log("warn", "connections closed", { ...this.#closed, open: size, anonymous });
+    this.#closed = { ...NONE_CLOSED };
+  }
+}
+
+function destroy({ raw, socket }: Connection): void {
+  socket?.destroy();
+  raw.destroy();
+}
+
+/** Its number, where Node shows it. */
+function descriptorOf(raw: Socket): number {
+  return (raw as unknown as { readonly _handle?: { readonly fd?: number } })._handle?.fd ?? -1;
+}
+
+/** Names the one connection of a listener that has this peer: the socket of TLS is not the one that was accepted. */
+function peerOf({ remoteAddress = "", remotePort = 0, localPort = 0 }: Socket): string {
+  return `${remoteAddress} ${remotePort} ${localPort}`;
+}

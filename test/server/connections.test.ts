@@ -1,0 +1,156 @@
+/** Who gets a connection when there are too many, and what may be sent over one, over real sockets: whoever has no token takes nothing from those who
+ *  have one, and leaves nothing behind. */
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { connect as connectTls } from "node:tls";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { gate } from "../kit.ts";
+import { type KitOptions, startServer } from "./kit.ts";
+import { exchange, statusesOf } from "./raw.ts";
+import { TEST_CERT, TEST_KEY } from "./tls.ts";
+
+async function start(options: KitOptions = {}) {
+  const server = await startServer(options);
+  onTestFinished(server.close);
+  return server;
+}
+
+const PROBE = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+
+/** An open connection, all that came over it, and when it is over. */
+class Peer {
+  readonly socket: Socket;
+  readonly closed: Promise<unknown>;
+  text = "";
+
+  constructor(socket: Socket, isReading = true) {
+    this.socket = socket;
+    socket.on("error", () => {});
+    if (isReading) socket.on("data", (data) => (this.text += String(data)));
+    this.closed = new Promise((resolve) => socket.once("close", resolve));
+    onTestFinished(() => void socket.destroy());
+  }
+
+  static async open(port: number): Promise<Peer> {
+    const socket = connect(port, "127.0.0.1");
+    await once(socket, "connect");
+    return new Peer(socket);
+  }
+
+  get statuses(): number[] {
+    return statusesOf(this.text);
+  }
+}
+
+const asking = (token: string, path = "/v1/queues") =>
+  `GET ${path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${token}\r\n\r\n`;
+
+describe("a flood of idle connections", () => {
+  it("locks nobody out, and costs no caller with a token its connection", async () => {
+    const [entered, release] = [gate(), gate()];
+    const server = await start({
+      maxConnections: 8,
+      wrapStore: (store) =>
+        Object.assign(Object.create(store), {
+          async counts(...args: Parameters<typeof store.counts>) {
+            entered.open();
+            await release.passed;
+            return store.counts(...args);
+          },
+        }),
+    });
+    const kept = await Peer.open(server.port);
+    kept.socket.write(asking(server.admin, "/v1/version"));
+    await expect.poll(() => kept.statuses).toEqual([200]);
+    const busy = await Peer.open(server.port);
+    busy.socket.write(asking(server.admin));
+    await entered.passed;
+    const idle = await Promise.all(Array.from({ length: 30 }, () => Peer.open(server.port)));
+    for (let i = 0; i < 5; i++) expect(statusesOf(await exchange(server.port, PROBE))).toEqual([200]);
+    kept.socket.write(asking(server.admin, "/v1/version"));
+    release.open();
+    await expect.poll(() => [kept.statuses, busy.statuses]).toEqual([[200, 200], [200]]);
+    // Of the rest as many as may be, the newest.
+    await expect.poll(() => idle.filter(({ socket }) => socket.destroyed).length).toBeGreaterThanOrEqual(30 - 6);
+  });
+
+  it("is refused where all connections are in use", async () => {
+    const server = await start({ maxConnections: 2 });
+    const known = [await Peer.open(server.port), await Peer.open(server.port)];
+    for (const { socket } of known) socket.write(asking(server.admin, "/v1/version"));
+    await expect.poll(() => known.map(({ statuses }) => statuses)).toEqual([[200], [200]]);
+    expect(await exchange(server.port, PROBE).catch(() => "")).toBe("");
+    for (const { socket } of known) socket.destroy();
+    await expect.poll(async () => statusesOf(await exchange(server.port, PROBE).catch(() => ""))).toEqual([200]);
+  });
+});
+
+describe("a connection that sends nothing", () => {
+  it("is destroyed, also when its peer never closes its own side", async () => {
+    const server = await start({ headersMs: 100 });
+    const peer = new Peer(connect({ port: server.port, host: "127.0.0.1", allowHalfOpen: true }));
+    await once(peer.socket, "end");
+    expect(peer.statuses).toEqual([408]);
+    // A socket that was only shut down takes what is sent to it; one that is gone answers with a reset.
+    await expect
+      .poll(() => {
+        peer.socket.write("x");
+        return peer.socket.destroyed;
+      })
+      .toBe(true);
+  });
+
+  it("is destroyed where TLS should begin, as is one that sends something else", async () => {
+    const server = await start({ headersMs: 100, tls: { cert: TEST_CERT, key: TEST_KEY } });
+    const silent = await Peer.open(server.port);
+    const wrong = await Peer.open(server.port);
+    wrong.socket.write(PROBE);
+    await Promise.all([silent.closed, wrong.closed]);
+    expect(silent.text).toBe("");
+  });
+
+  it("does not keep the server from stopping, within TLS or before it", async () => {
+    const server = await start({ tls: { cert: TEST_CERT, key: TEST_KEY } });
+    const raw = Array.from({ length: 3 }, () => Peer.open(server.port));
+    const secure = new Peer(
+      connectTls({ port: server.port, host: "127.0.0.1", ca: TEST_CERT, servername: "localhost" }),
+    );
+    await Promise.all([...raw, once(secure.socket, "secureConnect")]);
+    secure.socket.write("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    await expect.poll(() => secure.statuses).toEqual([200]);
+    await server.server.stop(5_000);
+    await secure.closed;
+  });
+});
+
+describe("requests that were sent before the reply to the one before", () => {
+  it("are started one at a time, and are too many where more wait than may", async () => {
+    const release = gate();
+    let started = 0;
+    const server = await start({
+      wrapStore: (store) =>
+        Object.assign(Object.create(store), {
+          async counts(...args: Parameters<typeof store.counts>) {
+            started += 1;
+            await release.passed;
+            return store.counts(...args);
+          },
+        }),
+    });
+    const [few, many] = [await Peer.open(server.port), await Peer.open(server.port)];
+    few.socket.write(asking(server.admin).repeat(5) + asking(server.admin, "/v1/version"));
+    many.socket.write(asking(server.admin).repeat(40));
+    await many.closed;
+    expect([started, many.text, few.text]).toEqual([2, "", ""]);
+    // A body that comes later is not held up by those before it.
+    const body = JSON.stringify({ kind: "k", delay: "1d" });
+    const head = `POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${server.admin}\r\n`;
+    few.socket.write(
+      `${head}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body.slice(0, 5)}`,
+    );
+    release.open();
+    await expect.poll(() => few.statuses).toEqual([200, 200, 200, 200, 200, 200]);
+    few.socket.write(body.slice(5));
+    await expect.poll(() => few.statuses).toEqual([200, 200, 200, 200, 200, 200, 201]);
+  });
+});
