@@ -112,6 +112,13 @@ export function liveAddress(dir: DataDir): Address | null {
   return url !== null && isThisMachine(url) ? { url, from: join(dir.given, "server.json") } : null;
 }
 
+/** What to do about a file without a token, as a power cut may leave it. */
+const EMPTY_OWN =
+  "restart the server of this directory (`perdure up` or `perdure server`), which writes a new token there";
+const EMPTY_NAMED =
+  "make a new token with `perdure token create NAME --scope SCOPE > FILE` (where the file is in the data directory of a " +
+  "server, restart that server: it writes a new one)";
+
 export function tokenFor(address: Address, config: Config, dir: DataDir): string {
   const { url, from } = address;
   const given = config.text("token");
@@ -124,11 +131,11 @@ export function tokenFor(address: Address, config: Config, dir: DataDir): string
   }
   if (named !== undefined) {
     refuseCollector(address, config.sourceOf("tokenFile"));
-    const token = readTokenFile(named);
+    const token = readTokenFile(named, EMPTY_NAMED);
     if (token === null) throw usageError(`${config.sourceOf("tokenFile")}: there is no file ${named}`);
     return token;
   }
-  const own = isThisMachine(url) ? readTokenFile(join(dir.path, TOKEN_FILE)) : null;
+  const own = isThisMachine(url) ? readTokenFile(join(dir.path, TOKEN_FILE), EMPTY_OWN) : null;
   if (own !== null) return own;
   throw usageError(
     `no token for ${new URL(url).origin}: set PERDURE_TOKEN, or name a file that holds it with --token-file`,

@@ -14,7 +14,8 @@ export interface PlainFile {
   readonly sha256: string;
 }
 
-const MAX_FILES = 1_000;
+/** More than this of an attempt are not listed. */
+export const MAX_FILES = 1_000;
 
 /** Opens a plain file for reading; null for anything else. */
 export async function openPlain(path: string): Promise<FileHandle | null> {

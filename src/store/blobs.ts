@@ -47,6 +47,12 @@ export interface WriteOptions {
   readonly last?: boolean | undefined;
 }
 
+/** A file of an attempt of which the disk did not take all. */
+export interface Unflushed {
+  readonly name: string;
+  readonly error: Error;
+}
+
 /** Where an attempt can write by itself: a directory on this machine. */
 export interface AttemptPlaces {
   /** Makes a place for an attempt. Says where the attempt before it lies, if there was one. */
@@ -57,4 +63,7 @@ export interface AttemptPlaces {
   ): Promise<{ readonly dir: string; readonly previous: string | null }>;
   /** The input of a job, for its command to read from the start; null if there is none. */
   openStdin(jobId: string): Promise<FileHandle | null>;
+  /** Puts what an attempt left on the disk, so that it is found again after a power cut: its output, its verdict and the
+   *  artifacts that `list` names. The answer is what could not be put there. */
+  flush(jobId: string, attempt: number): Promise<readonly Unflushed[]>;
 }

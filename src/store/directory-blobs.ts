@@ -8,10 +8,12 @@
 import { lstat, mkdir, readdir, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
+import { makeFolderDurably } from "../files/durable.ts";
 import { listPlainFiles, openPlain, removeAll } from "../files/plain-files.ts";
 import { isId } from "../lib/id.ts";
 import { ARTIFACTS, FILES, INPUT_ATTEMPT, STDIN } from "./blob-name.ts";
 import type { AttemptPlaces, Blobs } from "./blobs.ts";
+import { flushAttempt } from "./directory-flush.ts";
 import { directoryWriter, foldersOf, INPUTS, isReal } from "./directory-write.ts";
 
 const INPUT_FILES: ReadonlySet<string> = new Set([STDIN]);
@@ -19,7 +21,12 @@ const KEPT = new Set([...FILES, ARTIFACTS]);
 const KEEP = ".keep";
 const ATTEMPT = /^attempt_(\d+)$/;
 
-export function directoryBlobs(root: string): Blobs & AttemptPlaces {
+export interface DirectoryBlobs extends Blobs, AttemptPlaces {
+  /** For an attempt that nobody runs any more: before it counts, what it left is flushed. Whether all of it was. */
+  keepAttempt(jobId: string, attempt: number): Promise<boolean>;
+}
+
+export function directoryBlobs(root: string): DirectoryBlobs {
   const jobDir = (jobId: string) => {
     if (!isId(jobId, "job")) throw new TypeError(`not the id of a job: ${jobId}`);
     return join(root, jobId);
@@ -35,6 +42,10 @@ export function directoryBlobs(root: string): Blobs & AttemptPlaces {
   }
 
   const writer = directoryWriter(root);
+  const flush: AttemptPlaces["flush"] = async (jobId, attempt) => {
+    jobDir(jobId);
+    return flushAttempt(root, foldersOf(jobId, attempt));
+  };
 
   return {
     attempts,
@@ -42,6 +53,7 @@ export function directoryBlobs(root: string): Blobs & AttemptPlaces {
     async begin(jobId, attempt, keep) {
       const before = (await attempts(jobId)).filter((n) => n < attempt).at(-1);
       const dir = attemptDir(jobId, attempt);
+      await makeFolderDurably(root);
       await mkdir(jobDir(jobId), { recursive: true, mode: 0o700 });
       await mkdir(dir, { mode: 0o700 }).catch(async (error: NodeJS.ErrnoException) => {
         if (error.code !== "EEXIST") throw error;
@@ -96,6 +108,10 @@ export function directoryBlobs(root: string): Blobs & AttemptPlaces {
       jobDir(jobId);
       return openPlain(join(root, ...foldersOf(jobId, INPUT_ATTEMPT), STDIN));
     },
+
+    flush,
+
+    keepAttempt: async (jobId, attempt) => (await flush(jobId, attempt)).length === 0,
 
     async tidy(jobId) {
       if (!(await isReal(root, jobId))) return;

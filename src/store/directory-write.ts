@@ -5,6 +5,7 @@ import { constants } from "node:fs";
 import { type FileHandle, lstat, mkdir, open, readdir, rename, rmdir, unlink } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { PerdureError } from "../core/errors.ts";
+import { flushFolders, makeFolderDurably } from "../files/durable.ts";
 import {
   ARTIFACTS,
   checkedParts,
@@ -37,9 +38,18 @@ export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
     const dir = join(root, ...file.counted);
     const tally = maxBytes === undefined ? null : await tallies.enter(dir);
     const pieces = source[Symbol.asyncIterator]();
+    // Acknowledged only when it is found again after a power cut: its bytes, and the folders on the way to it. What is staged
+    // is sent again where its folders are lost.
+    const flush = async (isNew = true) => {
+      await Promise.all([handle.datasync(), isNew && upload === undefined ? flushFolders(root, folders) : null]);
+    };
     try {
       const { size } = await handle.stat();
-      if (offset > size || isRepeat(offset, length, size)) return { size };
+      if (offset > size || isRepeat(offset, length, size)) {
+        // Whoever wrote it may have been cut off before it was flushed, and nobody sends it again.
+        if (size > 0) await flush();
+        return { size };
+      }
       // Only when something is there to take its place: a caller may be gone before it has sent a byte.
       let next = await pieces.next();
       await handle.truncate(offset);
@@ -54,9 +64,7 @@ export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
         await writeAll(handle, piece, at);
         at += piece.length;
       }
-      await handle.datasync();
-      // Acknowledged only when it is found again after a power cut: an input comes before its job.
-      if (attempt === INPUT_ATTEMPT && offset === 0) await syncFolders(root, folders);
+      await flush(offset === 0);
       return { size: at };
     } catch (error) {
       throw explained(error, name);
@@ -83,6 +91,7 @@ export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
       await rename(staged, path);
       if (tally !== null) tally.bytes += grows;
       tallies.less(join(root, ...from.counted), size);
+      await flushFolders(root, to.parts.slice(0, -1));
     } finally {
       if (tally !== null) tallies.leave(dir);
     }
@@ -164,17 +173,6 @@ export function foldersOf(jobId: string, attempt: number): readonly [string, str
 
 export const INPUTS = "inputs";
 
-async function syncFolders(root: string, folders: readonly string[]): Promise<void> {
-  for (let depth = folders.length; depth >= 0; depth--) {
-    const folder = await open(join(root, ...folders.slice(0, depth)), constants.O_RDONLY | constants.O_DIRECTORY);
-    try {
-      await folder.sync();
-    } finally {
-      await folder.close();
-    }
-  }
-}
-
 /** Lets calls of one name go one after the other. */
 class Turns {
   readonly #last = new Map<string, Promise<unknown>>();
@@ -204,7 +202,7 @@ export async function isReal(root: string, ...folders: readonly string[]): Promi
 }
 
 async function makeFolders(root: string, folders: readonly string[], name: string): Promise<void> {
-  await mkdir(root, { recursive: true, mode: 0o700 });
+  await makeFolderDurably(root);
   let path = root;
   for (const folder of folders) {
     path = join(path, folder);

@@ -1,12 +1,12 @@
 /** F15, F32: the process dies, or the disk fails, at an exact point: the N-th time that data is forced to disk. strace
  *  brings it about; without strace these tests are shown as skipped, with the reason, and nothing is claimed. */
-import { spawnSync } from "node:child_process";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openDatabase } from "../../src/store/sqlite/driver.ts";
 import { IS_FULL, inFull } from "../tier.ts";
 import { audit } from "./audit.ts";
 import { Dice, LineFile, newFile, open, start, TEST_MS } from "./kit.ts";
+import { notTested, straceProblem } from "./strace.ts";
 
 const SYNCS = "fsync,fdatasync"; // which of the two depends on how SQLite was built
 
@@ -65,9 +65,7 @@ if (why === null) {
     );
   });
 } else {
-  // A skipped test is easily overlooked: say why, where all can see it.
-  it.skip(`NOT TESTED, because ${why}`, () => {});
-  console.warn(`test/crash/strace-kill.test.ts did not run: ${why}`);
+  notTested("test/crash/strace-kill.test.ts", why);
 }
 
 async function killedAt(calls: string, n: number, batch: number): Promise<void> {
@@ -77,13 +75,6 @@ async function killedAt(calls: string, n: number, batch: number): Promise<void> 
   // strace dies of the signal that killed what it traced.
   expect([ended.signal, lines.includes("done"), errors]).toEqual(["SIGKILL", false, ""]);
   await expectAllThere(url, acks, batch);
-}
-
-function straceProblem(): string | null {
-  if (process.platform !== "linux") return "strace is for Linux";
-  const { error, status, stderr } = spawnSync("strace", ["-qq", "-o", "/dev/null", "true"], { encoding: "utf8" });
-  if (error !== undefined) return `strace cannot be started (${error.message})`;
-  return status === 0 ? null : `strace cannot trace here (${stderr.trim()})`;
 }
 
 async function submitUnder(fault: string, url: string, batch: number, jobs = 120 * batch) {

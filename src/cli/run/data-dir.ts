@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { closeSync, mkdirSync, openSync, rmdirSync, statSync, unlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { DATA_DIRECTORY, keepFromGit } from "../../store/open.ts";
+import { DATA_DIRECTORY, flushFolderSync, keepFromGit } from "../../store/open.ts";
 import { type DataDir, fileAdvice } from "../data.ts";
 import { usageError } from "../exit.ts";
 
@@ -10,6 +10,7 @@ export function madeDir(dir: DataDir): DataDir {
   const made: string[] = [];
   try {
     make(dir.path, made);
+    for (const path of made) flushFolderSync(dirname(path)); // what is stored in it is found again after a power cut
     // Tried, not asked: to root everything seems to be allowed.
     const probe = join(dir.path, `.probe-${randomBytes(6).toString("hex")}`);
     closeSync(openSync(probe, "wx", 0o600));

@@ -1,7 +1,8 @@
 /** `database` in a data directory: the jobs of its server are not in the file beside it, but in this database. It outlives
  *  the server, so that nobody takes an empty file for its jobs while it is away: what is stored there would never be seen. */
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { writeDurably } from "../../store/open.ts";
 import { CliError, EXIT } from "../exit.ts";
 
 const NAME = "database";
@@ -10,7 +11,7 @@ const NAME = "database";
 export function rememberDatabase(dir: string, shown: string | null): void {
   const path = join(dir, NAME);
   if (shown === null) rmSync(path, { force: true });
-  else writeFileSync(path, `${shown}\n`, { mode: 0o600 });
+  else if (databaseOf(dir) !== shown) writeDurably(path, `${shown}\n`, { replace: true });
 }
 
 /** Refuses a directory whose jobs lie elsewhere. */

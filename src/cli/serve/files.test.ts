@@ -1,8 +1,21 @@
 import { spawn } from "node:child_process";
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { systemClock } from "../../engine/clock.ts";
+import { hashOf } from "../../server/tokens.ts";
+import { openStore } from "../../store/open.ts";
+import { ownTokens } from "./first-token.ts";
 import { liveServer, ServerClaim } from "./server-file.ts";
 import { readTokenFile, writeTokenFile } from "./token-file.ts";
 
@@ -24,7 +37,7 @@ describe("the token file", () => {
       process.umask(before);
     }
     expect(statSync(join(dir, "token")).mode & 0o777).toBe(0o600);
-    expect(readTokenFile(join(dir, "token"))).toBe(TOKEN);
+    expect(readTokenFile(join(dir, "token"), "")).toBe(TOKEN);
     expect(readdirSync(dir)).toEqual(["token"]);
   });
 
@@ -38,14 +51,47 @@ describe("the token file", () => {
     const path = join(directory(), "token");
     writeTokenFile(path, TOKEN);
     chmodSync(path, mode);
-    expect(() => readTokenFile(path)).toThrow(/can be read by others .*chmod 600/);
+    expect(() => readTokenFile(path, "")).toThrow(/can be read by others .*chmod 600/);
   });
 
   it("that holds something else is refused, and one that is not there is none", () => {
     const path = join(directory(), "token");
-    expect(readTokenFile(path)).toBeNull();
+    expect(readTokenFile(path, "")).toBeNull();
     writeFileSync(path, "hello\n", { mode: 0o600 });
-    expect(() => readTokenFile(path)).toThrow(/holds no token/);
+    expect(() => readTokenFile(path, "")).toThrow(/holds no token/);
+  });
+
+  it.each(["", "\n", "\0".repeat(56)])("of which a power cut left nothing (%j) is reported with what to do", (left) => {
+    const path = join(directory(), "token");
+    writeFileSync(path, left, { mode: 0o600 });
+    expect(() => readTokenFile(path, "restart the server")).toThrow(`${path} is empty; restart the server`);
+  });
+
+  it("of which a power cut left nothing is replaced when the server starts, with one line in the log", async () => {
+    const dir = directory();
+    const store = await openStore({
+      url: ":memory:",
+      clock: systemClock,
+      random: Math.random,
+      newSecret: () => "s".repeat(32),
+    });
+    onTestFinished(() => store.close());
+    const lines: string[] = [];
+    const wish = {
+      ...{ dir, now: () => 1, isShared: false, hasWorkers: true },
+      log: (_: string, message: string) => void lines.push(message),
+    };
+    await ownTokens(store, wish);
+    const first = readTokenFile(join(dir, "token"), "");
+    expect(lines).toEqual([]);
+    truncateSync(join(dir, "token"));
+    await ownTokens(store, wish);
+    const second = readTokenFile(join(dir, "token"), "") as string;
+    expect(second).not.toBe(first);
+    expect(lines).toEqual([`${join(dir, "token")} was empty, as after a power cut: it has a new token now`]);
+    expect((await store.tokens()).map(({ hash }) => hash)).toContain(hashOf(second));
+    expect(statSync(join(dir, "token")).mode & 0o777).toBe(0o600);
+    expect(readdirSync(dir).sort()).toEqual(["token", "worker-token"]);
   });
 });
 

@@ -1,11 +1,12 @@
 /** Where a server keeps the files of attempts. With SQLite: in a directory. With PostgreSQL: in the database, so that every
  *  server has them, or in a directory that all servers share; that they do is checked at the start, by a mark in it. */
 import { randomBytes } from "node:crypto";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { artifactsDir } from "../../embedded/job-outputs.ts";
 import type { Blobs } from "../../store/blobs.ts";
 import { directoryBlobs } from "../../store/directory-blobs.ts";
+import { makeFolderDurablySync, writeDurably } from "../../store/open.ts";
 import type { Store } from "../../store/store.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 
@@ -35,11 +36,11 @@ export function outputsOf(given: string | undefined, cwd: string, db: string) {
 function markOf(dir: string): string {
   const path = join(dir, MARK);
   try {
-    mkdirSync(dir, { recursive: true, mode: 0o700 });
-    writeFileSync(path, randomBytes(16).toString("hex"), { flag: "wx", mode: 0o600 });
+    makeFolderDurablySync(dir);
+    // All servers agree on it from now on, so it must be found again after a power cut.
+    writeDurably(path, randomBytes(16).toString("hex"), { replace: false });
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (code !== "EEXIST") throw usageError(`--outputs: cannot write to ${dir}: ${message}`);
+    throw usageError(`--outputs: cannot write to ${dir}: ${(error as Error).message}`);
   }
   return readFileSync(path, "utf8").trim();
 }

@@ -1,10 +1,9 @@
 /** `server.json` in the data directory: which process serves this data, and where. It keeps a second server from the same
  *  file, and tells the command line on this machine where to call. A server that was killed leaves it behind; that its
  *  process has ended is then seen by its number and start time. */
-import { randomBytes } from "node:crypto";
-import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { holdLock } from "../../store/open.ts";
+import { holdLock, writeDurably } from "../../store/open.ts";
 import { hasEnded, processName } from "../../worker/process-proof.ts";
 import { CliError, EXIT } from "../exit.ts";
 
@@ -60,9 +59,7 @@ export class ServerClaim {
 
   /** Whole or not at all: others read it at any time. */
   #write(): void {
-    const part = `${this.#path}-${randomBytes(6).toString("hex")}`;
-    writeFileSync(part, JSON.stringify(this.#written), { mode: 0o600 });
-    renameSync(part, this.#path);
+    writeDurably(this.#path, JSON.stringify(this.#written), { replace: true });
   }
 }
 

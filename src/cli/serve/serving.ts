@@ -1,6 +1,6 @@
 /** A server of this process: store, engine, tokens and HTTP, opened in this order and closed in the other. */
 import { randomBytes } from "node:crypto";
-import { mkdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { type OpenedEngine, openEngine } from "../../embedded/open-engine.ts";
 import { opalDoor } from "../../server/opal/door.ts";
@@ -8,7 +8,7 @@ import { opalOnLost } from "../../server/opal/reclaim.ts";
 import type { ServerLog } from "../../server/parts.ts";
 import { createServer } from "../../server/server.ts";
 import { TokenBook } from "../../server/tokens.ts";
-import { holdLock, isPostgres as isPostgresUrl } from "../../store/open.ts";
+import { holdLock, isPostgres as isPostgresUrl, makeFolderDurablySync } from "../../store/open.ts";
 import type { Context } from "../command.ts";
 import type { Config } from "../config/config.ts";
 import { dialectSettingsOf } from "../config/dialects.ts";
@@ -76,7 +76,7 @@ export async function startServing(
     });
     const { engine, outputs } = opened;
     closing.push(() => opened.close());
-    const wish = { dir: dir.path, now: engine.clock.now, isShared: isPostgres, hasWorkers };
+    const wish = { dir: dir.path, now: engine.clock.now, isShared: isPostgres, hasWorkers, log };
     const own = await ownTokens(engine.store, wish);
     const tokens = await TokenBook.open({ store: engine.store, clock: engine.clock, randomBytes, log });
     closing.push(() => tokens.close());
@@ -135,7 +135,7 @@ async function claimed(dir: string, isPostgres: boolean): Promise<ServerClaim | 
 
 /** Of a database that does not lie in the data directory, so that two directories cannot both serve it. */
 async function fileLock(file: string): Promise<() => void> {
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  makeFolderDurablySync(dirname(file));
   const release = await holdLock(`${file}.server-lock`);
   if (release !== null) return release;
   throw new CliError(EXIT.failed, `${file} is in use by another server; stop it first, or name another with --db`);

@@ -1,15 +1,23 @@
-/** The file that holds a token: for its owner alone, and whole or not there at all. Whoever can read it can do what the
- *  token allows, so a file that others may read is refused. */
-import { randomBytes } from "node:crypto";
-import { chmodSync, closeSync, fstatSync, linkSync, openSync, readFileSync, unlinkSync, writeSync } from "node:fs";
-import { dirname, join } from "node:path";
+/** The file that holds a token: for its owner alone, whole or not there at all, and found again after a power cut. Whoever
+ *  can read it can do what the token allows, so a file that others may read is refused. */
+import { closeSync, fstatSync, openSync, readFileSync } from "node:fs";
+import { flushFileSync, writeDurably } from "../../store/open.ts";
 import { CliError, EXIT } from "../exit.ts";
 
 const OTHERS = 0o077;
 const TOKEN = /^pdr_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}$/;
+/** What a power cut leaves of a file whose bytes never reached the disk: nothing, or zeros, as the file system will have it. */
+const EMPTY = /^[\s\0]*$/;
 
-/** The token in a file; null if there is no such file. */
-export function readTokenFile(path: string): string | null {
+/** The token in a file; null if there is no such file. `advice` is for a file without one: what to do about it. */
+export function readTokenFile(path: string, advice: string): string | null {
+  const found = lookIntoTokenFile(path);
+  if (found === "empty") throw new CliError(EXIT.usage, `${path} is empty; ${advice}`);
+  return found?.token ?? null;
+}
+
+/** The same, for whoever can make a new one: "empty" where nothing of it is left. */
+export function lookIntoTokenFile(path: string): { readonly token: string } | "empty" | null {
   let file: number;
   try {
     file = openSync(path, "r");
@@ -27,32 +35,25 @@ export function readTokenFile(path: string): string | null {
         `${path} can be read by others (mode ${shown}): take the rights away with \`chmod 600 ${path}\`, and make a new token if somebody may have seen it`,
       );
     }
-    const text = readFileSync(file, "utf8").trim();
-    if (TOKEN.test(text)) return text;
+    const text = readFileSync(file, "utf8");
+    if (EMPTY.test(text)) return "empty";
+    const token = text.trim();
+    if (TOKEN.test(token)) return { token };
     throw new CliError(EXIT.usage, `${path} holds no token; remove it, and the next start makes a new one`);
   } finally {
     closeSync(file);
   }
 }
 
-/** Writes a token where no file is yet. Answers what is there afterwards: if somebody was faster, theirs. */
-export function writeTokenFile(path: string, token: string): string {
-  const part = join(dirname(path), `.token-${randomBytes(6).toString("hex")}`);
-  const file = openSync(part, "wx", 0o600);
-  try {
-    chmodSync(part, 0o600); // whatever the umask says
-    writeSync(file, `${token}\n`);
-  } finally {
-    closeSync(file);
-  }
-  try {
-    linkSync(part, path);
-    return token;
-  } catch (error) {
-    const there = (error as NodeJS.ErrnoException).code === "EEXIST" ? readTokenFile(path) : null;
-    if (there === null) throw error;
-    return there;
-  } finally {
-    unlinkSync(part);
-  }
+/** Writes a token where there is no file, or an empty one. Returns what is there afterwards: if somebody was faster, theirs. */
+export function writeTokenFile(path: string, token: string, { replace = false } = {}): string {
+  if (writeDurably(path, `${token}\n`, { replace })) return token;
+  const there = lookIntoTokenFile(path);
+  if (there === null || there === "empty") throw new CliError(EXIT.failed, `cannot write the token to ${path}`);
+  return there.token;
+}
+
+/** A token that was found: its file may be of a server that was killed before it could flush it. */
+export function flushTokenFile(path: string): void {
+  flushFileSync(path);
 }

@@ -1,8 +1,9 @@
 /** Opens a database file: creates it for its owner only, refuses what is not ours or newer than we are, migrates.
  *  Safe from two processes at once: each step looks again under the write lock. */
-import { closeSync, mkdirSync, openSync } from "node:fs";
+import { closeSync, openSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { PerdureError } from "../../core/errors.ts";
+import { makeFolderDurablySync } from "../../files/durable.ts";
 import { DATA_DIRECTORY, keepFromGit } from "../git-ignore.ts";
 import type { Store, WallMark } from "../store.ts";
 import { returnToWall } from "./clock-line.ts";
@@ -56,7 +57,7 @@ export async function openSqlite({ path, random, newSecret, mark, tell = () => {
 function createPrivately(path: string): void {
   try {
     const dir = dirname(path);
-    mkdirSync(dir, { recursive: true, mode: 0o700 });
+    makeFolderDurablySync(dir);
     if (basename(dir) === DATA_DIRECTORY) keepFromGit(dir);
     closeSync(openSync(path, "a", 0o600));
   } catch (cause) {

@@ -58,6 +58,8 @@ export interface AttemptPlaces {
   openStdin?(jobId: string, placed: PlacedAttempt): Promise<FileHandle | null>;
   /** Its output files are there, and grow from now on. */
   follow?(placed: PlacedAttempt): void;
+  /** It has ended: what it left is put on the disk, where it is kept here. The answer is what could not be. */
+  flush?(jobId: string, attempt: number): Promise<readonly { readonly name: string; readonly error: Error }[]>;
   /** It has ended: what it left is brought to where it is kept, before anybody hears of its end. Never throws. */
   finish?(placed: PlacedAttempt): Promise<void>;
   /** Its report was answered. */
@@ -81,6 +83,9 @@ export interface ExecOptions {
 }
 
 const USAGE_MS = 1_000;
+const STREAMS: ReadonlySet<string> = new Set(["stdout.log", "stderr.log"]);
+/** Of files that could not be flushed: a broken disk takes none, and there may be a thousand. */
+const MAX_TOLD = 3;
 /** What the engine takes as a result. */
 const MAX_RESULT_BYTES = 1_048_576;
 
@@ -100,11 +105,26 @@ export class ExecExecutor implements Executor {
   async run(run: AttemptRun): Promise<Executed> {
     const executed = await this.#tryRun(run);
     const { places } = this.#options;
-    if (places.finish !== undefined) {
-      run.workDone();
-      await places.finish(run);
+    if (places.finish === undefined && places.flush === undefined) return executed;
+    run.workDone();
+    const kept = await this.#flushed(run, executed);
+    await places.finish?.(run);
+    return kept;
+  }
+
+  /** What is reported as stored must be found again after a power cut. Where the disk took less than all, an end that relies
+   *  on it is none; that output is missing fails no command, as when the disk is full. */
+  async #flushed(run: AttemptRun, executed: Executed): Promise<Executed> {
+    const { id, attempt } = run.job;
+    const lacking = (await this.#options.places.flush?.(id, attempt)) ?? [];
+    for (const { name, error } of lacking.slice(0, MAX_TOLD)) {
+      run.log(`${name} could not be written to the disk: ${error.message}`);
     }
-    return executed;
+    const [first] = lacking.filter(({ name }) => !STREAMS.has(name));
+    if (first === undefined || executed.outcome.kind !== "completed") return executed;
+    const { code = null, message } = first.error as NodeJS.ErrnoException;
+    const told = `its files could not be written to the disk (${first.name}: ${message})`;
+    return failed(failure({ kind: "error", name: "OutputError", code, message: told }));
   }
 
   async #tryRun(run: AttemptRun): Promise<Executed> {

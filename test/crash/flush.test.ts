@@ -1,0 +1,82 @@
+/** F30: what `perdure run` reports as stored was flushed before: each file, and the folders on the way to it. strace shows the
+ *  order; `npm run test:power` cuts the power. */
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { newPlace, PROGRAM } from "../cli/program.ts";
+import { TEST_MS } from "./kit.ts";
+import { notTested, straceProblem } from "./strace.ts";
+
+const SCRIPT =
+  'cd "$PERDURE_OUTPUT_DIR"; echo out; mkdir artifacts/deep; echo a > artifacts/deep/a; echo "{}" > result.json';
+
+/** One attempt, under strace; the paths that were flushed, in order. */
+function runUnder(...options: string[]) {
+  const { cwd, data } = newPlace();
+  const trace = join(cwd, "trace");
+  const strace = [
+    "-f",
+    "--seccomp-bpf",
+    "-qq",
+    "-y",
+    "-o",
+    trace,
+    "-e",
+    "trace=fsync,fdatasync",
+    ...options,
+    process.execPath,
+    PROGRAM,
+  ];
+  const args = [...strace, "run", "--data", data, "--json", "--max-attempts", "1", "--", "sh", "-c", SCRIPT];
+  const { status, stdout, stderr } = spawnSync("strace", args, {
+    cwd,
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const calls = readFileSync(trace, "utf8").matchAll(/ (fsync|fdatasync)\(\d+<([^>]+)>/g);
+  const flushed = [...calls].map(([, call, path = ""]) => ({
+    call,
+    path: path.replace(data, "").replace(/job_\w+/, "JOB"),
+  }));
+  return { status, told: stdout, stderr, flushed };
+}
+
+const why = straceProblem();
+if (why !== null) notTested("test/crash/flush.test.ts", why);
+else {
+  describe("what an attempt leaves", () => {
+    let hasOwnCall = false;
+
+    it(
+      "is flushed, with the folders on the way to it, before its end is stored",
+      () => {
+        const { status, flushed, stderr } = runUnder();
+        expect([status, stderr.includes("succeeded")]).toEqual([0, true]);
+        const settled = flushed.map(({ path }) => path).lastIndexOf("/perdure.db-wal");
+        const before = flushed.slice(0, settled).map(({ path }) => path);
+        const dir = "/artifacts/JOB/attempt_1";
+        const files = ["stdout.log", "result.json", "artifacts/deep/a", "artifacts/deep", "artifacts"];
+        const folders = ["", "/artifacts", "/artifacts/JOB", dir]; // "": that of the database
+        expect(before).toEqual(expect.arrayContaining([...folders, ...files.map((name) => `${dir}/${name}`)]));
+        expect(before).not.toContain(`${dir}/stderr.log`); // it is empty
+        hasOwnCall = flushed.every(({ call, path }) => call === "fsync" || path.startsWith(dir));
+      },
+      TEST_MS,
+    );
+
+    it(
+      "is not reported as stored if the disk does not take it",
+      ({ skip }) => {
+        if (!hasOwnCall) skip("SQLite flushes by the same call here, and would fail before");
+        const { status, told, stderr } = runUnder("-e", "inject=fdatasync:error=EIO");
+        expect(stderr).toMatch(/its files could not be written to the disk \(.*EIO/);
+        expect([status, JSON.parse(told.slice(told.indexOf("{")))]).toMatchObject([
+          1,
+          { state: "failed", outputs: [] },
+        ]);
+      },
+      TEST_MS,
+    );
+  });
+}
