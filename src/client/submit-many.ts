@@ -22,6 +22,8 @@ interface Request {
   readonly place: number;
   readonly text: string;
   readonly hasKey: boolean;
+  /** Of its retry policy; null where it has none. */
+  readonly policy: string | null;
 }
 
 /** Of one request, in characters. A server takes 10 MiB, and a character may be three bytes. */
@@ -42,7 +44,7 @@ export async function submitMany(link: HttpLink, entries: readonly SubmitEntry[]
     try {
       const { client, key } = (entry?.options ?? {}) as { client?: unknown; key?: unknown };
       refuseClient(client, "submitMany.options.client");
-      requests.push({ place, text: toRequest(entry), hasKey: key !== undefined });
+      requests.push({ place, text: toRequest(entry), hasKey: key !== undefined, policy: policyOf(entry) });
     } catch (error) {
       if (!(error instanceof PerdureError)) throw error;
       answers[place] = error;
@@ -90,14 +92,25 @@ function toError({ code, message, path }: ErrorReply): PerdureError {
   return new PerdureError(code, message, path === null ? {} : { path });
 }
 
+/** Equal policies have equal texts; where one has two, a list may end sooner than it had to. */
+function policyOf({ task, options }: SubmitEntry): string | null {
+  const retry = options?.retry ?? (typeof task === "string" ? undefined : task.options.retry);
+  return retry === undefined ? null : JSON.stringify(retry);
+}
+
 function listsOf(requests: readonly Request[]): Request[][] {
   const lists: Request[][] = [];
+  const policies = new Set<string | null>();
   let size = Number.POSITIVE_INFINITY;
   for (const request of requests) {
-    if (size + request.text.length > MAX_TEXT || (lists.at(-1)?.length ?? 0) >= LIMIT.submitMany) {
+    const isFull = (lists.at(-1)?.length ?? 0) >= LIMIT.submitMany;
+    const hasTooMany = policies.size >= LIMIT.policies && !policies.has(request.policy);
+    if (isFull || hasTooMany || size + request.text.length > MAX_TEXT) {
       lists.push([]);
+      policies.clear();
       size = 0;
     }
+    policies.add(request.policy);
     lists.at(-1)?.push(request);
     size += request.text.length;
   }

@@ -22,6 +22,8 @@ export const LIMIT = {
   /** A held request is answered within this time, whatever happens. */
   waitMs: 30_000,
   submitMany: 10_000,
+  /** Different retry policies of one such request. */
+  policies: 1_000,
   claim: 500,
   reports: 1_000,
   held: 100_000,

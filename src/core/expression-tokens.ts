@@ -34,9 +34,9 @@ export const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map([
 const KEYWORDS: ReadonlySet<string> = new Set(["and", "or", "not", "in", "is", "if", "else"]);
 
 // Every alternative is decided by its first characters, so the time is linear; the last one takes any character.
-// Digits after a dot are an index (`data.0.1`), not the start of a fraction.
+// Digits after a dot are an index (`data.0.1`), not the start of a fraction. The groups: text, number, word, sign.
 const TOKEN =
-  /\s+|(?<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?<number>(?<=\.)\d+|\d+(?:\.\d+)?)|(?<word>[A-Za-z_]\w*)|(?<sign>\{\{|\}\}|\{%|%\}|\{#|#\}|\*\*|\/\/|[<>=!]=|.)/gsu;
+  /\s+|('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|((?<=\.)\d+|\d+(?:\.\d+)?)|([A-Za-z_]\w*)|(\{\{|\}\}|\{%|%\}|\{#|#\}|\*\*|\/\/|[<>=!]=|.)/gsu;
 
 const SIGNS: ReadonlyMap<string, string> = new Map([
   ...["==", "!=", "<=", ">=", "<", ">"].map((sign) => [sign, "ComparisonBinaryOperator"] as const),
@@ -75,18 +75,20 @@ const ALLOWED =
 
 export function cut(body: string, place: Place): Token[] {
   const tokens: Token[] = [];
+  const negated = false;
   for (const match of body.matchAll(TOKEN)) {
-    const { text, number, word, sign } = match.groups as Record<string, string | undefined>;
-    const token = { at: match.index, negated: false };
+    const [, text, number, word, sign] = match;
+    const at = match.index;
     if (text !== undefined) {
-      tokens.push({ ...token, type: "StringLiteral", value: textIn(text, match.index, place), role: "text" });
+      tokens.push({ type: "StringLiteral", value: textIn(text, at, place), role: "text", at, negated });
     } else if (number !== undefined) {
-      tokens.push({ ...token, type: "NumericLiteral", value: number, role: "number" });
+      tokens.push({ type: "NumericLiteral", value: number, role: "number", at, negated });
     } else if (word !== undefined) {
-      tokens.push({ ...token, type: "Identifier", value: word, role: roleOf(word, tokens.at(-1), tokens.at(-2)) });
-      joinNotIn(tokens);
+      const role = roleOf(word, tokens.at(-1), tokens.at(-2));
+      tokens.push({ type: "Identifier", value: word, role, at, negated });
+      if (word === "in") joinNotIn(tokens);
     } else if (sign !== undefined) {
-      tokens.push({ ...token, type: typeOf(sign, match.index, place), value: sign, role: "sign" });
+      tokens.push({ type: typeOf(sign, at, place), value: sign, role: "sign", at, negated });
     }
   }
   return tokens;

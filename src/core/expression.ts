@@ -72,6 +72,7 @@ export function parseCondition(
   const body = withoutBraces(source);
   const tokens = cut(body, place);
   checkTokens(tokens, names, place);
+  checkCount(tokens, place);
   const tree = treeOf(parseTokens(tokens, body.length, place), tokens, place);
   return deepFreeze({ source, tree });
 }
@@ -122,22 +123,52 @@ function withoutBraces(source: string): string {
 /** The library's tree. It keeps no positions, so each word is handed over as the index of its token, and the token it
  *  looked at last is where it got stuck. */
 function parseTokens(tokens: readonly Token[], end: number, place: Place): JinjaNode {
-  let last = 0;
+  const reach = { last: 0 };
   const brace = (type: string, at: number): Token => ({ type, value: "", role: "sign", at, negated: false });
   const all = [brace("OpenExpression", 0), ...tokens, brace("CloseExpression", end)];
-  const handed = all.map((token, index) => ({
-    ...token,
-    value: token.type === "Identifier" && token.role !== "keyword" ? String(index - 1) : token.value,
-    get type() {
-      last = Math.max(last, index);
-      return token.type;
-    },
-  }));
+  const handed = all.map((token, index) => new HandedToken(token, index, reach));
   try {
     return (parse(handed) as { body: [JinjaNode] }).body[0];
   } catch {
-    const { value, at } = all[last] as Token;
-    throw refusal(place, last === all.length - 1 ? "unexpected end" : `unexpected ${quote(value)}`, at);
+    const { value, at } = all[reach.last] as Token;
+    throw refusal(place, reach.last === all.length - 1 ? "unexpected end" : `unexpected ${quote(value)}`, at);
+  }
+}
+
+/** A token as the library gets it. A class: objects that are spread and given an accessor each cost ten times as much, and a
+ *  policy may have hundreds of tokens. */
+class HandedToken {
+  readonly value: string;
+  readonly role: Token["role"];
+  readonly at: number;
+  readonly negated: boolean;
+  readonly #type: string;
+  readonly #index: number;
+  readonly #reach: { last: number };
+
+  constructor(token: Token, index: number, reach: { last: number }) {
+    this.value = token.type === "Identifier" && token.role !== "keyword" ? String(index - 1) : token.value;
+    this.role = token.role;
+    this.at = token.at;
+    this.negated = token.negated;
+    this.#type = token.type;
+    this.#index = index;
+    this.#reach = reach;
+  }
+
+  get type(): string {
+    if (this.#index > this.#reach.last) this.#reach.last = this.#index;
+    return this.#type;
+  }
+}
+
+/** Each of these becomes a node at least: what has too many is refused before it is parsed. */
+function checkCount(tokens: readonly Token[], place: Place): void {
+  let leaves = 0;
+  for (const { role, at } of tokens) {
+    if (role === "sign" || role === "keyword" || role === "filter" || role === "test") continue;
+    leaves += 1;
+    if (leaves > MAX_NODES) throw refusal(place, `more than ${MAX_NODES} nodes`, at);
   }
 }
 

@@ -37,6 +37,9 @@ const FIELDS = [
 type Field = (typeof FIELDS)[number];
 
 const VERDICTS = ["retry", "fail"] as const;
+/** Of a policy as it is stored, as JSON. Four hundred message parts of 100 characters, or a hundred rules with a few of them, fit
+ *  well. Every process that meets the job keeps its policy in memory, and every decision goes through its rules. */
+export const MAX_POLICY_BYTES = 65_536;
 const SHORT_FORMS = "a number of runs such as 5, false for one run, or an object with a policy";
 
 /** The policy in full, frozen through and through, and equal to itself after a trip through JSON. `path` names it in
@@ -51,12 +54,12 @@ export function resolvePolicy(input?: PolicyInput, path = "retry"): Policy {
     const problem = "true does not say how many runs";
     throw new ConfigError({ path, given: input, allowed: `${SHORT_FORMS}, such as { maxAttempts: 5 }`, problem });
   }
-  if (input === false) return seal({ ...presets.default, maxAttempts: 1 });
-  if (typeof input === "number") return seal({ ...presets.default, maxAttempts: asAttempts(input, path) });
+  if (input === false) return seal({ ...presets.default, maxAttempts: 1 }, path);
+  if (typeof input === "number") return seal({ ...presets.default, maxAttempts: asAttempts(input, path) }, path);
   if (typeof input !== "object" || input === null) {
     throw new ConfigError({ path, given: input, allowed: SHORT_FORMS });
   }
-  return seal(resolveFields(asObject(input, path, FIELDS), path));
+  return seal(resolveFields(asObject(input, path, FIELDS), path), path);
 }
 
 /** A policy as the store kept it. It was checked when it was resolved, so it is taken as it is. */
@@ -65,8 +68,17 @@ export function policyFromJson(text: string): Policy {
 }
 
 /** Decided on is what will be stored: through JSON, and so a copy of whatever the caller may still hold. */
-function seal(policy: Policy): Policy {
-  return policyFromJson(JSON.stringify(policy));
+function seal(policy: Policy, path: string): Policy {
+  const text = JSON.stringify(policy);
+  // Bytes are counted only where the length alone does not settle it.
+  if (text.length * 3 > MAX_POLICY_BYTES) {
+    const bytes = new TextEncoder().encode(text).length;
+    if (bytes > MAX_POLICY_BYTES) {
+      const problem = `the policy has ${bytes} bytes in full`;
+      throw new ConfigError({ path, given: null, allowed: `at most ${MAX_POLICY_BYTES} bytes as JSON`, problem });
+    }
+  }
+  return policyFromJson(text);
 }
 
 /** The order of fields here is the order in the stored text, whose hash tells policies apart: keep it as in presets. */

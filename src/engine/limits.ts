@@ -41,6 +41,11 @@ export const DEFAULTS = {
   /** Blocked jobs and cancelled parents are looked at this often, should what was to wake them have been lost. */
   sweepEvery: 5_000,
   pruneEvery: 60_000,
+  /** Lanes and policies that no job names are looked for this often: all jobs are looked through for it. */
+  sweepNamesEvery: 3_600_000,
+  /** They stay for so long after they were last used. Whoever stores a job has noted within a minute that it uses its names, so
+   *  this is far longer than the storing of a job can take. */
+  nameRetention: 3_600_000,
   keyWindow: 86_400_000,
   /** A waiting claim looks at the store at least this often. */
   poll: 1_000,

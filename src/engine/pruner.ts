@@ -18,6 +18,7 @@ export class Pruner extends Service {
   readonly #retention: Retention;
   readonly #keyWindowMs: number;
   readonly #uploads = new UploadSweep();
+  #sweptAt = Number.NEGATIVE_INFINITY;
 
   constructor(parts: EngineParts, retention: Retention, keyWindowMs: number) {
     super(parts, DEFAULTS.pruneEvery, "pruner");
@@ -27,13 +28,16 @@ export class Pruner extends Service {
   }
 
   override async runOnce(): Promise<void> {
-    await this.prune();
+    const isDue = this.#parts.clock.monotonic() - this.#sweptAt >= DEFAULTS.sweepNamesEvery;
+    await this.prune({ sweepNames: isDue });
   }
 
   /** Deletes all that is due, in short transactions. */
-  async prune(): Promise<number> {
+  async prune({ sweepNames = true } = {}): Promise<number> {
     const { store, clock, outputs } = this.#parts;
     const now = clock.now();
+    if (sweepNames) this.#sweptAt = clock.monotonic();
+    const names = sweepNames ? { namesUnusedBefore: now - DEFAULTS.nameRetention } : {};
     const endedBefore: Partial<Record<keyof Retention, number>> = {};
     for (const state of ["succeeded", "failed", "cancelled"] as const) {
       const kept = this.#retention[state];
@@ -43,7 +47,7 @@ export class Pruner extends Service {
     let pruned = 0;
     for (;;) {
       const query = { now, endedBefore, keyWindowMs: this.#keyWindowMs, sessionsEndedBefore, limit: BATCH };
-      const answer = await store.prune(query);
+      const answer = await store.prune({ ...query, ...names });
       await outputs?.delete(answer.ids);
       pruned += answer.jobs;
       if (!answer.more || this.stopped) break;

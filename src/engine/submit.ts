@@ -51,6 +51,8 @@ export interface SubmitItem {
   readonly open?: { readonly given: Wish; readonly said?: Readonly<Record<string, PolicySource>> };
   /** Its queue is what workers publish: its key names the same job with that queue given, and with none. */
   readonly openQueue?: boolean;
+  /** Whose quota its lane counts for, where that is new. */
+  readonly owner?: string;
   /** Who submits it, as far as it is known: told by its first event. */
   readonly by?: string | null;
 }
@@ -270,6 +272,7 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
     tags,
     payload,
     policyHash: policyHash(item.policy),
+    owner: item.owner ?? null,
     transition: submitJob(terms, now, item.by == null ? null : checkedName(item.by, "by")),
     parent,
     depth: above === null ? 0 : above.depth + 1,

@@ -6,6 +6,7 @@ import type { DialectSettings } from "../core/dialect-settings.ts";
 import type { SettingFact } from "../core/views.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Blobs } from "../store/blobs.ts";
+import type { ServerLimits } from "./limits.ts";
 import type { TokenBook } from "./tokens.ts";
 
 export type LogLevel = "error" | "warn" | "info" | "debug";
@@ -25,6 +26,7 @@ export interface ServerParts {
   readonly dialects: DialectSettings;
   /** Bytes that all files of one attempt may have together. */
   readonly outputLimit: number;
+  readonly limits: ServerLimits;
   /** Aborted when the server is to stop: held requests are answered at once. */
   readonly stopping: AbortSignal;
 }

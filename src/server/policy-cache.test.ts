@@ -1,13 +1,13 @@
 import { expect, it } from "vitest";
-import { PolicyCache } from "./policy-cache.ts";
+import { PolicyCache, RequestPolicies } from "./policy-cache.ts";
 
-it("resolves a policy once, whoever sends its text", () => {
-  const cache = new PolicyCache();
+it("resolves a policy once, whoever sends its text, until others have taken its room", () => {
+  const cache = new PolicyCache(40_000);
   const first = cache.of({ maxAttempts: 7 });
   expect(first.maxAttempts).toBe(7);
-  for (let i = 0; i < 499; i++) cache.of({ maxAttempts: 100 + i });
+  cache.of({ maxAttempts: 8 });
   expect(cache.of(JSON.parse('{"maxAttempts": 7}'))).toBe(first);
-  for (let i = 0; i < 500; i++) cache.of({ maxAttempts: 1_000 + i });
+  for (let i = 0; i < 100; i++) cache.of({ maxAttempts: 1_000 + i });
   expect(cache.of({ maxAttempts: 7 })).not.toBe(first);
 });
 
@@ -18,4 +18,26 @@ it("refuses what is wrong each time, with its path", () => {
   for (const text of ['{"maxAttempts":1e400}', '{"maxAttempts":null}']) {
     expect(() => cache.of(JSON.parse(text))).toThrow(/^retry.maxAttempts/);
   }
+});
+
+it("refuses one that is too long, in full or as it was given", () => {
+  const cache = new PolicyCache();
+  const part = (n: number) => `${n} `.padEnd(190, "x");
+  const rule = (n: number) => ({
+    if: { message: Array.from({ length: 20 }, (_, i) => part(n * 20 + i)) },
+    // biome-ignore lint/suspicious/noThenProperty: the policy language says "then"
+    then: "fail",
+  });
+  const rules = (count: number) => ({ rules: Array.from({ length: count }, (_, n) => rule(n)) });
+  expect(cache.of(rules(10)).rules).toHaveLength(10);
+  expect(() => cache.of(rules(20))).toThrow(/^retry: the policy has \d+ bytes in full; allowed: at most 65536 bytes/);
+  expect(() => cache.of(rules(100))).toThrow(/^retry: the policy has \d+ characters; allowed: at most 65536 bytes/);
+});
+
+it("takes so many different policies of one request, each as often as it comes", () => {
+  const policies = new RequestPolicies(new PolicyCache(), 3);
+  const first = policies.of({ maxAttempts: 1 });
+  for (const n of [2, 3, 1, 2, 3]) expect(policies.of({ maxAttempts: n }).maxAttempts).toBe(n);
+  expect(policies.of({ maxAttempts: 1 })).toBe(first);
+  expect(() => policies.of({ maxAttempts: 4 })).toThrow(/^a request may hold 3 different retry policies/);
 });

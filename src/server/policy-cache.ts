@@ -1,26 +1,65 @@
 /** Policies that came lately, by their JSON text: each request is parsed anew, and resolving a policy costs more than all
- *  else that is done to a job here. Those that came longest ago go first. */
+ *  else that is done to a job here. Bounded by bytes: strangers choose them. */
+import { ConfigError, PerdureError } from "../core/errors.ts";
 import type { Policy, PolicyInput } from "../core/policy.ts";
-import { resolvePolicy } from "../core/resolve-policy.ts";
+import { MAX_POLICY_BYTES, resolvePolicy } from "../core/resolve-policy.ts";
+import { ByteCache } from "../lib/byte-cache.ts";
 
-const MAX_POLICIES = 500;
-/** Longer ones are resolved each time: strangers choose them, and they are kept. */
-const MAX_TEXT = 4_096;
+/** Of all policies that are kept, as they lie in memory. */
+const CACHE_BYTES = 8 * 1024 * 1024;
+/** Objects take about four times the bytes of their JSON. */
+const OBJECT_FACTOR = 4;
+/** What is written in full may be shorter than what was given, but not by more than this. Longer ones are not looked into. */
+const MAX_TEXT = 4 * MAX_POLICY_BYTES;
 
 export class PolicyCache {
-  readonly #byText = new Map<string, Policy>();
+  readonly #byText: ByteCache<string, Policy>;
+
+  constructor(maxBytes = CACHE_BYTES) {
+    this.#byText = new ByteCache(maxBytes);
+  }
 
   of(retry: unknown): Policy {
-    const text = JSON.stringify(retry);
+    return this.ofText(JSON.stringify(retry), retry);
+  }
+
+  ofText(text: string, retry: unknown): Policy {
+    if (text.length > MAX_TEXT) {
+      const problem = `the policy has ${text.length} characters`;
+      throw new ConfigError({ path: "retry", given: null, allowed: `at most ${MAX_POLICY_BYTES} bytes`, problem });
+    }
     // 1e400 is Infinity once parsed, and null as text again.
-    if (text.length > MAX_TEXT || text.includes("null")) return resolvePolicy(retry as PolicyInput, "retry");
+    if (text.includes("null")) return resolvePolicy(retry as PolicyInput, "retry");
     let policy = this.#byText.get(text);
     if (policy === undefined) {
       policy = resolvePolicy(retry as PolicyInput, "retry");
-      const [oldest] = this.#byText.keys();
-      if (this.#byText.size >= MAX_POLICIES && oldest !== undefined) this.#byText.delete(oldest);
-    } else this.#byText.delete(text);
-    this.#byText.set(text, policy);
+      this.#byText.set(text, policy, 2 * text.length + OBJECT_FACTOR * JSON.stringify(policy).length);
+    }
+    return policy;
+  }
+}
+
+/** The policies of one request, of which there may be so many different ones. */
+export class RequestPolicies {
+  readonly #cache: PolicyCache;
+  readonly #limit: number;
+  readonly #byText = new Map<string, Policy>();
+
+  constructor(cache: PolicyCache, limit: number) {
+    this.#cache = cache;
+    this.#limit = limit;
+  }
+
+  of(retry: unknown): Policy {
+    const text = JSON.stringify(retry);
+    const known = this.#byText.get(text);
+    if (known !== undefined) return known;
+    if (this.#byText.size >= this.#limit) {
+      const message = `a request may hold ${this.#limit} different retry policies, and this job has one more; send it in another request`;
+      throw new PerdureError("too_many_requests", message, { path: "retry" });
+    }
+    const policy = this.#cache.ofText(text, retry);
+    if (!text.includes("null")) this.#byText.set(text, policy);
     return policy;
   }
 }

@@ -13,6 +13,7 @@ import { docsRoutes } from "./docs-routes.ts";
 import { allHandlers } from "./handlers.ts";
 import { healthRoutes } from "./health-routes.ts";
 import { HttpServer, type Listening, type ListenOptions, requestIdOf } from "./http-server.ts";
+import { LIMITS_OF_SERVER, type ServerLimits } from "./limits.ts";
 import { Download, type Handler, HIJACKED, type Principal, type ServerParts } from "./parts.ts";
 import { addPipeline, answerUnroutable, type Pipeline } from "./pipeline.ts";
 import { apiRoute, type ServedRoute } from "./served-route.ts";
@@ -26,6 +27,8 @@ export interface ServerOptions extends Partial<ListenOptions> {
   readonly settings?: readonly SettingFact[];
   /** Bytes of all bodies in hand. */
   readonly maxHeldBytes?: number;
+  /** Those that are to differ from the defaults. */
+  readonly limits?: Partial<ServerLimits>;
   /** Beside those of the contract. */
   readonly routes?: (parts: ServerParts) => readonly ServedRoute[];
 }
@@ -45,21 +48,22 @@ const LISTEN: ListenOptions = {
 };
 
 export function createServer(
-  given: Omit<ServerParts, "stopping" | "outputLimit" | "dialects" | "settings">,
+  given: Omit<ServerParts, "stopping" | "outputLimit" | "dialects" | "settings" | "limits">,
   options: ServerOptions = {},
 ): Server {
   const { bodyLimit = BODY_LIMIT, outputLimit = OUTPUT_LIMIT, routes, maxHeldBytes, ...rest } = options;
-  const { dialects = DIALECT_DEFAULTS, settings = [], ...listen } = rest;
+  const { dialects = DIALECT_DEFAULTS, settings = [], limits: chosen, ...listen } = rest;
   const stopping = new AbortController();
-  const parts: ServerParts = { ...given, outputLimit, dialects, settings, stopping: stopping.signal };
+  const limits = { ...LIMITS_OF_SERVER, ...chosen };
+  const parts: ServerParts = { ...given, outputLimit, dialects, settings, limits, stopping: stopping.signal };
   const { engine, log, tokens } = parts;
   const { clock } = engine;
   const lag = new Lag(clock);
   const signals = new Signals();
-  const limits = { ...ADMISSION, maxBytes: maxHeldBytes ?? ADMISSION.maxBytes };
+  const admitted = { ...ADMISSION, maxBytes: maxHeldBytes ?? ADMISSION.maxBytes };
   const auth = new Auth(tokens, clock, engine.store);
   const pipeline: Pipeline = {
-    ...{ bodyLimit, log, auth, admission: new Admission(limits, () => lag.ms) },
+    ...{ bodyLimit, log, auth, admission: new Admission(admitted, () => lag.ms) },
     authenticated: (socket) => http?.authenticated(socket),
   };
   const ends = { signals, auth };

@@ -12,6 +12,20 @@ export interface Lane {
 
 export type NewLane = Omit<Lane, "no">;
 
+export interface LaneUseQuery {
+  readonly namespace: string;
+  readonly owner: string;
+  /** All of that namespace. */
+  readonly lanes: readonly NewLane[];
+}
+
+export interface LaneUse {
+  readonly total: number;
+  readonly owned: number;
+  /** For each lane that was asked for. */
+  readonly exists: readonly boolean[];
+}
+
 /** What a session can serve. */
 export interface Capability {
   readonly namespace: string;

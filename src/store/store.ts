@@ -19,6 +19,7 @@ import type { ClaimAnswer, ClaimRequest, RenewRequest, WithdrawRequest } from ".
 import type { ClockMark, WallMark } from "./clock-mark.ts";
 import type { Reachable, ReachableQuery, Unblockable, UnblockableQuery } from "./family-port.ts";
 import type { JobFilter } from "./job-filter.ts";
+import type { LaneUse, LaneUseQuery } from "./lane.ts";
 import type { PublishedDefaults } from "./published-defaults.ts";
 
 export type { TransactionClient } from "../core/submit-options.ts";
@@ -34,6 +35,7 @@ export type {
   UnblockableQuery,
 } from "./family-port.ts";
 export type { JobFilter } from "./job-filter.ts";
+export type { LaneUse, LaneUseQuery, NewLane } from "./lane.ts";
 
 export interface Store {
   /** Claims of one worker that are worth making at a time: more than one where the database works while we do. */
@@ -130,8 +132,12 @@ export interface Store {
   cancelsFor(sessions: readonly string[]): Promise<{ readonly jobId: string; readonly attempt: number }[]>;
 
   counts(namespace: string | null, now: number): Promise<QueueCounts[]>;
-  /** How many lanes a namespace has: they are never deleted, so a server limits them. */
+  /** How many lanes a namespace has. */
   laneCount(namespace: string): Promise<number>;
+  /** How many different policies are stored. */
+  policyCount(): Promise<number>;
+  /** How many lanes there are, how many of them this owner made, and which of these there are: what quotas go by. */
+  laneUse(query: LaneUseQuery): Promise<LaneUse>;
   setPaused(namespace: string, queue: string, paused: boolean, now: number): Promise<void>;
 
   /** Says that an engine is awake. After a gap, or a jump of the clock, nothing may be reaped for `holdMs`. Held for ever
@@ -180,6 +186,8 @@ export interface NewJob {
   readonly policy: Policy;
   /** Content hash of the policy: it is stored once. */
   readonly policyHash: string;
+  /** Whose quota its lane counts for, where that is new. */
+  readonly owner?: string | null;
   /** The parent, under whose lock it is stored: refused with `parent_ended` unless that one is there, in the same namespace,
    *  has not ended and no cancel was asked for; and where an attempt is named, is running that one. */
   readonly parent: { readonly id: string; readonly attempt: number | null } | null;
@@ -354,6 +362,9 @@ export interface PruneQuery {
   readonly endedBefore: Partial<Record<"succeeded" | "failed" | "cancelled", number>>;
   readonly keyWindowMs: number;
   readonly sessionsEndedBefore: number;
+  /** Lanes and policies that no job names, and that were not used since this instant, are deleted; left out, they stay. All jobs
+   *  are looked through for it, some in each call. */
+  readonly namesUnusedBefore?: number;
   readonly limit: number;
 }
 

@@ -1,5 +1,6 @@
 /** Settings of the server. */
 import { DEFAULTS, LIMITS } from "../../engine/limits.ts";
+import { LIMITS_OF_SERVER } from "../../server/limits.ts";
 import type { Setting } from "./setting.ts";
 
 const { retention } = DEFAULTS;
@@ -85,6 +86,15 @@ export const SERVER_SETTINGS = [
     max: 1_000_000,
     default: 256,
     help: "Connections of one address that have sent no valid token; of more, the oldest are closed.",
+  },
+  {
+    key: "server.laneQuota",
+    env: "PERDURE_LANE_QUOTA",
+    type: "integer",
+    min: 1,
+    max: 1_000_000,
+    default: LIMITS_OF_SERVER.lanesPerToken,
+    help: "Different combinations of queue, kind and labels that a token and its jobs may make.",
   },
   {
     key: "server.outputs",

@@ -93,6 +93,7 @@ export async function startServing(
         maxPerAddress: config.integer("server.maxConnectionsPerAddress"),
         bodyLimit: config.bytes("server.bodyLimit"),
         outputLimit: config.bytes("server.outputLimit"),
+        limits: { lanesPerToken: config.integer("server.laneQuota") },
         dialects,
         settings: factsOf(config),
         routes,

@@ -24,7 +24,7 @@ export function familyRoutes(parts: ServerParts, toItem: ToItem): Handlers {
     async submitChild(call) {
       const { id, attempt } = await heldAttempt(parts, call);
       try {
-        const { parent: _, ...item } = await toItem(call, call.body, call.text);
+        const { parent: _, ...item } = await toItem(call, id);
         const child = await engine.submitChild({ jobId: id, attempt, namespace: call.namespace }, item);
         const [row] = await engine.store.jobs([child.id]);
         const { chapter = 1, state = "queued" } = row ?? {};

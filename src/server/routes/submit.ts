@@ -13,38 +13,40 @@ import { checkBuiltinKind } from "../../engine/check-builtin.ts";
 import type { SubmitAnswer, SubmitItem } from "../../engine/submit.ts";
 import { toSubmitItem } from "../../engine/submit-request.ts";
 import { sliceOf, slicesOf } from "../../lib/json-slices.ts";
+import { Slices } from "../../lib/slices.ts";
 import { storable } from "../../lib/text.ts";
 import { LaneQuota } from "../lane-quota.ts";
 import { type Call, type Handlers, JsonText, type ServerParts } from "../parts.ts";
-import { PolicyCache } from "../policy-cache.ts";
+import { PolicyCache, RequestPolicies } from "../policy-cache.ts";
 import { familyRoutes } from "./family.ts";
 
 /** Names of those who ask are kept up to this length. */
 const MAX_NAME = 200;
 
-/** One job of a request as the engine takes it, within the limits of the namespace. */
-export type ToItem = (call: Call, request: unknown, text: string) => Promise<SubmitItem>;
+/** The child of a request as the engine takes it, within the quota of its family. */
+export type ToItem = (call: Call, parentId: string) => Promise<SubmitItem>;
 
 export function submitRoutes(parts: ServerParts): Handlers {
-  const { engine, log } = parts;
+  const { engine, log, limits } = parts;
   const policies = new PolicyCache();
-  const quota = new LaneQuota(engine.store);
+  const quota = new LaneQuota({ store: engine.store, clock: engine.clock, limits });
 
-  async function oneItem(call: Call, request: unknown, text: string): Promise<SubmitItem> {
-    const item = toItem(call, request, text);
-    const [over = null] = (await quota.check([item])) ?? [];
+  async function oneItem(call: Call, parentId: string | null): Promise<SubmitItem> {
+    const item = toItem(call, call.body, call.text, policies);
+    const owner = parentId === null ? principal(call) : await quota.ownerOf(parentId, call.namespace);
+    const [over = null] = (await quota.check([item], owner)) ?? [];
     if (over !== null) throw over;
     return item;
   }
 
-  function toItem(call: Call, request: unknown, text: string): SubmitItem {
+  function toItem(call: Call, request: unknown, text: string, known: Pick<PolicyCache, "of">): SubmitItem {
     if (!isPlain(request)) throw new ConfigError({ path: "submit", given: request, allowed: "an object" });
     const { kind, input, retry, ...options } = request as JobRequest;
     checkKeys(options, OPTION_KEYS, "submit");
     checkBuiltinKind(kind, input, options.upload);
     const payload = sliceOf(text, "input") ?? NO_INPUT;
     const { namespace } = call;
-    const policy = retry === undefined ? {} : { policy: policies.of(retry), retry: retry as PolicyInput };
+    const policy = retry === undefined ? {} : { policy: known.of(retry), retry: retry as PolicyInput };
     const item: Mutable<SubmitItem> = toSubmitItem({
       ...{ kind, payload, namespace, ...policy },
       options: options as SubmitOptions, // durations are checked there
@@ -66,7 +68,7 @@ export function submitRoutes(parts: ServerParts): Handlers {
 
     async submitJob(call) {
       try {
-        const item = await oneItem(call, call.body, call.text);
+        const item = await oneItem(call, null);
         const [answer] = (await engine.submit([item])) as [SubmitAnswer];
         if (answer.status !== "ok") throw answer.error;
         return new JsonText(JSON.stringify(submitted(answer)), answer.created ? 201 : 200);
@@ -81,16 +83,23 @@ export function submitRoutes(parts: ServerParts): Handlers {
       const answers: object[] = new Array(jobs.length);
       let items: SubmitItem[] = [];
       let places: number[] = [];
+      const known = new RequestPolicies(policies, limits.policiesPerRequest);
+      const slices = new Slices(engine.clock);
       for (let i = 0; i < jobs.length; i++) {
+        if (slices.isOver) {
+          await slices.next();
+          // Nobody waits for the answer any more, and nothing is stored yet.
+          if (call.reply.raw.closed) throw new PerdureError("closed", "the client has closed the connection");
+        }
         try {
-          items.push(toItem(call, jobs[i], texts[i] as string));
+          items.push(toItem(call, jobs[i], texts[i] as string, known));
           places.push(i);
         } catch (error) {
           if (!(error instanceof PerdureError)) throw error;
           answers[i] = refusal(error, i);
         }
       }
-      const over = await quota.check(items);
+      const over = await quota.check(items, principal(call));
       if (over !== null) {
         over.forEach((error, k) => {
           if (error !== null) answers[places[k] as number] = refusal(error, places[k] as number);

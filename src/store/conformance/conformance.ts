@@ -37,6 +37,7 @@ import { sessionTests } from "./sessions.ts";
 import { settleTests } from "./settle.ts";
 import { taskDefaultTests } from "./task-defaults.ts";
 import { textTests } from "./text.ts";
+import { unusedNameTests } from "./unused-names.ts";
 
 const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
   insert: insertTests,
@@ -70,6 +71,7 @@ const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
   "events of a namespace": namespaceEventTests,
   prune: pruneTests,
   "queues of single runs": runLaneTests,
+  "unused lanes and policies": unusedNameTests,
   "group commit": groupTests,
   text: textTests,
   history: historyTests,

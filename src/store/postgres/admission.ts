@@ -54,8 +54,8 @@ export function admission(context: Context) {
   ): Promise<Admitted> => {
     if ((await ask(mayClaim, [session, now])).length === 0) return { begun: [], overBudget: [] };
     const rows = await ask(lock, [bigints(numbers), now]);
-    await learnRows(interned, rows, { ask });
-    const jobs = rows.map((row) => toJob(row, interned));
+    const names = await learnRows(interned, rows, { ask });
+    const jobs = rows.map((row) => toJob(row, names));
     const ledgers = await book.lock(
       jobs.map(({ budget }) => budget),
       ask,

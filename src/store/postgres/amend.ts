@@ -111,8 +111,8 @@ export function amendVerb(context: Context): AmendVerb {
     "amend_submission_terms",
     "update $s.submission set timeout_ms = $2, expire_in = $3, deadline_at = $4 where job = $1",
   );
-  async function setTerms(connection: Connection, no: number, terms: JobTerms): Promise<void> {
-    const policy = await interned.policyWithin(connection.ask, hashOfPolicy(terms.policy), terms.policy);
+  async function setTerms(connection: Connection, no: number, terms: JobTerms, now: number): Promise<void> {
+    const policy = await interned.policyWithin(connection.ask, hashOfPolicy(terms.policy), terms.policy, now);
     await connection.ask(setJobTerms, [no, policy, terms.priority]);
     await connection.ask(setSubmissionTerms, [no, terms.timeoutMs, terms.expireInMs, terms.deadlineAt]);
   }
@@ -141,8 +141,8 @@ export function amendVerb(context: Context): AmendVerb {
     parent: NamedParent | null,
   ): Promise<AmendAnswer[]> {
     const rows = await connection.ask(lock, [texts(items.map((item) => item.jobId))]);
-    await learnRows(interned, rows, connection);
-    const jobs = new Map(rows.map((row) => toJob(row, interned)).map((job) => [job.id, job]));
+    const names = await learnRows(interned, rows, connection);
+    const jobs = new Map(rows.map((row) => toJob(row, names)).map((job) => [job.id, job]));
     const redriven = items.filter(({ command: { kind } }) => kind === "redrive" || kind === "retry");
     const ledgers = await book.lock(
       redriven.map(({ jobId }) => jobs.get(jobId)?.budget ?? null),
@@ -170,7 +170,7 @@ export function amendVerb(context: Context): AmendVerb {
     }
     if (decision.kind === "noop") return { status: "noop", message: decision.message, job: toFacts(job) };
     const { next, event, terms, budgets } = decision as Applied;
-    if (terms !== undefined) await setTerms(connection, job.no, terms);
+    if (terms !== undefined) await setTerms(connection, job.no, terms, now);
     if (budgets !== undefined) await setBudgets(connection, job, budgets, ledgers);
     const change: Move = { job: { ...job, ...terms }, next, avoidSession: null };
     const told = [bigints([now]), texts([event.name]), texts([JSON.stringify(event.data)])];

@@ -3,6 +3,7 @@
 import { startedText } from "../../core/lifecycle.ts";
 import type { ClaimedJob } from "../../core/work.ts";
 import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, TRIED_MS } from "../claimed-job.ts";
+import type { Meanings } from "../job-row.ts";
 import type { LaneWindow } from "../lane.ts";
 import { fitting, heavyShares, howMany, type Lanes, lightShare, roomFor, type Share, Turns } from "../shares.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
@@ -236,8 +237,8 @@ export function claimVerb(context: Context, sessions: Sessions) {
 
   async function handOverAgain(facts: SessionFacts, earlier: Earlier): Promise<ClaimAnswer> {
     const { drain, delivery, again } = earlier;
-    await learnRows(interned, again);
-    const jobs = again.map((row) => claimedJob(generation, facts.id, toWhole(row)));
+    const names = await learnRows(interned, again);
+    const jobs = again.map((row) => claimedJob(generation, facts.id, toWhole(row, names)));
     return { alive: true, drain, jobs, nextAt: null, delivery };
   }
 
@@ -258,7 +259,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
   ): Promise<ClaimedJob[]> {
     turns.taken(facts.no, share);
     const policies = rows.map((row) => row[3] as number);
-    await interned.learn(
+    const names = await interned.learn(
       rows.map((row) => row[2] as number),
       policies,
       [],
@@ -268,7 +269,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
     rows.sort(inLine);
     const jobs = rows.map((row): Placed => {
       const one = isRare(row) ? whole.find(({ job }) => job.no === row[0]) : undefined;
-      const begun = one ?? toStarted(row, interned, facts, now);
+      const begun = one ?? toStarted(row, names, facts, now);
       const { job } = begun;
       if (started.size >= MAX_STARTED) started.clear();
       started.set(job.id, job);
@@ -287,12 +288,12 @@ export function claimVerb(context: Context, sessions: Sessions) {
 
   async function readWhole(numbers: readonly number[]): Promise<StartedJob[]> {
     const rows = await db.read(readAgain, [bigints(numbers)]);
-    await learnRows(interned, rows);
-    return rows.map(toWhole);
+    const names = await learnRows(interned, rows);
+    return rows.map((row) => toWhole(row, names));
   }
 
-  const toWhole = (row: Row): StartedJob => ({
-    job: toJob(row, interned),
+  const toWhole = (row: Row, names: Meanings): StartedJob => ({
+    job: toJob(row, names),
     payload: row[COLUMN_COUNT] as string,
     previous: row[COLUMN_COUNT + 1] as string | null,
   });

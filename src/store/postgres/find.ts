@@ -9,7 +9,6 @@ import { bigints, ints, texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import { LONG, type Row, type Value } from "./driver.ts";
 import { type Reader, ROW_COLUMNS } from "./read.ts";
-import { learnRows } from "./rows.ts";
 
 const DEFAULT_LIMIT = 100;
 const MAX_FIND = 1_000;
@@ -77,7 +76,6 @@ export function finder({ db, sql, interned }: Context, reader: Reader, secret: s
     }
     const text = `select ${ROW_COLUMNS} ${from} where ${where.join(" and ")} ${order} limit ${bind(limit + 1)}`;
     const rows = await read(text, values);
-    await learnRows(interned, rows);
     const next = nextOf<Row>(rows, limit, scanned, (row) => row[0] as number);
     const jobs = await reader.toRows(rows.slice(0, limit));
     return { jobs, next: next === null ? null : writeCursor(next, filter, secret) };

@@ -9,7 +9,7 @@ import { texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Row, Statement, Value } from "./driver.ts";
 import { type Ask, inserter, keyName, takenAnswer } from "./insert.ts";
-import { type InsertItem, LOGGED } from "./insert-statements.ts";
+import { type InsertItem, LOGGED, type NameNumbers } from "./insert-statements.ts";
 
 export function childInserter(context: Context) {
   const { sql, interned } = context;
@@ -23,7 +23,7 @@ export function childInserter(context: Context) {
 
   /** All within one transaction, whose statements go through `ask`; `tries` is how often this has been tried before. The lanes
    *  and policies of the jobs are to be stored before: who holds a connection must not wait for another. */
-  return async (items: readonly InsertItem[], ask: Ask, tries: number): Promise<InsertAnswer[]> => {
+  return async (items: readonly InsertItem[], names: NameNumbers, ask: Ask, tries: number): Promise<InsertAnswer[]> => {
     const parents = await lockParents(items, ask);
     const answers: (InsertAnswer | null)[] = items.map(({ job }) =>
       job.parent === null ? null : refusedChild(job, parents.get(job.parent.id) ?? null),
@@ -35,7 +35,7 @@ export function childInserter(context: Context) {
         above: item.job.parent === null ? null : (parents.get(item.job.parent.id)?.budget ?? null),
       }));
     const send = (statement: (tries: number) => Statement, values: readonly Value[]) => ask(statement(tries), values);
-    const stored = good.length === 0 ? [] : await insert(good, send, ask);
+    const stored = good.length === 0 ? [] : await insert(good, names, send, ask);
     await lookAgain(items, answers, ask, tries);
     return answers.map((answer) => answer ?? (stored.shift() as InsertAnswer));
   };

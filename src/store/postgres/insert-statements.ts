@@ -129,12 +129,19 @@ export function isWhole(items: readonly InsertItem[]): boolean {
   );
 }
 
-export function rowValues(items: readonly InsertItem[], interned: Interned): Value[] {
+/** What the lanes and policies of these jobs are called. */
+export interface NameNumbers {
+  readonly lanes: Pick<Interned, "laneNo">;
+  /** By hash. */
+  readonly policies: ReadonlyMap<string, number>;
+}
+
+export function rowValues(items: readonly InsertItem[], { lanes, policies }: NameNumbers): Value[] {
   const jobs = items.map((item) => item.job);
   const usual = [
     texts(jobs.map((job) => job.id)),
-    ints(jobs.map((job) => interned.laneNo(job))),
-    ints(jobs.map((job) => interned.policyNo(job.policyHash))),
+    ints(jobs.map((job) => lanes.laneNo(job))),
+    ints(jobs.map((job) => policies.get(job.policyHash) as number)),
     smallints(jobs.map((job) => job.priority)),
     smallints(jobs.map((job) => STATE_CODES[job.transition.next.state])),
     bigints(jobs.map((job) => job.transition.next.runAt)),

@@ -2,6 +2,7 @@
  *  else's. */
 import { ConfigError, PerdureError } from "../../core/errors.ts";
 import type { InsertAnswer, NewJob, TransactionClient } from "../store.ts";
+import { ints } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import type { Row, Statement, Value } from "./driver.ts";
@@ -15,8 +16,14 @@ import { IN_TRANSACTION } from "./watch.ts";
 
 /** Within somebody's transaction: the statements go over their connection, and workers hear of it when it commits. */
 export function insertWithin(context: Context, channel: string) {
-  const { insert } = inserter(context);
+  const { storeNames, insert } = inserter(context);
   const { withLanes, held } = runLaneHolder(context);
+  // A transaction may be open for long: what its jobs name is held until it ends.
+  const hold = context.sql(
+    "",
+    `select count(*) from (select no from $s.lane where no = any ($1::int[]) for key share) l union all
+     select count(*) from (select no from $s.policy where no = any ($2::int[]) for key share) p`,
+  );
   // In a transaction "now" is its beginning, and this statement is a later one.
   const begun = context.sql("", "select now() < statement_timestamp()");
   const hint = context.sql("", "select pg_notify($1, $2)");
@@ -38,7 +45,12 @@ export function insertWithin(context: Context, channel: string) {
         allowed,
       });
     }
-    const store = () => insert(items, (statement, values) => ask(statement(0), values), ask);
+    const names = await storeNames(items);
+    const store = async () => {
+      const lanes = ints([...new Set(items.map(({ job }) => names.lanes.laneNo(job)))]);
+      await ask(hold, [lanes, ints([...names.policies.values()])]);
+      return insert(items, names, (statement, values) => ask(statement(0), values), ask);
+    };
     const answers = await withLanes(items, () => held(items, ask, store));
     if (answers.some(({ status }) => status === "inserted")) await ask(hint, [channel, IN_TRANSACTION]);
     return answers;
@@ -46,7 +58,7 @@ export function insertWithin(context: Context, channel: string) {
 }
 
 export function insertVerb(context: Context): GroupVerb<InsertItem, InsertAnswer> {
-  const { insert } = inserter(context);
+  const { storeNames, insert } = inserter(context);
   const { db, wrote } = context;
   return {
     inFlight: 4,
@@ -56,6 +68,7 @@ export function insertVerb(context: Context): GroupVerb<InsertItem, InsertAnswer
     async run(items) {
       const answers = await insert(
         items,
+        await storeNames(items),
         (statement, values) => db.writeAs(statement, values, { repeat: true }),
         (s, v) => db.read(s, v),
       );
@@ -68,15 +81,17 @@ export function insertVerb(context: Context): GroupVerb<InsertItem, InsertAnswer
 
 /** For lists with parents, or with jobs of single runs: a transaction, as parents and lanes are locked before. */
 export function insertChildrenVerb(context: Context): GroupVerb<InsertItem, InsertAnswer> {
+  const { storeNames } = inserter(context);
   const insertChildren = childInserter(context);
   const { withLanes, held } = runLaneHolder(context);
-  const { db, interned, wrote } = context;
+  const { db, wrote } = context;
   return {
     ...insertVerb(context),
     inFlight: 3,
     async run(items) {
-      await interned.store(items.map(({ job }) => job));
-      const work = ({ ask }: Connection, tries: number) => held(items, ask, () => insertChildren(items, ask, tries));
+      const names = await storeNames(items);
+      const work = ({ ask }: Connection, tries: number) =>
+        held(items, ask, () => insertChildren(items, names, ask, tries));
       const answers = await withLanes(items, () => db.transaction(work, { repeat: true }));
       wrote();
       return answers;

@@ -8,7 +8,14 @@ import { texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Row, Statement, Value } from "./driver.ts";
 import { refusal } from "./group.ts";
-import { type InsertItem, insertStatements, isWhole, keyValues, rowValues } from "./insert-statements.ts";
+import {
+  type InsertItem,
+  insertStatements,
+  isWhole,
+  keyValues,
+  type NameNumbers,
+  rowValues,
+} from "./insert-statements.ts";
 import { explained, messageOf, UnknownCommit } from "./trouble.ts";
 
 /** Asks a statement, over whatever connection. */
@@ -16,6 +23,14 @@ export type Ask = (statement: Statement, values: readonly Value[]) => Promise<Ro
 
 /** How a list of jobs gets to the database: as a transaction of its own, or within somebody's. */
 export type Send = (statement: (tries: number) => Statement, values: readonly Value[]) => Promise<Row[]>;
+
+/** What one call of `insert` goes by. */
+interface Work {
+  readonly items: readonly InsertItem[];
+  readonly names: NameNumbers;
+  readonly send: Send;
+  readonly ask: Ask;
+}
 
 export function inserter(context: Context) {
   const { sql, interned, marks } = context;
@@ -28,14 +43,23 @@ export function inserter(context: Context) {
      left join $s.submission b on b.id = k.id left join $s.job j on j.no = b.job`,
   );
 
+  /** Before `insert`, and outside of its transaction: who holds a connection must not wait for another. */
+  async function storeNames(items: readonly InsertItem[]): Promise<NameNumbers> {
+    const now = items[0]?.now ?? 0;
+    const policies = await interned.store(
+      items.map((item) => item.job),
+      now,
+    );
+    return { lanes: interned, policies };
+  }
+
   /** `ask` reads what other jobs have these keys; it must see what has been committed meanwhile. */
-  async function insert(items: readonly InsertItem[], send: Send, ask: Ask) {
-    await interned.store(items.map((item) => item.job));
+  async function insert(items: readonly InsertItem[], names: NameNumbers, send: Send, ask: Ask) {
     const answers: (InsertAnswer | undefined)[] = new Array(items.length);
     let left = items.map((_, i) => i);
     // Twice at most for a key whose job is pruned at the very moment; and once more, to be sure.
     for (let round = 0; left.length > 0 && round < 3; round++) {
-      left = await insertThese(items, left, answers, send, ask);
+      left = await insertThese({ items, names, send, ask }, left, answers);
     }
     for (const i of left) answers[i] = refusal(new Error("its key was taken and given back all the time; repeat it"));
     return answers as InsertAnswer[];
@@ -43,11 +67,9 @@ export function inserter(context: Context) {
 
   /** Returns the places that are still without an answer. */
   async function insertThese(
-    items: readonly InsertItem[],
+    { items, names, send, ask }: Work,
     places: readonly number[],
     answers: (InsertAnswer | undefined)[],
-    send: Send,
-    ask: Ask,
   ): Promise<number[]> {
     const owners = new Map<string, number>();
     const mine: number[] = [];
@@ -61,7 +83,7 @@ export function inserter(context: Context) {
       }
     }
     const chosen = mine.map((i) => items[i] as InsertItem);
-    const values = rowValues(chosen, interned);
+    const values = rowValues(chosen, names);
     const { plain, keyed } = isWhole(chosen) ? statements.whole : statements.usual;
     let inserted: Set<string> | null = null;
     if (owners.size === 0) await send(plain, values);
@@ -110,7 +132,7 @@ export function inserter(context: Context) {
     return ask(byKey, [texts(jobs.map((job) => job.namespace)), texts(jobs.map((job) => job.key))]);
   }
 
-  return { insert, takenKeys };
+  return { storeNames, insert, takenKeys };
 }
 
 export function takenAnswer(

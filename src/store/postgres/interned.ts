@@ -1,41 +1,43 @@
 /** Lanes, policies and sessions are stored once and named by small numbers. This is the cache of what the numbers
- *  mean. Rows are never changed after they are written, and numbers never used again, so what is cached stays true; what another
- *  process added is read when it is first met. Only lanes of single runs are ever deleted. Lanes and policies are stored in transactions of their own, before the jobs that name
- *  them: one that no job names after all does no harm. */
+ *  mean. Numbers are never used again, so what is cached stays true; what another process added is read when it is first met, and
+ *  what was deleted (`names.ts`) is found to be gone when it is used again. Lanes and policies are stored in transactions of
+ *  their own, before the jobs that name them: one that no job names after all does no harm. */
 import { PerdureError } from "../../core/errors.ts";
 import type { Policy } from "../../core/policy.ts";
 import { policyFromJson } from "../../core/resolve-policy.ts";
 import { isRunQueue } from "../../core/run-queue.ts";
+import type { Meanings } from "../job-row.ts";
 import { type Lane, labelText, laneName, type NewLane } from "../lane.ts";
-import { ints, texts } from "./arrays.ts";
+import { isFresh, type KnownName, PolicyMemory } from "../names.ts";
+import { bigints, ints, texts } from "./arrays.ts";
 import type { Connection, Connections } from "./connections.ts";
 import type { Context } from "./context.ts";
 import type { Row, Statement } from "./driver.ts";
 
 const MAX_SESSIONS = 10_000;
-const MANY_RUNS = 100;
+/** Hashes of policies and their numbers. */
+const MAX_HASHES = 10_000;
+
+/** A lane, and whose quota it counts for where it is new. */
+type OwnedLane = NewLane & { readonly owner?: string | null };
+type Named = OwnedLane & { readonly policyHash: string; readonly policy: Policy };
 
 export class Interned {
   readonly #db: Connections;
   readonly #lanes = new Map<number, Lane>();
-  readonly #laneNos = new Map<string, number>();
+  readonly #laneNos = new Map<string, KnownName>();
+  /** Deleted, and not yet forgotten: a row of a job that was deleted too may be in somebody's hands. */
+  #gone = new Set<number>();
   #lastLane = 0;
   #dropped = 0;
   /** Jobs come in runs of the same lane, and the name of one is dear. */
-  #lastAsked: { readonly lane: NewLane; readonly no: number } | null = null;
-  readonly #policies = new Map<number, Policy>();
-  readonly #policyNos = new Map<string, number>();
+  #lastAsked: { readonly lane: NewLane; readonly known: KnownName } | null = null;
+  readonly #policies = new PolicyMemory();
+  readonly #policyNos = new Map<string, KnownName>();
   readonly #sessionIds = new Map<number, string>();
   readonly #sql: Record<
-    | "lanesAfter"
-    | "lanesOfQueues"
-    | "lanesLeft"
-    | "lockLanes"
-    | "addLanes"
-    | "addPolicies"
-    | "policiesByHash"
-    | "policiesByNo"
-    | "sessionsByNo",
+    | ("lanesAfter" | "lanesOfQueues" | "laneNumbers" | "lockLanes" | "addLanes" | "touchLanes")
+    | ("addPolicies" | "policiesByNo" | "sessionsByNo"),
     Statement
   >;
 
@@ -47,20 +49,27 @@ export class Interned {
         "lanes_queues",
         "select no, namespace, queue, kind, labels from $s.lane where queue = any ($1::text[]) and queue ~ '^run-'",
       ),
-      lanesLeft: sql("lanes_left", "select no from $s.lane where no = any ($1::int[])"),
+      laneNumbers: sql("lane_numbers", "select no from $s.lane where no <= $1"),
       // One at a time: numbers are committed in their order, so that "after the last" misses none.
       lockLanes: sql("lock_lanes", "lock table $s.lane in share row exclusive mode"),
       addLanes: sql(
         "add_lanes",
-        `insert into $s.lane (namespace, queue, kind, labels)
-         select * from unnest($1::text[], $2::text[], $3::text[], $4::text[]) on conflict do nothing`,
+        `insert into $s.lane (namespace, queue, kind, labels, owner, used_at)
+         select *, $6::bigint from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
+         on conflict (namespace, queue, kind, labels) do update set used_at = excluded.used_at`,
+      ),
+      // In their order, as everybody does it.
+      touchLanes: sql(
+        "touch_lanes",
+        `with mine as materialized (select no from $s.lane where no = any ($1::int[]) order by no for no key update)
+         update $s.lane l set used_at = $2::bigint from mine where l.no = mine.no returning l.no`,
       ),
       addPolicies: sql(
         "add_policies",
-        `insert into $s.policy (hash, body) select * from unnest($1::text[], $2::text[]) as u (hash, body)
-         order by hash on conflict do nothing`,
+        `insert into $s.policy (hash, body, used_at)
+         select hash, body, at from unnest($1::text[], $2::text[], $3::bigint[]) as u (hash, body, at) order by hash
+         on conflict (hash) do update set used_at = excluded.used_at returning no, hash`,
       ),
-      policiesByHash: sql("policies_by_hash", "select no, hash from $s.policy where hash = any ($1::text[])"),
       policiesByNo: sql("policies_by_no", "select no, body from $s.policy where no = any ($1::int[])"),
       sessionsByNo: sql("sessions_by_no", "select no, id from $s.session where no = any ($1::int[])"),
     };
@@ -79,21 +88,18 @@ export class Interned {
   lane(no: number): Lane {
     return this.#lanes.get(no) ?? missing("lane", no);
   }
-  policy(no: number): Policy {
-    return this.#policies.get(no) ?? missing("policy", no);
-  }
   sessionId(no: number): string {
     return this.#sessionIds.get(no) ?? "ses_pruned";
   }
   laneNo(lane: NewLane): number {
-    const last = this.#lastAsked;
-    if (last !== null && isSameLane(last.lane, lane)) return last.no;
-    const no = this.#laneNos.get(laneName(lane)) as number;
-    if (no !== undefined && !isRunQueue(lane.queue)) this.#lastAsked = { lane, no };
-    return no;
+    return (this.#knownLane(lane) as KnownName).no;
   }
-  policyNo(hash: string): number {
-    return this.#policyNos.get(hash) as number;
+  #knownLane(lane: NewLane): KnownName | undefined {
+    const last = this.#lastAsked;
+    if (last !== null && isSameLane(last.lane, lane)) return last.known;
+    const known = this.#laneNos.get(laneName(lane));
+    if (known !== undefined && !isRunQueue(lane.queue)) this.#lastAsked = { lane, known };
+    return known;
   }
   knowSession(no: number, id: string): void {
     if (this.#sessionIds.size >= MAX_SESSIONS) this.#sessionIds.clear();
@@ -105,33 +111,59 @@ export class Interned {
     for (const row of await this.#db.read(this.#sql.lanesAfter, [this.#lastLane])) this.#learnLane(row);
   }
 
-  /** Stores the lanes and policies of new jobs where they are new too. */
-  async store(jobs: readonly (NewLane & { readonly policyHash: string; readonly policy: Policy })[]): Promise<void> {
-    const lanes = new Map<string, NewLane>();
+  /** Stores the lanes and policies of new jobs where they are new too, and notes that the others are in use. The answer is the
+   *  numbers of the policies, by their hashes: the memory of them may be filled by others meanwhile. */
+  async store(jobs: readonly Named[], now: number): Promise<ReadonlyMap<string, number>> {
+    const lanes: OwnedLane[] = [];
+    const numbers = new Map<string, number>();
     const policies = new Map<string, Policy>();
     let last: NewLane | null = null;
     for (const job of jobs) {
-      if (!this.#policyNos.has(job.policyHash)) policies.set(job.policyHash, job.policy);
+      if (!numbers.has(job.policyHash)) {
+        const policy = this.#policyNos.get(job.policyHash);
+        if (policy !== undefined && isFresh(policy, now)) numbers.set(job.policyHash, policy.no);
+        else policies.set(job.policyHash, job.policy);
+      }
       if (isRunQueue(job.queue)) continue; // run-lanes.ts sees to it
       if (last !== null && isSameLane(last, job)) continue;
       last = job;
-      if (this.#lastAsked !== null && isSameLane(this.#lastAsked.lane, job)) continue;
-      const name = laneName(job);
-      if (!this.#laneNos.has(name)) lanes.set(name, job);
+      const known = this.#knownLane(job);
+      if (known === undefined || !isFresh(known, now)) lanes.push(job);
     }
-    if (lanes.size > 0) await this.#storeLanes([...lanes.values()]);
-    if (policies.size > 0) await this.#storePolicies(policies);
+    if (lanes.length > 0) await this.#storeLanes(lanes, now);
+    if (policies.size > 0) for (const [hash, no] of await this.#storePolicies(policies, now)) numbers.set(hash, no);
+    return numbers;
   }
 
-  async #storeLanes(lanes: readonly NewLane[]): Promise<void> {
-    await this.readLanes();
-    const fresh = lanes.filter((lane) => !this.#laneNos.has(laneName(lane)));
-    if (fresh.length > 0) await this.#addLanes(fresh);
+  async #storeLanes(lanes: readonly OwnedLane[], now: number): Promise<void> {
+    if (lanes.some((lane) => this.#knownLane(lane) === undefined)) await this.readLanes();
+    const fresh = new Map<string, OwnedLane>();
+    const stale = new Map<number, OwnedLane>();
+    for (const lane of lanes) {
+      const known = this.#laneNos.get(laneName(lane));
+      if (known === undefined) fresh.set(laneName(lane), lane);
+      else stale.set(known.no, lane);
+    }
+    if (stale.size > 0) for (const lane of await this.#touchLanes(stale, now)) fresh.set(laneName(lane), lane);
+    if (fresh.size > 0) await this.#addLanes([...fresh.values()], now);
+  }
+
+  /** Notes that these are in use; the answer is those that are gone. */
+  async #touchLanes(lanes: ReadonlyMap<number, OwnedLane>, now: number): Promise<OwnedLane[]> {
+    const rows = await this.#db.write(this.#sql.touchLanes, [ints([...lanes.keys()]), now], { repeat: true });
+    const left = new Set(rows.map(([no]) => no as number));
+    const gone: OwnedLane[] = [];
+    for (const [no, lane] of lanes) {
+      const known = this.#laneNos.get(laneName(lane));
+      if (left.has(no) && known?.no === no) known.touchedAt = now;
+      else gone.push(lane);
+    }
+    return gone;
   }
 
   /** Stores lanes of single runs that are not there. Whatever is cached of them is read anew: they may have been deleted, and
    *  may be again before they are held. */
-  async storeRunLanes(lanes: readonly NewLane[]): Promise<void> {
+  async storeRunLanes(lanes: readonly OwnedLane[], now: number): Promise<void> {
     const queues = texts([...new Set(lanes.map(({ queue }) => queue))]);
     for (const lane of lanes) this.#laneNos.delete(laneName(lane));
     for (const row of await this.#db.read(this.#sql.lanesOfQueues, [queues])) {
@@ -139,72 +171,86 @@ export class Interned {
     }
     const names = new Map(lanes.map((lane) => [laneName(lane), lane]));
     const fresh = [...names].filter(([name]) => !this.#laneNos.has(name)).map(([, lane]) => lane);
-    if (fresh.length > 0) await this.#addLanes(fresh);
+    if (fresh.length > 0) await this.#addLanes(fresh, now);
   }
 
-  /** Forgets lanes of single runs that were deleted, by whomever. Their numbers are never used again, so that to keep one does
-   *  no harm: they are looked for when there are many. */
+  /** Forgets lanes that were deleted, by whomever. To keep one does no harm but for the memory it takes. */
   async dropLanes(): Promise<void> {
-    const runs = [...this.#lanes.values()].filter(({ queue }) => isRunQueue(queue));
-    if (runs.length < MANY_RUNS) return;
-    const asked = ints(runs.map(({ no }) => no));
-    const left = new Set((await this.#db.read(this.#sql.lanesLeft, [asked])).map(([no]) => no));
+    const last = this.#lastLane;
+    const left = new Set((await this.#db.read(this.#sql.laneNumbers, [last])).map(([no]) => no as number));
+    const gone = [...this.#lanes.values()].filter(({ no }) => no <= last && !left.has(no));
+    const before = this.#gone;
+    this.#gone = new Set(gone.map(({ no }) => no));
+    if (gone.length === 0) return;
     this.#dropped += 1;
-    for (const lane of runs.filter(({ no }) => !left.has(no))) {
-      this.#lanes.delete(lane.no);
-      if (this.#laneNos.get(laneName(lane)) === lane.no) this.#laneNos.delete(laneName(lane));
+    this.#lastAsked = null;
+    for (const lane of gone) {
+      if (this.#laneNos.get(laneName(lane))?.no === lane.no) this.#laneNos.delete(laneName(lane));
+      if (before.has(lane.no)) this.#lanes.delete(lane.no);
     }
   }
 
-  async #addLanes(fresh: readonly NewLane[]): Promise<void> {
-    const column = (pick: (lane: NewLane) => string) => texts(fresh.map(pick));
+  async #addLanes(lanes: readonly OwnedLane[], now: number): Promise<void> {
+    const column = (pick: (lane: OwnedLane) => string | null) => texts(lanes.map(pick));
     const labels = column((lane) => labelText(lane.labels));
     const names = [column((lane) => lane.namespace), column((lane) => lane.queue), column((lane) => lane.kind), labels];
     await this.#db.transaction(
       async (connection) => {
         await connection.ask(this.#sql.lockLanes);
-        await connection.ask(this.#sql.addLanes, names);
+        await connection.ask(this.#sql.addLanes, [...names, column((lane) => lane.owner ?? null), now]);
       },
       { repeat: true },
     );
+    this.#lastAsked = null;
     await this.readLanes();
-  }
-
-  async #storePolicies(policies: ReadonlyMap<string, Policy>): Promise<void> {
-    const hashes = texts([...policies.keys()]);
-    const bodies = texts([...policies.values()].map((policy) => JSON.stringify(policy)));
-    await this.#db.write(this.#sql.addPolicies, [hashes, bodies], { repeat: true });
-    for (const [no, hash] of await this.#db.read(this.#sql.policiesByHash, [hashes])) {
-      this.#policyNos.set(hash as string, no as number);
+    for (const lane of lanes) {
+      const known = this.#laneNos.get(laneName(lane));
+      if (known !== undefined) known.touchedAt = now;
     }
   }
 
+  async #storePolicies(policies: ReadonlyMap<string, Policy>, now: number): Promise<Map<string, number>> {
+    const values = policyValues(policies, now);
+    const rows = await this.#db.write(this.#sql.addPolicies, values, { repeat: true });
+    if (this.#policyNos.size + rows.length > MAX_HASHES) this.#policyNos.clear();
+    for (const [no, hash] of rows) this.#policyNos.set(hash as string, { no: no as number, touchedAt: now });
+    return new Map(rows.map(([no, hash]) => [hash as string, no as number]));
+  }
+
   /** The number of a policy, stored within a transaction where it is new. Not cached: it may be rolled back. */
-  async policyWithin(ask: Connection["ask"], hash: string, policy: Policy): Promise<number> {
+  async policyWithin(ask: Connection["ask"], hash: string, policy: Policy, now: number): Promise<number> {
     const known = this.#policyNos.get(hash);
-    if (known !== undefined) return known;
-    await ask(this.#sql.addPolicies, [texts([hash]), texts([JSON.stringify(policy)])]);
-    const [[no] = []] = await ask(this.#sql.policiesByHash, [texts([hash])]);
+    if (known !== undefined && isFresh(known, now)) return known.no;
+    const [[no] = []] = await ask(this.#sql.addPolicies, policyValues(new Map([[hash, policy]]), now));
     return no as number;
   }
 
-  /** Makes sure that what these rows name can be told. Within a transaction over its own connection: one that holds a
-   *  connection must not wait for another. */
+  /** What these rows name. Within a transaction over its own connection: one that holds a connection must not wait for
+   *  another. Policies are in the answer, and not only in the memory that others may fill meanwhile. */
   async learn(
     lanes: Iterable<number>,
     policies: Iterable<number>,
     sessions: Iterable<number | null>,
     ask: Connection["ask"] = (statement, values) => this.#db.read(statement, values),
-  ): Promise<void> {
+  ): Promise<Meanings> {
     for (const lane of lanes) {
       if (this.#lanes.has(lane)) continue;
       for (const row of await ask(this.#sql.lanesAfter, [this.#lastLane])) this.#learnLane(row);
       break;
     }
-    const unknown = new Set([...policies].filter((no) => !this.#policies.has(no)));
+    const found = new Map<number, Policy>();
+    const unknown = new Set<number>();
+    for (const no of policies) {
+      if (found.has(no)) continue;
+      const policy = this.#policies.get(no);
+      if (policy === undefined) unknown.add(no);
+      else found.set(no, policy);
+    }
     if (unknown.size > 0) {
       for (const [no, body] of await ask(this.#sql.policiesByNo, [ints([...unknown])])) {
-        this.#policies.set(no as number, policyFromJson(body as string));
+        const policy = policyFromJson(body as string);
+        this.#policies.set(no as number, policy, body as string);
+        found.set(no as number, policy);
       }
     }
     const unmet = new Set([...sessions].filter((no): no is number => no !== null && !this.#sessionIds.has(no)));
@@ -213,15 +259,26 @@ export class Interned {
         this.knowSession(no as number, id as string);
       }
     }
+    return {
+      lane: (no) => this.lane(no),
+      policy: (no) => found.get(no) ?? missing("policy", no),
+      sessionId: (no) => this.sessionId(no),
+    };
   }
 
   #learnLane([no, namespace, queue, kind, text]: Row, isNext = true): void {
     const labels = JSON.parse(text as string) as Record<string, string>;
     const lane = { no, namespace, queue, kind, labels } as Lane;
     this.#lanes.set(lane.no, lane);
-    this.#laneNos.set(laneName(lane), lane.no);
+    // Touched by nobody here yet.
+    this.#laneNos.set(laneName(lane), { no: lane.no, touchedAt: Number.NEGATIVE_INFINITY });
     if (isNext) this.#lastLane = Math.max(this.#lastLane, lane.no);
   }
+}
+
+function policyValues(policies: ReadonlyMap<string, Policy>, now: number) {
+  const bodies = [...policies.values()].map((policy) => JSON.stringify(policy));
+  return [texts([...policies.keys()]), texts(bodies), bigints(bodies.map(() => now))];
 }
 
 function isSameLane(a: NewLane, b: NewLane): boolean {

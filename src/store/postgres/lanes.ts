@@ -2,9 +2,19 @@
  *  tenant) looks at those that hold waiting jobs, found by leaping through the index from lane to lane, and at no more
  *  than a window of them at a time; the next claim begins where this one ended. So a claim costs the same however many
  *  lanes there are; within a window the order is exact, between windows it is everyone's turn. */
-import { FEW_LANES, type LaneWindow, serves, windowSize } from "../lane.ts";
+import {
+  FEW_LANES,
+  type LaneUse,
+  type LaneUseQuery,
+  type LaneWindow,
+  labelText,
+  type NewLane,
+  serves,
+  windowSize,
+} from "../lane.ts";
 import { walkLanes } from "../lane-window.ts";
 import { type Lanes, sortLanes } from "../shares.ts";
+import { texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { SessionFacts } from "./sessions.ts";
 
@@ -78,7 +88,33 @@ export function laneFinder({ db, sql, interned, clock }: Context) {
   return { lanesOf, windowOf, moveOn };
 }
 
-export function laneCounter({ db, sql }: Context): (namespace: string) => Promise<number> {
+export function laneCounter({ db, sql }: Context) {
   const count = sql("lane_count", "select count(*)::integer from $s.lane where namespace = $1");
-  return async (namespace) => ((await db.read(count, [namespace]))[0]?.[0] ?? 0) as number;
+  const owned = sql("lanes_owned", "select count(*)::integer from $s.lane where namespace = $1 and owner = $2");
+  const byName = sql(
+    "lanes_by_name",
+    `select u.ord::integer from unnest($2::text[], $3::text[], $4::text[]) with ordinality as u (queue, kind, labels, ord)
+     join $s.lane l on l.namespace = $1 and l.queue = u.queue and l.kind = u.kind and l.labels = u.labels`,
+  );
+  const policies = sql("policy_count", "select count(*)::integer from $s.policy");
+  const laneCount = async (namespace: string) => ((await db.read(count, [namespace]))[0]?.[0] ?? 0) as number;
+  return {
+    laneCount,
+    policyCount: async () => ((await db.read(policies))[0]?.[0] ?? 0) as number,
+    async laneUse({ namespace, owner, lanes }: LaneUseQuery): Promise<LaneUse> {
+      const column = (pick: (lane: NewLane) => string) => texts(lanes.map(pick));
+      const names = [
+        column(({ queue }) => queue),
+        column(({ kind }) => kind),
+        column((lane) => labelText(lane.labels)),
+      ];
+      const [total, [[own] = []], rows] = await Promise.all([
+        laneCount(namespace),
+        db.read(owned, [namespace, owner]),
+        db.read(byName, [namespace, ...names]),
+      ]);
+      const there = new Set(rows.map(([ord]) => (ord as number) - 1));
+      return { total, owned: own as number, exists: lanes.map((_, i) => there.has(i)) };
+    },
+  };
 }

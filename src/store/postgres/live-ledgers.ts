@@ -36,7 +36,7 @@ export function liveTeller(context: Context) {
       ([no, attempt]) => byNo.get(no as number)?.attempt === attempt,
     );
     if (rows.length === 0) return NOT_HELD;
-    await interned.learn(
+    const names = await interned.learn(
       [],
       rows.map((row) => row[2] as number),
       [],
@@ -53,7 +53,7 @@ export function liveTeller(context: Context) {
       const { jobId, usage } = byNo.get(no) as UsedSoFar;
       const before = parseOrNull<Usage>(liveText);
       const live = mostUsage(before, usage ?? null);
-      const known: Policy = interned.policy(policy);
+      const known: Policy = names.policy(policy);
       if (ledgers.move({ budget, policy: known }, before, live)) over.add(jobId);
       if (usage != null) changed.push({ no, usage: jsonOrNull(live) });
     }

@@ -208,4 +208,15 @@ export const MIGRATIONS: readonly string[] = [
   -- The replies to a claim that did not get through, as a JSON list of their numbers.
   alter table $s.claim add column undelivered text not null default '[]';
   `,
+  `
+  -- When it was last noted that jobs are submitted to it; whoever made it, as quotas count. What is there counts as in use for
+  -- a week, and what an earlier version adds for ever: it notes nothing.
+  alter table $s.lane add column used_at bigint not null default 8640000000000000, add column owner text collate "C";
+  alter table $s.policy add column used_at bigint not null default 8640000000000000;
+  update $s.lane set used_at = (extract(epoch from now()) * 1000)::bigint + 604800000;
+  update $s.policy set used_at = (extract(epoch from now()) * 1000)::bigint + 604800000;
+  create index lane_owner on $s.lane (namespace, owner) where owner is not null;
+  alter table $s.lane set (${SMALL});
+  alter table $s.policy set (${SMALL});
+  `,
 ];

@@ -83,7 +83,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
   const pause = pauseVerb(context);
   const prune = pruneVerb(context);
   const tokens = tokenVerbs(context);
-  const laneCount = laneCounter(context);
+  const { laneCount, policyCount, laneUse } = laneCounter(context);
   const settings = settingVerbs(context);
   const underWay = new Set<Promise<unknown>>();
   let open = true;
@@ -158,6 +158,8 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     addToken: (token) => call(() => tokens.add(token)),
     tokens: () => call(tokens.all),
     laneCount: (namespace) => call(() => laneCount(namespace)),
+    policyCount: () => call(policyCount),
+    laneUse: (query) => call(() => laneUse(query)),
     revokeToken: (id, now) => call(() => tokens.revoke(id, now)),
     setting: (name) => call(() => settings.get(name)),
     setSettingIfAbsent: (name, value) => call(() => settings.setIfAbsent(name, value)),

@@ -9,6 +9,7 @@ import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import { LONG, type Row } from "./driver.ts";
 import { runLanePruner } from "./run-lanes.ts";
+import { nameSweeper } from "./sweep-names.ts";
 
 const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "tag", "blocked", "cascade", "hold", "submission"];
 
@@ -94,6 +95,7 @@ export function pruneVerb(context: Context) {
   ];
   const dropRuns = sql("prune_runs", "delete from $s.run_job where id = any ($1::text[])");
   const dropRunLanes = runLanePruner(context);
+  const sweepNames = nameSweeper(context);
   const oldest = "(select submitted_at from $s.submission order by job limit 1)";
   // Rows of jobs name their session, and must go on telling what their events tell: a session is out of sight at
   // once, but its row stays until no job is left of those that it may have run. By number, not by time: where the
@@ -149,7 +151,10 @@ export function pruneVerb(context: Context) {
     for (const each of upkeep) await db.write(each, [sessionsEndedBefore], { repeat: true });
     await db.write(dropSessions, [], { repeat: true });
     await dropRunLanes(limit);
-    return { jobs: ids.length, ids, more: round.end() };
+    // Names that the last of these jobs had are unused once all of them are gone.
+    const more = round.end() || (await sweepNames(query.namesUnusedBefore));
+    if (!more) await interned.dropLanes();
+    return { jobs: ids.length, ids, more };
   }
 
   async function remove(

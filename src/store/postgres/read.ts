@@ -96,20 +96,16 @@ export function reader(context: Context) {
   );
   const holder = sql("session_holder", "select 1 from $s.session where no = $1");
 
-  async function rows(ids: readonly string[]): Promise<Row[]> {
-    const found = await db.read(byId, [texts(ids)]);
-    await learnRows(interned, found);
-    return found;
-  }
-
   async function known(ids: readonly string[]): Promise<StoredJob[]> {
     const found = await db.read(factsById, [texts(ids)]);
-    await learnRows(interned, found);
-    return found.map((row) => toJob(row, interned));
+    const names = await learnRows(interned, found);
+    return found.map((row) => toJob(row, names));
   }
 
+  /** Of rows with the columns of `ROW_COLUMNS`. */
   async function toRows(found: readonly Row[]): Promise<JobRow[]> {
-    const jobs = found.map((row) => toJob(row, interned));
+    const names = await learnRows(interned, found);
+    const jobs = found.map((row) => toJob(row, names));
     const covering = jobs.map(({ budget }) => budget);
     const ledgers = await book.read(covering, (statement, values) => db.read(statement, values));
     return jobs.map((job, i) =>
@@ -177,9 +173,9 @@ export function reader(context: Context) {
   }
 
   async function history(id: string): Promise<History | null> {
-    const [found] = await rows([id]);
+    const [found] = await db.read(byId, [texts([id])]);
     if (found === undefined) return null;
-    const job = toJob(found, interned);
+    const job = toJob(found, await learnRows(interned, [found]));
     const [row] = await toRows([found]);
     const [events, late, paused, sessions, held] = await Promise.all([
       eventsOf(job, 0, null),
@@ -207,7 +203,7 @@ export function reader(context: Context) {
     eventPage,
     history,
     async jobs(ids: readonly string[]): Promise<(JobRow | null)[]> {
-      const found = new Map((await toRows(await rows(ids))).map((row) => [row.id, row]));
+      const found = new Map((await toRows(await db.read(byId, [texts(ids)]))).map((row) => [row.id, row]));
       return ids.map((id) => found.get(id) ?? null);
     },
     async facts(ids: readonly string[]): Promise<(Job | null)[]> {

@@ -3,10 +3,12 @@
  *  renewal ever waits for a job's row while it holds its session's. */
 import { mostUsage, type Usage } from "../../core/job.ts";
 import type { HeldAttempt, RenewAnswer } from "../../core/work.ts";
+import type { Meanings } from "../job-row.ts";
 import { isOverspent } from "../live-usage.ts";
 import type { RenewRequest } from "../store.ts";
 import { jsonOrNull, parseOrNull } from "../stored-job.ts";
 import { bigints, ints, texts } from "./arrays.ts";
+import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
 import { liveTeller } from "./live-ledgers.ts";
@@ -55,7 +57,7 @@ export function renewVerb(context: Context) {
     }
     const [no, leaseMs, drain, wasOver] = facts as [number, number, boolean, boolean];
     const { unheardAfterMs = leaseMs } = request;
-    const rows = await runningOf(no);
+    const { rows, names } = await runningOf(no);
     const lost: Place[] = [];
     const cancel: Place[] = [];
     const overspent: Place[] = [];
@@ -68,7 +70,7 @@ export function renewVerb(context: Context) {
       }
       rows.delete(attempt.jobId);
       if (row[4] !== null) cancel.push(named(attempt));
-      if (row[8] === null && isSpent(row, attempt)) overspent.push(named(attempt));
+      if (row[8] === null && isSpent(row, attempt, names)) overspent.push(named(attempt));
       told.push({ no: row[0] as number, attempt, isCovered: row[8] !== null });
     }
     const covered = told.filter(({ isCovered }) => isCovered);
@@ -84,16 +86,17 @@ export function renewVerb(context: Context) {
     return { alive: true, leaseMs, drain, wasOver, lost, cancel, overspent, unheard };
   }
 
-  async function runningOf(session: number): Promise<Map<string, Row>> {
+  async function runningOf(session: number): Promise<{ rows: Map<string, Row>; names: Meanings }> {
     const rows = await db.read(running, [session], { reserved: true });
     const policies = rows.map((row) => row[5] as number);
-    await interned.learn([], policies, [], (statement, values) => db.read(statement, values, { reserved: true }));
-    return new Map(rows.map((row) => [row[1] as string, row]));
+    const ask: Connection["ask"] = (statement, values) => db.read(statement, values, { reserved: true });
+    const names = await interned.learn([], policies, [], ask);
+    return { rows: new Map(rows.map((row) => [row[1] as string, row])), names };
   }
 
-  function isSpent([, , , , , policy, before, live]: Row, { usage }: HeldAttempt): boolean {
+  function isSpent([, , , , , policy, before, live]: Row, { usage }: HeldAttempt, names: Meanings): boolean {
     const most = mostUsage(parseOrNull<Usage>(live as string | null), usage ?? null);
-    return isOverspent(interned.policy(policy as number), parseOrNull(before as string | null), most);
+    return isOverspent(names.policy(policy as number), parseOrNull(before as string | null), most);
   }
 
   async function store(told: readonly Told[]): Promise<void> {

@@ -1,6 +1,6 @@
 /** Rows to jobs and back, in the order of `JOB_COLUMNS`. */
 import type { JobProgressFields } from "../../core/job.ts";
-import { JOB_COLUMN_NAMES } from "../job-row.ts";
+import { JOB_COLUMN_NAMES, type Meanings } from "../job-row.ts";
 import { checkAt, jsonOrNull, STATE_CODES, type StoredJob } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
@@ -27,8 +27,8 @@ export const JOB_COLUMNS = JOB_COLUMN_NAMES.map((name) => `${SUBMITTED.has(name)
 
 export const COLUMN_COUNT = JOB_COLUMN_NAMES.length;
 
-/** Makes sure that all that `toJob` needs is known. */
-export function learnRows(interned: Interned, rows: readonly Row[], connection?: Connection): Promise<void> {
+/** What `toJob` needs to read these rows. */
+export function learnRows(interned: Interned, rows: readonly Row[], connection?: Connection): Promise<Meanings> {
   const column = (i: number) => rows.map((row) => row[i] as number);
   return interned.learn(column(2), column(3), column(18) as (number | null)[], connection?.ask);
 }

@@ -31,7 +31,7 @@ export function runLaneHolder({ sql, interned }: Context) {
   ): Promise<InsertAnswer[]> {
     const lanes = items.map(({ job }) => job).filter(({ queue }) => isRunQueue(queue));
     for (let tries = 0; tries < TRIES; tries++) {
-      if (lanes.length > 0) await interned.storeRunLanes(lanes);
+      if (lanes.length > 0) await interned.storeRunLanes(lanes, items[0]?.now ?? 0);
       const answers = await insert();
       if (answers !== null) return answers;
     }
@@ -59,7 +59,7 @@ export function runLaneHolder({ sql, interned }: Context) {
 }
 
 /** Deletes lanes of single runs that no job names any more; at most so many. */
-export function runLanePruner({ db, sql, interned }: Context): (limit: number) => Promise<void> {
+export function runLanePruner({ db, sql }: Context): (limit: number) => Promise<void> {
   const UNUSED = "not exists (select from $s.run_job r where r.lane = l.no)";
   const unused = sql(
     "run_lanes_unused",
@@ -78,6 +78,5 @@ export function runLanePruner({ db, sql, interned }: Context): (limit: number) =
       await ask(drop, [ints(mine.map(([no]) => no as number))]);
     };
     if (found.length > 0) await db.transaction(work, { repeat: true });
-    await interned.dropLanes();
   };
 }

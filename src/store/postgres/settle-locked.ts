@@ -96,8 +96,8 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
 
   async function read(connection: Connection, items: readonly SettleItem[]): Promise<Facts> {
     const rows = await connection.ask(lock, [texts(items.map(({ report }) => report.jobId))]);
-    await learnRows(interned, rows, connection);
-    const jobs = new Map(rows.map((row) => toJob(row, interned)).map((job) => [job.id, job]));
+    const names = await learnRows(interned, rows, connection);
+    const jobs = new Map(rows.map((row) => toJob(row, names)).map((job) => [job.id, job]));
     const sessions = new Set<number>();
     for (const { session } of jobs.values()) if (session !== null) sessions.add(session);
     // Only for the reaper does the lease decide. The others must not keep renewals waiting.

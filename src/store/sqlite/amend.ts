@@ -55,7 +55,7 @@ export function amendVerb({ db, interned, events }: Context): Verb<Item, AmendAn
     }
     if (decision.kind === "noop") return { status: "noop", message: decision.message, job: toFacts(job) };
     const { next, event, terms, budgets } = decision;
-    if (terms !== undefined) setTerms(job.no, terms);
+    if (terms !== undefined) setTerms(job.no, terms, now);
     if (budgets !== undefined) setBudgets(job, budgets, ledgers);
     const changed = { ...job, ...terms };
     if (job.state === "running") keepRunning(job.no, next.cancelRequestedAt, next.revision);
@@ -84,8 +84,8 @@ export function amendVerb({ db, interned, events }: Context): Verb<Item, AmendAn
   const setTermsOf = db.prepare(
     "update job set policy = ?, priority = ?, timeout_ms = ?, expire_in = ?, deadline_at = ? where no = ?",
   );
-  function setTerms(no: number, { policy, priority, timeoutMs, expireInMs, deadlineAt }: JobTerms): void {
-    const policyNo = interned.internPolicy(hashOfPolicy(policy), policy);
+  function setTerms(no: number, { policy, priority, timeoutMs, expireInMs, deadlineAt }: JobTerms, now: number): void {
+    const policyNo = interned.internPolicy(hashOfPolicy(policy), policy, now);
     setTermsOf.run(policyNo, priority, timeoutMs, expireInMs, deadlineAt, no);
   }
 

@@ -110,8 +110,8 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
       if (job.key !== null) addKey.run(job.namespace, job.key, job.id, job.bodyHash);
       no += 1;
       const { event, next } = job.transition;
-      const lane = interned.internLane(job);
-      const policy = interned.internPolicy(job.policyHash, job.policy);
+      const lane = interned.internLane(job, now);
+      const policy = interned.internPolicy(job.policyHash, job.policy, now);
       const tagText = job.tags.length === 0 ? null : JSON.stringify(job.tags);
       const above = job.parent === null ? null : (parents.get(job.parent.id)?.budget ?? null);
       const isOwn = hasBudget(job.policy);

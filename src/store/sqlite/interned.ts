@@ -1,27 +1,30 @@
 /** Lanes, policies and sessions are stored once and named by small numbers. This is the cache of what the numbers
- *  mean. Rows are never changed after they are written, and numbers never used again, so what is cached stays true; what another
- *  process added is read when it is first met. Only lanes of single runs are ever deleted. */
+ *  mean. Numbers are never used again, so what is cached stays true; what another process added is read when it is first met, and
+ *  what was deleted (`names.ts`) is found to be gone when it is used again. */
 import { PerdureError } from "../../core/errors.ts";
 import type { Policy } from "../../core/policy.ts";
 import { policyFromJson } from "../../core/resolve-policy.ts";
 import { isRunQueue } from "../../core/run-queue.ts";
 import { type Lane, labelText, laneName, type NewLane } from "../lane.ts";
+import { isFresh, type KnownName, PolicyMemory } from "../names.ts";
 import type { Database, Statement } from "./driver.ts";
 
 /** More sessions than this are not kept in memory: each start of a worker makes one. */
 const MAX_SESSIONS = 10_000;
-const MANY_RUNS = 100;
+/** Hashes of policies and their numbers. */
+const MAX_HASHES = 10_000;
 
 export class Interned {
   readonly #lanes = new Map<number, Lane>();
-  readonly #laneNos = new Map<string, number>();
+  readonly #laneNos = new Map<string, KnownName>();
   #lastLane = 0;
   #forgotten = 0;
-  readonly #policies = new Map<number, Policy>();
-  readonly #policyNos = new Map<string, number>();
+  readonly #policies = new PolicyMemory();
+  readonly #policyNos = new Map<string, KnownName>();
   readonly #sessionIds = new Map<number, string>();
   readonly #sql: Record<
-    "lanesAfter" | "laneByName" | "laneByNo" | "addLane" | "policyByHash" | "addPolicy" | "policyByNo" | "sessionByNo",
+    | ("lanesAfter" | "laneByName" | "laneCount" | "laneByNo" | "addLane" | "touchLane")
+    | ("policyByHash" | "addPolicy" | "policyByNo" | "touchPolicy" | "sessionByNo"),
     Statement
   >;
 
@@ -29,11 +32,16 @@ export class Interned {
     this.#sql = {
       lanesAfter: db.prepare("select no, namespace, queue, kind, labels from lane where no > ? order by no"),
       laneByName: db.prepare("select no from lane where namespace = ? and queue = ? and kind = ? and labels = ?"),
+      laneCount: db.prepare("select count(*) as count from lane"),
       laneByNo: db.prepare("select 1 from lane where no = ?"),
-      addLane: db.prepare("insert into lane (namespace, queue, kind, labels) values (?, ?, ?, ?)"),
+      addLane: db.prepare(
+        "insert into lane (namespace, queue, kind, labels, used_at, owner) values (?, ?, ?, ?, ?, ?)",
+      ),
+      touchLane: db.prepare("update lane set used_at = ? where no = ?"),
       policyByHash: db.prepare("select no from policy where hash = ?"),
-      addPolicy: db.prepare("insert into policy (hash, body) values (?, ?)"),
+      addPolicy: db.prepare("insert into policy (hash, body, used_at) values (?, ?, ?)"),
       policyByNo: db.prepare("select body from policy where no = ?"),
+      touchPolicy: db.prepare("update policy set used_at = ? where no = ?"),
       sessionByNo: db.prepare("select id from session where no = ?"),
     };
   }
@@ -61,35 +69,32 @@ export class Interned {
   }
 
   /** Within a write transaction. The caller forgets what was added if that transaction is rolled back. */
-  internLane(lane: NewLane): number {
+  internLane(lane: NewLane & { readonly owner?: string | null }, now: number): number {
     const labels = labelText(lane.labels);
     const name = JSON.stringify([lane.namespace, lane.queue, lane.kind, labels]);
-    // The lane of a single run may have been deleted since we met it.
-    const known = isRunQueue(lane.queue) ? this.#stored(lane, labels) : this.#laneNos.get(name);
-    if (known !== undefined) return known;
+    const known = this.#laneNos.get(name);
+    // The lane of a single run goes with its last job, whenever that is.
+    if (known !== undefined && isFresh(known, now) && !isRunQueue(lane.queue)) return known.no;
+    const { namespace, queue, kind } = lane;
+    const stored = this.#sql.laneByName.get(namespace, queue, kind, labels) as { no: number } | undefined;
+    if (stored === undefined) this.#sql.addLane.run(namespace, queue, kind, labels, now, lane.owner ?? null);
+    else this.#sql.touchLane.run(now, stored.no);
     this.#readLanes();
-    if (isRunQueue(lane.queue) || !this.#laneNos.has(name)) {
-      this.#sql.addLane.run(lane.namespace, lane.queue, lane.kind, labels);
-      this.#readLanes();
-    }
-    return this.#laneNos.get(name) as number;
+    const met = this.#laneNos.get(name) as KnownName;
+    met.touchedAt = now;
+    return met.no;
   }
 
-  #stored({ namespace, queue, kind }: NewLane, labels: string): number | undefined {
-    return (this.#sql.laneByName.get(namespace, queue, kind, labels) as { no: number } | undefined)?.no;
-  }
-
-  /** Lanes of single runs that were deleted, by whomever. Their numbers are never used again, so that to keep one does no harm:
-   *  they are looked for when there are many. */
+  /** Forgets lanes that were deleted, by whomever. To keep one does no harm but for the memory it takes. */
   dropLanes(): void {
-    const runs = [...this.#lanes.values()].filter(({ queue }) => isRunQueue(queue));
-    if (runs.length < MANY_RUNS) return;
+    this.#readLanes();
+    if ((this.#sql.laneCount.get() as { count: number }).count === this.#lanes.size) return;
     this.#forgotten += 1;
-    for (const lane of runs) {
+    for (const lane of this.#lanes.values()) {
       if (this.#sql.laneByNo.get(lane.no) !== undefined) continue;
       this.#lanes.delete(lane.no);
       const name = laneName(lane);
-      if (this.#laneNos.get(name) === lane.no) this.#laneNos.delete(name);
+      if (this.#laneNos.get(name)?.no === lane.no) this.#laneNos.delete(name);
     }
   }
 
@@ -99,17 +104,20 @@ export class Interned {
       const row = this.#sql.policyByNo.get(no) as { body: string } | undefined;
       if (row === undefined) throw missing("policy", no);
       policy = policyFromJson(row.body);
-      this.#policies.set(no, policy);
+      this.#policies.set(no, policy, row.body);
     }
     return policy;
   }
 
-  internPolicy(hash: string, policy: Policy): number {
+  /** Within a write transaction, as of lanes. */
+  internPolicy(hash: string, policy: Policy, now: number): number {
     const known = this.#policyNos.get(hash);
-    if (known !== undefined) return known;
+    if (known !== undefined && isFresh(known, now)) return known.no;
     const row = this.#sql.policyByHash.get(hash) as { no: number } | undefined;
-    const no = row?.no ?? Number(this.#sql.addPolicy.run(hash, JSON.stringify(policy)).lastInsertRowid);
-    this.#policyNos.set(hash, no);
+    if (row !== undefined) this.#sql.touchPolicy.run(now, row.no);
+    const no = row?.no ?? Number(this.#sql.addPolicy.run(hash, JSON.stringify(policy), now).lastInsertRowid);
+    if (this.#policyNos.size >= MAX_HASHES) this.#policyNos.clear();
+    this.#policyNos.set(hash, { no, touchedAt: now });
     return no;
   }
 
@@ -139,7 +147,9 @@ export class Interned {
       const text = row.labels as unknown as string;
       const lane = { ...row, labels: JSON.parse(text) as Record<string, string> };
       this.#lanes.set(row.no, lane);
-      this.#laneNos.set(JSON.stringify([row.namespace, row.queue, row.kind, text]), row.no);
+      // Touched by nobody here yet.
+      const known = { no: row.no, touchedAt: Number.NEGATIVE_INFINITY };
+      this.#laneNos.set(JSON.stringify([row.namespace, row.queue, row.kind, text]), known);
       this.#lastLane = row.no;
     }
   }

@@ -3,7 +3,16 @@
  *  than a window of them at a time; the next claim begins where this one ended. So a claim costs the same however many
  *  lanes there are; within a window the order is exact, between windows it is everyone's turn. */
 
-import { type Capability, FEW_LANES, type LaneWindow, serves, windowSize } from "../lane.ts";
+import {
+  type Capability,
+  FEW_LANES,
+  type LaneUse,
+  type LaneUseQuery,
+  type LaneWindow,
+  labelText,
+  serves,
+  windowSize,
+} from "../lane.ts";
 import { walkLanes } from "../lane-window.ts";
 import { type Lanes, sortLanes } from "../shares.ts";
 import { parseOrNull } from "../stored-job.ts";
@@ -88,7 +97,21 @@ export function laneFinder({ db, interned }: Context) {
   return { lanesOf, windowOf, moveOn };
 }
 
-export function laneCounter({ db }: Context): (namespace: string) => number {
+export function laneCounter({ db }: Context) {
   const count = db.prepare("select count(*) as count from lane where namespace = ?");
-  return (namespace) => (count.get(namespace) as { count: number }).count;
+  const owned = db.prepare("select count(*) as count from lane where namespace = ? and owner = ?");
+  const byName = db.prepare("select 1 from lane where namespace = ? and queue = ? and kind = ? and labels = ?");
+  const policies = db.prepare("select count(*) as count from policy");
+  const counted = (row: unknown) => (row as { count: number }).count;
+  return {
+    laneCount: (namespace: string): number => counted(count.get(namespace)),
+    policyCount: (): number => counted(policies.get()),
+    laneUse: ({ namespace, owner, lanes }: LaneUseQuery): LaneUse => ({
+      total: counted(count.get(namespace)),
+      owned: counted(owned.get(namespace, owner)),
+      exists: lanes.map(
+        ({ queue, kind, labels }) => byName.get(namespace, queue, kind, labelText(labels)) !== undefined,
+      ),
+    }),
+  };
 }

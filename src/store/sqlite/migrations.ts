@@ -184,4 +184,21 @@ export const MIGRATIONS: readonly string[] = [
   -- The replies to a claim that did not get through, as a JSON list of their numbers.
   alter table claim add column undelivered text not null default '[]';
   `,
+  `
+  -- When it was last noted that jobs are submitted to it; whoever made it, as quotas count. What is there counts as in use for
+  -- a week, and what an earlier version adds for ever: it notes nothing.
+  alter table lane add column used_at integer not null default 8640000000000000;
+  update lane set used_at = unixepoch() * 1000 + 604800000;
+  alter table lane add column owner text;
+  create index lane_owner on lane (namespace, owner) where owner is not null;
+  -- autoincrement: policies are deleted, and processes keep in memory what the numbers mean
+  create table policy_numbered (
+    no integer primary key autoincrement, hash text not null unique, body text not null,
+    used_at integer not null default 8640000000000000
+  );
+  insert into policy_numbered (no, hash, body, used_at)
+    select no, hash, body, unixepoch() * 1000 + 604800000 from policy order by no;
+  drop table policy;
+  alter table policy_numbered rename to policy;
+  `,
 ];

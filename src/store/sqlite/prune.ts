@@ -5,11 +5,14 @@ import { PAGE, PRUNED_STATES, type PrunedState, PrunePlaces, type Round } from "
 import type { PruneAnswer, PruneQuery } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
 import type { Context } from "./context.ts";
+import { nameSweeper } from "./sweep-names.ts";
 import type { Verb } from "./writer.ts";
 
 const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload", "blocked", "cascade", "hold", "budget"];
 
-export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnswer> {
+export function pruneVerb(context: Context): Verb<PruneQuery, PruneAnswer> {
+  const { db, interned } = context;
+  const sweepNames = nameSweeper(context);
   // A parent that has not ended may still ask for its children, and children whose cancel is due are found by their parent.
   // So are those below an ended child: it stays as long as somebody above it may be cancelled, or was just now.
   const above = `with recursive above (id) as (
@@ -99,8 +102,10 @@ export function pruneVerb({ db, interned }: Context): Verb<PruneQuery, PruneAnsw
     dropSessions.run();
     engineEvents.run(sessionsEndedBefore, limit);
     dropLanes.run(limit);
+    // Names that the last of these jobs had are unused once all of them are gone.
+    const more = round.end() || sweepNames(query.namesUnusedBefore);
     interned.dropLanes();
-    return { jobs: ids.length, ids, more: round.end() };
+    return { jobs: ids.length, ids, more };
   }
 
   /** Jobs are numbered as they come and none can end before it came: at a page of those that came too late we stop.

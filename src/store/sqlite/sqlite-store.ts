@@ -87,7 +87,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
   const reachable = reachableReader(context);
   const counts = countReader(context);
   const tokens = tokenReader(context);
-  const laneCount = laneCounter(context);
+  const { laneCount, policyCount, laneUse } = laneCounter(context);
   const setting = settingReader(context);
   const watch = watcher(db, shared);
   let open = true;
@@ -195,6 +195,8 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
     },
     tokens: () => answer(tokens),
     laneCount: (namespace) => answer(() => laneCount(namespace)),
+    policyCount: () => answer(policyCount),
+    laneUse: (query) => answer(() => laneUse(query)),
     revokeToken: (id, now) => one(verbs.revokeToken, { id, now }),
     setting: (name) => answer(() => setting(name)),
     setSettingIfAbsent: (name, value) => one(verbs.setting, { name, value }),

@@ -1,0 +1,34 @@
+import { describe, expect, it } from "vitest";
+import { ByteCache } from "./byte-cache.ts";
+
+describe("a cache that is bounded by bytes", () => {
+  it("never holds more than its bound, whatever comes", () => {
+    const cache = new ByteCache<number, string>(1_000);
+    for (let i = 0; i < 500; i++) {
+      cache.set(i, `value ${i}`, 1 + ((i * 37) % 200));
+      expect(cache.bytes).toBeLessThanOrEqual(1_000);
+    }
+    expect(cache.get(499)).toBe("value 499");
+    expect(cache.get(0)).toBeUndefined();
+  });
+
+  it("keeps what is read over what is not", () => {
+    const cache = new ByteCache<string, number>(100);
+    cache.set("read", 1, 20);
+    for (let i = 0; i < 50; i++) {
+      cache.set(`other ${i}`, i, 20);
+      expect(cache.get("read")).toBe(1);
+    }
+  });
+
+  it("counts an entry that is replaced once, and does not keep one that is larger than itself", () => {
+    const cache = new ByteCache<string, number>(100);
+    cache.set("a", 1, 60);
+    cache.set("a", 2, 50);
+    expect([cache.get("a"), cache.bytes, cache.size]).toEqual([2, 50, 1]);
+    cache.set("b", 3, 101);
+    expect([cache.get("b"), cache.get("a"), cache.bytes]).toEqual([undefined, 2, 50]);
+    cache.clear();
+    expect([cache.bytes, cache.size]).toEqual([0, 0]);
+  });
+});

@@ -1,0 +1,103 @@
+/** Lanes and policies that nobody needs any more: deleted with the last job that names them, and stored anew by whoever submits
+ *  such a job again, whatever it has in its memory. */
+import { expect, test } from "vitest";
+import type { Store } from "../store.ts";
+import type { Bench } from "./bench.ts";
+import { DAY, decideCommandAt, MINUTE, newJob, newSession, T0 } from "./kit.ts";
+
+const OWN = { maxAttempts: 7, retryOn: ["only this one"] };
+
+export function unusedNameTests(bench: Bench): void {
+  const prune = async (unusedBefore: number, store: Store = bench.store) => {
+    const endedBefore = { succeeded: T0 + DAY, failed: T0 + DAY, cancelled: T0 + DAY };
+    const query = { now: T0 + DAY, keyWindowMs: 0, sessionsEndedBefore: 0, limit: 100, endedBefore };
+    while ((await store.prune({ ...query, namesUnusedBefore: unusedBefore })).more);
+  };
+  const names = async () => [await bench.store.laneCount("default"), await bench.store.policyCount()];
+  const cancel = (id: string, at = T0 + 1) => bench.amend(id, { kind: "cancel" }, at);
+
+  test("go with the last job that names them, when they were not used for a while", async () => {
+    const ids = [await bench.submit({ queue: "a", retry: OWN }), await bench.submit({ queue: "a", retry: OWN })];
+    const other = await bench.submit({ queue: "b" });
+    await cancel(ids[0] as string);
+    await prune(T0 + DAY);
+    expect(await names()).toEqual([2, 2]);
+    await cancel(ids[1] as string);
+    await prune(T0); // in use at that very moment
+    expect(await names()).toEqual([2, 2]);
+    await prune(T0 + 1);
+    expect(await names()).toEqual([1, 1]);
+    expect(await bench.row(other)).toMatchObject({ queue: "b" });
+  });
+
+  test("are stored anew for whoever submits such a job again, and its jobs are found and run", async () => {
+    await cancel(await bench.submit({ queue: "a", retry: OWN }));
+    await prune(T0 + DAY);
+    // Others take the next numbers: they must not be those of the deleted ones.
+    const other = await bench.submit({ queue: "b", at: T0 + DAY });
+    const again = await bench.submit({ queue: "a", retry: OWN, at: T0 + DAY });
+    expect(await bench.row(again)).toMatchObject({ queue: "a", policy: { maxAttempts: 7 } });
+    expect(await bench.row(other)).toMatchObject({ queue: "b", policy: { maxAttempts: 1 } });
+    const session = await bench.open({ queues: ["a"], slots: 9 }, T0 + DAY);
+    expect((await bench.claim(session, 9, T0 + DAY)).map(({ id }) => id)).toEqual([again]);
+  });
+
+  test("stay where a job was redriven under them", async () => {
+    const id = await bench.submit({ queue: "a" });
+    await cancel(id);
+    await bench.amend(id, { kind: "redrive", changes: { retry: OWN } }, T0 + 2);
+    await prune(T0 + DAY);
+    expect(await names()).toEqual([1, 1]); // the policy it had before is gone
+    expect(await bench.row(id)).toMatchObject({ queue: "a", policy: { maxAttempts: 7 } });
+  });
+
+  test("are stored anew by a process that has the deleted ones in its memory", async () => {
+    if (!bench.hasSecond) return;
+    const second = await bench.second();
+    const insert = async (at: number) => {
+      const job = newJob({ queue: "a", retry: OWN, at });
+      expect(await second.insert([job], at)).toEqual([{ status: "inserted", id: job.id }]);
+      return job.id;
+    };
+    await cancel(await insert(T0));
+    await prune(T0 + DAY);
+    expect(await names()).toEqual([0, 0]);
+    await bench.submit({ queue: "b", at: T0 + DAY });
+    const again = await insert(T0 + DAY);
+    for (const store of [bench.store, second]) {
+      expect(await store.jobs([again])).toMatchObject([{ queue: "a", policy: { maxAttempts: 7 } }]);
+    }
+    const session = newSession({ queues: ["a"] });
+    await second.openSession(session, T0 + DAY);
+    const [claimed] = await second.claim([{ session: session.id, limit: 9, claimId: null }], T0 + DAY);
+    expect(claimed?.jobs.map(({ id }) => id)).toEqual([again]);
+  });
+
+  test("are never lost to a pruner while jobs are submitted under them", async () => {
+    const second = bench.hasSecond ? await bench.second() : bench.store;
+    for (let round = 1; round <= 15; round++) {
+      const at = T0 + 2 * round * MINUTE;
+      const job = newJob({ queue: "a", retry: OWN, at });
+      const [answers] = await Promise.all([second.insert([job], at), prune(at), prune(at, second)]);
+      expect(answers).toMatchObject([{ status: "inserted" }]);
+      expect(await bench.row(job.id)).toMatchObject({ queue: "a", policy: { maxAttempts: 7 } });
+      const commands = [{ jobId: job.id, command: { kind: "cancel" } as const }];
+      await Promise.all([bench.store.amend(commands, at + 1, decideCommandAt(at + 1)), prune(at)]);
+    }
+    await prune(T0 + DAY);
+    expect(await names()).toEqual([0, 0]);
+  });
+
+  test("tell whose lanes they are, and which there are", async () => {
+    await bench.submit({ queue: "a", owner: "token:x" });
+    await bench.submit({ queue: "b", owner: "token:y", labels: { gpu: "1" } });
+    await bench.submit({ queue: "a", owner: "token:y" }); // it was there already
+    await bench.submit({ queue: "c" });
+    const lane = (queue: string, labels = {}) => ({ namespace: "default", queue, kind: "work", labels });
+    const lanes = [lane("a"), lane("b"), lane("b", { gpu: "1" }), lane("d")];
+    const use = (owner: string) => bench.store.laneUse({ namespace: "default", owner, lanes });
+    expect(await use("token:x")).toEqual({ total: 3, owned: 1, exists: [true, false, true, false] });
+    expect(await use("token:y")).toMatchObject({ owned: 1 });
+    expect(await use("token:z")).toMatchObject({ owned: 0 });
+  });
+}

@@ -1,0 +1,51 @@
+/** The attacks on policies and lanes at full size. What is asserted is far from what is measured: machines differ. */
+import { expect, it, onTestFinished } from "vitest";
+import { startServer } from "./kit.ts";
+
+const condition = (i: number) => Array.from({ length: 21 }, (_, k) => `attempt == ${i * 21 + k}`).join(" or ");
+
+it("a batch of 10,000 policies holds up nobody for long", async () => {
+  const server = await startServer();
+  onTestFinished(server.close);
+  const jobs = Array.from({ length: 10_000 }, (_, i) => ({ kind: "k", retry: { retryWhen: condition(i) } }));
+  let worst = 0;
+  let last = performance.now();
+  const timer = setInterval(() => {
+    worst = Math.max(worst, performance.now() - last);
+    last = performance.now();
+  }, 5);
+  const { body } = await server.call("POST", "/v1/jobs/batch", { body: { jobs } });
+  clearInterval(timer);
+  expect(body.answers.filter((answer: object) => "id" in answer)).toHaveLength(1_000);
+  expect(worst).toBeLessThan(3_000);
+}, 120_000);
+
+it("120 different policies of the largest size leave the memory as it was", async () => {
+  const server = await startServer();
+  onTestFinished(server.close);
+  const parts = (n: number) => Array.from({ length: 100 }, (_, i) => `${n} ${i}`.padEnd(200, "x"));
+  const memory = () => {
+    globalThis.gc?.();
+    return process.memoryUsage().rss;
+  };
+  const before = memory();
+  for (let n = 0; n < 120; n++) {
+    const retry = { maxAttempts: 2, retryOn: parts(n), noRetryOn: parts(n + 1_000) };
+    const { status, body } = await server.call("POST", "/v1/jobs", { body: { kind: "k", retry } });
+    expect(status).toBe(201);
+    expect((await server.call("GET", `/v1/jobs/${body.id}`)).body.policy.retryOn).toHaveLength(100);
+  }
+  expect(memory() - before).toBeLessThan(200_000_000);
+}, 120_000);
+
+it("a token that makes queues until it is refused leaves the others theirs", async () => {
+  const server = await startServer({ limits: { lanesPerToken: 5_000 } });
+  onTestFinished(server.close);
+  const greedy = await server.token({ name: "greedy", scopes: ["submit"] });
+  const other = await server.token({ name: "other", scopes: ["submit"] });
+  const jobs = Array.from({ length: 9_999 }, (_, i) => ({ kind: "k", queue: `q${i}` }));
+  const { body } = await server.call("POST", "/v1/jobs/batch", { token: greedy, body: { jobs } });
+  expect(body.answers.filter((answer: object) => "id" in answer)).toHaveLength(5_000);
+  const mine = await server.call("POST", "/v1/jobs", { token: other, body: { kind: "k", queue: "mine" } });
+  expect(mine.status).toBe(201);
+}, 120_000);

@@ -1,0 +1,96 @@
+/** What one token can take for itself: lanes and policies. */
+import { beforeAll, describe, expect, it } from "vitest";
+import { startServer, type TestServer } from "./kit.ts";
+import { openWorker } from "./worker-kit.ts";
+
+const LIMITS = { lanesPerToken: 3, lanesPerNamespace: 100, policiesPerRequest: 2 };
+let server: TestServer;
+beforeAll(async () => {
+  server = await startServer({ limits: LIMITS });
+  return () => server.close();
+});
+
+const submit = (token: string, body: object, to = server) => to.call("POST", "/v1/jobs", { token, body });
+const OVER = {
+  status: 429,
+  body: { code: "too_many_requests", message: expect.stringContaining("the quota of a token") },
+};
+
+describe("S32: lanes", () => {
+  it("are a share of each token, which its jobs share, and which it has again after a prune and a restart", async () => {
+    const greedy = await server.token({ name: "greedy", scopes: ["submit", "work"], namespace: "n" });
+    const modest = await server.token({ name: "modest", scopes: ["submit"], namespace: "n" });
+    const root = await submit(greedy, { kind: "exec", input: { argv: ["true"] }, queue: "root" });
+    expect(root.status).toBe(201);
+    const worker = await openWorker(server, { kinds: ["exec"] }, { token: greedy });
+    const job = await worker.take();
+    // Whatever token stores a child, it counts for whoever submitted the root.
+    const own = job.jobToken as string;
+    expect((await submit(own, { kind: "k", queue: "child-1" })).status).toBe(201);
+    const headers = { "perdure-lease": job.token };
+    const child = await worker.call("POST", `/jobs/${job.id}/children`, {
+      headers,
+      body: { kind: "k", queue: "child-2" },
+    });
+    expect(child.status).toBe(201);
+    expect(await submit(own, { kind: "k", queue: "child-3" })).toMatchObject(OVER);
+    expect(await submit(greedy, { kind: "k", labels: { a: "b" } })).toMatchObject(OVER);
+    const batch = await server.call("POST", "/v1/jobs/batch", {
+      token: greedy,
+      body: {
+        jobs: [
+          { kind: "k", queue: "child-1" },
+          { kind: "k", queue: "new" },
+        ],
+      },
+    });
+    expect(batch.body.answers).toMatchObject([{ created: true }, { error: { code: "too_many_requests" } }]);
+    // Nobody else is concerned.
+    for (const queue of ["a", "b", "c"]) expect((await submit(modest, { kind: "k", queue })).status).toBe(201);
+
+    // A server that is started again knows what there is.
+    const again = await startServer({ url: server.storeUrl, limits: LIMITS });
+    try {
+      expect((await submit(greedy, { kind: "k", queue: "child-1" }, again)).status).toBe(201);
+      expect(await submit(greedy, { kind: "k", queue: "child-4" }, again)).toMatchObject(OVER);
+      await worker.report(job, { kind: "completed", result: "1" });
+      for (const row of (await server.call("GET", "/v1/jobs", { headers: { "perdure-namespace": "n" } })).body.jobs) {
+        await server.call("POST", `/v1/jobs/${row.id}/cancel`, { headers: { "perdure-namespace": "n" } });
+      }
+      const ahead = Date.now() + 86_400_000;
+      const endedBefore = { succeeded: ahead, failed: ahead, cancelled: ahead };
+      const query = { now: ahead, keyWindowMs: 0, sessionsEndedBefore: 0, limit: 100, endedBefore };
+      while ((await again.store.prune({ ...query, namesUnusedBefore: ahead })).more);
+      expect(await server.store.laneCount("n")).toBe(0);
+      expect((await submit(greedy, { kind: "k", queue: "child-4" }, again)).status).toBe(201);
+    } finally {
+      await again.close();
+    }
+  });
+});
+
+describe("S32: policies", () => {
+  it("are bounded in number for one request, and in size; the jobs beside them are stored", async () => {
+    const job = (maxAttempts: number) => ({ kind: "k", retry: { maxAttempts } });
+    const parts = Array.from({ length: 100 }, (_, n) => `${n}`.padEnd(200, "x"));
+    // biome-ignore lint/suspicious/noThenProperty: the policy language says "then"
+    const rules = Array.from({ length: 9 }, () => ({ if: { message: parts.slice(50) }, then: "fail" }));
+    const large = { kind: "k", retry: { retryOn: parts, rules } };
+    const jobs = [job(2), large, job(3), job(2), job(4), { kind: "k" }];
+    const { body } = await server.call("POST", "/v1/jobs/batch", { body: { jobs } });
+    expect(body.answers).toMatchObject([
+      { created: true },
+      {
+        error: {
+          code: "invalid_config",
+          path: "jobs[1].retry",
+          message: expect.stringContaining("at most 65536 bytes"),
+        },
+      },
+      { created: true },
+      { created: true },
+      { error: { code: "too_many_requests", message: expect.stringContaining("2 different retry policies") } },
+      { created: true },
+    ]);
+  });
+});
