@@ -1,5 +1,5 @@
 /** What a command line speaks to, and to whom it shows which token. */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -159,15 +159,32 @@ describe("a database", () => {
     expect(() => place.target([], env)).toThrow(/cannot collect passwords/);
     expect(place.target([], { ...env, PERDURE_DB: OTHER })).toMatchObject({ url: OTHER });
     settings(place, "db: postgres://127.0.0.1/jobs\n");
-    expect(place.target([], env)).toMatchObject({ url: "postgres://127.0.0.1/jobs" });
+    expect(() => place.target([], env)).toThrow(/cannot collect passwords/); // any program may listen there
+    settings(place, "db: postgres://127.0.0.1/jobs\n");
+    expect(place.target([])).toMatchObject({ url: "postgres://127.0.0.1/jobs" });
   });
 });
 
 describe("the token", () => {
-  it("of a data directory is shown to its own server and to this machine", () => {
-    for (const url of [LIVE, "http://localhost:1", "http://[::1]:80", "http://127.8.0.1"]) {
-      expect(newPlace(LIVE).target(["--server", url])).toMatchObject({ url, token: tokenOf("o") });
+  it("of a data directory is shown to its own server, at the address that this one wrote", () => {
+    for (const url of [LIVE, "http://localhost:4400"]) {
+      expect(newPlace(LIVE).target(["--server", url])).toMatchObject({ url: LIVE, token: tokenOf("o") });
     }
+  });
+
+  it.each([
+    "http://127.0.0.1:4401",
+    "http://localhost:1",
+    "http://[::1]:4400",
+    "http://127.8.0.1:4400",
+    "https://127.0.0.1:4400",
+  ])("of a data directory is not shown to %s, where any other program may listen", (url) => {
+    const place = newPlace(LIVE);
+    expect(() => place.target(["--server", url])).toThrow(/^no token for .*is for http:\/\/127\.0\.0\.1:4400/);
+    expect(() => place.target([], { PERDURE_URL: url })).toThrow(/^no token for /);
+    writeFileSync(join(place.cwd, "perdure.yaml"), `url: ${url}\n`);
+    expect(() => place.target()).toThrow(/^no token for /);
+    expect(() => newPlace().target(["--server", LIVE])).toThrow(/^no token for /); // nobody serves that directory
   });
 
   it.each([
@@ -229,6 +246,69 @@ describe("files that lie in a directory", () => {
     expect(() => place.target(["--token-file", file])).toThrow(/cannot collect tokens/);
     // Named by the person as well, it is theirs to choose.
     expect(place.target(["--server", FAR], WITH_TOKEN)).toMatchObject({ url: FAR, token: tokenOf("e") });
+  });
+
+  it.each([
+    ["perdure.yaml", "http://127.0.0.1:9"],
+    ["server.json", "http://127.0.0.1:9"],
+  ])("cannot have a token sent to a port of this machine: %s", (name, url) => {
+    const place = newPlace(name === "server.json" ? url : null);
+    if (name === "perdure.yaml") hostile(place, `url: ${url}\n`);
+    const file = join(place.cwd, "mine");
+    writeFileSync(file, tokenOf("f"), { mode: 0o600 });
+    for (const [argv, env] of [
+      [[], WITH_TOKEN],
+      [[], { PERDURE_TOKEN_FILE: file }],
+      [["--token-file", file], {}],
+    ] as const) {
+      expect(() => place.target(argv, env)).toThrow(/cannot collect tokens/);
+      expect(place.target(["--server", url, ...argv], env)).toMatchObject({ url });
+    }
+  });
+
+  describe.skipIf(process.geteuid?.() !== 0)("and belong to another user (to be made, they need root)", () => {
+    const STRANGER = 54_321;
+
+    it("are refused: settings, the note of a server, its token", () => {
+      const place = newPlace(LIVE);
+      hostile(place, `url: ${LIVE}\n`);
+      chownSync(join(place.cwd, "perdure.yaml"), STRANGER, STRANGER);
+      expect(() => place.target()).toThrow(
+        /^perdure\.yaml belongs to another user \(uid 54321\).*--config perdure\.yaml/,
+      );
+      rmSync(join(place.cwd, "perdure.yaml"));
+      for (const name of ["server.json", "token"]) {
+        chownSync(join(place.data, name), STRANGER, STRANGER);
+        expect(() => place.target()).toThrow(new RegExp(`${name} belongs to another user \\(uid 54321\\)`));
+        expect(() => place.target(["--data", place.data])).toThrow(/belongs to another user/);
+        chownSync(join(place.data, name), 0, 0);
+      }
+      expect(place.target()).toMatchObject({ kind: "server", token: tokenOf("o") });
+    });
+
+    it("are believed where the person names them, or has come by sudo", () => {
+      const place = newPlace(LIVE);
+      for (const name of ["", "server.json", "token"]) chownSync(join(place.data, name), STRANGER, STRANGER);
+      expect(() => place.target()).toThrow(/belongs to another user/);
+      expect(place.target(["--data", place.data])).toMatchObject({ token: tokenOf("o") });
+      process.env.SUDO_UID = String(STRANGER);
+      onTestFinished(() => {
+        delete process.env.SUDO_UID;
+      });
+      expect(place.target()).toMatchObject({ token: tokenOf("o") });
+    });
+  });
+
+  it("and that every user can change are refused", () => {
+    const place = newPlace(LIVE);
+    hostile(place, "namespace: mine\n");
+    chmodSync(join(place.cwd, "perdure.yaml"), 0o666);
+    expect(() => place.target()).toThrow(/can be changed by every user \(mode 0666\).*chmod o-w perdure\.yaml/);
+    chmodSync(join(place.cwd, "perdure.yaml"), 0o644);
+    chmodSync(place.data, 0o777);
+    expect(() => place.target()).toThrow(/every user can change \.\/\.perdure \(mode 0777\)/);
+    chmodSync(place.data, 0o700);
+    expect(place.target()).toMatchObject({ kind: "server", namespace: "mine" });
   });
 
   it("cannot choose both an address and a file with a token", () => {

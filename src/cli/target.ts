@@ -3,8 +3,11 @@
  *  option. A data directory whose server is running is reached through that server, and so is the database of that
  *  server, unless `--db` names it: that always opens the database itself.
  *
- *  A token goes only where a person sends it: to an address that was given by option or environment, or to this machine. No
- *  file that lies in a directory can have it sent elsewhere. The same holds for PGPASSWORD. */
+ *  A token goes only to an address from the same source. One that a person names goes to an address that a person names, by option
+ *  or environment; that of a data directory to the server of that directory; one in a settings file to the address in that file.
+ *  No file that lies in a directory can have a token sent anywhere else, on this machine or another. The same holds for
+ *  PGPASSWORD. */
+import { fstatSync, statSync } from "node:fs";
 import { networkInterfaces } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { PerdureError } from "../core/errors.ts";
@@ -16,9 +19,10 @@ import { optionsFor } from "./config/options.ts";
 import { type Key, settingOf } from "./config/settings.ts";
 import { DATABASE, type DataDir, dataAt } from "./data.ts";
 import { CliError, EXIT, usageError } from "./exit.ts";
+import { requireClosed, requireOwned } from "./owner.ts";
 import { databaseOf, refuseElsewhere } from "./serve/elsewhere.ts";
 import { TOKEN_FILE } from "./serve/first-token.ts";
-import { liveServer } from "./serve/server-file.ts";
+import { liveServer, SERVER_FILE } from "./serve/server-file.ts";
 import { readTokenFile } from "./serve/token-file.ts";
 import { databaseTarget, dataTarget, type StoreTarget } from "./store-target.ts";
 
@@ -44,7 +48,7 @@ export function targetOf(context: Pick<Context, "given" | "io">): Target {
   const dir = dataAt(config.text("data"), config.sourceOf("data"), context.io.cwd);
   const namespace = config.text("namespace");
   const through = (address: Address): Target => {
-    return { kind: "server", url: address.url, token: tokenFor(address, config, dir), namespace };
+    return { kind: "server", ...accessTo(address, config, dir), namespace };
   };
   const [url, db] = [config.text("url"), config.text("db")];
   // Who names a directory on the command line means it, whatever the environment says of servers and databases.
@@ -86,7 +90,7 @@ function serverOn({ shown, url, dir }: StoreTarget): Address | null {
 function refusePassword({ url }: StoreTarget, from: string, env: Context["io"]["env"]): void {
   if (!env.PGPASSWORD || !isPostgres(url) || fileIn(from) === null || !URL.canParse(url)) return;
   const { hostname, password } = new URL(url);
-  if (hostname === "" || password !== "" || isThisMachine(`http://${hostname}`)) return;
+  if (hostname === "" || password !== "") return;
   throw usageError(
     `the database on ${hostname} is from ${from}, and PGPASSWORD from the environment: name the database with --db or PERDURE_DB too, so that a file that lies in a directory cannot collect passwords`,
   );
@@ -96,6 +100,8 @@ function refusePassword({ url }: StoreTarget, from: string, env: Context["io"]["
 export interface Address {
   readonly url: string;
   readonly from: string;
+  /** The directory whose server it is, where that was found by its file. */
+  readonly dir?: DataDir;
 }
 
 /** What named the server, or the database. A settings file that was itself named by a person counts as their choice. */
@@ -108,8 +114,9 @@ export function chosenBy({ given, io }: Pick<Context, "given" | "io">, config: C
 
 /** The server at work on a directory. Only one of this machine: whoever wrote the file may have written any address. */
 export function liveAddress(dir: DataDir): Address | null {
-  const url = liveServer(dir.path)?.url ?? null;
-  return url !== null && isThisMachine(url) ? { url, from: join(dir.given, "server.json") } : null;
+  const from = join(dir.given, SERVER_FILE);
+  const url = liveServer(dir.path, (descriptor, path) => requireOwnedData(descriptor, path, from, dir))?.url ?? null;
+  return url !== null && isThisMachine(url) ? { url, from, dir } : null;
 }
 
 /** What to do about a file without a token, as a power cut may leave it. */
@@ -119,32 +126,71 @@ const EMPTY_NAMED =
   "make a new token with `perdure token create NAME --scope SCOPE > FILE` (where the file is in the data directory of a " +
   "server, restart that server: it writes a new one)";
 
-export function tokenFor(address: Address, config: Config, dir: DataDir): string {
+/** A directory that a person names may be another user's, as root names that of a service: then its note of the server and
+ *  its token must belong to one owner. */
+function requireOwnedData(descriptor: number, path: string, shown: string, dir: DataDir): void {
+  requireClosed(statSync(dir.path), dir.given);
+  const ownerOf = (name: string) => statSync(join(dir.path, name), { throwIfNoEntry: false })?.uid;
+  const owners = [TOKEN_FILE, SERVER_FILE].map(ownerOf);
+  if (isChoice(dir.from ?? "") && owners.every((uid) => uid === fstatSync(descriptor).uid)) return;
+  requireOwned(descriptor, path, shown, `if you trust it, name its directory with --data ${dir.given}`);
+}
+
+/** The address to call, and the token for it. */
+export function accessTo(
+  address: Address,
+  config: Config,
+  dir: DataDir,
+): { readonly url: string; readonly token: string } {
   const { url, from } = address;
   const given = config.text("token");
   const named = config.text("tokenFile");
+  // Who names a directory on the command line means its server, and its token too, whatever the environment has for others.
+  const isOwn = address.dir?.from?.startsWith("--") && !config.sourceOf("tokenFile").startsWith("--");
+  if (isOwn) return ownAccess(address, dir);
   if (given !== undefined && !config.sourceOf("tokenFile").startsWith("--")) {
     // A file may hold an address and the token for it; it may not choose who gets a token from elsewhere.
     const source = config.sourceOf("token");
     if (fileIn(source) === null || fileIn(source) !== fileIn(from)) refuseCollector(address, source);
-    return given;
+    return { url, token: given };
   }
   if (named !== undefined) {
     refuseCollector(address, config.sourceOf("tokenFile"));
     const token = readTokenFile(named, EMPTY_NAMED);
     if (token === null) throw usageError(`${config.sourceOf("tokenFile")}: there is no file ${named}`);
-    return token;
+    return { url, token };
   }
-  const own = isThisMachine(url) ? readTokenFile(join(dir.path, TOKEN_FILE), EMPTY_OWN) : null;
-  if (own !== null) return own;
-  throw usageError(
-    `no token for ${new URL(url).origin}: set PERDURE_TOKEN, or name a file that holds it with --token-file`,
-  );
+  return ownAccess(address, address.dir ?? dir);
+}
+
+/** The token of a data directory is for the server of that directory, and for nobody else that listens on this machine. */
+function ownAccess(address: Address, dir: DataDir): { readonly url: string; readonly token: string } {
+  const live = address.dir === undefined ? liveAddress(dir) : address;
+  const path = join(dir.path, TOKEN_FILE);
+  if (live !== null && isSameServer(address.url, live.url)) {
+    const token = readTokenFile(path, EMPTY_OWN, (descriptor) => requireOwnedData(descriptor, path, path, dir));
+    // By the address that the server wrote: of the two that `localhost` stands for, another program may have one.
+    if (token !== null) return { url: live.url, token };
+  }
+  const { origin } = new URL(address.url);
+  const other = live === null ? "" : ` (that in ${dir.given} is for ${live.url})`;
+  throw usageError(`no token for ${origin}${other}: set PERDURE_TOKEN, or name a file that holds it with --token-file`);
+}
+
+function isSameServer(url: string, live: string): boolean {
+  const [a, b] = [new URL(url), new URL(live)];
+  const isNamedSo = a.hostname === b.hostname || (a.hostname === "localhost" && b.hostname === "127.0.0.1");
+  return isNamedSo && a.protocol === b.protocol && a.port === b.port && a.username === "" && a.password === "";
+}
+
+/** Named by a person: an option or a variable, and not a file. */
+function isChoice(from: string): boolean {
+  return from.startsWith("--") || /^[A-Z_]+$/.test(from);
 }
 
 /** A file that merely lies in a directory, as in one that was downloaded, must not be able to choose who gets a token. */
 function refuseCollector({ url, from }: Address, token: string): void {
-  if (from.startsWith("--") || /^[A-Z_]+$/.test(from) || isThisMachine(url)) return;
+  if (isChoice(from)) return;
   throw usageError(
     `the address ${new URL(url).origin} is from ${from}, and the token from ${token}: name the server with --server or PERDURE_URL too, so that a file that lies in a directory cannot collect tokens`,
   );

@@ -148,16 +148,20 @@ function* composed(text: string): Generator<Document.Parsed, void> {
 }
 
 /** Null if there is no such file. */
-export function readYamlFile(path: string, file: string): YamlText | null {
-  const bytes = readSmallFile(path, file, YAML_LIMITS.bytes + 1);
+export function readYamlFile(path: string, file: string, check?: FileCheck): YamlText | null {
+  const bytes = readSmallFile(path, file, YAML_LIMITS.bytes + 1, check);
   return bytes === null ? null : readYamlBytes(bytes, file);
 }
 
+/** Throws for an open file that must not be read. */
+type FileCheck = (descriptor: number) => void;
+
 /** No more than `limit` bytes of a file; null if there is none. */
-export function readSmallFile(path: string, file: string, limit: number): Buffer | null {
+export function readSmallFile(path: string, file: string, limit: number, check?: FileCheck): Buffer | null {
   try {
-    return bytesOf(path, limit);
+    return bytesOf(path, limit, check);
   } catch (error) {
+    if (error instanceof CliError) throw error;
     const { code, message } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return null;
     if (code === "EISDIR") throw usageError(`${file}: it is a directory; give a file`);
@@ -180,9 +184,10 @@ export function textIn(bytes: Uint8Array, file: string): string {
 }
 
 /** No more than that of it, whatever its size says: it may be a device. */
-function bytesOf(path: string, limit: number): Buffer {
+function bytesOf(path: string, limit: number, check?: FileCheck): Buffer {
   const descriptor = openSync(path, "r");
   try {
+    check?.(descriptor);
     const buffer = Buffer.alloc(limit);
     let length = 0;
     for (let read = -1; read !== 0 && length < limit; length += read) {

@@ -9,7 +9,7 @@ import { LINK_KEYS, WORKER_KEYS } from "../serve/keys.ts";
 import { processLog } from "../serve/log.ts";
 import { loadTasks } from "../serve/tasks.ts";
 import { CHILD_LAST_MS, exitWithin, LAST_MS, untilStopped } from "../serve/until-stopped.ts";
-import { chosenBy, liveAddress, tokenFor } from "../target.ts";
+import { accessTo, chosenBy, liveAddress } from "../target.ts";
 
 const KEYS = [...LINK_KEYS, ...WORKER_KEYS] as const;
 
@@ -103,7 +103,7 @@ function serverOf(context: Context, config: Config): { readonly url: string; rea
   const url = config.text("url");
   const address = url === undefined ? liveAddress(dir) : { url, from: chosenBy(context, config) };
   if (address === null) throw usageError("which server? Give --server URL, or set PERDURE_URL");
-  return { url: address.url, token: fresh(() => tokenFor(address, config, dir)) };
+  return { url: accessTo(address, config, dir).url, token: fresh(() => accessTo(address, config, dir).token) };
 }
 
 /** Read again now and then: a token that was replaced in its file is heard of without a new start. */

@@ -5,6 +5,7 @@ import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
 import { usageError } from "../exit.ts";
 import type { Io } from "../io.ts";
+import { requireOwned } from "../owner.ts";
 import { readYamlFile, type YamlText } from "../yaml.ts";
 import { BadValue, valueFromFile } from "./read-value.ts";
 import type { Value } from "./setting.ts";
@@ -41,7 +42,9 @@ function found({ cwd, env }: Pick<Io, "cwd" | "env">, named: string | undefined)
     return file;
   }
   for (const each of NAMES) {
-    const file = readYamlFile(resolve(cwd, each), each);
+    const path = resolve(cwd, each);
+    const advice = `if you trust it, name it with --config ${each}; it can choose servers to call and modules to run`;
+    const file = readYamlFile(path, each, (descriptor) => requireOwned(descriptor, path, each, advice));
     if (file !== null) return file;
   }
   return null;

@@ -1,7 +1,7 @@
 /** `server.json` in the data directory: which process serves this data, and where. It keeps a second server from the same
  *  file, and tells the command line on this machine where to call. A server that was killed leaves it behind; that its
  *  process has ended is then seen by its number and start time. */
-import { readFileSync, rmSync } from "node:fs";
+import { closeSync, openSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { holdLock, writeDurably } from "../../store/open.ts";
 import { hasEnded, processName } from "../../worker/process-proof.ts";
@@ -15,12 +15,17 @@ export interface ServerFile {
   readonly url: string | null;
 }
 
-const NAME = "server.json";
+export const SERVER_FILE = "server.json";
 
-/** The live server of a data directory, if there is one. */
-export function liveServer(dir: string): ServerFile | null {
-  const found = read(join(dir, NAME));
-  return found === null || isGone(found) ? null : found;
+/** The live server of a data directory, if there is one. `check` is called with the open file of one that lives, and throws if
+ *  it must not be believed. */
+export function liveServer(dir: string, check?: (descriptor: number, path: string) => void): ServerFile | null {
+  const path = join(dir, SERVER_FILE);
+  return readWith(path, (found, descriptor) => {
+    if (found === null || isGone(found)) return null;
+    check?.(descriptor, path);
+    return found;
+  });
 }
 
 export class ServerClaim {
@@ -37,7 +42,7 @@ export class ServerClaim {
   /** Throws if another server is at work on this data. The lock is the kernel's and goes with the process; the file beside
    *  it only tells. */
   static async take(dir: string): Promise<ServerClaim> {
-    const path = join(dir, NAME);
+    const path = join(dir, SERVER_FILE);
     const release = await holdLock(join(dir, "server.lock"));
     if (release !== null) return new ServerClaim(path, release);
     const other = read(path);
@@ -64,8 +69,29 @@ export class ServerClaim {
 }
 
 function read(path: string): ServerFile | null {
+  return readWith(path, (found) => found);
+}
+
+function readWith(
+  path: string,
+  use: (found: ServerFile | null, descriptor: number) => ServerFile | null,
+): ServerFile | null {
+  let descriptor: number;
   try {
-    const { pid, process: name, url } = JSON.parse(readFileSync(path, "utf8")) as Partial<ServerFile>;
+    descriptor = openSync(path, "r");
+  } catch {
+    return null;
+  }
+  try {
+    return use(parsed(descriptor), descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function parsed(descriptor: number): ServerFile | null {
+  try {
+    const { pid, process: name, url } = JSON.parse(readFileSync(descriptor, "utf8")) as Partial<ServerFile>;
     return typeof pid === "number" ? { pid, process: name ?? null, url: url ?? null } : null;
   } catch {
     return null;

@@ -1,6 +1,7 @@
 /** The file that holds a token: for its owner alone, whole or not there at all, and found again after a power cut. Whoever
  *  can read it can do what the token allows, so a file that others may read is refused. */
 import { closeSync, fstatSync, openSync, readFileSync } from "node:fs";
+import { dirname, isAbsolute, resolve } from "node:path";
 import { flushFileSync, writeDurably } from "../../store/open.ts";
 import { CliError, EXIT } from "../exit.ts";
 
@@ -9,15 +10,18 @@ const TOKEN = /^pdr_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}$/;
 /** What a power cut leaves of a file whose bytes never reached the disk: nothing, or zeros, as the file system will have it. */
 const EMPTY = /^[\s\0]*$/;
 
-/** The token in a file; null if there is no such file. `advice` is for a file without one: what to do about it. */
-export function readTokenFile(path: string, advice: string): string | null {
-  const found = lookIntoTokenFile(path);
+type FileCheck = (descriptor: number) => void;
+
+/** The token in a file; null if there is no such file. `advice` is for a file without one: what to do about it. `check` is called
+ *  with the open file, and throws if it must not be believed. */
+export function readTokenFile(path: string, advice: string, check?: FileCheck): string | null {
+  const found = lookIntoTokenFile(path, check);
   if (found === "empty") throw new CliError(EXIT.usage, `${path} is empty; ${advice}`);
   return found?.token ?? null;
 }
 
 /** The same, for whoever can make a new one: "empty" where nothing of it is left. */
-export function lookIntoTokenFile(path: string): { readonly token: string } | "empty" | null {
+export function lookIntoTokenFile(path: string, check?: FileCheck): { readonly token: string } | "empty" | null {
   let file: number;
   try {
     file = openSync(path, "r");
@@ -27,8 +31,9 @@ export function lookIntoTokenFile(path: string): { readonly token: string } | "e
     throw new CliError(EXIT.failed, `cannot read the token in ${path}: ${message}`);
   }
   try {
+    check?.(file);
     const { mode } = fstatSync(file);
-    if ((mode & OTHERS) !== 0) {
+    if ((mode & OTHERS) !== 0 && !isCredential(path)) {
       const shown = (mode & 0o777).toString(8).padStart(4, "0");
       throw new CliError(
         EXIT.usage,
@@ -43,6 +48,12 @@ export function lookIntoTokenFile(path: string): { readonly token: string } | "e
   } finally {
     closeSync(file);
   }
+}
+
+/** One that systemd hands to a service: it belongs to root, and the rights of its group are the mask of an access list. */
+function isCredential(path: string): boolean {
+  const dir = process.env.CREDENTIALS_DIRECTORY;
+  return dir !== undefined && isAbsolute(dir) && dirname(resolve(path)) === resolve(dir);
 }
 
 /** Writes a token where there is no file, or an empty one. Returns what is there afterwards: if somebody was faster, theirs. */
