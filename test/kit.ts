@@ -10,9 +10,10 @@ import { resolvePolicy } from "../src/core/resolve-policy.ts";
 import type { AnyTask } from "../src/core/task.ts";
 import type { ClaimedJob, Report } from "../src/core/work.ts";
 import { localLink } from "../src/embedded/local-link.ts";
-import { Engine, type EngineOptions } from "../src/engine/engine.ts";
+import { Engine, type EngineOptions, type Log } from "../src/engine/engine.ts";
 import type { SubmitItem } from "../src/engine/submit.ts";
 import type { Clock } from "../src/lib/clock.ts";
+import { withFields } from "../src/lib/field-log.ts";
 import { idMaker } from "../src/lib/id.ts";
 import { openStore } from "../src/store/open.ts";
 import type { AttemptRow, JobRow, Store } from "../src/store/store.ts";
@@ -111,7 +112,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const store = counted(opened, calls);
   const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
   const logged: string[] = [];
-  const log = (level: string, message: string) => void logged.push(`${level}: ${message}`);
+  const log: Log = (level, message, fields) => void logged.push(`${level}: ${withFields(message, fields)}`);
   const engine = new Engine({
     store,
     clock: seen,

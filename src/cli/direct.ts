@@ -10,6 +10,7 @@ import { ambientOf, type EngineWish, type OpenedEngine, openEngine } from "../em
 import { systemClock } from "../engine/clock.ts";
 import type { Log } from "../engine/engine.ts";
 import type { Retention } from "../engine/pruner.ts";
+import { withFields } from "../lib/field-log.ts";
 import { isPostgres, openStore, schemaVersion } from "../store/open.ts";
 import type { Context } from "./command.ts";
 import { type Config, loadConfig } from "./config/config.ts";
@@ -119,8 +120,8 @@ export async function withEngine<T>(
 }
 
 function verboseLog({ given, out }: Context): Log {
-  return (level, message) => {
-    if (given.flag("verbose")) out.note(`perdure: ${level}: ${message}`);
+  return (level, message, fields) => {
+    if (given.flag("verbose")) out.note(`perdure: ${level}: ${withFields(message, fields)}`);
   };
 }
 

@@ -3,6 +3,7 @@ import { randomBytes, randomFillSync } from "node:crypto";
 import { hostname } from "node:os";
 import { systemClock } from "../engine/clock.ts";
 import { Engine, type EngineOptions, type Log } from "../engine/engine.ts";
+import { StoreState } from "../engine/store-state.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { idMaker } from "../lib/id.ts";
 import type { Blobs } from "../store/blobs.ts";
@@ -70,10 +71,11 @@ export async function openEngine<Outputs extends Blobs>(
   const wrapped = wrapStore === undefined ? opened : wrapStore(opened);
   try {
     const outputs = await outputsOf(wrapped);
-    const { clock, store, stop } = await sharedClock(base, wrapped, boot, log);
+    const storeState = new StoreState({ clock: base, log });
+    const { clock, store, stop } = await sharedClock(base, wrapped, boot, { log, storeState });
     const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
     const engine = new Engine({
-      ...{ store, clock, random, newId, log, name: `${hostname()}-${process.pid}`, isGone: hasEnded },
+      ...{ store, clock, random, newId, log, storeState, name: `${hostname()}-${process.pid}`, isGone: hasEnded },
       outputs: wrapOutputs === undefined ? outputs : wrapOutputs(outputs),
       ...(retention === undefined ? {} : { retention }),
       ...(leaseMs === undefined ? {} : { leaseMs }),
@@ -94,9 +96,16 @@ export function ambientOf(clock: Clock): Ambient {
 }
 
 /** The clock that all who use the store share: its own, or the line that they keep together. */
-async function sharedClock(base: Clock, store: Store, boot: Boot | null, log: Log) {
+async function sharedClock(
+  base: Clock,
+  store: Store,
+  boot: Boot | null,
+  { log, storeState }: { readonly log: Log; readonly storeState: StoreState },
+) {
   if (store.serverTime !== undefined) {
-    const { clock, stop } = await storeClock(base, store, (message) => log("warn", message));
+    const { clock, stop } = await storeClock(base, store, (error) => {
+      if (!storeState.failed(error, "rounds")) log("warn", `cannot ask the store for the time: ${String(error)}`);
+    });
     return { clock, store, stop };
   }
   const { clock, beat } = await lineClock(base, store, boot, log);

@@ -3,6 +3,7 @@ import { ConfigError } from "../core/errors.ts";
 import type * as face from "../core/face.ts";
 import type { Log } from "../engine/engine.ts";
 import { DEFAULTS } from "../engine/limits.ts";
+import { withFields } from "../lib/field-log.ts";
 import { directoryBlobs } from "../store/directory-blobs.ts";
 import { EmbeddedPerdure } from "./embedded-perdure.ts";
 import { artifactsDir } from "./job-outputs.ts";
@@ -58,9 +59,9 @@ async function openEmbedded(options: OpenOptions, ambient: Ambient | undefined):
 
 /** A logger that throws must not end what it was told of. */
 function guarded(logger: Log): Log {
-  return (level, message) => {
+  return (level, message, fields) => {
     try {
-      logger(level, message);
+      logger(level, withFields(message, fields));
     } catch {
       // There is nobody else to tell.
     }

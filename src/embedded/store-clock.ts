@@ -16,7 +16,8 @@ export interface StoreClock {
   stop(): void;
 }
 
-export async function storeClock(base: Clock, store: Store, log: (message: string) => void): Promise<StoreClock> {
+/** `failed` is called when the store could not be asked; it is asked again all the same. */
+export async function storeClock(base: Clock, store: Store, failed: (error: unknown) => void): Promise<StoreClock> {
   const { serverTime } = store;
   if (serverTime === undefined) return { clock: base, stop: () => {} };
   let offset = 0;
@@ -47,7 +48,7 @@ export async function storeClock(base: Clock, store: Store, log: (message: strin
       () => {
         ask()
           .catch((error: unknown) => {
-            if (!stopped) log(`cannot ask the store for the time: ${String(error)}`);
+            if (!stopped) failed(error);
           })
           .finally(() => {
             if (!stopped) askLater();

@@ -8,6 +8,7 @@ import { type Explanation, explain } from "../core/explain.ts";
 import type { Usage } from "../core/job.ts";
 import type { HeldAttempt, RenewAnswer, Report, SettleAnswer, WorkerHealth } from "../core/work.ts";
 import type { Clock } from "../lib/clock.ts";
+import type { FieldLog } from "../lib/field-log.ts";
 import type { Blobs } from "../store/blobs.ts";
 import type {
   ClaimAnswer,
@@ -34,12 +35,13 @@ import { renew } from "./renew.ts";
 import { type WaitForAnyOptions, waitForAny, waitForEnd } from "./result.ts";
 import { drainSession, openSession, type SessionRequest } from "./session.ts";
 import { settle } from "./settle.ts";
+import { StoreState } from "./store-state.ts";
 import { type SubmitAnswer, type SubmitItem, submit } from "./submit.ts";
 import { TaskDefaults } from "./task-defaults.ts";
 import { newUpload, readUpload, writeUpload } from "./upload.ts";
 import { checkUsage } from "./usage.ts";
 
-export type Log = (level: "error" | "warn" | "info", message: string) => void;
+export type Log = FieldLog;
 
 export interface EngineOptions {
   readonly store: Store;
@@ -64,6 +66,8 @@ export interface EngineOptions {
       /** Copies what a lost attempt left on this host to where outputs are kept. */
       readonly keepAttempt?: (jobId: string, attempt: number) => Promise<unknown>;
     };
+  /** Shared with whoever used the store before there was an engine. */
+  readonly storeState?: StoreState;
   /** Called when the reaper has settled an attempt as lost. What it throws is logged. */
   readonly onLost?: (jobId: string, attempt: number, answer: SettleAnswer & { readonly status: "accepted" }) => void;
 }
@@ -72,6 +76,7 @@ export interface EngineOptions {
 export interface EngineParts extends EngineOptions {
   readonly hub: Hub;
   readonly leaseMs: number;
+  readonly storeState: StoreState;
   /** Told of ends, waits and cancels. */
   readonly kin: Pick<Kin, "mayGoOn" | "cancelled">;
   readonly defaults: TaskDefaults;
@@ -91,7 +96,8 @@ export class Engine {
       cancelled: () => this.#kin.cancelled(),
     };
     const defaults = new TaskDefaults(options.store, options.clock);
-    this.#parts = { leaseMs: DEFAULTS.lease, ...options, hub: new Hub(), kin, defaults };
+    const { storeState = new StoreState(options) } = options;
+    this.#parts = { leaseMs: DEFAULTS.lease, ...options, hub: new Hub(), kin, defaults, storeState };
     this.#kin = new Kin(this.#parts);
     this.#reaper = new Reaper(this.#parts);
     this.#lookout = new Lookout(this.#parts);
@@ -108,6 +114,10 @@ export class Engine {
   }
   get clock(): Clock {
     return this.#parts.clock;
+  }
+  /** How the store fares. */
+  get storeState(): StoreState {
+    return this.#parts.storeState;
   }
   get leaseMs(): number {
     return this.#parts.leaseMs;
@@ -251,9 +261,11 @@ export class Engine {
 
   /** Another process wrote something: whoever waits here looks again. */
   #othersWrote(): void {
-    const { hub, log } = this.#parts;
+    const { hub, log, storeState } = this.#parts;
     hub.ready.fire();
     hub.written.fire();
-    this.#lookout.look().catch((error: unknown) => log("warn", `cannot look out: ${String(error)}`));
+    this.#lookout.look().catch((error: unknown) => {
+      if (!storeState.failed(error, "rounds")) log("warn", `cannot look out: ${String(error)}`);
+    });
   }
 }

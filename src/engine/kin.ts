@@ -24,7 +24,8 @@ export class Kin extends Service {
     this.#parts = parts;
     // The sweep finds what was lost.
     const failed = (error: unknown) => {
-      if (!this.stopped) parts.log("warn", `kin: ${String(error)}`);
+      if (this.stopped || parts.storeState.failed(error, "rounds")) return;
+      parts.log("warn", `kin: ${String(error)}`);
     };
     this.#wakes = new Errand(() => this.#wake(), failed);
     this.#cancels = new Errand(() => this.#passOn(), failed);

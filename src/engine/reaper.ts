@@ -45,6 +45,7 @@ export class Reaper extends Service {
       clockJumpMs: this.#jump(now),
       engine: name,
     });
+    this.#parts.storeState.works();
     // Of two engines that wake together after a sleep, the second must not reap before the first has said that it was one.
     if (heldUntil === Number.POSITIVE_INFINITY) return;
     await this.#endGone(now);
@@ -120,7 +121,8 @@ export class Reaper extends Service {
       this.#answered(job, answer, now);
     })
       .catch((error: unknown) => {
-        if (!this.stopped) this.#parts.log("error", `the reaper cannot settle ${job.jobId}: ${String(error)}`);
+        if (this.stopped || this.#parts.storeState.failed(error, "rounds")) return;
+        this.#parts.log("error", `the reaper cannot settle ${job.jobId}: ${String(error)}`);
       })
       .finally(() => this.#judging.delete(job.jobId));
     this.#judging.set(job.jobId, judging);

@@ -1,5 +1,5 @@
 /** Something that runs again and again in the background: started once, stopped once, never overlapping itself.
- *  A round that fails is logged and the next one comes all the same. */
+ *  A round that fails is logged, or counted where the store is at fault, and the next one comes all the same. */
 import type { EngineParts } from "./engine.ts";
 
 export abstract class Service {
@@ -41,7 +41,8 @@ export abstract class Service {
   #round(): void {
     this.#running = this.runOnce()
       .catch((error: unknown) => {
-        if (!this.#stopped) this.#parts.log("error", `${this.#name}: ${String(error)}`);
+        if (this.#stopped || this.#parts.storeState.failed(error, "rounds")) return;
+        this.#parts.log("error", `${this.#name}: ${String(error)}`);
       })
       .finally(() => {
         this.#running = null;

@@ -3,6 +3,7 @@
 import type { FastifyError } from "fastify";
 import { type ErrorReply, isLater, statusOf } from "../contract/error-status.ts";
 import { ERROR_CODES, type ErrorCode, PerdureError } from "../core/errors.ts";
+import type { StoreState } from "../engine/store-state.ts";
 import { storable } from "../lib/text.ts";
 import { redacted } from "./log.ts";
 import type { ServerLog } from "./parts.ts";
@@ -25,13 +26,21 @@ const FASTIFY: Readonly<Record<string, ErrorCode>> = {
 const MAX_MESSAGE = 2_000;
 const MAX_PATH = 300;
 
-export function answerTo(error: unknown, requestId: string, log: ServerLog): Answer {
+export function answerTo(
+  error: unknown,
+  requestId: string,
+  log: ServerLog,
+  storeState?: Pick<StoreState, "failed">,
+): Answer {
   const known = toKnown(error);
   const code = known?.code ?? "internal";
   const status = statusOf(code);
   // Refusals of a busy or stopping server are many, and no fault.
-  if (status >= 500 && code !== "overloaded" && code !== "closed")
-    log("error", "a request failed", { requestId, code, error });
+  if (status >= 500 && code !== "overloaded" && code !== "closed") {
+    // While the store is full or away each request fails: they are counted, and only a log for debugging has each.
+    if (storeState?.failed(error, "requests")) log("debug", "a request failed", { requestId, code });
+    else log("error", "a request failed", { requestId, code, error });
+  }
   // The words of a database may name its tables, files and hosts.
   const generic = known === null || status >= 500 || code === "store_refused";
   const message = generic ? `${ERROR_CODES[code]} (request ${requestId})` : told(known.message, MAX_MESSAGE);

@@ -1,5 +1,6 @@
 /** The server's log: one record is one line, whatever its fields hold. As JSON for machines, as text for people; in both,
  *  characters that could end a line or steer a terminal are escaped, and what looks like a token loses its secret. */
+import { PerdureError } from "../core/errors.ts";
 import type { LogLevel, ServerLog } from "./parts.ts";
 
 const RANK: Readonly<Record<LogLevel, number>> = { error: 0, warn: 1, info: 2, debug: 3 };
@@ -42,7 +43,9 @@ function plain(fields: Readonly<Record<string, unknown>>): Record<string, unknow
   );
 }
 
+/** Without a stack where that says nothing: the store is at fault. */
 function told(error: Error): string {
+  if (error instanceof PerdureError && error.code.startsWith("store_")) return `${error.code}: ${error.message}`;
   const cause = error.cause instanceof Error ? `\ncaused by ${error.cause.stack ?? String(error.cause)}` : "";
   return `${error.stack ?? String(error)}${cause}`;
 }

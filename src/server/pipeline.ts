@@ -4,6 +4,7 @@ import type { Socket } from "node:net";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { HEADER } from "../contract/wire.ts";
 import { PerdureError } from "../core/errors.ts";
+import type { StoreState } from "../engine/store-state.ts";
 import type { Admission, Ticket } from "./admission.ts";
 import { type Auth, namespaceOf } from "./auth.ts";
 import { sendJson } from "./call.ts";
@@ -32,9 +33,11 @@ export interface Pipeline {
   readonly log: ServerLog;
   /** A valid token came over this connection. */
   readonly authenticated: (socket: Socket) => void;
+  readonly storeState: Pick<StoreState, "failed">;
 }
 
-export function addPipeline(app: FastifyInstance, { auth, admission, bodyLimit, log, authenticated }: Pipeline): void {
+export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
+  const { auth, admission, bodyLimit, log, storeState, authenticated } = pipeline;
   app.decorateRequest("who", null);
   app.decorateRequest("namespace", "default");
   app.decorateRequest("ticket", null);
@@ -72,15 +75,15 @@ export function addPipeline(app: FastifyInstance, { auth, admission, bodyLimit, 
     });
   });
 
-  const fail = errorSender(log, bodyLimit);
+  const fail = errorSender(log, bodyLimit, storeState);
   app.setErrorHandler((error, request, reply) => fail(error, request, reply));
   // Auth has answered already; this is what the router wants to have.
   app.setNotFoundHandler((request, reply) => fail(new PerdureError("not_found", "nothing is here"), request, reply));
 }
 
 /** For an address that the router cannot read: it is one that is not there. */
-export function answerUnroutable({ auth, log, bodyLimit }: Pipeline) {
-  const fail = errorSender(log, bodyLimit);
+export function answerUnroutable({ auth, log, bodyLimit, storeState }: Pipeline) {
+  const fail = errorSender(log, bodyLimit, storeState);
   return async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     const problem: unknown = await auth.check(request, null).catch((refused: unknown) => refused ?? error);
     fail(problem, request, reply);
@@ -90,9 +93,9 @@ export function answerUnroutable({ auth, log, bodyLimit }: Pipeline) {
 /** Who is turned away does not keep a connection that somebody else could have. */
 const ENDS: ReadonlySet<number> = new Set([401, 429, 503]);
 
-function errorSender(log: ServerLog, bodyLimit: number) {
+function errorSender(log: ServerLog, bodyLimit: number, storeState: Pipeline["storeState"]) {
   return (error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply => {
-    const { status, headers, body } = answerTo(error, request.id, log);
+    const { status, headers, body } = answerTo(error, request.id, log, storeState);
     if (status === 401) {
       const basic = request.routeOptions.config?.served?.access.basic === true;
       reply.header("www-authenticate", `${basic ? "Basic" : "Bearer"} realm="Perdure"`);

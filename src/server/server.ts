@@ -64,6 +64,7 @@ export function createServer(
   const auth = new Auth(tokens, clock, engine.store);
   const pipeline: Pipeline = {
     ...{ bodyLimit, log, auth, admission: new Admission(admitted, () => lag.ms) },
+    storeState: engine.storeState,
     authenticated: (socket) => http?.authenticated(socket),
   };
   const ends = { signals, auth };

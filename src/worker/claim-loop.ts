@@ -4,12 +4,13 @@ import type { ClaimedJob } from "../core/work.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { inNextTick } from "../lib/turn.ts";
 import { type EngineLink, isClosed } from "./engine-link.ts";
+import type { WorkerTrouble } from "./worker-trouble.ts";
 
 /** The worker it claims for. */
 export interface Claimant {
   readonly link: EngineLink;
   readonly clock: Clock;
-  readonly log: (level: "warn", message: string) => void;
+  readonly trouble: Pick<WorkerTrouble, "failed" | "works">;
   readonly slots: number;
   /** Aborted: no more claims. */
   readonly stopping: AbortController;
@@ -79,14 +80,15 @@ export class ClaimLoop {
   }
 
   async #claim(limit: number, waitMs: number): Promise<void> {
-    const { clock, log, stopping } = this.#for;
+    const { clock, trouble, stopping } = this.#for;
     try {
       await this.#ask({ limit, waitMs, signal: stopping.signal });
+      trouble.works();
     } catch (error) {
       if (stopping.signal.aborted) return;
       if (isClosed(error)) stopping.abort();
       else {
-        log("warn", `cannot claim: ${String(error)}`);
+        trouble.failed("claims", "cannot claim", error);
         await sleep(clock, RETRY_MS, { signal: stopping.signal });
       }
     } finally {

@@ -1,4 +1,5 @@
 /** Starts a worker of this process for a server elsewhere. The one place in this folder that knows the machine's clock. */
+
 import { randomInt } from "node:crypto";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
@@ -8,6 +9,7 @@ import { type Duration, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import type { AnyTask } from "../core/task.ts";
 import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
+import { type FieldLog, withFields } from "../lib/field-log.ts";
 import { systemClock } from "../lib/system-clock.ts";
 import { buildWorker } from "./build-worker.ts";
 import { type HttpLink, httpLink } from "./http-link/http-link.ts";
@@ -99,7 +101,8 @@ interface Start {
 }
 
 async function start(link: HttpLink, places: RemotePlaces | null, parts: Start): Promise<WorkerHandle> {
-  const { tasks, work, signal, logger: log, namespace } = parts;
+  const { tasks, work, signal, logger, namespace } = parts;
+  const log: FieldLog = (level, message, fields) => logger(level, withFields(message, fields));
   const worker = buildWorker({ link, clock: systemClock, places, namespace, log, tasks, options: work });
   const giveUp = () => void worker.stop(0).catch(() => {});
   if (signal?.aborted) giveUp();

@@ -15,6 +15,8 @@ export interface KeeperEvents {
   onLost(attempts: RenewAnswer["lost"]): void;
   /** It is to take no more jobs, and leave when its hands are empty. */
   onDrain(): void;
+  /** A renewal came through. */
+  onRenewed(): void;
   /** No renewal for a whole lease: everything in hand is as good as lost. */
   onSilence(): void;
   /** The session is over; a new one is needed. */
@@ -109,6 +111,7 @@ export class SessionKeeper {
     try {
       const answer = await this.#link.renew(this.#session, held, this.#events.health());
       this.#renewedAt = askedAt; // the lease may count from then: an answer can be long on its way
+      this.#events.onRenewed();
       if (!answer.alive) {
         this.#stopped = true;
         this.#cancelSilence();

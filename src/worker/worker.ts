@@ -9,6 +9,7 @@ import { isTerminal } from "../core/job.ts";
 import type { AnyTask } from "../core/task.ts";
 import type { ClaimedJob, HeldAttempt, Report, ReportedOutcome, SettleAnswer, WorkerHealth } from "../core/work.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
+import type { FieldLog } from "../lib/field-log.ts";
 import { AttemptRun, type Holder, runName, type StopCause } from "./attempt-run.ts";
 import { ClaimLoop } from "./claim-loop.ts";
 import { type EngineLink, isClosed, type SessionRequest } from "./engine-link.ts";
@@ -17,6 +18,7 @@ import { Figures } from "./figures.ts";
 import { runFunction } from "./function-executor.ts";
 import { givenUp, inShort, isShort, overspent, timedOut } from "./reported.ts";
 import { SessionKeeper } from "./session-keeper.ts";
+import { WorkerTrouble } from "./worker-trouble.ts";
 
 export interface WorkerOptions {
   readonly link: EngineLink;
@@ -27,7 +29,7 @@ export interface WorkerOptions {
   readonly request: SessionRequest;
   /** How long a handler may go on after it was asked to stop. */
   readonly stopGraceMs: number;
-  readonly log: (level: "error" | "warn" | "info", message: string) => void;
+  readonly log: FieldLog;
 }
 
 const RETRY_MS = 1_000;
@@ -35,7 +37,6 @@ const RETRY_MS = 1_000;
 const FORCED_MS = 200;
 /** Logs of so many attempts, of at most 60,000 characters each, go with one renewal: far below the limit of any server. */
 const LOGS_PER_RENEWAL = 20;
-const TROUBLE_EVERY_MS = 30_000;
 
 export class Worker {
   readonly #options: WorkerOptions;
@@ -45,6 +46,7 @@ export class Worker {
   readonly #runs = new Map<string, AttemptRun>();
   #executing = 0;
   readonly #claims: ClaimLoop;
+  readonly #trouble: WorkerTrouble;
   #reports = 0;
   #session = "";
   #keeper: SessionKeeper | null = null;
@@ -66,8 +68,9 @@ export class Worker {
     this.#tasks = new Map(options.tasks.map((task) => [task.kind, task]));
     this.#executors = new Map((options.executors ?? []).map((executor) => [executor.kind, executor]));
     const { link, clock, log, request } = options;
+    this.#trouble = new WorkerTrouble(clock, log);
     this.#claims = new ClaimLoop({
-      ...{ link, clock, log, slots: request.slots, stopping: this.#stopping },
+      ...{ link, clock, trouble: this.#trouble, slots: request.slots, stopping: this.#stopping },
       session: () => this.#session,
       running: () => this.#executing,
       start: (job, session, startedAt) => this.#start(job, session, startedAt),
@@ -129,10 +132,11 @@ export class Worker {
       onOverspent: (attempts) => {
         for (const { jobId, attempt } of attempts) this.#stopRun(jobId, attempt, "budget");
       },
+      onRenewed: () => this.#trouble.works(),
       onSilence: () => this.#stopAll("silence"),
       onGone: () => this.#stopAll("lost"),
       onError: (error, untold) => {
-        this.#tellTrouble(`cannot renew session ${session}: ${String(error)}`);
+        this.#trouble.failed("renewals", `cannot renew session ${session}`, error);
         for (const held of untold) this.#runs.get(runName(held.jobId, held.attempt))?.notTold(held);
       },
     });
@@ -152,15 +156,6 @@ export class Worker {
     return runs.map((run) => run.held(having.has(run)));
   }
   #unheard: ReadonlySet<AttemptRun> = new Set();
-
-  /** An outage may last for hours, with a renewal tried each second. */
-  #tellTrouble(message: string): void {
-    const now = this.#options.clock.monotonic();
-    if (now - this.#toldTroubleAt < TROUBLE_EVERY_MS) return;
-    this.#toldTroubleAt = now;
-    this.#options.log("warn", message);
-  }
-  #toldTroubleAt = Number.NEGATIVE_INFINITY;
 
   #listen(session: string): void {
     const { link } = this.#options;
@@ -271,6 +266,7 @@ export class Worker {
   #answered(run: AttemptRun, report: Report, answer: SettleAnswer): void {
     const { id, attempt } = run.job;
     const { log } = this.#options;
+    this.#trouble.works();
     if (answer.status === "stale") log("warn", `${id}: attempt ${attempt} ended too late; its report changed nothing`);
     if (answer.status === "refused") {
       log("error", `${id}: attempt ${attempt}: ${answer.message}`);
@@ -290,8 +286,8 @@ export class Worker {
 
   async #unanswered(run: AttemptRun, report: Report, error: unknown): Promise<void> {
     if (isClosed(error)) return this.#letGo(run);
-    const { log, clock } = this.#options;
-    log("warn", `${report.jobId}: cannot report attempt ${report.attempt}, trying again: ${String(error)}`);
+    const { clock } = this.#options;
+    this.#trouble.failed("reports", `cannot report attempt ${report.attempt} of ${report.jobId}`, error);
     await sleep(clock, RETRY_MS);
     this.#send(run, report);
   }

@@ -1,6 +1,9 @@
 /** Submits the command, runs it in this process, and follows it to its end. */
+
 import { createHash, randomBytes } from "node:crypto";
 import { runQueue } from "../../core/run-queue.ts";
+import type { Log } from "../../engine/engine.ts";
+import { withFields } from "../../lib/field-log.ts";
 import type { Context } from "../command.ts";
 import { withWorkingStore } from "../direct.ts";
 import type { StoreTarget } from "../store-target.ts";
@@ -16,8 +19,8 @@ const ABANDONED_AFTER = "1h";
 export async function runHere(context: Context, target: StoreTarget, wanted: Wanted): Promise<number> {
   const live = new LiveOutput(context.io);
   const say = sayer(context, live);
-  const logger = (level: string, message: string) => {
-    if (level === "error") say(`perdure: ${message}`);
+  const logger: Log = (level, message, fields) => {
+    if (level === "error") say(`perdure: ${withFields(message, fields)}`);
   };
   return withWorkingStore(context, target, logger, (perdure) => runJob({ perdure, context, live, say }, wanted));
 }

@@ -48,7 +48,9 @@ export function eventRoutes(parts: ServerParts): Handlers {
       });
     } catch (error) {
       // The client comes back with the id of the last event it saw.
-      log("warn", "a stream of events broke off", { requestId: call.request.id, error });
+      if (!engine.storeState.failed(error, "requests")) {
+        log("warn", "a stream of events broke off", { requestId: call.request.id, error });
+      }
     } finally {
       streams -= 1;
     }

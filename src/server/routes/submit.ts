@@ -120,7 +120,9 @@ export function submitRoutes(parts: ServerParts): Handlers {
     const { code, message, path } = inWireWords(error, `jobs[${place}]`) as PerdureError;
     if (statusOf(code) < 500 && code !== "store_refused") return { error: { code, message, path } };
     // The words of a database may name its tables, files and hosts.
-    log("error", "a job of a list could not be stored", { code, error: message });
+    if (!engine.storeState.failed(error, "requests")) {
+      log("error", "a job of a list could not be stored", { code, error: message });
+    }
     return { error: { code, message: ERROR_CODES[code], path: null } };
   }
 }

@@ -101,7 +101,7 @@ describe("a claim", () => {
     expect(new Set(server.asked.map(({ body }) => body.claimId)).size).toBe(1);
     expect(clock.pauses[0]).toBeGreaterThanOrEqual(2_000);
     expect(clock.pauses.slice(1)).toEqual([150, 300, 600, 1_200]);
-    expect(logged.at(-1)).toBe("info: the server answers again");
+    expect(logged.at(-1)).toMatch(/^info: the server answers again after \d+ s; \d+ calls failed$/);
   });
 
   it("goes on slowly when the token is refused, and says what to do", async () => {
@@ -164,16 +164,15 @@ describe("a claim", () => {
 });
 
 describe("opening a session", () => {
-  it("waits for a server that is not there yet; says so once, then once a minute", async () => {
+  it("waits for a server that is not there yet; reports that once", async () => {
     const { link, clock, logged } = newLink(await deadUrl());
     const stop = new AbortController();
     const opening = link.openSession(REQUEST, { signal: stop.signal });
     while (clock.pauses.reduce((sum, ms) => sum + ms, 0) < 125_000) await new Promise((r) => setImmediate(r));
     stop.abort();
     await expect(opening).rejects.toMatchObject({ code: expect.stringMatching(/closed|server_unreachable/) });
-    expect(logged.length).toBeGreaterThanOrEqual(2);
-    expect(logged.length).toBeLessThanOrEqual(3);
-    expect(logged[0]).toMatch(/^warn: the server at http:.* cannot be reached: .*ECONNREFUSED.*; trying on$/);
+    expect(logged).toHaveLength(1);
+    expect(logged[0]).toMatch(/^warn: the server at http:.* cannot be reached: .*ECONNREFUSED.*; retrying$/);
     expect(Math.max(...clock.pauses)).toBeLessThanOrEqual(3_000);
   });
 

@@ -35,14 +35,18 @@ export class Patience {
 
 export type LinkLog = (level: "error" | "warn" | "info", message: string) => void;
 
+/** The same trouble is reported anew at most this often, where two kinds take turns. */
 const TELL_EVERY_MS = 60_000;
 
-/** Says once that the server is away, then once a minute, and once that it is back: calls that fail in between are many. */
+/** Reports once that the server is away, once when the cause changes, and once that it is back, with how long that was and how
+ *  many calls failed: those in between are many. */
 export class Teller {
   readonly #clock: Clock;
   readonly #log: LinkLog;
-  #toldAt: number | null = null;
-  #told = "";
+  #since: number | null = null;
+  #failed = 0;
+  #code = "";
+  readonly #toldAt = new Map<string, number>();
 
   constructor(clock: Clock, log: LinkLog) {
     this.#clock = clock;
@@ -50,18 +54,24 @@ export class Teller {
   }
 
   trouble(error: unknown): void {
-    const { code, message } = error as { code?: string; message: string };
+    const { code = "", message } = error as { code?: string; message: string };
     const now = this.#clock.monotonic();
-    if (this.#toldAt !== null && this.#told === code && now - this.#toldAt < TELL_EVERY_MS) return;
-    this.#toldAt = now;
-    this.#told = code ?? "";
-    if (!isDenied(error)) this.#log("warn", `${message}; trying on`);
-    else this.#log("error", `${message}; give this worker a token with the scope "work" that is valid; trying on`);
+    this.#since ??= now;
+    this.#failed += 1;
+    const isSame = this.#failed > 1 && this.#code === code;
+    this.#code = code;
+    if (isSame || now - (this.#toldAt.get(code) ?? Number.NEGATIVE_INFINITY) < TELL_EVERY_MS) return;
+    this.#toldAt.set(code, now);
+    if (!isDenied(error)) this.#log("warn", `${message}; retrying`);
+    else this.#log("error", `${message}; give this worker a token with the scope "work" that is valid; retrying`);
   }
 
   well(): void {
-    if (this.#toldAt === null) return;
-    this.#toldAt = null;
-    this.#log("info", "the server answers again");
+    if (this.#since === null) return;
+    const seconds = Math.round((this.#clock.monotonic() - this.#since) / 1_000);
+    this.#log("info", `the server answers again after ${seconds} s; ${this.#failed} calls failed`);
+    this.#since = null;
+    this.#failed = 0;
+    this.#toldAt.clear();
   }
 }

@@ -1,0 +1,38 @@
+/** How the store fares, as far as this process has seen: the one place for it. Calls that fail because the store is full, away
+ *  or broken are counted here and not logged one by one: a log gets a line when that begins, one when it is over. */
+import { type ErrorCode, PerdureError } from "../core/errors.ts";
+import { type Trouble, TroubleLog, type TroubleOptions } from "../lib/trouble-log.ts";
+
+const KINDS: Partial<Readonly<Record<ErrorCode, string>>> = {
+  store_full: "full",
+  store_unavailable: "unavailable",
+  // Calls that were under way when it went away.
+  store_unknown: "unavailable",
+  store_io: "io",
+};
+
+export class StoreState {
+  readonly #log: TroubleLog;
+
+  constructor(options: Pick<TroubleOptions, "clock" | "log" | "quietMs">) {
+    this.#log = new TroubleLog({ ...options, name: "store.trouble" });
+  }
+
+  /** Null while it works. */
+  get trouble(): Trouble | null {
+    return this.#log.trouble;
+  }
+
+  /** A request, or a round in the background, failed. True: it was the store, and that is reported; the caller logs nothing. */
+  failed(error: unknown, hit: "requests" | "rounds"): boolean {
+    const kind = error instanceof PerdureError ? KINDS[error.code] : undefined;
+    if (kind === undefined) return false;
+    this.#log.failed(kind, (error as PerdureError).message, hit);
+    return true;
+  }
+
+  /** Something was written. */
+  works(): void {
+    this.#log.works();
+  }
+}
