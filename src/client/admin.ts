@@ -29,6 +29,8 @@ export interface NewToken {
 export interface ServerStatus {
   readonly now: number;
   readonly store: "sqlite" | "postgres";
+  /** Why the store takes no writes; null if nothing is wrong. */
+  readonly storeFault?: string | null;
   readonly [more: string]: unknown;
 }
 

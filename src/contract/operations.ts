@@ -368,7 +368,12 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
   },
   getStatus: {
     ...{ tag: "server", summary: "How the server is doing" },
-    reply: Type.Object({ now: Type.Number(), store: words(["sqlite", "postgres"]) }),
+    // Open: a server may say more.
+    reply: Type.Object({
+      now: Type.Number(),
+      store: words(["sqlite", "postgres"]),
+      storeFault: Type.Optional(orNull(Type.String())),
+    }),
   },
   getVersion: {
     ...{ tag: "server", summary: "Which program this is" },

@@ -22,7 +22,8 @@ export const ERROR_CODES = {
   store_full: "the disk is full; nothing of this call was stored",
   store_io: "the disk failed, or the database refused us: a password, a right; the message has its words",
   store_unavailable: "the database cannot be reached or takes nothing now; nothing of this call was stored",
-  store_unknown: "the connection broke; whether this call was stored is unknown, and repeating it with its key is safe",
+  store_unknown:
+    "the connection or the disk failed; whether this call was stored is unknown, and repeating it with its key is safe",
   store_refused: "the store refused this item; nothing of it was stored",
   invalid_request: "a request to the server is not as its description says; the message names the field",
   unauthorized: "the server needs a token, and this is none that it knows",

@@ -24,6 +24,8 @@ export function healthRoutes({ engine, stopping }: ServerParts): ServedRoute[] {
   }
 
   async function askStore(): Promise<boolean> {
+    // It may still answer what it is asked, and take nothing.
+    if ((engine.store.fault?.() ?? null) !== null) return false;
     const answers = engine.store.setting("ready").then(
       () => true,
       () => false,

@@ -159,6 +159,9 @@ export interface Store {
   /** Keeps what attempts leave in the database itself, where it can. Several servers share it without sharing a disk. */
   blobs?(): Blobs;
 
+  /** Why it takes no writes, as far as it is known; null if nothing is wrong. A store that can be opened again by itself has it. */
+  fault?(): string | null;
+
   /** Calls back when another process may have written. A hint: missing one costs a poll interval, no job. */
   watch(listener: () => void): () => void;
   close(): Promise<void>;

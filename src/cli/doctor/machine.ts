@@ -1,5 +1,7 @@
 /** This machine: Node, the SQLite driver, and the room on the disk of the data. */
-import { statfs } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import { open, rm, statfs } from "node:fs/promises";
+import { join } from "node:path";
 import { driverName } from "../../store/open.ts";
 import { showBytes } from "../config/show-value.ts";
 import { version } from "../version.ts";
@@ -22,7 +24,27 @@ export async function checkDriver(): Promise<Found[]> {
 
 export async function checkDisk(dir: string): Promise<Found[]> {
   const { bavail, blocks, bsize } = await statfs(dir);
-  return [judgeDisk(bavail * bsize, blocks * bsize)];
+  return [judgeDisk(bavail * bsize, blocks * bsize), ...(await brokenWrites(dir))];
+}
+
+/** A disk that fails is seen by writing to it, and by nothing else. */
+async function brokenWrites(dir: string): Promise<Found[]> {
+  const path = join(dir, `.probe-${randomBytes(6).toString("hex")}`);
+  try {
+    const file = await open(path, "wx", 0o600);
+    try {
+      await file.writeFile("probe");
+      await file.sync();
+    } finally {
+      await file.close();
+      await rm(path, { force: true });
+    }
+    return [];
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    const advice = "look into the log of the system (`dmesg`), and make room or replace the disk";
+    return [problem(`a file in ${dir} cannot be written and flushed: ${code ?? message}`, advice)];
+  }
 }
 
 /** Some file systems do not say how large they are. */

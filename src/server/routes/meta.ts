@@ -25,12 +25,20 @@ export function metaRoutes({ engine, version, storeKind, dialects, settings }: S
     },
     async getStatus() {
       const asked = clock.monotonic();
-      await store.setting("status"); // any short question will do
+      const storeFault = store.fault?.() ?? null;
+      const reading = store.setting("status"); // any short question will do
+      const isRead = await reading.then(
+        () => true,
+        (error: unknown) => {
+          if (storeFault === null) throw error;
+          return false;
+        },
+      );
       const now = clock.monotonic();
       return {
-        ...{ now: clock.now(), store: storeKind, startedAt },
+        ...{ now: clock.now(), store: storeKind, startedAt, storeFault },
         uptimeMs: Math.round(now - started),
-        storeMs: Math.round((now - asked) * 10) / 10,
+        storeMs: isRead ? Math.round((now - asked) * 10) / 10 : null,
       };
     },
     async prune({ who }) {

@@ -23,6 +23,12 @@ export function diskError(error: unknown): PerdureError | null {
   }
 }
 
+/** The file itself is at fault, and not the disk below it: to open it again does not help. */
+export function isDamage(error: unknown): boolean {
+  const code = sqliteCode(error);
+  return code === SQLITE.CORRUPT || code === SQLITE.NOTADB;
+}
+
 /** A read that failed. Text of ours that is no JSON any more was damaged on the disk, where SQLite does not look. */
 export function readError(error: unknown): unknown {
   if (error instanceof SyntaxError) {

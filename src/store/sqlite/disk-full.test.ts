@@ -155,30 +155,74 @@ describe.runIf(canMount)("a full disk", () => {
 });
 
 describe("a disk that breaks under a write", () => {
-  /** Runs in a process whose files may not grow beyond 3 MiB. */
+  /** Runs in a process whose files may at times not grow: to SQLite that is an I/O error. */
   const script = (path: string) => `
+    import { execFileSync } from "node:child_process";
+    import { renameSync } from "node:fs";
     import { newJob, T0 } from "${new URL("../conformance/kit.ts", import.meta.url)}";
     import { openSqlite } from "${new URL("open.ts", import.meta.url)}";
-    const store = await openSqlite({ path: "${path}", random: Math.random, newSecret: () => "a secret of the limit" });
+    const told = [];
+    const options = { random: () => 0, newSecret: () => crypto.randomUUID() };
+    const other = await openSqlite({ path: "${path}.other", ...options });
+    await other.close();
+    const store = await openSqlite({ path: "${path}", ...options, tell: (line) => told.push(line) });
+    const limit = (to) => execFileSync("prlimit", ["--pid", String(process.pid), "--fsize=" + to + ":unlimited"]);
+    const seen = [];
     const kept = [];
-    for (let i = 0; i < 20; i++) kept.push((await store.insert([newJob()], T0))[0].id);
-    const jobs = (count) => Array.from({ length: count }, () => newJob({ payload: '"' + "x".repeat(1000) + '"' }));
-    // The second does not fit into one group with the first, and alone it would fit into the file.
-    const calls = [store.insert(jobs(4000), T0), store.insert(jobs(2), T0)];
-    const results = await Promise.allSettled(calls);
-    results.push(...(await Promise.allSettled([store.insert(jobs(1), T0)])));
-    console.log(JSON.stringify({ kept, codes: results.map((result) => result.reason?.code ?? "stored") }));`;
+    const job = (size = 10) => newJob({ payload: JSON.stringify("x".repeat(size)) });
+    const code = (call) => call.then((answers) => { kept.push(answers[0].id); return "stored"; }, (error) => error.code);
+    const insert = () => code(store.insert([job()], T0));
+    const healed = async () => { for (;;) { if ((await insert()) === "stored") return store.fault(); await new Promise((r) => setTimeout(r, 20)); } };
+    for (let i = 0; i < 20; i++) await insert();
+    let changes = 0;
+    store.watch(() => { changes += 1; });
 
-  test("takes nothing more until it is opened again, and then has all that was acknowledged", async () => {
+    limit(4096);
+    const many = Array.from({ length: 3999 }, () => job(1000));
+    const group = [code(store.insert(many, T0)), code(store.insert([job(), job()], T0))];
+    seen.push(await Promise.all(group), await insert());
+    while (!told.some((line) => line.includes("cannot be opened again"))) await new Promise((r) => setTimeout(r, 5));
+    seen.push(store.fault() !== null, (await store.jobs(kept)).every((found) => found !== null));
+    limit("unlimited");
+    seen.push(await healed(), changes > 0);
+
+    limit(4096);
+    seen.push(await insert());
+    limit("unlimited");
+    for (const end of ["", "-wal", "-shm"]) try { renameSync("${path}" + end, "${path}.aside" + end); } catch {}
+    renameSync("${path}.other", "${path}");
+    while (!told.some((line) => line.includes("another database"))) await new Promise((r) => setTimeout(r, 5));
+    seen.push(await insert());
+    for (const end of ["", "-wal", "-shm"]) try { renameSync("${path}.aside" + end, "${path}" + end); } catch {}
+    seen.push(await healed());
+    const found = await store.jobs(kept);
+    await store.close();
+    console.log(JSON.stringify({ kept, seen, told, all: found.every((each) => each !== null) }));`;
+
+  test("refuses writes honestly, reads on, and is opened again by itself, but not on another file", async () => {
     const path = join(directory, "limited.db");
-    const command = 'ulimit -f 3072; exec "$0" --import tsx --input-type=module -e "$1"';
-    const child = spawnSync("bash", ["-c", command, process.execPath, script(path)], { encoding: "utf8" });
+    const args = ["--import", "tsx", "--input-type=module", "-e", script(path)];
+    const child = spawnSync(process.execPath, args, { encoding: "utf8" });
     expect(child.stderr).toBe("");
-    const { kept, codes } = JSON.parse(child.stdout) as { kept: string[]; codes: string[] };
-    expect(codes).toEqual(["store_io", "store_io", "store_io"]);
+    const { kept, seen, told, all } = JSON.parse(child.stdout) as Record<"kept" | "seen" | "told", string[]> & {
+      all: boolean;
+    };
+    expect(seen).toEqual([
+      ["store_unknown", "store_unavailable"], // the second was not begun
+      "store_unavailable",
+      ...[true, true], // it says why, and reads
+      ...[null, true], // it stores again, and woke who watches
+      "store_unknown",
+      "store_unavailable", // another database in its place is not taken for it
+      null,
+    ]);
+    expect(told[0]).toBe(
+      "store_down: the database takes no writes (disk I/O error); it is opened again when the disk works",
+    );
+    expect(told.filter((line) => line.startsWith("store_up"))).toHaveLength(2);
+    expect(all).toBe(true);
     const store = await open(path);
     expect((await store.jobs(kept)).map((job) => job?.id)).toEqual(kept);
-    expect(await store.insert([newJob()], T0)).toMatchObject([{ status: "inserted" }]);
     await audit(store);
     await store.close();
   });

@@ -24,7 +24,7 @@ import { settleVerb } from "./settle.ts";
 import { cascadedVerb, cascadeReader, childCounter, reachableReader, unblockableReader, usageVerb } from "./waits.ts";
 import { watcher } from "./watch.ts";
 import { withdrawVerb } from "./withdraw.ts";
-import { BUSY_WAIT_MS, isLocked, Writer } from "./writer.ts";
+import { type Broken, BUSY_WAIT_MS, isLocked, Writer } from "./writer.ts";
 
 export interface SqliteOptions {
   readonly random: () => number;
@@ -32,6 +32,8 @@ export interface SqliteOptions {
   readonly tell: (message: string) => void;
   /** False for a database that no other process can see. */
   readonly shared: boolean;
+  /** For whoever opens the database again when its disk has failed. */
+  readonly onBroken?: (broken: Broken) => void;
 }
 
 /** The name of the secret with which servers sign. */
@@ -40,7 +42,7 @@ export const SIGNING_SECRET = "signing_secret";
 /** Readers wait for nobody, save while another process mends the file after a crash: a few seconds' worth of tries. */
 const MAX_LOCKED_READS = 1_000;
 
-export function sqliteStore(db: Database, { random, tell, shared }: SqliteOptions): Store {
+export function sqliteStore(db: Database, { random, tell, shared, onBroken }: SqliteOptions): Store {
   const meta = db.prepare("select value from meta where name = ?");
   const text = (name: string) => {
     const row = meta.get(name) as { value: string } | undefined;
@@ -51,11 +53,12 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
   const interned = new Interned(db);
   const started: Context["started"] = new Map();
   const context: Context = { db, interned, events, started, generation: text("generation") };
-  const writer = new Writer(db, random, tell, () => {
+  const forget = () => {
     interned.forget();
     events.discard();
     started.clear();
-  });
+  };
+  const writer = new Writer(db, random, tell, forget, onBroken ?? null);
 
   const read = reader(context);
   const find = finder(context, read, text("secret"));
@@ -206,7 +209,7 @@ export function sqliteStore(db: Database, { random, tell, shared }: SqliteOption
       open = false;
       watch.stop();
       await writer.drained();
-      bringLogHome(db);
+      if (!writer.isBroken) bringLogHome(db);
       db.close();
     },
   };

@@ -8,8 +8,16 @@
 import { PerdureError } from "../../core/errors.ts";
 import type { Refused } from "../../core/work.ts";
 import { inNextTurn } from "../../lib/turn.ts";
-import { diskError } from "./disk-error.ts";
+import { diskError, isDamage } from "./disk-error.ts";
 import { type Database, SQLITE, sqliteCode } from "./driver.ts";
+
+/** The disk failed under a write. */
+export interface Broken {
+  /** SQLite's words. */
+  readonly cause: string;
+  /** False: the file itself is damaged. */
+  readonly mayHeal: boolean;
+}
 
 export interface Verb<Item, Answer> {
   /** Within a group, verbs run in this order: reports free slots before claims fill them. */
@@ -54,16 +62,30 @@ export class Writer {
   readonly #random: () => number;
   readonly #tell: (message: string) => void;
   readonly #onRollback: () => void;
+  readonly #onBroken: ((broken: Broken) => void) | null;
   #queue: Call[] = [];
   #scheduled = false;
   #broken: PerdureError | null = null;
   #idle: (() => void)[] = [];
 
-  constructor(db: Database, random: () => number, tell: (message: string) => void, onRollback: () => void) {
+  /** `onBroken`: whoever opens the database again; null if nobody does. */
+  constructor(
+    db: Database,
+    random: () => number,
+    tell: (message: string) => void,
+    onRollback: () => void,
+    onBroken: ((broken: Broken) => void) | null = null,
+  ) {
     this.#tell = tell;
     this.#db = db;
     this.#random = random;
     this.#onRollback = onRollback;
+    this.#onBroken = onBroken;
+  }
+
+  /** Nothing more is written, or flushed, with this handle. */
+  get isBroken(): boolean {
+    return this.#broken !== null;
   }
 
   submit<Item, Answer>(verb: Verb<Item, Answer>, items: readonly Item[]): Promise<Answer[]> {
@@ -105,12 +127,15 @@ export class Writer {
   #flush(): void {
     if (!this.#begin()) return;
     const calls = this.#take();
+    let isCommitting = false;
     try {
       this.#attempt(calls.map((call) => ({ call, from: 0, to: call.items.length })));
+      isCommitting = true;
       this.#db.exec("commit");
     } catch (error) {
       this.#rollback();
-      const refused = this.#diskError(error) ?? error;
+      const found = this.#diskError(error);
+      const refused = isCommitting && found !== null && this.#broken !== null ? unknown(found) : (found ?? error);
       for (const call of calls) call.error = refused;
     }
     for (const call of calls) finish(call);
@@ -204,12 +229,31 @@ export class Writer {
     this.#onRollback();
   }
 
-  /** After an I/O error nobody knows what the disk holds: the store takes nothing more until it is opened again. */
+  /** After an I/O error nobody knows what the disk holds: this handle takes nothing more. */
   #diskError(error: unknown): PerdureError | null {
     const found = diskError(error);
-    if (found?.code === "store_io") this.#broken = found;
-    return found;
+    if (found?.code !== "store_io") return found;
+    if (this.#broken !== null) return this.#broken;
+    const cause = (error as Error).message;
+    const mayHeal = !isDamage(error);
+    this.#broken = mayHeal && this.#onBroken !== null ? downError(cause, error) : found;
+    this.#onBroken?.({ cause, mayHeal });
+    return this.#broken;
   }
+}
+
+/** What a call is refused with while the store is down: it was not stored, and may be repeated. */
+function downError(words: string, cause: unknown): PerdureError {
+  const message = `the database takes no writes until its disk works again (${words}); nothing of this call was stored`;
+  return new PerdureError("store_unavailable", message, { cause });
+}
+
+/** A commit that failed may be found on the disk all the same. */
+function unknown(found: PerdureError): PerdureError {
+  if (found.code !== "store_unavailable") return found;
+  const { cause } = found;
+  const message = `the disk failed while this was stored (${(cause as Error).message}); whether it was is unknown`;
+  return new PerdureError("store_unknown", message, { cause });
 }
 
 /** Neighbouring pieces of one verb go to it as one list. */
