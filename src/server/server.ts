@@ -16,6 +16,8 @@ import { HttpServer, type Listening, type ListenOptions, requestIdOf } from "./h
 import { LIMITS_OF_SERVER, type ServerLimits } from "./limits.ts";
 import { Download, type Handler, HIJACKED, type Principal, type ServerParts } from "./parts.ts";
 import { addPipeline, answerUnroutable, type Pipeline } from "./pipeline.ts";
+import { REPLIES, ReplyBudget, type ReplyLimits } from "./reply-budget.ts";
+import { addReplyBudget } from "./reply-hooks.ts";
 import { apiRoute, type ServedRoute } from "./served-route.ts";
 
 export interface ServerOptions extends Partial<ListenOptions> {
@@ -29,6 +31,8 @@ export interface ServerOptions extends Partial<ListenOptions> {
   readonly maxHeldBytes?: number;
   /** Those that are to differ from the defaults. */
   readonly limits?: Partial<ServerLimits>;
+  /** What replies may hold that are not sent yet. */
+  readonly replies?: Partial<ReplyLimits>;
   /** Beside those of the contract. */
   readonly routes?: (parts: ServerParts) => readonly ServedRoute[];
 }
@@ -52,7 +56,7 @@ export function createServer(
   options: ServerOptions = {},
 ): Server {
   const { bodyLimit = BODY_LIMIT, outputLimit = OUTPUT_LIMIT, routes, maxHeldBytes, ...rest } = options;
-  const { dialects = DIALECT_DEFAULTS, settings = [], limits: chosen, ...listen } = rest;
+  const { dialects = DIALECT_DEFAULTS, settings = [], limits: chosen, replies: replyLimits, ...listen } = rest;
   const stopping = new AbortController();
   const limits = { ...LIMITS_OF_SERVER, ...chosen };
   const parts: ServerParts = { ...given, outputLimit, dialects, settings, limits, stopping: stopping.signal };
@@ -61,6 +65,7 @@ export function createServer(
   const lag = new Lag(clock);
   const signals = new Signals();
   const admitted = { ...ADMISSION, maxBytes: maxHeldBytes ?? ADMISSION.maxBytes };
+  const replies = new ReplyBudget({ ...REPLIES, ...replyLimits }, clock);
   const auth = new Auth(tokens, clock, engine.store);
   const pipeline: Pipeline = {
     ...{ bodyLimit, log, auth, admission: new Admission(admitted, () => lag.ms) },
@@ -82,12 +87,13 @@ export function createServer(
     },
     ajv: { customOptions: STRICT },
     serverFactory(handle) {
-      http = new HttpServer({ ...LISTEN, ...listen }, clock, log, handle as never);
+      http = new HttpServer({ ...LISTEN, ...listen }, clock, log, handle as never, () => replies.isPressed);
       return http.node;
     },
   }) as unknown as FastifyInstance;
   const server = http as unknown as HttpServer;
 
+  addReplyBudget(app, replies);
   addPipeline(app, pipeline);
   for (const route of [...apiRoutes(parts), ...healthRoutes(parts), ...docsRoutes(parts), ...(routes?.(parts) ?? [])]) {
     app.route({

@@ -140,19 +140,16 @@ describe("with a token for reading", { timeout: 300_000 }, () => {
     await fill(port, token);
     const before = residentMb(proc.pid);
     const request = asking(token);
-    const burst = request.repeat(Math.floor(24_000 / request.length));
-    const [reading] = await hold(port, 1, burst);
-    const [deaf] = await hold(port, 1, burst, false);
+    for (const count of [Math.floor(24_000 / request.length), 30]) {
+      await hold(port, 1, request.repeat(count));
+      await hold(port, 1, request.repeat(count), false);
+    }
     let most = 0;
     for (let i = 0; i < 50; i++) {
       await new Promise((resolve) => setTimeout(resolve, 200));
       most = Math.max(most, residentMb(proc.pid));
     }
-    console.log(
-      `burst: ${before.toFixed(0)} MB before, at most ${most.toFixed(0)} MB`,
-      reading?.destroyed,
-      deaf?.destroyed,
-    );
+    console.log(`burst: ${before.toFixed(0)} MB before, at most ${most.toFixed(0)} MB`);
     expect(await askAll(port, token)).toEqual(allAnswered);
     expect(most).toBeLessThan(before + 400);
     expect(await proc.stop()).toBe(0);
@@ -162,16 +159,20 @@ describe("with a token for reading", { timeout: 300_000 }, () => {
     const { proc, port, token } = await served([], HEAP);
     await fill(port, token);
     const before = residentMb(proc.pid);
-    await hold(port, 60, asking(token), false);
-    const statuses: number[] = [];
+    const created = await fetch(`http://127.0.0.1:${port}/v1/tokens`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify({ name: "reader", scopes: ["read"], namespace: "default" }),
+    });
+    const { token: reader } = (await created.json()) as { token: string };
+    await hold(port, 60, asking(reader), false);
     let most = 0;
     for (let i = 0; i < 20; i++) {
-      await new Promise((resolve) => setTimeout(resolve, 500));
+      await new Promise((resolve) => setTimeout(resolve, 200));
       most = Math.max(most, residentMb(proc.pid));
-      statuses.push(...(await askAll(port, token)));
+      expect(await askAll(port, token)).toEqual(allAnswered);
     }
     console.log(`readers: ${before.toFixed(0)} MB before, at most ${most.toFixed(0)} MB`);
-    expect(statuses.every((status) => status === 200)).toBe(true);
     expect(most).toBeLessThan(before + 400);
     expect(await proc.stop()).toBe(0);
   });

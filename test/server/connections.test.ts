@@ -154,3 +154,29 @@ describe("requests that were sent before the reply to the one before", () => {
     await expect.poll(() => few.statuses).toEqual([200, 200, 200, 200, 200, 200, 201]);
   });
 });
+
+describe("replies that nobody reads", () => {
+  it("take their memory from a budget, before more are made, until their reader is cut off", async () => {
+    const server = await start({ replies: { maxBytes: 4_000_000, maxWaitMs: 20 }, writeMs: 500 });
+    const [reader, other] = [await server.token({ name: "reader" }), await server.token({ name: "other" })];
+    // More than the buffers of the kernel hold.
+    const input = "x".repeat(1_000_000);
+    const jobs = Array.from({ length: 8 }, () => ({ kind: "k", input, delay: "1d" }));
+    expect((await server.call("POST", "/v1/jobs/batch", { body: { jobs } })).status).toBe(200);
+    const deaf = new Peer(connect(server.port, "127.0.0.1"), false);
+    deaf.socket.pause();
+    deaf.socket.write(asking(reader, "/v1/jobs"));
+    const list = (token: string) => server.call("GET", "/v1/jobs?limit=1", { token });
+    await expect
+      .poll(async () => {
+        const { status, body, headers } = await list(reader);
+        return [status, body.code, headers.get("retry-after")];
+      })
+      .toEqual([503, "overloaded", "1"]);
+    const whole = await server.call("GET", "/v1/jobs", { token: other });
+    expect([whole.status, Number(whole.headers.get("content-length"))]).toEqual([200, whole.text.length]);
+    expect(whole.body.jobs.every((job: { payload: string }) => job.payload === input)).toBe(true);
+    await expect.poll(async () => (await list(reader)).status).toBe(200);
+    expect(server.logged.join("")).toContain('"writeTimeouts":1');
+  });
+});

@@ -1,0 +1,61 @@
+import { describe, expect, it } from "vitest";
+import { type Grant, ReplyBudget } from "./reply-budget.ts";
+
+function setUp(maxWaiting = 10) {
+  const timers = new Set<() => void>();
+  const clock = {
+    now: () => 0,
+    monotonic: () => 0,
+    after(_ms: number, call: () => void) {
+      timers.add(call);
+      return () => void timers.delete(call);
+    },
+  };
+  const budget = new ReplyBudget({ maxBytes: 100, maxWaiting, maxWaitMs: 1_000 }, clock);
+  return {
+    budget,
+    timers,
+    now: (who: string, guess: number) => budget.enter("reader", who, guess) as Grant,
+    passWait() {
+      for (const call of timers) call();
+    },
+  };
+}
+
+describe("the budget of replies", () => {
+  it("counts a guess, then the reply, until it has been sent; who waits comes in as soon as it fits", async () => {
+    const { budget, timers, now } = setUp();
+    const first = now("a", 40);
+    const second = budget.enter("reader", "a", 20);
+    expect([second instanceof Promise, budget.isPressed, budget.held("reader")]).toEqual([true, true, 40]);
+    first.made(10);
+    (await second).made(30);
+    expect([budget.held("reader"), budget.isPressed, timers.size]).toEqual([40, false, 0]);
+    first.release();
+    first.release();
+    expect(budget.held("reader")).toBe(30);
+  });
+
+  it("gives one token half, and counts no more than that half against others, however large its replies were", () => {
+    const { budget, now } = setUp();
+    now("a", 50).made(900);
+    expect(budget.enter("reader", "a", 0)).toBeInstanceOf(Promise);
+    now("b", 50).made(50);
+    expect(budget.enter("reader", "c", 1)).toBeInstanceOf(Promise);
+    expect(budget.enter("worker", "a", 50)).not.toBeInstanceOf(Promise);
+  });
+
+  it("refuses who has waited too long, and at once where too many wait", async () => {
+    const { budget, timers, now, passWait } = setUp(2);
+    const held = now("a", 50);
+    const waiting = [budget.enter("reader", "a", 1), budget.enter("reader", "a", 1)] as Promise<Grant>[];
+    expect(() => budget.enter("reader", "a", 1)).toThrowError(expect.objectContaining({ code: "overloaded" }));
+    const refused = Promise.allSettled(waiting);
+    passWait();
+    expect((await refused).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    expect(budget.isPressed).toBe(true);
+    timers.clear();
+    held.release();
+    now("a", 50);
+  });
+});

@@ -1,0 +1,71 @@
+/** Every reply within the budget of replies: granted before its handler runs, counted when it is made, given back when it
+ *  has been sent. A large one goes out in pieces, so that it can be seen whether its reader takes any. */
+import { Readable } from "node:stream";
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { RouteName } from "../contract/routes.ts";
+import type { Grant, ReplyBudget } from "./reply-budget.ts";
+
+declare module "fastify" {
+  interface FastifyRequest {
+    replyGrant: Grant | null;
+  }
+}
+
+/** Of a reply, and what is counted of a stream: it holds no more than a piece or two at a time. */
+const PIECE = 65_536;
+
+/** Parts of the budget that a reply is expected to take: of those that list things an eighth, of others little. */
+const LISTS: ReadonlySet<string> = new Set<RouteName>([
+  ...(["listJobs", "listEvents", "listJobEvents", "explainJob"] as const),
+  ...(["listAttempts", "listOutputs", "listWorkers", "listQueues"] as const),
+]);
+const LIST_PART = 1 / 8;
+const OTHER_PART = 1 / 64;
+
+export function addReplyBudget(app: FastifyInstance, budget: ReplyBudget): void {
+  app.decorateRequest("replyGrant", null);
+  app.addHook("preHandler", async (request, reply) => {
+    const { served } = request.routeOptions.config;
+    // Those that are open to all answer yes or no.
+    if (served === undefined || request.who === null) return;
+    const isRead = request.method === "GET";
+    const share = served.share(request);
+    const kind = `${share} ${isRead ? "read" : "write"}`;
+    const granted = budget.enter(kind, request.who.id, guessOf(request, share, budget.maxBytes));
+    const grant = granted instanceof Promise ? await granted : granted;
+    request.replyGrant = grant;
+    if (reply.raw.closed) grant.release();
+    else reply.raw.once("close", grant.release);
+  });
+  app.addHook("onSend", (request, reply, payload, done) => {
+    const grant = request.replyGrant;
+    if (typeof payload !== "string" || payload.length <= PIECE) {
+      grant?.made(typeof payload === "string" ? payload.length : payload instanceof Readable ? PIECE : 0);
+      done(null, payload);
+      return;
+    }
+    // Outside of the heap, and no copy of it is made to send it.
+    const bytes = Buffer.from(payload);
+    grant?.made(bytes.length);
+    reply.header("content-length", bytes.length);
+    done(null, inPieces(bytes));
+  });
+}
+
+/** What waits for something is counted when it has its reply: most of them have none for long. So is the reply to a write,
+ *  which is about as large as its body was. */
+function guessOf({ method, routeOptions }: FastifyRequest, share: string, maxBytes: number): number {
+  if (method !== "GET" || share === "held" || share === "waiting") return 0;
+  return Math.floor(maxBytes * (LISTS.has(routeOptions.config.served?.name ?? "") ? LIST_PART : OTHER_PART));
+}
+
+function inPieces(bytes: Buffer): Readable {
+  let at = 0;
+  return new Readable({
+    highWaterMark: PIECE,
+    read() {
+      this.push(at < bytes.length ? bytes.subarray(at, at + PIECE) : null);
+      at += PIECE;
+    },
+  });
+}
