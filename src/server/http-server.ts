@@ -13,7 +13,7 @@ import { hostname } from "node:os";
 import { HEADER } from "../contract/wire.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
-import { Connections } from "./connections.ts";
+import { type Connection, Connections } from "./connections.ts";
 import { answerTo } from "./error-reply.ts";
 import { createGuard, isLoopback, setSecurityHeaders } from "./guard.ts";
 import { OneAtATime } from "./one-at-a-time.ts";
@@ -68,6 +68,8 @@ export class HttpServer {
   readonly #clock: Clock;
   readonly #log: ServerLog;
   readonly #connections: Connections;
+  /** What each connection was last asked. */
+  readonly #current = new WeakMap<Connection, ServerResponse>();
   readonly #underWay = new Set<ServerResponse>();
   #stopping = false;
   #whenIdle: () => void = () => {};
@@ -146,13 +148,18 @@ export class HttpServer {
   /** What could not be read as HTTP, or not in time. The connection ends: where the next request would begin is not known. */
   onClientError(error: NodeJS.ErrnoException, socket: Socket): void {
     const connection = this.#connections.of(socket);
-    // A reply that has begun must not get another one into its middle.
-    if (connection === undefined || connection.isBusy || error.code === "ECONNRESET" || !socket.writable) {
+    if (connection === undefined || error.code === "ECONNRESET" || !socket.writable || this.#isAnswering(connection)) {
       socket.destroy();
       connection?.raw.destroy();
       return;
     }
     this.#connections.endWith(socket, unreadable(error.code ?? ""));
+  }
+
+  /** A reply to this would be taken for the one to the request before it, or get into its middle. */
+  #isAnswering(connection: Connection): boolean {
+    const response = this.#current.get(connection);
+    return response !== undefined && connection.isBusy && (response.headersSent || response.req.complete);
   }
 
   /** Accepting failed, mostly for want of descriptors. Node goes on accepting by itself. */
@@ -178,7 +185,10 @@ export class HttpServer {
 
   #track(request: IncomingMessage, response: ServerResponse): void {
     const connection = this.#connections.of(request.socket);
-    if (connection !== undefined) this.#connections.begin(connection);
+    if (connection !== undefined) {
+      this.#connections.begin(connection);
+      this.#current.set(connection, response);
+    }
     this.#underWay.add(response);
     response.once("close", () => {
       if (connection !== undefined) this.#connections.end(connection);
