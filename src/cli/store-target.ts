@@ -33,7 +33,8 @@ export interface DatabaseWish {
   readonly cwd: string;
 }
 
-export function databaseTarget({ db, from, schema, dir, namespace, cwd }: DatabaseWish): StoreTarget {
+export function databaseTarget({ db: given, from, schema, dir, namespace, cwd }: DatabaseWish): StoreTarget {
+  const db = given.trim();
   if (isPostgres(db)) {
     return { kind: "store", url: db, schema, shown: shownAddress(db, schema), dir, isData: false, namespace };
   }

@@ -1,9 +1,10 @@
 /** YAML or JSON that a person wrote, read with care: within limits, no tags but those of YAML's core, no merge keys, each key
  *  once, one document. Whatever is wrong is a usage error with file, line and column. The answer is a plain value without
  *  prototypes, and knows where each part of it stands, so that later checks can point there. */
-import { closeSync, openSync, readSync } from "node:fs";
+
 import type { Document, LineCounter } from "yaml";
 import { CliError, EXIT, usageError } from "./exit.ts";
+import { readBounded } from "./read-file.ts";
 import { yaml } from "./yaml-library.ts";
 import { Faulty, TOO_DEEP, YAML_LIMITS, yamlTokens } from "./yaml-scan.ts";
 import { startOf, Valuer } from "./yaml-value.ts";
@@ -159,7 +160,7 @@ type FileCheck = (descriptor: number) => void;
 /** No more than `limit` bytes of a file; null if there is none. */
 export function readSmallFile(path: string, file: string, limit: number, check?: FileCheck): Buffer | null {
   try {
-    return bytesOf(path, limit, check);
+    return readBounded(path, limit, file, check);
   } catch (error) {
     if (error instanceof CliError) throw error;
     const { code, message } = error as NodeJS.ErrnoException;
@@ -180,22 +181,6 @@ export function textIn(bytes: Uint8Array, file: string): string {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
     throw usageError(`${file}: it is not text in UTF-8; save it as UTF-8`);
-  }
-}
-
-/** No more than that of it, whatever its size says: it may be a device. */
-function bytesOf(path: string, limit: number, check?: FileCheck): Buffer {
-  const descriptor = openSync(path, "r");
-  try {
-    check?.(descriptor);
-    const buffer = Buffer.alloc(limit);
-    let length = 0;
-    for (let read = -1; read !== 0 && length < limit; length += read) {
-      read = readSync(descriptor, buffer, length, limit - length, null);
-    }
-    return buffer.subarray(0, length);
-  } finally {
-    closeSync(descriptor);
   }
 }
 

@@ -1,8 +1,10 @@
 /** `Perdure.connect()`: a client of a server. */
+
 import { asText, checkOptions } from "../core/check.ts";
 import { asSpan, type Duration, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import type * as face from "../core/face.ts";
+import { withoutEnd } from "../core/without-end.ts";
 import { PerdureClient } from "./client.ts";
 import type { LinkOptions } from "./http-call.ts";
 
@@ -70,7 +72,7 @@ function checkUrl(url: unknown, path: string): string {
     throw new ConfigError({ path, given: origin, problem: "it holds a password", allowed: `${allowed}; use a token` });
   }
   if (search !== "" || hash !== "") throw new ConfigError({ path, given: url, allowed: `${allowed}, without ? and #` });
-  return `${origin}${pathname.replace(/\/+$/, "")}`;
+  return `${origin}${withoutEnd(pathname, "/")}`;
 }
 
 /** It travels in a header, which holds no more than these. */

@@ -1,6 +1,7 @@
 /** The name of a job for people: its own, else the action or manifest it came from, else its kind with a short argument.
  *  One line, never empty. What is made from a command is its program and at most one plain argument, from a request its method
  *  and host: all else may be a secret. */
+import { withoutEnd } from "./without-end.ts";
 
 /** What a name is made from. `name` is the stored one; jobs stored by older versions have none. */
 export interface NameParts {
@@ -110,12 +111,7 @@ function withArgument(program: string, word = ""): string {
 }
 
 function baseName(path: string): string {
-  return (
-    path
-      .replace(/[/\\]+$/, "")
-      .split(/[/\\]/)
-      .at(-1) ?? ""
-  );
+  return withoutEnd(path, "/\\").split(/[/\\]/).at(-1) ?? "";
 }
 
 /** Commands that say nothing of what a script does. */

@@ -29,13 +29,13 @@ async function open(urlOrOptions: string | OpenOptions = {}, ambient?: Ambient):
   const url = options?.url;
   if (isServer(url)) {
     const { openServer } = await import("./open-server.ts");
-    return openServer(url, options, guarded(options.logger ?? errorsToStderr));
+    return openServer(url.trim(), options, guarded(options.logger ?? errorsToStderr));
   }
   return openEmbedded(options, ambient);
 }
 
 function isServer(url: string | undefined): url is string {
-  return /^https?:\/\//i.test(url ?? "");
+  return /^\s*https?:\/\//i.test(url ?? "");
 }
 
 async function openEmbedded(options: OpenOptions, ambient: Ambient | undefined): Promise<EmbeddedPerdure> {

@@ -37,7 +37,14 @@ export async function openStore({
   if (isPostgres(url)) {
     // Loaded when asked for: its driver is a good part of a short command's time.
     const { openPostgres } = await import("./postgres/open.ts");
-    return openPostgres({ url, schema, connections, clock, random: rest.random, newSecret: rest.newSecret });
+    return openPostgres({
+      url: url.trim(),
+      schema,
+      connections,
+      clock,
+      random: rest.random,
+      newSecret: rest.newSecret,
+    });
   }
   for (const [path, given] of Object.entries({ schema, connections })) {
     if (given === undefined) continue;
@@ -52,7 +59,7 @@ type Look = Pick<OpenStore, "url" | "schema" | "clock" | "random">;
 export async function schemaVersion({ url = DEFAULT_FILE, schema, clock, random }: Look): Promise<SchemaVersion> {
   if (!isPostgres(url)) return sqliteVersion(sqlitePath(url), random);
   const { postgresVersion } = await import("./postgres/look.ts");
-  return postgresVersion({ url, schema, random, clock });
+  return postgresVersion({ url: url.trim(), schema, random, clock });
 }
 
 /** What is damaged in a database file that is there; PostgreSQL looks after its own. */
@@ -61,14 +68,16 @@ export async function storeFaults({ url = DEFAULT_FILE, random }: Pick<Look, "ur
 }
 
 export function isPostgres(url: string): boolean {
-  return /^postgres(ql)?:/i.test(url);
+  return /^\s*postgres(ql)?:/i.test(url);
 }
 
 /** The file of an address that is not a PostgreSQL server's; throws if it cannot be one. A relative one begins at `from`. */
-export function sqlitePath(url: string, from = ""): string {
-  if (typeof url !== "string" || url === "" || url.includes("\0")) {
-    throw new ConfigError({ path: "open.url", given: url, allowed: ALLOWED });
+export function sqlitePath(given: string, from = ""): string {
+  if (typeof given !== "string" || given.trim() === "" || given.includes("\0")) {
+    throw new ConfigError({ path: "open.url", given, allowed: ALLOWED });
   }
+  // A blank before or after an address is a slip of the one who pasted it, never part of a name.
+  const url = given.trim();
   // The other form in which a PostgreSQL server is named. Not shown: there may be a password in it.
   if (/(^|\s)(host|hostaddr|dbname|user|password|port)\s*=/i.test(url)) {
     throw new ConfigError({ path: "open.url", given: "host=…", allowed: ALLOWED });
@@ -77,8 +86,10 @@ export function sqlitePath(url: string, from = ""): string {
   // A scheme that we do not know, or a special name of SQLite's, would quietly become the name of a file.
   if (/^[a-z][a-z0-9+.-]+:/i.test(path) || (/^:.*:$/.test(path) && path !== ":memory:")) {
     // Without what follows: there may be a password in it.
-    const given = /^:/.test(path) ? path : `${path.slice(0, path.indexOf(":"))}:…`;
-    throw new ConfigError({ path: "open.url", given, allowed: ALLOWED });
+    const shown = /^:/.test(path) ? path : `${path.slice(0, path.indexOf(":"))}:…`;
+    throw new ConfigError({ path: "open.url", given: shown, allowed: ALLOWED });
   }
+  // With something before its scheme, as a quote or a letter too many. Not shown, for the same reason.
+  if (path.includes("://")) throw new ConfigError({ path: "open.url", given: "…://…", allowed: ALLOWED });
   return path === ":memory:" ? path : resolve(from, path);
 }

@@ -17,9 +17,15 @@ export function shownValue(setting: Setting, value: Value): string | number | bo
   return Object.entries(value).map(([name, text]) => `${name}=${text}`);
 }
 
+/** `user:password@host` */
+function hasLogin(part: string): boolean {
+  const colon = part.indexOf(":");
+  return colon !== -1 && part.lastIndexOf("@") > colon;
+}
+
 /** An address without what may be a secret in it. What cannot be read as an address is hidden if it may hold one. */
 export function withoutPassword(text: string): string {
-  if (!/:\/\//.test(text)) return /password|secret|:[^/]*@/i.test(text) ? HIDDEN : text;
+  if (!/:\/\//.test(text)) return /password|secret/i.test(text) || text.split("/").some(hasLogin) ? HIDDEN : text;
   if (!URL.canParse(text)) return HIDDEN;
   const url = new URL(text);
   if (url.password !== "") url.password = "***";

@@ -1,6 +1,6 @@
 /** A server of this process: store, engine, tokens and HTTP, opened in this order and closed in the other. */
 import { randomBytes } from "node:crypto";
-import { readFileSync } from "node:fs";
+import {} from "node:fs";
 import { dirname, resolve } from "node:path";
 import { type OpenedEngine, openEngine } from "../../embedded/open-engine.ts";
 import { opalDoor } from "../../server/opal/door.ts";
@@ -15,6 +15,7 @@ import { dialectSettingsOf } from "../config/dialects.ts";
 import { factsOf } from "../config/facts.ts";
 import { type DataDir, dataAt } from "../data.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
+import { readBounded } from "../read-file.ts";
 import { madeDir } from "../run/data-dir.ts";
 import { databaseTarget, dataTarget, type StoreTarget } from "../store-target.ts";
 import { version } from "../version.ts";
@@ -150,9 +151,12 @@ function tlsOf(config: Config, cwd: string): { readonly cert: string; readonly k
   return { cert: pem(cert, "--tls-cert", cwd), key: pem(key, "--tls-key", cwd) };
 }
 
+/** A chain of certificates has a few kilobytes. */
+const MAX_PEM_BYTES = 1_048_576;
+
 function pem(path: string, option: string, cwd: string): string {
   try {
-    return readFileSync(resolve(cwd, path), "utf8");
+    return readBounded(resolve(cwd, path), MAX_PEM_BYTES, path).toString("utf8");
   } catch (error) {
     throw usageError(`${option}: cannot read ${path}: ${(error as Error).message}`);
   }

@@ -1,5 +1,5 @@
 /** Tasks from modules of the user's: everything that a module exports and that was made with `task()`, alone or in a list. */
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { exec, http } from "../../core/builtin.ts";
@@ -39,7 +39,10 @@ export async function loadTasks(paths: readonly string[], kinds: readonly string
 /** That they are there: the rest shows when they are loaded. */
 export function checkModules(paths: readonly string[], cwd: string): void {
   for (const path of paths) {
-    if (!existsSync(resolve(cwd, path))) throw usageError(`--tasks: there is no file ${path}`);
+    const file = resolve(cwd, path);
+    if (!existsSync(file)) throw usageError(`--tasks: there is no file ${path}`);
+    // A named pipe would be waited for without end.
+    if (!statSync(file).isFile()) throw usageError(`--tasks: ${path} is not a plain file; give a module`);
   }
 }
 

@@ -1,9 +1,10 @@
 /** The file that holds a token: for its owner alone, whole or not there at all, and found again after a power cut. Whoever
  *  can read it can do what the token allows, so a file that others may read is refused. */
-import { closeSync, fstatSync, openSync, readFileSync } from "node:fs";
+import { closeSync, fstatSync, readFileSync } from "node:fs";
 import { dirname, isAbsolute, resolve } from "node:path";
 import { flushFileSync, writeDurably } from "../../store/open.ts";
 import { CliError, EXIT } from "../exit.ts";
+import { openPlainSync } from "../read-file.ts";
 
 const OTHERS = 0o077;
 const TOKEN = /^pdr_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}$/;
@@ -24,8 +25,9 @@ export function readTokenFile(path: string, advice: string, check?: FileCheck): 
 export function lookIntoTokenFile(path: string, check?: FileCheck): { readonly token: string } | "empty" | null {
   let file: number;
   try {
-    file = openSync(path, "r");
+    file = openPlainSync(path, path);
   } catch (error) {
+    if (error instanceof CliError) throw error;
     const { code, message } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return null;
     throw new CliError(EXIT.failed, `cannot read the token in ${path}: ${message}`);

@@ -1,9 +1,11 @@
 /** The server's address and the connections to it, which are kept between calls. */
+
 import { readFileSync } from "node:fs";
 import { Agent as HttpAgent, request as httpRequest } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import * as tls from "node:tls";
 import { ConfigError } from "../../core/errors.ts";
+import { withoutEnd } from "../../core/without-end.ts";
 
 export interface ServerAddress {
   /** As people may see it. */
@@ -27,7 +29,7 @@ export function serverAddress(given: string, ca?: string): ServerAddress {
     throw new ConfigError({ path: "url", given: url.host, allowed, problem });
   }
   const isTls = url.protocol === "https:";
-  const prefix = url.pathname.replace(/\/+$/, "");
+  const prefix = withoutEnd(url.pathname, "/");
   return {
     shown: url.origin + prefix,
     hostname: url.hostname.replace(/^\[(.*)\]$/, "$1"),

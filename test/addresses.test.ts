@@ -1,0 +1,56 @@
+/** Addresses as people paste them. One that is not understood is refused, without what may be a password in it, and never
+ *  becomes the name of a file. */
+import { describe, expect, it } from "vitest";
+import { dataAt } from "../src/cli/data.ts";
+import { databaseTarget } from "../src/cli/store-target.ts";
+import { isPostgres, sqlitePath } from "../src/store/open.ts";
+
+const PASSWORD = "hunter2";
+
+function messageOf(run: () => unknown): string {
+  try {
+    run();
+  } catch (error) {
+    return (error as Error).message;
+  }
+  throw new Error("accepted");
+}
+
+describe("an address of a database", () => {
+  it.each([" postgres://u:hunter2@h/d", "\tpostgresql://u:hunter2@h/d ", "\n postgres://u:hunter2@h/d\n"])(
+    "is PostgreSQL's with blanks around it: %j",
+    (address) => {
+      expect(isPostgres(address)).toBe(true);
+      const dir = dataAt("data", "default", "/nowhere");
+      const target = databaseTarget({
+        db: address,
+        from: "--db",
+        schema: undefined,
+        dir,
+        namespace: "default",
+        cwd: "/",
+      });
+      expect(target.url).toBe(address.trim());
+      expect(target.shown).not.toContain(PASSWORD);
+    },
+  );
+
+  it.each([
+    "xyz://u:hunter2@h/d",
+    " mysql://u:hunter2@h/d",
+    '"postgres://u:hunter2@h/d"',
+    "=postgres://u:hunter2@h/d",
+    "db postgres://u:hunter2@h/d",
+    " host=h password=hunter2",
+  ])("of another kind is refused, without the password: %j", (address) => {
+    expect(isPostgres(address)).toBe(false);
+    const message = messageOf(() => sqlitePath(address, "/nowhere"));
+    expect(message).not.toContain(PASSWORD);
+    expect(message).toContain("postgres://host/database");
+  });
+
+  it("a file keeps its name, blanks within it too", () => {
+    expect(sqlitePath(" ./my jobs.db ", "/x")).toBe("/x/my jobs.db");
+    expect(sqlitePath("sqlite:./a.db", "/x")).toBe("/x/a.db");
+  });
+});
