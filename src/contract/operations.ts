@@ -144,8 +144,8 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
   listJobs: {
     ...{ tag: "jobs", summary: "List jobs, newest first, a page at a time" },
     description:
-      "With a pattern or a reason a call checks a few thousand jobs at most, so that a page may be short: there are more while " +
-      "`next` is not null.",
+      "A call checks 100,000 jobs at most, and with a pattern or a reason 5,000, so that a page may be short, or empty: there " +
+      "are more while `next` is not null.",
     query: closed({
       ...FILTER,
       id: Type.Optional(
@@ -259,6 +259,7 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
 
   listQueues: {
     ...{ tag: "queues", summary: "Queues with their counts" },
+    description: "Exact up to 10,000 jobs. With more the counts may be up to two seconds old for each million of jobs.",
     reply: closed({ queues: Type.Array(Type.Object({ queue: Name, paused: Type.Boolean() })) }),
   },
   pauseQueue: { tag: "queues", summary: "Start no more jobs of a queue", params: OfQueue, reply: null, status: 204 },

@@ -28,9 +28,9 @@ export interface Perdure extends AsyncDisposable {
   upload(source: AsyncIterable<Uint8Array>): Promise<Uploaded>;
   /** A handle on a job by its id. Throws `job_not_found`. */
   job<Output = unknown>(id: string): Promise<JobHandle<Output>>;
-  /** Jobs of this namespace that fit, newest first, a page at a time: pass `next` as `cursor` for the page after. With a
-   *  pattern or a reason a call checks a few thousand jobs at most, so that a page may be short: there are more while `next`
-   *  is not null. */
+  /** Jobs of this namespace that fit, newest first, a page at a time: pass `next` as `cursor` for the page after. A call
+   *  checks 100,000 jobs at most, and with a pattern or a reason 5,000, so that a page may be short, or empty: there are more
+   *  while `next` is not null. */
   jobs(filter?: JobsFilter): Promise<{ jobs: JobInfo[]; next: string | null }>;
   explain(id: string): Promise<Explanation>;
   /** What the attempts of a job left: their logs and files. */

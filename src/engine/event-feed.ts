@@ -3,6 +3,7 @@
 import { isOutage } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/event.ts";
 import { sleep } from "../lib/clock.ts";
+import { nextTurn } from "../lib/turn.ts";
 import type { EventPage } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { DEFAULTS } from "./limits.ts";
@@ -44,7 +45,10 @@ export async function* eventFeed(parts: EngineParts, options: FeedOptions): Asyn
     }
     after = page.upTo;
     onRead?.(after);
-    if (page.events.length === PAGE) continue;
+    if (!page.isEnd) {
+      await nextTurn(); // others have their turn
+      continue;
+    }
     if (!follow) return;
     const recheck = true;
     await hub.written.wait(clock, seen, DEFAULTS.poll, signal === undefined ? { recheck } : { signal, recheck });

@@ -1,22 +1,25 @@
-/** Events as a stream of server-sent events. Events are pulled from the feed as the client takes them, so a slow client
- *  costs no memory; one that takes nothing for a while is dropped, and can come back with the id of the last it saw. */
+/** Events as a stream of server-sent events. They come from a channel that all streams with the same filter share, as the
+ *  client takes them, so a slow client costs no memory; one that takes nothing for a while is dropped, and can come back with
+ *  the id of the last it saw. */
 import type { ServerResponse } from "node:http";
-import type { PerdureEvent } from "../core/event.ts";
-import type { FeedOptions } from "../engine/event-feed.ts";
 import type { Clock } from "../lib/clock.ts";
+import { nextTurn } from "../lib/turn.ts";
+import type { Channel } from "./event-channel.ts";
 
 /** Proxies cut connections on which nothing happens. */
 const HEARTBEAT_MS = 15_000;
-const PATIENCE_MS = 30_000;
+/** A client that has taken nothing of what was sent for so long is not there, or not reading. */
+export const PATIENCE_MS = 10_000;
 /** How soon a browser comes back after its connection broke. */
 const RETRY_MS = 1_000;
 
 export interface EventStreamParts {
   readonly out: ServerResponse;
   readonly clock: Clock;
-  readonly feed: (options: FeedOptions) => AsyncIterable<PerdureEvent>;
-  readonly options: FeedOptions & { readonly after: number };
-  /** Whether the client may still see them: asked with each event, and with each heartbeat. */
+  readonly channel: Pick<Channel, "next" | "passed">;
+  /** The last event that the client has seen. */
+  readonly after: number;
+  /** Whether the client may still see them: asked before anything is sent, and with each heartbeat. */
   readonly isAllowed: () => boolean | Promise<boolean>;
   /** Aborted when the server is to stop. */
   readonly signal: AbortSignal;
@@ -24,16 +27,16 @@ export interface EventStreamParts {
 
 /** Resolves when the client has gone, was dropped, or the server stops. */
 export async function streamEvents(parts: EventStreamParts): Promise<void> {
-  const { out, clock, feed, options, isAllowed, signal } = parts;
+  const { out, clock, channel, isAllowed, signal } = parts;
   const gone = new AbortController();
   const leave = () => gone.abort();
   out.once("close", leave);
   signal.addEventListener("abort", leave);
-  let sent = options.after;
-  let looked = options.after;
+  let place = parts.after;
+  let sent = parts.after;
   let room: Promise<void> | null = null;
 
-  function put(text: string): void {
+  function put(text: string | Buffer): void {
     if (out.write(text) || room !== null) return;
     room = drained(out, clock).then(() => {
       room = null;
@@ -53,23 +56,26 @@ export async function streamEvents(parts: EventStreamParts): Promise<void> {
     void askAgain();
     if (room !== null || gone.signal.aborted) return;
     // An id without data moves the place to come back to past events that do not concern this client.
-    put(looked > sent ? `id: ${looked}\n\n` : ":\n\n");
-    sent = Math.max(sent, looked);
+    place = channel.passed(place);
+    put(place > sent ? `id: ${place}\n\n` : ":\n\n");
+    sent = place;
   };
 
   try {
     if (signal.aborted) leave();
     put(`retry: ${RETRY_MS}\n\n`);
     cancelBeat = clock.after(HEARTBEAT_MS, beat, { background: true });
-    const onRead = (upTo: number) => {
-      looked = upTo;
-    };
-    for await (const event of feed({ ...options, follow: true, signal: gone.signal, onRead })) {
+    for (;;) {
+      const chunk = await channel.next(place, gone.signal);
+      if (chunk === null) break;
       await askAgain();
-      if (gone.signal.aborted) break;
-      put(`id: ${event.seq}\nevent: ${event.name}\ndata: ${JSON.stringify(event)}\n\n`);
-      sent = event.seq;
+      if (gone.signal.aborted || out.destroyed) break;
+      place = chunk.upTo;
+      if (chunk.text.length === 0) continue;
+      put(chunk.text);
+      sent = place;
       if (room !== null) await room;
+      await nextTurn(); // others have their turn
       if (gone.signal.aborted || out.destroyed) break;
     }
   } finally {

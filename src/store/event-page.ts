@@ -1,13 +1,13 @@
 /** A page of the events of one namespace. Events have no index by namespace, which every write would pay for: the reader
- *  looks through all of them, a bounded number at a time, and is told how far it came. So a page is never empty while
- *  there are events that fit, and nobody looks at foreign ones twice. */
+ *  looks through all of them, a bounded number at a time and in all, and is told how far it came. So a page may be empty
+ *  before the end, and nobody looks at foreign ones twice. */
 import type { PerdureEvent } from "../core/event.ts";
 import { nextTurn } from "../lib/turn.ts";
-import type { EventPage } from "./store.ts";
+import type { EventPage, EventQuery } from "./store.ts";
 
 /** Events looked at in one go: a few milliseconds of work. */
 export const LOOK = 2_000;
-/** Goes for one page, once something was found. */
+/** Goes for one page. */
 const MAX_LOOKS = 50;
 
 export interface Look {
@@ -30,19 +30,19 @@ export async function namespacePage(
 ): Promise<EventPage> {
   const events: PerdureEvent[] = [];
   let upTo = after;
-  for (let looks = 0; events.length < limit && (looks < MAX_LOOKS || events.length === 0); looks++) {
+  for (let looks = 0; events.length < limit && looks < MAX_LOOKS; looks++) {
     const found = await look(upTo, limit - events.length);
     for (const event of found.events) {
       if (event.jobId !== null || event.data.namespace === namespace) events.push(event);
     }
     upTo = found.upTo;
-    if (found.isEnd) break;
+    if (found.isEnd) return { events, upTo, isEnd: true };
     await nextTurn(); // others have their turn
   }
-  return { events, upTo };
+  return { events, upTo, isEnd: false };
 }
 
 /** A page that left nothing out. */
-export function wholePage(events: PerdureEvent[], after: number): EventPage {
-  return { events, upTo: events.at(-1)?.seq ?? after };
+export function wholePage(events: PerdureEvent[], { after, limit }: Pick<EventQuery, "after" | "limit">): EventPage {
+  return { events, upTo: events.at(-1)?.seq ?? after, isEnd: limit < 0 || events.length < limit };
 }

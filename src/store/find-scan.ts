@@ -1,9 +1,12 @@
-/** Searches that no index answers: by a pattern of a name or an action, and by reason. A call checks at most `SCAN` jobs that
- *  fit all other conditions, in the order of the search, and returns a cursor to go on from. Its cost does not grow with the
- *  jobs that are stored, and a page may be short. */
+/** Bounds of a search. Its cost does not grow with the jobs that are stored: a call checks a bounded number of jobs, in the
+ *  order of the search, and returns a cursor to go on from. So a page may be short, or empty, while there are more. */
 import type { JobFilter } from "./store.ts";
 
+/** Jobs that a call checks for what no index answers: a pattern of a name or an action, and a reason. On SQLite also the jobs
+ *  that any search checks in one turn of the event loop: one to three milliseconds of work. */
 export const SCAN = 5_000;
+/** Jobs that a call checks in all on SQLite, over many turns, for conditions that are cheap to check: about 50 ms of work. */
+export const MAX_CHECKED = 100_000;
 /** Of one id prefix: more candidates than this make it ambiguous for everybody. */
 export const MAX_PREFIXED = 1_000;
 

@@ -17,12 +17,8 @@ export interface CountRows {
 
 type Entry = { -readonly [K in keyof QueueCounts]: QueueCounts[K] };
 
-/** Of one namespace, or of all: sorted by their names, paused ones without a job among them. */
-export function queueCounts(
-  rows: CountRows,
-  interned: Pick<Meanings, "lane">,
-  namespace: string | null,
-): QueueCounts[] {
+/** Of all namespaces, sorted by their names, paused ones without a job among them. */
+export function queueCounts(rows: CountRows, interned: Pick<Meanings, "lane">): QueueCounts[] {
   const queues = new Map<string, Entry>();
   const at = (space: string, queue: string) => {
     const name = JSON.stringify([space, queue]);
@@ -49,9 +45,7 @@ export function queueCounts(
     entry.paused = true;
     entry.pausedAt = pausedAt as number;
   }
-  const all = [...queues.values()].filter(
-    (entry) => (namespace === null || entry.namespace === namespace) && !isOver(entry),
-  );
+  const all = [...queues.values()].filter((entry) => !isOver(entry));
   return all.sort((a, b) => (a.namespace + a.queue < b.namespace + b.queue ? -1 : 1));
 }
 

@@ -98,8 +98,8 @@ export interface Store {
   facts(ids: readonly string[]): Promise<(Job | null)[]>;
   /** Those of these jobs that have ended. Cheap: for many who wait. */
   ended(ids: readonly string[]): Promise<string[]>;
-  /** With a pattern or a reason a call checks a bounded number of jobs (`find-scan.ts`): a page may be short, or empty, and
-   *  there are more while `next` is not null. */
+  /** A call checks a bounded number of jobs (`find-scan.ts`): a page may be short, or empty, and there are more while `next`
+   *  is not null. By a key, and among few jobs, pages are full. */
   find(filter: JobFilter): Promise<{ readonly jobs: JobRow[]; readonly next: string | null }>;
   /** Everything recorded about one job, for `explain`. */
   history(jobId: string): Promise<History | null>;
@@ -131,6 +131,8 @@ export interface Store {
   /** Attempts of these sessions for which a cancel is wanted. */
   cancelsFor(sessions: readonly string[]): Promise<{ readonly jobId: string; readonly attempt: number }[]>;
 
+  /** Exact where there are few jobs. Of many they are kept for a while: they may be two seconds old for each million of jobs,
+   *  and not of one moment. */
   counts(namespace: string | null, now: number): Promise<QueueCounts[]>;
   /** How many lanes a namespace has. */
   laneCount(namespace: string): Promise<number>;
@@ -327,6 +329,8 @@ export interface EventPage {
   readonly events: PerdureEvent[];
   /** All that fits, up to this number, has been given: the place to go on from. */
   readonly upTo: number;
+  /** There was nothing behind it. A page may be short, or empty, before the end. */
+  readonly isEnd: boolean;
 }
 
 // Upkeep.

@@ -9,6 +9,7 @@ import type { OpalSettings } from "../../dialects/opal/settings.ts";
 import { isOpalId, OPAL_TAG, type OpalWorker, opalIdOf, opalKey, opalWorker } from "../../dialects/opal/words.ts";
 import type { Engine } from "../../engine/engine.ts";
 import { toInfo } from "../../engine/job-info.ts";
+import { nextTurn } from "../../lib/turn.ts";
 import type { JobFilter, JobRow, SessionRow } from "../../store/store.ts";
 
 export type ShownOpalJob = OpalJob & { readonly attempts?: OpalAttempts };
@@ -46,6 +47,7 @@ export class OpalReader {
       for (const job of shown) if (job !== null) jobs.set(job.id, job);
       next = page.next;
       pages += 1;
+      await nextTurn(); // others have their turn
       // Jobs of other doors may bear the tag too: nobody looks through all of them.
     } while (next !== null && jobs.size < MAX_LISTED && pages < MAX_PAGES);
     return jobs;

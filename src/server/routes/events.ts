@@ -2,28 +2,29 @@
  *  them and the call names none. */
 import { HEADER, LIMIT } from "../../contract/wire.ts";
 import { PerdureError, show } from "../../core/errors.ts";
+import { EventChannels, type Which } from "../event-channel.ts";
 import { streamEvents } from "../event-stream.ts";
 import { jobOf } from "../job-of.ts";
 import { type Call, type Handlers, HIJACKED, type ServerParts } from "../parts.ts";
 import { viewOfEvents } from "../views.ts";
 
-/** Each holds a connection and looks at the store whenever something was written. */
+/** Each holds a connection. */
 const MAX_STREAMS = 1_000;
 const DEFAULT_LIMIT = 100;
 
-interface Which {
-  readonly jobId?: string;
-  readonly namespace?: string;
-}
-
 export function eventRoutes(parts: ServerParts): Handlers {
   const { engine, log, tokens } = parts;
+  const { store, clock } = engine;
+  const channels = new EventChannels({
+    ...{ clock, events: (options) => engine.events(options) },
+    ...{ eventPage: (query) => store.eventPage(query), lastSeq: () => store.lastSeq() },
+  });
   let streams = 0;
 
   async function page({ query }: Call, which: Which): Promise<unknown> {
     const { after = 0, limit = DEFAULT_LIMIT } = query as { readonly after?: number; readonly limit?: number };
     const found = await engine.store.eventPage({ ...which, after, limit: Math.min(limit, LIMIT.events) });
-    return { events: found.events, next: found.events.length < limit ? null : found.upTo };
+    return { events: found.events, next: found.isEnd ? null : found.upTo };
   }
 
   async function stream(call: Call, which: Which): Promise<typeof HIJACKED> {
@@ -33,6 +34,7 @@ export function eventRoutes(parts: ServerParts): Handlers {
     }
     const { reply, signal, who } = call;
     streams += 1;
+    const channel = channels.join(which);
     try {
       reply.hijack();
       reply.raw.writeHead(200, {
@@ -42,8 +44,7 @@ export function eventRoutes(parts: ServerParts): Handlers {
         "x-accel-buffering": "no", // proxies are to pass events on as they come
       });
       await streamEvents({
-        ...{ out: reply.raw, clock: engine.clock, options: { ...which, after }, signal },
-        feed: (options) => engine.events(options),
+        ...{ out: reply.raw, clock, channel, after, signal },
         isAllowed: () => (who.job === undefined ? tokens.isStillGood(who.id) : runs(who.job)),
       });
     } catch (error) {
@@ -52,6 +53,7 @@ export function eventRoutes(parts: ServerParts): Handlers {
         log("warn", "a stream of events broke off", { requestId: call.request.id, error });
       }
     } finally {
+      channel.leave();
       streams -= 1;
     }
     return HIJACKED;

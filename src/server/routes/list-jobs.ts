@@ -2,6 +2,7 @@
  *  ends early when there is enough text: `next` goes on from there, whatever the limit of the call after. */
 import type { JobsFilter } from "../../core/face.ts";
 import { checkFilter } from "../../engine/job-filter.ts";
+import { nextTurn } from "../../lib/turn.ts";
 import type { JobFilter } from "../../store/store.ts";
 import { visibleJob } from "../job-of.ts";
 import { type Call, type Handlers, JsonText, type ServerParts } from "../parts.ts";
@@ -28,6 +29,7 @@ export function listRoutes(parts: ServerParts): Handlers {
       let next: string | null = filter.cursor ?? null;
       let isShort = false;
       do {
+        if (texts.length > 0) await nextTurn(); // others have their turn
         const cursor: Pick<JobFilter, "cursor"> = next === null ? {} : { cursor: next };
         const asked = Math.min(rows, limit - texts.length);
         const page = await engine.store.find({ ...filter, ...cursor, limit: asked });

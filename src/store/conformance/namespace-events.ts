@@ -29,7 +29,7 @@ export function namespaceEventTests(bench: Bench): void {
     const all = await bench.store.eventPage({ after: 0, limit: 99 });
     expect(all.events).toHaveLength(10);
     expect(all.upTo).toBe(upTo);
-    expect(await page("nobody")).toEqual({ events: [], upTo });
+    expect(await page("nobody")).toEqual({ events: [], upTo, isEnd: true });
   });
 
   test("of one job are there only for its own namespace", async () => {

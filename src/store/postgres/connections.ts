@@ -1,4 +1,5 @@
-/** Connections: a pool for everything, one more for renewals and beats, so that leases are kept while the pool is busy.
+/** Connections: a pool for everything, one more for renewals and beats, so that leases are kept while the pool is busy, and
+ *  two for searches and counts, which may take long: however many ask for them, the pool is for those who write.
  *
  *  Which failures are tried again here: a statement that was certainly not done (no connection, rolled back by a
  *  deadlock) always, and one whose end is unknown only if the caller says that it may be repeated. For a few seconds:
@@ -26,6 +27,8 @@ export interface Care {
   readonly repeat?: boolean;
   /** On the connection that is kept free for it. */
   readonly reserved?: boolean;
+  /** A read that may take long: on connections apart, and for a limited time. */
+  readonly aside?: boolean;
   /** A read, or a step of opening the store: its errors do not mention what was stored. */
   readonly storesNoJobs?: boolean;
 }
@@ -36,6 +39,9 @@ const PATIENCE_MS = 5_000;
 /** A machine that slept finds its time used up when it wakes: it tries so often in any case. */
 const MIN_TRIES = 3;
 const FAREWELL_MS = 2_000;
+/** Searches and counts at a time, and how long one may take: counts of some ten million jobs fit into it. */
+const ASIDE_CONNECTIONS = 2;
+const ASIDE_SECONDS = 30;
 const FIRST_PAUSE_MS = 20;
 const MAX_PAUSE_MS = 250;
 
@@ -46,6 +52,7 @@ const COMMIT = { text: "commit", query_timeout: 8_000 };
 export class Connections {
   readonly #pool: pg.Pool;
   readonly #reserved: pg.Pool;
+  readonly #aside: pg.Pool;
   readonly #options: ConnectionOptions;
   readonly #clients = new Set<pg.ClientBase>();
   #closed = false;
@@ -76,6 +83,8 @@ export class Connections {
     this.#pool = make(options.connections, SESSION_SETTINGS);
     // Nothing may keep the renewals waiting for long: neither a lock nor a beat that waits for one.
     this.#reserved = make(1, `${SESSION_SETTINGS} set lock_timeout = '2s'`);
+    const readOnly = `set statement_timeout = '${ASIDE_SECONDS}s'; set default_transaction_read_only = on`;
+    this.#aside = make(ASIDE_CONNECTIONS, `${SESSION_SETTINGS} ${readOnly}`);
   }
 
   get config(): pg.PoolConfig {
@@ -121,7 +130,7 @@ export class Connections {
   /** A server that is silent says no farewell either: it is given a moment. */
   async close(): Promise<void> {
     this.#closed = true;
-    const ended = Promise.all([this.#pool.end(), this.#reserved.end()]);
+    const ended = Promise.all([this.#pool, this.#reserved, this.#aside].map((pool) => pool.end()));
     await Promise.race([ended, this.#options.sleep(FAREWELL_MS, { background: true })]);
     for (const client of this.#clients) cutOff(client);
   }
@@ -134,6 +143,7 @@ export class Connections {
       try {
         return await this.#once(care, (client) => work(client, tries));
       } catch (error) {
+        if (care.aside === true && isCancelled(error)) throw tookTooLong(error);
         const trouble = error instanceof RolledBack ? "again" : troubleOf(error);
         if (trouble === "unknown" && unknown === null) unknown = error;
         const mayRepeat = trouble === "away" || trouble === "again" || (trouble === "unknown" && care.repeat === true);
@@ -149,10 +159,15 @@ export class Connections {
     }
   }
 
+  #poolFor({ reserved = false, aside = false }: Care): pg.Pool {
+    if (reserved) return this.#reserved;
+    return aside ? this.#aside : this.#pool;
+  }
+
   async #once<T>(care: Care, work: (client: Client) => Promise<T>): Promise<T> {
     let client: pg.PoolClient;
     try {
-      client = await (care.reserved === true ? this.#reserved : this.#pool).connect();
+      client = await this.#poolFor(care).connect();
     } catch (error) {
       // Whatever went wrong on the way, nothing was asked yet; a wrong password stays what it is.
       if (troubleOf(error) !== "bug") throw new NoConnection(messageOf(error), { cause: error });
@@ -175,6 +190,15 @@ export class Connections {
 /** Thrown by a caller's function, and nothing that PostgreSQL said. */
 function isOurs(error: unknown): boolean {
   return troubleOf(error) === "bug" && (error as { code?: unknown }).code === undefined;
+}
+
+function isCancelled(error: unknown): boolean {
+  return (error as { code?: unknown }).code === "57014";
+}
+
+function tookTooLong(cause: unknown): PerdureError {
+  const message = `a search or count took longer than ${ASIDE_SECONDS} s and was cancelled; ask for less, or later`;
+  return new PerdureError("overloaded", message, { cause });
 }
 
 /** Sets up a new connection. One to a standby is none: after a failover the address may still lead there for a while. */

@@ -18,13 +18,15 @@ export function finder({ db, sql, interned }: Context, reader: Reader, secret: s
     "prefixed",
     `select job from $s.submission where id >= $1 and id < $2 order by id limit ${MAX_PREFIXED}`,
   );
-  const read = (text: string, values: readonly Value[]) => db.read({ ...sql("", text, LONG), name: "" }, values);
-
   return async (filter: JobFilter): Promise<{ jobs: JobRow[]; next: string | null }> => {
     const limit = Math.max(1, Math.min(filter.limit ?? DEFAULT_LIMIT, MAX_FIND));
     const newest = filter.order !== "oldest";
     const where: string[] = ["true"];
     const values: Value[] = [];
+    // By a key, and among children, submits and workers search too: they do not wait for the searches of others.
+    const aside = filter.key === undefined && filter.parentId === undefined;
+    const read = (text: string, bound: readonly Value[]) =>
+      db.read({ ...sql("", text, LONG), name: "" }, bound, { aside });
     const bind = (value: Value) => `$${values.push(value)}`;
 
     const lanes = await matchingLanes(filter);

@@ -151,8 +151,12 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     openSessions: () => call(sessions.stillOpen),
     taskDefaults: (namespace, kind) => call(() => sessions.taskDefaults(namespace, kind)),
     cancelsFor: (ids) => call(() => sessions.cancelsFor(ids)),
-    counts: (namespace, now) => call(() => counts(namespace, now)),
-    setPaused: (namespace, queue, paused, now) => call(() => pause(namespace, queue, paused, now)),
+    counts: (namespace, now) => call(() => counts.of(namespace, now)),
+    setPaused: (namespace, queue, paused, now) =>
+      call(async () => {
+        await pause(namespace, queue, paused, now);
+        counts.forget();
+      }),
     beat: (given) => call(() => beat(given)),
     prune: (query) => call(() => prune(query)),
     addToken: (token) => call(() => tokens.add(token)),

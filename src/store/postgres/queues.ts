@@ -1,6 +1,6 @@
 /** Queues: what is in them, and pausing them. A queue exists when a job names it. */
+import { keptCounts } from "../kept-counts.ts";
 import { queueCounts } from "../queue-counts.ts";
-import type { QueueCounts } from "../store.ts";
 import type { Context } from "./context.ts";
 import { LONG } from "./driver.ts";
 import { tellEngine } from "./events.ts";
@@ -49,9 +49,14 @@ export function countReader({ db, sql, interned }: Context) {
   );
   const paused = sql("counts_paused", "select namespace, queue, paused_at from $s.queue");
 
-  return async (namespace: string | null, now: number): Promise<QueueCounts[]> => {
-    const [counted, dueNow, pausedNow] = await Promise.all([db.read(counts), db.read(due, [now]), db.read(paused)]);
+  return keptCounts(async (now) => {
+    const [counted, dueNow, pausedNow] = await Promise.all([
+      db.read(counts, [], { aside: true }),
+      db.read(due, [now], { aside: true }),
+      db.read(paused),
+    ]);
     await interned.learn(new Set([...counted, ...dueNow].map(([lane]) => lane as number)), [], []);
-    return queueCounts({ counted, due: dueNow, paused: pausedNow }, interned, namespace);
-  };
+    const entries = counted.reduce((sum, [, , jobs]) => sum + (jobs as number), 0);
+    return { queues: queueCounts({ counted, due: dueNow, paused: pausedNow }, interned), entries };
+  });
 }

@@ -122,11 +122,11 @@ export function reader(context: Context) {
     if (jobId !== undefined) {
       const [job] = await known([jobId]);
       const isForeign = job === undefined || (namespace !== undefined && job.namespace !== namespace);
-      return wholePage(isForeign ? [] : await eventsOf(job, after, limit < 0 ? null : limit), after);
+      return wholePage(isForeign ? [] : await eventsOf(job, after, limit < 0 ? null : limit), query);
     }
     const safe = await feed.safe();
     if (namespace === undefined) {
-      return wholePage((await db.read(eventsAfter, [after, safe, limit])).map(toEvent), after);
+      return wholePage((await db.read(eventsAfter, [after, safe, limit])).map(toEvent), query);
     }
     return namespacePage({ after, limit, namespace }, (from, wanted) => look(namespace, from, safe, wanted));
   }

@@ -1,20 +1,26 @@
-/** Searching jobs. Only bound values enter the statement; which index serves it follows from what is asked. What no index
- *  serves is searched for a part at a time (`find-scan.ts`). */
+/** Searching jobs. Only bound values enter the statements. Candidates come in the order of their numbers from the index that
+ *  serves the search best, or from the table itself; each is checked against all conditions. SQLite works inside our process,
+ *  so this is done in slices, one a turn of the event loop, and a call ends after a number of them (`find-scan.ts`). */
 
+import { nextTurn } from "../../lib/turn.ts";
 import { readCursor, writeCursor } from "../cursor.ts";
-import { afterPrefix, isCalled, isPattern, MAX_PREFIXED, nextOf, SCAN, toGlob } from "../find-scan.ts";
-import type { Lane } from "../lane.ts";
+import { afterPrefix, isCalled, isPattern, MAX_CHECKED, MAX_PREFIXED, SCAN, toGlob } from "../find-scan.ts";
+import { FEW_LANES, type Lane } from "../lane.ts";
 import type { JobFilter, JobRow } from "../store.ts";
 import { STATE_CODES, type StoredJob } from "../stored-job.ts";
 import type { Context } from "./context.ts";
-import type { SqlValue } from "./driver.ts";
+import type { SqlValue, Statement } from "./driver.ts";
 import type { Reader } from "./read.ts";
 import { JOB_COLUMNS, toJob } from "./rows.ts";
 
 const DEFAULT_LIMIT = 100;
 export const MAX_FIND = 1_000;
 
-const FEW = 5_000;
+/** Jobs in a state whose index has another order are sorted if they are fewer than this. */
+const FEW = SCAN;
+/** The first slice is small, as most pages are full after it; those after it grow. */
+const FIRST_SLICE = 8;
+const GROWTH = 4;
 
 /** Conditions and their values. */
 class Where {
@@ -30,102 +36,186 @@ class Where {
   }
 }
 
-/** Blocked, failed and cancelled jobs have an index of their own. */
-function areAside(states: readonly number[] | null): boolean {
-  return states !== null && states.length > 0 && states.every((code) => code === 2 || code >= 4);
+/** A list of candidates, such as the children of a job: `from` to `where`, and what the number of a job is called there. */
+interface Branch {
+  readonly from: string;
+  readonly number: string;
+  readonly values: readonly SqlValue[];
 }
 
+interface Plan {
+  /** Candidates are those of all branches together. Null: all jobs. */
+  readonly branches: readonly Branch[] | null;
+  readonly where: Where;
+  /** Jobs that may be checked. */
+  readonly budget: number;
+}
+
+interface Slice {
+  readonly jobs: readonly JobRow[];
+  readonly hasMore: boolean;
+  readonly checked: number;
+  /** The place to go on from. */
+  readonly last: number;
+}
+
+type Answer = <T>(give: () => T) => Promise<T>;
+type Found = { readonly jobs: JobRow[]; readonly next: string | null };
+
 export function finder({ db, interned }: Context, reader: Reader, secret: string) {
-  const fewWaiting = db.prepare(
-    `select count(*) as waiting from (select 1 from job indexed by job_ready where state = 0 limit ${FEW})`,
-  );
+  const few = (index: string, state: number) =>
+    db.prepare(
+      `select count(*) as jobs from (select 1 from job indexed by ${index} where state = ${state} limit ${FEW})`,
+    );
+  const areFew = { job_ready: few("job_ready", 0), job_running: few("job_running", 1) };
   const prefixed = db.prepare(`select no from job where id >= ? and id < ? order by id limit ${MAX_PREFIXED}`);
-  return (filter: JobFilter): { jobs: JobRow[]; next: string | null } => {
+
+  return async (filter: JobFilter, answer: Answer): Promise<Found> => {
     const limit = Math.max(1, Math.min(filter.limit ?? DEFAULT_LIMIT, MAX_FIND));
     const newest = filter.order !== "oldest";
+    const before = filter.cursor === undefined ? null : readCursor(filter.cursor, filter, secret);
+    const plan = await answer(() => planOf(filter));
+    if (plan.branches?.length === 0) return { jobs: [], next: null };
+    const read = slicer(plan, newest);
+
+    const jobs: JobRow[] = [];
+    let place = before ?? (newest ? Number.MAX_SAFE_INTEGER : 0);
+    let size = Math.min(SCAN, FIRST_SLICE * (limit + 1));
+    for (let checked = 0; ; ) {
+      const slice = await answer(() => read(place, size, limit - jobs.length));
+      jobs.push(...slice.jobs);
+      checked += slice.checked;
+      place = slice.last;
+      if (!slice.hasMore && slice.checked < size) return { jobs, next: null };
+      if (jobs.length >= limit || checked >= plan.budget) {
+        return { jobs, next: writeCursor(place, filter, secret) };
+      }
+      size = Math.min(SCAN, size * GROWTH, plan.budget - checked);
+      await nextTurn(); // others have their turn
+    }
+  };
+
+  /** Reads the next slice: as many candidates after `place`, and up to `room` of them that fit. */
+  function slicer({ branches, where }: Plan, newest: boolean) {
+    const [after, until, order, extreme] = newest ? ["<", ">=", "desc", "min"] : [">", "<=", "asc", "max"];
+    const columns = JOB_COLUMNS.replaceAll(/\w+/g, "j.$&");
+    const fitting = `${where} order by j.no ${order} limit ?`;
+    const rowsOf = (text: string): Statement => {
+      const statement = db.prepare(text);
+      statement.setReturnArrays(true);
+      return statement;
+    };
+    const list = (branches ?? []).map(
+      ({ from, number }) =>
+        `select * from (select ${number} as no ${from} and ${number} ${after} ? order by 1 ${order} limit ?)`,
+    );
+    const end =
+      branches === null
+        ? db.prepare(
+            `select ${extreme}(no) as last, count(*) as checked
+             from (select no from job where no ${after} ? order by no ${order} limit ?)`,
+          )
+        : db.prepare(
+            `select ${extreme}(no) as last, count(*) as checked, json_group_array(no) as list
+             from (select no from (${list.join(" union all ")}) order by no ${order} limit ?)`,
+          );
+    const rows =
+      branches === null
+        ? rowsOf(`select ${columns} from job j not indexed where j.no ${after} ? and j.no ${until} ? and ${fitting}`)
+        : rowsOf(`select ${columns} from json_each(?) n cross join job j on j.no = n.value where ${fitting}`);
+
+    return (place: number, size: number, room: number): Slice => {
+      const bound = branches === null ? [place, size] : [...branches.flatMap((b) => [...b.values, place, size]), size];
+      const edge = end.get(...bound) as { last: number | null; checked: number; list?: string };
+      if (edge.last === null) return { jobs: [], hasMore: false, checked: 0, last: place };
+      const range = branches === null ? [place, edge.last] : [edge.list as string];
+      const read = rows.all(...range, ...where.values, room + 1).map((row) => toJob(row, interned));
+      const shown = read.slice(0, room);
+      const hasMore = read.length > room;
+      const last = hasMore ? (shown.at(-1) as StoredJob).no : edge.last;
+      return { jobs: shown.map(reader.view), hasMore, checked: edge.checked, last };
+    };
+  }
+
+  function planOf(filter: JobFilter): Plan {
     const where = new Where();
     const lanes = matchingLanes(filter);
-    if (lanes !== null) where.add("j.lane in (select value from json_each(?))", numbers(lanes));
     const states = statesOf(filter);
-    // Written out, not bound: only then can SQLite tell that an index on some states serves.
-    if (states !== null)
-      where.add(states.length === 1 ? `j.state = ${states[0]}` : `j.state in (${states.join(", ")})`);
+    if (lanes !== null) where.add("j.lane in (select value from json_each(?))", numbers(lanes));
+    if (states !== null) where.add(`j.state in (${states.join(", ")})`);
     if (filter.deadLetter === true) where.add("j.discarded_at is null");
-    if (areAside(states)) where.add("(j.state = 2 or j.state >= 4)");
     if (filter.parentId !== undefined) where.add("j.parent = ?", filter.parentId);
-    if (filter.tag !== undefined) where.add("j.no in (select job from tag where tag = ?)", filter.tag);
-    if (filter.key !== undefined) {
-      const scope = filter.namespace === undefined ? "" : " and namespace = ?";
-      const bound = filter.namespace === undefined ? [filter.key] : [filter.key, filter.namespace];
-      where.add(`j.id in (select id from submit_key where key = ?${scope})`, ...bound);
-    }
+    if (filter.tag !== undefined) where.add("exists (select 1 from tag where tag = ? and job = j.no)", filter.tag);
     if (filter.submittedAfter !== undefined) where.add("j.submitted_at >= ?", filter.submittedAfter);
     if (filter.submittedBefore !== undefined) where.add("j.submitted_at < ?", filter.submittedBefore);
     if (filter.idPrefix !== undefined) {
-      const found = prefixed.all(filter.idPrefix, afterPrefix(filter.idPrefix)) as { no: number }[];
-      where.add("j.no in (select value from json_each(?))", JSON.stringify(found.map(({ no }) => no)));
+      where.add("j.id >= ? and j.id < ?", filter.idPrefix, afterPrefix(filter.idPrefix));
     }
-    if (filter.cursor !== undefined) {
-      where.add(`j.no ${newest ? "<" : ">"} ?`, readCursor(filter.cursor, filter, secret));
-    }
-    const scan = new Where();
     const called = calledLanes(filter, lanes);
-    const indexed = exactOf(filter, called);
-    if (indexed !== null) where.add(`j.${indexed} = ?`, filter[indexed] as string);
-    if (filter.name !== undefined && indexed !== "name") {
-      const fit = isPattern(filter.name) ? ["j.name glob ?", toGlob(filter.name)] : ["j.name = ?", filter.name];
-      const named = "(j.name is null and j.lane in (select value from json_each(?)))";
-      scan.add(`(${fit[0]} or ${named})`, fit[1] as string, numbers(called));
-    }
-    if (filter.action !== undefined && indexed !== "action") {
-      if (isPattern(filter.action)) scan.add("j.action glob ?", toGlob(filter.action));
-      else scan.add("j.action = ?", filter.action);
-    }
-    if (filter.reason !== undefined) {
-      scan.add("j.reason in (select value from json_each(?))", JSON.stringify(filter.reason));
-    }
-    const from = `from job j ${indexFor(filter, states, indexed)}`;
-    const order = `order by j.no ${newest ? "desc" : "asc"} limit ?`;
-    const scanned = scan.values.length === 0 ? null : scanEnd(`${from} where ${where} ${order}`, where.values, newest);
-    if (scanned !== null) where.add(`j.no ${newest ? ">=" : "<="} ? and ${scan}`, scanned.end, ...scan.values);
-
-    const columns = JOB_COLUMNS.replaceAll(/\w+/g, "j.$&");
-    const statement = db.prepare(`select ${columns} ${from} where ${where} ${order}`);
-    statement.setReturnArrays(true);
-    const rows = statement.all(...where.values, limit + 1).map((row) => toJob(row, interned));
-    const next = nextOf<StoredJob>(rows, limit, scanned, (row) => row.no);
-    const jobs = rows.slice(0, limit).map(reader.view);
-    return { jobs, next: next === null ? null : writeCursor(next, filter, secret) };
-  };
-
-  /** The last job that this call checks. */
-  function scanEnd(rest: string, values: readonly SqlValue[], newest: boolean) {
-    const last = newest ? "min" : "max";
-    const statement = db.prepare(`select ${last}(no) as last, count(*) as checked from (select j.no ${rest})`);
-    const { last: end, checked } = statement.get(...values, SCAN) as { last: number | null; checked: number };
-    return { end: end ?? 0, isCut: checked === SCAN };
+    const exact = exactOf(filter, called);
+    if (exact !== null) where.add(`j.${exact} = ?`, filter[exact] as string);
+    const isScan = addScans(where, filter, exact, called);
+    const budget = isScan ? SCAN : MAX_CHECKED;
+    const isNothing = states?.length === 0 || lanes?.length === 0;
+    return { where, budget, branches: isNothing ? [] : branchesOf(filter, { lanes, states, exact }) };
   }
 
-  /** Codes of our own, so that they may stand in the statement. Null: any state. */
-  function statesOf({ state, deadLetter, reason }: JobFilter): number[] | null {
-    const asked = state?.map((name) => STATE_CODES[name]) ?? null;
-    if (deadLetter !== true && reason === undefined) return asked;
-    return asked === null || asked.includes(STATE_CODES.failed) ? [STATE_CODES.failed] : [];
+  /** What no index answers. */
+  function addScans(where: Where, filter: JobFilter, exact: Exact, called: readonly Lane[]): boolean {
+    const { name, action, reason } = filter;
+    if (name !== undefined && exact !== "name") {
+      const fit = isPattern(name) ? (["j.name glob ?", toGlob(name)] as const) : (["j.name = ?", name] as const);
+      const unnamed = "(j.name is null and j.lane in (select value from json_each(?)))";
+      where.add(`(${fit[0]} or ${unnamed})`, fit[1], numbers(called));
+    }
+    if (action !== undefined && exact !== "action") {
+      if (isPattern(action)) where.add("j.action glob ?", toGlob(action));
+      else where.add("j.action = ?", action);
+    }
+    if (reason !== undefined) where.add("j.reason in (select value from json_each(?))", JSON.stringify(reason));
+    return (
+      reason !== undefined || (name !== undefined && exact !== "name") || (action !== undefined && exact !== "action")
+    );
   }
 
-  /** Jobs are read in the order of their numbers unless few enough are in the asked state to be sorted. */
-  function indexFor(filter: JobFilter, states: readonly number[] | null, exact: "name" | "action" | null): string {
-    const { key, tag, parentId, idPrefix } = filter;
-    if (states?.length === 0) return "not indexed"; // nothing is in no state, and then no index serves
-    if (parentId !== undefined) return "indexed by job_parent";
-    if (key !== undefined || tag !== undefined || idPrefix !== undefined) return "";
-    if (exact !== null) return `indexed by job_${exact}`;
-    if (states === null) return "not indexed";
-    if (areAside(states)) return "indexed by job_aside";
-    if (states.length > 1) return "not indexed";
-    if (states[0] === STATE_CODES.running) return "indexed by job_running";
-    const { waiting } = fewWaiting.get() as { waiting: number };
-    return states[0] === STATE_CODES.queued && waiting < FEW ? "indexed by job_ready" : "not indexed";
+  /** The lists that candidates are taken from: the shortest that is known to serve. */
+  function branchesOf(filter: JobFilter, known: Known): readonly Branch[] | null {
+    const { key, tag, parentId, idPrefix, namespace } = filter;
+    if (key !== undefined) {
+      const scope = namespace === undefined ? "" : " and namespace = ?";
+      const from = `from job where id in (select id from submit_key where key = ?${scope})`;
+      return [{ from, number: "no", values: namespace === undefined ? [key] : [key, namespace] }];
+    }
+    if (idPrefix !== undefined) {
+      const found = prefixed.all(idPrefix, afterPrefix(idPrefix)) as { no: number }[];
+      return [
+        { from: "from json_each(?) where true", number: "value", values: [JSON.stringify(found.map(({ no }) => no))] },
+      ];
+    }
+    if (parentId !== undefined) return [ordered("job_parent", "parent = ?", parentId)];
+    const { exact } = known;
+    if (exact !== null) return [ordered(`job_${exact}`, `${exact} = ?`, filter[exact] as string)];
+    if (tag !== undefined) return [{ from: "from tag where tag = ?", number: "job", values: [tag] }];
+    return stateBranches(known.states) ?? laneBranches(known.lanes);
+  }
+
+  /** Null where a state has no index that serves: succeeded jobs have none, and many that wait would have to be sorted. */
+  function stateBranches(states: readonly number[] | null): readonly Branch[] | null {
+    const branches = (states ?? [STATE_CODES.succeeded]).map((code) => {
+      // Written out, not bound: only then can SQLite tell that an index on some states serves.
+      if (isAside(code)) return ordered("job_aside", `state = ${code} and (state = 2 or state >= 4)`);
+      if (code === STATE_CODES.succeeded) return null;
+      const index = code === STATE_CODES.queued ? "job_ready" : "job_running";
+      const { jobs } = areFew[index].get() as { jobs: number };
+      return jobs < FEW ? ordered(index, `state = ${code}`) : null;
+    });
+    return branches.every((branch) => branch !== null) ? branches : null;
+  }
+
+  /** Null where the lanes are many, or all that there are. */
+  function laneBranches(lanes: readonly Lane[] | null): readonly Branch[] | null {
+    if (lanes === null || lanes.length > FEW_LANES || lanes.length === [...interned.lanes()].length) return null;
+    return lanes.map(({ no }) => ordered("job_lane", "lane = ?", no));
   }
 
   /** Null: any lane. */
@@ -144,8 +234,32 @@ export function finder({ db, interned }: Context, reader: Reader, secret: string
   }
 }
 
+type Exact = "name" | "action" | null;
+
+interface Known {
+  readonly lanes: readonly Lane[] | null;
+  readonly states: readonly number[] | null;
+  readonly exact: Exact;
+}
+
+function ordered(index: string, condition: string, ...values: SqlValue[]): Branch {
+  return { from: `from job indexed by ${index} where ${condition}`, number: "no", values };
+}
+
+/** Blocked, failed and cancelled jobs have an index of their own. */
+function isAside(code: number): boolean {
+  return code === STATE_CODES.blocked || code >= STATE_CODES.failed;
+}
+
+/** Codes of our own, so that they may stand in the statement. Null: any state. */
+function statesOf({ state, deadLetter, reason }: JobFilter): number[] | null {
+  const asked = state === undefined ? null : [...new Set(state)].map((name) => STATE_CODES[name]);
+  if (deadLetter !== true && reason === undefined) return asked;
+  return asked === null || asked.includes(STATE_CODES.failed) ? [STATE_CODES.failed] : [];
+}
+
 /** The column whose index serves the search. */
-function exactOf({ name, action }: JobFilter, called: readonly Lane[]): "name" | "action" | null {
+function exactOf({ name, action }: JobFilter, called: readonly Lane[]): Exact {
   if (name !== undefined && !isPattern(name) && called.length === 0) return "name";
   return action !== undefined && !isPattern(action) ? "action" : null;
 }

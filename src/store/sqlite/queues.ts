@@ -1,6 +1,10 @@
 /** Queues: what is in them, and pausing them. A queue exists when a job names it. */
+import { nextTurn } from "../../lib/turn.ts";
+import type { Counted } from "../kept-counts.ts";
+import type { Lane } from "../lane.ts";
 import { type CountRows, queueCounts } from "../queue-counts.ts";
 import type { QueueCounts } from "../store.ts";
+import { STATE_CODES } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
 
@@ -34,28 +38,120 @@ export function pauseVerb({ db, events }: Context): Verb<Pause, null> {
   };
 }
 
-export function countReader({ db, interned }: Context): (namespace: string | null, now: number) => QueueCounts[] {
+/** Counts in slices, one a turn of the event loop: SQLite works inside our process. Those of one turn are of one moment. Where
+ *  there are more, jobs that change state meanwhile may be counted twice, or not at all. */
+export function countReader({ db, interned }: Context, atOnce: number) {
   // Each state from its own small index, and the succeeded ones as what is left of all: no row of a job is read, save
   // the running ones.
-  const counts = db.prepare(
-    `with counted (lane, state, jobs) as (
-       select lane, 0, count(*) from job indexed by job_ready where state = 0 group by lane
-       union all select lane, 1, count(*) from job indexed by job_running where state = 1 group by lane
-       union all select lane, state, count(*) from job indexed by job_aside where state = 2 or state >= 4
-         group by lane, state
-     )
-     select lane, state, jobs from counted
-     union all select l.lane, 3, l.jobs - coalesce((select sum(c.jobs) from counted c where c.lane = l.lane), 0)
-       from (select lane, count(*) as jobs from job indexed by job_lane group by lane) l`,
+  const readyEnd = db.prepare(
+    `select lane, priority, run_at from job indexed by job_ready
+     where state = 0 and (lane, priority, run_at) > (?, ?, ?) order by lane, priority, run_at limit 1 offset ?`,
   );
-  const due = db.prepare(
-    "select lane, count(*) as jobs from job indexed by job_ready where state = 0 and run_at <= ? group by lane",
+  const ready = db.prepare(
+    `select lane, count(*), sum(run_at <= ?) from job indexed by job_ready
+     where state = 0 and (lane, priority, run_at) > (?, ?, ?) and (lane, priority, run_at) <= (?, ?, ?) group by lane`,
   );
+  const running = db.prepare("select lane, count(*) from job indexed by job_running where state = 1 group by lane");
+  const aside = ASIDE.map((code) => {
+    const from = `from job indexed by job_aside where state = ${code} and (state = 2 or state >= 4)`;
+    return {
+      code,
+      end: db.prepare(`select no ${from} and no > ? order by no limit 1 offset ?`),
+      count: db.prepare(`select lane, count(*) ${from} and no > ? and no <= ? group by lane`),
+    };
+  });
+  const ofLane = db.prepare(
+    `select count(*), max(no) from (select no from job indexed by job_lane where lane = ? and no > ? order by no limit ?)`,
+  );
+  const lanes = db.prepare("select no from lane order by no");
   const paused = db.prepare("select namespace, queue, paused_at from queue");
-  for (const statement of [counts, due, paused]) statement.setReturnArrays(true);
+  const all = [readyEnd, ready, running, ...aside.flatMap(({ end, count }) => [end, count]), ofLane, lanes, paused];
+  for (const statement of all) statement.setReturnArrays(true);
 
-  return (namespace, now) => {
-    const rows = { counted: counts.all(), due: due.all(now), paused: paused.all() } as CountRows;
-    return queueCounts(rows, interned, namespace);
+  /** Yields how many entries it went through since the last time. */
+  function* count(now: number): Generator<number, QueueCounts[]> {
+    // Read in the turn in which it is counted: it may be deleted in the next.
+    const meanings = new Map<number, Lane>();
+    const counted: [number, number, number][] = [];
+    const due: [number, number][] = [];
+    const others = new Map<number, number>();
+    function* add(lane: number, code: number, jobs: number): Generator<number, void> {
+      counted.push([lane, code, jobs]);
+      meanings.set(lane, interned.lane(lane));
+      others.set(lane, (others.get(lane) ?? 0) + jobs);
+      yield jobs;
+    }
+    for (let from: Place | null = [0, -1, -1]; from !== null; ) {
+      const end = readyEnd.get(...from, atOnce) as Place | undefined;
+      for (const [lane, jobs, dueNow] of ready.all(now, ...from, ...(end ?? LAST)) as [number, number, number][]) {
+        due.push([lane, dueNow]);
+        yield* add(lane, STATE_CODES.queued, jobs);
+      }
+      from = end ?? null;
+    }
+    for (const [lane, jobs] of running.all() as [number, number][]) yield* add(lane, STATE_CODES.running, jobs);
+    for (const { code, end, count } of aside) {
+      for (let from: number | null = 0; from !== null; ) {
+        const [last = null] = (end.get(from, atOnce) ?? []) as [number?];
+        for (const [lane, jobs] of count.all(from, last ?? Number.MAX_SAFE_INTEGER) as [number, number][]) {
+          yield* add(lane, code, jobs);
+        }
+        from = last;
+      }
+    }
+    for (const [lane] of lanes.all() as [number][]) {
+      let [total, from] = [0, 0];
+      for (let jobs = atOnce; jobs === atOnce; ) {
+        const [some, last] = ofLane.get(lane, from, atOnce) as [number, number | null];
+        jobs = some;
+        total += some;
+        from = last ?? from;
+        yield some + LANE_ENTRIES;
+      }
+      const succeeded = total - (others.get(lane) ?? 0);
+      if (total === 0) continue;
+      counted.push([lane, STATE_CODES.succeeded, Math.max(0, succeeded)]);
+      meanings.set(lane, meanings.get(lane) ?? interned.lane(lane));
+    }
+    const rows = { counted, due, paused: paused.all() as CountRows["paused"] };
+    return queueCounts(rows, { lane: (no) => meanings.get(no) as Lane });
+  }
+
+  return async (now: number, answer: <T>(give: () => T) => Promise<T>): Promise<Counted> => {
+    let steps: Generator<number, QueueCounts[]> | null = null;
+    let entries = 0;
+    function oneTurn(): QueueCounts[] | null {
+      steps ??= count(now);
+      db.exec("begin");
+      try {
+        for (let left = atOnce; left > 0; ) {
+          const { value, done } = steps.next();
+          if (done) return value;
+          left -= value;
+          entries += value;
+        }
+        return null;
+      } catch (error) {
+        // Tried again, it begins anew.
+        steps = null;
+        entries = 0;
+        throw error;
+      } finally {
+        db.exec("commit");
+      }
+    }
+    for (;;) {
+      const queues = await answer(oneTurn);
+      if (queues !== null) return { queues, entries };
+      await nextTurn(); // others have their turn
+    }
   };
 }
+
+/** Lane, priority and due time: a place in the index of those that wait. */
+type Place = [number, number, number];
+const LAST: Place = [Number.MAX_SAFE_INTEGER, 0, 0];
+/** Blocked, failed, cancelled. */
+const ASIDE = [2, 4, 5] as const;
+/** A lane costs as much as these entries, also where it is empty. */
+const LANE_ENTRIES = 20;

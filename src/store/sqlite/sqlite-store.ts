@@ -1,6 +1,7 @@
 /** The SQLite adapter: one connection, synchronous inside, several processes on one file. Each verb has its file. */
 import { PerdureError } from "../../core/errors.ts";
 import { namespacePage, wholePage } from "../event-page.ts";
+import { COUNT_AT_ONCE, keptCounts } from "../kept-counts.ts";
 import type { EventPage, EventQuery, Store } from "../store.ts";
 import { addTokenVerb, revokeTokenVerb, settingReader, settingVerb, tokenReader } from "./access.ts";
 import { amendVerb } from "./amend.ts";
@@ -34,6 +35,8 @@ export interface SqliteOptions {
   readonly shared: boolean;
   /** For whoever opens the database again when its disk has failed. */
   readonly onBroken?: (broken: Broken) => void;
+  /** Entries of an index that are counted in one turn of the event loop. */
+  readonly countAtOnce?: number;
 }
 
 /** The name of the secret with which servers sign. */
@@ -42,7 +45,8 @@ export const SIGNING_SECRET = "signing_secret";
 /** Readers wait for nobody, save while another process mends the file after a crash: a few seconds' worth of tries. */
 const MAX_LOCKED_READS = 1_000;
 
-export function sqliteStore(db: Database, { random, tell, shared, onBroken }: SqliteOptions): Store {
+export function sqliteStore(db: Database, options: SqliteOptions): Store {
+  const { random, tell, shared, onBroken, countAtOnce = COUNT_AT_ONCE } = options;
   const meta = db.prepare("select value from meta where name = ?");
   const text = (name: string) => {
     const row = meta.get(name) as { value: string } | undefined;
@@ -88,7 +92,8 @@ export function sqliteStore(db: Database, { random, tell, shared, onBroken }: Sq
   const cascades = cascadeReader(context);
   const childCounts = childCounter(context);
   const reachable = reachableReader(context);
-  const counts = countReader(context);
+  const count = countReader(context, countAtOnce);
+  const counts = keptCounts((now) => count(now, answer), countAtOnce);
   const tokens = tokenReader(context);
   const { laneCount, policyCount, laneUse } = laneCounter(context);
   const setting = settingReader(context);
@@ -119,8 +124,8 @@ export function sqliteStore(db: Database, { random, tell, shared, onBroken }: Sq
   }
 
   async function eventPage(query: EventQuery): Promise<EventPage> {
-    const { namespace, jobId, after } = query;
-    if (namespace === undefined || jobId !== undefined) return wholePage(await answer(() => read.events(query)), after);
+    const { namespace, jobId } = query;
+    if (namespace === undefined || jobId !== undefined) return wholePage(await answer(() => read.events(query)), query);
     return namespacePage({ ...query, namespace }, (from, limit) => answer(() => read.look(namespace, from, limit)));
   }
 
@@ -167,7 +172,7 @@ export function sqliteStore(db: Database, { random, tell, shared, onBroken }: Sq
     jobs: (ids) => answer(() => ids.map(read.job)),
     facts: (ids) => answer(() => ids.map(read.fact)),
     ended: (ids) => answer(() => read.ended(ids)),
-    find: (filter) => answer(() => find(filter)),
+    find: (filter) => find(filter, answer),
     history: (id) => answer(() => read.history(id)),
     attempts: (id) => answer(() => read.attempts(id)),
     lastFailures: (ids) => answer(() => ids.map(read.lastFailure)),
@@ -186,9 +191,10 @@ export function sqliteStore(db: Database, { random, tell, shared, onBroken }: Sq
     openSessions: () => answer(sessions.openSessions),
     taskDefaults: (namespace, kind) => answer(() => sessions.taskDefaults(namespace, kind)),
     cancelsFor: (ids) => answer(() => sessions.cancelsFor(ids)),
-    counts: (namespace, now) => answer(() => counts(namespace, now)),
+    counts: counts.of,
     setPaused: async (namespace, queue, paused, now) => {
       await one(verbs.pause, { namespace, queue, paused, now });
+      counts.forget();
     },
     beat: (beat) => one(verbs.beat, beat),
     clockMarks: () => answer(clockMarks),

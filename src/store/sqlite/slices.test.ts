@@ -1,0 +1,76 @@
+/** Searches and counts leave others their turns of the event loop. */
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { nextTurn } from "../../lib/turn.ts";
+import { Bench } from "../conformance/bench.ts";
+import { T0 } from "../conformance/kit.ts";
+import { openDatabase } from "./driver.ts";
+import { MIGRATIONS } from "./migrations.ts";
+import { sqliteStore } from "./sqlite-store.ts";
+
+const AT_ONCE = 100;
+
+const bench = new Bench(async () => {
+  const db = await openDatabase(":memory:");
+  for (const step of MIGRATIONS) db.exec(step);
+  db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's'), ('signing_secret', 's')");
+  return { store: sqliteStore(db, { random: Math.random, tell: () => {}, shared: false, countAtOnce: AT_ONCE }) };
+});
+beforeEach(() => bench.begin());
+afterEach(() => bench.end());
+
+/** What a read answers, and how many turns of the event loop others had meanwhile. */
+async function turnsOf<T>(read: Promise<T>): Promise<{ readonly answer: T; readonly turns: number }> {
+  let isOver = false;
+  const answer = read.finally(() => {
+    isOver = true;
+  });
+  let turns = -1;
+  while (!isOver) {
+    await nextTurn();
+    turns += 1;
+  }
+  return { answer: await answer, turns };
+}
+
+test("a search that finds nothing is made in slices, in both orders", async () => {
+  await bench.insert(Array.from({ length: 200 }, () => ({ queue: "q" })));
+  const wanted: string[] = [];
+  for (let i = 0; i < 5; i++) wanted.push(await bench.submit({ queue: "rare", at: T0 + 100 }));
+  await bench.insert(Array.from({ length: 200 }, () => ({ queue: "q" })));
+  for (const order of ["newest", "oldest"] as const) {
+    const none = await turnsOf(bench.store.find({ submittedAfter: T0 + 1_000, limit: 1, order }));
+    expect(none.answer).toEqual({ jobs: [], next: null });
+    expect(none.turns).toBeGreaterThanOrEqual(2);
+    const found: string[] = [];
+    for (let cursor: { cursor?: string } | null = {}; cursor !== null; ) {
+      const page = await bench.store.find({ submittedAfter: T0 + 100, limit: 2, order, ...cursor });
+      found.push(...page.jobs.map(({ id }) => id));
+      cursor = page.next === null ? null : { cursor: page.next };
+    }
+    expect(found).toEqual(order === "oldest" ? wanted : wanted.toReversed());
+  }
+  // By the index of its lane.
+  const rare = await turnsOf(bench.store.find({ queue: ["rare"], limit: 1 }));
+  expect(rare.answer.jobs).toHaveLength(1);
+  expect(rare.turns).toBeLessThanOrEqual(1);
+});
+
+test("many jobs are counted in slices, and their counts are kept for a while", async () => {
+  const count = 6 * AT_ONCE;
+  await bench.insert(
+    Array.from({ length: count }, (_, i) => ({ queue: i % 3 === 0 ? "a" : "b", runAt: T0 + (i % 2) })),
+  );
+  const { answer, turns } = await turnsOf(bench.store.counts("default", T0));
+  expect(answer.map(({ queue, counts, due }) => [queue, counts.queued, counts.succeeded, due])).toEqual([
+    ["a", count / 3, 0, count / 6],
+    ["b", (count * 2) / 3, 0, count / 3],
+  ]);
+  expect(turns).toBeGreaterThanOrEqual(5); // by state, and by lane
+  await bench.submit({ queue: "a" });
+  const queued = async (now: number) => (await bench.store.counts("default", now))[0]?.counts.queued;
+  expect(await queued(T0)).toBe(count / 3);
+  expect(await queued(T0 + 10)).toBe(count / 3 + 1);
+  // Whoever pauses a queue sees that at once.
+  await bench.store.setPaused("default", "a", true, T0 + 10);
+  expect((await bench.store.counts("default", T0 + 10))[0]?.paused).toBe(true);
+});
