@@ -78,7 +78,7 @@ async function openStream(link: HttpLink, options: FeedOptions, after: number): 
       ...of,
       query: new URLSearchParams({ after: String(after) }),
       headers: { accept: "text/event-stream", "last-event-id": String(after) },
-      patienceMs: 0,
+      patienceMs: Number.POSITIVE_INFINITY, // with pauses that the server asks for
       ...(signal === undefined ? {} : { signal }),
     });
     const type = opened.response.headers.get("content-type") ?? "nothing";

@@ -116,7 +116,8 @@ export class HttpLink {
       } catch (thrown) {
         this.#throwIfOver(signal);
         if (!(thrown instanceof Fault)) throw thrown;
-        const pauseMs = Math.max(growingPause(failures), thrown.retryAfterMs);
+        // What the server asks for, and something drawn on top: those it refused together do not come back together.
+        const pauseMs = thrown.retryAfterMs + growingPause(failures);
         const isWorthIt = thrown.done === "no" || (thrown.done === "maybe" && repeatable);
         if (!isWorthIt || performance.now() - startedAt + pauseMs > patienceMs) throw thrown.error;
         const scope = this.#scope(signal);

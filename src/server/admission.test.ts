@@ -1,11 +1,19 @@
 import { describe, expect, it } from "vitest";
-import { ADMISSION, Admission } from "./admission.ts";
+import { VirtualClock } from "../testing/virtual-clock.ts";
+import { ADMISSION, Admission, type AdmissionLimits } from "./admission.ts";
+import { Lag } from "./lag.ts";
+import { Pace } from "./pace.ts";
+import { ReadGate } from "./read-gate.ts";
 
 const limits = { ...ADMISSION, maxRequests: 2, maxHeld: 2, maxWaiting: 2, maxBytes: 100 };
 
+function admissionOf(given: AdmissionLimits, lagMs = 0): Admission {
+  return new Admission(given, () => lagMs, new VirtualClock());
+}
+
 describe("admission", () => {
   it("gives workers that wait a share that readers cannot use up", () => {
-    const admission = new Admission(limits, () => 0);
+    const admission = admissionOf(limits);
     const streams = [admission.enter("held", 0), admission.enter("held", 0)];
     expect(() => admission.enter("held", 0)).toThrow("too many requests wait");
     admission.enter("waiting", 0);
@@ -16,7 +24,7 @@ describe("admission", () => {
   });
 
   it("refuses what would take too much memory, but a single body never", () => {
-    const admission = new Admission(limits, () => 0);
+    const admission = admissionOf(limits);
     const first = admission.enter("caller", 1_000);
     expect(() => admission.enter("caller", 1)).toThrow("too much is being read");
     first.read(50);
@@ -24,11 +32,163 @@ describe("admission", () => {
     admission.enter("operator", 1_000);
   });
 
-  it("while the event loop is behind refuses callers, and lets workers in", () => {
-    const admission = new Admission(limits, () => 5_000);
-    expect(() => admission.enter("caller", 0)).toThrow("the server is behind");
-    admission.enter("worker", 0);
-    admission.enter("waiting", 0);
-    admission.enter("operator", 0);
+  it("while the event loop is behind refuses readers, then those who submit, and never workers", () => {
+    const late = admissionOf(limits, 300);
+    expect(() => late.enter("reader", 0)).toThrow("the server is behind");
+    late.enter("caller", 0);
+    const later = admissionOf(limits, 5_000);
+    expect(() => later.enter("caller", 0)).toThrow("the server is behind");
+    later.enter("worker", 0);
+    later.enter("waiting", 0);
+    later.enter("operator", 0);
+  });
+
+  it("refuses submits that would have to wait, and lets workers and readers in", () => {
+    const admission = admissionOf({ ...ADMISSION, pace: { targetMs: 400, least: 1, most: 2 } });
+    const tickets = [1, 2].map(() => admission.enter("caller", 0));
+    for (const ticket of tickets) ticket.begin();
+    expect(() => admission.enter("caller", 0)).toThrowError(expect.objectContaining({ code: "overloaded" }));
+    admission.enter("worker", 0).begin();
+    admission.enter("reader", 0).begin();
+    tickets[0]?.done();
+    tickets[0]?.leave();
+    admission.enter("caller", 0);
+  });
+});
+
+describe("the lag of the event loop", () => {
+  /** A clock whose timers fire only when the loop gets to them: after `turn` it fires those that are due. */
+  function blocked() {
+    const clock = new VirtualClock();
+    const lag = new Lag(clock);
+    lag.start();
+    const turn = (ms: number) => clock.moveTo(clock.now() + ms);
+    return { lag, turn };
+  }
+
+  it("is known right after one long turn, and passes", () => {
+    const { lag, turn } = blocked();
+    expect(lag.ms).toBe(0);
+    turn(4_000);
+    expect(lag.ms).toBeGreaterThan(1_000);
+    for (let i = 0; i < 100; i++) turn(50);
+    expect(lag.ms).toBeLessThan(20);
+  });
+
+  it("is small after a hiccup, and large while turns are long", () => {
+    const { lag, turn } = blocked();
+    for (let i = 0; i < 20; i++) turn(50);
+    turn(300);
+    expect(lag.ms).toBeLessThan(100);
+    for (let i = 0; i < 10; i++) turn(1_000);
+    expect(lag.ms).toBeGreaterThan(400);
+  });
+
+  it("counts a turn that is not over", () => {
+    let now = 0;
+    const lag = new Lag({ now: () => now, monotonic: () => now, after: () => () => {} });
+    lag.start();
+    now = 2_000;
+    expect(lag.ms).toBeGreaterThan(500);
+    lag.stop();
+    expect(lag.ms).toBe(0);
+  });
+});
+
+describe("the pace of writes", () => {
+  /** Rounds of as many writes as are let in of those that want to, at a cost each. The answer is how many were let in. */
+  function rounds(pace: Pace, clock: VirtualClock, { wanting, costMs, count }: Round): number {
+    let done = 0;
+    for (let round = 0; round < count; round++) {
+      const ends: (() => void)[] = [];
+      while (ends.length < wanting && !pace.isFull) ends.push(pace.begin());
+      clock.moveTo(clock.now() + costMs(ends.length));
+      for (const end of ends) end();
+      done = ends.length;
+    }
+    return done;
+  }
+  interface Round {
+    readonly wanting: number;
+    readonly costMs: (writes: number) => number;
+    readonly count: number;
+  }
+  const PACE = ADMISSION.pace;
+  const make = () => {
+    const clock = new VirtualClock();
+    return { clock, pace: new Pace(PACE, clock.monotonic) };
+  };
+
+  it("lets in what can be done in time, from the second round on", () => {
+    const { clock, pace } = make();
+    const costMs = (writes: number) => writes * 2;
+    expect(rounds(pace, clock, { wanting: 1_500, costMs, count: 1 })).toBe(1_000);
+    const settled = rounds(pace, clock, { wanting: 1_500, costMs, count: 20 });
+    expect(settled * 2).toBeGreaterThan(150);
+    expect(settled * 2).toBeLessThanOrEqual(600);
+  });
+
+  it("lets more in when that is fast enough, and again after a slow time", () => {
+    const { clock, pace } = make();
+    rounds(pace, clock, { wanting: 1_500, costMs: (writes) => writes * 10, count: 20 });
+    expect(pace.limit).toBeLessThan(100);
+    rounds(pace, clock, { wanting: 1_500, costMs: (writes) => writes * 0.1, count: 100 });
+    expect(pace.limit).toBeGreaterThan(1_500);
+  });
+
+  it("does not starve a store that is slow whatever it is given", () => {
+    const { clock, pace } = make();
+    expect(rounds(pace, clock, { wanting: 1_500, costMs: () => 2_000, count: 60 })).toBe(1_500);
+  });
+
+  it("lets none in while none is done for long, as in the middle of a long turn", () => {
+    const { clock, pace } = make();
+    const ends = Array.from({ length: 20 }, () => pace.begin());
+    expect(pace.isFull).toBe(false);
+    clock.moveTo(clock.now() + 401);
+    expect(pace.isFull).toBe(true);
+    ends[0]?.();
+    expect(pace.isFull).toBe(false);
+  });
+
+  it("learns nothing from a pause", () => {
+    const { clock, pace } = make();
+    rounds(pace, clock, { wanting: 1, costMs: () => 500, count: 1 });
+    clock.moveTo(clock.now() + 60_000);
+    expect(rounds(pace, clock, { wanting: 900, costMs: () => 100, count: 1 })).toBe(900);
+  });
+});
+
+describe("the gate of reads", () => {
+  const LIMITS = { atOnce: 1, maxWaitingOfOne: 2, maxWaiting: 3, maxWaitMs: 1_000 };
+
+  it("gives callers their turns one after the other, however many reads one has", async () => {
+    const gate = new ReadGate(LIMITS, new VirtualClock());
+    const order: string[] = [];
+    const read = async (caller: string, name: string) => {
+      const leave = await gate.enter(caller);
+      order.push(name);
+      await Promise.resolve();
+      leave();
+      leave(); // a second time it changes nothing
+    };
+    await Promise.all([read("a", "a1"), read("a", "a2"), read("a", "a3"), read("b", "b1")]);
+    expect(order).toEqual(["a1", "a2", "b1", "a3"]);
+    await read("c", "c1");
+    expect(order.at(-1)).toBe("c1");
+  });
+
+  it("refuses more of one caller than may wait, more of all, and who has waited too long", async () => {
+    const clock = new VirtualClock();
+    const gate = new ReadGate(LIMITS, clock);
+    const leave = await gate.enter("a");
+    const waiting = ["a", "a", "b"].map((caller) => gate.enter(caller));
+    await expect(gate.enter("a")).rejects.toMatchObject({ code: "overloaded" });
+    await expect(gate.enter("c")).rejects.toMatchObject({ code: "overloaded" });
+    const outcomes = Promise.allSettled(waiting);
+    clock.moveTo(clock.now() + 1_000);
+    expect((await outcomes).map(({ status }) => status)).toEqual(["rejected", "rejected", "rejected"]);
+    leave();
+    (await gate.enter("c"))();
   });
 });

@@ -1,12 +1,14 @@
-/** Who is let in while the server is busy. Requests are refused with 503 before they take memory, not after. Workers have
- *  a share of their own, so that a flood of submits or reads costs no lease. */
-import { monitorEventLoopDelay } from "node:perf_hooks";
+/** Who is let in while the server is busy. Requests are refused with 503 before they take memory, not after, and before they
+ *  would have to wait for long: readers first, then those who submit. Workers have a share of their own, so that a flood of
+ *  submits or reads costs no lease: they are refused for their number alone. */
 import { PerdureError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
+import { Pace, type PaceLimits } from "./pace.ts";
+import type { ReadLimits } from "./read-gate.ts";
 
-/** caller: submits and reads, which can come again later. worker: what keeps leases alive and brings work home. held and
- *  waiting: requests that wait for something, of callers and of workers. operator: always let in. */
-export type Share = "caller" | "worker" | "held" | "waiting" | "operator";
+/** reader: reads, which can come again later. caller: submits and commands. worker: what keeps leases alive and brings work
+ *  home. held and waiting: requests that wait for something, of callers and of workers. operator: always let in. */
+export type Share = "reader" | "caller" | "worker" | "held" | "waiting" | "operator";
 
 export interface AdmissionLimits {
   /** Bytes of the bodies in hand. */
@@ -15,8 +17,13 @@ export interface AdmissionLimits {
   /** Of callers, and of workers. */
   readonly maxHeld: number;
   readonly maxWaiting: number;
-  /** How far the event loop may be behind. */
+  /** How far the event loop may be behind for readers to be let in, and for those who submit. */
+  readonly maxReadLagMs: number;
   readonly maxLagMs: number;
+  /** Of submits and commands under way. */
+  readonly pace: PaceLimits;
+  /** Of searches, counts and lists. */
+  readonly reads: ReadLimits;
 }
 
 export const ADMISSION: AdmissionLimits = {
@@ -24,20 +31,30 @@ export const ADMISSION: AdmissionLimits = {
   maxRequests: 2_000,
   maxHeld: 1_000,
   maxWaiting: 5_000,
+  // Turns of half a second one after the other, and of two seconds.
+  maxReadLagMs: 250,
   maxLagMs: 1_000,
+  pace: { targetMs: 400, least: 16, most: 2_000 },
+  // Each is made in slices of a few milliseconds: four of them keep the turns short.
+  reads: { atOnce: 4, maxWaitingOfOne: 50, maxWaiting: 200, maxWaitMs: 1_000 },
 };
 
 /** Of a request that was let in. */
 export interface Ticket {
   /** The body has been read, and has so many bytes: of one whose length was not told, the most was assumed. */
   read(bytes: number): void;
+  /** Its work begins, and is done: what a slow client takes to send and to read is not counted. */
+  begin(): void;
+  done(): void;
   leave(): void;
 }
 
 export class Admission {
   readonly #limits: AdmissionLimits;
   readonly #lagMs: () => number;
+  readonly #pace: Pace;
   readonly #inHand: Record<Share, { requests: number; bytes: number }> = {
+    reader: { requests: 0, bytes: 0 },
     caller: { requests: 0, bytes: 0 },
     worker: { requests: 0, bytes: 0 },
     held: { requests: 0, bytes: 0 },
@@ -45,9 +62,10 @@ export class Admission {
     operator: { requests: 0, bytes: 0 },
   };
 
-  constructor(limits: AdmissionLimits, lagMs: () => number) {
+  constructor(limits: AdmissionLimits, lagMs: () => number, clock: Pick<Clock, "monotonic">) {
     this.#limits = limits;
     this.#lagMs = lagMs;
+    this.#pace = new Pace(limits.pace, () => clock.monotonic());
   }
 
   /** Lets a request in, or throws. */
@@ -55,15 +73,22 @@ export class Admission {
     const problem = this.#problem(share, bytes);
     if (problem !== null) throw new PerdureError("overloaded", problem);
     const mine = this.#inHand[share];
+    const pace = share === "caller" ? this.#pace : null;
+    let done = () => {};
     let counted = bytes;
     mine.requests += 1;
     mine.bytes += bytes;
     return {
+      begin() {
+        if (pace !== null) done = pace.begin();
+      },
+      done: () => done(),
       read(actual) {
         mine.bytes += actual - counted;
         counted = actual;
       },
       leave() {
+        done();
         mine.requests -= 1;
         mine.bytes -= counted;
       },
@@ -71,7 +96,7 @@ export class Admission {
   }
 
   #problem(share: Share, bytes: number): string | null {
-    const { maxBytes, maxRequests, maxHeld, maxWaiting, maxLagMs } = this.#limits;
+    const { maxBytes, maxRequests, maxHeld, maxWaiting, maxReadLagMs, maxLagMs } = this.#limits;
     const mine = this.#inHand[share];
     if (share === "operator") return null;
     const isHeld = share === "held" || share === "waiting";
@@ -79,43 +104,8 @@ export class Admission {
     if (mine.requests >= most) return isHeld ? "too many requests wait" : "too many requests are under way";
     // A single body is let in whatever its size: its limit is another one.
     if (mine.requests > 0 && mine.bytes + bytes > maxBytes) return "too much is being read";
-    return share === "caller" && this.#lagMs() > maxLagMs ? "the server is behind" : null;
-  }
-}
-
-const LOOK_EVERY_MS = 1_000;
-
-/** How far the event loop has been behind on average, in the better one of the last two seconds: one long turn, as when
- *  the server starts, is no overload. */
-export class Lag {
-  readonly #clock: Clock;
-  readonly #histogram = monitorEventLoopDelay({ resolution: 20 });
-  #before = 0;
-  #last = 0;
-  #cancel: () => void = () => {};
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  get ms(): number {
-    return Math.min(this.#before, this.#last);
-  }
-
-  start(): void {
-    this.#histogram.enable();
-    this.#cancel = this.#clock.after(LOOK_EVERY_MS, () => this.#look(), { background: true });
-  }
-
-  stop(): void {
-    this.#cancel();
-    this.#histogram.disable();
-  }
-
-  #look(): void {
-    this.#before = this.#last;
-    this.#last = Number.isNaN(this.#histogram.mean) ? 0 : this.#histogram.mean / 1e6;
-    this.#histogram.reset();
-    this.#cancel = this.#clock.after(LOOK_EVERY_MS, () => this.#look(), { background: true });
+    if (share === "caller" && this.#pace.isFull) return "more is being written than can be soon";
+    const allowed = share === "reader" ? maxReadLagMs : share === "caller" ? maxLagMs : Number.POSITIVE_INFINITY;
+    return this.#lagMs() > allowed ? "the server is behind" : null;
   }
 }

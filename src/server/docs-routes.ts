@@ -8,7 +8,7 @@ import type { ServedRoute } from "./served-route.ts";
 export function docsRoutes({ version }: ServerParts): ServedRoute[] {
   const shared: Omit<ServedRoute, "name" | "path" | "handle"> = {
     ...{ method: "GET", access: { scope: null, basic: true }, accepts: [], schema: {}, status: 200 },
-    share: () => "caller",
+    share: () => "reader",
   };
   // Made when first asked for: most servers never are.
   let document: string | null = null;

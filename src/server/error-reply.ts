@@ -44,9 +44,17 @@ export function answerTo(
   // The words of a database may name its tables, files and hosts.
   const generic = known === null || status >= 500 || code === "store_refused";
   const message = generic ? `${ERROR_CODES[code]} (request ${requestId})` : told(known.message, MAX_MESSAGE);
-  const headers: Record<string, string> = isLater(status) ? { "retry-after": "1" } : {};
+  const headers: Record<string, string> = isLater(status) ? { "retry-after": retryAfter(code) } : {};
   const path = known?.path ?? null;
   return { status, headers, body: { code, message, path: path === null ? null : told(path, MAX_PATH) } };
+}
+
+const LATEST_SECONDS = 3;
+let refusals = 0;
+
+/** Those who were refused because they are too many are spread over some seconds, or they would all be back at once. */
+function retryAfter(code: ErrorCode): string {
+  return code === "overloaded" ? String(1 + (refusals++ % LATEST_SECONDS)) : "1";
 }
 
 /** Messages and paths hold what the caller sent: not its secrets, and not a megabyte of it. */

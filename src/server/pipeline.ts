@@ -63,6 +63,8 @@ export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
     if (served === undefined) return;
     if (request.headers["transfer-encoding"] !== undefined) request.ticket?.read(textOf(request).length);
     checkInput(request, served);
+    // The body of a stream is read by the handler, as slowly as it comes.
+    if (served.accepts.includes("application/json")) request.ticket?.begin();
   });
   app.addHook("onResponse", async (request, reply) => {
     const { method, id: requestId, who } = request;
@@ -90,7 +92,8 @@ export function answerUnroutable({ auth, log, bodyLimit, storeState }: Pipeline)
   };
 }
 
-/** Who is turned away does not keep a connection that somebody else could have. */
+/** Who is turned away does not keep a connection that somebody else could have. One that is to come again soon does: a new
+ *  connection would cost more than the request. */
 const ENDS: ReadonlySet<number> = new Set([401, 429, 503]);
 
 function errorSender(log: ServerLog, bodyLimit: number, storeState: Pipeline["storeState"]) {
@@ -100,7 +103,8 @@ function errorSender(log: ServerLog, bodyLimit: number, storeState: Pipeline["st
       const basic = request.routeOptions.config?.served?.access.basic === true;
       reply.header("www-authenticate", `${basic ? "Basic" : "Bearer"} realm="Perdure"`);
     }
-    if (ENDS.has(status) || isTooMuchToSkip(request, bodyLimit)) reply.header("connection", "close");
+    const ends = ENDS.has(status) && body.code !== "overloaded";
+    if (ends || isTooMuchToSkip(request, bodyLimit)) reply.header("connection", "close");
     return sendJson(reply.headers(headers), JSON.stringify(body), status);
   };
 }

@@ -20,6 +20,8 @@ export interface ServedRoute {
   /** Of success. */
   readonly status: number;
   readonly share: (request: FastifyRequest) => Share;
+  /** A search, a count or a list: few are made at a time. */
+  readonly isSearch?: boolean;
   readonly handle: Handler;
 }
 
@@ -47,6 +49,11 @@ const KIN: ReadonlySet<string> = new Set<RouteName>([
     "getUpload",
   ] as const),
 ]);
+/** Their work grows with what is stored, or with what one job has left. */
+const SEARCHES: ReadonlySet<string> = new Set<RouteName>([
+  ...(["listJobs", "listQueues", "listWorkers", "listEvents", "listJobEvents", "explainJob", "listAttempts"] as const),
+  ...(["getLogs", "listOutputs"] as const),
+]);
 const FEEDS: ReadonlySet<string> = new Set<RouteName>(["listEvents", "listJobEvents"]);
 
 export function apiRoute(name: RouteName, route: Route, operation: Operation, handle: Handler): ServedRoute {
@@ -59,13 +66,15 @@ export function apiRoute(name: RouteName, route: Route, operation: Operation, ha
     accepts: bodyType === undefined ? JSON_ONLY : [bodyType],
     schema: { query, ...(params === undefined ? {} : { params }), ...(takesJson ? { body } : {}) },
     emptyBody: (body.required ?? []).length === 0,
-    share: (request) => shareOf(name, scope, request),
+    share: (request) => shareOf(name, route, request),
+    isSearch: SEARCHES.has(name),
   };
 }
 
-function shareOf(name: string, scope: Route["scope"], request: FastifyRequest): Share {
+function shareOf(name: string, { scope, method }: Route, request: FastifyRequest): Share {
   if (HELD.has(name)) return scope === "work" ? "waiting" : "held";
   if (FEEDS.has(name) && String(request.headers.accept ?? "").includes("text/event-stream")) return "held";
   if (scope === "work") return "worker";
-  return scope === "submit" || scope === "read" ? "caller" : "operator";
+  if (scope !== "submit" && scope !== "read") return "operator";
+  return method === "GET" ? "reader" : "caller";
 }

@@ -1,11 +1,11 @@
 /** The server: every route of the contract with its handler, behind guard, auth and admission. It does not open stores,
  *  engines or files: whoever starts it gives them, and closes them after `stop`. */
-import Fastify, { type FastifyInstance } from "fastify";
+import Fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import { OPERATIONS } from "../contract/operations.ts";
 import { ROUTES, type RouteName } from "../contract/routes.ts";
 import { DIALECT_DEFAULTS, type DialectSettings } from "../core/dialect-settings.ts";
 import type { SettingFact } from "../core/views.ts";
-import { ADMISSION, Admission, Lag } from "./admission.ts";
+import { ADMISSION, Admission, type AdmissionLimits } from "./admission.ts";
 import { Auth, tokenEnded } from "./auth.ts";
 import { RequestCall, Signals, sendResult } from "./call.ts";
 import { STRICT } from "./check-input.ts";
@@ -13,9 +13,11 @@ import { docsRoutes } from "./docs-routes.ts";
 import { allHandlers } from "./handlers.ts";
 import { healthRoutes } from "./health-routes.ts";
 import { HttpServer, type Listening, type ListenOptions, requestIdOf } from "./http-server.ts";
+import { Lag } from "./lag.ts";
 import { LIMITS_OF_SERVER, type ServerLimits } from "./limits.ts";
 import { Download, type Handler, HIJACKED, type Principal, type ServerParts } from "./parts.ts";
 import { addPipeline, answerUnroutable, type Pipeline } from "./pipeline.ts";
+import { ReadGate } from "./read-gate.ts";
 import { REPLIES, ReplyBudget, type ReplyLimits } from "./reply-budget.ts";
 import { addReplyBudget } from "./reply-hooks.ts";
 import { apiRoute, type ServedRoute } from "./served-route.ts";
@@ -33,6 +35,8 @@ export interface ServerOptions extends Partial<ListenOptions> {
   readonly limits?: Partial<ServerLimits>;
   /** What replies may hold that are not sent yet. */
   readonly replies?: Partial<ReplyLimits>;
+  /** When requests are refused because there are too many: what is to differ from the defaults. */
+  readonly admission?: Partial<AdmissionLimits>;
   /** Beside those of the contract. */
   readonly routes?: (parts: ServerParts) => readonly ServedRoute[];
 }
@@ -56,7 +60,8 @@ export function createServer(
   options: ServerOptions = {},
 ): Server {
   const { bodyLimit = BODY_LIMIT, outputLimit = OUTPUT_LIMIT, routes, maxHeldBytes, ...rest } = options;
-  const { dialects = DIALECT_DEFAULTS, settings = [], limits: chosen, replies: replyLimits, ...listen } = rest;
+  const { dialects = DIALECT_DEFAULTS, settings = [], limits: chosen, replies: replyLimits, ...others } = rest;
+  const { admission = {}, ...listen } = others;
   const stopping = new AbortController();
   const limits = { ...LIMITS_OF_SERVER, ...chosen };
   const parts: ServerParts = { ...given, outputLimit, dialects, settings, limits, stopping: stopping.signal };
@@ -64,11 +69,12 @@ export function createServer(
   const { clock } = engine;
   const lag = new Lag(clock);
   const signals = new Signals();
-  const admitted = { ...ADMISSION, maxBytes: maxHeldBytes ?? ADMISSION.maxBytes };
+  const admitted = { ...ADMISSION, maxBytes: maxHeldBytes ?? ADMISSION.maxBytes, ...admission };
+  const reads = new ReadGate(admitted.reads, clock);
   const replies = new ReplyBudget({ ...REPLIES, ...replyLimits }, clock);
   const auth = new Auth(tokens, clock, engine.store);
   const pipeline: Pipeline = {
-    ...{ bodyLimit, log, auth, admission: new Admission(admitted, () => lag.ms) },
+    ...{ bodyLimit, log, auth, admission: new Admission(admitted, () => lag.ms, clock) },
     storeState: engine.storeState,
     authenticated: (socket) => http?.authenticated(socket),
   };
@@ -103,7 +109,14 @@ export function createServer(
       async handler(request, reply) {
         const who = request.who as Principal;
         const call = new RequestCall(who, request, reply, ends);
-        const result = await route.handle(call);
+        const over = isSearch(request) ? await reads.enter(who.id) : null;
+        let result: unknown;
+        try {
+          result = await route.handle(call);
+        } finally {
+          over?.();
+          request.ticket?.done();
+        }
         if (call.isTokenOver && result !== HIJACKED) throw tokenEnded();
         // Whoever reads slowly could go on for hours.
         if (result instanceof Download)
@@ -130,6 +143,12 @@ export function createServer(
       await app.close();
     },
   };
+}
+
+/** A stream is none: it waits for what is to come. */
+function isSearch(request: FastifyRequest): boolean {
+  const { served } = request.routeOptions.config;
+  return served?.isSearch === true && served.share(request) === "reader";
 }
 
 function apiRoutes(parts: ServerParts): ServedRoute[] {

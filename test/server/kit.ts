@@ -10,6 +10,7 @@ import { systemClock } from "../../src/engine/clock.ts";
 import { Engine, type EngineOptions } from "../../src/engine/engine.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import { idMaker } from "../../src/lib/id.ts";
+import { ADMISSION, type AdmissionLimits } from "../../src/server/admission.ts";
 import { jobToken } from "../../src/server/job-token.ts";
 import { createLog } from "../../src/server/log.ts";
 import { createServer, type Server, type ServerOptions } from "../../src/server/server.ts";
@@ -74,6 +75,13 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
 }
 
+/** The test runs in the server's own process, and the machine may be busy: long turns and slow writes are no overload here. */
+const PATIENT: Partial<AdmissionLimits> = {
+  ...{ maxLagMs: Number.POSITIVE_INFINITY, maxReadLagMs: Number.POSITIVE_INFINITY },
+  pace: { ...ADMISSION.pace, targetMs: Number.POSITIVE_INFINITY },
+  reads: { ...ADMISSION.reads, maxWaitMs: 60_000 },
+};
+
 /** Whoever opens it closes it: `onTestFinished(server.close)` or `afterAll(server.close)`. */
 export async function startServer(options: KitOptions = {}): Promise<TestServer> {
   const {
@@ -83,7 +91,8 @@ export async function startServer(options: KitOptions = {}): Promise<TestServer>
     isGone,
     clock: base = systemClock,
     wrapStore = (store) => store,
-    ...rest
+    admission = {},
+    ...given
   } = options;
   const directory = mkdtempSync(join(tmpdir(), "perdure-server-"));
   const storeUrl = url ?? (kind === "postgres" ? newSchema("server").url : join(directory, "jobs.db"));
@@ -103,7 +112,10 @@ export async function startServer(options: KitOptions = {}): Promise<TestServer>
   engine.start();
   const tokens = await TokenBook.open({ store, clock, randomBytes, log });
   const storeKind = /^postgres/.test(storeUrl) ? "postgres" : "sqlite";
-  const server = createServer({ engine, blobs, tokens, log, version: "0.0.0-test", storeKind }, rest);
+  const server = createServer(
+    { engine, blobs, tokens, log, version: "0.0.0-test", storeKind },
+    { ...given, admission: { ...PATIENT, ...admission } },
+  );
   const address = await server.listen();
 
   async function token(wish: TokenWish = {}): Promise<string> {

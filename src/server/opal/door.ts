@@ -28,7 +28,11 @@ function opalRoutes(parts: ServerParts, options: OpalOptions): ServedRoute[] {
   function route(name: string, method: "GET" | "POST", path: string, handle: Handler): ServedRoute {
     const isPost = method === "POST";
     return {
-      ...{ name, method, path, handle, schema: {}, share: () => "caller" as const, status: isPost ? 201 : 200 },
+      ...{ name, method, path, handle, schema: {}, status: isPost ? 201 : 200 },
+      ...{
+        share: () => (isPost ? "caller" : "reader"),
+        isSearch: name === "opal.listJobs" || name === "opal.listWorkers",
+      },
       access: { scope: isPost ? "submit" : "read", ...anonymous },
       accepts: isPost ? [JSON_TYPE, FORM_TYPE] : [JSON_TYPE],
     };
