@@ -40,14 +40,22 @@ export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
     const pieces = source[Symbol.asyncIterator]();
     // Acknowledged only when it is found again after a power cut: its bytes, and the folders on the way to it. What is staged
     // is sent again where its folders are lost.
-    const flush = async (isNew = true) => {
-      await Promise.all([handle.datasync(), isNew && upload === undefined ? flushFolders(root, folders) : null]);
+    const flush = async (size: number, isNew = true) => {
+      try {
+        await Promise.all([handle.datasync(), isNew && upload === undefined ? flushFolders(root, folders) : null]);
+      } catch (error) {
+        // The system now holds these bytes for written, and a second flush would succeed without them: they must come again.
+        const left = offset > size ? 0 : offset;
+        await handle.truncate(left);
+        if (tally !== null) tally.bytes -= size - left;
+        throw error;
+      }
     };
     try {
       const { size } = await handle.stat();
       if (offset > size || isRepeat(offset, length, size)) {
         // Whoever wrote it may have been cut off before it was flushed, and nobody sends it again.
-        if (size > 0) await flush();
+        if (size > 0) await flush(size);
         return { size };
       }
       // Only when something is there to take its place: a caller may be gone before it has sent a byte.
@@ -64,7 +72,7 @@ export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
         await writeAll(handle, piece, at);
         at += piece.length;
       }
-      await flush(offset === 0);
+      await flush(at, offset === 0);
       return { size: at };
     } catch (error) {
       throw explained(error, name);

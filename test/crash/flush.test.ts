@@ -66,6 +66,30 @@ else {
     );
 
     it(
+      "that a worker sent must be sent again if its flush failed: a second flush would succeed without the bytes",
+      () => {
+        const { cwd } = newPlace();
+        const blobs = new URL("../../src/store/directory-blobs.ts", import.meta.url);
+        const script = `
+          import { Readable } from "node:stream";
+          import { directoryBlobs } from "${blobs}";
+          const { write } = directoryBlobs("${cwd}");
+          const send = () => write("job_01m7qc4xw5eg2ap6tksm8d4yh7", 1, "stdout.log", 0, Readable.from([Buffer.from("abc")]), { length: 3 });
+          console.log(await send().catch((error) => error.code), JSON.stringify(await send()));`;
+        const strace = ["-f", "--seccomp-bpf", "-qq", "-y", "-o", join(cwd, "trace"), "-e", "trace=fdatasync,pwrite64"];
+        const fault = ["-e", "inject=fdatasync:error=EIO:when=1"];
+        const node = [process.execPath, "--import", "tsx", "--input-type=module", "-e", script];
+        // One thread: strace counts for each.
+        const env = { ...process.env, UV_THREADPOOL_SIZE: "1" };
+        const { stdout, stderr } = spawnSync("strace", [...strace, ...fault, ...node], { encoding: "utf8", env });
+        expect([stderr, stdout]).toEqual(["", 'EIO {"size":3}\n']);
+        const calls = readFileSync(join(cwd, "trace"), "utf8").matchAll(/(fdatasync|pwrite64)\(\d+<[^>]+stdout.log>/g);
+        expect([...calls].map(([, call]) => call)).toEqual(["pwrite64", "fdatasync", "pwrite64", "fdatasync"]);
+      },
+      TEST_MS,
+    );
+
+    it(
       "is not reported as stored if the disk does not take it",
       ({ skip }) => {
         if (!hasOwnCall) skip("SQLite flushes by the same call here, and would fail before");
