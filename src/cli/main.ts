@@ -8,6 +8,7 @@ import type { Command, Listed } from "./command.ts";
 import { COMMANDS } from "./command-list.ts";
 import { EXIT, exitCodeOf, usageError } from "./exit.ts";
 import { commandNamed, helpOn, overview, shortHelp } from "./help.ts";
+import { hideEnvironment } from "./hide-environment.ts";
 import { type Io, processIo } from "./io.ts";
 import { Printer } from "./print.ts";
 import { safeText } from "./terminal-text.ts";
@@ -91,6 +92,7 @@ function isProgram(): boolean {
 
 // The exit code is set and nothing is cut off: what is still to be written to a pipe is written.
 if (isProgram()) {
+  hideEnvironment();
   try {
     process.exitCode = await main(process.argv.slice(2), processIo());
   } catch (error) {

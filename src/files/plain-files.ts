@@ -17,11 +17,15 @@ export interface PlainFile {
 /** More than this of an attempt are not listed. */
 export const MAX_FILES = 1_000;
 
-/** Opens a plain file for reading; null for anything else. */
-export async function openPlain(path: string): Promise<FileHandle | null> {
+/** Opens a plain file for reading; null for anything else. With `owner`, also for a file that is not that user's: where a command
+ *  runs as another user than we do, a directory on the way may have become a link, and would lead to files that only we can
+ *  read. */
+export async function openPlain(path: string, owner?: number): Promise<FileHandle | null> {
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   const file = await open(path, flags).catch(() => null);
-  if (file === null || (await file.stat()).isFile()) return file;
+  if (file === null) return null;
+  const found = await file.stat();
+  if (found.isFile() && (owner === undefined || found.uid === owner)) return file;
   await file.close();
   return null;
 }
@@ -44,19 +48,22 @@ export async function* namesBelow(dir: string, prefix = ""): AsyncGenerator<stri
 }
 
 /** The files of a directory and below; `more` were too many, or could not be read. */
-export async function listPlainFiles(dir: string): Promise<{ readonly files: PlainFile[]; readonly more: number }> {
+export async function listPlainFiles(
+  dir: string,
+  owner?: number,
+): Promise<{ readonly files: PlainFile[]; readonly more: number }> {
   const files: PlainFile[] = [];
   let more = 0;
   for await (const name of namesBelow(dir)) {
-    const file = name === null || files.length >= MAX_FILES ? null : await described(join(dir, name), name);
+    const file = name === null || files.length >= MAX_FILES ? null : await described(join(dir, name), name, owner);
     if (file === null) more += 1;
     else files.push(file);
   }
   return { files, more };
 }
 
-async function described(path: string, name: string): Promise<PlainFile | null> {
-  const file = await openPlain(path);
+async function described(path: string, name: string, owner?: number): Promise<PlainFile | null> {
+  const file = await openPlain(path, owner);
   if (file === null) return null;
   try {
     const { dev, ino, size, mtimeNs } = await file.stat({ bigint: true });

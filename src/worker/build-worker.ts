@@ -11,6 +11,7 @@ import type { StopOptions, WorkerHandle, WorkOptions } from "../core/work-option
 import type { Clock } from "../lib/clock.ts";
 import type { EngineLink } from "./engine-link.ts";
 import { type AttemptPlaces, ExecExecutor } from "./exec/exec-executor.ts";
+import type { RunUser } from "./exec/run-user.ts";
 import type { Executor } from "./executor.ts";
 import { httpExecutor } from "./http/http-executor.ts";
 import { processName } from "./process-proof.ts";
@@ -26,6 +27,8 @@ export interface WorkerParts {
   readonly log: WorkerOptions["log"];
   readonly tasks: readonly AnyTask[];
   readonly options: WorkOptions;
+  /** The user that commands run as; null: our own. */
+  readonly user?: RunUser | null;
 }
 
 /** A worker with its executors. */
@@ -37,7 +40,8 @@ export interface BuiltWorker {
   handle(onStopped: () => unknown): WorkerHandle;
 }
 
-export function buildWorker({ link, clock, places, namespace, log, tasks, options }: WorkerParts): BuiltWorker {
+export function buildWorker(parts: WorkerParts): BuiltWorker {
+  const { link, clock, places, namespace, log, tasks, options, user = null } = parts;
   const { stopGraceMs, name, allowEnv, allowAddresses, onOutput, isolate, ...checked } = checkWork(options);
   const kinds = kindsOf(tasks);
   const executors: Executor[] = [];
@@ -48,7 +52,8 @@ export function buildWorker({ link, clock, places, namespace, log, tasks, option
       throw new ConfigError({ path: "work.tasks", given: exec.kind, allowed });
     }
     const access = (job: ClaimedJob) => link.access?.(job) ?? {};
-    commands = new ExecExecutor({ places, clock, env: process.env, allowEnv, access, onOutput, isolate, log });
+    const env = process.env;
+    commands = new ExecExecutor({ places, clock, env, allowEnv, access, onOutput, isolate, user, log });
     executors.push(commands);
   }
   if (tasks.includes(http as AnyTask)) executors.push(httpExecutor({ allow: allowAddresses, clock, log }));

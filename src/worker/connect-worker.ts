@@ -2,7 +2,7 @@
 
 import { randomInt } from "node:crypto";
 import { tmpdir, userInfo } from "node:os";
-import { join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { exec } from "../core/builtin.ts";
 import { asInteger, asText } from "../core/check.ts";
 import { type Duration, toMs } from "../core/duration.ts";
@@ -12,6 +12,7 @@ import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
 import { type FieldLog, withFields } from "../lib/field-log.ts";
 import { systemClock } from "../lib/system-clock.ts";
 import { buildWorker } from "./build-worker.ts";
+import { closedTo, findUser, type RunUser } from "./exec/run-user.ts";
 import { type HttpLink, httpLink } from "./http-link/http-link.ts";
 import { type RemotePlaces, remotePlaces } from "./remote-places/remote-places.ts";
 import { kindsOf } from "./work-options.ts";
@@ -26,6 +27,9 @@ export interface ConnectOptions extends WorkOptions {
   namespace?: string;
   /** Where commands write; default: a directory of this user among the temporary ones. All workers of a host may share it. */
   dir?: string;
+  /** The user that commands run as: a name, a uid, or uid:gid. Only a worker of root can change it; default: its own user. The
+   *  directories of attempts are given to that user, and each above them must let it pass. */
+  runAs?: string;
   /** How long, and up to how many bytes in all, the files of attempts stay in `dir` for the next attempt of their job, while
    *  it is not known to have ended; default 1 day and 2 GB. */
   scratchAge?: Duration;
@@ -66,8 +70,10 @@ export async function connectWorker(
     logger = toStderr,
     scratchAge,
     scratchLimit,
+    runAs,
     ...work
   } = options;
+  const user = runAs === undefined ? null : findUser(asText(runAs, "runAs", 200));
   const link = httpLink({
     ...{ url, token: checkedToken(token), clock: systemClock, log: logger, ca },
     namespace: namespace === undefined ? null : asText(namespace, "namespace", 200),
@@ -82,9 +88,15 @@ export async function connectWorker(
     const keepBytes = asInteger(scratchLimit ?? SCRATCH_LIMIT, "scratchLimit", { min: 0 });
     if (tasks.includes(exec as AnyTask)) {
       const { parts, sessionOf } = link;
-      places = await remotePlaces({ parts, sessionOf, dir: dir ?? defaultDir(), keepMs, keepBytes, log: logger });
+      const root = dir ?? defaultDir();
+      const closed = user === null ? null : closedTo(user, dirname(resolve(root)));
+      if (closed !== null) {
+        const allowed = `a directory that user ${user?.name} can reach: ${closed} is closed to that user`;
+        throw new ConfigError({ path: "dir", given: root, allowed });
+      }
+      places = await remotePlaces({ parts, sessionOf, dir: root, user, keepMs, keepBytes, log: logger });
     }
-    return await start(link, places, { tasks, work, signal, logger, namespace: namespace ?? "default" });
+    return await start(link, places, { tasks, work, signal, logger, user, namespace: namespace ?? "default" });
   } catch (error) {
     link.close();
     await places?.close();
@@ -98,12 +110,13 @@ interface Start {
   readonly signal: AbortSignal | undefined;
   readonly logger: NonNullable<ConnectOptions["logger"]>;
   readonly namespace: string;
+  readonly user: RunUser | null;
 }
 
 async function start(link: HttpLink, places: RemotePlaces | null, parts: Start): Promise<WorkerHandle> {
-  const { tasks, work, signal, logger, namespace } = parts;
+  const { tasks, work, signal, logger, namespace, user } = parts;
   const log: FieldLog = (level, message, fields) => logger(level, withFields(message, fields));
-  const worker = buildWorker({ link, clock: systemClock, places, namespace, log, tasks, options: work });
+  const worker = buildWorker({ link, clock: systemClock, places, namespace, log, tasks, options: work, user });
   const giveUp = () => void worker.stop(0).catch(() => {});
   if (signal?.aborted) giveUp();
   signal?.addEventListener("abort", giveUp);
@@ -125,7 +138,7 @@ function checkedToken(token: ConnectOptions["token"]): () => string {
 }
 
 /** One for each user: nobody may write into another's. */
-function defaultDir(): string {
+export function defaultDir(): string {
   return join(tmpdir(), `perdure-worker-${process.getuid?.() ?? userInfo().username}`);
 }
 

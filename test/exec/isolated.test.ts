@@ -25,6 +25,17 @@ describe.skipIf(why !== null)("a command in a pid namespace", () => {
     expect(killed).toMatchObject({ kind: "signal", exitCode: 137, signal: "SIGKILL" });
   });
 
+  it("cannot undo it: it has no right to mount, nor to gain one", async () => {
+    const { sh } = await bench();
+    // Only where it is in a namespace: elsewhere it would unmount the /proc of this machine.
+    const undo = "[ $$ -lt 10 ] || exit 9; umount -l /proc && echo undone; unshare --mount true && echo gained";
+    const look = `ls /proc | grep -c '^[0-9]'; cat /proc/1/environ > /dev/null && echo seen; :`;
+    const { stdout, job } = await sh(`${undo}; ${look}`);
+    expect(job.state).toBe("succeeded");
+    expect(Number(stdout)).toBeLessThan(10);
+    expect(Number(stdout)).toBeGreaterThan(1);
+  });
+
   it("hears SIGTERM, and has its grace", async () => {
     const { submit, ended, dirOf, perdure } = await bench();
     const script = "trap 'echo last words; exit 3' TERM; touch up; sleep 1000 & wait";

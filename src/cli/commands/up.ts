@@ -7,6 +7,7 @@ import { EXIT, usageError } from "../exit.ts";
 import { SERVER_KEYS, WORKER_KEYS } from "../serve/keys.ts";
 import { processLog } from "../serve/log.ts";
 import { OwnWorkers } from "../serve/own-workers.ts";
+import type { RunAs } from "../serve/run-as.ts";
 import type { Serving } from "../serve/serving.ts";
 import { checkModules } from "../serve/tasks.ts";
 import { exitWithin, LAST_MS, untilStopped } from "../serve/until-stopped.ts";
@@ -47,6 +48,8 @@ export const up: Command = {
     // Loaded here: other commands need none of it.
     const { startServing } = await import("../serve/serving.ts");
     checkModules(config.list("worker.tasks"), io.cwd);
+    const { runAsArgument, runAsOf } = await import("../serve/run-as.ts");
+    const runAs = runAsOf(config, io.cwd);
     let tellMistake: (why: "mistake") => void = () => {};
     const mistake = new Promise<"mistake">((resolve) => {
       tellMistake = resolve;
@@ -55,15 +58,14 @@ export const up: Command = {
     const { localUrl, tokens, engine } = serving;
     workers = new OwnWorkers({
       count: config.integer("workers"),
-      args: workerArguments(config, localUrl, tokens.workerFile as string),
-      // A worker needs neither: it has a token of its own, and no business with the database.
-      env: { ...io.env, PERDURE_DB: undefined, PERDURE_TOKEN: undefined },
+      args: workerArguments(config, localUrl, tokens.workerFile as string, runAsArgument(runAs)),
+      env: { ...io.env, ...NOT_FOR_WORKERS },
       cwd: io.cwd,
       clock: engine.clock,
       log,
       onMistake: () => tellMistake("mistake"),
     });
-    greet(context, config, serving);
+    greet(context, config, serving, runAs);
     const signal = await Promise.race([asked, mistake]);
     await workers.stop(config.durationMs("worker.grace"));
     await serving.stop(GRACE_MS);
@@ -74,11 +76,20 @@ export const up: Command = {
   },
 };
 
-function greet({ out, given, io }: Context, config: Config, { url, store, tokens }: Serving): void {
+/** A worker has a token of its own, and no business with the database. */
+const NOT_FOR_WORKERS = Object.fromEntries(
+  ["PERDURE_DB", "PERDURE_TOKEN", "PERDURE_TOKEN_FILE", "PERDURE_SECRET", "PGPASSWORD"].map((name) => [
+    name,
+    undefined,
+  ]),
+);
+
+function greet({ out, given, io }: Context, config: Config, { url, store, tokens }: Serving, runAs: RunAs): void {
   const workers = config.integer("workers");
   const concurrency = config.integer("worker.concurrency");
   if (given.flag("json")) {
-    out.json({ url, store, tokenFile: tokens.file, workers, pid: process.pid });
+    const commandsRunAs = runAs.user?.name ?? null;
+    out.json({ url, store, tokenFile: tokens.file, workers, pid: process.pid, commandsRunAs });
     return;
   }
   const short = (path: string) => shownStore(path, io.cwd);
@@ -89,6 +100,7 @@ function greet({ out, given, io }: Context, config: Config, { url, store, tokens
     ["data", short(store)],
     ["token", tokens.file === null ? "with the first server of this database" : short(tokens.file)],
     ["workers", workers === 0 ? "none" : `${workers}, ${concurrency} jobs at a time each`],
+    ...(workers === 0 || !config.list("worker.kinds").includes("exec") ? [] : [["commands", runAs.note] as const]),
   ]);
   out.line();
   out.line("In another terminal, from this directory:");

@@ -7,6 +7,7 @@ import { dataAt } from "../data.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { LINK_KEYS, WORKER_KEYS } from "../serve/keys.ts";
 import { processLog } from "../serve/log.ts";
+import { runAsOf } from "../serve/run-as.ts";
 import { loadTasks } from "../serve/tasks.ts";
 import { CHILD_LAST_MS, exitWithin, LAST_MS, untilStopped } from "../serve/until-stopped.ts";
 import { accessTo, chosenBy, liveAddress } from "../target.ts";
@@ -40,6 +41,8 @@ export const worker: Command = {
     const config = loadConfig(context, KEYS);
     const { url, token } = serverOf(context, config);
     const log = processLog(config, io, "worker");
+    const { user, note } = runAsOf(config, io.cwd);
+    if (config.list("worker.kinds").includes("exec") && !given.flag("with-stdin")) log("info", `commands ${note}`);
     const tasks = await loadTasks(config.list("worker.tasks"), config.list("worker.kinds"), io.cwd);
     const stopped = new AbortController();
     const signals = untilStopped((text) => log("info", text));
@@ -69,6 +72,7 @@ export const worker: Command = {
       ...(queues.length === 0 ? {} : { queues }),
       ...(name === undefined ? {} : { name }),
       ...(dir === undefined ? {} : { dir }),
+      ...(user === null ? {} : { runAs: `${user.uid}:${user.gid}` }),
       ...(lease === undefined ? {} : { lease }),
     }).catch((error: unknown) => {
       if (stopped.signal.aborted) return null;

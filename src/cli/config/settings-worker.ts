@@ -128,6 +128,14 @@ export const WORKER_SETTINGS = [
     help: "Each command in a pid namespace of its own, where it can be had.",
   },
   {
+    key: "worker.runAs",
+    flag: "run-as",
+    env: "PERDURE_RUN_AS",
+    type: "text",
+    value: "USER",
+    help: "The user that commands run as: a name, uid:gid, or self. Default: as root perdure or nobody, else self.",
+  },
+  {
     key: "worker.dir",
     flag: "dir",
     env: "PERDURE_WORKER_DIR",

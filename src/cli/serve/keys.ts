@@ -18,7 +18,15 @@ export const SERVER_KEYS = [
 export const WORKER_KEYS = [
   ...(["worker.concurrency", "worker.tasks", "worker.kinds", "worker.queues", "worker.labels"] as const),
   ...(["worker.runtimes", "worker.name", "worker.grace", "worker.allowEnv", "worker.allowAddresses"] as const),
-  ...(["worker.isolate", "worker.dir", "worker.heartbeat", "worker.lease", "worker.cpu", "worker.memory"] as const),
+  ...([
+    "worker.isolate",
+    "worker.runAs",
+    "worker.dir",
+    "worker.heartbeat",
+    "worker.lease",
+    "worker.cpu",
+    "worker.memory",
+  ] as const),
   ...(["worker.scratchAge", "worker.scratchLimit"] as const),
 ] as const satisfies readonly Key[];
 

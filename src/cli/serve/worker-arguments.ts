@@ -2,7 +2,7 @@
  *  take all of the machine's cpus and memory where nothing is said of them: the store counts what they take together. */
 import type { Config } from "../config/config.ts";
 
-export function workerArguments(config: Config, url: string, tokenFile: string): string[] {
+export function workerArguments(config: Config, url: string, tokenFile: string, runAs?: string): string[] {
   const args = ["worker", "--with-stdin", "--server", url, "--token-file", tokenFile];
   const give = (flag: string, value: string) => args.push(`--${flag}=${value}`);
   give("data", config.text("data"));
@@ -37,5 +37,7 @@ export function workerArguments(config: Config, url: string, tokenFile: string):
     if (value !== undefined) give(flag, value);
   }
   if (config.flag("worker.isolate")) args.push("--isolate");
+  const user = runAs ?? config.text("worker.runAs");
+  if (user !== undefined) give("run-as", user);
   return args;
 }

@@ -14,6 +14,7 @@ import { inNamespace, signalIn } from "./namespace.ts";
 import { outputPipes } from "./pipes.ts";
 import { MARK } from "./processes.mjs";
 import { startFailure } from "./program.ts";
+import type { RunUser } from "./run-user.ts";
 
 export interface CommandParts {
   readonly guard: Guard;
@@ -25,6 +26,10 @@ export interface CommandParts {
   readonly env: Readonly<Record<string, string>>;
   /** In a pid namespace of its own. */
   readonly isIsolated: boolean;
+  /** Null: the worker's own. */
+  readonly user: RunUser | null;
+  /** The last thing before it is started: what was made for it becomes its own. */
+  readonly handOver: () => Promise<void>;
   /** Of the command that this worker itself is a part of. */
   readonly outerMark: string | null;
   /** Becomes its standard input, and is closed here; null: what `input` says. */
@@ -68,9 +73,18 @@ async function runWith(parts: CommandParts): Promise<CommandEnd> {
   const { guard, clock, input, signal } = parts;
   const killsBefore = await oomKills();
   if (signal.aborted) return ABORTED;
-  const pipes = await outputPipes(parts.dir);
+  const pipes = await outputPipes(parts.dir, parts.user);
   guard.ready();
   const { n, mark } = guard.next();
+  try {
+    await parts.handOver();
+  } catch (error) {
+    for (const pipe of pipes ?? []) {
+      closeSync(pipe.write);
+      pipe.read.destroy();
+    }
+    throw error;
+  }
   const running = await start(parts, mark, pipes);
   if ("failure" in running) return running;
   const { child, stdout, stderr } = running;
@@ -113,11 +127,12 @@ interface Running {
 
 /** The program in a session of its own, so that all of it can be found. */
 async function start(
-  { input, cwd, env, outerMark, isIsolated, stdin }: CommandParts,
+  { input, cwd, dir, env, outerMark, isIsolated, user, stdin }: CommandParts,
   mark: string,
   pipes: Awaited<ReturnType<typeof outputPipes>>,
 ): Promise<Running | NeverStarted> {
-  const [program, ...args] = isIsolated ? inNamespace(limited(input)) : limited(input);
+  const own = within(limited(input), cwd === dir || user === null ? null : cwd);
+  const [program, ...args] = isIsolated ? inNamespace(own, user) : own;
   const stdio: (number | "ignore" | "pipe")[] = [
     stdin?.fd ?? (input.stdin === null ? "ignore" : "pipe"),
     pipes?.[0].write ?? "pipe",
@@ -129,7 +144,9 @@ async function start(
   }
   try {
     const child = spawn(program, args, {
-      cwd,
+      // A directory that the job names is entered as its user: as root we would get into any.
+      cwd: user === null ? cwd : dir,
+      ...(user === null || isIsolated ? {} : { uid: user.uid, gid: user.gid }), // other groups are given up with it
       env: { ...env, [MARK]: outerMark === null ? mark : `${outerMark},${mark}` },
       detached: true,
       stdio,
@@ -164,6 +181,11 @@ function limited({ argv, limits: { fileSize, openFiles }, umask }: CheckedExec):
   const blocks = fileSize === undefined ? "" : String(Math.ceil(fileSize / 512));
   const mask = umask === null ? "" : umask.toString(8).padStart(4, "0");
   return ["/bin/sh", "-c", script, "sh", blocks, String(openFiles ?? ""), mask, ...argv];
+}
+
+function within(argv: [string, ...string[]], cwd: string | null): [string, ...string[]] {
+  if (cwd === null) return argv;
+  return ["/bin/sh", "-c", 'cd -- "$1" || exit 126; shift; exec "$@"', "sh", cwd, ...argv];
 }
 
 function started(child: ChildProcess): Promise<void> {

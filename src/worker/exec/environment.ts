@@ -2,10 +2,16 @@
  *  worker's own environment, where its secrets are, is ever handed on. */
 import { ConfigError } from "../../core/errors.ts";
 import { isRisky } from "../../core/risky-env.ts";
+import type { RunUser } from "./run-user.ts";
 
 /** What programs need to find each other and to speak the user's language. */
 const BASE = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"];
 const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/** What the base says of the user, of another than the worker's own. Its temporary directory may be closed to that one. */
+export function userVariables({ name, home }: RunUser, dir: string): Record<string, string | undefined> {
+  return { HOME: home ?? dir, USER: name, LOGNAME: name, SHELL: "/bin/sh", TMPDIR: undefined };
+}
 
 export interface EnvironmentParts {
   /** The worker's own. */

@@ -14,7 +14,7 @@ import type { AttemptRun } from "../attempt-run.ts";
 import type { Executed, Executor } from "../executor.ts";
 import { Capture, type Captured } from "./capture.ts";
 import { type CommandEnd, runCommand } from "./command.ts";
-import { environmentOf } from "./environment.ts";
+import { environmentOf, userVariables } from "./environment.ts";
 import { filled, portVariables } from "./fill.ts";
 import { Guard } from "./guard.ts";
 import { writeInputFiles } from "./input-files.ts";
@@ -22,7 +22,8 @@ import { whyNoNamespace } from "./namespace.ts";
 import { endOf } from "./outcome.ts";
 import { Ports } from "./ports.ts";
 import { MARK } from "./processes.mjs";
-import { whyNot } from "./program.ts";
+import { whyNot, whyNotAs } from "./program.ts";
+import { giveDirectory, giveEarlier, type RunUser } from "./run-user.ts";
 import { readUsage, usageTrouble } from "./usage-file.ts";
 import { readVerdict } from "./verdict.ts";
 
@@ -78,6 +79,8 @@ export interface ExecOptions {
   readonly access?: (job: ClaimedJob) => Readonly<Record<string, string>>;
   /** Commands get a pid namespace of their own, where it can be had. */
   readonly isolate?: boolean;
+  /** The user that commands run as; null: the worker's own. Their places must be within its reach. */
+  readonly user?: RunUser | null;
   readonly log?: (level: "warn", message: string) => void;
   readonly onOutput?: ((chunk: OutputChunk) => Promise<void> | undefined) | undefined;
 }
@@ -175,10 +178,12 @@ export class ExecExecutor implements Executor {
     const { dir, previous } = await places.begin(jobId, attempt, input.keep, run);
     // What an earlier attempt left running, of a worker that died together with its supervisor, would overlap this one.
     if (previous !== null) await this.#guard.clear(jobId);
+    const { user = null } = this.#options;
+    if (previous !== null && user !== null) await giveEarlier(previous, user);
     await writeInputFiles(dir, input.files);
     const env = this.#environment(run, input, { dir, previous, ports });
     const cwd = input.cwd ?? dir;
-    const refused = await whyNot(input.argv[0], cwd, env.PATH as string);
+    const refused = (await whyNot(input.argv[0], cwd, env.PATH as string)) ?? whyNotAs(user, input.cwd);
     if (refused !== null) return failed(refused);
     const stdin = await this.#stdin(run, input);
     const stdout = new Capture(join(dir, "stdout.log"), input.outputCap);
@@ -195,6 +200,12 @@ export class ExecExecutor implements Executor {
       ...{ guard: this.#guard, clock, input, cwd, dir, env, stdin, stdout, stderr, signal: run.signal },
       outerMark: this.#options.env[MARK] ?? null,
       isIsolated: await this.#mayIsolate(),
+      user,
+      handOver: async () => {
+        if (user === null) return;
+        await stdin?.chown(user.uid, user.gid);
+        await giveDirectory(dir, user);
+      },
       onOutput: (stream, bytes) => careful(run, () => onOutput?.({ jobId, attempt, stream, bytes })),
     });
     await stopUsage();
@@ -262,7 +273,8 @@ export class ExecExecutor implements Executor {
     input: CheckedExec,
     { dir, previous, ports }: { dir: string; previous: string | null; ports: readonly number[] },
   ) {
-    const { env: from, allowEnv: allow, access } = this.#options;
+    const { env, allowEnv: allow, access, user = null } = this.#options;
+    const from = user === null ? env : { ...env, ...userVariables(user, dir) };
     const own = {
       ...access?.(run.job),
       ...portVariables(input.ports, ports),

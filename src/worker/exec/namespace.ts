@@ -3,15 +3,30 @@
  *
  *  The first process of a namespace would ignore SIGTERM, so it is a shell that only waits for the command. `unshare`, which
  *  takes the namespace with it when it ends, must outlive SIGTERM too: it starts with the signal ignored, and the command
- *  gets it back. */
+ *  gets it back.
+ *
+ *  The command gives up the privileges by which it could leave: with the right to mount it would only have to unmount the /proc of
+ *  the namespace to see that of the host. As another user it keeps none. As root it keeps those that concern files, users, signals
+ *  and ports, which is what containers leave; that is no wall against a root that looks for a way out. */
 import { execFile } from "node:child_process";
 import { constants } from "node:os";
+import type { RunUser } from "./run-user.ts";
 
 const WAIT = 'exec 3<&0; env --default-signal=TERM "$@" <&3 3<&- & exec 3<&-; wait $!';
 const UNSHARE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"];
+const ROOT_KEEPS = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+net_bind_service";
 
-export function inNamespace(argv: readonly string[]): [string, ...string[]] {
-  return ["/bin/sh", "-c", 'trap "" TERM; exec "$@"', "sh", ...UNSHARE, "/bin/sh", "-c", WAIT, "sh", ...argv];
+export function inNamespace(argv: readonly string[], user: RunUser | null = null): [string, ...string[]] {
+  const own = [...WAIT_FOR, "setpriv", ...privileges(user), "--", ...argv];
+  return ["/bin/sh", "-c", 'trap "" TERM; exec "$@"', "sh", ...UNSHARE, ...own];
+}
+
+const WAIT_FOR = ["/bin/sh", "-c", WAIT, "sh"];
+
+function privileges(user: RunUser | null): string[] {
+  const none = ["--no-new-privs", "--inh-caps=-all"];
+  if (user === null) return [...none, `--bounding-set=${ROOT_KEEPS}`];
+  return [...none, "--bounding-set=-all", `--reuid=${user.uid}`, `--regid=${user.gid}`, "--clear-groups"];
 }
 
 /** The shell tells of a signal by the exit code only. */

@@ -1,9 +1,10 @@
 /** Pipes for the output of a command. What Node gives a child is a pair of sockets, and those cannot be opened by name: a
  *  script that writes to /dev/stderr would fail. So they are made as named pipes, whose names are gone before it starts. */
 import { execFile } from "node:child_process";
-import { closeSync, constants, openSync, rmSync } from "node:fs";
+import { closeSync, constants, lchownSync, openSync, rmSync } from "node:fs";
 import { Socket } from "node:net";
 import { join } from "node:path";
+import type { RunUser } from "./run-user.ts";
 
 export interface OutputPipe {
   /** For the child; to be closed here once it has it. */
@@ -12,12 +13,17 @@ export interface OutputPipe {
 }
 
 /** Null where they cannot be made. */
-export async function outputPipes(dir: string): Promise<readonly [OutputPipe, OutputPipe] | null> {
+export async function outputPipes(
+  dir: string,
+  user: Pick<RunUser, "uid" | "gid"> | null = null,
+): Promise<readonly [OutputPipe, OutputPipe] | null> {
   const paths = [join(dir, ".stdout"), join(dir, ".stderr")] as const;
   try {
     await new Promise<void>((resolve, reject) => {
       execFile("mkfifo", ["-m", "600", ...paths], { timeout: 10_000 }, (error) => (error ? reject(error) : resolve()));
     });
+    // A command may open its own output again, by /dev/stdout.
+    if (user !== null) for (const path of paths) lchownSync(path, user.uid, user.gid);
     return [openPipe(paths[0]), openPipe(paths[1])];
   } catch {
     return null;

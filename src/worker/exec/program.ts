@@ -4,6 +4,7 @@ import { constants } from "node:fs";
 import { access, stat } from "node:fs/promises";
 import { delimiter, isAbsolute, join, resolve } from "node:path";
 import { type Failure, failure } from "../../core/failure.ts";
+import { closedTo, type RunUser } from "./run-user.ts";
 
 /** Null: it may be started. */
 export async function whyNot(program: string, cwd: string, path: string): Promise<Failure | null> {
@@ -21,6 +22,15 @@ export async function whyNot(program: string, cwd: string, path: string): Promis
     if (found === "EACCES") code = found;
   }
   return startFailure(code, program);
+}
+
+/** The directory that a job names, for another user than the worker's own. */
+export function whyNotAs(user: RunUser | null, cwd: string | null | undefined): Failure | null {
+  const closed = user === null || !cwd ? null : closedTo(user, cwd);
+  if (user === null || closed === null) return null;
+  const what = `user ${user.name}, as which commands run here, may not enter ${closed}`;
+  const message = `cannot start: ${what}; open it with \`chmod o+x\`, or choose a user with --run-as (EACCES)`;
+  return failure({ kind: "error", class: "invalid", name: NO_DIRECTORY, code: "EACCES", message });
 }
 
 async function executable(place: string): Promise<string | null> {

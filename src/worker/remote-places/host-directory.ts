@@ -8,11 +8,12 @@
  *  A job that has ended is removed at once by the worker that reported its end. Of all others nobody here hears how they end:
  *  they are kept up to an age and a number of bytes, the last used first. Nothing of a job with an attempt that is held is
  *  ever removed. What is removed is moved aside first, in one step: whoever comes at the same moment finds all or nothing. */
-import { lstat, mkdir, readdir, readFile, rename, rm, utimes, writeFile } from "node:fs/promises";
+import { chmod, lstat, mkdir, readdir, readFile, rename, rm, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ConfigError } from "../../core/errors.ts";
 import { removeAll, sizeBelow } from "../../files/plain-files.ts";
 import type { Clock } from "../../lib/clock.ts";
+import { removeGiven } from "../exec/run-user.ts";
 import { hasEnded, isOfThisBoot, processName } from "../process-proof.ts";
 
 export interface HostDirectoryOptions {
@@ -22,6 +23,8 @@ export interface HostDirectoryOptions {
   readonly keepMs: number;
   readonly keepBytes: number;
   readonly log: (level: "warn", message: string) => void;
+  /** Commands run as another user, who must be able to pass to the directory of an attempt, and to see nothing on the way. */
+  readonly isPassable?: boolean;
 }
 
 const JOB = /^job_[A-Za-z0-9]+$/;
@@ -29,6 +32,7 @@ const ATTEMPT = /^attempt_(\d+)$/;
 const HELD = ".held";
 const KEEP = ".keep";
 const ASIDE = ".removing-";
+const PASSABLE = 0o711;
 const SWEEP_MS = 300_000;
 const TOUCH_MS = 60_000;
 /** Where the kernel knows nothing of the process, as in another container, this long without a sign means that it is gone. */
@@ -59,6 +63,7 @@ export class HostDirectory {
     if (!found.isDirectory() || (process.getuid !== undefined && found.uid !== process.getuid())) {
       throw new ConfigError({ path: "dir", given: root, allowed: "a directory that belongs to this user" });
     }
+    if (options.isPassable) await chmod(root, PASSABLE);
     const host = new HostDirectory(options);
     host.#every(SWEEP_MS, () => host.sweep());
     host.#every(TOUCH_MS, () => host.#touch());
@@ -76,9 +81,11 @@ export class HostDirectory {
     for (let left = TRIES; ; left--) {
       try {
         await mkdir(join(dir, ".."), { recursive: true, mode: 0o700 });
+        if (this.#options.isPassable) await chmod(join(dir, ".."), PASSABLE);
         if (keep) await writeFile(join(dir, "..", KEEP), "", { mode: 0o600 });
         await writeFile(`${dir}${HELD}`, JSON.stringify({ pid: process.pid, process: processName() }), { mode: 0o600 });
         this.#held.add(`${dir}${HELD}`);
+        await removeGiven(join(dir, ".."), [`attempt_${attempt}`]);
         await removeAll(dir); // of a job that a restored backup has brought back
         await mkdir(dir, { mode: 0o700 });
         await mkdir(join(dir, "artifacts"), { mode: 0o700 });
@@ -158,7 +165,9 @@ export class HostDirectory {
       const found = await lstat(dir).catch(() => null);
       if (found === null || !found.isDirectory()) continue;
       // Of a process that died over it.
-      if (name.startsWith(ASIDE) && now - found.ctimeMs > SILENT_MS) await removeAll(dir);
+      if (name.startsWith(ASIDE) && now - found.ctimeMs > SILENT_MS) {
+        if (await removeGiven(dir, await readdir(dir).catch(() => []))) await removeAll(dir);
+      }
       if (JOB.test(name) && !(await this.#isHeld(dir))) free.push({ dir, usedAt: await usedAt(dir, found.mtimeMs) });
     }
     free.sort((a, b) => b.usedAt - a.usedAt);
@@ -191,7 +200,7 @@ export class HostDirectory {
       ))
     )
       return;
-    await removeAll(aside);
+    if (await removeGiven(aside, await readdir(aside).catch(() => []))) await removeAll(aside);
   }
 
   async #isHeld(jobDir: string): Promise<boolean> {

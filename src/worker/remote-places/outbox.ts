@@ -28,6 +28,7 @@ export class Outbox {
   readonly placed: PlacedAttempt;
   readonly #files: SessionFiles;
   readonly #dir: string;
+  readonly #owner: number | undefined;
   readonly #streams: readonly SentFile[];
   readonly #result: SentArtifact;
   /** By their names; those that the command has removed are taken out. */
@@ -44,11 +45,15 @@ export class Outbox {
   #looking: Promise<void> | null = null;
   #lookAt = 0;
 
-  constructor(files: SessionFiles, placed: PlacedAttempt, dir: string) {
+  /** `owner` is the user id that files must have to be sent; undefined: any. */
+  constructor(files: SessionFiles, placed: PlacedAttempt, dir: string, owner?: number) {
     this.#files = files;
+    this.#owner = owner;
     this.placed = placed;
     this.#dir = dir;
-    this.#streams = ["stdout.log", "stderr.log"].map((name) => new SentFile(files, placed, name, join(dir, name)));
+    this.#streams = ["stdout.log", "stderr.log"].map(
+      (name) => new SentFile(files, placed, name, join(dir, name), owner),
+    );
     this.#result = this.#artifact("result.json");
   }
 
@@ -206,7 +211,7 @@ export class Outbox {
   }
 
   #artifact(name: string): SentArtifact {
-    return new SentArtifact(this.#files, this.placed, name, join(this.#dir, name));
+    return new SentArtifact(this.#files, this.placed, name, join(this.#dir, name), this.#owner);
   }
 }
 

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { listPlainFiles } from "../../files/plain-files.ts";
 import { runName } from "../attempt-run.ts";
 import type { AttemptPlaces, PlacedAttempt } from "../exec/exec-executor.ts";
+import { giveDirectory, type RunUser } from "../exec/run-user.ts";
 import type { LinkParts } from "../http-link/link-parts.ts";
 import { fetchEarlier, fetchStdin, findEarlier } from "./earlier-files.ts";
 import { HostDirectory, type HostDirectoryOptions } from "./host-directory.ts";
@@ -21,6 +22,8 @@ export interface RemotePlacesOptions extends Pick<HostDirectoryOptions, "keepMs"
   readonly sessionOf: SessionOf;
   /** Shared by the workers of this machine. */
   readonly dir: string;
+  /** The user that commands run as; null: our own. */
+  readonly user?: RunUser | null;
 }
 
 export interface RemotePlaces extends AttemptPlaces {
@@ -35,8 +38,15 @@ interface Place {
 }
 
 export async function remotePlaces(options: RemotePlacesOptions): Promise<RemotePlaces> {
-  const { parts, sessionOf, dir: root, keepMs, keepBytes, log } = options;
-  const host = await HostDirectory.open({ root, clock: parts.clock, keepMs, keepBytes, log });
+  const { parts, sessionOf, dir: root, user = null, keepMs, keepBytes, log } = options;
+  const host = await HostDirectory.open({
+    root,
+    clock: parts.clock,
+    keepMs,
+    keepBytes,
+    log,
+    isPassable: user !== null,
+  });
   const files = new SessionFiles(parts, sessionOf);
   const places = new Map<string, Place>();
   /** Jobs that have ended, while an attempt of theirs is still in hand. */
@@ -54,7 +64,10 @@ export async function remotePlaces(options: RemotePlacesOptions): Promise<Remote
     try {
       const earlier = isLast ? null : await findEarlier(files, placed);
       if (earlier === null || earlier.attempt <= here) return here === 0 ? null : host.dirOf(id, here);
-      return await host.adopt(id, earlier.attempt, (dir) => fetchEarlier(files, placed, earlier, dir));
+      return await host.adopt(id, earlier.attempt, async (dir) => {
+        await fetchEarlier(files, placed, earlier, dir);
+        if (user !== null) await giveDirectory(dir, user);
+      });
     } catch (error) {
       placed.log(`the files of the attempt before could not be fetched: ${(error as Error).message}`);
       return null;
@@ -88,7 +101,7 @@ export async function remotePlaces(options: RemotePlacesOptions): Promise<Remote
       ended.delete(jobId);
       const dir = await host.begin(jobId, attempt, keep);
       places.set(runName(jobId, attempt), {
-        outbox: new Outbox(files, placed, dir),
+        outbox: new Outbox(files, placed, dir, user?.uid),
         isFinished: false,
         isReleased: false,
       });
@@ -114,7 +127,7 @@ export async function remotePlaces(options: RemotePlacesOptions): Promise<Remote
       await clear(placed, place);
     },
 
-    list: (jobId, attempt) => listPlainFiles(join(host.dirOf(jobId, attempt), "artifacts")),
+    list: (jobId, attempt) => listPlainFiles(join(host.dirOf(jobId, attempt), "artifacts"), user?.uid),
     tidy: removeJob,
     close: () => host.close(),
   };

@@ -37,6 +37,7 @@ interface SendOptions {
 export class SentArtifact {
   readonly name: string;
   readonly #path: string;
+  readonly #owner: number | undefined;
   readonly #files: SessionFiles;
   readonly #placed: PlacedAttempt;
   readonly #writer: PieceWriter;
@@ -48,12 +49,13 @@ export class SentArtifact {
   /** A version that is over the limit. */
   #over: string | null = null;
 
-  constructor(files: SessionFiles, placed: PlacedAttempt, name: string, path: string) {
+  constructor(files: SessionFiles, placed: PlacedAttempt, name: string, path: string, owner?: number) {
     this.#files = files;
     this.#placed = placed;
     this.#writer = new PieceWriter(files, placed, name);
     this.name = name;
     this.#path = path;
+    this.#owner = owner;
   }
 
   get isSent(): boolean {
@@ -102,7 +104,7 @@ export class SentArtifact {
   }
 
   async #send({ isSteady, mayBeSent }: SendOptions): Promise<void> {
-    const file = await openPlain(this.#path);
+    const file = await openPlain(this.#path, this.#owner);
     if (file === null) return;
     try {
       const version = this.#version(await file.stat({ bigint: true }));

@@ -11,19 +11,21 @@ const LEAST = 4_096;
 export class SentFile {
   readonly name: string;
   readonly #path: string;
+  readonly #owner: number | undefined;
   readonly #writer: PieceWriter;
   /** What the server has. Null: nothing was sent, and the file is not there yet. */
   #size: number | null = null;
 
-  constructor(files: SessionFiles, placed: PlacedAttempt, name: string, path: string) {
+  constructor(files: SessionFiles, placed: PlacedAttempt, name: string, path: string, owner?: number) {
     this.#writer = new PieceWriter(files, placed, name);
     this.name = name;
     this.#path = path;
+    this.#owner = owner;
   }
 
   /** Sends what is new in it. At its end, also that it is empty. Throws what the call threw; repeated, it goes on. */
   async send({ isEnd }: { readonly isEnd: boolean }): Promise<void> {
-    const file = await openPlain(this.#path);
+    const file = await openPlain(this.#path, this.#owner);
     if (file === null) return;
     try {
       const { size } = await file.stat();

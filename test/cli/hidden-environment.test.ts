@@ -1,0 +1,27 @@
+/** What a command can read of the process that runs it: not what that was started with. */
+import { describe, expect, it } from "vitest";
+import { newPlace, runScript } from "./program.ts";
+
+describe.skipIf(process.platform !== "linux")("the environment of `perdure`", () => {
+  it("cannot be read by its commands, nor a password in its arguments, and is there for itself", async () => {
+    const secrets = {
+      PERDURE_TOKEN: "pdr_tttttttt_token",
+      PGPASSWORD: "geheim1",
+      PERDURE_SECRET: "geheim2",
+      OTHER: "geheim3",
+    };
+    const script =
+      'tr "\\0" "\\n" < /proc/$PPID/environ; tr "\\0" "\\n" < /proc/$PPID/cmdline; echo "mine: $OTHER"; ' +
+      'for p in $(cat /proc/$PPID/task/*/children); do cat /proc/$p/environ; done | tr "\\0" "\\n"';
+    const said = await runScript(
+      newPlace(),
+      ["--env", "OTHER", "--key", "postgres://me:geheim4@db/x"],
+      script,
+      secrets,
+    );
+    expect(said.code).toBe(0);
+    expect(said.stdout).toContain("postgres://me:*******@db/x");
+    expect(said.stdout).toContain("mine: geheim3"); // the job names it
+    expect(said.stdout.replaceAll(/^(mine|OTHER)[:=] ?geheim3$/gm, "")).not.toMatch(/geheim|pdr_t/);
+  });
+});
