@@ -173,7 +173,16 @@ describe("a redrive", () => {
     expect(story.command({ kind: "redrive", by: "ann" }).kind).toBe("apply");
     expect(progressOf(story.job)).toEqual({
       ...{ state: "queued", reason: null, chapter: 2, attempt: 3, revision: revision + 1 },
-      ...{ failures: 0, losses: 0, defers: 0, handbacks: 0, streak: 0, streakSession: null, ruleCounts: null },
+      ...{
+        failures: 0,
+        losses: 0,
+        defers: 0,
+        handbacks: 0,
+        streak: 0,
+        streakSession: null,
+        evidence: 0,
+        ruleCounts: null,
+      },
       ...{ runAt: story.now, expiresAt: story.now + 60_000, cancelRequestedAt: null, worker: "s3" },
       ...{ startedAt: story.job.startedAt, firstStartedAt: null, finishedAt: null, discardedAt: null },
       usage: usageOf(7, 0.5),

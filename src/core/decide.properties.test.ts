@@ -318,7 +318,16 @@ describe("whatever the policy and whatever happens", () => {
       expect(["failed", "cancelled"]).toContain(before.state);
       expect(progressOf(job)).toEqual({
         ...progressOf(before),
-        ...{ failures: 0, losses: 0, defers: 0, handbacks: 0, streak: 0, streakSession: null, ruleCounts: null },
+        ...{
+          failures: 0,
+          losses: 0,
+          defers: 0,
+          handbacks: 0,
+          streak: 0,
+          streakSession: null,
+          evidence: 0,
+          ruleCounts: null,
+        },
         ...{ state: "queued", reason: null, chapter: before.chapter + 1, revision: before.revision + 1 },
         ...{ runAt: now, expiresAt: job.expireInMs === null ? null : now + job.expireInMs },
         ...{ cancelRequestedAt: null, firstStartedAt: null, finishedAt: null, discardedAt: null },

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { type BudgetNow, NO_AMOUNT } from "./budget.ts";
 import { type Decision, decide, MAX_HANDBACKS, MIN_DEFER_MS, RELEASE_DELAY_MS } from "./decide.ts";
+import type { Crash, Excuse } from "./evidence.ts";
 import type { Job } from "./job.ts";
 import type { Outcome } from "./outcome.ts";
 import type { Backoff, Policy } from "./policy.ts";
@@ -385,6 +386,43 @@ describe("the poison guard", () => {
   it("counts a last renewal exactly 30 s after the start, and not a millisecond later", () => {
     expect(decided(quick, lost(30_000))).toMatchObject({ reason: "poison" });
     expect(decided(quick, lost(30_001))).toMatchObject({ kind: "retry", counters: { streak: 0, streakSession: null } });
+  });
+
+  describe("needs evidence", () => {
+    const calm = { lost: 0, watchedMs: 600_000 };
+    const crashed = (crash: Crash, startedAt = NOW - 1_000, parts: JobParts = {}) =>
+      decided({ ...quick, startedAt, ...parts }, (job) => ({ ...lost()(job), crash }));
+
+    it("which a loss in company is not, however often it comes", () => {
+      const crash = { beside: 3 };
+      expect(crashed(crash)).toMatchObject({ kind: "retry", counters: { streak: 3, evidence: 0 } });
+      const convinced = { streak: 50, evidence: 500 };
+      expect(crashed(crash, NOW - 1_000, convinced)).toMatchObject({ kind: "retry", counters: { streak: 51 } });
+    });
+
+    it("which a loss alone is, more so where no other worker dies, and soon after the start", () => {
+      expect(crashed({ beside: 0, others: calm })).toMatchObject({ reason: "poison", counters: { evidence: 67 } });
+      const slow = crashed({ beside: 0, others: calm }, NOW - 16_000);
+      expect(slow).toMatchObject({ kind: "retry", counters: { streak: 3, evidence: 55 } });
+      const dying = { beside: 0, others: { lost: 20, watchedMs: 60_000 } };
+      expect(crashed(dying)).toMatchObject({ kind: "retry", counters: { streak: 3, evidence: 5 } });
+      // It adds up.
+      expect(crashed(dying, NOW - 1_000, { evidence: 55 })).toMatchObject({
+        reason: "poison",
+        counters: { evidence: 60 },
+      });
+    });
+
+    it.each<Excuse>(["engine_away", "stopped", "alive", "unknown"])(
+      "and leaves the streak as it was for: %s",
+      (excuse) => {
+        const known = { evidence: 90 };
+        expect(crashed({ beside: 0, excuse }, NOW - 1_000, known)).toMatchObject({
+          kind: "retry",
+          counters: { ...known, streak: 2, streakSession: "s0", losses: 3 },
+        });
+      },
+    );
   });
 
   it("does not count the same session twice", () => {

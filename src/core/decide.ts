@@ -12,6 +12,7 @@ import {
   spentPart,
 } from "./budget.ts";
 import { classify, type FailureOutcome, polled } from "./classify.ts";
+import { DECISIVE, evidenceOf } from "./evidence.ts";
 import type { FailReason, Job } from "./job.ts";
 import type { Outcome } from "./outcome.ts";
 import type { Backoff } from "./policy.ts";
@@ -57,7 +58,7 @@ export interface Delay {
  *  const { failures, losses }: Counters = running; */
 export type Counters = Pick<
   Job,
-  "failures" | "losses" | "defers" | "handbacks" | "streak" | "streakSession" | "ruleCounts"
+  "failures" | "losses" | "defers" | "handbacks" | "streak" | "streakSession" | "evidence" | "ruleCounts"
 >;
 
 interface Made {
@@ -195,7 +196,7 @@ function rested(job: Job): { charge: null; counters: Counters } {
 
 /** The job's counters with some of them moved; streaks end unless the caller goes on with one. */
 function count(job: Job, moved: Partial<Counters>): Counters {
-  const { failures, losses, defers, ruleCounts, handbacks, streak, streakSession } = moved;
+  const { failures, losses, defers, ruleCounts, handbacks, streak, streakSession, evidence } = moved;
   return {
     failures: failures ?? job.failures,
     losses: losses ?? job.losses,
@@ -204,6 +205,7 @@ function count(job: Job, moved: Partial<Counters>): Counters {
     handbacks: handbacks ?? 0,
     streak: streak ?? 0,
     streakSession: streakSession ?? null,
+    evidence: evidence ?? 0,
   };
 }
 
@@ -221,16 +223,18 @@ function handBack(job: Job, outcome: Outcome & { kind: "interrupted" | "released
   return retryAt(now, { baseMs: delayMs, jitter: 0, delayMs }, { step: 4, matched: outcome.kind, ...facts });
 }
 
-const NO_STREAK = { streak: 0, streakSession: null } as const;
+type Streak = Pick<Counters, "streak" | "streakSession" | "evidence">;
+
+const NO_STREAK: Streak = { streak: 0, streakSession: null, evidence: 0 };
 
 function isAtMostOnce({ policy: { maxAttempts, workerLost } }: Job): boolean {
   return maxAttempts === 1 && workerLost.charge === "own" && workerLost.maxRetries === 0;
 }
 
 function lose(job: Job, outcome: Outcome & { kind: "lost" }, now: number, random: number): Decision {
-  const streak = lossStreak(job, outcome);
+  const streak = lossStreak(job, outcome, now);
   const poison = job.policy.workerLost.poison;
-  if (poison !== null && streak.streak >= poison.losses) {
+  if (poison !== null && streak.streak >= poison.losses && isCondemned(job, streak, outcome)) {
     const losses = job.losses + 1;
     const charge = lossCharge(job, losses);
     return {
@@ -241,15 +245,27 @@ function lose(job: Job, outcome: Outcome & { kind: "lost" }, now: number, random
   return chargeLoss(job, streak, outcome.why, now, random);
 }
 
-/** A loss counts towards poison when the run was not seen alive for long, and once per session. */
-function lossStreak(job: Job, outcome: Outcome & { kind: "lost" }): Pick<Counters, "streak" | "streakSession"> {
+/** Only by a loss that it was alone in, and only if all of them together leave too little chance that it is innocent. */
+function isCondemned(job: Job, { streak, evidence }: Streak, { crash }: Outcome & { kind: "lost" }): boolean {
+  return streak > job.streak && (crash?.beside ?? 0) === 0 && evidence >= DECISIVE;
+}
+
+/** A loss counts towards poison when the run was not seen alive for long, once per session, and unless something other than
+ *  the worker's jobs is known to have ended it. */
+function lossStreak(job: Job, outcome: Outcome & { kind: "lost" }, now: number): Streak {
   const guard = job.policy.workerLost.poison;
   if (guard === null) return NO_STREAK;
   const seenMs =
     outcome.renewedAt === null || job.startedAt === null ? 0 : Math.max(0, outcome.renewedAt - job.startedAt);
   if (seenMs > guard.withinMs) return NO_STREAK;
-  const again = job.streak > 0 && job.streakSession === outcome.session;
-  return { streak: again ? job.streak : job.streak + 1, streakSession: outcome.session };
+  const { crash, session } = outcome;
+  const again = job.streak > 0 && job.streakSession === session;
+  if (again || crash?.excuse !== undefined) {
+    return { streak: job.streak, streakSession: job.streakSession, evidence: job.evidence };
+  }
+  const ranMs = job.startedAt === null ? 0 : now - job.startedAt;
+  const found = crash === undefined ? DECISIVE : crash.others === undefined ? 0 : evidenceOf(ranMs, crash.others);
+  return { streak: job.streak + 1, streakSession: session, evidence: job.evidence + found };
 }
 
 function lossCharge(job: Job, losses: number): Charge {
@@ -259,13 +275,7 @@ function lossCharge(job: Job, losses: number): Charge {
   return charged("maxAttempts", used, limit);
 }
 
-function chargeLoss(
-  job: Job,
-  streak: Pick<Counters, "streak" | "streakSession">,
-  matched: string,
-  now: number,
-  random: number,
-): Decision {
+function chargeLoss(job: Job, streak: Streak, matched: string, now: number, random: number): Decision {
   const losses = job.losses + 1;
   const { workerLost, backoff, maxAttempts } = job.policy;
   const shared = workerLost.charge === "shared";

@@ -2,6 +2,7 @@
  *  they do not know. One change of a job writes one event; views show some of them under two names (`shownNames`). */
 import type { Amount, BudgetShortage } from "./budget.ts";
 import type { Charge, Counters, Decision, Delay } from "./decide.ts";
+import type { Crash } from "./evidence.ts";
 import type { Failure } from "./failure.ts";
 import type { FailReason, JobState, Usage } from "./job.ts";
 import type { PolicySources } from "./policy-sources.ts";
@@ -79,6 +80,8 @@ export type JobEventBody =
         readonly session: string | null;
         readonly by: string | null;
         readonly renewedAt: number | null;
+        /** What is known of the loss; not in events of earlier versions. */
+        readonly crash?: Crash;
       };
     }
   /** It runs again when all that it waits for have ended. */

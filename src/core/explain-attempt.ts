@@ -1,6 +1,8 @@
 /** What each attempt did, as data and in sentences, from the event that began it and the one that ended it. */
 import type { Charge, Delay } from "./decide.ts";
+import { showMs } from "./duration.ts";
 import type { JobEvent, StoredDecision } from "./event.ts";
+import type { Crash, Excuse } from "./evidence.ts";
 import {
   because,
   type Decided,
@@ -116,6 +118,9 @@ export function tellRunning(story: AttemptStory): string {
 
 export function tellAttempt(story: AttemptStory, event: AttemptEnded, decided: Decided): string[] {
   const lines = [`${opening(story)} and ${ending(story, event)}.`];
+  if (event.name === "attempt.lost" && event.data.crash !== undefined) {
+    lines.push(`  ${crashWords(event.data.crash)}`);
+  }
   if (story.usage !== null) lines.push(`  It used ${usageWords(story.usage)}.`);
   return [...lines, ...tellDecision(decided)];
 }
@@ -158,6 +163,24 @@ function lossWords(
 ): string {
   const cause = LOSS[why] ?? showText(why);
   return `${cause}; ${seenWords(renewedAt, startedAt)}; found by ${by === null ? "an engine that gave no name" : quoted(by)}`;
+}
+
+const EXCUSES: Readonly<Record<Excuse, string>> = {
+  engine_away: "no engine was awake at that time, and what ended the engine is likely to have ended the worker",
+  stopped: "its worker had stopped in good order",
+  alive: "its worker lived on",
+  unknown: "nothing is recorded of its session",
+};
+
+/** What the loss says about the job. */
+function crashWords({ beside, excuse, others }: Crash): string {
+  if (excuse !== undefined) return `It is not suspected for this loss: ${EXCUSES[excuse] ?? showText(excuse)}.`;
+  if (beside > 0) {
+    return `${counted(beside, "other attempt")} ran in the same process, so any of them may have ended it, or something else.`;
+  }
+  if (others === undefined) return "It was alone in its worker.";
+  const { lost, watchedMs } = others;
+  return `It was alone in its worker. Of other workers like it ${lost === 0 ? "none was" : lost === 1 ? "1 was" : `${lost} were`} lost in the ten minutes before, in which they ran for ${showMs(watchedMs)} in all.`;
 }
 
 /** A session renews for all its attempts at once, so its last renewal may be older than a young attempt. */

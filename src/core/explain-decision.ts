@@ -3,6 +3,7 @@ import { shortageText } from "./budget.ts";
 import { type Charge, type Delay, MAX_HANDBACKS } from "./decide.ts";
 import { showMs } from "./duration.ts";
 import type { JobEvent, StoredDecision } from "./event.ts";
+import { chanceText } from "./evidence.ts";
 import type { Failure } from "./failure.ts";
 import type { JobProgressFields, Usage } from "./job.ts";
 import { counted, quoted, showAt, showText } from "./show.ts";
@@ -71,10 +72,18 @@ export function because({ event, after, deferred, cancel }: Decided): string {
       if (decision.shortage !== undefined) return shortageText(decision.shortage);
       if (step === 3) return budgetWords(decision.detail, after.usage);
       if (step === 9) return "the next run would have come later than maxElapsed after the first start of this chapter";
-      if (decision.reason === "poison") return `the poison guard stopped it: ${decision.detail} in different sessions`;
+      if (decision.reason === "poison") {
+        return `the poison guard stopped it: ${decision.detail} in different sessions${proofWords(event, after)}`;
+      }
       if (decision.reason === "lost") return charge == null ? "its workers were lost" : lostWords(decision, charge);
       return step === 8 && charge != null ? usedUp(charge) : matchedWords(decision, "fail", failure);
   }
+}
+
+/** Why the losses are the job's doing. */
+function proofWords(event: DecidedEvent, { evidence }: JobProgressFields): string {
+  if (event.name !== "attempt.lost" || event.data.crash === undefined) return "";
+  return `, the last of them while it was alone in its worker; that workers die by themselves in such a row has a chance of ${chanceText(evidence)}`;
 }
 
 /** A spent budget hides what the policy would have said without it. */

@@ -1,5 +1,6 @@
 /** Why a queued job does not run yet, and what has to happen first. */
 import type { JobEvent } from "./event.ts";
+import { SUSPECT_STREAK } from "./evidence.ts";
 import { type Asked, askedBy, isDecided } from "./explain-decision.ts";
 import type { JobProgressFields } from "./job.ts";
 import { RESOURCE_PREFIX, resourcesIn, showResources } from "./resources.ts";
@@ -53,6 +54,11 @@ export function tellWait(job: JobProgressFields, events: readonly JobEvent[], ar
   if (reasons.length === 0) {
     reasons.push("busy");
     lines.push(busy(around));
+  }
+  if (job.streak >= SUSPECT_STREAK) {
+    lines.push(
+      `It was lost soon after its start ${counted(job.streak, "time")} in a row, so it is to run alone: a worker that holds nothing else takes it.`,
+    );
   }
   if (job.expiresAt !== null) lines.push(expiry(job.expiresAt, around));
   return { summary: later?.summary ?? dueNow(job, reasons, around), lines, reasons };

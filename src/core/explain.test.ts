@@ -471,6 +471,28 @@ describe("why a job failed, and what can be done", () => {
     expect(told.next).toEqual({ kind: "person", may: ["redrive", "discard"] });
   });
 
+  it("poison: says of each loss what it says about the job, and what is left to chance", () => {
+    const others = { lost: 1, watchedMs: 600_000_000 };
+    const play = new Play()
+      .run(loss(null, { crash: { beside: 0, excuse: "engine_away" } }))
+      .run(loss(null, { session: "s2", crash: { beside: 3 } }))
+      .run(loss(null, { session: "s3", crash: { beside: 1 } }))
+      .run(loss(null, { session: "s4", crash: { beside: 0, others } }));
+    const waiting = play.explain();
+    expect(waiting.text).toContain("It is not suspected for this loss: no engine was awake at that time");
+    expect(waiting.text).toContain("3 other attempts ran in the same process, so any of them may have ended it");
+    expect(waiting.text).toContain("1 other attempt ran in the same process");
+    expect(waiting.text).toContain(
+      "It was alone in its worker. Of other workers like it 1 was lost in the ten minutes before",
+    );
+    expect(waiting.lines.join()).toContain("3 times in a row, so it is to run alone");
+    const told = play.run(loss(null, { session: "s5", crash: { beside: 0, others } })).explain();
+    expect(told.summary).toContain(
+      "4 quick losses in a row in different sessions, the last of them while it was alone",
+    );
+    expect(told.summary).toMatch(/by themselves in such a row has a chance of less than one in a billion;/);
+  });
+
   it("has a sentence for every reason", () => {
     const reasons: Record<FailReason, true> = {
       ...{ exhausted: true, lost: true, rejected: true, invalid: true },

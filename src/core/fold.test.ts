@@ -163,7 +163,16 @@ describe("evolve", () => {
       happened({ name: "job.redriven", data: { v, by: null, runAt: AT, expiresAt: AT + 99 } }),
       {
         ...{ state: "queued", reason: null, chapter: 3, runAt: AT, expiresAt: AT + 99 },
-        ...{ failures: 0, losses: 0, defers: 0, handbacks: 0, streak: 0, streakSession: null, ruleCounts: null },
+        ...{
+          failures: 0,
+          losses: 0,
+          defers: 0,
+          handbacks: 0,
+          streak: 0,
+          streakSession: null,
+          evidence: 0,
+          ruleCounts: null,
+        },
         ...{ cancelRequestedAt: null, firstStartedAt: null, finishedAt: null, discardedAt: null },
       },
     ],

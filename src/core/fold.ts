@@ -14,6 +14,7 @@ const ZERO = {
   handbacks: 0,
   streak: 0,
   streakSession: null,
+  evidence: 0,
   ruleCounts: null,
 } as const;
 
@@ -94,6 +95,7 @@ export function evolve(job: JobProgressFields, event: Happened): JobProgressFiel
         handbacks: moved.handbacks ?? job.handbacks,
         streak: moved.streak ?? job.streak,
         streakSession: moved.streakSession === undefined ? job.streakSession : moved.streakSession,
+        evidence: moved.evidence ?? job.evidence,
         ruleCounts: moved.ruleCounts === undefined ? job.ruleCounts : moved.ruleCounts,
         state: FOLLOWS[kind],
         reason: kind === "fail" ? (reason as FailReason) : job.reason,

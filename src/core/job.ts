@@ -58,6 +58,8 @@ export interface JobProgressFields {
   readonly streak: number;
   /** The session of the last loss in the streak. */
   readonly streakSession: string | null;
+  /** What the losses of the streak say against it, in tenths of a power of ten (see `evidence.ts`). */
+  readonly evidence: number;
   /** Matches of each rule that has a `maxRetries` of its own, by the rule's index. */
   readonly ruleCounts: Readonly<Record<number, number>> | null;
   /** When it may run next; for a job that is not queued, when its last run was due. */

@@ -88,8 +88,9 @@ function endedEvent(job: Job, outcome: Outcome, decision: Decision, usage: Usage
       data.failure = withoutStack(outcome);
       return { name: "attempt.timed_out", data };
     case "lost": {
-      const { why, session, by, renewedAt } = outcome;
-      return { name: "attempt.lost", data: { ...data, why, session, by, renewedAt } };
+      const { why, session, by, renewedAt, crash } = outcome;
+      const lost = { ...data, why, session, by, renewedAt };
+      return { name: "attempt.lost", data: crash === undefined ? lost : { ...lost, crash } };
     }
     case "waiting":
       return { name: "attempt.waiting", data: { ...data, waitsFor: outcome.children } };
@@ -141,6 +142,7 @@ const COUNTERS = [
   "handbacks",
   "streak",
   "streakSession",
+  "evidence",
   "ruleCounts",
 ] as const satisfies readonly (keyof Counters)[];
 

@@ -1,5 +1,6 @@
 /** How an attempt ended, as reported by a worker or found by the reaper. The input of `decide`. */
 import type { BudgetShortage } from "./budget.ts";
+import type { Crash } from "./evidence.ts";
 import type { Failure } from "./failure.ts";
 
 /** How an attempt ended.
@@ -31,6 +32,8 @@ export type Outcome =
       readonly renewedAt: number | null;
       /** Who found it. */
       readonly by: string | null;
+      /** What the loss says about the job; where nothing is said of it, that it was alone, and no other worker died. */
+      readonly crash?: Crash;
     }
   /** It ended so that its children can be waited for; it runs again when all of these have ended. */
   | { readonly kind: "waiting"; readonly children: readonly string[] }

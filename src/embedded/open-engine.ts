@@ -9,7 +9,7 @@ import { idMaker } from "../lib/id.ts";
 import type { Blobs } from "../store/blobs.ts";
 import { openStore } from "../store/open.ts";
 import type { Store } from "../store/store.ts";
-import { hasEnded } from "../worker/process-proof.ts";
+import { hasEnded, isOfThisBoot, processName } from "../worker/process-proof.ts";
 import { type Boot, thisBoot } from "./boot.ts";
 import { lineClock, wallMark } from "./line-clock.ts";
 import { storeClock } from "./store-clock.ts";
@@ -76,6 +76,8 @@ export async function openEngine<Outputs extends Blobs>(
     const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
     const engine = new Engine({
       ...{ store, clock, random, newId, log, storeState, name: `${hostname()}-${process.pid}`, isGone: hasEnded },
+      process: { host: hostname(), pid: process.pid, process: processName() },
+      isOver: (other) => (isOfThisBoot(other) ? hasEnded(other) : null),
       outputs: wrapOutputs === undefined ? outputs : wrapOutputs(outputs),
       ...(retention === undefined ? {} : { retention }),
       ...(leaseMs === undefined ? {} : { leaseMs }),

@@ -13,6 +13,7 @@ import type { Blobs } from "../store/blobs.ts";
 import type {
   ClaimAnswer,
   DrainAnswer,
+  EngineProcess,
   JobRow,
   SessionRow,
   Store,
@@ -57,6 +58,10 @@ export interface EngineOptions {
   readonly reapEveryMs?: number;
   /** Whether a session's process can be proved to have ended. Then nobody need wait for its lease. */
   readonly isGone?: (session: SessionRow) => boolean;
+  /** The process this engine is in: a job of a worker in it may have ended both. */
+  readonly process?: EngineProcess;
+  /** Whether the process of another engine has ended; null where that cannot be told. */
+  readonly isOver?: (engine: EngineProcess) => boolean | null;
   readonly retention?: Retention;
   readonly keyWindowMs?: number;
   /** What attempts leave outside the store: tidied when a job ends without a worker, deleted with its rows, and read for the

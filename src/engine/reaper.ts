@@ -34,7 +34,7 @@ export class Reaper extends Service {
   }
 
   override async runOnce(): Promise<void> {
-    const { store, clock, leaseMs, name } = this.#parts;
+    const { store, clock, leaseMs, name, process, isOver } = this.#parts;
     const now = clock.now();
     const { heldUntil } = await store.beat({
       now,
@@ -44,6 +44,8 @@ export class Reaper extends Service {
       holdMs: leaseMs,
       clockJumpMs: this.#jump(now),
       engine: name,
+      ...(process === undefined ? {} : { self: process }),
+      ...(isOver === undefined ? {} : { isOver }),
     });
     this.#parts.storeState.works();
     // Of two engines that wake together after a sleep, the second must not reap before the first has said that it was one.

@@ -1,5 +1,6 @@
 /** Settles attempts: reports of workers come in here, and so does what the reaper found. One way, one decision. */
 import { isPlain } from "../core/check.ts";
+import { SUSPECT_STREAK } from "../core/evidence.ts";
 import { type Failure, failure } from "../core/failure.ts";
 import { isTerminal, type Job, mostUsage } from "../core/job.ts";
 import { type Settlement, settleJob } from "../core/lifecycle.ts";
@@ -35,7 +36,8 @@ export async function settle(
   const decide = (job: Job, report: Report, held: Held) => {
     const settlement = decideReport(parts, job, report, held, now);
     const { state } = settlement.next;
-    makesRoom ||= takesResources(job.labels);
+    // A session that tried a suspect may take others again.
+    makesRoom ||= takesResources(job.labels) || job.streak >= SUSPECT_STREAK;
     const waits = state === "blocked" ? job.id : isTerminal(state) ? job.parentId : null;
     if (waits !== null) {
       mayGoOn ??= [];
@@ -86,8 +88,9 @@ function outcomeOf(job: Job, reported: ReportedOutcome, held: Held, by: string):
     case "timeout":
       return { kind: reported.kind, failure: reported.failure };
     case "lost": {
-      const { session, renewedAt, ended } = held;
-      return { kind: "lost", why: ended ? "worker_gone" : "lease_expired", session, renewedAt, by };
+      const { session, renewedAt, ended, crash } = held;
+      const lost = { kind: "lost", why: ended ? "worker_gone" : "lease_expired", session, renewedAt, by } as const;
+      return crash === undefined ? lost : { ...lost, crash };
     }
     case "waiting":
       return reported;

@@ -37,9 +37,5 @@ export const DRAINING: ClaimAnswer = Object.freeze({
   delivery: null,
 });
 
-/** Lost quickly so often in a row that the next time may be called poison. */
-export const SUSPECT_STREAK = 2;
-/** Seen alive for so long, a run is not a quick loss any more, whatever comes. */
-export const TRIED_MS = 30_000;
 /** A session with more lanes than it can look through at once looks at the next ones this soon. */
 export const NEXT_WINDOW_MS = 25;

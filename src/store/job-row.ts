@@ -18,7 +18,7 @@ export const JOB_COLUMN_NAMES: readonly string[] = [
   ...["failures", "losses", "defers", "handbacks", "streak", "streak_session", "rule_counts", "reason", "session"],
   ...["submitted_at", "started_at", "first_started_at", "finished_at", "expires_at", "deadline_at", "expire_in"],
   ...["timeout_ms", "cancel_requested_at", "discarded_at", "usage", "live_usage", "progress", "key", "tags"],
-  ...["parent", "depth", "budget"],
+  ...["parent", "depth", "budget", "evidence"],
 ];
 
 export function toJob(r: readonly unknown[], interned: Meanings): StoredJob {
@@ -45,6 +45,7 @@ export function toJob(r: readonly unknown[], interned: Meanings): StoredJob {
     handbacks: r[13] as number,
     streak: r[14] as number,
     streakSession: r[15] as string | null,
+    evidence: r[37] as number,
     ruleCounts: parseOrNull(r[16] as string | null),
     reason: toReason(r[17] as string | null),
     session,
@@ -102,6 +103,7 @@ export function toStarted(
       handbacks: 0,
       streak: 0,
       streakSession: null,
+      evidence: 0,
       ruleCounts: null,
       reason: null,
       session: session.no,

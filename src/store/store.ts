@@ -7,6 +7,7 @@ import type { AccessToken } from "../core/access.ts";
 import type { BudgetNow } from "../core/budget.ts";
 import type { Command, CommandDecision } from "../core/command.ts";
 import type { PerdureEvent } from "../core/event.ts";
+import type { Crash } from "../core/evidence.ts";
 import type { Failure } from "../core/failure.ts";
 import type { Job, JobState, Usage } from "../core/job.ts";
 import type { Settlement, Submission } from "../core/lifecycle.ts";
@@ -234,6 +235,8 @@ export interface Held {
   readonly usage: Usage | null;
   /** The budgets that cover it, the nearest first, without what this attempt held of them. */
   readonly budgets: readonly BudgetNow[];
+  /** Of an attempt that is said to be lost: what is known of that. */
+  readonly crash?: Crash | undefined;
 }
 
 export type DecideReport = (job: Job, report: Report, held: Held) => Settlement;
@@ -345,6 +348,10 @@ export interface Beat {
   readonly engine: string;
   /** Of a clock that keeps the store's time line (`clock-mark.ts`): what the wall shows, and where its monotonic clock is. */
   readonly mark?: WallMark;
+  /** The process of this engine. */
+  readonly self?: EngineProcess;
+  /** Whether the process of another engine has ended; null where that cannot be told. */
+  readonly isOver?: (engine: EngineProcess) => boolean | null;
 }
 
 export interface BeatAnswer {
@@ -354,6 +361,14 @@ export interface BeatAnswer {
   readonly lineAt?: number;
   /** Given a mark: how far the time line is ahead of the wall clock, where that has just changed by a step. */
   readonly steppedTo?: number;
+}
+
+/** The process that an engine is in. */
+export interface EngineProcess {
+  readonly host: string;
+  readonly pid: number;
+  /** As sessions have it (`NewSession.process`). */
+  readonly process: string | null;
 }
 
 export interface PruneAnswer {

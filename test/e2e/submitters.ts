@@ -2,6 +2,7 @@
  *  them has acknowledged it. What was acknowledged is kept, to be asked for at the end. */
 import { onTestFinished } from "vitest";
 import type { PerdureClient } from "../../src/client/index.ts";
+import type { PolicyInput } from "../../src/core/policy.ts";
 import { pass, sh } from "./kit.ts";
 
 export interface Submitters {
@@ -22,7 +23,15 @@ export interface SubmittersOptions {
   readonly everyMs?: number;
   /** Stops by itself after so many. */
   readonly limit?: number;
+  readonly retry?: PolicyInput;
 }
+
+/** With the guard against poison at work, as users have it. */
+export const GUARDED = {
+  maxAttempts: 3,
+  backoff: { type: "fixed", delay: "50ms" },
+  workerLost: { maxRetries: 1_000, poison: { losses: 3, within: "30s" } },
+} as const;
 
 /** Losses are no fault of the job here, however many there are. */
 const RETRY = {
@@ -45,7 +54,7 @@ export function runsOf(count: number): number {
 }
 
 export function startSubmitters(options: SubmittersOptions): Submitters {
-  const { clients, effects, count = 4, everyMs = 80, limit = Number.POSITIVE_INFINITY } = options;
+  const { clients, effects, count = 4, everyMs = 80, limit = Number.POSITIVE_INFINITY, retry = RETRY } = options;
   const acknowledged = new Map<string, string>();
   const twice: string[] = [];
   let [next, turn, repeated] = [0, 0, 0];
@@ -60,7 +69,7 @@ export function startSubmitters(options: SubmittersOptions): Submitters {
     while (!isAborted) {
       const client = clients[turn++ % clients.length] as PerdureClient;
       try {
-        const { id } = await client.submit(kind, input, { key, retry: RETRY });
+        const { id } = await client.submit(kind, input, { key, retry });
         if ((acknowledged.get(key) ?? id) !== id) twice.push(key);
         acknowledged.set(key, id);
         // Some are submitted once more, as by somebody who was interrupted: it is the same job.

@@ -35,6 +35,7 @@ import { resourceTests } from "./resources.ts";
 import { runLaneTests } from "./run-lanes.ts";
 import { sessionTests } from "./sessions.ts";
 import { settleTests } from "./settle.ts";
+import { suspectTests } from "./suspects.ts";
 import { taskDefaultTests } from "./task-defaults.ts";
 import { textTests } from "./text.ts";
 import { unusedNameTests } from "./unused-names.ts";
@@ -53,6 +54,7 @@ const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
   settle: settleTests,
   fence: fenceTests,
   reaper: reaperTests,
+  suspects: suspectTests,
   amend: amendTests,
   blocked: blockedTests,
   cascade: cascadeTests,

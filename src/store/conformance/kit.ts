@@ -175,7 +175,8 @@ function outcomeOf(job: Job, reported: ReportedOutcome, held: Held): Outcome {
       return { kind: reported.kind, failure: reported.failure };
     case "lost": {
       const why = held.ended ? "worker_gone" : "lease_expired";
-      return { kind: "lost", why, session: held.session, renewedAt: held.renewedAt, by: "engine-1" };
+      const lost = { kind: "lost", why, session: held.session, renewedAt: held.renewedAt, by: "engine-1" } as const;
+      return held.crash === undefined ? lost : { ...lost, crash: held.crash };
     }
     case "waiting":
       return reported;

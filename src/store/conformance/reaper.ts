@@ -129,44 +129,6 @@ export function reaperTests(bench: Bench): void {
     expect(events.filter((event) => event.name === "worker.lost")).toMatchObject([{ data: { session, why: "gone" } }]);
   });
 
-  test("a session tries one job at a time that was lost quickly twice, beside any number of others", async () => {
-    // A poison job takes its neighbours with it; tried alone, only it is called poison the third time.
-    const ids = [await bench.submit(), await bench.submit()];
-    let now = T0;
-    for (let i = 0; i < 2; i++) {
-      const jobs = await bench.claim(await bench.open({}, now), 2, now);
-      now += LEASE + 1;
-      await bench.settle(
-        jobs.map((job) => reaped(placeOf(job))),
-        now,
-      );
-      now += 10 * SECOND;
-    }
-    // One that has been due for longer than they have.
-    const healthy = await bench.submit({ at: now, runAt: T0 });
-    const session = await bench.open({}, now);
-    const claimed = (await bench.claim(session, 9, now)).map((job) => job.id);
-    expect(claimed.filter((id) => ids.includes(id))).toHaveLength(1);
-    expect(claimed).toContain(healthy);
-    const dueAt = await Promise.all(claimed.map(async (id) => (await bench.row(id)).runAt));
-    expect(dueAt).toEqual(dueAt.toSorted((a, b) => a - b));
-    expect(await bench.claim(session, 9, now)).toEqual([]);
-    const rest = await bench.claim(await bench.open({}, now), 9, now);
-    expect([...claimed, ...rest.map((job) => job.id)].sort()).toEqual([...ids, healthy].sort());
-  });
-
-  test("takes quick losses in three sessions for poison", async () => {
-    const id = await bench.submit();
-    let now = T0;
-    for (let i = 0; i < 3; i++) {
-      now = Math.max(now, (await bench.row(id)).runAt);
-      const job = await bench.take(await bench.open({}, now), now);
-      now += LEASE + 1;
-      await bench.settleOne(reaped(placeOf(job)), now);
-    }
-    expect(await bench.row(id)).toMatchObject({ state: "failed", reason: "poison", losses: 3, streak: 3 });
-  });
-
   test("a release takes back what its session never heard of, and charges nothing", async () => {
     const { job, session } = await bench.running({ retry: 2 });
     const { unheard } = await bench.renew(session, [], T0 + LEASE + 1);

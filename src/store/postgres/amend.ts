@@ -79,7 +79,7 @@ export function amendVerb(context: Context): AmendVerb {
   const move = sql(
     "amend",
     `with m as materialized (
-       select * from unnest(${progressArrays(1)}, $22::bigint[], $23::text[], $24::text[])
+       select * from unnest(${progressArrays(1)}, $23::bigint[], $24::text[], $25::text[])
          as u (${PROGRESS_NAMES}, at, event, data)
      ),
      asked as (

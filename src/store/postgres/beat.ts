@@ -1,7 +1,8 @@
 /** Beats and expiry: who is late, and may we say so? A beat each second, by whichever engine is awake, shows that the
  *  store was up and somebody looked. After a silence (outage, laptop sleep) or a jump of the clock nobody's lateness
  *  means anything: for one lease length nothing is reaped, and an event says why. */
-import type { Beat, BeatAnswer, ExpiredJob, ExpiredQuery } from "../store.ts";
+import { gapFound } from "../losses.ts";
+import type { Beat, BeatAnswer, EngineProcess, ExpiredJob, ExpiredQuery } from "../store.ts";
 import { ints } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
@@ -11,9 +12,14 @@ export function beatVerb({ db, sql, wrote }: Context) {
   // Whoever finds it locked need not beat: another does. Waiting for one that stands still would stop everybody.
   const read = sql(
     "beat_read",
-    "select name, value from $s.meta where name in ('beat_at', 'held_until') order by name for update skip locked",
+    "select name, value from $s.meta where name in ('beat_at', 'beat_by', 'held_until') order by name for update skip locked",
   );
   const write = sql("beat_write", "update $s.meta set value = $2 where name = $1");
+  // Who beat last, and the last time that no engine was awake, as JSON.
+  const note = sql(
+    "beat_note",
+    "insert into $s.meta (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value",
+  );
   // After a jump backwards a lease could end a day from now: none may last longer than if it were renewed this moment.
   const shorten = sql(
     "beat_shorten",
@@ -37,7 +43,8 @@ export function beatVerb({ db, sql, wrote }: Context) {
   const bury = sql(
     "beat_bury",
     `with over as (
-       update $s.session s set reaped = 1, ended_at = coalesce(s.ended_at, $2)
+       update $s.session s set reaped = 1, ended_at = coalesce(s.ended_at, $2),
+         lost_at = case when s.ended_at is null then coalesce(s.lost_at, $2) else s.lost_at end
        from (select no, ended_at from $s.session where no = any ($1::int[])) before
        where s.no = before.no and s.lease_ends_at < $2
          and not exists (select 1 from $s.job j where j.state = 1 and j.session = s.no)
@@ -51,7 +58,8 @@ export function beatVerb({ db, sql, wrote }: Context) {
   async function beatOne(connection: Connection, beat: Beat): Promise<BeatAnswer> {
     const { now, maxGapMs, holdMs, clockJumpMs, engine } = beat;
     const values = new Map((await connection.ask(read)).map(([name, value]) => [name as string, value as string]));
-    if (values.size < 2) return { heldUntil: Number.POSITIVE_INFINITY, gapMs: null };
+    if (!values.has("beat_at") || !values.has("held_until"))
+      return { heldUntil: Number.POSITIVE_INFINITY, gapMs: null };
     const last = values.get("beat_at") === "" ? null : Number(values.get("beat_at"));
     const gapMs = last === null ? 0 : now - last;
     const jumped = Math.abs(clockJumpMs) > maxGapMs || gapMs < -maxGapMs;
@@ -67,6 +75,12 @@ export function beatVerb({ db, sql, wrote }: Context) {
       const data = { v: 1, why, gapMs, clockJumpMs, until: heldUntil, engine };
       await connection.ask(tell, [now, "engine.reaping_held", JSON.stringify(data)]);
     }
+    const by = values.get("beat_by") ?? "";
+    const before = { at: last, by: by === "" ? null : (JSON.parse(by) as EngineProcess) };
+    const gap = gapFound(before, beat, silent);
+    if (gap !== null) await connection.ask(note, ["gap", JSON.stringify(gap)]);
+    const self = beat.self === undefined ? "" : JSON.stringify(beat.self);
+    if (self !== by) await connection.ask(note, ["beat_by", self]);
     await connection.ask(write, ["beat_at", String(now)]);
     if (now >= heldUntil) {
       const sessions = await connection.ask(late, [now]);

@@ -2,7 +2,7 @@
  *  each lane and priority are first in line, then for so many that nobody else has locked. Without rivals both are the same
  *  jobs; with rivals each gets others, and nobody waits. Jobs that a budget covers are found and not started: of them there is a
  *  row with their number alone, for admission.ts. */
-import { SUSPECT_STREAK } from "../claimed-job.ts";
+import { SUSPECT_STREAK } from "../../core/evidence.ts";
 import { tellJobs } from "./events.ts";
 import { RARE_JOB, SHORT_COLUMNS, SHORT_COUNT } from "./started.ts";
 
@@ -20,46 +20,45 @@ const openLanes = (list: string) => `
 
 const ME = `me as materialized (
     select no from $s.session
-    where no = $1 and reaped = 0 and ended_at is null and draining_at is null and lease_ends_at >= $2 for key share
+    where no = $1 and reaped = 0 and ended_at is null and draining_at is null and lease_ends_at >= $2
+      and (alone_until is null or alone_until <= $2) for key share
   )`;
 
 const SUSPECTS = `select from $s.job where state = 0 and streak >= ${SUSPECT_STREAK} and lane = o.lane and ${DUE}`;
 
-/** Of several lanes, or where suspects wait. */
-const PICK_MANY = `
+/** Of several lanes. A suspect is left alone: it is to run apart. `who` has a row for a session that may have others. */
+const pickMany = (who: "me" | "free") => `
   first as materialized (
-    select lane, priority, suspect, count(*) as jobs from (
-      (select o.lane, p.priority, false as suspect, j.run_at, j.no
-       from me cross join open o cross join generate_series(0, 9) as p (priority) cross join lateral (
-         select run_at, no from $s.job where state = 0 and lane = o.lane and priority = p.priority
-           and run_at >= ($5::bigint[])[(o.place - 1) * 10 + p.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
-         order by run_at, no limit $6
-       ) j)
-      union all
-      -- A poison job takes with it all that runs beside it, and they come back together. The run that decides tells it
-      -- from the others only if they share no process again: a session tries one suspect at a time.
-      (select o.lane, j.priority, true, j.run_at, j.no from me cross join open o cross join lateral (
-         select priority, run_at, no from $s.job
-         where state = 0 and streak >= ${SUSPECT_STREAK} and lane = o.lane and ${DUE} order by priority, run_at, no limit 1
-       ) j where not exists (
-         select 1 from $s.job r where r.state = 1 and r.session = $1 and r.streak >= ${SUSPECT_STREAK}
-           and r.started_at > $9 and r.no <> j.no
-       ) order by priority, run_at, no limit 1)
-      order by priority, run_at, no limit $6
-    ) line group by lane, priority, suspect
+    select lane, priority, count(*) as jobs from (
+      select o.lane, p.priority, j.run_at, j.no
+      from ${who} cross join open o cross join generate_series(0, 9) as p (priority) cross join lateral (
+        select run_at, no from $s.job where state = 0 and lane = o.lane and priority = p.priority
+          and run_at >= ($5::bigint[])[(o.place - 1) * 10 + p.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
+        order by run_at, no limit $6
+      ) j order by priority, run_at, no limit $6
+    ) line group by lane, priority
   ),
   picked as materialized (
     select j.tid, j.no, j.budget from first f join open o on o.lane = f.lane cross join lateral (
       select ctid as tid, no, budget from $s.job where state = 0 and lane = f.lane and priority = f.priority
         and run_at >= ($5::bigint[])[(o.place - 1) * 10 + f.priority + 1] and ${DUE} and streak < ${SUSPECT_STREAK}
       order by run_at, no limit f.jobs for update skip locked
-    ) j where not f.suspect
-    union all
-    select j.tid, j.no, j.budget from first f cross join lateral (
-      select ctid as tid, no, budget from $s.job where state = 0 and streak >= ${SUSPECT_STREAK} and lane = f.lane
-        and priority = f.priority and ${DUE}
-      order by run_at, no limit 1 for update skip locked
-    ) j where f.suspect
+    ) j
+  )`;
+
+/** Nothing, where suspects are due: then it is asked first whose turn it is. */
+const PICK_MANY = `
+  free as materialized (
+    select from me where not exists (select from open o cross join lateral (${SUSPECTS} limit 1) j)
+  ),${pickMany("free")}`;
+
+/** One suspect, $9. */
+const PICK_SUSPECT = `
+  picked as materialized (
+    select j.tid, j.no, j.budget from me cross join lateral (
+      select ctid as tid, no, budget from $s.job where no = $9::bigint and state + 0 = 0 and streak >= ${SUSPECT_STREAK}
+        and ${DUE} and $5::bigint[] is not null and $6::int > 0 for update skip locked
+    ) j
   )`;
 
 /** Of one lane: in the order in which the index has them, so one look is enough. */
@@ -92,7 +91,7 @@ export const IDLE = `with ${openLanes("$4")}
        select run_at from $s.job where state = 0 and lane = o.lane and priority = p.priority and run_at > $2
        order by run_at, no limit 1
      ) j),
-    exists (select from open o cross join lateral (${SUSPECTS} limit 1) j), s.draining_at is not null
+    exists (select from open o cross join lateral (${SUSPECTS} limit 1) j), s.draining_at is not null, s.alone_until
   from $s.session s where s.no = $1`;
 
 /** Which of these lanes have due jobs. */
@@ -103,5 +102,24 @@ export const DUE_LANES = `with ${openLanes("$4")}
     ) j
   ) order by o.place`;
 
+/** The suspects that are first in line, none of the others before them; and whether the session has anything in hand. */
+export const SUSPECTS_FIRST = `with ${openLanes("$4")}
+  select j.no, exists (select from $s.job r where r.state = 1 and r.session = $1)
+  from (
+    select s.* from open o cross join lateral (
+      select no, priority, run_at from $s.job
+      where state = 0 and streak >= ${SUSPECT_STREAK} and lane = o.lane and ${DUE} order by priority, run_at, no limit 8
+    ) s order by s.priority, s.run_at, s.no limit 8
+  ) j
+  where not exists (
+    select from open o cross join generate_series(0, 9) as p (priority) cross join lateral (
+      select from $s.job where state = 0 and lane = o.lane and priority = p.priority and ${DUE}
+        and streak < ${SUSPECT_STREAK} and (p.priority < j.priority or run_at < j.run_at) limit 1
+    ) other where p.priority <= j.priority
+  ) order by j.priority, j.run_at, j.no`;
+
 export const START_ONE = start(PICK_ONE);
 export const START_MANY = start(PICK_MANY);
+/** Of those that are not suspects, though some of these are due. */
+export const START_OTHERS = start(pickMany("me"));
+export const START_SUSPECT = start(PICK_SUSPECT);

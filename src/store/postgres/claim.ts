@@ -1,16 +1,26 @@
 /** Claims: starts due jobs for a session. A session looks through its lanes only, and in each lane through an index on
  *  (priority, run_at), so that jobs of other kinds and jobs in backoff cost nothing, however many they are. */
+import { ALONE_MS } from "../../core/evidence.ts";
 import { startedText } from "../../core/lifecycle.ts";
 import type { ClaimedJob } from "../../core/work.ts";
-import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, TRIED_MS } from "../claimed-job.ts";
+import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS } from "../claimed-job.ts";
 import type { Meanings } from "../job-row.ts";
 import type { LaneWindow } from "../lane.ts";
 import { fitting, heavyShares, howMany, type Lanes, lightShare, roomFor, type Share, Turns } from "../shares.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED, type StartedJob, type StoredJob } from "../stored-job.ts";
+import { ROOM_LOOK_MS, Trials } from "../trials.ts";
 import { type Admitted, admission, byLine } from "./admission.ts";
 import { bigints, ints } from "./arrays.ts";
-import { DUE_LANES, IDLE, START_MANY, START_ONE } from "./claim-statements.ts";
+import {
+  DUE_LANES,
+  IDLE,
+  START_MANY,
+  START_ONE,
+  START_OTHERS,
+  START_SUSPECT,
+  SUSPECTS_FIRST,
+} from "./claim-statements.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import type { Row, Statement, Value } from "./driver.ts";
@@ -41,6 +51,12 @@ interface Asked {
   readonly now: number;
 }
 
+/** One suspect, and whether it may run beside others. */
+interface Suspect {
+  readonly no: number;
+  readonly beside: boolean;
+}
+
 /** What a claim got before, and which reply to it this is: null if it is the first. */
 interface Earlier {
   readonly drain: boolean;
@@ -59,6 +75,14 @@ export function claimVerb(context: Context, sessions: Sessions) {
   const admit = admission(context);
   const startOne = sql("claim_one", START_ONE);
   const startMany = sql("claim", START_MANY);
+  const startOthers = sql("claim_others", START_OTHERS);
+  const startSuspect = sql("claim_suspect", START_SUSPECT);
+  const suspectsFirst = sql("claim_suspects", SUSPECTS_FIRST);
+  // No other claim of this session gets anything until it is known whether it is to be alone.
+  const lockAlone = sql("claim_lock_alone", "select 1 from $s.session where no = $1 for update");
+  const holdsAny = sql("claim_holds", "select 1 from $s.job where state = 1 and session = $1 limit 1");
+  const tryAlone = sql("claim_alone", "update $s.session set alone_until = $2 where no = $1");
+  const trials = new Trials();
   const idle = sql("claim_idle", IDLE);
   const dueIn = sql("claim_due", DUE_LANES);
   const lock = sql(
@@ -90,27 +114,27 @@ export function claimVerb(context: Context, sessions: Sessions) {
         moveOn(facts, "light", light);
         if (heavy !== null) moveOn(facts, "heavy", heavy);
       };
-      let mayBeSuspects = false;
       for (const share of shares) {
-        // The statement for one lane leaves it alone while suspects wait there: then others would always be before it.
-        const statement = share.lanes.length === 1 && isPlain && heavy === null ? startOne : startMany;
-        mayBeSuspects ||= statement === startOne;
-        const answer = await take(statement, { facts, lanes: mine, share, request, now });
+        const asked = { facts, lanes: mine, share, request, now };
+        const answer = isPlain
+          ? await take(share.lanes.length === 1 && heavy === null ? startOne : startMany, asked)
+          : await takeApart(asked);
         if (answer === null) continue;
         goOn();
         return answer;
       }
       const lanes = heavy === null ? light.lanes : [...light.lanes, ...heavy.lanes];
       const [row] = await db.read(idle, [facts.no, now, facts.leaseMs, ints(lanes)]);
-      const [alive, inTime, lastLane, nextAt, suspects, drain] = row ?? [false];
+      const [alive, inTime, lastLane, nextAt, suspects, drain, aloneUntil] = row ?? [false];
       if (alive !== true) return DEAD;
       if (drain === true) return DRAINING;
       if (inTime !== true) return LATE;
+      if (aloneUntil != null && (aloneUntil as number) > now) return later(aloneUntil as number);
       if (Number(lastLane) > interned.lastLane && round === 0) {
         await interned.readLanes();
         continue;
       }
-      if (suspects === true && mayBeSuspects) {
+      if (suspects === true && isPlain) {
         isPlain = false;
         continue;
       }
@@ -135,8 +159,24 @@ export function claimVerb(context: Context, sessions: Sessions) {
     return { lanes, light, heavy, shares };
   }
 
+  /** Where suspects are due. A poison job takes with it all that runs beside it. Which of them it was shows only when it runs
+   *  alone: a suspect that is first in line goes to a session that holds nothing, and others are not given to it meanwhile. */
+  async function takeApart(asked: Asked): Promise<ClaimAnswer | null> {
+    const { facts, share, now } = asked;
+    for (const [no, isBusy] of await db.read(suspectsFirst, [facts.no, now, facts.leaseMs, ints(share.lanes)])) {
+      const suspect = no as number;
+      const turn = isBusy === true ? trials.turn(suspect, facts.no, now) : "take";
+      if (turn === "wait") return later(now + ROOM_LOOK_MS);
+      if (turn === "leave") continue;
+      trials.taken(suspect);
+      const answer = await take(startSuspect, asked, { no: suspect, beside: isBusy === true });
+      if (answer !== null) return answer; // else another session was sooner
+    }
+    return take(startOthers, asked);
+  }
+
   /** Null: nothing was there to be taken. */
-  async function take(statement: Statement, asked: Asked): Promise<ClaimAnswer | null> {
+  async function take(statement: Statement, asked: Asked, suspect: Suspect | null = null): Promise<ClaimAnswer | null> {
     const { facts, share, now } = asked;
     const { claimId } = asked.request;
     const { lanes, limit } = share;
@@ -145,8 +185,10 @@ export function claimVerb(context: Context, sessions: Sessions) {
     const [before, after] = startedText(facts.id, facts.name)(0).split('"attempt":0') as [string, string];
     const values: Value[] = [facts.no, now, facts.leaseMs, ints(lanes), bigints(from), limit];
     values.push(`${before}"attempt":`, after);
-    if (statement === startMany) values.push(now - TRIED_MS - facts.leaseMs);
-    if (claimId !== null || share.needs !== null) return takeLocked(statement, asked, values);
+    if (suspect !== null) values.push(suspect.no);
+    if (claimId !== null || share.needs !== null || suspect !== null) {
+      return takeLocked(statement, asked, values, suspect);
+    }
     const began = clock.monotonic();
     const rows = await db.write(statement, values);
     if (whole) marks.tookWhole(clock.monotonic() - began);
@@ -173,7 +215,12 @@ export function claimVerb(context: Context, sessions: Sessions) {
 
   /** A claim with a name is remembered with what it got, under the session's lock, so that a repeat finds it. One
    *  that takes cpu or memory holds the lock of its host. */
-  async function takeLocked(statement: Statement, asked: Asked, values: Value[]): Promise<ClaimAnswer | null> {
+  async function takeLocked(
+    statement: Statement,
+    asked: Asked,
+    values: Value[],
+    suspect: Suspect | null,
+  ): Promise<ClaimAnswer | null> {
     const { facts, lanes, share, request, now } = asked;
     const { claimId } = request;
     const rows = await db.transaction(
@@ -182,6 +229,11 @@ export function claimVerb(context: Context, sessions: Sessions) {
           const earlier = await recalled(connection, facts, claimId);
           if (earlier === null) return { begun: [], admitted: null };
           if (earlier.delivery !== null) return { earlier };
+        }
+        if (suspect !== null) {
+          await connection.ask(lockAlone, [facts.no]);
+          const isBusy = (await connection.ask(holdsAny, [facts.no])).length > 0;
+          if (isBusy && !suspect.beside) return { begun: [], admitted: null };
         }
         if (share.needs !== null) {
           const room = roomFor(lanes, await holds.lockedTaken(connection, facts), request);
@@ -198,6 +250,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
         if (share.needs !== null && starts.length > 0) {
           await holds.hold(connection, facts, starts, share.needs);
         }
+        if (suspect !== null && starts.length > 0) await connection.ask(tryAlone, [facts.no, now + ALONE_MS]);
         if (claimId !== null && starts.length > 0) {
           await connection.ask(forget, [facts.no, now - facts.leaseMs]);
           await connection.ask(remember, [facts.no, claimId, now, JSON.stringify(starts)]);
@@ -300,6 +353,10 @@ export function claimVerb(context: Context, sessions: Sessions) {
 
   return (requests: readonly ClaimRequest[], now: number) =>
     Promise.all(requests.map((request) => claimOne(request, now)));
+}
+
+function later(nextAt: number): ClaimAnswer {
+  return { alive: true, drain: false, jobs: [], nextAt, delivery: null };
 }
 
 interface Placed {

@@ -219,4 +219,12 @@ export const MIGRATIONS: readonly string[] = [
   alter table $s.lane set (${SMALL});
   alter table $s.policy set (${SMALL});
   `,
+  `
+  -- What the losses of its streak say against a job.
+  alter table $s.job add column evidence integer not null default 0;
+  -- It tries a suspect, and takes nothing else until then.
+  alter table $s.session add column alone_until bigint;
+  -- When it was found to be lost, how many attempts its process held, and which job, if it was the only one.
+  alter table $s.session add column lost_at bigint, add column lost_with integer, add column lost_job bigint;
+  `,
 ];

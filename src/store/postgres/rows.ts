@@ -43,26 +43,26 @@ export interface Move {
 /** The fields that a settle or an amend may move, as arrays from `$first` on: no, and the rest. */
 export function progressArrays(first: number): string {
   const types = [
-    ...["bigint", "int", "smallint", "text", "int", "int", "int", "int", "int", "int", "text", "text"],
+    ...["bigint", "int", "smallint", "text", "int", "int", "int", "int", "int", "int", "text", "int", "text"],
     ...["bigint", "bigint", "bigint", "bigint", "bigint", "bigint", "bigint", "text", "int"],
   ];
   return types.map((type, i) => `$${first + i}::${type}[]`).join(", ");
 }
 
 export const PROGRESS_NAMES =
-  "no, old_revision, state, reason, chapter, failures, losses, defers, handbacks, streak, streak_session, rule_counts, " +
+  "no, old_revision, state, reason, chapter, failures, losses, defers, handbacks, streak, streak_session, evidence, rule_counts, " +
   "run_at, expires_at, check_at, cancel_requested_at, first_started_at, finished_at, discarded_at, usage, avoid_session";
 
 export const SET_PROGRESS = `
   state = m.state, reason = m.reason, chapter = m.chapter, revision = j.revision + 1, failures = m.failures,
   losses = m.losses, defers = m.defers, handbacks = m.handbacks, streak = m.streak, streak_session = m.streak_session,
-  rule_counts = m.rule_counts, run_at = m.run_at, expires_at = m.expires_at, check_at = m.check_at,
+  evidence = m.evidence, rule_counts = m.rule_counts, run_at = m.run_at, expires_at = m.expires_at, check_at = m.check_at,
   cancel_requested_at = m.cancel_requested_at, first_started_at = m.first_started_at, finished_at = m.finished_at,
   discarded_at = m.discarded_at, usage = m.usage, live_usage = null, avoid_session = m.avoid_session`;
 
 /** Writes changes of jobs, each with its event. */
 export const WRITE_MOVES = `with m as materialized (
-    select * from unnest(${progressArrays(1)}, $22::bigint[], $23::text[], $24::text[])
+    select * from unnest(${progressArrays(1)}, $23::bigint[], $24::text[], $25::text[])
       as u (${PROGRESS_NAMES}, at, event, data)
   ),
   moved as (
@@ -88,6 +88,7 @@ export function progressValues(moves: readonly Move[]): Value[] {
     whole(({ next }) => next.handbacks),
     whole(({ next }) => next.streak),
     words(({ next }) => next.streakSession),
+    whole(({ next }) => next.evidence),
     words(({ next }) => jsonOrNull(next.ruleCounts)),
     longs(({ next }) => next.runAt),
     longs(({ next }) => next.expiresAt),

@@ -38,7 +38,8 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
   const end = sql(
     "session_close",
     `with ended as (
-       update $s.session set ended_at = $1, lease_ends_at = least(lease_ends_at, $1::bigint - 1)
+       update $s.session set ended_at = $1, lease_ends_at = least(lease_ends_at, $1::bigint - 1),
+         lost_at = case when $4::text = 'gone' then $1::bigint end
        where id = $2 and ended_at is null returning no, namespace
      ), ${tellEngine("ended", "$1", "$3::text", "json_build_object('v', 1, 'session', $2::text, 'why', $4::text, 'namespace', namespace)::text")}
      select no from ended`,

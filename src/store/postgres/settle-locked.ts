@@ -1,4 +1,5 @@
 /** Settles attempts the long way: the rows are locked, read, decided on and written in one transaction. */
+import { SUSPECT_STREAK } from "../../core/evidence.ts";
 import { type Settlement, usageIn } from "../../core/lifecycle.ts";
 import type { Report, SettleAnswer } from "../../core/work.ts";
 import { budgetsAtEnd, type Ledgers } from "../ledger.ts";
@@ -18,6 +19,7 @@ import type { Context } from "./context.ts";
 import { type GroupVerb, refusal } from "./group.ts";
 import { ledgerBook } from "./ledgers.ts";
 import { logStatement } from "./logs.ts";
+import { type Losses, lossKeeper } from "./losses.ts";
 import { JOB_COLUMNS, learnRows, progressValues, toJob, WRITE_MOVES } from "./rows.ts";
 import type { SettleItem } from "./settle.ts";
 
@@ -34,11 +36,13 @@ interface Facts {
   readonly closed: Map<string, ClosedAttempt>;
   readonly pauses: ReadonlyMap<string, readonly PauseSpan[]>;
   readonly ledgers: Ledgers;
+  readonly losses: Losses;
 }
 
 export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, SettleAnswer> {
   const { db, sql, interned, generation, marks, started, wrote } = context;
   const book = ledgerBook(context);
+  const lossesOf = lossKeeper(context);
   const lock = sql(
     "settle_lock",
     `select ${JOB_COLUMNS} from $s.submission b join $s.job j on j.no = b.job where b.id = any ($1::text[])
@@ -47,7 +51,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
   // A renewal waits for the reaper, and the reaper for a renewal: whoever is second sees what the first did.
   const lockLeases = sql(
     "settle_leases",
-    "select no, renewed_at, lease_ends_at, ended_at from $s.session where no = any ($1::int[]) order by no for share",
+    "select no, renewed_at, lease_ends_at, ended_at from $s.session where no = any ($1::int[]) order by no for no key update",
   );
   const readLeases = sql(
     "settle_held",
@@ -100,9 +104,11 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
     const jobs = new Map(rows.map((row) => toJob(row, names)).map((job) => [job.id, job]));
     const sessions = new Set<number>();
     for (const { session } of jobs.values()) if (session !== null) sessions.add(session);
-    // Only for the reaper does the lease decide. The others must not keep renewals waiting.
+    // Only for the reaper does the lease decide, and only it and the end of a suspect write to the session. The others must
+    // not keep renewals waiting.
     const isReaping = items.some(({ report }) => report.from.kind === "reaper");
-    const held = isReaping ? lockLeases : readLeases;
+    const hasSuspect = [...jobs.values()].some(({ streak }) => streak >= SUSPECT_STREAK);
+    const held = isReaping || hasSuspect ? lockLeases : readLeases;
     const leases = sessions.size === 0 ? [] : await connection.ask(held, [ints([...sessions])]);
     const ofJobs = items.flatMap(({ report }) => {
       const no = jobs.get(report.jobId)?.no;
@@ -125,6 +131,12 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
     return {
       jobs,
       ledgers,
+      losses: await lossesOf(
+        connection,
+        [...jobs.values()],
+        items.map(({ report }) => report),
+        items[0]?.now ?? 0,
+      ),
       leases: new Map(
         leases.map(
           ([no, renewed_at, lease_ends_at, ended_at]) =>
@@ -143,7 +155,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
 
   async function settleAll(connection: Connection, items: readonly SettleItem[]): Promise<SettleAnswer[]> {
     const facts = await read(connection, items);
-    const { jobs, leases, closed, pauses: spans, ledgers } = facts;
+    const { jobs, leases, closed, pauses: spans, ledgers, losses } = facts;
     let made: Made[] = [];
     const looks = new Map<number, number>();
     const lates: { job: StoredJob; item: SettleItem }[] = [];
@@ -178,7 +190,9 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
         ended: held === null || held.ended_at !== null,
         usage: parseOrNull(job.liveUsage),
         budgets: budgetsAtEnd(ledgers, job),
+        crash: losses.crash(job, report),
       });
+      losses.took(job, report);
       ledgers.spend(job.budget, usageIn(settlement));
       const { state, reason, runAt } = settlement.next;
       const afterRunAt = state === "queued" ? runAt : null;
@@ -199,6 +213,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
       }
     }
     await writeAll(connection, made);
+    await losses.write(connection);
     await book.write(ledgers, connection.ask);
     if (looks.size > 0) await connection.ask(look, [bigints([...looks.keys()]), bigints([...looks.values()])]);
     if (lates.length > 0) await connection.ask(late, lateValues(lates));

@@ -1,7 +1,9 @@
 /** Beats and expiry: who is late, and may we say so? A beat each second, by whichever engine is awake, shows that the
  *  store was up and somebody looked. After a silence (outage, laptop sleep) or a jump of the clock nobody's lateness
  *  means anything: for one lease length nothing is reaped, and an event says why. */
-import type { Beat, BeatAnswer, ExpiredJob, ExpiredQuery } from "../store.ts";
+import { gapFound } from "../losses.ts";
+import type { Beat, BeatAnswer, EngineProcess, ExpiredJob, ExpiredQuery } from "../store.ts";
+import { parseOrNull } from "../stored-job.ts";
 import { CLOCK_STEPPED, lineWriter } from "./clock-line.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
@@ -22,7 +24,10 @@ export function beatVerb({ db, events }: Context): Verb<Beat, BeatAnswer> {
     `select s.no, s.id, s.namespace, s.ended_at from session s where s.reaped = 0 and s.lease_ends_at < ?
      and not exists (select 1 from job j where j.state = 1 and j.session = s.no) limit 1000`,
   );
-  const bury = db.prepare("update session set reaped = 1, ended_at = coalesce(ended_at, ?) where no = ?");
+  const bury = db.prepare(
+    `update session set reaped = 1, ended_at = coalesce(ended_at, ?1),
+       lost_at = case when ended_at is null then coalesce(lost_at, ?1) else lost_at end where no = ?2`,
+  );
   // After a jump backwards a lease could end a day from now: none may last longer than if it were renewed this moment.
   const shorten = db.prepare(
     "update session set lease_ends_at = ?1 + lease_ms where reaped = 0 and lease_ends_at > ?1 + lease_ms",
@@ -37,8 +42,10 @@ export function beatVerb({ db, events }: Context): Verb<Beat, BeatAnswer> {
   const advance = lineWriter({ db });
 
   const value = (name: string) => (read.get(name) as { value: number } | undefined)?.value ?? null;
+  const text = (name: string) => (read.get(name) as { value: string } | undefined)?.value ?? null;
 
-  function beatOne({ now: given, maxGapMs, holdMs, clockJumpMs, engine, mark }: Beat): BeatAnswer {
+  function beatOne(beat: Beat): BeatAnswer {
+    const { now: given, maxGapMs, holdMs, clockJumpMs, engine, mark } = beat;
     const line = mark === undefined ? null : advance(given, mark);
     const now = line?.at ?? given;
     const last = value("beat_at");
@@ -55,6 +62,11 @@ export function beatVerb({ db, events }: Context): Verb<Beat, BeatAnswer> {
       const why = jumped ? "the clock jumped" : "no engine was awake";
       events.add(null, 0, now, "engine.reaping_held", { v: 1, why, gapMs, clockJumpMs, until: heldUntil, engine });
     }
+    const by = text("beat_by");
+    const gap = gapFound({ at: last, by: parseOrNull<EngineProcess>(by) }, { ...beat, now }, silent);
+    if (gap !== null) write.run("gap", JSON.stringify(gap));
+    const self = beat.self === undefined ? null : JSON.stringify(beat.self);
+    if (self !== by) write.run("beat_by", self);
     write.run("beat_at", now);
     if (line?.step != null) {
       const { aheadMs, beforeMs } = line.step;

@@ -1,12 +1,14 @@
 /** Claims: starts due jobs for a session. A session looks through its lanes only, and in each lane through an index
  *  on (priority, run_at), so that jobs of other kinds and jobs in backoff cost nothing, however many they are. */
+import { ALONE_MS, SUSPECT_STREAK } from "../../core/evidence.ts";
 import { startedText } from "../../core/lifecycle.ts";
 import type { ClaimedJob } from "../../core/work.ts";
-import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, SUSPECT_STREAK, TRIED_MS } from "../claimed-job.ts";
+import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS } from "../claimed-job.ts";
 import type { LaneWindow } from "../lane.ts";
 import { fitting, heavyShares, lightShare, roomFor, type Share, Turns } from "../shares.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED } from "../stored-job.ts";
+import { ROOM_LOOK_MS, Trials } from "../trials.ts";
 import { admission } from "./admission.ts";
 import type { Context } from "./context.ts";
 import { holdKeeper } from "./holds.ts";
@@ -30,6 +32,7 @@ interface SessionFacts extends LaneUser {
   readonly reaped: number;
   readonly ended_at: number | null;
   readonly draining_at: number | null;
+  readonly alone_until: number | null;
 }
 
 export interface Claims extends Verb<Item, ClaimAnswer> {
@@ -45,7 +48,18 @@ interface Sight {
   readonly shares: readonly Share[];
 }
 
+/** The jobs of a share that a session is to have. */
+interface Found {
+  readonly share: Share;
+  readonly picked: DueRow[];
+  /** It is one suspect, to be alone in its worker. */
+  readonly alone: boolean;
+}
+
 const NONE_DUE = 10;
+/** In place of `Found`: the session is to have nothing, so that its hands get empty for a suspect. */
+const MAKE_ROOM = "make room";
+const ANY_STREAK = Number.MAX_SAFE_INTEGER;
 
 export function claimVerb(context: Context): Claims {
   const { db, events, started, generation } = context;
@@ -56,7 +70,7 @@ export function claimVerb(context: Context): Claims {
   const turns = new Turns();
   const session = db.prepare(
     `select no, id, name, namespace, host, kinds, queues, labels, lease_ms, lease_ends_at, reaped, ended_at,
-       draining_at
+       draining_at, alone_until
      from session where id = ?`,
   );
   // The lowest priority number in use in a lane, from a given one on.
@@ -72,12 +86,9 @@ export function claimVerb(context: Context): Claims {
        and streak < ?
      order by run_at, no limit ?`,
   );
-  // A poison job takes with it all that runs beside it, and they come back together. The run that decides tells it from
-  // the others only if they share no process again: a session tries one suspect at a time.
-  const trying = db.prepare(
-    `select 1 from job indexed by job_running
-     where state = 1 and session = ? and streak >= ${SUSPECT_STREAK} and started_at > ? limit 1`,
-  );
+  const holdsAny = db.prepare("select 1 from job indexed by job_running where state = 1 and session = ? limit 1");
+  const tryAlone = db.prepare("update session set alone_until = ? where no = ?");
+  const trials = new Trials();
   const nextDue = db.prepare(
     "select run_at from job indexed by job_ready where state = 0 and lane = ? and priority = ? and run_at > ? order by run_at limit 1",
   );
@@ -104,14 +115,22 @@ export function claimVerb(context: Context): Claims {
     const room = roomFor(lanes, holds.taken(facts), request);
     const heavy = windowOf(facts, fitting(lanes, room), "heavy", limit);
     // A lane is known for as long as the store remembers it: only one with due jobs has a place in the queue.
-    const due = heavy.lanes.filter((lane) => pick(facts, [lane], 1, now).length > 0);
+    const due = heavy.lanes.filter((lane) => pick(facts, [lane], 1, now, ANY_STREAK).length > 0);
     return { light, heavy, shares: turns.order(facts.no, [first, ...heavyShares(lanes, due, limit, room)]) };
   }
 
   /** The due jobs of a share, lowest priority number first, then longest due. */
-  function pick(facts: SessionFacts, lanes: readonly number[], limit: number, now: number): DueRow[] {
+  function pick(
+    facts: SessionFacts,
+    lanes: readonly number[],
+    limit: number,
+    now: number,
+    belowStreak: number,
+  ): DueRow[] {
     const picked: DueRow[] = [];
-    const dueIn = dueFor(facts, now);
+    const avoidUntil = now - facts.lease_ms;
+    const dueIn = (lane: number, priority: number, wanted: number) =>
+      due.all(lane, priority, now, now, facts.no, avoidUntil, belowStreak, wanted) as DueRow[];
     const heads = lanes.map((lane) => ({ lane, priority: firstFrom(lane, 0) }));
     while (picked.length < limit) {
       const priority = heads.reduce((least, head) => Math.min(least, head.priority), NONE_DUE);
@@ -128,23 +147,18 @@ export function claimVerb(context: Context): Claims {
     return picked;
   }
 
-  /** Finds due jobs of a lane; of suspects at most one in a claim, and none while the session tries another. */
-  function dueFor(facts: SessionFacts, now: number): (lane: number, priority: number, wanted: number) => DueRow[] {
-    let mayTry: boolean | null = null;
-    return (lane, priority, wanted) => {
-      const find = (belowStreak: number) => {
-        const avoidUntil = now - facts.lease_ms;
-        return due.all(lane, priority, now, now, facts.no, avoidUntil, belowStreak, wanted) as DueRow[];
-      };
-      const found = find(mayTry === false ? SUSPECT_STREAK : Number.MAX_SAFE_INTEGER);
-      const suspect = found.find(([, , streak]) => streak >= SUSPECT_STREAK);
-      if (suspect === undefined) return found;
-      mayTry ??= trying.get(facts.no, now - TRIED_MS - facts.lease_ms) === undefined;
-      const others = find(SUSPECT_STREAK);
-      if (!mayTry) return others;
-      mayTry = false;
-      return [suspect, ...others].sort(longestDue);
-    };
+  /** A poison job takes with it all that runs beside it. Which of them it was shows only when it runs alone: a suspect that is
+   *  first in line goes to a session that holds nothing, and others are not given to it meanwhile. */
+  function apart(facts: SessionFacts, share: Share, first: readonly DueRow[], now: number): Found | typeof MAKE_ROOM {
+    const isSuspect = ([, , streak]: DueRow) => streak >= SUSPECT_STREAK;
+    const others = first.findIndex((row) => !isSuspect(row));
+    const isBusy = holdsAny.get(facts.no) !== undefined;
+    for (const row of others < 0 ? first : first.slice(0, others)) {
+      const turn = isBusy ? trials.turn(row[0], facts.no, now) : "take";
+      if (turn === "wait") return MAKE_ROOM;
+      if (turn === "take") return { share, picked: [row], alone: true };
+    }
+    return { share, picked: pick(facts, share.lanes, share.limit, now, SUSPECT_STREAK), alone: false };
   }
 
   function firstFrom(lane: number, priority: number): number {
@@ -170,9 +184,24 @@ export function claimVerb(context: Context): Claims {
     if (request.claimId !== null && (request.last || recall.get(facts.no, request.claimId) !== undefined)) return null;
     if (facts.draining_at !== null) return DRAINING;
     if (facts.lease_ends_at < now) return LATE;
+    const alone = triesOne(facts, now);
+    if (alone !== null) return alone;
     const sight = sightOf(facts, request, now);
-    const isDue = sight.shares.some((share) => pick(facts, share.lanes, 1, now).length > 0);
-    return isDue ? null : nothingDue(facts, sight, now);
+    const [head] = sight.shares.flatMap((share) => pick(facts, share.lanes, 1, now, ANY_STREAK));
+    if (head === undefined) return nothingDue(facts, sight, now);
+    if (head[2] < SUSPECT_STREAK) return null;
+    const found = pickFirst(facts, sight, now);
+    if (found === MAKE_ROOM) return later(now + ROOM_LOOK_MS);
+    return found === null ? nothingDue(facts, sight, now) : null;
+  }
+
+  /** It tries a suspect, which is to be alone. */
+  function triesOne({ alone_until }: SessionFacts, now: number): ClaimAnswer | null {
+    return alone_until === null || alone_until <= now ? null : later(alone_until);
+  }
+
+  function later(nextAt: number): ClaimAnswer {
+    return { alive: true, drain: false, jobs: [], nextAt, delivery: null };
   }
 
   function nothingDue(facts: SessionFacts, sight: Sight, now: number): ClaimAnswer {
@@ -185,13 +214,15 @@ export function claimVerb(context: Context): Claims {
     if (heavy !== null) moveOn(facts, "heavy", heavy);
   }
 
-  /** From the first share that has any. */
-  function pickFirst(facts: SessionFacts, { shares }: Sight, now: number): { share: Share; picked: DueRow[] } | null {
+  /** From the first share that has any; null: none has. */
+  function pickFirst(facts: SessionFacts, { shares }: Sight, now: number): Found | typeof MAKE_ROOM | null {
     for (const share of shares) {
-      const picked = pick(facts, share.lanes, share.limit, now);
+      const picked = pick(facts, share.lanes, share.limit, now, ANY_STREAK);
       if (picked.length === 0) continue;
-      turns.taken(facts.no, share);
-      return { share, picked };
+      const hasSuspects = picked.some(([, , streak]) => streak >= SUSPECT_STREAK);
+      const found = hasSuspects ? apart(facts, share, picked, now) : { share, picked, alone: false };
+      if (found === MAKE_ROOM) return MAKE_ROOM;
+      if (found.picked.length > 0) return found;
     }
     return null;
   }
@@ -213,15 +244,21 @@ export function claimVerb(context: Context): Claims {
     }
     if (facts.draining_at !== null) return DRAINING;
     if (facts.lease_ends_at < now) return LATE;
+    const alone = triesOne(facts, now);
+    if (alone !== null) return alone;
     const sight = sightOf(facts, request, now);
     const found = pickFirst(facts, sight, now);
+    if (found === MAKE_ROOM) return later(now + ROOM_LOOK_MS);
     if (found === null) return nothingDue(facts, sight, now);
     const { share } = found;
+    turns.taken(facts.no, share);
     goOn(facts, sight);
     const { may, overBudget } = admit(found.picked, now);
     const picked = may.map(([no]) => no);
+    if (found.alone) for (const [no] of found.picked) trials.taken(no);
     if (picked.length === 0) return { alive: true, drain: false, jobs: [], nextAt: null, delivery: null, overBudget };
     start.run(facts.no, now, JSON.stringify(picked));
+    if (found.alone) tryAlone.run(now + ALONE_MS, facts.no);
     if (share.needs !== null) holds.hold(facts, picked, share.needs);
     const tell = startedText(facts.id, facts.name);
     const jobs = readStarted(picked, facts, now).map((one) => {

@@ -201,4 +201,14 @@ export const MIGRATIONS: readonly string[] = [
   drop table policy;
   alter table policy_numbered rename to policy;
   `,
+  `
+  -- What the losses of its streak say against a job.
+  alter table job add column evidence integer not null default 0;
+  -- It tries a suspect, and takes nothing else until then.
+  alter table session add column alone_until integer;
+  -- When it was found to be lost, how many attempts its process held, and which job, if it was the only one.
+  alter table session add column lost_at integer;
+  alter table session add column lost_with integer;
+  alter table session add column lost_job integer;
+  `,
 ];

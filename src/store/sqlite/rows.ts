@@ -13,7 +13,7 @@ export const toJob = jobOf as (row: unknown, interned: Interned) => StoredJob;
 /** Sets every field that a settle or an amend may move; the order is that of `progressValues`. */
 export const UPDATE_PROGRESS = `update job set
   state = ?, reason = ?, chapter = ?, revision = ?, failures = ?, losses = ?, defers = ?, handbacks = ?, streak = ?,
-  streak_session = ?, rule_counts = ?, run_at = ?, expires_at = ?, check_at = ?, cancel_requested_at = ?,
+  streak_session = ?, evidence = ?, rule_counts = ?, run_at = ?, expires_at = ?, check_at = ?, cancel_requested_at = ?,
   first_started_at = ?, finished_at = ?, discarded_at = ?, usage = ?, live_usage = null, avoid_session = ?
   where no = ?`;
 
@@ -29,6 +29,7 @@ export function progressValues(job: StoredJob, next: JobProgressFields, avoidSes
     next.handbacks,
     next.streak,
     next.streakSession,
+    next.evidence,
     jsonOrNull(next.ruleCounts),
     next.runAt,
     next.expiresAt,

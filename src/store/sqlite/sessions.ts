@@ -41,15 +41,15 @@ export function closeSessionVerb({
 }: Context): Verb<{ id: string; now: number; why: "stopped" | "gone" }, null> {
   // What it still holds is found by the reaper at once: the lease ends here too.
   const end = db.prepare(
-    `update session set ended_at = ?1, lease_ends_at = min(lease_ends_at, ?1 - 1) where id = ?2 and ended_at is null
-     returning namespace`,
+    `update session set ended_at = ?1, lease_ends_at = min(lease_ends_at, ?1 - 1), lost_at = case when ?3 then ?1 end
+     where id = ?2 and ended_at is null returning namespace`,
   );
   return {
     order: 8,
     run: (items) =>
       items.map(({ id, now, why }) => {
         const name = why === "gone" ? "worker.lost" : "worker.stopped";
-        const ended = end.get(now, id) as { namespace: string } | undefined;
+        const ended = end.get(now, id, why === "gone" ? 1 : 0) as { namespace: string } | undefined;
         if (ended !== undefined) events.add(null, 0, now, name, endedWorker(id, ended.namespace, why));
         events.flush();
         return null;

@@ -1,5 +1,6 @@
 /** Settles attempts: each report is checked against the row as it is now, decided by the pure function it came with,
  *  and written with its event. A report that does not fit changes nothing and is told what was recorded instead. */
+import { SUSPECT_STREAK } from "../../core/evidence.ts";
 import { type Settlement, usageIn } from "../../core/lifecycle.ts";
 import type { Report, SettleAnswer } from "../../core/work.ts";
 import { budgetsAtEnd, Ledgers } from "../ledger.ts";
@@ -25,6 +26,7 @@ import { BulkInsert } from "./bulk.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
 import { ledgerBook } from "./ledgers.ts";
+import { lossKeeper } from "./losses.ts";
 import { overdue } from "./overdue.ts";
 import { JOB_COLUMNS, progressValues, toJob, UPDATE_PROGRESS } from "./rows.ts";
 import { refusal, type Verb } from "./writer.ts";
@@ -69,6 +71,8 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
   const block = db.prepare("insert or replace into blocked (job, attempt, waits, since) values (?, ?, ?, ?)");
   const isOverdue = overdue(context);
   const book = ledgerBook(context);
+  const lossesOf = lossKeeper(context);
+  const endTrial = db.prepare("update session set alone_until = null where no = ?");
 
   function run(items: readonly Item[]): SettleAnswer[] {
     const jobs = read(items.map((item) => item.report.jobId));
@@ -79,6 +83,11 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     // The rows of attempts are written at the end, so a repeat within this group looks here first.
     const justClosed = new Map<string, ClosedAttempt>();
     const ledgers = new Ledgers();
+    const losses = lossesOf(
+      jobs.values(),
+      items.map(({ report }) => report),
+      items[0]?.now ?? 0,
+    );
     const endOf = (job: StoredJob) => {
       book.learn(ledgers, job.budget);
       return budgetsAtEnd(ledgers, job);
@@ -102,7 +111,9 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
         ended: held === null || held.ended_at !== null,
         usage: parseOrNull(job.liveUsage),
         budgets: endOf(job),
+        crash: losses.crash(job, report),
       });
+      losses.took(job, report);
       if (job.budget !== null) ledgers.spend(job.budget, usageIn(settlement));
       write(job, item, settlement, rows, alone ? together : null);
       const { state, reason, runAt } = settlement.next;
@@ -192,6 +203,7 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     if (report.log !== null) addLog(job.no, report.attempt, report.log);
     if (report.progress) tell.run(report.progress, job.no);
     if (job.state !== "running") return; // a wait that ran out is no attempt
+    if (job.streak >= SUSPECT_STREAK) endTrial.run(job.session);
     const { outcome } = report;
     // A completed run that is to be run again has the failure that its event tells.
     const cause = "failure" in outcome ? outcome.failure : ((event.data as { failure?: object }).failure ?? null);

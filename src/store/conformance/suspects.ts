@@ -1,0 +1,239 @@
+/** The poison guard as far as it is the store's: suspects run alone, and what is known of a loss goes into its decision. */
+import { expect, test } from "vitest";
+import type { Crash } from "../../core/evidence.ts";
+import type { NewSession } from "../../core/work.ts";
+import { BESIDE_OTHERS_MS, MAKE_ROOM_MS } from "../trials.ts";
+import type { Bench } from "./bench.ts";
+import { broke, done, LEASE, MINUTE, placeOf, reaped, SECOND, T0 } from "./kit.ts";
+
+/** Each in a process of its own, as workers are. */
+let processes = 0;
+const own = (parts: Partial<NewSession> = {}): Partial<NewSession> => {
+  processes += 1;
+  return { process: `boot ns ${processes}`, pid: processes, ...parts };
+};
+
+export function suspectTests(bench: Bench): void {
+  /** These jobs, lost together twice in a row. The answer is when all are due again. */
+  async function suspects(ids: readonly string[], at = T0): Promise<number> {
+    let now = at;
+    for (let i = 0; i < 2; i++) {
+      const session = await bench.open(own(), now);
+      const jobs = await bench.claim(session, ids.length, now);
+      expect(jobs.map(({ id }) => id).sort()).toEqual([...ids].sort());
+      now += SECOND;
+      await bench.endSession(session, now, "gone");
+      await bench.sweep(now);
+      now += 10 * SECOND;
+    }
+    return now;
+  }
+  const crashes = async (id: string): Promise<(Crash | undefined)[]> => {
+    const events = await bench.store.events({ after: 0, limit: 99, jobId: id });
+    return events.flatMap((event) => (event.name === "attempt.lost" ? [(event.data as { crash?: Crash }).crash] : []));
+  };
+
+  test("takes quick losses in three sessions for poison", async () => {
+    const id = await bench.submit();
+    let now = T0;
+    for (let i = 0; i < 3; i++) {
+      now = Math.max(now, (await bench.row(id)).runAt);
+      const job = await bench.take(await bench.open({}, now), now);
+      now += LEASE + 1;
+      await bench.settleOne(reaped(placeOf(job)), now);
+    }
+    expect(await bench.row(id)).toMatchObject({ state: "failed", reason: "poison", losses: 3, streak: 3 });
+  });
+
+  test("a suspect runs alone: only with empty hands is it claimed, and then nothing else is", async () => {
+    const ids = [await bench.submit(), await bench.submit()];
+    const now = await suspects(ids);
+    // One that has been due for longer than they have, and one that has not.
+    const before = await bench.submit({ at: now, runAt: T0 });
+    const busy = await bench.open(own(), now);
+    expect((await bench.claim(busy, 9, now)).map(({ id }) => id)).toEqual([before]);
+    const after = await bench.submit({ at: now });
+    const first = await bench.open(own(), now);
+    const tried = await bench.claim(first, 9, now);
+    expect(tried.map(({ id }) => ids.includes(id))).toEqual([true]);
+    const waits = await bench.claimAnswer(first, 9, now);
+    expect(waits).toMatchObject({ jobs: [], nextAt: now + 30 * SECOND });
+    // The other suspect is first in line, so one that holds something makes room for it, and one that holds nothing has it.
+    expect(await bench.claim(busy, 9, now)).toEqual([]);
+    const second = await bench.open(own(), now);
+    const other = await bench.claim(second, 9, now);
+    expect([...tried, ...other].map(({ id }) => id).sort()).toEqual([...ids].sort());
+    expect((await bench.claim(busy, 9, now)).map(({ id }) => id)).toEqual([after]);
+    // It ends, and its session takes others again; the other has been alive for long enough.
+    const more = [await bench.submit({ at: now }), await bench.submit({ at: now })];
+    await bench.report(tried[0] as never, done(), now + SECOND);
+    expect((await bench.claim(first, 1, now + SECOND)).map(({ id }) => id)).toEqual([more[0]]);
+    expect(await bench.claim(second, 9, now + 15 * SECOND)).toEqual([]);
+    await bench.renew(second, other.map(placeOf), now + 15 * SECOND);
+    expect((await bench.claim(second, 9, now + 30 * SECOND)).map(({ id }) => id)).toEqual([more[1]]);
+    expect(await bench.row((tried[0] as { id: string }).id)).toMatchObject({
+      state: "succeeded",
+      streak: 0,
+      evidence: 0,
+    });
+  });
+
+  test("one session at a time makes room for a suspect, for a while, and at last it runs beside others", async () => {
+    const long = { leaseMs: 10 * MINUTE };
+    const held = [await bench.submit({ kind: "long" }), await bench.submit({ kind: "long" })];
+    const sessions = [
+      await bench.open(own({ ...long, kinds: ["long", "work"] })),
+      await bench.open(own({ ...long, kinds: ["long", "work"] })),
+    ] as const;
+    const kept = [await bench.take(sessions[0]), await bench.take(sessions[1])];
+    expect(kept.map((job) => job.id)).toEqual(held);
+    const id = await bench.submit();
+    let now = await suspects([id]);
+    const others = await Promise.all([1, 2, 3].map((n) => bench.submit({ at: now, runAt: now + n })));
+    now += 10;
+    expect(await bench.claim(sessions[0], 1, now)).toEqual([]);
+    expect((await bench.claim(sessions[1], 1, now)).map((job) => job.id)).toEqual([others[0]]);
+    now += MAKE_ROOM_MS;
+    expect((await bench.claim(sessions[0], 1, now)).map((job) => job.id)).toEqual([others[1]]);
+    expect(await bench.claim(sessions[1], 1, now)).toEqual([]);
+    now += BESIDE_OTHERS_MS - MAKE_ROOM_MS;
+    expect((await bench.claim(sessions[1], 9, now)).map((job) => job.id)).toEqual([id]);
+    expect(await bench.claim(sessions[1], 9, now)).toEqual([]);
+    expect((await bench.claim(sessions[0], 9, now)).map((job) => job.id)).toEqual([others[2]]);
+  });
+
+  test("knows who ran beside a lost attempt, also in other sessions of the process and settled one by one", async () => {
+    const one = { process: "boot ns shared", pid: 7 };
+    for (const kind of ["a", "a", "b", "c"]) await bench.submit({ kind });
+    const [a, b, c] = [
+      await bench.open({ ...one, kinds: ["a"] }),
+      await bench.open({ ...one, kinds: ["b"] }),
+      await bench.open(own({ kinds: ["c"] })),
+    ];
+    const lost = [...(await bench.claim(a, 9)), ...(await bench.claim(b, 9))];
+    const alone = await bench.take(c);
+    const late = T0 + LEASE + 1;
+    for (const job of [...lost, alone]) await bench.settleOne(reaped(placeOf(job)), late);
+    for (const { id } of lost) {
+      expect(await crashes(id)).toEqual([{ beside: 2 }]);
+      expect(await bench.row(id)).toMatchObject({ streak: 1, evidence: 0 });
+    }
+    // Of those on its host two have died, in 15 seconds that they lived; it is not known for how long.
+    expect(await crashes(alone.id)).toEqual([{ beside: 0, others: { lost: 2, watchedMs: 0 } }]);
+  });
+
+  test("a job that is lost again and again is not poison where other workers die as well", async () => {
+    const id = await bench.submit();
+    let now = T0;
+    for (let i = 0; i < 6; i++) {
+      now = Math.max(now, (await bench.row(id)).runAt);
+      // Two more die with nothing in hand.
+      for (const idle of [await bench.open(own(), now), await bench.open(own(), now)]) {
+        await bench.endSession(idle, now + SECOND, "gone");
+      }
+      const session = await bench.open(own(), now);
+      await bench.take(session, now);
+      now += SECOND;
+      await bench.endSession(session, now, "gone");
+      await bench.sweep(now);
+    }
+    expect(await bench.row(id)).toMatchObject({ state: "queued", losses: 6, streak: 6, evidence: 0 });
+    expect((await crashes(id)).at(-1)).toEqual({ beside: 0, others: { lost: 12, watchedMs: 0 } });
+  });
+
+  test("workers that a poison job has ended speak for no other", async () => {
+    const [guilty, other] = [await bench.submit(), await bench.submit({ kind: "other" })];
+    let now = T0;
+    for (const [kind, count] of [
+      ["work", 3],
+      ["other", 1],
+    ] as const) {
+      for (let i = 0; i < count; i++) {
+        const id = kind === "work" ? guilty : other;
+        now = Math.max(now, (await bench.row(id)).runAt);
+        const session = await bench.open(own({ kinds: [kind] }), now);
+        await bench.take(session, now);
+        now += SECOND;
+        await bench.endSession(session, now, "gone");
+        await bench.sweep(now);
+      }
+    }
+    expect((await bench.row(guilty)).reason).toBe("poison");
+    // The third is explained at once; the first two are because they, too, died alone with it.
+    expect(await crashes(other)).toEqual([{ beside: 0, others: { lost: 0, watchedMs: 0 } }]);
+  });
+
+  test("does not suspect a job of what ended the engine, unless the engine was in the process of its worker", async () => {
+    const server = { host: "host-1", pid: 1, process: "boot ns server" };
+    const both = { pid: 5, process: "boot ns both" };
+    const rival = { ...server, process: "boot ns rival" };
+    const [unlucky, remote, embedded, stopped] = [
+      await bench.submit({ kind: "d" }),
+      await bench.submit({ kind: "a" }),
+      await bench.submit({ kind: "b" }),
+      await bench.submit({ kind: "c" }),
+    ];
+    const beat = (now: number, self: typeof server, ended: string | null = null) =>
+      bench.store.beat({
+        ...{ now, maxGapMs: 3 * SECOND, holdMs: LEASE, clockJumpMs: 0, engine: "e", self },
+        isOver: ({ process }) => (process === ended ? true : null),
+      });
+    const lose = async (kind: string, parts: Partial<NewSession>, at: number, gap: () => Promise<unknown>) => {
+      const session = await bench.open({ ...parts, kinds: [kind] }, at);
+      await bench.take(session, at);
+      const away = gap();
+      await away;
+      await bench.endSession(session, at + 46 * SECOND, "gone");
+      await bench.sweep(at + 46 * SECOND);
+    };
+    // Away for 45 s, three times.
+    let now = T0;
+    for (let i = 0; i < 3; i++) {
+      await beat(now, server);
+      await lose("a", own(), now, () => beat(now + 45 * SECOND, { ...server, pid: 10 + i }));
+      now += 2 * MINUTE;
+    }
+    expect(await bench.row(remote)).toMatchObject({ state: "queued", losses: 3, streak: 0, evidence: 0 });
+    expect(new Set((await crashes(remote)).map((crash) => crash?.excuse))).toEqual(new Set(["engine_away"]));
+    // Back before anybody missed it: that its process has ended is known all the same.
+    await beat(now, server);
+    await lose("a", own(), now, () => beat(now + SECOND, { ...server, process: "boot ns next" }, "boot ns server"));
+    expect((await bench.row(remote)).streak).toBe(0);
+    // One that was late, and lives: whatever is lost meanwhile is not excused.
+    now += 2 * MINUTE;
+    await beat(now, rival);
+    await lose("d", own(), now, () => beat(now + 45 * SECOND, rival));
+    expect(await bench.row(unlucky)).toMatchObject({ streak: 1 });
+    // A library whose process is worker and engine.
+    now += 2 * MINUTE;
+    await beat(now, { ...server, ...both });
+    await lose("b", { host: "host-1", ...both }, now, () => beat(now + 45 * SECOND, server));
+    expect(await bench.row(embedded)).toMatchObject({ streak: 1 });
+    // The same, but its machine was started anew.
+    now = Math.max(now + 2 * MINUTE, (await bench.row(embedded)).runAt);
+    await beat(now, { ...server, ...both });
+    const rebooted = { ...server, process: "boot2 ns 1" };
+    await lose("b", { host: "host-1", ...both }, now, () => beat(now + 45 * SECOND, rebooted));
+    expect(await bench.row(embedded)).toMatchObject({ streak: 1, losses: 2 });
+    // A worker that said goodbye.
+    now += 2 * MINUTE;
+    await beat(now, rebooted);
+    const session = await bench.open({ ...own(), kinds: ["c"] }, now);
+    await bench.take(session, now);
+    await bench.endSession(session, now + SECOND);
+    await bench.sweep(now + SECOND);
+    expect(await crashes(stopped)).toEqual([{ beside: 0, excuse: "stopped" }]);
+    expect(await bench.row(stopped)).toMatchObject({ losses: 1, streak: 0 });
+  });
+
+  test("a session that tries a suspect is free again when the suspect fails", async () => {
+    const id = await bench.submit({ retry: 5 });
+    const now = await suspects([id]);
+    const session = await bench.open(own(), now);
+    const tried = await bench.take(session, now);
+    const next = await bench.submit({ at: now });
+    expect(await bench.claim(session, 9, now)).toEqual([]);
+    await bench.report(tried, broke(), now + 1);
+    expect((await bench.claim(session, 9, now + 1)).map((job) => job.id)).toContain(next);
+  });
+}

@@ -1,0 +1,79 @@
+/** What a store knows of a session that was lost, and what that says about its jobs, the same in every adapter. */
+import { type Crash, otherWorkers, type WatchedSession } from "../core/evidence.ts";
+import type { Report } from "../core/work.ts";
+import type { Beat, EngineProcess } from "./store.ts";
+import type { StoredJob } from "./stored-job.ts";
+
+/** Of the newest sessions so many are looked at: far more than start in ten minutes, and few enough to read at once. */
+export const NEWEST_WATCHED = 2_000;
+
+/** A session that holds, or held, what the reaper settles. */
+export interface LostSession extends Omit<WatchedSession, "isExplained"> {
+  readonly pid: number;
+  readonly process: string | null;
+  readonly leaseMs: number;
+  /** Attempts in hand of its process when it was found. */
+  readonly lostWith: number;
+}
+
+/** The time from the last beat of an engine that has ended, as far as is known, to the next beat of any. */
+export interface Gap {
+  readonly from: number;
+  readonly to: number;
+  /** The last engine before it; null where its whole machine went down, or it is not known. */
+  readonly by: EngineProcess | null;
+}
+
+/** What is known of the loss of a job, where this report says that it was lost. */
+export function crashOf(
+  job: StoredJob,
+  report: Report,
+  session: LostSession | null,
+  { gap, others }: { readonly gap: Gap | null; readonly others: () => Crash["others"] },
+): Crash | undefined {
+  if (report.outcome.kind !== "lost") return undefined;
+  if (report.from.kind !== "reaper") return { beside: 0, excuse: "alive" };
+  if (session === null) return { beside: 0, excuse: "unknown" };
+  const beside = Math.max(0, session.lostWith - 1);
+  if (session.endedAt !== null && session.lostAt === null) return { beside, excuse: "stopped" };
+  if (isAway(job, session, gap)) return { beside, excuse: "engine_away" };
+  const found = beside === 0 ? others() : undefined;
+  return found === undefined ? { beside } : { beside, others: found };
+}
+
+/** It was last heard of within the gap, or so shortly before that it may have died in it. A process that was the engine itself
+ *  may have been ended by a job: that is no excuse. */
+function isAway({ startedAt }: StoredJob, session: LostSession, gap: Gap | null): boolean {
+  if (gap === null) return false;
+  const { renewedAt, leaseMs, host, process, pid } = session;
+  const heardAt = Math.max(renewedAt, startedAt ?? 0);
+  // Every session renews at least every third of its lease.
+  if (heardAt + leaseMs / 2 < gap.from || heardAt >= gap.to) return false;
+  const { by } = gap;
+  return by === null || by.host !== host || by.pid !== pid || by.process !== process;
+}
+
+/** How other workers fared; `own` are the sessions in which the job was lost. */
+export function othersOf(sessions: readonly WatchedSession[], lost: LostSession, own: readonly number[], now: number) {
+  return otherWorkers(sessions, lost, new Set([...own, lost.no]), now);
+}
+
+function isSame(a: EngineProcess, b: EngineProcess | undefined): boolean {
+  return a.host === b?.host && a.pid === b.pid && a.process === b.process;
+}
+
+/** The gap that a beat finds, or null. Of engines on one machine whose boot differs, the machine went down in between. */
+export function gapFound(
+  before: { readonly at: number | null; readonly by: EngineProcess | null },
+  beat: Pick<Beat, "now" | "self" | "isOver">,
+  isSilent: boolean,
+): Gap | null {
+  const { at, by } = before;
+  if (at === null) return null;
+  // An engine that lives was only late, as on a busy machine: nothing has ended it.
+  const isOver = by === null ? null : isSame(by, beat.self) ? false : (beat.isOver?.(by) ?? null);
+  if (isOver === false || (isOver === null && !isSilent)) return null;
+  const bootOf = ({ process }: EngineProcess) => process?.split(" ")[0];
+  const isOtherBoot = by !== null && beat.self?.host === by.host && bootOf(beat.self) !== bootOf(by);
+  return { from: at, to: beat.now, by: isOtherBoot ? null : by };
+}

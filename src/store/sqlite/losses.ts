@@ -1,0 +1,78 @@
+/** What SQLite knows of sessions that were lost: asked only where the reaper settles. */
+import type { Crash, WatchedSession } from "../../core/evidence.ts";
+import type { Report } from "../../core/work.ts";
+import { crashOf, type Gap, type LostSession, NEWEST_WATCHED, othersOf } from "../losses.ts";
+import { parseOrNull, type StoredJob } from "../stored-job.ts";
+import type { Context } from "./context.ts";
+
+const WATCHED = `no, host, json_array(namespace, kinds, queues, labels) as pool, started_at as startedAt,
+  renewed_at as renewedAt, ended_at as endedAt, lost_at as lostAt`;
+
+export type LossKeeper = ReturnType<typeof lossKeeper>;
+
+export function lossKeeper({ db }: Context) {
+  const find = db.prepare(
+    `select ${WATCHED}, pid, process, lease_ms as leaseMs, coalesce(lost_with, 0) as lostWith from session where no = ?`,
+  );
+  const inHand = db.prepare("select count(*) as jobs from job indexed by job_running where state = 1 and session = ?");
+  // Other sessions of the same process: they died with it.
+  const beside = db.prepare(
+    `select no, coalesce(lost_with, 0) as lostWith from session indexed by session_unreaped
+     where reaped = 0 and process = ? and pid = ? and no <> ?`,
+  );
+  const mark = db.prepare(
+    "update session set lost_at = coalesce(lost_at, ?), lost_with = ?, lost_job = ? where no = ?",
+  );
+  const lostIn = db.prepare("select session from attempt where job = ? and outcome = 'lost' and session is not null");
+  const newest = db.prepare(
+    `select ${WATCHED}, exists (select 1 from job j where j.no = lost_job and j.reason = 'poison') as isExplained
+     from session where reaped < 2 order by no desc limit ${NEWEST_WATCHED}`,
+  );
+  const gap = db.prepare("select value from meta where name = 'gap'");
+  const countOf = (no: number) => (inHand.get(no) as { jobs: number }).jobs;
+
+  /** For one list of reports: what it says of a session was so before any of them was settled. */
+  return (jobs: Iterable<StoredJob>, reports: readonly Report[], now: number) => {
+    const sessions = new Map<number, LostSession>();
+    let watched: readonly WatchedSession[] | null = null;
+    let lastGap: Gap | null = null;
+    if (reports.some(({ from }) => from.kind === "reaper")) {
+      lastGap = parseOrNull<Gap>((gap.get() as { value: string } | undefined)?.value ?? null);
+      for (const { session } of jobs) {
+        if (session === null || sessions.has(session)) continue;
+        const found = find.get(session) as LostSession | undefined;
+        if (found !== undefined) sessions.set(session, { ...found, lostWith: heldBy(found) });
+      }
+    }
+
+    function heldBy({ no, process, pid, lostWith }: LostSession): number {
+      let [held, most] = [countOf(no), lostWith];
+      for (const other of beside.all(process, pid, no) as { no: number; lostWith: number }[]) {
+        held += countOf(other.no);
+        most = Math.max(most, other.lostWith);
+      }
+      return Math.max(held, most);
+    }
+
+    return {
+      crash(job: StoredJob, report: Report): Crash | undefined {
+        const session = job.session === null ? null : (sessions.get(job.session) ?? null);
+        const others = () => {
+          if (session === null) return undefined;
+          watched ??= newest.all() as unknown as WatchedSession[];
+          const own = (lostIn.all(job.no) as { session: number }[]).map((row) => row.session);
+          return othersOf(watched, session, own, now);
+        };
+        return crashOf(job, report, session, { gap: lastGap, others });
+      },
+      /** The attempt was taken from its session, which is lost. */
+      took(job: StoredJob, { from }: Report): void {
+        const session = job.session === null ? undefined : sessions.get(job.session);
+        if (from.kind !== "reaper" || session === undefined) return;
+        const { no, lostWith, endedAt, lostAt } = session;
+        if (endedAt !== null && lostAt === null) return; // it had stopped
+        mark.run(now, lostWith, lostWith === 1 ? job.no : null, no);
+      },
+    };
+  };
+}
