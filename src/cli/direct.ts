@@ -4,6 +4,7 @@
  *  opened, by readers too; a PostgreSQL schema of one is refused. */
 import { randomBytes } from "node:crypto";
 import { statSync } from "node:fs";
+import { userInfo } from "node:os";
 import type { Perdure } from "../core/face.ts";
 import { EmbeddedPerdure } from "../embedded/embedded-perdure.ts";
 import { ambientOf, type EngineWish, type OpenedEngine, openEngine } from "../embedded/open-engine.ts";
@@ -89,7 +90,7 @@ async function useEngine<T>(
   use: (perdure: Perdure) => Promise<T>,
 ): Promise<T> {
   engine.start();
-  const perdure = new EmbeddedPerdure({ engine, namespace, log, blobs: outputs }, close);
+  const perdure = new EmbeddedPerdure({ engine, namespace, log, blobs: outputs, by: thisUser() }, close);
   try {
     return await use(perdure);
   } finally {
@@ -116,6 +117,15 @@ export async function withEngine<T>(
     return await use(opened.engine, log);
   } finally {
     await opened.close();
+  }
+}
+
+/** Who sits here, for the events of what is ordered: the user of this machine. */
+export function thisUser(): string {
+  try {
+    return `user:${userInfo().username}`;
+  } catch {
+    return `user:${process.getuid?.() ?? "unknown"}`; // a user without an entry, as in a container
   }
 }
 

@@ -42,6 +42,8 @@ import { toItem } from "./to-item.ts";
 /** What it is made of, beside its workers. */
 export interface EmbeddedParts extends Omit<WorkerParts, "running"> {
   readonly dialects?: DialectSettings;
+  /** Who gives orders through it, for their events; left out, nobody is named. */
+  readonly by?: string;
 }
 
 export class EmbeddedPerdure implements Perdure {
@@ -50,6 +52,7 @@ export class EmbeddedPerdure implements Perdure {
   readonly #parts: EmbeddedParts;
   readonly #closeEngine: () => Promise<void>;
   readonly #workers: WorkerParts["running"] = new Set();
+  readonly #by: string | null;
   #closed: Promise<void> | null = null;
 
   /** `closeEngine` stops the engine and closes all that is behind it. */
@@ -57,6 +60,7 @@ export class EmbeddedPerdure implements Perdure {
     this.#parts = parts;
     this.#engine = parts.engine;
     this.#namespace = parts.namespace;
+    this.#by = parts.by ?? null;
     this.#closeEngine = closeEngine;
   }
 
@@ -137,7 +141,7 @@ export class EmbeddedPerdure implements Perdure {
     return this.#command(id, { kind: "redrive", changes: toRedriveTerms(changes) });
   }
   async redriveMany(filter: JobsFilter, options: RedriveManyOptions = {}): Promise<RedriveManyAnswer> {
-    return redriveMany(this.#engine, this.#namespace, filter, options);
+    return redriveMany(this.#engine, this.#namespace, filter, options, this.#by);
   }
   discard(id: string): Promise<JobInfo> {
     return this.#command(id, { kind: "discard" });
@@ -161,10 +165,10 @@ export class EmbeddedPerdure implements Perdure {
     return this.#engine.store.counts(this.#namespace, this.#engine.clock.now());
   }
   async pause(queue: string): Promise<void> {
-    return this.#engine.setPaused(this.#namespace, asText(queue, "pause.queue", 200), true);
+    return this.#engine.setPaused(this.#namespace, asText(queue, "pause.queue", 200), true, this.#by);
   }
   async resume(queue: string): Promise<void> {
-    return this.#engine.setPaused(this.#namespace, asText(queue, "resume.queue", 200), false);
+    return this.#engine.setPaused(this.#namespace, asText(queue, "resume.queue", 200), false, this.#by);
   }
 
   async workers(): Promise<SessionRow[]> {
@@ -175,7 +179,7 @@ export class EmbeddedPerdure implements Perdure {
   async drain(session: string): Promise<void> {
     // A worker of another namespace is not there.
     const isOurs = (await this.workers()).some(({ id }) => id === session);
-    if (!isOurs || (await this.#engine.drainSession(session)) === "unknown") {
+    if (!isOurs || (await this.#engine.drainSession(session, this.#by)) === "unknown") {
       throw new PerdureError("not_found", `no worker has the session ${show(session)}, or it ended long ago`);
     }
   }
@@ -228,7 +232,7 @@ export class EmbeddedPerdure implements Perdure {
 
   async #command(id: string, command: Parameters<Engine["command"]>[1]): Promise<JobInfo> {
     await this.#row(id);
-    return toInfo((await this.#engine.command(id, command)).job);
+    return toInfo((await this.#engine.command(id, { ...command, by: command.by ?? this.#by })).job);
   }
 
   /** A job of another namespace is not there. */

@@ -238,8 +238,8 @@ export class Engine {
     return openSession(this.#parts, request);
   }
   /** Gives a session no more jobs. It is told with its next claim or renewal; a claim that waits, at once. */
-  drainSession(id: string): Promise<DrainAnswer> {
-    return drainSession(this.#parts, id);
+  drainSession(id: string, by: string | null = null): Promise<DrainAnswer> {
+    return drainSession(this.#parts, id, by);
   }
   async closeSession(id: string): Promise<void> {
     await this.#parts.store.closeSession(id, this.#parts.clock.now(), "stopped");
@@ -249,9 +249,9 @@ export class Engine {
     return this.#parts.hub.onCancel(session, call);
   }
 
-  async setPaused(namespace: string, queue: string, paused: boolean): Promise<void> {
+  async setPaused(namespace: string, queue: string, paused: boolean, by: string | null = null): Promise<void> {
     const { store, clock, hub } = this.#parts;
-    await store.setPaused(namespace, queue, paused, clock.now());
+    await store.setPaused(namespace, queue, paused, clock.now(), by);
     hub.ready.fire();
     hub.written.fire();
   }

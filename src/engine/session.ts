@@ -30,8 +30,12 @@ function checkedLease(given: number): number {
   throw new ConfigError({ path: "leaseMs", given, allowed: `a whole number of milliseconds from ${from} to ${to}` });
 }
 
-export async function drainSession({ store, clock, hub }: EngineParts, id: string): Promise<DrainAnswer> {
-  const answer = await store.drainSession(id, clock.now());
+export async function drainSession(
+  { store, clock, hub }: EngineParts,
+  id: string,
+  by: string | null,
+): Promise<DrainAnswer> {
+  const answer = await store.drainSession(id, clock.now(), by);
   if (answer === "draining") {
     hub.ready.fire();
     hub.written.fire();

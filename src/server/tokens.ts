@@ -38,6 +38,8 @@ export interface NewToken {
   readonly scopes: readonly Scope[];
   readonly namespace: string | null;
   readonly expiresInMs: number | null;
+  /** Who asks for it. */
+  readonly by?: string;
 }
 
 export interface TokenBookOptions {
@@ -130,7 +132,7 @@ export class TokenBook {
       ...{ id, name, hash: hashOf(token), scopes: [...new Set(scopes)], namespace },
       ...{ createdAt: now, expiresAt, revokedAt: null },
     };
-    await store.addToken(info);
+    await store.addToken(info, wanted.by ?? null);
     await this.refresh();
     return { token, info };
   }
@@ -140,9 +142,9 @@ export class TokenBook {
   }
 
   /** False if there is none, or it was revoked before. */
-  async revoke(id: string): Promise<boolean> {
+  async revoke(id: string, by: string | null = null): Promise<boolean> {
     const { store, clock } = this.#options;
-    const revoked = await store.revokeToken(id, clock.now());
+    const revoked = await store.revokeToken(id, clock.now(), by);
     // Here it is over at once, whether or not the store can be read now.
     this.#known.delete(id);
     this.#endHeld();

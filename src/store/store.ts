@@ -125,7 +125,7 @@ export interface Store {
    *  found by `expired` at once, also while reaping is held. */
   closeSession(id: string, now: number, why?: "stopped" | "gone"): Promise<void>;
   /** Gives a session no more jobs; it is told so when it claims or renews. What it holds stays its own. */
-  drainSession(id: string, now: number): Promise<DrainAnswer>;
+  drainSession(id: string, now: number, by?: string | null): Promise<DrainAnswer>;
   sessions(): Promise<SessionRow[]>;
   /** Those that have not ended; their number of running jobs is not counted. */
   openSessions(): Promise<SessionRow[]>;
@@ -141,19 +141,19 @@ export interface Store {
   policyCount(): Promise<number>;
   /** How many lanes there are, how many of them this owner made, and which of these there are: what quotas go by. */
   laneUse(query: LaneUseQuery): Promise<LaneUse>;
-  setPaused(namespace: string, queue: string, paused: boolean, now: number): Promise<void>;
+  setPaused(namespace: string, queue: string, paused: boolean, now: number, by?: string | null): Promise<void>;
 
   /** Says that an engine is awake. After a gap, or a jump of the clock, nothing may be reaped for `holdMs`. Held for ever
    *  means: another engine is at it this moment, and what it found is not known yet. */
   beat(beat: Beat): Promise<BeatAnswer>;
   prune(query: PruneQuery): Promise<PruneAnswer>;
 
-  /** Stores a new token. One whose id or hash is taken is refused (`store_refused`). */
-  addToken(token: AccessToken): Promise<void>;
+  /** Stores a new token, with an event that says who asked for it, as far as it is known; so do `revokeToken` and the others with `by`. One whose id or hash is taken is refused (`store_refused`). */
+  addToken(token: AccessToken, by?: string | null): Promise<void>;
   /** All of them, the revoked too, oldest first. */
   tokens(): Promise<AccessToken[]>;
   /** False if there is none, or it was revoked before: then the first instant stays. */
-  revokeToken(id: string, now: number): Promise<boolean>;
+  revokeToken(id: string, now: number, by?: string | null): Promise<boolean>;
 
   /** A text that all who use this store share, or null. */
   setting(name: string): Promise<string | null>;

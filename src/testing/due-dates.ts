@@ -85,8 +85,8 @@ export class DueDates {
         changed(commands.map(({ jobId }) => jobId));
         return answers;
       },
-      setPaused: async (namespace, queue, paused, now) => {
-        await store.setPaused(namespace, queue, paused, now);
+      setPaused: async (namespace, queue, paused, now, by) => {
+        await store.setPaused(namespace, queue, paused, now, by);
         this.#pause(placeOf(namespace, queue), paused, now);
         this.#forgetLater(now);
         changed(this.#dates.keys());
@@ -101,8 +101,8 @@ export class DueDates {
         this.#forgetLater(now);
         changed([]);
       },
-      drainSession: async (id, now) => {
-        const answer = await store.drainSession(id, now);
+      drainSession: async (id, now, by) => {
+        const answer = await store.drainSession(id, now, by);
         this.#forgetLater(now);
         changed([]);
         return answer;

@@ -13,7 +13,7 @@ import type { Given } from "../arguments.ts";
 import { type Piece, painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { loadConfig } from "../config/config.ts";
-import { withEngine } from "../direct.ts";
+import { thisUser, withEngine } from "../direct.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { showLocal } from "../print.ts";
 import { type TimeText, timeOf } from "../run/policy.ts";
@@ -90,7 +90,7 @@ function tokensOf(book: TokenBook): Tokens {
   return {
     async createToken({ name, scopes, namespace = null, expiresIn }) {
       const expiresInMs = expiresIn === undefined ? null : asSpan(expiresIn, "--expires");
-      const { token, info } = await book.create({ name, scopes, namespace, expiresInMs });
+      const { token, info } = await book.create({ name, scopes, namespace, expiresInMs, by: thisUser() });
       return { token, info: withoutHash(info) };
     },
     listTokens: async () => (await book.list()).map(withoutHash),
@@ -98,7 +98,7 @@ function tokensOf(book: TokenBook): Tokens {
       if (!(await book.list()).some((known) => known.id === id)) {
         throw new PerdureError("not_found", "no token has this id");
       }
-      await book.revoke(id);
+      await book.revoke(id, thisUser());
     },
   };
 }

@@ -59,7 +59,7 @@ async function ensure(store: Store, token: string, name: string, scopes: readonl
   if (await isKnown()) return;
   const id = token.split("_")[1] as string;
   const rest = { namespace: null, createdAt: now(), expiresAt: null, revokedAt: null };
-  await store.addToken({ id, name, hash, scopes, ...rest }).catch(async (error: unknown) => {
+  await store.addToken({ id, name, hash, scopes, ...rest }, "server").catch(async (error: unknown) => {
     if (!(await isKnown())) throw error; // another server on this directory was faster
   });
 }

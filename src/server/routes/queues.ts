@@ -1,10 +1,11 @@
 /** Queues: their counts, and pausing them. */
 import { asText } from "../../core/check.ts";
+import { operator } from "../operator.ts";
 import type { Call, Handlers, ServerParts } from "../parts.ts";
 
 export function queueRoutes({ engine }: ServerParts): Handlers {
-  const setPaused = ({ namespace, params }: Call, paused: boolean) =>
-    engine.setPaused(namespace, asText(params.queue, "queue", 200), paused);
+  const setPaused = (call: Call, paused: boolean) =>
+    engine.setPaused(call.namespace, asText(call.params.queue, "queue", 200), paused, operator(call.who));
   return {
     async listQueues({ namespace }) {
       return { queues: await engine.store.counts(namespace, engine.clock.now()) };

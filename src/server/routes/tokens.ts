@@ -4,6 +4,7 @@ import type { AccessToken, Scope } from "../../core/access.ts";
 import { asText } from "../../core/check.ts";
 import { asSpan } from "../../core/duration.ts";
 import { PerdureError } from "../../core/errors.ts";
+import { operator } from "../operator.ts";
 import type { Handlers, Principal, ServerParts } from "../parts.ts";
 
 interface TokenRequest {
@@ -25,7 +26,7 @@ export function tokenRoutes({ tokens }: ServerParts): Handlers {
       }
       const expiresInMs = expiresIn === undefined ? null : asSpan(expiresIn, "expiresIn");
       if (namespace !== null) asText(namespace, "namespace", 200);
-      const wanted = { name: asText(name, "name", 200), scopes, namespace, expiresInMs };
+      const wanted = { name: asText(name, "name", 200), scopes, namespace, expiresInMs, by: operator(who) };
       const { token, info } = await tokens.create(wanted);
       return { token, info: shown(info) };
     },
@@ -35,7 +36,7 @@ export function tokenRoutes({ tokens }: ServerParts): Handlers {
     async revokeToken({ who, params }) {
       const token = (await tokens.list()).find(({ id }) => id === params.id);
       if (token === undefined || !isOf(who, token)) throw new PerdureError("not_found", "no token has this id");
-      await tokens.revoke(token.id);
+      await tokens.revoke(token.id, operator(who));
     },
   };
 }

@@ -1,6 +1,7 @@
 /** Workers as operators see them: the sessions of the namespace, and draining one. */
 import { toWireHealth } from "../../contract/health.ts";
 import { PerdureError } from "../../core/errors.ts";
+import { operator } from "../operator.ts";
 import type { Handlers, ServerParts } from "../parts.ts";
 
 export function workerRoutes({ engine }: ServerParts): Handlers {
@@ -17,11 +18,11 @@ export function workerRoutes({ engine }: ServerParts): Handlers {
       }));
       return { workers };
     },
-    async drainWorker({ namespace, params }) {
+    async drainWorker({ namespace, params, who }) {
       const { session = "" } = params;
       // One of another namespace is not there.
       const known = (await sessionsOf(namespace)).some(({ id }) => id === session);
-      if (!known || (await engine.drainSession(session)) === "unknown") {
+      if (!known || (await engine.drainSession(session, operator(who))) === "unknown") {
         throw new PerdureError("not_found", "no worker has this session");
       }
     },

@@ -42,6 +42,33 @@ export function accessTests(bench: Bench): void {
     ]);
   });
 
+  test("orders of operators leave an event that says who gave them, in the namespace that they are about", async () => {
+    const { store } = bench;
+    const all = newToken("a");
+    await store.addToken(all, "token:ops (x)");
+    await store.addToken(newToken("b", { namespace: "n", scopes: ["work"] }), "user:me");
+    await expect(store.addToken(all, "user:twice")).rejects.toMatchObject({ code: "store_refused" });
+    await store.revokeToken("b", T0 + 1, "token:ops (x)");
+    await store.revokeToken("b", T0 + 2, "user:twice");
+    await store.setPaused("n", "q", true, T0 + 3, "user:me");
+    await store.setPaused("n", "q", true, T0 + 4, "user:twice");
+    await store.setPaused("n", "q", false, T0 + 5, "user:me");
+    const told = async (namespace?: string) =>
+      (await store.events({ after: 0, limit: 100, ...(namespace === undefined ? {} : { namespace }) }))
+        .filter(({ name }) => /^(token|queue)\./.test(name))
+        .map(({ name, at, data }) => [name, at - T0, (data as { by?: string }).by, (data as { token?: string }).token]);
+    const ofN = [
+      ["token.created", 0, "user:me", "b"],
+      ["token.revoked", 1, "token:ops (x)", "b"],
+      ["queue.paused", 3, "user:me", undefined],
+      ["queue.resumed", 5, "user:me", undefined],
+    ];
+    expect(await told()).toEqual([["token.created", 0, "token:ops (x)", "a"], ...ofN]);
+    expect(await told("n")).toEqual(ofN);
+    expect(await told("default")).toEqual([]);
+    expect(JSON.stringify(await store.events({ after: 0, limit: 100 }))).not.toContain(all.hash);
+  });
+
   test("the secret is long, the same for all who open the store, and in nothing that a worker gets", async () => {
     const { secret } = bench.store;
     expect(secret.length).toBeGreaterThan(20);

@@ -1,18 +1,30 @@
 /** Tokens of access, and settings that all who use the store share. */
 import type { AccessToken, Scope } from "../../core/access.ts";
 import { PerdureError } from "../../core/errors.ts";
+import { createdToken, TOKEN_CREATED, TOKEN_REVOKED } from "../token-events.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
+import { tellEngine } from "./events.ts";
 import { explained } from "./trouble.ts";
 
-export function tokenVerbs({ db, sql }: Context) {
+/** As `revokedToken` says it, of the row itself. */
+const REVOKED =
+  "json_strip_nulls(json_build_object('v', 1, 'token', id, 'name', name, 'by', $3::text, 'namespace', namespace))::text";
+
+export function tokenVerbs({ db, sql, wrote }: Context) {
+  // The event in the same statement.
+  const told = (write: string, at: string, name: string, data: string) =>
+    `with changed as (${write} returning id, name, namespace), ${tellEngine("changed", at, `'${name}'`, data)} select id from changed`;
   const insert = `insert into $s.access_token (id, name, hash, scopes, namespace, created_at, expires_at, revoked_at)
     values ($1, $2, $3, $4, $5, $6, $7, $8)`;
-  const add = sql("token_add", `${insert} returning id`);
+  const add = sql("token_add", told(insert, "$6::bigint", TOKEN_CREATED, "$9::text"));
   // After a try whose end is unknown: this very token may be there.
   const addAgain = sql(
     "token_add_again",
-    `${insert} on conflict (id) do update set id = excluded.id where access_token.hash = excluded.hash returning id`,
+    `with changed as (${insert} on conflict (id) do update set id = excluded.id
+       where access_token.hash = excluded.hash returning id, (xmax = 0) as is_new),
+     fresh as (select 1 from changed where is_new),
+     ${tellEngine("fresh", "$6::bigint", `'${TOKEN_CREATED}'`, "$9::text")} select id from changed`,
   );
   const all = sql(
     "tokens",
@@ -21,28 +33,43 @@ export function tokenVerbs({ db, sql }: Context) {
   );
   const revoke = sql(
     "token_revoke",
-    "update $s.access_token set revoked_at = $2::bigint where id = $1 and revoked_at is null returning id",
+    told(
+      "update $s.access_token set revoked_at = $2::bigint where id = $1 and revoked_at is null",
+      "$2::bigint",
+      TOKEN_REVOKED,
+      REVOKED,
+    ),
   );
   const revokeAgain = sql(
     "token_revoke_again",
-    `update $s.access_token set revoked_at = $2::bigint where id = $1 and coalesce(revoked_at, $2) = $2 returning id`,
+    `with before as (select revoked_at from $s.access_token where id = $1 for update),
+     changed as (
+       update $s.access_token set revoked_at = $2::bigint where id = $1 and coalesce(revoked_at, $2) = $2
+       returning id, name, namespace
+     ),
+     fresh as (select changed.* from changed cross join before where before.revoked_at is null),
+     ${tellEngine("fresh", "$2::bigint", `'${TOKEN_REVOKED}'`, REVOKED)} select id from changed`,
   );
 
   return {
-    async add(token: AccessToken): Promise<void> {
+    async add(token: AccessToken, by: string | null): Promise<void> {
       const { id, name, hash, scopes, namespace, createdAt, expiresAt, revokedAt } = token;
       const values = [id, name, hash, JSON.stringify(scopes), namespace, createdAt, expiresAt, revokedAt];
+      values.push(JSON.stringify(createdToken(token, by)));
       try {
         const added = await db.writeAs((tries) => (tries === 0 ? add : addAgain), values, { repeat: true });
+        wrote();
         if (added.length === 0) throw new PerdureError("store_refused", `the id ${id} is taken by another token`);
       } catch (error) {
         throw explained(error);
       }
     },
     all: async (): Promise<AccessToken[]> => (await db.read(all)).map(toToken),
-    async revoke(id: string, now: number): Promise<boolean> {
+    async revoke(id: string, now: number, by: string | null): Promise<boolean> {
       const care = { repeat: true };
-      return (await db.writeAs((tries) => (tries === 0 ? revoke : revokeAgain), [id, now], care)).length > 0;
+      const revoked = await db.writeAs((tries) => (tries === 0 ? revoke : revokeAgain), [id, now, by], care);
+      wrote();
+      return revoked.length > 0;
     },
   };
 }

@@ -146,25 +146,25 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     lastSeq: () => call(read.lastSeq),
     openSession: (session, now) => call(() => sessions.open(session, now)),
     closeSession: (id, now, why = "stopped") => call(() => sessions.close(id, now, why)),
-    drainSession: (id, now) => call(() => sessions.drain(id, now)),
+    drainSession: (id, now, by = null) => call(() => sessions.drain(id, now, by)),
     sessions: () => call(sessions.all),
     openSessions: () => call(sessions.stillOpen),
     taskDefaults: (namespace, kind) => call(() => sessions.taskDefaults(namespace, kind)),
     cancelsFor: (ids) => call(() => sessions.cancelsFor(ids)),
     counts: (namespace, now) => call(() => counts.of(namespace, now)),
-    setPaused: (namespace, queue, paused, now) =>
+    setPaused: (namespace, queue, paused, now, by = null) =>
       call(async () => {
-        await pause(namespace, queue, paused, now);
+        await pause(namespace, queue, paused, now, by);
         counts.forget();
       }),
     beat: (given) => call(() => beat(given)),
     prune: (query) => call(() => prune(query)),
-    addToken: (token) => call(() => tokens.add(token)),
+    addToken: (token, by = null) => call(() => tokens.add(token, by)),
     tokens: () => call(tokens.all),
     laneCount: (namespace) => call(() => laneCount(namespace)),
     policyCount: () => call(policyCount),
     laneUse: (query) => call(() => laneUse(query)),
-    revokeToken: (id, now) => call(() => tokens.revoke(id, now)),
+    revokeToken: (id, now, by = null) => call(() => tokens.revoke(id, now, by)),
     setting: (name) => call(() => settings.get(name)),
     setSettingIfAbsent: (name, value) => call(() => settings.setIfAbsent(name, value)),
     blobs: () => postgresBlobs(context, call),

@@ -20,8 +20,8 @@ export function pauseVerb({ db, sql, wrote }: Context) {
        on conflict (namespace, queue, from_at) do update set to_at = excluded.to_at
      ), ${tellEngine("resumed", "$3", "'queue.resumed'", "$4::text")} select 1 where false`,
   );
-  return async (namespace: string, queue: string, paused: boolean, now: number): Promise<void> => {
-    const values = [namespace, queue, now, JSON.stringify({ v: 1, namespace, queue })];
+  return async (namespace: string, queue: string, paused: boolean, now: number, by: string | null): Promise<void> => {
+    const values = [namespace, queue, now, JSON.stringify({ v: 1, namespace, queue, by })];
     await db.write(paused ? pause : resume, values, { repeat: true });
     wrote();
   };

@@ -49,7 +49,7 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
     `with drained as (
        update $s.session set draining_at = $1::bigint where id = $2 and ended_at is null and draining_at is null
        returning namespace
-     ), ${tellEngine("drained", "$1", "'worker.draining'", "json_build_object('v', 1, 'session', $2::text, 'namespace', namespace)::text")}
+     ), ${tellEngine("drained", "$1", "'worker.draining'", "json_build_object('v', 1, 'session', $2::text, 'namespace', namespace, 'by', $3::text)::text")}
      select 1 from drained`,
   );
   const isOver = sql("session_over", "select ended_at is not null from $s.session where id = $1");
@@ -116,8 +116,8 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
       await db.write(end, [now, id, name, why], { repeat: true });
       wrote();
     },
-    async drain(id: string, now: number): Promise<DrainAnswer> {
-      if ((await db.write(drain, [now, id], { repeat: true })).length > 0) {
+    async drain(id: string, now: number, by: string | null): Promise<DrainAnswer> {
+      if ((await db.write(drain, [now, id, by], { repeat: true })).length > 0) {
         wrote();
         return "draining";
       }

@@ -1,9 +1,10 @@
 /** Tokens of access, and settings that all who use the store share. */
 import type { AccessToken, Scope } from "../../core/access.ts";
+import { createdToken, revokedToken, TOKEN_CREATED, TOKEN_REVOKED } from "../token-events.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
 
-export function addTokenVerb({ db }: Context): Verb<AccessToken, null> {
+export function addTokenVerb({ db, events }: Context): Verb<{ token: AccessToken; by: string | null }, null> {
   const add = db.prepare(
     `insert into access_token (id, name, hash, scopes, namespace, created_at, expires_at, revoked_at)
      values (?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -11,16 +12,34 @@ export function addTokenVerb({ db }: Context): Verb<AccessToken, null> {
   return {
     order: 6,
     run: (items) =>
-      items.map(({ id, name, hash, scopes, namespace, createdAt, expiresAt, revokedAt }) => {
+      items.map(({ token, by }) => {
+        const { id, name, hash, scopes, namespace, createdAt, expiresAt, revokedAt } = token;
         add.run(id, name, hash, JSON.stringify(scopes), namespace, createdAt, expiresAt, revokedAt);
+        events.add(null, 0, createdAt, TOKEN_CREATED, createdToken(token, by));
+        events.flush();
         return null;
       }),
   };
 }
 
-export function revokeTokenVerb({ db }: Context): Verb<{ id: string; now: number }, boolean> {
-  const revoke = db.prepare("update access_token set revoked_at = ? where id = ? and revoked_at is null");
-  return { order: 6, run: (items) => items.map(({ id, now }) => Number(revoke.run(now, id).changes) > 0) };
+export function revokeTokenVerb({
+  db,
+  events,
+}: Context): Verb<{ id: string; now: number; by: string | null }, boolean> {
+  const revoke = db.prepare(
+    "update access_token set revoked_at = ? where id = ? and revoked_at is null returning id, name, namespace",
+  );
+  return {
+    order: 6,
+    run: (items) =>
+      items.map(({ id, now, by }) => {
+        const [row] = revoke.all(now, id) as { id: string; name: string; namespace: string | null }[];
+        if (row === undefined) return false;
+        events.add(null, 0, now, TOKEN_REVOKED, revokedToken(row, by));
+        events.flush();
+        return true;
+      }),
+  };
 }
 
 export function settingVerb({ db }: Context): Verb<{ name: string; value: string }, string> {

@@ -13,6 +13,7 @@ interface Pause {
   readonly queue: string;
   readonly paused: boolean;
   readonly now: number;
+  readonly by: string | null;
 }
 
 export function pauseVerb({ db, events }: Context): Verb<Pause, null> {
@@ -23,7 +24,7 @@ export function pauseVerb({ db, events }: Context): Verb<Pause, null> {
   return {
     order: 6,
     run: (items) =>
-      items.map(({ namespace, queue, paused, now }) => {
+      items.map(({ namespace, queue, paused, now, by }) => {
         const row = since.get(namespace, queue) as { paused_at: number } | undefined;
         if (paused === (row !== undefined)) return null;
         if (row === undefined) pause.run(namespace, queue, now);
@@ -31,7 +32,7 @@ export function pauseVerb({ db, events }: Context): Verb<Pause, null> {
           resume.run(namespace, queue);
           record.run(namespace, queue, row.paused_at, now);
         }
-        events.add(null, 0, now, paused ? "queue.paused" : "queue.resumed", { v: 1, namespace, queue });
+        events.add(null, 0, now, paused ? "queue.paused" : "queue.resumed", { v: 1, namespace, queue, by });
         events.flush();
         return null;
       }),

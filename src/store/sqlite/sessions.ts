@@ -57,21 +57,24 @@ export function closeSessionVerb({
   };
 }
 
-export function drainSessionVerb({ db, events }: Context): Verb<{ id: string; now: number }, DrainAnswer> {
+export function drainSessionVerb({
+  db,
+  events,
+}: Context): Verb<{ id: string; now: number; by: string | null }, DrainAnswer> {
   const find = db.prepare("select namespace, ended_at, draining_at from session where id = ?");
   const mark = db.prepare("update session set draining_at = ? where id = ?");
-  function drainOne(id: string, now: number): DrainAnswer {
+  function drainOne(id: string, now: number, by: string | null): DrainAnswer {
     const row = find.get(id) as { namespace: string; ended_at: number | null; draining_at: number | null } | undefined;
     if (row === undefined) return "unknown";
     if (row.ended_at !== null) return "ended";
     if (row.draining_at !== null) return "draining";
     mark.run(now, id);
-    events.add(null, 0, now, "worker.draining", { v: 1, session: id, namespace: row.namespace });
+    events.add(null, 0, now, "worker.draining", { v: 1, session: id, namespace: row.namespace, by });
     events.flush();
     return "draining";
   }
   // Before claims: none of the same moment gives it another job.
-  return { order: 4, run: (items) => items.map(({ id, now }) => drainOne(id, now)) };
+  return { order: 4, run: (items) => items.map(({ id, now, by }) => drainOne(id, now, by)) };
 }
 
 export function sessionReader({ db }: Context) {

@@ -186,27 +186,27 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     closeSession: async (id, now, why = "stopped") => {
       await one(verbs.closeSession, { id, now, why });
     },
-    drainSession: (id, now) => one(verbs.drainSession, { id, now }),
+    drainSession: (id, now, by = null) => one(verbs.drainSession, { id, now, by }),
     sessions: () => answer(sessions.sessions),
     openSessions: () => answer(sessions.openSessions),
     taskDefaults: (namespace, kind) => answer(() => sessions.taskDefaults(namespace, kind)),
     cancelsFor: (ids) => answer(() => sessions.cancelsFor(ids)),
     counts: counts.of,
-    setPaused: async (namespace, queue, paused, now) => {
-      await one(verbs.pause, { namespace, queue, paused, now });
+    setPaused: async (namespace, queue, paused, now, by = null) => {
+      await one(verbs.pause, { namespace, queue, paused, now, by });
       counts.forget();
     },
     beat: (beat) => one(verbs.beat, beat),
     clockMarks: () => answer(clockMarks),
     prune: (query) => one(verbs.prune, query),
-    addToken: async (token) => {
-      await one(verbs.addToken, token);
+    addToken: async (token, by = null) => {
+      await one(verbs.addToken, { token, by });
     },
     tokens: () => answer(tokens),
     laneCount: (namespace) => answer(() => laneCount(namespace)),
     policyCount: () => answer(policyCount),
     laneUse: (query) => answer(() => laneUse(query)),
-    revokeToken: (id, now) => one(verbs.revokeToken, { id, now }),
+    revokeToken: (id, now, by = null) => one(verbs.revokeToken, { id, now, by }),
     setting: (name) => answer(() => setting(name)),
     setSettingIfAbsent: (name, value) => one(verbs.setting, { name, value }),
     watch: watch.add,
