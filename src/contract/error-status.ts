@@ -32,6 +32,7 @@ const STATUS: Partial<Readonly<Record<ErrorCode, number>>> = {
   too_many_requests: 429,
   closed: 503,
   overloaded: 503,
+  signing_key_missing: 503,
   store_unavailable: 503,
   store_full: 507,
 };

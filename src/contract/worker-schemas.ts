@@ -101,6 +101,12 @@ export const RenewAnswerSchema = closed({
   overspent: Type.Array(AttemptRef, {
     description: "Their jobs have spent their budget of tokens or money: end these.",
   }),
+  key: Type.Optional(
+    Type.String({
+      description:
+        "The secret of the servers was replaced: send this as Perdure-Session-Key from now on. The one before is accepted for a while.",
+    }),
+  ),
 });
 export type RenewAnswerWire = Static<typeof RenewAnswerSchema>;
 

@@ -29,6 +29,7 @@ export const ERROR_CODES = {
   unauthorized: "the server needs a token, and this is none that it knows",
   forbidden: "the token does not allow this, or the request comes from a foreign page",
   not_found: "the server has nothing at this address",
+  signing_key_missing: "this server does not have the signing secret in use yet; nothing was done, try again later",
   lease_lost: "the attempt is not, or no longer, in the hands of this session; nothing was changed",
   body_too_large: "the request is over the server's limit; nothing of it was done",
   unsupported_media_type: "the server does not read requests of this type; send JSON",
@@ -74,6 +75,7 @@ const OUTAGES: readonly unknown[] = [
   "store_unknown",
   "server_unreachable",
   "overloaded",
+  "signing_key_missing",
   "internal",
 ] satisfies ErrorCode[];
 

@@ -8,6 +8,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Store } from "../store/store.ts";
 import { AttemptWatch, isRunning } from "./attempt-watch.ts";
 import { isJobToken, readJobToken } from "./job-token.ts";
+import type { KeyRing } from "./key-ring.ts";
 import type { Principal } from "./parts.ts";
 import type { TokenBook } from "./tokens.ts";
 import { WrongTokens } from "./wrong-tokens.ts";
@@ -33,11 +34,13 @@ export class Auth {
   readonly #tokens: TokenBook;
   readonly #wrong: WrongTokens;
 
-  readonly #store: Pick<Store, "secret" | "facts">;
+  readonly #store: Pick<Store, "facts">;
+  readonly #keys: KeyRing;
   readonly #attempts: AttemptWatch;
 
-  constructor(tokens: TokenBook, clock: Clock, store: Pick<Store, "secret" | "facts">) {
+  constructor(tokens: TokenBook, keys: KeyRing, clock: Clock, store: Pick<Store, "facts">) {
     this.#tokens = tokens;
+    this.#keys = keys;
     this.#wrong = new WrongTokens(clock);
     this.#store = store;
     this.#attempts = new AttemptWatch(store, clock);
@@ -70,7 +73,7 @@ export class Auth {
 
   /** Good while its attempt runs, and no longer. */
   async #checkJob(request: FastifyRequest, access: Access | null, given: string): Promise<Principal> {
-    const job = readJobToken(this.#store.secret, given);
+    const job = readJobToken(this.#keys, given);
     if (job === null) throw this.#wrongToken(request);
     const [row] = await this.#store.facts([job.id]);
     if (row == null || !isRunning(row, job)) {

@@ -6,7 +6,7 @@ import type { ServedRoute } from "./served-route.ts";
 
 const STORE_WAIT_MS = 2_000;
 
-export function healthRoutes({ engine, stopping }: ServerParts): ServedRoute[] {
+export function healthRoutes({ engine, keys, stopping }: ServerParts): ServedRoute[] {
   const open: Omit<ServedRoute, "name" | "path" | "handle"> = {
     ...{ method: "GET", access: { scope: null, open: true }, accepts: [], schema: {}, status: 200 },
     share: () => "operator",
@@ -16,7 +16,8 @@ export function healthRoutes({ engine, stopping }: ServerParts): ServedRoute[] {
 
   /** Anybody may ask, so all who ask at a time share one question to the store. */
   function isReady(): Promise<boolean> {
-    if (stopping.aborted) return Promise.resolve(false);
+    // Without the secret in use it can serve no worker that another server let in.
+    if (stopping.aborted || keys.missing !== null) return Promise.resolve(false);
     asking ??= askStore().finally(() => {
       asking = null;
     });

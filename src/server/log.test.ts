@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { jobToken } from "./job-token.ts";
+import { KeyRing } from "./key-ring.ts";
 import { createLog, redacted } from "./log.ts";
 import type { LogLevel } from "./parts.ts";
 
@@ -50,8 +51,10 @@ describe("the log", () => {
     log("info", `said ${token}`, { url: `/x?token=${token}`, nested: { list: [token] }, error: new Error(token) });
     expect(written[0]).not.toContain("S3-");
     expect(redacted(`${token}.`)).toBe("pdr_abcd1234_[redacted].");
-    const own = jobToken("secret", "job_01m7gekg9zevv9a6xvvwmt1v8g", 7);
+    const secret = { text: `pds_${"s3-_".repeat(10)}`, signsFrom: null, until: null };
+    const own = jobToken(new KeyRing([secret], () => 0), "job_01m7gekg9zevv9a6xvvwmt1v8g", 7);
     expect(redacted(`<${own}>`)).toBe("<pdj_01m7gekg9zevv9a6xvvwmt1v8g_[redacted]>");
+    expect(redacted(`<${secret.text}>`)).toBe("<pds_[redacted]>");
   });
 
   it("does not fail whoever writes it", () => {

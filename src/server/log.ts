@@ -33,7 +33,7 @@ export function createLog({ write, now, level = "info", form = "json" }: LogOpti
 
 /** The secret of whatever looks like a token goes; its id stays, to find it by. */
 export function redacted(text: string): string {
-  return text.replaceAll(/(pdr_[A-Za-z0-9]{1,16}_|pdj_[a-z0-9]{1,26}_)[A-Za-z0-9_-]+/g, "$1[redacted]");
+  return text.replaceAll(/(pdr_[A-Za-z0-9]{1,16}_|pdj_[a-z0-9]{1,26}_|pds_)[A-Za-z0-9_-]+/g, "$1[redacted]");
 }
 
 /** Errors become text: JSON would make `{}` of them. */

@@ -6,6 +6,7 @@ import type { DialectSettings } from "../core/dialect-settings.ts";
 import type { SettingFact } from "../core/views.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Blobs } from "../store/blobs.ts";
+import type { KeyRing } from "./key-ring.ts";
 import type { ServerLimits } from "./limits.ts";
 import type { TokenBook } from "./tokens.ts";
 
@@ -17,6 +18,8 @@ export interface ServerParts {
   readonly engine: Engine;
   readonly blobs: Blobs;
   readonly tokens: TokenBook;
+  /** With which it signs session keys and job tokens; the same for all servers of a store. */
+  readonly keys: KeyRing;
   readonly log: ServerLog;
   readonly version: string;
   readonly storeKind: "sqlite" | "postgres";

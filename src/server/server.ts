@@ -65,14 +65,14 @@ export function createServer(
   const stopping = new AbortController();
   const limits = { ...LIMITS_OF_SERVER, ...chosen };
   const parts: ServerParts = { ...given, outputLimit, dialects, settings, limits, stopping: stopping.signal };
-  const { engine, log, tokens } = parts;
+  const { engine, keys, log, tokens } = parts;
   const { clock } = engine;
   const lag = new Lag(clock);
   const signals = new Signals();
   const admitted = { ...ADMISSION, maxBytes: maxHeldBytes ?? ADMISSION.maxBytes, ...admission };
   const reads = new ReadGate(admitted.reads, clock);
   const replies = new ReplyBudget({ ...REPLIES, ...replyLimits }, clock);
-  const auth = new Auth(tokens, clock, engine.store);
+  const auth = new Auth(tokens, keys, clock, engine.store);
   const pipeline: Pipeline = {
     ...{ bodyLimit, log, auth, admission: new Admission(admitted, () => lag.ms, clock) },
     storeState: engine.storeState,

@@ -1,4 +1,5 @@
-/** Cursors of job searches: opaque to callers, and good only for the query and the store that made them. */
+/** Cursors of job searches: opaque to callers, and good only for the query and the store that made them. The secret in the
+ *  database keeps mistakes out and guards nothing: a cursor is a place in what its query would show anyway. */
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import { PerdureError } from "../core/errors.ts";
 import type { JobFilter } from "./store.ts";

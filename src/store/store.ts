@@ -43,9 +43,6 @@ export interface Store {
   readonly claimsAtOnce: number;
   /** Jobs of a list that it takes at a time, and whether it stores one list while the next is made. */
   readonly lists: { readonly together: number; readonly beside: boolean };
-  /** Random, the same for everybody who opens this store, and for servers only: it is in nothing that workers or users
-   *  are given. */
-  readonly secret: string;
   /** Stores new jobs, or finds those that their submit keys already name. */
   insert(items: readonly NewJob[], now: number): Promise<InsertAnswer[]>;
   /** The same within a transaction of the caller's, for jobs without parents: it is there when that is committed, and never if
@@ -159,6 +156,12 @@ export interface Store {
   setting(name: string): Promise<string | null>;
   /** Sets it unless it is set. The answer is what is stored now, whoever came first. */
   setSettingIfAbsent(name: string, value: string): Promise<string>;
+  /** Changes a setting that has the value `from`; with `to: null` it is deleted. False if it has another value, or none. */
+  replaceSetting(name: string, from: string, to: string | null): Promise<boolean>;
+  /** The secret with which servers of earlier versions signed: they kept it in the database. Null once it has been erased. */
+  formerSecret(): Promise<string | null>;
+  /** Deletes it, and what is left of it in the files of the database, as far as the store can. */
+  eraseFormerSecret(): Promise<void>;
   /** Keeps what attempts leave in the database itself, where it can. Several servers share it without sharing a disk. */
   blobs?(): Blobs;
 

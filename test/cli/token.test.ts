@@ -1,5 +1,11 @@
 /** `perdure token`, through a server, on data of this machine, and on a PostgreSQL database. */
+import { statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { readSecretFile } from "../../src/cli/serve/secret-file.ts";
+import { SETTING } from "../../src/cli/serve/signing.ts";
+import { systemClock } from "../../src/engine/clock.ts";
+import { openStore } from "../../src/store/open.ts";
 import { newSchema } from "../postgres/kit.ts";
 import { startServer } from "../server/kit.ts";
 import { perdure } from "./kit.ts";
@@ -86,7 +92,19 @@ describe("a token", () => {
     [["token", "create", "x", "-s", "read", "--expires", "30"], 2, /--expires: got "30"; give a time with its unit/],
     [["token", "create", "x", "-s", "read", "--expires", "0s"], 2, /--expires: /],
     [["token", "create", "x", "-s", "read", "--namespace", "n", "--all-namespaces"], 2, /give one of them/],
-    [["token", "list", "--scope", "read"], 2, /--scope: it goes with create/],
+    [["token", "list", "--scope", "read"], 2, /--scope requires create, and cannot be used with list/],
+    [["token", "create", "x", "-s", "read", "--grace", "1d"], 2, /--grace requires rotate-secret/],
+    [
+      ["token", "rotate-secret", "--server", "http://localhost:1"],
+      2,
+      /--server: rotate-secret changes a file; run it on/,
+    ],
+    [["token", "rotate-secret", "--grace", "1"], 2, /--grace: got "1"; give a time with its unit/],
+    [
+      ["token", "rotate-secret"],
+      1,
+      /there is no signing secret in .*\.perdure\/secret: start the server first.*--data/,
+    ],
     [["token", "revoke"], 2, /which token\?/],
     [
       ["token", "list", "--db", "x.db", "--server", "http://localhost:1"],
@@ -99,5 +117,81 @@ describe("a token", () => {
     const said = await perdure(argv, { cwd: newDir() });
     expect(said).toEqual({ code, stdout: "", stderr: expect.stringMatching(/^perdure token: [^\n]+\n$/) });
     expect(said.stderr).toMatch(line);
+  });
+});
+
+describe("the signing secret", () => {
+  const OLD = "o".repeat(40);
+  const withFile = () => {
+    const dir = newDir();
+    writeFileSync(join(dir, "secret"), OLD, { mode: 0o600 });
+    return { dir, file: join(dir, "secret"), read: () => readSecretFile(join(dir, "secret")) ?? [] };
+  };
+
+  it("is replaced in its file, and the one before goes on for a day", async () => {
+    const { dir, file, read } = withFile();
+    const said = await perdure(["token", "rotate-secret", "--data", dir], { cwd: dir });
+    expect(said).toMatchObject({ code: 0, stderr: "" });
+    expect(said.stdout).toMatch(/secret: a new secret signs from .*\nthe one before is accepted until .*\n$/);
+    const [first, second, ...more] = read();
+    expect(more).toEqual([]);
+    expect(second).toMatchObject({ text: OLD, until: (first?.signsFrom ?? 0) + 86_400_000 });
+    expect(said.stdout).not.toContain(first?.text);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    const leaked = await perdure(["token", "rotate-secret", "--data", dir, "--grace", "0s", "--json"], { cwd: dir });
+    const { signsFrom, acceptedUntil } = JSON.parse(leaked.stdout);
+    expect(acceptedUntil).toBe(signsFrom);
+    expect(
+      read()
+        .slice(1)
+        .every(({ until }) => (until ?? Number.NaN) <= signsFrom),
+    ).toBe(true);
+  });
+
+  it("waits for its copies where servers share a PostgreSQL database", async () => {
+    const { dir, read } = withFile();
+    const argv = ["token", "rotate-secret", "--data", dir];
+    const before = Date.now();
+    const said = await perdure(argv, { cwd: dir, env: { PERDURE_DB: "postgres://localhost:1/none" } });
+    expect(said).toMatchObject({ code: 0, stderr: expect.stringMatching(/^copy the file to all other servers/) });
+    expect(read()[0]?.signsFrom).toBeGreaterThanOrEqual(before + 600_000);
+  });
+
+  it("of the environment is replaced there, by hand", async () => {
+    const said = await perdure(["token", "rotate-secret"], { cwd: newDir(), env: { PERDURE_SECRET: OLD } });
+    expect(said).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/the secret comes from PERDURE_SECRET: put a new one/),
+    });
+    expect(said.stderr).not.toContain(OLD);
+  });
+
+  it("that is lost is given up by --force, and the next server brings its own", async () => {
+    const cwd = newDir();
+    const db = join(cwd, "jobs.db");
+    const store = await openStore({
+      url: db,
+      clock: systemClock,
+      random: Math.random,
+      newSecret: () => "n".repeat(40),
+    });
+    await store.setSettingIfAbsent(SETTING, "the fingerprint of a secret that is lost");
+    const argv = ["token", "rotate-secret", "--force", "--db", db, "--secret-file", join(cwd, "secret")];
+    expect(await perdure(argv, { cwd })).toMatchObject({ code: 0, stderr: "" });
+    expect(await store.setting(SETTING)).toBeNull();
+    expect(readSecretFile(join(cwd, "secret"))).toHaveLength(1);
+    await store.close();
+  });
+
+  it("is shown by no command", async () => {
+    const { dir } = withFile();
+    const env = { PERDURE_SECRET: "e".repeat(40) };
+    for (const argv of [["config"], ["config", "--json"], ["doctor", "--data", dir]]) {
+      const { stdout, stderr } = await perdure(argv, { cwd: dir, env });
+      expect(stdout + stderr).not.toMatch(/e{40}|o{40}/);
+    }
+    const bad = await perdure(["server", "--data", dir], { cwd: dir, env: { PERDURE_SECRET: "too-short-a-secret" } });
+    expect(bad).toMatchObject({ code: 2, stderr: expect.stringMatching(/PERDURE_SECRET: .*32 to 200 characters/) });
+    expect(bad.stderr).not.toContain("too-short");
   });
 });

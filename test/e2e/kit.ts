@@ -38,6 +38,9 @@ export function up({ home = newHome(), args = [], env = {} }: UpOptions = {}): P
   return running(new Proc(home, ["up", ...own, ...args], env));
 }
 
+/** All servers of a database sign with the same. */
+export const SECRET = "the-secret-of-all-servers-in-these-tests";
+
 /** A server that can be killed and started again at the same address. */
 export class Server {
   readonly home: string;
@@ -57,7 +60,8 @@ export class Server {
   /** With `db` on PostgreSQL, given in the environment: arguments are there for all to see. */
   static async start(options: UpOptions & { readonly db?: string } = {}): Promise<Server> {
     const { home = newHome(), args = [], env = {}, db } = options;
-    const server = new Server(home, await freePort(), args, db === undefined ? env : { ...env, PERDURE_DB: db });
+    const shared = db === undefined ? {} : { PERDURE_DB: db, PERDURE_SECRET: SECRET };
+    const server = new Server(home, await freePort(), args, { ...shared, ...env });
     await server.proc.ready;
     return server;
   }

@@ -6,7 +6,7 @@ import { Perdure } from "../../src/embedded/perdure.ts";
 import { perdure } from "../cli/kit.ts";
 import { TEST_CERT, TEST_KEY } from "../server/tls.ts";
 import { IS_FULL } from "../tier.ts";
-import { connect, linesIn, newHome, Proc, sh, TEST_MS, tokenIn, until } from "./kit.ts";
+import { connect, linesIn, newHome, Proc, SECRET, sh, TEST_MS, tokenIn, until } from "./kit.ts";
 
 const QUIET = ["--port", "0", "--json"];
 
@@ -81,13 +81,14 @@ describe("perdure up", { timeout: TEST_MS }, () => {
 describe("servers", { timeout: TEST_MS }, () => {
   it.runIf(IS_FULL)("on one SQLite file are not two, whatever their data directories", async () => {
     const home = newHome();
-    const first = new Proc(home, ["server", ...QUIET, "--data", "a", "--db", "./shared.db"], {});
+    const env = { PERDURE_SECRET: SECRET };
+    const first = new Proc(home, ["server", ...QUIET, "--data", "a", "--db", "./shared.db"], env);
     await first.ready;
     const other = ["server", ...QUIET, "--data", "b", "--db", join(home, "shared.db")];
     const second = await inHere(home, other);
     expect(second.code).toBe(1);
     expect(second.stderr).toMatch(/shared\.db is in use by another server/);
     await first.kill();
-    await new Proc(home, other, {}).ready;
+    await new Proc(home, other, env).ready;
   });
 });

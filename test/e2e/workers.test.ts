@@ -11,6 +11,7 @@ import {
   newHome,
   numberIn,
   output,
+  SECRET,
   Server,
   sh,
   TEST_MS,
@@ -95,7 +96,7 @@ it("S07, S24: on another host needs nothing of the database, and shows no secret
   const command = await numberIn(begun);
 
   const password = new URL(db).password;
-  const secrets = [token, server.token, schema, "canary", ...(password === "" ? [] : [password])];
+  const secrets = [token, server.token, schema, SECRET, "canary", ...(password === "" ? [] : [password])];
   const shown = (text: string) => secrets.filter((secret) => text.includes(secret));
   expect(readFileSync(`/proc/${proc.pid}/environ`, "utf8")).not.toContain(schema);
   expect(shown(readFileSync(`/proc/${command}/environ`, "utf8"))).toEqual([]);

@@ -3,6 +3,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { ROUTES } from "../../src/contract/routes.ts";
 import type { ClaimedJob } from "../../src/core/work.ts";
 import { jobToken, readJobToken } from "../../src/server/job-token.ts";
+import { KeyRing } from "../../src/server/key-ring.ts";
 import { startServer, type TestServer } from "./kit.ts";
 import { type HandWorker, openWorker } from "./worker-kit.ts";
 
@@ -30,7 +31,7 @@ describe("a job's token", () => {
   it("comes with the claim of a command, and of nothing else", async () => {
     const { token, job } = await running("q1");
     expect(token).toMatch(/^pdj_/);
-    expect(readJobToken(server.store.secret, token)).toEqual({ id: job.id, attempt: 1 });
+    expect(readJobToken(server.keys, token)).toEqual({ id: job.id, attempt: 1 });
     await server.call("POST", "/v1/jobs", { body: { kind: "mail", queue: "q1b" } });
     const other = await openWorker(server, { kinds: ["mail"], queues: ["q1b"] });
     const [mail] = (await other.claim({ waitMs: 5_000 })) as [ClaimedJob];
@@ -121,9 +122,10 @@ describe("a job's token", () => {
   it("is worth nothing when the run is over, or if it is another's", async () => {
     const { token, job, worker } = await running("q6");
     expect((await server.call("GET", `/v1/jobs/${job.id}`, { token })).status).toBe(200);
+    const other = new KeyRing([{ text: "another secret", signsFrom: null, until: null }], Date.now);
     const forged = [
-      jobToken("another secret", job.id, 1),
-      jobToken(server.store.secret, job.id, 2),
+      jobToken(other, job.id, 1),
+      jobToken(server.keys, job.id, 2),
       token.replace(/_1_/, "_01_"),
       `${token}x`,
       `pdj_${job.id}`,

@@ -12,6 +12,7 @@ import type { Clock } from "../../src/lib/clock.ts";
 import { idMaker } from "../../src/lib/id.ts";
 import { ADMISSION, type AdmissionLimits } from "../../src/server/admission.ts";
 import { jobToken } from "../../src/server/job-token.ts";
+import { KeyRing } from "../../src/server/key-ring.ts";
 import { createLog } from "../../src/server/log.ts";
 import { createServer, type Server, type ServerOptions } from "../../src/server/server.ts";
 import { TokenBook } from "../../src/server/tokens.ts";
@@ -30,6 +31,8 @@ export interface KitOptions extends ServerOptions {
   readonly isGone?: EngineOptions["isGone"];
   readonly clock?: Clock;
   readonly wrapStore?: (store: Store) => Store;
+  /** Default: the same for all servers of a store. */
+  readonly keys?: KeyRing;
 }
 
 export interface TokenWish {
@@ -56,6 +59,7 @@ export interface TestServer {
   readonly store: Store;
   readonly server: Server;
   readonly tokens: TokenBook;
+  readonly keys: KeyRing;
   /** A token with all scopes, for all namespaces. */
   readonly admin: string;
   /** Lines of the log, at debug. */
@@ -82,6 +86,15 @@ const PATIENT: Partial<AdmissionLimits> = {
   reads: { ...ADMISSION.reads, maxWaitMs: 60_000 },
 };
 
+const rings = new Map<string, KeyRing>();
+
+function ringOf(storeUrl: string): KeyRing {
+  const secret = { text: randomBytes(32).toString("base64url"), signsFrom: null, until: null };
+  const ring = rings.get(storeUrl) ?? new KeyRing([secret], systemClock.now);
+  rings.set(storeUrl, ring);
+  return ring;
+}
+
 /** Whoever opens it closes it: `onTestFinished(server.close)` or `afterAll(server.close)`. */
 export async function startServer(options: KitOptions = {}): Promise<TestServer> {
   const {
@@ -92,6 +105,7 @@ export async function startServer(options: KitOptions = {}): Promise<TestServer>
     clock: base = systemClock,
     wrapStore = (store) => store,
     admission = {},
+    keys: givenKeys,
     ...given
   } = options;
   const directory = mkdtempSync(join(tmpdir(), "perdure-server-"));
@@ -112,8 +126,9 @@ export async function startServer(options: KitOptions = {}): Promise<TestServer>
   engine.start();
   const tokens = await TokenBook.open({ store, clock, randomBytes, log });
   const storeKind = /^postgres/.test(storeUrl) ? "postgres" : "sqlite";
+  const keys = givenKeys ?? ringOf(storeUrl);
   const server = createServer(
-    { engine, blobs, tokens, log, version: "0.0.0-test", storeKind },
+    { engine, blobs, tokens, keys, log, version: "0.0.0-test", storeKind },
     { ...given, admission: { ...PATIENT, ...admission } },
   );
   const address = await server.listen();
@@ -141,8 +156,8 @@ export async function startServer(options: KitOptions = {}): Promise<TestServer>
   }
 
   return {
-    ...{ ...address, storeUrl, engine, store, server, tokens, admin, logged, token, call },
-    jobToken: (id, attempt) => jobToken(store.secret, id, attempt),
+    ...{ ...address, storeUrl, engine, store, server, tokens, keys, admin, logged, token, call },
+    jobToken: (id, attempt) => jobToken(keys, id, attempt),
     async close() {
       await server.stop(1_000);
       tokens.close();

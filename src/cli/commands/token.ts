@@ -5,7 +5,7 @@ import type { Admin } from "../../client/admin.ts";
 import type { PerdureClient } from "../../client/client.ts";
 import { type AccessToken, SCOPES } from "../../core/access.ts";
 import { asOneOf, nearest } from "../../core/check.ts";
-import { asSpan } from "../../core/duration.ts";
+import { asSpan, toMs } from "../../core/duration.ts";
 import { PerdureError, show } from "../../core/errors.ts";
 import { isName } from "../../core/name.ts";
 import { TokenBook } from "../../server/tokens.ts";
@@ -13,22 +13,29 @@ import type { Given } from "../arguments.ts";
 import { type Piece, painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { loadConfig } from "../config/config.ts";
+import { optionsFor } from "../config/options.ts";
+import { dataAt } from "../data.ts";
 import { thisUser, withEngine } from "../direct.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { showLocal } from "../print.ts";
 import { type TimeText, timeOf } from "../run/policy.ts";
+import { rotateSecret } from "../serve/rotate-secret.ts";
+import { SETTING } from "../serve/signing.ts";
 import { TARGET, targetOf, withServer } from "../target.ts";
 
-const VERBS = ["create", "list", "revoke"] as const;
+const VERBS = ["create", "list", "revoke", "rotate-secret"] as const;
 
 export const token: Command = {
   name: "token",
   summary: "Make, list or revoke tokens of a server",
-  usage: "perdure token create NAME --scope SCOPE… | list | revoke ID…  [OPTIONS]",
+  usage: "perdure token create NAME --scope SCOPE… | list | revoke ID… | rotate-secret  [OPTIONS]",
   about:
     "Scopes: read looks at jobs, submit submits and commands them, work runs them, admin may do all. A new token is printed " +
     "on stdout, this once; only its hash is kept. It is for the namespace in force, or for all. A revoked token is refused " +
-    "by all servers within about two seconds.",
+    "by all servers within about two seconds.\n" +
+    "rotate-secret replaces what servers sign session keys and job tokens with, in the file of the server on this machine, which " +
+    "reads it again by itself. Workers and jobs go on: the old secret is accepted until the grace time is over, or no worker is " +
+    "left that has a session of it. Several servers of one database need a copy of the file before the new secret signs.",
   options: [
     {
       ...{ name: "scope", short: "s", type: "string", value: "SCOPE", multiple: true },
@@ -41,6 +48,20 @@ export const token: Command = {
       value: "TIME",
       help: "The new token ends after this: 12h, 30d. Default: never.",
     },
+    {
+      name: "after",
+      type: "string",
+      value: "TIME",
+      help: "rotate-secret: the new secret signs after this. Default: 10m with PostgreSQL, else 0s.",
+    },
+    {
+      name: "grace",
+      type: "string",
+      value: "TIME",
+      help: "rotate-secret: the old one is accepted for this long after that. Default: 1d; 1m if it leaked.",
+    },
+    { name: "force", type: "boolean", help: "rotate-secret: also if the old one is lost. Workers register again." },
+    ...optionsFor(["server.secretFile"]).filter(({ name }) => name === "secret-file"),
     ...TARGET,
     ...READING,
   ],
@@ -48,6 +69,7 @@ export const token: Command = {
     "perdure token create ci --scope read --scope submit --expires 30d",
     "perdure token list",
     "perdure token revoke 3f8k2m9x",
+    "perdure token rotate-secret --data /var/lib/perdure",
     "perdure token create ops -s admin --all-namespaces --db postgres://db/jobs",
   ],
 
@@ -60,6 +82,8 @@ export const token: Command = {
         return list(context);
       case "revoke":
         return revoke(context, rest);
+      case "rotate-secret":
+        return rotate(context);
       default: {
         if (verb === undefined) throw usageError(`what to do? Usage: ${token.usage}`);
         const near = nearest(verb, VERBS);
@@ -112,6 +136,7 @@ async function create(context: Context, names: readonly string[]): Promise<numbe
   const [name] = names;
   if (name === undefined) throw usageError("which name? Usage: perdure token create NAME --scope SCOPE…");
   given.atMost(2);
+  refuseOptions(given, "create");
   if (!isName(name) || name.trim() === "") {
     throw usageError(`got the name ${show(name)}; give 1 to 200 characters, none of them control characters`);
   }
@@ -200,7 +225,58 @@ async function revoke(context: Context, words: readonly string[]): Promise<numbe
   return answers.every(({ revoked }) => revoked) ? EXIT.done : EXIT.failed;
 }
 
-function refuseOptions(given: Given, verb: string): void {
-  const name = ["scope", "all-namespaces", "expires"].find((each) => given.flag(each));
-  if (name !== undefined) throw usageError(`--${name}: it goes with create, not with ${verb}`);
+/** Of the server on this machine: with or without one at work, only its file changes. */
+async function rotate(context: Context): Promise<number> {
+  const { given, io, out } = context;
+  given.atMost(1);
+  refuseOptions(given, "rotate-secret");
+  if (given.flag("server"))
+    throw usageError("--server: rotate-secret changes a file; run it on the host of the server");
+  const config = loadConfig({ given, io }, ["data", "db", "server.secret", "server.secretFile"]);
+  const dir = dataAt(config.text("data"), config.sourceOf("data"), io.cwd);
+  const force = given.flag("force");
+  const [afterMs, graceMs] = ["after", "grace"].map((name) => spanOf(given, name));
+  const done = rotateSecret(config, { dir, cwd: io.cwd, now: Date.now(), afterMs, graceMs, force });
+  if (force) await forgetFingerprint(context);
+  const { file, signsFrom, until, isShared } = done;
+  if (given.flag("json")) out.json({ file, signsFrom, acceptedUntil: until });
+  else {
+    out.line(`${file}: a new secret signs from ${showLocal(signsFrom)} on`);
+    if (until !== null)
+      out.line(`the one before is accepted until ${showLocal(until)}, or until no worker has a session of it`);
+    if (isShared) out.note("copy the file to all other servers of the database before; they read it by themselves");
+  }
+  return EXIT.done;
+}
+
+/** The servers of the database agree on the next secret that one of them starts with. */
+async function forgetFingerprint(context: Context): Promise<void> {
+  const target = targetOf(context);
+  if (target.kind === "server") return; // one that runs has its secret in the file
+  await withEngine(context, target, {}, async ({ store }) => {
+    const print = await store.setting(SETTING);
+    if (print !== null) await store.replaceSetting(SETTING, print, null);
+  });
+}
+
+/** A secret that is accepted for ever was not replaced. */
+const MAX_SPAN_MS = 30 * 86_400_000;
+
+function spanOf(given: Given, name: string): number | undefined {
+  const text = timeOf(given, name);
+  const ms = text === undefined ? undefined : toMs(text, `--${name}`);
+  if (ms !== undefined && ms > MAX_SPAN_MS) throw usageError(`--${name}: got ${show(text)}; pass a time up to 30d`);
+  return ms;
+}
+
+const OPTIONS_OF = {
+  create: ["scope", "all-namespaces", "expires"],
+  "rotate-secret": ["after", "grace", "force", "secret-file"],
+} as const;
+
+function refuseOptions(given: Given, verb: (typeof VERBS)[number]): void {
+  for (const [owner, names] of Object.entries(OPTIONS_OF)) {
+    const name = owner === verb ? undefined : names.find((each) => given.flag(each));
+    if (name !== undefined) throw usageError(`--${name} requires ${owner}, and cannot be used with ${verb}`);
+  }
 }

@@ -78,10 +78,9 @@ export const up: Command = {
 
 /** A worker has a token of its own, and no business with the database. */
 const NOT_FOR_WORKERS = Object.fromEntries(
-  ["PERDURE_DB", "PERDURE_TOKEN", "PERDURE_TOKEN_FILE", "PERDURE_SECRET", "PGPASSWORD"].map((name) => [
-    name,
-    undefined,
-  ]),
+  ["PERDURE_DB", "PERDURE_TOKEN", "PERDURE_TOKEN_FILE", "PERDURE_SECRET", "PERDURE_SECRET_FILE", "PGPASSWORD"].map(
+    (name) => [name, undefined],
+  ),
 );
 
 function greet({ out, given, io }: Context, config: Config, { url, store, tokens }: Serving, runAs: RunAs): void {

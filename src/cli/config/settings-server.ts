@@ -1,6 +1,7 @@
 /** Settings of the server. */
 import { DEFAULTS, LIMITS } from "../../engine/limits.ts";
 import { LIMITS_OF_SERVER } from "../../server/limits.ts";
+import { isSecretText, SECRET_ALLOWED } from "../secret-text.ts";
 import type { Setting } from "./setting.ts";
 
 const { retention } = DEFAULTS;
@@ -113,6 +114,26 @@ export const SERVER_SETTINGS = [
     max: 1_000_000_000_000,
     default: 1_000_000_000,
     help: "The most that one attempt may leave.",
+  },
+  // No option: arguments can be seen by everybody on the machine.
+  {
+    key: "server.secret",
+    env: "PERDURE_SECRET",
+    type: "text",
+    secret: "all",
+    fits: {
+      test: (text: string) => text.split(/[\s,]+/).every((each) => each === "" || isSecretText(each)),
+      give: `${SECRET_ALLOWED}; several with commas between them, the one that signs first`,
+    },
+    help: "With what the server signs; the same for all servers of a database.",
+  },
+  {
+    key: "server.secretFile",
+    flag: "secret-file",
+    env: "PERDURE_SECRET_FILE",
+    type: "text",
+    value: "FILE",
+    help: "The file of the signing secrets. Default: secret, in the data.",
   },
   {
     key: "server.lease",

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { type DataDir, holdsData } from "../data.ts";
 import { madeDir } from "../run/data-dir.ts";
 import { TOKEN_FILE, WORKER_TOKEN_FILE } from "../serve/first-token.ts";
+import { SECRET_FILE } from "../serve/secret-file.ts";
 import { type Found, ok, problem, warning, wordsOf } from "./finding.ts";
 
 const OTHERS = 0o077;
@@ -31,18 +32,17 @@ function writable(dir: DataDir): Found {
 /** Jobs may hold secrets, and who has a token may do what it allows. */
 function modes({ path, given }: DataDir): Found[] {
   const tokens = [TOKEN_FILE, WORKER_TOKEN_FILE];
-  const wanted = [".", "perdure.db", "perdure.db-wal", ...tokens].flatMap((name) => {
+  const wanted = [".", "perdure.db", "perdure.db-wal", ...tokens, SECRET_FILE].flatMap((name) => {
     const stat = statSync(join(path, name), { throwIfNoEntry: false });
     if (stat === undefined || (stat.mode & OTHERS) === 0) return [];
     const shown = join(given, name);
     const mode = (stat.mode & 0o777).toString(8).padStart(4, "0");
     const advice = `chmod ${stat.isDirectory() ? "700" : "600"} ${shown}`;
     const message = `${shown} is open to other users (mode ${mode})`;
-    return [
-      tokens.includes(name)
-        ? problem(message, `${advice}, and make a new token if somebody may have seen it`)
-        : warning(message, advice),
-    ];
+    if (tokens.includes(name))
+      return [problem(message, `${advice}, and make a new token if somebody may have seen it`)];
+    const leaked = `${advice}, and run \`perdure token rotate-secret --grace 1m\` if somebody may have seen it`;
+    return [name === SECRET_FILE ? problem(message, leaked) : warning(message, advice)];
   });
   return wanted.length > 0 ? wanted : [ok("only its owner can read it")];
 }

@@ -24,6 +24,7 @@ import { type OwnTokens, ownTokens } from "./first-token.ts";
 import { opalOptions, reapEveryMs } from "./opal.ts";
 import { outputsOf } from "./outputs.ts";
 import { ServerClaim } from "./server-file.ts";
+import { givenSecrets, Signing, secretFileOf } from "./signing.ts";
 
 export interface Serving {
   readonly url: string;
@@ -77,13 +78,18 @@ export async function startServing(
     });
     const { engine, outputs } = opened;
     closing.push(() => opened.close());
+    const signing = await Signing.open({
+      ...{ store: engine.store, clock: engine.clock, log, shown: store },
+      ...{ file: secretFileOf(config, dir.path, io.cwd), given: givenSecrets(config) },
+    });
+    closing.push(() => signing.close());
     const wish = { dir: dir.path, now: engine.clock.now, isShared: isPostgres, hasWorkers, log };
     const own = await ownTokens(engine.store, wish);
     const tokens = await TokenBook.open({ store: engine.store, clock: engine.clock, randomBytes, log });
     closing.push(() => tokens.close());
     const storeKind = isPostgres ? "postgres" : "sqlite";
     const server = createServer(
-      { engine, blobs: outputs, tokens, log, version: version(), storeKind },
+      { engine, blobs: outputs, tokens, keys: signing.keys, log, version: version(), storeKind },
       {
         host: config.text("server.host"),
         port: config.integer("server.port"),

@@ -22,11 +22,11 @@ import { ClaimRoom } from "../claim-room.ts";
 import { jobToken } from "../job-token.ts";
 import { Notices } from "../notices.ts";
 import { type Call, type Handlers, JsonText, type ServerParts } from "../parts.ts";
-import { readLease, sessionKey, sessionOf } from "../session-key.ts";
+import { provenSession, readLease, sessionKey, sessionOf } from "../session-key.ts";
 import { keptProgress, toReport } from "../wire-report.ts";
 
 export function sessionRoutes(parts: ServerParts): Handlers {
-  const { engine, log } = parts;
+  const { engine, keys, log } = parts;
   const room = new ClaimRoom();
   const notices = new Notices(engine);
 
@@ -82,7 +82,7 @@ export function sessionRoutes(parts: ServerParts): Handlers {
         ...(request.defaults == null ? {} : { defaults: request.defaults as Readonly<Record<string, TaskOptions>> }),
         ...(leaseMs === undefined ? {} : { leaseMs }),
       });
-      const key = sessionKey(engine.store.secret, session, call.namespace);
+      const key = sessionKey(keys, session, call.namespace);
       return { session, key, leaseMs: leaseMs ?? engine.leaseMs, claimsAtOnce: engine.store.claimsAtOnce };
     },
 
@@ -94,12 +94,14 @@ export function sessionRoutes(parts: ServerParts): Handlers {
     },
 
     async renewSession(call): Promise<RenewAnswerWire> {
-      const session = sessionOf(parts, call);
+      const { session, isFormer } = provenSession(parts, call);
       const { held, health } = call.body as RenewRequestWire;
       const told = held.map(toHeld);
       const answer = await engine.renew(session, told, health && fromWireHealth(health as WireHealth));
       const { alive, leaseMs, lost, cancel, drain, overspent } = answer;
-      return { alive, leaseMs, lost, cancel, drain, overspent };
+      const renewed = { alive, leaseMs, lost, cancel, drain, overspent };
+      // The secret was replaced: with a key of the new one the session outlives the time for which the old is accepted.
+      return isFormer && alive ? { ...renewed, key: sessionKey(keys, session, call.namespace) } : renewed;
     },
 
     async claimJobs(call) {
@@ -133,9 +135,7 @@ export function sessionRoutes(parts: ServerParts): Handlers {
         }
       }
       // The store makes these objects with the fields of the wire and no others. Commands get a token of their own.
-      jobs = jobs.map((job) =>
-        job.kind === "exec" ? { ...job, jobToken: jobToken(engine.store.secret, job.id, job.attempt) } : job,
-      );
+      jobs = jobs.map((job) => (job.kind === "exec" ? { ...job, jobToken: jobToken(keys, job.id, job.attempt) } : job));
       return new JsonText(JSON.stringify({ alive, drain, jobs }));
     },
 

@@ -1,4 +1,4 @@
-/** Tokens of access, the store's secret, and settings that all who use it share. */
+/** Tokens of access, and settings that all who use the store share. */
 import { createHash } from "node:crypto";
 import { expect, test } from "vitest";
 import type { AccessToken } from "../../core/access.ts";
@@ -69,15 +69,25 @@ export function accessTests(bench: Bench): void {
     expect(JSON.stringify(await store.events({ after: 0, limit: 100 }))).not.toContain(all.hash);
   });
 
-  test("the secret is long, the same for all who open the store, and in nothing that a worker gets", async () => {
-    const { secret } = bench.store;
-    expect(secret.length).toBeGreaterThan(20);
-    const { job } = await bench.running();
-    expect(JSON.stringify(job)).not.toContain(secret);
-    if (bench.hasSecond) expect((await bench.second()).secret).toBe(secret);
-    if (!bench.canReopen) return;
-    await bench.reopen();
-    expect(bench.store.secret).toBe(secret);
+  test("a new store has no secret to sign with", async () => {
+    expect(await bench.store.formerSecret()).toBeNull();
+    await bench.store.eraseFormerSecret();
+    if (bench.canReopen) await bench.reopen();
+    expect(await bench.store.formerSecret()).toBeNull();
+  });
+
+  test("a setting is changed or deleted only by who knows its value", async () => {
+    const { store } = bench;
+    expect(await store.replaceSetting("key", "a", "b")).toBe(false);
+    await store.setSettingIfAbsent("key", "a");
+    const others = bench.hasSecond ? [await bench.second(), await bench.second()] : [store, store];
+    const answers = await Promise.all(others.map((each, i) => each.replaceSetting("key", "a", `b${i}`)));
+    expect(answers.filter((isDone) => isDone)).toHaveLength(1);
+    const value = `b${answers.indexOf(true)}`;
+    expect(await store.setting("key")).toBe(value);
+    expect(await store.replaceSetting("key", "a", null)).toBe(false);
+    expect(await store.replaceSetting("key", value, null)).toBe(true);
+    expect(await store.setting("key")).toBeNull();
   });
 
   test("a setting keeps what was first written, for everybody", async () => {

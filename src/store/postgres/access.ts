@@ -94,6 +94,18 @@ export function settingVerbs({ db, sql }: Context) {
     "insert into $s.meta (name, value) values ('setting.' || $1, $2) on conflict (name) do nothing",
   );
 
+  const change = sql(
+    "setting_change",
+    "update $s.meta set value = $3 where name = 'setting.' || $1 and value = $2 returning name",
+  );
+  const remove = sql(
+    "setting_remove",
+    "delete from $s.meta where name = 'setting.' || $1 and value = $2 returning name",
+  );
+  // With which servers of earlier versions signed. A deleted row stays in its page until the table is vacuumed.
+  const secret = sql("former_secret", "select value from $s.meta where name = 'signing_secret'");
+  const erase = sql("former_secret_erase", "delete from $s.meta where name = 'signing_secret'");
+
   async function get(name: string): Promise<string | null> {
     const [[value = null] = []] = await db.read(find, [name]);
     return value as string | null;
@@ -106,6 +118,18 @@ export function settingVerbs({ db, sql }: Context) {
       if (there !== null) return there;
       await db.write(add, [name, value], { repeat: true });
       return (await get(name)) as string;
+    },
+    /** Not repeated: after a try whose end is unknown, the value it found would be its own. */
+    async replace(name: string, from: string, to: string | null): Promise<boolean> {
+      const done = to === null ? await db.write(remove, [name, from]) : await db.write(change, [name, from, to]);
+      return done.length > 0;
+    },
+    async formerSecret(): Promise<string | null> {
+      const [[value = null] = []] = await db.read(secret);
+      return value as string | null;
+    },
+    async eraseFormerSecret(): Promise<void> {
+      await db.write(erase, [], { repeat: true });
     },
   };
 }

@@ -76,11 +76,15 @@ describe("a schema of version 1", () => {
     await store.close();
   });
 
-  it("is brought forward once by many that open it at the same time, and they share one secret", async () => {
+  it("is brought forward once by many that open it at the same time, and the secret of its servers can be moved", async () => {
     const made = newSchema("migrate");
     await versionOne(made);
+    await ask(made.url, `insert into ${made.schema}.meta (name, value) values ('signing_secret', 'of its servers')`);
     const stores = await Promise.all(Array.from({ length: 5 }, () => open(made.url)));
-    expect(new Set(stores.map((store) => store.secret)).size).toBe(1);
+    const secrets = await Promise.all(stores.map((store) => store.formerSecret()));
+    expect(new Set(secrets)).toEqual(new Set(["of its servers"]));
+    await Promise.all(stores.map((store) => store.eraseFormerSecret()));
+    expect(await stores[0]?.formerSecret()).toBeNull();
     for (const store of stores) await store.close();
     const rows = await ask<{ value: string }>(
       made.url,

@@ -227,4 +227,7 @@ export const MIGRATIONS: readonly string[] = [
   -- When it was found to be lost, how many attempts its process held, and which job, if it was the only one.
   alter table $s.session add column lost_at bigint, add column lost_with integer, add column lost_job bigint;
   `,
+  `
+  -- No change of tables. Servers no longer keep their signing secret in meta, and an earlier version would make one there.
+  `,
 ];

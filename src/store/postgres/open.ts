@@ -6,7 +6,7 @@ import { sleep } from "../../lib/clock.ts";
 import type { Store } from "../store.ts";
 import { type Connection, Connections } from "./connections.ts";
 import { MIGRATIONS } from "./migrations.ts";
-import { postgresStore, SIGNING_SECRET } from "./postgres-store.ts";
+import { postgresStore } from "./postgres-store.ts";
 
 export interface OpenPostgres {
   /** `postgres://user:password@host:port/database`; `?schema=name` may stand in it. */
@@ -16,7 +16,7 @@ export interface OpenPostgres {
   readonly connections?: number | undefined;
   readonly random: () => number;
   readonly clock: Clock;
-  /** For the store's generation and its secrets. */
+  /** For the store's generation, and what its cursors are checked by. */
   readonly newSecret: () => string;
 }
 
@@ -78,10 +78,6 @@ async function migrate(connection: Connection, schema: string, newSecret: () => 
   await ask("select pg_advisory_xact_lock($1, hashtext($2))", [MIGRATION_LOCK, schema]);
   const version = await presentVersion(connection, schema);
   if (version < MIGRATIONS.length) await advance(ask, schema, version, newSecret);
-  // For signing what servers hand out.
-  const secret = `select 1 from "${schema}".meta where name = $1`;
-  if ((await ask(secret, [SIGNING_SECRET])).length > 0) return;
-  await ask(`insert into "${schema}".meta (name, value) values ($1, $2)`, [SIGNING_SECRET, newSecret()]);
 }
 
 /** 0 where there is nothing of ours yet. Refuses what belongs to another program or a newer version. */

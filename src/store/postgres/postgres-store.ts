@@ -35,9 +35,6 @@ export interface PostgresOptions {
   readonly random: () => number;
 }
 
-/** The name of the secret with which servers sign. */
-export const SIGNING_SECRET = "signing_secret";
-
 const CLOSE_WAIT_MS = 10_000;
 
 export async function postgresStore(db: Connections, { schema, clock, random }: PostgresOptions): Promise<Store> {
@@ -101,7 +98,6 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
   }
 
   return {
-    secret: fact(SIGNING_SECRET),
     claimsAtOnce: 2,
     lists: { together: 250, beside: true },
     insert: (jobs, now) => {
@@ -167,6 +163,9 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     revokeToken: (id, now, by = null) => call(() => tokens.revoke(id, now, by)),
     setting: (name) => call(() => settings.get(name)),
     setSettingIfAbsent: (name, value) => call(() => settings.setIfAbsent(name, value)),
+    replaceSetting: (name, from, to) => call(() => settings.replace(name, from, to)),
+    formerSecret: () => call(settings.formerSecret),
+    eraseFormerSecret: () => call(settings.eraseFormerSecret),
     blobs: () => postgresBlobs(context, call),
     watch: watch.add,
     async close() {

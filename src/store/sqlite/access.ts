@@ -55,6 +55,19 @@ export function settingVerb({ db }: Context): Verb<{ name: string; value: string
   };
 }
 
+export function replaceSettingVerb({ db }: Context): Verb<{ name: string; from: string; to: string | null }, boolean> {
+  const change = db.prepare("update meta set value = ? where name = ? and value = ?");
+  const remove = db.prepare("delete from meta where name = ? and value = ?");
+  return {
+    order: 6,
+    run: (items) =>
+      items.map(({ name, from, to }) => {
+        const place = settingName(name);
+        return Number((to === null ? remove.run(place, from) : change.run(to, place, from)).changes) > 0;
+      }),
+  };
+}
+
 /** Beside what the store keeps there for itself. */
 function settingName(name: string): string {
   return `setting.${name}`;

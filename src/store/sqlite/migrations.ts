@@ -211,4 +211,7 @@ export const MIGRATIONS: readonly string[] = [
   alter table session add column lost_with integer;
   alter table session add column lost_job integer;
   `,
+  `
+  -- No change of tables. Servers no longer keep their signing secret in meta, and an earlier version would make one there.
+  `,
 ];

@@ -11,7 +11,7 @@ import { type Database, openDatabase, SQLITE, sqliteCode } from "./driver.ts";
 import { healingStore } from "./healing-store.ts";
 import { APPLICATION_ID, MIGRATIONS } from "./migrations.ts";
 import { type Identity, identityOf, proveDisk, refuseOther } from "./same-database.ts";
-import { SIGNING_SECRET, sqliteStore } from "./sqlite-store.ts";
+import { sqliteStore } from "./sqlite-store.ts";
 
 export interface OpenSqlite {
   /** A file, or `:memory:`. */
@@ -19,7 +19,7 @@ export interface OpenSqlite {
   readonly random: () => number;
   /** Words for the operator. */
   readonly tell?: (message: string) => void;
-  /** For the store's generation and its secrets. */
+  /** For the store's generation, and what its cursors are checked by. */
   readonly newSecret: () => string;
   /** The clocks of this process. */
   readonly mark?: (() => WallMark) | undefined;
@@ -39,7 +39,6 @@ export async function openSqlite({ path, random, newSecret, mark, tell = () => {
       tune(db);
     });
     await whenFree(path, random, () => migrate(db, path, newSecret));
-    await whenFree(path, random, () => ensureSecret(db, newSecret));
     if (shared && mark !== undefined) {
       returnToWall(db, mark());
       await whenFree(path, random, () => db.exec(WRITE_AHEAD));
@@ -162,12 +161,6 @@ function migrate(db: Database, path: string, newSecret: () => string): void {
     }
     throw error;
   }
-}
-
-/** For signing what servers hand out. Of two processes that open at once one is first, and the other reads its secret. */
-function ensureSecret(db: Database, newSecret: () => string): void {
-  if (db.prepare("select 1 from meta where name = ?").get(SIGNING_SECRET) !== undefined) return;
-  db.prepare("insert into meta (name, value) values (?, ?) on conflict do nothing").run(SIGNING_SECRET, newSecret());
 }
 
 export function refuseNewer(db: Database, path: string): void {

@@ -3,7 +3,14 @@ import { PerdureError } from "../../core/errors.ts";
 import { namespacePage, wholePage } from "../event-page.ts";
 import { COUNT_AT_ONCE, keptCounts } from "../kept-counts.ts";
 import type { EventPage, EventQuery, Store } from "../store.ts";
-import { addTokenVerb, revokeTokenVerb, settingReader, settingVerb, tokenReader } from "./access.ts";
+import {
+  addTokenVerb,
+  replaceSettingVerb,
+  revokeTokenVerb,
+  settingReader,
+  settingVerb,
+  tokenReader,
+} from "./access.ts";
 import { amendVerb } from "./amend.ts";
 import { beatVerb, expiredReader } from "./beat.ts";
 import { claimVerb } from "./claim.ts";
@@ -13,6 +20,7 @@ import { readError } from "./disk-error.ts";
 import type { Database } from "./driver.ts";
 import { EventLog } from "./events.ts";
 import { finder } from "./find.ts";
+import { eraseSecretVerb, formerSecretReader } from "./former-secret.ts";
 import { insertVerb } from "./insert.ts";
 import { Interned } from "./interned.ts";
 import { laneCounter } from "./lanes.ts";
@@ -38,9 +46,6 @@ export interface SqliteOptions {
   /** Entries of an index that are counted in one turn of the event loop. */
   readonly countAtOnce?: number;
 }
-
-/** The name of the secret with which servers sign. */
-export const SIGNING_SECRET = "signing_secret";
 
 /** Readers wait for nobody, save while another process mends the file after a crash: a few seconds' worth of tries. */
 const MAX_LOCKED_READS = 1_000;
@@ -80,6 +85,8 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     addToken: addTokenVerb(context),
     revokeToken: revokeTokenVerb(context),
     setting: settingVerb(context),
+    replaceSetting: replaceSettingVerb(context),
+    eraseSecret: eraseSecretVerb(context),
     cascaded: cascadedVerb(context),
     usage: usageVerb(context),
     claim: claimVerb(context),
@@ -97,6 +104,7 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
   const tokens = tokenReader(context);
   const { laneCount, policyCount, laneUse } = laneCounter(context);
   const setting = settingReader(context);
+  const formerSecret = formerSecretReader(context);
   const watch = watcher(db, shared);
   let open = true;
 
@@ -130,7 +138,6 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
   }
 
   return {
-    secret: text(SIGNING_SECRET),
     claimsAtOnce: 1,
     lists: { together: 2_000, beside: false },
     insert: (jobs, now) =>
@@ -209,6 +216,12 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     revokeToken: (id, now, by = null) => one(verbs.revokeToken, { id, now, by }),
     setting: (name) => answer(() => setting(name)),
     setSettingIfAbsent: (name, value) => one(verbs.setting, { name, value }),
+    replaceSetting: (name, from, to) => one(verbs.replaceSetting, { name, from, to }),
+    formerSecret: () => answer(formerSecret),
+    eraseFormerSecret: async () => {
+      await one(verbs.eraseSecret, null);
+      bringLogHome(db); // which may still hold it
+    },
     watch: watch.add,
     async close() {
       if (!open) return;

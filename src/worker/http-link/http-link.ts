@@ -82,7 +82,7 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
     teller.well();
     const { session: id, key } = opened.body;
     claimsAtOnce = Math.max(1, opened.body.claimsAtOnce);
-    const session = { id, key, leaseMs: opened.body.leaseMs };
+    const session: OpenSession = { id, key, leaseMs: opened.body.leaseMs };
     sessions.set(id, session);
     forget(id);
     current = id;
@@ -107,8 +107,10 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
       const reply = await inSession<RenewAnswerWire>(parts, session, "renewSession", body, {
         totalMs: session.leaseMs / 2,
       });
+      const { key, ...answer } = reply.body;
+      if (key !== undefined) session.key = key;
       // A server of an earlier version says nothing of budgets.
-      return { ...reply.body, overspent: reply.body.overspent ?? [], unheard: [] };
+      return { ...answer, overspent: answer.overspent ?? [], unheard: [] };
     } catch (error) {
       if (isGone(error)) return GONE;
       teller.trouble(error);

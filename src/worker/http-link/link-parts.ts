@@ -10,7 +10,8 @@ import { mayPass } from "./wire-error.ts";
 /** A session as the server opened it. */
 export interface OpenSession {
   readonly id: string;
-  readonly key: string;
+  /** A renewal may bring another. */
+  key: string;
   readonly leaseMs: number;
 }
 

@@ -1,0 +1,112 @@
+/** The file `secret` in a data directory: with what its servers sign. One secret a line, the newest first, with the time from
+ *  which it signs and the time until which it is accepted; people may write it too, with a bare secret in it. Whoever can read
+ *  it can act as any worker and any running command, so a file that others may read is refused. */
+import { randomBytes } from "node:crypto";
+import { closeSync, fstatSync, openSync, readFileSync } from "node:fs";
+import type { Secret } from "../../server/key-ring.ts";
+import { writeDurably } from "../../store/open.ts";
+import { CliError, EXIT, usageError } from "../exit.ts";
+import { isSecretText, SECRET_ALLOWED } from "../secret-text.ts";
+
+export const SECRET_FILE = "secret";
+/** Of one file: a secret that is replaced this often within its grace is dropped early. */
+export const MAX_SECRETS = 8;
+
+const OTHERS = 0o077;
+const HEAD = `# With these secrets the servers of one database sign what they hand out to workers and commands: the newest first.
+# Keep this file to yourself; all of those servers need the same. \`perdure token rotate-secret\` makes a new one.
+`;
+
+export function newSecret(): string {
+  return `pds_${randomBytes(32).toString("base64url")}`;
+}
+
+/** Those in a file; null if there is no such file. */
+export function readSecretFile(path: string): Secret[] | null {
+  let file: number;
+  try {
+    file = openSync(path, "r");
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    throw new CliError(EXIT.failed, `cannot read the signing secret in ${path}: ${message}`);
+  }
+  try {
+    const { mode } = fstatSync(file);
+    if ((mode & OTHERS) !== 0) {
+      const shown = (mode & 0o777).toString(8).padStart(4, "0");
+      throw usageError(
+        `${path} can be read by others (mode ${shown}): take the rights away with \`chmod 600 ${path}\`, and run ` +
+          "`perdure token rotate-secret --grace 1m` if somebody may have seen it",
+      );
+    }
+    return parseSecrets(readFileSync(file, "utf8"), path);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** `SECRET [from TIME] [until TIME] [unnamed]` on each line. Secrets are in no message. */
+export function parseSecrets(text: string, path: string): Secret[] {
+  const secrets = text.split(/\r?\n/).flatMap((line, i): Secret[] => {
+    const words = line.trim().split(/\s+/);
+    const [secret = "", ...rest] = words;
+    if (secret === "" || secret.startsWith("#")) return [];
+    const bad = (what: string) => usageError(`${path}:${i + 1}: ${what}`);
+    if (!isSecretText(secret)) throw bad(`the secret is not ${SECRET_ALLOWED}`);
+    let [signsFrom, until, isUnnamed]: [number | null, number | null, boolean] = [null, null, false];
+    while (rest.length > 0) {
+      const word = rest.shift();
+      if (word === "unnamed") isUnnamed = true;
+      else if (word === "from") signsFrom = instantOf(rest.shift(), bad);
+      else if (word === "until") until = instantOf(rest.shift(), bad);
+      else throw bad("behind a secret stand `from TIME`, `until TIME` and `unnamed`, and nothing else");
+    }
+    return [{ text: secret, signsFrom, until, ...(isUnnamed ? { isUnnamed } : {}) }];
+  });
+  if (secrets.length === 0) {
+    throw usageError(
+      `${path} holds no secret; copy it from another server of the database, or see \`perdure token --help\``,
+    );
+  }
+  if (secrets.length > MAX_SECRETS)
+    throw usageError(`${path} holds more than ${MAX_SECRETS} secrets; delete the last ones`);
+  return secrets;
+}
+
+function instantOf(word: string | undefined, bad: (what: string) => Error): number {
+  const at = /^\d{4}-\d\d-\d\dT/.test(word ?? "") ? Date.parse(word as string) : Number.NaN;
+  if (Number.isNaN(at)) throw bad("a time is written as 2026-01-31T12:00:00Z");
+  return at;
+}
+
+/** Whole or not at all: servers read it while they run. False: there is a file, and it was not to be replaced. */
+export function writeSecretFile(
+  path: string,
+  secrets: readonly Secret[],
+  options: { readonly replace: boolean },
+): boolean {
+  const lines = secrets.slice(0, MAX_SECRETS).map(({ text, signsFrom, until, isUnnamed }) => {
+    const from = signsFrom === null ? "" : ` from ${new Date(signsFrom).toISOString()}`;
+    const to = until === null ? "" : ` until ${new Date(until).toISOString()}`;
+    return `${text}${from}${to}${isUnnamed ? " unnamed" : ""}\n`;
+  });
+  try {
+    return writeDurably(path, HEAD + lines.join(""), options);
+  } catch (error) {
+    throw new CliError(EXIT.failed, `cannot write the signing secret to ${path}: ${(error as Error).message}`);
+  }
+}
+
+/** A new secret before those that there are, which go on being accepted until the new one has signed for `graceMs`. The one in
+ *  use stays, whatever its time; others whose time is up go. */
+export function rotated(
+  secrets: readonly Secret[],
+  { now, signsFrom, graceMs }: { readonly now: number; readonly signsFrom: number; readonly graceMs: number },
+): Secret[] {
+  const until = signsFrom + graceMs;
+  const kept = secrets
+    .filter((secret, i) => i === 0 || secret.until === null || secret.until > now)
+    .map((secret) => ({ ...secret, until: Math.min(secret.until ?? until, until) }));
+  return [{ text: newSecret(), signsFrom, until: null }, ...kept].slice(0, MAX_SECRETS);
+}

@@ -1,0 +1,212 @@
+/** With what a server signs: secrets from PERDURE_SECRET or from the file `secret`, checked against the fingerprint in the
+ *  store, so that all servers of a database have the same. The file is read again when it changes. What it does not do: bring
+ *  a file from one server to another; that is the operator's business, as the database is to know nothing that can sign. */
+import { rmSync, statSync } from "node:fs";
+import { join, resolve } from "node:path";
+import type { Clock } from "../../lib/clock.ts";
+import { KeyRing, type Secret } from "../../server/key-ring.ts";
+import type { ServerLog } from "../../server/parts.ts";
+import type { Store } from "../../store/store.ts";
+import type { Config } from "../config/config.ts";
+import { CliError, EXIT } from "../exit.ts";
+import { newSecret, readSecretFile, rotated, SECRET_FILE, writeSecretFile } from "./secret-file.ts";
+
+/** Of the store: the fingerprint of the secret in use. */
+export const SETTING = "signing_key";
+/** Longer than all but a few commands run. Sessions move to the new secret by themselves, within seconds. */
+export const GRACE_MS = 86_400_000;
+/** How soon a changed file, or a new fingerprint, is seen. */
+const LOOK_MS = 2_000;
+/** How often it is asked whether anything signed with a former secret is left. */
+const RETIRE_MS = 30_000;
+/** Clocks of servers differ by less: within this time after a change one may still sign with the former secret. */
+const SKEW_MS = 10_000;
+
+export interface SigningParts {
+  readonly store: Pick<Store, "setting" | "setSettingIfAbsent" | "replaceSetting" | "openSessions"> &
+    Pick<Store, "formerSecret" | "eraseFormerSecret">;
+  readonly clock: Clock;
+  readonly log: ServerLog;
+  /** The full path of the file. */
+  readonly file: string;
+  /** Of the environment: the first signs, and what is in the file is accepted only. */
+  readonly given: readonly string[];
+  /** The database, for messages. */
+  readonly shown: string;
+}
+
+export function secretFileOf(config: Config, dir: string, cwd: string): string {
+  const named = config.text("server.secretFile");
+  return named === undefined ? join(dir, SECRET_FILE) : resolve(cwd, named);
+}
+
+export function givenSecrets(config: Config): string[] {
+  return (config.text("server.secret") ?? "").split(/[\s,]+/).filter((text) => text !== "");
+}
+
+export class Signing {
+  readonly keys: KeyRing;
+  readonly #parts: SigningParts;
+  #seen: string;
+  #announced: string;
+  #lookedForFormerAt: number;
+  #isFileBad = false;
+  #cancel = () => {};
+  #closed = false;
+
+  private constructor(parts: SigningParts, keys: KeyRing, seen: string) {
+    this.#parts = parts;
+    this.keys = keys;
+    this.#seen = seen;
+    this.#announced = keys.current.print;
+    this.#lookedForFormerAt = parts.clock.monotonic();
+  }
+
+  /** Throws where the servers of this store have another secret. */
+  static async open(parts: SigningParts): Promise<Signing> {
+    const { store, clock, file } = parts;
+    const isNew = await ensureFile(parts);
+    const seen = stampOf(file);
+    const keys = new KeyRing(secretsOf(parts), clock.now);
+    const print = await store.setSettingIfAbsent(SETTING, keys.current.print);
+    if (!keys.has(print)) {
+      if (isNew) rmSync(file, { force: true }); // another server was faster, and this one of ours is worth nothing
+      throw refusal(parts, isNew);
+    }
+    if (print !== keys.current.print) await store.replaceSetting(SETTING, print, keys.current.print);
+    if ((await store.formerSecret()) !== null) await store.eraseFormerSecret();
+    const signing = new Signing(parts, keys, seen);
+    signing.#later();
+    return signing;
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#cancel();
+  }
+
+  #later(): void {
+    const again = () =>
+      void this.look()
+        .catch(() => {}) // the store is away: others tell of that
+        .then(() => this.#closed || this.#later());
+    this.#cancel = this.#parts.clock.after(LOOK_MS, again, { background: true });
+  }
+
+  /** What it does every two seconds. */
+  async look(): Promise<void> {
+    this.#readAgain();
+    await this.#announce();
+    await this.#compare();
+    await this.#retire();
+  }
+
+  #readAgain(): void {
+    const { file, log } = this.#parts;
+    const stamp = stampOf(file);
+    if (stamp === this.#seen) return;
+    try {
+      this.keys.replace(secretsOf(this.#parts));
+      log("info", "read the signing secrets again", { file, signsWith: this.keys.current.id });
+      this.#seen = stamp;
+      this.#isFileBad = false;
+    } catch (error) {
+      const message = "cannot read the signing secrets; those known go on";
+      if (!this.#isFileBad) log("error", message, { file, error: (error as Error).message });
+      this.#isFileBad = true;
+    }
+  }
+
+  /** Another key signs here than before: others are to know. Done once for each: servers that disagree must not take turns. */
+  async #announce(): Promise<void> {
+    const { store, log } = this.#parts;
+    const { print, id } = this.keys.current;
+    if (print === this.#announced) return;
+    const before = await store.setSettingIfAbsent(SETTING, print);
+    if (before !== print && this.keys.has(before)) await store.replaceSetting(SETTING, before, print);
+    this.#announced = print;
+    log("info", "signs with a new secret", { signsWith: id });
+  }
+
+  async #compare(): Promise<void> {
+    const { store, log, file } = this.#parts;
+    const print = await store.setSettingIfAbsent(SETTING, this.keys.current.print);
+    const missing = this.keys.has(print) ? null : print;
+    if (missing !== null && this.keys.missing === null) {
+      log(
+        "error",
+        "other servers sign with a secret that this one does not have: copy their file; not ready until then",
+        {
+          file,
+        },
+      );
+    }
+    if (missing === null && this.keys.missing !== null) log("info", "has the signing secret in use", { file });
+    this.keys.missing = missing;
+  }
+
+  /** A former secret is worth nothing to anybody but a thief once the sessions that were opened with it have ended. */
+  async #retire(): Promise<void> {
+    const { store, clock, log } = this.#parts;
+    const { retiring, current } = this.keys;
+    if (retiring.length === 0 || current.signsFrom === null) return;
+    if (clock.monotonic() - this.#lookedForFormerAt < RETIRE_MS) return;
+    this.#lookedForFormerAt = clock.monotonic();
+    const since = current.signsFrom + SKEW_MS;
+    if (clock.now() < since || (await store.openSessions()).some(({ startedAt }) => startedAt < since)) return;
+    for (const id of retiring) this.keys.retire(id);
+    log("info", "former signing secrets are not accepted any more: no session is left that was opened with them", {
+      secrets: retiring,
+    });
+  }
+}
+
+/** Changes with the file; "" where there is none. */
+function stampOf(file: string): string {
+  const stat = statSync(file, { throwIfNoEntry: false });
+  return stat === undefined ? "" : `${stat.ino} ${stat.mtimeMs} ${stat.ctimeMs} ${stat.size}`;
+}
+
+function secretsOf({ given, file }: SigningParts): Secret[] {
+  const ofFile = readSecretFile(file) ?? [];
+  return [...given.map((text) => ({ text, signsFrom: null, until: null })), ...ofFile];
+}
+
+/** Makes the file where it is needed: for a new store, and for a secret that an earlier version kept in the database. True if
+ *  there was none. */
+async function ensureFile({ store, clock, file, given, log, shown }: SigningParts): Promise<boolean> {
+  const former = await store.formerSecret();
+  const found = readSecretFile(file);
+  if (former === null) {
+    if (found !== null || given.length > 0) return false;
+    // Its servers have one: this is for `refusal` to say, and not a reason to make another.
+    if ((await store.setting(SETTING)) !== null) throw refusal({ file, given, shown }, true);
+    const isMade = writeSecretFile(file, [{ text: newSecret(), signsFrom: null, until: null }], { replace: false });
+    if (isMade) log("info", "made a signing secret; all servers of this database need a copy of the file", { file });
+    return isMade;
+  }
+  if (found?.some(({ text }) => text === former)) return false;
+  const now = clock.now();
+  // Copies of the database hold it too, so it is replaced at once: it signs nothing from here on.
+  const kept: Secret = { text: former, signsFrom: null, until: now + GRACE_MS, isUnnamed: true };
+  const isFirst = found === null && given.length === 0;
+  const secrets = isFirst ? rotated([kept], { now, signsFrom: now, graceMs: GRACE_MS }) : [...(found ?? []), kept];
+  if (!writeSecretFile(file, secrets, { replace: found !== null })) return false;
+  log("info", "moved the signing secret out of the database, and replaced it", { file, acceptedFor: "24h" });
+  return found === null;
+}
+
+function refusal({ file, given, shown }: Pick<SigningParts, "file" | "given" | "shown">, isMissing: boolean): CliError {
+  const what =
+    given.length > 0
+      ? "PERDURE_SECRET does not hold the signing secret"
+      : isMissing
+        ? `${file} does not exist, and would have to hold the signing secret`
+        : `${file} does not hold the signing secret`;
+  return new CliError(
+    EXIT.usage,
+    `${what} of the other servers of ${shown}: copy the file \`${SECRET_FILE}\` from the data directory of one of them to ` +
+      `${file}, or set PERDURE_SECRET as they have it. If it is lost, \`perdure token rotate-secret --force\` makes a new one; ` +
+      "then workers register again, and commands that run lose their token",
+  );
+}
