@@ -1,6 +1,5 @@
 /** A server of this process: store, engine, tokens and HTTP, opened in this order and closed in the other. */
 import { randomBytes } from "node:crypto";
-import {} from "node:fs";
 import { dirname, resolve } from "node:path";
 import { type OpenedEngine, openEngine } from "../../embedded/open-engine.ts";
 import { opalDoor } from "../../server/opal/door.ts";

@@ -46,7 +46,7 @@ describe("a file of version 1", () => {
       ...{ createdAt: T0, expiresAt: null, revokedAt: null },
     });
     expect(await bench.store.tokens()).toHaveLength(1);
-    expect(await bench.store.events({ after: 0, limit: 99 })).toHaveLength(5);
+    expect(await bench.store.events({ after: 0, limit: 99 })).toHaveLength(6);
     // An old event of a worker says nothing of its namespace.
     expect(await bench.store.events({ after: 0, limit: 99, namespace: "default" })).toHaveLength(4);
     await bench.end();
