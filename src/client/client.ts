@@ -156,8 +156,16 @@ export class PerdureClient implements Perdure {
 
   async workers(): Promise<SessionRow[]> {
     type WireSession = Omit<SessionRow, "health"> & { readonly health: WireHealth | null };
-    const { workers } = await this.#link.json<{ workers: WireSession[] }>("listWorkers");
-    return workers.map((worker) => ({
+    type Page = { readonly workers: WireSession[]; readonly next?: string | null };
+    const all: WireSession[] = [];
+    // A server of an earlier version sends all of them, and knows no pages.
+    for (let query = new URLSearchParams(); ; ) {
+      const { workers, next } = await this.#link.json<Page>("listWorkers", { query });
+      all.push(...workers);
+      if (next == null) break;
+      query = new URLSearchParams({ after: next });
+    }
+    return all.map((worker) => ({
       ...worker,
       health: worker.health === null ? null : fromWireHealth(worker.health),
     }));

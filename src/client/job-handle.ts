@@ -74,9 +74,24 @@ export class ClientJobHandle<Output> implements JobHandle<Output> {
     return eventFeed(this.#link, { ...checkFeed(options, JOB_FEED_KEYS), jobId: this.id });
   }
 
-  async attempts(): Promise<AttemptRow[]> {
-    const { attempts } = await this.#link.json<{ attempts: AttemptRow[] }>("listAttempts", { params: { id: this.id } });
-    return attempts;
+  async attempts(page?: { readonly after?: number; readonly limit?: number }): Promise<AttemptRow[]> {
+    if (page !== undefined) return (await this.#attemptPage(page)).attempts;
+    const all: AttemptRow[] = [];
+    // A server of an earlier version sends all of them, and knows no pages.
+    for (let after: number | null = null; ; ) {
+      const { attempts, next } = await this.#attemptPage(after === null ? {} : { after });
+      all.push(...attempts);
+      if (next == null) return all;
+      after = next;
+    }
+  }
+
+  #attemptPage(page: { readonly after?: number; readonly limit?: number }) {
+    const query = new URLSearchParams(
+      Object.entries(page).map(([name, value]): [string, string] => [name, String(value)]),
+    );
+    type Page = { readonly attempts: AttemptRow[]; readonly next?: number | null };
+    return this.#link.json<Page>("listAttempts", { params: { id: this.id }, query });
   }
 
   explain(): Promise<Explanation> {

@@ -79,6 +79,7 @@ const OfSessionFile = closed({
 const FromOffset = closed({ offset: Type.Optional(Count) });
 const Upload = Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }));
 
+const upTo = (most: number) => Type.Optional(Type.Integer({ minimum: 1, maximum: most }));
 const many = (schema: TSchema, max: number) => Type.Optional(Type.Array(schema, { maxItems: max }));
 
 /** Of a search; in a query, lists are repeated names, as in `state=queued&state=running`. */
@@ -218,8 +219,14 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
     },
   },
   listAttempts: {
-    ...{ tag: "jobs", summary: "Closed attempts of a job, oldest first", params: OfJob },
-    reply: closed({ attempts: Type.Array(Type.Object({ attempt: AttemptNumber, outcome: Type.String() })) }),
+    ...{ tag: "jobs", summary: "Closed attempts of a job, oldest first, a page at a time", params: OfJob },
+    description:
+      "`next` is the `after` of the next page, null at the end. `log` is cut at 64 KiB: its logs have all of it.",
+    query: closed({ after: Type.Optional(Count), limit: upTo(LIMIT.attempts) }),
+    reply: closed({
+      attempts: Type.Array(Type.Object({ attempt: AttemptNumber, outcome: Type.String() })),
+      next: orNull(AttemptNumber),
+    }),
   },
   getLogs: {
     ...{
@@ -335,9 +342,15 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
   },
 
   listWorkers: {
-    ...{ tag: "workers", summary: "Workers that are alive or ended lately" },
+    ...{ tag: "workers", summary: "Workers that are alive or ended lately, oldest first, a page at a time" },
+    description: "`next` is the `after` of the next page, null at the end.",
+    query: closed({
+      after: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: "A session." })),
+      limit: upTo(LIMIT.workers),
+    }),
     reply: closed({
       workers: Type.Array(Type.Object({ id: Type.String(), name: Type.String(), health: orNull(HealthSchema) })),
+      next: orNull(Type.String()),
     }),
   },
   drainWorker: {

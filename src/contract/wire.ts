@@ -29,5 +29,7 @@ export const LIMIT = {
   held: 100_000,
   waitJobs: 1_000,
   events: 1_000,
+  attempts: 100,
+  workers: 200,
   jobs: 1_000,
 } as const;

@@ -5,7 +5,7 @@ import type { JobEvent } from "./event.ts";
 import { type AttemptStory, beginAttempt, endAttempt, tellAttempt, tellRunning } from "./explain-attempt.ts";
 import { type Asked, askedBy, type Decided, type DecidedEvent, isDecided, tellDecision } from "./explain-decision.ts";
 import { tellSources } from "./explain-policy.ts";
-import { evolve, foldEvents } from "./fold.ts";
+import { BEFORE, evolve, foldEvents } from "./fold.ts";
 import type { JobProgressFields } from "./job.ts";
 import type { Policy } from "./policy.ts";
 import { type ChangedTerms, showTerms } from "./redrive.ts";
@@ -17,8 +17,11 @@ export interface Story {
   readonly submitted: Submitted;
   /** The job as it is now. */
   readonly job: JobProgressFields;
+  /** Of a job with very many attempts, the first and the last. */
   readonly lines: readonly string[];
   readonly attempts: readonly AttemptStory[];
+  /** The latest events. */
+  readonly recent: readonly JobEvent[];
   /** The latest decision, and the latest cancel and discard of this chapter. */
   readonly decided: Decided | null;
   readonly cancel: Asked | null;
@@ -27,39 +30,110 @@ export interface Story {
   readonly spent: { readonly used: number; readonly limit: number };
 }
 
-export function tellStory(events: readonly JobEvent[], policy?: Policy): Story {
-  const job = foldEvents(events); // refuses a broken history before a word of it is told
-  const submitted = events[0] as Submitted;
-  const lines = [tellSubmit(submitted), ...tellSources(submitted.data.sources, policy)];
-  const attempts: AttemptStory[] = [];
-  const fresh = { decided: null, cancel: null, discard: null, spent: { used: 0, limit: submitted.data.maxAttempts } };
-  let chapter: Pick<Story, "decided" | "cancel" | "discard" | "spent"> = fresh;
-  let before = foldEvents([submitted]);
+/** The story of a job with very many attempts leaves out those between the first and the last of them. */
+const FIRST = 100;
+const LAST = 300;
+/** Events that say why it is where it is now. */
+const RECENT = 200;
 
-  for (const event of events.slice(1)) {
-    const after = evolve(before, event);
-    if (event.name === "attempt.started") {
-      attempts.push(beginAttempt(event, before));
-    } else if (isDecided(event)) {
-      const decided = decidedBy(event, before, after, chapter.cancel);
-      lines.push(...tellDecided(decided, before, attempts));
-      const { charge } = event.data.decision;
-      chapter = { ...chapter, decided, ...(charge?.to === "maxAttempts" ? { spent: charge } : {}) };
-    } else if (event.name !== "job.submitted") {
-      const asked: Asked = { at: event.at, by: event.data.by };
-      lines.push(tellCommand(event, asked, before, after));
-      if (event.name === "job.redriven") {
-        const limit = event.data.changed?.policy?.maxAttempts ?? chapter.spent.limit;
-        chapter = { ...fresh, spent: { used: 0, limit } };
-      } else if (event.name === "job.discarded") chapter = { ...chapter, discard: asked };
-      else if (event.name !== "job.rescheduled" && event.name !== "job.unblocked")
-        chapter = { ...chapter, cancel: asked };
-    }
-    before = after;
+export function tellStory(events: readonly JobEvent[], policy?: Policy): Story {
+  const teller = new StoryTeller(policy);
+  foldEvents(events); // refuses a broken history before a word of it is told
+  for (const event of events) teller.add(event);
+  return teller.story;
+}
+
+type Chapter = Pick<Story, "decided" | "cancel" | "discard" | "spent">;
+
+/** Takes the events of a job one after the other, so that nobody has to hold all of them, and keeps a bounded part of the story. */
+export class StoryTeller {
+  readonly #policy: Policy | undefined;
+  readonly #lines = new Ends<readonly string[]>(FIRST, LAST);
+  readonly #attempts = new Ends<AttemptStory>(FIRST, LAST);
+  readonly #recent = new Ends<JobEvent>(0, RECENT);
+  #submitted: Submitted | null = null;
+  #job: JobProgressFields = BEFORE;
+  #chapter: Chapter = { decided: null, cancel: null, discard: null, spent: { used: 0, limit: 0 } };
+
+  constructor(policy?: Policy) {
+    this.#policy = policy;
   }
-  const last = attempts.at(-1);
-  if (last?.endedAt === null) lines.push(tellRunning(last));
-  return { submitted, job, lines, attempts, ...chapter };
+
+  add(event: JobEvent): void {
+    const before = this.#job;
+    if (event.n !== before.revision + 1) throw new Error(`event ${event.n} follows event ${before.revision}`);
+    const after = evolve(before, event);
+    this.#job = after;
+    this.#recent.push(event);
+    if (event.name === "job.submitted") this.#begin(event);
+    else if (event.name === "attempt.started") this.#attempts.push(beginAttempt(event, before));
+    else if (isDecided(event)) {
+      const decided = decidedBy(event, before, after, this.#chapter.cancel);
+      this.#lines.push(tellDecided(decided, before, this.#attempts));
+      const { charge } = event.data.decision;
+      this.#chapter = { ...this.#chapter, decided, ...(charge?.to === "maxAttempts" ? { spent: charge } : {}) };
+    } else {
+      const asked: Asked = { at: event.at, by: event.data.by };
+      this.#lines.push([tellCommand(event, asked, before, after)]);
+      if (event.name === "job.redriven") {
+        const limit = event.data.changed?.policy?.maxAttempts ?? this.#chapter.spent.limit;
+        this.#chapter = { decided: null, cancel: null, discard: null, spent: { used: 0, limit } };
+      } else if (event.name === "job.discarded") this.#chapter = { ...this.#chapter, discard: asked };
+      else if (event.name !== "job.rescheduled" && event.name !== "job.unblocked")
+        this.#chapter = { ...this.#chapter, cancel: asked };
+    }
+  }
+
+  #begin(submitted: Submitted): void {
+    this.#submitted = submitted;
+    this.#lines.push([tellSubmit(submitted), ...tellSources(submitted.data.sources, this.#policy)]);
+    const spent = { used: 0, limit: submitted.data.maxAttempts };
+    this.#chapter = { decided: null, cancel: null, discard: null, spent };
+  }
+
+  get story(): Story {
+    if (this.#submitted === null) throw new Error("a job has at least one event");
+    const { first, last, leftOut } = this.#lines;
+    const gap = leftOut === 0 ? [] : [`(${leftOut} steps between are left out here; the events tell all of them.)`];
+    const lines = [...first.flat(), ...gap, ...last.flat()];
+    const attempts = [...this.#attempts.first, ...this.#attempts.last];
+    const running = attempts.at(-1);
+    if (running?.endedAt === null) lines.push(tellRunning(running));
+    const { last: recent } = this.#recent;
+    return { submitted: this.#submitted, job: this.#job, lines, attempts, recent, ...this.#chapter };
+  }
+}
+
+/** The first and the last of a list that may be very long. */
+class Ends<T> {
+  readonly first: T[] = [];
+  #last: T[] = [];
+  #cut = 0;
+  readonly #most: { readonly first: number; readonly last: number };
+
+  constructor(first: number, last: number) {
+    this.#most = { first, last };
+  }
+
+  get last(): readonly T[] {
+    return this.#last.slice(-this.#most.last);
+  }
+  get leftOut(): number {
+    return this.#cut + Math.max(0, this.#last.length - this.#most.last);
+  }
+
+  push(one: T): void {
+    if (this.first.length < this.#most.first) this.first.push(one);
+    else this.#last.push(one);
+    if (this.#last.length < 2 * this.#most.last) return;
+    this.#cut += this.#last.length - this.#most.last;
+    this.#last = this.#last.slice(-this.#most.last);
+  }
+
+  /** Takes the newest away. */
+  pop(): T | undefined {
+    return this.#last.length > 0 ? this.#last.pop() : this.first.pop();
+  }
 }
 
 function tellSubmit({ at, jobId, data }: Submitted): string {
@@ -82,7 +156,7 @@ function decidedBy(event: DecidedEvent, before: JobProgressFields, after: JobPro
 }
 
 /** Closes the attempt that is open; a queue timeout has none. */
-function tellDecided(decided: Decided, before: JobProgressFields, attempts: AttemptStory[]): string[] {
+function tellDecided(decided: Decided, before: JobProgressFields, attempts: Ends<AttemptStory>): string[] {
   const { event } = decided;
   if (event.name === "job.queue_timeout") {
     return [tellExpiry(event.at, event.data.why, before), ...tellDecision(decided)];

@@ -947,3 +947,22 @@ describe("any history", () => {
     expect(single.text).toContain('with the label "gpu=a100"');
   });
 });
+
+describe("the story of a job with very many attempts", () => {
+  it("is bounded: the first and the last are told, with what was spent in all", () => {
+    const play = new Play({ maxAttempts: 2_000, backoff: { type: "none" }, onUnknown: "retry" });
+    for (let i = 1; i <= 1_500; i++) {
+      play.run({ kind: "failed", failure: failure({ kind: "error", message: `no ${i}` }) }, 1);
+    }
+    const { attempts, lines, text, summary } = explain({ events: play.events, now: play.now });
+    expect(attempts.map(({ attempt }) => attempt)).toEqual([
+      ...Array.from({ length: 100 }, (_, i) => i + 1),
+      ...Array.from({ length: 300 }, (_, i) => 1_201 + i),
+    ]);
+    expect(lines.length).toBeLessThan(3_000);
+    expect(text).toContain("(1101 steps between are left out here; the events tell all of them.)");
+    expect(text).toContain("no 1500");
+    expect(text).not.toContain("no 500;");
+    expect(summary).toContain("run 1500, 1500 of 2000 charged");
+  });
+});

@@ -88,7 +88,11 @@ export interface Explanation {
  *  @example
  *  console.log(explain({ events, now: Date.now() }).text); */
 export function explain(input: ExplainInput): Explanation {
-  const story = tellStory(input.events, input.policy);
+  return explainStory(tellStory(input.events, input.policy), input);
+}
+
+/** The same for a story that was told event by event. */
+export function explainStory(story: Story, input: Around): Explanation {
   const { submitted, job, attempts } = story;
   const { kind, queue, namespace } = submitted.data;
   const standing = stand(story, input);
@@ -114,7 +118,9 @@ interface Standing {
   readonly next: Next;
 }
 
-function stand(story: Story, input: ExplainInput): Standing {
+type Around = Omit<ExplainInput, "events" | "policy">;
+
+function stand(story: Story, input: Around): Standing {
   const { job } = story;
   switch (job.state) {
     case "queued":
@@ -139,7 +145,7 @@ function stand(story: Story, input: ExplainInput): Standing {
   }
 }
 
-function standQueued(story: Story, input: ExplainInput): Standing {
+function standQueued(story: Story, input: Around): Standing {
   const { job, submitted } = story;
   const around: Surroundings = {
     ...{ now: input.now, kind: submitted.data.kind, queue: submitted.data.queue },
@@ -147,13 +153,13 @@ function standQueued(story: Story, input: ExplainInput): Standing {
     ...{ capableSessions: input.capableSessions, liveSessions: input.liveSessions },
     queuePausedAt: input.queuePausedAt ?? null,
   };
-  const { summary, lines, reasons } = tellWait(job, input.events, around);
+  const { summary, lines, reasons } = tellWait(job, story.recent, around);
   const next: Next = { kind: "run", at: job.runAt, waitsFor: reasons, expiresAt: job.expiresAt };
   return { summary: `${summary}; ${spent(story)}.`, lines, next };
 }
 
-function standBlocked(story: Story, { events, now }: ExplainInput): Standing {
-  const cause = events.findLast((event) => event.name === "attempt.waiting");
+function standBlocked(story: Story, { now }: Around): Standing {
+  const cause = story.recent.findLast((event) => event.name === "attempt.waiting");
   if (cause === undefined) {
     const summary = "Blocked: it waits for something other than time (its children, earlier steps or a person).";
     return { summary, lines: [], next: { kind: "unblock", waitsFor: [] } };
@@ -174,7 +180,7 @@ function shortList(ids: readonly string[]): string {
   return ids.slice(0, NAMED).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }
 
-function standRunning(story: Story, { now, isOrphan = false }: ExplainInput): Standing {
+function standRunning(story: Story, { now, isOrphan = false }: Around): Standing {
   const { job, cancel } = story;
   const { worker, startedAt } = story.attempts.at(-1) as AttemptStory;
   const where = `attempt ${job.attempt} on worker ${quoted(worker)}`;

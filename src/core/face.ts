@@ -58,7 +58,7 @@ export interface Perdure extends AsyncDisposable {
   pause(queue: string): Promise<void>;
   resume(queue: string): Promise<void>;
 
-  /** Workers that are alive or ended lately. */
+  /** Workers that are alive or ended lately, read a page at a time. */
   workers(): Promise<SessionRow[]>;
   /** Asks a worker, by its session, to claim no more. What it runs goes on. */
   drain(session: string): Promise<void>;
@@ -97,8 +97,9 @@ export interface JobHandle<Output> {
   cancel(): Promise<JobInfo>;
   /** This job's events so far, and with `follow` those to come. */
   events(options?: Omit<FeedOptions, "jobId">): AsyncGenerator<PerdureEvent, void, void>;
-  /** Those that have ended, oldest first. */
-  attempts(): Promise<AttemptRow[]>;
+  /** Those that have ended, oldest first; what they logged is in `log` up to 64 KiB. All of them, read a page at a time. Of a
+   *  job with very many, pass a page: it holds up to 100 attempts after the one named, or fewer where they are large. */
+  attempts(page?: { readonly after?: number; readonly limit?: number }): Promise<AttemptRow[]>;
   explain(): Promise<Explanation>;
 }
 

@@ -19,7 +19,7 @@ export async function errorOfEnd(
 ): Promise<PerdureError | null> {
   if (job.chapter > chapter) {
     const { reason, attempt } = await earlierChapterEnd(handle.events(), chapter);
-    if (reason !== null) return failed(job.id, reason, await handle.attempts(), chapter, attempt);
+    if (reason !== null) return failed(job.id, reason, await lastOf(handle, attempt), chapter, attempt);
     const message = `chapter ${chapter} of ${job.id} was cancelled; the job is now in chapter ${job.chapter}`;
     return new PerdureError("job_cancelled", message);
   }
@@ -27,9 +27,21 @@ export async function errorOfEnd(
     case "succeeded":
       return null;
     case "failed":
-      return failed(job.id, job.reason as FailReason, await handle.attempts(), job.chapter, job.attempt);
+      return failed(job.id, job.reason as FailReason, await lastOf(handle, job.attempt), job.chapter, job.attempt);
     default:
       return new PerdureError("job_cancelled", `${job.id} was cancelled`);
+  }
+}
+
+/** That attempt alone: there may be very many before it. */
+async function lastOf(handle: Pick<JobHandle<unknown>, "attempts">, attempt: number): Promise<AttemptRow[]> {
+  if (attempt === 0) return [];
+  try {
+    return await handle.attempts({ after: attempt - 1, limit: 1 });
+  } catch (error) {
+    // A server of an earlier version knows no pages.
+    if ((error as { readonly code?: unknown }).code !== "invalid_request") throw error;
+    return handle.attempts();
   }
 }
 

@@ -22,6 +22,9 @@ export interface NewSession {
   /** The defaults of its tasks, by kind, for submits by name; a task without any is not in it. Null or left out: it publishes
    *  none, and others are asked. */
   readonly defaults?: Readonly<Record<string, TaskOptions>> | null;
+  /** Who opens it, as quotas count, and how many live ones that one may have; left out, any number. */
+  readonly owner?: string | null;
+  readonly most?: number;
 }
 
 /** The payload of a job that was submitted without an input. No JSON text is empty, so it cannot be mistaken. */

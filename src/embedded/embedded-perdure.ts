@@ -33,6 +33,7 @@ import { redriveMany } from "../engine/redrive-many.ts";
 import type { SubmitItem } from "../engine/submit.ts";
 import { policyOf } from "../engine/submit-request.ts";
 import { isId } from "../lib/id.ts";
+import { SESSIONS_PAGE } from "../store/store.ts";
 import { EmbeddedJobHandle } from "./job-handle.ts";
 import { jobOutputs } from "./job-outputs.ts";
 import { checkClient, checkSubmitMany, refuseClient } from "./options.ts";
@@ -172,14 +173,19 @@ export class EmbeddedPerdure implements Perdure {
   }
 
   async workers(): Promise<SessionRow[]> {
-    const sessions = await this.#engine.store.sessions();
-    return sessions.filter((session) => session.namespace === this.#namespace);
+    const all: SessionRow[] = [];
+    for (;;) {
+      const query = { namespace: this.#namespace, after: all.at(-1)?.id ?? null };
+      const page = await this.#engine.store.sessions(query);
+      all.push(...page);
+      if (page.length < SESSIONS_PAGE) return all;
+    }
   }
 
   async drain(session: string): Promise<void> {
     // A worker of another namespace is not there.
-    const isOurs = (await this.workers()).some(({ id }) => id === session);
-    if (!isOurs || (await this.#engine.drainSession(session, this.#by)) === "unknown") {
+    const found = await this.#engine.store.session(session);
+    if (found?.namespace !== this.#namespace || (await this.#engine.drainSession(session, this.#by)) === "unknown") {
       throw new PerdureError("not_found", `no worker has the session ${show(session)}, or it ended long ago`);
     }
   }

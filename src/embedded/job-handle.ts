@@ -8,6 +8,7 @@ import { errorOfEnd, resultTimeout } from "../core/job-end.ts";
 import type { AttemptRow, JobInfo } from "../core/views.ts";
 import type { Engine } from "../engine/engine.ts";
 import { toInfo } from "../engine/job-info.ts";
+import type { AttemptsPage } from "../store/store.ts";
 
 export class EmbeddedJobHandle<Output> implements JobHandle<Output> {
   readonly id: string;
@@ -49,8 +50,15 @@ export class EmbeddedJobHandle<Output> implements JobHandle<Output> {
     return this.#engine.events({ ...checkFeed(options, JOB_FEED_KEYS), jobId: this.id });
   }
 
-  attempts(): Promise<AttemptRow[]> {
-    return this.#engine.store.attempts(this.id);
+  async attempts(page?: AttemptsPage): Promise<AttemptRow[]> {
+    const { store } = this.#engine;
+    if (page !== undefined) return store.attempts(this.id, page);
+    const all: AttemptRow[] = [];
+    for (;;) {
+      const found = await store.attempts(this.id, { after: all.at(-1)?.attempt ?? 0 });
+      if (found.length === 0) return all;
+      all.push(...found);
+    }
   }
 
   explain(): Promise<Explanation> {

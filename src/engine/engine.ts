@@ -2,9 +2,10 @@
  *  outside. Any number of engines may work on one store; none is special. */
 import type { Child, ChildState, HeldParent } from "../core/child.ts";
 import type { Command } from "../core/command.ts";
-import type { JobEvent, PerdureEvent } from "../core/event.ts";
+import type { PerdureEvent } from "../core/event.ts";
 import type { StdinFile } from "../core/exec-input.ts";
-import { type Explanation, explain } from "../core/explain.ts";
+import { type Explanation, explainStory } from "../core/explain.ts";
+import { StoryTeller } from "../core/explain-story.ts";
 import type { Usage } from "../core/job.ts";
 import type { HeldAttempt, RenewAnswer, Report, SettleAnswer, WorkerHealth } from "../core/work.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -15,7 +16,7 @@ import type {
   DrainAnswer,
   EngineProcess,
   JobRow,
-  SessionRow,
+  OpenSession,
   Store,
   TransactionClient,
   WithdrawRequest,
@@ -31,6 +32,7 @@ import { Kin } from "./kin.ts";
 import { DEFAULTS } from "./limits.ts";
 import { Lookout } from "./lookout.ts";
 import { Pruner, type Retention } from "./pruner.ts";
+import { eachEvent } from "./read-history.ts";
 import { Reaper } from "./reaper.ts";
 import { renew } from "./renew.ts";
 import { type WaitForAnyOptions, waitForAny, waitForEnd } from "./result.ts";
@@ -57,7 +59,7 @@ export interface EngineOptions {
   /** Looks for lost attempts more often than each second; never less often: each look is also its sign of life. */
   readonly reapEveryMs?: number;
   /** Whether a session's process can be proved to have ended. Then nobody need wait for its lease. */
-  readonly isGone?: (session: SessionRow) => boolean;
+  readonly isGone?: (session: OpenSession) => boolean;
   /** The process this engine is in: a job of a worker in it may have ended both. */
   readonly process?: EngineProcess;
   /** Whether the process of another engine has ended; null where that cannot be told. */
@@ -225,12 +227,14 @@ export class Engine {
   }
 
   async explain(jobId: string): Promise<Explanation> {
-    const history = await this.#parts.store.history(jobId);
+    const { store, clock } = this.#parts;
+    const history = await store.history(jobId, { events: false });
     if (history === null) throw jobNotFound(jobId);
-    const { events, lateReports, capableSessions, liveSessions, queuePausedAt, isOrphan } = history;
-    const now = this.#parts.clock.now();
-    const around = { lateReports, capableSessions, liveSessions, queuePausedAt, isOrphan, policy: history.job.policy };
-    return explain({ events: events as JobEvent[], now, ...around });
+    const { job, lateReports, capableSessions, liveSessions, queuePausedAt, isOrphan } = history;
+    const teller = new StoryTeller(job.policy);
+    for await (const event of eachEvent(store, job)) teller.add(event);
+    const around = { lateReports, capableSessions, liveSessions, queuePausedAt, isOrphan };
+    return explainStory(teller.story, { now: clock.now(), ...around });
   }
 
   /** Opens a session; the answer is its id. */

@@ -10,6 +10,7 @@ import type { Report } from "../core/work.ts";
 import { isId } from "../lib/id.ts";
 import { storable } from "../lib/text.ts";
 import type { EngineParts } from "./engine.ts";
+import { eachEvent } from "./read-history.ts";
 
 export function isWait({ outcome }: Report): boolean {
   return outcome.kind === "waiting";
@@ -41,8 +42,8 @@ async function objection(
   if (stranger !== undefined) return `it waits for ${storable(stranger, 100)}, which is no child of this job`;
   const startedAt = rows.get(jobId)?.startedAt ?? null;
   if (!children.every((id) => isBefore(rows.get(id)?.finishedAt ?? null, startedAt))) return null;
-  const history = await store.history(jobId);
-  const before = waitsOf((history?.events ?? []) as readonly JobEvent[]);
+  const job = rows.get(jobId);
+  const before = job === undefined ? new Map<string, number>() : await waitsOf(eachEvent(store, job));
   return children.every((id) => (before.get(id) ?? 0) >= ENOUGH)
     ? "it waits again and again for children that had ended before this run began"
     : null;
@@ -52,9 +53,9 @@ async function objection(
 const ENOUGH = 2;
 
 /** How often each child was waited for in this chapter. */
-function waitsOf(events: readonly JobEvent[]): Map<string, number> {
+async function waitsOf(events: AsyncIterable<JobEvent>): Promise<Map<string, number>> {
   const times = new Map<string, number>();
-  for (const { name, data } of events) {
+  for await (const { name, data } of events) {
     if (name === "job.redriven") times.clear();
     if (name === "attempt.waiting") for (const id of data.waitsFor) times.set(id, (times.get(id) ?? 0) + 1);
   }

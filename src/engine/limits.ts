@@ -21,6 +21,8 @@ export const LIMITS = {
   children: 10_000,
   /** Children that an attempt may wait for at a time. */
   waitsFor: MAX_WAITS_FOR,
+  /** Kinds, queues and labels of a session, as JSON: a claim reads them, and `workers` shows them. */
+  sessionBytes: 32_768,
   /** The defaults of a session's tasks, as JSON. */
   defaultsBytes: 262_144,
   failureMessage: 2_048,

@@ -8,6 +8,7 @@ import type { Job } from "../core/job.ts";
 import type { ParentNow } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { inNameOf } from "./pass-on.ts";
+import { eachEvent } from "./read-history.ts";
 
 /** The run that asks. */
 export interface AskingRun {
@@ -28,7 +29,7 @@ export async function runAgain(
   if (children.length === 0) return false;
   const [parent] = await parts.store.facts([run.jobId]);
   if (parent == null || parent.chapter === 1) return false;
-  const begin = begunAt((await eventsOf(parts, parent.id)) ?? []);
+  const begin = (await endingOf(parts, parent.id))?.begunAt ?? 0;
   for (let i = 0; i < children.length; i += AT_ONCE) {
     const some = children.slice(i, i + AT_ONCE);
     await Promise.all(some.map((child) => startAnew(parts, { run, begin }, child)));
@@ -48,8 +49,8 @@ async function startAnew(
   { run, begin }: Asking,
   { id, chapter }: Pick<Job, "id" | "chapter">,
 ): Promise<void> {
-  const events = await eventsOf(parts, id);
-  if (events === null || (!wasCancelledBy(events, run.jobId) && endedAt(events) > begin)) return;
+  const ending = await endingOf(parts, id);
+  if (ending === null || (!wasCancelledBy(ending, run.jobId) && ending.endedAt > begin)) return;
   const { store, clock, hub } = parts;
   const now = clock.now();
   const command = { kind: "redrive", chapter, by: inNameOf(run.jobId) } as const;
@@ -71,23 +72,29 @@ function isAsking(parent: ParentNow | null, { attempt }: AskingRun): boolean {
   return parent?.state === "running" && parent.attempt === attempt && parent.cancelRequestedAt === null;
 }
 
-async function eventsOf({ store }: EngineParts, id: string): Promise<readonly JobEvent[] | null> {
-  const history = await store.history(id);
-  return history === null ? null : (history.events as readonly JobEvent[]);
+/** What the events of a job tell of its end. */
+interface Ending {
+  readonly cancel: JobEvent | null;
+  /** Where the chapter began, in the sequence of all events. */
+  readonly begunAt: number;
+  readonly endedAt: number;
+}
+
+async function endingOf({ store }: EngineParts, id: string): Promise<Ending | null> {
+  const [job] = await store.facts([id]);
+  if (job == null) return null;
+  let ending: Ending = { cancel: null, begunAt: 0, endedAt: 0 };
+  for await (const event of eachEvent(store, job)) {
+    const { name, seq } = event;
+    if (name === "job.cancelled" || name === "job.cancel_requested") ending = { ...ending, cancel: event };
+    if (name === "job.redriven" || name === "job.submitted") ending = { ...ending, begunAt: seq };
+    if (name !== "job.discarded") ending = { ...ending, endedAt: seq };
+  }
+  return ending;
 }
 
 /** Whether its last cancel came with that of its parent. That one was taken back, or nobody would ask. */
-function wasCancelledBy(events: readonly JobEvent[], parentId: string): boolean {
-  const cancel = events.findLast(({ name }) => name === "job.cancelled" || name === "job.cancel_requested");
-  if (cancel === undefined || cancel.seq < begunAt(events)) return false;
+function wasCancelledBy({ cancel, begunAt }: Ending, parentId: string): boolean {
+  if (cancel === null || cancel.seq < begunAt) return false;
   return (cancel.data as { readonly by?: string | null }).by === inNameOf(parentId);
-}
-
-/** Where the chapter began. */
-function begunAt(events: readonly JobEvent[]): number {
-  return events.findLast(({ name }) => name === "job.redriven" || name === "job.submitted")?.seq ?? 0;
-}
-
-function endedAt(events: readonly JobEvent[]): number {
-  return events.findLast(({ name }) => name !== "job.discarded")?.seq ?? 0;
 }

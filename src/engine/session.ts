@@ -1,6 +1,7 @@
 /** Sessions of workers: opening one, and draining it. */
-import { ConfigError } from "../core/errors.ts";
+import { ConfigError, PerdureError } from "../core/errors.ts";
 import type { NewSession } from "../core/work.ts";
+import { isOver } from "../lib/text.ts";
 import type { DrainAnswer } from "../store/store.ts";
 import type { EngineParts } from "./engine.ts";
 import { LIMITS } from "./limits.ts";
@@ -17,11 +18,23 @@ export async function openSession(parts: EngineParts, request: SessionRequest): 
   const { store, clock, newId, hub } = parts;
   const leaseMs = request.leaseMs === undefined ? parts.leaseMs : checkedLease(request.leaseMs);
   const id = newId("ses");
+  checkSize(request);
   if (request.defaults != null) checkDefaults(request.defaults, request.kinds);
-  await store.openSession({ ...request, id, leaseMs }, clock.now());
+  if (!(await store.openSession({ ...request, id, leaseMs }, clock.now()))) {
+    const message =
+      `this token has ${request.most} live sessions, which is its quota (server.sessionQuota): start workers with more slots, ` +
+      "stop some, or use another token; those that are gone count until their lease ends";
+    throw new PerdureError("too_many_requests", message);
+  }
   parts.defaults.forget();
   hub.written.fire();
   return id;
+}
+
+function checkSize({ kinds, queues, labels }: SessionRequest): void {
+  if (!isOver(JSON.stringify([kinds, queues, labels]), LIMITS.sessionBytes)) return;
+  const allowed = `at most ${LIMITS.sessionBytes} bytes of kinds, queues and labels, as JSON`;
+  throw new ConfigError({ path: "kinds", given: null, problem: "what the session serves is too long", allowed });
 }
 
 function checkedLease(given: number): number {

@@ -9,6 +9,8 @@ export interface ServerLimits {
   readonly lanesPerToken: number;
   /** Lanes of a namespace in all. Claims look through those that hold jobs, and every process knows all of them. */
   readonly lanesPerNamespace: number;
+  /** Live sessions of one token: each is looked at every second, and holds claims open. */
+  readonly sessionsPerToken: number;
 }
 
 export const LIMITS_OF_SERVER: ServerLimits = {
@@ -16,4 +18,6 @@ export const LIMITS_OF_SERVER: ServerLimits = {
   // Half: whatever one token does, others can still name queues of their own.
   lanesPerToken: 5_000,
   lanesPerNamespace: 10_000,
+  // One token for a fleet is usual.
+  sessionsPerToken: 2_000,
 };

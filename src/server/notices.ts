@@ -5,7 +5,7 @@
  *  Another server does not know of it, and tells it once more. */
 import type { NoticeWire } from "../contract/worker-schemas.ts";
 import type { Engine } from "../engine/engine.ts";
-import type { SessionRow } from "../store/store.ts";
+import type { OpenSession } from "../store/store.ts";
 
 /** Drains and ends are looked for this often, for all sessions that wait here at once. */
 const LOOK_MS = 1_000;
@@ -22,7 +22,7 @@ const NOTHING: Told = { cancels: new Set(), drain: false };
 export class Notices {
   readonly #engine: Engine;
   readonly #told = new Map<string, Told>();
-  #open: Promise<Map<string, SessionRow>> = Promise.resolve(new Map());
+  #open: Promise<Map<string, OpenSession>> = Promise.resolve(new Map());
   #openAt = Number.NEGATIVE_INFINITY;
 
   constructor(engine: Engine) {
@@ -82,13 +82,13 @@ export class Notices {
   }
 
   /** Undefined when it has ended. One that is not in the list that others asked for may have been opened since. */
-  async #session(id: string): Promise<SessionRow | undefined> {
+  async #session(id: string): Promise<OpenSession | undefined> {
     const isFresh = this.#engine.clock.monotonic() - this.#openAt < LOOK_MS;
     const known = isFresh ? (await this.#open).get(id) : undefined;
     return known ?? (await this.#look()).get(id);
   }
 
-  #look(): Promise<Map<string, SessionRow>> {
+  #look(): Promise<Map<string, OpenSession>> {
     this.#openAt = this.#engine.clock.monotonic();
     this.#open = this.#engine.store
       .openSessions()

@@ -21,6 +21,7 @@ import type { ClockMark, WallMark } from "./clock-mark.ts";
 import type { Reachable, ReachableQuery, Unblockable, UnblockableQuery } from "./family-port.ts";
 import type { JobFilter } from "./job-filter.ts";
 import type { LaneUse, LaneUseQuery } from "./lane.ts";
+import type { AttemptLog, AttemptsPage, EventPage, EventQuery, SessionsQuery } from "./pages.ts";
 import type { PublishedDefaults } from "./published-defaults.ts";
 
 export type { TransactionClient } from "../core/submit-options.ts";
@@ -37,6 +38,18 @@ export type {
 } from "./family-port.ts";
 export type { JobFilter } from "./job-filter.ts";
 export type { LaneUse, LaneUseQuery, NewLane } from "./lane.ts";
+export {
+  ATTEMPT_LOG,
+  ATTEMPTS_CHARS,
+  ATTEMPTS_PAGE,
+  type AttemptLog,
+  type AttemptsPage,
+  type EventPage,
+  type EventQuery,
+  LOG_PAGE,
+  SESSIONS_PAGE,
+  type SessionsQuery,
+} from "./pages.ts";
 
 export interface Store {
   /** Claims of one worker that are worth making at a time: more than one where the database works while we do. */
@@ -99,10 +112,12 @@ export interface Store {
   /** A call checks a bounded number of jobs (`find-scan.ts`): a page may be short, or empty, and there are more while `next`
    *  is not null. By a key, and among few jobs, pages are full. */
   find(filter: JobFilter): Promise<{ readonly jobs: JobRow[]; readonly next: string | null }>;
-  /** Everything recorded about one job, for `explain`. */
-  history(jobId: string): Promise<History | null>;
-  /** Closed attempts, oldest first, with their results. */
-  attempts(jobId: string): Promise<AttemptRow[]>;
+  /** Everything recorded about one job, for `explain`. Without its events, where they are read a page at a time: there may be
+   *  hundreds of thousands. */
+  history(jobId: string, options?: { readonly events: boolean }): Promise<History | null>;
+  /** Closed attempts, oldest first, with their results, a page at a time: as many as fit, and at least one. There may be more
+   *  after the last of them while there are any. */
+  attempts(jobId: string, page?: AttemptsPage): Promise<AttemptRow[]>;
   /** How the last closed attempt of each of these jobs failed; null where it did not, or there is none. */
   lastFailures(ids: readonly string[]): Promise<(Failure | null)[]>;
   /** What an attempt has logged so far, also while it runs, a page at a time, from `after` on (0: the beginning). Where no
@@ -114,7 +129,8 @@ export interface Store {
   /** The sequence number of the newest event. */
   lastSeq(): Promise<number>;
 
-  openSession(session: NewSession, now: number): Promise<void>;
+  /** False where its owner has as many live ones as it may: then nothing is stored. */
+  openSession(session: NewSession, now: number): Promise<boolean>;
   /** What the newest session that serves this kind publishes for it, a live one before one that has ended; null where none
    *  publishes anything. Cheap: by an index, and at most the newest thousand are read. */
   taskDefaults(namespace: string, kind: string): Promise<PublishedDefaults | null>;
@@ -123,9 +139,14 @@ export interface Store {
   closeSession(id: string, now: number, why?: "stopped" | "gone"): Promise<void>;
   /** Gives a session no more jobs; it is told so when it claims or renews. What it holds stays its own. */
   drainSession(id: string, now: number, by?: string | null): Promise<DrainAnswer>;
-  sessions(): Promise<SessionRow[]>;
-  /** Those that have not ended; their number of running jobs is not counted. */
-  openSessions(): Promise<SessionRow[]>;
+  /** Those that are alive or ended lately, oldest first, a page at a time: after the last of a full page there may be more. */
+  sessions(query?: SessionsQuery): Promise<SessionRow[]>;
+  /** One of them; its number of running jobs is not counted. */
+  session(id: string): Promise<SessionRow | null>;
+  /** How these sessions call their workers. */
+  workerNames(ids: readonly string[]): Promise<ReadonlyMap<string, string>>;
+  /** What is asked of those that have not ended, each second: nothing of what they serve, which may be long. */
+  openSessions(): Promise<OpenSession[]>;
   /** Attempts of these sessions for which a cancel is wanted. */
   cancelsFor(sessions: readonly string[]): Promise<{ readonly jobId: string; readonly attempt: number }[]>;
 
@@ -224,6 +245,11 @@ export type InsertAnswer =
   | { readonly status: "conflict"; readonly id: string }
   | Refused;
 
+export type OpenSession = Pick<
+  SessionRow,
+  "id" | "namespace" | "host" | "pid" | "process" | "startedAt" | "drainingAt"
+>;
+
 export type DrainAnswer = "draining" | "ended" | "unknown";
 
 // Settle.
@@ -301,16 +327,6 @@ export interface JobRow extends Job {
   readonly budgets: readonly BudgetNow[];
 }
 
-/** A page of what an attempt logged: of at most LOG_PAGE pieces, each as long as one renewal may carry. */
-export interface AttemptLog {
-  readonly attempt: number;
-  readonly text: string;
-  /** Read on from here. */
-  readonly next: number;
-}
-
-export const LOG_PAGE = 32;
-
 export interface History {
   readonly job: JobRow;
   readonly events: readonly (PerdureEvent & { readonly jobId: string })[];
@@ -321,22 +337,6 @@ export interface History {
   readonly queuePausedAt: number | null;
   /** It is running, and the row of its session is missing. */
   readonly isOrphan: boolean;
-}
-
-export interface EventQuery {
-  readonly after: number;
-  readonly limit: number;
-  readonly jobId?: string;
-  /** Only events of jobs of this namespace, and those of the engine that name it. */
-  readonly namespace?: string;
-}
-
-export interface EventPage {
-  readonly events: PerdureEvent[];
-  /** All that fits, up to this number, has been given: the place to go on from. */
-  readonly upTo: number;
-  /** There was nothing behind it. A page may be short, or empty, before the end. */
-  readonly isEnd: boolean;
 }
 
 // Upkeep.

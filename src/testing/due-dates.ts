@@ -92,9 +92,10 @@ export class DueDates {
         changed(this.#dates.keys());
       },
       openSession: async (session, now) => {
-        await store.openSession(session, now);
+        const isOpen = await store.openSession(session, now);
         this.#forgetLater(now);
         changed([]);
+        return isOpen;
       },
       closeSession: async (id, now, why) => {
         await store.closeSession(id, now, why);

@@ -98,6 +98,15 @@ export const SERVER_SETTINGS = [
     help: "Different combinations of queue, kind and labels that a token and its jobs may make.",
   },
   {
+    key: "server.sessionQuota",
+    env: "PERDURE_SESSION_QUOTA",
+    type: "integer",
+    min: 1,
+    max: 1_000_000,
+    default: LIMITS_OF_SERVER.sessionsPerToken,
+    help: "Workers that one token may have connected at a time.",
+  },
+  {
     key: "server.outputs",
     flag: "outputs",
     env: "PERDURE_OUTPUTS",

@@ -5,7 +5,7 @@ import type { Key } from "../config/settings.ts";
 export const SERVER_KEYS = [
   ...(["data", "db", "schema", "server.host", "server.port", "server.tls.cert", "server.tls.key"] as const),
   ...(["server.insecure", "server.allowHosts", "server.bodyLimit", "server.maxConnections"] as const),
-  ...(["server.maxConnectionsPerAddress", "server.laneQuota"] as const),
+  ...(["server.maxConnectionsPerAddress", "server.laneQuota", "server.sessionQuota"] as const),
   ...(["server.outputs", "server.outputLimit", "server.secret", "server.secretFile", "server.lease"] as const),
   ...(["server.retention.succeeded", "server.retention.failed", "server.retention.cancelled"] as const),
   ...(["server.logLevel", "server.logFormat", "opal.engine", "opal.anonymous"] as const),

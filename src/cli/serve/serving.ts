@@ -99,7 +99,10 @@ export async function startServing(
         maxPerAddress: config.integer("server.maxConnectionsPerAddress"),
         bodyLimit: config.bytes("server.bodyLimit"),
         outputLimit: config.bytes("server.outputLimit"),
-        limits: { lanesPerToken: config.integer("server.laneQuota") },
+        limits: {
+          lanesPerToken: config.integer("server.laneQuota"),
+          sessionsPerToken: config.integer("server.sessionQuota"),
+        },
         dialects,
         settings: factsOf(config),
         routes,

@@ -1,6 +1,6 @@
 /** Jobs and workers out of the store, in OPAL's shapes. A job is one of this door if it has its tag and an id of OPAL's; one
  *  of another namespace is answered exactly as one that does not exist. */
-import { attemptsAsOf, eventsAsOf } from "../../core/as-of.ts";
+import { eventsAsOf } from "../../core/as-of.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { JobEvent } from "../../core/event.ts";
 import { type OpalAttempts, opalAttempts } from "../../dialects/opal/attempts.ts";
@@ -9,8 +9,9 @@ import type { OpalSettings } from "../../dialects/opal/settings.ts";
 import { isOpalId, OPAL_TAG, type OpalWorker, opalIdOf, opalKey, opalWorker } from "../../dialects/opal/words.ts";
 import type { Engine } from "../../engine/engine.ts";
 import { toInfo } from "../../engine/job-info.ts";
+import { lastAttempts } from "../../engine/read-history.ts";
 import { nextTurn } from "../../lib/turn.ts";
-import type { JobFilter, JobRow, SessionRow } from "../../store/store.ts";
+import { type JobFilter, type JobRow, SESSIONS_PAGE, type SessionRow, type Store } from "../../store/store.ts";
 
 export type ShownOpalJob = OpalJob & { readonly attempts?: OpalAttempts };
 
@@ -22,6 +23,10 @@ const PAGE = 40;
 const GONE_FOR_MS = 3_600_000;
 
 const MAX_PAGES = 100;
+/** Of a job with more, what it is now is told, and not when it was last changed. */
+const MAX_EVENTS = 5_000;
+/** Pages of workers: 2,000 of them. */
+const SESSION_PAGES = 10;
 
 export class OpalReader {
   readonly #engine: Engine;
@@ -76,13 +81,13 @@ export class OpalReader {
   async workers(namespace: string): Promise<OpalWorker[]> {
     const { store, clock } = this.#engine;
     const now = clock.now();
-    const sessions = (await store.sessions()).filter((each) => each.namespace === namespace && !isLongGone(each, now));
+    const sessions = (await sessionsOf(store, namespace)).filter((each) => !isLongGone(each, now));
     const workers = sessions.map((session) => opalWorker(session, now, this.#settings.workerTtlSecs));
     return workers.sort((a, b) => Number(b.status === "online") - Number(a.status === "online"));
   }
 
   async #workerNames(): Promise<WorkerName> {
-    const names = new Map((await this.#engine.store.sessions()).map(({ id, name }) => [id, name]));
+    const names = new Map((await sessionsOf(this.#engine.store, null)).map(({ id, name }) => [id, name]));
     return (session) => names.get(session) ?? null;
   }
 
@@ -92,9 +97,13 @@ export class OpalReader {
     if (!withAttempts && !wasTouched(row)) {
       return opalJob(toInfo(row), saysMore(row) ? await this.#attempts(row) : [], name);
     }
-    const history = await store.history(row.id);
+    const history = await store.history(row.id, { events: row.revision <= MAX_EVENTS });
     if (history === null) return null;
     const attempts = await this.#attempts(history.job);
+    if (history.job.revision > MAX_EVENTS) {
+      const job = opalJob(toInfo(history.job), attempts, name);
+      return withAttempts ? { ...job, attempts: opalAttempts(history.job, attempts, []) } : job;
+    }
     const events = eventsAsOf(history.job, history.events as JobEvent[]);
     const job = opalJob(toInfo(history.job), attempts, name, events);
     if (!withAttempts) return job;
@@ -103,7 +112,7 @@ export class OpalReader {
 
   /** Those that had ended when the row was read: the job may have gone on since. */
   async #attempts(row: JobRow): Promise<EndedAttempt[]> {
-    return attemptsAsOf(row, await this.#engine.store.attempts(row.id));
+    return lastAttempts(this.#engine.store, row);
   }
 }
 
@@ -123,6 +132,16 @@ function isOfThisDoor(row: JobRow): boolean {
 
 function isLongGone({ renewedAt, endedAt }: SessionRow, now: number): boolean {
   return now - (endedAt ?? renewedAt) > GONE_FOR_MS;
+}
+
+async function sessionsOf(store: Store, namespace: string | null): Promise<SessionRow[]> {
+  const all: SessionRow[] = [];
+  for (let page = 0; page < SESSION_PAGES; page++) {
+    const found = await store.sessions({ namespace, after: all.at(-1)?.id ?? null });
+    all.push(...found);
+    if (found.length < SESSIONS_PAGE) break;
+  }
+  return all;
 }
 
 function notFound(id: string): PerdureError {

@@ -8,6 +8,9 @@ import type { EngineOptions } from "../../engine/engine.ts";
 import type { Store } from "../../store/store.ts";
 import type { ServerLog } from "../parts.ts";
 
+/** Of a job with more, no line is written: nobody reads so many back for it. */
+const MAX_EVENTS = 5_000;
+
 type OnLost = NonNullable<EngineOptions["onLost"]>;
 type Lost = { readonly jobId: string; readonly attempt: number };
 type LostEvent = Extract<JobEvent, { readonly name: "attempt.lost" }>;
@@ -27,7 +30,8 @@ export function opalOnLost(storeOf: () => Pick<Store, "jobs" | "history">, log: 
     for (const [i, row] of rows.entries()) {
       const { attempt } = lost[i] as Lost;
       const id = row === null || !row.tags.includes(OPAL_TAG) ? null : opalIdOf(row);
-      const history = id === null ? null : await store.history((row as { id: string }).id);
+      const isShort = row !== null && row.revision <= MAX_EVENTS;
+      const history = id === null || !isShort ? null : await store.history(row.id);
       if (id === null || history === null) continue;
       const found = counted(history.events as JobEvent[]).find(({ event }) => isLossOf(event, attempt));
       if (found === undefined) continue;

@@ -89,7 +89,13 @@ export function jobRoutes(parts: ServerParts): Handlers {
     },
 
     async listAttempts(call) {
-      return { attempts: await engine.store.attempts((await jobOf(parts, call)).id) };
+      const { id, attempt, state } = await jobOf(parts, call);
+      const { after = 0, limit } = call.query as { readonly after?: number; readonly limit?: number };
+      const attempts = await engine.store.attempts(id, { after, ...(limit === undefined ? {} : { limit }) });
+      // A page ends where it is full, in number or in bytes.
+      const last = attempts.at(-1)?.attempt ?? null;
+      const closed = state === "running" ? attempt - 1 : attempt;
+      return { attempts, next: last !== null && last < closed ? last : null };
     },
   };
 }

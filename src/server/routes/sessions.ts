@@ -26,7 +26,7 @@ import { provenSession, readLease, sessionKey, sessionOf } from "../session-key.
 import { keptProgress, toReport } from "../wire-report.ts";
 
 export function sessionRoutes(parts: ServerParts): Handlers {
-  const { engine, keys, log } = parts;
+  const { engine, keys, log, limits } = parts;
   const room = new ClaimRoom();
   const notices = new Notices(engine);
 
@@ -81,6 +81,8 @@ export function sessionRoutes(parts: ServerParts): Handlers {
         slots: request.slots,
         ...(request.defaults == null ? {} : { defaults: request.defaults as Readonly<Record<string, TaskOptions>> }),
         ...(leaseMs === undefined ? {} : { leaseMs }),
+        owner: call.who.id,
+        most: limits.sessionsPerToken,
       });
       const key = sessionKey(keys, session, call.namespace);
       return { session, key, leaseMs: leaseMs ?? engine.leaseMs, claimsAtOnce: engine.store.claimsAtOnce };

@@ -1,28 +1,29 @@
 /** Workers as operators see them: the sessions of the namespace, and draining one. */
 import { toWireHealth } from "../../contract/health.ts";
 import { PerdureError } from "../../core/errors.ts";
+import { SESSIONS_PAGE } from "../../store/store.ts";
 import { operator } from "../operator.ts";
 import type { Handlers, ServerParts } from "../parts.ts";
 
 export function workerRoutes({ engine }: ServerParts): Handlers {
-  const sessionsOf = async (namespace: string) =>
-    (await engine.store.sessions()).filter((session) => session.namespace === namespace);
   return {
-    async listWorkers({ namespace, who }) {
+    async listWorkers({ namespace, who, query }) {
       // Who runs it is nothing to a job itself.
-      if (who.job !== undefined) return { workers: [] };
-      const sessions = await sessionsOf(namespace);
+      if (who.job !== undefined) return { workers: [], next: null };
+      const { after = null, limit = SESSIONS_PAGE } = query as { readonly after?: string; readonly limit?: number };
+      const sessions = await engine.store.sessions({ namespace, after, limit });
+      const next = sessions.length < Math.min(limit, SESSIONS_PAGE) ? null : (sessions.at(-1)?.id ?? null);
       const workers = sessions.map(({ health, ...rest }) => ({
         ...rest,
         health: health === null ? null : toWireHealth(health),
       }));
-      return { workers };
+      return { workers, next };
     },
     async drainWorker({ namespace, params, who }) {
       const { session = "" } = params;
       // One of another namespace is not there.
-      const known = (await sessionsOf(namespace)).some(({ id }) => id === session);
-      if (!known || (await engine.drainSession(session, operator(who))) === "unknown") {
+      const known = await engine.store.session(session);
+      if (known?.namespace !== namespace || (await engine.drainSession(session, operator(who))) === "unknown") {
         throw new PerdureError("not_found", "no worker has this session");
       }
     },

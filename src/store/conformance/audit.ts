@@ -140,7 +140,11 @@ export function checkHistory(row: JobRow, events: readonly JobEvent[]): void {
 async function checkAttempts(store: Store, row: JobRow, events: readonly JobEvent[]): Promise<void> {
   const started = events.flatMap((event) => (event.name === "attempt.started" ? [event.data.attempt] : []));
   equal(started, numbersTo(row.attempt), `${row.id}: attempts are counted at their start`);
-  const closed = (await store.attempts(row.id)).map((attempt) => attempt.attempt);
+  const closed: number[] = [];
+  for (let page = await store.attempts(row.id); page.length > 0; ) {
+    closed.push(...page.map((attempt) => attempt.attempt));
+    page = await store.attempts(row.id, { after: closed.at(-1) as number });
+  }
   equal(closed, numbersTo(row.state === "running" ? row.attempt - 1 : row.attempt), `${row.id}: each is closed once`);
 }
 

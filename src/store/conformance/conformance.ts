@@ -25,6 +25,7 @@ import { keyTests } from "./keys.ts";
 import { ledgerTests } from "./ledgers.ts";
 import { nameTests } from "./names.ts";
 import { namespaceEventTests } from "./namespace-events.ts";
+import { pageTests } from "./pages.ts";
 import { parentTests } from "./parents.ts";
 import { pauseTests } from "./pauses.ts";
 import { pruneTests } from "./prune.ts";
@@ -77,6 +78,7 @@ const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
   "group commit": groupTests,
   text: textTests,
   history: historyTests,
+  pages: pageTests,
   reopen: reopenTests,
 };
 

@@ -33,7 +33,7 @@ export function sessionTests(bench: Bench): void {
     await bench.endSession(b, T0 + 1);
     const open = await bench.store.openSessions();
     expect(open.map((session) => session.id)).toEqual([a, c]);
-    expect(open[0]).toMatchObject({ process: "p-1", endedAt: null });
+    expect(open[0]).toMatchObject({ process: "p-1", drainingAt: null });
   });
 
   test("with the same name are different sessions", async () => {

@@ -230,4 +230,9 @@ export const MIGRATIONS: readonly string[] = [
   `
   -- No change of tables. Servers no longer keep their signing secret in meta, and an earlier version would make one there.
   `,
+  `
+  -- The token that opened it; null: none did.
+  alter table $s.session add column owner text collate "C";
+  create index session_owner on $s.session (owner) where reaped = 0 and owner is not null;
+  `,
 ];

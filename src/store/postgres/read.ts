@@ -4,11 +4,16 @@ import type { JobEvent, PerdureEvent } from "../../core/event.ts";
 import type { Failure } from "../../core/failure.ts";
 import type { Job, Usage } from "../../core/job.ts";
 import { rowName } from "../../core/job-name.ts";
+import { storable } from "../../lib/text.ts";
 import { LOOK, type Look, lookOf, namespacePage, wholePage } from "../event-page.ts";
 import { serves } from "../lane.ts";
 import {
+  ATTEMPT_LOG,
+  ATTEMPTS_CHARS,
+  ATTEMPTS_PAGE,
   type AttemptLog,
   type AttemptRow,
+  type AttemptsPage,
   type EventPage,
   type EventQuery,
   type History,
@@ -32,6 +37,8 @@ export const ROW_COLUMNS = `${JOB_COLUMNS}, b.body, b.annotations,
   case when j.state = 3 then (select a.result from $s.attempt a where a.job = j.no and a.attempt = j.attempt) end, b.name,
   case when j.state = 4 then
     (select a.failure from $s.attempt a where a.job = j.no order by a.attempt desc limit 1) end`;
+/** Pieces of a log that a row of an attempt may show; short ones are many. */
+const LOG_PIECES = 1_000;
 const FROM = "from $s.submission b join $s.job j on j.no = b.job";
 
 export function reader(context: Context) {
@@ -44,8 +51,15 @@ export function reader(context: Context) {
   const attemptRows = sql(
     "attempts",
     `select a.attempt, a.chapter, a.session, a.started_at, a.ended_at, a.outcome, a.failure, a.usage, a.result,
-       (select string_agg(l.body, '' order by l.n) from $s.log_chunk l where l.job = a.job and l.attempt = a.attempt)
-     from $s.attempt a where a.job = $1 order by a.attempt`,
+       (select string_agg(l.body, '' order by l.n) from (
+         select n, body, sum(length(body)) over (order by n) - length(body) as before
+         from $s.log_chunk where job = $1 and attempt = a.attempt order by n limit ${LOG_PIECES}) l
+        where l.before < ${ATTEMPT_LOG})
+     from (
+       select *, sum(chars) over (order by attempt) - chars as before from (
+         select *, coalesce(length(failure), 0) + coalesce(length(result), 0) as chars
+         from $s.attempt where job = $1 and attempt > $2 order by attempt limit $3) p
+     ) a where a.before < ${ATTEMPTS_CHARS} order by a.attempt`,
   );
   const failures = sql(
     "last_failures",
@@ -90,9 +104,12 @@ export function reader(context: Context) {
     "select attempt, at, session, outcome from $s.late_report where job = $1 order by attempt",
   );
   const pausedAt = sql("paused_at", "select paused_at from $s.queue where namespace = $1 and queue = $2");
-  const live = sql(
-    "sessions_live",
-    `select ${SESSION_COLUMNS}, 0 from $s.session where reaped = 0 and ended_at is null and namespace = $1`,
+  const isLive = "reaped = 0 and ended_at is null and namespace = $1";
+  const live = sql("sessions_live", `select count(*)::int from $s.session where ${isLive}`);
+  // Those whose text has the name of the kind: only these are parsed, as there may be many with many kinds.
+  const liveFor = sql(
+    "sessions_live_for",
+    `select ${SESSION_COLUMNS}, 0 from $s.session where ${isLive} and position($2::text in kinds) > 0`,
   );
   const holder = sql("session_holder", "select 1 from $s.session where no = $1");
 
@@ -139,10 +156,10 @@ export function reader(context: Context) {
     return lookOf(found, limit, seq, looked as number);
   }
 
-  async function attempts(id: string): Promise<AttemptRow[]> {
+  async function attempts(id: string, { after = 0, limit = ATTEMPTS_PAGE }: AttemptsPage = {}): Promise<AttemptRow[]> {
     const [job] = await known([id]);
     if (job === undefined) return [];
-    const list = await db.read(attemptRows, [job.no]);
+    const list = await db.read(attemptRows, [job.no, after, Math.min(limit, ATTEMPTS_PAGE)]);
     await interned.learn(
       [],
       [],
@@ -159,7 +176,7 @@ export function reader(context: Context) {
       failure: parseOrNull(r[6] as string | null),
       usage: parseOrNull(r[7] as string | null),
       result: r[8] as string | null,
-      log: r[9] as string | null,
+      log: r[9] === null ? null : storable(r[9] as string, ATTEMPT_LOG),
     }));
   }
 
@@ -172,24 +189,25 @@ export function reader(context: Context) {
     return typeof text !== "string" ? null : { attempt: which as number, text, next: next as number };
   }
 
-  async function history(id: string): Promise<History | null> {
+  async function history(id: string, isWhole: boolean): Promise<History | null> {
     const [found] = await db.read(byId, [texts([id])]);
     if (found === undefined) return null;
     const job = toJob(found, await learnRows(interned, [found]));
     const [row] = await toRows([found]);
-    const [events, late, paused, sessions, held] = await Promise.all([
-      eventsOf(job, 0, null),
+    const [events, late, paused, [[liveSessions] = []], maybe, held] = await Promise.all([
+      isWhole ? eventsOf(job, 0, null) : [],
       db.read(lateRows, [job.no]),
       db.read(pausedAt, [job.namespace, job.queue]),
       db.read(live, [job.namespace]),
+      db.read(liveFor, [job.namespace, JSON.stringify(job.kind)]),
       db.read(holder, [job.session]),
     ]);
     return {
       job: row as JobRow,
       events: events as JobEvent[],
       lateReports: late.map(([attempt, at, session, outcome]) => ({ attempt, at, session, outcome }) as LateReport),
-      capableSessions: sessions.map(toSession).filter((session) => serves(session, job)).length,
-      liveSessions: sessions.length,
+      capableSessions: maybe.map(toSession).filter((session) => serves(session, job)).length,
+      liveSessions: liveSessions as number,
       queuePausedAt: (paused[0]?.[0] as number | undefined) ?? null,
       isOrphan: job.state === "running" && held.length === 0,
     };

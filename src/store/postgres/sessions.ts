@@ -2,7 +2,7 @@
 import type { NewSession } from "../../core/work.ts";
 import type { Capability } from "../lane.ts";
 import { NEWEST_SESSIONS, type PublishedDefaults, type PublishedRow, toPublished } from "../published-defaults.ts";
-import type { DrainAnswer, SessionRow } from "../store.ts";
+import { type DrainAnswer, type OpenSession, SESSIONS_PAGE, type SessionRow, type SessionsQuery } from "../store.ts";
 import { jsonOrNull, parseOrNull } from "../stored-job.ts";
 import { startedWorker } from "../worker-events.ts";
 import { texts } from "./arrays.ts";
@@ -29,8 +29,12 @@ const MAX_FACTS = 1_000;
 export function sessionVerbs({ db, sql, interned, wrote }: Context) {
   const add = (repeat: string) => `with added as (
        insert into $s.session (id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
-         renewed_at, lease_ends_at, defaults)
-       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::bigint, $12::bigint, $12, $12 + $11, $14) ${repeat} returning no
+         renewed_at, lease_ends_at, defaults, owner)
+       select $1, $2, $3, $4, $5::bigint, $6, $7, $8, $9, $10::int, $11::bigint, $12::bigint, $12, $12 + $11, $14, $15
+       where $16::int is null or $16 > (
+         select count(*) from $s.session
+         where owner = $15 and reaped = 0 and ended_at is null and lease_ends_at >= $12 and id <> $1)
+       ${repeat} returning no
      ), ${tellEngine("added", "$12", "'worker.started'", "$13::text")} select no from added`;
   const addFirst = sql("session_open", add(""));
   const addAgain = sql("session_open_again", add("on conflict (id) do update set id = excluded.id"));
@@ -56,9 +60,15 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
   const all = sql(
     "sessions",
     `select ${COLUMNS}, (select count(*)::int from $s.job j where j.state = 1 and j.session = s.no)
-     from $s.session s where s.reaped < 2 order by s.no`,
+     from $s.session s where s.reaped < 2 and ($1::text is null or s.namespace = $1)
+       and s.no > coalesce((select no from $s.session where id = $2), 0) order by s.no limit $3`,
   );
-  const open = sql("sessions_open", `select ${COLUMNS}, 0 from $s.session where reaped = 0 and ended_at is null`);
+  const open = sql(
+    "sessions_open",
+    "select id, namespace, host, pid, process, started_at, draining_at from $s.session where reaped = 0 and ended_at is null",
+  );
+  const names = sql("session_names", "select id, name from $s.session where id = any ($1::text[])");
+  const visible = sql("session_visible", `select ${COLUMNS}, 0 from $s.session where id = $1 and reaped < 2`);
   const byId = sql("session", `select ${COLUMNS}, 0 from $s.session where id = $1`);
   const asked = sql(
     "cancels",
@@ -70,7 +80,8 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
     `select id, name, defaults from (
        select no, id, name, kinds, defaults, ended_at, reaped from $s.session
        where namespace = $1 and defaults is not null and reaped < 2 order by no desc limit ${NEWEST_SESSIONS}) s
-     where exists (select 1 from json_array_elements_text(kinds::json) as k (kind) where k.kind = $2)
+     where position($3::text in kinds) > 0
+       and exists (select 1 from json_array_elements_text(kinds::json) as k (kind) where k.kind = $2)
      order by (ended_at is null and reaped = 0) desc, no desc limit 1`,
   );
   const known = new Map<string, SessionFacts>();
@@ -91,7 +102,7 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
 
   return {
     facts,
-    async open(s: NewSession, now: number): Promise<void> {
+    async open(s: NewSession, now: number): Promise<boolean> {
       const queues = s.queues === null ? null : JSON.stringify(s.queues);
       const data = JSON.stringify(startedWorker(s));
       const names = [s.id, s.namespace, s.name, s.host, s.pid, s.process ?? null, JSON.stringify(s.kinds), queues];
@@ -103,13 +114,17 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
         now,
         data,
         jsonOrNull(s.defaults ?? null),
+        s.owner ?? null,
+        s.owner == null ? null : (s.most ?? null),
       ];
+      let added: Row[];
       try {
-        await db.writeAs((tries) => (tries === 0 ? addFirst : addAgain), values, { repeat: true });
+        added = await db.writeAs((tries) => (tries === 0 ? addFirst : addAgain), values, { repeat: true });
       } catch (error) {
         throw explained(error);
       }
       wrote();
+      return added.length > 0;
     },
     async close(id: string, now: number, why: "stopped" | "gone"): Promise<void> {
       const name = why === "gone" ? "worker.lost" : "worker.stopped";
@@ -126,11 +141,25 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
       return ended === true ? "ended" : "draining";
     },
     async taskDefaults(namespace: string, kind: string): Promise<PublishedDefaults | null> {
-      const [[session, worker, defaults] = []] = await db.read(published, [namespace, kind]);
+      const [[session, worker, defaults] = []] = await db.read(published, [namespace, kind, JSON.stringify(kind)]);
       return toPublished(session === undefined ? undefined : ({ session, worker, defaults } as PublishedRow), kind);
     },
-    all: async (): Promise<SessionRow[]> => (await db.read(all)).map(toSession),
-    stillOpen: async (): Promise<SessionRow[]> => (await db.read(open)).map(toSession),
+    async page({ namespace = null, after = null, limit = SESSIONS_PAGE }: SessionsQuery = {}): Promise<SessionRow[]> {
+      return (await db.read(all, [namespace, after, Math.min(limit, SESSIONS_PAGE)])).map(toSession);
+    },
+    async one(id: string): Promise<SessionRow | null> {
+      const [row] = await db.read(visible, [id]);
+      return row === undefined ? null : toSession(row);
+    },
+    async names(ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
+      return new Map((await db.read(names, [texts(ids)])).map(([id, name]) => [id as string, name as string]));
+    },
+    async stillOpen(): Promise<OpenSession[]> {
+      return (await db.read(open)).map(
+        ([id, namespace, host, pid, process, startedAt, drainingAt]) =>
+          ({ id, namespace, host, pid, process, startedAt, drainingAt }) as OpenSession,
+      );
+    },
     async cancelsFor(ids: readonly string[]) {
       const rows = await db.read(asked, [texts(ids)]);
       return rows.map(([jobId, attempt]) => ({ jobId: jobId as string, attempt: attempt as number }));

@@ -214,4 +214,9 @@ export const MIGRATIONS: readonly string[] = [
   `
   -- No change of tables. Servers no longer keep their signing secret in meta, and an earlier version would make one there.
   `,
+  `
+  -- The token that opened it; null: none did.
+  alter table session add column owner text;
+  create index session_owner on session (owner) where reaped = 0 and owner is not null;
+  `,
 ];

@@ -4,11 +4,16 @@ import type { JobEvent, PerdureEvent } from "../../core/event.ts";
 import type { Failure } from "../../core/failure.ts";
 import type { Job, Usage } from "../../core/job.ts";
 import { rowName } from "../../core/job-name.ts";
+import { storable } from "../../lib/text.ts";
 import { LOOK, type Look, lookOf } from "../event-page.ts";
 import { serves } from "../lane.ts";
 import {
+  ATTEMPT_LOG,
+  ATTEMPTS_CHARS,
+  ATTEMPTS_PAGE,
   type AttemptLog,
   type AttemptRow,
+  type AttemptsPage,
   type EventQuery,
   type History,
   type JobRow,
@@ -20,7 +25,7 @@ import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
 import { ledgerBook } from "./ledgers.ts";
 import { JOB_COLUMNS, toJob } from "./rows.ts";
-import { toSession } from "./sessions.ts";
+import { SESSION_COLUMNS, toSession } from "./sessions.ts";
 
 export type Reader = ReturnType<typeof reader>;
 
@@ -33,11 +38,10 @@ export function reader({ db, interned }: Context) {
   );
   const failureOf = db.prepare("select failure from attempt where job = ? order by attempt desc limit 1");
   const result = db.prepare("select result from attempt where job = ? and attempt = ?");
-  const attemptRows = db.prepare("select * from attempt where job = ? order by attempt");
+  const nextAttempt = db.prepare("select * from attempt where job = ? and attempt > ? order by attempt limit 1");
   const lastFailure = db.prepare(
     "select failure from attempt where job = (select no from job where id = ?) order by attempt desc limit 1",
   );
-  const logs = db.prepare("select body from log_chunk where job = ? and attempt = ? order by n");
   const logPage = db.prepare(
     "select n, body from log_chunk where job = ? and attempt = ? and n > ? order by n limit ?",
   );
@@ -61,8 +65,11 @@ export function reader({ db, interned }: Context) {
   const last = db.prepare("select max(seq) as seq from event");
   const lateRows = db.prepare("select attempt, at, session, outcome from late_report where job = ? order by attempt");
   const pausedAt = db.prepare("select paused_at from queue where namespace = ? and queue = ?");
-  const live = db.prepare(
-    "select *, 0 as running from session where reaped = 0 and ended_at is null and namespace = ?",
+  const isLive = "reaped = 0 and ended_at is null and namespace = ?";
+  const live = db.prepare(`select count(*) as count from session where ${isLive}`);
+  // Those whose text has the name of the kind: only these are parsed, as there may be many with many kinds.
+  const liveFor = db.prepare(
+    `select ${SESSION_COLUMNS}, 0 as running from session where ${isLive} and instr(kinds, ?) > 0`,
   );
   const holder = db.prepare("select 1 from session where no = ?");
 
@@ -88,8 +95,16 @@ export function reader({ db, interned }: Context) {
     return { ...row, payload: body, result: won?.result ?? null, annotations, name, failure, liveUsage, budgets };
   }
 
+  /** As much of it as a row shows. */
   function logOf(no: number, attempt: number): string {
-    return (logs.all(no, attempt) as { body: string }[]).map((chunk) => chunk.body).join("");
+    let text = "";
+    for (let after = 0; text.length < ATTEMPT_LOG; ) {
+      const page = logPage.all(no, attempt, after, 1) as { n: number; body: string }[];
+      if (page[0] === undefined) return text;
+      text += page[0].body;
+      after = page[0].n;
+    }
+    return storable(text, ATTEMPT_LOG);
   }
 
   function log(id: string, attempt: number | null, after = 0): AttemptLog | null {
@@ -102,13 +117,19 @@ export function reader({ db, interned }: Context) {
     return last === undefined ? null : { attempt: which, text: page.map(({ body }) => body).join(""), next: last.n };
   }
 
-  function attempts(id: string): AttemptRow[] {
+  function attempts(id: string, { after = 0, limit = ATTEMPTS_PAGE }: AttemptsPage = {}): AttemptRow[] {
     const job = stored(id);
-    if (job === null) return [];
-    return (attemptRows.all(job.no) as Record<string, SqlValue>[]).map((row) => {
+    const found: AttemptRow[] = [];
+    if (job === null) return found;
+    let last = after;
+    for (let chars = 0; chars < ATTEMPTS_CHARS && found.length < Math.min(limit, ATTEMPTS_PAGE); ) {
+      const row = nextAttempt.get(job.no, last) as Record<string, SqlValue> | undefined;
+      if (row === undefined) break;
       const attempt = row.attempt as number;
       const log = logOf(job.no, attempt);
-      return {
+      last = attempt;
+      chars += log.length + String(row.result ?? "").length + String(row.failure ?? "").length;
+      found.push({
         jobId: id,
         attempt,
         chapter: row.chapter as number,
@@ -120,8 +141,9 @@ export function reader({ db, interned }: Context) {
         usage: parseOrNull(row.usage as string | null),
         result: row.result as string | null,
         log: log === "" ? null : log,
-      };
-    });
+      });
+    }
+    return found;
   }
 
   function lastFailureOf(id: string): Failure | null {
@@ -144,17 +166,18 @@ export function reader({ db, interned }: Context) {
     return lookOf(found, limit, seq, looked);
   }
 
-  function history(id: string): History | null {
+  function history(id: string, isWhole: boolean): History | null {
     const job = stored(id);
     if (job === null) return null;
-    const now = live.all(job.namespace) as Record<string, unknown>[];
-    const capable = now.map(toSession).filter((session) => serves(session, job));
+    const { count } = live.get(job.namespace) as { count: number };
+    const maybe = liveFor.all(job.namespace, JSON.stringify(job.kind)) as Record<string, unknown>[];
+    const capable = maybe.map(toSession).filter((session) => serves(session, job));
     return {
       job: view(job),
-      events: events({ after: 0, limit: -1, jobId: id }) as JobEvent[],
+      events: isWhole ? (events({ after: 0, limit: -1, jobId: id }) as JobEvent[]) : [],
       lateReports: lateRows.all(job.no) as LateReport[],
       capableSessions: capable.length,
-      liveSessions: now.length,
+      liveSessions: count,
       queuePausedAt: (pausedAt.get(job.namespace, job.queue) as { paused_at: number } | undefined)?.paused_at ?? null,
       isOrphan: job.state === "running" && holder.get(job.session) === undefined,
     };

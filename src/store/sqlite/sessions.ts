@@ -1,21 +1,26 @@
 /** Sessions: one start of a worker each. */
 import type { NewSession } from "../../core/work.ts";
 import { NEWEST_SESSIONS, type PublishedRow, toPublished } from "../published-defaults.ts";
-import type { DrainAnswer, SessionRow } from "../store.ts";
+import { type DrainAnswer, type OpenSession, SESSIONS_PAGE, type SessionRow, type SessionsQuery } from "../store.ts";
 import { jsonOrNull, parseOrNull } from "../stored-job.ts";
 import { endedWorker, startedWorker } from "../worker-events.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
 
-export function openSessionVerb({ db, events }: Context): Verb<{ session: NewSession; now: number }, null> {
+export function openSessionVerb({ db, events }: Context): Verb<{ session: NewSession; now: number }, boolean> {
   const add = db.prepare(
     `insert into session (id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
-       renewed_at, lease_ends_at, defaults) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+       renewed_at, lease_ends_at, defaults, owner) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+  );
+  const live = db.prepare(
+    "select count(*) as count from session where owner = ? and reaped = 0 and ended_at is null and lease_ends_at >= ?",
   );
   return {
     order: 3,
     run: (items) =>
       items.map(({ session: s, now }) => {
+        const { owner = null, most = null } = s;
+        if (owner !== null && most !== null && (live.get(owner, now) as { count: number }).count >= most) return false;
         const queues = s.queues === null ? null : JSON.stringify(s.queues);
         const shared = [s.id, s.namespace, s.name, s.host, s.pid, s.process ?? null, JSON.stringify(s.kinds), queues];
         add.run(
@@ -27,10 +32,11 @@ export function openSessionVerb({ db, events }: Context): Verb<{ session: NewSes
           now,
           now + s.leaseMs,
           jsonOrNull(s.defaults ?? null),
+          owner,
         );
         events.add(null, 0, now, "worker.started", startedWorker(s));
         events.flush();
-        return null;
+        return true;
       }),
   };
 }
@@ -77,12 +83,23 @@ export function drainSessionVerb({
   return { order: 4, run: (items) => items.map(({ id, now, by }) => drainOne(id, now, by)) };
 }
 
+/** All but what it publishes, which may be long and is read for itself. */
+const COLUMNS = `no, id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
+  renewed_at, lease_ends_at, ended_at, draining_at, health`;
+
+export { COLUMNS as SESSION_COLUMNS };
+
 export function sessionReader({ db }: Context) {
   const all = db.prepare(
-    `select s.*, (select count(*) from job j where j.state = 1 and j.session = s.no) as running
-     from session s where s.reaped < 2 order by s.no`,
+    `select ${COLUMNS}, (select count(*) from job j where j.state = 1 and j.session = s.no) as running
+     from session s where s.reaped < 2 and (?1 is null or s.namespace = ?1)
+       and s.no > coalesce((select no from session where id = ?2), 0) order by s.no limit ?3`,
   );
-  const open = db.prepare("select *, 0 as running from session where reaped = 0 and ended_at is null");
+  const names = db.prepare("select id, name from session where id in (select value from json_each(?))");
+  const one = db.prepare(`select ${COLUMNS}, 0 as running from session where id = ? and reaped < 2`);
+  const open = db.prepare(
+    "select id, namespace, host, pid, process, started_at, draining_at from session where reaped = 0 and ended_at is null",
+  );
   const asked = db.prepare(
     `select j.id as jobId, j.attempt from session s join job j indexed by job_running on j.session = s.no
      where s.id = ? and j.state = 1 and j.cancel_requested_at > 0`,
@@ -90,15 +107,27 @@ export function sessionReader({ db }: Context) {
   const published = db.prepare(
     `select id as session, name as worker, defaults from (
        select * from session indexed by session_defaults
-       where namespace = ? and defaults is not null and reaped < 2 order by no desc limit ${NEWEST_SESSIONS})
-     where exists (select 1 from json_each(kinds) where value = ?)
+       where namespace = ?1 and defaults is not null and reaped < 2 order by no desc limit ${NEWEST_SESSIONS})
+     where instr(kinds, json_quote(?2)) > 0 and exists (select 1 from json_each(kinds) where value = ?2)
      order by ended_at is null and reaped = 0 desc, no desc limit 1`,
   );
   return {
     taskDefaults: (namespace: string, kind: string) =>
       toPublished(published.get(namespace, kind) as PublishedRow | undefined, kind),
-    sessions: (): SessionRow[] => (all.all() as Record<string, unknown>[]).map(toSession),
-    openSessions: (): SessionRow[] => (open.all() as Record<string, unknown>[]).map(toSession),
+    sessions: ({ namespace = null, after = null, limit = SESSIONS_PAGE }: SessionsQuery = {}): SessionRow[] =>
+      (all.all(namespace, after, Math.min(limit, SESSIONS_PAGE)) as Record<string, unknown>[]).map(toSession),
+    session: (id: string): SessionRow | null => {
+      const row = one.get(id) as Record<string, unknown> | undefined;
+      return row === undefined ? null : toSession(row);
+    },
+    workerNames: (ids: readonly string[]): ReadonlyMap<string, string> =>
+      new Map((names.all(JSON.stringify(ids)) as { id: string; name: string }[]).map(({ id, name }) => [id, name])),
+    openSessions: (): OpenSession[] =>
+      (open.all() as Record<string, unknown>[]).map(({ started_at, draining_at, ...row }) => ({
+        ...(row as Omit<OpenSession, "startedAt" | "drainingAt">),
+        startedAt: started_at as number,
+        drainingAt: draining_at as number | null,
+      })),
     cancelsFor: (ids: readonly string[]) =>
       ids.flatMap((id) => asked.all(id) as { readonly jobId: string; readonly attempt: number }[]),
   };

@@ -180,21 +180,21 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     facts: (ids) => answer(() => ids.map(read.fact)),
     ended: (ids) => answer(() => read.ended(ids)),
     find: (filter) => find(filter, answer),
-    history: (id) => answer(() => read.history(id)),
-    attempts: (id) => answer(() => read.attempts(id)),
+    history: (id, options) => answer(() => read.history(id, options?.events !== false)),
+    attempts: (id, page) => answer(() => read.attempts(id, page)),
     lastFailures: (ids) => answer(() => ids.map(read.lastFailure)),
     log: (id, attempt, after) => answer(() => read.log(id, attempt, after)),
     events: async (query) => (await eventPage(query)).events,
     eventPage,
     lastSeq: () => answer(read.lastSeq),
-    openSession: async (session, now) => {
-      await one(verbs.openSession, { session, now });
-    },
+    openSession: (session, now) => one(verbs.openSession, { session, now }),
     closeSession: async (id, now, why = "stopped") => {
       await one(verbs.closeSession, { id, now, why });
     },
     drainSession: (id, now, by = null) => one(verbs.drainSession, { id, now, by }),
-    sessions: () => answer(sessions.sessions),
+    sessions: (query) => answer(() => sessions.sessions(query)),
+    session: (id) => answer(() => sessions.session(id)),
+    workerNames: (ids) => answer(() => sessions.workerNames(ids)),
     openSessions: () => answer(sessions.openSessions),
     taskDefaults: (namespace, kind) => answer(() => sessions.taskDefaults(namespace, kind)),
     cancelsFor: (ids) => answer(() => sessions.cancelsFor(ids)),

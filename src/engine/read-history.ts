@@ -1,0 +1,46 @@
+/** Reads what is recorded of a job a page at a time: a job that is retried for ever has any number of events and attempts, and
+ *  nobody is to hold all of them. */
+import { attemptsAsOf } from "../core/as-of.ts";
+import type { JobEvent } from "../core/event.ts";
+import type { Job } from "../core/job.ts";
+import type { AttemptRow, Store } from "../store/store.ts";
+
+/** Each may carry a failure with its stack. */
+const EVENTS = 500;
+
+/** The events of a job in their order, up to the number given: the job may go on meanwhile. */
+export async function* eachEvent(
+  store: Pick<Store, "events">,
+  { id, revision }: Pick<Job, "id" | "revision">,
+): AsyncGenerator<JobEvent, void, void> {
+  for (let after = 0; ; ) {
+    const page = (await store.events({ jobId: id, after, limit: EVENTS })) as JobEvent[];
+    for (const event of page) {
+      if (event.n > revision) return;
+      yield event;
+      after = event.seq;
+    }
+    if (page.length < EVENTS) return;
+  }
+}
+
+/** Attempts that views of a job show, and the characters they may have together: the latest. */
+const SHOWN_ATTEMPTS = 300;
+const SHOWN_CHARS = 16_777_216;
+
+/** The latest attempts that had ended when this row was read, oldest first. */
+export async function lastAttempts(
+  store: Pick<Store, "attempts">,
+  row: Pick<Job, "id" | "attempt" | "state">,
+): Promise<AttemptRow[]> {
+  const found: AttemptRow[] = [];
+  let chars = 0;
+  for (let after = Math.max(0, row.attempt - SHOWN_ATTEMPTS); chars < SHOWN_CHARS; ) {
+    const page = await store.attempts(row.id, { after });
+    if (page.length === 0) break;
+    for (const { result, log } of page) chars += (result?.length ?? 0) + (log?.length ?? 0);
+    found.push(...page);
+    after = page.at(-1)?.attempt as number;
+  }
+  return attemptsAsOf(row, found);
+}
