@@ -13,6 +13,8 @@ import { ENGINE } from "./kit.ts";
 /** Far beyond what anything here takes: reaching it means that something hangs. */
 const DEADLINE_MS = 60_000;
 const POLL_MS = 50;
+/** All servers of a database sign with the same. */
+const SECRET = "the-secret-of-all-servers-of-one-pool";
 
 export interface PoolOptions {
   /** The database of all servers; without it a file, and one server. */
@@ -147,7 +149,9 @@ export class Pool {
 
   /** Resolves with what it says at its start. */
   #child(args: readonly string[]): Promise<unknown> {
-    const env = { PATH: process.env.PATH, HOME: process.env.HOME, PERDURE_OPAL_ENGINE: JSON.stringify(ENGINE) };
+    const { PATH, HOME } = process.env;
+    const own = args[0] === "server" ? { PERDURE_SECRET: SECRET } : {};
+    const env = { PATH, HOME, PERDURE_OPAL_ENGINE: JSON.stringify(ENGINE), ...own };
     const log = ["--log-format", "json", "--json"];
     const child = spawn(process.execPath, [PROGRAM, ...args, ...log], { cwd: this.#directory, env, stdio: "pipe" });
     this.#children.push(child);
