@@ -74,25 +74,40 @@ const openOf = (sockets: readonly Socket[]) => sockets.map(({ destroyed }) => !d
 
 describe("room for a new connection", () => {
   it("is made by the oldest idle one of the address that has the most, and never by one of the reserve", async () => {
-    const { open, use, connections } = await setUp();
+    const { open, use, connections, pass } = await setUp();
     const known = [await open("127.0.0.2"), await open("127.0.0.2")];
     for (const socket of known) connections.authenticated(socket);
     const single = await open("127.0.0.3");
     const busy = await open("127.0.0.4");
     use(busy);
     const many = [await open("127.0.0.4"), await open("127.0.0.4")];
+    pass(1_000);
     const next = await open("127.0.0.5"); // six were open, and four of them anonymous
     expect(openOf([...known, single, busy, ...many, next])).toEqual([true, true, true, true, false, true, true]);
     expect([connections.size, connections.anonymous]).toEqual([6, 4]);
   });
 
-  it("is not taken from the share of callers with a token", async () => {
-    const { open, connections } = await setUp();
+  it("is taken from the share of callers with a token for a second only", async () => {
+    const { open, connections, pass } = await setUp();
     const first = [];
     for (let i = 0; i < 5; i++) first.push(await open());
+    expect(openOf(first)).toEqual([true, true, true, true, true]);
+    pass(1_000);
     expect(openOf(first)).toEqual([false, true, true, true, true]);
     for (const socket of first.slice(1)) connections.authenticated(socket);
     expect(openOf([await open(), await open()])).toEqual([true, true]);
+  });
+
+  it("is lent by the reserve while the others have a request in progress, which shows who they are", async () => {
+    const { open, use } = await setUp();
+    const busy = [];
+    for (let i = 0; i < 4; i++) {
+      const socket = await open();
+      use(socket);
+      busy.push(socket);
+    }
+    const next = [await open(), await open(), await open()];
+    expect(openOf([...busy, ...next])).toEqual([true, true, true, true, false, true, true]);
   });
 
   it("is not made by requests in progress, nor by callers with a token who were just here", async () => {

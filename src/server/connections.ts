@@ -193,21 +193,19 @@ export class Connections {
   #hasRoom(descriptor: number): boolean {
     const { max, reserved, maxDescriptor } = this.#limits;
     if (this.#all.size >= max || descriptor > maxDescriptor) return this.#closeAnonymous() || this.#closeResting();
-    return this.#anonymous < max - reserved || this.#closeAnonymous();
+    // Where all of them are young or have a request in progress, the reserve is lent: each is about to be known, or closed.
+    if (this.#anonymous >= max - reserved) this.#closeAnonymous(this.#clock.monotonic() - YOUNG_MS);
+    return true;
   }
 
   /** The oldest idle one, of the address that has the most of them. */
-  #closeAnonymous(): boolean {
+  #closeAnonymous(openedBefore = Number.POSITIVE_INFINITY): boolean {
     let most: Group | null = null;
     for (const group of this.#groups.values()) {
       if (group.idle.size > (most?.idle.size ?? 0)) most = group;
     }
-    return most !== null && this.#closeFirst(most.idle);
-  }
-
-  #closeFirst(idle: Set<Connection>): boolean {
-    const [oldest] = idle;
-    if (oldest === undefined) return false;
+    const [oldest] = most?.idle ?? [];
+    if (oldest === undefined || oldest.openedAt > openedBefore) return false;
     this.#close(oldest, "forRoom");
     return true;
   }
@@ -280,6 +278,7 @@ export class Connections {
       }
     }
     for (const group of this.#groups.values()) this.#trim(group, now);
+    while (this.#anonymous > this.#limits.max - this.#limits.reserved && this.#closeAnonymous(now - YOUNG_MS));
     this.#report(now);
     if (this.#all.size > 0) this.#sweepSoon();
   }

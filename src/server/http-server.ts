@@ -13,6 +13,7 @@ import { hostname } from "node:os";
 import { HEADER } from "../contract/wire.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
+import { AcceptFirst } from "./accept-first.ts";
 import { type Connection, Connections } from "./connections.ts";
 import { answerTo } from "./error-reply.ts";
 import { createGuard, isLoopback, setSecurityHeaders } from "./guard.ts";
@@ -45,6 +46,8 @@ const RESERVED = 1 / 4;
 /** How many connections are closed when no descriptor is left. */
 const SHED = 16;
 const TROUBLE_EVERY_MS = 10_000;
+/** Connections that the kernel keeps until they are accepted (it may keep fewer: somaxconn). A client that does not fit tries again after a second. */
+const BACKLOG = 4_096;
 
 const ids = new WeakMap<IncomingMessage, string>();
 
@@ -93,9 +96,13 @@ export class HttpServer {
     this.#local = tls === null ? null : createHttp(limits);
     this.#local?.on("clientError", (error, socket) => this.onClientError(error, socket as Socket));
     const turns = new OneAtATime();
+    const arrivals = new AcceptFirst(clock);
     for (const [node, isTls] of [[this.node, tls !== null] as const, [this.#local, false] as const]) {
       const guard = createGuard({ host, allowHosts, tls: isTls });
-      node?.on("connection", (raw: Socket) => this.#connections.open(raw, isTls));
+      node?.on("connection", (raw: Socket) => {
+        arrivals.accepted();
+        this.#connections.open(raw, isTls);
+      });
       if (isTls) node?.on("secureConnection", (socket: Socket) => this.#connections.secured(socket));
       node?.on("request", (request: IncomingMessage, response: ServerResponse) => {
         turns.take(request, response, () => {
@@ -104,9 +111,12 @@ export class HttpServer {
           setSecurityHeaders(response);
           response.setHeader(HEADER.requestId, id);
           this.#track(request, response);
-          const refused = this.#stopping && !isProbe(request) ? STOPPING : guard(request);
-          if (refused === null) handle(request, response);
-          else refuse(request, response, refused, id, log);
+          arrivals.take(() => {
+            if (response.closed) return;
+            const refused = this.#stopping && !isProbe(request) ? STOPPING : guard(request);
+            if (refused === null) handle(request, response);
+            else refuse(request, response, refused, id, log);
+          });
         });
       });
     }
@@ -202,7 +212,7 @@ export class HttpServer {
 function bound(node: NodeServer, host: string, port: number): Promise<number> {
   return new Promise((resolve, reject) => {
     node.once("error", reject);
-    node.listen({ host, port }, () => {
+    node.listen({ host, port, backlog: BACKLOG }, () => {
       node.removeListener("error", reject);
       resolve((node.address() as AddressInfo).port);
     });

@@ -44,7 +44,8 @@ export class Pace {
   constructor(limits: PaceLimits, monotonic: () => number) {
     this.#limits = limits;
     this.#monotonic = monotonic;
-    this.#limit = Math.max(limits.least, Math.min(limits.most, START_PER_SECOND));
+    const fit = Math.ceil((START_PER_SECOND * limits.targetMs) / 1_000);
+    this.#limit = Math.max(limits.least, Math.min(limits.most, fit));
     this.#since = monotonic();
   }
 

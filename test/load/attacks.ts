@@ -135,6 +135,9 @@ async function clients(): Promise<void> {
   await server.stop();
 }
 
+const BYTES_PER_EVENT = 200; // at least
+const KERNEL_BYTES = 16 * 1024 * 1024;
+
 async function streams(): Promise<void> {
   const server = await start("streams");
   console.log("submits and one stream that reads, without deaf ones");
@@ -157,7 +160,9 @@ async function streams(): Promise<void> {
   console.log(`  deaf streams cut off: ${cut} of ${deaf.length}`);
   expect("submits are done within 2 s", during.quantile(0.99) < 2_000);
   expect("the feed keeps half of its speed", feed.events > feedBefore.events / 2);
-  if (ms > 12_000) expect("streams that take nothing are cut off", cut > deaf.length / 2);
+  // The kernel takes some megabytes for a peer that reads nothing: only beyond those does a server notice.
+  if (ms > 12_000 && feed.events * BYTES_PER_EVENT > KERNEL_BYTES)
+    expect("streams that take nothing are cut off", cut > deaf.length / 2);
   for (const stream of deaf) stream.end();
   await server.stop();
 }
