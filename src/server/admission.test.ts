@@ -28,6 +28,10 @@ describe("admission", () => {
     const first = admission.enter("caller", 1_000);
     expect(() => admission.enter("caller", 1)).toThrow("too much is being read");
     first.read(50);
+    const second = admission.enter("caller", 50);
+    second.leave();
+    second.read(1); // of a caller that has gone
+    expect(() => admission.enter("caller", 51)).toThrow("too much is being read");
     admission.enter("caller", 50);
     admission.enter("operator", 1_000);
   });

@@ -76,6 +76,7 @@ export class Admission {
     const pace = share === "caller" ? this.#pace : null;
     let done = () => {};
     let counted = bytes;
+    let hasLeft = false;
     mine.requests += 1;
     mine.bytes += bytes;
     return {
@@ -84,11 +85,13 @@ export class Admission {
       },
       done: () => done(),
       read(actual) {
+        if (hasLeft) return; // its caller has gone, and its bytes were given back
         mine.bytes += actual - counted;
         counted = actual;
       },
       leave() {
         done();
+        hasLeft = true;
         mine.requests -= 1;
         mine.bytes -= counted;
       },

@@ -33,6 +33,7 @@ describe("the budget of replies", () => {
     expect([budget.held("reader"), budget.isPressed, timers.size]).toEqual([40, false, 0]);
     first.release();
     first.release();
+    first.made(70); // for a caller that has gone
     expect(budget.held("reader")).toBe(30);
   });
 

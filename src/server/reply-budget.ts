@@ -123,7 +123,15 @@ export class ReplyBudget {
       if (isLess && pool.waiting.size > 0) this.#admit(pool);
     };
     count(guess);
-    return { made: count, release: () => count(0) };
+    let isReleased = false;
+    return {
+      // A reply may be made for a caller that has gone: nobody would give its bytes back.
+      made: (bytes) => isReleased || count(bytes),
+      release: () => {
+        isReleased = true;
+        count(0);
+      },
+    };
   }
 
   /** Those that fit now, the first to come first. */
