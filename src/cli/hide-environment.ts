@@ -12,8 +12,8 @@ import { closeSync, openSync, readFileSync, readSync, writeSync } from "node:fs"
 const SHOWN = /^(PERDURE_MARK|PERDURE_JOB_ID|PERDURE_ATTEMPT|LD_.*|MALLOC_.*|GLIBC_TUNABLES)$/;
 /** Of /proc/self/stat, counted from the state: where arguments and environment begin and end. */
 const [ARGUMENTS, ENVIRONMENT] = [45, 47];
-const ADDRESS_PASSWORD = /:\/\/[^/@\0]*?:([^@\0]+)@/g;
-const QUERY_PASSWORD = /[?&](?:ssl)?password=([^&\0]+)/g;
+const ADDRESS_PASSWORD = /(:\/\/[^/@\0]*?:)([^@\0]+)(?=@)/g;
+const QUERY_PASSWORD = /([?&](?:ssl)?password=)([^&\0]+)/g;
 
 /** False where it could not be done: then others of this user can read what this process was started with. */
 export function hideEnvironment(): boolean {
@@ -46,7 +46,7 @@ function overwrite(memory: number, field: number, blanked: (text: string) => str
 }
 
 function withoutPasswords(text: string): string {
-  const starred = (all: string, password: string) => all.replace(password, "*".repeat(password.length));
+  const starred = (_: string, before: string, password: string) => before + "*".repeat(password.length);
   return text.replace(ADDRESS_PASSWORD, starred).replace(QUERY_PASSWORD, starred);
 }
 
