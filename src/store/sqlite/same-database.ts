@@ -46,9 +46,9 @@ function foundIn(db: Database): Identity | null {
 /** Writes, with a new handle on the file, and flushes. First the log is copied into the file: nothing that is written from now
  *  on may rest on pages whose flush has failed, which the system holds for clean. */
 export function proveDisk(db: Database): void {
-  const row = db.prepare("pragma wal_checkpoint(truncate)").get() as { log: number; checkpointed: number };
-  if (row.checkpointed < row.log)
-    throw new PerdureError("store_io", "another process reads the database; its log stays");
+  // Also where all of it was copied: a log that somebody reads is not begun anew, and goes on behind those pages.
+  const { busy } = db.prepare("pragma wal_checkpoint(truncate)").get() as { busy: number };
+  if (busy !== 0) throw new PerdureError("store_io", "another process reads the database; its log stays");
   db.exec("begin immediate");
   try {
     // Counted, so that each time a page is written.
