@@ -44,6 +44,7 @@ const OWN = "run as the user of this process, who can read its token";
 const APART = "where others submit, give server and workers different users (docs/guides/deploy.md)";
 
 function runningAs(user: RunUser): RunAs {
+  if (user.uid === 0) return { user, note: "run as root, who can read the token: name another user with --run-as" };
   return { user, note: `run as ${user.name} (uid ${user.uid}), who cannot read the token` };
 }
 

@@ -66,7 +66,8 @@ export function parseSecrets(text: string, path: string): Secret[] {
   });
   if (secrets.length === 0) {
     throw usageError(
-      `${path} holds no secret; copy it from another server of the database, or see \`perdure token --help\``,
+      `${path} holds no secret: copy the file from another server of the database; if there is none, remove it and run ` +
+        "`perdure token rotate-secret --force`",
     );
   }
   if (secrets.length > MAX_SECRETS)
