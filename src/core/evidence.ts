@@ -22,7 +22,7 @@ const CALM_MS = 60 * 86_400_000;
  *  @example
  *  const excuse: Excuse = "engine_away"; */
 export type Excuse =
-  /** No engine was awake then, and the worker's process was none: what ended the engine is likely to have ended the worker. */
+  /** The engine had ended by then (one that is late or asleep excuses nothing), and the worker's process was none: what ended the engine is likely to have ended the worker. */
   | "engine_away"
   /** The worker had said goodbye. */
   | "stopped"

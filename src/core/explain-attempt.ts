@@ -166,7 +166,7 @@ function lossWords(
 }
 
 const EXCUSES: Readonly<Record<Excuse, string>> = {
-  engine_away: "no engine was awake at that time, and what ended the engine is likely to have ended the worker",
+  engine_away: "the engine had ended at that time, and what ended it is likely to have ended the worker",
   stopped: "its worker had stopped in good order",
   alive: "its worker lived on",
   unknown: "nothing is recorded of its session",

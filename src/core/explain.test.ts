@@ -479,7 +479,7 @@ describe("why a job failed, and what can be done", () => {
       .run(loss(null, { session: "s3", crash: { beside: 1 } }))
       .run(loss(null, { session: "s4", crash: { beside: 0, others } }));
     const waiting = play.explain();
-    expect(waiting.text).toContain("It is not suspected for this loss: no engine was awake at that time");
+    expect(waiting.text).toContain("It is not suspected for this loss: the engine had ended at that time");
     expect(waiting.text).toContain("3 other attempts ran in the same process, so any of them may have ended it");
     expect(waiting.text).toContain("1 other attempt ran in the same process");
     expect(waiting.text).toContain(
