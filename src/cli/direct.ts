@@ -4,10 +4,10 @@
  *  opened, by readers too; a PostgreSQL schema of one is refused. */
 import { randomBytes } from "node:crypto";
 import { statSync } from "node:fs";
-import { userInfo } from "node:os";
 import type { Perdure } from "../core/face.ts";
 import { EmbeddedPerdure } from "../embedded/embedded-perdure.ts";
 import { ambientOf, type EngineWish, type OpenedEngine, openEngine } from "../embedded/open-engine.ts";
+import { thisUser } from "../embedded/this-user.ts";
 import { systemClock } from "../engine/clock.ts";
 import type { Log } from "../engine/engine.ts";
 import type { Retention } from "../engine/pruner.ts";
@@ -117,15 +117,6 @@ export async function withEngine<T>(
     return await use(opened.engine, log);
   } finally {
     await opened.close();
-  }
-}
-
-/** Who sits here, for the events of what is ordered: the user of this machine. */
-export function thisUser(): string {
-  try {
-    return `user:${userInfo().username}`;
-  } catch {
-    return `user:${process.getuid?.() ?? "unknown"}`; // a user without an entry, as in a container
   }
 }
 

@@ -209,10 +209,14 @@ export function isThisMachine(url: string): boolean {
   return Object.values(networkInterfaces()).some((each) => each?.some((own) => own.address === address));
 }
 
-/** Opens the target for as long as `use` takes. */
-export async function withPerdure<T>(context: Context, use: (perdure: Perdure) => Promise<T>): Promise<T> {
+/** Opens the target for as long as `use` takes. With `allNamespaces` a server is asked for all that the token may see. */
+export async function withPerdure<T>(
+  context: Context,
+  use: (perdure: Perdure) => Promise<T>,
+  { allNamespaces = false } = {},
+): Promise<T> {
   const target = targetOf(context);
-  if (target.kind === "server") return withServer(target, use);
+  if (target.kind === "server") return withServer(allNamespaces ? { ...target, namespace: null } : target, use);
   // Loaded here: a client of a server needs nothing of it.
   const { withStore } = await import("./direct.ts");
   return withStore(context, target, use);
@@ -224,11 +228,14 @@ const PATIENCE = "3s";
 /** A client for as long as `use` takes. What the server says of tokens, and that it cannot be reached, is told in words for
  *  a person. */
 export async function withServer<T>(
-  { url, token, namespace }: ServerTarget,
+  { url, token, namespace }: Pick<ServerTarget, "url" | "token"> & { readonly namespace: string | null },
   use: (perdure: Perdure) => Promise<T>,
 ): Promise<T> {
   const { Perdure: Client } = await import("../client/connect.ts");
-  await using perdure = await Client.connect(url, { token, namespace, patience: PATIENCE });
+  await using perdure = await Client.connect(url, {
+    ...{ token, patience: PATIENCE },
+    ...(namespace === null ? {} : { namespace }),
+  });
   try {
     return await use(perdure);
   } catch (error) {

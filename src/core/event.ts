@@ -177,3 +177,10 @@ function consequence(decision: StoredDecision): readonly string[] {
         : ["job.failed"];
   }
 }
+
+/** An event of the engine that is written with a change, in its transaction. */
+export interface EngineRecord {
+  readonly at: number;
+  readonly name: string;
+  readonly data: Readonly<Record<string, unknown>>;
+}

@@ -1,5 +1,5 @@
 import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { aborted, all, gate } from "../../test/kit.ts";
@@ -276,5 +276,31 @@ describe("a job that nobody can run", () => {
     } finally {
       rmSync(dir, { recursive: true, force: true });
     }
+  });
+});
+
+describe("by", () => {
+  it("names who acts in the events: the user of this machine, or what the program sets", async () => {
+    const acts = async (options: { by?: string }) => {
+      await using perdure = await Perdure.open({
+        ...{ url: ":memory:", retention: { cancelled: 0 }, ...options },
+      });
+      const job = await perdure.submit("k", null, { delay: "1h" });
+      await perdure.pause("mail");
+      await job.cancel();
+      const of = async (name: string) =>
+        (await all(perdure.events({ follow: false }))).filter((event) => event.name === name).map(({ data }) => data);
+      const events = [...(await of("queue.paused")), ...(await of("job.cancelled"))];
+      await new Promise((resolve) => setTimeout(resolve, 5)); // it ended before the instant of the prune
+      expect(await perdure.prune()).toBe(1);
+      events.push(...(await of("jobs.pruned")));
+      return events.map((data) => (data as { by?: string }).by);
+    };
+    expect(await acts({ by: "nightly-script" })).toEqual(Array(3).fill("nightly-script"));
+    expect(await acts({})).toEqual(Array(3).fill(`user:${userInfo().username}`));
+    await expect(Perdure.open({ url: ":memory:", by: "a\nb" })).rejects.toMatchObject({ path: "open.by" });
+    await expect(Perdure.open({ url: "http://localhost:1", token: "t", by: "me" })).rejects.toMatchObject({
+      ...{ code: "invalid_config", path: "open.by" },
+    });
   });
 });

@@ -74,7 +74,7 @@ export class EmbeddedPerdure implements Perdure {
     const item = toItem({ task, input, ...(options === undefined ? {} : { options }) }, this.#namespace);
     const [answer] = await this.#engine.submit([item], checkClient(options?.client, "submit.client"));
     if (answer?.status !== "ok") throw (answer as { error: PerdureError }).error;
-    return new EmbeddedJobHandle(this.#engine, answer.id, answer.chapter, answer.created);
+    return new EmbeddedJobHandle(this.#actor, answer.id, answer.chapter, answer.created);
   }
 
   async submitMany(
@@ -108,7 +108,7 @@ export class EmbeddedPerdure implements Perdure {
       const i = places[k] as number;
       if (answer.status !== "ok") answers[i] = { ok: false, error: answer.error };
       else
-        answers[i] = { ok: true, job: new EmbeddedJobHandle(this.#engine, answer.id, answer.chapter, answer.created) };
+        answers[i] = { ok: true, job: new EmbeddedJobHandle(this.#actor, answer.id, answer.chapter, answer.created) };
     });
     return answers;
   }
@@ -121,7 +121,7 @@ export class EmbeddedPerdure implements Perdure {
 
   async job<Output = unknown>(id: string): Promise<JobHandle<Output>> {
     const { chapter } = await this.#row(id);
-    return new EmbeddedJobHandle<Output>(this.#engine, id, chapter, false);
+    return new EmbeddedJobHandle<Output>(this.#actor, id, chapter, false);
   }
 
   async jobs(filter: JobsFilter = {}): Promise<{ jobs: JobInfo[]; next: string | null }> {
@@ -206,7 +206,7 @@ export class EmbeddedPerdure implements Perdure {
   }
 
   prune(): Promise<number> {
-    return this.#engine.prune();
+    return this.#engine.prune(this.#by ?? undefined);
   }
 
   async work(tasks: readonly AnyTask[], options: WorkOptions = {}): Promise<WorkerHandle> {
@@ -234,6 +234,10 @@ export class EmbeddedPerdure implements Perdure {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
+  }
+
+  get #actor() {
+    return { engine: this.#engine, by: this.#by };
   }
 
   async #command(id: string, command: Parameters<Engine["command"]>[1]): Promise<JobInfo> {

@@ -15,9 +15,16 @@ export class EmbeddedJobHandle<Output> implements JobHandle<Output> {
   readonly chapter: number;
   readonly created: boolean;
   readonly #engine: Engine;
+  readonly #by: string | null;
 
-  constructor(engine: Engine, id: string, chapter: number, created: boolean) {
+  constructor(
+    { engine, by }: { readonly engine: Engine; readonly by: string | null },
+    id: string,
+    chapter: number,
+    created: boolean,
+  ) {
     this.#engine = engine;
+    this.#by = by;
     this.id = id;
     this.chapter = chapter;
     this.created = created;
@@ -43,7 +50,7 @@ export class EmbeddedJobHandle<Output> implements JobHandle<Output> {
   }
 
   async cancel(): Promise<JobInfo> {
-    return toInfo((await this.#engine.command(this.id, { kind: "cancel" })).job);
+    return toInfo((await this.#engine.command(this.id, { kind: "cancel", by: this.#by })).job);
   }
 
   events(options: Omit<FeedOptions, "jobId"> = {}): AsyncGenerator<PerdureEvent, void, void> {

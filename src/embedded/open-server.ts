@@ -14,7 +14,7 @@ import { policyOf } from "../engine/submit-request.ts";
 import { connectWorker } from "../worker/connect-worker.ts";
 import { checkOpen, type OpenOptions } from "./options.ts";
 
-const OF_THE_SERVER = ["schema", "connections", "artifacts", "retention", "keyWindow", "dialects"] as const;
+const OF_THE_SERVER = ["schema", "connections", "artifacts", "retention", "keyWindow", "dialects", "by"] as const;
 
 export async function openServer(url: string, options: OpenOptions, log: Log): Promise<ServerPerdure> {
   const { leaseMs } = checkOpen(options);

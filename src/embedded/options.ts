@@ -4,6 +4,7 @@ import { asInteger, asObject, asText, checkKeys, checkOptions } from "../core/ch
 import { type DialectSettingsInput, withDialectDefaults } from "../core/dialect-settings.ts";
 import { type Duration, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
+import { checkedName } from "../core/name.ts";
 import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/submit-options.ts";
 import type { Retention } from "../engine/pruner.ts";
 
@@ -33,6 +34,9 @@ export interface OpenOptions {
   keyWindow?: Duration;
   /** For jobs in the words of other systems: what holds where their files say nothing. */
   dialects?: DialectSettingsInput;
+  /** Who acts through it, for the events of what is done: cancelled, redriven, paused, pruned and so on. Default: `user:NAME`,
+   *  the user of this machine. A server names the token. */
+  by?: string;
   /** Warnings and errors of the engine; the default writes errors to stderr. */
   logger?: (level: "error" | "warn" | "info", message: string) => void;
 }
@@ -48,6 +52,7 @@ const OPEN_KEYS = [
   "retention",
   "keyWindow",
   "dialects",
+  "by",
   "logger",
 ] as const;
 const RETENTION_KEYS = ["succeeded", "failed", "cancelled"] as const;
@@ -71,6 +76,7 @@ export function checkOpen(options: OpenOptions) {
     namespace: options.namespace === undefined ? "default" : asText(options.namespace, "open.namespace", 200),
     retention: options.retention === undefined ? undefined : options.retention,
     dialects: options.dialects === undefined ? undefined : withDialectDefaults(options.dialects, "open.dialects"),
+    by: options.by === undefined ? undefined : checkedName(options.by, "open.by"),
     keyWindowMs: options.keyWindow === undefined ? undefined : toMs(options.keyWindow, "open.keyWindow"),
   };
 }

@@ -9,6 +9,7 @@ import { EmbeddedPerdure } from "./embedded-perdure.ts";
 import { artifactsDir } from "./job-outputs.ts";
 import { type Ambient, openEngine } from "./open-engine.ts";
 import { checkOpen, checkRetention, type OpenOptions } from "./options.ts";
+import { thisUser } from "./this-user.ts";
 
 /** One name for the value and the type: `const perdure: Perdure = await Perdure.open()`.
  *  @example
@@ -39,7 +40,16 @@ function isServer(url: string | undefined): url is string {
 }
 
 async function openEmbedded(options: OpenOptions, ambient: Ambient | undefined): Promise<EmbeddedPerdure> {
-  const { leaseMs, namespace, retention, keyWindowMs, schema, connections, dialects } = checkOpen(options);
+  const {
+    leaseMs,
+    namespace,
+    retention,
+    keyWindowMs,
+    schema,
+    connections,
+    dialects,
+    by = thisUser(),
+  } = checkOpen(options);
   const kept = checkRetention(retention, DEFAULTS.retention);
   const log = guarded(options.logger ?? errorsToStderr);
   const artifacts = artifactsDir(options);
@@ -51,7 +61,7 @@ async function openEmbedded(options: OpenOptions, ambient: Ambient | undefined):
   };
   const { engine, close } = await openEngine(wish, ambient);
   engine.start();
-  return new EmbeddedPerdure({ engine, namespace, log, blobs, ...(dialects && { dialects }) }, async () => {
+  return new EmbeddedPerdure({ engine, namespace, log, blobs, by, ...(dialects && { dialects }) }, async () => {
     await close();
     await artifacts.remove();
   });

@@ -191,8 +191,11 @@ export class Engine {
   readUpload(id: string, namespace?: string): Promise<StdinFile | null> {
     return readUpload(this.#parts, id, namespace);
   }
-  prune(): Promise<number> {
-    return this.#pruner.prune();
+  /** Deletes now what is due. `by` is who asked for it, for the events. */
+  async prune(by?: string): Promise<number> {
+    const pruned = await this.#pruner.prune(by === undefined ? {} : { by });
+    if (pruned > 0) this.#parts.hub.written.fire();
+    return pruned;
   }
   /** What the sweep does by itself every few seconds: blocked jobs that can go on, cancels that are to be passed on. What
    *  this engine had begun of it is done too when it resolves. */

@@ -32,8 +32,8 @@ export class Pruner extends Service {
     await this.prune({ sweepNames: isDue });
   }
 
-  /** Deletes all that is due, in short transactions. */
-  async prune({ sweepNames = true } = {}): Promise<number> {
+  /** Deletes all that is due, in short transactions. `by` is who asked for it; what it does by itself leaves no event. */
+  async prune({ sweepNames = true, by }: { sweepNames?: boolean; by?: string } = {}): Promise<number> {
     const { store, clock, outputs } = this.#parts;
     const now = clock.now();
     if (sweepNames) this.#sweptAt = clock.monotonic();
@@ -47,7 +47,7 @@ export class Pruner extends Service {
     let pruned = 0;
     for (;;) {
       const query = { now, endedBefore, keyWindowMs: this.#keyWindowMs, sessionsEndedBefore, limit: BATCH };
-      const answer = await store.prune({ ...query, ...names });
+      const answer = await store.prune({ ...query, ...names, ...(by === undefined ? {} : { by }) });
       await outputs?.delete(answer.ids);
       pruned += answer.jobs;
       if (!answer.more || this.stopped) break;

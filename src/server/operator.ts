@@ -4,5 +4,6 @@ import { storable } from "../lib/text.ts";
 import type { Principal } from "./parts.ts";
 
 export function operator({ name, id, job }: Pick<Principal, "name" | "id" | "job">): string {
-  return storable(`${job === undefined ? "token" : "job"}:${name} (${id})`, MAX_NAME);
+  // A job's own token is named as the job is where the engine acts for it.
+  return storable(job === undefined ? `token:${name} (${id})` : `job:${id}`, MAX_NAME);
 }

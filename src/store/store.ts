@@ -6,7 +6,7 @@
 import type { AccessToken } from "../core/access.ts";
 import type { BudgetNow } from "../core/budget.ts";
 import type { Command, CommandDecision } from "../core/command.ts";
-import type { PerdureEvent } from "../core/event.ts";
+import type { EngineRecord, PerdureEvent } from "../core/event.ts";
 import type { Crash } from "../core/evidence.ts";
 import type { Failure } from "../core/failure.ts";
 import type { Job, JobState, Usage } from "../core/job.ts";
@@ -178,7 +178,7 @@ export interface Store {
   /** Sets it unless it is set. The answer is what is stored now, whoever came first. */
   setSettingIfAbsent(name: string, value: string): Promise<string>;
   /** Changes a setting that has the value `from`; with `to: null` it is deleted. False if it has another value, or none. */
-  replaceSetting(name: string, from: string, to: string | null): Promise<boolean>;
+  replaceSetting(name: string, from: string, to: string | null, record?: EngineRecord): Promise<boolean>;
   /** The secret with which servers of earlier versions signed: they kept it in the database. Null once it has been erased. */
   formerSecret(): Promise<string | null>;
   /** Deletes it, and what is left of it in the files of the database, as far as the store can. */
@@ -387,10 +387,10 @@ export interface PruneQuery {
   readonly endedBefore: Partial<Record<"succeeded" | "failed" | "cancelled", number>>;
   readonly keyWindowMs: number;
   readonly sessionsEndedBefore: number;
-  /** Lanes and policies that no job names, and that were not used since this instant, are deleted; left out, they stay. All jobs
-   *  are looked through for it, some in each call. */
+  /** Lanes and policies that no job names, not used since this instant, are deleted. All jobs are scanned, some in each call. */
   readonly namesUnusedBefore?: number;
   readonly limit: number;
+  readonly by?: string; // who asked for it: an event of the same transaction then has the number of jobs
 }
 
 /** Of the tables: what is there, 0 for nothing, and what this version of Perdure brings it to. */

@@ -28,6 +28,7 @@ export interface KitOptions extends ServerOptions {
   /** An address of a store that is there already, as of another server; it is left there. */
   readonly url?: string;
   readonly leaseMs?: number;
+  readonly retention?: EngineOptions["retention"];
   readonly isGone?: EngineOptions["isGone"];
   readonly clock?: Clock;
   readonly wrapStore?: (store: Store) => Store;
@@ -101,6 +102,7 @@ export async function startServer(options: KitOptions = {}): Promise<TestServer>
     store: kind = "sqlite",
     url,
     leaseMs,
+    retention,
     isGone,
     clock: base = systemClock,
     wrapStore = (store) => store,
@@ -121,6 +123,7 @@ export async function startServer(options: KitOptions = {}): Promise<TestServer>
   const engine = new Engine({
     ...{ store, clock, random: Math.random, newId, log, name: "test", outputs: blobs },
     ...(leaseMs === undefined ? {} : { leaseMs }),
+    ...(retention === undefined ? {} : { retention }),
     ...(isGone === undefined ? {} : { isGone }),
   });
   engine.start();

@@ -36,6 +36,10 @@ export const events: Command = {
       ...{ name: "view", type: "string", value: "VIEW" },
       help: `Those of one job, as another system tells them, in JSON: ${EVENT_VIEW_NAMES.join(", ")}.`,
     },
+    {
+      ...{ name: "all-namespaces", type: "boolean" },
+      help: "Of a server: of all namespaces, with what concerns them all. Requires a token for all namespaces.",
+    },
     ...TARGET,
     { name: "json", type: "boolean", help: "Print one JSON document; with --follow, one object a line." },
     ...READING.filter(({ name }) => name !== "json"),
@@ -53,16 +57,28 @@ export const events: Command = {
     const after = given.integer("after", { min: 0, max: Number.MAX_SAFE_INTEGER });
     const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
     if (given.flag("view")) return showView(context, id);
-    if (!given.flag("follow")) return withPerdure(context, (perdure) => list(context, perdure, { id, after, limit }));
+    const allNamespaces = given.flag("all-namespaces");
+    if (allNamespaces && id !== undefined) throw usageError("--all-namespaces cannot be used with an ID");
+    if (allNamespaces && given.flag("namespace")) {
+      throw usageError("--namespace and --all-namespaces cannot be used together");
+    }
+    const open = { allNamespaces };
+    if (!given.flag("follow")) {
+      return withPerdure(context, (perdure) => list(context, perdure, { id, after, limit }), open);
+    }
     if (after !== undefined && limit !== undefined) {
       throw usageError("--after and --limit: with --follow give one of them");
     }
     const last = limit ?? (id === undefined ? FOLLOW_LIMIT : Number.POSITIVE_INFINITY);
-    return withPerdure(context, async (perdure) => {
-      if (id === undefined) return followEvents(context, perdure, { after, last, withId: true });
-      const job = await perdure.job(await fullId(perdure, id));
-      return followEvents(context, job, { after, last, withId: false, isOver: isOver(job) });
-    });
+    return withPerdure(
+      context,
+      async (perdure) => {
+        if (id === undefined) return followEvents(context, perdure, { after, last, withId: true });
+        const job = await perdure.job(await fullId(perdure, id));
+        return followEvents(context, job, { after, last, withId: false, isOver: isOver(job) });
+      },
+      open,
+    );
   },
 };
 

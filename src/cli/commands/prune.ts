@@ -1,4 +1,6 @@
 /** `perdure prune`: deletes now what the server, or the next engine, would delete by itself. */
+
+import { thisUser } from "../../embedded/this-user.ts";
 import { type Command, READING } from "../command.ts";
 import { retentionIn, upkeepSettings, withEngine } from "../direct.ts";
 import { EXIT } from "../exit.ts";
@@ -23,7 +25,7 @@ export const prune: Command = {
     const jobs =
       target.kind === "server"
         ? await withServer(target, (perdure) => perdure.prune())
-        : await withEngine(context, target, settings(target), (engine) => engine.prune());
+        : await withEngine(context, target, settings(target), (engine) => engine.prune(thisUser()));
     if (given.flag("json")) out.json({ jobs });
     else out.line(jobs === 1 ? "deleted 1 job" : `deleted ${jobs} jobs`);
     return EXIT.done;

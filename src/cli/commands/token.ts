@@ -8,6 +8,7 @@ import { asOneOf, nearest } from "../../core/check.ts";
 import { asSpan, toMs } from "../../core/duration.ts";
 import { PerdureError, show } from "../../core/errors.ts";
 import { isName } from "../../core/name.ts";
+import { thisUser } from "../../embedded/this-user.ts";
 import { TokenBook } from "../../server/tokens.ts";
 import type { Given } from "../arguments.ts";
 import { type Piece, painted } from "../colour.ts";
@@ -15,12 +16,12 @@ import { type Command, type Context, READING } from "../command.ts";
 import { loadConfig } from "../config/config.ts";
 import { optionsFor } from "../config/options.ts";
 import { dataAt } from "../data.ts";
-import { thisUser, withEngine } from "../direct.ts";
+import { withEngine } from "../direct.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { showLocal } from "../print.ts";
 import { type TimeText, timeOf } from "../run/policy.ts";
 import { rotateSecret } from "../serve/rotate-secret.ts";
-import { SETTING } from "../serve/signing.ts";
+import { SETTING, secretReplaced } from "../serve/signing.ts";
 import { TARGET, targetOf, withServer } from "../target.ts";
 
 const VERBS = ["create", "list", "revoke", "rotate-secret"] as const;
@@ -253,9 +254,9 @@ async function rotate(context: Context): Promise<number> {
 async function forgetFingerprint(context: Context): Promise<void> {
   const target = targetOf(context);
   if (target.kind === "server") return; // one that runs has its secret in the file
-  await withEngine(context, target, {}, async ({ store }) => {
+  await withEngine(context, target, {}, async ({ store, clock }) => {
     const print = await store.setting(SETTING);
-    if (print !== null) await store.replaceSetting(SETTING, print, null);
+    if (print !== null) await store.replaceSetting(SETTING, print, null, secretReplaced(clock.now(), thisUser()));
   });
 }
 

@@ -119,6 +119,8 @@ describe("the signing secret of a server", () => {
       expect(one.keys.missing).toBeNull();
     }
     expect(await store.setting(SETTING)).toBe(b.keys.current.print);
+    const events = await store.events({ after: 0, limit: 100 });
+    expect(events.map(({ name, data }) => [name, data])).toEqual([["secret.replaced", { v: 1, by: "server" }]]);
     time.skipped += DAY;
     expect(b.keys.check("x", before)).toBeNull();
   });

@@ -3,6 +3,7 @@
  *  a file from one server to another; that is the operator's business, as the database is to know nothing that can sign. */
 import { rmSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
+import type { EngineRecord } from "../../core/event.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { KeyRing, type Secret } from "../../server/key-ring.ts";
 import type { ServerLog } from "../../server/parts.ts";
@@ -13,6 +14,11 @@ import { newSecret, readSecretFile, rotated, SECRET_FILE, writeSecretFile } from
 
 /** Of the store: the fingerprint of the secret in use. */
 export const SETTING = "signing_key";
+
+/** The event of a secret that is replaced. A server that reads a new file does not know who wrote it. */
+export function secretReplaced(at: number, by: string): EngineRecord {
+  return { at, name: "secret.replaced", data: { v: 1, by } };
+}
 /** Longer than all but a few commands run. Sessions move to the new secret by themselves, within seconds. */
 export const GRACE_MS = 86_400_000;
 /** How soon a changed file, or a new fingerprint, is seen. */
@@ -68,12 +74,13 @@ export class Signing {
     const isNew = await ensureFile(parts);
     const seen = stampOf(file);
     const keys = new KeyRing(secretsOf(parts), clock.now);
-    const print = await store.setSettingIfAbsent(SETTING, keys.current.print);
+    const current = keys.current.print;
+    const print = await store.setSettingIfAbsent(SETTING, current);
     if (!keys.has(print)) {
       if (isNew) rmSync(file, { force: true }); // another server was faster, and this one of ours is worth nothing
       throw refusal(parts, isNew);
     }
-    if (print !== keys.current.print) await store.replaceSetting(SETTING, print, keys.current.print);
+    if (print !== current) await store.replaceSetting(SETTING, print, current, secretReplaced(clock.now(), "server"));
     if ((await store.formerSecret()) !== null) await store.eraseFormerSecret();
     const signing = new Signing(parts, keys, seen);
     signing.#later();
@@ -119,11 +126,13 @@ export class Signing {
 
   /** Another key signs here than before: others are to know. Done once for each: servers that disagree must not take turns. */
   async #announce(): Promise<void> {
-    const { store, log } = this.#parts;
+    const { store, clock, log } = this.#parts;
     const { print, id } = this.keys.current;
     if (print === this.#announced) return;
     const before = await store.setSettingIfAbsent(SETTING, print);
-    if (before !== print && this.keys.has(before)) await store.replaceSetting(SETTING, before, print);
+    if (before !== print && this.keys.has(before)) {
+      await store.replaceSetting(SETTING, before, print, secretReplaced(clock.now(), "server"));
+    }
     this.#announced = print;
     log("info", "signs with a new secret", { signsWith: id });
   }

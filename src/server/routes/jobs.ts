@@ -5,11 +5,12 @@ import { toInstant } from "../../core/instant.ts";
 import { type RedriveChanges, type RedriveTerms, toRedriveTerms } from "../../core/redrive.ts";
 import { redriveMany } from "../../engine/redrive-many.ts";
 import { jobOf, visibleJob } from "../job-of.ts";
+import { operator } from "../operator.ts";
 import { type Handler, type Handlers, JsonText, type ServerParts } from "../parts.ts";
 import { viewOfJob } from "../views.ts";
 import { wireJob } from "../wire-job.ts";
 import { listRoutes } from "./list-jobs.ts";
-import { inWireWords, principal, submitRoutes } from "./submit.ts";
+import { inWireWords, submitRoutes } from "./submit.ts";
 
 interface WaitRequest {
   readonly jobs: readonly { readonly id: string; readonly chapter: number }[];
@@ -38,7 +39,7 @@ export function jobRoutes(parts: ServerParts): Handlers {
     (kind: Exclude<Command["kind"], "redrive" | "reschedule" | "unblock">): Handler =>
     async (call) => {
       const { id } = await jobOf(parts, call);
-      const { job } = await engine.command(id, { kind, by: principal(call) });
+      const { job } = await engine.command(id, { kind, by: operator(call.who) });
       return new JsonText(wireJob(job));
     };
 
@@ -57,14 +58,14 @@ export function jobRoutes(parts: ServerParts): Handlers {
     async redriveJob(call) {
       const { id } = await jobOf(parts, call);
       const changes = redriveTermsOf((call.body ?? {}) as RedriveChanges);
-      const { job } = await engine.command(id, { kind: "redrive", changes, by: principal(call) });
+      const { job } = await engine.command(id, { kind: "redrive", changes, by: operator(call.who) });
       return new JsonText(wireJob(job));
     },
 
     async rescheduleJob(call) {
       const { id } = await jobOf(parts, call);
       const runAt = toInstant((call.body as { readonly runAt: number }).runAt, "runAt");
-      const { job } = await engine.command(id, { kind: "reschedule", runAt, by: principal(call) });
+      const { job } = await engine.command(id, { kind: "reschedule", runAt, by: operator(call.who) });
       return new JsonText(wireJob(job));
     },
 
@@ -78,7 +79,7 @@ export function jobRoutes(parts: ServerParts): Handlers {
     async redriveJobs(call) {
       const { filter = {}, ...options } = (call.body ?? {}) as RedriveRequest;
       try {
-        return await redriveMany(engine, call.namespace, filter, options, principal(call));
+        return await redriveMany(engine, call.namespace, filter, options, operator(call.who));
       } catch (error) {
         throw inWireWords(error, "filter");
       }

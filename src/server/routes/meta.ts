@@ -2,6 +2,7 @@
 import { hostname } from "node:os";
 import { API_VERSION } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
+import { operator } from "../operator.ts";
 import type { Handlers, ServerParts } from "../parts.ts";
 
 export function metaRoutes({ engine, version, storeKind, dialects, settings }: ServerParts): Handlers {
@@ -45,7 +46,7 @@ export function metaRoutes({ engine, version, storeKind, dialects, settings }: S
       if (who.namespace !== null) {
         throw new PerdureError("forbidden", "pruning is for all namespaces, and this token is for one");
       }
-      return { jobs: await engine.prune() };
+      return { jobs: await engine.prune(operator(who)) };
     },
   };
 }

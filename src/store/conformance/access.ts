@@ -86,8 +86,13 @@ export function accessTests(bench: Bench): void {
     const value = `b${answers.indexOf(true)}`;
     expect(await store.setting("key")).toBe(value);
     expect(await store.replaceSetting("key", "a", null)).toBe(false);
-    expect(await store.replaceSetting("key", value, null)).toBe(true);
+    const record = (at: number) => ({ at, name: "secret.replaced", data: { v: 1, by: "user:me" } });
+    expect(await store.replaceSetting("key", "a", "c", record(T0))).toBe(false);
+    expect(await store.replaceSetting("key", value, "c", record(T0 + 1))).toBe(true);
+    expect(await store.replaceSetting("key", "c", null, record(T0 + 2))).toBe(true);
     expect(await store.setting("key")).toBeNull();
+    const events = await store.events({ after: 0, limit: 100 });
+    expect(events.map(({ name, at, data }) => ({ name, at, data }))).toEqual([record(T0 + 1), record(T0 + 2)]);
   });
 
   test("a setting keeps what was first written, for everybody", async () => {

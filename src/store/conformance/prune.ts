@@ -35,6 +35,21 @@ export function pruneTests(bench: Bench): void {
     expect(await left()).toEqual(all.filter((id) => ![ok, bad, off].includes(id)));
   });
 
+  test("that somebody asked for leaves an event with the number of jobs, one that nobody asked for leaves none", async () => {
+    await oneOfEach();
+    const recorded = async (namespace?: string) =>
+      (await bench.store.events({ after: 0, limit: 100, ...(namespace === undefined ? {} : { namespace }) }))
+        .filter(({ name }) => name === "jobs.pruned")
+        .map(({ jobId, n, at, data }) => ({ jobId, n, at: at - T0, ...data }));
+    await prune({ succeeded: T0 + DAY });
+    expect(await recorded()).toEqual([]);
+    expect(await prune(everything(T0 + DAY), { by: "user:me" })).toMatchObject({ jobs: 2 });
+    expect(await prune(everything(T0 + DAY), { now: T0 + DAY + 1, by: "user:twice" })).toMatchObject({ jobs: 0 });
+    const event = { jobId: null, n: 0, at: DAY, v: 1, by: "user:me", jobs: 1 };
+    expect(await recorded()).toEqual(["failed", "cancelled"].map((state) => ({ ...event, state })));
+    expect(await recorded("default")).toEqual([]);
+  });
+
   test("goes by the time when a job ended, not when it came", async () => {
     const early = await bench.submit({ at: T0 });
     const later = await bench.submit({ at: T0 + 1 });

@@ -1,6 +1,7 @@
 /** Tokens of access, and settings that all who use the store share. */
 import type { AccessToken, Scope } from "../../core/access.ts";
 import { PerdureError } from "../../core/errors.ts";
+import type { EngineRecord } from "../../core/event.ts";
 import { createdToken, TOKEN_CREATED, TOKEN_REVOKED } from "../token-events.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
@@ -87,21 +88,22 @@ function toToken(r: Row): AccessToken {
   };
 }
 
-export function settingVerbs({ db, sql }: Context) {
+export function settingVerbs({ db, sql, wrote }: Context) {
   const find = sql("setting", "select value from $s.meta where name = 'setting.' || $1");
   const add = sql(
     "setting_add",
     "insert into $s.meta (name, value) values ('setting.' || $1, $2) on conflict (name) do nothing",
   );
 
+  const recorded = (write: string) =>
+    `with changed as (${write} returning name),
+     recorded as (select 1 from changed where $4::text is not null),
+     ${tellEngine("recorded", "$3::bigint", "$4::text", "$5::text")} select name from changed`;
   const change = sql(
     "setting_change",
-    "update $s.meta set value = $3 where name = 'setting.' || $1 and value = $2 returning name",
+    recorded("update $s.meta set value = $6 where name = 'setting.' || $1 and value = $2"),
   );
-  const remove = sql(
-    "setting_remove",
-    "delete from $s.meta where name = 'setting.' || $1 and value = $2 returning name",
-  );
+  const remove = sql("setting_remove", recorded("delete from $s.meta where name = 'setting.' || $1 and value = $2"));
   // With which servers of earlier versions signed. A deleted row stays in its page until the table is vacuumed.
   const secret = sql("former_secret", "select value from $s.meta where name = 'signing_secret'");
   const erase = sql("former_secret_erase", "delete from $s.meta where name = 'signing_secret'");
@@ -120,8 +122,11 @@ export function settingVerbs({ db, sql }: Context) {
       return (await get(name)) as string;
     },
     /** Not repeated: after a try whose end is unknown, the value it found would be its own. */
-    async replace(name: string, from: string, to: string | null): Promise<boolean> {
-      const done = to === null ? await db.write(remove, [name, from]) : await db.write(change, [name, from, to]);
+    async replace(name: string, from: string, to: string | null, record?: EngineRecord): Promise<boolean> {
+      const event = [record?.at ?? 0, record?.name ?? null, record === undefined ? null : JSON.stringify(record.data)];
+      const values = [name, from, ...event];
+      const done = to === null ? await db.write(remove, values) : await db.write(change, [...values, to]);
+      if (record !== undefined) wrote();
       return done.length > 0;
     },
     async formerSecret(): Promise<string | null> {

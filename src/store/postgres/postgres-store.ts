@@ -165,7 +165,7 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
     revokeToken: (id, now, by = null) => call(() => tokens.revoke(id, now, by)),
     setting: (name) => call(() => settings.get(name)),
     setSettingIfAbsent: (name, value) => call(() => settings.setIfAbsent(name, value)),
-    replaceSetting: (name, from, to) => call(() => settings.replace(name, from, to)),
+    replaceSetting: (name, from, to, record) => call(() => settings.replace(name, from, to, record)),
     formerSecret: () => call(settings.formerSecret),
     eraseFormerSecret: () => call(settings.eraseFormerSecret),
     blobs: () => postgresBlobs(context, call),

@@ -1,6 +1,7 @@
 /** Deletes what has been over for long enough, oldest first, a bounded number at a time. A job with a submit key
  *  leaves a stub, so that the key keeps its meaning for the rest of its window. A child leaves none: its key is its parent's
  *  alone, who may be redriven and then needs a child that can be waited for. */
+import { JOBS_PRUNED, jobsPruned } from "../prune-events.ts";
 import { PAGE, PRUNED_STATES, type PrunedState, PrunePlaces, type Round } from "../prune-places.ts";
 import type { PruneAnswer, PruneQuery } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
@@ -8,6 +9,7 @@ import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import { LONG, type Row } from "./driver.ts";
+import { tellEngine } from "./events.ts";
 import { runLanePruner } from "./run-lanes.ts";
 import { nameSweeper } from "./sweep-names.ts";
 
@@ -128,6 +130,11 @@ export function pruneVerb(context: Context) {
     ),
   ];
 
+  const record = sql(
+    "prune_record",
+    `with one as (select 1), ${tellEngine("one", "$1::bigint", "$2::text", "$3::text")} select 1`,
+  );
+
   const places = new PrunePlaces();
 
   async function pruneOne(query: PruneQuery): Promise<PruneAnswer> {
@@ -141,10 +148,9 @@ export function pruneVerb(context: Context) {
       const rows = await endedBeforeRows(state, before, limit - ids.length, round);
       if (rows.length === 0) continue;
       await interned.learn(new Set(rows.map((row) => row[2] as number)), [], []);
-      const removed = await db.transaction(
-        (connection) => remove(connection, rows, STATE_CODES[state], before, query),
-        { repeat: true },
-      );
+      const removed = await db.transaction((connection) => remove(connection, rows, state, before, query), {
+        repeat: true,
+      });
       ids.push(...removed);
     }
     await db.write(dropStubs, [now], { repeat: true });
@@ -160,14 +166,16 @@ export function pruneVerb(context: Context) {
   async function remove(
     connection: Connection,
     found: readonly Row[],
-    state: number,
+    state: PrunedState,
     before: number,
-    { keyWindowMs }: PruneQuery,
+    { keyWindowMs, now, by }: PruneQuery,
   ): Promise<string[]> {
     const free = await withoutHeld(connection, found);
     if (free.length === 0) return [];
     const wanted = bigints(free.map((row) => row[0] as number));
-    const mine = new Set((await connection.ask(lock, [wanted, state, before])).map(([no]) => no as number));
+    const mine = new Set(
+      (await connection.ask(lock, [wanted, STATE_CODES[state], before])).map(([no]) => no as number),
+    );
     const rows = free.filter((row) => mine.has(row[0] as number));
     if (rows.length === 0) return [];
     const keyed = rows.filter((row) => row[7] !== null);
@@ -188,6 +196,9 @@ export function pruneVerb(context: Context) {
     const chosen = bigints([...mine]);
     for (const each of deletes) await connection.ask(each, [chosen]);
     await connection.ask(dropRuns, [idsOf(rows)]);
+    if (by !== undefined) {
+      await connection.ask(record, [now, JOBS_PRUNED, JSON.stringify(jobsPruned(by, state, rows.length))]);
+    }
     return rows.map((row) => row[1] as string);
   }
 

@@ -1,5 +1,6 @@
 /** Tokens of access, and settings that all who use the store share. */
 import type { AccessToken, Scope } from "../../core/access.ts";
+import type { EngineRecord } from "../../core/event.ts";
 import { createdToken, revokedToken, TOKEN_CREATED, TOKEN_REVOKED } from "../token-events.ts";
 import type { Context } from "./context.ts";
 import type { Verb } from "./writer.ts";
@@ -55,15 +56,28 @@ export function settingVerb({ db }: Context): Verb<{ name: string; value: string
   };
 }
 
-export function replaceSettingVerb({ db }: Context): Verb<{ name: string; from: string; to: string | null }, boolean> {
+interface Replaced {
+  readonly name: string;
+  readonly from: string;
+  readonly to: string | null;
+  readonly record: EngineRecord | undefined;
+}
+
+export function replaceSettingVerb({ db, events }: Context): Verb<Replaced, boolean> {
   const change = db.prepare("update meta set value = ? where name = ? and value = ?");
   const remove = db.prepare("delete from meta where name = ? and value = ?");
   return {
     order: 6,
     run: (items) =>
-      items.map(({ name, from, to }) => {
+      items.map(({ name, from, to, record }) => {
         const place = settingName(name);
-        return Number((to === null ? remove.run(place, from) : change.run(to, place, from)).changes) > 0;
+        const { changes } = to === null ? remove.run(place, from) : change.run(to, place, from);
+        if (Number(changes) === 0) return false;
+        if (record !== undefined) {
+          events.add(null, 0, record.at, record.name, record.data);
+          events.flush();
+        }
+        return true;
       }),
   };
 }

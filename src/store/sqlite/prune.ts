@@ -1,6 +1,7 @@
 /** Deletes what has been over for long enough, oldest first, a bounded number at a time. A job with a submit key
  *  leaves a stub, so that the key keeps its meaning for the rest of its window. A child leaves none: its key is its parent's
  *  alone, who may be redriven and then needs a child that can be waited for. */
+import { JOBS_PRUNED, jobsPruned } from "../prune-events.ts";
 import { PAGE, PRUNED_STATES, type PrunedState, PrunePlaces, type Round } from "../prune-places.ts";
 import type { PruneAnswer, PruneQuery } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
@@ -11,7 +12,7 @@ import type { Verb } from "./writer.ts";
 const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload", "blocked", "cascade", "hold", "budget"];
 
 export function pruneVerb(context: Context): Verb<PruneQuery, PruneAnswer> {
-  const { db, interned } = context;
+  const { db, interned, events } = context;
   const sweepNames = nameSweeper(context);
   // A parent that has not ended may still ask for its children, and children whose cancel is due are found by their parent.
   // So are those below an ended child: it stays as long as somebody above it may be cancelled, or was just now.
@@ -80,7 +81,7 @@ export function pruneVerb(context: Context): Verb<PruneQuery, PruneAnswer> {
   const places = new PrunePlaces();
 
   function pruneOne(query: PruneQuery): PruneAnswer {
-    const { now, endedBefore, keyWindowMs, sessionsEndedBefore, limit } = query;
+    const { now, endedBefore, keyWindowMs, sessionsEndedBefore, limit, by } = query;
     const ids: string[] = [];
     const round = places.of(query);
     round.begin();
@@ -93,7 +94,9 @@ export function pruneVerb(context: Context): Verb<PruneQuery, PruneAnswer> {
       const numbers = JSON.stringify(rows.map((row) => row.no));
       for (const statement of deletes) statement.run(numbers);
       ids.push(...rows.map((row) => row.id));
+      if (by !== undefined) events.add(null, 0, now, JOBS_PRUNED, jobsPruned(by, state, rows.length));
     }
+    if (by !== undefined) events.flush();
     dropStubs.run(now);
     claims.run(sessionsEndedBefore);
     holds.run(limit);

@@ -216,7 +216,7 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     revokeToken: (id, now, by = null) => one(verbs.revokeToken, { id, now, by }),
     setting: (name) => answer(() => setting(name)),
     setSettingIfAbsent: (name, value) => one(verbs.setting, { name, value }),
-    replaceSetting: (name, from, to) => one(verbs.replaceSetting, { name, from, to }),
+    replaceSetting: (name, from, to, record) => one(verbs.replaceSetting, { name, from, to, record }),
     formerSecret: () => answer(formerSecret),
     eraseFormerSecret: async () => {
       await one(verbs.eraseSecret, null);
