@@ -94,7 +94,7 @@ export class StoryTeller {
   get story(): Story {
     if (this.#submitted === null) throw new Error("a job has at least one event");
     const { first, last, leftOut } = this.#lines;
-    const gap = leftOut === 0 ? [] : [`(${leftOut} steps between are left out here; the events tell all of them.)`];
+    const gap = leftOut === 0 ? [] : [`(${leftOut} steps between are left out here; the events show all of them.)`];
     const lines = [...first.flat(), ...gap, ...last.flat()];
     const attempts = [...this.#attempts.first, ...this.#attempts.last];
     const running = attempts.at(-1);

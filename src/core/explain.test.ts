@@ -960,7 +960,7 @@ describe("the story of a job with very many attempts", () => {
       ...Array.from({ length: 300 }, (_, i) => 1_201 + i),
     ]);
     expect(lines.length).toBeLessThan(3_000);
-    expect(text).toContain("(1101 steps between are left out here; the events tell all of them.)");
+    expect(text).toContain("(1101 steps between are left out here; the events show all of them.)");
     expect(text).toContain("no 1500");
     expect(text).not.toContain("no 500;");
     expect(summary).toContain("run 1500, 1500 of 2000 charged");

@@ -29,7 +29,7 @@ export async function viewOfEvents(
 async function viewParts({ engine }: Pick<ServerParts, "engine">, row: JobRow): Promise<ViewParts> {
   const { store } = engine;
   if (row.revision > MAX_EVENTS) {
-    const message = `view: ${row.id} has ${row.revision} events, and a view tells up to ${MAX_EVENTS}; read events and attempts, which come in pages`;
+    const message = `view: ${row.id} has ${row.revision} events, and a view shows up to ${MAX_EVENTS}; read events and attempts, which come in pages`;
     throw new PerdureError("invalid_request", message, { path: "view" });
   }
   const attempts = await lastAttempts(store, row);
