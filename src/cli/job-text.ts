@@ -1,10 +1,11 @@
 /** Words for jobs that several commands use. All of it may hold text of strangers: whoever prints it escapes it. */
 import { showMs } from "../core/duration.ts";
+import type { Perdure } from "../core/face.ts";
 import type { JobState } from "../core/job.ts";
-import type { JobInfo } from "../core/views.ts";
+import type { JobInfo, SessionRow } from "../core/views.ts";
 import { storable } from "../lib/text.ts";
-import type { SessionRow } from "../store/store.ts";
 import { type Colour, type Painted, painted } from "./colour.ts";
+import { eachWorker } from "./worker-text.ts";
 
 const COLOURS: Readonly<Record<JobState, Colour | null>> = {
   queued: null,
@@ -16,7 +17,7 @@ const COLOURS: Readonly<Record<JobState, Colour | null>> = {
 };
 
 /** The state and what a person would ask next: `failed (exhausted)`, `queued (in 3 min)`. */
-export function stateWords(job: JobInfo, now: number, workers: ReadonlyMap<string, SessionRow>): Painted {
+export function stateWords(job: JobInfo, now: number, workers: ReadonlyMap<string, KnownWorker>): Painted {
   const notes: string[] = [];
   if (job.reason !== null) notes.push(job.reason);
   if (job.discardedAt !== null) notes.push("discarded");
@@ -29,13 +30,19 @@ export function stateWords(job: JobInfo, now: number, workers: ReadonlyMap<strin
 }
 
 /** A reader settles nothing, so it says what the next engine will find: a run without a live worker. */
-function isSilent({ worker }: JobInfo, now: number, workers: ReadonlyMap<string, SessionRow>): boolean {
+function isSilent({ worker }: JobInfo, now: number, workers: ReadonlyMap<string, KnownWorker>): boolean {
   const session = worker === null ? undefined : workers.get(worker);
   return session !== undefined && (session.endedAt !== null || session.leaseEndsAt < now);
 }
 
-export function bySession(workers: readonly SessionRow[]): ReadonlyMap<string, SessionRow> {
-  return new Map(workers.map((session) => [session.id, session]));
+/** What lists of jobs tell of workers. What these serve may be long, and is not kept. */
+export type KnownWorker = Pick<SessionRow, "name" | "endedAt" | "leaseEndsAt">;
+
+export async function bySession(perdure: Pick<Perdure, "workers">): Promise<ReadonlyMap<string, KnownWorker>> {
+  const known = new Map<string, KnownWorker>();
+  for await (const { id, name, endedAt, leaseEndsAt } of eachWorker(perdure))
+    known.set(id, { name, endedAt, leaseEndsAt });
+  return known;
 }
 
 /** Nobody reads more of a command in a list. */

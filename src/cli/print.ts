@@ -7,6 +7,9 @@ import type { Io } from "./io.ts";
 import { type Column, factLines, type Look, tableLines } from "./table.ts";
 import { safeJson, safeLine, safeText } from "./terminal-text.ts";
 
+/** More than people read at once. */
+const TABLE_ROWS = 1_000;
+
 export class Printer {
   readonly #io: Io;
   readonly #look: Look;
@@ -39,6 +42,22 @@ export class Printer {
   /** `wide`: as wide as it needs to be. */
   table(columns: readonly Column[], rows: readonly (readonly Piece[])[], wide = false): void {
     this.#write(...tableLines(columns, rows, wide ? { ...this.#look, columns: undefined } : this.#look));
+  }
+
+  /** A long list as several tables, so that it need not be in memory. The answer is the number of rows. */
+  async tables(columns: readonly Column[], rows: AsyncIterable<readonly Piece[]>): Promise<number> {
+    let count = 0;
+    let block: (readonly Piece[])[] = [];
+    for await (const row of rows) {
+      if (this.gone.aborted) return count;
+      count += 1;
+      block.push(row);
+      if (block.length < TABLE_ROWS) continue;
+      this.table(columns, block);
+      block = [];
+    }
+    if (block.length > 0) this.table(columns, block);
+    return count;
   }
 
   facts(facts: readonly (readonly [string, Piece | null])[]): void {

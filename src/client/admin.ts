@@ -67,7 +67,17 @@ export interface Admin {
 export function adminOf(link: HttpLink): Admin {
   return {
     createToken: (token) => link.json("createToken", { body: JSON.stringify(token) }),
-    listTokens: async () => (await link.json<{ tokens: TokenInfo[] }>("listTokens")).tokens,
+    async listTokens() {
+      type Page = { readonly tokens: TokenInfo[]; readonly next?: string | null };
+      const all: TokenInfo[] = [];
+      // A server of an earlier version sends all of them, and knows no pages.
+      for (let query = new URLSearchParams(); ; ) {
+        const { tokens, next } = await link.json<Page>("listTokens", { query });
+        all.push(...tokens);
+        if (next == null) return all;
+        query = new URLSearchParams({ after: next });
+      }
+    },
     revokeToken: (id) => link.json("revokeToken", { params: { id } }),
     settings: () => link.json("getSettings"),
     status: () => link.json("getStatus"),

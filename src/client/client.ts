@@ -143,7 +143,14 @@ export class PerdureClient implements Perdure {
   }
 
   async queues(): Promise<QueueCounts[]> {
-    return (await this.#link.json<{ queues: QueueCounts[] }>("listQueues")).queues;
+    type Page = { readonly queues: QueueCounts[]; readonly next?: string | null };
+    const all: QueueCounts[] = [];
+    for (let query = new URLSearchParams(); ; ) {
+      const { queues, next } = await this.#link.json<Page>("listQueues", { query });
+      all.push(...queues);
+      if (next == null) return all;
+      query = new URLSearchParams({ after: next });
+    }
   }
   async pause(queue: string): Promise<void> {
     const params = { queue: asText(queue, "pause.queue", 200) };
@@ -154,15 +161,15 @@ export class PerdureClient implements Perdure {
     return this.#link.json("resumeQueue", { params, repeatable: true });
   }
 
-  async workers(): Promise<SessionRow[]> {
+  async workers(page?: { readonly after?: string; readonly limit?: number }): Promise<SessionRow[]> {
     type WireSession = Omit<SessionRow, "health"> & { readonly health: WireHealth | null };
     type Page = { readonly workers: WireSession[]; readonly next?: string | null };
     const all: WireSession[] = [];
     // A server of an earlier version sends all of them, and knows no pages.
-    for (let query = new URLSearchParams(); ; ) {
+    for (let query = pageQuery(page ?? {}); ; ) {
       const { workers, next } = await this.#link.json<Page>("listWorkers", { query });
       all.push(...workers);
-      if (next == null) break;
+      if (next == null || page !== undefined) break;
       query = new URLSearchParams({ after: next });
     }
     return all.map((worker) => ({
@@ -211,4 +218,9 @@ export class PerdureClient implements Perdure {
   async #ofJob<T = WireJob>(name: Parameters<HttpLink["json"]>[0], id: string, options: CallOptions = {}): Promise<T> {
     return this.#link.json<T>(name, { ...options, params: { id: checkJobId(id) } });
   }
+}
+
+function pageQuery(page: { readonly after?: string; readonly limit?: number }): URLSearchParams {
+  const given = Object.entries(page).filter(([, value]) => value !== undefined);
+  return new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)]));
 }

@@ -15,6 +15,8 @@ interface WireOutputs {
     readonly files: readonly BlobFile[];
     readonly more: number;
   }[];
+  /** Absent from a server of an earlier version, which sends all. */
+  readonly next?: number | null;
 }
 
 const READ: Called = { where: "the server", isRead: true };
@@ -22,13 +24,24 @@ const READ: Called = { where: "the server", isRead: true };
 const MAX_BREAKS = 5;
 
 export async function jobOutputs(link: HttpLink, id: string): Promise<JobOutputs> {
-  const list = () => link.json<WireOutputs>("listOutputs", { params: { id } });
-  const { attempts } = await list();
+  const list = (page: Readonly<Record<string, string>>) =>
+    link.json<WireOutputs>("listOutputs", { params: { id }, query: new URLSearchParams(page) });
+  // The latest come first; of each page only the numbers are kept.
+  const pages: number[][] = [];
+  let isPaged = true;
+  for (let page = await list({}); ; page = await list({ before: String(page.next) })) {
+    pages.unshift(page.attempts.map(({ attempt }) => attempt));
+    isPaged = page.next !== undefined;
+    if (page.next == null) break;
+  }
   return {
-    attempts: attempts.map(({ attempt }) => attempt),
+    attempts: pages.flat(),
     async files(attempt) {
+      asInteger(attempt, "files.attempt", { min: 0 });
       // Asked again: an attempt may have left more since.
-      const found = (await list()).attempts.find((each) => each.attempt === attempt);
+      const found = (await list(isPaged ? { before: String(attempt + 1), limit: "1" } : {})).attempts.find(
+        (each) => each.attempt === attempt,
+      );
       return { files: found?.files ?? [], more: found?.more ?? 0 };
     },
     async read(attempt, name, offset = 0) {

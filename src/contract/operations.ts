@@ -1,6 +1,7 @@
 /** What each route takes and answers. The server checks requests by it, and the OpenAPI page is made from it. */
 import { type TSchema, Type } from "typebox";
 import { FAIL_REASONS } from "../core/job.ts";
+import { QUEUE_OPERATIONS } from "./queue-operations.ts";
 import type { RouteName } from "./routes.ts";
 import {
   AttemptNumber,
@@ -30,7 +31,6 @@ import {
   ChildStateSchema,
   ClaimAnswerSchema,
   ClaimRequestSchema,
-  HealthSchema,
   LookRequestSchema,
   NoticeSchema,
   RenewAnswerSchema,
@@ -62,7 +62,6 @@ export interface Operation {
 }
 
 const OfJob = closed({ id: JobId });
-const OfQueue = closed({ queue: Name });
 const OfSession = closed({ session: Type.String({ minLength: 1, maxLength: 100 }) });
 const OfFile = closed({ id: JobId, attempt: AttemptNumber, "*": Type.String({ minLength: 1, maxLength: 1_024 }) });
 const OfSessionJob = closed({ session: Type.String({ minLength: 1, maxLength: 100 }), id: JobId });
@@ -121,6 +120,7 @@ const EventPage = closed({ events: Type.Array(EventSchema), next: orNull(Type.In
 
 const OutputsSchema = closed({
   attempts: Type.Array(closed({ attempt: AttemptNumber, files: Type.Array(BlobFileSchema), more: Count })),
+  next: orNull(AttemptNumber),
 });
 
 const command = (summary: string, description?: string): Operation => ({
@@ -256,7 +256,13 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
       "and the lease token of the claim in Perdure-Lease. Any other token gets 403.",
     ...{ body: closed({ attempt: AttemptNumber, usage: UsageSchema }), reply: null, holder: true },
   },
-  listOutputs: { tag: "jobs", summary: "Files that the attempts of a job left", params: OfJob, reply: OutputsSchema },
+  listOutputs: {
+    ...{ tag: "jobs", summary: "Files that the attempts of a job left, a page at a time", params: OfJob },
+    description:
+      "The latest attempts, in order. `next` is the `before` of the page with those before them, null at the end.",
+    query: closed({ before: Type.Optional(Count), limit: upTo(LIMIT.outputs) }),
+    reply: OutputsSchema,
+  },
   getOutput: {
     ...{ tag: "jobs", summary: "One file: stdout.log, stderr.log, result.json or artifacts/NAME", params: OfFile },
     ...{ query: FromOffset, replyType: "application/octet-stream", reply: Type.Unknown() },
@@ -264,13 +270,7 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
 
   listEvents: { tag: "events", summary: "Events of all jobs", description: FEED_TEXT, query: Feed, reply: EventPage },
 
-  listQueues: {
-    ...{ tag: "queues", summary: "Queues with their counts" },
-    description: "Exact up to 10,000 jobs. With more the counts may be up to two seconds old for each million of jobs.",
-    reply: closed({ queues: Type.Array(Type.Object({ queue: Name, paused: Type.Boolean() })) }),
-  },
-  pauseQueue: { tag: "queues", summary: "Start no more jobs of a queue", params: OfQueue, reply: null, status: 204 },
-  resumeQueue: { tag: "queues", summary: "Start jobs of a queue again", params: OfQueue, reply: null, status: 204 },
+  ...QUEUE_OPERATIONS,
 
   openSession: {
     ...{ tag: "worker protocol", summary: "Register a worker", body: SessionRequestSchema },
@@ -334,28 +334,12 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
   },
   listEarlierOutputs: {
     ...{ tag: "worker protocol", summary: "Files of the earlier attempts of a job in hand", params: OfSessionJob },
+    description: "The latest of them, as many as one page has.",
     ...{ session: true, lease: true, reply: OutputsSchema },
   },
   readEarlierOutput: {
     ...{ tag: "worker protocol", summary: "One file of an earlier attempt of a job in hand", params: OfSessionFile },
     ...{ session: true, lease: true, query: FromOffset, replyType: "application/octet-stream", reply: Type.Unknown() },
-  },
-
-  listWorkers: {
-    ...{ tag: "workers", summary: "Workers that are alive or ended lately, oldest first, a page at a time" },
-    description: "`next` is the `after` of the next page, null at the end.",
-    query: closed({
-      after: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: "A session." })),
-      limit: upTo(LIMIT.workers),
-    }),
-    reply: closed({
-      workers: Type.Array(Type.Object({ id: Type.String(), name: Type.String(), health: orNull(HealthSchema) })),
-      next: orNull(Type.String()),
-    }),
-  },
-  drainWorker: {
-    ...{ tag: "workers", summary: "Have a worker finish what it holds and leave", params: OfSession },
-    ...{ reply: null, status: 204 },
   },
 
   ...TOKEN_OPERATIONS,

@@ -2,6 +2,7 @@
 import { Type } from "typebox";
 import type { Operation } from "./operations.ts";
 import { closed, Name, orNull, ScopeName, Span } from "./schemas.ts";
+import { LIMIT } from "./wire.ts";
 
 const TokenInfo = closed({
   id: Type.String(),
@@ -26,8 +27,13 @@ export const TOKEN_OPERATIONS = {
   },
   listTokens: {
     tag: "server",
-    summary: "Tokens, without their secrets",
-    reply: closed({ tokens: Type.Array(TokenInfo) }),
+    summary: "Tokens, without their secrets, oldest first, a page at a time",
+    description: "`next` is the `after` of the next page, null at the end.",
+    query: closed({
+      after: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: "A token's id." })),
+      limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT.tokens })),
+    }),
+    reply: closed({ tokens: Type.Array(TokenInfo), next: orNull(Type.String()) }),
   },
   revokeToken: {
     ...{

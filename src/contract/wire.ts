@@ -31,5 +31,9 @@ export const LIMIT = {
   events: 1_000,
   attempts: 100,
   workers: 200,
+  /** Attempts of a page of outputs. */
+  outputs: 100,
+  queues: 1_000,
+  tokens: 1_000,
   jobs: 1_000,
 } as const;

@@ -58,8 +58,9 @@ export interface Perdure extends AsyncDisposable {
   pause(queue: string): Promise<void>;
   resume(queue: string): Promise<void>;
 
-  /** Workers that are alive or ended lately, read a page at a time. */
-  workers(): Promise<SessionRow[]>;
+  /** Workers that are alive or ended lately, read a page at a time. Where there are very many, pass a page: it holds up to 200
+   *  after the session named. */
+  workers(page?: { readonly after?: string; readonly limit?: number }): Promise<SessionRow[]>;
   /** Asks a worker, by its session, to claim no more. What it runs goes on. */
   drain(session: string): Promise<void>;
   /** Starts a worker in this process for these tasks. */

@@ -172,7 +172,8 @@ export class EmbeddedPerdure implements Perdure {
     return this.#engine.setPaused(this.#namespace, asText(queue, "resume.queue", 200), false, this.#by);
   }
 
-  async workers(): Promise<SessionRow[]> {
+  async workers(page?: { readonly after?: string; readonly limit?: number }): Promise<SessionRow[]> {
+    if (page !== undefined) return this.#engine.store.sessions({ namespace: this.#namespace, ...page });
     const all: SessionRow[] = [];
     for (;;) {
       const query = { namespace: this.#namespace, after: all.at(-1)?.id ?? null };

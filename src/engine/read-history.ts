@@ -10,17 +10,17 @@ const EVENTS = 500;
 
 /** The events of a job in their order, up to the number given: the job may go on meanwhile. */
 export async function* eachEvent(
-  store: Pick<Store, "events">,
+  store: Pick<Store, "eventPage">,
   { id, revision }: Pick<Job, "id" | "revision">,
 ): AsyncGenerator<JobEvent, void, void> {
   for (let after = 0; ; ) {
-    const page = (await store.events({ jobId: id, after, limit: EVENTS })) as JobEvent[];
-    for (const event of page) {
+    const page = await store.eventPage({ jobId: id, after, limit: EVENTS });
+    for (const event of page.events as JobEvent[]) {
       if (event.n > revision) return;
       yield event;
-      after = event.seq;
     }
-    if (page.length < EVENTS) return;
+    if (page.isEnd) return;
+    after = page.upTo;
   }
 }
 
@@ -35,7 +35,7 @@ export async function lastAttempts(
 ): Promise<AttemptRow[]> {
   const found: AttemptRow[] = [];
   let chars = 0;
-  for (let after = Math.max(0, row.attempt - SHOWN_ATTEMPTS); chars < SHOWN_CHARS; ) {
+  for (let after = Math.max(0, row.attempt - SHOWN_ATTEMPTS); after < row.attempt && chars < SHOWN_CHARS; ) {
     const page = await store.attempts(row.id, { after });
     if (page.length === 0) break;
     for (const { result, log } of page) chars += (result?.length ?? 0) + (log?.length ?? 0);

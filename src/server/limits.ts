@@ -11,6 +11,8 @@ export interface ServerLimits {
   readonly lanesPerNamespace: number;
   /** Live sessions of one token: each is looked at every second, and holds claims open. */
   readonly sessionsPerToken: number;
+  /** Characters of a page of events, or of files that attempts left; what goes beyond is the last of the page. */
+  readonly pageChars: number;
 }
 
 export const LIMITS_OF_SERVER: ServerLimits = {
@@ -20,4 +22,6 @@ export const LIMITS_OF_SERVER: ServerLimits = {
   lanesPerNamespace: 10_000,
   // One token for a fleet is usual.
   sessionsPerToken: 2_000,
+  // A page of small things is far below it; of large ones, a reader holds little more than the largest of them.
+  pageChars: 4_194_304,
 };

@@ -1,15 +1,12 @@
 /** Jobs and their events in the words of a dialect, for `?view=`. A name that is not known is refused with the nearest. */
-import { PerdureError } from "../core/errors.ts";
 import type { JobEvent } from "../core/event.ts";
 import type { ViewParts } from "../dialects/dialect.ts";
+import { tooLong, VIEWED_EVENTS } from "../dialects/read-parts.ts";
 import { eventView, jobView } from "../dialects/registry.ts";
 import { toInfo } from "../engine/job-info.ts";
 import { eachEvent, lastAttempts } from "../engine/read-history.ts";
 import type { JobRow } from "../store/store.ts";
 import type { ServerParts } from "./parts.ts";
-
-/** A view is told as a whole, so this many events are held for it. */
-const MAX_EVENTS = 5_000;
 
 export async function viewOfJob(parts: Pick<ServerParts, "engine">, row: JobRow, name: unknown): Promise<unknown> {
   const view = jobView(name, "view");
@@ -28,10 +25,7 @@ export async function viewOfEvents(
 /** As of the row: the job may have gone on since it was read. */
 async function viewParts({ engine }: Pick<ServerParts, "engine">, row: JobRow): Promise<ViewParts> {
   const { store } = engine;
-  if (row.revision > MAX_EVENTS) {
-    const message = `view: ${row.id} has ${row.revision} events, and a view shows up to ${MAX_EVENTS}; read events and attempts, which come in pages`;
-    throw new PerdureError("invalid_request", message, { path: "view" });
-  }
+  if (row.revision > VIEWED_EVENTS) throw tooLong(row);
   const attempts = await lastAttempts(store, row);
   const events: JobEvent[] = [];
   for await (const event of eachEvent(store, row)) events.push(event);

@@ -3,14 +3,26 @@
  *  before the end, and nobody looks at foreign ones twice. */
 import type { PerdureEvent } from "../core/event.ts";
 import { nextTurn } from "../lib/turn.ts";
-import type { EventPage, EventQuery } from "./store.ts";
+import { EVENTS_CHARS, type EventPage, type EventQuery } from "./pages.ts";
 
 /** Events looked at in one go: a few milliseconds of work. */
 export const LOOK = 2_000;
 /** Goes for one page. */
 const MAX_LOOKS = 50;
 
-export interface Look {
+/** Events of a page, which ends where it is full: in number, or in characters. */
+export interface Found {
+  readonly events: readonly PerdureEvent[];
+  /** Of what they tell. */
+  readonly chars: number;
+}
+
+/** How many characters a page may have. */
+export function charsOf({ limit, chars = EVENTS_CHARS }: Pick<EventQuery, "limit" | "chars">): number {
+  return limit < 0 ? Number.MAX_SAFE_INTEGER : chars;
+}
+
+export interface Look extends Found {
   /** Of jobs of the namespace, and all of the engine's: few, and their namespace is inside their data. */
   readonly events: readonly PerdureEvent[];
   readonly upTo: number;
@@ -19,19 +31,28 @@ export interface Look {
 }
 
 /** What was found among events that end at `end`: if they are as many as were asked for, there may be more before it. */
-export function lookOf(events: readonly PerdureEvent[], limit: number, end: number, looked: number): Look {
-  if (events.length >= limit) return { events, upTo: (events.at(-1) as PerdureEvent).seq, isEnd: false };
-  return { events, upTo: end, isEnd: looked < LOOK };
+export function lookOf(
+  { events, chars }: Found,
+  most: { readonly limit: number; readonly chars: number },
+  end: number,
+  looked: number,
+): Look {
+  if (events.length >= most.limit || chars >= most.chars) {
+    return { events, chars, upTo: (events.at(-1) as PerdureEvent).seq, isEnd: false };
+  }
+  return { events, chars, upTo: end, isEnd: looked < LOOK };
 }
 
 export async function namespacePage(
-  { after, limit, namespace }: { readonly after: number; readonly limit: number; readonly namespace: string },
-  look: (after: number, limit: number) => Promise<Look>,
+  { namespace, ...query }: EventQuery & { readonly namespace: string },
+  look: (after: number, most: { readonly limit: number; readonly chars: number }) => Promise<Look>,
 ): Promise<EventPage> {
   const events: PerdureEvent[] = [];
-  let upTo = after;
-  for (let looks = 0; events.length < limit && looks < MAX_LOOKS; looks++) {
-    const found = await look(upTo, limit - events.length);
+  let upTo = query.after;
+  let chars = charsOf(query);
+  for (let looks = 0; events.length < query.limit && chars > 0 && looks < MAX_LOOKS; looks++) {
+    const found = await look(upTo, { limit: query.limit - events.length, chars });
+    chars -= found.chars;
     for (const event of found.events) {
       if (event.jobId !== null || event.data.namespace === namespace) events.push(event);
     }
@@ -43,6 +64,8 @@ export async function namespacePage(
 }
 
 /** A page that left nothing out. */
-export function wholePage(events: PerdureEvent[], { after, limit }: Pick<EventQuery, "after" | "limit">): EventPage {
-  return { events, upTo: events.at(-1)?.seq ?? after, isEnd: limit < 0 || events.length < limit };
+export function wholePage({ events, chars }: Found, query: EventQuery): EventPage {
+  const { after, limit } = query;
+  const isEnd = limit < 0 || (events.length < limit && chars < charsOf(query));
+  return { events: [...events], upTo: events.at(-1)?.seq ?? after, isEnd };
 }

@@ -37,9 +37,15 @@ export interface AttemptLog {
 
 export const LOG_PAGE = 32;
 
+/** Each event may carry a failure with its stack, or what a job was submitted with. */
+export const EVENTS_CHARS = 4_194_304;
+
 export interface EventQuery {
   readonly after: number;
+  /** Below 0: all there are. */
   readonly limit: number;
+  /** Characters of what the events of a page tell; the one that goes beyond is the last of it. Default: EVENTS_CHARS. */
+  readonly chars?: number;
   readonly jobId?: string;
   /** Only events of jobs of this namespace, and those of the engine that name it. */
   readonly namespace?: string;

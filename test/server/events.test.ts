@@ -117,7 +117,9 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("events over %s", (stor
     expect((await streams[2].take(2)).map((event) => event.data.jobId)).toEqual([outside, inside]);
     for (const open of streams) open.leave();
     const page = (await call("GET", "/v1/events?limit=1000", { headers })).body;
-    expect(page.events.map((event: { jobId: string }) => event.jobId)).toEqual([inside]);
+    // That a token was made for it is told to it, too.
+    expect(page.events[0].name).toBe("token.created");
+    expect(page.events.map((event: { jobId: string }) => event.jobId)).toEqual([null, inside]);
     expect((await call("GET", `/v1/jobs/${outside}/events`, { headers })).status).toBe(404);
   });
 

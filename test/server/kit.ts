@@ -16,6 +16,7 @@ import { KeyRing } from "../../src/server/key-ring.ts";
 import { createLog } from "../../src/server/log.ts";
 import { createServer, type Server, type ServerOptions } from "../../src/server/server.ts";
 import { TokenBook } from "../../src/server/tokens.ts";
+import type { Blobs } from "../../src/store/blobs.ts";
 import { directoryBlobs } from "../../src/store/directory-blobs.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -60,6 +61,7 @@ export interface TestServer {
   readonly store: Store;
   readonly server: Server;
   readonly tokens: TokenBook;
+  readonly blobs: Blobs;
   readonly keys: KeyRing;
   /** A token with all scopes, for all namespaces. */
   readonly admin: string;
@@ -159,7 +161,7 @@ export async function startServer(options: KitOptions = {}): Promise<TestServer>
   }
 
   return {
-    ...{ ...address, storeUrl, engine, store, server, tokens, keys, admin, logged, token, call },
+    ...{ ...address, storeUrl, engine, store, server, tokens, blobs, keys, admin, logged, token, call },
     jobToken: (id, attempt) => jobToken(keys, id, attempt),
     async close() {
       await server.stop(1_000);

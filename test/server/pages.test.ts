@@ -6,7 +6,7 @@ import { openWorker } from "./worker-kit.ts";
 
 let server: TestServer;
 beforeAll(async () => {
-  server = await startServer({ limits: { sessionsPerToken: 3 } });
+  server = await startServer({ limits: { sessionsPerToken: 3, pageChars: 2_000 } });
   return () => server.close();
 });
 
@@ -78,3 +78,92 @@ describe("S32: sessions", () => {
     expect(foreign.status).toBe(404);
   });
 });
+
+describe("lists that may be very long come in pages, which a client reads on", () => {
+  it("queues, by name", async () => {
+    const namespace = "queues";
+    const headers = { "perdure-namespace": namespace };
+    for (const queue of ["c", "a", "b"]) await server.call("POST", "/v1/jobs", { headers, body: { kind: "k", queue } });
+    const first = await server.call("GET", "/v1/queues?limit=2", { headers });
+    expect(first.body).toMatchObject({ queues: [{ queue: "a" }, { queue: "b" }], next: "b" });
+    const rest = await server.call("GET", "/v1/queues?limit=2&after=b", { headers });
+    expect(rest.body).toMatchObject({ queues: [{ queue: "c" }], next: null });
+    expect((await server.call("GET", "/v1/queues?limit=1001")).status).toBe(400);
+    await using client = await Perdure.connect(server.url, { token: server.admin, namespace });
+    expect(await client.queues()).toHaveLength(3);
+  });
+
+  it("tokens, oldest first, those that the caller may see", async () => {
+    const token = await server.token({ name: "a", scopes: ["admin"], namespace: "tokens" });
+    for (const name of ["b", "c"]) await server.token({ name, namespace: "tokens" });
+    const first = await server.call("GET", "/v1/tokens?limit=2", { token });
+    expect(first.body).toMatchObject({ tokens: [{ name: "a" }, { name: "b" }], next: first.body.tokens[1].id });
+    const rest = await server.call("GET", `/v1/tokens?limit=2&after=${first.body.next}`, { token });
+    expect(rest.body).toMatchObject({ tokens: [{ name: "c" }], next: null });
+    expect((await server.call("GET", "/v1/tokens?after=tok_none", { token })).status).toBe(404);
+    await using client = await Perdure.connect(server.url, { token });
+    expect(await client.admin.listTokens()).toHaveLength(3);
+  });
+
+  it("files that attempts left, the latest first, bounded in attempts and in characters", async () => {
+    const { body } = await server.call("POST", "/v1/jobs", { body: { kind: "leaves" } });
+    const { blobs } = server;
+    for (let attempt = 1; attempt <= 5; attempt++) {
+      const names = attempt === 4 ? Array.from({ length: 12 }, (_, i) => `${i}`) : ["x"];
+      for (const name of names) await blobs.write(body.id, attempt, `artifacts/${name}`, 0, from("x"));
+    }
+    const list = async (query: string) => {
+      const reply = await server.call("GET", `/v1/jobs/${body.id}/outputs${query}`);
+      return [reply.body.attempts.map((row: { attempt: number }) => row.attempt), reply.body.next];
+    };
+    expect(await list("?limit=1")).toEqual([[5], 5]);
+    expect(await list("")).toEqual([[4, 5], 4]); // those of the fourth fill it
+    expect(await list("?before=4&limit=2")).toEqual([[2, 3], 2]);
+    expect(await list("?before=2")).toEqual([[1], null]);
+    await using client = await Perdure.connect(server.url, { token: server.admin });
+    const outputs = await client.outputs(body.id);
+    expect(outputs.attempts).toEqual([1, 2, 3, 4, 5]);
+    expect((await outputs.files(4)).files).toHaveLength(12);
+    expect((await outputs.files(2)).files).toMatchObject([{ name: "x" }]);
+  });
+
+  it("events of a job, of a namespace and of all, bounded in characters", async () => {
+    const headers = { "perdure-namespace": "events" };
+    const input = { kind: "k", tags: Array.from({ length: 8 }, (_, i) => `${i}`.padEnd(90, "t")) };
+    const ids: string[] = [];
+    for (let i = 0; i < 6; i++) {
+      const reply = await server.call("POST", "/v1/jobs", {
+        headers,
+        body: { ...input, labels: { l: "v".repeat(190) } },
+      });
+      ids.push(reply.body.id);
+      await server.call("POST", `/v1/jobs/${reply.body.id}/cancel`, { headers });
+    }
+    const read = async (path: string, query: object = {}) => {
+      const sizes: number[] = [];
+      for (let after: number | null = 0, seqs: number[] = []; ; ) {
+        const reply = await server.call("GET", `${path}?limit=1000&after=${after}`, query);
+        sizes.push(reply.text.length);
+        seqs = [...seqs, ...reply.body.events.map(({ seq }: { seq: number }) => seq)];
+        after = reply.body.next;
+        if (after === null) return { sizes, seqs };
+      }
+    };
+    const stored = await server.store.events({ after: 0, limit: -1 });
+    const all = await read("/v1/events");
+    expect(all.seqs).toEqual(stored.map(({ seq }) => seq));
+    const own = await read("/v1/events", { headers });
+    expect(own.seqs).toHaveLength(12);
+    for (const { sizes } of [all, own]) {
+      expect(sizes.length).toBeGreaterThan(1);
+      expect(Math.max(...sizes)).toBeLessThan(8_000);
+    }
+    const { events } = await server.store.eventPage({ jobId: ids[0] as string, after: 0, limit: 100, chars: 10 });
+    expect(events).toHaveLength(1);
+    expect((await read(`/v1/jobs/${ids[0]}/events`, { headers })).seqs).toHaveLength(2);
+  });
+});
+
+async function* from(text: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(text);
+}

@@ -11,7 +11,6 @@ import { agentTaskEvents } from "../../dialects/agent-task/events.ts";
 import { agentTaskView } from "../../dialects/agent-task/view.ts";
 import type { ViewParts } from "../../dialects/dialect.ts";
 import { storable } from "../../lib/text.ts";
-import type { SessionRow } from "../../store/store.ts";
 import { printAgentAttempts, printAgentEvents, printAgentFacts } from "../apply/agent-task-page.ts";
 import { viewParts } from "../apply/view-parts.ts";
 import { spentText } from "../budget-text.ts";
@@ -19,7 +18,7 @@ import { painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { row as eventRow } from "../follow/event-row.ts";
-import { bySession, shortResult, stateWords } from "../job-text.ts";
+import { bySession, type KnownWorker, shortResult, stateWords } from "../job-text.ts";
 import type { Printer } from "../print.ts";
 import { fullId } from "../short-id.ts";
 import { TARGET, withPerdure } from "../target.ts";
@@ -55,9 +54,9 @@ export const describe: Command = {
       const [parts, children, workers] = await Promise.all([
         viewParts(perdure, id),
         childrenOf(perdure, id),
-        perdure.workers(),
+        bySession(perdure),
       ]);
-      const page = { parts, children, workers: bySession(workers), now: parts.now ?? Date.now() };
+      const page = { parts, children, workers, now: parts.now ?? Date.now() };
       if (given.flag("json")) out.json(view === undefined ? ownJson(page) : agentJson(page));
       else if (view === undefined) printOwn(out, page);
       else printAgentTask(out, page);
@@ -69,7 +68,7 @@ export const describe: Command = {
 interface Page {
   readonly parts: ViewParts;
   readonly children: readonly JobInfo[];
-  readonly workers: ReadonlyMap<string, SessionRow>;
+  readonly workers: ReadonlyMap<string, KnownWorker>;
   readonly now: number;
 }
 

@@ -69,13 +69,15 @@ export const events: Command = {
     if (after !== undefined && limit !== undefined) {
       throw usageError("--after and --limit: with --follow give one of them");
     }
-    const last = limit ?? (id === undefined ? FOLLOW_LIMIT : Number.POSITIVE_INFINITY);
+    const last = limit ?? FOLLOW_LIMIT;
     return withPerdure(
       context,
       async (perdure) => {
         if (id === undefined) return followEvents(context, perdure, { after, last, withId: true });
         const job = await perdure.job(await fullId(perdure, id));
-        return followEvents(context, job, { after, last, withId: false, isOver: isOver(job) });
+        // All of one job, from its first on, as they are read.
+        const from = after ?? (limit === undefined ? 0 : undefined);
+        return followEvents(context, job, { after: from, last, withId: false, isOver: isOver(job) });
       },
       open,
     );
@@ -113,13 +115,15 @@ async function list(context: Context, perdure: Perdure, { id, after = 0, limit }
   const part = new Part(feed, limit ?? (id === undefined ? DEFAULT_LIMIT : Number.POSITIVE_INFINITY));
   if (given.flag("json")) await out.jsonList(part.events());
   else {
-    const rows: Piece[][] = [];
-    for await (const event of part.events()) rows.push(row(event, id === undefined));
-    if (rows.length === 0) out.note(after === 0 ? "there are no events" : `there are no events after ${after}`);
-    else out.table(COLUMNS, rows);
+    const count = await out.tables(COLUMNS, rowsOf(part, id === undefined));
+    if (count === 0) out.note(after === 0 ? "there are no events" : `there are no events after ${after}`);
   }
   if (part.more) out.note(`there are more: repeat it with --after ${part.lastSeq}`);
   return EXIT.done;
+}
+
+async function* rowsOf(part: Part, withId: boolean): AsyncGenerator<Piece[], void, void> {
+  for await (const event of part.events()) yield row(event, withId);
 }
 
 /** A job that is not there is an error, not a job without events. */

@@ -3,19 +3,17 @@
 import { chargedAttempts, chargedText } from "../../core/budget.ts";
 import { givenKey } from "../../core/child.ts";
 import { showMs } from "../../core/duration.ts";
-import { type Explanation, explain } from "../../core/explain.ts";
+import type { Explanation } from "../../core/explain.ts";
 import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
-import { readParts } from "../../dialects/read-parts.ts";
 import { JOB_VIEW_NAMES, jobView } from "../../dialects/registry.ts";
 import { storable } from "../../lib/text.ts";
-import type { SessionRow } from "../../store/store.ts";
 import { viewParts } from "../apply/view-parts.ts";
 import { budgetFacts, usageFact } from "../budget-text.ts";
 import { type Colour, type Piece, painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { bySession, commandLine, stateWords } from "../job-text.ts";
+import { bySession, commandLine, type KnownWorker, stateWords } from "../job-text.ts";
 import { type Printer, showLocal, showSince } from "../print.ts";
 import { nowOf } from "../server-time.ts";
 import { fullId } from "../short-id.ts";
@@ -48,12 +46,13 @@ export const get: Command = {
     await withPerdure(context, async (perdure) => {
       const id = await fullId(perdure, short);
       if (view !== null) return out.json(view(await viewParts(perdure, id)));
-      const { job, events } = await readParts(await perdure.job(id));
+      const handle = await perdure.job(id);
+      const job = await handle.get();
       // Told from the events, unlike the rows of attempts: with the one that runs, and with the delays between them.
-      const now = await nowOf(perdure);
-      const { attempts } = explain({ events, now });
+      const { attempts } = await handle.explain();
       if (given.flag("json")) out.json({ ...job, attempts });
-      else print(out, job, attempts, bySession(await perdure.workers()), now);
+      else print(out, job, attempts, await bySession(perdure), await nowOf(perdure));
+      noteLeftOut(out, attempts);
     });
     return EXIT.done;
   },
@@ -65,7 +64,7 @@ function print(
   out: Printer,
   job: JobInfo,
   attempts: Attempts,
-  workers: ReadonlyMap<string, SessionRow>,
+  workers: ReadonlyMap<string, KnownWorker>,
   now: number,
 ): void {
   out.facts(jobFacts(job, now, workers));
@@ -82,6 +81,12 @@ function print(
   }
 }
 
+/** The story of a job with very many runs leaves out those between the first and the last. */
+function noteLeftOut(out: Printer, attempts: Attempts): void {
+  const leftOut = (attempts.at(-1)?.attempt ?? 0) - attempts.length;
+  if (leftOut > 0) out.note(`${leftOut} runs between are left out; \`perdure events\` has all of them`);
+}
+
 export function printAttempts(out: Printer, attempts: Attempts): void {
   if (attempts.length === 0) return;
   out.line();
@@ -91,7 +96,7 @@ export function printAttempts(out: Printer, attempts: Attempts): void {
 export function jobFacts(
   job: JobInfo,
   now: number,
-  workers: ReadonlyMap<string, SessionRow>,
+  workers: ReadonlyMap<string, KnownWorker>,
 ): [string, Piece | null][] {
   const at = (instant: number | null) => (instant === null ? null : showLocal(instant));
   const span = (ms: number | null) => (ms === null ? null : showMs(ms));

@@ -2,7 +2,7 @@
 
 import type { JobOutputs } from "../../core/face.ts";
 import type { JobInfo } from "../../core/views.ts";
-import type { Command } from "../command.ts";
+import type { Command, Context } from "../command.ts";
 import { copyOut } from "../copy-out.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { followLogs } from "../follow/follow-logs.ts";
@@ -54,9 +54,9 @@ export const logs: Command = {
       const logged = logOf(outputs, attempt);
       if (given.flag("json")) {
         const [stdout, stderr] = await Promise.all(
-          ["stdout.log", "stderr.log"].map(async (name) => text(await outputs.read(attempt, name))),
+          ["stdout.log", "stderr.log"].map(async (name) => end(name, await outputs.read(attempt, name), context)),
         );
-        context.out.json({ id, attempt, stdout, stderr, log: (await text(logged)) || null });
+        context.out.json({ id, attempt, stdout, stderr, log: (await end("its log", logged, context)) || null });
         return EXIT.done;
       }
       let isEnded = true;
@@ -93,9 +93,24 @@ async function* onNewLine(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint
   }
 }
 
-async function text(bytes: AsyncIterable<Uint8Array> | null): Promise<string | null> {
+/** Bytes of each text of a JSON document, which is made as a whole. */
+const MAX_TEXT = 33_554_432;
+
+/** All of it, or the end of what is too long for one document. */
+async function end(name: string, bytes: AsyncIterable<Uint8Array> | null, { out }: Context): Promise<string | null> {
   if (bytes === null) return null;
   const chunks: Uint8Array[] = [];
-  for await (const chunk of bytes) chunks.push(chunk);
+  let size = 0;
+  let leftOut = 0;
+  for await (const chunk of bytes) {
+    chunks.push(chunk);
+    size += chunk.byteLength;
+    for (let first = chunks[0]; first !== undefined && size - first.byteLength >= MAX_TEXT; first = chunks[0]) {
+      chunks.shift();
+      size -= first.byteLength;
+      leftOut += first.byteLength;
+    }
+  }
+  if (leftOut > 0) out.note(`${name}: the first ${leftOut} bytes are left out; without --json all of it is printed`);
   return Buffer.concat(chunks).toString("utf8");
 }

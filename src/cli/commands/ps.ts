@@ -1,13 +1,13 @@
 /** `perdure ps`: jobs, newest first, a page at a time. */
 
 import { jobName, oneLine } from "../../core/job-name.ts";
-import type { JobInfo, SessionRow } from "../../core/views.ts";
+import type { JobInfo } from "../../core/views.ts";
 import { type Piece, painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { LIST_OPTIONS, Listing, readPages, withWholeIds } from "../follow/job-list.ts";
 import { watchTable } from "../follow/watch-table.ts";
-import { bySession, commandLine, stateWords } from "../job-text.ts";
+import { bySession, commandLine, type KnownWorker, stateWords } from "../job-text.ts";
 import { showLocal, showSince } from "../print.ts";
 import { nowOf } from "../server-time.ts";
 import { shortIds } from "../short-id.ts";
@@ -52,7 +52,7 @@ async function list(context: Context): Promise<number> {
     const listed = new Listing(perdure, readPages(given, now));
     if (given.flag("json")) await out.jsonList(listed.jobs());
     else {
-      const workers = bySession(await perdure.workers());
+      const workers = await bySession(perdure);
       const lines: Line[] = [];
       for await (const job of listed.jobs()) lines.push(lineOf(job, now, workers));
       const shown = shownIn(context);
@@ -79,7 +79,7 @@ function watch(context: Context): Promise<number> {
       const now = await nowOf(perdure);
       const filter = await withWholeIds(perdure, readPages(given, now).filter);
       const { jobs, next } = await perdure.jobs(filter);
-      const workers = bySession(await perdure.workers());
+      const workers = await bySession(perdure);
       const lines = jobs.map((job) => lineOf(job, now, workers));
       return { rows: rowsOf(lines, shown), hasMore: next !== null };
     }),
@@ -136,7 +136,7 @@ function rowsOf(lines: readonly Line[], { heads, isShort }: Shown): Piece[][] {
 /** A message may hold a whole page. */
 const MAX_FAILURE = 500;
 
-function lineOf(job: JobInfo, now: number, workers: ReadonlyMap<string, SessionRow>): Line {
+function lineOf(job: JobInfo, now: number, workers: ReadonlyMap<string, KnownWorker>): Line {
   return {
     id: job.id,
     cells: {

@@ -43,7 +43,7 @@ export const tree: Command = {
       const root = await reader.read(await (await perdure.job(id)).get());
       if (given.flag("json")) out.json({ ...root, total: totalOf(root) });
       else {
-        const workers = bySession(await perdure.workers());
+        const workers = await bySession(perdure);
         const now = await nowOf(perdure);
         for (const { job, lead } of linesOf(root)) {
           const key = givenKey(job.parentId, job.key);

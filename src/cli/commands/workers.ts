@@ -1,13 +1,14 @@
 /** `perdure workers`: who is there to run jobs, and how they fare. */
 import { showMs } from "../../core/duration.ts";
 import type { SessionRow } from "../../core/views.ts";
+import { storable } from "../../lib/text.ts";
 import { type Piece, painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
 import { showSince } from "../print.ts";
 import { nowOf } from "../server-time.ts";
 import { TARGET, withPerdure } from "../target.ts";
-import { labelWords, WORKER_COLOURS, workerState } from "../worker-text.ts";
+import { eachWorker, labelWords, WORKER_COLOURS, workerState } from "../worker-text.ts";
 
 export const workers: Command = {
   name: "workers",
@@ -24,17 +25,23 @@ export const workers: Command = {
     const { given, out } = context;
     given.atMost(0);
     return withPerdure(context, async (perdure) => {
-      const found = await perdure.workers();
       const now = await nowOf(perdure);
-      const shown = given.flag("all") ? found : found.filter(({ endedAt }) => endedAt === null);
-      if (given.flag("json")) out.json(shown.map((worker) => ({ ...worker, state: workerState(worker, now) })));
-      else if (shown.length === 0)
-        out.note(`no worker is there${found.length > 0 ? "; --all shows those that ended" : ""}`);
-      else
-        out.table(
-          COLUMNS,
-          shown.map((worker) => row(worker, now)),
-        );
+      let ended = 0;
+      async function* shown() {
+        for await (const worker of eachWorker(perdure)) {
+          if (given.flag("all") || worker.endedAt === null) yield worker;
+          else ended += 1;
+        }
+      }
+      async function* documents() {
+        for await (const worker of shown()) yield { ...worker, state: workerState(worker, now) };
+      }
+      async function* rows() {
+        for await (const worker of shown()) yield row(worker, now);
+      }
+      if (given.flag("json")) await out.jsonList(documents());
+      else if ((await out.tables(COLUMNS, rows())) === 0)
+        out.note(`no worker is there${ended > 0 ? "; --all shows those that ended" : ""}`);
       return EXIT.done;
     });
   },
@@ -60,9 +67,16 @@ function row(worker: SessionRow, now: number): Piece[] {
       : [String(health.total), failedWords(health), showMs(health.averageMs), health.load.toFixed(2)];
   return [
     ...[id, name, `${host}/${pid}`, painted(WORKER_COLOURS[state], state)],
-    ...[kinds.join(","), queues === null ? "" : queues.join(","), labelWords(labels)],
+    ...[cut(kinds.join(",")), queues === null ? "" : cut(queues.join(",")), cut(labelWords(labels))],
     ...[`${running}/${slots}`, ...figures, painted("dim", `${showSince(renewedAt, now)} ago`)],
   ];
+}
+
+/** Nobody reads more of it in a table; `--json` has the whole. */
+const LONG = 500;
+
+function cut(text: string): string {
+  return text.length > LONG ? `${storable(text, LONG)}…` : text;
 }
 
 /** A run of failures says more than their number. */

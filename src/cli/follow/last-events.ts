@@ -9,7 +9,6 @@ export type ReadAfter = (after: number) => AsyncIterable<PerdureEvent>;
 const NEAR = 500;
 
 export async function lastEvents(read: ReadAfter, count: number): Promise<PerdureEvent[]> {
-  if (!Number.isFinite(count)) return tail(read(0), count);
   const near = await nearEnd(read);
   // Where there are too few behind it, from further and further before it.
   for (let back = count; ; back *= 4) {

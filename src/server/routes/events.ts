@@ -13,7 +13,7 @@ const MAX_STREAMS = 1_000;
 const DEFAULT_LIMIT = 100;
 
 export function eventRoutes(parts: ServerParts): Handlers {
-  const { engine, log, tokens } = parts;
+  const { engine, log, tokens, limits } = parts;
   const { store, clock } = engine;
   const channels = new EventChannels({
     ...{ clock, events: (options) => engine.events(options) },
@@ -23,7 +23,8 @@ export function eventRoutes(parts: ServerParts): Handlers {
 
   async function page({ query }: Call, which: Which): Promise<unknown> {
     const { after = 0, limit = DEFAULT_LIMIT } = query as { readonly after?: number; readonly limit?: number };
-    const found = await engine.store.eventPage({ ...which, after, limit: Math.min(limit, LIMIT.events) });
+    const most = { limit: Math.min(limit, LIMIT.events), chars: limits.pageChars };
+    const found = await engine.store.eventPage({ ...which, after, ...most });
     return { events: found.events, next: found.isEnd ? null : found.upTo };
   }
 

@@ -1,7 +1,7 @@
 /** What attempts leave: logs and files. People read them; a worker writes those of an attempt in its hands, and reads what
  *  earlier attempts of that job left. Whoever made the bytes is a stranger: they are downloaded, never shown. */
 import { Readable } from "node:stream";
-import { HEADER } from "../../contract/wire.ts";
+import { HEADER, LIMIT } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { BlobFile } from "../../core/views.ts";
 import type { JobRow } from "../../store/store.ts";
@@ -11,17 +11,27 @@ import { type Call, Download, type Handlers, type ServerParts } from "../parts.t
 
 interface Outputs {
   readonly attempts: { readonly attempt: number; readonly files: readonly BlobFile[]; readonly more: number }[];
+  /** Read on with those before it. */
+  readonly next: number | null;
 }
 
-export function fileRoutes(parts: ServerParts): Handlers {
-  const { engine, blobs, outputLimit } = parts;
+/** Of a file in a reply, beside its name and type: its size, its hash, and the words around them. */
+const FILE_CHARS = 150;
 
-  async function outputs(jobId: string, before: number): Promise<Outputs> {
+export function fileRoutes(parts: ServerParts): Handlers {
+  const { engine, blobs, outputLimit, limits } = parts;
+
+  /** The latest ones: whoever does not read on has those that matter. */
+  async function outputs(jobId: string, before: number, limit: number = LIMIT.outputs): Promise<Outputs> {
+    const earlier = (await blobs.attempts(jobId)).filter((attempt) => attempt < before);
     const attempts: Outputs["attempts"] = [];
-    for (const attempt of await blobs.attempts(jobId)) {
-      if (attempt < before) attempts.push({ attempt, ...(await blobs.list(jobId, attempt)) });
+    for (let chars = 0; chars < limits.pageChars && attempts.length < limit && earlier.length > 0; ) {
+      const attempt = earlier.pop() as number;
+      const found = await blobs.list(jobId, attempt);
+      attempts.unshift({ attempt, ...found });
+      chars += found.files.reduce((sum, { name, mime }) => sum + name.length + mime.length + FILE_CHARS, 0);
     }
-    return { attempts };
+    return { attempts, next: earlier.length === 0 ? null : (attempts[0]?.attempt ?? null) };
   }
 
   async function file(call: Call, jobId: string): Promise<Download> {
@@ -91,7 +101,13 @@ export function fileRoutes(parts: ServerParts): Handlers {
       return new Download(source instanceof Readable ? source : toStream(source), headers);
     },
 
-    listOutputs: async (call) => outputs((await jobOf(parts, call)).id, Number.POSITIVE_INFINITY),
+    async listOutputs(call) {
+      const { before = Number.POSITIVE_INFINITY, limit } = call.query as {
+        readonly before?: number;
+        readonly limit?: number;
+      };
+      return outputs((await jobOf(parts, call)).id, before, limit);
+    },
     getOutput: async (call) => file(call, (await jobOf(parts, call)).id),
 
     async writeOutput(call) {

@@ -1,4 +1,5 @@
 /** Queues: their counts, and pausing them. */
+import { LIMIT } from "../../contract/wire.ts";
 import { asText } from "../../core/check.ts";
 import { operator } from "../operator.ts";
 import type { Call, Handlers, ServerParts } from "../parts.ts";
@@ -7,8 +8,12 @@ export function queueRoutes({ engine }: ServerParts): Handlers {
   const setPaused = (call: Call, paused: boolean) =>
     engine.setPaused(call.namespace, asText(call.params.queue, "queue", 200), paused, operator(call.who));
   return {
-    async listQueues({ namespace }) {
-      return { queues: await engine.store.counts(namespace, engine.clock.now()) };
+    async listQueues({ namespace, query }) {
+      const { after = "", limit = LIMIT.queues } = query as { readonly after?: string; readonly limit?: number };
+      const all = await engine.store.counts(namespace, engine.clock.now());
+      const rest = all.filter(({ queue }) => queue > after); // they are sorted by their names
+      const queues = rest.slice(0, limit);
+      return { queues, next: queues.length < rest.length ? (queues.at(-1)?.queue ?? null) : null };
     },
     pauseQueue: (call) => setPaused(call, true),
     resumeQueue: (call) => setPaused(call, false),

@@ -1,5 +1,6 @@
 /** Tokens: made, listed without their secrets, revoked. Who is bound to a namespace sees and makes tokens of that
  *  namespace alone. */
+import { LIMIT } from "../../contract/wire.ts";
 import type { AccessToken, Scope } from "../../core/access.ts";
 import { asText } from "../../core/check.ts";
 import { asSpan } from "../../core/duration.ts";
@@ -30,8 +31,13 @@ export function tokenRoutes({ tokens }: ServerParts): Handlers {
       const { token, info } = await tokens.create(wanted);
       return { token, info: shown(info) };
     },
-    async listTokens({ who }) {
-      return { tokens: (await tokens.list()).filter((token) => isOf(who, token)).map(shown) };
+    async listTokens({ who, query }) {
+      const { after, limit = LIMIT.tokens } = query as { readonly after?: string; readonly limit?: number };
+      const all = (await tokens.list()).filter((token) => isOf(who, token));
+      const place = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
+      if (after !== undefined && place === 0) throw new PerdureError("not_found", "after: no token has this id");
+      const page = all.slice(place, place + limit).map(shown);
+      return { tokens: page, next: place + limit < all.length ? (page.at(-1)?.id ?? null) : null };
     },
     async revokeToken({ who, params }) {
       const token = (await tokens.list()).find(({ id }) => id === params.id);

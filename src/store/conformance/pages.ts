@@ -56,6 +56,29 @@ export function pageTests(bench: Bench): void {
     expect(await numbers(id, { after: 2 })).toEqual([3]);
   });
 
+  test("a page of events ends with the one that fills it, and says where to go on", async () => {
+    const { id } = await tried(4);
+    const read = async (which: object, chars: number) => {
+      const seqs: number[] = [];
+      let pages = 0;
+      for (let after = 0; ; pages++) {
+        const page = await bench.store.eventPage({ after, limit: 100, chars, ...which });
+        seqs.push(...page.events.map(({ seq }) => seq));
+        if (page.isEnd) return { seqs, pages };
+        after = page.upTo;
+      }
+    };
+    for (const which of [{}, { jobId: id }, { namespace: "default" }]) {
+      const whole = await read(which, 1_000_000);
+      expect(whole.pages).toBe(0);
+      const cut = await read(which, 1); // each fills a page of its own
+      expect(cut.seqs).toEqual(whole.seqs);
+      expect(cut.pages).toBe(whole.seqs.length);
+      expect((await read(which, 300)).seqs).toEqual(whole.seqs);
+    }
+    expect(await bench.store.events({ jobId: id, after: 0, limit: -1, chars: 1 })).toHaveLength(9);
+  });
+
   test("sessions are read on after the last one, of one namespace or of all", async () => {
     const ids: string[] = [];
     for (let i = 0; i < 5; i++) ids.push(await bench.open({ namespace: i === 2 ? "other" : "default" }));

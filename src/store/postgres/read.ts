@@ -5,7 +5,7 @@ import type { Failure } from "../../core/failure.ts";
 import type { Job, Usage } from "../../core/job.ts";
 import { rowName } from "../../core/job-name.ts";
 import { storable } from "../../lib/text.ts";
-import { LOOK, type Look, lookOf, namespacePage, wholePage } from "../event-page.ts";
+import { charsOf, type Found, LOOK, type Look, lookOf, namespacePage, wholePage } from "../event-page.ts";
 import { serves } from "../lane.ts";
 import {
   ATTEMPT_LOG,
@@ -75,10 +75,19 @@ export function reader(context: Context) {
          (select n, body from $s.log_chunk where job = b.job and attempt = a.attempt and n > $3::int order by n limit $4) l) p
      where b.id = $1`,
   );
+  // The first of them, up to the one that goes beyond so many characters.
+  const upTo = (most: string, rows: string) =>
+    `select seq, id, n, at, name, data, chars from (
+       select r.*, sum(chars) over (order by seq rows unbounded preceding) as chars_so_far
+       from (select e.seq, e.n, e.at, e.name, e.data, length(e.data)::int as chars, ${rows}) r
+     ) p where chars_so_far - chars < ${most}::bigint order by seq`;
   const eventsAfter = sql(
     "events",
-    `select e.seq, b.id, e.n, e.at, e.name, e.data from $s.event e left join $s.submission b on b.job = e.job
-     where e.seq > $1 and e.seq <= $2 order by e.seq limit $3`,
+    upTo(
+      "$4",
+      `b.id from $s.event e left join $s.submission b on b.job = e.job
+       where e.seq > $1 and e.seq <= $2 order by e.seq limit $3`,
+    ),
   );
   // The end of the next events to be looked at, then those of them that fit.
   const lookEnd = sql(
@@ -88,16 +97,18 @@ export function reader(context: Context) {
   );
   const lookAmong = sql(
     "events_of_namespace",
-    `select e.seq, b.id, e.n, e.at, e.name, e.data from $s.event e
-     left join $s.submission b on b.job = e.job left join $s.lane l on l.no = b.lane
-     where e.seq > $1 and e.seq <= $2 and (e.job is null or l.namespace = $3) order by e.seq limit $4`,
+    upTo(
+      "$5",
+      `b.id from $s.event e
+       left join $s.submission b on b.job = e.job left join $s.lane l on l.no = b.lane
+       where e.seq > $1 and e.seq <= $2 and (e.job is null or l.namespace = $3) order by e.seq limit $4`,
+    ),
   );
   const last = sql("last_seq", "select max(seq) from $s.event where seq <= $1");
   // A job's events are written under its row's lock: what is there is there without gaps.
   const eventsOfJob = sql(
     "events_of_job",
-    `select seq, $2::text, n, at, name, data from $s.event where job = $1 and job is not null and seq > $3
-     order by n limit $4`,
+    upTo("$5", "$2::text as id from $s.event e where job = $1 and job is not null and seq > $3 order by n limit $4"),
   );
   const lateRows = sql(
     "late",
@@ -130,8 +141,9 @@ export function reader(context: Context) {
     );
   }
 
-  async function eventsOf(job: StoredJob, after: number, limit: number | null): Promise<PerdureEvent[]> {
-    return (await db.read(eventsOfJob, [job.no, job.id, after, limit])).map(toEvent);
+  async function eventsOf(job: StoredJob, query: EventQuery): Promise<Found> {
+    const limit = query.limit < 0 ? null : query.limit;
+    return foundIn(await db.read(eventsOfJob, [job.no, job.id, query.after, limit, charsOf(query)]));
   }
 
   async function eventPage(query: EventQuery): Promise<EventPage> {
@@ -139,21 +151,26 @@ export function reader(context: Context) {
     if (jobId !== undefined) {
       const [job] = await known([jobId]);
       const isForeign = job === undefined || (namespace !== undefined && job.namespace !== namespace);
-      return wholePage(isForeign ? [] : await eventsOf(job, after, limit < 0 ? null : limit), query);
+      return wholePage(isForeign ? NOTHING : await eventsOf(job, query), query);
     }
     const safe = await feed.safe();
     if (namespace === undefined) {
-      return wholePage((await db.read(eventsAfter, [after, safe, limit])).map(toEvent), query);
+      return wholePage(foundIn(await db.read(eventsAfter, [after, safe, limit, charsOf(query)])), query);
     }
-    return namespacePage({ after, limit, namespace }, (from, wanted) => look(namespace, from, safe, wanted));
+    return namespacePage({ ...query, namespace }, (from, most) => look(namespace, from, safe, most));
   }
 
   /** Looks through the next events for those of a namespace. */
-  async function look(namespace: string, after: number, safe: number, limit: number): Promise<Look> {
+  async function look(
+    namespace: string,
+    after: number,
+    safe: number,
+    most: { readonly limit: number; readonly chars: number },
+  ): Promise<Look> {
     const [[seq, looked] = []] = await db.read(lookEnd, [after, safe, LOOK]);
-    if (typeof seq !== "number") return { events: [], upTo: after, isEnd: true };
-    const found = (await db.read(lookAmong, [after, seq, namespace, limit])).map(toEvent);
-    return lookOf(found, limit, seq, looked as number);
+    if (typeof seq !== "number") return { events: [], chars: 0, upTo: after, isEnd: true };
+    const found = foundIn(await db.read(lookAmong, [after, seq, namespace, most.limit, most.chars]));
+    return lookOf(found, most, seq, looked as number);
   }
 
   async function attempts(id: string, { after = 0, limit = ATTEMPTS_PAGE }: AttemptsPage = {}): Promise<AttemptRow[]> {
@@ -195,7 +212,7 @@ export function reader(context: Context) {
     const job = toJob(found, await learnRows(interned, [found]));
     const [row] = await toRows([found]);
     const [events, late, paused, [[liveSessions] = []], maybe, held] = await Promise.all([
-      isWhole ? eventsOf(job, 0, null) : [],
+      isWhole ? eventsOf(job, { after: 0, limit: -1 }) : NOTHING,
       db.read(lateRows, [job.no]),
       db.read(pausedAt, [job.namespace, job.queue]),
       db.read(live, [job.namespace]),
@@ -204,7 +221,7 @@ export function reader(context: Context) {
     ]);
     return {
       job: row as JobRow,
-      events: events as JobEvent[],
+      events: events.events as JobEvent[],
       lateReports: late.map(([attempt, at, session, outcome]) => ({ attempt, at, session, outcome }) as LateReport),
       capableSessions: maybe.map(toSession).filter((session) => serves(session, job)).length,
       liveSessions: liveSessions as number,
@@ -242,6 +259,13 @@ function shown(job: StoredJob, [payload, noted, result, given, failed]: Came, bu
   const name = rowName({ name: given, kind: job.kind, annotations, payload });
   const liveUsage = parseOrNull<Usage>(live);
   return { ...row, payload, result, annotations, name, failure: toFailure(failed), liveUsage, budgets };
+}
+
+const NOTHING: Found = { events: [], chars: 0 };
+
+/** The last column has their characters, counted as the statement counted them. */
+function foundIn(rows: readonly Row[]): Found {
+  return { events: rows.map(toEvent), chars: rows.reduce((sum, row) => sum + (row[6] as number), 0) };
 }
 
 function toEvent([seq, jobId, n, at, name, data]: Row): PerdureEvent {

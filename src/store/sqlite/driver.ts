@@ -8,6 +8,8 @@ export interface Statement {
   run(...values: SqlValue[]): { changes: number | bigint; lastInsertRowid: number | bigint };
   get(...values: SqlValue[]): unknown;
   all(...values: SqlValue[]): unknown[];
+  /** Row by row; whoever stops early is to end it, as `for … of` does. */
+  iterate(...values: SqlValue[]): IterableIterator<unknown>;
   setReturnArrays(enabled: boolean): void;
 }
 

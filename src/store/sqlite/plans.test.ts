@@ -52,6 +52,7 @@ class Spy {
       run: note((...values) => statement.run(...values)),
       get: note((...values) => statement.get(...values)),
       all: note((...values) => statement.all(...values)),
+      iterate: note((...values) => statement.iterate(...values)),
       setReturnArrays: (enabled) => statement.setReturnArrays(enabled),
     };
   }

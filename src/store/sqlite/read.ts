@@ -5,7 +5,7 @@ import type { Failure } from "../../core/failure.ts";
 import type { Job, Usage } from "../../core/job.ts";
 import { rowName } from "../../core/job-name.ts";
 import { storable } from "../../lib/text.ts";
-import { LOOK, type Look, lookOf } from "../event-page.ts";
+import { charsOf, type Found, LOOK, type Look, lookOf } from "../event-page.ts";
 import { serves } from "../lane.ts";
 import {
   ATTEMPT_LOG,
@@ -151,19 +151,19 @@ export function reader({ db, interned }: Context) {
     return parseOrNull(row?.failure ?? null);
   }
 
-  function events({ after, limit, jobId, namespace }: EventQuery): PerdureEvent[] {
-    if (jobId === undefined) return (eventsAfter.all(after, limit) as EventRow[]).map(toEvent);
+  function events(query: EventQuery): Found {
+    const { after, limit, jobId, namespace } = query;
+    if (jobId === undefined) return upTo(charsOf(query), eventsAfter.iterate(after, limit));
     const job = stored(jobId);
-    if (job === null || (namespace !== undefined && job.namespace !== namespace)) return [];
-    return (eventsOfJob.all(job.no, jobId, after, limit) as EventRow[]).map(toEvent);
+    if (job === null || (namespace !== undefined && job.namespace !== namespace)) return { events: [], chars: 0 };
+    return upTo(charsOf(query), eventsOfJob.iterate(job.no, jobId, after, limit));
   }
 
   /** Looks through the next events for those of a namespace. */
-  function look(namespace: string, after: number, limit: number): Look {
+  function look(namespace: string, after: number, most: { readonly limit: number; readonly chars: number }): Look {
     const { seq, looked } = lookEnd.get(after, LOOK) as { seq: number | null; looked: number };
-    if (seq === null) return { events: [], upTo: after, isEnd: true };
-    const found = (lookAmong.all(after, seq, namespace, limit) as EventRow[]).map(toEvent);
-    return lookOf(found, limit, seq, looked);
+    if (seq === null) return { events: [], chars: 0, upTo: after, isEnd: true };
+    return lookOf(upTo(most.chars, lookAmong.iterate(after, seq, namespace, most.limit)), most, seq, looked);
   }
 
   function history(id: string, isWhole: boolean): History | null {
@@ -174,7 +174,7 @@ export function reader({ db, interned }: Context) {
     const capable = maybe.map(toSession).filter((session) => serves(session, job));
     return {
       job: view(job),
-      events: isWhole ? (events({ after: 0, limit: -1, jobId: id }) as JobEvent[]) : [],
+      events: isWhole ? (events({ after: 0, limit: -1, jobId: id }).events as JobEvent[]) : [],
       lateReports: lateRows.all(job.no) as LateReport[],
       capableSessions: capable.length,
       liveSessions: count,
@@ -217,6 +217,18 @@ interface EventRow {
   readonly at: number;
   readonly name: string;
   readonly data: string;
+}
+
+/** The first of them; the one that goes beyond so many characters is the last. */
+function upTo(most: number, rows: Iterable<unknown>): Found {
+  const events: PerdureEvent[] = [];
+  let chars = 0;
+  for (const row of rows) {
+    events.push(toEvent(row as EventRow));
+    chars += (row as EventRow).data.length;
+    if (chars >= most) break;
+  }
+  return { events, chars };
 }
 
 function toEvent({ seq, id, n, at, name, data }: EventRow): PerdureEvent {

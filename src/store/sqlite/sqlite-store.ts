@@ -134,7 +134,7 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
   async function eventPage(query: EventQuery): Promise<EventPage> {
     const { namespace, jobId } = query;
     if (namespace === undefined || jobId !== undefined) return wholePage(await answer(() => read.events(query)), query);
-    return namespacePage({ ...query, namespace }, (from, limit) => answer(() => read.look(namespace, from, limit)));
+    return namespacePage({ ...query, namespace }, (from, most) => answer(() => read.look(namespace, from, most)));
   }
 
   return {
