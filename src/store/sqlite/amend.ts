@@ -85,6 +85,7 @@ export function amendVerb({ db, interned, events }: Context): Verb<Item, AmendAn
     "update job set policy = ?, priority = ?, timeout_ms = ?, expire_in = ?, deadline_at = ? where no = ?",
   );
   function setTerms(no: number, { policy, priority, timeoutMs, expireInMs, deadlineAt }: JobTerms, now: number): void {
+    interned.dropSwept();
     const policyNo = interned.internPolicy(hashOfPolicy(policy), policy, now);
     setTermsOf.run(policyNo, priority, timeoutMs, expireInMs, deadlineAt, no);
   }

@@ -97,6 +97,7 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
     const parents = new Map<string, ParentFacts | null>();
     const tagRows: SqlValue[] = [];
     const budgets: SqlValue[] = [];
+    interned.dropSwept();
     let no = (lastNo.get() as { seq: number } | undefined)?.seq ?? 0;
     const answers = items.map(({ job, now }): InsertAnswer => {
       if (job.key !== null) {

@@ -19,12 +19,14 @@ export class Interned {
   readonly #laneNos = new Map<string, KnownName>();
   #lastLane = 0;
   #forgotten = 0;
+  /** Sweeps that had deleted something when numbers were last found to be good. */
+  #swept = 0;
   readonly #policies = new PolicyMemory();
   readonly #policyNos = new Map<string, KnownName>();
   readonly #sessionIds = new Map<number, string>();
   readonly #sql: Record<
     | ("lanesAfter" | "laneByName" | "laneCount" | "laneByNo" | "addLane" | "touchLane")
-    | ("policyByHash" | "addPolicy" | "policyByNo" | "touchPolicy" | "sessionByNo"),
+    | ("policyByHash" | "addPolicy" | "policyByNo" | "touchPolicy" | "sessionByNo" | "swept"),
     Statement
   >;
 
@@ -42,6 +44,7 @@ export class Interned {
       addPolicy: db.prepare("insert into policy (hash, body, used_at) values (?, ?, ?)"),
       policyByNo: db.prepare("select body from policy where no = ?"),
       touchPolicy: db.prepare("update policy set used_at = ? where no = ?"),
+      swept: db.prepare("select value from meta where name = 'names_swept'"),
       sessionByNo: db.prepare("select id from session where no = ?"),
     };
   }
@@ -66,6 +69,16 @@ export class Interned {
     }
     if (lane === undefined) throw missing("lane", no);
     return lane;
+  }
+
+  /** First in a write transaction that uses names: if any were deleted since, by whomever, each is looked up again before it is
+   *  used. Instants cannot tell: a process may have been stopped for hours between taking the instant of a job and this. */
+  dropSwept(): void {
+    const swept = (this.#sql.swept.get() as { value: number } | undefined)?.value ?? 0;
+    if (swept === this.#swept) return;
+    this.#swept = swept;
+    this.#policyNos.clear();
+    for (const known of this.#laneNos.values()) known.touchedAt = Number.NEGATIVE_INFINITY;
   }
 
   /** Within a write transaction. The caller forgets what was added if that transaction is rolled back. */

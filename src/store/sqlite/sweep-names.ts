@@ -16,6 +16,10 @@ export function nameSweeper({ db }: Context): (unusedBefore: number | undefined)
   const drop = (table: "lane" | "policy") =>
     db.prepare(`delete from ${table} where no in (select value from json_each(?)) and used_at < ?`);
   const [dropLanes, dropPolicies] = [drop("lane"), drop("policy")];
+  // Whoever still knows one of them asks for it: see `Interned.dropSwept`.
+  const told = db.prepare(
+    "insert into meta (name, value) values ('names_swept', 1) on conflict (name) do update set value = value + 1",
+  );
   const numbers = (rows: unknown) => (rows as [number][]).map(([no]) => no);
   let sweep: NameSweep | null = null;
 
@@ -33,8 +37,9 @@ export function nameSweeper({ db }: Context): (unusedBefore: number | undefined)
     sweep.policiesMet(rows.map(([, , policy]) => policy));
     sweep.after = rows.at(-1)?.[0] ?? sweep.after;
     if (!sweep.isEmpty && rows.length === SLICE) return true;
-    dropLanes.run(JSON.stringify([...sweep.lanes]), sweep.unusedBefore);
-    dropPolicies.run(JSON.stringify([...sweep.policies]), sweep.unusedBefore);
+    const lanes = dropLanes.run(JSON.stringify([...sweep.lanes]), sweep.unusedBefore);
+    const policies = dropPolicies.run(JSON.stringify([...sweep.policies]), sweep.unusedBefore);
+    if (Number(lanes.changes) + Number(policies.changes) > 0) told.run();
     sweep = null;
     return false;
   };

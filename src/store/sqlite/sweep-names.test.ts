@@ -1,0 +1,31 @@
+/** A process that is stopped between taking the instant of a job and storing it, while another sweeps its lane and policy. */
+import { expect, it, onTestFinished } from "vitest";
+import { tempFile } from "../../../test/kit.ts";
+import { DAY, decideCommandAt, newJob, newSession, T0 } from "../conformance/kit.ts";
+import { openSqlite } from "./open.ts";
+
+it("a job is stored under a lane and a policy that are there, whatever its process still knows", async () => {
+  const path = tempFile();
+  const open = async () => {
+    const store = await openSqlite({ path, random: Math.random, newSecret: () => "secret ".repeat(9) });
+    onTestFinished(() => store.close());
+    return store;
+  };
+  const [stopped, other] = [await open(), await open()];
+  const parts = { queue: "swept", retry: { maxAttempts: 7 } };
+  const [first, late] = [newJob(parts), newJob(parts)];
+  await stopped.insert([first], T0);
+  await other.amend([{ jobId: first.id, command: { kind: "cancel" } }], T0, decideCommandAt(T0));
+  const endedBefore = { succeeded: T0 + DAY, failed: T0 + DAY, cancelled: T0 + DAY };
+  const query = { now: T0 + DAY, keyWindowMs: 0, sessionsEndedBefore: 0, limit: 100, endedBefore };
+  while ((await other.prune({ ...query, namesUnusedBefore: T0 + DAY })).more);
+  expect(await other.laneCount("default")).toBe(0);
+
+  // Its instant was taken a second after it had noted the lane, a day ago.
+  expect(await stopped.insert([late], T0 + 1_000)).toMatchObject([{ status: "inserted" }]);
+  const session = newSession({ queues: ["swept"] });
+  await other.openSession(session, T0 + DAY);
+  const [claimed] = await other.claim([{ session: session.id, limit: 9, claimId: null }], T0 + DAY);
+  expect(claimed?.jobs.map(({ id }) => id)).toEqual([late.id]);
+  expect(await other.jobs([late.id])).toMatchObject([{ queue: "swept", policy: { maxAttempts: 7 } }]);
+});
