@@ -79,7 +79,7 @@ describe("a job's token", () => {
     const wait = (id: string) => server.call("POST", "/v1/jobs/wait", { token, body: { jobs: [{ id, chapter: 1 }] } });
     expect((await wait(stranger)).status).toBe(404);
     expect((await wait(child)).status).toBe(200);
-    expect((await server.call("GET", "/v1/workers", { token })).body).toEqual({ workers: [] });
+    expect((await server.call("GET", "/v1/workers", { token })).body).toEqual({ workers: [], next: null });
   });
 
   it("opens nothing else", async () => {
