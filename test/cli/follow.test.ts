@@ -154,7 +154,8 @@ describe.each(
         expect({ command, code }).toEqual({ command, code: 0 });
         expect(stdout).toContain(one.id);
       }
-      const common = one.id.slice(0, 12);
+      const at = [...one.id].findIndex((letter, i) => letter !== two.id[i]);
+      const common = one.id.slice(0, Math.min(12, at)); // ids begin with their time, and a slow machine takes its own
       const both = await askHere(["cancel", common]);
       expect(both).toMatchObject({ code: 2, stdout: "" });
       expect(both.stderr).toContain(

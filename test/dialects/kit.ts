@@ -19,6 +19,7 @@ import { checkBuiltin } from "../../src/engine/check-builtin.ts";
 import { systemClock } from "../../src/engine/clock.ts";
 import { Engine, type EngineOptions } from "../../src/engine/engine.ts";
 import { toInfo } from "../../src/engine/job-info.ts";
+import { lastAttempts } from "../../src/engine/read-history.ts";
 import { toSubmitItem } from "../../src/engine/submit-request.ts";
 import { idMaker } from "../../src/lib/id.ts";
 import { openStore } from "../../src/store/open.ts";
@@ -297,9 +298,9 @@ class RealStage implements Stage {
   }
 
   async parts(id: string): Promise<ViewParts> {
-    const [job, attempts, history, sessions] = await Promise.all([
-      this.job(id),
-      this.store.attempts(id),
+    const job = await this.job(id);
+    const [attempts, history, sessions] = await Promise.all([
+      lastAttempts(this.store, job),
       this.store.history(id),
       this.store.sessions(),
     ]);

@@ -97,10 +97,10 @@ describe("a child that ended before its parent's new start", () => {
   it("is seen in its new start where an operator was first", async () => {
     const bench = await openBench({ services: false });
     const { child, held } = await redriven(bench);
-    const history = bench.store.history.bind(bench.store);
-    vi.spyOn(bench.store, "history").mockImplementation(async (jobId) => {
-      const found = await history(jobId);
-      if (jobId === child) await bench.engine.command(child, { kind: "redrive", by: "operator" });
+    const events = bench.store.events.bind(bench.store);
+    vi.spyOn(bench.store, "events").mockImplementation(async (query) => {
+      const found = await events(query);
+      if (query.jobId === child) await bench.engine.command(child, { kind: "redrive", by: "operator" });
       return found;
     });
     const [seen] = await bench.engine.awaitedChildren(held, [child]);
@@ -111,11 +111,11 @@ describe("a child that ended before its parent's new start", () => {
   it("has one new start: when it ended again meanwhile, that is for the parent to judge", async () => {
     const bench = await openBench({ services: false });
     const { child, held } = await redriven(bench);
-    const history = bench.store.history.bind(bench.store);
+    const events = bench.store.events.bind(bench.store);
     let isFirst = true;
-    vi.spyOn(bench.store, "history").mockImplementation(async (jobId) => {
-      const found = await history(jobId);
-      if (jobId !== child || !isFirst) return found;
+    vi.spyOn(bench.store, "events").mockImplementation(async (query) => {
+      const found = await events(query);
+      if (query.jobId !== child || !isFirst) return found;
       isFirst = false;
       await bench.engine.awaitedChildren(held, [child]); // another look gives it its new start,
       await bench.engine.command(child, { kind: "cancel", by: "operator" }); // and it ends again

@@ -295,6 +295,7 @@ describe.each(["sqlite", "postgres"] as const)("S29: SQL (%s)", (store) => {
       await server.call("GET", `/v1/jobs?order=${it}`),
       await server.call("POST", `/v1/queues/${it}/pause`),
       await server.call("POST", `/v1/workers/${it}/drain`),
+      await server.call("GET", `/v1/workers?after=${it}`),
       await server.call("DELETE", `/v1/tokens/${it}`),
       await server.call("GET", "/v1/queues", {
         headers: { "perdure-namespace": word.includes("\u0000") ? "x" : word },

@@ -29,7 +29,7 @@ const VERBS = ["create", "list", "revoke", "rotate-secret"] as const;
 export const token: Command = {
   name: "token",
   summary: "Make, list or revoke tokens of a server",
-  usage: "perdure token create NAME --scope SCOPE… | list | revoke ID… | rotate-secret  [OPTIONS]",
+  usage: "perdure token create NAME | list | revoke ID… | rotate-secret [OPTIONS]",
   about:
     "Scopes: read looks at jobs, submit submits and commands them, work runs them, admin may do all. A new token is printed " +
     "on stdout, this once; only its hash is kept. It is for the namespace in force, or for all. A revoked token is refused " +

@@ -1,6 +1,7 @@
 /** Workers as operators see them: the sessions of the namespace, and draining one. */
 import { toWireHealth } from "../../contract/health.ts";
 import { PerdureError } from "../../core/errors.ts";
+import { isId } from "../../lib/id.ts";
 import { SESSIONS_PAGE } from "../../store/store.ts";
 import { operator } from "../operator.ts";
 import type { Handlers, ServerParts } from "../parts.ts";
@@ -11,6 +12,9 @@ export function workerRoutes({ engine }: ServerParts): Handlers {
       // Who runs it is nothing to a job itself.
       if (who.job !== undefined) return { workers: [], next: null };
       const { after = null, limit = SESSIONS_PAGE } = query as { readonly after?: string; readonly limit?: number };
+      if (after !== null && !isId(after, "ses")) {
+        throw new PerdureError("invalid_cursor", "after is not the id of a session", { path: "after" });
+      }
       const sessions = await engine.store.sessions({ namespace, after, limit });
       const next = sessions.length < Math.min(limit, SESSIONS_PAGE) ? null : (sessions.at(-1)?.id ?? null);
       const workers = sessions.map(({ health, ...rest }) => ({
@@ -22,7 +26,7 @@ export function workerRoutes({ engine }: ServerParts): Handlers {
     async drainWorker({ namespace, params, who }) {
       const { session = "" } = params;
       // One of another namespace is not there.
-      const known = await engine.store.session(session);
+      const known = isId(session, "ses") ? await engine.store.session(session) : null;
       if (known?.namespace !== namespace || (await engine.drainSession(session, operator(who))) === "unknown") {
         throw new PerdureError("not_found", "no worker has this session");
       }

@@ -235,7 +235,7 @@ export class ExecExecutor implements Executor {
   ): Promise<Executed> {
     if (end.kind === "never started") return failed(end.failure);
     if (end.left > 0) run.log(`${end.left} of its processes could not be ended`);
-    const verdict = await readVerdict(join(dir, "result.json"));
+    const verdict = await readVerdict(join(dir, "result.json"), this.#options.user?.uid);
     if ("usage" in verdict && verdict.usage !== null) run.usageSoFar(verdict.usage);
     if ("usageTrouble" in verdict && verdict.usageTrouble !== null) {
       run.log(`not all of the usage in its result.json is counted: ${verdict.usageTrouble}`);
@@ -293,7 +293,7 @@ export class ExecExecutor implements Executor {
     const { clock } = this.#options;
     let isOver = false;
     const look = async () => {
-      const usage = await readUsage(path);
+      const usage = await readUsage(path, this.#options.user?.uid);
       if (usage !== null) run.usageSoFar(usage);
     };
     let cancel = () => {};
@@ -305,7 +305,7 @@ export class ExecExecutor implements Executor {
       isOver = true;
       cancel();
       await look();
-      const trouble = await usageTrouble(path);
+      const trouble = await usageTrouble(path, this.#options.user?.uid);
       if (trouble !== null) run.log(`not all of its usage.json is counted: ${trouble}`);
     };
   }

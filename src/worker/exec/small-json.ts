@@ -6,11 +6,13 @@ import { jsonDepth } from "../../lib/json-depth.ts";
 
 const { bytes: MAX_BYTES, depth: MAX_DEPTH } = VERDICT_LIMITS;
 
-/** Null if there is no such file. */
+/** Null if there is no such file. With `owner`, a file that is not that user's is refused: where a command runs as another user
+ *  than we do, it may be a second name of a file that only we can read. */
 export async function readSmallJson(
   path: string,
+  owner?: number,
 ): Promise<{ readonly value: unknown } | { readonly why: string } | null> {
-  const text = await readSmall(path);
+  const text = await readSmall(path, owner);
   if (typeof text !== "string") return text;
   if (jsonDepth(text) > MAX_DEPTH) return { why: `it is nested more than ${MAX_DEPTH} levels deep` };
   try {
@@ -21,7 +23,7 @@ export async function readSmallJson(
 }
 
 /** The text of a small file; null if it is not there. Links and pipes are not followed: the command made the file. */
-async function readSmall(path: string): Promise<string | { readonly why: string } | null> {
+async function readSmall(path: string, owner?: number): Promise<string | { readonly why: string } | null> {
   let file: FileHandle;
   try {
     file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
@@ -33,6 +35,7 @@ async function readSmall(path: string): Promise<string | { readonly why: string 
     const facts = await file.stat();
     const { size } = facts;
     if (!facts.isFile()) return { why: "it is not a file" };
+    if (owner !== undefined && facts.uid !== owner) return { why: "it belongs to another user than the command" };
     if (size > MAX_BYTES) return { why: `it has ${size} bytes; at most ${MAX_BYTES} are read` };
     const bytes = await file.readFile();
     return bytes.length === 0 ? { why: "it is empty" } : bytes.toString("utf8");

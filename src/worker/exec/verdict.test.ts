@@ -27,6 +27,14 @@ describe("a verdict", () => {
     expect(await readVerdict(join(dir, "none"))).toEqual({ kind: "none" });
   });
 
+  it("of a file that belongs to another user than the command is refused, and so is its usage", async () => {
+    const path = file('{"status":"completed","usage":{"tokensIn":1}}');
+    const own = process.getuid?.() ?? 0;
+    expect((await readVerdict(path, own)).kind).toBe("completed");
+    expect(why(await readVerdict(path, own + 1))).toContain("another user");
+    expect(await readUsage(path, own + 1)).toBe(null);
+  });
+
   it("says completed or failed, with all that may be beside it", async () => {
     expect(await verdict('{"status":"completed"}')).toEqual({ kind: "completed", ...NO_MORE });
     expect(await verdict('{"status":"failed"}')).toEqual({ kind: "failed", ...NO_MORE });

@@ -85,8 +85,11 @@ export class HostDirectory {
         if (keep) await writeFile(join(dir, "..", KEEP), "", { mode: 0o600 });
         await writeFile(`${dir}${HELD}`, JSON.stringify({ pid: process.pid, process: processName() }), { mode: 0o600 });
         this.#held.add(`${dir}${HELD}`);
-        await removeGiven(join(dir, ".."), [`attempt_${attempt}`]);
-        await removeAll(dir); // of a job that a restored backup has brought back
+        // Of a job that a restored backup has brought back. What another user may still change is not removed as root.
+        if (!(await removeGiven(join(dir, ".."), [`attempt_${attempt}`]))) {
+          throw new Error(`${dir} belongs to another user and cannot be removed; remove it`);
+        }
+        await removeAll(dir);
         await mkdir(dir, { mode: 0o700 });
         await mkdir(join(dir, "artifacts"), { mode: 0o700 });
         return dir;

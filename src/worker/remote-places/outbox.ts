@@ -109,7 +109,7 @@ export class Outbox {
   }
 
   async #lookAtResult(): Promise<void> {
-    const read = await readSmallJson(join(this.#dir, "result.json"));
+    const read = await readSmallJson(join(this.#dir, "result.json"), this.#owner);
     if (read !== null && "value" in read) await this.#result.look({ mayBeSent: () => this.#hasAllArtifacts() });
   }
 
