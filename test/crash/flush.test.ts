@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { newPlace, PROGRAM } from "../cli/program.ts";
+import { IS_FULL } from "../tier.ts";
 import { TEST_MS } from "./kit.ts";
 import { notTested, straceProblem } from "./strace.ts";
 
@@ -65,7 +66,7 @@ else {
       TEST_MS,
     );
 
-    it(
+    it.runIf(IS_FULL)(
       "that a worker sent must be sent again if its flush failed: a second flush would succeed without the bytes",
       () => {
         const { cwd } = newPlace();
@@ -89,7 +90,7 @@ else {
       TEST_MS,
     );
 
-    it(
+    it.runIf(IS_FULL)(
       "is not reported as stored if the disk does not take it",
       ({ skip }) => {
         if (!hasOwnCall) skip("SQLite flushes by the same call here, and would fail before");

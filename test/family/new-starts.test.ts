@@ -97,9 +97,9 @@ describe("a child that ended before its parent's new start", () => {
   it("is seen in its new start where an operator was first", async () => {
     const bench = await openBench({ services: false });
     const { child, held } = await redriven(bench);
-    const events = bench.store.events.bind(bench.store);
-    vi.spyOn(bench.store, "events").mockImplementation(async (query) => {
-      const found = await events(query);
+    const eventPage = bench.store.eventPage.bind(bench.store);
+    vi.spyOn(bench.store, "eventPage").mockImplementation(async (query) => {
+      const found = await eventPage(query);
       if (query.jobId === child) await bench.engine.command(child, { kind: "redrive", by: "operator" });
       return found;
     });
@@ -111,10 +111,10 @@ describe("a child that ended before its parent's new start", () => {
   it("has one new start: when it ended again meanwhile, that is for the parent to judge", async () => {
     const bench = await openBench({ services: false });
     const { child, held } = await redriven(bench);
-    const events = bench.store.events.bind(bench.store);
+    const eventPage = bench.store.eventPage.bind(bench.store);
     let isFirst = true;
-    vi.spyOn(bench.store, "events").mockImplementation(async (query) => {
-      const found = await events(query);
+    vi.spyOn(bench.store, "eventPage").mockImplementation(async (query) => {
+      const found = await eventPage(query);
       if (query.jobId !== child || !isFirst) return found;
       isFirst = false;
       await bench.engine.awaitedChildren(held, [child]); // another look gives it its new start,
