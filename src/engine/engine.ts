@@ -277,7 +277,7 @@ export class Engine {
     hub.ready.fire();
     hub.written.fire();
     this.#lookout.look().catch((error: unknown) => {
-      if (!storeState.failed(error, "rounds")) log("warn", `cannot look out: ${String(error)}`);
+      if (!storeState.failed(error, "rounds")) log("warn", `cannot poll the store: ${String(error)}`);
     });
   }
 }

@@ -237,7 +237,7 @@ describe("submit", () => {
     [["k", "--", "sh"], /a kind and a command/],
     [["k", "more"], /unexpected argument "more"/],
     [["k", "--input", "{a}"], /--input: not JSON: /],
-    [["k", "--input", "1", "-p", "a=1"], /--input and --param: give one of them/],
+    [["k", "--input", "1", "-p", "a=1"], /--input and --param cannot be used together/],
     [["k", "-p", "a"], /--param: got "a"; write NAME=VALUE/],
     [["k", "-p", "a=1", "-p", "a=2"], /--param: a is given twice/],
     [["k", "-p", "a:=x"], /--param a: not JSON/],

@@ -91,7 +91,7 @@ describe("a token", () => {
     [["token", "create", "x", "y", "--scope", "read"], 2, /unexpected argument "y"/],
     [["token", "create", "x", "-s", "read", "--expires", "30"], 2, /--expires: got "30"; give a time with its unit/],
     [["token", "create", "x", "-s", "read", "--expires", "0s"], 2, /--expires: /],
-    [["token", "create", "x", "-s", "read", "--namespace", "n", "--all-namespaces"], 2, /give one of them/],
+    [["token", "create", "x", "-s", "read", "--namespace", "n", "--all-namespaces"], 2, /cannot be used together/],
     [["token", "list", "--scope", "read"], 2, /--scope requires create, and cannot be used with list/],
     [["token", "create", "x", "-s", "read", "--grace", "1d"], 2, /--grace requires rotate-secret/],
     [

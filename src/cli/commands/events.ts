@@ -67,7 +67,7 @@ export const events: Command = {
       return withPerdure(context, (perdure) => list(context, perdure, { id, after, limit }), open);
     }
     if (after !== undefined && limit !== undefined) {
-      throw usageError("--after and --limit: with --follow give one of them");
+      throw usageError("with --follow, --after and --limit cannot be used together");
     }
     const last = limit ?? FOLLOW_LIMIT;
     return withPerdure(

@@ -81,7 +81,8 @@ async function jobsOf(context: Context, target: Target): Promise<Wanted[]> {
     return [{ entry, where: null }];
   }
   if (afterDashes.length === 0) throw usageError(`no command after --; usage: ${submit.usage}`);
-  if (positionals.length > afterDashes.length) throw usageError("a kind and a command after --: give one of them");
+  if (positionals.length > afterDashes.length)
+    throw usageError("a kind and a command after -- cannot be used together");
   return [{ entry: commandEntry(context, afterDashes, target), where: null }];
 }
 

@@ -169,7 +169,7 @@ function endOf(given: Given): { expiresIn?: TimeText } {
 /** That of the settings, unless all are meant. */
 function namespaceOf({ given, io }: Context): string | null {
   if (!given.flag("all-namespaces")) return loadConfig({ given, io }, ["namespace"]).text("namespace");
-  if (given.flag("namespace")) throw usageError("--namespace and --all-namespaces: give one of them");
+  if (given.flag("namespace")) throw usageError("--namespace and --all-namespaces cannot be used together");
   return null;
 }
 

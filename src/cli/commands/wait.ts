@@ -40,7 +40,7 @@ export const wait: Command = {
   async run(context) {
     const { given } = context;
     const ids = givenIds(given, wait);
-    if (given.flag("json") && given.flag("quiet")) throw usageError("--json and --quiet: give one of them");
+    if (given.flag("json") && given.flag("quiet")) throw usageError("--json and --quiet cannot be used together");
     const timeout = timeOf(given, "timeout");
     const timeoutMs = timeout === undefined ? null : toMs(timeout, "--timeout");
     const at = targetOf(context).kind;

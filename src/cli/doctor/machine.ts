@@ -42,7 +42,7 @@ async function brokenWrites(dir: string): Promise<Found[]> {
     return [];
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    const advice = "look into the log of the system (`dmesg`), and make room or replace the disk";
+    const advice = "check the log of the system (`dmesg`), and free space or replace the disk";
     return [problem(`a file in ${dir} cannot be written and flushed: ${code ?? message}`, advice)];
   }
 }

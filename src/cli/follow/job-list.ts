@@ -57,7 +57,7 @@ export interface Pages {
 export function readPages(given: Given, now: number): Pages {
   const all = given.flag("all");
   const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
-  if (all && limit !== undefined) throw usageError("--all and --limit: give one of them");
+  if (all && limit !== undefined) throw usageError("--all and --limit cannot be used together");
   const filter: JobsFilter = { limit: all ? ALL_PAGE : (limit ?? DEFAULT_LIMIT) };
   const states = given.texts("state").map((state) => asOneOf(state, JOB_STATES, "--state"));
   if (states.length > 0) filter.state = [...new Set(states)].sort();

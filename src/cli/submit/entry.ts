@@ -105,7 +105,7 @@ function wishes(given: Given): Record<string, unknown> {
     parent: given.text("parent"),
     resources: resourcesOf(given),
   };
-  if (given.flag("delay") && given.flag("run-at")) throw usageError("--delay and --run-at: give one of them");
+  if (given.flag("delay") && given.flag("run-at")) throw usageError("--delay and --run-at cannot be used together");
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 }
 
@@ -122,14 +122,14 @@ function retryOf(given: Given): unknown {
   const text = given.text("retry");
   if (text === undefined) return other === undefined ? undefined : policyOf(given);
   if (other !== undefined)
-    throw usageError(`--retry and --${other.name}: --retry is the whole policy; give one of them`);
+    throw usageError(`--retry and --${other.name} cannot be used together: --retry is the whole policy`);
   return jsonOf(text, "--retry");
 }
 
 /** What INPUT_OPTIONS say; undefined if they say nothing. */
 export async function inputOf({ given, io }: Pick<Context, "given" | "io">): Promise<unknown> {
   const ways = INPUT_OPTIONS.filter(({ name }) => given.flag(name)).map(({ name }) => `--${name}`);
-  if (ways.length > 1) throw usageError(`${ways.join(" and ")}: give one of them`);
+  if (ways.length > 1) throw usageError(`${ways.join(" and ")} cannot be used together`);
   const [text, file] = [given.text("input"), given.text("input-file")];
   if (text !== undefined) return jsonOf(text, "--input");
   if (file === "-") return readYamlBytes(await bytesOf(process.stdin), "stdin").value;
