@@ -27,4 +27,12 @@ describe("room for claims", () => {
     expect(room.fitting("a", jobs(1, 100))).toBe(1);
     expect(room.limit("a", 500)).toBe(500);
   });
+
+  it("is smaller where memory is short, and never too small for one job", () => {
+    const room = new ClaimRoom();
+    expect([4_000_000, 0, -1].map((free) => room.limit("a", 500, free))).toEqual([4, 1, 1]);
+    expect(room.fitting("a", jobs(10, 1_000_000), 4_000_000)).toBe(4);
+    expect(room.fitting("a", jobs(10, 1_000_000), -1)).toBe(1);
+    expect([room.limit("a", 500), room.limit("a", 500, 64_000_000)]).toEqual([16, 16]);
+  });
 });

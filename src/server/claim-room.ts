@@ -1,6 +1,8 @@
 /** How many jobs a session is given at a time, so that replies stay at about sixteen megabytes: a payload may have one. The
  *  store counts jobs, not bytes, so this goes by what the session got last; a new session begins small. When heavy jobs
- *  follow light ones a reply may be larger, up to a bound: what is beyond it is to be given back. */
+ *  follow light ones a reply may be larger, up to a bound: what is beyond it is to be given back.
+ *
+ *  Where memory for replies is short, `free` is less than that, and a session is given fewer jobs, but always one. */
 import { LIMIT } from "../contract/wire.ts";
 import type { ClaimedJob } from "../core/work.ts";
 
@@ -15,18 +17,21 @@ const MAX_SESSIONS = 10_000;
 export class ClaimRoom {
   readonly #rooms = new Map<string, number>();
 
-  limit(session: string, asked: number): number {
-    return Math.min(asked, this.#rooms.get(session) ?? FIRST);
+  limit(session: string, asked: number, free = ROOM): number {
+    const most = this.#rooms.get(session) ?? FIRST;
+    const part = Math.min(1, free / ROOM);
+    return Math.min(asked, Math.max(1, Math.floor(most * part)));
   }
 
   /** How many of these fit into one reply, at least one; what they weigh decides on the next. */
-  fitting(session: string, jobs: readonly ClaimedJob[]): number {
+  fitting(session: string, jobs: readonly ClaimedJob[], free = BOUND): number {
+    const bound = Math.min(BOUND, free);
     let size = 0;
     let fitting = jobs.length;
     for (let i = 0; i < jobs.length; i++) {
       const { payload, previous } = jobs[i] as ClaimedJob;
       size += payload.length + (previous === null ? 0 : previous.length);
-      if (size > BOUND && i > 0 && i < fitting) fitting = i;
+      if (size > bound && i > 0 && i < fitting) fitting = i;
     }
     if (jobs.length === 0) return 0;
     this.#note(session, size < LIGHT ? LIMIT.claim : Math.max(1, Math.floor((ROOM * jobs.length) / size)));

@@ -15,7 +15,7 @@ function setUp(maxWaiting = 10) {
   return {
     budget,
     timers,
-    now: (who: string, guess: number) => budget.enter("reader", who, guess) as Grant,
+    now: (who: string, guess: number) => budget.enter("reader", { who }, guess) as Grant,
     passWait() {
       for (const call of timers) call();
     },
@@ -26,7 +26,7 @@ describe("the budget of replies", () => {
   it("counts a guess, then the reply, until it has been sent; who waits comes in as soon as it fits", async () => {
     const { budget, timers, now } = setUp();
     const first = now("a", 40);
-    const second = budget.enter("reader", "a", 20);
+    const second = budget.enter("reader", { who: "a" }, 20);
     expect([second instanceof Promise, budget.isPressed, budget.held("reader")]).toEqual([true, true, 40]);
     first.made(10);
     (await second).made(30);
@@ -40,17 +40,37 @@ describe("the budget of replies", () => {
   it("gives one token half, and counts no more than that half against others, however large its replies were", () => {
     const { budget, now } = setUp();
     now("a", 50).made(900);
-    expect(budget.enter("reader", "a", 0)).toBeInstanceOf(Promise);
+    expect(budget.enter("reader", { who: "a" }, 0)).toBeInstanceOf(Promise);
     now("b", 50).made(50);
-    expect(budget.enter("reader", "c", 1)).toBeInstanceOf(Promise);
-    expect(budget.enter("worker", "a", 50)).not.toBeInstanceOf(Promise);
+    expect(budget.enter("reader", { who: "c" }, 1)).toBeInstanceOf(Promise);
+    expect(budget.enter("worker", { who: "a" }, 50)).not.toBeInstanceOf(Promise);
+  });
+
+  it("lets a session in while it takes its own replies, whatever others with its token hold, and names the room", async () => {
+    const { budget, timers } = setUp();
+    const enter = (who: string, session: string) => budget.enter("waiting", { who, session }, 0);
+    const slow = ["s1", "s2"].map((session) => enter("a", session) as Grant);
+    for (const grant of slow) grant.made(30);
+    expect(budget.isPressed).toBe(true); // 60 of 50: whoever takes nothing may be cut off
+    const again = enter("a", "s1");
+    expect(again).toBeInstanceOf(Promise);
+    const [third, other] = [enter("a", "s3") as Grant, enter("b", "s1") as Grant];
+    expect([third.room, other.room]).toEqual([-10, 50]);
+    third.made(1);
+    slow[0]?.release();
+    expect([(await again).room, timers.size]).toEqual([19, 0]);
+    other.made(10);
+    expect(third.room).toBe(19);
   });
 
   it("refuses who has waited too long, and at once where too many wait", async () => {
     const { budget, timers, now, passWait } = setUp(2);
     const held = now("a", 50);
-    const waiting = [budget.enter("reader", "a", 1), budget.enter("reader", "a", 1)] as Promise<Grant>[];
-    expect(() => budget.enter("reader", "a", 1)).toThrowError(expect.objectContaining({ code: "overloaded" }));
+    const waiting = [
+      budget.enter("reader", { who: "a" }, 1),
+      budget.enter("reader", { who: "a" }, 1),
+    ] as Promise<Grant>[];
+    expect(() => budget.enter("reader", { who: "a" }, 1)).toThrowError(expect.objectContaining({ code: "overloaded" }));
     const refused = Promise.allSettled(waiting);
     passWait();
     expect((await refused).map(({ status }) => status)).toEqual(["rejected", "rejected"]);

@@ -1,6 +1,9 @@
 /** How much memory replies may hold, from before they are made until the kernel has taken their last byte. Whoever asks while
  *  there is none waits for a moment, and is then refused with 503, before anything is read for it. Each kind of caller has a
- *  budget of its own, and one token at most half of it: who does not read its replies takes nothing from others. */
+ *  budget of its own, and one token at most half of it: who does not read its replies takes nothing from others.
+ *
+ *  Workers of a fleet share a token. Their claims are therefore let in by session: one whose own replies were taken is let in
+ *  whatever other sessions hold, and asks its grant how large its reply may be. */
 import { PerdureError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 
@@ -19,14 +22,22 @@ export const REPLIES: ReplyLimits = {
 
 /** A request that may make its reply. */
 export interface Grant {
+  /** Bytes that are free for this reply now. */
+  readonly room: number;
   /** It has so many bytes; before, a guess was assumed. */
   made(bytes: number): void;
   /** Sent, or not to be sent any more. */
   release(): void;
 }
 
-interface Waiter {
+/** Whose replies they are: a token, and one of its sessions where it has any. */
+export interface Holder {
   readonly who: string;
+  readonly session?: string;
+}
+
+interface Waiter {
+  readonly holder: Holder;
   readonly guess: number;
   readonly enter: (grant: Grant) => void;
   readonly refuse: () => void;
@@ -35,18 +46,21 @@ interface Waiter {
 interface Pool {
   /** Bytes by token. */
   readonly held: Map<string, number>;
+  readonly bySession: Map<string, number>;
   readonly waiting: Set<Waiter>;
 }
 
-/** How long after a refusal memory still counts as short. */
+/** How long memory still counts as short after it was. */
 const PRESSED_MS = 2_000;
+/** A session is let in until it holds a quarter: one or two replies to claims. */
+const SESSIONS = 4;
 
 export class ReplyBudget {
   readonly #limits: ReplyLimits;
   readonly #clock: Clock;
   readonly #pools = new Map<string, Pool>();
   #waiting = 0;
-  #refusedAt = Number.NEGATIVE_INFINITY;
+  #shortAt = Number.NEGATIVE_INFINITY;
 
   constructor(limits: ReplyLimits, clock: Clock) {
     this.#limits = limits;
@@ -57,9 +71,9 @@ export class ReplyBudget {
     return this.#limits.maxBytes;
   }
 
-  /** Somebody waits for memory, or did so in vain a moment ago. */
+  /** Somebody waits for memory, or there was none for a reply a moment ago. */
   get isPressed(): boolean {
-    return this.#waiting > 0 || this.#clock.monotonic() - this.#refusedAt < PRESSED_MS;
+    return this.#waiting > 0 || this.#clock.monotonic() - this.#shortAt < PRESSED_MS;
   }
 
   /** Bytes held by the replies of one kind of caller. */
@@ -70,13 +84,13 @@ export class ReplyBudget {
   }
 
   /** A grant now, or a promise of one; throws, or rejects, where there is no memory. */
-  enter(kind: string, who: string, guess: number): Grant | Promise<Grant> {
+  enter(kind: string, holder: Holder, guess: number): Grant | Promise<Grant> {
     const pool = this.#poolOf(kind);
-    if (this.#fits(pool, who, guess)) return this.#grant(pool, who, guess);
+    if (this.#fits(pool, holder, guess)) return this.#grant(pool, holder, guess);
     if (pool.waiting.size >= this.#limits.maxWaiting) throw this.#refusal();
     return new Promise((resolve, reject) => {
       const waiter: Waiter = {
-        ...{ who, guess },
+        ...{ holder, guess },
         enter: (grant) => {
           cancel();
           resolve(grant);
@@ -96,37 +110,50 @@ export class ReplyBudget {
   #poolOf(kind: string): Pool {
     let pool = this.#pools.get(kind);
     if (pool === undefined) {
-      pool = { held: new Map(), waiting: new Set() };
+      pool = { held: new Map(), bySession: new Map(), waiting: new Set() };
       this.#pools.set(kind, pool);
     }
     return pool;
   }
 
-  /** Of a token that holds more than its half, for large replies, only the half counts against others. */
-  #fits(pool: Pool, who: string, guess: number): boolean {
-    const { maxBytes } = this.#limits;
-    const most = maxBytes / 2;
-    if ((pool.held.get(who) ?? 0) + guess > most) return false;
-    let sum = guess;
-    for (const bytes of pool.held.values()) sum += Math.min(bytes, most);
-    return sum <= maxBytes;
+  #fits(pool: Pool, { who, session }: Holder, guess: number): boolean {
+    if (session === undefined) return guess <= this.#room(pool, who);
+    return (pool.bySession.get(withinToken(who, session)) ?? 0) <= this.#limits.maxBytes / SESSIONS;
   }
 
-  #grant(pool: Pool, who: string, guess: number): Grant {
+  /** Bytes that are free for a token; below zero where it holds too much. Of a token that holds more than its half, for large
+   *  replies, only the half counts against others. */
+  #room(pool: Pool, who: string): number {
+    const { maxBytes } = this.#limits;
+    const most = maxBytes / 2;
+    let sum = 0;
+    for (const bytes of pool.held.values()) sum += Math.min(bytes, most);
+    return Math.min(most - (pool.held.get(who) ?? 0), maxBytes - sum);
+  }
+
+  #grant(pool: Pool, { who, session }: Holder, guess: number): Grant {
     let counted = 0;
     const count = (bytes: number) => {
-      const held = (pool.held.get(who) ?? 0) + bytes - counted;
-      const isLess = bytes < counted;
+      const more = bytes - counted;
       counted = bytes;
-      if (held > 0) pool.held.set(who, held);
-      else pool.held.delete(who);
-      if (isLess && pool.waiting.size > 0) this.#admit(pool);
+      addTo(pool.held, who, more);
+      if (session !== undefined) addTo(pool.bySession, withinToken(who, session), more);
+      if (more < 0 && pool.waiting.size > 0) this.#admit(pool);
     };
+    const room = () => this.#room(pool, who);
     count(guess);
     let isReleased = false;
     return {
+      get room() {
+        return room();
+      },
       // A reply may be made for a caller that has gone: nobody would give its bytes back.
-      made: (bytes) => isReleased || count(bytes),
+      made: (bytes) => {
+        if (isReleased) return;
+        count(bytes);
+        // A claim is answered with one job at least, also where there is no memory for it.
+        if (session !== undefined && room() < 0) this.#shortAt = this.#clock.monotonic();
+      },
       release: () => {
         isReleased = true;
         count(0);
@@ -137,15 +164,26 @@ export class ReplyBudget {
   /** Those that fit now, the first to come first. */
   #admit(pool: Pool): void {
     for (const waiter of pool.waiting) {
-      if (!this.#fits(pool, waiter.who, waiter.guess)) continue;
+      if (!this.#fits(pool, waiter.holder, waiter.guess)) continue;
       pool.waiting.delete(waiter);
       this.#waiting -= 1;
-      waiter.enter(this.#grant(pool, waiter.who, waiter.guess));
+      waiter.enter(this.#grant(pool, waiter.holder, waiter.guess));
     }
   }
 
   #refusal(): PerdureError {
-    this.#refusedAt = this.#clock.monotonic();
+    this.#shortAt = this.#clock.monotonic();
     return new PerdureError("overloaded", "replies that were not read yet take all memory there is for them");
   }
+}
+
+/** A caller names its session before it has proved that it is it: so a session counts within its token. */
+function withinToken(who: string, session: string): string {
+  return `${who} ${session}`;
+}
+
+function addTo(held: Map<string, number>, key: string, bytes: number): void {
+  const sum = (held.get(key) ?? 0) + bytes;
+  if (sum > 0) held.set(key, sum);
+  else held.delete(key);
 }

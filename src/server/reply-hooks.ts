@@ -3,7 +3,8 @@
 import { Readable } from "node:stream";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { RouteName } from "../contract/routes.ts";
-import type { Grant, ReplyBudget } from "./reply-budget.ts";
+import type { Principal } from "./parts.ts";
+import type { Grant, Holder, ReplyBudget } from "./reply-budget.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -31,7 +32,7 @@ export function addReplyBudget(app: FastifyInstance, budget: ReplyBudget): void 
     const isRead = request.method === "GET";
     const share = served.share(request);
     const kind = `${share} ${isRead ? "read" : "write"}`;
-    const granted = budget.enter(kind, request.who.id, guessOf(request, share, budget.maxBytes));
+    const granted = budget.enter(kind, holderOf(request, share), guessOf(request, share, budget.maxBytes));
     const grant = granted instanceof Promise ? await granted : granted;
     request.replyGrant = grant;
     if (reply.raw.closed) grant.release();
@@ -50,6 +51,12 @@ export function addReplyBudget(app: FastifyInstance, budget: ReplyBudget): void 
     reply.header("content-length", bytes.length);
     done(null, inPieces(bytes));
   });
+}
+
+function holderOf({ who, params }: FastifyRequest, share: string): Holder {
+  const { id } = who as Principal;
+  const { session } = (params ?? {}) as { readonly session?: string };
+  return share === "waiting" && session !== undefined ? { who: id, session } : { who: id };
 }
 
 /** What waits for something is counted when it has its reply: most of them have none for long. So is the reply to a write,

@@ -5,10 +5,12 @@ import { existsSync, readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { HEADER } from "../../src/contract/wire.ts";
 import { gate } from "../kit.ts";
 import { type KitOptions, startServer } from "./kit.ts";
 import { exchange, statusesOf } from "./raw.ts";
 import { TEST_CERT, TEST_KEY } from "./tls.ts";
+import { openWorker } from "./worker-kit.ts";
 
 async function start(options: KitOptions = {}) {
   const server = await startServer(options);
@@ -183,5 +185,30 @@ describe("replies that nobody reads", () => {
     expect(whole.body.jobs.every((job: { payload: string }) => job.payload === input)).toBe(true);
     await expect.poll(async () => (await list(reader)).status).toBe(200);
     expect(server.logged.join("")).toContain('"writeTimeouts":1');
+  });
+
+  it("keep no other worker from claims, also with the same token", async () => {
+    const server = await start({ replies: { maxBytes: 16_000_000, maxWaitMs: 20 }, leaseMs: 3_600_000 });
+    const token = await server.token({ name: "fleet", scopes: ["work"], namespace: "default" });
+    const [slow, quick] = [await openWorker(server, {}, { token }), await openWorker(server, {}, { token })];
+    const input = "x".repeat(1_000_000);
+    const batch = { jobs: Array.from({ length: 6 }, () => ({ kind: "k", input })) };
+    for (let i = 0; i < 2; i++) {
+      expect((await server.call("POST", "/v1/jobs/batch", { body: batch })).status).toBe(200);
+    }
+    // More than the half of a token.
+    const body = JSON.stringify({ limit: 9 });
+    const deaf = new Peer(connect(server.port, "127.0.0.1"), false);
+    deaf.socket.pause();
+    deaf.socket.write(
+      `POST /v1/sessions/${slow.session}/claims HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${token}\r\n` +
+        `${HEADER.sessionKey}: ${slow.key}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    );
+    const running = async () => (await server.call("GET", "/v1/queues")).body.queues[0].counts.running;
+    await expect.poll(running).toBeGreaterThanOrEqual(7);
+    const refused = await slow.call("POST", "/claims", { body: { limit: 1 } });
+    expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, expect.stringMatching(/^[123]$/)]);
+    // One job at a time while memory is short.
+    for (let i = 0; i < 2; i++) expect(await quick.claim()).toHaveLength(1);
   });
 });

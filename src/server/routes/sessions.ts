@@ -110,8 +110,9 @@ export function sessionRoutes(parts: ServerParts): Handlers {
       const session = sessionOf(parts, call);
       const { limit, waitMs = 0, claimId: givenId, last = false, room: left } = call.body as ClaimRequestWire;
       const claimId = givenId === undefined ? null : storable(givenId, 100);
+      const grant = call.request.replyGrant;
       const answer = await engine.claim(session, {
-        limit: room.limit(session, limit),
+        limit: room.limit(session, limit, grant?.room),
         ...{ claimId, last, waitMs },
         signal: call.signal,
         ...(left === undefined ? {} : { room: left }),
@@ -130,7 +131,7 @@ export function sessionRoutes(parts: ServerParts): Handlers {
       if (jobs.length > 0) giveBackUndelivered(call, session, claimId, answer);
       if (!alive) room.forget(session);
       else {
-        const fitting = room.fitting(session, jobs);
+        const fitting = room.fitting(session, jobs, grant?.room);
         if (fitting < jobs.length) {
           await handBack(session, jobs.slice(fitting));
           jobs = jobs.slice(0, fitting);
