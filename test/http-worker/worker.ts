@@ -1,6 +1,7 @@
-/** A worker for commands in a process of its own: `worker.ts <url> <token> <dir>`. */
+/** A worker for commands in a process of its own: `worker.ts <url> <token> <dir>`. Its lease is long, so that a machine that is busy
+ *  for seconds does not end it: its death is seen by its process id. */
 import { connectWorker, exec } from "../../src/worker/index.ts";
 
 const [url = "", token = "", dir = ""] = process.argv.slice(2);
-await connectWorker(url, [exec], { token, dir, lease: "2s" });
+await connectWorker(url, [exec], { token, dir, lease: "60s" });
 process.stdout.write("working\n");
