@@ -11,12 +11,23 @@ import { type Row, scenarios } from "./scenarios.ts";
 // tsx turns source maps on, which makes every error of a handler dearer than it is in plain Node.
 process.setSourceMapsEnabled(false);
 
+const USAGE = `npm run bench [-- [--quick] [--sqlite | --postgres] [name…]]
+  --quick      a tenth of the jobs
+  --sqlite     SQLite alone
+  --postgres   PostgreSQL alone
+  names: ${Object.keys(scenarios).join(", ")}`;
+const FLAGS = ["--quick", "--sqlite", "--postgres"];
+
 const args = process.argv.slice(2);
+if (args.includes("--help")) {
+  console.log(USAGE);
+  process.exit(0);
+}
 const quick = args.includes("--quick");
-const names = args.filter((arg) => !arg.startsWith("--"));
-const unknown = names.filter((name) => !(name in scenarios));
+const names = args.filter((arg) => !arg.startsWith("-"));
+const unknown = args.filter((arg) => !FLAGS.includes(arg) && !(arg in scenarios));
 if (unknown.length > 0) {
-  console.error(`unknown: ${unknown.join(", ")}; there are: ${Object.keys(scenarios).join(", ")}`);
+  console.error(`unknown: ${unknown.join(", ")}\n\n${USAGE}`);
   process.exit(2);
 }
 
@@ -26,7 +37,7 @@ const stores = args.includes("--sqlite")
     ? ["postgres"]
     : ["sqlite", "postgres"];
 
-const told = {
+const described = {
   sqlite: "SQLite file, WAL, synchronous=FULL",
   postgres: "PostgreSQL on this machine, fsync and synchronous_commit on",
 };
@@ -44,7 +55,7 @@ for (const store of stores as ("sqlite" | "postgres")[]) {
   } finally {
     await place.end();
   }
-  console.log(`\nNode ${process.versions.node}, ${cpus().length} cores, ${told[store]}, one process`);
+  console.log(`\nNode ${process.versions.node}, ${cpus().length} cores, ${described[store]}, one process`);
   const wide = (pick: (row: Row) => string) => Math.max(...rows.map((row) => pick(row).length));
   for (const { what, figure, aim } of rows) {
     console.log(`  ${what.padEnd(wide((r) => r.what))}  ${figure.padStart(wide((r) => r.figure))}  aim: ${aim}`);

@@ -10,6 +10,7 @@ import {
   INTERRUPTED,
   type JobParts,
   JobStory,
+  NO_COUNTS,
   progressOf,
   T0,
   testJob,
@@ -173,16 +174,7 @@ describe("a redrive", () => {
     expect(story.command({ kind: "redrive", by: "ann" }).kind).toBe("apply");
     expect(progressOf(story.job)).toEqual({
       ...{ state: "queued", reason: null, chapter: 2, attempt: 3, revision: revision + 1 },
-      ...{
-        failures: 0,
-        losses: 0,
-        defers: 0,
-        handbacks: 0,
-        streak: 0,
-        streakSession: null,
-        evidence: 0,
-        ruleCounts: null,
-      },
+      ...NO_COUNTS,
       ...{ runAt: story.now, expiresAt: story.now + 60_000, cancelRequestedAt: null, worker: "s3" },
       ...{ startedAt: story.job.startedAt, firstStartedAt: null, finishedAt: null, discardedAt: null },
       usage: usageOf(7, 0.5),

@@ -11,7 +11,7 @@ import { isTerminal, type Job, type Usage } from "./job.ts";
 import type { Outcome } from "./outcome.ts";
 import type { Backoff, Policy, Rule, WorkerLostPolicy } from "./policy.ts";
 import { presets } from "./presets.ts";
-import { completed, failed, JobStory, lost, progressOf, T0, testJob, testRule } from "./testing-job.ts";
+import { completed, failed, JobStory, lost, NO_COUNTS, progressOf, T0, testJob, testRule } from "./testing-job.ts";
 
 // Random policies: small budgets, so that they are spent; few words, so that they match.
 
@@ -318,16 +318,7 @@ describe("whatever the policy and whatever happens", () => {
       expect(["failed", "cancelled"]).toContain(before.state);
       expect(progressOf(job)).toEqual({
         ...progressOf(before),
-        ...{
-          failures: 0,
-          losses: 0,
-          defers: 0,
-          handbacks: 0,
-          streak: 0,
-          streakSession: null,
-          evidence: 0,
-          ruleCounts: null,
-        },
+        ...NO_COUNTS,
         ...{ state: "queued", reason: null, chapter: before.chapter + 1, revision: before.revision + 1 },
         ...{ runAt: now, expiresAt: job.expireInMs === null ? null : now + job.expireInMs },
         ...{ cancelRequestedAt: null, firstStartedAt: null, finishedAt: null, discardedAt: null },

@@ -15,6 +15,18 @@ export const T0 = Date.UTC(2026, 0, 1);
 /** The draw that leaves a jittered delay as it is. */
 export const MIDDLE = 0.5;
 
+/** The counters of a job that has just been submitted or redriven. */
+export const NO_COUNTS = {
+  failures: 0,
+  losses: 0,
+  defers: 0,
+  handbacks: 0,
+  streak: 0,
+  streakSession: null,
+  evidence: 0,
+  ruleCounts: null,
+} as const;
+
 export type JobParts = Partial<Omit<Job, "policy">> & { readonly policy?: Partial<Policy> };
 
 /** A job in its first run, started at T0 by session "s1", under the default preset. */
@@ -39,14 +51,7 @@ export function testJob({ policy, ...parts }: JobParts = {}): Job {
     chapter: 1,
     attempt: 1,
     revision: 2,
-    failures: 0,
-    losses: 0,
-    defers: 0,
-    handbacks: 0,
-    streak: 0,
-    streakSession: null,
-    evidence: 0,
-    ruleCounts: null,
+    ...NO_COUNTS,
     runAt: T0,
     expiresAt: null,
     cancelRequestedAt: null,

@@ -27,6 +27,15 @@ export async function openDatabase(path: string): Promise<Database> {
   return new DatabaseSync(path, { timeout: 0 });
 }
 
+/** Rolls back where SQLite has not done so by itself, as it does when the disk fails: the first error is the one to report. */
+export function rollback(db: Database): void {
+  try {
+    db.exec("rollback");
+  } catch {
+    // It has already rolled back.
+  }
+}
+
 /** For people: which driver this is, and the version of SQLite in it. */
 export async function driverName(): Promise<string> {
   const db = await openDatabase(":memory:");

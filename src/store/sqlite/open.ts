@@ -7,7 +7,7 @@ import { makeFolderDurablySync } from "../../files/durable.ts";
 import { DATA_DIRECTORY, keepFromGit } from "../git-ignore.ts";
 import type { Store, WallMark } from "../store.ts";
 import { returnToWall } from "./clock-line.ts";
-import { type Database, openDatabase, SQLITE, sqliteCode } from "./driver.ts";
+import { type Database, openDatabase, rollback, SQLITE, sqliteCode } from "./driver.ts";
 import { healingStore } from "./healing-store.ts";
 import { APPLICATION_ID, MIGRATIONS } from "./migrations.ts";
 import { type Identity, identityOf, proveDisk, refuseOther } from "./same-database.ts";
@@ -154,11 +154,7 @@ function migrate(db: Database, path: string, newSecret: () => string): void {
     db.exec(`pragma application_id = ${APPLICATION_ID}; pragma user_version = ${MIGRATIONS.length}`);
     db.exec("commit");
   } catch (error) {
-    try {
-      db.exec("rollback");
-    } catch {
-      // SQLite has already rolled back, as it does when the disk fails: the first error is the one to tell.
-    }
+    rollback(db);
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 /** That a file which is opened again is the database it was, and that its disk works. Other data under the same name, as of
  *  a disk that was mounted empty or of an old backup, must not be taken for ours: what was acknowledged would be gone. */
 import { PerdureError } from "../../core/errors.ts";
-import type { Database } from "./driver.ts";
+import { type Database, rollback } from "./driver.ts";
 import { isLocked } from "./writer.ts";
 
 export interface Identity {
@@ -56,11 +56,7 @@ export function proveDisk(db: Database): void {
     db.prepare(put).run("reopened");
     db.exec("commit");
   } catch (error) {
-    try {
-      db.exec("rollback");
-    } catch {
-      // SQLite has already rolled back.
-    }
+    rollback(db);
     throw error;
   }
 }

@@ -9,7 +9,7 @@ import { PerdureError } from "../../core/errors.ts";
 import type { Refused } from "../../core/work.ts";
 import { inNextTurn } from "../../lib/turn.ts";
 import { diskError, isDamage } from "./disk-error.ts";
-import { type Database, SQLITE, sqliteCode } from "./driver.ts";
+import { type Database, rollback, SQLITE, sqliteCode } from "./driver.ts";
 
 /** The disk failed under a write. */
 export interface Broken {
@@ -221,11 +221,7 @@ export class Writer {
   }
 
   #rollback(): void {
-    try {
-      this.#db.exec("rollback");
-    } catch {
-      // SQLite has already rolled back: a full disk does that.
-    }
+    rollback(this.#db);
     this.#onRollback();
   }
 
