@@ -1,6 +1,7 @@
 /** What the tests of several folders share: gates to wait on, files that go away, and an engine on a virtual clock
  *  with its parts in reach, for faults that the library's users cannot cause by hand. */
 
+import { execFileSync, spawn } from "node:child_process";
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -60,6 +61,15 @@ export function tempFile(name = "jobs.db"): string {
   const directory = mkdtempSync(join(tmpdir(), "perdure-test-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
   return join(directory, name);
+}
+
+/** A named pipe that nobody writes to. A reader that waits for one is released after some seconds: its test fails, and does not
+ *  hang. */
+export function namedPipe(path = tempFile("pipe")): string {
+  execFileSync("mkfifo", ["-m", "600", path]);
+  const release = spawn("/bin/sh", ["-c", 'sleep 5; : <> "$0"', path], { stdio: "ignore" });
+  onTestFinished(() => void release.kill());
+  return path;
 }
 
 /** Everything an async generator gives. */

@@ -1,25 +1,25 @@
-import { execFileSync } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, truncateSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { tempFile } from "../../test/kit.ts";
+import { namedPipe, tempFile } from "../../test/kit.ts";
+import type { Store } from "../store/store.ts";
 import { readConfigFile } from "./config/config-file.ts";
 import { readJobFile } from "./job-file.ts";
 import { findPack } from "./packs/find.ts";
 import { readBounded } from "./read-file.ts";
+import { databaseOf } from "./serve/elsewhere.ts";
+import { outputsOf } from "./serve/outputs.ts";
+import { readSecretFile } from "./serve/secret-file.ts";
+import { liveServer } from "./serve/server-file.ts";
 import { checkModules } from "./serve/tasks.ts";
 import { readTokenFile } from "./serve/token-file.ts";
 
-/** Nobody writes to it: whoever opens it to read waits for ever. */
-function namedPipe(name: string, dir = dirname(tempFile())): string {
-  const path = join(dir, name);
-  execFileSync("mkfifo", ["-m", "600", path]);
-  return path;
-}
+/** Of PostgreSQL, as far as the choice of a directory goes. */
+const OTHER_STORE = { blobs: () => null } as unknown as Store;
 
 describe("what is not a plain file is refused at once", () => {
   it("a named pipe as a job, a token, settings, tasks, or an action of a pack", async () => {
-    const pipe = namedPipe("pipe.yaml");
+    const pipe = namedPipe(tempFile("pipe.yaml"));
     const cwd = dirname(pipe);
     await expect(readJobFile("pipe.yaml", { cwd })).rejects.toThrow("pipe.yaml: it is a named pipe; give a file");
     expect(() => readTokenFile(pipe, "")).toThrow("named pipe");
@@ -27,8 +27,28 @@ describe("what is not a plain file is refused at once", () => {
     expect(() => checkModules(["pipe.yaml"], cwd)).toThrow("not a plain file");
     const packs = dirname(tempFile());
     mkdirSync(join(packs, "mine"));
-    namedPipe("pack.yaml", join(packs, "mine"));
+    namedPipe(join(packs, "mine", "pack.yaml"));
     expect(() => findPack("mine", { dirs: [packs], cwd, areSet: true })).toThrow("named pipe");
+  });
+
+  it.each<[string, (dir: string) => unknown, string]>([
+    ["server.json", liveServer, "remove it"],
+    ["database", databaseOf, "remove it"],
+    [".perdure-outputs", (dir) => outputsOf(dir, "/", "db")(OTHER_STORE), "give a file"],
+    ["secret", (dir) => readSecretFile(join(dir, "secret")), "give a file"],
+  ])("a named pipe as %s of a data directory", async (name, read, advice) => {
+    const pipe = namedPipe(tempFile(name));
+    await expect(async () => read(dirname(pipe))).rejects.toThrow(`${pipe}: it is a named pipe; ${advice}`);
+  });
+
+  it("no more than a little of a token and of a secret is read", () => {
+    const [token, secret] = [tempFile("token"), tempFile("secret")];
+    for (const path of [token, secret]) {
+      writeFileSync(path, "", { mode: 0o600 });
+      truncateSync(path, 2 ** 40); // takes no space
+    }
+    expect(() => readTokenFile(token, "start anew")).toThrow("is empty; start anew");
+    expect(() => readSecretFile(secret)).toThrow("the secret is not");
   });
 
   it.each([

@@ -1,6 +1,5 @@
 /** Where files of attempts lie, for a command that opens the store itself: beside a SQLite file; with PostgreSQL where its
  *  servers keep them, in the database or in a directory that they share. */
-import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { copiedOutputs } from "../../embedded/copied-outputs.ts";
 import { artifactsDir } from "../../embedded/job-outputs.ts";
@@ -12,6 +11,7 @@ import type { Store } from "../../store/store.ts";
 import type { AttemptPlaces as WorkPlaces } from "../../worker/exec/exec-executor.ts";
 import type { Config } from "../config/config.ts";
 import { CliError, EXIT } from "../exit.ts";
+import { readNote } from "../read-file.ts";
 import type { StoreTarget } from "../store-target.ts";
 import { MARK, outputsOf, SETTING } from "./outputs.ts";
 
@@ -51,11 +51,7 @@ function directoryOf({ url, dir }: StoreTarget, given: string | undefined, cwd: 
 }
 
 function markIn(dir: string): string | null {
-  try {
-    return readFileSync(join(dir, MARK), "utf8").trim();
-  } catch {
-    return null;
-  }
+  return readNote(join(dir, MARK))?.trim() ?? null;
 }
 
 async function refuse(): Promise<never> {

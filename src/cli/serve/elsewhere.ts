@@ -1,9 +1,10 @@
 /** `database` in a data directory: the jobs of its server are not in the file beside it, but in this database. It outlives
  *  the server, so that nobody takes an empty file for its jobs while it is away: what is stored there would never be seen. */
-import { readFileSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { writeDurably } from "../../store/open.ts";
 import { CliError, EXIT } from "../exit.ts";
+import { readNote } from "../read-file.ts";
 
 const NAME = "database";
 
@@ -28,9 +29,5 @@ export function refuseElsewhere({ path, given }: { readonly path: string; readon
 
 /** The database that a directory's server was last given; null: the file in the directory. */
 export function databaseOf(dir: string): string | null {
-  try {
-    return readFileSync(join(dir, NAME), "utf8").trim().slice(0, 500) || null;
-  } catch {
-    return null;
-  }
+  return readNote(join(dir, NAME))?.trim().slice(0, 500) || null;
 }

@@ -1,7 +1,6 @@
 /** Where a server keeps the files of attempts. With SQLite: in a directory. With PostgreSQL: in the database, so that every
  *  server has them, or in a directory that all servers share; that they do is checked at the start, by a mark in it. */
 import { randomBytes } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { artifactsDir } from "../../embedded/job-outputs.ts";
 import type { Blobs } from "../../store/blobs.ts";
@@ -9,6 +8,7 @@ import { directoryBlobs } from "../../store/directory-blobs.ts";
 import { makeFolderDurablySync, writeDurably } from "../../store/open.ts";
 import type { Store } from "../../store/store.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
+import { NOTE_BYTES, readBounded } from "../read-file.ts";
 
 export const MARK = ".perdure-outputs";
 /** Of the store: what its servers agreed on. */
@@ -42,7 +42,7 @@ function markOf(dir: string): string {
   } catch (error) {
     throw usageError(`--outputs: cannot write to ${dir}: ${(error as Error).message}`);
   }
-  return readFileSync(path, "utf8").trim();
+  return readBounded(path, NOTE_BYTES, path).toString("utf8").trim();
 }
 
 function disagreement(agreed: string, given: string | undefined): string {

@@ -2,10 +2,11 @@
  *  which it signs and the time until which it is accepted; people may write it too, with a bare secret in it. Whoever can read
  *  it can act as any worker and any running command, so a file that others may read is refused. */
 import { randomBytes } from "node:crypto";
-import { closeSync, fstatSync, openSync, readFileSync } from "node:fs";
+import { closeSync, fstatSync } from "node:fs";
 import type { Secret } from "../../server/key-ring.ts";
 import { writeDurably } from "../../store/open.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
+import { NOTE_BYTES, openPlainSync, readOpen } from "../read-file.ts";
 import { isSecretText, SECRET_ALLOWED } from "../secret-text.ts";
 
 export const SECRET_FILE = "secret";
@@ -25,8 +26,9 @@ export function newSecret(): string {
 export function readSecretFile(path: string): Secret[] | null {
   let file: number;
   try {
-    file = openSync(path, "r");
+    file = openPlainSync(path, path);
   } catch (error) {
+    if (error instanceof CliError) throw error;
     const { code, message } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return null;
     throw new CliError(EXIT.failed, `cannot read the signing secret in ${path}: ${message}`);
@@ -40,7 +42,7 @@ export function readSecretFile(path: string): Secret[] | null {
           "`perdure token rotate-secret --grace 1m` if somebody may have seen it",
       );
     }
-    return parseSecrets(readFileSync(file, "utf8"), path);
+    return parseSecrets(readOpen(file, NOTE_BYTES).toString("utf8"), path);
   } finally {
     closeSync(file);
   }

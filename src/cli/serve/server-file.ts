@@ -1,11 +1,12 @@
 /** `server.json` in the data directory: which process serves this data, and where. It keeps a second server from the same
  *  file, and tells the command line on this machine where to call. A server that was killed leaves it behind; that its
  *  process has ended is then seen by its number and start time. */
-import { closeSync, openSync, readFileSync, rmSync } from "node:fs";
+import { closeSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { holdLock, writeDurably } from "../../store/open.ts";
 import { hasEnded, processName } from "../../worker/process-proof.ts";
 import { CliError, EXIT } from "../exit.ts";
+import { NOTE_BYTES, OWN, openPlainSync, readOpen } from "../read-file.ts";
 
 export interface ServerFile {
   readonly pid: number;
@@ -78,8 +79,9 @@ function readWith(
 ): ServerFile | null {
   let descriptor: number;
   try {
-    descriptor = openSync(path, "r");
-  } catch {
+    descriptor = openPlainSync(path, path, OWN);
+  } catch (error) {
+    if (error instanceof CliError) throw error;
     return null;
   }
   try {
@@ -91,7 +93,11 @@ function readWith(
 
 function parsed(descriptor: number): ServerFile | null {
   try {
-    const { pid, process: name, url } = JSON.parse(readFileSync(descriptor, "utf8")) as Partial<ServerFile>;
+    const {
+      pid,
+      process: name,
+      url,
+    } = JSON.parse(readOpen(descriptor, NOTE_BYTES).toString("utf8")) as Partial<ServerFile>;
     return typeof pid === "number" ? { pid, process: name ?? null, url: url ?? null } : null;
   } catch {
     return null;

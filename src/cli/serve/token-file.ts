@@ -1,10 +1,10 @@
 /** The file that holds a token: for its owner alone, whole or not there at all, and found again after a power cut. Whoever
  *  can read it can do what the token allows, so a file that others may read is refused. */
-import { closeSync, fstatSync, readFileSync } from "node:fs";
+import { closeSync, fstatSync } from "node:fs";
 import { dirname, isAbsolute, resolve } from "node:path";
 import { flushFileSync, writeDurably } from "../../store/open.ts";
 import { CliError, EXIT } from "../exit.ts";
-import { openPlainSync } from "../read-file.ts";
+import { NOTE_BYTES, openPlainSync, readOpen } from "../read-file.ts";
 
 const OTHERS = 0o077;
 const TOKEN = /^pdr_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}$/;
@@ -42,7 +42,7 @@ export function lookIntoTokenFile(path: string, check?: FileCheck): { readonly t
         `${path} can be read by others (mode ${shown}): take the rights away with \`chmod 600 ${path}\`, and make a new token if somebody may have seen it`,
       );
     }
-    const text = readFileSync(file, "utf8");
+    const text = readOpen(file, NOTE_BYTES).toString("utf8");
     if (EMPTY.test(text)) return "empty";
     const token = text.trim();
     if (TOKEN.test(token)) return { token };

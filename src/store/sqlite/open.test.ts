@@ -12,6 +12,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
+import { namedPipe } from "../../../test/kit.ts";
 import { IS_FULL } from "../../../test/tier.ts";
 import { PerdureError } from "../../core/errors.ts";
 import { allJobs } from "../conformance/audit.ts";
@@ -43,6 +44,12 @@ async function refused(path: string): Promise<PerdureError> {
   expect((outcome as Error).message).toContain(path);
   return outcome as PerdureError;
 }
+
+test("is refused where the path is a named pipe, without waiting for anybody", async () => {
+  const path = fresh();
+  mkdirSync(join(path, ".."), { recursive: true });
+  expect(await refused(namedPipe(path))).toMatchObject({ code: "store_io", message: expect.stringContaining("ENXIO") });
+});
 
 describe("a new file", () => {
   test("is for its owner only, and so are its directories and companions", async () => {

@@ -1,6 +1,6 @@
 /** Opens a database file: creates it for its owner only, refuses what is not ours or newer than we are, migrates.
  *  Safe from two processes at once: each step looks again under the write lock. */
-import { closeSync, existsSync, openSync } from "node:fs";
+import { closeSync, constants, existsSync, fstatSync, openSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { PerdureError } from "../../core/errors.ts";
 import { makeFolderDurablySync } from "../../files/durable.ts";
@@ -102,9 +102,23 @@ function createPrivately(path: string): void {
     const dir = dirname(path);
     makeFolderDurablySync(dir);
     if (basename(dir) === DATA_DIRECTORY) keepFromGit(dir);
-    closeSync(openSync(path, "a", 0o600));
+    createFile(path);
   } catch (cause) {
     throw new PerdureError("store_io", `cannot open ${path}: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/** Does not wait for the other end of a named pipe, which another user may have put there. */
+function createFile(path: string): void {
+  const file = openSync(
+    path,
+    constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK,
+    0o600,
+  );
+  try {
+    if (!fstatSync(file).isFile()) throw new Error("it is not a plain file");
+  } finally {
+    closeSync(file);
   }
 }
 

@@ -1,5 +1,6 @@
 /** Directories of attempts that change hands. To give a file to another user takes root. */
 import {
+  chmodSync,
   chownSync,
   existsSync,
   linkSync,
@@ -90,6 +91,20 @@ describe.skipIf(!IS_ROOT)("a directory (to give it away takes root)", () => {
     const opened = await openPlain(join(dir, "own"), OTHER.uid);
     expect(opened).not.toBeNull();
     await opened?.close();
+  });
+
+  it("is removed within a time limit, and by a later call", async () => {
+    const parent = mkdtempSync("/tmp/perdure-run-user-"); // its user must be able to pass
+    onTestFinished(() => rmSync(parent, { recursive: true, force: true }));
+    chmodSync(parent, 0o711);
+    const dir = join(parent, "attempt_1");
+    mkdirSync(dir);
+    for (let i = 0; i < 100; i++) file(join(dir, String(i)));
+    await giveDirectory(dir, OTHER);
+    expect(await removeGiven(parent, ["attempt_1"], 1)).toBe(false);
+    expect(existsSync(dir)).toBe(true);
+    expect(await removeGiven(parent, ["attempt_1"])).toBe(true);
+    expect(existsSync(dir)).toBe(false);
   });
 
   it("is removed as its user, who can remove nothing else", async () => {

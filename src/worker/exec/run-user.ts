@@ -94,20 +94,33 @@ async function giveOwn(path: string, user: RunUser): Promise<void> {
   await lchown(path, user.uid, user.gid);
 }
 
+/** Of one step of a removal: long enough for a million files. */
+const REMOVE_MS = 60_000;
+
 /** Removes directories that were given to another user, as that user: one of its processes could turn what is being removed
- *  into a link to something that only root may remove. False: something of it is left. */
-export async function removeGiven(parent: string, names: readonly string[]): Promise<boolean> {
+ *  into a link to something that only root may remove. Another command of that user may go on filling a directory, so each step
+ *  has a time limit. False: something of it is left; a later call continues. */
+export async function removeGiven(
+  parent: string,
+  names: readonly string[],
+  limitMs: number = REMOVE_MS,
+): Promise<boolean> {
   const me = process.geteuid?.();
   let isGone = true;
   for (const name of names) {
     const path = join(parent, name);
     const found = me === 0 ? await lstat(path).catch(() => null) : null;
     if (found === null || !found.isDirectory() || found.uid === me) continue;
-    await new Promise<void>((resolve) => {
-      const script = 'chmod -R u+rwX -- "$1"; rm -rf -- "$1"';
-      const as = { uid: found.uid, gid: found.gid, cwd: "/", env: { PATH: "/usr/bin:/bin" } };
-      execFile("/bin/sh", ["-c", script, "sh", path], as, () => resolve());
-    });
+    const as = { uid: found.uid, gid: found.gid, cwd: "/", env: { PATH: "/usr/bin:/bin" } };
+    for (const [program, ...args] of [
+      ["chmod", "-R", "u+rwX"],
+      ["rm", "-rf"],
+    ] as const) {
+      await new Promise<void>((resolve) => {
+        const options = { ...as, timeout: limitMs, killSignal: "SIGKILL" } as const;
+        execFile(program, [...args, "--", path], options, () => resolve());
+      });
+    }
     // Its own entry is in our directory: the user cannot remove that.
     await rmdir(path).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== "ENOENT") isGone = false;

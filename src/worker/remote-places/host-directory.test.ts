@@ -1,8 +1,19 @@
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { tempDir } from "../../../test/http-worker/kit.ts";
+import { namedPipe } from "../../../test/kit.ts";
+import { giveDirectory } from "../exec/run-user.ts";
 import { processName } from "../process-proof.ts";
 import { HostDirectory, type HostDirectoryOptions } from "./host-directory.ts";
 
@@ -44,6 +55,36 @@ describe("the directory of a host", () => {
     expect(await second.attempts("job_a")).toEqual([1, 3]);
     expect(readFileSync(join(second.dirOf("job_a", 1), "scratch"), "utf8")).toBe("x".repeat(10));
   });
+
+  it("does not wait for a pipe in the place of a mark", async () => {
+    const root = tempDir();
+    const host = await open(root, { keepMs: 0, keepBytes: 0 });
+    await leave(host, "job_a");
+    namedPipe(join(root, "job_a", "attempt_1.held"));
+    await host.sweep();
+    expect(readdirSync(root)).toEqual(["job_a"]); // as long as it is young
+    const old = new Date(Date.now() - DAY);
+    utimesSync(join(root, "job_a", "attempt_1.held"), old, old);
+    await host.sweep();
+    expect(readdirSync(root)).toEqual([]);
+  });
+
+  it.skipIf(process.geteuid?.() !== 0)(
+    "removes as its user what was given away and could not be put in place",
+    async () => {
+      const root = tempDir();
+      const host = await open(root);
+      await leave(host, "job_a");
+      const failed = host.adopt("job_a", 2, async (dir) => {
+        mkdirSync(join(dir, "kept"));
+        chmodSync(root, 0o700); // that user cannot come here: whoever removes it anyway is root
+        await giveDirectory(dir, { uid: 54_321, gid: 54_321 });
+        throw new Error("the rest is lost");
+      });
+      await expect(failed).rejects.toThrow("the rest is lost");
+      expect(readdirSync(join(root, "job_a")).filter((name) => name.startsWith(".coming-"))).toHaveLength(1);
+    },
+  );
 
   it("is kept within its age and its bytes, the last used first", async () => {
     const root = tempDir();

@@ -8,10 +8,10 @@
  *  A job that has ended is removed at once by the worker that reported its end. Of all others nobody here hears how they end:
  *  they are kept up to an age and a number of bytes, the last used first. Nothing of a job with an attempt that is held is
  *  ever removed. What is removed is moved aside first, in one step: whoever comes at the same moment finds all or nothing. */
-import { chmod, lstat, mkdir, readdir, readFile, rename, rm, utimes, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { chmod, lstat, mkdir, readdir, rename, rm, utimes, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
 import { ConfigError } from "../../core/errors.ts";
-import { removeAll, sizeBelow } from "../../files/plain-files.ts";
+import { openPlain, removeAll, sizeBelow } from "../../files/plain-files.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { removeGiven } from "../exec/run-user.ts";
 import { hasEnded, isOfThisBoot, processName } from "../process-proof.ts";
@@ -41,6 +41,7 @@ const SILENT_MS = 600_000;
 const MAX_JOBS = 10_000;
 const MAX_ENTRIES = 200_000;
 const TRIES = 5;
+const MARK_BYTES = 4_096;
 
 let made = 0;
 
@@ -127,7 +128,8 @@ export class HostDirectory {
       await rename(coming, dir);
       return dir;
     } catch (error) {
-      await removeAll(coming);
+      // It may have been given to the user of the commands already.
+      if (await removeGiven(join(dir, ".."), [basename(coming)])) await removeAll(coming);
       // Another worker of this host has brought it.
       if (codeOf(error) === "ENOTEMPTY" || codeOf(error) === "EEXIST") return dir;
       throw error;
@@ -214,10 +216,10 @@ export class HostDirectory {
 
   async #isAlive(mark: string): Promise<boolean> {
     try {
-      const holder = JSON.parse(await readFile(mark, "utf8")) as { pid: number; process: string | null };
+      const holder = JSON.parse(await textOf(mark)) as { pid: number; process: string | null };
       if (isOfThisBoot(holder)) return !hasEnded(holder);
-    } catch (error) {
-      if (codeOf(error) === "ENOENT") return false;
+    } catch {
+      // It does not exist any more, or a command has replaced it: then its age decides.
     }
     const found = await lstat(mark).catch(() => null);
     return found !== null && this.#options.clock.now() - found.mtimeMs < SILENT_MS;
@@ -237,6 +239,18 @@ export class HostDirectory {
     };
     again();
     this.#timers.push(() => cancel());
+  }
+}
+
+/** The beginning of a small file; "" for what is not a plain file: a command of our own user may have put a pipe there. */
+async function textOf(path: string): Promise<string> {
+  const file = await openPlain(path);
+  if (file === null) return "";
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(MARK_BYTES), 0, MARK_BYTES, 0);
+    return buffer.toString("utf8", 0, bytesRead);
+  } finally {
+    await file.close();
   }
 }
 
