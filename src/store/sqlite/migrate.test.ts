@@ -1,5 +1,5 @@
 /** A file that an earlier version made is brought forward, with all that is in it. */
-import { existsSync, readFileSync } from "node:fs";
+import { copyFileSync, existsSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { tempFile } from "../../../test/kit.ts";
 import { submitJob } from "../../core/lifecycle.ts";
@@ -92,6 +92,31 @@ describe("a file whose servers kept their secret in it", () => {
     const again = await open(path);
     expect(await again.setting("outputs")).toBe("kept");
     await again.close();
+  });
+
+  it("has it nowhere after the next open, where a crash came before its log was truncated", async () => {
+    const [path, copy] = [tempFile(), tempFile()];
+    const secret = "the-signing-secret-of-an-earlier-version";
+    await versionOne(path);
+    const store = await open(path);
+    const reader = await openDatabase(path);
+    reader.prepare("insert into meta (name, value) values ('signing_secret', ?)").run(secret);
+    // It keeps the log from being truncated; the files as they are then are those after a crash.
+    reader.exec("begin");
+    reader.prepare("select count(*) from meta").get();
+    await store.eraseFormerSecret();
+    for (const part of ["", "-wal"]) copyFileSync(path + part, copy + part);
+    reader.exec("commit");
+    reader.close();
+    await store.close();
+    const holdsIt = () => readFileSync(copy).includes(secret) || readFileSync(`${copy}-wal`).includes(secret);
+    expect(holdsIt()).toBe(true);
+    for (const _ of [1, 2]) {
+      const again = await open(copy);
+      expect(holdsIt()).toBe(false);
+      expect(await again.formerSecret()).toBeNull();
+      await again.close();
+    }
   });
 
   it("is refused by an earlier version, which would make another", async () => {

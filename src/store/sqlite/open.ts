@@ -8,6 +8,7 @@ import { DATA_DIRECTORY, keepFromGit } from "../git-ignore.ts";
 import type { Store, WallMark } from "../store.ts";
 import { returnToWall } from "./clock-line.ts";
 import { type Database, openDatabase, rollback, SQLITE, sqliteCode } from "./driver.ts";
+import { truncateErasedSecret } from "./former-secret.ts";
 import { healingStore } from "./healing-store.ts";
 import { APPLICATION_ID, MIGRATIONS } from "./migrations.ts";
 import { type Identity, identityOf, proveDisk, refuseOther } from "./same-database.ts";
@@ -39,6 +40,7 @@ export async function openSqlite({ path, random, newSecret, mark, tell = () => {
       tune(db);
     });
     await whenFree(path, random, () => migrate(db, path, newSecret));
+    if (shared) await whenFree(path, random, () => truncateErasedSecret(db));
     if (shared && mark !== undefined) {
       returnToWall(db, mark());
       await whenFree(path, random, () => db.exec(WRITE_AHEAD));

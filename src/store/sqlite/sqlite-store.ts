@@ -20,7 +20,7 @@ import { readError } from "./disk-error.ts";
 import type { Database } from "./driver.ts";
 import { EventLog } from "./events.ts";
 import { finder } from "./find.ts";
-import { eraseSecretVerb, formerSecretReader } from "./former-secret.ts";
+import { eraseSecretVerb, formerSecretReader, truncateErasedSecret } from "./former-secret.ts";
 import { insertVerb } from "./insert.ts";
 import { Interned } from "./interned.ts";
 import { laneCounter } from "./lanes.ts";
@@ -220,7 +220,7 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     formerSecret: () => answer(formerSecret),
     eraseFormerSecret: async () => {
       await one(verbs.eraseSecret, null);
-      bringLogHome(db); // which may still hold it
+      truncateErasedSecret(db);
     },
     watch: watch.add,
     async close() {
