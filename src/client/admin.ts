@@ -29,7 +29,7 @@ export interface NewToken {
 export interface ServerStatus {
   readonly now: number;
   readonly store: "sqlite" | "postgres";
-  /** Why the store takes no writes; null if nothing is wrong. */
+  /** Why the store takes no writes; null if nothing is wrong. Only an admin of all namespaces is shown the cause with its path. */
   readonly storeFault?: string | null;
   readonly [more: string]: unknown;
 }

@@ -366,6 +366,8 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
   },
   getStatus: {
     ...{ tag: "server", summary: "How the server is doing" },
+    description:
+      "`storeFault`: why the store takes no writes; an admin token of all namespaces gets the cause with its path.",
     // Open: a server may say more.
     reply: Type.Object({
       now: Type.Number(),

@@ -28,6 +28,10 @@ describe("a cache that is bounded by bytes", () => {
     expect([cache.get("a"), cache.bytes, cache.size]).toEqual([2, 50, 1]);
     cache.set("b", 3, 101);
     expect([cache.get("b"), cache.get("a"), cache.bytes]).toEqual([undefined, 2, 50]);
+    // Nor does it push out what nobody has read yet.
+    cache.set("c", 4, 30);
+    cache.set("d", 5, 101);
+    expect(cache.get("c")).toBe(4);
     cache.clear();
     expect([cache.bytes, cache.size]).toEqual([0, 0]);
   });

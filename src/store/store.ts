@@ -186,8 +186,8 @@ export interface Store {
   /** Keeps what attempts leave in the database itself, where it can. Several servers share it without sharing a disk. */
   blobs?(): Blobs;
 
-  /** Why it takes no writes, as far as it is known; null if nothing is wrong. A store that can be opened again by itself has it. */
-  fault?(): string | null;
+  /** Why it takes no writes; null if nothing is wrong. A store that can be opened again by itself has it. `cause` may have paths. */
+  fault?(): { readonly kind: "disk" | "damaged"; readonly cause: string } | null;
 
   /** Calls back when another process may have written. A hint: missing one costs a poll interval, no job. */
   watch(listener: () => void): () => void;

@@ -1,5 +1,6 @@
 /** What one token can take for itself: lanes and policies. */
-import { beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { systemClock } from "../../src/engine/clock.ts";
 import { startServer, type TestServer } from "./kit.ts";
 import { openWorker } from "./worker-kit.ts";
 
@@ -92,5 +93,47 @@ describe("S32: policies", () => {
       { error: { code: "too_many_requests", message: expect.stringContaining("2 different retry policies") } },
       { created: true },
     ]);
+  });
+});
+
+describe("S32: a long list", () => {
+  /** A server for which every job takes longer than a slice, and the turns of the event loop so far. */
+  async function slow() {
+    let [extra, turns] = [0, 0];
+    const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + 20 * extra++ };
+    const server = await startServer({ clock });
+    const count = () => {
+      turns += 1;
+      timer = setImmediate(count);
+    };
+    let timer = setImmediate(count);
+    onTestFinished(async () => {
+      clearImmediate(timer);
+      await server.close();
+    });
+    const passed = async (wanted: number) => {
+      for (const from = turns; turns - from < wanted; ) await new Promise((resolve) => setImmediate(resolve));
+    };
+    return { server, turns: () => turns, passed };
+  }
+  const body = { jobs: Array.from({ length: 1_000 }, (_, n) => ({ kind: "k", tags: [`${n}`] })) };
+
+  it("is checked in slices: the event loop turns between them", async () => {
+    const { server, turns } = await slow();
+    const before = turns();
+    expect((await server.call("POST", "/v1/jobs/batch", { body })).status).toBe(200);
+    expect(turns() - before).toBeGreaterThan(1_000);
+  });
+
+  it("is dropped, with nothing stored, when its client goes away meanwhile", async () => {
+    const { server, turns, passed } = await slow();
+    const away = new AbortController();
+    const reply = server.call("POST", "/v1/jobs/batch", { body, signal: away.signal }).catch(() => "gone");
+    const from = turns();
+    await passed(500);
+    away.abort();
+    expect([await reply, turns() - from < 1_000]).toEqual(["gone", true]);
+    await passed(2_000);
+    expect((await server.call("GET", "/v1/jobs?limit=1")).body.jobs).toEqual([]);
   });
 });

@@ -158,3 +158,18 @@ describe.each(["sqlite", "postgres"] as const)("two servers on one store (%s)", 
     });
   });
 });
+
+describe("a store that takes no writes", () => {
+  it("is reported with its path to an admin of all namespaces alone", async () => {
+    const cause = "cannot use /srv/perdure/jobs.db: disk I/O error";
+    const server = await startServer({
+      wrapStore: (store) => Object.assign(Object.create(store), { fault: () => ({ kind: "disk", cause }) }),
+    });
+    onTestFinished(server.close);
+    const shown = async (token: string) => (await server.call("GET", "/v1/status", { token })).body.storeFault;
+    expect(await shown(server.admin)).toBe(cause);
+    for (const wish of [{ scopes: ["read"] }, { scopes: ["admin"], namespace: "n" }] as const) {
+      expect(await shown(await server.token(wish))).toBe("the disk or the file of the database failed");
+    }
+  });
+});

@@ -24,14 +24,17 @@ export function metaRoutes({ engine, version, storeKind, dialects, settings }: S
       }
       return { host: hostname(), pid: process.pid, startedAt, settings };
     },
-    async getStatus() {
+    async getStatus({ who }) {
       const asked = clock.monotonic();
-      const storeFault = store.fault?.() ?? null;
+      const fault = store.fault?.() ?? null;
+      // Its words may name files and hosts: they are for whoever runs the server.
+      const isOperator = who.scopes.includes("admin") && who.namespace === null;
+      const storeFault = fault === null || isOperator ? (fault?.cause ?? null) : FAULTS[fault.kind];
       const reading = store.setting("status"); // any short question will do
       const isRead = await reading.then(
         () => true,
         (error: unknown) => {
-          if (storeFault === null) throw error;
+          if (fault === null) throw error;
           return false;
         },
       );
@@ -50,3 +53,5 @@ export function metaRoutes({ engine, version, storeKind, dialects, settings }: S
     },
   };
 }
+
+const FAULTS = { disk: "the disk or the file of the database failed", damaged: "the database is damaged" } as const;

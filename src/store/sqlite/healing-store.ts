@@ -22,7 +22,7 @@ const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [100, 5_000];
 const STEADY_MS = 30_000;
 
 export function healingStore({ first, reopen, random, tell }: Healing): Store {
-  let fault: string | null = null;
+  let fault: ReturnType<NonNullable<Store["fault"]>> = null;
   let isClosed = false;
   let pauseMs = 0;
   let tries = 0;
@@ -31,7 +31,7 @@ export function healingStore({ first, reopen, random, tell }: Healing): Store {
   const listeners = new Map<() => void, () => void>();
 
   function onBroken({ cause, mayHeal }: Broken): void {
-    fault = cause;
+    fault = { kind: mayHeal ? "disk" : "damaged", cause };
     clearTimeout(timer);
     if (!mayHeal) {
       tell(`store_down: the database takes no writes (${cause}); stop all who use it, and restore a backup`);
@@ -58,8 +58,8 @@ export function healingStore({ first, reopen, random, tell }: Healing): Store {
       next = await reopen(onBroken);
     } catch (error) {
       const cause = (error as Error).message;
-      if (cause !== fault) tell(`store_down: the database cannot be opened again: ${cause}`);
-      fault = cause;
+      if (cause !== fault?.cause) tell(`store_down: the database cannot be opened again: ${cause}`);
+      fault = { kind: "disk", cause };
       schedule();
       return;
     }
