@@ -5,7 +5,7 @@ import type { JobState } from "../core/job.ts";
 import type { JobInfo, SessionRow } from "../core/views.ts";
 import { storable } from "../lib/text.ts";
 import { type Colour, type Painted, painted } from "./colour.ts";
-import { eachWorker } from "./worker-text.ts";
+import { eachWorker } from "./pages.ts";
 
 const COLOURS: Readonly<Record<JobState, Colour | null>> = {
   queued: null,

@@ -1,7 +1,4 @@
 /** Words for workers that several commands use. */
-
-import { LIMIT } from "../contract/wire.ts";
-import type { Perdure } from "../core/face.ts";
 import { CPU_LABEL, MEMORY_LABEL, RESOURCE_PREFIX } from "../core/resources.ts";
 import type { SessionRow } from "../core/views.ts";
 import type { Colour } from "./colour.ts";
@@ -21,17 +18,6 @@ export const WORKER_COLOURS: Readonly<Record<WorkerState, Colour | null>> = {
   draining: "yellow",
   ended: "dim",
 };
-
-/** A page at a time: there may be thousands, each with a long list of what it serves. */
-export async function* eachWorker(perdure: Pick<Perdure, "workers">): AsyncGenerator<SessionRow, void, void> {
-  for (let after: string | undefined; ; ) {
-    const page: SessionRow[] = await perdure.workers(after === undefined ? {} : { after });
-    yield* page;
-    // A server of an earlier version sends all of them, however many.
-    if (page.length !== LIMIT.workers) return;
-    after = page.at(-1)?.id;
-  }
-}
 
 /** Cpus and memory as people give them, and not as the labels that they are. What the host has is not shown. */
 export function labelWords(labels: SessionRow["labels"]): string {

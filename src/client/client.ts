@@ -142,15 +142,12 @@ export class PerdureClient implements Perdure {
     return toJobInfo(await this.#ofJob("discardJob", id));
   }
 
-  async queues(): Promise<QueueCounts[]> {
-    type Page = { readonly queues: QueueCounts[]; readonly next?: string | null };
-    const all: QueueCounts[] = [];
-    for (let query = new URLSearchParams(); ; ) {
-      const { queues, next } = await this.#link.json<Page>("listQueues", { query });
-      all.push(...queues);
-      if (next == null) return all;
-      query = new URLSearchParams({ after: next });
-    }
+  queues(page?: PageOptions): Promise<QueueCounts[]> {
+    type Reply = { readonly queues: QueueCounts[]; readonly next?: string | null };
+    return allPages(page, async (query) => {
+      const { queues, next } = await this.#link.json<Reply>("listQueues", { query });
+      return { items: queues, next };
+    });
   }
   async pause(queue: string): Promise<void> {
     const params = { queue: asText(queue, "pause.queue", 200) };
@@ -161,18 +158,14 @@ export class PerdureClient implements Perdure {
     return this.#link.json("resumeQueue", { params, repeatable: true });
   }
 
-  async workers(page?: { readonly after?: string; readonly limit?: number }): Promise<SessionRow[]> {
+  async workers(page?: PageOptions): Promise<SessionRow[]> {
     type WireSession = Omit<SessionRow, "health"> & { readonly health: WireHealth | null };
-    type Page = { readonly workers: WireSession[]; readonly next?: string | null };
-    const all: WireSession[] = [];
-    // A server of an earlier version sends all of them, and knows no pages.
-    for (let query = pageQuery(page ?? {}); ; ) {
-      const { workers, next } = await this.#link.json<Page>("listWorkers", { query });
-      all.push(...workers);
-      if (next == null || page !== undefined) break;
-      query = new URLSearchParams({ after: next });
-    }
-    return all.map((worker) => ({
+    type Reply = { readonly workers: WireSession[]; readonly next?: string | null };
+    const found = await allPages(page, async (query) => {
+      const { workers, next } = await this.#link.json<Reply>("listWorkers", { query });
+      return { items: workers, next };
+    });
+    return found.map((worker) => ({
       ...worker,
       health: worker.health === null ? null : fromWireHealth(worker.health),
     }));
@@ -220,7 +213,31 @@ export class PerdureClient implements Perdure {
   }
 }
 
-function pageQuery(page: { readonly after?: string; readonly limit?: number }): URLSearchParams {
+interface PageOptions {
+  readonly after?: string;
+  readonly limit?: number;
+}
+
+/** One page, or all of them. A server of an earlier version knows no pages: it sends all of them without `next`, whatever it was
+ *  asked, and so nothing comes after any of them. */
+async function allPages<T>(
+  page: PageOptions | undefined,
+  read: (query: URLSearchParams) => Promise<{ readonly items: T[]; readonly next: string | null | undefined }>,
+): Promise<T[]> {
+  if (page !== undefined) {
+    const { items, next } = await read(pageQuery(page));
+    return next === undefined && page.after !== undefined ? [] : items;
+  }
+  const all: T[] = [];
+  for (let query = new URLSearchParams(); ; ) {
+    const { items, next } = await read(query);
+    all.push(...items);
+    if (next == null) return all;
+    query = new URLSearchParams({ after: next });
+  }
+}
+
+function pageQuery(page: PageOptions): URLSearchParams {
   const given = Object.entries(page).filter(([, value]) => value !== undefined);
   return new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)]));
 }

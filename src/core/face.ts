@@ -52,8 +52,9 @@ export interface Perdure extends AsyncDisposable {
   /** Takes a failed job out of the dead letters. */
   discard(id: string): Promise<JobInfo>;
 
-  /** The queues of this namespace with their counts. */
-  queues(): Promise<QueueCounts[]>;
+  /** The queues of this namespace with their counts, by name. Where there are very many, pass a page: it holds up to 1,000 after
+   *  the queue named. */
+  queues(page?: { readonly after?: string; readonly limit?: number }): Promise<QueueCounts[]>;
   /** Jobs of a paused queue are not started; running ones go on. */
   pause(queue: string): Promise<void>;
   resume(queue: string): Promise<void>;

@@ -1,4 +1,5 @@
 /** Perdure in your own process: the library's face over an engine, its store and its workers here. */
+import { LIMIT } from "../contract/wire.ts";
 import { asText } from "../core/check.ts";
 import { DIALECT_DEFAULTS, type DialectSettings } from "../core/dialect-settings.ts";
 import type { Duration } from "../core/duration.ts";
@@ -162,8 +163,11 @@ export class EmbeddedPerdure implements Perdure {
     return this.#engine.clock.now();
   }
 
-  queues(): Promise<QueueCounts[]> {
-    return this.#engine.store.counts(this.#namespace, this.#engine.clock.now());
+  async queues(page?: { readonly after?: string; readonly limit?: number }): Promise<QueueCounts[]> {
+    const all = await this.#engine.store.counts(this.#namespace, this.#engine.clock.now());
+    if (page === undefined) return all;
+    const { after = "", limit = LIMIT.queues } = page;
+    return all.filter(({ queue }) => queue > after).slice(0, limit); // they are sorted by their names
   }
   async pause(queue: string): Promise<void> {
     return this.#engine.setPaused(this.#namespace, asText(queue, "pause.queue", 200), true, this.#by);

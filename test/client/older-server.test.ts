@@ -2,6 +2,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, it, onTestFinished } from "vitest";
+import { eachQueue, eachWorker } from "../../src/cli/pages.ts";
 import { Perdure } from "../../src/index.ts";
 
 it("redriveMany names no skipped jobs where the server does not know of them", async () => {
@@ -17,3 +18,27 @@ it("redriveMany names no skipped jobs where the server does not know of them", a
   onTestFinished(() => perdure.close({ grace: 0 }));
   expect(await perdure.redriveMany({})).toMatchObject({ jobs: ["job_a"], skipped: [] });
 });
+
+it.each([200, 450])(
+  "workers and queues of a server without pages are read once, and none is lost: %i",
+  async (count) => {
+    const workers = Array.from({ length: count }, (_, i) => ({ id: `ses_${i}`, name: "w", health: null }));
+    const queues = Array.from({ length: 5 * count }, (_, i) => ({ queue: `q${String(i).padStart(4, "0")}` }));
+    let asked = 0;
+    const server = createServer((request, response) => {
+      asked += 1;
+      if (asked > 10) request.socket.destroy(); // it would go on for ever
+      const body = request.url?.startsWith("/v1/workers") ? { workers } : { queues };
+      response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(body));
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => void server.close());
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    await using perdure = await Perdure.open({ url, token: "t".repeat(40) });
+    const read: string[] = [];
+    for await (const { id } of eachWorker(perdure)) read.push(id);
+    for await (const { queue } of eachQueue(perdure)) read.push(queue);
+    expect(read).toEqual([...workers.map(({ id }) => id), ...queues.map(({ queue }) => queue)]);
+    expect(await perdure.workers()).toHaveLength(count);
+  },
+);

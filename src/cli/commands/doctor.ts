@@ -152,8 +152,8 @@ async function examineWork({ given, out }: Context, { url, schema, namespace }: 
 function workChecks(perdure: Looked, time: () => Promise<number>): Check[] {
   const looked: Looked = {
     jobs: (filter) => perdure.jobs(filter),
-    queues: () => perdure.queues(),
-    workers: () => perdure.workers(),
+    queues: (page) => perdure.queues(page),
+    workers: (page) => perdure.workers(page),
     redriveMany: (filter, options) => perdure.redriveMany(filter, options),
   };
   return [

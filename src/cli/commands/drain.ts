@@ -7,6 +7,7 @@ import { sleep } from "../../lib/clock.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { untilLeft } from "../follow/until-left.ts";
+import { eachWorker } from "../pages.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 /** Between looks: nobody is told when a worker ends. */
@@ -28,7 +29,7 @@ export const drain: Command = {
     if (named.length === 0) throw usageError(`which worker? Usage: ${drain.usage}`);
     const isJson = given.flag("json");
     return withPerdure(context, async (perdure) => {
-      const { workers, gone } = meant(named, await perdure.workers());
+      const { workers, gone } = await meant(named, perdure);
       for (const word of gone) out.note(`${word} has ended already`);
       for (const { id, name } of workers) {
         await perdure.drain(id);
@@ -42,23 +43,31 @@ export const drain: Command = {
   },
 };
 
+type Worker = Pick<SessionRow, "id" | "name">;
+
 interface Meant {
-  readonly workers: readonly SessionRow[];
+  readonly workers: readonly Worker[];
   /** What was named and needs no asking. */
   readonly gone: readonly string[];
 }
 
-/** All are found before one is asked. */
-function meant(named: readonly string[], all: readonly SessionRow[]): Meant {
-  const workers = new Map<string, SessionRow>();
+/** All are found before one is asked. A session has precedence over a worker that is named like it. */
+async function meant(named: readonly string[], perdure: Perdure): Promise<Meant> {
+  const found = { id: new Map<string, Worker[]>(), name: new Map<string, Worker[]>() };
+  for await (const { id, name, endedAt } of eachWorker(perdure)) {
+    for (const [by, word] of [["id", id] as const, ["name", name] as const]) {
+      if (!named.includes(word)) continue;
+      const live = found[by].get(word) ?? [];
+      found[by].set(word, endedAt === null ? [...live, { id, name }] : live);
+    }
+  }
+  const workers = new Map<string, Worker>();
   const gone: string[] = [];
   for (const word of named) {
-    const byId = all.filter(({ id }) => id === word);
-    const fitting = byId.length > 0 ? byId : all.filter(({ name }) => name === word);
-    if (fitting.length === 0) {
+    const live = found.id.get(word) ?? found.name.get(word);
+    if (live === undefined) {
       throw new CliError(EXIT.failed, `the worker ${show(word)} is not there; see \`perdure workers --all\``);
     }
-    const live = fitting.filter(({ endedAt }) => endedAt === null);
     if (live.length === 0) gone.push(word);
     for (const worker of live) workers.set(worker.id, worker);
   }
@@ -66,17 +75,26 @@ function meant(named: readonly string[], all: readonly SessionRow[]): Meant {
 }
 
 /** One that nobody hears of any more has ended, too: its server, or the next engine, writes that down. */
-function waitForEnds(context: Context, perdure: Perdure, asked: readonly SessionRow[]): Promise<number> {
+function waitForEnds(context: Context, perdure: Perdure, asked: readonly Worker[]): Promise<number> {
   return untilLeft(context, async (signal) => {
     let left = asked.map(({ id }) => id);
     while (!signal.aborted) {
-      const workers = await perdure.workers();
-      const isLive = (id: string) => workers.some((worker) => worker.id === id && worker.endedAt === null);
-      for (const id of left) if (!isLive(id) && !context.given.flag("json")) context.out.line(`${id}  ended`);
-      left = left.filter(isLive);
+      const live = await liveOf(perdure, left);
+      for (const id of left) if (!live.has(id) && !context.given.flag("json")) context.out.line(`${id}  ended`);
+      left = left.filter((id) => live.has(id));
       if (left.length === 0) return EXIT.done;
       await sleep(systemClock, LOOK_EVERY_MS, { signal });
     }
     return EXIT.failed;
   });
+}
+
+/** Those of them that have not ended; no worker after the last of them is read. */
+async function liveOf(perdure: Perdure, ids: readonly string[]): Promise<ReadonlySet<string>> {
+  const [wanted, live] = [new Set(ids), new Set<string>()];
+  for await (const { id, endedAt } of eachWorker(perdure)) {
+    if (wanted.delete(id) && endedAt === null) live.add(id);
+    if (wanted.size === 0) break;
+  }
+  return live;
 }

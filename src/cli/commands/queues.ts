@@ -6,6 +6,7 @@ import type { QueueCounts } from "../../core/views.ts";
 import { type Piece, painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
+import { eachQueue, eachWorker } from "../pages.ts";
 import { showSince } from "../print.ts";
 import { nowOf } from "../server-time.ts";
 import { TARGET, withPerdure } from "../target.ts";
@@ -41,10 +42,9 @@ async function change(context: Context, word: "pause" | "resume", names: readonl
   }
   const done: Changed[] = [];
   await withPerdure(context, async (perdure) => {
-    const known = await queuesOf(perdure);
-    for (const name of new Set(names)) {
+    for (const [name, known] of await knownOf(perdure, names)) {
       await (word === "pause" ? perdure.pause(name) : perdure.resume(name));
-      const warning = warningOf(word, name, known);
+      const warning = warningOf(word, known);
       done.push({ queue: name, paused: word === "pause", ...(warning === null ? {} : { warning }) });
       if (!given.flag("json")) out.line(`${name}: ${word === "pause" ? "paused" : "resumed"}`);
       if (warning !== null) out.note(`${name}: ${warning}`);
@@ -60,20 +60,40 @@ interface Changed {
   readonly warning?: string;
 }
 
-/** By name, whether each is paused. A queue exists if it has or had jobs, is paused, or a worker that lives names it. */
-async function queuesOf(perdure: Perdure): Promise<ReadonlyMap<string, boolean>> {
-  const served = (await perdure.workers()).flatMap(({ endedAt, queues: named }) =>
-    endedAt === null ? (named ?? []) : [],
-  );
-  const counted = (await perdure.queues()).map(({ queue, paused }) => [queue, paused] as const);
-  return new Map([...served.map((queue) => [queue, false] as const), ...counted]);
+/** What is known of a name before it is changed. */
+interface Known {
+  /** Undefined: no such queue exists. */
+  wasPaused: boolean | undefined;
+  /** The queue whose name is most like it. */
+  near: string | null;
 }
 
-/** What may not be as it was meant: a misspelt name pauses a queue that no job is in. `known`: before the change. */
-function warningOf(word: "pause" | "resume", name: string, known: ReadonlyMap<string, boolean>): string | null {
-  const wasPaused = known.get(name);
+/** A queue exists if it has or had jobs, is paused, or a worker that lives names it. Queues and workers are read a page at a time,
+ *  and no longer than until all names are found. */
+async function knownOf(perdure: Perdure, names: readonly string[]): Promise<ReadonlyMap<string, Known>> {
+  const known = new Map(names.map((name): [string, Known] => [name, { wasPaused: undefined, near: null }]));
+  const missing = new Set(names);
+  const note = (queue: string, paused: boolean) => {
+    if (missing.delete(queue)) known.set(queue, { wasPaused: paused, near: null });
+    for (const name of missing) {
+      const entry = known.get(name) as Known;
+      entry.near = nearest(name, entry.near === null ? [queue] : [entry.near, queue]);
+    }
+  };
+  for await (const { queue, paused } of eachQueue(perdure)) {
+    note(queue, paused);
+    if (missing.size === 0) return known;
+  }
+  for await (const { endedAt, queues: named } of eachWorker(perdure)) {
+    if (endedAt === null) for (const queue of named ?? []) note(queue, false);
+    if (missing.size === 0) return known;
+  }
+  return known;
+}
+
+/** What may not be as it was meant: a misspelt name pauses a queue that no job is in. */
+function warningOf(word: "pause" | "resume", { wasPaused, near }: Known): string | null {
   if (wasPaused !== undefined) return word === "resume" && !wasPaused ? "it was not paused" : null;
-  const near = nearest(name, [...known.keys()]);
   const meant = near === null ? "" : `; did you mean ${near}?`;
   return word === "pause"
     ? `no such queue exists; jobs submitted to it later will wait${meant}`
@@ -83,15 +103,12 @@ function warningOf(word: "pause" | "resume", name: string, known: ReadonlyMap<st
 async function list(context: Context): Promise<number> {
   const { given, out } = context;
   return withPerdure(context, async (perdure) => {
-    const found = await perdure.queues();
     const now = await nowOf(perdure);
-    if (given.flag("json")) out.json(found);
-    else if (found.length === 0) out.note("there is no queue yet");
-    else
-      out.table(
-        COLUMNS,
-        found.map((queue) => row(queue, now)),
-      );
+    async function* rows() {
+      for await (const queue of eachQueue(perdure)) yield row(queue, now);
+    }
+    if (given.flag("json")) await out.jsonList(eachQueue(perdure));
+    else if ((await out.tables(COLUMNS, rows())) === 0) out.note("there is no queue yet");
     return EXIT.done;
   });
 }

@@ -5,10 +5,11 @@ import { storable } from "../../lib/text.ts";
 import { type Piece, painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
+import { eachWorker } from "../pages.ts";
 import { showSince } from "../print.ts";
 import { nowOf } from "../server-time.ts";
 import { TARGET, withPerdure } from "../target.ts";
-import { eachWorker, labelWords, WORKER_COLOURS, workerState } from "../worker-text.ts";
+import { labelWords, WORKER_COLOURS, workerState } from "../worker-text.ts";
 
 export const workers: Command = {
   name: "workers",

@@ -5,6 +5,7 @@ import type { Perdure } from "../../core/face.ts";
 import { RESOURCE_PREFIX, resourcesIn, showResources } from "../../core/resources.ts";
 import type { JobInfo, QueueCounts, SessionRow } from "../../core/views.ts";
 import { laneName, serves } from "../../store/lane.ts";
+import { eachQueue, eachWorker } from "../pages.ts";
 import { workerState } from "../worker-text.ts";
 import { type Found, note, ok, problem, warning } from "./finding.ts";
 
@@ -19,22 +20,29 @@ const NAMED = 3;
 
 export async function checkWorkers({ workers, jobs }: Looked, now: number): Promise<Found[]> {
   // Before the workers: a job of one that started meanwhile is no orphan.
-  const running: JobInfo[] = [];
-  for await (const job of oldest({ jobs }, "running")) running.push(job);
-  const all = (await workers()).map((worker) => ({ worker, state: workerState(worker, now) }));
-  const count = (state: string) => all.filter((each) => each.state === state).length;
-  const [alive, draining] = [count("alive"), count("draining")];
+  const running: Held[] = [];
+  for await (const { id, worker } of oldest({ jobs }, "running")) running.push({ id, worker });
+  const missing = new Set(running.map(({ worker }) => worker));
+  const count = { alive: 0, draining: 0, silent: 0, ended: 0 };
+  const quiet: Found[] = [];
+  for await (const worker of eachWorker({ workers })) {
+    const state = workerState(worker, now);
+    count[state] += 1;
+    missing.delete(worker.id);
+    if (worker.running > 0) quiet.push(...silent(worker, state, now));
+  }
+  const { alive, draining } = count;
   const found: Found[] = [];
   if (alive > 0) found.push(ok(`${many(alive, "worker")} alive${draining > 0 ? `, ${draining} draining` : ""}`));
   else found.push(warning("no worker is alive", "start one with `perdure up` or `perdure worker`"));
-  for (const { worker, state } of all) if (worker.running > 0) found.push(...silent(worker, state, now));
-  const known = new Set(all.map(({ worker }) => worker.id));
-  found.push(...orphans(running.filter((job) => job.worker === null || !known.has(job.worker))));
-  return found;
+  return [...found, ...quiet, ...orphans(running.filter((job) => missing.has(job.worker)))];
 }
 
+/** A running job, without its input. */
+type Held = Pick<JobInfo, "id" | "worker">;
+
 /** Running, as their rows say, in sessions that do not exist: as after rows were deleted, or a backup was restored in part. */
-function orphans(jobs: readonly JobInfo[]): Found[] {
+function orphans(jobs: readonly Held[]): Found[] {
   if (jobs.length === 0) return [];
   const named = jobs.slice(0, NAMED).map(({ id }) => id);
   const rest = jobs.length > NAMED ? `, and ${jobs.length - NAMED} more` : "";
@@ -64,30 +72,55 @@ function silent({ id, name, running, renewedAt, endedAt }: SessionRow, state: st
   return [warning(`${many(running, "job")} run by ${name} (${id}), which is ${since}`, advice)];
 }
 
+/** The first of the jobs that wait in a lane, without its input, and how many there are. */
+interface Waiting {
+  readonly first: Pick<JobInfo, "id" | "namespace" | "kind" | "queue" | "labels" | "runAt">;
+  count: number;
+}
+
 export async function checkQueues({ queues, workers, jobs }: Looked, now: number): Promise<Found[]> {
-  const [all, sessions] = [await queues(), await workers()];
-  const paused = all.filter((queue) => queue.paused && queue.due > 0).map((queue) => standing(queue, now));
-  const isPaused = new Set(all.filter((queue) => queue.paused).map(({ queue }) => queue));
-  const live = sessions.filter((worker) => workerState(worker, now) === "alive");
-  const stuck = new Map<string, { readonly first: JobInfo; count: number }>();
+  const due = new Map<string, Waiting>();
+  const late = new Map<string, Waiting>();
   const waiting = oldest({ jobs }, "queued");
   let read = await waiting.next();
   for (; !read.done; read = await waiting.next()) {
-    const job = read.value;
-    // Where no worker is alive, one may be about to start.
-    if (job.runAt > (live.length === 0 ? now - STUCK_MS : now) || isPaused.has(job.queue)) continue;
-    if (live.some((session) => serves(session, job))) continue;
-    const name = laneName(job);
-    const known = stuck.get(name);
-    if (known === undefined) stuck.set(name, { first: job, count: 1 });
-    else known.count += 1;
+    const { id, namespace, kind, queue, labels, runAt } = read.value;
+    for (const [lanes, until] of [[due, now] as const, [late, now - STUCK_MS] as const]) {
+      if (runAt > until) continue;
+      const name = laneName(read.value);
+      const known = lanes.get(name);
+      if (known === undefined) lanes.set(name, { first: { id, namespace, kind, queue, labels, runAt }, count: 1 });
+      else known.count += 1;
+    }
   }
   const isMore = read.value;
-  const found = [...paused, ...[...stuck.values()].map(({ first, count }) => unserved(first, count, isMore, now))];
-  const due = all.reduce((sum, queue) => sum + queue.due, 0);
+  const hasLive = await dropServed(due, workers, now);
+  // Where no worker is alive, one may be about to start.
+  const stuck = hasLive ? due : late;
+  const found: Found[] = [];
+  let total = 0;
+  for await (const queue of eachQueue({ queues })) {
+    total += queue.due;
+    if (!queue.paused) continue;
+    if (queue.due > 0) found.push(standing(queue, now));
+    for (const [name, { first }] of stuck) if (first.queue === queue.queue) stuck.delete(name);
+  }
+  for (const { first, count } of stuck.values()) found.push(unserved(first, count, isMore, now));
   if (found.length > 0) return found;
-  if (due === 0) return [ok("nothing waits that is due")];
-  return [ok(`${many(due, "job")} due, none for ${showMs(STUCK_MS)} without a worker`)];
+  if (total === 0) return [ok("nothing waits that is due")];
+  return [ok(`${many(total, "job")} due, none for ${showMs(STUCK_MS)} without a worker`)];
+}
+
+/** Leaves the lanes that no live worker takes; whether there is a live one. */
+async function dropServed(lanes: Map<string, Waiting>, workers: Looked["workers"], now: number): Promise<boolean> {
+  let hasLive = false;
+  for await (const worker of eachWorker({ workers })) {
+    if (workerState(worker, now) !== "alive") continue;
+    hasLive = true;
+    for (const [name, { first }] of lanes) if (serves(worker, first)) lanes.delete(name);
+    if (lanes.size === 0) break;
+  }
+  return hasLive;
 }
 
 function standing({ queue, due, pausedAt }: QueueCounts, now: number): Found {
@@ -98,7 +131,12 @@ function standing({ queue, due, pausedAt }: QueueCounts, now: number): Found {
   );
 }
 
-function unserved({ kind, queue, labels, runAt, id }: JobInfo, count: number, isMore: boolean, now: number): Found {
+function unserved(
+  { kind, queue, labels, runAt, id }: Waiting["first"],
+  count: number,
+  isMore: boolean,
+  now: number,
+): Found {
   const others = Object.entries(labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
   const needs = resourcesIn(labels);
   const pairs = [

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { resourceLabels } from "../../core/resources.ts";
 import type { SessionRow } from "../../core/views.ts";
-import { lackOf } from "./stuck.ts";
+import { Lack } from "./stuck.ts";
 
 const GIB = 2 ** 30;
 const worker = (parts: object = {}) =>
@@ -12,6 +12,12 @@ const worker = (parts: object = {}) =>
   }) as unknown as SessionRow;
 const job = (parts: object = {}) => ({ namespace: "default", kind: "exec", queue: "default", labels: {}, ...parts });
 const sized = (cpu: number, memory: number) => job({ labels: resourceLabels({ cpu: cpu * 1_000, memory }) });
+
+function lackOf(wanted: ReturnType<typeof job>, workers: readonly SessionRow[], at?: "store"): string | null {
+  const lack = new Lack(wanted);
+  for (const each of workers) lack.meet(each);
+  return lack.words(at);
+}
 
 const NOBODY = "no worker for it yet; start one with `perdure worker`";
 

@@ -1,6 +1,6 @@
 /** Says once why a job does not begin, where that is for a person to mend: nobody is there to run it, or its queue is
  *  paused. A hint: what the server does not let us see is not told. */
-import type { JobHandle } from "../../core/face.ts";
+import type { JobHandle, Perdure } from "../../core/face.ts";
 import { RESOURCE_PREFIX, resourcesIn, showResources } from "../../core/resources.ts";
 import type { JobInfo, SessionRow } from "../../core/views.ts";
 import { systemClock } from "../../engine/clock.ts";
@@ -8,6 +8,7 @@ import { sleep } from "../../lib/clock.ts";
 import { serves } from "../../store/lane.ts";
 import { RUNTIME } from "../../worker/work-options.ts";
 import { shellWord } from "../job-text.ts";
+import { eachQueue, eachWorker } from "../pages.ts";
 import type { Target } from "../target.ts";
 import type { Here } from "./here.ts";
 
@@ -27,31 +28,76 @@ export async function tellIfStuck(
     const info = await job.get();
     const { state, attempt, queue, runAt } = info;
     if (state !== "queued" || attempt > 0 || runAt > systemClock.now()) return;
-    const isPaused = (await perdure.queues()).some((each) => each.queue === queue && each.paused);
-    const lack = lackOf(info, await perdure.workers(), at);
+    const isPaused = await isPausedQueue(perdure, queue);
+    const lack = new Lack(info);
+    for await (const worker of eachWorker(perdure)) {
+      lack.meet(worker);
+      if (lack.isServed || signal.aborted) break;
+    }
     if (signal.aborted) return;
     if (isPaused) say(`${job.id}: the queue ${queue} is paused; it begins when that is resumed`);
-    if (lack !== null) say(`${job.id}: ${lack}`);
+    const words = lack.words(at);
+    if (words !== null) say(`${job.id}: ${words}`);
   } catch {
     // It goes on all the same.
   }
 }
 
+async function isPausedQueue(perdure: Pick<Perdure, "queues">, name: string): Promise<boolean> {
+  for await (const { queue, paused } of eachQueue(perdure)) if (queue === name) return paused;
+  return false;
+}
+
 type Wanted = Pick<JobInfo, "namespace" | "kind" | "queue" | "labels">;
 
-/** What is missing for the job to begin; null if some worker has it all. A worker that has gone silent is ended by its
- *  server. */
-export function lackOf(job: Wanted, workers: readonly SessionRow[], at: Place = "server"): string | null {
-  const there = workers.filter(({ endedAt, drainingAt }) => endedAt === null && drainingAt === null);
-  if (there.some((worker) => serves(worker, job))) return null;
-  const start = starting(at, job);
-  const needs = resourcesIn(job.labels);
-  const sizeless = { ...job, labels: Object.fromEntries(labelsBesideSize(job)) };
-  const isOnlySize = there.some((worker) => serves(worker, sizeless));
-  if (needs === null || !isOnlySize) return `${nobodyFor(job, there)}; start one with ${start}`;
-  const options = [...(needs.cpu === 0 ? [] : ["--cpu"]), ...(needs.memory === 0 ? [] : ["--memory"])];
-  const larger = `start a larger one with ${start} (see ${options.join(", ")}), or submit it with less`;
-  return `no worker has so much: it takes ${showResources(needs)}; ${larger}`;
+/** What is missing for the job to begin, found from workers that are read one after the other and not kept. */
+export class Lack {
+  readonly #job: Wanted;
+  readonly #sizeless: Wanted;
+  #isServed = false;
+  #isOnlySize = false;
+  #isTaken = false;
+
+  constructor(job: Wanted) {
+    this.#job = job;
+    this.#sizeless = { ...job, labels: Object.fromEntries(labelsBesideSize(job)) };
+  }
+
+  /** Some worker has it all: there is no need to read on. */
+  get isServed(): boolean {
+    return this.#isServed;
+  }
+  /** Some worker takes jobs of its kind. */
+  get isTaken(): boolean {
+    return this.#isTaken;
+  }
+
+  /** A worker that has gone silent is ended by its server. */
+  meet(worker: SessionRow): void {
+    if (worker.endedAt !== null || worker.drainingAt !== null) return;
+    const { namespace, kind } = this.#job;
+    this.#isTaken ||= worker.namespace === namespace && worker.kinds.includes(kind);
+    this.#isServed ||= serves(worker, this.#job);
+    this.#isOnlySize ||= serves(worker, this.#sizeless);
+  }
+
+  /** Null if some worker has it all. */
+  words(at: Place = "server"): string | null {
+    if (this.#isServed) return null;
+    const job = this.#job;
+    const start = starting(at, job);
+    const needs = resourcesIn(job.labels);
+    if (needs === null || !this.#isOnlySize) return `${this.#nobody()}; start one with ${start}`;
+    const options = [...(needs.cpu === 0 ? [] : ["--cpu"]), ...(needs.memory === 0 ? [] : ["--memory"])];
+    const larger = `start a larger one with ${start} (see ${options.join(", ")}), or submit it with less`;
+    return `no worker has so much: it takes ${showResources(needs)}; ${larger}`;
+  }
+
+  /** Commands are what most workers take: their kind is named to nobody. */
+  #nobody(): string {
+    const { kind } = this.#job;
+    return kind === "exec" || this.#isTaken ? "no worker for it yet" : `no worker takes jobs of the kind ${kind} yet`;
+  }
 }
 
 /** The command for a worker that has what the job asks for; one without would leave it waiting. Without a server there is
@@ -67,10 +113,4 @@ export function starting(at: Place, job: Pick<Wanted, "labels">): string {
 
 function labelsBesideSize({ labels }: Pick<Wanted, "labels">): [string, string][] {
   return Object.entries(labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
-}
-
-/** Commands are what most workers take: their kind is named to nobody. */
-function nobodyFor({ namespace, kind }: Wanted, workers: readonly SessionRow[]): string {
-  const isTaken = workers.some((worker) => worker.namespace === namespace && worker.kinds.includes(kind));
-  return kind === "exec" || isTaken ? "no worker for it yet" : `no worker takes jobs of the kind ${kind} yet`;
 }

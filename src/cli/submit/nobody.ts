@@ -5,10 +5,10 @@ import { nearest } from "../../core/check.ts";
 import type { JobHandle, Perdure } from "../../core/face.ts";
 import { resourceLabels, toResources } from "../../core/resources.ts";
 import type { SubmitEntry } from "../../core/submit-options.ts";
-import type { SessionRow } from "../../core/views.ts";
 import { labelText, type NewLane } from "../../store/lane.ts";
 import type { Context } from "../command.ts";
-import { lackOf, starting } from "../run/stuck.ts";
+import { eachWorker } from "../pages.ts";
+import { Lack, starting } from "../run/stuck.ts";
 import { nowOf } from "../server-time.ts";
 import type { Target } from "../target.ts";
 import { workerState } from "../worker-text.ts";
@@ -21,6 +21,9 @@ export interface StoredEntry {
 /** A list of a thousand jobs may lack a thousand things; the first few are enough to act on. */
 const MAX_NOTES = 3;
 
+/** Kinds among which a misspelt one is looked for. */
+const MAX_KINDS = 5_000;
+
 /** What each of them lacks, by its id. `doubt` begins what is said of the only job: why it may not be what was meant. */
 export async function warnIfNobody(
   { out }: Pick<Context, "out">,
@@ -31,37 +34,88 @@ export async function warnIfNobody(
   const warnings = new Map<string, string>();
   const created = stored.filter(({ job }) => job.created);
   if (created.length === 0) return warnings;
-  const workers = await workersOf(perdure, target);
-  if (workers === null) return warnings;
+  const lanes = await lanesOf(created, target);
+  const fleet = lanes && (await fleetFor(perdure, target, [...lanes.values()]));
+  if (lanes === null || fleet === null) return warnings;
   const byLane = new Map<string, string | null>();
-  for (const { job, entry } of created) {
-    const given = laneOf(entry, target.namespace);
-    const name = `${given.kind} ${entry.options?.queue ?? ""} ${labelText(given.labels)}`;
-    if (!byLane.has(name)) {
-      const lane = await storedLane(job, entry, given);
-      const lack = workers.length === 0 && doubt == null ? alone(lane, target) : lackWords(lane, workers, target);
-      byLane.set(name, lack);
-      const isNew = lack !== null && ![...warnings.values()].includes(lack);
-      if (isNew && new Set(warnings.values()).size < MAX_NOTES)
-        out.note(doubt == null ? lack : `note: ${doubt}; ${lack}`);
-    }
-    const lack = byLane.get(name) ?? null;
-    if (lack !== null) warnings.set(job.id, lack);
+  for (const [name, lane] of lanes) {
+    byLane.set(name, fleet.live === 0 && doubt == null ? alone(lane, target) : lackWords(lane, fleet, target));
   }
-  if (doubt == null) await noteUnpublished(out, created, workers);
+  const noted = new Set<string>();
+  for (const { job, entry } of created) {
+    const lack = byLane.get(nameOf(entry, laneOf(entry, target.namespace))) ?? null;
+    if (lack === null) continue;
+    warnings.set(job.id, lack);
+    if (noted.has(lack) || noted.size >= MAX_NOTES) continue;
+    noted.add(lack);
+    out.note(doubt == null ? lack : `note: ${doubt}; ${lack}`);
+  }
+  if (doubt == null) await noteUnpublished(out, created, fleet);
   return warnings;
+}
+
+/** Where they are, by what was given; null where that cannot be seen. */
+async function lanesOf(created: readonly StoredEntry[], { namespace }: Target): Promise<Map<string, NewLane> | null> {
+  const lanes = new Map<string, NewLane>();
+  try {
+    for (const { job, entry } of created) {
+      const given = laneOf(entry, namespace);
+      const name = nameOf(entry, given);
+      if (!lanes.has(name)) lanes.set(name, await storedLane(job, entry, given));
+    }
+  } catch {
+    return null;
+  }
+  return lanes;
+}
+
+function nameOf({ options }: SubmitEntry, { kind, labels }: NewLane): string {
+  return `${kind} ${options?.queue ?? ""} ${labelText(labels)}`;
+}
+
+/** What the live workers are to these lanes. */
+interface Fleet {
+  readonly live: number;
+  readonly lacks: ReadonlyMap<NewLane, Lack>;
+  /** Kinds that they take, a bounded number of them. */
+  readonly kinds: ReadonlySet<string>;
+}
+
+/** Of those that live; null where they cannot be seen. They are read a page at a time, until some worker takes each lane. */
+async function fleetFor(perdure: Perdure, { kind }: Target, lanes: readonly NewLane[]): Promise<Fleet | null> {
+  const lacks = new Map(lanes.map((lane) => [lane, new Lack(lane)]));
+  const kinds = new Set<string>();
+  const open = new Set(lacks.values());
+  let live = 0;
+  try {
+    const now = kind === "server" ? null : await nowOf(perdure);
+    for await (const worker of eachWorker(perdure)) {
+      // A server ends those that are silent; without one nobody does.
+      if (now === null ? worker.endedAt !== null : workerState(worker, now) !== "alive") continue;
+      live += 1;
+      for (const each of worker.kinds) if (kinds.size < MAX_KINDS) kinds.add(each);
+      for (const lack of open) {
+        lack.meet(worker);
+        if (lack.isServed) open.delete(lack);
+      }
+      if (open.size === 0) break;
+    }
+  } catch {
+    return null;
+  }
+  return { live, lacks, kinds };
 }
 
 /** Of kinds that no live worker serves: that no other has left defaults for them either. */
 async function noteUnpublished(
   out: Context["out"],
   created: readonly StoredEntry[],
-  workers: readonly SessionRow[],
+  { kinds }: Pick<Fleet, "kinds">,
 ): Promise<void> {
   const seen = new Set<string>();
   for (const { job, entry } of created) {
     const kind = openKind(entry);
-    if (kind === null || seen.has(kind) || isServed(kind, workers)) continue;
+    if (kind === null || seen.has(kind) || kinds.has(kind)) continue;
     if (seen.add(kind).size > MAX_NOTES) return;
     const { sources } = await job.explain();
     if (Object.values(sources?.from ?? {}).includes("task")) continue;
@@ -75,33 +129,16 @@ function openKind({ task, options }: SubmitEntry): string | null {
   return typeof task === "string" && !isOurs && options?.retry === undefined ? task : null;
 }
 
-function isServed(kind: string, workers: readonly SessionRow[]): boolean {
-  return workers.some(({ kinds }) => kinds.includes(kind));
-}
-
-/** Those that live; null where they cannot be seen. */
-async function workersOf(perdure: Perdure, { kind }: Target): Promise<SessionRow[] | null> {
-  try {
-    const workers = await perdure.workers();
-    // A server ends those that are silent; without one nobody does.
-    if (kind === "server") return workers.filter(({ endedAt }) => endedAt === null);
-    const now = await nowOf(perdure);
-    return workers.filter((worker) => workerState(worker, now) === "alive");
-  } catch {
-    return null;
-  }
-}
-
 function alone(lane: NewLane, { kind }: Target): string {
   return `no worker is there yet; start one with ${starting(kind, lane)}`;
 }
 
-function lackWords(lane: NewLane, workers: readonly SessionRow[], { kind }: Target): string | null {
-  const lack = lackOf(lane, workers, kind);
-  if (lack === null) return null;
-  const kinds = [...new Set(workers.flatMap((worker) => worker.kinds))];
-  const near = kinds.includes(lane.kind) ? null : nearest(lane.kind, kinds);
-  return near === null ? lack : `${lack}. Did you mean ${near}?`;
+function lackWords(lane: NewLane, { lacks, kinds }: Fleet, { kind }: Target): string | null {
+  const lack = lacks.get(lane) as Lack;
+  const words = lack.words(kind);
+  if (words === null || lack.isTaken || kinds.has(lane.kind)) return words;
+  const near = nearest(lane.kind, [...kinds]);
+  return near === null ? words : `${words}. Did you mean ${near}?`;
 }
 
 /** A submit by name that gives no queue has the one that its task has where it works. */
