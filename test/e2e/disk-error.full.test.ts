@@ -1,9 +1,10 @@
 /** F32: the disk fails under a running server. It says so wherever one looks, answers what is true, and goes on by itself when
  *  the disk works. A limit on the size of its files stands for a disk that fails for a while, strace for one that fails once. */
 import { execFileSync, spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
+import { Perdure } from "../../src/index.ts";
 import { newPlace, type Place, PROGRAM, perdureIn, start } from "../cli/program.ts";
 import { straceProblem } from "../crash/strace.ts";
 
@@ -78,6 +79,60 @@ it(
   },
   TEST_MS,
 );
+
+it(
+  "a data directory that is moved away: the server is not ready, stores nothing, and goes on when it is back",
+  async () => {
+    const place = newPlace();
+    const program = start(place, ["server", "--data", place.data, "--port", "0", "--log-format", "text"]);
+    onTestFinished(() => program.kill("SIGKILL"));
+    const server = await reach(place);
+    expect((await server.submit())[0]).toBe(201);
+    const aside = `${place.data}.aside`;
+    renameSync(place.data, aside);
+    // By the engine's beat: nobody submits.
+    await program.says(/store_down: .*perdure\.db was deleted or moved away while it was in use; put it back/);
+    expect(await server.ready()).toBe(503);
+    expect(await server.submit()).toEqual([503, "store_unavailable", expect.stringMatching(/^\d+$/)]);
+    const token = ["--token-file", join(aside, "token")];
+    const sick = await perdureIn(place, ["doctor", "--server", server.url, ...token]);
+    expect(sick.code).toBe(1);
+    expect(sick.stdout).toMatch(
+      /problem +store +the server takes no writes: sqlite: .*perdure\.db was deleted or moved/,
+    );
+    expect(existsSync(place.data)).toBe(false); // it would be in the way of the one that comes back
+
+    renameSync(aside, place.data);
+    await whenReady(server);
+    await program.says("store_up: the database is open again");
+    expect((await server.submit())[0]).toBe(201);
+    expect(program.stderr.match(/store_(down|up)/g)).toEqual(["store_down", "store_up"]);
+    program.kill("SIGTERM");
+    expect((await program.ended).code).toBe(0);
+    const { stdout } = await perdureIn(place, ["ps", "--data", place.data, "--json"]);
+    expect(stdout.match(/"job_[0-9a-z]+"/g)).toHaveLength(2);
+  },
+  TEST_MS,
+);
+
+it("a library finds it by its beat, without a call", async () => {
+  const place = newPlace();
+  const lines: string[] = [];
+  const url = join(place.data, "jobs.db");
+  const perdure = await Perdure.open({ url, logger: (_, message) => void lines.push(message) });
+  onTestFinished(() => perdure.close().catch(() => {}));
+  renameSync(place.data, `${place.data}.aside`);
+  await expect
+    .poll(() => lines.find((line) => line.includes("store_down")))
+    .toMatch(/jobs\.db was deleted or moved away/);
+  await expect(perdure.submit("echo", {})).rejects.toMatchObject({
+    code: "store_unavailable",
+    message: expect.stringMatching(/jobs\.db was deleted or moved away while it was in use; put it back/),
+  });
+  renameSync(`${place.data}.aside`, place.data);
+  await expect.poll(() => lines.find((line) => line.includes("store_up"))).toBeDefined();
+  expect((await perdure.submit("echo", {})).id).toMatch(/^job_/);
+});
 
 const why = straceProblem();
 

@@ -76,7 +76,7 @@ export async function checkToken({ admin }: PerdureClient): Promise<Found[]> {
 export async function checkStatus({ admin }: PerdureClient): Promise<Found[]> {
   const { store, storeMs, storeFault = null } = await admin.status();
   if (storeFault !== null) {
-    const advice = "fix the disk of the server; it opens the database again by itself and logs store_up";
+    const advice = "remove the cause; the server opens the database again by itself, and logs store_up";
     return [problem(`the server takes no writes: ${store}: ${storeFault}`, advice)];
   }
   return [ok(`${store}, behind the server${typeof storeMs === "number" ? `; it answers in ${showMs(storeMs)}` : ""}`)];

@@ -16,11 +16,15 @@ export class BulkInsert {
     this.#width = columns.length;
   }
 
-  /** `values`: all rows one after the other. */
-  run(values: readonly SqlValue[]): void {
+  /** `values`: all rows one after the other. Returns the rowid of the last one; 0 if there is none. */
+  run(values: readonly SqlValue[]): number {
     const step = CHUNK * this.#width;
-    let at = 0;
-    for (; at + step <= values.length; at += step) this.#many.run(...values.slice(at, at + step));
-    for (; at < values.length; at += this.#width) this.#one.run(...values.slice(at, at + this.#width));
+    let [at, last]: [number, number | bigint] = [0, 0];
+    for (; at + step <= values.length; at += step)
+      last = this.#many.run(...values.slice(at, at + step)).lastInsertRowid;
+    for (; at < values.length; at += this.#width) {
+      last = this.#one.run(...values.slice(at, at + this.#width)).lastInsertRowid;
+    }
+    return Number(last);
   }
 }

@@ -1,6 +1,7 @@
-/** A store that is opened again by itself after its disk failed. When a flush fails the system may drop what it held, so nothing
- *  is tried again with the same handle: the file is opened anew, checked, written to, and only then takes the place of the
- *  one that broke. Until then reads go on with the old handle, and what would write is refused as not done.
+/** A store that is opened again by itself after its disk failed, or after its file was moved away and put back. When a flush
+ *  fails the system may drop what it held, so nothing is tried again with the same handle: the file is opened anew, checked,
+ *  written to, and only then takes the place of the one that broke. Until then reads go on with the old handle, and what would
+ *  write is refused as not done.
  *  What it does not do: open a database again that is damaged. That needs a person, and a backup. */
 import type { Store } from "../store.ts";
 import type { Broken } from "./writer.ts";
@@ -30,14 +31,14 @@ export function healingStore({ first, reopen, random, tell }: Healing): Store {
   let trying: Promise<void> = Promise.resolve();
   const listeners = new Map<() => void, () => void>();
 
-  function onBroken({ cause, mayHeal }: Broken): void {
-    fault = { kind: mayHeal ? "disk" : "damaged", cause };
+  function onBroken({ cause, opensWhen }: Broken): void {
+    fault = { kind: opensWhen === null ? "damaged" : "disk", cause };
     clearTimeout(timer);
-    if (!mayHeal) {
+    if (opensWhen === null) {
       tell(`store_down: the database takes no writes (${cause}); stop all who use it, and restore a backup`);
       return;
     }
-    tell(`store_down: the database takes no writes (${cause}); it is opened again when the disk works`);
+    tell(`store_down: the database takes no writes (${cause}); it is opened again when ${opensWhen}`);
     tries = 0;
     schedule();
   }

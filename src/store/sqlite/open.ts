@@ -8,11 +8,13 @@ import { DATA_DIRECTORY, keepFromGit } from "../git-ignore.ts";
 import type { Store, WallMark } from "../store.ts";
 import { returnToWall } from "./clock-line.ts";
 import { type Database, openDatabase, rollback, SQLITE, sqliteCode } from "./driver.ts";
+import { filesInPlace, type Misplaced } from "./files-in-place.ts";
 import { truncateErasedSecret } from "./former-secret.ts";
 import { healingStore } from "./healing-store.ts";
 import { APPLICATION_ID, MIGRATIONS } from "./migrations.ts";
 import { type Identity, identityOf, proveDisk, refuseOther } from "./same-database.ts";
 import { sqliteStore } from "./sqlite-store.ts";
+import type { Broken } from "./writer.ts";
 
 export interface OpenSqlite {
   /** A file, or `:memory:`. */
@@ -47,15 +49,21 @@ export async function openSqlite({ path, random, newSecret, mark, tell = () => {
     }
     const options = { random, tell, shared };
     if (!shared) return sqliteStore(db, options);
-    let live = { db, identity: identityOf(db) };
+    let live = { db, identity: identityOf(db), misplaced: filesInPlace(path) };
+    const onEvents = (lastEvent: number) => {
+      live.identity = { ...live.identity, lastEvent };
+    };
+    const storeOf = (of: Database, onBroken: (broken: Broken) => void) =>
+      sqliteStore(of, { ...options, fileWatch: { onBroken, onEvents, misplaced: live.misplaced } });
     return healingStore({
       ...options,
-      first: (onBroken) => sqliteStore(db, { ...options, onBroken }),
+      first: (onBroken) => storeOf(db, onBroken),
       async reopen(onBroken) {
         const identity = identityNow(live);
+        refuseWithoutFiles(path, live.misplaced());
         const next = await openAgain(path, random, identity);
-        live = { db: next, identity };
-        return sqliteStore(next, { ...options, onBroken });
+        live = { db: next, identity, misplaced: filesInPlace(path) };
+        return storeOf(next, onBroken);
       },
     });
   } catch (error) {
@@ -72,18 +80,25 @@ function tune(db: Database): void {
   db.exec("pragma temp_store = memory; pragma cache_size = -65536; pragma wal_autocheckpoint = 10000");
 }
 
-/** What the broken handle knows of its database; where it cannot even read, what was known before. */
+/** What the broken handle knows of its database, but not less than what this process has stored: where it cannot even read, or
+ *  where the index of its log is that of another database, it knows too little. */
 function identityNow({ db, identity }: { readonly db: Database; readonly identity: Identity }): Identity {
   try {
-    return identityOf(db);
+    return { ...identity, lastEvent: Math.max(identity.lastEvent, identityOf(db).lastEvent) };
   } catch {
     return identity;
   }
 }
 
+/** A handle on a database without its file would create it, and one without its log would miss what was stored last. Another file
+ *  in its place may be the same database, as after a disk was mounted again: that is found out when it is opened. */
+function refuseWithoutFiles(path: string, misplaced: Misplaced | null): void {
+  if (misplaced === null || (misplaced.file === "database" && existsSync(path))) return;
+  throw new PerdureError("store_io", misplaced.message);
+}
+
 /** The same database with a new handle, which has written to it. Nothing is created, and nothing changed in another file. */
 async function openAgain(path: string, random: () => number, identity: Identity): Promise<Database> {
-  if (!existsSync(path)) throw new PerdureError("store_io", `${path} does not exist`);
   const db = await openDatabase(path);
   try {
     await whenFree(path, random, () => {

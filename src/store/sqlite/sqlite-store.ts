@@ -33,7 +33,7 @@ import { settleVerb } from "./settle.ts";
 import { cascadedVerb, cascadeReader, childCounter, reachableReader, unblockableReader, usageVerb } from "./waits.ts";
 import { watcher } from "./watch.ts";
 import { withdrawVerb } from "./withdraw.ts";
-import { type Broken, BUSY_WAIT_MS, isLocked, Writer } from "./writer.ts";
+import { BUSY_WAIT_MS, type FileWatch, isLocked, Writer } from "./writer.ts";
 
 export interface SqliteOptions {
   readonly random: () => number;
@@ -41,8 +41,11 @@ export interface SqliteOptions {
   readonly tell: (message: string) => void;
   /** False for a database that no other process can see. */
   readonly shared: boolean;
-  /** For whoever opens the database again when its disk has failed. */
-  readonly onBroken?: (broken: Broken) => void;
+  /** For whoever opens the database again when its disk has failed, or its file was moved. */
+  readonly fileWatch?: Omit<FileWatch, "onCommit"> & {
+    /** The number of the last event that was committed. */
+    readonly onEvents: (last: number) => void;
+  };
   /** Entries of an index that are counted in one turn of the event loop. */
   readonly countAtOnce?: number;
 }
@@ -51,7 +54,7 @@ export interface SqliteOptions {
 const MAX_LOCKED_READS = 1_000;
 
 export function sqliteStore(db: Database, options: SqliteOptions): Store {
-  const { random, tell, shared, onBroken, countAtOnce = COUNT_AT_ONCE } = options;
+  const { random, tell, shared, fileWatch, countAtOnce = COUNT_AT_ONCE } = options;
   const meta = db.prepare("select value from meta where name = ?");
   const text = (name: string) => {
     const row = meta.get(name) as { value: string } | undefined;
@@ -67,7 +70,11 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     events.discard();
     started.clear();
   };
-  const writer = new Writer(db, random, tell, forget, onBroken ?? null);
+  const onCommit = () => {
+    const last = events.takeLast();
+    if (last > 0) fileWatch?.onEvents(last);
+  };
+  const writer = new Writer(db, random, tell, forget, fileWatch === undefined ? null : { ...fileWatch, onCommit });
 
   const read = reader(context);
   const find = finder(context, read, text("secret"));

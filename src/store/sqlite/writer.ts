@@ -10,13 +10,21 @@ import type { Refused } from "../../core/work.ts";
 import { inNextTurn } from "../../lib/turn.ts";
 import { diskError, isDamage } from "./disk-error.ts";
 import { type Database, rollback, SQLITE, sqliteCode } from "./driver.ts";
+import { type FilesInPlace, MisplacedFile } from "./files-in-place.ts";
 
-/** The disk failed under a write. */
+/** The disk failed under a write, or the file is not in its place. */
 export interface Broken {
-  /** SQLite's words. */
   readonly cause: string;
-  /** False: the file itself is damaged. */
-  readonly mayHeal: boolean;
+  /** When the database is opened again; null: the file itself is damaged, and it is not. */
+  readonly opensWhen: string | null;
+}
+
+/** What a writer reports to whoever opens the database again. */
+export interface FileWatch {
+  readonly onBroken: (broken: Broken) => void;
+  readonly misplaced: FilesInPlace;
+  /** A commit was made, and nothing broke. */
+  readonly onCommit?: () => void;
 }
 
 export interface Verb<Item, Answer> {
@@ -62,25 +70,25 @@ export class Writer {
   readonly #random: () => number;
   readonly #tell: (message: string) => void;
   readonly #onRollback: () => void;
-  readonly #onBroken: ((broken: Broken) => void) | null;
+  readonly #watch: FileWatch | null;
   #queue: Call[] = [];
   #scheduled = false;
   #broken: PerdureError | null = null;
   #idle: (() => void)[] = [];
 
-  /** `onBroken`: whoever opens the database again; null if nobody does. */
+  /** `watch`: of whoever opens the database again; null if nobody does. */
   constructor(
     db: Database,
     random: () => number,
     tell: (message: string) => void,
     onRollback: () => void,
-    onBroken: ((broken: Broken) => void) | null = null,
+    watch: FileWatch | null = null,
   ) {
     this.#tell = tell;
     this.#db = db;
     this.#random = random;
     this.#onRollback = onRollback;
-    this.#onBroken = onBroken;
+    this.#watch = watch;
   }
 
   /** Nothing more is written, or flushed, with this handle. */
@@ -132,6 +140,8 @@ export class Writer {
       this.#attempt(calls.map((call) => ({ call, from: 0, to: call.items.length })));
       isCommitting = true;
       this.#db.exec("commit");
+      this.#checkPlace();
+      this.#watch?.onCommit?.();
     } catch (error) {
       this.#rollback();
       const found = this.#diskError(error);
@@ -144,6 +154,13 @@ export class Writer {
     else for (const resolve of this.#idle.splice(0)) resolve();
   }
 
+  /** Before a transaction, because beside another database in this place SQLite would read its index of the log. After the commit
+   *  too: what is acknowledged is in the file that the next process opens. Two stats each; a commit costs a flush. */
+  #checkPlace(): void {
+    const misplaced = this.#watch?.misplaced() ?? null;
+    if (misplaced !== null) throw new MisplacedFile(misplaced.message);
+  }
+
   #refuseAll(error: unknown): void {
     for (const call of this.#queue.splice(0)) call.reject(error);
     for (const resolve of this.#idle.splice(0)) resolve();
@@ -152,6 +169,7 @@ export class Writer {
   /** False if the lock is taken: then the group waits, and grows. */
   #begin(): boolean {
     try {
+      this.#checkPlace();
       this.#db.exec("begin immediate");
       this.#lockedMs = 0;
       return true;
@@ -225,22 +243,31 @@ export class Writer {
     this.#onRollback();
   }
 
+  /** What SQLite takes for damage may be another database in the place of ours. */
+  #misplacedIn(error: unknown): MisplacedFile | null {
+    if (error instanceof MisplacedFile) return error;
+    const found = isDamage(error) ? (this.#watch?.misplaced() ?? null) : null;
+    return found === null ? null : new MisplacedFile(found.message, { cause: error });
+  }
+
   /** After an I/O error nobody knows what the disk holds: this handle takes nothing more. */
-  #diskError(error: unknown): PerdureError | null {
-    const found = diskError(error);
-    if (found?.code !== "store_io") return found;
+  #diskError(given: unknown): PerdureError | null {
+    const misplaced = this.#misplacedIn(given);
+    const isMisplaced = misplaced !== null;
+    const error = misplaced ?? given;
+    const found = isMisplaced ? downError(error) : diskError(error);
+    if (!isMisplaced && found?.code !== "store_io") return found;
     if (this.#broken !== null) return this.#broken;
-    const cause = (error as Error).message;
-    const mayHeal = !isDamage(error);
-    this.#broken = mayHeal && this.#onBroken !== null ? downError(cause, error) : found;
-    this.#onBroken?.({ cause, mayHeal });
+    const opensWhen = isMisplaced ? "the file is back" : isDamage(error) ? null : "the disk works";
+    this.#broken = opensWhen !== null && this.#watch !== null ? downError(error) : found;
+    this.#watch?.onBroken({ cause: (error as Error).message, opensWhen });
     return this.#broken;
   }
 }
 
 /** What a call is refused with while the store is down: it was not stored, and may be repeated. */
-function downError(words: string, cause: unknown): PerdureError {
-  const message = `the database takes no writes until its disk works again (${words}); nothing of this call was stored`;
+function downError(cause: unknown): PerdureError {
+  const message = `the database takes no writes (${(cause as Error).message}); nothing of this call was stored`;
   return new PerdureError("store_unavailable", message, { cause });
 }
 
@@ -248,7 +275,8 @@ function downError(words: string, cause: unknown): PerdureError {
 function unknown(found: PerdureError): PerdureError {
   if (found.code !== "store_unavailable") return found;
   const { cause } = found;
-  const message = `the disk failed while this was stored (${(cause as Error).message}); whether it was is unknown`;
+  const what = cause instanceof MisplacedFile ? "the file was not in its place" : "the disk failed";
+  const message = `${what} while this was stored (${(cause as Error).message}); whether it was is unknown`;
   return new PerdureError("store_unknown", message, { cause });
 }
 
