@@ -8,6 +8,7 @@ import type { FeedOptions } from "../engine/event-feed.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { nextTurn } from "../lib/turn.ts";
 import type { EventPage, EventQuery } from "../store/store.ts";
+import { TurnShare } from "./turn-share.ts";
 
 export interface Which {
   readonly jobId?: string;
@@ -24,8 +25,9 @@ export interface ChannelParts {
 /** Bytes that are kept of the latest events, in all channels together; and as many of those that streams are behind. */
 const KEPT_BYTES = 32 * 1024 * 1024;
 const PAGE = 500;
-/** Pages that streams that are behind are given in one turn of the event loop, all of them together. */
-const PAGES_PER_TURN = 16;
+/** Pages that streams that are behind are given in one turn of the event loop, all of them together. The kernel takes up to four
+ *  megabytes for a peer on this machine that reads nothing, and to copy them is what a stream costs. */
+const PAGES_PER_TURN = 2;
 /** To write to a stream takes about so long: with many of them, pages are made less often, and larger. So all streams together
  *  take no more than about a tenth of the time. */
 const WRITE_MS = 0.15;
@@ -79,8 +81,7 @@ export class EventChannels {
   readonly #open = new Map<string, Channel>();
   /** Pages of those that are behind are read one after the other. */
   #reading: Promise<unknown> = Promise.resolve();
-  #given = 0;
-  #turn: Promise<void> | null = null;
+  readonly #behind = new TurnShare(PAGES_PER_TURN);
 
   constructor(parts: ChannelParts) {
     this.#parts = parts;
@@ -95,18 +96,6 @@ export class EventChannels {
     return channel;
   }
 
-  async #pass(): Promise<void> {
-    for (;;) {
-      this.#turn ??= nextTurn().then(() => {
-        this.#turn = null;
-        this.#given = 0;
-      });
-      if (this.#given < PAGES_PER_TURN) break;
-      await this.#turn;
-    }
-    this.#given += 1;
-  }
-
   #upkeep(name: string): Upkeep {
     return {
       room: () => KEPT_BYTES / Math.max(1, this.#open.size),
@@ -116,14 +105,14 @@ export class EventChannels {
         this.#reading = result.then(nextTurn, nextTurn);
         return result;
       },
-      pass: () => this.#pass(),
+      pass: (caller) => this.#behind.pass(caller),
     };
   }
 }
 
 interface Upkeep {
-  /** Resolves when a page may be given to a stream that is behind. */
-  pass(): Promise<void>;
+  /** Resolves when a page may be given to a stream of this caller that is behind. */
+  pass(caller: string): Promise<void>;
   /** Bytes that this channel may keep. */
   room(): number;
   empty(): void;
@@ -162,14 +151,15 @@ export class Channel {
     this.#upkeep.empty();
   }
 
-  /** What comes after this place, as soon as there is something. Null when the signal aborts. */
-  async next(place: number, signal: AbortSignal): Promise<Chunk | null> {
+  /** What comes after this place, as soon as there is something. Null when the signal aborts. Streams that are behind get their
+   *  pages in turn by caller. */
+  async next(place: number, signal: AbortSignal, caller: string): Promise<Chunk | null> {
     this.#started ??= this.#start();
     await this.#started;
     for (;;) {
       if (this.#broken !== null) throw this.#broken;
       if (signal.aborted) return null;
-      if (place < this.#oldest) return this.#catchUp(place, signal);
+      if (place < this.#oldest) return this.#catchUp(place, signal, caller);
       const page = this.#kept.find(({ upTo }) => upTo > place);
       if (page !== undefined) return page.from(place);
       await this.#news(signal);
@@ -244,8 +234,9 @@ export class Channel {
   }
 
   /** Reads a page of what is no longer kept. */
-  async #catchUp(place: number, signal: AbortSignal): Promise<Chunk | null> {
-    await this.#upkeep.pass();
+  async #catchUp(place: number, signal: AbortSignal, caller: string): Promise<Chunk | null> {
+    await this.#upkeep.pass(caller);
+    if (signal.aborted) return null;
     let reading = this.#behind.get(place);
     if (reading === undefined) {
       reading = this.#upkeep.inTurn(() => this.#patiently(() => this.#read(place), this.#over.signal));

@@ -41,13 +41,16 @@ async function serve(
   const over = new Promise<void>((resolve) => {
     ended = resolve;
   });
+  let hasFirst = false;
   const { after, ...which } = options;
   const server = createServer((_, out: ServerResponse) => {
     out.writeHead(200, { "content-type": "text/event-stream" });
     const channel = channels.join(which);
-    void streamEvents({ clock, channel, after, isAllowed, out, signal: stop.signal }).then(() => {
+    const isFirst = !hasFirst;
+    hasFirst = true;
+    void streamEvents({ clock, channel, caller: "test", after, isAllowed, out, signal: stop.signal }).then(() => {
       channel.leave();
-      ended();
+      if (isFirst) ended();
     });
   });
   await once(server.listen(0, "127.0.0.1"), "listening");

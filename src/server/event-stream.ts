@@ -17,6 +17,8 @@ export interface EventStreamParts {
   readonly out: ServerResponse;
   readonly clock: Clock;
   readonly channel: Pick<Channel, "next" | "passed">;
+  /** Whose stream it is: callers that are behind take turns. */
+  readonly caller: string;
   /** The last event that the client has seen. */
   readonly after: number;
   /** Whether the client may still see them: asked before anything is sent, and with each heartbeat. */
@@ -27,7 +29,7 @@ export interface EventStreamParts {
 
 /** Resolves when the client has gone, was dropped, or the server stops. */
 export async function streamEvents(parts: EventStreamParts): Promise<void> {
-  const { out, clock, channel, isAllowed, signal } = parts;
+  const { out, clock, channel, caller, isAllowed, signal } = parts;
   const gone = new AbortController();
   const leave = () => gone.abort();
   out.once("close", leave);
@@ -66,7 +68,7 @@ export async function streamEvents(parts: EventStreamParts): Promise<void> {
     put(`retry: ${RETRY_MS}\n\n`);
     cancelBeat = clock.after(HEARTBEAT_MS, beat, { background: true });
     for (;;) {
-      const chunk = await channel.next(place, gone.signal);
+      const chunk = await channel.next(place, gone.signal, caller);
       if (chunk === null) break;
       await askAgain();
       if (gone.signal.aborted || out.destroyed) break;

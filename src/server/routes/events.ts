@@ -45,7 +45,7 @@ export function eventRoutes(parts: ServerParts): Handlers {
         "x-accel-buffering": "no", // proxies are to pass events on as they come
       });
       await streamEvents({
-        ...{ out: reply.raw, clock, channel, after, signal },
+        ...{ out: reply.raw, clock, channel, caller: who.id, after, signal },
         isAllowed: () => (who.job === undefined ? tokens.isStillGood(who.id) : runs(who.job)),
       });
     } catch (error) {
