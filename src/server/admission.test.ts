@@ -54,8 +54,14 @@ describe("admission", () => {
     expect(() => admission.enter("caller", 0)).toThrowError(expect.objectContaining({ code: "overloaded" }));
     admission.enter("worker", 0).begin();
     admission.enter("reader", 0).begin();
+    // What a slow client takes to read its reply is not counted, and nothing is counted twice.
     tickets[0]?.done();
+    const third = admission.enter("caller", 0);
+    third.begin();
     tickets[0]?.leave();
+    expect(() => admission.enter("caller", 0)).toThrowError(expect.objectContaining({ code: "overloaded" }));
+    // A caller that goes before its work is done.
+    third.leave();
     admission.enter("caller", 0);
   });
 });
@@ -145,6 +151,14 @@ describe("the pace of writes", () => {
     expect(rounds(pace, clock, { wanting: 1_500, costMs: () => 2_000, count: 60 })).toBe(1_500);
   });
 
+  it("forgets that a store was slow when it no longer is", () => {
+    const { clock, pace } = make();
+    rounds(pace, clock, { wanting: 1_500, costMs: () => 2_000, count: 60 });
+    const costMs = (writes: number) => writes * 2;
+    rounds(pace, clock, { wanting: 10, costMs, count: 60 });
+    expect(rounds(pace, clock, { wanting: 1_500, costMs, count: 20 }) * 2).toBeLessThanOrEqual(600);
+  });
+
   it("lets none in while none is done for long, as in the middle of a long turn", () => {
     const { clock, pace } = make();
     const ends = Array.from({ length: 20 }, () => pace.begin());
@@ -160,6 +174,17 @@ describe("the pace of writes", () => {
     rounds(pace, clock, { wanting: 1, costMs: () => 500, count: 1 });
     clock.moveTo(clock.now() + 60_000);
     expect(rounds(pace, clock, { wanting: 400, costMs: () => 100, count: 1 })).toBe(400);
+  });
+
+  it("counts the time from when writes begin, not from when they were let in", () => {
+    const { clock, pace } = make();
+    expect(pace.isFull).toBe(false);
+    clock.moveTo(clock.now() + 10_000); // bodies that came slowly
+    const ends = Array.from({ length: 200 }, () => pace.begin());
+    clock.moveTo(clock.now() + 500);
+    for (const end of ends) end();
+    expect(pace.isFull).toBe(false);
+    expect(pace.limit).toBe(160); // of 200 in half a second, those of 0.4 s
   });
 });
 
@@ -180,14 +205,20 @@ describe("the gate of reads", () => {
     expect(order).toEqual(["a1", "a2", "b1", "a3"]);
     await read("c", "c1");
     expect(order.at(-1)).toBe("c1");
+    const leave = await gate.enter("c");
+    const next = gate.enter("d");
+    expect(await Promise.race([next, Promise.resolve("waits")])).toBe("waits");
+    leave();
+    (await next)();
   });
 
   it("refuses more of one caller than may wait, more of all, and who has waited too long", async () => {
     const clock = new VirtualClock();
     const gate = new ReadGate(LIMITS, clock);
     const leave = await gate.enter("a");
-    const waiting = ["a", "a", "b"].map((caller) => gate.enter(caller));
+    const waiting = ["a", "a"].map((caller) => gate.enter(caller));
     await expect(gate.enter("a")).rejects.toMatchObject({ code: "overloaded" });
+    waiting.push(gate.enter("b"));
     await expect(gate.enter("c")).rejects.toMatchObject({ code: "overloaded" });
     const outcomes = Promise.allSettled(waiting);
     clock.moveTo(clock.now() + 1_000);
