@@ -1,6 +1,7 @@
 /** Full-size attacks on a built server over SQLite, with figures: readers on a store of a million jobs, clients that all
  *  submit at once, and streams of events that nobody reads. `npm run test:load`, or `npm run test:load -- readers` for one;
- *  `--jobs`, `--readers`, `--clients`, `--streams` and `--seconds` change the sizes, and `--dist` tries another build.
+ *  `--jobs`, `--readers`, `--clients`, `--streams` and `--seconds` change the sizes, `--dist` tries another build, and
+ *  `--profile` names a directory for CPU profiles of the servers.
  *
  *  What must hold is asserted with much room, as the machine may be busy; what it was is printed. */
 import { spawn } from "node:child_process";
@@ -11,6 +12,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { deafStream, figures, hammer, type Result, submitBody, type Target } from "./clients.ts";
 import { fill } from "./fill.ts";
+import { renewWhile } from "./renewals.ts";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -23,6 +25,7 @@ const { values, positionals } = parseArgs({
     dist: { type: "string", default: fileURLToPath(new URL("../../dist", import.meta.url)) },
     /** A store that is there already, as one that this made: it is copied. */
     store: { type: "string" },
+    profile: { type: "string" },
   },
 });
 const ms = Number(values.seconds) * 1_000;
@@ -35,6 +38,8 @@ function expect(what: string, isTrue: boolean): void {
 }
 
 interface Running extends Target {
+  /** Processor time that it has used. */
+  cpuMs(): number;
   stop(): Promise<void>;
 }
 
@@ -42,7 +47,8 @@ async function start(name: string, store?: string): Promise<Running> {
   const data = join(home, name);
   mkdirSync(data, { recursive: true });
   if (store !== undefined) copyFileSync(store, join(data, "perdure.db"));
-  const args = [join(values.dist, "cli", "main.js"), "server", "--data", data, "--port", "0", "--json"];
+  const profile = values.profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${values.profile}`];
+  const args = [...profile, join(values.dist, "cli", "main.js"), "server", "--data", data, "--port", "0", "--json"];
   const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
   const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
   let words = "";
@@ -60,11 +66,30 @@ async function start(name: string, store?: string): Promise<Running> {
   const token = readFileSync(join(data, "token"), "utf8").trim();
   return {
     ...{ host: hostname, port: Number(port), token },
+    cpuMs: () => cpuMsOf(child.pid as number),
     async stop() {
       child.kill("SIGTERM");
       await ended;
     },
   };
+}
+
+async function newToken({ host, port, token }: Target, name: string): Promise<string> {
+  const response = await fetch(`http://${host}:${port}/v1/tokens`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body: JSON.stringify({ name, scopes: ["read"], namespace: "default" }),
+  });
+  return ((await response.json()) as { readonly token: string }).token;
+}
+
+/** On Linux, in its ticks of 10 ms; elsewhere 0. */
+function cpuMsOf(pid: number): number {
+  if (!existsSync(`/proc/${pid}/stat`)) return 0;
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
+    .replace(/^.*\) /s, "")
+    .split(" ");
+  return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
 function show(what: string, result: Result): void {
@@ -101,14 +126,26 @@ async function readers(): Promise<void> {
   for (const count of values.readers.split(",").map(Number)) {
     console.log(`${count} readers`);
     const requests = READS.map((path) => ({ method: "GET", path }));
-    const [reads, writes, health] = await Promise.all([
-      hammer(server, { clients: count, ms, requests }),
+    const reading = hammer(server, { clients: count, ms, requests });
+    const [reads, writes, health, renewals] = await Promise.all([
+      reading,
       hammer(server, { clients: 1, ms, requests: [submit], pauseMs: 50 }),
       hammer(server, { clients: 1, ms, requests: [{ method: "GET", path: "/healthz" }], pauseMs: 50 }),
+      renewWhile(server, reading),
     ]);
     show("reads", reads);
     show("submits", writes);
     show("/healthz", health);
+    const q = (at: number) => `${Math.round(renewals.quantile(at))} ms`;
+    console.log(
+      `  ${"renewals".padEnd(30)} p50 ${q(0.5)}, p99 ${q(0.99)}, max ${q(1)}; ` +
+        `${renewals.answered} answered, ${renewals.refused} refused, ${renewals.lost} leases lost`,
+    );
+    expect(
+      "renewals are answered within a second, and none is refused",
+      renewals.quantile(1) < 1_000 && renewals.refused === 0,
+    );
+    expect("no lease is lost", renewals.lost === 0);
     expect("submits are done within 2 s", writes.quantile(0.99) < 2_000);
     expect("/healthz answers within 2 s", health.quantile(1) < 2_000);
     expect("no connection is reset", reads.resets + writes.resets + health.resets === 0);
@@ -139,18 +176,24 @@ const BYTES_PER_EVENT = 200; // at least
 const KERNEL_BYTES = 16 * 1024 * 1024;
 
 async function streams(): Promise<void> {
-  const server = await start("streams");
+  const server = await start("streams", values.store);
+  // Callers take turns: streams that nobody reads have a token of their own.
+  const deafToken = await newToken(server, "deaf");
   console.log("submits and one stream that reads, without deaf ones");
-  const run = () =>
-    Promise.all([
+  const run = async () => {
+    const before = server.cpuMs();
+    const results = await Promise.all([
       hammer(server, { clients: 16, ms, requests: [submit] }),
       hammer(server, { clients: 1, ms, requests: [{ method: "GET", path: "/v1/events?after=0", stream: true }] }),
     ]);
+    console.log(`  processor time of the server: ${server.cpuMs() - before} ms`);
+    return results;
+  };
   const [before, feedBefore] = await run();
   show("submits", before);
   console.log(`  events read: ${feedBefore.events}`);
   console.log(`${values.streams} streams that never read, from the beginning on`);
-  const deaf = Array.from({ length: Number(values.streams) }, () => deafStream(server));
+  const deaf = Array.from({ length: Number(values.streams) }, () => deafStream({ ...server, token: deafToken }));
   const [during, feed] = await run();
   show("submits", during);
   console.log(`  events read: ${feed.events}`);
