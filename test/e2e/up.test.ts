@@ -106,6 +106,21 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(JSON.parse(said.stdout).state).toMatch(/^(queued|running)$/); // handed back, or for the next engine to find lost
   });
 
+  it.runIf(IS_FULL)("killed in the middle of a stop that would take an hour, leaves no process behind", async () => {
+    const home = newHome();
+    const pids = join(home, "pids");
+    const { proc, url, tokenFile } = await up({ home, args: ["--grace", "1h"] });
+    const client = await connect(url, tokenIn({ tokenFile }));
+    const script = `trap '' TERM; setsid sleep 3600 & echo $$ >> ${pids}; while :; do sleep 0.1; done`;
+    await client.submit("exec", { ...sh(script), grace: "1h" });
+    await numberIn(pids);
+    const tree = treeOf(proc.pid);
+    proc.signal("SIGTERM");
+    await until("the worker is stopping too", () => proc.log.split("once more to stop at once").length === 3);
+    await proc.kill();
+    for (const pid of tree) await gone(pid, `process ${pid} of ${tree} is gone`);
+  });
+
   it.runIf(IS_FULL)("goes on with a failed `perdure run` that is redriven", async () => {
     const home = newHome();
     const data = join(home, "data");

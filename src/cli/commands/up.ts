@@ -68,6 +68,7 @@ export const up: Command = {
     greet(context, config, serving, runAs);
     const signal = await Promise.race([asked, mistake]);
     await workers.stop(config.durationMs("worker.grace"));
+    if (exitCode !== EXIT.done) process.exit(exitCode); // as if killed: to close a database can take longer than there is time
     await serving.stop(GRACE_MS);
     release();
     log("info", "stopped", { signal });

@@ -16,8 +16,11 @@ const MEMORY_LOOKS = 10;
 const GIVE_UP_MS = 5_000;
 /** So long is looked again where nobody is found but a look is in doubt. Processes of others come and go too. */
 const DOUBT_MS = 1_000;
-/** When the worker is gone there are two rounds, and all of it must be over within a second. */
-const LAST_DOUBT_MS = 200;
+/** When the worker is forced, or gone (then there are two rounds): all of it must be over within a second. */
+const LAST_DOUBT_MS = 120;
+/** Between the two. A command that was being started held a copy of the worker's pipe until it was a program of its own, so it was
+ *  there in the first round; one that the kernel was just replacing is met in the second. */
+const AGAIN_MS = 50;
 const MAX_FREEZE = 50;
 
 /** @typedef {import("./processes.mjs").Process} Process */
@@ -61,7 +64,8 @@ async function endAll(findWith, graceMs, doubtMs = DOUBT_MS) {
   const settled = new Set();
   /** @type {Process[]} */
   let left = [];
-  let doubtUntil = 0;
+  /** @type {number | null} */
+  let doubtFrom = null;
   /** @returns {boolean} nobody is left, for all that can be known */
   const isOver = () => {
     /** @type {Doubts} */
@@ -70,8 +74,9 @@ async function endAll(findWith, graceMs, doubtMs = DOUBT_MS) {
     for (const each of left) met.set(`${each.pid} ${each.started}`, each);
     const isInDoubt = [...doubts].some((doubt) => !settled.has(doubt));
     for (const doubt of doubts) if (doubt.startsWith("dead")) settled.add(doubt);
-    if (left.length > 0 || doubtUntil === 0) doubtUntil = performance.now() + doubtMs;
-    return left.length === 0 && (!isInDoubt || performance.now() > doubtUntil);
+    if (left.length > 0 || doubtFrom === null) doubtFrom = performance.now();
+    const patience = isForced ? Math.min(doubtMs, LAST_DOUBT_MS) : doubtMs;
+    return left.length === 0 && (!isInDoubt || performance.now() > doubtFrom + patience);
   };
   const toAll = (/** @type {NodeJS.Signals} */ signal) => {
     for (const { pid } of left) send(pid, signal);
@@ -180,7 +185,7 @@ createInterface({ input: process.stdin })
       };
       // No grace: the job may be given to another worker this very moment, and the two must not overlap.
       await endAll(find, 0, LAST_DOUBT_MS);
-      await sleep(200); // one that was being started when the worker died
+      await sleep(AGAIN_MS);
       await endAll(find, 0, LAST_DOUBT_MS);
     }
     process.exit(0);
