@@ -32,7 +32,7 @@ export function asSeconds(value: unknown, path: string): number {
 }
 
 const GO_DURATION = /^(?:\d{1,12}(?:\.\d{1,6})?(?:ms|h|m|s))+$/;
-const GO_PART = /(\d+(?:\.\d+)?)(ms|h|m|s)/g;
+const GO_PART = /(\d{1,12}(?:\.\d{1,6})?)(ms|h|m|s)/g;
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
 
 /** Seconds, or text such as `30m` or `1h30m`, as milliseconds. No task can be done within nothing. */
