@@ -1,11 +1,12 @@
 /** What a command line speaks to, and to whom it shows which token. */
-import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, chownSync, lchownSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { readArguments } from "./arguments.ts";
 import type { Command } from "./command.ts";
 import type { Io } from "./io.ts";
+import { believedOwners } from "./owner.ts";
 import { isThisMachine, TARGET, type Target, targetOf } from "./target.ts";
 
 const look: Command = {
@@ -233,6 +234,15 @@ it.each([
   expect(isThisMachine(url)).toBe(is);
 });
 
+it.skipIf(process.geteuid === undefined)("SUDO_UID names somebody only to root", () => {
+  const spy = vi.spyOn(process as Required<typeof process>, "geteuid");
+  onTestFinished(() => spy.mockRestore());
+  spy.mockReturnValue(1_000);
+  expect(believedOwners({ SUDO_UID: "54321" })).toEqual([1_000, 0]);
+  spy.mockReturnValue(0);
+  expect(believedOwners({ SUDO_UID: "54321" })).toEqual([0, 0, 54_321]);
+});
+
 describe("files that lie in a directory", () => {
   const hostile = (place: Place, text: string) => writeFileSync(join(place.cwd, "perdure.yaml"), text);
 
@@ -286,6 +296,15 @@ describe("files that lie in a directory", () => {
       expect(place.target()).toMatchObject({ kind: "server", token: tokenOf("o") });
     });
 
+    it("are refused as links of another user, whoever owns what they lead to", () => {
+      const place = newPlace();
+      writeFileSync(join(place.cwd, "mine.yaml"), "namespace: mine\n");
+      symlinkSync("mine.yaml", join(place.cwd, "perdure.yaml"));
+      expect(place.target()).toMatchObject({ namespace: "mine" });
+      lchownSync(join(place.cwd, "perdure.yaml"), STRANGER, STRANGER);
+      expect(() => place.target()).toThrow(/^perdure\.yaml belongs to another user/);
+    });
+
     it("are believed where the person names them, or has come by sudo", () => {
       const place = newPlace(LIVE);
       for (const name of ["", "server.json", "token"]) chownSync(join(place.data, name), STRANGER, STRANGER);
@@ -307,8 +326,10 @@ describe("files that lie in a directory", () => {
     chmodSync(join(place.cwd, "perdure.yaml"), 0o644);
     chmodSync(place.data, 0o777);
     expect(() => place.target()).toThrow(/every user can change \.\/\.perdure \(mode 0777\)/);
-    chmodSync(place.data, 0o700);
-    expect(place.target()).toMatchObject({ kind: "server", namespace: "mine" });
+    for (const mode of [0o1777, 0o700]) {
+      chmodSync(place.data, mode); // where only owners may replace files, everybody may add some
+      expect(place.target()).toMatchObject({ kind: "server", namespace: "mine" });
+    }
   });
 
   it("cannot choose both an address and a file with a token", () => {
@@ -317,6 +338,10 @@ describe("files that lie in a directory", () => {
     expect(() => place.target()).toThrow(/cannot collect tokens/);
     hostile(place, `url: ${FAR}\ntoken: ${tokenOf("t")}\n`);
     expect(place.target()).toMatchObject({ url: FAR, token: tokenOf("t") });
+    // The token of one file, and the address of another.
+    const served = newPlace(LIVE);
+    hostile(served, `token: ${tokenOf("t")}\n`);
+    expect(() => served.target()).toThrow(/cannot collect tokens/);
   });
 
   it("named server.json lead to this machine or nowhere", () => {

@@ -94,8 +94,9 @@ describe("a token that is revoked", () => {
     const clock: Clock = {
       ...systemClock,
       after: (ms, call, options) => {
-        if (ms === 2_000) timers.push(call);
-        return systemClock.after(ms, call, options);
+        if (ms !== 2_000) return systemClock.after(ms, call, options);
+        timers.push(call); // only we say when it reads again
+        return () => {};
       },
     };
     const server = await start();
@@ -113,6 +114,23 @@ describe("a token that is revoked", () => {
     timers.at(-1)?.();
     await expect.poll(() => ended).toBe(1);
   });
+});
+
+it("a token that is revoked here ends what it holds also while the store cannot be read", async () => {
+  const server = await start();
+  const token = await server.token();
+  let isAway = false;
+  const { addToken, tokens, revokeToken } = server.store;
+  const book = await TokenBook.open({
+    store: { addToken, revokeToken, tokens: () => (isAway ? Promise.reject(new Error("away")) : tokens()) },
+    ...{ clock: systemClock, log: () => {}, randomBytes: (count) => new Uint8Array(count) },
+  });
+  onTestFinished(() => book.close());
+  let ended = 0;
+  book.onEnd(idOf(token), () => (ended += 1));
+  isAway = true;
+  expect(await book.revoke(idOf(token))).toBe(true);
+  expect(ended).toBe(1);
 });
 
 describe("a token whose time is up", () => {
@@ -204,5 +222,13 @@ describe("usage", () => {
     expect(await overspent()).toEqual([{ jobId: id, attempt: 1 }]);
     await holder.report(job, DONE);
     expect(await put({ ...key, ...lease })).toEqual([409, "lease_lost"]);
+    // The token of a job is for that job, also where the other is its own child.
+    const commands = await openWorker(server, { kinds: ["exec"] });
+    await server.call("POST", "/v1/jobs", { body: { kind: "exec", input: { argv: ["true"] } } });
+    const own = (await commands.take()).jobToken as string;
+    const child = (await server.call("POST", "/v1/jobs", { token: own, body: { kind: "never" } })).body.id as string;
+    const body = { attempt: 1, usage: { tokensIn: 0, tokensOut: 0, costUsd: 5 } };
+    const reply = await server.call("PUT", `/v1/jobs/${child}/usage`, { token: own, body });
+    expect(reply).toMatchObject({ status: 403, body: { code: "forbidden" } });
   });
 });
