@@ -67,7 +67,9 @@ export function tempFile(name = "jobs.db"): string {
  *  hang. */
 export function namedPipe(path = tempFile("pipe")): string {
   execFileSync("mkfifo", ["-m", "600", path]);
-  const release = spawn("/bin/sh", ["-c", 'sleep 5; : <> "$0"', path], { stdio: "ignore" });
+  const release = spawn("/bin/sh", ["-c", 'for _ in 1 2 3 4 5 6; do sleep 5; : <> "$0"; done', path], {
+    stdio: "ignore",
+  });
   onTestFinished(() => void release.kill());
   return path;
 }

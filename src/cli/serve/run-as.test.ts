@@ -1,4 +1,8 @@
-import { expect, it } from "vitest";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, it, onTestFinished } from "vitest";
+import { lookUp } from "../../worker/exec/run-user.ts";
 import type { Config } from "../config/config.ts";
 import { runAsOf } from "./run-as.ts";
 
@@ -8,3 +12,17 @@ it.skipIf(process.geteuid?.() !== 0)("says that root can read the token, however
     expect(runAsOf(config, "/").note).toContain("who can read the token");
   }
 });
+
+it.skipIf(process.geteuid?.() !== 0 || lookUp("nobody") === null)(
+  "stays root, and reports it, where the other user cannot enter the working directory",
+  () => {
+    const config = { text: () => undefined } as unknown as Config;
+    const cwd = mkdtempSync(join(tmpdir(), "perdure-run-as-")); // 0700
+    onTestFinished(() => rmSync(cwd, { recursive: true, force: true }));
+    expect(runAsOf(config, cwd)).toMatchObject({
+      user: null,
+      note: expect.stringMatching(/^run as root.*cannot enter/),
+    });
+    expect(runAsOf(config, "/").user).not.toBeNull();
+  },
+);
