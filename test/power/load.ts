@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { PerdureClient } from "../../src/client/client.ts";
 import { Perdure } from "../../src/client/connect.ts";
+import type { Duration } from "../../src/core/duration.ts";
 import { PerdureError } from "../../src/core/errors.ts";
 import { systemClock } from "../../src/engine/clock.ts";
 import { sleep } from "../../src/lib/clock.ts";
@@ -49,7 +50,7 @@ export interface Up {
 }
 
 /** Resolves when it says that it is ready: from then on its tokens are promised. */
-export async function startUp(dir: string, env: NodeJS.ProcessEnv): Promise<Up> {
+export async function startUp(dir: string, env: NodeJS.ProcessEnv, patience: Duration = 0): Promise<Up> {
   const args = ["up", "--data", dir, "--port", "0", "--concurrency", "4", "--grace", "1s"];
   const child = spawn(process.execPath, [PROGRAM, ...args], { stdio: ["ignore", "pipe", "pipe"], env });
   let text = "";
@@ -60,7 +61,7 @@ export async function startUp(dir: string, env: NodeJS.ProcessEnv): Promise<Up> 
     const url = urlIn(join(dir, "server.json"), child.pid as number);
     if (url !== null) {
       const token = readFileSync(join(dir, "token"), "utf8").trim();
-      const client = await Perdure.connect(url, { token, patience: 0 });
+      const client = await Perdure.connect(url, { token, patience });
       return { child, token, client, lines: () => text };
     }
     await sleep(systemClock, 10);
