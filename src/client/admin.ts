@@ -23,6 +23,19 @@ export interface NewToken {
   readonly expiresIn?: Duration;
 }
 
+/** What a server has seen of a store that is full, away or broken.
+ *  @example
+ *  const { storeTrouble } = await client.admin.status(); */
+export interface StoreTrouble {
+  readonly kind: "full" | "unavailable" | "io";
+  /** For an admin of all namespaces only. */
+  readonly cause?: string;
+  readonly forMs: number;
+  /** How many requests, and rounds of the engine in the background, failed by it. */
+  readonly requests: number;
+  readonly rounds: number;
+}
+
 /** Open: a server may say more.
  *  @example
  *  const { store, now }: ServerStatus = await client.admin.status(); */
@@ -31,6 +44,8 @@ export interface ServerStatus {
   readonly store: "sqlite" | "postgres";
   /** Why the store takes no writes; null if nothing is wrong. Only an admin of all namespaces is shown the cause with its path. */
   readonly storeFault?: string | null;
+  /** Why the store refuses or loses calls, though not all of them, as on a full disk; null if nothing is wrong. */
+  readonly storeTrouble?: StoreTrouble | null;
   readonly [more: string]: unknown;
 }
 

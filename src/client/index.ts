@@ -40,6 +40,6 @@ export {
   task,
 } from "../core/task.ts";
 export type { AttemptRow, BlobFile, JobInfo, QueueCounts, SessionRow } from "../core/views.ts";
-export type { Admin, Identity, NewToken, ServerStatus, ServerVersion, TokenInfo } from "./admin.ts";
+export type { Admin, Identity, NewToken, ServerStatus, ServerVersion, StoreTrouble, TokenInfo } from "./admin.ts";
 export type { PerdureClient } from "./client.ts";
 export { type ConnectOptions, Perdure } from "./connect.ts";

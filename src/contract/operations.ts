@@ -367,12 +367,21 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
   getStatus: {
     ...{ tag: "server", summary: "How the server is doing" },
     description:
-      "`storeFault`: why the store takes no writes; an admin token of all namespaces gets the cause with its path.",
+      "`storeFault`: why the store takes no writes; an admin token of all namespaces gets the cause with its path. " +
+      "`storeTrouble`: calls that it refused or lost, and how many requests and background rounds that hit.",
     // Open: a server may say more.
     reply: Type.Object({
       now: Type.Number(),
       store: words(["sqlite", "postgres"]),
       storeFault: Type.Optional(orNull(Type.String())),
+      storeTrouble: Type.Optional(
+        orNull(
+          Type.Object({
+            ...{ kind: words(["full", "unavailable", "io"]), cause: Type.Optional(Type.String()) },
+            ...{ forMs: Type.Number(), requests: Type.Integer(), rounds: Type.Integer() },
+          }),
+        ),
+      ),
     }),
   },
   getVersion: {

@@ -159,6 +159,19 @@ describe("a wall clock that is set back an hour", () => {
     expect(await due(engine)).toEqual([delayed]);
   });
 
+  it("is agreed on by a process that had the file open before, on a host whose clock is behind", async () => {
+    const [machine, behind] = [new Machine(), new Machine()];
+    Object.assign(behind, { boot: "two", wallMs: -HOUR });
+    const file = tempFile();
+    const other = await behind.open(file);
+    const { engine } = await machine.open(file);
+    const queued = await submit(engine);
+    await engine.reap();
+    expect(await due(other.engine)).toEqual([]);
+    await other.engine.reap();
+    expect(await due(other.engine)).toEqual([queued]);
+  });
+
   it("while nobody was awake: time away counts, as within one boot the machine knows it", async () => {
     const machine = new Machine();
     const file = tempFile();

@@ -26,6 +26,9 @@ it("a full store is one line when it begins, one when it is over, and a count, w
     for (let i = 0; i < count; i++) expect((await submit()).status).toBeGreaterThanOrEqual(500);
   };
   await refuse("store_full", 40);
+  expect((await server.call("GET", "/v1/status")).body).toMatchObject({
+    storeTrouble: { kind: "full", cause: "the database has no room left", requests: 40 },
+  });
   for (let i = 0; i < 5; i++) await server.engine.reap().catch(() => {});
   await refuse("store_unavailable", 10);
   expect(server.engine.storeState.trouble).toMatchObject({ kind: "unavailable" });
@@ -34,6 +37,7 @@ it("a full store is one line when it begins, one when it is over, and a count, w
   skip.ms += 60_000;
   await server.engine.reap();
   expect(server.engine.storeState.trouble).toBeNull();
+  expect((await server.call("GET", "/v1/status")).body).toMatchObject({ storeTrouble: null });
   expect(said()).toMatchObject([
     { level: "error", message: "store.trouble", kind: "full", cause: "the database has no room left" },
     { level: "error", message: "store.trouble_changed", kind: "unavailable", was: "full" },

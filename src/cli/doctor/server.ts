@@ -1,5 +1,6 @@
 /** The server: that it answers, knows the token, is of our version, and has our time. */
 
+import type { StoreTrouble } from "../../client/admin.ts";
 import type { PerdureClient } from "../../client/client.ts";
 import { Perdure } from "../../client/connect.ts";
 import { API_VERSION } from "../../contract/wire.ts";
@@ -74,12 +75,22 @@ export async function checkToken({ admin }: PerdureClient): Promise<Found[]> {
 }
 
 export async function checkStatus({ admin }: PerdureClient): Promise<Found[]> {
-  const { store, storeMs, storeFault = null } = await admin.status();
+  const { store, storeMs, storeFault = null, storeTrouble = null } = await admin.status();
   if (storeFault !== null) {
     const advice = "remove the cause; the server opens the database again by itself, and logs store_up";
     return [problem(`the server takes no writes: ${store}: ${storeFault}`, advice)];
   }
+  if (storeTrouble !== null) return [judgeTrouble(store, storeTrouble)];
   return [ok(`${store}, behind the server${typeof storeMs === "number" ? `; it answers in ${showMs(storeMs)}` : ""}`)];
+}
+
+function judgeTrouble(store: string, { kind, cause, requests, forMs }: StoreTrouble): Found {
+  const advice =
+    kind === "full"
+      ? "free space on the disk of the database; nothing has to be restarted"
+      : "check the database; the server logs store.trouble with the cause, and store.trouble_over when it works again";
+  const count = `${requests} ${requests === 1 ? "request" : "requests"} failed in ${showMs(forMs)}`;
+  return problem(`the store of the server (${store}) is ${kind}: ${cause ?? "no cause shown"}; ${count}`, advice);
 }
 
 export async function checkClock({ admin }: PerdureClient): Promise<Found[]> {

@@ -2,6 +2,7 @@
 import { hostname } from "node:os";
 import { API_VERSION } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
+import type { StoreState } from "../../engine/store-state.ts";
 import { operator } from "../operator.ts";
 import type { Handlers, ServerParts } from "../parts.ts";
 
@@ -41,6 +42,7 @@ export function metaRoutes({ engine, version, storeKind, dialects, settings }: S
       const now = clock.monotonic();
       return {
         ...{ now: clock.now(), store: storeKind, startedAt, storeFault },
+        storeTrouble: troubleShown(engine.storeState.trouble, now, isOperator),
         uptimeMs: Math.round(now - started),
         storeMs: isRead ? Math.round((now - asked) * 10) / 10 : null,
       };
@@ -52,6 +54,14 @@ export function metaRoutes({ engine, version, storeKind, dialects, settings }: S
       return { jobs: await engine.prune(operator(who)) };
     },
   };
+}
+
+/** Calls that the store refused, as they are also logged: counted, until it takes all again. */
+function troubleShown(trouble: StoreState["trouble"], now: number, isOperator: boolean) {
+  if (trouble === null) return null;
+  const { kind, cause, since, counts } = trouble;
+  const { requests = 0, rounds = 0 } = counts;
+  return { kind, forMs: Math.round(now - since), requests, rounds, ...(isOperator ? { cause } : {}) };
 }
 
 const FAULTS = { disk: "the disk or the file of the database failed", damaged: "the database is damaged" } as const;
