@@ -43,6 +43,7 @@ async function setUp(limits: Partial<ConnectionLimits> = {}) {
     connections,
     inForce,
     logged,
+    peers,
     pass(ms: number) {
       now += ms;
       for (const timer of timers) {
@@ -127,6 +128,23 @@ describe("room for a new connection", () => {
     expect(openOf([first, second, instead, refused])).toEqual([true, true, true, false]);
     pass(9_000);
     expect(openOf([await open(), first, second])).toEqual([true, true, false]);
+  });
+});
+
+describe("a caller with a token", () => {
+  it("keeps its connection when its next request is on its way", async () => {
+    const { open, use, connections, pass, peers } = await setUp({ max: 2, reserved: 0 });
+    const sockets = [await open(), await open()];
+    for (const socket of sockets) {
+      connections.authenticated(socket);
+      use(socket)();
+    }
+    pass(11_000);
+    const begun = once(sockets[0] as Socket, "data");
+    peers[0]?.write("GET");
+    await begun;
+    const instead = await open();
+    expect(openOf([...sockets, instead])).toEqual([true, false, true]);
   });
 });
 

@@ -5,6 +5,7 @@ import { expect, it, onTestFinished, vi } from "vitest";
 import { openBench } from "../../test/kit.ts";
 import type { PerdureEvent } from "../core/event.ts";
 import type { Engine } from "../engine/engine.ts";
+import { nextTurn } from "../lib/turn.ts";
 import type { EventQuery } from "../store/store.ts";
 import { VirtualClock } from "../testing/virtual-clock.ts";
 import { EventChannels, type Which } from "./event-channel.ts";
@@ -196,4 +197,27 @@ it("sends nothing that happens when the client may see no more, also before the 
   await submit("k");
   await over;
   expect(await response.text()).toBe("retry: 1000\n\n");
+});
+
+it("lets others have their turn of the event loop after each page", async () => {
+  const clock = new VirtualClock();
+  const pages = 20;
+  let turns = 0;
+  let isOver = false;
+  const server = createServer(async (_, out) => {
+    const channel = {
+      next: async (place: number) => (place < pages ? { text: Buffer.from("x"), upTo: place + 1 } : null),
+      passed: (place: number) => place,
+    };
+    const { signal } = new AbortController();
+    await streamEvents({ clock, channel, caller: "test", after: 0, isAllowed: () => true, out, signal });
+    isOver = true;
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  onTestFinished(() => void server.close());
+  server.once("request", async () => {
+    for (; !isOver; turns++) await nextTurn();
+  });
+  await (await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)).text();
+  expect(turns).toBeGreaterThanOrEqual(pages);
 });
