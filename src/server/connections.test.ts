@@ -129,6 +129,14 @@ describe("room for a new connection", () => {
     pass(9_000);
     expect(openOf([await open(), first, second])).toEqual([true, true, false]);
   });
+
+  it("is made at once where one more without a token would use the reserve", async () => {
+    const { open, pass } = await setUp();
+    const sockets = [await open(), await open(), await open(), await open()];
+    pass(1_000);
+    sockets.push(await open()); // the fifth of six, of which two are reserved
+    expect(openOf(sockets)).toEqual([false, true, true, true, true]);
+  });
 });
 
 describe("a caller with a token", () => {

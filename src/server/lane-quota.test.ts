@@ -13,7 +13,12 @@ const OF_TOKEN = "which is the quota of a token and its jobs";
 const OF_NAMESPACE = "which is the quota of a namespace";
 
 /** A store of lanes as the quota asks for them; `stored` are the queues that exist, with whoever made them. */
-function quotaOver(stored: Map<string, string>, lanesPerToken: number, lanesPerNamespace = 100) {
+function quotaOver(
+  stored: Map<string, string>,
+  lanesPerToken: number,
+  lanesPerNamespace = 100,
+  family: ReadonlyMap<string, string | null> = new Map(),
+) {
   const seen = { asked: 0, now: 0 };
   const store = {
     async laneUse({ owner, lanes }: LaneUseQuery) {
@@ -21,8 +26,10 @@ function quotaOver(stored: Map<string, string>, lanesPerToken: number, lanesPerN
       const owned = [...stored.values()].filter((each) => each === owner).length;
       return { total: stored.size, owned, exists: lanes.map(({ queue }) => stored.has(queue)) };
     },
-    facts: async () => [null],
-    events: async () => [],
+    // Who is whose child, and who submitted those at the top.
+    facts: async ([id = ""]: readonly string[]) =>
+      [family.has(id) ? { namespace: "a", parentId: family.get(id) ?? null } : null] as never,
+    events: async ({ jobId }: { jobId?: string }) => [{ data: { by: `token:of ${jobId}` } }] as never,
   };
   const limits = { lanesPerToken, lanesPerNamespace };
   const quota = new LaneQuota({ store, limits, clock: { monotonic: () => seen.now } });
@@ -68,6 +75,29 @@ describe("S32: the quota of lanes", () => {
     stored.set("q4", "token:x");
     restarted.seen.now += 3_600_000;
     expect(await restarted.submit([item("q2")])).toEqual([expect.stringContaining(OF_TOKEN)]);
+  });
+
+  it("counts children for whoever submitted the top of their family; those without a top share one", async () => {
+    const family = new Map([
+      ["job_child", "job_parent"],
+      ["job_parent", "job_top"],
+      ["job_top", null],
+      ["job_other", null],
+      ["job_lost", "job_pruned"],
+      ["job_lost_too", "job_pruned_too"],
+    ]);
+    const stored = new Map<string, string>();
+    const { submit } = quotaOver(stored, 2, 100, family);
+    const child = (queue: string, id: string) => item(queue, { parent: { id, attempt: 1 } as never });
+    expect(await submit([child("q1", "job_child"), child("q2", "job_parent"), child("q3", "job_top")])).toEqual([
+      null,
+      null,
+      expect.stringContaining(OF_TOKEN),
+    ]);
+    expect([...new Set(stored.values())]).toEqual(["token:of job_top"]);
+    expect(await submit([child("q4", "job_other")])).toEqual([null]);
+    expect(await submit([child("q5", "job_lost"), child("q6", "job_lost_too")])).toEqual([null, null]);
+    expect(await submit([child("q7", "job_lost_too")])).toEqual([expect.stringContaining(OF_TOKEN)]);
   });
 
   it("tells kinds, labels and namespaces apart", async () => {

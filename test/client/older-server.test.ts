@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, it, onTestFinished } from "vitest";
 import { eachQueue, eachWorker } from "../../src/cli/pages.ts";
+import { Perdure as Client } from "../../src/client/index.ts";
 import { Perdure } from "../../src/index.ts";
 
 it("redriveMany names no skipped jobs where the server does not know of them", async () => {
@@ -42,3 +43,16 @@ it.each([200, 450])(
     expect(await perdure.workers()).toHaveLength(count);
   },
 );
+
+it("all pages are read where none is asked for", async () => {
+  const pages = { "": "b", b: "d", d: null } as const;
+  await using client = await Client.connect("http://localhost:1", {
+    token: "t".repeat(40),
+    async fetch(url) {
+      const after = (new URL(String(url)).searchParams.get("after") ?? "") as keyof typeof pages;
+      return Response.json({ queues: [{ queue: `after ${after}` }], workers: [], tokens: [], next: pages[after] });
+    },
+  });
+  expect((await client.queues()).map(({ queue }) => queue)).toEqual(["after ", "after b", "after d"]);
+  expect(await client.queues({ after: "b" })).toHaveLength(1);
+});

@@ -36,6 +36,7 @@ describe("a job with many attempts", () => {
     expect(next.body).toMatchObject({ attempts: [{ attempt: 101, log: "line 101" }, { attempt: 102 }], next: 102 });
     const last = await server.call("GET", `/v1/jobs/${id}/attempts?after=102`);
     expect(last.body).toMatchObject({ attempts: [{ attempt: 103 }], next: null });
+    expect(await server.store.attempts(id, { limit: 1_000 })).toHaveLength(100);
     const client = await Perdure.connect(server.url, { token: server.admin });
     const job = await client.job(id);
     const all = await job.attempts();

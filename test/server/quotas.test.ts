@@ -19,11 +19,12 @@ const OVER = {
 
 describe("S32: lanes", () => {
   it("are a share of each token, which its jobs share, and which it has again after a prune and a restart", async () => {
-    const greedy = await server.token({ name: "greedy", scopes: ["submit", "work"], namespace: "n" });
+    const greedy = await server.token({ name: "greedy", scopes: ["submit"], namespace: "n" });
+    const hands = await server.token({ name: "hands", scopes: ["work"], namespace: "n" });
     const modest = await server.token({ name: "modest", scopes: ["submit"], namespace: "n" });
     const root = await submit(greedy, { kind: "exec", input: { argv: ["true"] }, queue: "root" });
     expect(root.status).toBe(201);
-    const worker = await openWorker(server, { kinds: ["exec"] }, { token: greedy });
+    const worker = await openWorker(server, { kinds: ["exec"] }, { token: hands });
     const job = await worker.take();
     // Whatever token stores a child, it counts for whoever submitted the root.
     const own = job.jobToken as string;

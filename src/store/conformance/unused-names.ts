@@ -30,6 +30,14 @@ export function unusedNameTests(bench: Bench): void {
     expect(await bench.row(other)).toMatchObject({ queue: "b" });
   });
 
+  test("stay where they were used again since, though no job names them", async () => {
+    for (const at of [T0, T0 + 2 * MINUTE]) await cancel(await bench.submit({ queue: "a", retry: OWN, at }), at);
+    await prune(T0 + 2 * MINUTE);
+    expect(await names()).toEqual([1, 1]);
+    await prune(T0 + 2 * MINUTE + 1);
+    expect(await names()).toEqual([0, 0]);
+  });
+
   test("are stored anew for whoever submits such a job again, and its jobs are found and run", async () => {
     await cancel(await bench.submit({ queue: "a", retry: OWN }));
     await prune(T0 + DAY);

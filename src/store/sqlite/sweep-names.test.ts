@@ -1,6 +1,7 @@
 /** A process that is stopped between taking the instant of a job and storing it, while another sweeps its lane and policy. */
 import { expect, it, onTestFinished } from "vitest";
 import { tempFile } from "../../../test/kit.ts";
+import type { Command } from "../../core/command.ts";
 import { DAY, decideCommandAt, newJob, newSession, T0 } from "../conformance/kit.ts";
 import { openSqlite } from "./open.ts";
 
@@ -28,4 +29,29 @@ it("a job is stored under a lane and a policy that are there, whatever its proce
   const [claimed] = await other.claim([{ session: session.id, limit: 9, claimId: null }], T0 + DAY);
   expect(claimed?.jobs.map(({ id }) => id)).toEqual([late.id]);
   expect(await other.jobs([late.id])).toMatchObject([{ queue: "swept", policy: { maxAttempts: 7 } }]);
+});
+
+it("a sweep goes through all jobs, a slice at a time, and leaves what a job takes up meanwhile", async () => {
+  const store = await openSqlite({ path: ":memory:", random: Math.random, newSecret: () => "secret ".repeat(9) });
+  onTestFinished(() => store.close());
+  const [own, kept] = [{ maxAttempts: 7 }, { maxAttempts: 8 }];
+  const amend = (jobId: string, command: Command) =>
+    store.amend([{ jobId, command }], T0 + DAY, decideCommandAt(T0 + DAY));
+  const [first, gone] = [newJob({}), newJob({ retry: own })];
+  await store.insert([first, gone, ...Array.from({ length: 5_000 }, () => newJob({}))], T0);
+  const last = newJob({ queue: "last", retry: kept });
+  await store.insert([last], T0);
+  await amend(first.id, { kind: "cancel" });
+  await amend(gone.id, { kind: "cancel" });
+  await amend(gone.id, { kind: "redrive", changes: { retry: { maxAttempts: 2 } } }); // nobody names its first policy now
+  const query = { now: T0 + DAY, keyWindowMs: 0, sessionsEndedBefore: 0, limit: 100, endedBefore: {} };
+  const slice = async () => (await store.prune({ ...query, namesUnusedBefore: T0 + 1 })).more;
+  expect(await slice()).toBe(true);
+  await amend(first.id, { kind: "redrive", changes: { retry: own } }); // of the slice that is over
+  expect(await slice()).toBe(false);
+  expect(await store.policyCount()).toBe(4); // rows: what is in memory shows nothing
+  expect(await store.jobs([first.id, last.id])).toMatchObject([
+    { policy: { maxAttempts: 7 } },
+    { queue: "last", policy: { maxAttempts: 8 } },
+  ]);
 });
