@@ -161,8 +161,25 @@ describe("a database", () => {
     expect(place.target([], { ...env, PERDURE_DB: OTHER })).toMatchObject({ url: OTHER });
     settings(place, "db: postgres://127.0.0.1/jobs\n");
     expect(() => place.target([], env)).toThrow(/cannot collect passwords/); // any program may listen there
-    settings(place, "db: postgres://127.0.0.1/jobs\n");
     expect(place.target([])).toMatchObject({ url: "postgres://127.0.0.1/jobs" });
+    settings(place, "db: postgres:///jobs\n");
+    expect(place.target([], env)).toMatchObject({ url: "postgres:///jobs" }); // PGHOST is of the same source
+    settings(place, "db: postgres://me:own@127.0.0.1/jobs\n");
+    expect(place.target([], env)).toMatchObject({ url: "postgres://me:own@127.0.0.1/jobs" });
+  });
+
+  it.each([
+    "postgres:///jobs?host=127.0.0.1&port=9977&user=app",
+    "postgres:///jobs?port=9977",
+    "postgres:///jobs?host=&host=/tmp/socket",
+    "postgres:///jobs?ho%73t=127.0.0.1",
+    "postgres:///jobs?hostaddr=127.0.0.1",
+    "' postgres://%2Ftmp%2Fsocket/jobs'",
+    "postgres://app@127.0.0.1/jobs?password=",
+  ])("in a file that lies here is not sent it as %s either", (db) => {
+    const place = newPlace();
+    settings(place, `db: ${db}\n`);
+    expect(() => place.target([], { PGPASSWORD: "geheim" })).toThrow(/cannot collect passwords/);
   });
 });
 

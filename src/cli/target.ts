@@ -57,7 +57,7 @@ export function targetOf(context: Pick<Context, "given" | "io">): Target {
     const target = databaseTarget({
       ...{ db, from, schema: config.text("schema"), dir, namespace, cwd: context.io.cwd },
     });
-    refusePassword(target, from, context.io.env);
+    refusePassword(context, config);
     const live = isByOption("db") ? null : serverOn(target);
     return live === null ? target : through(live);
   }
@@ -86,14 +86,27 @@ function serverOn({ shown, url, dir }: StoreTarget): Address | null {
   return liveAddress(url === dir.file ? dir : { given: around, from: null, path: around, file: url });
 }
 
-/** A file that merely lies in a directory must not choose who is sent the password in the environment. */
-function refusePassword({ url }: StoreTarget, from: string, env: Context["io"]["env"]): void {
-  if (!env.PGPASSWORD || !isPostgres(url) || fileIn(from) === null || !URL.canParse(url)) return;
-  const { hostname, password } = new URL(url);
-  if (hostname === "" || password !== "") return;
+/** A file that merely lies in a directory must not choose who is sent the password in the environment. For every command that
+ *  opens the database of its settings, except `up`. */
+export function refusePassword(context: Pick<Context, "given" | "io">, config: Config): void {
+  const url = config.text("db")?.trim() ?? "";
+  const from = chosenBy(context, config, "db");
+  if (!context.io.env.PGPASSWORD || !isPostgres(url) || fileIn(from) === null || !URL.canParse(url)) return;
+  const host = hostIn(new URL(url));
+  // Only a password before the host is sure to be used in place of that variable.
+  if (host === null || new URL(url).password !== "") return;
   throw usageError(
-    `the database on ${hostname} is from ${from}, and PGPASSWORD from the environment: name the database with --db or PERDURE_DB too, so that a file that lies in a directory cannot collect passwords`,
+    `the database on ${host} is from ${from}, and PGPASSWORD from the environment: name the database with --db or PERDURE_DB too, so that a file that lies in a directory cannot collect passwords`,
   );
+}
+
+/** The host of a PostgreSQL address, or what takes its place in the query: the driver reads that first. A port alone leads to
+ *  another program too. */
+function hostIn({ hostname, searchParams }: URL): string | null {
+  const [host] = ["host", "hostaddr", "port"].flatMap((name) =>
+    searchParams.getAll(name).flatMap((value) => (value === "" ? [] : [name === "port" ? `port ${value}` : value])),
+  );
+  return host ?? (hostname === "" ? null : hostname);
 }
 
 /** Where an address came from: `--server`, `PERDURE_URL`, a file of settings, or the file that a server left in its data. */

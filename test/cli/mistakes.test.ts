@@ -1,8 +1,10 @@
 /** What people write wrong in files and settings is told with its place, with the word that was meant and with what to write
  *  instead; what is only noted has the place of its field, or none. */
+import { once } from "node:events";
 import { mkdirSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { dirname, join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { perdure } from "./kit.ts";
 import { newDir, openWhere } from "./targets.ts";
 
@@ -221,5 +223,25 @@ describe("a word of the command line", () => {
   ])("is told with what was meant: %j", async (argv, message) => {
     const { code, stderr } = await says(argv, { "b.yaml": "argv: [a]\n" });
     expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+  });
+});
+
+describe("the database of a perdure.yaml that lies in a directory", () => {
+  it.each([
+    ...["ps", "doctor", "prune", "migrate", "migrate --dry-run", "server --port 0"],
+    ...["token list", "run true", "submit true", "queues"],
+  ])("is not called with PGPASSWORD by %s", async (command) => {
+    let calls = 0;
+    const listener = createServer((socket) => {
+      calls += 1;
+      socket.destroy();
+    }).listen(0, "127.0.0.1");
+    onTestFinished(() => void listener.close());
+    await once(listener, "listening");
+    const { port } = listener.address() as AddressInfo;
+    const files = { "perdure.yaml": `db: postgres://app@127.0.0.1:${port}/jobs\n` };
+    const said = await says(command.split(" "), files, { PGPASSWORD: "geheim" });
+    expect(`${said.stdout}${said.stderr}`).toContain("cannot collect passwords");
+    expect([said.code === 0, calls]).toEqual([false, 0]);
   });
 });

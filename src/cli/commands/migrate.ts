@@ -11,6 +11,7 @@ import { preparedStore } from "../direct.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { liveServer } from "../serve/server-file.ts";
 import { databaseTarget, dataTarget, type StoreTarget } from "../store-target.ts";
+import { refusePassword } from "../target.ts";
 
 const KEYS = ["data", "db", "schema"] as const satisfies readonly Key[];
 
@@ -49,13 +50,15 @@ export const migrate: Command = {
   },
 };
 
-function storeOf({ given, io }: Context): StoreTarget {
+function storeOf(context: Context): StoreTarget {
+  const { given, io } = context;
   const config = loadConfig({ given, io }, KEYS);
   const isByOption = (key: Key) => config.sourceOf(key).startsWith("--");
   if (isByOption("db") && isByOption("data")) throw usageError("--db and --data cannot be used together");
   const dir = dataAt(config.text("data"), config.sourceOf("data"), io.cwd);
   const db = config.text("db");
   if (db !== undefined && !isByOption("data")) {
+    refusePassword(context, config);
     const from = config.sourceOf("db");
     return databaseTarget({ db, from, schema: config.text("schema"), dir, namespace: "", cwd: io.cwd });
   }

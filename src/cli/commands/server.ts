@@ -6,6 +6,7 @@ import { EXIT } from "../exit.ts";
 import { SERVER_KEYS } from "../serve/keys.ts";
 import { processLog } from "../serve/log.ts";
 import { untilStopped } from "../serve/until-stopped.ts";
+import { refusePassword } from "../target.ts";
 
 /** Requests under way are answered within this time, or cut. */
 const GRACE_MS = 10_000;
@@ -31,6 +32,7 @@ export const server: Command = {
     const { given, io, out } = context;
     given.atMost(0);
     const config = loadConfig(context, SERVER_KEYS);
+    refusePassword(context, config);
     const log = processLog(config, io, "server");
     // From the beginning: who asks us to stop while we start is heard too.
     const { asked, forced } = untilStopped((text) => log("info", text));
