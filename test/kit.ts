@@ -21,6 +21,7 @@ import type { AttemptRow, JobRow, Store } from "../src/store/store.ts";
 import { counted } from "../src/testing/counted-store.ts";
 import { VirtualClock } from "../src/testing/virtual-clock.ts";
 import type { EngineLink } from "../src/worker/engine-link.ts";
+import type { Executor } from "../src/worker/executor.ts";
 import { Worker } from "../src/worker/worker.ts";
 
 export interface Gate<T> {
@@ -98,7 +99,10 @@ export interface Bench {
   readonly link: EngineLink;
   /** What engine and workers logged, as `level: message`. */
   readonly logged: string[];
-  work(tasks: readonly AnyTask[], options?: { slots?: number; stopGraceMs?: number }): Promise<Worker>;
+  work(
+    tasks: readonly AnyTask[],
+    options?: { slots?: number; stopGraceMs?: number; executors?: readonly Executor[] },
+  ): Promise<Worker>;
   submit(kind: string, item?: Partial<SubmitItem>): Promise<string>;
   job(id: string): Promise<JobRow>;
   attempts(id: string): Promise<AttemptRow[]>;
@@ -171,12 +175,12 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
 
   return {
     ...{ engine, store, clock, link, logged, settled, advance },
-    async work(tasks, { slots = 10, stopGraceMs = 5_000 } = {}) {
+    async work(tasks, { slots = 10, stopGraceMs = 5_000, executors = [] } = {}) {
       const request = {
         ...{ namespace: "default", name: "bench", host: "here", pid: 1, queues: null, labels: {}, slots },
-        kinds: tasks.map((task) => task.kind),
+        kinds: [...tasks, ...executors].map(({ kind }) => kind),
       };
-      const worker = new Worker({ link, clock: seen, tasks, request, stopGraceMs, log });
+      const worker = new Worker({ link, clock: seen, tasks, executors, request, stopGraceMs, log });
       workers.push(worker);
       await worker.start();
       return worker;

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { aborted, gate, openBench } from "../../test/kit.ts";
+import { failure } from "../core/failure.ts";
 import { task } from "../core/task.ts";
+import type { Executor } from "./executor.ts";
 
 describe("stop", () => {
   it("claims nothing more and lets what runs end within the grace time, uncharged and complete", async () => {
@@ -117,6 +119,58 @@ describe("stop", () => {
     await Promise.all([stopped, forced]);
     expect(await bench.job(id)).toMatchObject({ state: "queued", attempt: 1, failures: 0, losses: 0 });
     expect((await bench.attempts(id))[0]).toMatchObject({ outcome: "interrupted", failure: null });
+  });
+
+  it("forced, hands a command back when it is dead, and keeps the end of one whose files are being stored", async () => {
+    const bench = await openBench();
+    const [dead, stored] = [gate(), gate()];
+    const killed: Executor = {
+      kind: "killed",
+      run: async () => {
+        await dead.passed;
+        return { outcome: { kind: "failed", failure: failure({ kind: "exit", message: "killed" }) } };
+      },
+    };
+    const done: Executor = {
+      kind: "done",
+      run: async (run) => {
+        run.workDone();
+        await stored.passed;
+        return { outcome: { kind: "completed", result: "7" } };
+      },
+    };
+    const worker = await bench.work([], { executors: [killed, done] });
+    const ids = [await bench.submit("killed"), await bench.submit("done")] as const;
+    await bench.settled();
+    const stopped = worker.stop(0, true);
+    await bench.advance(500);
+    for (const id of ids) expect(await bench.job(id)).toMatchObject({ state: "running", attempt: 1 });
+    dead.open();
+    stored.open();
+    await bench.advance(1);
+    await stopped;
+    expect(await bench.job(ids[0])).toMatchObject({ state: "queued", failures: 0, losses: 0, handbacks: 1 });
+    expect(await bench.job(ids[1])).toMatchObject({ state: "succeeded", result: "7" });
+  });
+
+  it("forced, leaves a command that does not die to its lease", async () => {
+    const bench = await openBench();
+    const immortal: Executor = {
+      kind: "immortal",
+      run: (run) => {
+        run.stopGraceMs = 3_600_000;
+        return new Promise(() => {});
+      },
+    };
+    const worker = await bench.work([], { executors: [immortal] });
+    const id = await bench.submit("immortal");
+    await bench.settled();
+    const stopped = worker.stop(0, true);
+    await bench.advance(2_000);
+    await stopped;
+    expect(await bench.job(id)).toMatchObject({ state: "running", attempt: 1 });
+    await bench.advance(60_000);
+    expect(await bench.job(id)).toMatchObject({ state: "queued", attempt: 1, failures: 0, losses: 1, handbacks: 0 });
   });
 
   it("counts the twentieth hand-back in a row as a loss, so that nothing goes round for ever", async () => {

@@ -107,8 +107,11 @@ export class Worker {
     for (const proceed of this.#waiting.splice(0)) proceed();
     // Those that were asked before are given up with the others; a run that ends by itself first has ended.
     this.#stopAll("shutdown");
+    // A handler may go on for ever. A command is killed, and handed back only when it is dead: the next attempt may begin then.
     this.#options.clock.after(FORCED_MS, () => {
-      for (const run of this.#runs.values()) run.finish(givenUp(run, run.stopCause ?? "shutdown"));
+      for (const run of this.#runs.values()) {
+        if (this.#tasks.has(run.job.kind)) run.finish(givenUp(run, run.stopCause ?? "shutdown"));
+      }
     });
   }
   #isForced = false;
@@ -325,6 +328,12 @@ export class Worker {
     this.#uncancel();
     await this.#keeper?.stop();
     if (this.#session === "") return;
+    const left = [...this.#runs.values()].filter((run) => !run.hasEnded);
+    if (left.length > 0) {
+      // Its end would give them to others at once, beside what still runs.
+      this.#options.log("warn", `${left.length} attempts have not ended; session ${this.#session} ends with its lease`);
+      return;
+    }
     await link.closeSession(this.#session).catch((error: unknown) => {
       // The lease will end it: whoever closes down in an outage has nothing more to do.
       if (!isOutage(error)) throw error;
