@@ -44,6 +44,8 @@ export interface ServerStatus {
   readonly store: "sqlite" | "postgres";
   /** Why the store takes no writes; null if nothing is wrong. Only an admin of all namespaces is shown the cause with its path. */
   readonly storeFault?: string | null;
+  /** Why the server cannot read its signing secrets again, and goes on with those it knows; null if nothing is wrong. */
+  readonly secretFault?: string | null;
   /** Why the store refuses or loses calls, though not all of them, as on a full disk; null if nothing is wrong. */
   readonly storeTrouble?: StoreTrouble | null;
   readonly [more: string]: unknown;

@@ -368,12 +368,14 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
     ...{ tag: "server", summary: "How the server is doing" },
     description:
       "`storeFault`: why the store takes no writes; an admin token of all namespaces gets the cause with its path. " +
+      "`secretFault`: why the signing secrets cannot be read again; those known go on, and the next start fails. " +
       "`storeTrouble`: calls that it refused or lost, and how many requests and background rounds that hit.",
     // Open: a server may say more.
     reply: Type.Object({
       now: Type.Number(),
       store: words(["sqlite", "postgres"]),
       storeFault: Type.Optional(orNull(Type.String())),
+      secretFault: Type.Optional(orNull(Type.String())),
       storeTrouble: Type.Optional(
         orNull(
           Type.Object({

@@ -6,6 +6,8 @@ import {
   closeSync,
   constants,
   fchmodSync,
+  fchownSync,
+  fstatSync,
   fsyncSync,
   linkSync,
   mkdirSync,
@@ -26,15 +28,28 @@ const NO_LINKS = new Set(["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK"])
 
 const FOLDER = constants.O_RDONLY | (constants.O_DIRECTORY ?? 0);
 
+export interface FileOwner {
+  readonly uid: number;
+  readonly gid: number;
+}
+
+export interface WriteOptions {
+  readonly replace: boolean;
+  /** Who shall own it; default: this user. Only root can give a file away, and others get the error of the system. */
+  readonly owner?: FileOwner | undefined;
+}
+
 /** Puts a small file in its place, for its owner alone: whole or not at all, whoever reads it and whatever happens. False:
  *  a file exists there and `replace` is not set. */
-export function writeDurably(path: string, text: string, { replace }: { readonly replace: boolean }): boolean {
+export function writeDurably(path: string, text: string, { replace, owner }: WriteOptions): boolean {
   const part = join(dirname(path), `.${basename(path)}-${randomBytes(6).toString("hex")}`);
   const file = openSync(part, "wx", 0o600);
   let isMoved = false;
   try {
     try {
       fchmodSync(file, 0o600); // whatever the umask says
+      // The group has no rights to it.
+      if (owner !== undefined && owner.uid !== fstatSync(file).uid) fchownSync(file, owner.uid, owner.gid);
       writeSync(file, text);
       fsyncSync(file);
     } finally {

@@ -35,6 +35,8 @@ export class KeyRing {
   readonly #retired = new Set<string>();
   /** The fingerprint in the store, where no key here has it. */
   #missing: string | null = null;
+  /** Why the keys here are not those that the operator wrote, with the path of their file; null if nothing is wrong. */
+  fault: string | null = null;
 
   /** The newest first. */
   constructor(secrets: readonly Secret[], now: () => number) {

@@ -6,7 +6,14 @@ import { sqliteFaults, sqliteVersion } from "./sqlite/look.ts";
 import { openSqlite } from "./sqlite/open.ts";
 import type { SchemaVersion, Store, WallMark } from "./store.ts";
 
-export { flushFileSync, flushFolderSync, makeFolderDurablySync, writeDurably } from "../files/durable.ts";
+export {
+  type FileOwner,
+  flushFileSync,
+  flushFolderSync,
+  makeFolderDurablySync,
+  type WriteOptions,
+  writeDurably,
+} from "../files/durable.ts";
 export { DATA_DIRECTORY, keepFromGit } from "./git-ignore.ts";
 export { driverName } from "./sqlite/driver.ts";
 export { holdLock } from "./sqlite/lock.ts";

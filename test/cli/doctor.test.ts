@@ -74,6 +74,7 @@ describe.each(KINDS)("on %s", (kind) => {
       expect(stdout).toMatch(/^warning server +the server has version 0\.0\.0-test/m);
       expect(stdout).toMatch(/^ok {6}token +the token \w{8} \(admin\) may admin in all namespaces$/m);
       expect(stdout).toMatch(/^ok {6}clock +this clock and the server's are [\d.]+ m?s apart$/m);
+      expect(stdout).toMatch(/^ok {6}secrets +the server can read its signing secrets$/m);
       expect(stdout).toMatch(/^ok {6}store +sqlite, behind the server; it answers in /m);
     }
   });
@@ -226,6 +227,21 @@ describe("through a server", () => {
     expect(lines).toMatch(/^problem server: /m);
     expect(lines.match(/^problem /gm)).toHaveLength(1);
     expect(lines).toContain("note clock: not looked at, as the server does not answer");
+  });
+
+  it("reports one that cannot read its signing secrets, with the path to an admin of all namespaces alone", async () => {
+    const { server } = await openWhere("server");
+    if (server === null) throw new Error("a server was asked for");
+    server.keys.fault = "/srv/perdure/secret: permission denied";
+    const seenBy = async (token: string) => {
+      const env = { PERDURE_TOKEN: token };
+      const { code, lines } = await examine(["--server", server.url], { cwd: newDir(), env });
+      return [code, /^problem secrets: .*$/m.exec(lines)?.[0]];
+    };
+    const message = "problem secrets: the server cannot read its signing secrets: ";
+    expect(await seenBy(server.admin)).toEqual([1, `${message}/srv/perdure/secret: permission denied`]);
+    const other = await server.token({ scopes: ["read"] });
+    expect(await seenBy(other)).toEqual([1, `${message}the file of the signing secrets cannot be read`]);
   });
 
   it("tells of a missing token, a wrong one, and one of another namespace", async () => {

@@ -1,7 +1,7 @@
 /** `perdure token`, through a server, on data of this machine, and on a PostgreSQL database. */
-import { statSync, writeFileSync } from "node:fs";
+import { chownSync, lchownSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { readSecretFile } from "../../src/cli/serve/secret-file.ts";
 import { SETTING } from "../../src/cli/serve/signing.ts";
 import { systemClock } from "../../src/engine/clock.ts";
@@ -146,6 +146,39 @@ describe("the signing secret", () => {
         .slice(1)
         .every(({ until }) => (until ?? Number.NaN) <= signsFrom),
     ).toBe(true);
+  });
+
+  it.skipIf(process.geteuid?.() !== 0)("stays with the user of its server when root replaces it", async () => {
+    const { dir, file } = withFile();
+    expect((await perdure(["submit", "k", "--data", dir], { cwd: dir })).code).toBe(0);
+    for (const path of [dir, file]) chownSync(path, 65534, 65534);
+    const argv = ["token", "rotate-secret", "--data", dir];
+    const ownerOf = (path: string) => [statSync(path).uid, statSync(path).gid, statSync(path).mode & 0o777];
+    expect((await perdure(argv, { cwd: dir })).code).toBe(0);
+    expect(ownerOf(file)).toEqual([65534, 65534, 0o600]);
+    rmSync(file); // lost: the directory is what is left of its user
+    expect((await perdure([...argv, "--force"], { cwd: dir })).code).toBe(0);
+    expect(ownerOf(file)).toEqual([65534, 65534, 0o600]);
+    // What a link leads to is not given to whoever owns the link.
+    const mine = withFile();
+    rmSync(file);
+    symlinkSync(mine.file, file);
+    lchownSync(file, 65534, 65534);
+    expect((await perdure(argv, { cwd: dir })).code).toBe(0);
+    expect(ownerOf(file)[0]).toBe(0);
+  });
+
+  it.skipIf(process.geteuid?.() !== 0)("of another user is not replaced by who cannot give it back", async () => {
+    const { dir, file, read } = withFile();
+    chownSync(file, 65534, 65534);
+    const spy = vi.spyOn(process as Required<typeof process>, "geteuid").mockReturnValue(1234);
+    const said = await perdure(["token", "rotate-secret", "--data", dir], { cwd: dir });
+    spy.mockRestore();
+    expect(said).toMatchObject({ code: 1, stdout: "" });
+    expect(said.stderr).toContain(
+      "is for the user with id 65534: run `sudo -u '#65534' perdure token rotate-secret …`",
+    );
+    expect(read()).toHaveLength(1);
   });
 
   it("waits for its copies where servers share a PostgreSQL database", async () => {

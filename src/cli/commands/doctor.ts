@@ -17,7 +17,16 @@ import {
   wordsOf,
 } from "../doctor/finding.ts";
 import { checkDisk, checkDriver, checkNode } from "../doctor/machine.ts";
-import { checkClock, checkReach, checkStatus, checkToken, clientOf, ifAllowed, notReached } from "../doctor/server.ts";
+import {
+  checkClock,
+  checkReach,
+  checkSecrets,
+  checkStatus,
+  checkToken,
+  clientOf,
+  ifAllowed,
+  notReached,
+} from "../doctor/server.ts";
 import { checkSettings } from "../doctor/settings.ts";
 import { lookAtStore } from "../doctor/store.ts";
 import { checkDeadLetters, checkQueues, checkWorkers, type Looked } from "../doctor/work.ts";
@@ -119,6 +128,7 @@ async function examineServer(target: ServerTarget): Promise<Finding[]> {
   const rest = await findingsOf([
     { name: "token", run: unless(() => checkToken(client)) },
     { name: "store", run: unless(() => checkStatus(client)) },
+    { name: "secrets", run: unless(() => checkSecrets(client)) },
     { name: "clock", run: unless(() => checkClock(client)) },
     ...workChecks(client, time).map(({ name, run }) => ({ name, run: unless(run) })),
   ]);

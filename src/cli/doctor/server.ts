@@ -93,6 +93,15 @@ function judgeTrouble(store: string, { kind, cause, requests, forMs }: StoreTrou
   return problem(`the store of the server (${store}) is ${kind}: ${cause ?? "no cause shown"}; ${count}`, advice);
 }
 
+/** It works until its next start, which fails; and a secret that was replaced goes on signing. */
+export async function checkSecrets({ admin }: PerdureClient): Promise<Found[]> {
+  const { secretFault } = await admin.status();
+  if (secretFault === undefined) return [note("the server does not report on its signing secrets")];
+  if (secretFault === null) return [ok("the server can read its signing secrets")];
+  const advice = "give the file to the user of the server, with mode 600; the server reads it again by itself";
+  return [problem(`the server cannot read its signing secrets: ${secretFault}`, advice)];
+}
+
 export async function checkClock({ admin }: PerdureClient): Promise<Found[]> {
   const before = Date.now();
   const { now } = await admin.status();

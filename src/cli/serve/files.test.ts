@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import {
   chmodSync,
+  chownSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -93,6 +94,14 @@ describe("the token file", () => {
     expect(statSync(join(dir, "token")).mode & 0o777).toBe(0o600);
     expect(readdirSync(dir).sort()).toEqual(["token", "worker-token"]);
   });
+});
+
+it.skipIf(process.geteuid?.() !== 0)("an empty token file that root replaces stays with its owner", () => {
+  const path = join(directory(), "token");
+  writeFileSync(path, "", { mode: 0o600 });
+  chownSync(path, 65534, 65534);
+  writeTokenFile(path, TOKEN, { replace: true });
+  expect([statSync(path).uid, statSync(path).gid, statSync(path).mode & 0o777]).toEqual([65534, 65534, 0o600]);
 });
 
 describe("the server file", () => {

@@ -1,12 +1,14 @@
 /** Replaces the signing secret of the servers that use a file: a new one is written before the old, and running servers read
  *  the file again by themselves. Only the file is changed, so it works with and without a server, and needs no database; the
  *  store learns of the new fingerprint from the server that signs with it. */
-import { isPostgres } from "../../store/open.ts";
+import { statSync } from "node:fs";
+import { dirname } from "node:path";
+import { type FileOwner, isPostgres } from "../../store/open.ts";
 import type { Config } from "../config/config.ts";
 import type { DataDir } from "../data.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { databaseOf } from "./elsewhere.ts";
-import { readSecretFile, rotated, writeSecretFile } from "./secret-file.ts";
+import { openSecretFile, rotated, writeSecretFile } from "./secret-file.ts";
 import { GRACE_MS, givenSecrets, secretFileOf } from "./signing.ts";
 
 /** Time to bring the file to all servers of a PostgreSQL database before the first of them signs with it. */
@@ -39,7 +41,7 @@ export function rotateSecret(config: Config, { dir, cwd, now, force, ...wish }: 
     );
   }
   const file = secretFileOf(config, dir.path, cwd);
-  const found = readSecretFile(file);
+  const found = openSecretFile(file);
   if (found === null && !force) {
     const advice = "start the server first, or name its directory with --data or its file with --secret-file";
     throw new CliError(EXIT.failed, `there is no signing secret in ${file}: ${advice}; --force makes a new one`);
@@ -47,7 +49,23 @@ export function rotateSecret(config: Config, { dir, cwd, now, force, ...wish }: 
   const isShared = isPostgres(config.text("db") ?? databaseOf(dir.path) ?? "");
   const { afterMs = isShared && found !== null ? SHARED_AFTER_MS : 0, graceMs = GRACE_MS } = wish;
   const signsFrom = now + afterMs;
-  const secrets = rotated(found ?? [], { now, signsFrom, graceMs });
-  writeSecretFile(file, secrets, { replace: true });
+  const secrets = rotated(found?.secrets ?? [], { now, signsFrom, graceMs });
+  const owner = found?.owner ?? ownerAround(file);
+  requireGivable(file, owner);
+  writeSecretFile(file, secrets, { replace: true, owner });
   return { file, signsFrom, until: secrets[1]?.until ?? null, isShared };
+}
+
+function ownerAround(file: string): FileOwner | undefined {
+  return statSync(dirname(file), { throwIfNoEntry: false });
+}
+
+/** Its server must be able to read it: a file of this user would keep the old secret in use, and the server from its next start. */
+function requireGivable(file: string, owner: FileOwner | undefined): void {
+  const me = process.geteuid?.();
+  if (owner === undefined || me === undefined || me === 0 || me === owner.uid) return;
+  throw new CliError(
+    EXIT.failed,
+    `${file} is for the user with id ${owner.uid}: run \`sudo -u '#${owner.uid}' perdure token rotate-secret …\`, or the same as root`,
+  );
 }

@@ -4,7 +4,7 @@
 import { randomBytes } from "node:crypto";
 import { closeSync, fstatSync } from "node:fs";
 import type { Secret } from "../../server/key-ring.ts";
-import { writeDurably } from "../../store/open.ts";
+import { type FileOwner, type WriteOptions, writeDurably } from "../../store/open.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { NOTE_BYTES, openPlainSync, readOpen } from "../read-file.ts";
 import { isSecretText, SECRET_ALLOWED } from "../secret-text.ts";
@@ -22,8 +22,19 @@ export function newSecret(): string {
   return `pds_${randomBytes(32).toString("base64url")}`;
 }
 
+export interface SecretFile {
+  readonly secrets: Secret[];
+  /** Of the open file: a link may lead to that of somebody else. */
+  readonly owner: FileOwner;
+}
+
 /** Those in a file; null if there is no such file. */
 export function readSecretFile(path: string): Secret[] | null {
+  return openSecretFile(path)?.secrets ?? null;
+}
+
+/** The same with its owner, for whoever replaces it. */
+export function openSecretFile(path: string): SecretFile | null {
   let file: number;
   try {
     file = openPlainSync(path, path);
@@ -34,7 +45,7 @@ export function readSecretFile(path: string): Secret[] | null {
     throw new CliError(EXIT.failed, `cannot read the signing secret in ${path}: ${message}`);
   }
   try {
-    const { mode } = fstatSync(file);
+    const { mode, uid, gid } = fstatSync(file);
     if ((mode & OTHERS) !== 0) {
       const shown = (mode & 0o777).toString(8).padStart(4, "0");
       throw usageError(
@@ -42,7 +53,7 @@ export function readSecretFile(path: string): Secret[] | null {
           "`perdure token rotate-secret --grace 1m` if somebody may have seen it",
       );
     }
-    return parseSecrets(readOpen(file, NOTE_BYTES).toString("utf8"), path);
+    return { secrets: parseSecrets(readOpen(file, NOTE_BYTES).toString("utf8"), path), owner: { uid, gid } };
   } finally {
     closeSync(file);
   }
@@ -84,11 +95,7 @@ function instantOf(word: string | undefined, bad: (what: string) => Error): numb
 }
 
 /** Whole or not at all: servers read it while they run. False: there is a file, and it was not to be replaced. */
-export function writeSecretFile(
-  path: string,
-  secrets: readonly Secret[],
-  options: { readonly replace: boolean },
-): boolean {
+export function writeSecretFile(path: string, secrets: readonly Secret[], options: WriteOptions): boolean {
   const lines = secrets.slice(0, MAX_SECRETS).map(({ text, signsFrom, until, isUnnamed }) => {
     const from = signsFrom === null ? "" : ` from ${new Date(signsFrom).toISOString()}`;
     const to = until === null ? "" : ` until ${new Date(until).toISOString()}`;

@@ -198,12 +198,19 @@ describe("the file of signing secrets", () => {
   it("is refused where others can read it, and while it is bad those known go on", async () => {
     const { start, file, logged } = await bench();
     const one = await start("a");
+    const kept = readFileSync(file("a"));
     chmodSync(file("a"), 0o644);
     await expect(start("a")).rejects.toThrow(/can be read by others \(mode 0644\).*chmod 600.*rotate-secret/);
     writeFileSync(file("a"), "");
     await one.look();
     expect(one.keys.check("x", one.keys.sign("x"))).toBe("current");
-    expect(logged.some((line) => line.startsWith("cannot read the signing secrets"))).toBe(true);
+    await one.look();
+    expect(logged.filter((line) => line.startsWith("cannot read the signing secrets"))).toHaveLength(1);
+    expect(one.keys.fault).toMatch(/a-secret can be read by others/); // for `doctor`: its next start fails
+    writeFileSync(file("a"), kept);
+    chmodSync(file("a"), 0o600);
+    await one.look();
+    expect(one.keys.fault).toBeNull();
   });
 
   it("is told with its line, and never with its secret", () => {

@@ -56,7 +56,6 @@ export class Signing {
   #seen: string;
   #announced: string;
   #lookedForFormerAt: number;
-  #isFileBad = false;
   #cancel = () => {};
   #closed = false;
 
@@ -111,16 +110,20 @@ export class Signing {
   #readAgain(): void {
     const { file, log } = this.#parts;
     const stamp = stampOf(file);
-    if (stamp === this.#seen) return;
+    if (stamp === this.#seen) {
+      this.keys.fault = null; // put back as it was
+      return;
+    }
     try {
       this.keys.replace(secretsOf(this.#parts));
       log("info", "read the signing secrets again", { file, signsWith: this.keys.current.id });
       this.#seen = stamp;
-      this.#isFileBad = false;
+      this.keys.fault = null;
     } catch (error) {
+      const cause = (error as Error).message;
       const message = "cannot read the signing secrets; those known go on";
-      if (!this.#isFileBad) log("error", message, { file, error: (error as Error).message });
-      this.#isFileBad = true;
+      if (this.keys.fault === null) log("error", message, { file, error: cause });
+      this.keys.fault = `${file}: ${cause}`;
     }
   }
 

@@ -1,6 +1,6 @@
 /** The file that holds a token: for its owner alone, whole or not there at all, and found again after a power cut. Whoever
  *  can read it can do what the token allows, so a file that others may read is refused. */
-import { closeSync, fstatSync } from "node:fs";
+import { closeSync, fstatSync, lstatSync } from "node:fs";
 import { dirname, isAbsolute, resolve } from "node:path";
 import { flushFileSync, writeDurably } from "../../store/open.ts";
 import { CliError, EXIT } from "../exit.ts";
@@ -60,7 +60,9 @@ function isCredential(path: string): boolean {
 
 /** Writes a token where there is no file, or an empty one. Returns what is there afterwards: if somebody was faster, theirs. */
 export function writeTokenFile(path: string, token: string, { replace = false } = {}): string {
-  if (writeDurably(path, `${token}\n`, { replace })) return token;
+  // A root that starts the server of a service must not take the file away from it.
+  const owner = replace ? lstatSync(path, { throwIfNoEntry: false }) : undefined;
+  if (writeDurably(path, `${token}\n`, { replace, owner })) return token;
   const there = lookIntoTokenFile(path);
   if (there === null || there === "empty") throw new CliError(EXIT.failed, `cannot write the token to ${path}`);
   return there.token;

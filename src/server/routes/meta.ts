@@ -6,7 +6,7 @@ import type { StoreState } from "../../engine/store-state.ts";
 import { operator } from "../operator.ts";
 import type { Handlers, ServerParts } from "../parts.ts";
 
-export function metaRoutes({ engine, version, storeKind, dialects, settings }: ServerParts): Handlers {
+export function metaRoutes({ engine, keys, version, storeKind, dialects, settings }: ServerParts): Handlers {
   const { clock, store } = engine;
   const startedAt = clock.now();
   const started = clock.monotonic();
@@ -31,6 +31,7 @@ export function metaRoutes({ engine, version, storeKind, dialects, settings }: S
       // Its words may name files and hosts: they are for whoever runs the server.
       const isOperator = who.scopes.includes("admin") && who.namespace === null;
       const storeFault = fault === null || isOperator ? (fault?.cause ?? null) : FAULTS[fault.kind];
+      const secretFault = keys.fault === null || isOperator ? keys.fault : SECRET_FAULT;
       const reading = store.setting("status"); // any short question will do
       const isRead = await reading.then(
         () => true,
@@ -41,7 +42,7 @@ export function metaRoutes({ engine, version, storeKind, dialects, settings }: S
       );
       const now = clock.monotonic();
       return {
-        ...{ now: clock.now(), store: storeKind, startedAt, storeFault },
+        ...{ now: clock.now(), store: storeKind, startedAt, storeFault, secretFault },
         storeTrouble: troubleShown(engine.storeState.trouble, now, isOperator),
         uptimeMs: Math.round(now - started),
         storeMs: isRead ? Math.round((now - asked) * 10) / 10 : null,
@@ -64,4 +65,5 @@ function troubleShown(trouble: StoreState["trouble"], now: number, isOperator: b
   return { kind, forMs: Math.round(now - since), requests, rounds, ...(isOperator ? { cause } : {}) };
 }
 
+const SECRET_FAULT = "the file of the signing secrets cannot be read";
 const FAULTS = { disk: "the disk or the file of the database failed", damaged: "the database is damaged" } as const;
