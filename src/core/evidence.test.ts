@@ -2,7 +2,7 @@
  *  its workers is found out. */
 import { describe, expect, it } from "vitest";
 import { IS_FULL, SEED } from "../../test/tier.ts";
-import { chanceText, DECISIVE, evidenceOf, otherWorkers, type WatchedSession } from "./evidence.ts";
+import { chanceText, DECISIVE, evidenceOf } from "./evidence.ts";
 import { type FleetPlan, runFleet } from "./testing-fleet.ts";
 
 const SECOND = 1_000;
@@ -84,31 +84,5 @@ describe("evidence", () => {
       "one in 1,300,000",
       "less than one in a billion",
     ]);
-  });
-
-  it("goes by the host or the pool, whichever is worse, without the job's own losses and those that are explained", () => {
-    const now = 20 * MINUTE;
-    const session = (no: number, parts: Partial<WatchedSession> = {}): WatchedSession => ({
-      ...{ no, host: "h1", pool: "p1", startedAt: 0, renewedAt: now, endedAt: null, lostAt: null, isExplained: false },
-      ...parts,
-    });
-    const died = { startedAt: now - 5 * MINUTE, renewedAt: now - 4 * MINUTE, lostAt: now - 3 * MINUTE };
-    const lost = session(1, died);
-    const of = (...others: WatchedSession[]) => otherWorkers([lost, ...others], lost, new Set([1, 9]), now);
-    expect(of()).toEqual({ lost: 0, watchedMs: 0 });
-    expect(of(session(2), session(9, died))).toEqual({ lost: 0, watchedMs: 10 * MINUTE });
-    expect(of(session(2, died), session(3, { ...died, isExplained: true }))).toEqual({
-      lost: 1,
-      watchedMs: 2 * MINUTE,
-    });
-    expect(of(session(2, { ...died, startedAt: 0, lostAt: 9 * MINUTE, renewedAt: 8 * MINUTE }))).toEqual({
-      lost: 0,
-      watchedMs: 0,
-    });
-    const elsewhere = Array.from({ length: 50 }, (_, i) => session(10 + i, { host: `h${10 + i}` }));
-    expect(of(session(2, { ...died, pool: "p2" }), ...elsewhere)).toEqual({ lost: 1, watchedMs: MINUTE });
-    expect(of(session(2, { ...died, host: "h2" }), session(3, { pool: "p2" }))).toEqual({ lost: 1, watchedMs: MINUTE });
-    expect(of(session(2, { pool: "p2", host: "h2", ...died }))).toEqual({ lost: 0, watchedMs: 0 });
-    expect(of(session(2, { endedAt: now - 9 * MINUTE }))).toEqual({ lost: 0, watchedMs: MINUTE });
   });
 });

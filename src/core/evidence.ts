@@ -54,56 +54,9 @@ export interface Crash {
   readonly others?: OtherWorkers;
 }
 
-/** A worker's session, as far as it shows how long workers live. */
-export interface WatchedSession {
-  readonly no: number;
-  readonly host: string;
-  /** Of what it can run: workers with the same are alike. */
-  readonly pool: string;
-  readonly startedAt: number;
-  readonly renewedAt: number;
-  readonly endedAt: number | null;
-  /** Null: it lives, or stopped in good order. */
-  readonly lostAt: number | null;
-  /** It died alone with a job that has since been found to be poison. */
-  readonly isExplained: boolean;
-}
-
-/** How workers like the lost one fared, without those in `own`. Of its host and of its pool, whichever fared worse: one bad
- *  machine must not be made up for by many good ones, nor one bad pool. */
-export function otherWorkers(
-  sessions: readonly WatchedSession[],
-  lost: Pick<WatchedSession, "host" | "pool">,
-  own: ReadonlySet<number>,
-  now: number,
-): OtherWorkers {
-  const others = sessions.filter(({ no }) => !own.has(no));
-  const ofPool = fared(others, ({ pool }) => pool === lost.pool, now);
-  const ofHost = fared(others, ({ host }) => host === lost.host, now);
-  return rate(ofHost) > rate(ofPool) ? ofHost : ofPool;
-}
-
 /** Deaths in a millisecond of a worker's life. One more than were seen: the next one is always to be expected. */
-function rate({ lost, watchedMs }: OtherWorkers): number {
+export function rate({ lost, watchedMs }: OtherWorkers): number {
   return lost === 0 ? 0 : (lost + 1) / Math.max(1, watchedMs);
-}
-
-function fared(
-  sessions: readonly WatchedSession[],
-  isLike: (session: WatchedSession) => boolean,
-  now: number,
-): OtherWorkers {
-  const from = now - WATCHED_MS;
-  let [lost, watchedMs] = [0, 0];
-  for (const session of sessions) {
-    const { startedAt, renewedAt, endedAt, lostAt, isExplained } = session;
-    if (!isLike(session)) continue;
-    if (lostAt !== null && lostAt > from && !isExplained) lost += 1;
-    // When a lost one died nobody knows: it was last heard of with its last renewal.
-    const until = lostAt === null ? (endedAt ?? now) : Math.min(lostAt, renewedAt);
-    watchedMs += Math.max(0, Math.min(now, until) - Math.max(from, startedAt));
-  }
-  return { lost, watchedMs };
 }
 
 /** What a loss adds to the evidence against a job that had run for so long, and was alone in its worker. */

@@ -1,9 +1,10 @@
 /** For tests: a fleet of workers that are killed at random, in virtual time. Claims as stores make them (a suspect runs alone),
  *  losses as a reaper finds them, decisions by `settleJob`. No store and no process takes part. */
-import { ALONE_MS, otherWorkers, SUSPECT_STREAK, type WatchedSession } from "./evidence.ts";
+import { ALONE_MS, SUSPECT_STREAK } from "./evidence.ts";
 import type { Job } from "./job.ts";
 import { settleJob } from "./lifecycle.ts";
 import type { Mutable } from "./mutable.ts";
+import { otherWorkers, type WatchedSession } from "./other-workers.ts";
 import { waitingJob } from "./testing-job.ts";
 
 export interface FleetPlan {
@@ -112,7 +113,7 @@ export function runFleet(plan: FleetPlan): FleetResult {
         losses[no] = (losses[no] as number) + 1;
         lostIn[no]?.add(session.no);
         const beside = session.held.size - 1;
-        const others = beside === 0 ? { others: otherWorkers(sessions, session, lostIn[no] as Set<number>, now) } : {};
+        const others = beside === 0 ? { others: otherWorkers(sessions, now)(session, lostIn[no] as Set<number>) } : {};
         const { renewedAt } = session;
         settle(no, {
           ...{ kind: "lost", why: "worker_gone", session: String(session.no), renewedAt, by: null },
@@ -150,7 +151,17 @@ export function runFleet(plan: FleetPlan): FleetResult {
 
 function newSession(no: number, now: number): Session {
   const times = { startedAt: now, renewedAt: now, endedAt: null, lostAt: null, diedAt: null };
-  return { no, host: "host", pool: "pool", ...times, isExplained: false, held: new Map(), aloneUntil: 0 };
+  return {
+    no,
+    host: "host",
+    pool: "pool",
+    process: null,
+    pid: no,
+    ...times,
+    isExplained: false,
+    held: new Map(),
+    aloneUntil: 0,
+  };
 }
 
 /** Numbers from 0 to below 1, the same for a seed (mulberry32). */

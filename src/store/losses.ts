@@ -1,5 +1,6 @@
 /** What a store knows of a session that was lost, and what that says about its jobs, the same in every adapter. */
-import { type Crash, otherWorkers, type WatchedSession } from "../core/evidence.ts";
+import type { Crash } from "../core/evidence.ts";
+import { processKey, type WatchedSession } from "../core/other-workers.ts";
 import type { Report } from "../core/work.ts";
 import type { Beat, EngineProcess } from "./store.ts";
 import type { StoredJob } from "./stored-job.ts";
@@ -9,11 +10,48 @@ export const NEWEST_WATCHED = 2_000;
 
 /** A session that holds, or held, what the reaper settles. */
 export interface LostSession extends Omit<WatchedSession, "isExplained"> {
-  readonly pid: number;
-  readonly process: string | null;
   readonly leaseMs: number;
   /** Attempts in hand of its process when it was found. */
   readonly lostWith: number;
+}
+
+/** A session of the process of a lost one. */
+export interface ProcessSession extends Pick<WatchedSession, "no" | "process" | "pid" | "lostAt"> {
+  /** It was lost, and all that it held is settled. */
+  readonly isReaped: boolean;
+  /** Attempts in hand, now. */
+  readonly held: number;
+  /** As noted when it was lost; 0: it is not, or held nothing. */
+  readonly lostWith: number;
+}
+
+/** Attempts in hand of the process of a session when it died. Sessions of one process die together and are found one after the
+ *  other, as their leases end: so those count, too, that were found and settled since this one was last heard of. */
+export function diedWith(
+  { no, renewedAt, lostWith }: LostSession,
+  held: number,
+  ofProcess: readonly ProcessSession[],
+): number {
+  let [inHand, most] = [held, lostWith];
+  for (const other of ofProcess) {
+    if (other.no === no) continue;
+    if (!other.isReaped) inHand += other.held;
+    else if (other.lostAt === null || other.lostAt < renewedAt) continue;
+    most = Math.max(most, other.lostWith);
+  }
+  return Math.max(inHand, most);
+}
+
+/** The sessions by their process. */
+export function byProcess(sessions: Iterable<ProcessSession>): ReadonlyMap<string, readonly ProcessSession[]> {
+  const groups = new Map<string, ProcessSession[]>();
+  for (const session of sessions) {
+    const key = processKey(session) ?? "";
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [session]);
+    else group.push(session);
+  }
+  return groups;
 }
 
 /** The time from the last beat of an engine that has ended, as far as is known, to the next beat of any. */
@@ -51,11 +89,6 @@ function isAway({ startedAt }: StoredJob, session: LostSession, gap: Gap | null)
   if (heardAt + leaseMs / 2 < gap.from || heardAt >= gap.to) return false;
   const { by } = gap;
   return by === null || by.host !== host || by.pid !== pid || by.process !== process;
-}
-
-/** How other workers fared; `own` are the sessions in which the job was lost. */
-export function othersOf(sessions: readonly WatchedSession[], lost: LostSession, own: readonly number[], now: number) {
-  return otherWorkers(sessions, lost, new Set([...own, lost.no]), now);
 }
 
 function isSame(a: EngineProcess, b: EngineProcess | undefined): boolean {

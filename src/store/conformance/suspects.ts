@@ -122,6 +122,37 @@ export function suspectTests(bench: Bench): void {
     expect(await crashes(alone.id)).toEqual([{ beside: 0, others: { lost: 2, watchedMs: 0 } }]);
   });
 
+  test("knows who died beside it where leases of one process end one after the other, and the first was settled long since", async () => {
+    for (let i = 0; i < 3; i++) await bench.open(own({ leaseMs: 60 * MINUTE }));
+    const [id, other, alone] = [
+      await bench.submit({ kind: "a" }),
+      await bench.submit({ kind: "b" }),
+      await bench.submit({ kind: "c" }),
+    ];
+    let now = T0;
+    for (let i = 0; i < 3; i++) {
+      now = Math.max(now, (await bench.row(id)).runAt, (await bench.row(other)).runAt);
+      const one = own({ leaseMs: 4 * SECOND });
+      const [a, b] = [await bench.open({ ...one, kinds: ["a"] }, now), await bench.open({ ...one, kinds: ["b"] }, now)];
+      const job = await bench.take(a, now);
+      await bench.take(b, now);
+      if (i === 0) {
+        const third = own({ leaseMs: 4 * SECOND, kinds: ["c"] });
+        await bench.open(third, now);
+        const later = await bench.open(third, now);
+        const held = await bench.take(later, now);
+        await bench.renew(later, [placeOf(held)], now + SECOND);
+      }
+      await bench.renew(a, [placeOf(job)], now + 2 * SECOND);
+      await bench.awake(now, now + 7 * SECOND);
+      now += 7 * SECOND;
+    }
+    expect(await crashes(id)).toEqual([{ beside: 1 }, { beside: 1 }, { beside: 1 }]);
+    expect(await bench.row(id)).toMatchObject({ state: "queued", losses: 3, streak: 3, evidence: 0 });
+    // An empty-handed session of its process that was found before it is no company, nor one of the others that died.
+    expect(await crashes(alone)).toEqual([{ beside: 0, others: { lost: 1, watchedMs: expect.any(Number) } }]);
+  });
+
   test("a job that is lost again and again is not poison where other workers die as well", async () => {
     const id = await bench.submit();
     let now = T0;

@@ -1,9 +1,18 @@
 /** What PostgreSQL knows of sessions that were lost: asked only where the reaper settles. The sessions are locked by then. */
-import { type Crash, SUSPECT_STREAK, type WatchedSession } from "../../core/evidence.ts";
+import { type Crash, SUSPECT_STREAK } from "../../core/evidence.ts";
+import { type AskOthers, otherWorkers, processKey, type WatchedSession } from "../../core/other-workers.ts";
 import type { Report } from "../../core/work.ts";
-import { crashOf, type Gap, type LostSession, NEWEST_WATCHED, othersOf } from "../losses.ts";
+import {
+  byProcess,
+  crashOf,
+  diedWith,
+  type Gap,
+  type LostSession,
+  NEWEST_WATCHED,
+  type ProcessSession,
+} from "../losses.ts";
 import type { StoredJob } from "../stored-job.ts";
-import { bigints, ints } from "./arrays.ts";
+import { bigints, ints, texts } from "./arrays.ts";
 import type { Connection } from "./connections.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
@@ -16,20 +25,23 @@ export interface Losses {
   write(connection: Connection): Promise<void>;
 }
 
-const WATCHED = `s.no, s.host, json_build_array(s.namespace, s.kinds, s.queues, s.labels)::text, s.started_at, s.renewed_at,
-  s.ended_at, s.lost_at`;
+const WATCHED = `s.no, s.host, json_build_array(s.namespace, s.kinds, s.queues, s.labels)::text, s.process, s.pid, s.started_at,
+  s.renewed_at, s.ended_at, s.lost_at`;
 
 export function lossKeeper({ sql }: Context) {
-  // With all that the other sessions of the same process hold: they died with it.
+  const inHand = (session: string) =>
+    `(select count(*)::int from $s.job j where j.state = 1 and j.session = ${session}.no)`;
   const find = sql(
     "loss_sessions",
-    `select ${WATCHED}, s.pid, s.process, s.lease_ms, greatest(
-       (select count(*)::int from $s.session t cross join lateral (
-          select from $s.job j where j.state = 1 and j.session = t.no
-        ) held where t.no = s.no or (t.reaped = 0 and t.process = s.process and t.pid = s.pid)),
-       (select coalesce(max(t.lost_with), 0) from $s.session t
-        where t.no = s.no or (t.reaped = 0 and t.process = s.process and t.pid = s.pid)))
-     from $s.session s where s.no = any ($1::int[])`,
+    `select ${WATCHED}, s.lease_ms, coalesce(s.lost_with, 0), ${inHand("s")} from $s.session s where s.no = any ($1::int[])`,
+  );
+  // The sessions of processes that died with them, or before.
+  const ofProcesses = sql(
+    "loss_processes",
+    `select t.no, t.process, t.pid, t.lost_at, t.reaped <> 0, coalesce(t.lost_with, 0), ${inHand("t")}
+     from unnest($1::text[], $2::bigint[]) as p (process, pid)
+     join $s.session t on t.process = p.process and t.pid = p.pid and t.reaped < 2
+     where t.reaped = 0 or t.lost_with is not null`,
   );
   const gapOf = sql("loss_gap", "select value from $s.meta where name = 'gap'");
   const lostIn = sql(
@@ -48,6 +60,22 @@ export function lossKeeper({ sql }: Context) {
   );
   const endTrial = sql("loss_trial", "update $s.session set alone_until = null where no = any ($1::int[])");
 
+  async function lostSessions({ ask }: Connection, numbers: Iterable<number>): Promise<LostSession[]> {
+    const found = (await ask(find, [ints([...numbers])])).map((row) => ({
+      lost: lostSession(row),
+      held: row[11] as number,
+    }));
+    const named = new Map(found.map(({ lost }) => [processKey(lost), lost]));
+    named.delete(null);
+    const processes = [...named.values()];
+    const values = [texts(processes.map(({ process }) => process)), bigints(processes.map(({ pid }) => pid))];
+    const groups = byProcess(processes.length === 0 ? [] : (await ask(ofProcesses, values)).map(processSession));
+    return found.map(({ lost, held }) => {
+      const key = processKey(lost);
+      return { ...lost, lostWith: diedWith(lost, held, key === null ? [] : (groups.get(key) ?? [])) };
+    });
+  }
+
   /** For one list of reports: what it says of a session was so before any of them was settled. */
   return async (
     connection: Connection,
@@ -57,17 +85,16 @@ export function lossKeeper({ sql }: Context) {
   ): Promise<Losses> => {
     const sessions = new Map<number, LostSession>();
     const own = new Map<number, number[]>();
-    let watched: readonly WatchedSession[] = [];
+    let others: AskOthers = () => ({ lost: 0, watchedMs: 0 });
     let gap: Gap | null = null;
     if (reports.some(({ from }) => from.kind === "reaper")) {
       const numbers = new Set(jobs.flatMap(({ session }) => (session === null ? [] : [session])));
-      for (const row of await connection.ask(find, [ints([...numbers])]))
-        sessions.set(row[0] as number, lostSession(row));
+      for (const session of await lostSessions(connection, numbers)) sessions.set(session.no, session);
       const [[text = ""] = []] = await connection.ask(gapOf);
       gap = text === "" ? null : (JSON.parse(text as string) as Gap);
       const alone = jobs.filter(({ session }) => session !== null && sessions.get(session)?.lostWith === 1);
       if (alone.length > 0) {
-        watched = (await connection.ask(newest)).map(watchedSession);
+        others = otherWorkers((await connection.ask(newest)).map(watchedSession), now);
         for (const [job, session] of await connection.ask(lostIn, [bigints(alone.map(({ no }) => no))])) {
           own.set(job as number, [...(own.get(job as number) ?? []), session as number]);
         }
@@ -78,8 +105,8 @@ export function lossKeeper({ sql }: Context) {
     return {
       crash(job, report) {
         const session = job.session === null ? null : (sessions.get(job.session) ?? null);
-        const others = () => (session === null ? undefined : othersOf(watched, session, own.get(job.no) ?? [], now));
-        return crashOf(job, report, session, { gap, others });
+        const ask = () => (session === null ? undefined : others(session, own.get(job.no) ?? []));
+        return crashOf(job, report, session, { gap, others: ask });
       },
       took(job, { from }) {
         if (job.state !== "running" || job.session === null) return;
@@ -104,15 +131,19 @@ export function lossKeeper({ sql }: Context) {
   };
 }
 
-function ofRow([no, host, pool, startedAt, renewedAt, endedAt, lostAt]: Row) {
-  return { no, host, pool, startedAt, renewedAt, endedAt, lostAt } as Omit<WatchedSession, "isExplained">;
+function ofRow([no, host, pool, process, pid, startedAt, renewedAt, endedAt, lostAt]: Row) {
+  return { no, host, pool, process, pid, startedAt, renewedAt, endedAt, lostAt } as Omit<WatchedSession, "isExplained">;
 }
 
 function lostSession(row: Row): LostSession {
-  const [pid, process, leaseMs, lostWith] = row.slice(7) as [number, string | null, number, number];
-  return { ...ofRow(row), pid, process, leaseMs, lostWith };
+  const [leaseMs, lostWith] = row.slice(9) as [number, number];
+  return { ...ofRow(row), leaseMs, lostWith };
 }
 
 function watchedSession(row: Row): WatchedSession {
-  return { ...ofRow(row), isExplained: row[7] as boolean };
+  return { ...ofRow(row), isExplained: row[9] as boolean };
+}
+
+function processSession([no, process, pid, lostAt, isReaped, lostWith, held]: Row): ProcessSession {
+  return { no, process, pid, lostAt, isReaped, lostWith, held } as unknown as ProcessSession;
 }

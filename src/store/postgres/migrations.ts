@@ -235,4 +235,8 @@ export const MIGRATIONS: readonly string[] = [
   alter table $s.session add column owner text collate "C";
   create index session_owner on $s.session (owner) where reaped = 0 and owner is not null;
   `,
+  `
+  -- The sessions of a process, which die together.
+  create index session_process on $s.session (process, pid) where reaped < 2;
+  `,
 ];

@@ -1,24 +1,26 @@
 /** What SQLite knows of sessions that were lost: asked only where the reaper settles. */
-import type { Crash, WatchedSession } from "../../core/evidence.ts";
+import type { Crash } from "../../core/evidence.ts";
+import { type AskOthers, otherWorkers, processKey, type WatchedSession } from "../../core/other-workers.ts";
 import type { Report } from "../../core/work.ts";
-import { crashOf, type Gap, type LostSession, NEWEST_WATCHED, othersOf } from "../losses.ts";
+import { crashOf, diedWith, type Gap, type LostSession, NEWEST_WATCHED, type ProcessSession } from "../losses.ts";
 import { parseOrNull, type StoredJob } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 
-const WATCHED = `no, host, json_array(namespace, kinds, queues, labels) as pool, started_at as startedAt,
+const WATCHED = `no, host, json_array(namespace, kinds, queues, labels) as pool, process, pid, started_at as startedAt,
   renewed_at as renewedAt, ended_at as endedAt, lost_at as lostAt`;
 
 export type LossKeeper = ReturnType<typeof lossKeeper>;
 
 export function lossKeeper({ db }: Context) {
   const find = db.prepare(
-    `select ${WATCHED}, pid, process, lease_ms as leaseMs, coalesce(lost_with, 0) as lostWith from session where no = ?`,
+    `select ${WATCHED}, lease_ms as leaseMs, coalesce(lost_with, 0) as lostWith from session where no = ?`,
   );
   const inHand = db.prepare("select count(*) as jobs from job indexed by job_running where state = 1 and session = ?");
-  // Other sessions of the same process: they died with it.
-  const beside = db.prepare(
-    `select no, coalesce(lost_with, 0) as lostWith from session indexed by session_unreaped
-     where reaped = 0 and process = ? and pid = ? and no <> ?`,
+  // The sessions of a process that died with it, or before it.
+  const ofProcess = db.prepare(
+    `select no, process, pid, reaped, lost_at as lostAt, coalesce(lost_with, 0) as lostWith
+     from session indexed by session_process
+     where process = ? and pid = ? and reaped < 2 and (reaped = 0 or lost_with is not null)`,
   );
   const mark = db.prepare(
     "update session set lost_at = coalesce(lost_at, ?), lost_with = ?, lost_job = ? where no = ?",
@@ -34,36 +36,43 @@ export function lossKeeper({ db }: Context) {
   /** For one list of reports: what it says of a session was so before any of them was settled. */
   return (jobs: Iterable<StoredJob>, reports: readonly Report[], now: number) => {
     const sessions = new Map<number, LostSession>();
-    let watched: readonly WatchedSession[] | null = null;
+    const processes = new Map<string, readonly ProcessSession[]>();
+    let others: AskOthers | null = null;
     let lastGap: Gap | null = null;
     if (reports.some(({ from }) => from.kind === "reaper")) {
       lastGap = parseOrNull<Gap>((gap.get() as { value: string } | undefined)?.value ?? null);
       for (const { session } of jobs) {
         if (session === null || sessions.has(session)) continue;
         const found = find.get(session) as LostSession | undefined;
-        if (found !== undefined) sessions.set(session, { ...found, lostWith: heldBy(found) });
+        if (found !== undefined)
+          sessions.set(session, { ...found, lostWith: diedWith(found, countOf(session), processOf(found)) });
       }
     }
 
-    function heldBy({ no, process, pid, lostWith }: LostSession): number {
-      let [held, most] = [countOf(no), lostWith];
-      for (const other of beside.all(process, pid, no) as { no: number; lostWith: number }[]) {
-        held += countOf(other.no);
-        most = Math.max(most, other.lostWith);
-      }
-      return Math.max(held, most);
+    /** Read once for all of its sessions. */
+    function processOf({ process, pid }: LostSession): readonly ProcessSession[] {
+      const key = processKey({ process, pid });
+      if (key === null) return [];
+      const known = processes.get(key);
+      if (known !== undefined) return known;
+      const rows = ofProcess.all(process, pid) as unknown as (ProcessSession & { reaped: number })[];
+      const found = rows.map((row) => ({ ...row, isReaped: row.reaped !== 0, held: countOf(row.no) }));
+      processes.set(key, found);
+      return found;
     }
 
     return {
       crash(job: StoredJob, report: Report): Crash | undefined {
         const session = job.session === null ? null : (sessions.get(job.session) ?? null);
-        const others = () => {
+        const ask = () => {
           if (session === null) return undefined;
-          watched ??= newest.all() as unknown as WatchedSession[];
-          const own = (lostIn.all(job.no) as { session: number }[]).map((row) => row.session);
-          return othersOf(watched, session, own, now);
+          others ??= otherWorkers(newest.all() as unknown as WatchedSession[], now);
+          return others(
+            session,
+            (lostIn.all(job.no) as { session: number }[]).map((row) => row.session),
+          );
         };
-        return crashOf(job, report, session, { gap: lastGap, others });
+        return crashOf(job, report, session, { gap: lastGap, others: ask });
       },
       /** The attempt was taken from its session, which is lost. */
       took(job: StoredJob, { from }: Report): void {

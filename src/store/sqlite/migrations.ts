@@ -219,4 +219,8 @@ export const MIGRATIONS: readonly string[] = [
   alter table session add column owner text;
   create index session_owner on session (owner) where reaped = 0 and owner is not null;
   `,
+  `
+  -- The sessions of a process, which die together.
+  create index session_process on session (process, pid) where reaped < 2;
+  `,
 ];
