@@ -91,6 +91,11 @@ export class KeyRing {
     return this.#missing;
   }
 
+  /** Before anything is signed for somebody new: other servers would not accept it, nor this one after its next start. */
+  requireInUse(): void {
+    if (this.#missing !== null) throw new PerdureError("signing_key_missing", MISSING);
+  }
+
   sign(text: string): string {
     const { id, text: secret } = this.#current();
     return `${id}_${mac(secret, `${id}:${text}`)}`;

@@ -1,10 +1,13 @@
 /** `perdure token`, through a server, on data of this machine, and on a PostgreSQL database. */
-import { chownSync, lchownSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { chownSync, existsSync, lchownSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { rememberDatabase } from "../../src/cli/serve/elsewhere.ts";
 import { readSecretFile } from "../../src/cli/serve/secret-file.ts";
+import { ServerClaim } from "../../src/cli/serve/server-file.ts";
 import { SETTING } from "../../src/cli/serve/signing.ts";
 import { systemClock } from "../../src/engine/clock.ts";
+import { fingerprint } from "../../src/server/key-ring.ts";
 import { openStore } from "../../src/store/open.ts";
 import { newSchema } from "../postgres/kit.ts";
 import { startServer } from "../server/kit.ts";
@@ -199,21 +202,55 @@ describe("the signing secret", () => {
     expect(said.stderr).not.toContain(OLD);
   });
 
-  it("that is lost is given up by --force, and the next server brings its own", async () => {
+  /** A store whose servers sign with a secret that nobody has any more. */
+  const lost = async (url: string) => {
+    const store = await openStore({ url, clock: systemClock, random: Math.random, newSecret: () => "n".repeat(40) });
+    onTestFinished(() => store.close());
+    await store.setSettingIfAbsent(SETTING, "the fingerprint of a secret that is lost");
+    return store;
+  };
+  const printOf = (file: string) => fingerprint(readSecretFile(file)?.[0]?.text ?? "");
+
+  it("that is lost is given up by --force, and the store gets the fingerprint of the new one", async () => {
     const cwd = newDir();
     const db = join(cwd, "jobs.db");
-    const store = await openStore({
-      url: db,
-      clock: systemClock,
-      random: Math.random,
-      newSecret: () => "n".repeat(40),
-    });
-    await store.setSettingIfAbsent(SETTING, "the fingerprint of a secret that is lost");
+    const store = await lost(db);
     const argv = ["token", "rotate-secret", "--force", "--db", db, "--secret-file", join(cwd, "secret")];
     expect(await perdure(argv, { cwd })).toMatchObject({ code: 0, stderr: "" });
-    expect(await store.setting(SETTING)).toBeNull();
+    expect(await store.setting(SETTING)).toBe(printOf(join(cwd, "secret")));
     expect(readSecretFile(join(cwd, "secret"))).toHaveLength(1);
-    await store.close();
+    expect((await store.events({ after: 0, limit: 9 })).map(({ name }) => name)).toEqual(["secret.replaced"]);
+    // One that the file has is not lost: servers with a copy of the file go on.
+    expect((await perdure([...argv, "--after", "10m"], { cwd })).code).toBe(0);
+    expect(await store.setting(SETTING)).toBe(fingerprint(readSecretFile(join(cwd, "secret"))?.[1]?.text ?? ""));
+  });
+
+  it.each([
+    { PERDURE_URL: "http://127.0.0.1:1" },
+    { PERDURE_URL: "http://127.0.0.1:1", PERDURE_TOKEN: `pdr_00000000_${"x".repeat(43)}` },
+  ])("that is lost is given up in the store of the directory, whatever server the environment names", async (env) => {
+    const dir = newDir();
+    const store = await lost(join(dir, "perdure.db"));
+    const said = await perdure(["token", "rotate-secret", "--force"], { cwd: dir, env: { ...env, PERDURE_DATA: dir } });
+    expect(said).toMatchObject({ code: 0, stderr: "" });
+    expect(await store.setting(SETTING)).toBe(printOf(join(dir, "secret")));
+  });
+
+  it("that is lost is not replaced under a running server, nor where the store cannot be reached", async () => {
+    const dir = newDir();
+    const store = await lost(join(dir, "perdure.db"));
+    const claim = await ServerClaim.take(dir);
+    const argv = ["token", "rotate-secret", "--force", "--data", dir];
+    const live = await perdure(argv, { cwd: dir });
+    claim.release();
+    expect(live).toMatchObject({ code: 1, stderr: expect.stringMatching(/server with pid \d+ is running.*stop it/) });
+    writeFileSync(join(dir, "broken.db"), "not a database ".repeat(99));
+    expect((await perdure([...argv, "--db", join(dir, "broken.db")], { cwd: dir })).code).not.toBe(0);
+    rememberDatabase(dir, "postgres://db.example/jobs");
+    const elsewhere = await perdure(argv, { cwd: dir });
+    expect(elsewhere).toMatchObject({ code: 1, stderr: expect.stringContaining("are in postgres://db.example/jobs") });
+    expect(existsSync(join(dir, "secret"))).toBe(false);
+    expect(await store.setting(SETTING)).toBe("the fingerprint of a secret that is lost");
   });
 
   it("is shown by no command", async () => {

@@ -84,9 +84,13 @@ describe("the signing secret of a server", () => {
     expect(refused).toMatchObject({ status: 503, body: { code: "signing_key_missing" } });
     expect(refused.headers.get("retry-after")).not.toBeNull();
     expect((await late.call("GET", "/readyz", { token: null })).status).toBe(503);
+    const opened = { name: "w", kinds: ["k"], slots: 1 };
+    const notOpened = await late.call("POST", "/v1/sessions", { body: opened });
+    expect(notOpened).toMatchObject({ status: 503, body: { code: "signing_key_missing" } });
     behind.replace([NEW]);
     behind.missing = null;
     expect((await late.call("POST", at, { headers, body: { held: [] } })).status).toBe(200);
     expect((await late.call("GET", "/readyz", { token: null })).status).toBe(200);
+    expect((await late.call("POST", "/v1/sessions", { body: opened })).status).toBe(201);
   });
 });

@@ -20,8 +20,8 @@ import { withEngine } from "../direct.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { showLocal } from "../print.ts";
 import { type TimeText, timeOf } from "../run/policy.ts";
+import { replaceLostSecret } from "../serve/lost-secret.ts";
 import { rotateSecret } from "../serve/rotate-secret.ts";
-import { SETTING, secretReplaced } from "../serve/signing.ts";
 import { TARGET, targetOf, withServer } from "../target.ts";
 
 const VERBS = ["create", "list", "revoke", "rotate-secret"] as const;
@@ -233,12 +233,12 @@ async function rotate(context: Context): Promise<number> {
   refuseOptions(given, "rotate-secret");
   if (given.flag("server"))
     throw usageError("--server: rotate-secret changes a file; run it on the host of the server");
-  const config = loadConfig({ given, io }, ["data", "db", "server.secret", "server.secretFile"]);
+  const config = loadConfig({ given, io }, ["data", "db", "schema", "server.secret", "server.secretFile"]);
   const dir = dataAt(config.text("data"), config.sourceOf("data"), io.cwd);
   const force = given.flag("force");
   const [afterMs, graceMs] = ["after", "grace"].map((name) => spanOf(given, name));
-  const done = rotateSecret(config, { dir, cwd: io.cwd, now: Date.now(), afterMs, graceMs, force });
-  if (force) await forgetFingerprint(context);
+  const wish = { dir, cwd: io.cwd, now: Date.now(), afterMs, graceMs, force };
+  const done = force ? await replaceLostSecret(context, config, wish) : rotateSecret(config, wish);
   const { file, signsFrom, until, isShared } = done;
   if (given.flag("json")) out.json({ file, signsFrom, acceptedUntil: until });
   else {
@@ -248,16 +248,6 @@ async function rotate(context: Context): Promise<number> {
     if (isShared) out.note("copy the file to all other servers of the database before; they read it by themselves");
   }
   return EXIT.done;
-}
-
-/** The servers of the database agree on the next secret that one of them starts with. */
-async function forgetFingerprint(context: Context): Promise<void> {
-  const target = targetOf(context);
-  if (target.kind === "server") return; // one that runs has its secret in the file
-  await withEngine(context, target, {}, async ({ store, clock }) => {
-    const print = await store.setting(SETTING);
-    if (print !== null) await store.replaceSetting(SETTING, print, null, secretReplaced(clock.now(), thisUser()));
-  });
 }
 
 /** A secret that is accepted for ever was not replaced. */

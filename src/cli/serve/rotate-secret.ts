@@ -3,6 +3,7 @@
  *  store learns of the new fingerprint from the server that signs with it. */
 import { statSync } from "node:fs";
 import { dirname } from "node:path";
+import type { Secret } from "../../server/key-ring.ts";
 import { type FileOwner, isPostgres } from "../../store/open.ts";
 import type { Config } from "../config/config.ts";
 import type { DataDir } from "../data.ts";
@@ -31,6 +32,8 @@ export interface Rotation {
   /** Until when the one before is accepted; null: there was none. */
   readonly until: number | null;
   readonly isShared: boolean;
+  /** What the file holds now, the newest first. */
+  readonly secrets: readonly Secret[];
 }
 
 export function rotateSecret(config: Config, { dir, cwd, now, force, ...wish }: RotateWish): Rotation {
@@ -53,7 +56,7 @@ export function rotateSecret(config: Config, { dir, cwd, now, force, ...wish }: 
   const owner = found?.owner ?? ownerAround(file);
   requireGivable(file, owner);
   writeSecretFile(file, secrets, { replace: true, owner });
-  return { file, signsFrom, until: secrets[1]?.until ?? null, isShared };
+  return { file, signsFrom, until: secrets[1]?.until ?? null, isShared, secrets };
 }
 
 function ownerAround(file: string): FileOwner | undefined {

@@ -67,6 +67,7 @@ export function sessionRoutes(parts: ServerParts): Handlers {
 
   return {
     async openSession(call): Promise<SessionOpened> {
+      keys.requireInUse();
       const request = call.body as SessionRequestWire;
       const { leaseMs } = request;
       const session = await engine.openSession({
