@@ -59,6 +59,8 @@ export type JobEventBody =
         readonly parentId?: string;
         /** Who submitted it, as far as it is known. */
         readonly by?: string;
+        /** The id of the token with which it was submitted to a server: names of tokens may be alike. */
+        readonly token?: string;
         /** Where the values of its policy came from; left out where none was given. */
         readonly sources?: PolicySources;
       };

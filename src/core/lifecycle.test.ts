@@ -63,6 +63,12 @@ describe("submitJob", () => {
     expect(submittedText(event.data)).toBe(JSON.stringify(event.data));
   });
 
+  it("has the id of the token that was used", () => {
+    const { event } = submitJob({ ...waitingJob(), token: "abcd2345" }, T0);
+    expect(event.data).toMatchObject({ token: "abcd2345" });
+    expect(submittedText(event.data)).toBe(JSON.stringify(event.data));
+  });
+
   it("queues a job with its first event", () => {
     const job = waitingJob({ runAt: T0 + 60_000, expireInMs: null, policy: { maxAttempts: 4 } });
     const { event, next } = submitJob(job, T0);

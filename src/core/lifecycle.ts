@@ -185,7 +185,13 @@ type Common = Pick<Submitted["data"], "kind" | "queue" | "namespace" | "maxAttem
 export function submittedText(data: Submitted["data"]): string {
   const { v, state, runAt, expiresAt, kind, queue, namespace, maxAttempts, sources } = data;
   const isUsual = data.labels === undefined && data.priority === undefined && data.by === undefined;
-  if (!isUsual || data.timeoutMs !== undefined || data.deadlineAt !== undefined || data.parentId !== undefined) {
+  if (
+    !isUsual ||
+    data.token !== undefined ||
+    data.timeoutMs !== undefined ||
+    data.deadlineAt !== undefined ||
+    data.parentId !== undefined
+  ) {
     return JSON.stringify(data);
   }
   const { kind: k, queue: q, namespace: n, maxAttempts: m, sources: s } = common;
@@ -204,6 +210,7 @@ export function submitJob(
   job: Pick<Job, "kind" | "queue" | "namespace" | "runAt" | "expireInMs" | "policy"> &
     Partial<Pick<Job, "labels" | "priority" | "timeoutMs" | "deadlineAt" | "parentId">> & {
       readonly sources?: PolicySources | null;
+      readonly token?: string | null;
     },
   now: number,
   by: string | null = null,
@@ -225,6 +232,7 @@ export function submitJob(
   if (deadlineAt !== null) data.deadlineAt = deadlineAt;
   if (job.parentId != null) data.parentId = job.parentId;
   if (by !== null) data.by = by;
+  if (job.token != null) data.token = job.token;
   if (job.sources != null) data.sources = job.sources;
   const event: Submitted = { name: "job.submitted", data };
   return { event, next: evolve(BEFORE, happened(event, now)) };

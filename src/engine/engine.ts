@@ -202,6 +202,10 @@ export class Engine {
   sweepKin(): Promise<void> {
     return this.#kin.sweep();
   }
+  /** Fills in what workers publish for the kinds of the items, as a submit does: so it is known before which queues they name. */
+  fillDefaults(items: readonly SubmitItem[]): Promise<void> {
+    return this.#parts.defaults.fill(items);
+  }
   submitChild(parent: Pick<HeldParent, "jobId" | "attempt" | "namespace">, item: SubmitItem): Promise<Child<unknown>> {
     return submitChild(this.#parts, parent, item);
   }

@@ -48,13 +48,15 @@ export interface SubmitItem {
   /** Where the values of its policy came from. */
   readonly sources?: PolicySources | null;
   /** A submit by name: what it gives. The rest is filled in from what workers publish for the kind. */
-  readonly open?: { readonly given: Wish; readonly said?: Readonly<Record<string, PolicySource>> };
+  readonly open?: { readonly given: Wish; readonly said?: Readonly<Record<string, PolicySource>> } | null;
   /** Its queue is what workers publish: its key names the same job with that queue given, and with none. */
   readonly openQueue?: boolean;
   /** Whose quota its lane counts for, where that is new. */
   readonly owner?: string;
   /** Who submits it, as far as it is known: told by its first event. */
   readonly by?: string | null;
+  /** The id of the token with which it is submitted, in the same event. */
+  readonly token?: string;
 }
 
 export type SubmitAnswer =
@@ -254,6 +256,7 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
     deadlineAt,
     parentId: parent === null ? null : parent.id,
     sources: item.sources ?? null,
+    token: item.token ?? null,
   };
   return {
     id: item.upload ?? parts.newId("job"),

@@ -45,13 +45,14 @@ export class TaskDefaults {
     this.#known.clear();
   }
 
-  /** Fills in what items that name a kind leave open. They are changed in place: they are nobody else's. */
-  async fill(items: readonly SubmitItem[]): Promise<void> {
+  /** Fills in what items that name a kind leave open, once. They are changed in place: they are nobody else's. */
+  async fill(items: readonly Mutable<SubmitItem>[]): Promise<void> {
     for (const item of items) {
       // A kind that is not a valid name is refused later, with the place of its item.
-      if (item.open === undefined || !isName(item.kind)) continue;
+      if (item.open == null || !isName(item.kind)) continue;
       const found = await this.#of(item.namespace ?? "default", item.kind);
       if (found !== null) fillOne(item, found);
+      item.open = null;
     }
   }
 

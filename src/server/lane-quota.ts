@@ -3,24 +3,43 @@
  *  others need. A lane counts for whoever stored its first job, until it is deleted: that is in the store, so a restart changes
  *  nothing. Lanes that are there may always be used.
  *
+ *  Calls at the same time count each other's lanes (`pending-lanes.ts`). Servers beside each other do not: each may pass a limit
+ *  by what it is storing at that moment.
+ *
  *  Children count for whoever submitted the job at the top of their family, whichever token stores them: a job is no way around
- *  the quota of its token. Servers beside each other, and calls at the same time, may pass a limit by a few. */
+ *  the quota of its token. */
 import { PerdureError } from "../core/errors.ts";
 import type { Mutable } from "../core/mutable.ts";
 import { isName } from "../core/name.ts";
+import { isRunQueue } from "../core/run-queue.ts";
 import { LIMITS } from "../engine/limits.ts";
-import type { SubmitItem } from "../engine/submit.ts";
+import type { SubmitAnswer, SubmitItem } from "../engine/submit.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { NewLane, Store } from "../store/store.ts";
 import type { ServerLimits } from "./limits.ts";
+import { PendingLanes } from "./pending-lanes.ts";
 
-/** Lanes that were seen; beyond it they are simply asked for again. */
+/** Lanes in which jobs were stored; beyond it they are simply asked for again. */
 const MAX_KNOWN = 50_000;
-/** A lane that was seen so lately has not been deleted since: that takes an hour without use. */
+/** A lane in which a job was stored so lately has not been deleted since: that takes an hour without use. */
 const KNOWN_MS = 600_000;
 const MAX_FAMILIES = 10_000;
+
+/** Whose quota a lane counts for. */
+export interface LaneOwner {
+  /** As it is stored with the lane. */
+  readonly key: string;
+  /** As events show it. Lanes of earlier versions are stored under it, and count for every token of that name. */
+  readonly name: string;
+}
+
 /** Of those whose top was pruned: they share one quota, so that none is gained by it. */
-const NO_TOP = "jobs whose parents are gone";
+const NO_TOP: LaneOwner = { key: "jobs whose parents are gone", name: "jobs whose parents are gone" };
+
+/** By its id: two tokens may have one name. */
+export function tokenOwner(id: string, name: string): LaneOwner {
+  return { key: `token-id:${id}`, name };
+}
 
 type QuotaStore = Pick<Store, "laneUse" | "facts" | "events">;
 
@@ -30,80 +49,141 @@ export interface LaneQuotaParts {
   readonly limits: Pick<ServerLimits, "lanesPerToken" | "lanesPerNamespace">;
 }
 
+/** An item whose lane may be new. */
 interface Fresh {
   readonly place: number;
   readonly item: Mutable<SubmitItem>;
   readonly name: string;
 }
 
+/** Those of one owner in one namespace. */
+interface Group {
+  readonly namespace: string;
+  readonly owner: LaneOwner;
+  readonly list: Fresh[];
+}
+
+/** What one call was refused, and what it is about to make. */
+interface Verdict {
+  readonly refusals: Map<number, PerdureError>;
+  readonly pending: [share: string, lane: string][];
+}
+
 export class LaneQuota {
   readonly #parts: LaneQuotaParts;
   readonly #known = new Map<string, number>();
-  readonly #owners = new Map<string, string>();
+  readonly #owners = new Map<string, LaneOwner>();
+  readonly #pending = new PendingLanes();
 
   constructor(parts: LaneQuotaParts) {
     this.#parts = parts;
   }
 
-  /** For each item: null, or why it is refused; null where none is. Items of known lanes cost nothing. New lanes count for
-   *  `owner`, or for whoever the parent of an item belongs to: `item.owner` is set. */
-  async check(items: readonly SubmitItem[], owner: string): Promise<(PerdureError | null)[] | null> {
+  /** Calls `store` with the items that the quota admits; the others are refused. Items of known lanes cost nothing. New lanes
+   *  count for `owner`, or for whoever the parent of an item belongs to: `item.owner` is set. */
+  async submit(
+    items: readonly SubmitItem[],
+    owner: LaneOwner,
+    store: (admitted: readonly SubmitItem[]) => Promise<SubmitAnswer[]>,
+  ): Promise<SubmitAnswer[]> {
+    const fresh = this.#freshOf(items, owner);
+    if (fresh.length === 0) return store(items);
+    const verdict: Verdict = { refusals: new Map(), pending: [] };
+    const { refusals, pending } = verdict;
+    try {
+      for (const group of await this.#grouped(fresh, owner)) {
+        await this.#pending.decide(() => this.#decide(group, verdict));
+      }
+      const admitted = refusals.size === 0 ? items : items.filter((_, place) => !refusals.has(place));
+      const stored = admitted.length === 0 ? [] : await store(admitted);
+      let next = 0;
+      const answers = items.map((_, place): SubmitAnswer => {
+        const error = refusals.get(place);
+        return error === undefined ? (stored[next++] as SubmitAnswer) : { status: "refused", error };
+      });
+      for (const { place, item, name } of fresh) this.#remember(item, name, answers[place] as SubmitAnswer);
+      return answers;
+    } finally {
+      this.#pending.remove(pending);
+    }
+  }
+
+  #freshOf(items: readonly Mutable<SubmitItem>[], owner: LaneOwner): Fresh[] {
     const now = this.#parts.clock.monotonic();
     const fresh: Fresh[] = [];
     for (const [place, item] of items.entries()) {
       if (!isLane(item)) continue; // it makes none: it is refused with the place of its mistake
+      const whose = item.parent == null ? owner : this.#owners.get(item.parent.id);
+      if (whose !== undefined) item.owner = whose.key;
       const name = laneName(item);
       const seenAt = this.#known.get(name);
       if (seenAt === undefined || now - seenAt > KNOWN_MS) fresh.push({ place, item, name });
     }
-    if (fresh.length === 0) return null;
-    const byOwner = new Map<string, Fresh[]>();
-    for (const each of fresh) {
-      const { parent } = each.item;
-      const whose = parent == null ? owner : await this.ownerOf(parent.id, each.item.namespace ?? "default");
-      each.item.owner = whose;
-      byOwner.set(whose, [...(byOwner.get(whose) ?? []), each]);
-    }
-    const answers = new Array<PerdureError | null>(items.length).fill(null);
-    const added = new Set<string>();
-    for (const [whose, list] of byOwner) await this.#checkOwner(whose, list, added, answers);
-    return answers.every((answer) => answer === null) ? null : answers;
+    return fresh;
   }
 
-  async #checkOwner(owner: string, list: readonly Fresh[], added: Set<string>, answers: (PerdureError | null)[]) {
-    const { store, clock, limits } = this.#parts;
-    const namespace = list[0]?.item.namespace ?? "default";
-    const lanes = new Map(list.map(({ name, item }) => [name, laneOf(item)]));
-    const use = await store.laneUse({ namespace, owner, lanes: [...lanes.values()] });
-    const isThere = new Map([...lanes.keys()].map((name, i) => [name, use.exists[i] === true]));
-    const now = clock.monotonic();
-    let total = use.total + added.size;
-    let owned = use.owned;
-    if (this.#known.size > MAX_KNOWN) this.#known.clear();
-    for (const { place, name } of list) {
-      if (isThere.get(name) !== true && !added.has(name)) {
-        if (owned >= limits.lanesPerToken) answers[place] = overOwn(owner, namespace, limits.lanesPerToken);
-        else if (total >= limits.lanesPerNamespace) answers[place] = overAll(namespace, limits.lanesPerNamespace);
-        if (answers[place] !== null) continue;
-        total += 1;
-        owned += 1;
-        added.add(name);
-      }
-      this.#known.set(name, now);
+  async #grouped(fresh: readonly Fresh[], owner: LaneOwner): Promise<Iterable<Group>> {
+    const groups = new Map<string, Group>();
+    for (const each of fresh) {
+      const { parent, namespace = "default" } = each.item;
+      const whose = parent == null ? owner : await this.#ownerOf(parent.id, namespace);
+      each.item.owner = whose.key;
+      const share = shareOf(namespace, whose);
+      const group = groups.get(share) ?? { namespace, owner: whose, list: [] };
+      group.list.push(each);
+      groups.set(share, group);
     }
+    return groups.values();
+  }
+
+  async #decide({ namespace, owner, list }: Group, { refusals, pending }: Verdict): Promise<void> {
+    const { store, limits } = this.#parts;
+    const lanes = new Map(list.map(({ name, item }) => [name, laneOf(item)]));
+    const owners = [...new Set([owner.key, owner.name])];
+    const use = await store.laneUse({ namespace, owners, lanes: [...lanes.values()] });
+    // No await from here on: what is counted is added in the same turn.
+    const existing = new Set([...lanes.keys()].filter((_, i) => use.exists[i] === true));
+    const shares = { own: shareOf(namespace, owner), all: JSON.stringify([namespace]) };
+    const added = new Set<string>();
+    const isOver = (share: string, name: string, used: number, limit: number) =>
+      !this.#pending.has(share, name) && used + this.#pending.size(share) >= limit;
+    for (const { place, name } of list) {
+      if (existing.has(name) || added.has(name)) continue;
+      if (isOver(shares.own, name, use.owned, limits.lanesPerToken)) {
+        refusals.set(place, overOwn(owner.name, namespace, limits.lanesPerToken));
+      } else if (isOver(shares.all, name, use.total, limits.lanesPerNamespace)) {
+        refusals.set(place, overAll(namespace, limits.lanesPerNamespace));
+      } else {
+        added.add(name);
+        for (const share of [shares.own, shares.all]) {
+          this.#pending.add(share, name);
+          pending.push([share, name]);
+        }
+      }
+    }
+  }
+
+  /** Only where a job was stored in it: a lane that was merely seen, or asked for, may be deleted at any time, or never be made. */
+  #remember({ queue = "default" }: SubmitItem, name: string, answer: SubmitAnswer): void {
+    // That of a single run goes with its last job, whenever that is.
+    if (answer.status !== "ok" || !answer.created || isRunQueue(queue)) return;
+    if (this.#known.size > MAX_KNOWN) this.#known.clear();
+    this.#known.set(name, this.#parts.clock.monotonic());
   }
 
   /** Who submitted the job at the top of this one's family. */
-  async ownerOf(jobId: string, namespace: string): Promise<string> {
+  async #ownerOf(jobId: string, namespace: string): Promise<LaneOwner> {
     const known = this.#owners.get(jobId);
     if (known !== undefined) return known;
     const owner = await this.#readOwner(jobId, namespace);
+    // One that does not exist yet may be submitted later, under an id that was given out for its input.
+    if (owner === NO_TOP) return owner;
     if (this.#owners.size >= MAX_FAMILIES) this.#owners.clear();
     this.#owners.set(jobId, owner);
     return owner;
   }
 
-  async #readOwner(jobId: string, namespace: string): Promise<string> {
+  async #readOwner(jobId: string, namespace: string): Promise<LaneOwner> {
     const { store } = this.#parts;
     let id = jobId;
     for (let level = 0; level <= LIMITS.depth; level++) {
@@ -112,11 +192,21 @@ export class LaneQuota {
       if (job.parentId !== null) id = job.parentId;
       else {
         const [first] = await store.events({ after: 0, limit: 1, jobId: id });
-        return (first?.data as { readonly by?: string | null } | undefined)?.by ?? NO_TOP;
+        return submitterOf(first?.data);
       }
     }
     return NO_TOP;
   }
+}
+
+function submitterOf(data: unknown): LaneOwner {
+  const { by, token } = (data ?? {}) as { readonly by?: string; readonly token?: string };
+  if (by === undefined) return NO_TOP;
+  return token === undefined ? { key: by, name: by } : tokenOwner(token, by);
+}
+
+function shareOf(namespace: string, { key }: LaneOwner): string {
+  return JSON.stringify([namespace, key]);
 }
 
 function isLane({ namespace = "default", queue = "default", kind, labels = {} }: SubmitItem): boolean {

@@ -14,7 +14,8 @@ export type NewLane = Omit<Lane, "no">;
 
 export interface LaneUseQuery {
   readonly namespace: string;
-  readonly owner: string;
+  /** One owner, under all the texts by which its lanes are stored. */
+  readonly owners: readonly string[];
   /** All of that namespace. */
   readonly lanes: readonly NewLane[];
 }

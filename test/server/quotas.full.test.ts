@@ -49,3 +49,34 @@ it("a token that makes queues until it is refused leaves the others theirs", asy
   const mine = await server.call("POST", "/v1/jobs", { token: other, body: { kind: "k", queue: "mine" } });
   expect(mine.status).toBe(201);
 }, 120_000);
+
+it.each(["sqlite", "postgres"] as const)(
+  "calls at the same time do not pass the quota (%s)",
+  async (store) => {
+    const server = await startServer({ store, limits: { lanesPerToken: 20, lanesPerNamespace: 30 } });
+    onTestFinished(server.close);
+    const tokens = [
+      await server.token({ name: "ci", scopes: ["submit"] }),
+      await server.token({ name: "ci", scopes: ["submit"] }),
+    ];
+    const lists = (name: string) =>
+      Array.from({ length: 40 }, (_, n) =>
+        Array.from({ length: 20 }, (_, k) => ({ kind: "k", queue: `${name}-${n}-${k}` })),
+      );
+    for (const [made, i] of [
+      [20, 0],
+      [30, 1],
+    ] as const) {
+      const token = tokens[i] as string;
+      const one = await server.call("POST", "/v1/jobs", { token, body: { kind: "k", queue: "first", key: `K${i}` } });
+      expect(one.status).toBe(201);
+      const refused = lists(`${i}`)
+        .slice(0, 5)
+        .map((jobs) => jobs.map((job) => ({ ...job, key: `K${i}` })));
+      for (const jobs of refused) await server.call("POST", "/v1/jobs/batch", { token, body: { jobs } });
+      await Promise.all(lists(`${i}`).map((jobs) => server.call("POST", "/v1/jobs/batch", { token, body: { jobs } })));
+      expect(await server.store.laneCount("default")).toBe(made);
+    }
+  },
+  120_000,
+);

@@ -71,6 +71,56 @@ describe("S32: lanes", () => {
   });
 });
 
+describe("S32: lanes of calls that are refused, or made at the same time", () => {
+  const LANES = { lanesPerToken: 6, lanesPerNamespace: 12 };
+  const lists = Array.from({ length: 8 }, (_, n) => Array.from({ length: 5 }, (_, k) => `q${5 * n + k}`));
+  const batch = (server: TestServer, token: string, queues: string[], rest: object = {}) =>
+    server.call("POST", "/v1/jobs/batch", {
+      token,
+      body: { jobs: queues.map((queue) => ({ kind: "k", queue, ...rest })) },
+    });
+
+  it("count as all others do, for the token's id", async () => {
+    const server = await startServer({ limits: LANES });
+    onTestFinished(server.close);
+    const [ci, other] = [
+      await server.token({ name: "ci", scopes: ["submit"] }),
+      await server.token({ name: "ci", scopes: ["submit"] }),
+    ];
+    const keyed = await server.call("POST", "/v1/jobs", { token: ci, body: { kind: "k", queue: "q", key: "K" } });
+    expect(keyed.status).toBe(201);
+    for (const queues of lists) {
+      const { body } = await batch(server, ci, queues, { key: "K" });
+      expect(body.answers).toMatchObject(queues.map(() => ({ error: { code: "key_conflict" } })));
+    }
+    await Promise.all(lists.map((queues) => batch(server, ci, queues)));
+    expect(await server.store.laneCount("default")).toBe(6);
+    // The other token of this name has a share of its own.
+    await Promise.all(
+      lists.map((queues) =>
+        batch(
+          server,
+          other,
+          queues.map((queue) => `other-${queue}`),
+        ),
+      ),
+    );
+    expect(await server.store.laneCount("default")).toBe(12);
+  });
+
+  it("are those of the queues that workers publish", async () => {
+    const server = await startServer({ limits: LANES });
+    onTestFinished(server.close);
+    const token = await server.token({ name: "both", scopes: ["submit", "work"] });
+    const tries = [];
+    for (let n = 0; n < 9; n++) {
+      if (n > 0) await openWorker(server, { kinds: ["k"], defaults: { k: { queue: `q${n}` } } }, { token });
+      tries.push((await server.call("POST", "/v1/jobs", { token, body: { kind: "k" } })).status);
+    }
+    expect(tries).toEqual([...Array(6).fill(201), ...Array(3).fill(429)]);
+  });
+});
+
 describe("S32: policies", () => {
   it("are bounded in number for one request, and in size; the jobs beside them are stored", async () => {
     const job = (maxAttempts: number) => ({ kind: "k", retry: { maxAttempts } });

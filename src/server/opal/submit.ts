@@ -33,7 +33,7 @@ export function opalSubmit(parts: ServerParts, options: OpalOptions): Handler {
     if (isOver(payload, LIMITS.payloadBytes)) throw tooLarge();
     return {
       ...{ kind: exec.kind, payload, policy, namespace: call.namespace, key: opalKey(id), tags: [OPAL_TAG] },
-      by: call.who === ANONYMOUS ? "opal:anonymous" : principal(call),
+      ...(call.who === ANONYMOUS ? { by: "opal:anonymous" } : { by: principal(call), token: call.who.id }),
     };
   }
 

@@ -1,12 +1,11 @@
 /** Parents and children over the wire: for handlers of remote workers, who prove that they hold the parent, and for processes
  *  of a job, who show its own token. */
-import type { Submitted } from "../../contract/schemas.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { Usage } from "../../core/job.ts";
 import { heldAttempt, leasedAttempt } from "../held-attempt.ts";
 import { jobOf } from "../job-of.ts";
-import { type Call, type Handlers, JsonText, type ServerParts } from "../parts.ts";
-import { inWireWords, type ToItem } from "./submit.ts";
+import type { Call, Handlers, ServerParts } from "../parts.ts";
+import type { SubmitOne } from "./submit.ts";
 
 interface LookRequest {
   readonly ids?: readonly string[];
@@ -18,21 +17,11 @@ interface UsageRequest {
   readonly usage: Usage;
 }
 
-export function familyRoutes(parts: ServerParts, toItem: ToItem): Handlers {
+export function familyRoutes(parts: ServerParts, submitOne: SubmitOne): Handlers {
   const { engine } = parts;
   return {
     async submitChild(call) {
-      const { id, attempt } = await heldAttempt(parts, call);
-      try {
-        const { parent: _, ...item } = await toItem(call, id);
-        const child = await engine.submitChild({ jobId: id, attempt, namespace: call.namespace }, item);
-        const [row] = await engine.store.jobs([child.id]);
-        const { chapter = 1, state = "queued" } = row ?? {};
-        const answer: Submitted = { id: child.id, created: child.created, chapter, state };
-        return new JsonText(JSON.stringify(answer), child.created ? 201 : 200);
-      } catch (error) {
-        throw inWireWords(error, "");
-      }
+      return submitOne(call, await heldAttempt(parts, call));
     },
 
     async lookChildren(call) {

@@ -15,7 +15,7 @@ import { toSubmitItem } from "../../engine/submit-request.ts";
 import { sliceOf, slicesOf } from "../../lib/json-slices.ts";
 import { Slices } from "../../lib/slices.ts";
 import { storable } from "../../lib/text.ts";
-import { LaneQuota } from "../lane-quota.ts";
+import { LaneQuota, tokenOwner } from "../lane-quota.ts";
 import { type Call, type Handlers, JsonText, type ServerParts } from "../parts.ts";
 import { PolicyCache, RequestPolicies } from "../policy-cache.ts";
 import { familyRoutes } from "./family.ts";
@@ -23,23 +23,34 @@ import { familyRoutes } from "./family.ts";
 /** Names of those who ask are kept up to this length. */
 const MAX_NAME = 200;
 
-/** The child of a request as the engine takes it, within the quota of its family. */
-export type ToItem = (call: Call, parentId: string) => Promise<SubmitItem>;
+/** Stores the one job of a request, within the quota; as a child of this attempt, if there is one. */
+export type SubmitOne = (call: Call, parent?: SubmitItem["parent"]) => Promise<JsonText>;
 
 export function submitRoutes(parts: ServerParts): Handlers {
   const { engine, log, limits } = parts;
   const policies = new PolicyCache();
   const quota = new LaneQuota({ store: engine.store, clock: engine.clock, limits });
 
-  async function oneItem(call: Call, parentId: string | null): Promise<SubmitItem> {
-    const item = toItem(call, call.body, call.text, policies);
-    const owner = parentId === null ? principal(call) : await quota.ownerOf(parentId, call.namespace);
-    const [over = null] = (await quota.check([item], owner)) ?? [];
-    if (over !== null) throw over;
-    return item;
+  async function submitOne(call: Call, parent: SubmitItem["parent"] = null): Promise<JsonText> {
+    try {
+      const item = toItem(call, call.body, call.text, policies);
+      if (parent !== null) item.parent = parent;
+      const [answer] = (await store(call, [item])) as [SubmitAnswer];
+      if (answer.status !== "ok") throw answer.error;
+      return new JsonText(JSON.stringify(submitted(answer)), answer.created ? 201 : 200);
+    } catch (error) {
+      throw inWireWords(error, "");
+    }
   }
 
-  function toItem(call: Call, request: unknown, text: string, known: Pick<PolicyCache, "of">): SubmitItem {
+  /** Workers may publish queues for kinds: these count, and so they are filled in before. */
+  async function store(call: Call, items: readonly SubmitItem[]): Promise<SubmitAnswer[]> {
+    await engine.fillDefaults(items);
+    const owner = tokenOwner(call.who.id, principal(call));
+    return quota.submit(items, owner, (admitted) => engine.submit(admitted));
+  }
+
+  function toItem(call: Call, request: unknown, text: string, known: Pick<PolicyCache, "of">): Mutable<SubmitItem> {
     if (!isPlain(request)) throw new ConfigError({ path: "submit", given: request, allowed: "an object" });
     const { kind, input, retry, ...options } = request as JobRequest;
     checkKeys(options, OPTION_KEYS, "submit");
@@ -54,7 +65,10 @@ export function submitRoutes(parts: ServerParts): Handlers {
     item.by = principal(call);
     // What a job submits with its own token is its child, while this attempt of it runs.
     const { job } = call.who;
-    if (job === undefined) return item;
+    if (job === undefined) {
+      item.token = call.who.id;
+      return item;
+    }
     if (item.parent != null && item.parent.id !== job.id) {
       const allowed = `${job.id}, or nothing: with its own token a job submits children of its own`;
       throw new ConfigError({ path: "submit.parent", given: item.parent.id, allowed });
@@ -64,25 +78,16 @@ export function submitRoutes(parts: ServerParts): Handlers {
   }
 
   return {
-    ...familyRoutes(parts, oneItem),
+    ...familyRoutes(parts, submitOne),
 
-    async submitJob(call) {
-      try {
-        const item = await oneItem(call, null);
-        const [answer] = (await engine.submit([item])) as [SubmitAnswer];
-        if (answer.status !== "ok") throw answer.error;
-        return new JsonText(JSON.stringify(submitted(answer)), answer.created ? 201 : 200);
-      } catch (error) {
-        throw inWireWords(error, "");
-      }
-    },
+    submitJob: (call) => submitOne(call),
 
     async submitJobs(call) {
       const { jobs } = call.body as { readonly jobs: readonly unknown[] };
       const texts = slicesOf(call.text, "jobs") ?? [];
       const answers: object[] = new Array(jobs.length);
-      let items: SubmitItem[] = [];
-      let places: number[] = [];
+      const items: SubmitItem[] = [];
+      const places: number[] = [];
       const known = new RequestPolicies(policies, limits.policiesPerRequest);
       const slices = new Slices(engine.clock);
       for (let i = 0; i < jobs.length; i++) {
@@ -99,15 +104,7 @@ export function submitRoutes(parts: ServerParts): Handlers {
           answers[i] = refusal(error, i);
         }
       }
-      const over = await quota.check(items, principal(call));
-      if (over !== null) {
-        over.forEach((error, k) => {
-          if (error !== null) answers[places[k] as number] = refusal(error, places[k] as number);
-        });
-        items = items.filter((_, k) => over[k] === null);
-        places = places.filter((_, k) => over[k] === null);
-      }
-      const stored = items.length === 0 ? [] : await engine.submit(items);
+      const stored = items.length === 0 ? [] : await store(call, items);
       stored.forEach((answer, k) => {
         const i = places[k] as number;
         answers[i] = answer.status === "ok" ? submitted(answer) : refusal(answer.error, i);

@@ -103,9 +103,10 @@ export function unusedNameTests(bench: Bench): void {
     await bench.submit({ queue: "c" });
     const lane = (queue: string, labels = {}) => ({ namespace: "default", queue, kind: "work", labels });
     const lanes = [lane("a"), lane("b"), lane("b", { gpu: "1" }), lane("d")];
-    const use = (owner: string) => bench.store.laneUse({ namespace: "default", owner, lanes });
+    const use = (...owners: string[]) => bench.store.laneUse({ namespace: "default", owners, lanes });
     expect(await use("token:x")).toEqual({ total: 3, owned: 1, exists: [true, false, true, false] });
     expect(await use("token:y")).toMatchObject({ owned: 1 });
     expect(await use("token:z")).toMatchObject({ owned: 0 });
+    expect(await use("token:x", "token:y")).toMatchObject({ owned: 2 });
   });
 }

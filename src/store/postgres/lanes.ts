@@ -90,7 +90,10 @@ export function laneFinder({ db, sql, interned, clock }: Context) {
 
 export function laneCounter({ db, sql }: Context) {
   const count = sql("lane_count", "select count(*)::integer from $s.lane where namespace = $1");
-  const owned = sql("lanes_owned", "select count(*)::integer from $s.lane where namespace = $1 and owner = $2");
+  const owned = sql(
+    "lanes_owned",
+    "select count(*)::integer from $s.lane where namespace = $1 and owner = any ($2::text[])",
+  );
   const byName = sql(
     "lanes_by_name",
     `select u.ord::integer from unnest($2::text[], $3::text[], $4::text[]) with ordinality as u (queue, kind, labels, ord)
@@ -101,7 +104,7 @@ export function laneCounter({ db, sql }: Context) {
   return {
     laneCount,
     policyCount: async () => ((await db.read(policies))[0]?.[0] ?? 0) as number,
-    async laneUse({ namespace, owner, lanes }: LaneUseQuery): Promise<LaneUse> {
+    async laneUse({ namespace, owners, lanes }: LaneUseQuery): Promise<LaneUse> {
       const column = (pick: (lane: NewLane) => string) => texts(lanes.map(pick));
       const names = [
         column(({ queue }) => queue),
@@ -110,7 +113,7 @@ export function laneCounter({ db, sql }: Context) {
       ];
       const [total, [[own] = []], rows] = await Promise.all([
         laneCount(namespace),
-        db.read(owned, [namespace, owner]),
+        db.read(owned, [namespace, texts(owners)]),
         db.read(byName, [namespace, ...names]),
       ]);
       const there = new Set(rows.map(([ord]) => (ord as number) - 1));

@@ -106,9 +106,9 @@ export function laneCounter({ db }: Context) {
   return {
     laneCount: (namespace: string): number => counted(count.get(namespace)),
     policyCount: (): number => counted(policies.get()),
-    laneUse: ({ namespace, owner, lanes }: LaneUseQuery): LaneUse => ({
+    laneUse: ({ namespace, owners, lanes }: LaneUseQuery): LaneUse => ({
       total: counted(count.get(namespace)),
-      owned: counted(owned.get(namespace, owner)),
+      owned: owners.reduce((sum, owner) => sum + counted(owned.get(namespace, owner)), 0),
       exists: lanes.map(
         ({ queue, kind, labels }) => byName.get(namespace, queue, kind, labelText(labels)) !== undefined,
       ),
