@@ -4,7 +4,7 @@ import { rounds } from "../../test/tier.ts";
 import { ConfigError } from "./errors.ts";
 import type { Policy, PolicyFields, PolicyInput } from "./policy.ts";
 import { PRESET_NAMES, presets } from "./presets.ts";
-import { policyFromJson, resolvePolicy } from "./resolve-policy.ts";
+import { MAX_POLICY_BYTES, policyFromJson, resolvePolicy } from "./resolve-policy.ts";
 
 /** As it comes from JavaScript, YAML or JSON: nothing promises its type. */
 const anyInput = (value: unknown) => value as PolicyInput;
@@ -361,5 +361,29 @@ describe("for all inputs", () => {
       }),
       { numRuns: rounds(1_000) },
     );
+  });
+});
+
+describe("the size of a policy", () => {
+  const bytesOf = (policy: Policy) => Buffer.byteLength(JSON.stringify(policy));
+  /** Of ASCII, but for `wide` characters of three bytes. */
+  const withBytes = (bytes: number, wide: number): PolicyFields => {
+    // biome-ignore lint/suspicious/noThenProperty: this is what a rule is called
+    const rule = (message: string[]) => ({ if: { message }, then: "fail" }) as const;
+    const full = Array.from({ length: 6 }, () => rule(Array.from({ length: 100 }, () => "x".repeat(100))));
+    const rules = (more: number, last: number) => [
+      ...full,
+      rule([...Array.from({ length: more }, () => "x".repeat(100)), "x".repeat(last) + "\u20ac".repeat(wide)]),
+    ];
+    const missing = bytes - bytesOf(resolvePolicy({ rules: rules(0, 1) }));
+    const each = 100 + `"",`.length;
+    return { rules: rules(Math.floor(missing / each), 1 + (missing % each)) };
+  };
+
+  it.each([0, 1, 60])("is counted in bytes, with %i characters of three bytes", (wide) => {
+    expect(bytesOf(resolvePolicy(withBytes(MAX_POLICY_BYTES, wide)))).toBe(MAX_POLICY_BYTES);
+    const { message, path } = refusal(withBytes(MAX_POLICY_BYTES + 1, wide));
+    expect(path).toBe("retry");
+    expect(message).toContain("the policy has 65537 bytes in full; allowed: at most 65536 bytes as JSON");
   });
 });
