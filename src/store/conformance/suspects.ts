@@ -97,10 +97,41 @@ export function suspectTests(bench: Bench): void {
     expect((await bench.claim(sessions[0], 1, now)).map((job) => job.id)).toEqual([others[1]]);
     expect(await bench.claim(sessions[1], 1, now)).toEqual([]);
     now += BESIDE_OTHERS_MS - MAKE_ROOM_MS;
-    expect((await bench.claim(sessions[1], 9, now)).map((job) => job.id)).toEqual([id]);
-    expect(await bench.claim(sessions[1], 9, now)).toEqual([]);
-    expect((await bench.claim(sessions[0], 9, now)).map((job) => job.id)).toEqual([others[2]]);
+    expect(await bench.claim(sessions[1], 1, now - SECOND)).toEqual([]);
+    // The second has had its turn: others come first there.
+    expect((await bench.claim(sessions[1], 9, now)).map((job) => job.id)).toEqual([others[2]]);
+    expect((await bench.claim(sessions[0], 9, now)).map((job) => job.id)).toEqual([id]);
+    expect(await bench.claim(sessions[0], 9, now)).toEqual([]);
   });
+
+  test.each(["busy", "empty"])(
+    "others wait for a minute at most however many suspects there are, in a session that is %s",
+    async (hands) => {
+      const session = await bench.open(own({ leaseMs: 60 * MINUTE, kinds: ["long", "work"] }));
+      if (hands === "busy") {
+        await bench.submit({ kind: "long" });
+        await bench.take(session);
+      }
+      const accused = await Promise.all([1, 2, 3, 4].map(() => bench.submit()));
+      const from = await suspects(accused);
+      const untried = new Set(accused);
+      const since = new Map<string, number>();
+      let now = from;
+      for (; untried.size > 0 && now < from + 20 * MINUTE; now += 10 * SECOND) {
+        // One more each time, so that there are always others behind.
+        since.set(await bench.submit({ at: now }), now);
+        for (const job of await bench.claim(session, 15, now)) {
+          if (untried.delete(job.id)) continue; // it goes on and on
+          expect(now - (since.get(job.id) as number)).toBeLessThanOrEqual(MINUTE);
+          since.delete(job.id);
+          await bench.report(job, done(), now);
+        }
+        for (const at of since.values()) expect(now - at).toBeLessThanOrEqual(MINUTE);
+      }
+      expect([...untried]).toEqual([]);
+      expect(now - from).toBeLessThan(5 * MINUTE);
+    },
+  );
 
   test("knows who ran beside a lost attempt, also in other sessions of the process and settled one by one", async () => {
     const one = { process: "boot ns shared", pid: 7 };

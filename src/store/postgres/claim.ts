@@ -51,6 +51,9 @@ interface Asked {
   readonly now: number;
 }
 
+/** Takes what it finds in one share; null: nothing was there. */
+type Way = (asked: Asked) => Promise<ClaimAnswer | null>;
+
 /** One suspect, and whether it may run beside others. */
 interface Suspect {
   readonly no: number;
@@ -114,11 +117,10 @@ export function claimVerb(context: Context, sessions: Sessions) {
         moveOn(facts, "light", light);
         if (heavy !== null) moveOn(facts, "heavy", heavy);
       };
-      for (const share of shares) {
-        const asked = { facts, lanes: mine, share, request, now };
-        const answer = isPlain
-          ? await take(share.lanes.length === 1 && heavy === null ? startOne : startMany, asked)
-          : await takeApart(asked);
+      const plain = (asked: Asked) =>
+        take(asked.share.lanes.length === 1 && heavy === null ? startOne : startMany, asked);
+      for (const [way, share] of waysThrough(shares, isPlain ? plain : null, trials.othersFirst(facts.no, now))) {
+        const answer = await way({ facts, lanes: mine, share, request, now });
         if (answer === null) continue;
         goOn();
         return answer;
@@ -144,6 +146,12 @@ export function claimVerb(context: Context, sessions: Sessions) {
     }
   }
 
+  /** How a claim goes through its shares, one after the other. */
+  function waysThrough(shares: readonly Share[], plain: Way | null, othersFirst: boolean): [Way, Share][] {
+    const ways = plain !== null ? [plain] : othersFirst ? [takeOthers, takeApart] : [takeApart];
+    return ways.flatMap((way) => shares.map((share): [Way, Share] => [way, share]));
+  }
+
   async function sightOf(facts: SessionFacts, request: ClaimRequest, now: number): Promise<Sight> {
     const lanes = await lanesOf(facts);
     const light = await windowOf(facts, lanes.light, "light", request.limit);
@@ -163,17 +171,24 @@ export function claimVerb(context: Context, sessions: Sessions) {
    *  alone: a suspect that is first in line goes to a session that holds nothing, and others are not given to it meanwhile. */
   async function takeApart(asked: Asked): Promise<ClaimAnswer | null> {
     const { facts, share, now } = asked;
-    for (const [no, isBusy] of await db.read(suspectsFirst, [facts.no, now, facts.leaseMs, ints(share.lanes)])) {
+    const found = await db.read(suspectsFirst, [facts.no, now, facts.leaseMs, ints(share.lanes)]);
+    const seen = found.flatMap(([no, isBusy]) => (isBusy === true ? [no as number] : []));
+    trials.saw(seen, now);
+    for (const [no, isBusy] of found) {
       const suspect = no as number;
       const turn = isBusy === true ? trials.turn(suspect, facts.no, now) : "take";
       if (turn === "wait") return later(now + ROOM_LOOK_MS);
       if (turn === "leave") continue;
       trials.taken(suspect);
       const answer = await take(startSuspect, asked, { no: suspect, beside: isBusy === true });
-      if (answer !== null) return answer; // else another session was sooner
+      if (answer === null) continue; // another session was sooner
+      trials.tries(facts.no, now);
+      return answer;
     }
-    return take(startOthers, asked);
+    return takeOthers(asked);
   }
+
+  const takeOthers = (asked: Asked) => take(startOthers, asked);
 
   /** Null: nothing was there to be taken. */
   async function take(statement: Statement, asked: Asked, suspect: Suspect | null = null): Promise<ClaimAnswer | null> {

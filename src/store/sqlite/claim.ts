@@ -153,7 +153,14 @@ export function claimVerb(context: Context): Claims {
     const isSuspect = ([, , streak]: DueRow) => streak >= SUSPECT_STREAK;
     const others = first.findIndex((row) => !isSuspect(row));
     const isBusy = holdsAny.get(facts.no) !== undefined;
-    for (const row of others < 0 ? first : first.slice(0, others)) {
+    const suspects = others < 0 ? first : first.slice(0, others);
+    if (isBusy) {
+      trials.saw(
+        suspects.map(([no]) => no),
+        now,
+      );
+    }
+    for (const row of suspects) {
       const turn = isBusy ? trials.turn(row[0], facts.no, now) : "take";
       if (turn === "wait") return MAKE_ROOM;
       if (turn === "take") return { share, picked: [row], alone: true };
@@ -216,6 +223,10 @@ export function claimVerb(context: Context): Claims {
 
   /** From the first share that has any; null: none has. */
   function pickFirst(facts: SessionFacts, { shares }: Sight, now: number): Found | typeof MAKE_ROOM | null {
+    for (const share of trials.othersFirst(facts.no, now) ? shares : []) {
+      const picked = pick(facts, share.lanes, share.limit, now, SUSPECT_STREAK);
+      if (picked.length > 0) return { share, picked, alone: false };
+    }
     for (const share of shares) {
       const picked = pick(facts, share.lanes, share.limit, now, ANY_STREAK);
       if (picked.length === 0) continue;
@@ -258,7 +269,10 @@ export function claimVerb(context: Context): Claims {
     if (found.alone) for (const [no] of found.picked) trials.taken(no);
     if (picked.length === 0) return { alive: true, drain: false, jobs: [], nextAt: null, delivery: null, overBudget };
     start.run(facts.no, now, JSON.stringify(picked));
-    if (found.alone) tryAlone.run(now + ALONE_MS, facts.no);
+    if (found.alone) {
+      tryAlone.run(now + ALONE_MS, facts.no);
+      trials.tries(facts.no, now);
+    }
     if (share.needs !== null) holds.hold(facts, picked, share.needs);
     const tell = startedText(facts.id, facts.name);
     const jobs = readStarted(picked, facts, now).map((one) => {
