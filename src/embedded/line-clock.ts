@@ -8,7 +8,7 @@
 import type { Log } from "../engine/engine.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CLOCK_STEP_MS, continued, type WallMark } from "../store/clock-mark.ts";
-import type { Beat, BeatAnswer, Store } from "../store/store.ts";
+import type { Beat, BeatAnswer, BeatTime, Store } from "../store/store.ts";
 import type { Boot } from "./boot.ts";
 
 export interface LineClock {
@@ -17,31 +17,36 @@ export interface LineClock {
   beat(beat: Beat): Promise<BeatAnswer>;
 }
 
-/** The clocks of this process, now. */
+/** The clocks of this process, now. The wall clock first: a process that is stopped between the two sees a wall clock that is
+ *  behind, and keeps its line. The other way around it would see one that was set ahead, and follow it. */
 export function wallMark(base: Clock, boot: Boot | null): WallMark {
-  const monotonic = base.monotonic() + (boot?.originMs ?? 0);
-  return { wall: base.now(), monotonic, boot: boot?.name ?? null };
+  const wall = base.now();
+  return { wall, monotonic: base.monotonic() + (boot?.originMs ?? 0), boot: boot?.name ?? null };
 }
 
 export async function lineClock(base: Clock, store: Store, boot: Boot | null, log: Log): Promise<LineClock> {
   /** The line is the monotonic clock and this. */
-  let offset = base.now() - base.monotonic();
+  let offset = Number.NEGATIVE_INFINITY;
   let last = Number.NEGATIVE_INFINITY;
 
-  function now(): number {
-    const monotonic = base.monotonic();
-    const seen = base.now() - monotonic;
+  function read(): Required<BeatTime> {
+    const mark = wallMark(base, boot);
+    const seen = mark.wall - mark.monotonic;
     if (offset - seen <= CLOCK_STEP_MS) offset = seen;
-    last = Math.max(last, Math.round(monotonic + offset));
-    return last;
+    last = Math.max(last, Math.round(mark.monotonic + offset));
+    return { now: last, mark };
   }
-  const mark = () => wallMark(base, boot);
-  function takeOver(at: number): void {
-    if (at - now() > CLOCK_STEP_MS) offset = at - base.monotonic();
+  const now = () => read().now;
+  /** The line was at `at` when the monotonic clock was at `monotonic`, however long ago that is. */
+  function takeOver(at: number, monotonic: number): void {
+    read();
+    if (at - monotonic - offset > CLOCK_STEP_MS) offset = at - monotonic;
   }
 
-  const here = mark();
-  for (const known of (await store.clockMarks?.()) ?? []) takeOver(continued(known, here));
+  const marks = (await store.clockMarks?.()) ?? [];
+  // After they were read: those of another boot cannot be counted back from a mark that is newer than our reading.
+  const here = wallMark(base, boot);
+  for (const known of marks) takeOver(continued(known, here), here.monotonic);
   return {
     clock: {
       now,
@@ -50,8 +55,8 @@ export async function lineClock(base: Clock, store: Store, boot: Boot | null, lo
       fromWall: (at) => at + Math.max(0, now() - base.now()),
     },
     async beat(beat) {
-      const answer = await store.beat({ ...beat, mark: mark() });
-      if (answer.lineAt !== undefined) takeOver(answer.lineAt);
+      const answer = await store.beat({ ...beat, time: read });
+      if (answer.line !== undefined) takeOver(answer.line.at, answer.line.monotonic);
       if (answer.steppedTo !== undefined) log("warn", stepped(answer.steppedTo));
       return answer;
     },

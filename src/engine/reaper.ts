@@ -37,7 +37,7 @@ export class Reaper extends Service {
     const { store, clock, leaseMs, name, process, isOver } = this.#parts;
     const now = clock.now();
     const { heldUntil } = await store.beat({
-      now,
+      time: () => ({ now: clock.now() }),
       // A lease renewed every third of its time has two thirds left when a silence begins: one that could use them up
       // must be noticed, with a short lease too.
       maxGapMs: Math.min(DEFAULTS.maxBeatGap, leaseMs / 2),

@@ -14,6 +14,13 @@ export interface WallMark {
   readonly boot: string | null;
 }
 
+/** The time of a beat; with a mark from a clock that keeps the line. */
+export interface BeatTime {
+  readonly now: number;
+  /** Its clocks at `now`. */
+  readonly mark?: WallMark;
+}
+
 /** A point of the line. */
 export interface ClockMark {
   readonly at: number;
@@ -21,9 +28,17 @@ export interface ClockMark {
   readonly boot: string | null;
 }
 
-/** How far the line has come by now. Within one boot that is exact; after another it is where the line had come to: how long
- *  the machine was away is not known, and the wall clock tells it unless that was set back. */
-export function continued(mark: ClockMark, { monotonic, boot }: Omit<WallMark, "wall">): number {
-  const isComparable = mark.boot !== null && mark.boot === boot && monotonic >= mark.monotonic;
-  return isComparable ? mark.at + (monotonic - mark.monotonic) : mark.at;
+/** The line at the time of a reading. Within one boot that is exact, also for a reading that is older than the mark. After
+ *  another boot it is where the line had come to: how long the machine was away is unknown, unless the wall clock shows it. */
+export function continued(mark: ClockMark, reading: Omit<WallMark, "wall">): number {
+  return isSameBoot(mark, reading) ? mark.at + (reading.monotonic - mark.monotonic) : mark.at;
+}
+
+/** A reading that was taken before the mark: as if a process read its clocks and stored them later. */
+export function isOlder(reading: Omit<WallMark, "wall">, mark: ClockMark): boolean {
+  return isSameBoot(mark, reading) && reading.monotonic < mark.monotonic;
+}
+
+function isSameBoot(mark: ClockMark, { boot }: Omit<WallMark, "wall">): boolean {
+  return mark.boot !== null && mark.boot === boot;
 }

@@ -98,7 +98,7 @@ function isSame(a: EngineProcess, b: EngineProcess | undefined): boolean {
 /** The gap that a beat finds, or null. Of engines on one machine whose boot differs, the machine went down in between. */
 export function gapFound(
   before: { readonly at: number | null; readonly by: EngineProcess | null },
-  beat: Pick<Beat, "now" | "self" | "isOver">,
+  beat: Pick<Beat, "self" | "isOver"> & { readonly now: number },
   isSilent: boolean,
 ): Gap | null {
   const { at, by } = before;

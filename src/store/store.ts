@@ -17,7 +17,7 @@ import type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/vi
 import type { NewSession, Refused, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
 import type { Blobs } from "./blobs.ts";
 import type { ClaimAnswer, ClaimRequest, RenewRequest, WithdrawRequest } from "./claim-verbs.ts";
-import type { ClockMark, WallMark } from "./clock-mark.ts";
+import type { BeatTime, ClockMark } from "./clock-mark.ts";
 import type { Reachable, ReachableQuery, Unblockable, UnblockableQuery } from "./family-port.ts";
 import type { JobFilter } from "./job-filter.ts";
 import type { LaneUse, LaneUseQuery } from "./lane.ts";
@@ -27,7 +27,7 @@ import type { PublishedDefaults } from "./published-defaults.ts";
 export type { TransactionClient } from "../core/submit-options.ts";
 export type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/views.ts";
 export type { ClaimAnswer, ClaimRequest, EndedJob, RenewRequest, WithdrawRequest } from "./claim-verbs.ts";
-export type { ClockMark, WallMark } from "./clock-mark.ts";
+export type { BeatTime, ClockMark, WallMark } from "./clock-mark.ts";
 export type {
   Reachable,
   ReachableJob,
@@ -342,15 +342,14 @@ export interface History {
 // Upkeep.
 
 export interface Beat {
-  readonly now: number;
+  /** Read when the beat is stored, under its lock: it may wait for that, while others beat. */
+  readonly time: () => BeatTime;
   /** A silence longer than this means that engines slept. */
   readonly maxGapMs: number;
   readonly holdMs: number;
   /** How far this engine's clock moved against its monotonic one since its last beat. */
   readonly clockJumpMs: number;
   readonly engine: string;
-  /** Of a clock that keeps the store's time line (`clock-mark.ts`): what the wall shows, and where its monotonic clock is. */
-  readonly mark?: WallMark;
   /** The process of this engine. */
   readonly self?: EngineProcess;
   /** Whether the process of another engine has ended; null where that cannot be told. */
@@ -360,8 +359,8 @@ export interface Beat {
 export interface BeatAnswer {
   readonly heldUntil: number;
   readonly gapMs: number | null;
-  /** Given a mark: how far the time line has come, at least `now`. More: another process knows that it is ahead of ours. */
-  readonly lineAt?: number;
+  /** Given a mark: where the time line was then. More than `now`: another process knows that it is ahead of ours. */
+  readonly line?: { readonly at: number; readonly monotonic: number };
   /** Given a mark: how far the time line is ahead of the wall clock, where that has just changed by a step. */
   readonly steppedTo?: number;
 }

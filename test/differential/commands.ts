@@ -204,8 +204,9 @@ const pause: Run = (world, dice, both) => {
 
 const beat: Run = (world, dice, both) => {
   const clockJumpMs = dice.chance(0.1) ? dice.pick([-60_000, 60_000, 2_000]) : 0;
-  const given = { now: world.now, maxGapMs: 3_000, holdMs: dice.pick([2_000, LEASE]), clockJumpMs, engine: "engine-1" };
-  return both("beat", given, (store) => store.beat(given));
+  const { now } = world;
+  const given = { maxGapMs: 3_000, holdMs: dice.pick([2_000, LEASE]), clockJumpMs, engine: "engine-1" };
+  return both("beat", { ...given, now }, (store) => store.beat({ ...given, time: () => ({ now }) }));
 };
 
 const tick: Run = async (world, dice, both) => {

@@ -16,6 +16,17 @@ export function beatTests(bench: Bench): void {
     expect(await held()).toEqual([]);
   });
 
+  test("are of the time at which they are stored, however long they waited for that", async () => {
+    await bench.beat(T0);
+    let now = T0;
+    const rest = { maxGapMs: 3 * SECOND, holdMs: LEASE, clockJumpMs: 0, engine: "engine-2" };
+    const late = bench.store.beat({ ...rest, time: () => ({ now }) });
+    now = T0 + 2 * SECOND;
+    expect((await late).gapMs).toBeNull();
+    expect((await bench.beat(T0 + 5 * SECOND)).gapMs).toBeNull();
+    expect(await held()).toEqual([]);
+  });
+
   test("from many engines are one heart", async () => {
     for (let s = 0; s < 12; s += 2) await bench.beat(T0 + s * SECOND, 0, `engine-${s % 3}`);
     expect(await held()).toEqual([]);

@@ -180,7 +180,7 @@ export class Bench {
     return { found, answers: await this.settle(reports, now) };
   }
   beat(now: number, clockJumpMs = 0, engine = "engine-1") {
-    return this.store.beat({ now, maxGapMs: 3_000, holdMs: LEASE, clockJumpMs, engine });
+    return this.store.beat({ time: () => ({ now }), maxGapMs: 3_000, holdMs: LEASE, clockJumpMs, engine });
   }
   /** Beats each second, as a living engine does, and sweeps. */
   async awake(from: number, to: number): Promise<void> {

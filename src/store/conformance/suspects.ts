@@ -237,7 +237,7 @@ export function suspectTests(bench: Bench): void {
     ];
     const beat = (now: number, self: typeof server, ended: string | null = null) =>
       bench.store.beat({
-        ...{ now, maxGapMs: 3 * SECOND, holdMs: LEASE, clockJumpMs: 0, engine: "e", self },
+        ...{ time: () => ({ now }), maxGapMs: 3 * SECOND, holdMs: LEASE, clockJumpMs: 0, engine: "e", self },
         isOver: ({ process }) => (process === ended ? true : null),
       });
     const lose = async (kind: string, parts: Partial<NewSession>, at: number, gap: () => Promise<unknown>) => {

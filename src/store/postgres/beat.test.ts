@@ -22,19 +22,23 @@ afterAll(async () => {
   await store.close();
 });
 
+const beatAt = (now: () => number, engine = "engine-1") =>
+  store.beat({ time: () => ({ now: now() }), maxGapMs: 3_000, holdMs: LEASE, clockJumpMs: 0, engine });
+
 test("an engine whose beat finds another at it does not wait, and reaps nobody in that round", async () => {
   const session = newSession();
   await store.openSession(session, T0);
   await store.insert([newJob()], T0);
   expect((await store.claim([{ session: session.id, limit: 1, claimId: null }], T0))[0]?.jobs).toHaveLength(1);
-  const beat = (now: number) => store.beat({ now, maxGapMs: 3_000, holdMs: LEASE, clockJumpMs: 0, engine: "engine-1" });
+  const beat = (now: number) => beatAt(() => now);
   expect(await beat(T0)).toEqual({ heldUntil: 0, gapMs: null });
 
   // Everybody slept for a minute. Another engine is in the middle of its beat, and will say so.
   const late = T0 + 60_000;
   await client.query("begin");
   await client.query(`select 1 from ${schema}.meta where name in ('beat_at', 'held_until') for update`);
-  expect((await beat(late)).heldUntil).toBe(Number.POSITIVE_INFINITY);
+  const unread = () => expect.unreachable("the time is read under the lock");
+  expect((await beatAt(unread)).heldUntil).toBe(Number.POSITIVE_INFINITY);
   const engine = new Engine({
     ...{ store, random: Math.random, name: "engine-2", log: () => {} },
     clock: { ...systemClock, now: () => late },

@@ -56,10 +56,11 @@ export function beatVerb({ db, sql, wrote }: Context) {
   );
 
   async function beatOne(connection: Connection, beat: Beat): Promise<BeatAnswer> {
-    const { now, maxGapMs, holdMs, clockJumpMs, engine } = beat;
+    const { time, maxGapMs, holdMs, clockJumpMs, engine } = beat;
     const values = new Map((await connection.ask(read)).map(([name, value]) => [name as string, value as string]));
     if (!values.has("beat_at") || !values.has("held_until"))
       return { heldUntil: Number.POSITIVE_INFINITY, gapMs: null };
+    const { now } = time();
     const last = values.get("beat_at") === "" ? null : Number(values.get("beat_at"));
     const gapMs = last === null ? 0 : now - last;
     const jumped = Math.abs(clockJumpMs) > maxGapMs || gapMs < -maxGapMs;
@@ -77,7 +78,7 @@ export function beatVerb({ db, sql, wrote }: Context) {
     }
     const by = values.get("beat_by") ?? "";
     const before = { at: last, by: by === "" ? null : (JSON.parse(by) as EngineProcess) };
-    const gap = gapFound(before, beat, silent);
+    const gap = gapFound(before, { ...beat, now }, silent);
     if (gap !== null) await connection.ask(note, ["gap", JSON.stringify(gap)]);
     const self = beat.self === undefined ? "" : JSON.stringify(beat.self);
     if (self !== by) await connection.ask(note, ["beat_by", self]);

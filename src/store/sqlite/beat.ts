@@ -45,9 +45,10 @@ export function beatVerb({ db, events }: Context): Verb<Beat, BeatAnswer> {
   const text = (name: string) => (read.get(name) as { value: string } | undefined)?.value ?? null;
 
   function beatOne(beat: Beat): BeatAnswer {
-    const { now: given, maxGapMs, holdMs, clockJumpMs, engine, mark } = beat;
+    const { time, maxGapMs, holdMs, clockJumpMs, engine } = beat;
+    const { now: given, mark } = time();
     const line = mark === undefined ? null : advance(given, mark);
-    const now = line?.at ?? given;
+    const now = line?.reached ?? given;
     const last = value("beat_at");
     const gapMs = last === null ? 0 : now - last;
     const jumped = Math.abs(clockJumpMs) > maxGapMs || gapMs < -maxGapMs;
@@ -81,8 +82,10 @@ export function beatVerb({ db, events }: Context): Verb<Beat, BeatAnswer> {
     }
     events.flush();
     const answer = { heldUntil, gapMs: silent ? gapMs : null };
-    if (line === null) return answer;
-    return { ...answer, lineAt: now, ...(line.step === null ? {} : { steppedTo: line.step.aheadMs }) };
+    if (line === null || mark === undefined) return answer;
+    const { at, step } = line;
+    const { monotonic } = mark;
+    return { ...answer, line: { at, monotonic }, ...(step === null ? {} : { steppedTo: step.aheadMs }) };
   }
 
   return { order: 5, run: (items) => items.map(beatOne) };

@@ -1,5 +1,5 @@
 /** The store's time line (`clock-mark.ts`) as the file keeps it: one mark, written with each beat, under the write lock. */
-import { CLOCK_STEP_MS, type ClockMark, continued, type WallMark } from "../clock-mark.ts";
+import { CLOCK_STEP_MS, type ClockMark, continued, isOlder, type WallMark } from "../clock-mark.ts";
 import type { Context } from "./context.ts";
 import type { Database } from "./driver.ts";
 
@@ -17,20 +17,33 @@ export interface Step {
   readonly beforeMs: number;
 }
 
-/** Advances the line: the answer is how far it has come, and what the wall clock did if it stepped. */
+export interface LinePoint {
+  /** The line at the time of the reading. */
+  readonly at: number;
+  /** How far it has come: more than `at` where another process stored a later mark. */
+  readonly reached: number;
+  /** What the wall clock did, if it stepped. */
+  readonly step: Step | null;
+}
+
+/** Advances the line by a reading of the clocks. One that is older than the stored mark, as of a process whose monotonic clock is
+ *  not quite that of the others, leaves the mark alone: counted on from it, the time in between would count twice. */
 export function lineWriter({ db }: Pick<Context, "db">) {
   const read = markReader(db);
   const write = db.prepare(
     "insert into meta (name, value) values (?, ?) on conflict (name) do update set value = excluded.value",
   );
-  return (now: number, mark: WallMark): { readonly at: number; readonly step: Step | null } => {
+  return (now: number, reading: WallMark): LinePoint => {
     const stored = read();
-    const known = stored === null ? now : continued(stored, mark);
+    const known = stored === null ? now : continued(stored, reading);
     const at = known - now > CLOCK_STEP_MS ? Math.round(known) : now;
-    const aheadMs = at - mark.wall;
+    const reached = Math.max(at, stored?.at ?? at);
+    if (stored !== null && isOlder(reading, stored)) return { at, reached, step: null };
+    const { wall, monotonic, boot } = reading;
+    const aheadMs = reached - wall;
     const beforeMs = stored?.aheadMs ?? 0;
-    write.run(NAME, JSON.stringify({ at, monotonic: mark.monotonic, boot: mark.boot, aheadMs } satisfies StoredMark));
-    return { at, step: Math.abs(aheadMs - beforeMs) > CLOCK_STEP_MS ? { aheadMs, beforeMs } : null };
+    write.run(NAME, JSON.stringify({ at: reached, monotonic, boot, aheadMs } satisfies StoredMark));
+    return { at, reached, step: Math.abs(aheadMs - beforeMs) > CLOCK_STEP_MS ? { aheadMs, beforeMs } : null };
   };
 }
 
@@ -59,18 +72,22 @@ function markReader(db: Database): () => StoredMark | null {
 /** Lets a line that is ahead go back to the wall clock, where that can hurt nobody: no job is unfinished, and no other process
  *  has the file open, so none counts on. Both are made certain under a lock that keeps everybody else out. What is left of
  *  the time ahead, as when jobs ended, is only kept longer by as much. The caller switches the write-ahead log on again. */
-export function returnToWall(db: Database, { wall, monotonic, boot }: WallMark): void {
-  const stored = markReader(db)();
-  if (stored === null || continued(stored, { monotonic, boot }) - wall <= CLOCK_STEP_MS) return;
+export function returnToWall(db: Database, mark: () => WallMark): void {
+  const read = markReader(db);
+  const isAhead = (reading = mark(), stored = read()) =>
+    stored !== null && continued(stored, reading) - reading.wall > CLOCK_STEP_MS;
+  if (!isAhead()) return;
   const unfinished = db.prepare(
     "select 1 from job where state = 0 union all select 1 from job where state in (1, 2) limit 1",
   );
   const isIdle = () => unfinished.get() === undefined;
   if (!isIdle() || !lockAlone(db)) return;
-  if (isIdle()) {
+  const stored = read();
+  if (stored !== null && isIdle() && isAhead()) {
     const { aheadMs } = stored;
-    const mark: StoredMark = { at: wall, monotonic, boot, aheadMs: 0 };
-    db.prepare("update meta set value = ? where name = ?").run(JSON.stringify(mark), NAME);
+    const { wall, monotonic, boot } = mark();
+    const next: StoredMark = { at: wall, monotonic, boot, aheadMs: 0 };
+    db.prepare("update meta set value = ? where name = ?").run(JSON.stringify(next), NAME);
     db.prepare("update meta set value = ? where name in ('beat_at', 'held_until')").run(wall);
     db.prepare("update session set lease_ends_at = min(lease_ends_at, ? + lease_ms) where reaped = 0").run(wall);
     db.prepare("update access_token set expires_at = expires_at - ? where expires_at > ?").run(aheadMs, stored.at);

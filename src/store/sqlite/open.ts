@@ -44,7 +44,7 @@ export async function openSqlite({ path, random, newSecret, mark, tell = () => {
     await whenFree(path, random, () => migrate(db, path, newSecret));
     if (shared) await whenFree(path, random, () => truncateErasedSecret(db));
     if (shared && mark !== undefined) {
-      returnToWall(db, mark());
+      returnToWall(db, mark);
       await whenFree(path, random, () => db.exec(WRITE_AHEAD));
     }
     const options = { random, tell, shared };
