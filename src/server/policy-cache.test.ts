@@ -41,3 +41,13 @@ it("takes so many different policies of one request, each as often as it comes",
   expect(policies.of({ maxAttempts: 1 })).toBe(first);
   expect(() => policies.of({ maxAttempts: 4 })).toThrow(/^a request may hold 3 different retry policies/);
 });
+
+it("counts policies with the word null in them, as all others", () => {
+  const policies = new RequestPolicies(new PolicyCache(), 3);
+  // biome-ignore lint/suspicious/noThenProperty: the policy language says "then"
+  const ofNull = (n: number) => ({ maxAttempts: n, rules: [{ if: { message: "null" }, then: "fail" }] });
+  const first = policies.of(ofNull(1));
+  for (const n of [2, 3, 1]) policies.of(ofNull(n));
+  expect(policies.of(ofNull(1))).toBe(first);
+  expect(() => policies.of(ofNull(4))).toThrow(/^a request may hold 3 different retry policies/);
+});

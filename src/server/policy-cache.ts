@@ -28,8 +28,7 @@ export class PolicyCache {
       const problem = `the policy has ${text.length} characters`;
       throw new ConfigError({ path: "retry", given: null, allowed: `at most ${MAX_POLICY_BYTES} bytes`, problem });
     }
-    // 1e400 is Infinity once parsed, and null as text again.
-    if (text.includes("null")) return resolvePolicy(retry as PolicyInput, "retry");
+    if (!isExact(text, retry)) return resolvePolicy(retry as PolicyInput, "retry");
     let policy = this.#byText.get(text);
     if (policy === undefined) {
       policy = resolvePolicy(retry as PolicyInput, "retry");
@@ -43,7 +42,8 @@ export class PolicyCache {
 export class RequestPolicies {
   readonly #cache: PolicyCache;
   readonly #limit: number;
-  readonly #byText = new Map<string, Policy>();
+  /** Null: it counts, but the text does not name it. */
+  readonly #byText = new Map<string, Policy | null>();
 
   constructor(cache: PolicyCache, limit: number) {
     this.#cache = cache;
@@ -53,13 +53,24 @@ export class RequestPolicies {
   of(retry: unknown): Policy {
     const text = JSON.stringify(retry);
     const known = this.#byText.get(text);
-    if (known !== undefined) return known;
-    if (this.#byText.size >= this.#limit) {
+    if (known != null && isExact(text, retry)) return known;
+    if (known === undefined && this.#byText.size >= this.#limit) {
       const message = `a request may hold ${this.#limit} different retry policies, and this job has one more; send it in another request`;
       throw new PerdureError("too_many_requests", message, { path: "retry" });
     }
     const policy = this.#cache.ofText(text, retry);
-    if (!text.includes("null")) this.#byText.set(text, policy);
+    this.#byText.set(text, isExact(text, retry) ? policy : null);
     return policy;
   }
+}
+
+/** Whether the text names this policy and no other: 1e400 is Infinity once parsed, and null as text again. */
+function isExact(text: string, retry: unknown): boolean {
+  if (!text.includes("null")) return true;
+  let isKept = true;
+  JSON.stringify(retry, (_, value: unknown) => {
+    if (typeof value === "number" && !Number.isFinite(value)) isKept = false;
+    return value;
+  });
+  return isKept;
 }
