@@ -78,6 +78,9 @@ const OfSessionFile = closed({
 const FromOffset = closed({ offset: Type.Optional(Count) });
 const Upload = Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }));
 
+/** Of an attempt or a piece of a log among those of one job, as databases count them. */
+const Place = Type.Integer({ minimum: 0, maximum: 2_147_483_647 });
+
 const upTo = (most: number) => Type.Optional(Type.Integer({ minimum: 1, maximum: most }));
 const many = (schema: TSchema, max: number) => Type.Optional(Type.Array(schema, { maxItems: max }));
 
@@ -222,7 +225,7 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
     ...{ tag: "jobs", summary: "Closed attempts of a job, oldest first, a page at a time", params: OfJob },
     description:
       "`next` is the `after` of the next page, null at the end. `log` is cut at 64 KiB: its logs have all of it.",
-    query: closed({ after: Type.Optional(Count), limit: upTo(LIMIT.attempts) }),
+    query: closed({ after: Type.Optional(Place), limit: upTo(LIMIT.attempts) }),
     reply: closed({
       attempts: Type.Array(Type.Object({ attempt: AttemptNumber, outcome: Type.String() })),
       next: orNull(AttemptNumber),
@@ -245,7 +248,7 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
       attempt: Type.Optional(AttemptNumber),
       stream: Type.Optional(words(["stdout", "stderr", "log"])),
       offset: Type.Optional(Count),
-      after: Type.Optional(Count),
+      after: Type.Optional(Place),
     }),
   },
   setUsage: {

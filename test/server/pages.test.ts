@@ -34,6 +34,10 @@ describe("a job with many attempts", () => {
     expect(first.body.next).toBe(100);
     const next = await server.call("GET", `/v1/jobs/${id}/attempts?after=100&limit=2`);
     expect(next.body).toMatchObject({ attempts: [{ attempt: 101, log: "line 101" }, { attempt: 102 }], next: 102 });
+    // Beyond what a column of PostgreSQL holds.
+    for (const beyond of ["attempts?after=2147483648", "logs?after=2147483648"]) {
+      expect((await server.call("GET", `/v1/jobs/${id}/${beyond}`)).status).toBe(400);
+    }
     const last = await server.call("GET", `/v1/jobs/${id}/attempts?after=102`);
     expect(last.body).toMatchObject({ attempts: [{ attempt: 103 }], next: null });
     expect(await server.store.attempts(id, { limit: 1_000 })).toHaveLength(100);
