@@ -189,8 +189,21 @@ describe("the signing secret", () => {
     const argv = ["token", "rotate-secret", "--data", dir];
     const before = Date.now();
     const said = await perdure(argv, { cwd: dir, env: { PERDURE_DB: "postgres://localhost:1/none" } });
-    expect(said).toMatchObject({ code: 0, stderr: expect.stringMatching(/^copy the file to all other servers/) });
+    expect(said.code).toBe(0);
+    expect(said.stderr).toMatch(
+      /^copy \S+secret to all other servers of the database before .* Do not run this command there\n$/,
+    );
     expect(read()[0]?.signsFrom).toBeGreaterThanOrEqual(before + 600_000);
+    const env = { PERDURE_DB: "postgres://localhost:1/none" };
+    const leaked = await perdure([...argv, "--grace", "1m"], { cwd: dir, env });
+    expect(leaked.stderr).toMatch(/\nthe old secret signs until .*; if it leaked, run this again with --after 0s\n$/);
+    const now = await perdure([...argv, "--grace", "1m", "--after", "0s"], { cwd: dir, env });
+    expect(now.stderr).toMatch(
+      /^copy \S+secret to all other servers of the database now: they are out of service until/,
+    );
+    expect(now.stderr.split("\n")).toHaveLength(2);
+    // The leaked one is accepted for that minute, whatever a run before had promised.
+    for (const { until } of read().slice(1)) expect(until).toBeLessThanOrEqual(Date.now() + 60_000);
   });
 
   it("of the environment is replaced there, by hand", async () => {

@@ -21,7 +21,7 @@ import { EXIT, usageError } from "../exit.ts";
 import { showLocal } from "../print.ts";
 import { type TimeText, timeOf } from "../run/policy.ts";
 import { replaceLostSecret } from "../serve/lost-secret.ts";
-import { rotateSecret } from "../serve/rotate-secret.ts";
+import { type Rotation, rotateSecret } from "../serve/rotate-secret.ts";
 import { TARGET, targetOf, withServer } from "../target.ts";
 
 const VERBS = ["create", "list", "revoke", "rotate-secret"] as const;
@@ -53,7 +53,7 @@ export const token: Command = {
       name: "after",
       type: "string",
       value: "TIME",
-      help: "rotate-secret: the new secret signs after this. Default: 10m with PostgreSQL, else 0s.",
+      help: "rotate-secret: the new secret signs after this. Default: 10m with PostgreSQL, else 0s; 0s if the old one leaked.",
     },
     {
       name: "grace",
@@ -245,9 +245,19 @@ async function rotate(context: Context): Promise<number> {
     out.line(`${file}: a new secret signs from ${showLocal(signsFrom)} on`);
     if (until !== null)
       out.line(`the one before is accepted until ${showLocal(until)}, or until no worker has a session of it`);
-    if (isShared) out.note("copy the file to all other servers of the database before; they read it by themselves");
+    if (isShared)
+      for (const line of sharedSteps(done, { isLeak: graceMs !== undefined && afterMs === undefined })) out.note(line);
   }
   return EXIT.done;
+}
+
+/** What is left to do where several servers may use the database. Another run on another host would make another secret. */
+function sharedSteps({ file, signsFrom }: Rotation, { isLeak }: { readonly isLeak: boolean }): string[] {
+  const isNow = signsFrom <= Date.now();
+  const by = isNow ? "now: they are out of service until they have it" : `before ${showLocal(signsFrom)}`;
+  const copy = `copy ${file} to all other servers of the database ${by}; they read it by themselves. Do not run this command there`;
+  const leak = `the old secret signs until ${showLocal(signsFrom)}; if it leaked, run this again with --after 0s`;
+  return isLeak && !isNow ? [copy, leak] : [copy];
 }
 
 /** A secret that is accepted for ever was not replaced. */

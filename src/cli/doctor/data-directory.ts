@@ -41,7 +41,7 @@ function modes({ path, given }: DataDir): Found[] {
     const message = `${shown} is open to other users (mode ${mode})`;
     if (tokens.includes(name))
       return [problem(message, `${advice}, and make a new token if somebody may have seen it`)];
-    const leaked = `${advice}, and run \`perdure token rotate-secret --grace 1m\` if somebody may have seen it`;
+    const leaked = `${advice}, and run \`perdure token rotate-secret --after 0s --grace 1m\` if somebody may have seen it`;
     return [name === SECRET_FILE ? problem(message, leaked) : warning(message, advice)];
   });
   return wanted.length > 0 ? wanted : [ok("only its owner can read it")];

@@ -50,7 +50,7 @@ export function openSecretFile(path: string): SecretFile | null {
       const shown = (mode & 0o777).toString(8).padStart(4, "0");
       throw usageError(
         `${path} can be read by others (mode ${shown}): take the rights away with \`chmod 600 ${path}\`, and run ` +
-          "`perdure token rotate-secret --grace 1m` if somebody may have seen it",
+          "`perdure token rotate-secret --after 0s --grace 1m` if somebody may have seen it",
       );
     }
     return { secrets: parseSecrets(readOpen(file, NOTE_BYTES).toString("utf8"), path), owner: { uid, gid } };
