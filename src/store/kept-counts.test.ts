@@ -1,5 +1,7 @@
 import { expect, it } from "vitest";
+import { type Gate, gate } from "../../test/kit.ts";
 import { keptCounts } from "./kept-counts.ts";
+import type { QueueCounts } from "./store.ts";
 
 /** Counts of so many entries, and how often they were made. */
 function setUp(entries: number) {
@@ -30,4 +32,58 @@ it("counts few jobs each time", async () => {
   const { madeAfter } = setUp(100);
   expect(await madeAfter(0)).toBe(1);
   expect(await madeAfter(0)).toBe(2);
+});
+
+/** Counts that end when the test lets them. */
+function setUpSlow(entries: number) {
+  const ends: Gate<void>[] = [];
+  let queue = "before";
+  const counts = keptCounts(async () => {
+    const seen = queue;
+    const end = gate();
+    ends.push(end);
+    await end.passed;
+    return { queues: [{ namespace: "n", queue: seen } as QueueCounts], entries };
+  }, 100);
+  const change = () => {
+    queue = "after";
+  };
+  const ask = async () => (await counts.of("n", 0)).map((found) => found.queue);
+  return { counts, ends, change, ask };
+}
+
+it("makes the first count once for all who ask", async () => {
+  const { ends, ask } = setUpSlow(5_000);
+  const asked = Array.from({ length: 50 }, ask);
+  expect(ends).toHaveLength(1);
+  ends[0]?.open();
+  await Promise.all(asked);
+  expect(ends).toHaveLength(1);
+});
+
+it("neither keeps nor shares a count that began before it was to forget", async () => {
+  const { counts, ends, change, ask } = setUpSlow(5_000);
+  const early = ask();
+  change();
+  counts.forget();
+  const late = ask();
+  expect(ends).toHaveLength(2);
+  ends[0]?.open();
+  expect(await early).toEqual(["before"]);
+  const later = ask();
+  expect(ends).toHaveLength(2); // it shares the second
+  ends[1]?.open();
+  expect(await Promise.all([late, later, ask()])).toEqual([["after"], ["after"], ["after"]]);
+});
+
+it("counts few jobs again for who asked while they were counted: they may have changed since", async () => {
+  const { ends, change, ask } = setUpSlow(100);
+  const early = ask();
+  change();
+  const late = ask();
+  ends[0]?.open();
+  expect(await early).toEqual(["before"]);
+  await expect.poll(() => ends.length).toBe(2);
+  ends[1]?.open();
+  expect(await late).toEqual(["after"]);
 });

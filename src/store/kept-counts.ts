@@ -18,22 +18,30 @@ export interface Counted {
 export function keptCounts(count: (now: number) => Promise<Counted>, few = COUNT_AT_ONCE) {
   let kept: { readonly at: number; readonly counted: Counted } | null = null;
   let underWay: Promise<Counted> | null = null;
+  /** Raised by `forget`: a count that began before it is not kept. */
+  let generation = 0;
 
   async function countAnew(now: number): Promise<Counted> {
-    const counted = await count(now);
-    kept = counted.entries > few ? { at: now, counted } : null;
-    return counted;
+    const begun = generation;
+    try {
+      const counted = await count(now);
+      if (begun === generation) kept = counted.entries > few ? { at: now, counted } : null;
+      return counted;
+    } finally {
+      if (begun === generation) underWay = null;
+    }
   }
 
-  function current(now: number): Promise<Counted> {
-    if (kept === null) return countAnew(now);
+  async function current(now: number): Promise<Counted> {
     // A clock that was set back makes nothing younger.
-    const age = Math.abs(now - kept.at);
-    if (age < kept.counted.entries / ENTRIES_PER_MS) return Promise.resolve(kept.counted);
-    underWay ??= countAnew(now).finally(() => {
-      underWay = null;
-    });
-    return underWay;
+    if (kept !== null && Math.abs(now - kept.at) < kept.counted.entries / ENTRIES_PER_MS) return kept.counted;
+    if (underWay === null) {
+      underWay = countAnew(now);
+      return underWay;
+    }
+    const counted = await underWay;
+    // Whether they are few is known only now. They may have changed since that count began.
+    return counted.entries > few ? counted : count(now);
   }
 
   return {
@@ -43,6 +51,7 @@ export function keptCounts(count: (now: number) => Promise<Counted>, few = COUNT
     },
     /** Counts anew when asked: a queue was paused or resumed, and whoever did it is to see that. */
     forget(): void {
+      generation += 1;
       kept = null;
       underWay = null;
     },
