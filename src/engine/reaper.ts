@@ -15,6 +15,8 @@ import { Service } from "./service.ts";
 import { settle } from "./settle.ts";
 
 const BATCH = 1_000;
+/** So many are settled in one call: on SQLite a call is one turn of the event loop, and nobody else writes meanwhile. */
+const SETTLED_AT_ONCE = 250;
 /** A row that cannot be settled is passed over for a while, so that a heap of them never hides the others. */
 const PASS_OVER_MS = 60_000;
 const READ_AT_ONCE = 8;
@@ -55,7 +57,9 @@ export class Reaper extends Service {
       const limit = BATCH + this.#passedOver.size + this.#judging.size;
       const found = await store.expired({ now, limit });
       const fresh = found.filter(({ jobId }) => (this.#passedOver.get(jobId) ?? 0) <= now && !this.#judging.has(jobId));
-      if (fresh.length > 0) await this.#settle(fresh, now);
+      for (let i = 0; i < fresh.length; i += SETTLED_AT_ONCE) {
+        await this.#settle(fresh.slice(i, i + SETTLED_AT_ONCE), now);
+      }
       if (found.length < limit || fresh.length === 0) break;
     }
     for (const [jobId, until] of this.#passedOver) if (until <= now) this.#passedOver.delete(jobId);

@@ -1,12 +1,19 @@
 /** What a store knows of a session that was lost, and what that says about its jobs, the same in every adapter. */
+import { createHash } from "node:crypto";
 import type { Crash } from "../core/evidence.ts";
 import { processKey, type WatchedSession } from "../core/other-workers.ts";
-import type { Report } from "../core/work.ts";
+import type { NewSession, Report } from "../core/work.ts";
 import type { Beat, EngineProcess } from "./store.ts";
 import type { StoredJob } from "./stored-job.ts";
 
 /** Of the newest sessions so many are looked at: far more than start in ten minutes, and few enough to read at once. */
 export const NEWEST_WATCHED = 2_000;
+
+/** A short name for what a session can run. The texts may be long, and are to be compared with those of thousands. */
+export function poolOf({ namespace, kinds, queues, labels }: NewSession): string {
+  const text = JSON.stringify([namespace, kinds, queues, labels]);
+  return createHash("sha256").update(text).digest("base64url").slice(0, 22);
+}
 
 /** A session that holds, or held, what the reaper settles. */
 export interface LostSession extends Omit<WatchedSession, "isExplained"> {

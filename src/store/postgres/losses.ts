@@ -25,7 +25,7 @@ export interface Losses {
   write(connection: Connection): Promise<void>;
 }
 
-const WATCHED = `s.no, s.host, json_build_array(s.namespace, s.kinds, s.queues, s.labels)::text, s.process, s.pid, s.started_at,
+const WATCHED = `s.no, s.host, s.pool, s.process, s.pid, s.started_at,
   s.renewed_at, s.ended_at, s.lost_at`;
 
 export function lossKeeper({ sql }: Context) {

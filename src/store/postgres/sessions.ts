@@ -1,6 +1,7 @@
 /** Sessions: one start of a worker each. */
 import type { NewSession } from "../../core/work.ts";
 import type { Capability } from "../lane.ts";
+import { poolOf } from "../losses.ts";
 import { NEWEST_SESSIONS, type PublishedDefaults, type PublishedRow, toPublished } from "../published-defaults.ts";
 import { type DrainAnswer, type OpenSession, SESSIONS_PAGE, type SessionRow, type SessionsQuery } from "../store.ts";
 import { jsonOrNull, parseOrNull } from "../stored-job.ts";
@@ -29,8 +30,8 @@ const MAX_FACTS = 1_000;
 export function sessionVerbs({ db, sql, interned, wrote }: Context) {
   const add = (repeat: string) => `with added as (
        insert into $s.session (id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
-         renewed_at, lease_ends_at, defaults, owner)
-       select $1, $2, $3, $4, $5::bigint, $6, $7, $8, $9, $10::int, $11::bigint, $12::bigint, $12, $12 + $11, $14, $15
+         renewed_at, lease_ends_at, defaults, owner, pool)
+       select $1, $2, $3, $4, $5::bigint, $6, $7, $8, $9, $10::int, $11::bigint, $12::bigint, $12, $12 + $11, $14, $15, $17
        where $16::int is null or $16 > (
          select count(*) from $s.session
          where owner = $15 and reaped = 0 and ended_at is null and lease_ends_at >= $12 and id <> $1)
@@ -116,6 +117,7 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
         jsonOrNull(s.defaults ?? null),
         s.owner ?? null,
         s.owner == null ? null : (s.most ?? null),
+        poolOf(s),
       ];
       let added: Row[];
       try {

@@ -6,7 +6,7 @@ import { crashOf, diedWith, type Gap, type LostSession, NEWEST_WATCHED, type Pro
 import { parseOrNull, type StoredJob } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 
-const WATCHED = `no, host, json_array(namespace, kinds, queues, labels) as pool, process, pid, started_at as startedAt,
+const WATCHED = `no, host, pool, process, pid, started_at as startedAt,
   renewed_at as renewedAt, ended_at as endedAt, lost_at as lostAt`;
 
 export type LossKeeper = ReturnType<typeof lossKeeper>;

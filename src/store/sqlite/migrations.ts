@@ -223,4 +223,8 @@ export const MIGRATIONS: readonly string[] = [
   -- The sessions of a process, which die together.
   create index session_process on session (process, pid) where reaped < 2;
   `,
+  `
+  -- A short name for what it can run, to compare sessions by; those from before, which have none, count as alike.
+  alter table session add column pool text not null default '';
+  `,
 ];

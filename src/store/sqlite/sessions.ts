@@ -1,5 +1,6 @@
 /** Sessions: one start of a worker each. */
 import type { NewSession } from "../../core/work.ts";
+import { poolOf } from "../losses.ts";
 import { NEWEST_SESSIONS, type PublishedRow, toPublished } from "../published-defaults.ts";
 import { type DrainAnswer, type OpenSession, SESSIONS_PAGE, type SessionRow, type SessionsQuery } from "../store.ts";
 import { jsonOrNull, parseOrNull } from "../stored-job.ts";
@@ -10,7 +11,7 @@ import type { Verb } from "./writer.ts";
 export function openSessionVerb({ db, events }: Context): Verb<{ session: NewSession; now: number }, boolean> {
   const add = db.prepare(
     `insert into session (id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
-       renewed_at, lease_ends_at, defaults, owner) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+       renewed_at, lease_ends_at, defaults, owner, pool) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   );
   const live = db.prepare(
     "select count(*) as count from session where owner = ? and reaped = 0 and ended_at is null and lease_ends_at >= ?",
@@ -33,6 +34,7 @@ export function openSessionVerb({ db, events }: Context): Verb<{ session: NewSes
           now + s.leaseMs,
           jsonOrNull(s.defaults ?? null),
           owner,
+          poolOf(s),
         );
         events.add(null, 0, now, "worker.started", startedWorker(s));
         events.flush();
