@@ -80,6 +80,9 @@ describe("a job's token", () => {
     expect((await wait(stranger)).status).toBe(404);
     expect((await wait(child)).status).toBe(200);
     expect((await server.call("GET", "/v1/workers", { token })).body).toEqual({ workers: [], next: null });
+    // What `perdure ps` and `perdure tree` count ages from.
+    const { body: seen } = await server.call("GET", "/v1/status", { token });
+    expect(seen).toMatchObject({ now: expect.any(Number), storeFault: null });
   });
 
   it("opens nothing else", async () => {
@@ -89,7 +92,7 @@ describe("a job's token", () => {
     for (const name of ["listAttempts", "getLogs", "listOutputs", "getOutput", "setUsage", "listWorkers"])
       open.add(name);
     for (const name of ["createUpload", "writeUpload", "getUpload"]) open.add(name);
-    for (const name of ["getVersion", "getIdentity", "getDialects"]) open.add(name);
+    for (const name of ["getVersion", "getIdentity", "getDialects", "getStatus"]) open.add(name);
     const others = Object.entries(ROUTES).filter(([name]) => !open.has(name));
     expect(others.length).toBeGreaterThan(20);
     for (const [name, { method, path }] of others) {
