@@ -55,6 +55,9 @@ const BYTES = "application/octet-stream";
 /** Ordinary calls at a time. A fetch opens a connection for each, and thousands of them are slower than these. */
 const AT_ONCE = 32;
 
+/** What a busy server refuses is repeated once after a pause up to this, whatever the patience: it asks for up to 3 s. */
+const FIRST_REPEAT_MS = 5_000;
+
 export class HttpLink {
   readonly #options: LinkOptions;
   /** Ways to end what is under way: there may be thousands, too many for listeners of one signal. */
@@ -119,7 +122,8 @@ export class HttpLink {
         // What the server asks for, and something drawn on top: those it refused together do not come back together.
         const pauseMs = thrown.retryAfterMs + growingPause(failures);
         const isWorthIt = thrown.done === "no" || (thrown.done === "maybe" && repeatable);
-        if (!isWorthIt || performance.now() - startedAt + pauseMs > patienceMs) throw thrown.error;
+        const isFirst = failures === 0 && thrown.done === "no" && patienceMs > 0 && pauseMs <= FIRST_REPEAT_MS;
+        if (!isWorthIt || (!isFirst && performance.now() - startedAt + pauseMs > patienceMs)) throw thrown.error;
         const scope = this.#scope(signal);
         await pause(pauseMs, scope.signal);
         scope.end();

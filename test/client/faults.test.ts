@@ -149,6 +149,19 @@ describe("a call that fails", () => {
     expect(hasty.sent).toHaveLength(1);
   });
 
+  it("that a busy server refuses is repeated once, also if the pause it asks for is longer than the patience", async () => {
+    const busy = json({ code: "overloaded", message: "later", path: null }, 503, { "retry-after": "0.05" });
+    const { perdure, sent } = await withOptions({ patience: "10ms" }, busy, json({ queues: [] }));
+    expect(await look(perdure)).toEqual([]);
+    expect(sent).toHaveLength(2);
+    const still = await withOptions({ patience: "10ms" }, busy);
+    await expect(look(still.perdure)).rejects.toMatchObject({ code: "overloaded" });
+    expect(still.sent).toHaveLength(2);
+    const hasty = await withOptions({ patience: 0 }, busy);
+    await expect(look(hasty.perdure)).rejects.toMatchObject({ code: "overloaded" });
+    expect(hasty.sent).toHaveLength(1);
+  });
+
   it("is given up when the reply takes too long", async () => {
     const silent: Step = (_, signal) =>
       new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
