@@ -12,7 +12,8 @@ import { closeSync, openSync, readFileSync, readSync, writeSync } from "node:fs"
 const SHOWN = /^(PERDURE_MARK|PERDURE_JOB_ID|PERDURE_ATTEMPT|LD_.*|MALLOC_.*|GLIBC_TUNABLES)$/;
 /** Of /proc/self/stat, counted from the state: where arguments and environment begin and end. */
 const [ARGUMENTS, ENVIRONMENT] = [45, 47];
-const ADDRESS_PASSWORD = /(:\/\/[^/@\0]*?:)([^@\0]+)(?=@)/g;
+/** Up to the last @ before the path: a password may hold others. */
+const ADDRESS_PASSWORD = /(:\/\/[^/@\0]*?:)([^@\0]+(?:@[^/?#@\0]*)*)(?=@)/g;
 const QUERY_PASSWORD = /([?&](?:ssl)?password=)([^&\0]+)/g;
 
 /** False where it could not be done: then others of this user can read what this process was started with. */

@@ -15,12 +15,12 @@ describe.skipIf(process.platform !== "linux")("the environment of `perdure`", ()
       'for p in $(cat /proc/$PPID/task/*/children); do cat /proc/$p/environ; done | tr "\\0" "\\n"';
     const said = await runScript(
       newPlace(),
-      ["--env", "OTHER", "--key", "postgres://me:geheim4@db/x,postgres://me:me@db/y?password=geheim5&a=b"],
+      ["--env", "OTHER", "--key", "postgres://me:ge@geheim4@db/x,postgres://me:me@db/y?password=geheim5&a=b"],
       script,
       secrets,
     );
     expect(said.code).toBe(0);
-    expect(said.stdout).toContain("postgres://me:*******@db/x,postgres://me:**@db/y?password=*******&a=b");
+    expect(said.stdout).toContain("postgres://me:**********@db/x,postgres://me:**@db/y?password=*******&a=b");
     expect(said.stdout).toContain("mine: geheim3"); // the job names it
     expect(said.stdout.replaceAll(/^(mine|OTHER)[:=] ?geheim3$/gm, "")).not.toMatch(/geheim|pdr_t/);
   });
