@@ -8,6 +8,7 @@ import { type FileOwner, type WriteOptions, writeDurably } from "../../store/ope
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { NOTE_BYTES, openPlainSync, readOpen } from "../read-file.ts";
 import { isSecretText, SECRET_ALLOWED } from "../secret-text.ts";
+import { isCredential } from "./token-file.ts";
 
 export const SECRET_FILE = "secret";
 /** Of one file: a secret that is replaced this often within its grace is dropped early. */
@@ -46,7 +47,7 @@ export function openSecretFile(path: string): SecretFile | null {
   }
   try {
     const { mode, uid, gid } = fstatSync(file);
-    if ((mode & OTHERS) !== 0) {
+    if ((mode & OTHERS) !== 0 && !isCredential(path)) {
       const shown = (mode & 0o777).toString(8).padStart(4, "0");
       throw usageError(
         `${path} can be read by others (mode ${shown}): take the rights away with \`chmod 600 ${path}\`, and run ` +

@@ -2,7 +2,7 @@
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { systemClock } from "../../engine/clock.ts";
 import { fingerprint } from "../../server/key-ring.ts";
 import { openStore } from "../../store/open.ts";
@@ -211,6 +211,15 @@ describe("the file of signing secrets", () => {
     chmodSync(file("a"), 0o600);
     await one.look();
     expect(one.keys.fault).toBeNull();
+  });
+
+  it("is accepted as a credential of systemd, which its group may read", async () => {
+    const { dir, file } = await bench();
+    writeFileSync(file("a"), "s".repeat(32));
+    chmodSync(file("a"), 0o440);
+    expect(() => readSecretFile(file("a"))).toThrow(/can be read by others/);
+    vi.stubEnv("CREDENTIALS_DIRECTORY", dir);
+    expect(readSecretFile(file("a"))).toHaveLength(1);
   });
 
   it("is told with its line, and never with its secret", () => {

@@ -53,7 +53,7 @@ export function lookIntoTokenFile(path: string, check?: FileCheck): { readonly t
 }
 
 /** One that systemd hands to a service: it belongs to root, and the rights of its group are the mask of an access list. */
-function isCredential(path: string): boolean {
+export function isCredential(path: string): boolean {
   const dir = process.env.CREDENTIALS_DIRECTORY;
   return dir !== undefined && isAbsolute(dir) && dirname(resolve(path)) === resolve(dir);
 }
