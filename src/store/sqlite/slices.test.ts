@@ -2,19 +2,20 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { nextTurn } from "../../lib/turn.ts";
 import { Bench } from "../conformance/bench.ts";
-import { T0 } from "../conformance/kit.ts";
+import { newJob, T0 } from "../conformance/kit.ts";
 import { openDatabase } from "./driver.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { sqliteStore } from "./sqlite-store.ts";
 
 const AT_ONCE = 100;
 
-const bench = new Bench(async () => {
+async function openSliced() {
   const db = await openDatabase(":memory:");
   for (const step of MIGRATIONS) db.exec(step);
   db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's'), ('signing_secret', 's')");
   return { store: sqliteStore(db, { random: Math.random, tell: () => {}, shared: false, countAtOnce: AT_ONCE }) };
-});
+}
+const bench = new Bench(openSliced);
 beforeEach(() => bench.begin());
 afterEach(() => bench.end());
 
@@ -73,4 +74,19 @@ test("many jobs are counted in slices, and their counts are kept for a while", a
   // Whoever pauses a queue sees that at once.
   await bench.store.setPaused("default", "a", true, T0 + 10);
   expect((await bench.store.counts("default", T0 + 10))[0]?.paused).toBe(true);
+});
+
+test("a search and a count that are in progress when the store is closed are finished, as when it is opened again", async () => {
+  const { store } = await openSliced();
+  await store.insert(
+    Array.from({ length: 4 * AT_ONCE }, () => newJob({ queue: "q" })),
+    T0,
+  );
+  const found = store.find({ submittedAfter: T0 + 1_000, limit: 1 });
+  const counted = store.counts("default", T0);
+  await nextTurn();
+  await store.close();
+  expect(await found).toEqual({ jobs: [], next: null });
+  expect((await counted)[0]?.counts.queued).toBe(4 * AT_ONCE);
+  await expect(store.find({})).rejects.toMatchObject({ code: "closed" });
 });

@@ -107,17 +107,32 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
   const childCounts = childCounter(context);
   const reachable = reachableReader(context);
   const count = countReader(context, countAtOnce);
-  const counts = keptCounts((now) => count(now, answer), countAtOnce);
+  const counts = keptCounts((now) => inSlices((slice) => count(now, slice)), countAtOnce);
   const tokens = tokenReader(context);
   const { laneCount, policyCount, laneUse } = laneCounter(context);
   const setting = settingReader(context);
   const formerSecret = formerSecretReader(context);
   const watch = watcher(db, shared);
   let open = true;
+  const readings = new Set<Promise<unknown>>();
 
   /** Reads answer at once, and in the same order as the calls. */
   async function answer<T>(give: () => T): Promise<T> {
     if (!open) throw new PerdureError("closed", "the store is closed");
+    return readNow(give);
+  }
+  /** A search or a count has turns of the event loop in between: a store that is closed in one of them waits for it. */
+  async function inSlices<T>(read: (slice: typeof readNow) => Promise<T>): Promise<T> {
+    if (!open) throw new PerdureError("closed", "the store is closed");
+    const reading = read(readNow);
+    readings.add(reading);
+    try {
+      return await reading;
+    } finally {
+      readings.delete(reading);
+    }
+  }
+  async function readNow<T>(give: () => T): Promise<T> {
     for (let tries = 0; ; tries++) {
       try {
         return give();
@@ -186,7 +201,7 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     jobs: (ids) => answer(() => ids.map(read.job)),
     facts: (ids) => answer(() => ids.map(read.fact)),
     ended: (ids) => answer(() => read.ended(ids)),
-    find: (filter) => find(filter, answer),
+    find: (filter) => inSlices((slice) => find(filter, slice)),
     history: (id, options) => answer(() => read.history(id, options?.events !== false)),
     attempts: (id, page) => answer(() => read.attempts(id, page)),
     lastFailures: (ids) => answer(() => ids.map(read.lastFailure)),
@@ -235,6 +250,7 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
       open = false;
       watch.stop();
       await writer.drained();
+      await Promise.allSettled(readings);
       if (!writer.isBroken) bringLogHome(db);
       db.close();
     },
