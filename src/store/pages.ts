@@ -25,6 +25,8 @@ export interface SessionsQuery {
   readonly after?: string | null;
   /** At most SESSIONS_PAGE, which is the default. */
   readonly limit?: number;
+  /** Without those that ended before this instant; null: with all. */
+  readonly endedSince?: number | null;
 }
 
 /** A page of what an attempt logged: of at most LOG_PAGE pieces, each as long as one renewal may carry. */

@@ -360,4 +360,20 @@ describe("GET /api/workers", () => {
     expect(after.filter(({ status }) => status === "offline").map(({ name }) => name)).toEqual(["old"]);
     expect(after).toHaveLength(2);
   });
+
+  it("shows a worker behind 2,000 that have ended, and its name with its job", async () => {
+    const { call, work, engine, ended } = await startOpal();
+    const session = { namespace: "default", host: "h", pid: 1, kinds: ["other"], queues: null, labels: {}, slots: 1 };
+    const ids = await Promise.all(
+      Array.from({ length: 2_001 }, (_, n) => engine.openSession({ ...session, name: `${n}` })),
+    );
+    await Promise.all(ids.map((id) => engine.closeSession(id)));
+    await work();
+    const workers = (await call("GET", "/api/workers")).body as { name: string; status: string }[];
+    const online = workers.filter(({ status }) => status === "online").map(({ name }) => name);
+    expect(online).toHaveLength(1);
+    const { body } = await call("POST", "/api/jobs", { body: { prompt: "paint a boat" } });
+    await ended(body.id);
+    expect((await call("GET", `/api/jobs/${body.id}`)).body.worker_id).toBe(online[0]);
+  });
 });

@@ -25,8 +25,10 @@ const GONE_FOR_MS = 3_600_000;
 const MAX_PAGES = 100;
 /** Of a job with more, what it is now is told, and not when it was last changed. */
 const MAX_EVENTS = 5_000;
-/** Pages of workers: 2,000 of them. */
+/** Pages of workers: 2,000 of those that work, and as many that have gone. */
 const SESSION_PAGES = 10;
+/** No session has ended since then. */
+const END_OF_TIME = 8.64e15;
 
 export class OpalReader {
   readonly #engine: Engine;
@@ -40,7 +42,6 @@ export class OpalReader {
   /** By id, newest first. */
   async list(namespace: string, withAttempts: boolean): Promise<Map<string, ShownOpalJob>> {
     const { store } = this.#engine;
-    const name = await this.#workerNames();
     const jobs = new Map<string, ShownOpalJob>();
     const filter: JobFilter = { namespace, tag: OPAL_TAG, order: "newest" };
     let next: string | null = null;
@@ -48,7 +49,9 @@ export class OpalReader {
     do {
       const cursor: Pick<JobFilter, "cursor"> = next === null ? {} : { cursor: next };
       const page = await store.find({ ...filter, ...cursor, limit: Math.min(PAGE, MAX_LISTED - jobs.size) });
-      const shown = await Promise.all(page.jobs.filter(isOfThisDoor).map((row) => this.#show(row, name, withAttempts)));
+      const ours = page.jobs.filter(isOfThisDoor);
+      const names = await this.#workerNames(ours);
+      const shown = await Promise.all(ours.map((row) => this.#show(row, names, withAttempts)));
       for (const job of shown) if (job !== null) jobs.set(job.id, job);
       next = page.next;
       pages += 1;
@@ -60,7 +63,7 @@ export class OpalReader {
 
   async job(namespace: string, id: string, withAttempts: boolean): Promise<ShownOpalJob> {
     const row = await this.row(namespace, id);
-    const job = await this.#show(row, await this.#workerNames(), withAttempts);
+    const job = await this.#show(row, await this.#workerNames([row]), withAttempts);
     if (job === null) throw notFound(id);
     return job;
   }
@@ -81,24 +84,32 @@ export class OpalReader {
   async workers(namespace: string): Promise<OpalWorker[]> {
     const { store, clock } = this.#engine;
     const now = clock.now();
-    const sessions = (await sessionsOf(store, namespace)).filter((each) => !isLongGone(each, now));
+    // Those that work first, by themselves: however many have ended, they are shown.
+    const live = await sessionsOf(store, namespace, END_OF_TIME);
+    const gone = (await sessionsOf(store, namespace, now - GONE_FOR_MS)).filter(({ endedAt }) => endedAt !== null);
+    const known = new Map([...live, ...gone].map((session) => [session.id, session]));
+    const sessions = [...known.values()].filter((each) => !isLongGone(each, now));
     const workers = sessions.map((session) => opalWorker(session, now, this.#settings.workerTtlSecs));
     return workers.sort((a, b) => Number(b.status === "online") - Number(a.status === "online"));
   }
 
-  async #workerNames(): Promise<WorkerName> {
-    const names = new Map((await sessionsOf(this.#engine.store, null)).map(({ id, name }) => [id, name]));
+  /** Of the workers that these jobs name. */
+  async #workerNames(rows: readonly Pick<JobRow, "worker">[]): Promise<WorkerName> {
+    const ids = new Set(rows.flatMap(({ worker }) => (worker === null ? [] : [worker])));
+    if (ids.size === 0) return () => null;
+    const names = await this.#engine.store.workerNames([...ids]);
     return (session) => names.get(session) ?? null;
   }
 
   /** Null if it was pruned while we looked. */
-  async #show(row: JobRow, name: WorkerName, withAttempts: boolean): Promise<ShownOpalJob | null> {
+  async #show(row: JobRow, names: WorkerName, withAttempts: boolean): Promise<ShownOpalJob | null> {
     const { store } = this.#engine;
     if (!withAttempts && !wasTouched(row)) {
-      return opalJob(toInfo(row), saysMore(row) ? await this.#attempts(row) : [], name);
+      return opalJob(toInfo(row), saysMore(row) ? await this.#attempts(row) : [], names);
     }
     const history = await store.history(row.id, { events: row.revision <= MAX_EVENTS });
     if (history === null) return null;
+    const name = history.job.worker === row.worker ? names : await this.#workerNames([history.job]);
     const attempts = await this.#attempts(history.job);
     if (history.job.revision > MAX_EVENTS) {
       const job = opalJob(toInfo(history.job), attempts, name);
@@ -134,10 +145,10 @@ function isLongGone({ renewedAt, endedAt }: SessionRow, now: number): boolean {
   return now - (endedAt ?? renewedAt) > GONE_FOR_MS;
 }
 
-async function sessionsOf(store: Store, namespace: string | null): Promise<SessionRow[]> {
+async function sessionsOf(store: Store, namespace: string, endedSince: number): Promise<SessionRow[]> {
   const all: SessionRow[] = [];
   for (let page = 0; page < SESSION_PAGES; page++) {
-    const found = await store.sessions({ namespace, after: all.at(-1)?.id ?? null });
+    const found = await store.sessions({ namespace, endedSince, after: all.at(-1)?.id ?? null });
     all.push(...found);
     if (found.length < SESSIONS_PAGE) break;
   }

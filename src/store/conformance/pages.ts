@@ -91,6 +91,9 @@ export function pageTests(bench: Bench): void {
     expect(await read({ limit: SESSIONS_PAGE * 10, after: ids[4] })).toEqual([]);
     expect(await bench.store.session(ids[2] as string)).toMatchObject({ id: ids[2], namespace: "other" });
     expect(await bench.store.session("ses_none")).toBeNull();
+    await bench.endSession(ids[0] as string, T0 + 5);
+    expect(await read({ endedSince: T0 + 5 })).toEqual(ids);
+    expect(await read({ endedSince: T0 + 6, limit: 2 })).toEqual(ids.slice(1, 3));
     expect(await bench.store.workerNames([ids[0] as string, "ses_none"])).toEqual(new Map([[ids[0], "worker-1"]]));
   });
 

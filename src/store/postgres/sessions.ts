@@ -62,7 +62,8 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
     "sessions",
     `select ${COLUMNS}, (select count(*)::int from $s.job j where j.state = 1 and j.session = s.no)
      from $s.session s where s.reaped < 2 and ($1::text is null or s.namespace = $1)
-       and s.no > coalesce((select no from $s.session where id = $2), 0) order by s.no limit $3`,
+       and s.no > coalesce((select no from $s.session where id = $2), 0)
+       and ($4::bigint is null or s.ended_at is null or s.ended_at >= $4) order by s.no limit $3`,
   );
   const open = sql(
     "sessions_open",
@@ -146,8 +147,14 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
       const [[session, worker, defaults] = []] = await db.read(published, [namespace, kind, JSON.stringify(kind)]);
       return toPublished(session === undefined ? undefined : ({ session, worker, defaults } as PublishedRow), kind);
     },
-    async page({ namespace = null, after = null, limit = SESSIONS_PAGE }: SessionsQuery = {}): Promise<SessionRow[]> {
-      return (await db.read(all, [namespace, after, Math.min(limit, SESSIONS_PAGE)])).map(toSession);
+    async page({
+      namespace = null,
+      after = null,
+      endedSince = null,
+      ...query
+    }: SessionsQuery = {}): Promise<SessionRow[]> {
+      const limit = Math.min(query.limit ?? SESSIONS_PAGE, SESSIONS_PAGE);
+      return (await db.read(all, [namespace, after, limit, endedSince])).map(toSession);
     },
     async one(id: string): Promise<SessionRow | null> {
       const [row] = await db.read(visible, [id]);

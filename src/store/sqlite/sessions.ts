@@ -95,7 +95,8 @@ export function sessionReader({ db }: Context) {
   const all = db.prepare(
     `select ${COLUMNS}, (select count(*) from job j where j.state = 1 and j.session = s.no) as running
      from session s where s.reaped < 2 and (?1 is null or s.namespace = ?1)
-       and s.no > coalesce((select no from session where id = ?2), 0) order by s.no limit ?3`,
+       and s.no > coalesce((select no from session where id = ?2), 0)
+       and (?4 is null or s.ended_at is null or s.ended_at >= ?4) order by s.no limit ?3`,
   );
   const names = db.prepare("select id, name from session where id in (select value from json_each(?))");
   const one = db.prepare(`select ${COLUMNS}, 0 as running from session where id = ? and reaped < 2`);
@@ -116,8 +117,10 @@ export function sessionReader({ db }: Context) {
   return {
     taskDefaults: (namespace: string, kind: string) =>
       toPublished(published.get(namespace, kind) as PublishedRow | undefined, kind),
-    sessions: ({ namespace = null, after = null, limit = SESSIONS_PAGE }: SessionsQuery = {}): SessionRow[] =>
-      (all.all(namespace, after, Math.min(limit, SESSIONS_PAGE)) as Record<string, unknown>[]).map(toSession),
+    sessions: ({ namespace = null, after = null, endedSince = null, ...query }: SessionsQuery = {}): SessionRow[] => {
+      const limit = Math.min(query.limit ?? SESSIONS_PAGE, SESSIONS_PAGE);
+      return (all.all(namespace, after, limit, endedSince) as Record<string, unknown>[]).map(toSession);
+    },
     session: (id: string): SessionRow | null => {
       const row = one.get(id) as Record<string, unknown> | undefined;
       return row === undefined ? null : toSession(row);
