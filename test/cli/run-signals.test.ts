@@ -11,7 +11,9 @@ const tree = (n: number) => `sleep ${n} & setsid sleep ${n} & (setsid sh -c 'sle
 const untilGone = (n: number) => expect.poll(() => processesWith(`sleep ${n}`), { interval: 100 }).toEqual([]);
 
 async function stateOf(place: Place, id: string): Promise<string> {
-  return (JSON.parse((await perdureAt(place, ["get", id, "--json"])).stdout) as { state: string }).state;
+  const { stdout, stderr } = await perdureAt(place, ["get", id, "--json"]);
+  expect(stderr).toBe("");
+  return (JSON.parse(stdout) as { state: string }).state;
 }
 
 describe("Ctrl-C", () => {

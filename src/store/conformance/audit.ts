@@ -95,7 +95,7 @@ const PATIENCE_MS = 30_000;
  *  of the server. */
 export async function jobEvents(store: Store, count: number): Promise<JobEvent[]> {
   for (const start = performance.now(); ; ) {
-    const all = await store.events({ after: 0, limit: 1_000_000 });
+    const all = await store.events({ after: 0, limit: 1_000_000, chars: Number.MAX_SAFE_INTEGER });
     const feed = all.filter(({ jobId }) => jobId !== null) as JobEvent[];
     if (feed.length >= count || performance.now() - start > PATIENCE_MS) return feed;
   }
@@ -109,7 +109,7 @@ async function readFeed(store: Store): Promise<PerdureEvent[]> {
       ok(event.seq > (feed.at(-1)?.seq ?? 0), `event ${event.seq} comes after ${feed.at(-1)?.seq}`);
       feed.push(event);
     }
-    if (page.length < 500) return feed;
+    if (page.length === 0) return feed;
   }
 }
 
