@@ -14,6 +14,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { IS_FULL } from "../../../test/tier.ts";
 import { openPlain } from "../../files/plain-files.ts";
 import { closedTo, findUser, giveDirectory, giveEarlier, lookUp, removeGiven } from "./run-user.ts";
 
@@ -93,13 +94,14 @@ describe.skipIf(!IS_ROOT)("a directory (to give it away takes root)", () => {
     await opened?.close();
   });
 
-  it("is removed within a time limit, and by a later call", async () => {
+  // How far it comes in a millisecond depends on the machine.
+  it.runIf(IS_FULL)("is removed within a time limit, and by a later call", async () => {
     const parent = mkdtempSync("/tmp/perdure-run-user-"); // its user must be able to pass
     onTestFinished(() => rmSync(parent, { recursive: true, force: true }));
     chmodSync(parent, 0o711);
     const dir = join(parent, "attempt_1");
     mkdirSync(dir);
-    for (let i = 0; i < 100; i++) file(join(dir, String(i)));
+    for (let i = 0; i < 20_000; i++) file(join(dir, String(i)));
     await giveDirectory(dir, OTHER);
     expect(await removeGiven(parent, ["attempt_1"], 1)).toBe(false);
     expect(existsSync(dir)).toBe(true);
