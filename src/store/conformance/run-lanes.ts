@@ -82,11 +82,12 @@ export function runLaneTests(bench: Bench): void {
     if (!bench.hasSecond) return;
     const second = await bench.second();
     for (let round = 0; round < 20; round++) {
-      const [id] = await Promise.all([insertInto(second), prune(), prune(second)]);
-      expect(await bench.store.jobs([id])).toMatchObject([{ id, queue: QUEUE, state: "queued" }]);
-      const commands = [{ jobId: id, command: { kind: "cancel" } as const }];
+      const [ids] = await Promise.all([Promise.all([1, 2, 3].map(() => insertInto(second))), prune(), prune(second)]);
+      const stored = { queue: QUEUE, state: "queued" };
+      expect(await bench.store.jobs(ids)).toMatchObject(ids.map((id) => ({ id, ...stored })));
+      const commands = ids.map((jobId) => ({ jobId, command: { kind: "cancel" } as const }));
       const [cancelled] = await Promise.all([bench.store.amend(commands, T0 + 1, decideCommandAt(T0 + 1)), prune()]);
-      expect(cancelled).toMatchObject([{ status: "applied" }]);
+      expect(cancelled).toMatchObject(ids.map(() => ({ status: "applied" })));
     }
     await prune();
     expect(await lanes()).toBe(0);

@@ -91,6 +91,10 @@ export class Interned {
   sessionId(no: number): string {
     return this.#sessionIds.get(no) ?? "ses_pruned";
   }
+  /** Null where it is not known, or not any more. */
+  laneNoOrNull(lane: NewLane): number | null {
+    return this.#knownLane(lane)?.no ?? null;
+  }
   laneNo(lane: NewLane): number {
     return (this.#knownLane(lane) as KnownName).no;
   }
@@ -165,11 +169,15 @@ export class Interned {
    *  may be again before they are held. */
   async storeRunLanes(lanes: readonly OwnedLane[], now: number): Promise<void> {
     const queues = texts([...new Set(lanes.map(({ queue }) => queue))]);
-    for (const lane of lanes) this.#laneNos.delete(laneName(lane));
-    for (const row of await this.#db.read(this.#sql.lanesOfQueues, [queues])) {
-      this.#learnLane(row, false); // others before it may be unknown yet
-    }
     const names = new Map(lanes.map((lane) => [laneName(lane), lane]));
+    const before = new Map([...names.keys()].map((name) => [name, this.#laneNos.get(name)?.no]));
+    const rows = await this.#db.read(this.#sql.lanesOfQueues, [queues]);
+    // Another call may use what is known meanwhile, or have stored it anew: only what was known before and is gone is forgotten.
+    const found = new Set(rows.map(([no]) => no as number));
+    for (const [name, no] of before) {
+      if (no !== undefined && !found.has(no) && this.#laneNos.get(name)?.no === no) this.#laneNos.delete(name);
+    }
+    for (const row of rows) this.#learnLane(row, false); // others before it may be unknown yet
     const fresh = [...names].filter(([name]) => !this.#laneNos.has(name)).map(([, lane]) => lane);
     if (fresh.length > 0) await this.#addLanes(fresh, now);
   }
@@ -270,8 +278,12 @@ export class Interned {
     const labels = JSON.parse(text as string) as Record<string, string>;
     const lane = { no, namespace, queue, kind, labels } as Lane;
     this.#lanes.set(lane.no, lane);
-    // Touched by nobody here yet.
-    this.#laneNos.set(laneName(lane), { no: lane.no, touchedAt: Number.NEGATIVE_INFINITY });
+    // A lane that was deleted and stored anew has a higher number; an answer that comes late may have the one before. It is touched
+    // by nobody here yet.
+    const known = this.#laneNos.get(laneName(lane));
+    if (known === undefined || known.no < lane.no) {
+      this.#laneNos.set(laneName(lane), { no: lane.no, touchedAt: Number.NEGATIVE_INFINITY });
+    }
     if (isNext) this.#lastLane = Math.max(this.#lastLane, lane.no);
   }
 }

@@ -43,14 +43,23 @@ export function runLaneHolder({ sql, interned }: Context) {
     ask: Ask,
     store: () => Promise<InsertAnswer[]>,
   ): Promise<InsertAnswer[] | null> {
-    const lanes = new Set(items.flatMap(({ job }) => (isRunQueue(job.queue) ? [interned.laneNo(job)] : [])));
+    const lanes = new Map<InsertItem, number>();
+    for (const item of items) {
+      if (!isRunQueue(item.job.queue)) continue;
+      const no = interned.laneNoOrNull(item.job);
+      if (no === null) return null; // deleted before we knew of it
+      lanes.set(item, no);
+    }
     if (lanes.size === 0) return store();
-    if ((await ask(hold, [ints([...lanes])])).length < lanes.size) return null;
+    const numbers = new Set(lanes.values());
+    if ((await ask(hold, [ints([...numbers])])).length < numbers.size) return null;
     const answers = await store();
-    const stored = items.filter(({ job }, i) => isRunQueue(job.queue) && answers[i]?.status === "inserted");
+    const stored = items.flatMap((item, i) => {
+      const lane = lanes.get(item);
+      return lane === undefined || answers[i]?.status !== "inserted" ? [] : [{ id: item.job.id, lane }];
+    });
     if (stored.length > 0) {
-      const ids = texts(stored.map(({ job }) => job.id));
-      await ask(note, [ids, ints(stored.map(({ job }) => interned.laneNo(job)))]);
+      await ask(note, [texts(stored.map(({ id }) => id)), ints(stored.map(({ lane }) => lane))]);
     }
     return answers;
   }
