@@ -35,7 +35,7 @@ function isSilent({ worker }: JobInfo, now: number, workers: ReadonlyMap<string,
   return session !== undefined && (session.endedAt !== null || session.leaseEndsAt < now);
 }
 
-/** What lists of jobs tell of workers. What these serve may be long, and is not kept. */
+/** What lists of jobs show of workers. The kinds and queues they serve may be long, and are not kept. */
 export type KnownWorker = Pick<SessionRow, "name" | "endedAt" | "leaseEndsAt">;
 
 export async function bySession(perdure: Pick<Perdure, "workers">): Promise<ReadonlyMap<string, KnownWorker>> {

@@ -66,8 +66,8 @@ export async function openEngine<Outputs extends Blobs>(
   const { clock: base, random, boot = null, wrapStore, wrapOutputs } = ambient ?? ambientOf(systemClock);
   const newSecret = () => randomBytes(24).toString("base64url");
   const mark = () => wallMark(base, boot);
-  const tell = (message: string) => log("error", message);
-  const opened = await openStore({ url, schema, connections, clock: base, random, newSecret, tell, mark });
+  const report = (message: string) => log("error", message);
+  const opened = await openStore({ url, schema, connections, clock: base, random, newSecret, report, mark });
   const wrapped = wrapStore === undefined ? opened : wrapStore(opened);
   try {
     const outputs = await outputsOf(wrapped);

@@ -30,14 +30,14 @@ export interface Grant {
   release(): void;
 }
 
-/** Whose replies they are: a token, and one of its sessions where it has any. */
-export interface Holder {
+/** Whom replies are counted for: a token, and the session of a worker where there is one. */
+export interface ReplyHolder {
   readonly who: string;
   readonly session?: string;
 }
 
 interface Waiter {
-  readonly holder: Holder;
+  readonly holder: ReplyHolder;
   readonly guess: number;
   readonly enter: (grant: Grant) => void;
   readonly refuse: () => void;
@@ -84,7 +84,7 @@ export class ReplyBudget {
   }
 
   /** A grant now, or a promise of one; throws, or rejects, where there is no memory. */
-  enter(kind: string, holder: Holder, guess: number): Grant | Promise<Grant> {
+  enter(kind: string, holder: ReplyHolder, guess: number): Grant | Promise<Grant> {
     const pool = this.#poolOf(kind);
     if (this.#fits(pool, holder, guess)) return this.#grant(pool, holder, guess);
     if (pool.waiting.size >= this.#limits.maxWaiting) throw this.#refusal();
@@ -116,7 +116,7 @@ export class ReplyBudget {
     return pool;
   }
 
-  #fits(pool: Pool, { who, session }: Holder, guess: number): boolean {
+  #fits(pool: Pool, { who, session }: ReplyHolder, guess: number): boolean {
     if (session === undefined) return guess <= this.#room(pool, who);
     return (pool.bySession.get(withinToken(who, session)) ?? 0) <= this.#limits.maxBytes / SESSIONS;
   }
@@ -131,7 +131,7 @@ export class ReplyBudget {
     return Math.min(most - (pool.held.get(who) ?? 0), maxBytes - sum);
   }
 
-  #grant(pool: Pool, { who, session }: Holder, guess: number): Grant {
+  #grant(pool: Pool, { who, session }: ReplyHolder, guess: number): Grant {
     let counted = 0;
     const count = (bytes: number) => {
       const more = bytes - counted;

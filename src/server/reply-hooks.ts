@@ -4,7 +4,7 @@ import { Readable } from "node:stream";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { RouteName } from "../contract/routes.ts";
 import type { Principal } from "./parts.ts";
-import type { Grant, Holder, ReplyBudget } from "./reply-budget.ts";
+import type { Grant, ReplyBudget, ReplyHolder } from "./reply-budget.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -53,7 +53,7 @@ export function addReplyBudget(app: FastifyInstance, budget: ReplyBudget): void 
   });
 }
 
-function holderOf({ who, params }: FastifyRequest, share: string): Holder {
+function holderOf({ who, params }: FastifyRequest, share: string): ReplyHolder {
   const { id } = who as Principal;
   const { session } = (params ?? {}) as { readonly session?: string };
   return share === "waiting" && session !== undefined ? { who: id, session } : { who: id };

@@ -13,7 +13,7 @@ const MAX_LOOKS = 50;
 /** Events of a page, which ends where it is full: in number, or in characters. */
 export interface Found {
   readonly events: readonly PerdureEvent[];
-  /** Of what they tell. */
+  /** Characters of their data. */
   readonly chars: number;
 }
 

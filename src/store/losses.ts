@@ -26,13 +26,13 @@ export interface LostSession extends Omit<WatchedSession, "isExplained"> {
 export interface ProcessSession extends Pick<WatchedSession, "no" | "process" | "pid" | "lostAt"> {
   /** It was lost, and all that it held is settled. */
   readonly isReaped: boolean;
-  /** Attempts in hand, now. */
+  /** Attempts that it holds now. */
   readonly held: number;
   /** As noted when it was lost; 0: it is not, or held nothing. */
   readonly lostWith: number;
 }
 
-/** Attempts in hand of the process of a session when it died. Sessions of one process die together and are found one after the
+/** Attempts that the process of a session held when it died. Sessions of one process die together and are found one after the
  *  other, as their leases end: so those count, too, that were found and settled since this one was last heard of. */
 export function diedWith(
   { no, renewedAt, lostWith }: LostSession,

@@ -25,7 +25,7 @@ export interface OpenStore {
   readonly connections?: number | undefined;
   readonly clock: Clock;
   readonly random: () => number;
-  readonly tell?: (message: string) => void;
+  readonly report?: (message: string) => void;
   readonly newSecret: () => string;
   /** The clocks of this process, for a store that has none of its own. */
   readonly mark?: () => WallMark;

@@ -46,7 +46,7 @@ export interface EventQuery {
   readonly after: number;
   /** Below 0: all there are. */
   readonly limit: number;
-  /** Characters of what the events of a page tell; the one that goes beyond is the last of it. Default: EVENTS_CHARS. */
+  /** Characters of data in a page; the event that exceeds it is the last of the page. Default: EVENTS_CHARS. */
   readonly chars?: number;
   readonly jobId?: string;
   /** Only events of jobs of this namespace, and those of the engine that name it. */

@@ -215,7 +215,7 @@ describe("the signing secret", () => {
     expect(said.stderr).not.toContain(OLD);
   });
 
-  /** A store whose servers sign with a secret that nobody has any more. */
+  /** A store whose signing secret is lost: its fingerprint is stored, and no file has it. */
   const lost = async (url: string) => {
     const store = await openStore({ url, clock: systemClock, random: Math.random, newSecret: () => "n".repeat(40) });
     onTestFinished(() => store.close());

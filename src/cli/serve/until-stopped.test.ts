@@ -4,7 +4,7 @@ import { SAME_MS, untilStopped } from "./until-stopped.ts";
 
 const NAMES = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-/** `send` has the effect of a signal at an instant, and tells what has happened since the start. */
+/** `send` has the effect of a signal at an instant, and returns what has happened since the start. */
 function start() {
   const before = new Map(NAMES.map((name) => [name, process.listeners(name)]));
   const seen: unknown[] = [];

@@ -165,7 +165,7 @@ describe("a disk that breaks under a write", () => {
     const options = { random: () => 0, newSecret: () => crypto.randomUUID() };
     const other = await openSqlite({ path: "${path}.other", ...options });
     await other.close();
-    const store = await openSqlite({ path: "${path}", ...options, tell: (line) => told.push(line) });
+    const store = await openSqlite({ path: "${path}", ...options, report: (line) => told.push(line) });
     const limit = (to) => execFileSync("prlimit", ["--pid", String(process.pid), "--fsize=" + to + ":unlimited"]);
     const seen = [];
     const kept = [];

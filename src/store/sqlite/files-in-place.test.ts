@@ -13,8 +13,13 @@ let store: Store;
 let lines: string[];
 let kept: string[];
 
-const open = (tell?: (line: string) => void) =>
-  openSqlite({ path, random: () => 0, newSecret: () => crypto.randomUUID(), ...(tell === undefined ? {} : { tell }) });
+const open = (report?: (line: string) => void) =>
+  openSqlite({
+    path,
+    random: () => 0,
+    newSecret: () => crypto.randomUUID(),
+    ...(report === undefined ? {} : { report }),
+  });
 
 beforeEach(async () => {
   const outer = mkdtempSync(join(tmpdir(), "perdure-place-"));

@@ -13,7 +13,7 @@ export interface Healing {
   readonly reopen: (onBroken: (broken: Broken) => void) => Promise<Store>;
   readonly random: () => number;
   /** Words for the operator. */
-  readonly tell: (message: string) => void;
+  readonly report: (message: string) => void;
 }
 
 /** The first try follows at once: most errors pass. The last pause is short enough that nobody waits long for a disk that works
@@ -22,7 +22,7 @@ const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [100, 5_000];
 /** One that breaks sooner than this after it was opened has not healed, and the pauses go on growing. */
 const STEADY_MS = 30_000;
 
-export function healingStore({ first, reopen, random, tell }: Healing): Store {
+export function healingStore({ first, reopen, random, report }: Healing): Store {
   let fault: ReturnType<NonNullable<Store["fault"]>> = null;
   let isClosed = false;
   let pauseMs = 0;
@@ -35,10 +35,10 @@ export function healingStore({ first, reopen, random, tell }: Healing): Store {
     fault = { kind: opensWhen === null ? "damaged" : "disk", cause };
     clearTimeout(timer);
     if (opensWhen === null) {
-      tell(`store_down: the database takes no writes (${cause}); stop all who use it, and restore a backup`);
+      report(`store_down: the database takes no writes (${cause}); stop all who use it, and restore a backup`);
       return;
     }
-    tell(`store_down: the database takes no writes (${cause}); it is opened again when ${opensWhen}`);
+    report(`store_down: the database takes no writes (${cause}); it is opened again when ${opensWhen}`);
     tries = 0;
     schedule();
   }
@@ -59,7 +59,7 @@ export function healingStore({ first, reopen, random, tell }: Healing): Store {
       next = await reopen(onBroken);
     } catch (error) {
       const cause = (error as Error).message;
-      if (cause !== fault?.cause) tell(`store_down: the database cannot be opened again: ${cause}`);
+      if (cause !== fault?.cause) report(`store_down: the database cannot be opened again: ${cause}`);
       fault = { kind: "disk", cause };
       schedule();
       return;
@@ -76,7 +76,7 @@ export function healingStore({ first, reopen, random, tell }: Healing): Store {
       pauseMs = 0;
     }, STEADY_MS);
     timer.unref();
-    tell(`store_up: the database is open again, at attempt ${tries}`);
+    report(`store_up: the database is open again, at attempt ${tries}`);
     for (const listener of listeners.keys()) listeners.set(listener, next.watch(listener));
     await last.close().catch(() => {}); // it has nothing left to write
     for (const listener of [...listeners.keys()]) listener(); // whatever changed meanwhile

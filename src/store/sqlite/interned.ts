@@ -72,7 +72,7 @@ export class Interned {
   }
 
   /** First in a write transaction that uses names: if any were deleted since, by whomever, each is looked up again before it is
-   *  used. Instants cannot tell: a process may have been stopped for hours between taking the instant of a job and this. */
+   *  used. Instants cannot show it: a process may have been stopped for hours between taking the instant of a job and this. */
   dropSwept(): void {
     const swept = (this.#sql.swept.get() as { value: number } | undefined)?.value ?? 0;
     if (swept === this.#swept) return;

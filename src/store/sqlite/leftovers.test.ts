@@ -15,7 +15,7 @@ test("a store whose jobs and sessions are all pruned is empty", async () => {
   for (const step of MIGRATIONS) db.exec(step);
   db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's'), ('signing_secret', 's')");
   const bench = new Bench(async () => ({
-    store: sqliteStore(db, { random: Math.random, tell: () => {}, shared: false }),
+    store: sqliteStore(db, { random: Math.random, report: () => {}, shared: false }),
   }));
   await bench.begin();
   const tables = (db.prepare("select name from sqlite_master where type = 'table'").all() as { name: string }[])

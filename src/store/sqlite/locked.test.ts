@@ -53,7 +53,7 @@ describe("a file that is locked for a moment", () => {
 
   it("does not fail a read: it is tried again", async () => {
     const { db, state } = await opened();
-    const store = sqliteStore(db, { random: () => 0, tell: () => {}, shared: false });
+    const store = sqliteStore(db, { random: () => 0, report: () => {}, shared: false });
     state.times = 5;
     expect(await store.jobs(["job_unknown"])).toEqual([null]);
     expect(state.times).toBe(0);

@@ -50,7 +50,7 @@ async function readFor(
     prepare: (sql) => spied(sql, db.prepare(sql)),
   };
   const bench = new Bench(async () => ({
-    store: sqliteStore(driver, { random: Math.random, tell: () => {}, shared: false }),
+    store: sqliteStore(driver, { random: Math.random, report: () => {}, shared: false }),
   }));
   await bench.begin();
   await bench.insert(Array.from({ length: sessions }, () => ({})));

@@ -21,7 +21,7 @@ export interface OpenSqlite {
   readonly path: string;
   readonly random: () => number;
   /** Words for the operator. */
-  readonly tell?: (message: string) => void;
+  readonly report?: (message: string) => void;
   /** For the store's generation, and what its cursors are checked by. */
   readonly newSecret: () => string;
   /** The clocks of this process. */
@@ -32,7 +32,7 @@ const WRITE_AHEAD = "pragma journal_mode = wal";
 /** How long another process may keep a new file locked before we say so. */
 const OPEN_WAIT_MS = 10_000;
 
-export async function openSqlite({ path, random, newSecret, mark, tell = () => {} }: OpenSqlite): Promise<Store> {
+export async function openSqlite({ path, random, newSecret, mark, report = () => {} }: OpenSqlite): Promise<Store> {
   const shared = path !== ":memory:";
   if (shared) createPrivately(path);
   const db = await openDatabase(path);
@@ -47,7 +47,7 @@ export async function openSqlite({ path, random, newSecret, mark, tell = () => {
       returnToWall(db, mark);
       await whenFree(path, random, () => db.exec(WRITE_AHEAD));
     }
-    const options = { random, tell, shared };
+    const options = { random, report, shared };
     if (!shared) return sqliteStore(db, options);
     let live = { db, identity: identityOf(db), misplaced: filesInPlace(path) };
     const onEvents = (lastEvent: number) => {

@@ -88,7 +88,7 @@ beforeAll(async () => {
   db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's'), ('signing_secret', 's')");
   spy = new Spy(db);
   bench = new Bench(async () => ({
-    store: sqliteStore(spy.driver, { random: Math.random, tell: () => {}, shared: false }),
+    store: sqliteStore(spy.driver, { random: Math.random, report: () => {}, shared: false }),
   }));
   await bench.begin();
   // A little of everything, so that nothing is answered without being looked for.

@@ -13,7 +13,7 @@ async function openSliced() {
   const db = await openDatabase(":memory:");
   for (const step of MIGRATIONS) db.exec(step);
   db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's'), ('signing_secret', 's')");
-  return { store: sqliteStore(db, { random: Math.random, tell: () => {}, shared: false, countAtOnce: AT_ONCE }) };
+  return { store: sqliteStore(db, { random: Math.random, report: () => {}, shared: false, countAtOnce: AT_ONCE }) };
 }
 const bench = new Bench(openSliced);
 beforeEach(() => bench.begin());

@@ -38,7 +38,7 @@ import { BUSY_WAIT_MS, type FileWatch, isLocked, Writer } from "./writer.ts";
 export interface SqliteOptions {
   readonly random: () => number;
   /** Words for the operator. */
-  readonly tell: (message: string) => void;
+  readonly report: (message: string) => void;
   /** False for a database that no other process can see. */
   readonly shared: boolean;
   /** For whoever opens the database again when its disk has failed, or its file was moved. */
@@ -54,7 +54,7 @@ export interface SqliteOptions {
 const MAX_LOCKED_READS = 1_000;
 
 export function sqliteStore(db: Database, options: SqliteOptions): Store {
-  const { random, tell, shared, fileWatch, countAtOnce = COUNT_AT_ONCE } = options;
+  const { random, report, shared, fileWatch, countAtOnce = COUNT_AT_ONCE } = options;
   const meta = db.prepare("select value from meta where name = ?");
   const text = (name: string) => {
     const row = meta.get(name) as { value: string } | undefined;
@@ -74,7 +74,7 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     const last = events.takeLast();
     if (last > 0) fileWatch?.onEvents(last);
   };
-  const writer = new Writer(db, random, tell, forget, fileWatch === undefined ? null : { ...fileWatch, onCommit });
+  const writer = new Writer(db, random, report, forget, fileWatch === undefined ? null : { ...fileWatch, onCommit });
 
   const read = reader(context);
   const find = finder(context, read, text("secret"));

@@ -68,7 +68,7 @@ export function isLocked(error: unknown): boolean {
 export class Writer {
   readonly #db: Database;
   readonly #random: () => number;
-  readonly #tell: (message: string) => void;
+  readonly #report: (message: string) => void;
   readonly #onRollback: () => void;
   readonly #watch: FileWatch | null;
   #queue: Call[] = [];
@@ -80,11 +80,11 @@ export class Writer {
   constructor(
     db: Database,
     random: () => number,
-    tell: (message: string) => void,
+    report: (message: string) => void,
     onRollback: () => void,
     watch: FileWatch | null = null,
   ) {
-    this.#tell = tell;
+    this.#report = report;
     this.#db = db;
     this.#random = random;
     this.#onRollback = onRollback;
@@ -192,7 +192,7 @@ export class Writer {
     const before = this.#lockedMs;
     this.#lockedMs += waitMs;
     if (before >= LOCKED_TOLD_MS || this.#lockedMs < LOCKED_TOLD_MS) return;
-    this.#tell(`another process has kept the database locked for ${LOCKED_TOLD_MS / 1_000} s; writes wait for it`);
+    this.#report(`another process has kept the database locked for ${LOCKED_TOLD_MS / 1_000} s; writes wait for it`);
   }
 
   #take(): Call[] {
