@@ -3,6 +3,7 @@
 import { evaluateCondition } from "./expression.ts";
 import { type Failure, failure } from "./failure.ts";
 import type { FailReason, Job } from "./job.ts";
+import { partIn } from "./message-parts.ts";
 import type { Outcome } from "./outcome.ts";
 import type { Policy, Rule } from "./policy.ts";
 
@@ -133,8 +134,8 @@ function judgeFailed(policy: Policy, cause: Failure, fallback: Verdict | null, y
   }
   const { retryWhen, retryOn, noRetryOn } = policy;
   for (const text of [messageOf(cause), aroundOf(cause)]) {
-    if (hasPart(text, noRetryOn)) return no("rejected", "noRetryOn");
-    if (retryWhen === null && hasPart(text, retryOn)) return yes("retryOn");
+    if (partIn(text, noRetryOn) !== null) return no("rejected", "noRetryOn");
+    if (retryWhen === null && partIn(text, retryOn) !== null) return yes("retryOn");
   }
   if (retryWhen !== null) return yes("retryWhen");
   if (fallback !== null) return fallback;
@@ -153,17 +154,13 @@ function aroundOf({ kind, stack }: Failure): string {
   return isCommand && stack !== null ? stack.toLowerCase() : "";
 }
 
-function hasPart(text: string, parts: readonly string[]): boolean {
-  return parts.some((part) => text.includes(part));
-}
-
 export function ruleMatches(rule: Rule, cause: Failure, attempt: number): boolean {
   const { kind, exitCode, signal, error, message, status, attempt: attempts } = rule.if;
   if (kind !== null && !kind.includes(cause.kind)) return false;
   if (exitCode !== null && (cause.exitCode === null || !exitCode.includes(cause.exitCode))) return false;
   if (signal !== null && (cause.signal === null || !signal.includes(cause.signal))) return false;
   if (error !== null && (cause.name === null || !error.includes(cause.name))) return false;
-  if (message !== null && !hasPart(messageOf(cause), message)) return false;
+  if (message !== null && partIn(messageOf(cause), message) === null) return false;
   if (attempts !== null && !attempts.includes(attempt)) return false;
   const code = cause.status;
   return status === null || (code !== null && status.some(([low, high]) => code >= low && code <= high));

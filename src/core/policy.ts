@@ -36,7 +36,8 @@ export type Backoff =
   | (BackoffCommon & { readonly type: "fixed"; readonly delayMs: number; readonly maxMs: number })
   | { readonly type: "none" };
 
-/** All given fields must match; within a list any one does. `message` parts are case-insensitive. */
+/** All given fields must match; within a list any one does. `message` parts are case-insensitive; ` ... ` in one
+ *  stands for words in between, as in `retryOn` and `noRetryOn`. */
 export interface RuleCondition {
   readonly kind: readonly FailureKind[] | null;
   readonly exitCode: readonly number[] | null;

@@ -170,7 +170,7 @@ describe("attune", () => {
 
   it("names what is retriable and what is not, in lower case", () => {
     const { retryOn, noRetryOn, fallback } = presets.attune;
-    expect(retryOn).toHaveLength(13);
+    expect(retryOn).toHaveLength(14);
     expect([...retryOn, ...noRetryOn].every((part) => part === part.toLowerCase())).toBe(true);
     const says = (message: string, parts: readonly string[]) => parts.some((part) => message.includes(part));
     for (const message of ["worker queue ttl expired", "connection reset by peer", "econnrefused 10.0.0.1"]) {

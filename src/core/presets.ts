@@ -133,10 +133,11 @@ export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
     backoff: doubling(SECOND, 5 * MINUTE, 0.2),
     retryOn: [
       "worker queue ttl expired",
+      "worker did not pick up task",
       "worker unavailable",
       "timeout",
       "timed out",
-      "heartbeat stale",
+      "heartbeat ... stale",
       "transient",
       "temporary",
       "temporarily",

@@ -94,6 +94,10 @@ describe.each(STORES)("Attune on %s", (store) => {
       ["the call timed out", "transient_error"],
       ["connect ETIMEDOUT 10.0.0.1:443", "transient_error"],
       ["Heartbeat stale", "worker_heartbeat_stale"],
+      ["Worker heartbeat is stale", "worker_heartbeat_stale"],
+      ["HEARTBEAT of worker w-3 went Stale", "worker_heartbeat_stale"],
+      ["Worker did not pick up task", "queue_timeout"],
+      ["Execution timeout: worker did not pick up task within 300 seconds", "queue_timeout"],
       ["Transient error", "transient_error"],
       ["Temporary failure in name resolution", "transient_error"],
       ["503 Service Temporarily Unavailable", "transient_error"],
@@ -156,6 +160,7 @@ describe.each(STORES)("Attune on %s", (store) => {
       ["Invalid parameters: url"],
       ["Validation error: timeout must be positive"], // E1: the deny list comes first, though "timeout" would be retried
       ["connection closed by foreign host"], // E2: refused and reset only
+      ["Heartbeat ok. The cache is stale"], // of another sentence
       ["something else went wrong"], // "Unknown/unclassified errors (conservative approach)"
       [""],
     ])("%j: not retried", async (message) => {

@@ -3,6 +3,7 @@
 import { asBoolean, asInteger, asNumber, asObject, reader } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import type { JobEvent } from "../../core/event.ts";
+import { partIn } from "../../core/message-parts.ts";
 import type { PolicyFields } from "../../core/policy.ts";
 import type { AttuneRetrySettings } from "../settings.ts";
 
@@ -93,11 +94,12 @@ export type RetryReason =
   | "manual_retry"
   | "unknown";
 
-/** Parts of messages, in lower case, and what they stand for. The first that is found decides. */
+/** Parts of messages, in lower case, and what they stand for. The first that is found decides: "Execution timeout: worker did
+ *  not pick up task" is about the queue. */
 const SAID: readonly (readonly [RetryReason, readonly string[]])[] = [
-  ["queue_timeout", ["queue ttl expired"]],
+  ["queue_timeout", ["queue ttl expired", "worker did not pick up task"]],
   ["worker_unavailable", ["worker unavailable"]],
-  ["worker_heartbeat_stale", ["heartbeat stale"]],
+  ["worker_heartbeat_stale", ["heartbeat ... stale"]],
   ["transient_error", ["timeout", "timed out", "etimedout", "transient", "temporary", "temporarily"]],
   ["transient_error", ["connection refused", "connection reset", "econnrefused", "econnreset"]],
 ];
@@ -105,7 +107,7 @@ const SAID: readonly (readonly [RetryReason, readonly string[]])[] = [
 /** By what an error says. */
 export function reasonInText(text: string): RetryReason {
   const lower = text.toLowerCase();
-  return SAID.find(([, parts]) => parts.some((part) => lower.includes(part)))?.[0] ?? "unknown";
+  return SAID.find(([, parts]) => partIn(lower, parts) !== null)?.[0] ?? "unknown";
 }
 
 /** By how the execution before ended, or that a person asked for another. */
