@@ -142,7 +142,7 @@ function busy({ kind, queue, labels, capableSessions, liveSessions }: Surroundin
 
 function expiry(expiresAt: number, { now, queuePausedAt }: Surroundings): string {
   if (queuePausedAt !== null) return "Its time in the queue (expireIn) stands still while the queue is paused.";
-  if (expiresAt <= now)
+  if (expiresAt < now)
     return `Its time in the queue ran out at ${showAt(expiresAt)}; the engine is about to settle that.`;
   return `It expires at ${showAt(expiresAt)}, in ${showSpan(now, expiresAt)}: not started by then, it has a queue timeout.`;
 }

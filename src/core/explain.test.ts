@@ -244,7 +244,7 @@ describe("why a queued job waits", () => {
     expect(waits(play).text).toContain(
       `It expires at ${at(60_000)}, in 50 s: not started by then, it has a queue timeout.`,
     );
-    expect(waits(play.wait(50_000)).text).toContain(
+    expect(waits(play.wait(50_001)).text).toContain(
       `Its time in the queue ran out at ${at(60_000)}; the engine is about to settle that.`,
     );
   });

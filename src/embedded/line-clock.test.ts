@@ -138,6 +138,7 @@ describe("a wall clock that is set back an hour", () => {
     expect(await engine.store.jobs([ended])).toMatchObject([{ state: "queued" }]);
     machine.pass(1);
     expect((await due(engine)).toSorted()).toEqual([asked, moved].toSorted());
+    machine.pass(1);
     await engine.reap();
     expect(await engine.store.jobs([ended])).toMatchObject([{ state: "failed", reason: "unschedulable" }]);
   });

@@ -162,8 +162,8 @@ export class DueDates {
     const dates: number[] = [];
     if (state === "queued") {
       dates.push(runAt);
-      if (deadlineAt !== null) dates.push(deadlineAt);
-      if (expiresAt !== null) dates.push(this.#withPauses(expiresAt, job));
+      if (deadlineAt !== null) dates.push(deadlineAt + 1); // both may still be started at their last instant
+      if (expiresAt !== null) dates.push(this.#withPauses(expiresAt, job) + 1);
     }
     if (state === "queued" || state === "running" || state === "blocked" || finishedAt === null) return dates;
     if (this.#pruned === null) {
@@ -190,7 +190,7 @@ export class DueDates {
   #withPauses(expiresAt: number, { namespace, queue, runAt }: Job): number {
     let at = expiresAt;
     for (const { from, to } of this.#pauses.get(placeOf(namespace, queue)) ?? []) {
-      if (from < at) at += Math.max(0, to - Math.max(from, runAt));
+      if (from <= at) at += Math.max(0, to - Math.max(from, runAt));
     }
     return at;
   }

@@ -306,8 +306,8 @@ describe.each(STORES)("Attune on %s", (store) => {
     it("message expires (5 min), fails, is retried with backoff; the retry succeeds", async () => {
       const { stage, apply } = await open();
       const id = await apply(action({ max_retries: 1 }));
-      await stage.advance(300_000);
-      expect(await stage.job(id)).toMatchObject({ state: "queued", attempt: 0, failures: 1, runAt: START + 301_000 });
+      await stage.advance(300_001);
+      expect(await stage.job(id)).toMatchObject({ state: "queued", attempt: 0, failures: 1, runAt: START + 301_001 });
       expect(await stage.view(attune, id)).toMatchObject({
         ...{ id: `${id}.r1`, status: "requested", retry_count: 1, retry_reason: "queue_timeout" },
         chain: [{ id, status: "failed", error: "Worker queue TTL expired", worker: null }, {}],
@@ -319,8 +319,8 @@ describe.each(STORES)("Attune on %s", (store) => {
     it("timeout_seconds is the TTL of its own queue message too, and retries run out in the queue as well", async () => {
       const { stage, apply } = await open();
       const id = await apply(action({ timeout_seconds: 120, max_retries: 2 }));
-      // 120 s, then 1 s and 120 s, then 2 s and 120 s.
-      await stage.advance(362_999);
+      // 120 s, then 1 s and 120 s, then 2 s and 120 s, each over 1 ms after it.
+      await stage.advance(363_002);
       expect(await stage.job(id)).toMatchObject({ state: "queued" });
       await stage.advance(1);
       expect(await stage.job(id)).toMatchObject({ state: "failed", reason: "unschedulable", failures: 3, attempt: 0 });

@@ -473,13 +473,26 @@ describe.each(STORES)("fluster on %s", (store) => {
     it("UNSCHEDULABLE: not scheduled within this time; final, whatever retries are granted", async () => {
       const controller = await openController(store);
       const id = await controller.submit({ max_retries_failure: 5 }, { scheduling_timeout_seconds: 30 });
-      await controller.advance(29_999);
+      await controller.advance(30_000);
       expect(await controller.status(id)).toMatchObject({ state: "PENDING" });
-      await controller.advance(2_000);
+      await controller.advance(1);
       expect(await controller.status(id)).toMatchObject({
-        ...{ state: "UNSCHEDULABLE", error: "Scheduling timeout exceeded (30s)", finished_at_ms: T0 + 30_000 },
+        ...{ state: "UNSCHEDULABLE", error: "Scheduling timeout exceeded (30s)", finished_at_ms: T0 + 30_001 },
         ...{ failure_count: 0, current_attempt_id: 0, attempts: [], started_at_ms: null, worker_id: null },
       });
+    });
+
+    it("fires strictly after its value: at 30 s a job is still scheduled, 1 ms later it is not", async () => {
+      const controller = await openController(store);
+      const [first, second] = [
+        await controller.submit({}, { scheduling_timeout_seconds: 30 }),
+        await controller.submit({}, { scheduling_timeout_seconds: 30 }),
+      ];
+      await controller.advance(30_000);
+      await controller.run(first, "ok");
+      expect(await controller.status(first)).toMatchObject({ state: "SUCCEEDED" });
+      await controller.advance(1);
+      expect(await controller.status(second)).toMatchObject({ state: "UNSCHEDULABLE" });
     });
 
     it("begins anew with each retry, so that a job of many hours is not cut off", async () => {

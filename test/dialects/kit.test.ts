@@ -44,7 +44,7 @@ describe.each(STORES)("the stage on %s", (store) => {
     const id = await stage.submit({ ...exec, options: { expireIn: "1h" } });
     await stage.advance(86_400_000);
     expect(stage.clock.now()).toBe(T0 + 86_400_000);
-    expect(await stage.job(id)).toMatchObject({ state: "failed", reason: "unschedulable", finishedAt: T0 + 3_600_000 });
+    expect(await stage.job(id)).toMatchObject({ state: "failed", reason: "unschedulable", finishedAt: T0 + 3_600_001 });
     const other = await stage.submit(exec);
     expect(await stage.run(other, "lost")).toMatchObject({ losses: 1 });
     await expect(stage.run(id, "ok")).rejects.toThrow("it is failed (unschedulable)");

@@ -335,7 +335,8 @@ class RealStage implements Stage {
       state === "queued" ? [expiresAt, deadlineAt] : [],
     );
     const quiet = this.#held.size === 0 && open.every(({ state }) => state !== "running");
-    const stops = marks.filter((at): at is number => at !== null && at > now());
+    // Overdue is what is past its mark.
+    const stops = marks.flatMap((at) => (at !== null && at + 1 > now() ? [at + 1] : []));
     if (!quiet) stops.push(now() + Math.min(1_000, this.engine.leaseMs / 6));
     this.clock.moveTo(Math.min(target, ...stops));
     for (const { session, jobId, attempt } of this.#held) await this.engine.renew(session, [{ jobId, attempt }]);

@@ -217,9 +217,9 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
       ...(entry as NonNullable<typeof entry>),
       options: { ...entry?.options, expireIn: "1m" },
     });
-    await stage.advance(60_000);
+    await stage.advance(60_001);
     expect((await events(stage, id)).map(line)).toEqual(["step_queue_timeout", "step_retry (attempt=1, delay=1.0s)"]);
-    await stage.advance(61_000);
+    await stage.advance(61_001);
     expect(await types(stage, id)).toEqual([
       ...["step_queue_timeout", "step_retry", "step_queue_timeout"],
       ...["step_retry_exhausted", "step_failed_terminal", "execution_failed"],

@@ -6,10 +6,10 @@ import { broke, jobId, MINUTE, overdue, placeOf, SECOND, T0, TWICE } from "./kit
 export function expiryTests(bench: Bench): void {
   const waiting = (id: string, attempt = 0) => ({ jobId: id, attempt });
 
-  test("finds a job that was due for as long as it may wait", async () => {
+  test("finds a job that was due for longer than it may wait", async () => {
     const id = await bench.submit({ runAt: T0 + SECOND, expireInMs: MINUTE });
     await bench.submit();
-    const end = T0 + SECOND + MINUTE;
+    const end = T0 + SECOND + MINUTE + 1;
     expect(await bench.store.expired({ now: end - 1, limit: 9 })).toEqual([]);
     expect(await bench.store.expired({ now: end, limit: 9 })).toEqual([{ ...waiting(id), why: "queue_timeout" }]);
     const answer = await bench.settleOne(overdue(waiting(id)), end);
@@ -19,11 +19,31 @@ export function expiryTests(bench: Bench): void {
     expect(await bench.store.expired({ now: end, limit: 9 })).toEqual([]);
   });
 
+  // fluster: "0 means no timeout", and UNSCHEDULABLE is what was "not scheduled within this time".
+  test.each([
+    ["the time it may wait", { expireInMs: MINUTE }, "queue_timeout"],
+    ["its deadline", { deadlineAt: T0 + MINUTE }, "deadline"],
+    ["both at once", { expireInMs: MINUTE, deadlineAt: T0 + MINUTE }, "deadline"],
+  ] as const)("at the last instant of %s a job can be started, and 1 ms later it is overdue", async (_, terms, why) => {
+    const ids = [await bench.submit(terms), await bench.submit(terms)];
+    const [last, after] = [T0 + MINUTE, T0 + MINUTE + 1];
+    const session = await bench.open({}, last);
+    expect(await bench.sweep(last)).toMatchObject({ found: [] });
+    for (const id of ids) {
+      expect(await bench.settleOne(overdue(waiting(id), why), last)).toMatchObject({ status: "stale" });
+    }
+    const started = await bench.take(session, last);
+    const rest = ids.filter((id) => id !== started.id);
+    expect(await bench.claim(session, 1, after)).toEqual([]);
+    const swept = { found: rest.map((jobId) => ({ jobId, why })), answers: [{ state: "failed" }] };
+    expect(await bench.sweep(after)).toMatchObject(swept);
+  });
+
   test("fails nothing before its time, whoever says so", async () => {
     const id = await bench.submit({ expireInMs: MINUTE });
     const plain = await bench.submit();
     for (const job of [id, plain]) {
-      expect(await bench.settleOne(overdue(waiting(job)), T0 + MINUTE - 1)).toMatchObject({ status: "stale" });
+      expect(await bench.settleOne(overdue(waiting(job)), T0 + MINUTE)).toMatchObject({ status: "stale" });
       expect((await bench.row(job)).state).toBe("queued");
     }
     expect(await bench.settleOne(overdue(waiting(jobId())), T0)).toEqual({ status: "unknown_job" });
@@ -31,11 +51,12 @@ export function expiryTests(bench: Bench): void {
 
   test("each wait has its own clock, and is charged like a run", async () => {
     const id = await bench.submit({ expireInMs: 10 * SECOND, retry: TWICE });
-    const first = await bench.settleOne(overdue(waiting(id)), T0 + 10 * SECOND);
-    expect(first).toMatchObject({ state: "queued", runAt: T0 + 11 * SECOND });
-    expect(await bench.row(id)).toMatchObject({ failures: 1, expiresAt: T0 + 21 * SECOND });
-    expect(await bench.store.expired({ now: T0 + 21 * SECOND - 1, limit: 9 })).toEqual([]);
-    expect(await bench.sweep(T0 + 21 * SECOND)).toMatchObject({
+    const late = T0 + 10 * SECOND + 1;
+    const first = await bench.settleOne(overdue(waiting(id)), late);
+    expect(first).toMatchObject({ state: "queued", runAt: late + SECOND });
+    expect(await bench.row(id)).toMatchObject({ failures: 1, expiresAt: late + 11 * SECOND });
+    expect(await bench.store.expired({ now: late + 11 * SECOND, limit: 9 })).toEqual([]);
+    expect(await bench.sweep(late + 11 * SECOND + 1)).toMatchObject({
       answers: [{ status: "accepted", state: "failed", reason: "unschedulable" }],
     });
   });
@@ -43,7 +64,7 @@ export function expiryTests(bench: Bench): void {
   test("a job that has run before ends as exhausted", async () => {
     const { job } = await bench.running({ expireInMs: SECOND, retry: TWICE });
     await bench.report(job, broke());
-    const answer = await bench.settleOne(overdue(placeOf(job)), T0 + 2 * SECOND);
+    const answer = await bench.settleOne(overdue(placeOf(job)), T0 + 2 * SECOND + 1);
     expect(answer).toMatchObject({ state: "failed", reason: "exhausted" });
     expect((await bench.store.attempts(job.id)).map((attempt) => attempt.attempt)).toEqual([1]);
   });
@@ -58,15 +79,15 @@ export function expiryTests(bench: Bench): void {
   test("a claim that came first is not undone", async () => {
     const id = await bench.submit({ expireInMs: SECOND });
     const session = await bench.open();
-    await bench.take(session, T0 + SECOND - 1);
-    expect(await bench.settleOne(overdue(waiting(id)), T0 + SECOND)).toMatchObject({ status: "stale" });
-    expect(await bench.settleOne(overdue(waiting(id, 1)), T0 + SECOND)).toMatchObject({ status: "stale" });
+    await bench.take(session, T0 + SECOND);
+    expect(await bench.settleOne(overdue(waiting(id)), T0 + SECOND + 1)).toMatchObject({ status: "stale" });
+    expect(await bench.settleOne(overdue(waiting(id, 1)), T0 + SECOND + 1)).toMatchObject({ status: "stale" });
     expect((await bench.row(id)).state).toBe("running");
   });
 
   test("past its deadline a job fails, whatever its budget", async () => {
     const id = await bench.submit({ deadlineAt: T0 + SECOND, retry: 9, expireInMs: MINUTE });
-    const { found, answers } = await bench.sweep(T0 + SECOND);
+    const { found, answers } = await bench.sweep(T0 + SECOND + 1);
     expect(found).toEqual([{ ...waiting(id), why: "deadline" }]);
     expect(answers).toMatchObject([{ state: "failed", reason: "unschedulable" }]);
     expect(await bench.row(id)).toMatchObject({ failures: 0 });
@@ -81,16 +102,16 @@ export function expiryTests(bench: Bench): void {
 
   test("a redrive gives it a new wait", async () => {
     const id = await bench.submit({ expireInMs: SECOND });
-    await bench.sweep(T0 + SECOND);
+    await bench.sweep(T0 + SECOND + 1);
     await bench.amend(id, { kind: "redrive" }, T0 + MINUTE);
     expect(await bench.store.expired({ now: T0 + MINUTE, limit: 9 })).toEqual([]);
-    expect(await bench.sweep(T0 + MINUTE + SECOND)).toMatchObject({ answers: [{ status: "accepted" }] });
+    expect(await bench.sweep(T0 + MINUTE + SECOND + 1)).toMatchObject({ answers: [{ status: "accepted" }] });
     expect(await bench.row(id)).toMatchObject({ chapter: 2, state: "failed", reason: "unschedulable" });
   });
 
   test("two sweeps at once charge a wait once", async () => {
     const id = await bench.submit({ expireInMs: SECOND, retry: 9 });
-    const answers = await Promise.all([bench.sweep(T0 + SECOND), bench.sweep(T0 + SECOND)]);
+    const answers = await Promise.all([bench.sweep(T0 + SECOND + 1), bench.sweep(T0 + SECOND + 1)]);
     const statuses = answers.flatMap(({ answers: given }) => given.map(({ status }) => status));
     // The second comes too late, or finds it done.
     expect(statuses.filter((status) => status !== "stale")).toEqual(["accepted"]);

@@ -7,10 +7,11 @@ const WAIT = 10 * SECOND;
 
 export function pauseTests(bench: Bench): void {
   const pause = (paused: boolean, at: number, queue = "default") => bench.store.setPaused("default", queue, paused, at);
-  /** Sweeps each second, as an engine does; answers when the job ended, as seconds after T0. */
+  /** Sweeps each second, as an engine does, 1 ms after it: a job is overdue after its last instant. Answers when it ended, as
+   *  seconds after T0. */
   async function endedAt(id: string, from: number, to: number): Promise<number | null> {
     for (let s = from; s <= to; s++) {
-      await bench.sweep(T0 + s * SECOND);
+      await bench.sweep(T0 + s * SECOND + 1);
       if ((await bench.row(id)).state === "failed") return s;
     }
     return null;

@@ -123,7 +123,7 @@ export function expiredReader({ db, sql }: Context) {
   const waited = sql(
     "expired_waited",
     `select b.id, j.attempt, b.deadline_at from $s.job j join $s.submission b on b.job = j.no
-     where j.state = 0 and j.check_at is not null and j.check_at <= $1 order by j.check_at limit $2`,
+     where j.state = 0 and j.check_at is not null and j.check_at < $1 order by j.check_at limit $2`,
   );
   return async ({ now, limit }: ExpiredQuery): Promise<ExpiredJob[]> => {
     const [[heldUntil = 0] = []] = await db.read(held);
@@ -135,7 +135,7 @@ export function expiredReader({ db, sql }: Context) {
       found.push({ jobId: jobId as string, attempt: attempt as number, why: "lost" });
     }
     for (const [jobId, attempt, deadlineAt] of await db.read(waited, [now, limit])) {
-      const why = deadlineAt !== null && (deadlineAt as number) <= now ? "deadline" : "queue_timeout";
+      const why = deadlineAt !== null && (deadlineAt as number) < now ? "deadline" : "queue_timeout";
       found.push({ jobId: jobId as string, attempt: attempt as number, why });
     }
     return found;

@@ -8,7 +8,7 @@ import { RARE_JOB, SHORT_COLUMNS, SHORT_COUNT } from "./started.ts";
 
 /** Of a job that may be claimed by session $1 at $2, which has a lease of $3: a released job stays away from the session
  *  that did not want it, for one lease; after that it is better than nobody. */
-const DUE = `run_at <= $2 and (check_at is null or check_at > $2)
+const DUE = `run_at <= $2 and (check_at is null or check_at >= $2)
   and (avoid_session is null or avoid_session <> $1 or run_at <= $2 - $3)`;
 
 /** The lanes of a list whose queues are not paused. */

@@ -114,7 +114,7 @@ export function expiredReader({ db }: Context): (query: ExpiredQuery) => Expired
   );
   const waited = db.prepare(
     `select id as jobId, attempt, deadline_at from job indexed by job_check
-     where state = 0 and check_at is not null and check_at <= ? order by check_at limit ?`,
+     where state = 0 and check_at is not null and check_at < ? order by check_at limit ?`,
   );
   return ({ now, limit }) => {
     const heldUntil = (held.get() as { value: number } | undefined)?.value ?? 0;
@@ -125,7 +125,7 @@ export function expiredReader({ db }: Context): (query: ExpiredQuery) => Expired
     for (const row of orphans.all(limit) as { jobId: string; attempt: number }[]) found.push({ ...row, why: "lost" });
     const late = waited.all(now, limit) as { jobId: string; attempt: number; deadline_at: number | null }[];
     for (const { jobId, attempt, deadline_at } of late) {
-      const why = deadline_at !== null && deadline_at <= now ? "deadline" : "queue_timeout";
+      const why = deadline_at !== null && deadline_at < now ? "deadline" : "queue_timeout";
       found.push({ jobId, attempt, why });
     }
     return found;

@@ -82,7 +82,7 @@ export function claimVerb(context: Context): Claims {
   const due = db.prepare(
     `select ${fields} from job indexed by job_ready
      where state = 0 and lane = ? and priority = ? and run_at <= ?
-       and (check_at is null or check_at > ?) and (avoid_session is null or avoid_session <> ? or run_at <= ?)
+       and (check_at is null or check_at >= ?) and (avoid_session is null or avoid_session <> ? or run_at <= ?)
        and streak < ?
      order by run_at, no limit ?`,
   );
