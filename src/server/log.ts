@@ -1,9 +1,13 @@
 /** The server's log: one record is one line, whatever its fields hold. As JSON for machines, as text for people; in both,
  *  characters that could end a line or steer a terminal are escaped, and what looks like a token loses its secret. */
 import { PerdureError } from "../core/errors.ts";
-import type { LogLevel, ServerLog } from "./parts.ts";
+import type { LogFields, LogLevel, ServerLog } from "./parts.ts";
 
 const RANK: Readonly<Record<LogLevel, number>> = { error: 0, warn: 1, info: 2, debug: 3 };
+
+/** A key of the fields of a record: keys that only its JSON form has, for readers with a format of their own. They stand first, and
+ *  in place of ours where the names are equal. */
+export const JSON_KEYS = Symbol("keys of the JSON form");
 
 export interface LogOptions {
   /** Takes whole lines, each with its line end. */
@@ -22,7 +26,9 @@ export function createLog({ write, now, level = "info", form = "json" }: LogOpti
     const at = new Date(now()).toISOString();
     const told = plain(fields);
     const line =
-      form === "json" ? toJson({ at, level: recordLevel, message, ...told }) : toText(at, recordLevel, message, told);
+      form === "json"
+        ? toJson({ ...jsonKeys(fields), at, level: recordLevel, message, ...told, ...jsonKeys(fields) })
+        : toText(at, recordLevel, message, told);
     try {
       write(`${redacted(escaped(line))}\n`);
     } catch {
@@ -36,8 +42,12 @@ export function redacted(text: string): string {
   return text.replaceAll(/(pdr_[A-Za-z0-9]{1,16}_|pdj_[a-z0-9]{1,26}_|pds_)[A-Za-z0-9_-]+/g, "$1[redacted]");
 }
 
+function jsonKeys(fields: LogFields): object {
+  return (fields[JSON_KEYS] ?? {}) as object;
+}
+
 /** Errors become text: JSON would make `{}` of them. */
-function plain(fields: Readonly<Record<string, unknown>>): Record<string, unknown> {
+function plain(fields: LogFields): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(fields).map(([name, value]) => [name, value instanceof Error ? told(value) : value]),
   );

@@ -12,7 +12,8 @@ import type { TokenBook } from "./tokens.ts";
 
 export type LogLevel = "error" | "warn" | "info" | "debug";
 /** Fields are data, never part of the message: one record is one line, whatever they hold. */
-export type ServerLog = (level: LogLevel, message: string, fields?: Readonly<Record<string, unknown>>) => void;
+export type ServerLog = (level: LogLevel, message: string, fields?: LogFields) => void;
+export type LogFields = Readonly<Record<string | symbol, unknown>>;
 
 export interface ServerParts {
   readonly engine: Engine;

@@ -90,9 +90,9 @@ describe.each(
       expect(await report.json()).toEqual({ job_id: id, attempt: 2, metadata: {} });
     });
 
-    it('"Reclaim log: … (Attempt 1/2) -> QUEUED (backoff=8s)"', async () => {
+    it('"Reclaim log: [Lease] ♻️ Reclaiming job … (Attempt 1/2) -> QUEUED (backoff=8s)"', async () => {
       expect(await pool.reclaims(retried.id, 1)).toMatchObject([
-        { level: "warn", message: `Reclaiming job ${retried.id} (Attempt 1/2) -> QUEUED (backoff=8s)` },
+        { level: "WARNING", event: `[Lease] ♻️ Reclaiming job ${retried.id} (Attempt 1/2) -> QUEUED (backoff=8s)` },
       ]);
     });
   });
@@ -108,9 +108,9 @@ describe.each(
           { attempt: 2, outcome: "lease_expired", error: "max_retries_exceeded_a2", backoff_secs: null },
         ],
       });
-      expect((await pool.reclaims(spent.id, 2)).map(({ message }) => message)).toEqual([
-        `Reclaiming job ${spent.id} (Attempt 1/2) -> QUEUED (backoff=8s)`,
-        `Reclaiming job ${spent.id} (Attempt 2/2) -> FAILED (max_retries_exceeded_a2)`,
+      expect((await pool.reclaims(spent.id, 2)).map(({ event }) => event)).toEqual([
+        `[Lease] ♻️ Reclaiming job ${spent.id} (Attempt 1/2) -> QUEUED (backoff=8s)`,
+        `[Lease] ♻️ Reclaiming job ${spent.id} (Attempt 2/2) -> FAILED (max_retries_exceeded_a2)`,
       ]);
     });
   });
@@ -122,6 +122,7 @@ describe.each(
         expect(lines).toHaveLength(rounds.length); // "No double-reclaim observed in logs"
         rounds.forEach(({ attempts }, i) => {
           expect(attempts.reclaim?.reclaimed_by).toMatch(new RegExp(`-${lines[i]?.pid}$`));
+          expect(lines[i]?.worker).toBe(attempts.reclaim?.reclaimed_by);
         });
       }
     });

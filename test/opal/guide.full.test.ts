@@ -116,7 +116,7 @@ it("says what is so", async () => {
   await ran(`${AUTH}\n${RETRY}`);
   const again = `${AUTH}\n${RETRY.trim().split("\n").at(-1)}`;
   await until(again, /"error":"lease_expired_retry_1"/); // a slow machine needs more than the two seconds of the page
-  const line = "Reclaiming job job_retry (Attempt 1/2) -> QUEUED (backoff=8s)";
+  const line = "[Lease] ♻️ Reclaiming job job_retry (Attempt 1/2) -> QUEUED (backoff=8s)";
   await expect.poll(server.logged, { timeout: 40_000 }).toContain(line); // it is written after the job can be read
   await until(again, /"attempt":2,.*"status":"running"/);
   await server.stop();

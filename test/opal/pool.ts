@@ -28,6 +28,10 @@ export interface Logged {
   readonly pid: number;
   readonly level: string;
   readonly message: string;
+  /** Of a reclaim: as OPAL's log has it. */
+  readonly timestamp?: string;
+  readonly worker?: string;
+  readonly event?: string;
 }
 
 type WithAttempts = OpalJob & { readonly attempts: OpalAttempts };
@@ -124,7 +128,7 @@ export class Pool {
 
   /** What was logged of a job's reclaims, once there are so many lines; then whatever else has come. */
   async reclaims(id: string, count: number): Promise<Logged[]> {
-    const lines = () => this.logged.filter(({ message }) => message.startsWith(`Reclaiming job ${id} `));
+    const lines = () => this.logged.filter(({ event }) => event?.includes(` Reclaiming job ${id} `));
     await this.#until(`${count} lines on reclaims`, async () => (lines().length >= count ? true : null));
     return lines();
   }

@@ -1,9 +1,13 @@
 /** One warning line per reclaim, for jobs of OPAL's door. */
 import { expect, it, onTestFinished } from "vitest";
+import type { JobEvent } from "../../src/core/event.ts";
 import { resolvePolicy } from "../../src/core/resolve-policy.ts";
+import { logTime } from "../../src/dialects/opal/reclaim-record.ts";
 import { opalPolicy, opalSettings } from "../../src/dialects/opal/settings.ts";
 import { type OpenedEngine, openEngine } from "../../src/embedded/open-engine.ts";
+import { createLog } from "../../src/server/log.ts";
 import { opalOnLost } from "../../src/server/opal/reclaim.ts";
+import type { ServerLog } from "../../src/server/parts.ts";
 import { directoryBlobs } from "../../src/store/directory-blobs.ts";
 import type { Store } from "../../src/store/store.ts";
 
@@ -11,8 +15,15 @@ type Reads = Pick<Store, "jobs" | "history">;
 
 async function start(readsOf: (store: Store) => Reads = (store) => store) {
   const lines: string[] = [];
+  /** What the server's log in its JSON form, and in its text form, has of it. */
+  const [json, text]: [string[], string[]] = [[], []];
+  const forms = [
+    createLog({ write: (line) => void json.push(line), now: Date.now }),
+    createLog({ write: (line) => void text.push(line), now: Date.now, form: "text" }),
+  ];
   let told = () => {};
-  const log = (level: string, message: string) => {
+  const log: ServerLog = (level, message, fields) => {
+    for (const form of forms) form(level, message, fields);
     lines.push(`${level}: ${message}`);
     told();
   };
@@ -36,8 +47,7 @@ async function start(readsOf: (store: Store) => Reads = (store) => store) {
   };
 
   return {
-    engine,
-    lines,
+    ...{ engine, lines, json, text },
     async submit(key: string, tags: readonly string[]): Promise<string> {
       const [answer] = await engine.submit([{ kind: "exec", payload: "null", policy, key, tags }]);
       if (answer?.status !== "ok") throw new Error("not submitted");
@@ -77,14 +87,32 @@ it("is written for each attempt that was lost, with the backoff or the end", asy
   await submit("opal:untagged", []);
   await lose(2);
   expect(lines.sort()).toEqual([
-    "warn: Reclaiming job job_1 (Attempt 1/2) -> QUEUED (backoff=8s)",
-    "warn: Reclaiming job job_2 (Attempt 1/2) -> QUEUED (backoff=8s)",
+    "warn: [Lease] ♻️ Reclaiming job job_1 (Attempt 1/2) -> QUEUED (backoff=8s)",
+    "warn: [Lease] ♻️ Reclaiming job job_2 (Attempt 1/2) -> QUEUED (backoff=8s)",
   ]);
   await engine.command(one, { kind: "retry", by: null });
   await lose(1);
-  expect(lines.at(-1)).toBe("warn: Reclaiming job job_1 (Attempt 2/2) -> FAILED (max_retries_exceeded_a2)");
+  expect(lines.at(-1)).toBe("warn: [Lease] ♻️ Reclaiming job job_1 (Attempt 2/2) -> FAILED (max_retries_exceeded_a2)");
   await engine.reap();
   expect(lines).toHaveLength(3);
+});
+
+it('has the keys "timestamp", "level", "worker" and "event" of the log sample, and Perdure\'s own beside them', async () => {
+  const { engine, submit, lose, json, text } = await start();
+  const id = await submit("opal:job_1", ["opal"]);
+  await lose(1);
+  const events = (await engine.store.history(id))?.events ?? [];
+  const { at, data } = events.at(-1) as JobEvent & { readonly data: { readonly by: string } };
+  const event = "[Lease] ♻️ Reclaiming job job_1 (Attempt 1/2) -> QUEUED (backoff=8s)";
+  const [record] = json.map((line) => JSON.parse(line));
+  expect(Object.keys(record).slice(0, 4)).toEqual(["timestamp", "level", "worker", "event"]);
+  expect(record).toMatchObject({
+    ...{ timestamp: logTime(at), level: "WARNING", worker: data.by, event },
+    ...{ at: expect.stringMatching(/Z$/), message: event, jobId: id, why: expect.any(String) },
+  });
+  expect(record.timestamp).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}$/); // "2026-02-05 17:08:53,260"
+  expect(text[0]).toContain(`Z warn  ${event} jobId=${id} `); // for people, as every other line
+  expect(text[0]).not.toContain("WARNING");
 });
 
 it("counts the runs that are limited: from 1 again after a redrive, and none that was handed back", async () => {
@@ -96,8 +124,8 @@ it("counts the runs that are limited: from 1 again after a redrive, and none tha
     await engine.command(id, { kind: "retry", by: null });
     await lose(1);
     expect(lines.slice(-2)).toEqual([
-      "warn: Reclaiming job job_1 (Attempt 1/2) -> QUEUED (backoff=8s)",
-      "warn: Reclaiming job job_1 (Attempt 2/2) -> FAILED (max_retries_exceeded_a2)",
+      "warn: [Lease] ♻️ Reclaiming job job_1 (Attempt 1/2) -> QUEUED (backoff=8s)",
+      "warn: [Lease] ♻️ Reclaiming job job_1 (Attempt 2/2) -> FAILED (max_retries_exceeded_a2)",
     ]);
     if (chapter === 1) await engine.command(id, { kind: "redrive", by: null });
   }
@@ -107,7 +135,7 @@ it("says so when the job was to be cancelled: nothing was exceeded", async () =>
   const { engine, submit, lose, lines } = await start();
   const id = await submit("opal:job_1", ["opal"]);
   await lose(1, () => engine.command(id, { kind: "cancel", by: null }));
-  expect(lines).toEqual(["warn: Reclaiming job job_1 (Attempt 1/2) -> FAILED (cancelled)"]);
+  expect(lines).toEqual(["warn: [Lease] ♻️ Reclaiming job job_1 (Attempt 1/2) -> FAILED (cancelled)"]);
 });
 
 it("tells when it cannot be told", async () => {

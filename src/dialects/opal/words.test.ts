@@ -9,6 +9,7 @@ import { resolvePolicy } from "../../core/resolve-policy.ts";
 import { completed, exited, failed, JobStory, lost, testJob, timedOut } from "../../core/testing-job.ts";
 import { opalAttempts } from "./attempts.ts";
 import { type EndedAttempt, opalJob, type ShownJob } from "./job.ts";
+import { logTime, reclaimRecord } from "./reclaim-record.ts";
 import { opalPolicy, opalSettings } from "./settings.ts";
 import {
   isoTime,
@@ -234,13 +235,34 @@ describe("Test #1: Retry Success", () => {
     });
   });
 
-  it("has its reclaim log", () => {
+  it('"[Lease] ♻️ Reclaiming job job_92e725aa5034 (Attempt 1/2) -> QUEUED (backoff=8s)"', () => {
     expect(reclaimLine({ id: ID, attempt: 1, maxRetries: 2, backoffSecs: 8 })).toBe(
-      "Reclaiming job job_92e725aa5034 (Attempt 1/2) -> QUEUED (backoff=8s)",
+      "[Lease] ♻️ Reclaiming job job_92e725aa5034 (Attempt 1/2) -> QUEUED (backoff=8s)",
     );
     const last = { id: ID, attempt: 2, maxRetries: 2, backoffSecs: null };
-    expect(reclaimLine(last)).toBe("Reclaiming job job_92e725aa5034 (Attempt 2/2) -> FAILED (max_retries_exceeded_a2)");
+    expect(reclaimLine(last)).toMatch(
+      /^\[Lease\] ♻️ Reclaiming job job_92e725aa5034 \(Attempt 2\/2\) -> FAILED \(max_retries_exceeded_a2\)$/,
+    );
     expect(reclaimLine({ ...last, error: "cancelled" })).toMatch(/ -> FAILED \(cancelled\)$/);
+  });
+});
+
+describe("Test #4: Backoff Logic, its log sample", () => {
+  it('has the keys "timestamp", "level", "worker" and "event", with the forms of the document', () => {
+    expect(logTime(Date.UTC(2026, 1, 5, 17, 8, 53, 260))).toBe("2026-02-05 17:08:53,260");
+    const story = start({ key: opalKey("job_b853289fff4d") });
+    story.start().settle(lost(), { afterMs: 15_000 });
+    const { job, events } = story;
+    const record = reclaimRecord(job, events as never[], 1);
+    expect(record?.line).toEqual({
+      timestamp: logTime(story.now),
+      level: "WARNING",
+      worker: "engine-1", // `reclaimed_by` of the attempt document
+      event: "[Lease] ♻️ Reclaiming job job_b853289fff4d (Attempt 1/2) -> QUEUED (backoff=8s)",
+    });
+    expect(Object.keys(record?.line ?? {})).toEqual(["timestamp", "level", "worker", "event"]);
+    expect(document(story).reclaim?.reclaimed_by).toBe(record?.line.worker);
+    expect(reclaimRecord(job, events as never[], 2)).toBeNull();
   });
 });
 

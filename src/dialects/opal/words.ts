@@ -86,10 +86,10 @@ export interface Reclaim {
   readonly error?: string;
 }
 
-/** The warning that OPAL's workers log for each reclaim, without their `[Lease]` in front. */
+/** The warning that OPAL's workers log for each reclaim, as its document prints it. */
 export function reclaimLine({ id, attempt, maxRetries, backoffSecs, error }: Reclaim): string {
   const end = backoffSecs === null ? `FAILED (${error ?? MAX_RETRIES_EXCEEDED})` : `QUEUED (backoff=${backoffSecs}s)`;
-  return `Reclaiming job ${id} (Attempt ${attempt}/${maxRetries}) -> ${end}`;
+  return `[Lease] ♻️ Reclaiming job ${id} (Attempt ${attempt}/${maxRetries}) -> ${end}`;
 }
 
 /** UTC throughout: OPAL mixes it with local times. */

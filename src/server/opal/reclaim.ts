@@ -2,10 +2,11 @@
  *  jobs of this door only. It reads the job back, so it comes a moment after the reclaim; where the store cannot be read
  *  then, another line says so, and the job's events still tell it. */
 import type { JobEvent } from "../../core/event.ts";
-import { counted } from "../../dialects/counted.ts";
-import { OPAL_TAG, opalIdOf, reclaimLine } from "../../dialects/opal/words.ts";
+import { reclaimRecord } from "../../dialects/opal/reclaim-record.ts";
+import { OPAL_TAG, opalIdOf } from "../../dialects/opal/words.ts";
 import type { EngineOptions } from "../../engine/engine.ts";
 import type { Store } from "../../store/store.ts";
+import { JSON_KEYS } from "../log.ts";
 import type { ServerLog } from "../parts.ts";
 
 /** Of a job with more, no line is written: nobody reads so many back for it. */
@@ -13,11 +14,6 @@ const MAX_EVENTS = 5_000;
 
 type OnLost = NonNullable<EngineOptions["onLost"]>;
 type Lost = { readonly jobId: string; readonly attempt: number };
-type LostEvent = Extract<JobEvent, { readonly name: "attempt.lost" }>;
-
-function isLossOf(event: JobEvent, attempt: number): boolean {
-  return event.name === "attempt.lost" && event.data.attempt === attempt;
-}
 
 /** To be given to the engine as its `onLost`; `storeOf` is asked when there is something to tell, since an engine is made
  *  with this before it can be asked for its store. */
@@ -33,16 +29,11 @@ export function opalOnLost(storeOf: () => Pick<Store, "jobs" | "history">, log: 
       const isShort = row !== null && row.revision <= MAX_EVENTS;
       const history = id === null || !isShort ? null : await store.history(row.id);
       if (id === null || history === null) continue;
-      const found = counted(history.events as JobEvent[]).find(({ event }) => isLossOf(event, attempt));
-      if (found === undefined) continue;
-      const { data } = found.event as LostEvent;
-      const { kind, delay } = data.decision;
-      const backoffSecs = kind === "retry" ? (delay?.delayMs ?? 0) / 1_000 : null;
-      const error = kind === "cancel" ? { error: "cancelled" } : {};
-      // Not our own number: a run that was handed back is none of those that the limit counts, nor is one before a redrive.
-      const numbers = { attempt: found.attempt, maxRetries: history.job.policy.maxAttempts };
-      const line = reclaimLine({ id, ...numbers, backoffSecs, ...error });
-      log("warn", line, { jobId: history.job.id, session: data.session, why: data.why });
+      const record = reclaimRecord(history.job, history.events as JobEvent[], attempt);
+      if (record === null) continue;
+      const { session, why } = record.lost.data;
+      const fields = { jobId: history.job.id, session, why, worker: record.line.worker };
+      log("warn", record.line.event, { ...fields, [JSON_KEYS]: record.line });
     }
   }
 
