@@ -332,6 +332,50 @@ describe("artifacts", () => {
   });
 });
 
+describe("attempt_N/result.json", () => {
+  it('always exists ("attempt_1/ … result.json"): a made one, or the engine\'s own byte for byte', async () => {
+    const own = '{ "status":"completed",\n"summary": "\\u00e4 boat" }';
+    const script = `case "$OPAL_PROMPT" in own) printf %s "$OWN" > result.json;; output) echo hi > artifacts/result.json;; *) exit 7; esac`;
+    const { call, engine, work, ended, token } = await startOpal({
+      engine: ["env", `OWN=${own}`, "sh", "-c", script],
+      env: { OPAL_RETRY_BACKOFFS: "[0, 0]" },
+    });
+    const result = async (id: string, attempt: number) =>
+      call("GET", `/api/artifacts/${id}/attempt_${attempt}/result.json`);
+    await call("POST", "/api/jobs", { body: { prompt: "fail", job_id: "job_1" } });
+    expect((await result("job_1", 1)).status).toBe(404); // no attempt, no folder
+    const session = await engine.openSession({
+      ...{ namespace: "default", name: "w", host: "h", pid: 1, kinds: ["exec"], queues: null, labels: {}, slots: 1 },
+    });
+    await engine.claim(session, { limit: 1, waitMs: 0, claimId: null });
+    const running = await result("job_1", 1);
+    expect(running.headers.get("content-disposition")).toMatch(/^attachment/);
+    expect(JSON.parse(running.text)).toMatchObject({ job_id: "job_1", attempt: 1, status: "running", worker_id: "w" });
+    await engine.closeSession(session);
+    await engine.reap();
+    expect(JSON.parse((await result("job_1", 1)).text)).toMatchObject({
+      ...{ status: "failed", outcome: "lease_expired", error: "lease_expired_retry_1", exit_code: null },
+    });
+
+    for (const prompt of ["own", "output"]) await call("POST", "/api/jobs", { body: { prompt, job_id: prompt } });
+    await work();
+    for (const id of ["job_1", "own", "output"]) await ended(id);
+    expect(JSON.parse((await result("job_1", 2)).text)).toMatchObject({
+      ...{ attempt: 2, status: "failed", error: "exit code 7", exit_code: 7, completed_at: expect.any(String) },
+    });
+    expect((await result("own", 1)).text).toBe(own);
+    // An output of that name has this address as its link.
+    const [output] = (await call("GET", "/api/jobs/output")).body.outputs;
+    expect([output.href, (await call("GET", output.href)).text]).toEqual([
+      ...["/api/artifacts/output/attempt_1/result.json", "hi\n"],
+    ]);
+    for (const attempt of [0, 3, 999_999_999]) expect((await result("job_1", attempt)).status).toBe(404);
+    const other = await token({ namespace: "other", scopes: ["read"] });
+    const foreign = await call("GET", "/api/artifacts/own/attempt_1/result.json", { token: other });
+    expect(foreign.status).toBe(404);
+  });
+});
+
 describe("GET /api/workers", () => {
   it("lists who works, and who did a while ago", async () => {
     const { call, work, engine } = await startOpal();

@@ -10,6 +10,7 @@ import { completed, exited, failed, JobStory, lost, testJob, timedOut } from "..
 import { opalAttempts } from "./attempts.ts";
 import { type EndedAttempt, opalJob, type ShownJob } from "./job.ts";
 import { logTime, reclaimRecord } from "./reclaim-record.ts";
+import { opalResult } from "./result.ts";
 import { opalPolicy, opalSettings } from "./settings.ts";
 import {
   isoTime,
@@ -244,6 +245,36 @@ describe("Test #1: Retry Success", () => {
       /^\[Lease\] ♻️ Reclaiming job job_92e725aa5034 \(Attempt 2\/2\) -> FAILED \(max_retries_exceeded_a2\)$/,
     );
     expect(reclaimLine({ ...last, error: "cancelled" })).toMatch(/ -> FAILED \(cancelled\)$/);
+  });
+});
+
+describe("Output Isolation", () => {
+  it('"attempt_1/ … result.json", "attempt_2/ … result.json": each attempt has one, whoever wrote it', () => {
+    const result = (story: JobStory, attempt: number) => {
+      const code = JSON.stringify({ exitCode: 0, outputs: [] });
+      const rows = endedOf(story).map((row) => ({ ...row, result: row.outcome === "completed" ? code : null }));
+      return opalResult(story.job, rows, story.events, attempt);
+    };
+    const story = start();
+    expect(result(story, 1)).toBeNull();
+    story.start();
+    const first = { job_id: ID, attempt: 1, started_at: at(0), worker_id: "worker-s1" };
+    expect(result(story, 1)).toEqual({
+      ...{ ...first, status: "running", outcome: null, error: null, exit_code: null, completed_at: null },
+    });
+    story.settle(lost(), { afterMs: 15_000 });
+    const killed = { ...first, status: "failed", outcome: "lease_expired", error: "lease_expired_retry_1" };
+    expect(result(story, 1)).toEqual({ ...killed, exit_code: null, completed_at: at(15) });
+    story.start().settle({ kind: "interrupted" });
+    expect(result(story, 2)).toMatchObject({ status: "failed", outcome: "interrupted", error: "interrupted" });
+    story.start().settle(completed(), { afterMs: 20_000 });
+    expect(result(story, 3)).toMatchObject({ status: "succeeded", error: null, exit_code: 0, completed_at: at(43) });
+    expect(result(story, 1)).toMatchObject(killed);
+    expect(result(story, 4)).toBeNull();
+
+    const bad = start().run(exited(7));
+    expect(result(bad, 1)).toMatchObject({ status: "failed", outcome: "failed", exit_code: 7 });
+    expect(result(bad, 1)?.error).toBe(read(bad).error);
   });
 });
 

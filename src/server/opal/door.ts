@@ -1,7 +1,10 @@
 /** OPAL's door: the addresses that its clients know, over the one engine. What goes in becomes a job like any other; what
  *  comes out has OPAL's shapes and nothing more. Jobs that came in by other doors are not shown here. It needs the token
  *  like everything else, unless `opal.anonymous` is set (see `anonymous.ts`). */
+import { Readable } from "node:stream";
 import { ConfigError, PerdureError } from "../../core/errors.ts";
+import { opalResultText } from "../../dialects/opal/result.ts";
+import type { JobRow } from "../../store/store.ts";
 import type { Access } from "../auth.ts";
 import { Download, type Handler, JsonText, type ServerParts } from "../parts.ts";
 import type { ServedRoute } from "../served-route.ts";
@@ -11,6 +14,7 @@ import type { OpalOptions } from "./options.ts";
 import { OpalReader } from "./read.ts";
 import { opalSubmit } from "./submit.ts";
 
+const RESULT = "result.json";
 const JSON_TYPE = "application/json";
 
 /** To be given to `createServer` as its `routes`. `host` is where that will listen: it is refused here, before it does, if
@@ -38,6 +42,14 @@ function opalRoutes(parts: ServerParts, options: OpalOptions): ServedRoute[] {
     };
   }
 
+  /** The engine's own once the attempt has ended, and a made one where it wrote none. */
+  async function resultFile(row: JobRow, attempt: number): Promise<Download["source"] | null> {
+    const result = await reader.result(row, attempt);
+    if (result === null) return null;
+    const own = result.status === "running" ? null : await blobs.get(row.id, attempt, RESULT);
+    return own ?? Readable.from([Buffer.from(opalResultText(result))]);
+  }
+
   return [
     route("opal.listJobs", "GET", "/api/jobs", async ({ namespace, query }) => {
       const jobs = await reader.list(namespace, isTrue(query.include_attempts));
@@ -48,9 +60,12 @@ function opalRoutes(parts: ServerParts, options: OpalOptions): ServedRoute[] {
       reader.job(namespace, params.id as string, isTrue(query.include_attempts)),
     ),
     route("opal.getArtifact", "GET", "/api/artifacts/:id/:attempt/*", async ({ namespace, params }) => {
-      const { id: jobId } = await reader.row(namespace, params.id as string);
+      const row = await reader.row(namespace, params.id as string);
       const attempt = attemptIn(params.attempt as string);
-      const file = attempt === null ? null : await blobs.get(jobId, attempt, `artifacts/${params["*"] as string}`);
+      const name = params["*"] as string;
+      // An output may be called result.json, too: its link says so, and goes first.
+      const output = attempt === null ? null : await blobs.get(row.id, attempt, `artifacts/${name}`);
+      const file = output ?? (attempt === null || name !== RESULT ? null : await resultFile(row, attempt));
       if (file === null) throw new PerdureError("not_found", "the job has left nothing of this name");
       return new Download(file);
     }),

@@ -1,10 +1,11 @@
 /** Jobs and workers out of the store, in OPAL's shapes. A job is one of this door if it has its tag and an id of OPAL's; one
  *  of another namespace is answered exactly as one that does not exist. */
-import { eventsAsOf } from "../../core/as-of.ts";
+import { attemptsAsOf, eventsAsOf } from "../../core/as-of.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { JobEvent } from "../../core/event.ts";
 import { type OpalAttempts, opalAttempts } from "../../dialects/opal/attempts.ts";
 import { type EndedAttempt, type OpalJob, opalJob, type WorkerName } from "../../dialects/opal/job.ts";
+import { type OpalResult, opalResult } from "../../dialects/opal/result.ts";
 import type { OpalSettings } from "../../dialects/opal/settings.ts";
 import { isOpalId, OPAL_TAG, type OpalWorker, opalIdOf, opalKey, opalWorker } from "../../dialects/opal/words.ts";
 import type { Engine } from "../../engine/engine.ts";
@@ -78,6 +79,17 @@ export class OpalReader {
     const row = jobs[0] ?? (await store.jobs([id]))[0] ?? null;
     if (row === null || row.namespace !== namespace || !isOfThisDoor(row) || opalIdOf(row) !== id) throw notFound(id);
     return row;
+  }
+
+  /** What its result.json is made of, where its engine wrote none; null where there is no such attempt. */
+  async result({ id }: JobRow, attempt: number): Promise<OpalResult | null> {
+    const { store } = this.#engine;
+    const [row = null] = await store.jobs([id]);
+    if (row === null || attempt > row.attempt) return null;
+    const history = row.revision > MAX_EVENTS ? null : await store.history(id);
+    const events = eventsAsOf(row, (history?.events ?? []) as JobEvent[]);
+    const ended = await store.attempts(id, { after: attempt - 1, limit: 1 });
+    return opalResult(row, attemptsAsOf(row, ended), events, attempt);
   }
 
   /** Those that are there, then those that were within the last hour. */
