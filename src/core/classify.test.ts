@@ -21,6 +21,8 @@ const EVERYTHING: Partial<RuleCondition> = { message: ["it"] };
 const retryAll = testRule(EVERYTHING, "retry");
 const failAll = testRule(EVERYTHING, "fail");
 const NO_WAITS = [testRule({ kind: ["queue_timeout"] }, "fail")];
+const OOM_RETRIES = [testRule({ kind: ["result"], message: ["worker_oom"] }, "retry")];
+const oomReported = () => failed({ kind: "result", class: "logical", message: "worker_oom" });
 const deferAll = testRule(EVERYTHING, "defer");
 
 /** A command whose last line was taken for its message. */
@@ -40,6 +42,12 @@ describe("classify, in order, first match wins:", () => {
     ["a logical failure is rejected, whatever the lists say", { retryOnExitCodes: [7] }, failed({ class: "logical", exitCode: 7 }), "rejected", "the task said no"],
     ["invalid input is invalid, whatever the rules say", { rules: [retryAll] }, failed({ class: "invalid" }), "invalid", "invalid input"],
     ["a timeout may carry a logical verdict", { onTimeout: "retry" }, timedOut({ class: "logical" }), "rejected", "the task said no"],
+    ["a logical failure that a rule of the preset retries is retried", { preset: "opal", fallback: OOM_RETRIES, onUnknown: "fail" }, oomReported(), "retry", "preset opal"],
+    ["only where that rule names the kind", { fallback: [testRule({ message: ["worker_oom"] }, "retry")] }, oomReported(), "rejected", "the task said no"],
+    ["a rule of one's own wins over it", { fallback: OOM_RETRIES, rules: [failAll] }, failed({ kind: "result", class: "logical", message: "it: worker_oom" }), "rejected", "rules[0]"],
+    ["so does a denied part", { fallback: OOM_RETRIES, noRetryOn: ["worker_oom"] }, oomReported(), "rejected", "noRetryOn"],
+    ["an error that a handler throws is no report of a command", { fallback: OOM_RETRIES }, failed({ class: "logical", message: "worker_oom" }), "rejected", "the task said no"],
+    ["nor is another reason", { fallback: OOM_RETRIES }, failed({ kind: "result", class: "logical", message: "model_missing" }), "rejected", "the task said no"],
     // Rules.
     ["a rule to retry wins over stopWhen", { rules: [retryAll], stopWhen: "true" }, failed(), "retry", "rules[0]"],
     ["a rule to fail wins over retryWhen", { rules: [failAll], retryWhen: "true" }, failed(), "rejected", "rules[0]"],

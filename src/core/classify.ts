@@ -85,10 +85,13 @@ function judge(job: JobFacts, outcome: FailureOutcome, cause: Failure): Verdict 
   };
   const { policy } = job;
 
-  if (cause.class === "logical") return no("rejected", "the task said no");
+  const attempt = chargedNumber(job);
+  if (cause.class === "logical" && !isRetriedByPreset(policy, cause, attempt)) {
+    return no("rejected", "the task said no");
+  }
   if (cause.class === "invalid") return no("invalid", "invalid input");
 
-  const index = policy.rules.findIndex((rule) => ruleMatches(rule, cause, chargedNumber(job)));
+  const index = policy.rules.findIndex((rule) => ruleMatches(rule, cause, attempt));
   const rule = policy.rules[index];
   if (rule !== undefined) {
     if (rule.then === "fail") return no("rejected", `rules[${index}]`);
@@ -109,7 +112,7 @@ function judge(job: JobFacts, outcome: FailureOutcome, cause: Failure): Verdict 
 
   if (outcome.kind === "timeout") return policy.onTimeout === "retry" ? yes("onTimeout") : no("timeout", "onTimeout");
   if (outcome.kind === "completed") return yes("retryWhen");
-  const fallback = fallbackOf(policy, cause, chargedNumber(job), yes, no);
+  const fallback = fallbackOf(policy, cause, attempt, yes, no);
   if (outcome.kind === "queue_timeout") return (retryWhen === null ? fallback : null) ?? yes("queue timeout");
   return judgeFailed(policy, cause, fallback, yes, no);
 }
@@ -123,6 +126,13 @@ function fallbackOf(policy: Policy, cause: Failure, attempt: number, yes: Yes, n
   if (fallback === undefined) return null;
   const matched = `preset ${policy.preset}`;
   return fallback.then === "fail" ? no("rejected", matched) : yes(matched);
+}
+
+/** Some systems have reasons that a command reports itself and that may pass. Then a reported failure is judged like any other;
+ *  only a rule of the preset that names the kind `result` allows that, and whatever the user wrote still comes first. */
+function isRetriedByPreset({ fallback }: Policy, cause: Failure, attempt: number): boolean {
+  const rule = fallback.find((each) => ruleMatches(each, cause, attempt));
+  return rule?.then === "retry" && rule.if.kind?.includes("result") === true;
 }
 
 function judgeFailed(policy: Policy, cause: Failure, fallback: Verdict | null, yes: Yes, no: No): Verdict {

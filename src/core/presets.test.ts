@@ -114,10 +114,21 @@ describe("opal", () => {
     expect(ranges(presets.opal.backoff, 1)).toEqual([[8, 8]]);
   });
 
-  it("retries out of memory, and nothing else it does not know", () => {
-    expect(presets.opal.fallback).toHaveLength(1);
-    expect(presets.opal.fallback[0]).toMatchObject({ if: { kind: ["oom"], status: null } });
-    expect(presets.opal.fallback[0]?.then).toBe("retry");
+  it("retries out of memory, also where a command reports worker_oom, and nothing else it does not know", () => {
+    expect(
+      presets.opal.fallback.map(({ if: { kind, message }, then }) => [kind?.join(), message?.join(), then]),
+    ).toEqual([
+      ["oom", undefined, "retry"],
+      ["result,exit,signal", "invalid_input", "fail"],
+      ["result,exit,signal", "worker_oom", "retry"],
+    ]);
+  });
+
+  it("alone has a rule that retries what a command reports as failed", () => {
+    const lifting = PRESET_NAMES.filter((name) =>
+      presets[name].fallback.some(({ if: { kind }, then }) => then === "retry" && kind?.includes("result")),
+    );
+    expect(lifting).toEqual(["opal"]);
   });
 });
 

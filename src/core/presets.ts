@@ -83,6 +83,9 @@ const DEFAULT: Policy = {
   budget: { tokens: null, costUsd: null },
 };
 
+/** What a command reports: in its result.json, or by its end and the last line of its stderr. */
+const REPORTED = ["result", "exit", "signal"] as const;
+
 /** None of the five sources knows `Retry-After`, fallback rules of ours or the poison guard. */
 const SOURCE: Policy = { ...DEFAULT, honourRetryAfter: false, fallback: [], workerLost: SHARED_LOSS };
 
@@ -93,7 +96,7 @@ export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
   default: DEFAULT,
 
   // `MAX_RETRIES` 2 is two runs in all. Slot 0 of the schedule is never used: 8 s, then 15 s. An engine error is
-  // final; a lost worker and a worker out of memory are not.
+  // final; a lost worker and a worker out of memory are not, whether the system killed it or it reports so itself.
   opal: {
     ...SOURCE,
     preset: "opal",
@@ -108,7 +111,11 @@ export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
       immediate: 0,
       clampAfterJitter: false,
     },
-    fallback: [rule({ kind: ["oom"] }, "retry")],
+    fallback: [
+      rule({ kind: ["oom"] }, "retry"),
+      rule({ kind: REPORTED, message: ["invalid_input"] }, "fail"),
+      rule({ kind: REPORTED, message: ["worker_oom"] }, "retry"),
+    ],
     onTimeout: "fail",
     onUnknown: "fail",
   },

@@ -15,6 +15,8 @@ export type Verdict =
   | {
       readonly kind: "completed" | "failed" | "budget_exceeded";
       readonly reason: string | null;
+      /** The error's name for programs (`worker_oom`), where it is not the reason itself. */
+      readonly code: string | null;
       readonly output: unknown;
       readonly usage: Usage | null;
       /** Why not all that it says of usage is counted. */
@@ -42,7 +44,8 @@ export function verdictIn(value: unknown): Verdict {
     const why = `its status is ${JSON.stringify(status)}, not "completed", "failed", "budget_exceeded" or "waiting"`;
     return { kind: "malformed", why };
   }
-  return { kind: status, reason: reasonIn(value), output: output ?? null, ...usedIn(value) };
+  const reason = reasonIn(value);
+  return { kind: status, reason, code: codeIn(value, reason), output: output ?? null, ...usedIn(value) };
 }
 
 /** Where `reason` says nothing, the names that other systems have for it: what was said must reach whoever asks. */
@@ -56,6 +59,15 @@ function reasonIn(value: object): string | null {
   }
   return null;
 }
+
+/** What `error` or `code` says in a word, beside a reason for people. */
+function codeIn(value: object, reason: string | null): string | null {
+  const said = new Map(Object.entries(value));
+  const words = ["code", "error"].map((name) => said.get(name));
+  return words.find((word) => typeof word === "string" && word !== reason && CODE.test(word)) ?? null;
+}
+
+const CODE = /^[\w.-]{1,100}$/;
 
 function waitingIn(value: object): Verdict {
   const { children } = value as { children?: unknown };
@@ -87,7 +99,8 @@ export function endByVerdict(verdict: Verdict, exitCode: number | null): EndByVe
   if (verdict.kind === "waiting") return { kind: "waiting", children: verdict.children };
   if (verdict.kind === "failed") {
     const message = verdict.reason ?? "the command's verdict is failed, without a reason";
-    return { kind: "failed", failure: failure({ kind: "result", class: "logical", message, exitCode }) };
+    const { code } = verdict;
+    return { kind: "failed", failure: failure({ kind: "result", class: "logical", message, code, exitCode }) };
   }
   if (verdict.kind === "budget_exceeded") {
     const message = verdict.reason ?? "the command reports that its budget is exceeded";

@@ -89,7 +89,7 @@ function errorOf(job: ShownJob, attempts: readonly EndedAttempt[]): string | nul
     case "blocked": {
       const last = lastRun(job, attempts);
       if (last?.outcome === "lost") return leaseExpired(job.failures + job.losses);
-      return last?.failure?.message ?? null; // out of memory: the one failure of an engine that is tried again
+      return last?.failure?.message ?? null; // out of memory: the one failure of an engine that is retried
     }
     case "failed":
       return isSpentByLoss(job) ? MAX_RETRIES_EXCEEDED : (lastRun(job, attempts)?.failure?.message ?? job.reason);

@@ -135,6 +135,17 @@ describe("Retry Reason Filtering, which it recommends", () => {
     for (const outcome of [exited(1), failed("invalid_input"), timedOut()]) expect(decided(outcome).kind).toBe("fail");
   });
 
+  it('"`invalid_input` → no retry, `worker_oom` → retry", as a command reports them', () => {
+    const reported = (message: string) => failed({ kind: "result", class: "logical", message, exitCode: 1 });
+    const onStderr = (line: string) => failed({ kind: "exit", exitCode: 1, message: `exit code 1: ${line}` });
+    for (const made of [reported, onStderr]) {
+      expect(decided(made("worker_oom"))).toMatchObject({ kind: "retry", matched: "preset opal" });
+      for (const other of ["invalid_input", "invalid_input: worker_oom is no prompt", "model_missing"]) {
+        expect(decided(made(other))).toMatchObject({ kind: "fail", reason: "rejected" });
+      }
+    }
+  });
+
   it('"worker_oom → retry", by the same schedule and budget', () => {
     const oom = failed({ kind: "oom", message: "out of memory" });
     expect(decided(oom)).toMatchObject({ kind: "retry", delay: { delayMs: 8_000 } });

@@ -74,13 +74,15 @@ describe("a result.json that says nothing", () => {
 });
 
 describe("with a verdict", () => {
-  const said = { reason: null, output: 5, usage: null, usageTrouble: null };
+  const said = { reason: null, code: null, output: 5, usage: null, usageTrouble: null };
 
   it("its word counts, however it ended", () => {
     for (const each of [end(), end({ exitCode: 3 }), killed(), killed({ wasAsked: true })]) {
       expect(endOf(each, { kind: "completed", ...said }, "")).toMatchObject({ kind: "completed", output: 5 });
       const no = endOf(each, { kind: "failed", ...said, reason: "no" }, "");
       expect(no).toMatchObject({ kind: "failed", failure: { kind: "result", class: "logical", message: "no" } });
+      const coded = endOf(each, { kind: "failed", ...said, reason: "no", code: "worker_oom" }, "");
+      expect(coded).toMatchObject({ failure: { message: "no", code: "worker_oom" } });
       const spent = endOf(each, { kind: "budget_exceeded", ...said }, "");
       expect(spent).toMatchObject({ kind: "failed", failure: { kind: "result", class: "budget" } });
       const waits = { kind: "waiting", children: ["job_1"] } as const;

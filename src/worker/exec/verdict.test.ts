@@ -20,7 +20,7 @@ function file(content: string | Buffer): string {
 }
 const verdict = (content: string | Buffer) => readVerdict(file(content));
 const why = (found: Verdict) => (found.kind === "malformed" ? found.why : `not malformed: ${found.kind}`);
-const NO_MORE = { reason: null, output: null, usage: null, usageTrouble: null };
+const NO_MORE = { reason: null, code: null, output: null, usage: null, usageTrouble: null };
 
 describe("a verdict", () => {
   it("is none without a file", async () => {
@@ -41,7 +41,7 @@ describe("a verdict", () => {
     const usage = { tokensIn: 1, tokensOut: 2, costUsd: 0.5 };
     const full = { status: "failed", reason: "no such image", output: { tried: 3 }, usage, more: true };
     expect(await verdict(JSON.stringify(full))).toEqual({
-      ...{ kind: "failed", reason: "no such image", output: { tried: 3 }, usage, usageTrouble: null },
+      ...{ kind: "failed", reason: "no such image", code: null, output: { tried: 3 }, usage, usageTrouble: null },
     });
   });
 
@@ -93,6 +93,17 @@ describe("a verdict", () => {
     expect(await reasonOf({ ...all, reason: null, error: { code: 7 } })).toBe("m");
     expect(await reasonOf({ summary: "s", result: "x" })).toBe("s");
     expect(await reasonOf({ result: "x" })).toBe(null);
+  });
+
+  it("takes a word in code or error for the code, where it is not the reason itself", async () => {
+    const codeOf = async (parts: object) =>
+      ((await verdict(JSON.stringify({ status: "failed", ...parts }))) as { code: string | null }).code;
+    expect(await codeOf({ reason: "CUDA is full", error: "worker_oom" })).toBe("worker_oom");
+    expect(await codeOf({ error: "CUDA is full", code: "worker_oom" })).toBe("worker_oom");
+    expect(await codeOf({ reason: "r", error: "worker_oom", code: "E1" })).toBe("E1");
+    for (const none of [{ error: "worker_oom" }, { reason: "r", error: "two words" }, { reason: "r", code: 7 }, {}]) {
+      expect(await codeOf(none)).toBe(null);
+    }
   });
 
   it("without a status is output, whatever JSON it is", async () => {
