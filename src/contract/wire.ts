@@ -14,6 +14,8 @@ export const HEADER = {
   logNext: "perdure-log-next",
   /** Of every reply; a log of the server names it too. */
   requestId: "perdure-request-id",
+  /** Of an error in the form of another system, whose body has no place for our code. */
+  errorCode: "perdure-error-code",
 } as const;
 
 export const API_VERSION = 1;

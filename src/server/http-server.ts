@@ -15,6 +15,7 @@ import { ConfigError, PerdureError } from "../core/errors.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { AcceptFirst } from "./accept-first.ts";
 import { type Connection, Connections } from "./connections.ts";
+import { type ErrorForms, formed } from "./error-form.ts";
 import { answerTo } from "./error-reply.ts";
 import { createGuard, isLoopback, setSecurityHeaders } from "./guard.ts";
 import { OneAtATime } from "./one-at-a-time.ts";
@@ -63,6 +64,12 @@ export interface Listening {
   readonly port: number;
 }
 
+export interface HttpServerHooks {
+  /** Whether replies hold so much that nobody who reads slowly can be waited for. */
+  readonly isPressed: () => boolean;
+  readonly errorForms: ErrorForms;
+}
+
 export class HttpServer {
   readonly node: NodeServer;
   /** Beside one with TLS: certificates hold the names by which others know us, and our own workers are no others. */
@@ -77,7 +84,13 @@ export class HttpServer {
   #stopping = false;
   #whenIdle: () => void = () => {};
 
-  constructor(options: ListenOptions, clock: Clock, log: ServerLog, handle: Handle, isPressed = () => false) {
+  constructor(
+    options: ListenOptions,
+    clock: Clock,
+    log: ServerLog,
+    handle: Handle,
+    { isPressed = () => false, errorForms = () => null }: Partial<HttpServerHooks> = {},
+  ) {
     checkHost(options);
     this.#options = options;
     this.#clock = clock;
@@ -115,7 +128,7 @@ export class HttpServer {
             if (response.closed) return;
             const refused = this.#stopping && !isProbe(request) ? STOPPING : guard(request);
             if (refused === null) handle(request, response);
-            else refuse(request, response, refused, id, log);
+            else refuse(request, response, refused, { id, log, errorForms });
           });
         });
       });
@@ -230,15 +243,16 @@ function refuse(
   request: IncomingMessage,
   response: ServerResponse,
   error: PerdureError,
-  id: string,
-  log: ServerLog,
+  { id, log, errorForms }: { readonly id: string; readonly log: ServerLog; readonly errorForms: ErrorForms },
 ): void {
   const { status, headers, body } = answerTo(error, id, log);
   const { method, socket } = request;
   log("info", "refused", { requestId: id, status, code: body.code, method, from: socket.remoteAddress });
   // Whatever follows on this connection is not to be trusted either.
   const type = "application/json; charset=utf-8";
-  response.writeHead(status, { ...headers, "content-type": type, connection: "close" }).end(JSON.stringify(body));
+  const own = formed(body, errorForms(request.url ?? ""));
+  const all = { ...headers, ...own.headers, "content-type": type, connection: "close" };
+  response.writeHead(status, all).end(own.text);
 }
 
 function unreadable(code: string): string {

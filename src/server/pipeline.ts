@@ -10,6 +10,7 @@ import { type Auth, namespaceOf } from "./auth.ts";
 import { sendJson } from "./call.ts";
 import { checkInput } from "./check-input.ts";
 import { addParsers, checkContent, textOf } from "./content.ts";
+import { type ErrorForms, formed } from "./error-form.ts";
 import { answerTo } from "./error-reply.ts";
 import type { Principal, ServerLog } from "./parts.ts";
 import type { ServedRoute } from "./served-route.ts";
@@ -34,10 +35,11 @@ export interface Pipeline {
   /** A valid token came over this connection. */
   readonly authenticated: (socket: Socket) => void;
   readonly storeState: Pick<StoreState, "failed">;
+  readonly errorForms: ErrorForms;
 }
 
 export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
-  const { auth, admission, bodyLimit, log, storeState, authenticated } = pipeline;
+  const { auth, admission, bodyLimit, log, authenticated } = pipeline;
   app.decorateRequest("who", null);
   app.decorateRequest("namespace", "default");
   app.decorateRequest("ticket", null);
@@ -77,17 +79,17 @@ export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
     });
   });
 
-  const fail = errorSender(log, bodyLimit, storeState);
+  const fail = errorSender(pipeline);
   app.setErrorHandler((error, request, reply) => fail(error, request, reply));
   // Auth has answered already; this is what the router wants to have.
   app.setNotFoundHandler((request, reply) => fail(new PerdureError("not_found", "nothing is here"), request, reply));
 }
 
 /** For an address that the router cannot read: it is one that is not there. */
-export function answerUnroutable({ auth, log, bodyLimit, storeState }: Pipeline) {
-  const fail = errorSender(log, bodyLimit, storeState);
+export function answerUnroutable(pipeline: Pipeline) {
+  const fail = errorSender(pipeline);
   return async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
-    const problem: unknown = await auth.check(request, null).catch((refused: unknown) => refused ?? error);
+    const problem: unknown = await pipeline.auth.check(request, null).catch((refused: unknown) => refused ?? error);
     fail(problem, request, reply);
   };
 }
@@ -96,16 +98,18 @@ export function answerUnroutable({ auth, log, bodyLimit, storeState }: Pipeline)
  *  connection would cost more than the request. */
 const ENDS: ReadonlySet<number> = new Set([401, 429, 503]);
 
-function errorSender(log: ServerLog, bodyLimit: number, storeState: Pipeline["storeState"]) {
+function errorSender({ log, bodyLimit, storeState, errorForms }: Pipeline) {
   return (error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply => {
     const { status, headers, body } = answerTo(error, request.id, log, storeState);
+    const served = request.routeOptions.config?.served;
     if (status === 401) {
-      const basic = request.routeOptions.config?.served?.access.basic === true;
+      const basic = served?.access.basic === true;
       reply.header("www-authenticate", `${basic ? "Basic" : "Bearer"} realm="Perdure"`);
     }
     const ends = ENDS.has(status) && body.code !== "overloaded";
     if (ends || isTooMuchToSkip(request, bodyLimit)) reply.header("connection", "close");
-    return sendJson(reply.headers(headers), JSON.stringify(body), status);
+    const own = formed(body, served === undefined ? errorForms(request.url) : (served.errorForm ?? null));
+    return sendJson(reply.headers({ ...headers, ...own.headers }), own.text, status);
   };
 }
 

@@ -4,6 +4,7 @@ import type { Operation } from "../contract/operations.ts";
 import type { Route, RouteName } from "../contract/routes.ts";
 import type { Share } from "./admission.ts";
 import type { Access } from "./auth.ts";
+import type { ErrorForm } from "./error-form.ts";
 import type { Handler } from "./parts.ts";
 
 export interface ServedRoute {
@@ -22,6 +23,8 @@ export interface ServedRoute {
   readonly share: (request: FastifyRequest) => Share;
   /** A search, a count or a list: few are made at a time. */
   readonly isSearch?: boolean;
+  /** Of another system's API: how it reports errors. Ours, where there is none. */
+  readonly errorForm?: ErrorForm;
   readonly handle: Handler;
 }
 

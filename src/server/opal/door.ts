@@ -2,6 +2,7 @@
  *  comes out has OPAL's shapes and nothing more. Jobs that came in by other doors are not shown here. It needs the token
  *  like everything else, unless `opal.anonymous` is set (see `anonymous.ts`). */
 import { Readable } from "node:stream";
+import type { ErrorReply } from "../../contract/error-status.ts";
 import { ConfigError, PerdureError } from "../../core/errors.ts";
 import { opalResultText } from "../../dialects/opal/result.ts";
 import type { JobRow } from "../../store/store.ts";
@@ -9,6 +10,7 @@ import type { Access } from "../auth.ts";
 import { Download, type Handler, JsonText, type ServerParts } from "../parts.ts";
 import type { ServedRoute } from "../served-route.ts";
 import { anonymousCaller, checkAnonymous } from "./anonymous.ts";
+import { artifactPath } from "./artifact.ts";
 import { FORM_TYPE } from "./form.ts";
 import type { OpalOptions } from "./options.ts";
 import { OpalReader } from "./read.ts";
@@ -39,6 +41,7 @@ function opalRoutes(parts: ServerParts, options: OpalOptions): ServedRoute[] {
       },
       access: { scope: isPost ? "submit" : "read", ...anonymous },
       accepts: isPost ? [JSON_TYPE, FORM_TYPE] : [JSON_TYPE],
+      errorForm: opalError,
     };
   }
 
@@ -59,24 +62,22 @@ function opalRoutes(parts: ServerParts, options: OpalOptions): ServedRoute[] {
     route("opal.getJob", "GET", "/api/jobs/:id", ({ namespace, params, query }) =>
       reader.job(namespace, params.id as string, isTrue(query.include_attempts)),
     ),
-    route("opal.getArtifact", "GET", "/api/artifacts/:id/:attempt/*", async ({ namespace, params }) => {
-      const row = await reader.row(namespace, params.id as string);
-      const attempt = attemptIn(params.attempt as string);
-      const name = params["*"] as string;
+    route("opal.getArtifact", "GET", "/api/artifacts/*", async ({ namespace, params }) => {
+      const { id, attempt, name } = artifactPath(params["*"] as string);
+      const row = await reader.row(namespace, id);
       // An output may be called result.json, too: its link says so, and goes first.
       const output = attempt === null ? null : await blobs.get(row.id, attempt, `artifacts/${name}`);
       const file = output ?? (attempt === null || name !== RESULT ? null : await resultFile(row, attempt));
-      if (file === null) throw new PerdureError("not_found", "the job has left nothing of this name");
+      if (file === null) throw new PerdureError("not_found", "Artifact not found");
       return new Download(file);
     }),
     route("opal.listWorkers", "GET", "/api/workers", ({ namespace }) => reader.workers(namespace)),
   ];
 }
 
-/** `attempt_2`, as in OPAL's own directories. */
-function attemptIn(text: string): number | null {
-  const number = /^attempt_([1-9]\d{0,8})$/.exec(text)?.[1];
-  return number === undefined ? null : Number(number);
+/** FastAPI's form of an error, and nothing else: clients read `detail` as text, and some compare the whole body. */
+function opalError({ message }: ErrorReply): object {
+  return { detail: message };
 }
 
 /** The words that OPAL's server takes for yes and no. */

@@ -65,19 +65,19 @@ export class OpalReader {
   async job(namespace: string, id: string, withAttempts: boolean): Promise<ShownOpalJob> {
     const row = await this.row(namespace, id);
     const job = await this.#show(row, await this.#workerNames([row]), withAttempts);
-    if (job === null) throw notFound(id);
+    if (job === null) throw notFound();
     return job;
   }
 
   /** The row behind an id of OPAL's. */
   async row(namespace: string, id: string): Promise<JobRow> {
     // Whatever can stand in an address comes here, a NUL too, which a database would stumble over.
-    if (!isOpalId(id)) throw notFound(id);
+    if (!isOpalId(id)) throw notFound();
     const { store } = this.#engine;
     const { jobs } = await store.find({ namespace, key: opalKey(id), limit: 1 });
     // Jobs of files may have no id but their own.
     const row = jobs[0] ?? (await store.jobs([id]))[0] ?? null;
-    if (row === null || row.namespace !== namespace || !isOfThisDoor(row) || opalIdOf(row) !== id) throw notFound(id);
+    if (row === null || row.namespace !== namespace || !isOfThisDoor(row) || opalIdOf(row) !== id) throw notFound();
     return row;
   }
 
@@ -167,6 +167,7 @@ async function sessionsOf(store: Store, namespace: string, endedSince: number): 
   return all;
 }
 
-function notFound(id: string): PerdureError {
-  return new PerdureError("job_not_found", `there is no job ${JSON.stringify(id.slice(0, 200))}, or it was pruned`);
+/** In the words of OPAL's server. */
+function notFound(): PerdureError {
+  return new PerdureError("job_not_found", "Job not found");
 }
