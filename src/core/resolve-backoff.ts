@@ -11,7 +11,7 @@ import { DEFAULT_BACKOFF } from "./presets.ts";
 export const MAX_COUNT = 1_000_000;
 const MAX_DELAYS = 100;
 /** Enough to go from a millisecond to any cap in a few steps; more is surely a slip of units. */
-const MAX_FACTOR = 1_000;
+export const MAX_FACTOR = 1_000;
 
 const TYPES = ["exponential", "schedule", "fixed", "none"] as const;
 const COMMON = ["max", "jitter", "min", "immediate", "clampAfterJitter"] as const;

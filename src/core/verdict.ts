@@ -60,11 +60,11 @@ function reasonIn(value: object): string | null {
   return null;
 }
 
-/** What `error` or `code` says in a word, beside a reason for people. */
+/** A `code` or `error` of one word, beside a reason for people. */
 function codeIn(value: object, reason: string | null): string | null {
-  const said = new Map(Object.entries(value));
-  const words = ["code", "error"].map((name) => said.get(name));
-  return words.find((word) => typeof word === "string" && word !== reason && CODE.test(word)) ?? null;
+  const fields = new Map<string, unknown>(Object.entries(value));
+  const isCode = (text: unknown): text is string => typeof text === "string" && text !== reason && CODE.test(text);
+  return ["code", "error"].map((name) => fields.get(name)).find(isCode) ?? null;
 }
 
 const CODE = /^[\w.-]{1,100}$/;

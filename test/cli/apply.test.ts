@@ -241,7 +241,7 @@ const BAD: readonly (readonly [string, string | RegExp])[] = [
   // Unknown fields, with the nearest.
   [
     `${SAMPLES.opal}metadate: 1\n`,
-    'metadate: unknown field "metadate"; allowed: prompt, metadata, job_id, input_file, env. Did you mean "metadata"?',
+    'metadate: unknown field "metadate"; allowed: prompt, metadata, job_id, input_file, retry, env. Did you mean "metadata"?',
   ],
   [
     SAMPLES.fluster.replace("max_retries_failure", "max_retry_failure"),

@@ -203,6 +203,22 @@ describe.each(STORES)("OPAL on %s", (store) => {
     expect(delays).toEqual([8, 15, 15, 15, 15]);
   });
 
+  it('"Per-job backoff configuration" of a file, exponential, up to its own maximum; one id has one retry', async () => {
+    const stage = await openStage(store);
+    const document = (retry: string) => `prompt: x\njob_id: mine\nretry: ${retry}`;
+    const id = await apply(stage, document("{ max_retries: 3, backoff: { initial: 4, factor: 3, max: 10 } }"));
+    expect(await apply(stage, document("{ backoff: { max: 10, initial: 4, factor: 3 }, max_retries: 3 }"))).toBe(id);
+    await expect(apply(stage, document("{ max_retries: 3 }"))).rejects.toThrow("another kind, queue or payload");
+    const delays: number[] = [];
+    for (const n of [1, 2]) {
+      delays.push(((await stage.run(id, "lost")).runAt - stage.clock.now()) / 1_000);
+      expect(await stage.view(opal, id)).toMatchObject({ error: `lease_expired_retry_${n}` });
+    }
+    expect(delays).toEqual([4, 10]);
+    expect(await stage.run(id, "lost")).toMatchObject({ state: "failed", attempt: 3 });
+    expect(await stage.view(opal, id)).toMatchObject({ error: "max_retries_exceeded_a2" });
+  });
+
   it("what an engine itself reports is never tried again: only lost leases are; memory is the exception", async () => {
     const stage = await openStage(store);
     const id = await apply(stage, "prompt: x");
@@ -256,6 +272,20 @@ describe("an OPAL file", () => {
     });
   });
 
+  it('"Per-job backoff configuration": retry in place of what is configured, and for the engine to read', () => {
+    const retryOf = (retry: unknown, more = {}) => read({ prompt: "x", retry, ...more }).jobs[0];
+    expect(retryOf({ max_retries: 4, backoff: [1, 20] })).toMatchObject({
+      input: { env: { OPAL_RETRY: '{"max_retries":4,"backoff":[1,20]}' } },
+      options: { retry: { maxAttempts: 4, backoff: { type: "schedule", delays: [1_000, 20_000], offset: 1 } } },
+    });
+    expect(
+      retryOf({ backoff: { initial: 0.5, jitter: 0.2 } }, { env: { OPAL_MAX_RETRIES: 7 } })?.options,
+    ).toMatchObject({
+      retry: { maxAttempts: 7, backoff: { type: "exponential", initial: 500, factor: 2, max: 60_000, jitter: 0.2 } },
+    });
+    for (const none of [null, {}, { max_retries: null }]) expect(retryOf(none)).toEqual(retryOf(undefined));
+  });
+
   it.each([{ prompt: "x" }, { prompt: "x", job_id: null }])("without an id has the job's own: %j", (document) => {
     const [entry] = read(document).jobs;
     expect(read(document).jobs).toEqual([entry]); // nothing in it is drawn
@@ -301,6 +331,11 @@ describe("an OPAL file", () => {
     [{ prompt: "x", env: { OPAL_RETRY_BACKOFFS: [3, -8] } }, "env.OPAL_RETRY_BACKOFFS[1]", "at least 0"],
     [{ prompt: "x", env: { OPAL_MAX_RETRIES: { a: 1 } } }, "env.OPAL_MAX_RETRIES", "a number"],
     [{ prompt: "x", env: { OPAL_MAX_RETRIES: -1 } }, "env.OPAL_MAX_RETRIES", "got -1"],
+    [{ prompt: "x", retry: { max_retries: -1 } }, "retry.max_retries", "got -1; allowed: a whole number, at least 0"],
+    [{ prompt: "x", retry: { max_retries: Number.NaN } }, "retry.max_retries", "got NaN"],
+    [{ prompt: "x", retry: { backof: [1] } }, "retry.backof", 'Did you mean "backoff"?'],
+    [{ prompt: "x", retry: { max_retries: 2 }, env: { OPAL_MAX_RETRIES: 3 } }, "retry.max_retries", "one of the two"],
+    [{ prompt: "x", retry: { backoff: [1] }, env: { OPAL_RETRY_BACKOFFS: "1" } }, "retry.backoff", "sets the same"],
     [{ prompt: "x", env: { OPAL_RETRY_BACKOFFS: "3, -8" } }, "env.OPAL_RETRY_BACKOFFS[1]", "got -8"],
   ])("refuses %j", (document, path, message) => {
     const error = thrown(() => read(document));

@@ -105,7 +105,7 @@ describe('an error is "{"detail": …}" and nothing else, its code in a header',
     expect(await exchange(server.port, `${bytes}authorization: Bearer ${server.admin}\r\n\r\n`)).toContain(
       JSON.stringify(DENIED),
     );
-    // Without a token nobody is told anything of paths.
+    // The token is checked before the path.
     expect(await raw(server, `${base}/../x`, { authorization: "" })).toMatchObject({ status: 401 });
   });
 

@@ -19,7 +19,7 @@ import { freePort } from "../e2e/machine.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const GUIDE = readFileSync(join(ROOT, "docs/guides/opal.md"), "utf8");
-const [START = "", USE = "", ARTIFACT = "", RETRY = "", ANONYMOUS = "", ...more] = [
+const [START = "", USE = "", ARTIFACT = "", OWN_RETRY = "", RETRY = "", ANONYMOUS = "", ...more] = [
   ...GUIDE.matchAll(/^```sh\n(.*?)^```$/gms),
 ].map(({ 1: body = "" }) => body);
 const [AUTH = ""] = USE.split("\n");
@@ -112,6 +112,12 @@ it("says what is so", async () => {
   expect(JSON.parse(await ran(`${AUTH}\n${ARTIFACT}`))).toEqual({
     ...{ job_id: "job_demo", attempt: 1, metadata: { ui: "v2" } },
   });
+
+  const own = (await ran(`${AUTH}\n${OWN_RETRY.replaceAll(/^curl.*$/gm, "$&; echo")}`)).trim().split("\n");
+  const refusal = /`(retry\.max_retry: .*?)`\n/.exec(GUIDE)?.[1];
+  expect(own.map((line) => JSON.parse(line))).toEqual([
+    ...[{ id: "job_list", status: "queued" }, { id: "job_growing", status: "queued" }, { detail: refusal }],
+  ]);
 
   await ran(`${AUTH}\n${RETRY}`);
   const again = `${AUTH}\n${RETRY.trim().split("\n").at(-1)}`;

@@ -3,6 +3,7 @@ import { expect, it, onTestFinished } from "vitest";
 import type { JobEvent } from "../../src/core/event.ts";
 import { resolvePolicy } from "../../src/core/resolve-policy.ts";
 import { logTime } from "../../src/dialects/opal/reclaim-record.ts";
+import { opalJobPolicy, opalRetry } from "../../src/dialects/opal/retry.ts";
 import { opalPolicy, opalSettings } from "../../src/dialects/opal/settings.ts";
 import { type OpenedEngine, openEngine } from "../../src/embedded/open-engine.ts";
 import { createLog } from "../../src/server/log.ts";
@@ -48,8 +49,8 @@ async function start(readsOf: (store: Store) => Reads = (store) => store) {
 
   return {
     ...{ engine, lines, json, text },
-    async submit(key: string, tags: readonly string[]): Promise<string> {
-      const [answer] = await engine.submit([{ kind: "exec", payload: "null", policy, key, tags }]);
+    async submit(key: string, tags: readonly string[], own = policy): Promise<string> {
+      const [answer] = await engine.submit([{ kind: "exec", payload: "null", policy: own, key, tags }]);
       if (answer?.status !== "ok") throw new Error("not submitted");
       return answer.id;
     },
@@ -129,6 +130,21 @@ it("counts the runs that are limited: from 1 again after a redrive, and none tha
     ]);
     if (chapter === 1) await engine.command(id, { kind: "redrive", by: null });
   }
+});
+
+it("has the maximum and the backoff of the job's own retry", async () => {
+  const { engine, submit, lose, lines } = await start();
+  const retry = opalRetry({ max_retries: 3, backoff: { initial: 2, factor: 3 } }, "retry");
+  const id = await submit("opal:job_1", ["opal"], resolvePolicy(opalJobPolicy(opalSettings({}), retry)));
+  for (let attempt = 1; attempt <= 3; attempt++) {
+    await lose(1);
+    if (attempt < 3) await engine.command(id, { kind: "retry", by: null });
+  }
+  expect(lines).toEqual([
+    "warn: [Lease] ♻️ Reclaiming job job_1 (Attempt 1/3) -> QUEUED (backoff=2s)",
+    "warn: [Lease] ♻️ Reclaiming job job_1 (Attempt 2/3) -> QUEUED (backoff=6s)",
+    "warn: [Lease] ♻️ Reclaiming job job_1 (Attempt 3/3) -> FAILED (max_retries_exceeded_a2)",
+  ]);
 });
 
 it("says so when the job was to be cancelled: nothing was exceeded", async () => {

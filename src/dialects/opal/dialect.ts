@@ -4,10 +4,10 @@
  *    metadata: { style: ink }
  *    job_id: job_92e725aa5034       # one id, one job; without it each is a new one
  *    input_file: fox.png            # beside this file
- *    env: { OPAL_MAX_RETRIES: 3 }   # what OPAL reads from its environment
+ *    retry: { max_retries: 3, backoff: [3, 8, 15] }   # or backoff: { initial: 1, factor: 2, max: 60, jitter: 0.2 }
+ *    env: { OPAL_MAX_RETRIES: 3 }   # what OPAL reads from its environment; not together with the same in `retry`
  *
- *  The engine that runs it is configured (`opal.engine`), as it is for the door. OPAL knows no retry policy of a single job,
- *  so `env` is all that can be said of it. */
+ *  The engine that runs it is configured (`opal.engine`), as it is for the API. */
 import { asObject, asText, fieldPath, isPlain, nearest } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { checkExecInput } from "../../core/exec-input.ts";
@@ -17,11 +17,18 @@ import type { OpalFileSettings } from "../settings.ts";
 import { type OpalAttempts, opalAttempts } from "./attempts.ts";
 import { opalExec } from "./exec.ts";
 import { type OpalJob, opalJob } from "./job.ts";
-import { type OpalSettings, opalPolicy, opalVariables } from "./settings.ts";
+import { type OpalRetry, opalJobPolicy, opalRetry } from "./retry.ts";
+import { type OpalSettings, opalVariables } from "./settings.ts";
 import { OPAL_MARK, OPAL_TAG, opalId, opalKey } from "./words.ts";
 
-const KEYS = ["prompt", "metadata", "job_id", "input_file", "env"] as const;
+const KEYS = ["prompt", "metadata", "job_id", "input_file", "retry", "env"] as const;
 const MAX_PATH = 1_024;
+
+/** Fields of `retry`, and the variables that set the same. */
+const SAME = [
+  ["max_retries", "OPAL_MAX_RETRIES"],
+  ["backoff", "OPAL_RETRY_BACKOFFS"],
+] as const;
 
 /** Of the seven variables, those that are about one job. The others are the server's and the workers'. */
 const OF_JOBS = ["OPAL_MAX_RETRIES", "OPAL_RETRY_BACKOFFS"];
@@ -48,17 +55,19 @@ function recognises(document: unknown): boolean {
 }
 
 function read(document: unknown, context: ReadContext): Reading {
-  const { prompt, metadata, job_id, input_file, env } = asObject(document, "", KEYS);
+  const { prompt, metadata, job_id, input_file, env, retry: own } = asObject(document, "", KEYS);
   const notes: string[] = [];
   const settings = settingsOf(env, context.settings.opal, notes);
   // Without one the job's own holds: a file that is applied twice is two jobs, also when it was converted in between.
   const id = job_id === undefined || job_id === null ? null : opalId(job_id, context.randomBytes);
   const inputFile = input_file === undefined || input_file === null ? {} : { inputFile: fileOf(input_file, context) };
   const engine = engineOf(context.settings.opal);
-  const input = opalExec({ engine, prompt, opalId: id, metadata, ...inputFile });
+  const ofJob = opalRetry(own, "retry");
+  checkOnce(ofJob, env);
+  const input = opalExec({ engine, prompt, opalId: id, metadata, retry: ofJob, ...inputFile });
   checkExecInput(input, "");
-  const retry = opalPolicy(settings);
-  resolvePolicy(retry, "env");
+  const retry = opalJobPolicy(settings, ofJob);
+  resolvePolicy(retry, ofJob === null ? "env" : "retry");
   const known = id === null ? { annotations: { [OPAL_MARK]: "yes" } } : { key: opalKey(id) };
   return { jobs: [{ task: "exec", input, options: { ...known, tags: [OPAL_TAG], retry } }], notes };
 }
@@ -93,6 +102,16 @@ function settingsOf(given: unknown, { maxRetries, backoffs }: OpalFileSettings, 
     if (!(error instanceof ConfigError)) throw error;
     const { path, given: value, allowed, nearest: near } = error;
     throw new ConfigError({ path: `env.${path}`, given: value, allowed, nearest: near });
+  }
+}
+
+/** One thing under two names: which of them holds would be a guess. */
+function checkOnce(retry: OpalRetry | null, env: unknown): void {
+  for (const [field, name] of SAME) {
+    if (retry?.[field] === undefined || !isPlain(env) || !Object.hasOwn(env, name)) continue;
+    const path = `retry.${field}`;
+    const problem = `env.${name} sets the same`;
+    throw new ConfigError({ path, given: retry[field], problem, allowed: "one of the two" });
   }
 }
 

@@ -6,10 +6,12 @@
  *    OPAL_PROMPT_FILE  a file with the prompt, always
  *    OPAL_METADATA     JSON
  *    OPAL_INPUT_FILE   the client's file, if it sent one
+ *    OPAL_RETRY        JSON: the retry of this job, if it has one of its own
  *
  *  Files are named from the attempt's own directory, where the engine is started. */
 import { ConfigError } from "../../core/errors.ts";
 import { asBase64, type ExecInput } from "../../core/exec-input.ts";
+import type { OpalRetry } from "./retry.ts";
 
 export interface OpalSubmission {
   /** The command configured as `opal.engine`. */
@@ -18,6 +20,8 @@ export interface OpalSubmission {
   /** Any JSON value; without one the engine reads `{}`. */
   readonly metadata?: unknown;
   readonly inputFile?: { readonly name: string; readonly base64: string };
+  /** It is part of the job: one id with another retry is another job, and refused. */
+  readonly retry?: OpalRetry | null;
   /** Null where nobody chose one: then it is the job's own, which the worker fills in. */
   readonly opalId: string | null;
 }
@@ -26,7 +30,7 @@ const MAX_ENV_PROMPT_BYTES = 32_768;
 const MAX_METADATA_BYTES = 65_536; // Linux takes 128 KiB for one variable, its name included
 const PROMPT_FILE = "prompt.txt";
 
-export function opalExec({ engine, prompt, metadata, inputFile, opalId }: OpalSubmission): ExecInput {
+export function opalExec({ engine, prompt, metadata, inputFile, retry = null, opalId }: OpalSubmission): ExecInput {
   if (typeof prompt !== "string" || prompt.trim() === "") {
     throw new ConfigError({ path: "prompt", given: prompt, allowed: "a text, not empty" });
   }
@@ -38,6 +42,7 @@ export function opalExec({ engine, prompt, metadata, inputFile, opalId }: OpalSu
   files[PROMPT_FILE] = bytes.toString("base64");
   if (bytes.length <= MAX_ENV_PROMPT_BYTES && !prompt.includes("\0")) env.OPAL_PROMPT = prompt;
   env.OPAL_METADATA = metadataText(metadata ?? {});
+  if (retry !== null) env.OPAL_RETRY = JSON.stringify(retry);
   if (inputFile !== undefined) {
     const name = inputName(inputFile.name);
     files[name] = asBase64(inputFile.base64, "input_file");

@@ -27,12 +27,12 @@ export const OPAL_DEFAULTS: OpalSettings = Object.freeze({
   workerTtlSecs: 10,
 });
 
-const MAX_SECS = 86_400; // a day: more is surely a slip of units
+export const MAX_SECS = 86_400; // a day: more is surely a slip of units
 const MIN_SECS = 0.1;
 /** As a worker may have them: it renews within its lease, and no lease is longer than an hour. */
 const MAX_LEASE_SECS = 3_600;
 const MIN_LEASE_SECS = 0.3;
-const MAX_BACKOFFS = 100; // what a policy takes
+export const MAX_BACKOFFS = 100; // what a policy takes
 
 type Environment = Readonly<Record<string, string | undefined>>;
 

@@ -1,5 +1,5 @@
-/** The path of an artifact, below `/api/artifacts/`: a job, an attempt as in OPAL's own directories, and a name. Whatever is read
- *  goes by the names that the store lists, so that no path leads out of it; this is about the answer to one that tries. */
+/** The path of an artifact, below `/api/artifacts/`: a job, an attempt as in OPAL's own directories, and a name. This decides which
+ *  reply a path gets that would leave the job's folder. It is not what keeps readers inside: the store of the files does that. */
 import { PerdureError } from "../../core/errors.ts";
 
 export interface ArtifactPath {
@@ -12,7 +12,8 @@ export interface ArtifactPath {
 /** How many times over a path may be encoded and is still recognised. */
 const MAX_DECODED = 4;
 
-/** Throws 403 for a path that would leave the job's folder. Asked first, so that it says nothing about which jobs exist. */
+/** Throws 403 for a path that would leave the job's folder. Checked before the job is read, so that the reply does not depend on
+ *  whether it exists. */
 export function artifactPath(path: string): ArtifactPath {
   if (leavesFolder(path)) throw new PerdureError("forbidden", "Access denied");
   const [id = "", attempt = "", ...name] = path.split("/");
@@ -20,7 +21,7 @@ export function artifactPath(path: string): ArtifactPath {
   return { id, attempt: number === undefined ? null : Number(number), name: name.join("/") };
 }
 
-/** As it stands, or once it is decoded again: whoever encodes it twice hopes that somebody does. */
+/** As it stands, or decoded again: a path may be encoded several times. */
 function leavesFolder(path: string): boolean {
   let text = path;
   for (let times = 0; times <= MAX_DECODED; times++) {

@@ -11,10 +11,11 @@ export interface OpalForm {
   readonly prompt: unknown;
   readonly metadata: unknown;
   readonly jobId: unknown;
+  readonly retry: unknown;
   readonly inputFile: { readonly name: string; readonly base64: string } | null;
 }
 
-const FIELDS = ["prompt", "input_file", "metadata", "job_id"] as const;
+const FIELDS = ["prompt", "input_file", "metadata", "job_id", "retry"] as const;
 /** A file is a third longer in its job, so a form of this size would be over the limit of a job anyhow. */
 const MAX_FORM_BYTES = LIMITS.payloadBytes;
 
@@ -62,12 +63,13 @@ async function fromForm(form: FormData): Promise<OpalForm> {
     fields[name] = value;
   }
   checkKeys(fields, FIELDS, "");
-  const { prompt, input_file: file, metadata, job_id } = fields;
+  const { prompt, input_file: file, job_id } = fields;
   return {
     prompt: textIn(prompt, "prompt"),
+    metadata: jsonIn(fields.metadata, "metadata", '{"source": "ui"}'),
     // A form sends what was left empty as an empty text.
-    metadata: metadata === "" ? undefined : jsonIn(textIn(metadata, "metadata")),
     jobId: job_id === "" ? undefined : textIn(job_id, "job_id"),
+    retry: jsonIn(fields.retry, "retry", '{"max_retries": 3, "backoff": [3, 8, 15]}'),
     inputFile: file === undefined ? null : await fileIn(file),
   };
 }
@@ -77,12 +79,13 @@ function textIn(value: unknown, path: string): string | undefined {
   throw new ConfigError({ path, given: "a file", allowed: "a text" });
 }
 
-function jsonIn(text: string | undefined): unknown {
-  if (text === undefined) return undefined;
+function jsonIn(value: unknown, path: string, example: string): unknown {
+  const text = textIn(value, path);
+  if (text === undefined || text === "") return undefined;
   try {
     return JSON.parse(text);
   } catch {
-    throw new ConfigError({ path: "metadata", given: text, allowed: 'JSON, such as {"source": "ui"}' });
+    throw new ConfigError({ path, given: text, allowed: `JSON, such as ${example}` });
   }
 }
 
@@ -103,8 +106,15 @@ function fromJson(body: unknown): OpalForm {
     throw new ConfigError({ path: "body", given: body, allowed: `a form, or a JSON object with ${FIELDS.join(", ")}` });
   }
   checkKeys(body, FIELDS, "");
-  const { prompt, metadata, job_id, input_file: file } = body as Partial<Record<(typeof FIELDS)[number], unknown>>;
-  return { prompt, metadata, jobId: job_id, inputFile: file === undefined || file === null ? null : jsonFile(file) };
+  const fields = body as Partial<Record<(typeof FIELDS)[number], unknown>>;
+  const { prompt, metadata, job_id, retry, input_file: file } = fields;
+  return {
+    prompt,
+    metadata,
+    jobId: job_id,
+    retry,
+    inputFile: file === undefined || file === null ? null : jsonFile(file),
+  };
 }
 
 function jsonFile(value: unknown): OpalForm["inputFile"] {

@@ -6,6 +6,7 @@ import { exec } from "../../core/builtin.ts";
 import { PerdureError } from "../../core/errors.ts";
 import { resolvePolicy } from "../../core/resolve-policy.ts";
 import { opalExec } from "../../dialects/opal/exec.ts";
+import { opalJobPolicy, opalRetry } from "../../dialects/opal/retry.ts";
 import { opalPolicy } from "../../dialects/opal/settings.ts";
 import { OPAL_TAG, opalId, opalKey, opalStatus } from "../../dialects/opal/words.ts";
 import { checkBuiltinKind } from "../../engine/check-builtin.ts";
@@ -22,15 +23,17 @@ import type { OpalOptions } from "./options.ts";
 const DRAWS = 3;
 
 export function opalSubmit(parts: ServerParts, options: OpalOptions): Handler {
-  const policy = resolvePolicy(opalPolicy(options.settings), "opal");
+  const ofServer = resolvePolicy(opalPolicy(options.settings), "opal");
 
   function toItem(call: Call, form: OpalForm, id: string): SubmitItem {
     const { prompt, metadata, inputFile } = form;
     const file = inputFile === null ? {} : { inputFile };
-    const input = opalExec({ engine: engineOf(options), prompt, metadata, opalId: id, ...file });
+    const retry = opalRetry(form.retry, "retry");
+    const input = opalExec({ engine: engineOf(options), prompt, metadata, retry, opalId: id, ...file });
     checkBuiltinKind(exec.kind, input);
     const payload = JSON.stringify(input);
     if (isOver(payload, LIMITS.payloadBytes)) throw tooLarge();
+    const policy = retry === null ? ofServer : resolvePolicy(opalJobPolicy(options.settings, retry), "retry");
     return {
       ...{ kind: exec.kind, payload, policy, namespace: call.namespace, key: opalKey(id), tags: [OPAL_TAG] },
       ...(call.who === ANONYMOUS ? { by: "opal:anonymous" } : { by: principal(call), token: call.who.id }),
@@ -66,6 +69,6 @@ function engineOf({ engine }: OpalOptions): readonly string[] {
 }
 
 function conflict(id: string): PerdureError {
-  const message = `job_id: ${id} belongs to a job with another prompt, metadata, file or engine; use another id`;
+  const message = `job_id: ${id} belongs to a job with another prompt, metadata, file, retry or engine; use another id`;
   return new PerdureError("key_conflict", message, { path: "job_id" });
 }
