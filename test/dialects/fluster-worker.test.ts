@@ -1,6 +1,6 @@
 /** What fluster promises to the commands themselves: their environment, their directories, their ports, a checkpoint to go
  *  on from. Run by a real worker. */
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { readYaml } from "../../src/cli/yaml.ts";
@@ -18,8 +18,13 @@ async function open() {
   const client = fluster(bench.perdure);
   /** Runs a script to its end; `lines` has what each attempt wrote. */
   async function run(shell: string, more: Partial<FlusterSubmit> = {}) {
+    return end(await start(shell, more));
+  }
+  async function start(shell: string, more: Partial<FlusterSubmit> = {}) {
     const retry = { max_retries_failure: 2, initial_delay: 0.001 };
-    const id = await client.submit({ entrypoint: { shell }, name: "script", retry, ...more });
+    return client.submit({ entrypoint: { shell }, name: "script", retry, ...more });
+  }
+  async function end(id: string) {
     const status = await client.wait(id, WAIT);
     const lines = status.attempts.map(({ attempt_id }) => {
       return readFileSync(join(bench.dirOf(id, attempt_id + 1), "stdout.log"), "utf8")
@@ -28,7 +33,26 @@ async function open() {
     });
     return { id, status, lines };
   }
-  return { ...bench, client, run };
+  return { ...bench, client, run, start, end };
+}
+
+/** A script whose first attempt waits for a child, whose second fails, and whose third succeeds. */
+async function openWaiting() {
+  const { client, start, end } = await open();
+  const bucket = tempDir();
+  const script = `
+    echo "$FLUSTER_ATTEMPT_ID"
+    [ "$FLUSTER_ATTEMPT_ID" = 0 ] || exit $((2 - FLUSTER_ATTEMPT_ID))
+    until [ -s "$BUCKET/child" ]; do sleep 0.02; done
+    printf '{"status": "waiting", "children": ["%s"]}' "$(cat "$BUCKET/child")" > "$PERDURE_RESULT_FILE"`;
+  return {
+    client,
+    bucket,
+    async start() {
+      const id = await start(script, { environment: { env_vars: { BUCKET: bucket } } });
+      return { id, end: () => end(id) };
+    },
+  };
 }
 
 describe("a command of fluster", () => {
@@ -40,6 +64,21 @@ describe("a command of fluster", () => {
       [id, "0"],
       [id, "1"],
       [id, "2"],
+    ]);
+  });
+
+  it("finds as FLUSTER_ATTEMPT_ID what attempts show, without gaps, also after it has waited for a child", async () => {
+    const { client, bucket, start } = await openWaiting();
+    const parent = await start();
+    const child = await client.submit({ entrypoint: ["true"], name: "child", parent_job_id: parent.id });
+    writeFileSync(join(bucket, "child"), child);
+    const { status, lines } = await parent.end();
+    expect(lines).toEqual([["0"], ["1"], ["2"]]);
+    expect(status).toMatchObject({ state: "SUCCEEDED", failure_count: 1, preemption_count: 0, current_attempt_id: 2 });
+    expect(status.attempts).toMatchObject([
+      { attempt_id: 0, state: "KILLED", error: "Ended to wait for its children; it is not counted" },
+      { attempt_id: 1, state: "FAILED", exit_code: 1 },
+      { attempt_id: 2, state: "SUCCEEDED", exit_code: 0 },
     ]);
   });
 
@@ -98,6 +137,22 @@ describe("a command of fluster", () => {
     const retry = { max_retries_failure: 1, initial_delay: 0.001, retry_on_exit_codes: [137, 139] };
     const { status } = await run('[ "$FLUSTER_ATTEMPT_ID" = 0 ] && kill -SEGV $$; exit 3', { retry });
     expect(status).toMatchObject({ state: "FAILED", exit_code: 3, attempts: [{ exit_code: 139 }, { exit_code: 3 }] });
+  });
+
+  it("that uses more than resources.memory fails with exit code 137, is charged to failures, and retried where 137 is", async () => {
+    const { run } = await open();
+    // It takes its memory and waits: it ends only when it is killed. In its last attempt it takes none.
+    const hog = `[ "$FLUSTER_ATTEMPT_ID" -ge 2 ] || exec perl -e 'my $x = "a" x 100_000_000; sleep 1000'`;
+    const resources = { cpu: 0.1, memory: "64m" };
+    const retry = { max_retries_failure: 5, initial_delay: 0.001, retry_on_exit_codes: [137] };
+    const { status } = await run(hog, { resources, retry });
+    expect(status).toMatchObject({ state: "SUCCEEDED", failure_count: 2, preemption_count: 0, current_attempt_id: 2 });
+    const killed = { state: "FAILED", exit_code: 137, is_worker_failure: false };
+    expect(status.attempts).toMatchObject([killed, killed, { state: "SUCCEEDED", exit_code: 0 }]);
+    expect(status.attempts[0]?.error).toMatch(/^out of memory: it used \d{8,9} bytes, more than its limit/);
+
+    const final = await run(hog, { resources, retry: { max_retries_failure: 5, no_retry_on_exit_codes: [137] } });
+    expect(final.status).toMatchObject({ state: "FAILED", exit_code: 137, failure_count: 1, attempts: [killed] });
   });
 
   it("is killed when it is terminated, and not retried", async () => {

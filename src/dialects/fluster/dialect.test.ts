@@ -162,6 +162,36 @@ describe("resources", () => {
     expect(job().options).not.toHaveProperty("resources");
   });
 
+  it.each([
+    ["512m", 512 * 2 ** 20],
+    ["1g", 2 ** 30],
+    ["2GB", 2 ** 31],
+    [1_000_000, 1_000_000],
+    ["1000000", 1_000_000],
+  ])("memory of %j is the limit of the command", (memory, bytes) => {
+    for (const entrypoint of [["a"], { shell: "a" }, { task: "exec", args: { argv: ["a"] } }]) {
+      expect(job({ entrypoint, resources: { memory } }).input.limits).toEqual({ memory: bytes });
+    }
+    expect(read({ resources: { memory } }).notes).toEqual([]);
+  });
+
+  it("memory is no limit where it is 0, and the lower one counts where the command has its own", () => {
+    expect(job({ resources: { cpu: 1, memory: "0" } }).input).not.toHaveProperty("limits");
+    const limits = { memory: "100m", openFiles: 9 };
+    const entrypoint = { task: "exec", args: { argv: ["a"], limits } };
+    expect(job({ entrypoint, resources: { memory: "1g" } }).input.limits).toEqual(limits);
+    expect(job({ entrypoint, resources: { memory: 1_000 } }).input.limits).toEqual({ memory: 1_000, openFiles: 9 });
+  });
+
+  it("memory of a task is a note: it is a function of a running worker", () => {
+    for (const entrypoint of [{ task: "flaky" }, { task: "http", args: { url: "https://a.example" } }]) {
+      const { notes, jobs } = read({ entrypoint, resources: { memory: "512m" } });
+      expect(notes).toEqual([expect.stringMatching(/^resources\.memory is not enforced: a task is a function/)]);
+      expect(jobs[0]?.options?.resources).toEqual({ memory: "512m" });
+    }
+    expect(read({ entrypoint: { task: "flaky" }, resources: { cpu: 1 } }).notes).toEqual([]);
+  });
+
   it("that are not counted are notes", () => {
     const device = { gpu: { variant: "A100", count: 8 } };
     const resources = { disk: "1g", device, replicas: 2, preemptible: true, regions: ["us"], gpu: 1, tpu: "v4-8" };

@@ -1,5 +1,5 @@
-/** fluster's jobs: the fields of its `submit()`, as a document. What a job needs of its worker is counted when it is claimed;
- *  disks, devices, regions and environments are not, and a note says so. */
+/** fluster's jobs: the fields of its `submit()`, as a document. What a job needs of its worker is counted when it is claimed,
+ *  and its memory is the limit of its command; disks, devices, regions and environments are not counted, and a note says so. */
 import { asBoolean, asInteger, asList, asObject, asText, isPlain, reader } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
@@ -14,7 +14,7 @@ import { FLUSTER_NAME, flusterStatus } from "./view.ts";
 
 export interface FlusterResources {
   readonly cpu?: number;
-  /** `512m`, `2g`; powers of 1024. */
+  /** `512m`, `2g`, `2GB`, or bytes; powers of 1024. A command that uses more is killed: exit code 137. */
   readonly memory?: string | number;
   readonly disk?: string | number;
   readonly device?: unknown;
@@ -60,8 +60,8 @@ export function readFluster(document: unknown, settings: FlusterSettings): Readi
   const fields = asObject(withoutNulls(document), "", KEYS);
   const notes: string[] = [];
   const name = asText(fields.name, "name", 200);
-  const { task, input } = flusterWork(fields, notes);
-  const resources = resourcesOf(fields.resources ?? {}, notes);
+  const { counted: resources, memory } = resourcesOf(fields.resources ?? {}, notes);
+  const { task, input } = flusterWork(fields, memory, notes);
   const read = reader(fields, "");
   const timeout = read("scheduling_timeout_seconds", asSeconds, 0);
   const parent = read("parent_job_id", (given, at) => (given === "" ? null : asJobId(given, at)), null);
@@ -91,8 +91,14 @@ function asSeconds(value: unknown, path: string): number {
   return asInteger(value, path, { min: 0, max: MAX_DURATION_MS / 1_000 });
 }
 
-/** Null where a job takes nothing that is counted. */
-function resourcesOf(value: unknown, notes: string[]): ResourcesInput | null {
+interface FlusterNeeds {
+  /** Null where a job takes nothing that is counted. */
+  readonly counted: ResourcesInput | null;
+  /** Bytes; 0 is no limit. */
+  readonly memory: number;
+}
+
+function resourcesOf(value: unknown, notes: string[]): FlusterNeeds {
   const { cpu, memory, ...others } = asObject(value, "resources", RESOURCE_KEYS);
   const counted: { cpu?: unknown; memory?: unknown } = {};
   if (cpu !== undefined) counted.cpu = cpu;
@@ -115,7 +121,8 @@ function resourcesOf(value: unknown, notes: string[]): ResourcesInput | null {
   ) {
     note("regions", "workers are not told apart by them");
   }
-  return needs.cpu === 0 && needs.memory === 0 ? null : (counted as ResourcesInput);
+  const takesNone = needs.cpu === 0 && needs.memory === 0;
+  return { counted: takesNone ? null : (counted as ResourcesInput), memory: needs.memory };
 }
 
 /** `{ cpu: … }`, which every worker has. */

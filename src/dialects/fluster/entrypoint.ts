@@ -34,12 +34,25 @@ const PREPARED = ["workspace", "pip_packages", "extras"] as const;
 /** Set by the worker, and no one else's. */
 const OURS = /^FLUSTER_(JOB_ID|ATTEMPT_ID|PORT_.*)$/;
 
-/** Adds to `notes` what cannot be done. */
-export function flusterWork(fields: Fields<"entrypoint" | "environment" | "ports">, notes: string[]): FlusterWork {
+/** What a command is run with. */
+interface CommandParts {
+  readonly env: Readonly<Record<string, string>>;
+  readonly ports: readonly string[];
+  /** Bytes that it may use, with all its processes; 0 is no limit. */
+  readonly memory: number;
+}
+
+/** `memory` in bytes, 0 for no limit. Adds to `notes` what cannot be done. */
+export function flusterWork(
+  fields: Fields<"entrypoint" | "environment" | "ports">,
+  memory: number,
+  notes: string[],
+): FlusterWork {
   const env = envOf(fields.environment ?? {}, notes);
   const ports = portsOf(fields.ports ?? []);
+  const parts: CommandParts = { env, ports, memory };
   const { entrypoint } = fields;
-  if (Array.isArray(entrypoint)) return command({ argv: entrypoint }, "entrypoint", env, ports);
+  if (Array.isArray(entrypoint)) return command({ argv: entrypoint }, "entrypoint", parts);
   if (typeof entrypoint !== "object" || entrypoint === null) throw noEntrypoint(entrypoint);
 
   const forms = asObject(entrypoint, "entrypoint", [...FORMS, "args"]);
@@ -50,17 +63,30 @@ export function flusterWork(fields: Fields<"entrypoint" | "environment" | "ports
     const allowed = "no such field, or a task that takes them; the arguments of a command belong to it";
     throw new ConfigError({ path: "entrypoint.args", given: forms.args, allowed });
   }
-  if (form === "command") return command({ argv: forms.command as string[] }, "entrypoint.command", env, ports);
+  if (form === "command") return command({ argv: forms.command as string[] }, "entrypoint.command", parts);
   if (form === "shell") {
     const shell = true; // the author says so
-    return command({ command: forms.shell as string, shell }, "entrypoint.shell", env, ports);
+    return command({ command: forms.shell as string, shell }, "entrypoint.shell", parts);
   }
   refuseForTask("environment.env_vars", Object.keys(env));
   refuseForTask("ports", ports);
   const task = asText(forms.task, "entrypoint.task", 200);
-  if (task === "exec") checkExecInput(forms.args, "entrypoint.args");
+  if (task === "exec") return { task, input: withinMemory(forms.args, memory) };
   if (task === "http") checkHttpInput(forms.args, "entrypoint.args");
+  if (memory > 0) {
+    notes.push(
+      "resources.memory is not enforced: a task is a function of a running worker; it is counted when a worker is chosen.",
+    );
+  }
   return { task, input: forms.args };
+}
+
+/** The input of a command as Perdure's own files have it. Where it has a limit of its own, the lower one counts. */
+function withinMemory(args: unknown, memory: number): unknown {
+  const { limits } = checkExecInput(args, "entrypoint.args");
+  if (memory === 0 || (limits.memory ?? Number.POSITIVE_INFINITY) <= memory) return args;
+  const input = args as ExecInput;
+  return { ...input, limits: { ...input.limits, memory } };
 }
 
 /** Under the names that fluster's jobs know. */
@@ -95,8 +121,7 @@ function refuseForTask(path: string, given: readonly string[]): void {
 function command(
   run: Pick<ExecInput, "argv" | "command" | "shell">,
   path: string,
-  env: Record<string, string>,
-  ports: readonly string[],
+  { env, ports, memory }: CommandParts,
 ): FlusterWork {
   const fill: Record<string, string> = { FLUSTER_JOB_ID: "jobId", FLUSTER_ATTEMPT_ID: "attemptIndex" };
   for (const port of ports) fill[theirVariable(portVariable(port))] = `port.${port}`;
@@ -104,6 +129,7 @@ function command(
     ...run,
     ...(Object.keys(env).length === 0 ? {} : { env }),
     ...(ports.length === 0 ? {} : { ports }),
+    ...(memory === 0 ? {} : { limits: { memory } }),
     fill,
   };
   try {

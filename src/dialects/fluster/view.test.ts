@@ -38,11 +38,13 @@ class Told extends JobStory {
     return this;
   }
 
-  status(now?: number) {
+  /** With the latest `rows` alone, of which a view reads a number. */
+  status(now?: number, rows = Number.POSITIVE_INFINITY) {
     const rest = { payload: null, annotations: {}, name: this.job.kind, failure: null, liveUsage: null, budgets: [] };
     const job: JobInfo = { ...this.job, ...rest, result: undefined, progress: undefined };
     const events = this.events.map((event) => ({ ...event, seq: event.n, jobId: job.id })) as JobEvent[];
-    const parts = { job, attempts: this.rows, events, workerName: () => null };
+    const attempts = this.rows.slice(Math.max(0, this.rows.length - rows));
+    const parts = { job, attempts, events, workerName: () => null };
     return flusterStatus(now === undefined ? parts : { ...parts, now });
   }
 }
@@ -141,12 +143,68 @@ describe("the end of a job", () => {
 });
 
 describe("attempts", () => {
-  it("handed back before they began, and those that wait for children, are not told", () => {
+  it("handed back before they began, and those that wait for children, are KILLED, and cost nothing", () => {
     const story = told().run(RELEASED, WAITING);
-    expect(story.status()).toMatchObject({ state: "PENDING", attempts: [], current_attempt_id: 2 });
+    const attempts = [
+      { attempt_id: 0, error: "Worker worker-s1 handed it back before it began; it is not counted" },
+      { attempt_id: 1, error: "Ended to wait for its children; it is not counted" },
+    ].map((each) => ({ ...each, state: "KILLED", exit_code: null, is_worker_failure: false }));
+    expect(story.status()).toMatchObject({ state: "PENDING", attempts, current_attempt_id: 2, failure_count: 0 });
     story.command({ kind: "unblock", attempt: 2, runAt: story.now });
     story.run(completed());
-    expect(story.status().attempts.map(({ attempt_id }) => attempt_id)).toEqual([2]);
+    expect(story.status()).toMatchObject({
+      ...{ state: "SUCCEEDED", current_attempt_id: 2, failure_count: 0, preemption_count: 0 },
+      attempts: [...attempts, { attempt_id: 2, state: "SUCCEEDED" }],
+    });
+  });
+
+  it("have no gaps in their ids, whatever ended them, and current_attempt_id goes with them", () => {
+    const story = told({ ...presets.fluster, maxAttempts: 1_000 });
+    const check = () => {
+      const { attempts, current_attempt_id, state } = story.status();
+      expect(attempts.map(({ attempt_id }) => attempt_id)).toEqual(attempts.map((_, i) => i));
+      const isOver = !["PENDING", "RUNNING"].includes(state);
+      // The one that runs or comes next, or the last that there was.
+      expect(current_attempt_id).toBe(isOver ? Math.max(0, attempts.length - 1) : attempts.length);
+    };
+    check();
+    for (const outcome of [RELEASED, INTERRUPTED, lost(), exited(1), timedOut(), WAITING, RELEASED, completed()]) {
+      story.start();
+      check();
+      story.settle(outcome);
+      check();
+      if (outcome === WAITING) story.command({ kind: "unblock", attempt: story.job.attempt, runAt: story.now });
+    }
+    expect(story.status().attempts).toHaveLength(8);
+
+    const redriven = told().run(RELEASED, exited(1));
+    redriven.command({ kind: "redrive" });
+    redriven.start().command({ kind: "cancel" });
+    redriven.settle(RELEASED);
+    expect(redriven.status()).toMatchObject({
+      ...{ state: "KILLED", current_attempt_id: 2 },
+      attempts: [
+        { attempt_id: 0, state: "KILLED" },
+        { attempt_id: 1, state: "FAILED" },
+        { attempt_id: 2, state: "KILLED", error: "Terminated by user" },
+      ],
+    });
+  });
+
+  it("that are more than are read are the same from the events", () => {
+    const story = told({ ...presets.fluster, maxAttempts: 1_000 });
+    const outcomes = [RELEASED, INTERRUPTED, lost(), exited(3), timedOut(), WAITING];
+    for (let i = 0; i < 60; i++) {
+      for (const outcome of outcomes) {
+        story.run(outcome);
+        if (outcome === WAITING) story.command({ kind: "unblock", attempt: story.job.attempt, runAt: story.now });
+      }
+    }
+    story.run(completed());
+    const whole = story.status();
+    expect(whole.attempts.map(({ attempt_id }) => attempt_id)).toEqual([...Array(361).keys()]);
+    expect(story.status(undefined, 300)).toEqual(whole);
+    expect(story.status(undefined, 0)).toEqual(whole);
   });
 
   it("that a shutdown ended were killed by their worker, which has not failed, and cost nothing", () => {
@@ -163,11 +221,12 @@ describe("attempts", () => {
       attempts: [{ state: "WORKER_FAILED", is_worker_failure: true }],
     });
     const error = "Worker worker-s20 failed: the job was handed back 20 times in a row";
-    expect(
-      told()
-        .run(...Array(20).fill(RELEASED))
-        .status(),
-    ).toMatchObject({ preemption_count: 1, attempts: [{ attempt_id: 19, state: "WORKER_FAILED", error }] });
+    const often = told()
+      .run(...Array(20).fill(RELEASED))
+      .status();
+    expect(often.preemption_count).toBe(1);
+    expect(often.attempts.map(({ state }) => state)).toEqual([...Array(19).fill("KILLED"), "WORKER_FAILED"]);
+    expect(often.attempts[19]).toMatchObject({ attempt_id: 19, is_worker_failure: true, error });
   });
 
   it("whose worker was lost or shut down while they were terminated are KILLED, and no preemption", () => {
