@@ -3,7 +3,11 @@ import { ConfigError } from "../core/errors.ts";
 
 const JOB_ID = /^job_[0-7][0-9a-hjkmnp-tv-z]{25}$/;
 
+export function isJobId(value: unknown): value is string {
+  return typeof value === "string" && JOB_ID.test(value);
+}
+
 export function asJobId(value: unknown, path: string): string {
-  if (typeof value === "string" && JOB_ID.test(value)) return value;
+  if (isJobId(value)) return value;
   throw new ConfigError({ path, given: value, allowed: "the id of a job, in full: job_ and 26 characters" });
 }

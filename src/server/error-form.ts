@@ -1,11 +1,17 @@
 /** Errors in the form of another system whose API is served here. Its routes say which; an address that no route matched, and a
  *  request that was refused before it was routed, get the form of the routes below the same first part of the path. */
-import type { ErrorReply } from "../contract/error-status.ts";
-import { HEADER } from "../contract/wire.ts";
+import type { IncomingHttpHeaders } from "node:http";
+import type { Answer } from "./error-reply.ts";
 import type { ServedRoute } from "./served-route.ts";
 
-/** The body in place of ours. Our code goes into a header, where no client of that system is disturbed by it. */
-export type ErrorForm = (error: ErrorReply) => object;
+export interface FormedAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: object;
+}
+
+/** The answer in place of ours, with the headers of ours that still hold. */
+export type ErrorForm = (answer: Answer, headers: IncomingHttpHeaders) => FormedAnswer;
 
 /** Null where the address has ours. */
 export type ErrorForms = (url: string) => ErrorForm | null;
@@ -16,14 +22,8 @@ export function errorForms(routes: readonly Pick<ServedRoute, "path" | "errorFor
   return (url) => forms.get(firstPart(url)) ?? null;
 }
 
-export interface FormedError {
-  readonly headers: Readonly<Record<string, string>>;
-  readonly text: string;
-}
-
-export function formed(error: ErrorReply, form: ErrorForm | null): FormedError {
-  if (form === null) return { headers: {}, text: JSON.stringify(error) };
-  return { headers: { [HEADER.errorCode]: error.code }, text: JSON.stringify(form(error)) };
+export function formed(answer: Answer, form: ErrorForm | null, headers: IncomingHttpHeaders): FormedAnswer {
+  return form === null ? answer : form(answer, headers);
 }
 
 /** `api` of `/api/jobs?a=b`. */

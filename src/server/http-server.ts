@@ -245,14 +245,13 @@ function refuse(
   error: PerdureError,
   { id, log, errorForms }: { readonly id: string; readonly log: ServerLog; readonly errorForms: ErrorForms },
 ): void {
-  const { status, headers, body } = answerTo(error, id, log);
+  const answer = answerTo(error, id, log);
   const { method, socket } = request;
-  log("info", "refused", { requestId: id, status, code: body.code, method, from: socket.remoteAddress });
+  const { status, headers, body } = formed(answer, errorForms(request.url ?? ""), request.headers);
+  log("info", "refused", { requestId: id, status, code: answer.body.code, method, from: socket.remoteAddress });
   // Whatever follows on this connection is not to be trusted either.
   const type = "application/json; charset=utf-8";
-  const own = formed(body, errorForms(request.url ?? ""));
-  const all = { ...headers, ...own.headers, "content-type": type, connection: "close" };
-  response.writeHead(status, all).end(own.text);
+  response.writeHead(status, { ...headers, "content-type": type, connection: "close" }).end(JSON.stringify(body));
 }
 
 function unreadable(code: string): string {

@@ -100,16 +100,17 @@ const ENDS: ReadonlySet<number> = new Set([401, 429, 503]);
 
 function errorSender({ log, bodyLimit, storeState, errorForms }: Pipeline) {
   return (error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply => {
-    const { status, headers, body } = answerTo(error, request.id, log, storeState);
     const served = request.routeOptions.config?.served;
+    const answer = answerTo(error, request.id, log, storeState);
+    const form = served === undefined ? errorForms(request.url) : (served.errorForm ?? null);
+    const { status, headers, body } = formed(answer, form, request.headers);
     if (status === 401) {
       const basic = served?.access.basic === true;
       reply.header("www-authenticate", `${basic ? "Basic" : "Bearer"} realm="Perdure"`);
     }
-    const ends = ENDS.has(status) && body.code !== "overloaded";
+    const ends = ENDS.has(answer.status) && answer.body.code !== "overloaded";
     if (ends || isTooMuchToSkip(request, bodyLimit)) reply.header("connection", "close");
-    const own = formed(body, served === undefined ? errorForms(request.url) : (served.errorForm ?? null));
-    return sendJson(reply.headers({ ...headers, ...own.headers }), own.text, status);
+    return sendJson(reply.headers(headers), JSON.stringify(body), status);
   };
 }
 

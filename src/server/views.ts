@@ -23,7 +23,7 @@ export async function viewOfEvents(
 }
 
 /** As of the row: the job may have gone on since it was read. */
-async function viewParts({ engine }: Pick<ServerParts, "engine">, row: JobRow): Promise<ViewParts> {
+export async function viewParts({ engine }: Pick<ServerParts, "engine">, row: JobRow): Promise<ViewParts> {
   const { store } = engine;
   if (row.revision > VIEWED_EVENTS) throw tooLong(row);
   const attempts = await lastAttempts(store, row);

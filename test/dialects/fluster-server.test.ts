@@ -16,7 +16,7 @@ it("a job is submitted, waited for, looked at and terminated over HTTP, by the d
     return "success";
   });
   await kit.embedded.work([flaky], { name: "w1" });
-  const client = fluster(kit.client);
+  const client = fluster(kit.client, { onNote: () => {} });
   const id = await client.submit({
     entrypoint: Entrypoint.fromCallable(flaky, { seed: 1 }),
     name: "flaky-job",

@@ -2,9 +2,10 @@
 import { randomBytes } from "node:crypto";
 import { dirname, resolve } from "node:path";
 import { type OpenedEngine, openEngine } from "../../embedded/open-engine.ts";
+import { flusterRoutes } from "../../server/fluster/routes.ts";
 import { opalDoor } from "../../server/opal/door.ts";
 import { opalOnLost } from "../../server/opal/reclaim.ts";
-import type { ServerLog } from "../../server/parts.ts";
+import type { ServerLog, ServerParts } from "../../server/parts.ts";
 import { createServer } from "../../server/server.ts";
 import { TokenBook } from "../../server/tokens.ts";
 import { holdLock, isPostgres as isPostgresUrl, makeFolderDurablySync } from "../../store/open.ts";
@@ -50,7 +51,8 @@ export async function startServing(
   const store = target.isData ? dir.file : target.shown;
   const opal = opalOptions(config);
   const dialects = dialectSettingsOf(config, io.cwd);
-  const routes = opalDoor(opal, config.text("server.host"));
+  const opalRoutes = opalDoor(opal, config.text("server.host"));
+  const routes = (parts: ServerParts) => [...opalRoutes(parts), ...flusterRoutes(parts)];
   const closing: (() => unknown)[] = [];
   const close = async () => {
     for (const step of closing.reverse()) await step();

@@ -10,7 +10,7 @@ import { asJobId } from "../job-id.ts";
 import type { FlusterSettings } from "../settings.ts";
 import { flusterWork } from "./entrypoint.ts";
 import { FLUSTER_RETRY_FIELDS, flusterPolicy } from "./retry.ts";
-import { FLUSTER_NAME, flusterStatus } from "./view.ts";
+import { FLUSTER_NAME, FLUSTER_TAG, flusterStatus } from "./view.ts";
 
 export interface FlusterResources {
   readonly cpu?: number;
@@ -75,6 +75,7 @@ export function readFluster(document: unknown, settings: FlusterSettings): Readi
       ...(resources === null ? {} : { resources }),
       ...(timeout === 0 ? {} : { expireIn: `${timeout}s` }),
       ...(parent === null ? {} : { parent }),
+      tags: [FLUSTER_TAG],
       annotations: { [FLUSTER_NAME]: name },
     },
   };

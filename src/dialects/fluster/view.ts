@@ -23,6 +23,8 @@ import {
 } from "./attempts.ts";
 import { flusterEcho } from "./retry.ts";
 
+/** The tag of all jobs that came in as fluster's, by a file or by its controller's calls. */
+export const FLUSTER_TAG = "fluster";
 /** The annotation that keeps a job's name. */
 export const FLUSTER_NAME = "fluster/name";
 

@@ -2,11 +2,12 @@
  *  comes out has OPAL's shapes and nothing more. Jobs that came in by other doors are not shown here. It needs the token
  *  like everything else, unless `opal.anonymous` is set (see `anonymous.ts`). */
 import { Readable } from "node:stream";
-import type { ErrorReply } from "../../contract/error-status.ts";
+import { HEADER } from "../../contract/wire.ts";
 import { ConfigError, PerdureError } from "../../core/errors.ts";
 import { opalResultText } from "../../dialects/opal/result.ts";
 import type { JobRow } from "../../store/store.ts";
 import type { Access } from "../auth.ts";
+import type { ErrorForm } from "../error-form.ts";
 import { Download, type Handler, JsonText, type ServerParts } from "../parts.ts";
 import type { ServedRoute } from "../served-route.ts";
 import { anonymousCaller, checkAnonymous } from "./anonymous.ts";
@@ -75,10 +76,12 @@ function opalRoutes(parts: ServerParts, options: OpalOptions): ServedRoute[] {
   ];
 }
 
-/** FastAPI's form of an error, and nothing else: clients read `detail` as text, and some compare the whole body. */
-function opalError({ message }: ErrorReply): object {
-  return { detail: message };
-}
+/** FastAPI's form of an error, and nothing else: clients read `detail` as text, and some compare the whole body. Our code goes
+ *  into a header, where no client of OPAL's is disturbed by it. */
+const opalError: ErrorForm = ({ status, headers, body }) => ({
+  ...{ status, body: { detail: body.message } },
+  headers: { ...headers, [HEADER.errorCode]: body.code },
+});
 
 /** The words that OPAL's server takes for yes and no. */
 function isTrue(given: unknown): boolean {

@@ -29,25 +29,17 @@ export type SubmitOne = (call: Call, parent?: SubmitItem["parent"]) => Promise<J
 export function submitRoutes(parts: ServerParts): Handlers {
   const { engine, log, limits } = parts;
   const policies = new PolicyCache();
-  const quota = new LaneQuota({ store: engine.store, clock: engine.clock, limits });
 
   async function submitOne(call: Call, parent: SubmitItem["parent"] = null): Promise<JsonText> {
     try {
       const item = toItem(call, call.body, call.text, policies);
       if (parent !== null) item.parent = parent;
-      const [answer] = (await store(call, [item])) as [SubmitAnswer];
+      const [answer] = (await storeItems(parts, call, [item])) as [SubmitAnswer];
       if (answer.status !== "ok") throw answer.error;
       return new JsonText(JSON.stringify(submitted(answer)), answer.created ? 201 : 200);
     } catch (error) {
       throw inWireWords(error, "");
     }
-  }
-
-  /** Workers may publish queues for kinds: these count, and so they are filled in before. */
-  async function store(call: Call, items: readonly SubmitItem[]): Promise<SubmitAnswer[]> {
-    await engine.fillDefaults(items);
-    const owner = tokenOwner(call.who.id, principal(call));
-    return quota.submit(items, owner, (admitted) => engine.submit(admitted));
   }
 
   function toItem(call: Call, request: unknown, text: string, known: Pick<PolicyCache, "of">): Mutable<SubmitItem> {
@@ -104,7 +96,7 @@ export function submitRoutes(parts: ServerParts): Handlers {
           answers[i] = refusal(error, i);
         }
       }
-      const stored = items.length === 0 ? [] : await store(call, items);
+      const stored = items.length === 0 ? [] : await storeItems(parts, call, items);
       stored.forEach((answer, k) => {
         const i = places[k] as number;
         answers[i] = answer.status === "ok" ? submitted(answer) : refusal(answer.error, i);
@@ -122,6 +114,24 @@ export function submitRoutes(parts: ServerParts): Handlers {
     }
     return { error: { code, message: ERROR_CODES[code], path: null } };
   }
+}
+
+/** One for all routes of a server: calls at the same time count each other's lanes. */
+const quotas = new WeakMap<ServerParts, LaneQuota>();
+
+/** Stores jobs within the quota of whoever asks. Workers may publish queues for kinds: these count, and so they are filled in
+ *  before. */
+export async function storeItems(
+  parts: ServerParts,
+  call: Call,
+  items: readonly SubmitItem[],
+): Promise<SubmitAnswer[]> {
+  const { engine, limits } = parts;
+  const quota = quotas.get(parts) ?? new LaneQuota({ store: engine.store, clock: engine.clock, limits });
+  quotas.set(parts, quota);
+  await engine.fillDefaults(items);
+  const owner = tokenOwner(call.who.id, principal(call));
+  return quota.submit(items, owner, (admitted) => engine.submit(admitted));
 }
 
 const OPTION_KEYS = [

@@ -1,0 +1,86 @@
+/** The Connect protocol, for unary calls with JSON: its codes and their statuses, its headers, its errors. What is refused
+ *  before a handler is called, such as a caller without a token, has its form too. */
+import type { ErrorCode } from "../../core/errors.ts";
+import { ConfigError, show } from "../../core/errors.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { ErrorForm } from "../error-form.ts";
+import { type Call, JsonText } from "../parts.ts";
+
+const STATUS = {
+  ...{ invalid_argument: 400, failed_precondition: 400, unauthenticated: 401, permission_denied: 403 },
+  ...{ not_found: 404, already_exists: 409, resource_exhausted: 429 },
+  ...{ unknown: 500, internal: 500, unimplemented: 501, unavailable: 503, deadline_exceeded: 504 },
+} as const;
+
+export type ConnectCode = keyof typeof STATUS;
+
+/** By default what is the caller's fault is `invalid_argument`, and all else `internal`. */
+const CODES: Partial<Readonly<Record<ErrorCode, ConnectCode>>> = {
+  ...{ unauthorized: "unauthenticated", forbidden: "permission_denied" },
+  ...{ job_not_found: "not_found", not_found: "not_found", key_conflict: "already_exists" },
+  ...{ wrong_state: "failed_precondition", parent_ended: "failed_precondition", budget_spent: "failed_precondition" },
+  ...{
+    body_too_large: "resource_exhausted",
+    too_many_requests: "resource_exhausted",
+    store_full: "resource_exhausted",
+  },
+  ...{ closed: "unavailable", overloaded: "unavailable", signing_key_missing: "unavailable" },
+  ...{ store_unavailable: "unavailable", store_unknown: "unknown" },
+};
+
+const JSON_TYPE = "application/json";
+
+/** An error as clients of Connect read it. A body of another type is answered as the protocol has it: 415 with what is taken. */
+export const connectError: ErrorForm = ({ status, headers, body }, asked) => {
+  if (body.code === "unsupported_media_type") {
+    const { "content-encoding": encoding = "identity" } = asked;
+    if (encoding.toLowerCase() !== "identity") {
+      const message = `compression ${show(encoding.slice(0, 50))} is not supported: supported encodings are identity`;
+      return { status: STATUS.unimplemented, headers, body: { code: "unimplemented", message } };
+    }
+    return {
+      status,
+      headers: { ...headers, "accept-post": JSON_TYPE },
+      body: { code: "unknown", message: body.message },
+    };
+  }
+  const code = CODES[body.code] ?? (status < 500 ? "invalid_argument" : "internal");
+  return { status: STATUS[code], headers, body: { code, message: body.message } };
+};
+
+/** A refusal that is none of our errors. */
+export function connectReply(code: ConnectCode, message: string): JsonText {
+  return new JsonText(JSON.stringify({ code, message }), STATUS[code]);
+}
+
+const VERSION_HEADER = "connect-protocol-version";
+const TIMEOUT_HEADER = "connect-timeout-ms";
+const LONGEST_MS = 2 ** 31 - 1; // of a timer
+
+/** Calls a handler within the time that its caller gives it. What is under way then goes on: whether it was done is unknown to
+ *  the caller, as after any lost reply. */
+export async function withinDeadline(call: Call, clock: Clock, work: () => Promise<object>): Promise<JsonText> {
+  const { headers } = call.request;
+  checkVersion(headers[VERSION_HEADER]);
+  const ms = timeoutIn(headers[TIMEOUT_HEADER]);
+  const reply = work().then((message) => new JsonText(JSON.stringify(message)));
+  if (ms === null) return reply;
+  let cancel = () => {};
+  const over = new Promise<JsonText>((resolve) => {
+    const late = () => resolve(connectReply("deadline_exceeded", `the call took longer than its ${ms} ms`));
+    cancel = clock.after(Math.min(ms, LONGEST_MS), late, { background: true });
+  });
+  reply.catch(() => {}); // when nobody waits for it any more
+  return Promise.race([reply, over]).finally(() => cancel());
+}
+
+function checkVersion(given: unknown): void {
+  if (given === undefined || given === "1") return;
+  throw new ConfigError({ path: VERSION_HEADER, given, allowed: '"1"' });
+}
+
+function timeoutIn(given: unknown): number | null {
+  if (given === undefined) return null;
+  if (typeof given === "string" && /^\d{1,10}$/.test(given)) return Number(given);
+  throw new ConfigError({ path: TIMEOUT_HEADER, given, allowed: "a number of milliseconds, of at most 10 digits" });
+}
