@@ -5,7 +5,7 @@ import { nearest } from "../core/check.ts";
 import { show } from "../core/errors.ts";
 import { type Command, HELP, type Option } from "./command.ts";
 import { usageError } from "./exit.ts";
-import { asJobId } from "./short-id.ts";
+import { asReference } from "./job-reference.ts";
 
 /** What was given. Options are asked for by their names in the command's table. */
 export class Given {
@@ -59,7 +59,7 @@ export class Given {
   optionalJobId(): string | undefined {
     this.atMost(1);
     const [id] = this.positionals;
-    return id === undefined ? id : asJobId(id);
+    return id === undefined ? id : asReference(id);
   }
 
   atMost(count: number): void {

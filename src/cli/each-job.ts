@@ -5,15 +5,15 @@ import type { JobInfo } from "../core/views.ts";
 import type { Given } from "./arguments.ts";
 import type { Command, Context } from "./command.ts";
 import { EXIT, usageError } from "./exit.ts";
+import { asReference, fullId } from "./job-reference.ts";
 import { stateWords } from "./job-text.ts";
-import { asJobId, fullId } from "./short-id.ts";
 import { withPerdure } from "./target.ts";
 
 /** All of them are checked before anything is done. They may be short. */
 export function givenIds(given: Given, { usage }: Pick<Command, "usage">): string[] {
   const ids = [...new Set(given.positionals)];
   if (ids.length === 0) throw usageError(`which jobs? Usage: ${usage}`);
-  return ids.map(asJobId);
+  return ids.map(asReference);
 }
 
 interface Answer {

@@ -3,6 +3,7 @@ import { nearest } from "../core/check.ts";
 import { show } from "../core/errors.ts";
 import { type Command, HELP, type Option } from "./command.ts";
 import { usageError } from "./exit.ts";
+import { REFERENCES } from "./job-reference.ts";
 
 type Named = Pick<Command, "name" | "summary">;
 
@@ -38,6 +39,7 @@ export function shortHelp(commands: readonly Named[]): string {
 export function helpOn({ summary, usage, about, options, examples }: Command): string {
   const sections = [wrapped(summary, 0), [`Usage: ${usage}`]];
   if (about !== undefined) sections.push(wrapped(about, 0));
+  if (/^perdure \w+ \[?ID\b/.test(usage)) sections.push(wrapped(REFERENCES, 0));
   sections.push(["Options:", ...rows([...options, HELP].map((option) => [optionWords(option), optionHelp(option)]))]);
   if (examples.length > 0) sections.push(["Examples:", ...examples.map((line) => `  ${line}`)]);
   return sections.map((lines) => lines.join("\n")).join("\n\n");

@@ -10,7 +10,7 @@ import { RESOURCE_PREFIX, type ResourcesInput, toResources } from "../core/resou
 import type { SubmitEntry, SubmitOptions } from "../core/submit-options.ts";
 import { LIMITS } from "../engine/limits.ts";
 import { isOver } from "../lib/text.ts";
-import { SHORT_ID } from "./short-id.ts";
+import { isReference } from "./job-reference.ts";
 
 export const OPTION_KEYS = [
   ...(["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline"] as const),
@@ -94,10 +94,10 @@ function asAnnotations(value: unknown, path: string): Record<string, string> {
   throw new ConfigError({ path, given: null, problem: "too much", allowed });
 }
 
-/** May be short; whoever stores it asks for the whole (`fullId`). */
+/** Whoever stores it asks for the whole id (`fullId`). */
 function asParent(value: unknown, path: string): string {
-  if (typeof value === "string" && SHORT_ID.test(value)) return value;
-  const allowed = "the id of a job, job_ and 26 characters, or at least the first 4 of them";
+  if (isReference(value)) return value;
+  const allowed = "the id of a job, at least 4 characters of it, or its name";
   throw new ConfigError({ path, given: value, allowed });
 }
 

@@ -81,4 +81,33 @@ export interface Dialect {
   view(parts: ViewParts): unknown;
   /** Its events in this system's words, where it has such. */
   events?(parts: ViewParts): readonly unknown[];
+  /** The submit keys of the jobs that a text may stand for, where this system's clients know its jobs by ids of their own. */
+  keysOf?(reference: string): readonly string[];
+  /** For systems whose documents are objects with a name: applied again, they are the same job. */
+  readonly named?: NamedDocuments;
+}
+
+/** A document and the job that was made from it before, where its name says which job that is.
+ *  @example
+ *  const { named } = dialectOf("agent-task");
+ *  if (named !== undefined) console.log(named.key(entry), named.differences(job, entry)); */
+export interface NamedDocuments {
+  /** The submit key that follows from the name. A key that is given beside the document takes its place. */
+  key(entry: ReadEntry): string;
+  /** For messages: "AgentTask write-tests". */
+  called(entry: ReadEntry): string;
+  /** What the document would change in the job that has its key; empty if that is the same. A redrive of the job is no change
+   *  of its document. */
+  differences(job: JobInfo, entry: ReadEntry): readonly Difference[];
+  /** What to do instead of applying a document that differs. */
+  instead(job: JobInfo, differences: readonly Difference[]): string;
+}
+
+/** One value that differs. Variables, which may hold secrets, are named without their values.
+ *  @example
+ *  const differences: readonly Difference[] = [{ path: "spec.prompt", text: 'spec.prompt: "a" -> "b"' }]; */
+export interface Difference {
+  /** In the document. */
+  readonly path: string;
+  readonly text: string;
 }

@@ -1,7 +1,16 @@
 /** `perdure/dialects`: the source systems whose files Perdure reads, and in whose words it tells of jobs. */
 export type { AgentChange } from "./agent-task/change.ts";
 export { type ResubmitOptions, type Resubmitted, resubmit } from "./agent-task/client.ts";
-export type { Dialect, DialectName, ReadContext, ReadEntry, Reading, ViewParts } from "./dialect.ts";
+export type {
+  Dialect,
+  DialectName,
+  Difference,
+  NamedDocuments,
+  ReadContext,
+  ReadEntry,
+  Reading,
+  ViewParts,
+} from "./dialect.ts";
 export { DIALECT_NAMES } from "./dialect.ts";
 export { Entrypoint, type FlusterClient, type FlusterSubmit, fluster } from "./fluster/client.ts";
 export type { FlusterStatus } from "./fluster/view.ts";
@@ -14,5 +23,6 @@ export {
   JOB_VIEW_NAMES,
   jobView,
   recognise,
+  submitKeysOf,
 } from "./registry.ts";
 export { DIALECT_DEFAULTS, type DialectSettings } from "./settings.ts";

@@ -43,6 +43,14 @@ export function recognise(document: unknown): Dialect | null {
   return found.length === 1 ? (found[0] as Dialect) : null;
 }
 
+/** The submit keys of the jobs that a text may stand for, in the terms of any dialect: ids of OPAL's clients, names of
+ *  AgentTasks.
+ *  @example
+ *  for (const key of submitKeysOf("job_92e725aa5034")) console.log((await perdure.jobs({ key })).jobs); */
+export function submitKeysOf(reference: string): readonly string[] {
+  return [...new Set(DIALECTS.flatMap((each) => each.keysOf?.(reference) ?? []))];
+}
+
 // Views.
 
 type View = (parts: ViewParts) => unknown;

@@ -145,7 +145,7 @@ describe("a filter", () => {
     [["redrive", "--filter", "since=monday"], /since: got "monday"; give a time ago/],
     [["redrive", "--filter", "kind=a", "--limit", "0"], /--limit/],
     [["cancel"], /which jobs\? Usage: perdure cancel ID…/],
-    [["cancel", UNKNOWN, "job_1"], /"job_1" is not a job id/],
+    [["cancel", UNKNOWN, "job\n1"], /"job\\n1" is neither the id nor the name of a job/],
     [["queues", "stop"], /unexpected argument "stop"/],
     [["queues", "pause"], /which queue\?/],
     [["queues", "pause", "a\nb"], /names of queues/],

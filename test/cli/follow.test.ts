@@ -159,11 +159,11 @@ describe.each(
       const both = await askHere(["cancel", common]);
       expect(both).toMatchObject({ code: 2, stdout: "" });
       expect(both.stderr).toContain(
-        `${common} is ambiguous, use more characters: ${two.id} (true, queued), ${one.id} (`,
+        `${common} is ambiguous, use the id of one of these jobs: ${two.id} (true, queued), ${one.id} (`,
       );
       const none = await askHere(["cancel", short(one.id), "job_7zzzzzzz"]);
       expect(none).toMatchObject({ code: 1, stdout: `${one.id}  cancelled\n` });
-      expect(none.stderr).toContain("there is no job whose id begins with job_7zzzzzzz");
+      expect(none.stderr).toContain('there is no job with the id or the name "job_7zzzzzzz"');
       const child = await askHere(["submit", "later", "--parent", short(two.id), "--json"]);
       expect(JSON.parse((await askHere(["ps", "--json", "--parent", short(two.id)])).stdout)).toMatchObject([
         { id: (JSON.parse(child.stdout) as { id: string }).id, parentId: two.id },
@@ -224,7 +224,7 @@ describe.each(
 
     it.each([
       [[], 2, "which jobs?"],
-      [["x"], 2, '"x" is not a job id'],
+      [["x"], 1, 'there is no job with the id or the name "x"'],
       [["job_01m7gekg9zevv9a6xvvwmt1v8g"], 1, "no job has the id"],
       [["job_01m7gekg9zevv9a6xvvwmt1v8g", "--timeout", "5"], 2, "--timeout: got"],
       [["job_01m7gekg9zevv9a6xvvwmt1v8g", "--json", "--quiet"], 2, "--json and --quiet"],

@@ -82,10 +82,7 @@ describe("the frame", () => {
     [["--data", "x", "ps"], /^perdure: unknown option --data: options come after the command/],
     [["ps", "--stat", "x"], "perdure ps: unknown option --stat. Did you mean --state? See `perdure ps --help`\n"],
     [["get"], "perdure get: which job? Usage: perdure get ID [OPTIONS]\n"],
-    [["get", "job_1"], /^perdure get: "job_1" is not a job id/],
-    [["get", "job_c2f7f495599f"], /if it is OPAL's, find the job with `perdure ps --key opal:job_c2f7f495599f`\n$/],
-    [["wait", "job_c2f7f495599f"], /`perdure ps --key opal:job_c2f7f495599f`\n$/],
-    [["cancel", "job_c2f7f495599f"], /`perdure ps --key opal:job_c2f7f495599f`\n$/],
+    [["get", "job\x1b[2J"], /^perdure get: "job\\u001b\[2J" is neither the id nor the name of a job/],
     [["ps", "\x1b[2J"], /^perdure ps: unexpected argument "\\u001b\[2J"/],
     [["\u202egpj"], /^perdure: unknown command "\\u\{202e\}gpj"/],
   ])("answers %j with one line and exit code 2", async (argv, line) => {

@@ -42,7 +42,7 @@ describe("logs", () => {
 
   it.each([
     [["logs"], 2, /^perdure logs: which job\?/],
-    [["logs", "x"], 2, /^perdure logs: "x" is not a job id/],
+    [["logs", "x"], 1, /^perdure logs: there is no job with the id or the name "x"/],
     [["logs", UNKNOWN], 1, /^perdure logs: no job has the id/],
     [["logs", "ID", "--attempt", "9"], 1, /has no attempt 9; see `perdure get job_/],
     [["logs", "ID", "--attempt", "0"], 2, /--attempt: got "0"; give a whole number from 1/],
@@ -101,7 +101,7 @@ describe("artifacts", () => {
     expect(said.stdout).toBe("");
     expect(said.stderr).toMatch(/^[^\n]*left no files[^\n]*\n$/);
     expect(await ask("artifacts", id, "--attempt", "9")).toMatchObject({ code: 1, stdout: "" });
-    expect(await ask("artifacts", "x")).toMatchObject({ code: 2, stdout: "" });
+    expect(await ask("artifacts", "x")).toMatchObject({ code: 1, stdout: "" });
     expect(await ask("artifacts", UNKNOWN)).toMatchObject({ code: 1, stdout: "" });
   });
 });

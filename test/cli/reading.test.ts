@@ -268,11 +268,12 @@ describe("a job that is not there", () => {
     expect(await ask([command, UNKNOWN, "--json"])).toEqual(said);
   });
 
-  it.each(["get", "explain", "events"])("is told by %s from text that is no id, with exit code 2", async (command) => {
-    for (const id of ["job_01m", UNKNOWN.toUpperCase(), `${UNKNOWN}0`, "ses_01m7gekg9zevv9a6xvvwmt1v8g", "x\x1b[2J"]) {
+  it.each(["get", "explain", "events"])("is reported by %s for text that is no id and no name", async (command) => {
+    for (const id of ["job_01m", UNKNOWN.toUpperCase(), `${UNKNOWN}0`, "ses_01m7gekg9zevv9a6xvvwmt1v8g"]) {
       const { code, stdout, stderr } = await ask([command, id]);
-      expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-      expect(stderr).toContain("is not a job id: use job_ and 26 characters, or at least the first 4");
+      expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+      const hint = id.startsWith("job_") ? "; an id is job_ and 26 characters, or at least the first 4 of them" : "";
+      expect(stderr).toBe(`perdure ${command}: there is no job with the id or the name "${id}"${hint}\n`);
     }
   });
 });

@@ -4,7 +4,7 @@ import { type Command, READING } from "../command.ts";
 import { copyOut } from "../copy-out.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { saveAs } from "../follow/save-as.ts";
-import { asJobId, fullId } from "../short-id.ts";
+import { asReference, fullId } from "../job-reference.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 export const artifacts: Command = {
@@ -31,7 +31,7 @@ export const artifacts: Command = {
     given.atMost(2);
     const [word, name] = given.positionals;
     if (word === undefined) throw usageError(`which job? Usage: ${artifacts.usage}`);
-    const short = asJobId(word);
+    const short = asReference(word);
     const to = given.text("output");
     if (to !== undefined && name === undefined)
       throw usageError("--output: name the file to save, as in ID NAME -o FILE");

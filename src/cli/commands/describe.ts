@@ -18,9 +18,9 @@ import { painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { row as eventRow } from "../follow/event-row.ts";
+import { fullId } from "../job-reference.ts";
 import { bySession, type KnownWorker, shortResult, stateWords } from "../job-text.ts";
 import type { Printer } from "../print.ts";
-import { fullId } from "../short-id.ts";
 import { TARGET, withPerdure } from "../target.ts";
 import { jobFacts, printAttempts } from "./get.ts";
 

@@ -9,7 +9,7 @@ import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { COLUMNS, row } from "../follow/event-row.ts";
 import { followEvents } from "../follow/follow-events.ts";
-import { fullId } from "../short-id.ts";
+import { fullId } from "../job-reference.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 /** Of all events; a single job has as many as it has. */

@@ -2,7 +2,7 @@
 import { painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
-import { fullId } from "../short-id.ts";
+import { fullId } from "../job-reference.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 export const explain: Command = {

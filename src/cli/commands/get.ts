@@ -13,10 +13,10 @@ import { budgetFacts, usageFact } from "../budget-text.ts";
 import { type Colour, type Piece, painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
+import { fullId } from "../job-reference.ts";
 import { bySession, commandLine, type KnownWorker, stateWords } from "../job-text.ts";
 import { type Printer, showLocal, showSince } from "../print.ts";
 import { nowOf } from "../server-time.ts";
-import { fullId } from "../short-id.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 export const get: Command = {

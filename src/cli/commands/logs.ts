@@ -6,7 +6,7 @@ import type { Command, Context } from "../command.ts";
 import { copyOut } from "../copy-out.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { followLogs } from "../follow/follow-logs.ts";
-import { fullId } from "../short-id.ts";
+import { fullId } from "../job-reference.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 export const logs: Command = {

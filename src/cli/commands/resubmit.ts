@@ -9,7 +9,7 @@ import type { ReadEntry } from "../../dialects/dialect.ts";
 import { budgetNotes } from "../budget-text.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { asJobId, fullId } from "../short-id.ts";
+import { asReference, fullId } from "../job-reference.ts";
 import { CHANGE_OPTIONS, type Change, changeOf } from "../submit/changes.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
@@ -93,5 +93,5 @@ function wantedOf({ given }: Context): { readonly id: string; readonly change: A
     ...(model === undefined ? {} : { model }),
     ...(afterDashes === null ? {} : { command: afterDashes }),
   };
-  return { id: asJobId(id), change };
+  return { id: asReference(id), change };
 }

@@ -10,9 +10,9 @@ import { spentText, usageText, usedBy } from "../budget-text.ts";
 import { painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
+import { fullId } from "../job-reference.ts";
 import { bySession, stateWords } from "../job-text.ts";
 import { nowOf } from "../server-time.ts";
-import { fullId } from "../short-id.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 const DEFAULT_LIMIT = 1_000;

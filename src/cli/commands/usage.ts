@@ -2,7 +2,7 @@
 import type { Usage } from "../../core/job.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { fullId } from "../short-id.ts";
+import { fullId } from "../job-reference.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 export const usage: Command = {

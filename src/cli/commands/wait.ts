@@ -10,13 +10,13 @@ import { type Command, type Context, READING } from "../command.ts";
 import { givenIds } from "../each-job.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { untilLeft } from "../follow/until-left.ts";
+import { fullId } from "../job-reference.ts";
 import { stateWords } from "../job-text.ts";
 import { showSince } from "../print.ts";
 import { CODES } from "../run/ending.ts";
 import { runs } from "../run/here.ts";
 import { timeOf } from "../run/policy.ts";
 import { tellIfStuck } from "../run/stuck.ts";
-import { fullId } from "../short-id.ts";
 import { TARGET, type Target, targetOf, withPerdure } from "../target.ts";
 
 export const wait: Command = {

@@ -6,7 +6,7 @@ import type { JobInfo } from "../../core/views.ts";
 import type { Given } from "../arguments.ts";
 import type { Option } from "../command.ts";
 import { usageError } from "../exit.ts";
-import { asJobId, fullId } from "../short-id.ts";
+import { asReference, fullId } from "../job-reference.ts";
 import { instantOf } from "./instant.ts";
 
 const DEFAULT_LIMIT = 20;
@@ -72,7 +72,7 @@ export function readPages(given: Given, now: number): Pages {
     if (text !== undefined) filter[name] = filled(name, text);
   }
   const parent = given.text("parent");
-  if (parent !== undefined) filter.parent = asJobId(parent);
+  if (parent !== undefined) filter.parent = asReference(parent);
   if (given.flag("dead")) filter.deadLetter = true;
   if (given.flag("oldest")) filter.order = "oldest";
   const [since, before] = [instantOf(given, "since", now), instantOf(given, "before", now)];

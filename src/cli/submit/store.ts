@@ -9,9 +9,9 @@ import type { Context } from "../command.ts";
 import { endOf, printLine, shownJob } from "../commands/wait.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { untilLeft } from "../follow/until-left.ts";
+import { fullId } from "../job-reference.ts";
 import type { PipedInput } from "../run/piped-input.ts";
 import { tellIfStuck } from "../run/stuck.ts";
-import { fullId } from "../short-id.ts";
 import { type Target, withPerdure } from "../target.ts";
 import { type StoredEntry, warnIfNobody } from "./nobody.ts";
 

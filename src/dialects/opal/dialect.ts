@@ -19,7 +19,7 @@ import { opalExec } from "./exec.ts";
 import { type OpalJob, opalJob } from "./job.ts";
 import { type OpalRetry, opalJobPolicy, opalRetry } from "./retry.ts";
 import { type OpalSettings, opalVariables } from "./settings.ts";
-import { OPAL_MARK, OPAL_TAG, opalId, opalKey } from "./words.ts";
+import { isOpalId, OPAL_MARK, OPAL_TAG, opalId, opalKey } from "./words.ts";
 
 const KEYS = ["prompt", "metadata", "job_id", "input_file", "retry", "env"] as const;
 const MAX_PATH = 1_024;
@@ -43,6 +43,7 @@ export const opal = {
   recognises,
   read,
   view: ({ job, attempts, workerName, events }: ViewParts): OpalJob => opalJob(job, attempts, workerName, events),
+  keysOf: (reference: string) => (isOpalId(reference) ? [opalKey(reference)] : []),
 } as const satisfies Dialect;
 
 /** The document that OPAL keeps beside its jobs. */

@@ -1,0 +1,101 @@
+/** What stands for a job wherever a command takes one, in this order:
+ *
+ *    1. its id in full
+ *    2. the id that a client of another system knows it by, or the beginning of its id, with or without `job_`
+ *    3. its name
+ *
+ *  The first of these that finds a job counts. One that finds several is refused with the candidates: nothing is guessed. All of
+ *  it is found by indexes, never by a scan, in the namespace of the command. */
+import { PerdureError, show } from "../core/errors.ts";
+import type { JobsFilter, Perdure } from "../core/face.ts";
+import { jobName } from "../core/job-name.ts";
+import { isName, MAX_KEY } from "../core/name.ts";
+import type { JobInfo } from "../core/views.ts";
+import { submitKeysOf } from "../dialects/registry.ts";
+import { isId } from "../lib/id.ts";
+import { usageError } from "./exit.ts";
+
+/** For the help of every command that takes a job. */
+export const REFERENCES =
+  "ID stands for a job: its id, the first characters of it (4 or more, with or without job_), the id that a client of OPAL " +
+  "knows, or its name. An id counts before a name; what could be several jobs is refused.";
+
+const FEWEST = 4;
+const SHORT_ID = /^(?:job_)?[0-7][0-9a-hjkmnp-tv-z]{3,25}$/;
+/** Candidates that an error names. */
+const SHOWN = 5;
+/** A page may be empty where a token may see few of the jobs. */
+const MAX_PAGES = 20;
+
+export function isReference(text: unknown): text is string {
+  return typeof text === "string" && text.trim() === text && isName(text, MAX_KEY);
+}
+
+/** Text that may stand for a job. Which job, if any, is known when somebody is asked. */
+export function asReference(text: string): string {
+  if (isReference(text)) return text;
+  throw usageError(`${show(text)} is neither the id nor the name of a job; see \`perdure ps\``);
+}
+
+/** The whole id of the one job that is meant. */
+export async function fullId(perdure: Pick<Perdure, "job" | "jobs">, text: string): Promise<string> {
+  const isWhole = isId(text, "job");
+  const missing = isWhole ? await lookUp(perdure, text) : null;
+  if (isWhole && missing === null) return text;
+  const filters: JobsFilter[] = submitKeysOf(text).map((key) => ({ key }));
+  if (!isWhole && SHORT_ID.test(text)) filters.push({ id: text });
+  const byId = onlyOne(text, await found(perdure, filters));
+  if (byId !== null) return byId;
+  // Nobody names a job by the id of another one, and a pattern is not a name.
+  const byName = isWhole || /[*?]/.test(text) ? null : onlyOne(text, await found(perdure, [{ name: text }]));
+  if (byName !== null) return byName;
+  throw missing ?? new PerdureError("job_not_found", notFound(text));
+}
+
+/** Null where the job exists. */
+async function lookUp(perdure: Pick<Perdure, "job">, id: string): Promise<PerdureError | null> {
+  try {
+    await perdure.job(id);
+    return null;
+  } catch (error) {
+    if (error instanceof PerdureError && error.code === "job_not_found") return error;
+    throw error;
+  }
+}
+
+/** All that fit any of the filters, each once; of very many, more than an error names. */
+async function found(perdure: Pick<Perdure, "jobs">, filters: readonly JobsFilter[]): Promise<readonly JobInfo[]> {
+  const lists = await Promise.all(filters.map((filter) => listed(perdure, filter)));
+  return [...new Map(lists.flat().map((job) => [job.id, job])).values()];
+}
+
+async function listed(perdure: Pick<Perdure, "jobs">, filter: JobsFilter): Promise<JobInfo[]> {
+  const jobs: JobInfo[] = [];
+  let cursor: string | null = null;
+  for (let page = 0; page < MAX_PAGES && jobs.length <= SHOWN; page += 1) {
+    const answer: Awaited<ReturnType<Perdure["jobs"]>> = await perdure.jobs({
+      ...{ ...filter, limit: SHOWN + 1 },
+      ...(cursor === null ? {} : { cursor }),
+    });
+    jobs.push(...answer.jobs);
+    cursor = answer.next;
+    if (cursor === null) break;
+  }
+  return jobs;
+}
+
+function onlyOne(text: string, jobs: readonly JobInfo[]): string | null {
+  const [only] = jobs;
+  if (only === undefined) return null;
+  if (jobs.length === 1) return only.id;
+  const named = jobs.slice(0, SHOWN).map((job) => `${job.id} (${jobName(job)}, ${job.state})`);
+  const more = jobs.length > SHOWN ? ", …" : "";
+  throw usageError(`${text} is ambiguous, use the id of one of these jobs: ${named.join(", ")}${more}`);
+}
+
+function notFound(text: string): string {
+  const hint = text.startsWith("job_")
+    ? `; an id is job_ and 26 characters, or at least the first ${FEWEST} of them`
+    : "";
+  return `there is no job with the id or the name ${show(text)}${hint}`;
+}

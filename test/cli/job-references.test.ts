@@ -1,0 +1,116 @@
+/** What stands for a job on the command line: ids of ours and of OPAL's clients, beginnings of ids, and names; on data of this
+ *  machine and through a server. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { exec } from "../../src/core/builtin.ts";
+import type { SubmitOptions } from "../../src/core/submit-options.ts";
+import { openWhere, type TargetKind, type Where } from "./targets.ts";
+
+const DRAWN = "job_92e725aa5034";
+const NOBODY = "job_01m7gekg9zevv9a6xvvwmt1v8g";
+const ENDED = { ...{ stdout: "", stderr: "" }, code: 1 } as const;
+
+async function later(library: Where["library"], options: SubmitOptions = {}): Promise<string> {
+  return (await library.submit("later", null, { delay: "1h", ...options })).id;
+}
+
+describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (kind) => {
+  // What is typed, and which jobs it stands for: one is found, several are refused, none is not found.
+  it("stands for one job by its id, an OPAL id or the beginning of an id, else by its name, and is never guessed", async () => {
+    const { askJson, ask, library } = await openWhere(kind);
+    const a = await later(library, { name: "nightly backup" });
+    const short = a.slice("job_".length, 24);
+    const drawn = await later(library, { key: `opal:${DRAWN}` });
+    const chosen = await later(library, { key: "opal:Scan_7.x-1" });
+    const asWhole = await later(library, { key: `opal:${NOBODY}` });
+    const likeA = await later(library, { key: `opal:${a}` });
+    const likeShort = await later(library, { key: `opal:job_${short}` });
+    await later(library, { name: "Scan_7.x-1" });
+    const [one, two] = [await later(library, { name: "hourly" }), await later(library, { name: "hourly" })];
+    const named = await later(library, { name: a.slice("job_".length, 23) });
+    const task = await later(library, { key: "opal:write-tests", name: "x" });
+    const elsewhere = "opal:elsewhere";
+    await later(library, { key: elsewhere.slice("opal:".length) });
+    const table: readonly (readonly [string, readonly string[]])[] = [
+      [a, [a]], // in full: whatever OPAL's clients call another one
+      [NOBODY, [asWhole]],
+      [DRAWN, [drawn]],
+      ["Scan_7.x-1", [chosen]], // an id before a name
+      ["write-tests", [task]],
+      [short, [a]],
+      [`job_${short}`, [a, likeShort]],
+      [a.slice("job_".length, 23), [a]], // an id before a name
+      [named, [named]],
+      [likeA, [likeA]],
+      ["nightly backup", [a]],
+      ["hourly", [one, two]],
+      ["night*", []],
+      ["elsewhere", []], // a key is no reference
+      ["opal:write-tests", []],
+      ["nobody", []],
+      ["job_01m", []],
+    ];
+    for (const [text, jobs] of table) {
+      const said = await ask("explain", text);
+      if (jobs.length === 1) {
+        expect([text, said.code, (await askJson<{ id: string }>("get", text)).id]).toEqual([text, 0, jobs[0]]);
+        continue;
+      }
+      expect([text, said.code, said.stdout]).toEqual([text, jobs.length === 0 ? 1 : 2, ""]);
+      expect(said.stderr).toContain(jobs.length === 0 ? "there is no job with the id or the name" : "is ambiguous");
+      for (const id of jobs) expect(said.stderr).toContain(id);
+    }
+    const other = await ask("get", DRAWN, "--namespace", "other");
+    expect(other).toMatchObject({ ...ENDED, stderr: expect.stringContaining("there is no job") });
+  });
+
+  it("OPAL ids work in every command: explain job_abc123", async () => {
+    const { ask, askJson, library, dir } = await openWhere(kind);
+    const options = { key: "opal:job_abc123", tags: ["opal"], delay: "1h" as const, retry: 1 };
+    const { id } = await library.submit("exec", { argv: ["false"] }, options);
+    const ref = "job_abc123";
+    for (const command of ["get", "explain", "events", "describe", "tree"]) {
+      const { code, stdout } = await ask(command, ref);
+      expect([command, code, stdout.includes(id) || command === "events"]).toEqual([command, 0, true]);
+    }
+    expect(await ask("events", "--view", "noetl", ref)).toMatchObject({ code: 0 });
+    expect(await ask("logs", ref)).toMatchObject({ code: 1, stderr: expect.stringContaining(`${id} has not started`) });
+    expect(await ask("artifacts", ref)).toMatchObject({ code: 1, stderr: expect.stringContaining(`${id} left no`) });
+    expect(await askJson("wait", "--timeout", "0s", ref)).toMatchObject([{ id, state: "queued" }]);
+    // Below it: a child is submitted and listed by the same word, on the command line and in a file.
+    const child = await askJson<{ id: string }>("submit", "later", "--parent", ref);
+    writeFileSync(join(dir, "job.yaml"), `kind: later\nparent: ${ref}\n`);
+    const [inFile] = await askJson<[{ id: string }]>("submit", "-f", "job.yaml");
+    const listed = await askJson<{ id: string }[]>("ps", "--parent", ref);
+    expect(listed.map((job) => job.id).sort()).toEqual([child.id, inFile.id].sort());
+    // What changes it, each with its answer for the whole id.
+    const worker = await library.work([exec]);
+    expect(await ask("retry", ref)).toMatchObject({ code: 0, stdout: expect.stringContaining(id) });
+    await (await library.job(id)).result().catch(() => {});
+    await worker.stop();
+    expect(await ask("logs", ref)).toMatchObject({ code: 0 });
+    expect(await ask("discard", ref)).toMatchObject({ code: 0, stdout: expect.stringMatching(`${id}  failed`) });
+    expect(await ask("redrive", ref, "--max-attempts", "2")).toMatchObject({ code: 0, stdout: `${id}  queued\n` });
+    expect(await askJson("resubmit", ref)).toMatchObject({ resubmitOf: id });
+    expect(await ask("cancel", ref, ref)).toMatchObject({ code: 0, stdout: `${id}  cancelled\n` });
+    const usage = await ask("usage", ref, "--tokens-in", "1");
+    expect(usage).toMatchObject({ code: 1, stderr: expect.stringMatching(/is over|own token/) });
+  });
+});
+
+describe("a reference", () => {
+  it("that can stand for nothing is wrong use, and nothing is done", async () => {
+    const { ask, library } = await openWhere("data");
+    const id = await later(library, { name: "later" });
+    for (const text of ["x\x1b[2J", "", " x", "x".repeat(501)]) {
+      const said = await ask("cancel", "later", text);
+      expect(said).toMatchObject({
+        code: 2,
+        stdout: "",
+        stderr: expect.stringContaining("neither the id nor the name"),
+      });
+    }
+    expect(await (await library.job(id)).get()).toMatchObject({ state: "queued" });
+  });
+});
