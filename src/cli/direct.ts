@@ -141,8 +141,12 @@ async function requireStore(target: StoreTarget): Promise<void> {
 export async function makeStore(target: StoreTarget): Promise<void> {
   const { url, schema, isData, dir } = target;
   if (isData) madeDir(dir);
-  if (isData ? holdsData(dir) : await exists(target)) return;
+  if (await storeExists(target)) return;
   await preparedStore(url, schema);
+}
+
+export async function storeExists(target: StoreTarget): Promise<boolean> {
+  return target.isData ? holdsData(target.dir) : exists(target);
 }
 
 /** Whether there are tables. A PostgreSQL database of an older version is refused: servers of that version may be at work,

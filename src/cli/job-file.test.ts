@@ -199,7 +199,7 @@ describe("resources, annotations, parents and ports", () => {
     ["annotations: { a: 1 }", "job.yaml:2:16: annotations.a: got 1; allowed: text"],
     ["annotations: [a]", "job.yaml:2:1: annotations: got"],
     [`annotations: { a: ${"x".repeat(17_000)} }`, "at most 16384 bytes in all"],
-    ["parent: job_1", 'job.yaml:2:1: parent: got "job_1"; allowed: the id of a job'],
+    ["parent: 7", "job.yaml:2:1: parent: got 7; allowed: the id of a job"],
     ["labels: { resource/cpu: '1' }", "say it with resources"],
     ["fill: { A: port.http }", "job.yaml:2:9: fill.A: "],
   ])("are refused where they cannot work: %s", (line, message) => {

@@ -2,7 +2,7 @@
  *
  *    1. its id in full
  *    2. the id that a client of another system knows it by, or the beginning of its id, with or without `job_`
- *    3. its name
+ *    3. its name; a job that `resubmit` made from another counts only where no other has the name
  *
  *  The first of these that finds a job counts. One that finds several is refused with the candidates: nothing is guessed. All of
  *  it is found by indexes, never by a scan, in the namespace of the command. */
@@ -11,6 +11,7 @@ import type { JobsFilter, Perdure } from "../core/face.ts";
 import { jobName } from "../core/job-name.ts";
 import { isName, MAX_KEY } from "../core/name.ts";
 import type { JobInfo } from "../core/views.ts";
+import { originOf } from "../dialects/origin.ts";
 import { submitKeysOf } from "../dialects/registry.ts";
 import { isId } from "../lib/id.ts";
 import { usageError } from "./exit.ts";
@@ -24,6 +25,8 @@ const FEWEST = 4;
 const SHORT_ID = /^(?:job_)?[0-7][0-9a-hjkmnp-tv-z]{3,25}$/;
 /** Candidates that an error names. */
 const SHOWN = 5;
+/** Most names are those of one job; some are those of thousands. */
+const NAMED_PAGE = 20;
 /** A page may be empty where a token may see few of the jobs. */
 const MAX_PAGES = 20;
 
@@ -40,20 +43,20 @@ export function asReference(text: string): string {
 /** The whole id of the one job that is meant. */
 export async function fullId(perdure: Pick<Perdure, "job" | "jobs">, text: string): Promise<string> {
   const isWhole = isId(text, "job");
-  const missing = isWhole ? await lookUp(perdure, text) : null;
+  const missing = isWhole ? await missingError(perdure, text) : null;
   if (isWhole && missing === null) return text;
   const filters: JobsFilter[] = submitKeysOf(text).map((key) => ({ key }));
   if (!isWhole && SHORT_ID.test(text)) filters.push({ id: text });
   const byId = onlyOne(text, await found(perdure, filters));
   if (byId !== null) return byId;
   // Nobody names a job by the id of another one, and a pattern is not a name.
-  const byName = isWhole || /[*?]/.test(text) ? null : onlyOne(text, await found(perdure, [{ name: text }]));
+  const byName = isWhole || /[*?]/.test(text) ? null : onlyOne(text, await named(perdure, text));
   if (byName !== null) return byName;
   throw missing ?? new PerdureError("job_not_found", notFound(text));
 }
 
 /** Null where the job exists. */
-async function lookUp(perdure: Pick<Perdure, "job">, id: string): Promise<PerdureError | null> {
+async function missingError(perdure: Pick<Perdure, "job">, id: string): Promise<PerdureError | null> {
   try {
     await perdure.job(id);
     return null;
@@ -65,16 +68,29 @@ async function lookUp(perdure: Pick<Perdure, "job">, id: string): Promise<Perdur
 
 /** All that fit any of the filters, each once; of very many, more than an error names. */
 async function found(perdure: Pick<Perdure, "jobs">, filters: readonly JobsFilter[]): Promise<readonly JobInfo[]> {
-  const lists = await Promise.all(filters.map((filter) => listed(perdure, filter)));
+  const lists = await Promise.all(filters.map((filter) => listed(perdure, { ...filter, limit: SHOWN + 1 })));
   return [...new Map(lists.flat().map((job) => [job.id, job])).values()];
 }
 
-async function listed(perdure: Pick<Perdure, "jobs">, filter: JobsFilter): Promise<JobInfo[]> {
+/** A job keeps its name when others are made from it, which have the same one. They have it only where it is gone. */
+async function named(perdure: Pick<Perdure, "jobs">, name: string): Promise<readonly JobInfo[]> {
+  const isFirst = (job: JobInfo) => originOf(job) === null;
+  const jobs = await listed(perdure, { name, limit: NAMED_PAGE }, isFirst);
+  const first = jobs.filter(isFirst);
+  return first.length > 0 ? first : jobs;
+}
+
+/** Page by page, until there are more that count than an error names. */
+async function listed(
+  perdure: Pick<Perdure, "jobs">,
+  filter: JobsFilter,
+  counts: (job: JobInfo) => boolean = () => true,
+): Promise<JobInfo[]> {
   const jobs: JobInfo[] = [];
   let cursor: string | null = null;
-  for (let page = 0; page < MAX_PAGES && jobs.length <= SHOWN; page += 1) {
+  for (let page = 0; page < MAX_PAGES && jobs.filter(counts).length <= SHOWN; page += 1) {
     const answer: Awaited<ReturnType<Perdure["jobs"]>> = await perdure.jobs({
-      ...{ ...filter, limit: SHOWN + 1 },
+      ...filter,
       ...(cursor === null ? {} : { cursor }),
     });
     jobs.push(...answer.jobs);

@@ -87,7 +87,7 @@ export interface Dialect {
   readonly named?: NamedDocuments;
 }
 
-/** A document and the job that was made from it before, where its name says which job that is.
+/** A document and the job that was made from it before, where its name decides which job that is.
  *  @example
  *  const { named } = dialectOf("agent-task");
  *  if (named !== undefined) console.log(named.key(entry), named.differences(job, entry)); */
@@ -96,11 +96,13 @@ export interface NamedDocuments {
   key(entry: ReadEntry): string;
   /** For messages: "AgentTask write-tests". */
   called(entry: ReadEntry): string;
+  /** How a command names the job. */
+  reference(job: JobInfo, entry: ReadEntry): string;
   /** What the document would change in the job that has its key; empty if that is the same. A redrive of the job is no change
    *  of its document. */
   differences(job: JobInfo, entry: ReadEntry): readonly Difference[];
   /** What to do instead of applying a document that differs. */
-  instead(job: JobInfo, differences: readonly Difference[]): string;
+  instead(job: JobInfo, entry: ReadEntry, differences: readonly Difference[]): string;
 }
 
 /** One value that differs. Variables, which may hold secrets, are named without their values.

@@ -166,16 +166,19 @@ describe("apply", () => {
     expect((await library.jobs()).jobs).toEqual([]);
   });
 
-  it("tells what cannot be done, and applies what its own view prints", async () => {
+  it("tells what cannot be done, and reads what its own view prints to the same job", async () => {
     const { ask, library, dir } = await openWhere("data");
     writeFileSync(join(dir, "task.yaml"), `${HEAD}  image: agent:1\n  tier: legionary\n`);
     const said = await ask("apply", "-f", "task.yaml");
     expect(said).toMatchObject({ code: 0, stderr: expect.stringMatching(/spec\.image: .*no image is pulled/) });
     const id = said.stdout.trim();
     writeFileSync(join(dir, "again.yaml"), (await ask("get", id, "-o", "agent-task")).stdout);
-    const again = (await ask("apply", "-f", "again.yaml")).stdout.trim();
+    expect((await ask("apply", "-f", "again.yaml")).stdout.trim()).toBe(id);
+    const again = (await ask("apply", "-f", "again.yaml", "--key", "again")).stdout.trim();
     const [a, b] = await Promise.all([id, again].map(async (each) => (await library.job(each)).get()));
-    expect(b).toMatchObject({ payload: a?.payload, policy: a?.policy, annotations: a?.annotations });
+    const { "agent-task/values": values, ...annotations } = a?.annotations ?? {};
+    expect(values).toBeTypeOf("string"); // in the view all of them are the task's own
+    expect(b).toMatchObject({ payload: a?.payload, policy: a?.policy, annotations });
   });
 });
 
@@ -188,7 +191,8 @@ describe.each(KINDS)("resubmit on %s", (kind) => {
     expect(said).toMatchObject({ code: 0, stderr: "", stdout: expect.stringMatching(/^job_\w{26}\n$/) });
     const job = await (await library.job(said.stdout.trim())).get();
     expect(job).toMatchObject({
-      ...{ kind: "exec", queue: "agents", tags: ["red"], timeoutMs: 60_000, state: "queued", parentId: null },
+      ...{ kind: "exec", queue: "agents", timeoutMs: 60_000, state: "queued", parentId: null },
+      tags: ["red", `resubmit-of=${id}`],
       ...{ policy: before.policy, annotations: { ...ANNOTATIONS, "resubmit-of": id } },
       payload: { argv: ["sh", "-c", "exit 0"], env: { AGENT_PROMPT: "Try harder.", AGENT_MODEL: "haiku" } },
     });
@@ -248,7 +252,7 @@ describe.each(KINDS)("resubmit on %s", (kind) => {
     const other = (await library.submit(hopeless)).id;
     const id = await submitted(library);
     const wrong = [
-      ...[[], ["x"], [id, "y"], [id, "--"], [other, "--prompt", "x"], [other, "--", "ls"], [other, "--env", "A=1"]],
+      ...[[], ["x\n"], [id, "y"], [id, "--"], [other, "--prompt", "x"], [other, "--", "ls"], [other, "--env", "A=1"]],
       ...[
         ["--timeout", "5"],
         ["--queue", "a\nb"],

@@ -129,10 +129,21 @@ describe.each(KINDS)("apply to %s", (kind) => {
   it("with --dry-run shows the jobs and stores none", async () => {
     const { ask, askJson, library, dir } = await openWhere(kind);
     writeFileSync(join(dir, "job.yaml"), SAMPLES.fluster);
-    expect((await ask("apply", "-f", "job.yaml", "--dry-run")).stdout).toBe("job.yaml:1:1: exec (fluster)\n");
+    expect((await ask("apply", "-f", "job.yaml", "--dry-run")).stdout).toBe(
+      "job.yaml:1:1: exec (fluster)\n  Name      flaky\n  Timeout   none\n" +
+        "  Attempts  4 in all; 100 retries after lost workers\n  Backoff   1 s, 2 s, 4 s\n  Budget    none\n",
+    );
     expect(await askJson("apply", "-f", "job.yaml", "--dry-run")).toMatchObject([
-      { kind: "exec", input: { argv: ["python3", "flaky.py"] }, options: { retry: { preset: "fluster" } } },
+      {
+        ...{ kind: "exec", name: "flaky", input: { argv: ["python3", "flaky.py"] } },
+        ...{ options: { retry: { preset: "fluster" } }, policy: { maxAttempts: 4, workerLost: { maxRetries: 100 } } },
+      },
     ]);
+    // What is known only when it is stored is not made up.
+    writeFileSync(join(dir, "job.yaml"), "kind: resize\ntimeout: 90s\n");
+    const open = await ask("apply", "-f", "job.yaml", "--dry-run");
+    expect(open.stdout).toContain("  Timeout   1.5 min\n  Attempts  as its workers publish for the kind, else 1\n");
+    expect(await askJson("apply", "-f", "job.yaml", "--dry-run")).toMatchObject([{ kind: "resize", policy: null }]);
     expect((await library.jobs()).jobs).toEqual([]);
   });
 });

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { exec } from "../../src/core/builtin.ts";
 import type { SubmitOptions } from "../../src/core/submit-options.ts";
+import { resubmit } from "../../src/dialects/index.ts";
 import { openWhere, type TargetKind, type Where } from "./targets.ts";
 
 const DRAWN = "job_92e725aa5034";
@@ -28,6 +29,8 @@ describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (ki
     const likeShort = await later(library, { key: `opal:job_${short}` });
     await later(library, { name: "Scan_7.x-1" });
     const [one, two] = [await later(library, { name: "hourly" }), await later(library, { name: "hourly" })];
+    const [origin, copy] = [await later(library, { name: "weekly" }), (await resubmit(library, one)).job.id];
+    for (let i = 0; i < 25; i += 1) await resubmit(library, origin);
     const named = await later(library, { name: a.slice("job_".length, 23) });
     const task = await later(library, { key: "opal:write-tests", name: "x" });
     const elsewhere = "opal:elsewhere";
@@ -45,6 +48,8 @@ describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (ki
       [likeA, [likeA]],
       ["nightly backup", [a]],
       ["hourly", [one, two]],
+      ["weekly", [origin]], // not those that were made from it
+      [copy, [copy]],
       ["night*", []],
       ["elsewhere", []], // a key is no reference
       ["opal:write-tests", []],

@@ -5,6 +5,7 @@ import { showMs } from "../../core/duration.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { AgentEvent } from "../../dialects/agent-task/events.ts";
 import type { AgentTaskView } from "../../dialects/agent-task/view.ts";
+import { originOf } from "../../dialects/origin.ts";
 import { type Colour, type Piece, painted } from "../colour.ts";
 import { commandLine, shortResult } from "../job-text.ts";
 import type { Printer } from "../print.ts";
@@ -44,6 +45,7 @@ export function printAgentFacts(out: Printer, { job, name, state, view }: AgentT
     ["Priority", String(job.priority)],
     ["Key", givenKey(job.parentId, job.key)],
     ["Parent", job.parentId],
+    ["Resubmit of", originOf(job)],
     ["Created", text(metadata.creationTimestamp)],
     ["Attempts", String(status.attempts)],
     ["Last failure", status.lastFailureReason ?? null],

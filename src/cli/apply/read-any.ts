@@ -2,7 +2,7 @@
  *  says and Perdure cannot do comes back as notes. */
 import { ConfigError } from "../../core/errors.ts";
 import { riskyNote, riskyVariables } from "../../core/risky-env.ts";
-import type { DialectName, ReadEntry } from "../../dialects/dialect.ts";
+import type { Dialect, DialectName, ReadEntry } from "../../dialects/dialect.ts";
 import type { DialectSettings } from "../../dialects/settings.ts";
 import { LIMITS } from "../../engine/limits.ts";
 import { isOver } from "../../lib/text.ts";
@@ -67,12 +67,17 @@ function readForeign(document: AnyDocument, surroundings: Surroundings): AnyRead
     const where = yaml.where([]);
     for (const { input } of jobs) refuseTooMuch(input);
     const read = jobs.map((entry): AnyJob => {
-      return { entry, where, parentWhere: parentWhere(yaml, entry), dialect: dialect.name };
+      return { entry: withKey(dialect, entry), where, parentWhere: parentWhere(yaml, entry), dialect: dialect.name };
     });
     return { jobs: read, notes: [...notes.map((note) => reader.noteAt(note)), ...riskyNotes(yaml, read)] };
   } catch (error) {
     throw error instanceof ConfigError ? reader.errorAt(error) : error;
   }
+}
+
+/** One whose document has a name is found by it when the document is applied again. */
+function withKey({ named }: Dialect, entry: ReadEntry): ReadEntry {
+  return named === undefined ? entry : { ...entry, options: { ...entry.options, key: named.key(entry) } };
 }
 
 function parentWhere(yaml: YamlText, { options }: ReadEntry): string | undefined {

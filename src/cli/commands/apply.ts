@@ -1,10 +1,12 @@
 /** `perdure apply`: stores the jobs of files of any kind, ours or another system's. */
 import { show } from "../../core/errors.ts";
 import { KINDS } from "../apply/documents.ts";
+import { showDry } from "../apply/dry-run.ts";
+import { namedBy } from "../apply/named.ts";
 import { readAnyFiles } from "../apply/read-any.ts";
 import { settingsFor } from "../apply/settings.ts";
 import type { Given } from "../arguments.ts";
-import { type Command, type Context, READING } from "../command.ts";
+import { type Command, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { checkedOptions, pairsOf } from "../submit/entry.ts";
 import { INPUT_OPTIONS } from "../submit/options.ts";
@@ -21,7 +23,8 @@ export const apply: Command = {
     "Tells by itself what a file is, as far as that is certain; --dialect says it. A file may hold several documents, " +
     "with --- between them. With a mistake in one, no job of any is stored; one whose key belongs to another job is refused " +
     "for itself. What a document says and Perdure cannot do is " +
-    "told as a note. With --wait, exits as `perdure wait` does.",
+    "told as a note. An AgentTask that is applied again is the same job, by its namespace and name: nothing is stored if it is " +
+    "unchanged, and one that differs is refused with what differs. With --wait, exits as `perdure wait` does.",
   options: [
     {
       ...{ name: "file", short: "f", type: "string", value: "FILE", multiple: true },
@@ -30,10 +33,14 @@ export const apply: Command = {
     { ...PARAM, help: "A parameter, for files that take them; KEY:=JSON for any value but text." },
     {
       ...{ name: "key", type: "string", value: "KEY" },
-      help: "For files with one job: at most one job has this key; given again, it finds that job.",
+      help: "For files with one job: at most one job has this key; given again, it finds that job. It takes the place of an AgentTask's name.",
     },
     { name: "dialect", type: "string", value: "NAME", help: `What the files are: ${KINDS.join(", ")}.` },
-    { name: "dry-run", type: "boolean", help: "Check the files and show their jobs; store nothing." },
+    {
+      name: "dry-run",
+      type: "boolean",
+      help: "Check the files, show their jobs with attempts, backoff, budget and timeout, and store nothing.",
+    },
     { name: "wait", short: "w", type: "boolean", help: "Wait until they have ended." },
     ...TARGET,
     ...READING,
@@ -59,7 +66,7 @@ export const apply: Command = {
     });
     const jobs = keyed(given, read);
     for (const note of notes) out.note(`note: ${note}`);
-    if (given.flag("dry-run")) return showDry(context, jobs);
+    if (given.flag("dry-run")) return showDry(context, target, jobs);
     if (jobs.length === 0) {
       if (given.flag("json")) out.json([]);
       out.note("there is no job in these files");
@@ -81,22 +88,8 @@ function keyed(given: Given, jobs: Jobs): Jobs {
     throw usageError(`--key: there are ${jobs.length} jobs in these files, and a key is of one; apply them one by one`);
   }
   const { entry, where } = job;
-  if (entry.options?.key !== undefined)
+  // A name is a key only where no other is given.
+  if (entry.options?.key !== undefined && namedBy(job) === null)
     throw usageError(`--key: ${where} has a key itself, ${show(entry.options.key)}`);
   return [{ ...job, entry: { ...entry, options: { ...entry.options, ...checkedOptions(given, { key }) } } }];
-}
-
-function showDry({ given, out }: Context, jobs: Jobs): number {
-  if (given.flag("json")) {
-    out.json(
-      jobs.map(({ entry: { task, input, options }, where, dialect }) => ({
-        kind: task,
-        input,
-        options,
-        where,
-        dialect,
-      })),
-    );
-  } else for (const { entry, where, dialect } of jobs) out.line(`${where}: ${entry.task} (${dialect ?? "perdure"})`);
-  return EXIT.done;
 }

@@ -1,4 +1,5 @@
 /** `perdure explain`: why a job is where it is, as its stored history tells it. */
+import { originOf } from "../../dialects/origin.ts";
 import { painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
@@ -16,10 +17,15 @@ export const explain: Command = {
   async run(context) {
     const { given, out } = context;
     const short = given.jobId();
-    const story = await withPerdure(context, async (perdure) => perdure.explain(await fullId(perdure, short)));
-    if (given.flag("json")) out.json(story);
+    const [story, job] = await withPerdure(context, async (perdure) => {
+      const id = await fullId(perdure, short);
+      return Promise.all([perdure.explain(id), perdure.job(id).then((handle) => handle.get())]);
+    });
+    const origin = originOf(job);
+    if (given.flag("json")) out.json(origin === null ? story : { ...story, resubmitOf: origin });
     else {
       out.line(painted("bold", story.summary));
+      if (origin !== null) out.line(`It is a resubmit of ${origin}.`);
       for (const line of story.lines) out.block(line);
     }
     return EXIT.done;

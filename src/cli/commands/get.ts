@@ -6,6 +6,7 @@ import { showMs } from "../../core/duration.ts";
 import type { Explanation } from "../../core/explain.ts";
 import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
+import { originOf } from "../../dialects/origin.ts";
 import { JOB_VIEW_NAMES, jobView } from "../../dialects/registry.ts";
 import { storable } from "../../lib/text.ts";
 import { viewParts } from "../apply/view-parts.ts";
@@ -111,6 +112,7 @@ export function jobFacts(
     ["Namespace", job.namespace === "default" ? null : job.namespace],
     ["Key", givenKey(job.parentId, job.key)],
     ["Parent", job.parentId],
+    ["Resubmit of", originOf(job)],
     ["Tags", job.tags.join(", ")],
     ["Labels", labels.join(", ")],
     ["Priority", String(job.priority)],

@@ -77,7 +77,7 @@ function watch(context: Context): Promise<number> {
   return withPerdure(context, (perdure) =>
     watchTable(context, shown.columns, async () => {
       const now = await nowOf(perdure);
-      const filter = await withWholeIds(perdure, readPages(given, now).filter);
+      const filter = await withWholeIds(perdure, readPages(given, now));
       const { jobs, next } = await perdure.jobs(filter);
       const workers = await bySession(perdure);
       const lines = jobs.map((job) => lineOf(job, now, workers));

@@ -1,17 +1,20 @@
-/** `perdure resubmit`: a new job like another, with another prompt, model or command, or with other limits. */
+/** `perdure resubmit`: a new job like another, with another prompt, model, role or command, or with other limits. */
 import { exec } from "../../core/builtin.ts";
 import { show } from "../../core/errors.ts";
 import type { ExecInput } from "../../core/exec-input.ts";
 import type { Perdure } from "../../core/face.ts";
-import { type AgentChange, withBudgetTold } from "../../dialects/agent-task/change.ts";
+import { type AgentChange, withChangesKept } from "../../dialects/agent-task/change.ts";
 import { resubmit as resubmitJob } from "../../dialects/agent-task/client.ts";
+import { jobDifferences } from "../../dialects/agent-task/differences.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
+import { documentsOf } from "../apply/documents.ts";
+import { ownSettings } from "../apply/settings.ts";
 import { budgetNotes } from "../budget-text.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { asReference, fullId } from "../job-reference.ts";
 import { CHANGE_OPTIONS, type Change, changeOf } from "../submit/changes.ts";
-import { TARGET, withPerdure } from "../target.ts";
+import { TARGET, targetOf, withPerdure } from "../target.ts";
 
 export const resubmit: Command = {
   name: "resubmit",
@@ -19,10 +22,20 @@ export const resubmit: Command = {
   usage: "perdure resubmit ID [OPTIONS] [-- COMMAND [ARGS…]]",
   about:
     "Prints the id of the new job. It has the same input, policy, queue, labels, tags, timeout and annotations but for what " +
-    "is changed, and the same parent while that has not ended. A budget of its own starts from zero; one above it goes on. To run the same job again, use `perdure redrive`.",
+    "is changed, and the same parent while that has not ended. A budget of its own starts from zero; one above it goes on. To run the same job again, use `perdure redrive`. " +
+    "With --role, retry, budget, model, tier and timeout that came from the role before are replaced by those of the new one; what the " +
+    "task itself gave stays. The new job names the one it was made from; `perdure ps --resubmit-of ID` lists such jobs.",
   options: [
     { name: "prompt", type: "string", value: "TEXT", help: "Another prompt, for an AgentTask." },
     { name: "model", type: "string", value: "NAME", help: "Another model, for an AgentTask." },
+    {
+      ...{ name: "role", type: "string", value: "NAME" },
+      help: "Another ClusterAgentRole, for an AgentTask: of --file, or of the setting agent.roles.",
+    },
+    {
+      ...{ name: "file", short: "f", type: "string", value: "FILE", multiple: true },
+      help: "With --role: a file with ClusterAgentRole documents; - reads standard input.",
+    },
     {
       name: "key",
       type: "string",
@@ -36,23 +49,44 @@ export const resubmit: Command = {
   examples: [
     'perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g --prompt "In one page"',
     "perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g --model small -- ./agent",
+    "perdure resubmit write-tests --role reviewer -f roles.yaml",
     "perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g --max-attempts 9 --timeout 2h",
   ],
 
   async run(context) {
-    const { given, out } = context;
+    const { given, io, out } = context;
     const { id: short, change } = wantedOf(context);
     const others = changeOf(context);
     const key = given.text("key");
+    const files = given.texts("file");
+    if (files.length > 0 && change.role === undefined) throw usageError("--file: it requires --role");
+    const roles = (await documentsOf({ files, io, dialect: "agent-task" })).map(({ yaml }) => yaml.value);
+    const target = targetOf(context);
     const { id, job, formerParent, before, after } = await withPerdure(context, async (perdure) => {
       const whole = await fullId(perdure, short);
       await refusePiped(perdure, whole);
-      const made = await resubmitJob(changing(perdure, others), whole, change, key === undefined ? {} : { key });
+      const settings = () => (target.kind === "server" ? perdure.dialectSettings() : ownSettings(context));
+      const options = { roles, ...(key === undefined ? {} : { key }) };
+      const made = await resubmitJob(
+        changing(perdure, others, async () => settings()),
+        whole,
+        change,
+        options,
+      );
       return { id: whole, ...made, before: await (await perdure.job(whole)).get(), after: await made.job.get() };
     });
     if (given.flag("json")) {
       out.json({ id: job.id, created: job.created, resubmitOf: id, budgets: after.budgets, before: before.budgets });
     } else out.line(job.id);
+    if (change.role !== undefined && job.created) {
+      out.note(
+        `changed: ${
+          jobDifferences(before, after)
+            .map(({ text }) => text)
+            .join("; ") || "nothing"
+        }`,
+      );
+    }
     for (const line of budgetNotes(before, after)) out.note(line);
     if (formerParent !== null) out.note(`its parent ${formerParent} has ended: the new job has none`);
     if (!job.created) out.note(`${job.id} was there already: the key ${key} names it`);
@@ -71,12 +105,21 @@ async function refusePiped(perdure: Perdure, id: string): Promise<void> {
 }
 
 /** Submits what it is given with the change made. */
-function changing(perdure: Perdure, change: Change): Pick<Perdure, "job" | "submit"> {
+function changing(
+  perdure: Perdure,
+  change: Change,
+  dialectSettings: Perdure["dialectSettings"],
+): Pick<Perdure, "job" | "submit" | "dialectSettings"> {
   const submit = (kind: string, input?: unknown, given: NonNullable<ReadEntry["options"]> = {}) => {
-    const { task, input: changed, options } = withBudgetTold(change({ task: kind, input, options: given }));
+    const before = { task: kind, input, options: given };
+    const { task, input: changed, options } = withChangesKept(before, change(before));
     return perdure.submit(task, changed, options);
   };
-  return { job: (id) => perdure.job(id), submit: submit as Perdure["submit"] };
+  return {
+    job: (id) => perdure.job(id),
+    submit: submit as Perdure["submit"],
+    dialectSettings,
+  };
 }
 
 function wantedOf({ given }: Context): { readonly id: string; readonly change: AgentChange } {
@@ -88,7 +131,9 @@ function wantedOf({ given }: Context): { readonly id: string; readonly change: A
   if (extra !== undefined) throw usageError(`unexpected argument ${show(extra)}. Usage: ${resubmit.usage}`);
   const prompt = given.text("prompt");
   const model = given.text("model");
+  const role = given.text("role");
   const change = {
+    ...(role === undefined ? {} : { role }),
     ...(prompt === undefined ? {} : { prompt }),
     ...(model === undefined ? {} : { model }),
     ...(afterDashes === null ? {} : { command: afterDashes }),

@@ -1,8 +1,11 @@
 /** Which jobs a list is to show, as the options say, and the jobs. */
 import { asOneOf } from "../../core/check.ts";
+import { PerdureError } from "../../core/errors.ts";
 import type { JobsFilter, Perdure } from "../../core/face.ts";
 import { FAIL_REASONS, JOB_STATES } from "../../core/job.ts";
 import type { JobInfo } from "../../core/views.ts";
+import { originTag } from "../../dialects/origin.ts";
+import { isId } from "../../lib/id.ts";
 import type { Given } from "../arguments.ts";
 import type { Option } from "../command.ts";
 import { usageError } from "../exit.ts";
@@ -34,6 +37,10 @@ export const LIST_OPTIONS: readonly Option[] = [
   },
   { name: "parent", type: "string", value: "ID", help: "Only children of this job." },
   {
+    ...{ name: "resubmit-of", type: "string", value: "ID" },
+    help: "Only jobs that `perdure resubmit` made from this one.",
+  },
+  {
     name: "dead",
     type: "boolean",
     help: "Only dead letters, with their failures: jobs that failed and wait for a person.",
@@ -51,6 +58,8 @@ export const LIST_OPTIONS: readonly Option[] = [
 
 export interface Pages {
   readonly filter: JobsFilter;
+  /** The job that those of the list were made from. */
+  readonly origin?: string;
   readonly all: boolean;
 }
 
@@ -78,7 +87,10 @@ export function readPages(given: Given, now: number): Pages {
   const [since, before] = [instantOf(given, "since", now), instantOf(given, "before", now)];
   if (since !== undefined) filter.submittedAfter = since;
   if (before !== undefined) filter.submittedBefore = before;
-  return { filter, all };
+  const origin = given.text("resubmit-of");
+  if (origin === undefined) return { filter, all };
+  if (filter.tag !== undefined) throw usageError("--tag and --resubmit-of cannot be used together");
+  return { filter, all, origin: asReference(origin) };
 }
 
 function filled(name: string, text: string): string {
@@ -86,9 +98,26 @@ function filled(name: string, text: string): string {
   throw usageError(`--${name}: give a text of 1 to 500 characters`);
 }
 
-/** The filter with the whole id of a parent that was given by a short one. */
-export async function withWholeIds(perdure: Perdure, filter: JobsFilter): Promise<JobsFilter> {
-  return filter.parent === undefined ? filter : { ...filter, parent: await fullId(perdure, filter.parent) };
+/** The filter with whole ids, however jobs were named. */
+export async function withWholeIds(
+  perdure: Perdure,
+  { filter, origin }: Pick<Pages, "filter" | "origin">,
+): Promise<JobsFilter> {
+  return {
+    ...filter,
+    ...(filter.parent === undefined ? {} : { parent: await relatedId(perdure, filter.parent) }),
+    ...(origin === undefined ? {} : { tag: originTag(await relatedId(perdure, origin)) }),
+  };
+}
+
+/** A job that was deleted may have left others behind. */
+async function relatedId(perdure: Perdure, text: string): Promise<string> {
+  try {
+    return await fullId(perdure, text);
+  } catch (error) {
+    if (isId(text, "job") && error instanceof PerdureError && error.code === "job_not_found") return text;
+    throw error;
+  }
 }
 
 /** A search by a pattern checks some thousands of jobs in a call: this many calls for a page that is not full yet. */
@@ -110,7 +139,7 @@ export class Listing {
 
   async *jobs(): AsyncGenerator<JobInfo, void, void> {
     const { all } = this.#pages;
-    const filter = await withWholeIds(this.#perdure, this.#pages.filter);
+    const filter = await withWholeIds(this.#perdure, this.#pages);
     const { limit = DEFAULT_LIMIT } = filter;
     let [left, calls] = [limit, 0];
     do {

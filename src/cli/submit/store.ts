@@ -4,7 +4,9 @@ import { PerdureError } from "../../core/errors.ts";
 import type { JobHandle, Perdure } from "../../core/face.ts";
 import { isTerminal } from "../../core/job.ts";
 import type { SubmitEntry } from "../../core/submit-options.ts";
+import type { DialectName } from "../../dialects/dialect.ts";
 import { isId } from "../../lib/id.ts";
+import { impliedParent, submitAll } from "../apply/named.ts";
 import type { Context } from "../command.ts";
 import { endOf, printLine, shownJob } from "../commands/wait.ts";
 import { EXIT, usageError } from "../exit.ts";
@@ -23,6 +25,8 @@ export interface Wanted {
   readonly parentWhere?: string | undefined;
   /** What its command reads; for the only job of a command line. */
   readonly piped?: PipedInput | null;
+  /** Of the file that it was read from, unless that is ours. */
+  readonly dialect?: DialectName | null;
 }
 
 export interface StoreWish {
@@ -96,11 +100,15 @@ function warningOf(id: string, warnings: ReadonlyMap<string, string>): { warning
   return warning === undefined ? {} : { warning };
 }
 
-async function storeAll({ given, out }: Context, perdure: Perdure, { jobs, command }: StoreWish): Promise<Stored> {
+async function storeAll(
+  { given, io, out }: Context,
+  perdure: Perdure,
+  { jobs, command, target }: StoreWish,
+): Promise<Stored> {
   const [only] = jobs;
-  const told = (job: JobHandle<unknown>, key: string | undefined) => {
+  const told = (job: JobHandle<unknown>, key: string | undefined, note: string | null = null) => {
     if (!given.flag("json")) out.line(job.id);
-    if (!job.created) out.note(`${job.id} was there already: the key ${key} names it`);
+    if (!job.created) out.note(note ?? `${job.id} was there already: the key ${key} names it`);
     return job;
   };
   if (only?.where === null) {
@@ -108,14 +116,14 @@ async function storeAll({ given, out }: Context, perdure: Perdure, { jobs, comma
     const job = told(await perdure.submit(task as string, input, options), options?.key);
     return { jobs: [{ job, entry: only.entry }], failed: 0 };
   }
-  const answers = await perdure.submitMany(jobs.map(({ entry }) => entry));
-  const stored = answers.flatMap((answer, i): StoredEntry[] => {
+  const outcomes = await submitAll(perdure, jobs, impliedParent(io, target));
+  const stored = outcomes.flatMap((outcome, i): StoredEntry[] => {
     const { entry, where } = jobs[i] as Wanted;
-    if (answer.ok) return [{ job: told(answer.job, entry.options?.key), entry }];
-    out.note(`perdure ${command}: ${where}: ${answer.error.message}`);
+    if (outcome.ok) return [{ job: told(outcome.job, entry.options?.key, outcome.note), entry }];
+    out.note(`perdure ${command}: ${where}: ${outcome.message}`);
     return [];
   });
-  return { jobs: stored, failed: answers.length - stored.length };
+  return { jobs: stored, failed: outcomes.length - stored.length };
 }
 
 /** The entry with what was piped: stored now, and the job's with the submit. */

@@ -1,7 +1,9 @@
-/** A job once more, with another prompt, model or command: what a parent or a person does about a child whose failure another
- *  run of the same would not heal. All else stays: kind, policy, queue, priority, labels, tags, timeout, annotations, parent.
+/** A job once more, with another prompt, model, command or role: what a parent or a person does about a child whose failure
+ *  another attempt of the same would not heal. All else stays: kind, policy, queue, priority, labels, tags, timeout, annotations,
+ *  parent; another role brings its own defaults (`role-change.ts`).
  *  Not taken along are its key and its deadline, which were about that one job. */
 import { asList, asText, isPlain } from "../../core/check.ts";
+import { toMs } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
 import { madeName } from "../../core/job-name.ts";
@@ -10,8 +12,12 @@ import { resolvePolicy } from "../../core/resolve-policy.ts";
 import { RESOURCE_PREFIX, resourcesIn } from "../../core/resources.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { ReadEntry } from "../dialect.ts";
+import { RESUBMIT_OF, tagsFrom } from "../origin.ts";
 import { withBudget, withModel, withPrompt } from "./exec.ts";
-import { RESUBMIT_OF, VARIABLE } from "./words.ts";
+import type { RoleSources } from "./role.ts";
+import { inRole } from "./role-change.ts";
+import { type AgentValues, readValues, valuesText } from "./values.ts";
+import { ANNOTATION, VARIABLE } from "./words.ts";
 
 /** What is different in the new job.
  *  @example
@@ -22,27 +28,41 @@ export interface AgentChange {
   readonly model?: string;
   /** Another command, with its arguments. */
   readonly command?: readonly string[];
+  /** The name of another `ClusterAgentRole`, whose defaults replace those of the one before. */
+  readonly role?: string;
 }
 
-export function changed(job: JobInfo, change: AgentChange): ReadEntry {
+/** `roles` is where another role is searched. */
+export function changed(job: JobInfo, change: AgentChange, roles: RoleSources | null = null): ReadEntry {
+  const { role, ...others } = change;
   const isChanged = Object.values(change).some((each) => each !== undefined);
   if (isChanged && job.kind !== "exec") {
-    const allowed = "only a job that is a command has a prompt, a model or a command";
+    const allowed = "only a job that is a command has a prompt, a model, a command or a role";
     throw new ConfigError({ path: "resubmit", given: job.kind, allowed });
   }
-  const input = isChanged ? changedInput(job.payload, change) : job.payload;
+  const copy = copyOf(job);
+  const entry = role === undefined || roles === null ? copy : inRole(job, asAgent(copy, "role"), role, roles);
+  const input = isChanged ? changedInput(entry.input, others) : entry.input;
+  const given: Record<string, AgentValues[string]> = {};
+  if (change.model !== undefined) given["model.name"] = [null, "spec"];
+  if (change.command !== undefined) given.command = [null, "spec"];
+  return withValues(input === undefined ? entry : { ...entry, input }, given);
+}
+
+function copyOf(job: JobInfo): ReadEntry {
+  const { payload } = job;
   const resources = resourcesIn(job.labels);
   const labels = Object.entries(job.labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
   return {
     task: job.kind,
-    ...(input === undefined ? {} : { input }),
+    ...(payload === undefined ? {} : { input: payload }),
     options: {
       retry: toPolicyInput(job.policy),
       queue: job.queue,
       priority: job.priority,
       annotations: { ...job.annotations, [RESUBMIT_OF]: job.id },
+      tags: tagsFrom(job),
       ...(job.name === madeName(job) ? {} : { name: job.name }),
-      ...(job.tags.length === 0 ? {} : { tags: job.tags }),
       ...(labels.length === 0 ? {} : { labels: Object.fromEntries(labels) }),
       ...(resources === null ? {} : { resources: { cpu: resources.cpu / 1_000, memory: resources.memory } }),
       ...(job.timeoutMs === null ? {} : { timeout: job.timeoutMs }),
@@ -53,7 +73,7 @@ export function changed(job: JobInfo, change: AgentChange): ReadEntry {
 }
 
 /** The input of an agent's command with the change made. For a handler that knows of its child's input only. */
-export function changedInput(payload: unknown, { prompt, model, command }: AgentChange): ExecInput {
+export function changedInput(payload: unknown, { prompt, model, command }: Omit<AgentChange, "role">): ExecInput {
   let input = (isPlain(payload) ? payload : {}) as ExecInput;
   if (prompt !== undefined || model !== undefined) checkAgent(input, prompt === undefined ? "model" : "prompt");
   if (prompt !== undefined) input = withPrompt(input, asPrompt(prompt));
@@ -71,17 +91,47 @@ function asPrompt(value: unknown): string {
   throw new ConfigError({ path: "resubmit.prompt", given: value, allowed: "text, not empty" });
 }
 
-/** An agent finds its budget in its environment too: where the policy has another by now, it is told that one. */
-export function withBudgetTold(entry: ReadEntry): ReadEntry {
-  const input = (isPlain(entry.input) ? entry.input : {}) as ExecInput;
-  const retry = entry.options?.retry;
-  if (entry.task !== "exec" || retry === undefined || !isAgent(input)) return entry;
-  const { costUsd, tokens } = resolvePolicy(retry, "resubmit").budget;
+/** What a change of the policy and the timeout makes of an agent's job: it finds its budget in its environment too, and what was
+ *  changed counts from here on as given by the task itself. */
+export function withChangesKept(before: ReadEntry, after: ReadEntry): ReadEntry {
+  const input = (isPlain(after.input) ? after.input : {}) as ExecInput;
+  if (after.task !== "exec" || after.options?.retry === undefined || !isAgent(input)) return after;
+  const [was, is] = [numbersOf(before), numbersOf(after)];
+  const given = Object.entries(is).filter(([path, value]) => value !== null && value !== was[path]);
+  const { "budget.maxCostUsd": costUsd = null, "budget.maxTokens": tokens = null } = is;
   const budget = {
     ...(costUsd === null ? {} : { maxCostUsd: costUsd }),
     ...(tokens === null ? {} : { maxTokens: tokens }),
   };
-  return { ...entry, input: withBudget(input, budget) };
+  const values = given.map(([path, value]) => [path, [value, "spec"]] as const);
+  return withValues({ ...after, input: withBudget(input, budget) }, Object.fromEntries(values));
+}
+
+/** By the paths of `AgentValues`. */
+function numbersOf({ options = {} }: ReadEntry): Readonly<Record<string, number | null>> {
+  const { maxAttempts, backoff, budget } = resolvePolicy(options.retry, "resubmit");
+  return {
+    "retry.maxAttempts": maxAttempts,
+    "retry.backoffSeconds": backoff.type === "exponential" ? backoff.initialMs / 1_000 : null,
+    "retry.maxBackoffSeconds": backoff.type === "exponential" ? backoff.maxMs / 1_000 : null,
+    "budget.maxCostUsd": budget.costUsd,
+    "budget.maxTokens": budget.tokens,
+    timeout: options.timeout === undefined ? null : toMs(options.timeout, "resubmit.timeout") / 1_000,
+  };
+}
+
+/** With other sources of some values, where the job has any. */
+function withValues(entry: ReadEntry, given: AgentValues): ReadEntry {
+  const annotations = entry.options?.annotations ?? {};
+  const values = readValues({ annotations });
+  if (values === null || Object.keys(given).length === 0) return entry;
+  const text = valuesText({ ...values, ...given });
+  return { ...entry, options: { ...entry.options, annotations: { ...annotations, [ANNOTATION.values]: text } } };
+}
+
+function asAgent(entry: ReadEntry, field: string): ReadEntry {
+  checkAgent((isPlain(entry.input) ? entry.input : {}) as ExecInput, field);
+  return entry;
 }
 
 function isAgent({ env }: ExecInput): boolean {

@@ -1,4 +1,4 @@
-/** `resubmit`: a job like another, with another prompt, model or command, over an engine in this process or a server. */
+/** `resubmit`: a job like another, with another prompt, model, command or role, over an engine in this process or a server. */
 import type { JobHandle, Perdure } from "../../core/face.ts";
 import { isTerminal } from "../../core/job.ts";
 import { type AgentChange, changed } from "./change.ts";
@@ -9,6 +9,8 @@ import { type AgentChange, changed } from "./change.ts";
 export interface ResubmitOptions {
   /** As of a submit: the same key again finds the job that was made. */
   readonly key?: string;
+  /** `ClusterAgentRole` documents in which another role is searched, before the setting `agent.roles`. */
+  readonly roles?: readonly unknown[];
 }
 
 /** The new job, and the parent that it could not be given.
@@ -20,17 +22,19 @@ export interface Resubmitted {
   readonly formerParent: string | null;
 }
 
-/** Submits a job like another, with another prompt, model or command.
+/** Submits a job like another, with another prompt, model, command or role. The new one has the id of the other in its annotation
+ *  `resubmit-of`, and `jobs({ tag: "resubmit-of=" + id })` finds it.
  *  @example
  *  const { job: again } = await resubmit(perdure, job.id, { prompt: "Shorter, please." }); */
 export async function resubmit(
-  perdure: Pick<Perdure, "job" | "submit">,
+  perdure: Pick<Perdure, "job" | "submit" | "dialectSettings">,
   id: string,
   change: AgentChange = {},
-  { key }: ResubmitOptions = {},
+  { key, roles: documents = [] }: ResubmitOptions = {},
 ): Promise<Resubmitted> {
   const job = await (await perdure.job(id)).get();
-  const { task, input, options = {} } = changed(job, change);
+  const roles = change.role === undefined ? null : { documents, settings: await perdure.dialectSettings() };
+  const { task, input, options = {} } = changed(job, change, roles);
   const { parent, ...others } = options;
   const hasParent = parent !== undefined && !isTerminal((await (await perdure.job(parent)).get()).state);
   const wanted = { ...others, ...(hasParent ? { parent } : {}), ...(key === undefined ? {} : { key }) };

@@ -72,6 +72,9 @@ describe("a document", () => {
           annotations: {
             ...{ "agent-task/name": "t", "agent-task/tier": "tribune" },
             "agent-task/api-version": "core.hortator.ai/v1alpha1",
+            "agent-task/values": expect.stringMatching(
+              /^\{"retry\.maxAttempts":\[1,"tier"\],.*"model\.name":\[null,"spec"\]/,
+            ),
           },
         },
       },
@@ -87,7 +90,7 @@ describe("a document", () => {
     const { jobs, notes } = read({ ...doc(), metadata, status: { phase: "Failed" } });
     expect(jobs[0]?.options).toMatchObject({ tags: ["app=x", "example.org/team="] });
     expect(jobs[0]?.options?.annotations).toMatchObject({ "example.org/a": "1", "agent-task/namespace": "agents" });
-    expect(Object.keys(jobs[0]?.options?.annotations ?? {})).toHaveLength(4);
+    expect(Object.keys(jobs[0]?.options?.annotations ?? {})).toHaveLength(5);
     expect(notes.map((note) => note.split(":")[0])).toEqual(["metadata.namespace", "status"]);
   });
 });

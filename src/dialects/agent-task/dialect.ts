@@ -11,9 +11,12 @@ import { asApiVersion, fieldsOf } from "./check.ts";
 import { agentTaskEvents } from "./events.ts";
 import { agentExec } from "./exec.ts";
 import { readMetadata } from "./metadata.ts";
-import { agentPolicy, layered, readRetry } from "./retry.ts";
+import { namedTasks } from "./named.ts";
+import { agentPolicy } from "./retry.ts";
 import { findRole, isRole, readRole } from "./role.ts";
 import { type AgentSpec, readSpec } from "./spec.ts";
+import { nameKeys } from "./task-key.ts";
+import { type AgentValues, effective, valuesText } from "./values.ts";
 import { agentTaskView } from "./view.ts";
 import { ANNOTATION, ROLE_KIND, TASK_KIND } from "./words.ts";
 
@@ -41,6 +44,8 @@ export const agentTask: Dialect = {
 
   view: agentTaskView,
   events: agentTaskEvents,
+  keysOf: nameKeys,
+  named: namedTasks,
 };
 
 function namesRole(document: unknown, name: string): boolean {
@@ -57,27 +62,23 @@ function readTask(document: unknown, context: ReadContext, notes: string[]): Rea
   if (fields.status !== undefined) notes.push("status: it tells of another run of this task, and is not read.");
 
   const role = spec.role === null ? null : findRole(spec.role, context, notes);
-  const tier = spec.tier ?? role?.tier ?? null;
-  const { [tier ?? "none"]: ofTier } = context.settings.agent.retry as Record<string, object | undefined>;
-  const tierRetry = ofTier === undefined ? null : readRetry(ofTier, `agent.retry.${tier}`);
-  const budget = layered(spec.budget, role?.budget);
-  const retry = agentPolicy(layered(spec.retry, role?.retry, tierRetry), budget, notes);
+  const { tier, budget, model, timeoutMs, values, ...given } = effective(spec, role, context.settings);
+  const retry = agentPolicy(given.retry, budget, notes);
   resolvePolicy(retry, "spec.retry");
 
   const input: ExecInput = agentExec({
     ...{ name, argv: argvOf(spec, context), prompt: spec.prompt, tier, budget, env: spec.env },
     ...{ role: spec.role, roleSpec: role?.spec ?? null, memoryLimit: spec.resources.memoryLimit },
-    model: layered(spec.model, role?.model),
+    model,
   });
   checkExecInput(input, "spec");
-  const timeout = spec.timeoutMs ?? role?.timeoutMs ?? null;
   const { requests } = spec.resources;
   return {
     ...{ task: "exec", input },
     options: {
-      ...{ retry, annotations: { ...annotations, ...own(apiVersion, spec, tier) } },
+      ...{ retry, annotations: { ...annotations, ...own(apiVersion, spec, tier, values) } },
       ...(tags.length === 0 ? {} : { tags }),
-      ...(timeout === null ? {} : { timeout }),
+      ...(timeoutMs === null ? {} : { timeout: timeoutMs }),
       ...(spec.parentTaskId === null ? {} : { parent: spec.parentTaskId }),
       ...(Object.keys(requests).length === 0 ? {} : { resources: requests }),
     },
@@ -99,10 +100,16 @@ function argvOf({ command, args, prompt }: AgentSpec, { settings }: ReadContext)
   return [...agent, ...args];
 }
 
-function own(apiVersion: string, { role }: AgentSpec, tier: string | null): Record<string, string> {
+function own(
+  apiVersion: string,
+  { role, command }: AgentSpec,
+  tier: string | null,
+  values: AgentValues,
+): Record<string, string> {
   return {
     [ANNOTATION.apiVersion]: apiVersion,
     ...(role === null ? {} : { [ANNOTATION.role]: role }),
     ...(tier === null ? {} : { [ANNOTATION.tier]: tier }),
+    [ANNOTATION.values]: valuesText({ ...values, command: [null, command === null ? "setting" : "spec"] }),
   };
 }

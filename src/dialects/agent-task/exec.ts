@@ -29,21 +29,32 @@ export interface AgentCommand {
 
 export function agentExec(task: AgentCommand): ExecInput {
   const { name, argv, prompt, model, tier, role, roleSpec, budget, memoryLimit } = task;
-  const env: Record<string, string> = { ...task.env };
-  env[VARIABLE.taskName] = name;
-  if (tier !== null) env[VARIABLE.tier] = tier;
-  if (role !== null) env[VARIABLE.role] = role;
-  const files: Record<string, string> = {};
-  if (roleSpec !== null) {
-    env[VARIABLE.roleFile] = `inputs/${ROLE_FILE}`;
-    files[ROLE_FILE] = base64(JSON.stringify(roleSpec));
-  }
+  const bare: ExecInput = { argv, env: { ...task.env, [VARIABLE.taskName]: name }, files: {} };
   const input: ExecInput = {
-    ...{ argv, env, files },
+    ...withRole(bare, { tier, role, roleSpec }),
     fill: { [VARIABLE.taskId]: "jobId", [VARIABLE.attempt]: "attempt" },
     ...(memoryLimit === null ? {} : { limits: { memory: memoryLimit } }),
   };
   return withModel(withBudget(prompt === null ? input : withPrompt(input, prompt), budget), model);
+}
+
+/** The same command for another role and tier. */
+export function withRole(
+  input: ExecInput,
+  { tier, role, roleSpec }: Pick<AgentCommand, "tier" | "role" | "roleSpec">,
+): ExecInput {
+  const { [VARIABLE.tier]: _tier, [VARIABLE.role]: _role, [VARIABLE.roleFile]: _file, ...env } = input.env ?? {};
+  const { [ROLE_FILE]: _document, ...files } = input.files ?? {};
+  return {
+    ...input,
+    env: {
+      ...env,
+      ...(tier === null ? {} : { [VARIABLE.tier]: tier }),
+      ...(role === null ? {} : { [VARIABLE.role]: role }),
+      ...(roleSpec === null ? {} : { [VARIABLE.roleFile]: `inputs/${ROLE_FILE}` }),
+    },
+    files: { ...files, ...(roleSpec === null ? {} : { [ROLE_FILE]: base64(JSON.stringify(roleSpec)) }) },
+  };
 }
 
 const MAX_ENV_PROMPT_BYTES = 32_768;

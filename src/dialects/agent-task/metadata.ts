@@ -2,8 +2,9 @@
  *  What a cluster has written into it is left out. */
 import { asText, fieldPath } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
-import { isName, MAX_NAME } from "../../core/name.ts";
+import { isName, MAX_KEY, MAX_NAME } from "../../core/name.ts";
 import { asTexts, fieldsOf } from "./check.ts";
+import { taskKey } from "./task-key.ts";
 import { ANNOTATION, PREFIX } from "./words.ts";
 
 export interface AgentMetadata {
@@ -17,7 +18,7 @@ const WRITTEN_BY_CLUSTERS = [
   ...(["uid", "creationTimestamp", "resourceVersion", "generation", "selfLink", "managedFields"] as const),
   ...(["finalizers", "ownerReferences", "deletionTimestamp"] as const),
 ];
-const FIELDS = ["name", "namespace", "labels", "annotations", ...WRITTEN_BY_CLUSTERS] as const;
+const FIELDS = ["name", "generateName", "namespace", "labels", "annotations", ...WRITTEN_BY_CLUSTERS] as const;
 
 const MAX_KUBERNETES_NAME = 253;
 const MAX_TAGS = 20;
@@ -30,17 +31,29 @@ const LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration";
 
 export function readMetadata(value: unknown, path: string, notes: string[]): AgentMetadata {
   const fields = fieldsOf(value, path, FIELDS);
+  if (fields.generateName !== undefined) throw noGeneratedName(fields.generateName, fieldPath(path, "generateName"));
   const name = asText(fields.name, fieldPath(path, "name"), MAX_KUBERNETES_NAME);
   const annotations = readAnnotations(fields.annotations ?? {}, fieldPath(path, "annotations"));
   annotations[ANNOTATION.name] = name;
   if (fields.namespace !== undefined) {
     const namespace = asText(fields.namespace, fieldPath(path, "namespace"), MAX_KUBERNETES_NAME);
     annotations[ANNOTATION.namespace] = namespace;
+    if (taskKey(name, namespace).length > MAX_KEY) {
+      const allowed = "a name and a namespace of at most 480 characters together";
+      throw new ConfigError({ path: fieldPath(path, "name"), given: name, allowed });
+    }
     notes.push(
       `${fieldPath(path, "namespace")}: kept and shown; the job goes into the namespace that this command speaks to.`,
     );
   }
   return { name, tags: readLabels(fields.labels ?? {}, fieldPath(path, "labels")), annotations };
+}
+
+/** Names are what a manifest is found by when it is applied again. */
+function noGeneratedName(given: unknown, path: string): ConfigError {
+  const problem = "names are not generated here";
+  const allowed = "metadata.name; for a new job each time give another name, or another --key";
+  return new ConfigError({ path, given, allowed, problem });
 }
 
 function readLabels(value: unknown, path: string): string[] {

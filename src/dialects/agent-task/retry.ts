@@ -31,19 +31,27 @@ export function layered<T extends object>(...layers: readonly (T | null | undefi
 
 const PRESET = presets.agent.backoff as Extract<Backoff, { type: "exponential" }>;
 
+/** The numbers that hold, whatever was left out. */
+export function retryNumbers(retry: AgentRetrySettings): Required<AgentRetrySettings> {
+  const { maxAttempts = 0, backoffSeconds, maxBackoffSeconds } = retry;
+  return {
+    maxAttempts: Math.max(1, maxAttempts),
+    backoffSeconds: (ms(backoffSeconds) ?? PRESET.initialMs) / 1_000,
+    // The floor holds whatever the cap says.
+    maxBackoffSeconds: Math.max(ms(maxBackoffSeconds) ?? PRESET.maxMs, PRESET.minMs) / 1_000,
+  };
+}
+
 /** The policy, and what of it may surprise whoever wrote it. */
 export function agentPolicy(retry: AgentRetrySettings, budget: AgentBudget, notes: string[]): PolicyFields {
-  const { maxAttempts = 0, backoffSeconds, maxBackoffSeconds } = retry;
-  const initial = ms(backoffSeconds) ?? PRESET.initialMs;
-  // The floor holds whatever the cap says.
-  const cap = Math.max(ms(maxBackoffSeconds) ?? PRESET.maxMs, PRESET.minMs);
-  const said = `backoffSeconds is ${initial / 1_000}`;
-  noteCap({ path: "spec.retry", said, initialMs: initial, capMs: cap, runs: maxAttempts }, notes);
+  const { maxAttempts, backoffSeconds: initial, maxBackoffSeconds: cap } = retryNumbers(retry);
+  const said = `backoffSeconds is ${initial}`;
+  noteCap({ path: "spec.retry", said, initialMs: initial * 1_000, capMs: cap * 1_000, runs: maxAttempts }, notes);
   const { maxCostUsd, maxTokens } = budget;
   return {
     preset: "agent",
-    maxAttempts: Math.max(1, maxAttempts),
-    backoff: { type: "exponential", initial: `${initial / 1_000}s`, max: `${cap / 1_000}s` },
+    maxAttempts,
+    backoff: { type: "exponential", initial: `${initial}s`, max: `${cap}s` },
     onTimeout: "retry",
     ...(maxCostUsd === undefined && maxTokens === undefined
       ? {}

@@ -57,20 +57,13 @@ export function readRole(document: unknown, notes: string[]): AgentRole {
   };
 }
 
-/** The role that a task names; one of the documents beside it hides one of the settings. Null, with a note, if nobody has it:
- *  a task may name it for its agent alone. */
-export function findRole(name: string, { documents, settings }: ReadContext, notes: string[]): AgentRole | null {
-  const isNamed = (document: object) => nameOf(document) === name;
-  const beside = documents.filter(isRole);
-  const [found, second] = beside.filter(isNamed);
-  if (second !== undefined) {
-    const problem = `two documents define the ${ROLE_KIND} ${show(name)}`;
-    throw new ConfigError({ path: "spec.role", given: name, allowed: "a role that is defined once", problem });
-  }
-  const configured = settings.agent.roles.filter(isRole);
-  const role = found ?? configured.find(isNamed);
-  if (role !== undefined) return readNamed(role, name, notes);
-  const near = nearest(name, [...beside, ...configured].map(nameOf));
+/** Where roles may lie: documents beside the task hide those of the settings. */
+export type RoleSources = Pick<ReadContext, "documents" | "settings">;
+
+/** The role that a task names. Null, with a note, if nobody has it: a task may name it for its agent alone. */
+export function findRole(name: string, sources: RoleSources, notes: string[]): AgentRole | null {
+  const { role, near } = searchRole(name, sources, "spec.role", notes);
+  if (role !== null) return role;
   const hint = near === null ? "" : ` Did you mean ${show(near)}?`;
   notes.push(
     `spec.role: no ${ROLE_KIND} ${show(name)} was given, so no defaults come from it; give its file too, or set agent.roles.${hint}`,
@@ -78,15 +71,43 @@ export function findRole(name: string, { documents, settings }: ReadContext, not
   return null;
 }
 
+/** The role that somebody asks for. One that nobody has is refused: it would change nothing but a name. */
+export function requiredRole(name: string, sources: RoleSources, path: string): AgentRole {
+  const { role, near } = searchRole(name, sources, path, []);
+  if (role !== null) return role;
+  const problem = `there is no ${ROLE_KIND} ${show(name)}`;
+  const allowed = "a role of a file that is given with it, or of the setting agent.roles";
+  throw new ConfigError({ path, given: name, allowed, nearest: near, problem });
+}
+
+function searchRole(
+  name: string,
+  { documents, settings }: RoleSources,
+  path: string,
+  notes: string[],
+): { readonly role: AgentRole | null; readonly near: string | null } {
+  const isNamed = (document: object) => nameOf(document) === name;
+  const beside = documents.filter(isRole);
+  const [found, second] = beside.filter(isNamed);
+  if (second !== undefined) {
+    const problem = `two documents define the ${ROLE_KIND} ${show(name)}`;
+    throw new ConfigError({ path, given: name, allowed: "a role that is defined once", problem });
+  }
+  const configured = settings.agent.roles.filter(isRole);
+  const role = found ?? configured.find(isNamed);
+  if (role !== undefined) return { role: readNamed(role, name, path, notes), near: null };
+  return { role: null, near: nearest(name, [...beside, ...configured].map(nameOf)) };
+}
+
 /** What is wrong in a role is told at the task that needs it: its own place may be in another file. */
-function readNamed(document: object, name: string, notes: string[]): AgentRole {
+function readNamed(document: object, name: string, path: string, notes: string[]): AgentRole {
   try {
     return readRole(document, notes);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     const { allowed, message } = error;
     const problem = `the ${ROLE_KIND} ${show(name)} has a mistake: ${message.split("; allowed: ")[0]}`;
-    throw new ConfigError({ path: "spec.role", given: name, allowed, nearest: error.nearest, problem });
+    throw new ConfigError({ path, given: name, allowed, nearest: error.nearest, problem });
   }
 }
 

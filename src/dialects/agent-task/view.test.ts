@@ -212,7 +212,8 @@ describe("a changed task", () => {
       ...{ prompt: "Another.", model: { name: "haiku", endpoint: "https://x" }, command: ["/opt/other"] },
     });
     expect(resolvePolicy(entry.options?.retry)).toEqual(job.policy);
-    expect(entry.options).toMatchObject({ queue: "default", priority: 5, parent: PARENT, tags: ["app=x"] });
+    const tags = ["app=x", `resubmit-of=${job.id}`];
+    expect(entry.options).toMatchObject({ queue: "default", priority: 5, parent: PARENT, tags });
     expect(entry.options?.annotations).toEqual({ ...job.annotations, "resubmit-of": job.id });
     expect(entry.options?.key).toBe(undefined);
   });

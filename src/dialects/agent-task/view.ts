@@ -6,6 +6,7 @@ import { givenKey } from "../../core/child.ts";
 import { CPU_LABEL, MEMORY_LABEL } from "../../core/resources.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { ViewParts } from "../dialect.ts";
+import { isOriginTag } from "../origin.ts";
 import { wholeSeconds } from "./reason.ts";
 import { type AgentStatus, agentStatus } from "./status.ts";
 import { ANNOTATION, API_VERSION, OUR_VARIABLES, PREFIX, PROMPT_FILE, TASK_KIND, VARIABLE } from "./words.ts";
@@ -33,16 +34,13 @@ export function taskName(job: JobInfo): string {
   return annotation(job, ANNOTATION.name) ?? givenKey(job.parentId, job.key) ?? job.kind;
 }
 
-function annotation({ annotations }: JobInfo, name: string): string | null {
+function annotation({ annotations }: Pick<JobInfo, "annotations">, name: string): string | null {
   return annotations !== undefined && Object.hasOwn(annotations, name) ? (annotations[name] as string) : null;
 }
 
 function metadataOf(job: JobInfo): Record<string, unknown> {
   const namespace = annotation(job, ANNOTATION.namespace);
-  const labels = job.tags.flatMap((tag): [string, string][] => {
-    const [, name, text] = /^([^=]+)=(.*)$/.exec(tag) ?? [];
-    return name === undefined || text === undefined ? [] : [[name, text]];
-  });
+  const labels = labelsOf(job.tags);
   const annotations = Object.entries(job.annotations ?? {}).filter(([name]) => !name.startsWith(PREFIX));
   return {
     name: taskName(job),
@@ -54,6 +52,14 @@ function metadataOf(job: JobInfo): Record<string, unknown> {
   };
 }
 
+/** Tags as they were labels. The one that names an origin never was. */
+export function labelsOf(tags: readonly string[]): [name: string, text: string][] {
+  return tags.flatMap((tag): [string, string][] => {
+    const [, name, text] = /^([^=]+)=(.*)$/.exec(tag) ?? [];
+    return name === undefined || text === undefined || isOriginTag(tag) ? [] : [[name, text]];
+  });
+}
+
 interface SeenInput {
   readonly argv: readonly unknown[];
   readonly env: Readonly<Record<string, unknown>>;
@@ -61,7 +67,7 @@ interface SeenInput {
   readonly limits: Readonly<Record<string, unknown>>;
 }
 
-function inputOf({ kind, payload }: JobInfo): SeenInput {
+function inputOf({ kind, payload }: Pick<JobInfo, "kind" | "payload">): SeenInput {
   const given = (kind === "exec" && isPlain(payload) ? payload : {}) as Record<string, unknown>;
   const object = (value: unknown) => (isPlain(value) ? (value as Record<string, unknown>) : {});
   const shell = typeof given.command === "string" ? ["/bin/sh", "-c", given.command] : [];
@@ -71,8 +77,14 @@ function inputOf({ kind, payload }: JobInfo): SeenInput {
   };
 }
 
+/** What is read of a job for its spec. */
+export type SpecParts = Pick<
+  JobInfo,
+  "kind" | "payload" | "annotations" | "labels" | "policy" | "timeoutMs" | "parentId"
+>;
+
 /** Also for those who describe a task. */
-export function agentSpecOf(job: JobInfo): Record<string, unknown> {
+export function agentSpecOf(job: SpecParts): Record<string, unknown> {
   const { argv, env, files, limits } = inputOf(job);
   const role = annotation(job, ANNOTATION.role);
   const tier = annotation(job, ANNOTATION.tier) ?? env[VARIABLE.tier];
@@ -121,12 +133,12 @@ function modelOf(env: SeenInput["env"]): unknown {
 }
 
 /** The effective numbers: of task, role, tier and preset together. */
-function retryOf({ policy: { maxAttempts, backoff } }: JobInfo): object {
+function retryOf({ policy: { maxAttempts, backoff } }: Pick<JobInfo, "policy">): object {
   if (backoff.type !== "exponential") return { maxAttempts };
   return { maxAttempts, backoffSeconds: backoff.initialMs / 1_000, maxBackoffSeconds: backoff.maxMs / 1_000 };
 }
 
-function resourcesOf({ labels }: JobInfo, limits: SeenInput["limits"]): object | null {
+function resourcesOf({ labels }: Pick<JobInfo, "labels">, limits: SeenInput["limits"]): object | null {
   const { [CPU_LABEL]: cpu, [MEMORY_LABEL]: memory } = labels;
   const requests = { ...(cpu === undefined ? {} : { cpu: `${cpu}m` }), ...(memory === undefined ? {} : { memory }) };
   const limited = limits.memory === undefined ? {} : { memory: String(limits.memory) };

@@ -34,10 +34,9 @@ export const ANNOTATION = {
   apiVersion: "agent-task/api-version",
   role: "agent-task/role",
   tier: "agent-task/tier",
+  /** Where its values came from (`values.ts`). */
+  values: "agent-task/values",
 } as const;
-
-/** Of a job that was made from another one: the id of that one. */
-export const RESUBMIT_OF = "resubmit-of";
 
 export const TASK_KIND = "AgentTask";
 export const ROLE_KIND = "ClusterAgentRole";

@@ -1,0 +1,117 @@
+/** Jobs of documents that have names, such as AgentTasks: one that is applied again is the job that exists, unless it differs
+ *  from it. Nothing is ever updated. The submit decides who is first, by the key; the comparison comes before it, so that nothing
+ *  is done for a document that differs, and again after it for one that another command has stored in between. */
+import { childKey } from "../../core/child.ts";
+import type { JobHandle, Perdure, SubmitManyAnswer } from "../../core/face.ts";
+import { isTerminal } from "../../core/job.ts";
+import type { JobInfo } from "../../core/views.ts";
+import type { Difference, NamedDocuments, ReadEntry } from "../../dialects/dialect.ts";
+import { dialectOf } from "../../dialects/registry.ts";
+import type { Io } from "../io.ts";
+import type { Wanted } from "../submit/store.ts";
+import type { Target } from "../target.ts";
+
+/** Null of a job whose document has no name. */
+export function namedBy({ dialect }: Pick<Wanted, "dialect">): NamedDocuments | null {
+  return dialect == null ? null : (dialectOf(dialect).named ?? null);
+}
+
+/** The job whose children a command submits: within a job of a server. */
+export function impliedParent({ env }: Pick<Io, "env">, target: Target): string | null {
+  return target.kind === "server" ? env.PERDURE_JOB_ID || null : null;
+}
+
+/** A job that has the key of a document. */
+export interface Existing {
+  readonly job: JobInfo;
+  readonly differences: readonly Difference[];
+  /** For a person: that it is the same, or what differs and what to do. */
+  readonly text: string;
+}
+
+/** Null where no job has its key, or its document has no name. */
+export async function existingFor(
+  perdure: Pick<Perdure, "jobs">,
+  wanted: Wanted,
+  parent: string | null,
+): Promise<Existing | null> {
+  const named = namedBy(wanted);
+  const entry = wanted.entry as ReadEntry;
+  const { key, parent: given } = entry.options ?? {};
+  if (named === null || key === undefined) return null;
+  // A key is one among the children of a parent.
+  const above = given ?? parent;
+  const keys = above === null ? [key] : given === undefined ? [childKey(above, key), key] : [childKey(above, key)];
+  for (const each of keys) {
+    const [job] = (await perdure.jobs({ key: each, limit: 1 })).jobs;
+    if (job === undefined) continue;
+    const differences = named.differences(job, entry);
+    const isSame = differences.length === 0;
+    return { job, differences, text: (isSame ? unchangedText : differsText)(named, job, entry, differences) };
+  }
+  return null;
+}
+
+function unchangedText(named: NamedDocuments, job: JobInfo, entry: ReadEntry): string {
+  const reference = named.reference(job, entry);
+  const { id, state, reason } = job;
+  const again =
+    state === "succeeded"
+      ? `; for another like it use \`perdure resubmit ${reference}\``
+      : `; to start it again use \`perdure redrive ${reference}\``;
+  const stands = reason === null ? state : `${state} (${reason})`;
+  return `${id} already exists, unchanged: ${named.called(entry)} is ${stands}${isTerminal(state) ? again : ""}`;
+}
+
+function differsText(
+  named: NamedDocuments,
+  job: JobInfo,
+  entry: ReadEntry,
+  differences: readonly Difference[],
+): string {
+  const what = differences.map(({ text }) => text).join("; ");
+  const instead = named.instead(job, entry, differences);
+  return `${named.called(entry)} already exists as ${job.id} (${job.state}) and differs: ${what}. It is not stored: ${instead}`;
+}
+
+export type Outcome =
+  | { readonly ok: true; readonly job: JobHandle<unknown>; readonly note: string | null }
+  | { readonly ok: false; readonly message: string };
+
+/** Submits the jobs of files, each answered for itself, in their order. */
+export async function submitAll(
+  perdure: Pick<Perdure, "jobs" | "job" | "submitMany">,
+  jobs: readonly Wanted[],
+  parent: string | null,
+): Promise<Outcome[]> {
+  const outcomes: Outcome[] = new Array(jobs.length);
+  const open: number[] = [];
+  for (const [i, wanted] of jobs.entries()) {
+    const existing = await existingFor(perdure, wanted, parent);
+    if (existing === null || existing.differences.length === 0) open.push(i);
+    else outcomes[i] = { ok: false, message: existing.text };
+  }
+  const answers = open.length === 0 ? [] : await perdure.submitMany(open.map((i) => (jobs[i] as Wanted).entry));
+  for (const [k, i] of open.entries()) {
+    outcomes[i] = await outcomeOf(perdure, jobs[i] as Wanted, answers[k] as SubmitManyAnswer, parent);
+  }
+  return outcomes;
+}
+
+async function outcomeOf(
+  perdure: Pick<Perdure, "jobs" | "job" | "submitMany">,
+  wanted: Wanted,
+  answer: SubmitManyAnswer,
+  parent: string | null,
+): Promise<Outcome> {
+  const isTaken = answer.ok ? !answer.job.created : answer.error.code === "key_conflict";
+  const existing = isTaken ? await existingFor(perdure, wanted, parent) : null;
+  if (existing !== null && existing.differences.length > 0) return { ok: false, message: existing.text };
+  if (answer.ok) return { ok: true, job: answer.job, note: existing?.text ?? null };
+  // The order of fields makes another text of the same input, which is another body to the engine.
+  if (existing !== null) return { ok: true, job: await perdure.job(existing.job.id), note: existing.text };
+  // Pruned since the submit was answered.
+  const [again] = isTaken && namedBy(wanted) !== null ? await perdure.submitMany([wanted.entry]) : [];
+  if (again?.ok) return { ok: true, job: again.job, note: null };
+  return { ok: false, message: answer.error.message };
+}
