@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { classify, type FailureOutcome, failureOf, polled, ruleMatches } from "./classify.ts";
-import { failure } from "./failure.ts";
+import { classify, type FailureOutcome, failureOf, polled } from "./classify.ts";
 import type { Policy, RuleCondition } from "./policy.ts";
 import {
   answered,
@@ -277,66 +276,5 @@ describe("failureOf", () => {
   it("is made up for those that have none", () => {
     expect(failureOf(QUEUE_TIMEOUT)).toMatchObject({ kind: "queue_timeout", class: "transient" });
     expect(failureOf(completed())).toMatchObject({ kind: "result", class: "transient" });
-  });
-});
-
-describe("ruleMatches", () => {
-  const cause = failure({
-    kind: "http",
-    message: "503 Service Unavailable",
-    name: "FetchError",
-    code: "EHTTP",
-    exitCode: 7,
-    signal: "SIGTERM",
-    status: 503,
-  });
-  const bare = failure({ kind: "error", message: "it broke" });
-
-  it.each<[keyof RuleCondition, Partial<RuleCondition>, Partial<RuleCondition>]>([
-    ["kind", { kind: ["oom", "http"] }, { kind: ["oom", "exit"] }],
-    ["exitCode", { exitCode: [1, 7] }, { exitCode: [1, 8] }],
-    ["signal", { signal: ["SIGKILL", "SIGTERM"] }, { signal: ["SIGKILL"] }],
-    ["error", { error: ["TypeError", "FetchError"] }, { error: ["TypeError"] }],
-    ["message", { message: ["nothing", "service unavail"] }, { message: ["nothing"] }],
-    [
-      "status",
-      { status: [[500, 503]] },
-      {
-        status: [
-          [400, 499],
-          [504, 599],
-        ],
-      },
-    ],
-    ["attempt", { attempt: [1, 2] }, { attempt: [1, 3] }],
-  ])("matches on %s by any of its list", (_, yes, no) => {
-    expect(ruleMatches(testRule(yes, "fail"), cause, 2)).toBe(true);
-    expect(ruleMatches(testRule(no, "fail"), cause, 2)).toBe(false);
-  });
-
-  it.each<[Partial<RuleCondition>]>([
-    [{ exitCode: [0] }],
-    [{ signal: ["SIGKILL"] }],
-    [{ error: ["Error"] }],
-    [{ status: [[100, 599]] }],
-  ])("does not match a failure that has nothing of the sort: %o", (condition) => {
-    expect(ruleMatches(testRule(condition, "fail"), bare, 1)).toBe(false);
-  });
-
-  it("includes both ends of a range of statuses", () => {
-    const range = testRule({ status: [[500, 504]] }, "fail");
-    const statuses = [499, 500, 504, 505].map((status) => ruleMatches(range, failure({ ...cause, status }), 1));
-    expect(statuses).toEqual([false, true, true, false]);
-  });
-
-  it("looks for parts in the code too", () => {
-    expect(ruleMatches(testRule({ message: ["ehttp"] }, "fail"), cause, 1)).toBe(true);
-  });
-
-  it("matches only when all given fields do", () => {
-    expect(ruleMatches(testRule({ kind: ["http"], status: [[503, 503]] }, "fail"), cause, 1)).toBe(true);
-    expect(ruleMatches(testRule({ kind: ["http"], status: [[500, 500]] }, "fail"), cause, 1)).toBe(false);
-    expect(ruleMatches(testRule({ kind: ["exit"], status: [[503, 503]] }, "fail"), cause, 1)).toBe(false);
-    expect(ruleMatches(testRule({}, "fail"), cause, 1)).toBe(true);
   });
 });

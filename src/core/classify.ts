@@ -3,9 +3,10 @@
 import { evaluateCondition } from "./expression.ts";
 import { type Failure, failure } from "./failure.ts";
 import type { FailReason, Job } from "./job.ts";
-import { partIn } from "./message-parts.ts";
+import { type FoundPart, findPart } from "./message-parts.ts";
 import type { Outcome } from "./outcome.ts";
 import type { Policy, Rule } from "./policy.ts";
+import { aroundOf, matchOf, messageOf } from "./rule-match.ts";
 
 /** An outcome that may be a failure.
  *  @example
@@ -22,6 +23,8 @@ export interface Verdict {
   readonly reason: FailReason | null;
   /** The rule, list, condition or switch that decided, in words of the policy: `rules[1]`, `noRetryOnExitCodes`. */
   readonly matched: string;
+  /** Which part of that list or rule it was; null where it has no parts, or none of them matched. */
+  readonly found: FoundPart | null;
   /** The rule that matched, for its own budget and backoff; never one of the preset's fallback rules. */
   readonly rule: { readonly index: number; readonly rule: Rule } | null;
   readonly failure: Failure;
@@ -77,11 +80,11 @@ export function failureOf(outcome: FailureOutcome): Failure {
 }
 
 function judge(job: JobFacts, outcome: FailureOutcome, cause: Failure): Verdict {
-  const no = (reason: FailReason, matched: string, conditionError: string | null = null): Verdict => {
-    return { kind: "fail", reason, matched, rule: null, failure: cause, conditionError };
+  const no: No = (reason, matched, found = null, conditionError = null) => {
+    return { kind: "fail", reason, matched, found, rule: null, failure: cause, conditionError };
   };
-  const yes = (matched: string): Verdict => {
-    return { kind: "retry", reason: null, matched, rule: null, failure: cause, conditionError: null };
+  const yes: Yes = (matched, found = null) => {
+    return { kind: "retry", reason: null, matched, found, rule: null, failure: cause, conditionError: null };
   };
   const { policy } = job;
 
@@ -91,23 +94,23 @@ function judge(job: JobFacts, outcome: FailureOutcome, cause: Failure): Verdict 
   }
   if (cause.class === "invalid") return no("invalid", "invalid input");
 
-  const index = policy.rules.findIndex((rule) => ruleMatches(rule, cause, attempt));
-  const rule = policy.rules[index];
-  if (rule !== undefined) {
-    if (rule.then === "fail") return no("rejected", `rules[${index}]`);
-    return { ...yes(`rules[${index}]`), kind: rule.then, rule: { index, rule } };
+  const own = firstMatch(policy.rules, cause, attempt);
+  if (own !== null) {
+    const { index, rule, found } = own;
+    if (rule.then === "fail") return no("rejected", `rules[${index}]`, found);
+    return { ...yes(`rules[${index}]`, found), kind: rule.then, rule: { index, rule } };
   }
 
   const { stopWhen, retryWhen } = policy;
   const names = stopWhen !== null || retryWhen !== null ? variables(job, outcome) : {};
   if (stopWhen !== null) {
     const stop = evaluateCondition(stopWhen, names);
-    if (stop.error !== null) return no("rejected", "stopWhen", stop.error);
+    if (stop.error !== null) return no("rejected", "stopWhen", null, stop.error);
     if (stop.value) return no("rejected", "stopWhen");
   }
   if (retryWhen !== null) {
     const retry = evaluateCondition(retryWhen, names);
-    if (!retry.value) return no("rejected", "retryWhen", retry.error);
+    if (!retry.value) return no("rejected", "retryWhen", null, retry.error);
   }
 
   if (outcome.kind === "timeout") return policy.onTimeout === "retry" ? yes("onTimeout") : no("timeout", "onTimeout");
@@ -117,63 +120,51 @@ function judge(job: JobFacts, outcome: FailureOutcome, cause: Failure): Verdict 
   return judgeFailed(policy, cause, fallback, yes, no);
 }
 
-type Yes = (matched: string) => Verdict;
-type No = (reason: FailReason, matched: string) => Verdict;
+type Yes = (matched: string, found?: FoundPart | null) => Verdict;
+type No = (reason: FailReason, matched: string, found?: FoundPart | null, conditionError?: string | null) => Verdict;
+
+function firstMatch(rules: readonly Rule[], cause: Failure, attempt: number) {
+  for (const [index, rule] of rules.entries()) {
+    const found = matchOf(rule, cause, attempt);
+    if (found !== null) return { index, rule, found: found.part === "" ? null : found };
+  }
+  return null;
+}
 
 /** What the preset's own rules say; null if they do not know it. */
 function fallbackOf(policy: Policy, cause: Failure, attempt: number, yes: Yes, no: No): Verdict | null {
-  const fallback = policy.fallback.find((rule) => ruleMatches(rule, cause, attempt));
-  if (fallback === undefined) return null;
+  const fallback = firstMatch(policy.fallback, cause, attempt);
+  if (fallback === null) return null;
   const matched = `preset ${policy.preset}`;
-  return fallback.then === "fail" ? no("rejected", matched) : yes(matched);
+  return fallback.rule.then === "fail" ? no("rejected", matched, fallback.found) : yes(matched, fallback.found);
 }
 
 /** Some systems have reasons that a command reports itself and that may pass. Then a reported failure is judged like any other;
  *  only a rule of the preset that names the kind `result` allows that, and whatever the user wrote still comes first. */
 function isRetriedByPreset({ fallback }: Policy, cause: Failure, attempt: number): boolean {
-  const rule = fallback.find((each) => ruleMatches(each, cause, attempt));
+  const rule = firstMatch(fallback, cause, attempt)?.rule;
   return rule?.then === "retry" && rule.if.kind?.includes("result") === true;
 }
 
 function judgeFailed(policy: Policy, cause: Failure, fallback: Verdict | null, yes: Yes, no: No): Verdict {
   const { exitCode } = cause;
-  if (exitCode !== null && policy.noRetryOnExitCodes.includes(exitCode)) return no("rejected", "noRetryOnExitCodes");
+  const code: FoundPart = { part: String(exitCode), line: null };
+  if (exitCode !== null && policy.noRetryOnExitCodes.includes(exitCode))
+    return no("rejected", "noRetryOnExitCodes", code);
   if (policy.retryOnExitCodes.length > 0) {
     const allowed = exitCode !== null && policy.retryOnExitCodes.includes(exitCode);
-    return allowed ? yes("retryOnExitCodes") : no("rejected", "retryOnExitCodes");
+    return allowed ? yes("retryOnExitCodes", code) : no("rejected", "retryOnExitCodes");
   }
   const { retryWhen, retryOn, noRetryOn } = policy;
   for (const text of [messageOf(cause), aroundOf(cause)]) {
-    if (partIn(text, noRetryOn) !== null) return no("rejected", "noRetryOn");
-    if (retryWhen === null && partIn(text, retryOn) !== null) return yes("retryOn");
+    const denied = findPart(text, noRetryOn);
+    if (denied !== null) return no("rejected", "noRetryOn", denied);
+    const allowed = retryWhen === null ? findPart(text, retryOn) : null;
+    if (allowed !== null) return yes("retryOn", allowed);
   }
   if (retryWhen !== null) return yes("retryWhen");
   if (fallback !== null) return fallback;
   return policy.onUnknown === "retry" ? yes("onUnknown") : no("rejected", "onUnknown");
-}
-
-/** Parts are looked for in the message and in the code: `ECONNRESET` is often only there. */
-function messageOf({ message, code }: Failure): string {
-  return `${message} ${code ?? ""}`.toLowerCase();
-}
-
-/** The lists look here for what the message does not say: programs explain themselves in several lines of stderr, and which
- *  of them is the message is a guess. Stacks of errors name files, and are no text to look for words in. */
-function aroundOf({ kind, stack }: Failure): string {
-  const isCommand = kind === "exit" || kind === "signal" || kind === "oom";
-  return isCommand && stack !== null ? stack.toLowerCase() : "";
-}
-
-export function ruleMatches(rule: Rule, cause: Failure, attempt: number): boolean {
-  const { kind, exitCode, signal, error, message, status, attempt: attempts } = rule.if;
-  if (kind !== null && !kind.includes(cause.kind)) return false;
-  if (exitCode !== null && (cause.exitCode === null || !exitCode.includes(cause.exitCode))) return false;
-  if (signal !== null && (cause.signal === null || !signal.includes(cause.signal))) return false;
-  if (error !== null && (cause.name === null || !error.includes(cause.name))) return false;
-  if (message !== null && partIn(messageOf(cause), message) === null) return false;
-  if (attempts !== null && !attempts.includes(attempt)) return false;
-  const code = cause.status;
-  return status === null || (code !== null && status.some(([low, high]) => code >= low && code <= high));
 }
 
 function variables(job: JobFacts, outcome: FailureOutcome): Record<string, unknown> {

@@ -14,6 +14,7 @@ import {
 import { classify, type FailureOutcome, polled } from "./classify.ts";
 import { DECISIVE, evidenceOf } from "./evidence.ts";
 import type { FailReason, Job } from "./job.ts";
+import type { FoundPart } from "./message-parts.ts";
 import type { Outcome } from "./outcome.ts";
 import type { Backoff } from "./policy.ts";
 
@@ -66,6 +67,8 @@ interface Made {
   readonly class: DecisionClass;
   /** The rule, list, condition or step that decided. */
   readonly matched: string;
+  /** Which part of that rule or list, and the line in which it was found. */
+  readonly found?: FoundPart;
   readonly charge: Charge | null;
   readonly counters: Counters;
   /** Why a condition could not be evaluated. */
@@ -293,23 +296,24 @@ function judged(job: Job, outcome: FailureOutcome, now: number, random: number):
   const { matched } = verdict;
   const cls = classOf(outcome);
   const noted = verdict.conditionError === null ? {} : { conditionError: verdict.conditionError };
+  const by = verdict.found === null ? { matched } : { matched, found: verdict.found };
 
   if (verdict.kind === "fail") {
     const { charge, counters } = chargeFailure(job);
     const reason = verdict.reason as FailReason;
-    return { kind: "fail", reason, detail: null, step: 7, matched, class: cls, charge, counters, ...noted };
+    return { kind: "fail", reason, detail: null, step: 7, ...by, class: cls, charge, counters, ...noted };
   }
 
   const spent = chargeVerdict(job, verdict.rule, verdict.kind === "defer");
   const { charge, counters } = spent;
   if (spent.usedUp) {
     const reason = endReason(job, outcome);
-    return { kind: "fail", reason, detail: null, step: 8, matched, class: cls, charge, counters };
+    return { kind: "fail", reason, detail: null, step: 8, ...by, class: cls, charge, counters };
   }
 
   const backoff: Backoff = verdict.rule?.rule.backoff ?? policy.backoff;
   const delay = withRetryAfter(job, verdict.failure.retryAfterMs, backoffMs(backoff, spent.r, random), spent.deferred);
-  return withinElapsed(job, now, delay, { step: 10, matched, class: cls, charge, counters });
+  return withinElapsed(job, now, delay, { step: 10, ...by, class: cls, charge, counters });
 }
 
 interface Spent {
@@ -376,6 +380,5 @@ function withinElapsed(job: Job, now: number, delay: Delay, made: Made): Decisio
 }
 
 function retryAt(now: number, delay: Delay, made: Made): Decision {
-  const { step, class: cls, matched, charge, counters } = made;
-  return { kind: "retry", runAt: now + delay.delayMs, delay, step, class: cls, matched, charge, counters };
+  return { ...made, kind: "retry", runAt: now + delay.delayMs, delay };
 }

@@ -16,6 +16,9 @@ export interface StoredDecision {
   readonly step: number;
   readonly class: string;
   readonly matched: string;
+  /** Which part of the list or rule it was, and the line in which that was found; not in events of earlier versions. */
+  readonly matchedPart?: string;
+  readonly matchedText?: string;
   readonly reason?: FailReason;
   readonly detail?: string | null;
   readonly charge?: Charge | null;

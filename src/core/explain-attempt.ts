@@ -43,6 +43,9 @@ export interface AttemptStory {
   /** What was decided, by which rule or step, and the same as a clause for people; null while it runs. */
   readonly verdict: StoredDecision["kind"] | null;
   readonly matched: string | null;
+  /** Which part of that rule or list, and the line in which it was found; null of decisions of earlier versions. */
+  readonly matchedPart: string | null;
+  readonly matchedText: string | null;
   readonly because: string | null;
   /** The budget that paid for it; null when nothing was charged. */
   readonly charge: Charge | null;
@@ -71,6 +74,8 @@ export function beginAttempt({ data, at }: AttemptStarted, before: JobProgressFi
     usage: null,
     verdict: null,
     matched: null,
+    matchedPart: null,
+    matchedText: null,
     because: null,
     charge: null,
     delay: null,
@@ -88,6 +93,8 @@ export function endAttempt(begun: AttemptStory, event: AttemptEnded, decided: De
     usage: usage ?? null,
     verdict: decision.kind,
     matched: decision.matched,
+    matchedPart: decision.matchedPart ?? null,
+    matchedText: decision.matchedText ?? null,
     because: because(decided),
     charge: decision.charge ?? null,
     delay: decision.delay ?? null,

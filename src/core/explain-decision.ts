@@ -127,7 +127,7 @@ function lostWords(decision: StoredDecision, charge: Charge): string {
 
 /** What the matched rule, list, condition or switch says; `then` is its own verdict, before any budget. */
 function matchedWords(
-  { matched, conditionError, class: cls }: StoredDecision,
+  { matched, matchedPart, matchedText, conditionError, class: cls }: StoredDecision,
   then: "retry" | "fail" | "defer",
   failure: ShownFailure | undefined,
 ): string {
@@ -135,8 +135,12 @@ function matchedWords(
     return `${matched} could not be evaluated (${showText(conditionError)}), which means no retry`;
   }
   const rule = /^rules\[(\d+)\]$/.exec(matched);
-  if (rule) return `${matched}, rule ${Number(rule[1]) + 1} of its policy, says ${then}`;
-  if (matched.startsWith(PRESET)) return `a rule of the preset ${quoted(matched.slice(PRESET.length))} says ${then}`;
+  if (rule)
+    return `${matched}, rule ${Number(rule[1]) + 1} of its policy, says ${then}${partText(matchedPart, matchedText)}`;
+  if (matched.startsWith(PRESET)) {
+    const preset = quoted(matched.slice(PRESET.length));
+    return `a rule of the preset ${preset} says ${then}${partText(matchedPart, matchedText)}`;
+  }
   if (matched.startsWith(HANDED_BACK)) return `it was ${matched}, which counts as a lost worker`;
   const code = failure?.exitCode ?? null;
   const exit = code === null ? "a failure without an exit code" : `exit code ${code}`;
@@ -162,7 +166,9 @@ function matchedWords(
       return `${exit} is ${then === "fail" ? "not in" : "in"} retryOnExitCodes`;
     case "noRetryOn":
     case "retryOn":
-      return `its message has a part that ${matched} lists`;
+      // Decisions of earlier versions do not name the part.
+      if (matchedPart === undefined) return `its message has a part that ${matched} lists`;
+      return `${matched} ${quoted(matchedPart)} matched ${quoted(matchedText ?? "")}`;
     case "lease_expired":
     case "worker_gone":
     case "killed":
@@ -176,6 +182,12 @@ function matchedWords(
     default:
       return `of ${quoted(matched)}`;
   }
+}
+
+/** Of a rule: its conditions with the values that matched, and the line in which a part of a message was found. */
+function partText(part: string | undefined, text: string | undefined): string {
+  if (part === undefined) return "";
+  return text === undefined ? ` (${showText(part)})` : `: ${showText(part)} matched ${quoted(text)}`;
 }
 
 /** What the decision cost, "run 7, 4 of 5 charged" for the job's own budget. */

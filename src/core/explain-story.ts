@@ -5,9 +5,10 @@ import type { JobEvent } from "./event.ts";
 import { type AttemptStory, beginAttempt, endAttempt, tellAttempt, tellRunning } from "./explain-attempt.ts";
 import { type Asked, askedBy, type Decided, type DecidedEvent, isDecided, tellDecision } from "./explain-decision.ts";
 import { tellSources } from "./explain-policy.ts";
+import { type RetryStory, retryIn, type StepRetry } from "./explain-retry.ts";
 import { BEFORE, evolve, foldEvents } from "./fold.ts";
 import type { JobProgressFields } from "./job.ts";
-import type { Policy } from "./policy.ts";
+import type { Policy, PresetName } from "./policy.ts";
 import { type ChangedTerms, showTerms } from "./redrive.ts";
 import { quoted, showAt, showSpan } from "./show.ts";
 
@@ -20,6 +21,8 @@ export interface Story {
   /** Of a job with very many attempts, the first and the last. */
   readonly lines: readonly string[];
   readonly attempts: readonly AttemptStory[];
+  readonly retries: readonly StepRetry[];
+  readonly preset: PresetName | null;
   /** The latest events. */
   readonly recent: readonly JobEvent[];
   /** The latest decision, and the latest cancel and discard of this chapter. */
@@ -43,12 +46,18 @@ export function tellStory(events: readonly JobEvent[], policy?: Policy): Story {
   return teller.story;
 }
 
+/** The lines about an event, and the retry that it grants. */
+interface Step {
+  readonly lines: readonly string[];
+  readonly retry: RetryStory | null;
+}
+
 type Chapter = Pick<Story, "decided" | "cancel" | "discard" | "spent">;
 
 /** Takes the events of a job one after the other, so that nobody has to hold all of them, and keeps a bounded part of the story. */
 export class StoryTeller {
   readonly #policy: Policy | undefined;
-  readonly #lines = new Ends<readonly string[]>(FIRST, LAST);
+  readonly #steps = new Ends<Step>(FIRST, LAST);
   readonly #attempts = new Ends<AttemptStory>(FIRST, LAST);
   readonly #recent = new Ends<JobEvent>(0, RECENT);
   #submitted: Submitted | null = null;
@@ -69,12 +78,12 @@ export class StoryTeller {
     else if (event.name === "attempt.started") this.#attempts.push(beginAttempt(event, before));
     else if (isDecided(event)) {
       const decided = decidedBy(event, before, after, this.#chapter.cancel);
-      this.#lines.push(tellDecided(decided, before, this.#attempts));
+      this.#steps.push({ lines: tellDecided(decided, before, this.#attempts), retry: retryIn(event) });
       const { charge } = event.data.decision;
       this.#chapter = { ...this.#chapter, decided, ...(charge?.to === "maxAttempts" ? { spent: charge } : {}) };
     } else {
       const asked: Asked = { at: event.at, by: event.data.by };
-      this.#lines.push([tellCommand(event, asked, before, after)]);
+      this.#steps.push({ lines: [tellCommand(event, asked, before, after)], retry: retryIn(event) });
       if (event.name === "job.redriven") {
         const limit = event.data.changed?.policy?.maxAttempts ?? this.#chapter.spent.limit;
         this.#chapter = { decided: null, cancel: null, discard: null, spent: { used: 0, limit } };
@@ -86,21 +95,29 @@ export class StoryTeller {
 
   #begin(submitted: Submitted): void {
     this.#submitted = submitted;
-    this.#lines.push([tellSubmit(submitted), ...tellSources(submitted.data.sources, this.#policy)]);
+    const lines = [tellSubmit(submitted), ...tellSources(submitted.data.sources, this.#policy)];
+    this.#steps.push({ lines, retry: null });
     const spent = { used: 0, limit: submitted.data.maxAttempts };
     this.#chapter = { decided: null, cancel: null, discard: null, spent };
   }
 
   get story(): Story {
     if (this.#submitted === null) throw new Error("a job has at least one event");
-    const { first, last, leftOut } = this.#lines;
-    const gap = leftOut === 0 ? [] : [`(${leftOut} steps between are left out here; the events show all of them.)`];
-    const lines = [...first.flat(), ...gap, ...last.flat()];
+    const { first, last, leftOut } = this.#steps;
+    const gap = `(${leftOut} steps between are left out here; the events show all of them.)`;
+    const steps = leftOut === 0 ? [...first, ...last] : [...first, { lines: [gap], retry: null }, ...last];
+    const lines: string[] = [];
+    const retries: StepRetry[] = [];
+    for (const each of steps) {
+      lines.push(...each.lines);
+      if (each.retry !== null) retries.push({ ...each.retry, line: lines.length - 1 });
+    }
     const attempts = [...this.#attempts.first, ...this.#attempts.last];
     const running = attempts.at(-1);
     if (running?.endedAt === null) lines.push(tellRunning(running));
     const { last: recent } = this.#recent;
-    return { submitted: this.#submitted, job: this.#job, lines, attempts, recent, ...this.#chapter };
+    const preset = this.#policy?.preset ?? null;
+    return { submitted: this.#submitted, job: this.#job, lines, attempts, retries, preset, recent, ...this.#chapter };
   }
 }
 

@@ -131,6 +131,7 @@ describe("a job with a failure, a loss and a retry pending", () => {
     expect(told.attempts[0]).toEqual({
       ...{ attempt: 1, chapter: 1, worker: "alpha", session: "s1", dueAt: T0, startedAt: T0 + 5, endedAt: T0 + 3_205 },
       ...{ outcome: "failed", usage: null, verdict: "retry", matched: "onUnknown", nextRunAt: T0 + 4_305 },
+      ...{ matchedPart: null, matchedText: null },
       because: "onUnknown says retry, and no rule, list or condition knew this failure",
       charge: { to: "maxAttempts", used: 1, limit: 5, left: 4 },
       delay: { baseMs: 1_000, jitter: 0.1, delayMs: 1_100 },
@@ -138,6 +139,22 @@ describe("a job with a failure, a loss and a retry pending", () => {
     });
     expect(told.attempts[1]).toMatchObject({ outcome: "lost", failure: null, charge: { to: "workerLost", left: 99 } });
     expect(told.text).toBe([told.summary, ...told.lines].join("\n"));
+  });
+
+  it("names each retry, with its place among the lines", () => {
+    const nothing = { matchedPart: null, matchedText: null };
+    expect(told.retries).toEqual([
+      {
+        ...{ at: T0 + 3_205, attempt: 1, cause: "failure", matched: "onUnknown", ...nothing, line: 3 },
+        failure: told.attempts[0]?.failure,
+      },
+      {
+        ...{ at: expect.any(Number), attempt: 2, cause: "lost", matched: "lease_expired", ...nothing },
+        ...{ failure: null, line: expect.any(Number) },
+      },
+      expect.objectContaining({ attempt: 3, cause: "failure" }),
+    ]);
+    for (const { line } of told.retries) expect(told.lines[line]).toMatch(/^ {2}Next run due at /);
   });
 });
 
@@ -548,6 +565,12 @@ describe("which rule or step decided", () => {
       "(step 7): fail as rejected, because rules[0], rule 1 of its policy, says fail;",
     ],
     [
+      "a rule that names what it matches",
+      { ...five, rules: [rule("retry", { if: { ...ANY, exitCode: [3, 4], message: ["lock", "boom"] } })] },
+      exits(4, "BOOM goes the lock"),
+      'rules[0], rule 1 of its policy, says retry: exitCode 4, message "lock" matched "exit code 4: BOOM goes the lock";',
+    ],
+    [
       "a rule that defers",
       { ...five, rules: [rule("defer")] },
       fails(),
@@ -604,13 +627,24 @@ describe("which rule or step decided", () => {
       fails(),
       "because a failure without an exit code is not in retryOnExitCodes;",
     ],
-    ["noRetryOn", { ...five, noRetryOn: ["broke"] }, fails(), "because its message has a part that noRetryOn lists;"],
-    ["retryOn", { ...five, retryOn: ["broke"] }, fails(), "retry, because its message has a part that retryOn lists;"],
+    ["noRetryOn", { ...five, noRetryOn: ["broke"] }, fails(), 'because noRetryOn "broke" matched "it broke";'],
+    [
+      "retryOn",
+      { ...five, retryOn: ["no", "it ... ke"] },
+      fails(),
+      'retry, because retryOn "it ... ke" matched "it broke";',
+    ],
+    [
+      "retryOn, in the lines around",
+      { ...five, retryOn: ["refused"] },
+      fails({ kind: "exit", exitCode: 1, message: "exit code 1: bye", stack: "one\n  Connection Refused (db)\nbye" }),
+      'retry, because retryOn "refused" matched "Connection Refused (db)";',
+    ],
     [
       "the preset",
       five,
       fails({ kind: "http", status: 404, message: "404 Not Found" }),
-      'because a rule of the preset "default" says fail;',
+      'because a rule of the preset "default" says fail (kind http, status 400-407);',
     ],
     [
       "a released attempt",
@@ -645,6 +679,20 @@ describe("which rule or step decided", () => {
     const event = { name: "attempt.failed", data: { v: 1, attempt: 1, decision } } as JobEventBody;
     play.apply({ event, next: evolve(play.job, { ...event, at: play.now } as JobEvent) });
     expect(play.text).toContain('because of "circuit open"; nothing charged.');
+  });
+
+  it.each([
+    ["retryOn", "retry, because its message has a part that retryOn lists;"],
+    ["rules[0]", "retry, because rules[0], rule 1 of its policy, says retry;"],
+    ["preset agent", 'retry, because a rule of the preset "agent" says retry;'],
+  ])("explains a decision of an earlier version, which does not name the part: %s", (matched, words) => {
+    const play = new Play().start();
+    const decision = { kind: "retry", step: 10, class: "failure", matched, runAt: T0 };
+    const cause = failure({ kind: "error", message: "it broke" });
+    const event = { name: "attempt.failed", data: { v: 1, attempt: 1, decision, failure: cause } } as JobEventBody;
+    play.apply({ event, next: evolve(play.job, { ...event, at: play.now } as JobEvent) });
+    expect(play.text).toContain(words);
+    expect(play.explain().retries).toMatchObject([{ matched, matchedPart: null, matchedText: null }]);
   });
 
   it("charges a queue timeout without naming a run", () => {

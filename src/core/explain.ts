@@ -8,10 +8,11 @@ import type { JobEvent } from "./event.ts";
 import { type AttemptStory, failureWords } from "./explain-attempt.ts";
 import { type Asked, askedBy, because } from "./explain-decision.ts";
 import { adviceOn } from "./explain-end.ts";
+import type { StepRetry } from "./explain-retry.ts";
 import { type Story, tellStory } from "./explain-story.ts";
 import { type Surroundings, tellWait, type WaitReason } from "./explain-wait.ts";
 import type { FailReason, JobState } from "./job.ts";
-import type { Policy } from "./policy.ts";
+import type { Policy, PresetName } from "./policy.ts";
 import type { PolicySources } from "./policy-sources.ts";
 import { counted, quoted, showAt, showSpan, showText } from "./show.ts";
 
@@ -74,6 +75,10 @@ export interface Explanation {
   readonly nextRunAt: number | null;
   readonly next: Next;
   readonly attempts: readonly AttemptStory[];
+  /** What was granted and why, oldest first: each retry, and each redrive. */
+  readonly retries: readonly StepRetry[];
+  /** Of its policy; null where that is not known. */
+  readonly preset: PresetName | null;
   /** Where the values of its policy came from; null where none was given, and for jobs of older versions. */
   readonly sources: PolicySources | null;
   /** How things stand, in one line. */
@@ -93,7 +98,7 @@ export function explain(input: ExplainInput): Explanation {
 
 /** The same for a story that was told event by event. */
 export function explainStory(story: Story, input: Around): Explanation {
-  const { submitted, job, attempts } = story;
+  const { submitted, job, attempts, retries, preset } = story;
   const { kind, queue, namespace } = submitted.data;
   const standing = stand(story, input);
   const lines = [...story.lines, ...(input.lateReports ?? []).map(tellLate), ...standing.lines];
@@ -101,6 +106,7 @@ export function explainStory(story: Story, input: Around): Explanation {
   return {
     ...{ jobId: submitted.jobId, kind, queue, namespace, submittedAt: submitted.at },
     ...{ state, reason, chapter, nextRunAt: state === "queued" ? job.runAt : null, next: standing.next, attempts },
+    ...{ retries, preset },
     sources: submitted.data.sources ?? null,
     ...{ summary: standing.summary, lines, text: [standing.summary, ...lines].join("\n") },
   };

@@ -121,6 +121,10 @@ function stored(decision: Decision): StoredDecision {
   if (decision.kind === "succeed" && decision.conditionError === undefined) return SUCCEEDED;
   const { kind, step, class: cls, matched, charge, conditionError } = decision;
   const told: Mutable<StoredDecision> = { kind, step, class: cls, matched };
+  if (decision.found !== undefined) {
+    told.matchedPart = decision.found.part;
+    if (decision.found.line !== null) told.matchedText = decision.found.line;
+  }
   if (charge !== null) told.charge = charge;
   if (decision.kind === "retry") {
     told.runAt = decision.runAt;

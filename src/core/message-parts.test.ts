@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { partIn } from "./message-parts.ts";
+import { findPart } from "./message-parts.ts";
+
+const partIn = (text: string, parts: readonly string[]) => findPart(text, parts)?.part ?? null;
 
 const STALE = "heartbeat ... stale";
 

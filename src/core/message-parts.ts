@@ -8,26 +8,64 @@ export const GAP = " ... ";
 const MAX_GAP = 80;
 const BREAK = /[\n\r]|[.;!?](?=\s)/g;
 
-/** The first of `parts` that is in `text`, which is in lower case; null if none is. */
-export function partIn(text: string, parts: readonly string[]): string | null {
-  return parts.find((part) => hasPart(text, part)) ?? null;
+/** What of a policy matched, in its own spelling, and the line in which it was found: null where there is no text to it.
+ *  @example
+ *  const { part, line }: FoundPart = { part: "heartbeat ... stale", line: "Worker heartbeat is stale" }; */
+export interface FoundPart {
+  readonly part: string;
+  readonly line: string | null;
 }
 
-function hasPart(text: string, part: string): boolean {
-  if (text.includes(part)) return true;
-  if (!part.includes(GAP)) return false;
+/** The first of `parts` that is in `text`, with the line around it; null if none is. */
+export function findPart(text: string, parts: readonly string[]): FoundPart | null {
+  if (parts.length === 0) return null;
+  const lower = text.toLowerCase();
+  for (const part of parts) {
+    const span = spanOf(lower, part);
+    if (span === null) continue;
+    // A few letters are longer in lower case: then places in one text are not those in the other.
+    return { part, line: lineAround(lower.length === text.length ? text : lower, span) };
+  }
+  return null;
+}
+
+const MAX_LINE = 200;
+/** As much of a longer line stands before what was found. */
+const MAX_BEFORE = 60;
+
+/** A line that is stored with a decision: trimmed, and cut around the found text where it is long. */
+export function lineAround(text: string, { from, to }: Span): string {
+  const start = text.lastIndexOf("\n", from - 1) + 1;
+  const next = text.indexOf("\n", to);
+  const line = text.slice(start, next < 0 ? text.length : next);
+  if (line.trim().length <= MAX_LINE) return line.trim();
+  const first = Math.max(start, from - MAX_BEFORE);
+  const last = Math.min(start + line.length, first + MAX_LINE);
+  const cut = text.slice(first, last).trim().toWellFormed();
+  return `${first > start ? "…" : ""}${cut}${last < start + line.length ? "…" : ""}`;
+}
+
+/** From the first character to behind the last. */
+export interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+function spanOf(text: string, part: string): Span | null {
+  const at = text.indexOf(part);
+  if (at >= 0) return { from: at, to: at + part.length };
+  if (!part.includes(GAP)) return null;
   const pieces = part.split(GAP).map((piece) => piece.trim());
   const [first = "", ...others] = pieces.filter((piece) => piece !== "");
-  if (first === "") return false; // Nothing but gaps.
-  let ends = occurrences(text, first).map((at) => at + first.length);
-  if (ends.length === 0 || others.length === 0) return ends.length > 0;
+  if (first === "") return null; // Nothing but gaps.
+  let spans = occurrences(text, first).map((from) => ({ from, to: from + first.length }));
+  if (spans.length === 0 || others.length === 0) return spans[0] ?? null;
   const breaks = [...text.matchAll(BREAK)].map(({ index }) => index);
   for (const piece of others) {
-    const starts = occurrences(text, piece);
-    ends = reached(starts, ends, breaks).map((start) => start + piece.length);
-    if (ends.length === 0) return false;
+    spans = extended(spans, occurrences(text, piece), piece.length, breaks);
+    if (spans.length === 0) return null;
   }
-  return true;
+  return spans[0] ?? null;
 }
 
 /** Where `piece` begins in `text`, in order. */
@@ -37,15 +75,19 @@ function occurrences(text: string, piece: string): number[] {
   return found;
 }
 
-/** Those of `starts` that lie behind one of `ends` with no more than a gap between. The nearest end alone is compared: what is
- *  too far from it is too far from all others. All three lists are in order, and gone through once. */
-function reached(starts: readonly number[], ends: readonly number[], breaks: readonly number[]): number[] {
-  let [end, stop] = [-1, 0];
-  return starts.filter((start) => {
-    while (end + 1 < ends.length && (ends[end + 1] as number) < start) end += 1;
+/** The spans, with the next piece where it begins behind one of them with no more than a gap between. The nearest span alone is
+ *  compared: what is too far from it is too far from all others. All three lists are in order, and gone through once. */
+function extended(spans: readonly Span[], starts: readonly number[], length: number, breaks: readonly number[]) {
+  const longer: Span[] = [];
+  let [near, stop] = [-1, 0];
+  for (const start of starts) {
+    while (near + 1 < spans.length && (spans[near + 1] as Span).to < start) near += 1;
     while (stop < breaks.length && (breaks[stop] as number) < start) stop += 1;
-    if (end < 0) return false;
-    const from = ends[end] as number;
-    return start - from <= MAX_GAP && (breaks[stop - 1] ?? -1) < from;
-  });
+    const span = spans[near];
+    if (span === undefined) continue;
+    if (start - span.to <= MAX_GAP && (breaks[stop - 1] ?? -1) < span.to) {
+      longer.push({ from: span.from, to: start + length });
+    }
+  }
+  return longer;
 }

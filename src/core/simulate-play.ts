@@ -86,6 +86,8 @@ export class Play {
       step: decision.step,
       class: decision.class,
       matched: decision.matched,
+      matchedPart: decision.found?.part ?? null,
+      matchedText: decision.found?.line ?? null,
       because: because({ event: kept, after: next, deferred, cancel: null }),
       reason: decision.kind === "fail" ? decision.reason : null,
       detail: decision.kind === "fail" ? decision.detail : null,

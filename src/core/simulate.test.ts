@@ -91,11 +91,13 @@ describe("a step", () => {
     expect(first).toEqual({
       ...{ attempt: 1, outcome: "fail", startMs: 0, startRangeMs: [0, 0], tookMs: 500 },
       ...{ decision: "retry", step: 10, class: "failure", matched: "onUnknown", reason: null, detail: null },
+      ...{ matchedPart: null, matchedText: null },
       because: "onUnknown says retry, and no rule, list or condition knew this failure",
       charge: { to: "maxAttempts", used: 1, limit: 3, left: 2 },
       ...{ delayMs: 1_000, baseDelayMs: 1_000, delayRangeMs: [800, 1_200], dependsOnJitter: false },
     });
     expect(second).toMatchObject({ decision: "defer", matched: "rules[0]", charge: null, delayMs: 30_000 });
+    expect(second).toMatchObject({ matchedPart: "status 429", matchedText: null });
     expect(second).toMatchObject({ startMs: 1_500, startRangeMs: [1_300, 1_700] });
     expect(third).toMatchObject({ decision: "succeed", delayMs: null, baseDelayMs: null, delayRangeMs: null });
   });

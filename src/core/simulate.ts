@@ -43,6 +43,9 @@ export interface SimulatedStep {
   readonly step: number;
   readonly class: string;
   readonly matched: string;
+  /** Which part of that rule or list, and the text in which it was found. */
+  readonly matchedPart: string | null;
+  readonly matchedText: string | null;
   readonly because: string;
   readonly reason: FailReason | null;
   readonly detail: string | null;

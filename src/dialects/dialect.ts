@@ -1,6 +1,7 @@
 /** What a dialect is: the words of one source system, read into jobs of ours, and a job of ours told in its words. Pure:
  *  whoever calls reads the files, and stores the jobs. Nothing outside this folder knows a dialect's words. */
 import type { JobEvent } from "../core/event.ts";
+import type { RetryStory } from "../core/explain-retry.ts";
 import type { SubmitEntry } from "../core/submit-options.ts";
 import type { AttemptRow, JobInfo } from "../core/views.ts";
 import type { DialectSettings } from "./settings.ts";
@@ -85,6 +86,8 @@ export interface Dialect {
   keysOf?(reference: string): readonly string[];
   /** For systems whose documents are objects with a name: applied again, they are the same job. */
   readonly named?: NamedDocuments;
+  /** Its term for why a job was run again, where it has such. */
+  retryReason?(retry: RetryStory): string;
 }
 
 /** A document and the job that was made from it before, where its name decides which job that is.

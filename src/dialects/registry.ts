@@ -1,5 +1,7 @@
 /** All dialects, by their names and by what their documents look like, and all views of jobs and of events. */
 import { asOneOf } from "../core/check.ts";
+import type { RetryStory } from "../core/explain-retry.ts";
+import type { PresetName } from "../core/policy.ts";
 import { agentTask } from "./agent-task/dialect.ts";
 import { listedManifests } from "./agent-task/list.ts";
 import { attune } from "./attune/dialect.ts";
@@ -49,6 +51,14 @@ export function recognise(document: unknown): Dialect | null {
  *  for (const key of submitKeysOf("job_92e725aa5034")) console.log((await perdure.jobs({ key })).jobs); */
 export function submitKeysOf(reference: string): readonly string[] {
   return [...new Set(DIALECTS.flatMap((each) => each.keysOf?.(reference) ?? []))];
+}
+
+/** Why a job was run again, as the system calls it whose preset its policy has; null where it has no term for that. The preset
+ *  is named as its dialect, but for AgentTask's, which has no such terms.
+ *  @example
+ *  for (const retry of explanation.retries) console.log(retryReason(explanation.preset, retry)); */
+export function retryReason(preset: PresetName | null, retry: RetryStory): string | null {
+  return DIALECTS.find(({ name }) => name === preset)?.retryReason?.(retry) ?? null;
 }
 
 // Views.

@@ -4,6 +4,7 @@
 import { describe, expect, it } from "vitest";
 import { attune } from "../../src/dialects/attune/dialect.ts";
 import type { ReadContext } from "../../src/dialects/dialect.ts";
+import { retryReason } from "../../src/dialects/registry.ts";
 import { DIALECT_DEFAULTS } from "../../src/dialects/settings.ts";
 import { openStage, type Play, readContext, STORES } from "./kit.ts";
 
@@ -96,6 +97,9 @@ describe.each(STORES)("Attune on %s", (store) => {
       ["Heartbeat stale", "worker_heartbeat_stale"],
       ["Worker heartbeat is stale", "worker_heartbeat_stale"],
       ["HEARTBEAT of worker w-3 went Stale", "worker_heartbeat_stale"],
+      ["Execution timeout: worker heartbeat is stale", "worker_heartbeat_stale"],
+      ["lost contact\n  Worker heartbeat\tis   STALE\nexecution abandoned", "worker_heartbeat_stale"], // in the lines around
+      ["poll failed: worker did not pick up task\nexecution abandoned", "queue_timeout"],
       ["Worker did not pick up task", "queue_timeout"],
       ["Execution timeout: worker did not pick up task within 300 seconds", "queue_timeout"],
       ["Transient error", "transient_error"],
@@ -241,6 +245,8 @@ describe.each(STORES)("Attune on %s", (store) => {
         retry_reason: "transient_error",
         retry_at: "2030-01-01T00:00:05.000Z",
         original_execution: id,
+        retry_of: `${id}.r1`,
+        parent: null,
         config: { url: "u" },
         result: { exitCode: 0, output: { n: 1 } },
         error: null,
@@ -258,6 +264,28 @@ describe.each(STORES)("Attune on %s", (store) => {
       expect(chain[1]).toMatchObject({ id: `${id}.r1`, status: "failed", original_execution: id, worker: "w2" });
     });
 
+    it('"Links retries to original execution": each has retry_of, the one before it, and its parent', async () => {
+      const { stage, apply } = await open();
+      const id = await apply(API_CALL);
+      await stage.start(id);
+      const child = await stage.submit({
+        task: "step",
+        options: { parent: id, retry: { preset: "attune", maxAttempts: 3 } },
+      });
+      await stage.run(child, { error: "request timeout" });
+      await stage.run(child, { error: "Worker unavailable" });
+      const links = (of: { chain: Record<string, unknown>[] }) =>
+        of.chain.map(({ id, original_execution, retry_of, parent }) => [id, original_execution, retry_of, parent]);
+      const view = await stage.view(attune, child);
+      expect(links(view)).toEqual([
+        [child, null, null, id],
+        [`${child}.r1`, child, child, id],
+        [`${child}.r2`, child, `${child}.r1`, id],
+      ]);
+      expect(view).toMatchObject({ id: `${child}.r2`, retry_of: `${child}.r1`, parent: id });
+      expect(links(await stage.view(attune, id))).toEqual([[id, null, null, null]]);
+    });
+
     it('Exhaustion: "Stops retrying when max_retries reached"', async () => {
       const { stage, apply } = await open();
       const id = await apply(API_CALL);
@@ -272,6 +300,32 @@ describe.each(STORES)("Attune on %s", (store) => {
       const view = await stage.view(attune, id);
       expect(view).toMatchObject({ status: "failed", retry_count: 3, max_retries: 3, error: "exit code 1: timeout" });
       expect(view.chain.map(({ retry_count }: { retry_count: number }) => retry_count)).toEqual([0, 1, 2, 3]);
+    });
+
+    it("RetryAnalysis: explain names the retry reason and the pattern that matched", async () => {
+      const { stage, apply } = await open();
+      const id = await apply(action({ max_retries: 4 }));
+      await stage.run(id, failing("Worker heartbeat is stale"));
+      await stage.run(id, failing("connect: Connection refused\ngiving up"));
+      await stage.run(id, "lost");
+      await stage.advance(310_000);
+      await stage.run(id, failing("Permission denied: /etc/shadow"));
+      await stage.engine.command(id, { kind: "redrive" });
+      const { text, retries, preset } = await stage.engine.explain(id);
+      expect(
+        retries.map((retry) => [retry.attempt, retry.matched, retry.matchedPart, retryReason(preset, retry)]),
+      ).toEqual([
+        [1, "retryOn", "heartbeat ... stale", "worker_heartbeat_stale"],
+        [2, "retryOn", "connection refused", "transient_error"],
+        [3, "lease_expired", null, "worker_heartbeat_stale"],
+        [null, "queue timeout", null, "queue_timeout"],
+        [null, null, null, "manual_retry"],
+      ]);
+      expect(text).toContain('because retryOn "heartbeat ... stale" matched "exit code 1: Worker heartbeat is stale";');
+      expect(text).toContain('because retryOn "connection refused" matched "connect: Connection refused";');
+      expect(text).toContain(
+        'because noRetryOn "permission denied" matched "exit code 1: Permission denied: /etc/shadow";',
+      );
     });
 
     it("an execution that runs too long is retried, within the same budget (A9)", async () => {

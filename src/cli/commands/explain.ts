@@ -1,5 +1,8 @@
-/** `perdure explain`: why a job is where it is, as its stored history tells it. */
+/** `perdure explain`: why a job is where it is, from its stored history. Of a job whose policy is that of another system,
+ *  each retry has the reason that this system gives it. */
+import type { Explanation } from "../../core/explain.ts";
 import { originOf } from "../../dialects/origin.ts";
+import { retryReason } from "../../dialects/registry.ts";
 import { painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
@@ -10,7 +13,8 @@ export const explain: Command = {
   name: "explain",
   summary: "Tell why a job ended as it did, or why it waits",
   usage: "perdure explain ID [OPTIONS]",
-  about: "Told from the job's stored history: what each attempt did, which rule decided, and what comes next.",
+  about:
+    "From the job's stored history: what each attempt did, which rule decided and which part of it matched, and what comes next.",
   options: [...TARGET, ...READING],
   examples: ["perdure explain job_01m7gekg9zevv9a6xvvwmt1v8g"],
 
@@ -22,12 +26,23 @@ export const explain: Command = {
       return Promise.all([perdure.explain(id), perdure.job(id).then((handle) => handle.get())]);
     });
     const origin = originOf(job);
-    if (given.flag("json")) out.json(origin === null ? story : { ...story, resubmitOf: origin });
+    const retries = withReasons(story);
+    if (given.flag("json")) out.json({ ...story, retries, ...(origin === null ? {} : { resubmitOf: origin }) });
     else {
+      const reasons = new Map(retries.map(({ line, reason }) => [line, reason]));
       out.line(painted("bold", story.summary));
       if (origin !== null) out.line(`It is a resubmit of ${origin}.`);
-      for (const line of story.lines) out.block(line);
+      for (const [i, line] of story.lines.entries()) {
+        out.block(line);
+        const reason = reasons.get(i) ?? null;
+        if (reason !== null) out.block(`  Retry reason: ${reason}.`);
+      }
     }
     return EXIT.done;
   },
 };
+
+/** A server of an earlier version names no retries. */
+function withReasons({ retries = [], preset = null }: Partial<Explanation>) {
+  return retries.map((retry) => ({ ...retry, reason: retryReason(preset, retry) }));
+}

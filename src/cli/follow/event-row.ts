@@ -5,6 +5,7 @@ import { showTerms } from "../../core/redrive.ts";
 import { type Piece, painted } from "../colour.ts";
 import { showLocal } from "../print.ts";
 import type { Column } from "../table.ts";
+import { decidedBy } from "./decided-by.ts";
 
 export const COLUMNS: readonly Column[] = [
   { head: "SEQ", side: "right" },
@@ -45,6 +46,7 @@ function jobDetail(event: JobEvent): string {
       const parts = [`run ${attempt}`];
       if (decision.delay !== undefined) parts.push(`next after ${showMs(decision.delay.delayMs)}`);
       if (decision.reason !== undefined) parts.push(decision.reason);
+      if (decision.matchedPart !== undefined) parts.push(`by ${decidedBy(decision.matched, decision.matchedPart)}`);
       return parts.join(", ") + (failure === undefined ? "" : `: ${failure.message}`);
     }
   }

@@ -5,6 +5,7 @@ import type { Range, SimulatedStep, Simulation } from "../../core/simulate.ts";
 import type { Distribution, Spread } from "../../core/simulate-script.ts";
 import type { DialectEnd } from "../../dialects/simulated-end.ts";
 import { type Piece, painted } from "../colour.ts";
+import { decidedBy } from "../follow/decided-by.ts";
 import type { Printer } from "../print.ts";
 import type { Column } from "../table.ts";
 import { chartLines, colourOf } from "./chart.ts";
@@ -59,7 +60,7 @@ function rowOf(step: SimulatedStep, takesTime: boolean): Piece[] {
     delayMs === null ? "" : showMs(delayMs),
     delayRangeMs === null ? "" : rangeWords(delayRangeMs),
     charge === null ? "" : `${charge.to === "maxAttempts" ? "" : `${charge.to} `}${charge.used}/${charge.limit}`,
-    `${step.matched}, step ${step.step}`,
+    `${decidedBy(step.matched, step.matchedPart)}, step ${step.step}`,
   ];
 }
 

@@ -10,7 +10,7 @@ import type { Dialect, ReadContext, Reading } from "../dialect.ts";
 import { type AttuneAction, type Runtime, readAction } from "./action.ts";
 import { PACK_FILE, readPack } from "./pack.ts";
 import { bindParameters } from "./parameters.ts";
-import { retryInForce, retryPolicy, retrySources } from "./retry.ts";
+import { reasonOf, retryInForce, retryPolicy, retrySources } from "./retry.ts";
 import { attuneView } from "./view.ts";
 import { ACTION } from "./words.ts";
 
@@ -30,6 +30,7 @@ export const attune: Dialect = {
 
   read: readAttune,
   view: attuneView,
+  retryReason: reasonOf,
 };
 
 const FROM_SETTINGS = { timeout: "settings", expireIn: "settings" } as const;

@@ -2,8 +2,8 @@
  *  and the word for why an execution was retried. Which failures are retriable at all is in preset `attune`. */
 import { asBoolean, asInteger, asNumber, asObject, reader } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
-import type { JobEvent } from "../../core/event.ts";
-import { partIn } from "../../core/message-parts.ts";
+import type { RetryStory } from "../../core/explain-retry.ts";
+import { findPart } from "../../core/message-parts.ts";
 import type { PolicyFields } from "../../core/policy.ts";
 import type { AttuneRetrySettings } from "../settings.ts";
 
@@ -106,28 +106,26 @@ const SAID: readonly (readonly [RetryReason, readonly string[]])[] = [
 
 /** By what an error says. */
 export function reasonInText(text: string): RetryReason {
-  const lower = text.toLowerCase();
-  return SAID.find(([, parts]) => partIn(lower, parts) !== null)?.[0] ?? "unknown";
+  return SAID.find(([, parts]) => findPart(text, parts) !== null)?.[0] ?? "unknown";
 }
 
 /** By how the execution before ended, or that a person asked for another. */
-export function reasonOf(event: JobEvent): RetryReason {
-  switch (event.name) {
-    case "job.redriven":
+export function reasonOf({ cause, matched, matchedPart, matchedText, failure }: RetryStory): RetryReason {
+  switch (cause) {
+    case "redrive":
       return "manual_retry";
-    case "job.queue_timeout":
+    case "queue_timeout":
       return "queue_timeout";
-    case "attempt.lost":
-      return event.data.why === "lease_expired" ? "worker_heartbeat_stale" : "worker_unavailable";
-    case "attempt.interrupted":
-      return "worker_unavailable";
-    case "attempt.timed_out":
+    case "lost":
+      return matched === "lease_expired" ? "worker_heartbeat_stale" : "worker_unavailable";
+    case "timeout":
       return "transient_error";
-    case "attempt.failed": {
-      const { message = "", code = null } = event.data.failure ?? {};
-      const said = reasonInText(`${message} ${code ?? ""}`);
-      // A pattern that was found in the lines around the message.
-      return said === "unknown" && event.data.decision.matched === "retryOn" ? "transient_error" : said;
+    case "failure": {
+      // The message, or the line around it in which the pattern was found.
+      const texts = [`${failure?.message ?? ""} ${failure?.code ?? ""}`, matchedText ?? matchedPart ?? ""];
+      const known = texts.map(reasonInText).find((reason) => reason !== "unknown");
+      // A pattern of somebody's own.
+      return known ?? (matched === "retryOn" ? "transient_error" : "unknown");
     }
     default:
       return "unknown";

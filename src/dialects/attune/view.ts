@@ -5,6 +5,7 @@
 import { shortageText } from "../../core/budget.ts";
 import { isPlain } from "../../core/check.ts";
 import type { JobEvent } from "../../core/event.ts";
+import { retryIn } from "../../core/explain-retry.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { ViewParts } from "../dialect.ts";
 import { type RetryReason, reasonOf } from "./retry.ts";
@@ -27,7 +28,12 @@ export interface AttuneExecution {
   readonly max_retries: number;
   readonly retry_reason: RetryReason | null;
   readonly retry_at: string | null;
+  /** The first of the chain; null for that one. */
   readonly original_execution: string | null;
+  /** The execution before it, which it is a retry of; null for the original. */
+  readonly retry_of: string | null;
+  /** The job whose child this one is. */
+  readonly parent: string | null;
   /** Its parameters. */
   readonly config: unknown;
   readonly result: unknown;
@@ -65,9 +71,10 @@ export function attuneView(parts: ViewParts): AttuneView {
     config: configOf(job),
   };
   const links = linksOf(parts);
+  const idOf = (index: number) => (index === 0 ? job.id : `${job.id}.r${index}`);
   const chain = links.map((link, index): AttuneExecution => {
     return {
-      id: index === 0 ? job.id : `${job.id}.r${index}`,
+      id: idOf(index),
       action_ref: about.action_ref,
       status: link.status,
       retry_count: index,
@@ -75,6 +82,8 @@ export function attuneView(parts: ViewParts): AttuneView {
       retry_reason: link.reason,
       retry_at: link.retryAt === null ? null : isoTime(link.retryAt),
       original_execution: index === 0 ? null : job.id,
+      retry_of: index === 0 ? null : idOf(index - 1),
+      parent: job.parentId ?? null,
       config: about.config,
       result: link.won ? (job.result ?? null) : null,
       error: link.error,
@@ -107,7 +116,7 @@ function linksOf({ job, events, workerName }: ViewParts): Link[] {
         if (link.retryAt !== null) link.retryAt = event.data.runAt;
         break;
       case "job.redriven":
-        links.push(newLink(event.at, reasonOf(event), event.data.runAt));
+        links.push(newLink(event.at, reasonIn(event), event.data.runAt));
         break;
       case "attempt.succeeded":
       case "attempt.failed":
@@ -149,7 +158,12 @@ function end(links: Link[], link: Link, event: EndEvent): void {
   }
   link.status = statusOf(event);
   link.error = errorOf(event);
-  if (kind === "retry") links.push(newLink(event.at, reasonOf(event), runAt));
+  if (kind === "retry") links.push(newLink(event.at, reasonIn(event), runAt));
+}
+
+function reasonIn(event: JobEvent): RetryReason | null {
+  const retry = retryIn(event);
+  return retry === null ? null : reasonOf(retry);
 }
 
 function statusOf(event: EndEvent): AttuneStatus {
