@@ -146,6 +146,8 @@ function matchedWords(
   const exit = code === null ? "a failure without an exit code" : `exit code ${code}`;
   switch (matched) {
     case "the task said no":
+      if (failure?.code === "malformed_result")
+        return "its result.json cannot be used, which another run would not change";
       return "the task itself said that another run cannot help";
     case "invalid input":
       return "its input can never work";

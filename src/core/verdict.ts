@@ -29,7 +29,8 @@ export type Verdict =
       readonly usage: Usage | null;
       readonly usageTrouble: string | null;
     }
-  | { readonly kind: "malformed"; readonly why: string };
+  /** Refused is a file that is never read: one that is too large, or is not a plain file. */
+  | { readonly kind: "malformed"; readonly why: string; readonly isRefused?: true };
 
 const MAX_REASON = 2_000;
 const MAX_ID = 100;

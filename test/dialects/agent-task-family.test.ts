@@ -86,6 +86,23 @@ describe("an agent as a command", () => {
     });
   });
 
+  it("that leaves an oversized result.json after exit 0 is not retried, and the reason names size, limit and fix", async () => {
+    const { perdure } = await openBench();
+    const command = [
+      ...["sh", "-c"],
+      `{ printf '{"status":"completed","output":"'; head -c 800000 /dev/zero | tr '\\0' x; printf '"}'; } > "$PERDURE_RESULT_FILE"`,
+    ];
+    const job = await submit(perdure, entryOf("t", { command, retry: { maxAttempts: 3, backoffSeconds: 1 } }));
+    await expect(job.result({ timeout: "20s" })).rejects.toMatchObject({ code: "job_failed", reason: "rejected" });
+    const message =
+      "exit code 0, but its result.json cannot be used: it has 800034 bytes, and at most 786432 are read; write a short " +
+      "result.json as a plain file, and leave large output in artifacts/";
+    expect((await viewOf(perdure, job.id)).status).toMatchObject({
+      ...{ phase: "Failed", attempts: 1, lastFailureReason: message },
+      history: [{ exitCode: 0, reason: `logical: ${message}` }],
+    });
+  });
+
   it("that spends more than its budget is stopped while it runs, and not run again", async () => {
     const { perdure } = await openBench({ open: { lease: "3s" } });
     const command = [

@@ -43,11 +43,6 @@ describe("a verdict", () => {
     ["waiting for nobody", says('{"status":"waiting","children":[]}')],
     ["waiting for no text", says('{"status":"waiting","children":[7]}')],
     ["empty", ': > "$PERDURE_RESULT_FILE"'],
-    ["huge", 'truncate -s 100G "$PERDURE_RESULT_FILE"'],
-    ["a link", `echo '{"status":"completed"}' > x; ln -s x "$PERDURE_RESULT_FILE"`],
-    ["a pipe", 'mkfifo "$PERDURE_RESULT_FILE"'],
-    ["a folder", 'mkdir "$PERDURE_RESULT_FILE"'],
-    ["nested without end", `perl -e 'print "[" x 100000, "]" x 100000' > "$PERDURE_RESULT_FILE"`],
   ])("that is malformed (%s) does not succeed; a bad exit code is told first", async (_name, script) => {
     const bench = await sharedBench();
     const { job, last } = await bench.sh(script);
@@ -55,6 +50,24 @@ describe("a verdict", () => {
     expect(last.failure).toMatchObject({ kind: "result", exitCode: 0 });
     expect(last.failure?.message).toMatch(/^result\.json is malformed: /);
     const bad = await bench.sh(`${script}; exit 6`);
+    expect(bad.last.failure).toMatchObject({ kind: "exit", exitCode: 6 });
+  });
+
+  it.each([
+    ["huge", 'truncate -s 100G "$PERDURE_RESULT_FILE"', "it has 107374182400 bytes, and at most 786432 are read"],
+    ["a link", `echo '{"status":"completed"}' > x; ln -s x "$PERDURE_RESULT_FILE"`, "it is a link"],
+    ["a pipe", 'mkfifo "$PERDURE_RESULT_FILE"', "it is not a file"],
+    ["a folder", 'mkdir "$PERDURE_RESULT_FILE"', "it is not a file"],
+    ["nested without end", `perl -e 'print "[" x 100000, "]" x 100000' > "$PERDURE_RESULT_FILE"`, "it is nested more"],
+  ])("that is %s is final after exit code 0, and counts as none after another", async (_name, script, why) => {
+    const bench = await sharedBench();
+    const { job, last } = await bench.sh(script, {}, { retry });
+    expect(job).toMatchObject({ state: "failed", reason: "rejected", attempt: 1 });
+    expect(last.failure).toMatchObject({ kind: "result", class: "logical", exitCode: 0 });
+    expect(last.failure?.message).toContain(`exit code 0, but its result.json cannot be used: ${why}`);
+    expect((await bench.perdure.explain(job.id)).text).toContain("because its result.json cannot be used");
+    const bad = await bench.sh(`${script}; exit 6`, {}, { retry });
+    expect(bad.job).toMatchObject({ state: "failed", reason: "exhausted", attempt: 3 });
     expect(bad.last.failure).toMatchObject({ kind: "exit", exitCode: 6 });
   });
 

@@ -97,6 +97,19 @@ describe("with a verdict", () => {
     expect(endOf(end({ exitCode: 4 }), malformed, "")).toMatchObject({ failure: { kind: "exit", exitCode: 4 } });
   });
 
+  it("that is refused ends it for good after an exit code of 0: the work was done, and its report is lost", () => {
+    const why = "it has 900000 bytes, and at most 786432 are read";
+    const oversized: Verdict = { kind: "malformed", why, isRefused: true };
+    const message = `exit code 0, but its result.json cannot be used: ${why}; write a short result.json as a plain file, and leave large output in artifacts/`;
+    expect(endOf(end(), oversized, "")).toMatchObject({
+      ...{ kind: "failed", failure: { kind: "result", class: "logical", message, exitCode: 0 } },
+    });
+    // Nothing shows that the work was done.
+    for (const each of [end({ exitCode: 4 }), killed(), end({ wasAsked: true })]) {
+      expect(endOf(each, oversized, "")).toMatchObject({ failure: { class: "transient", code: "malformed_result" } });
+    }
+  });
+
   it("output goes with an exit code of 0 only", () => {
     const output: Verdict = { kind: "output", output: [1], usage: null };
     expect(endOf(end(), output, "")).toMatchObject({ kind: "completed", output: [1] });

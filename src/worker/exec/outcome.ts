@@ -14,6 +14,7 @@ type Ended = Extract<CommandEnd, { kind: "ended" }>;
 
 const MAX_LINE = 500;
 const MALFORMED = "malformed_result";
+const HOW = "write a short result.json as a plain file, and leave large output in artifacts/";
 
 /** `line` of its stderr tells what went wrong, if any does; `tail` is that line with those around it. */
 export function endOf(end: Ended, verdict: Verdict, line: string, tail = ""): Judged {
@@ -23,6 +24,14 @@ export function endOf(end: Ended, verdict: Verdict, line: string, tail = ""): Ju
   const bad = () => ({ kind: "failed", failure: badEnd(end, exitCode, { line, tail, verdict }) }) as const;
   // It was cut short: an exit code of 0 only says that it stopped in good order.
   if (end.wasAsked) return bad();
+  if (exitCode === 0 && verdict.kind === "malformed" && verdict.isRefused === true) {
+    // The work is done, and another attempt would do it again and leave the same. What it wanted to report is not known.
+    const message = `exit code 0, but its result.json cannot be used: ${verdict.why}; ${HOW}`;
+    return {
+      kind: "failed",
+      failure: failure({ kind: "result", class: "logical", message, exitCode, code: MALFORMED }),
+    };
+  }
   if (exitCode === 0 && verdict.kind === "malformed") {
     const message = `result.json is malformed: ${verdict.why}`;
     return { kind: "failed", failure: failure({ kind: "result", message, exitCode }) };

@@ -6,15 +6,23 @@ import { jsonDepth } from "../../lib/json-depth.ts";
 
 const { bytes: MAX_BYTES, depth: MAX_DEPTH } = VERDICT_LIMITS;
 
+/** Why there is no value. Refused: the file is none that is ever read, however often it were written. */
+export interface NotRead {
+  readonly why: string;
+  readonly isRefused?: true;
+}
+
+const refused = (why: string): NotRead => ({ why, isRefused: true });
+
 /** Null if there is no such file. With `owner`, a file that is not that user's is refused: where a command runs as another user
  *  than we do, it may be a second name of a file that only we can read. */
 export async function readSmallJson(
   path: string,
   owner?: number,
-): Promise<{ readonly value: unknown } | { readonly why: string } | null> {
+): Promise<{ readonly value: unknown } | NotRead | null> {
   const text = await readSmall(path, owner);
   if (typeof text !== "string") return text;
-  if (jsonDepth(text) > MAX_DEPTH) return { why: `it is nested more than ${MAX_DEPTH} levels deep` };
+  if (jsonDepth(text) > MAX_DEPTH) return refused(`it is nested more than ${MAX_DEPTH} levels deep`);
   try {
     return { value: JSON.parse(text) };
   } catch (error) {
@@ -23,20 +31,24 @@ export async function readSmallJson(
 }
 
 /** The text of a small file; null if it is not there. Links and pipes are not followed: the command made the file. */
-async function readSmall(path: string, owner?: number): Promise<string | { readonly why: string } | null> {
+async function readSmall(path: string, owner?: number): Promise<string | NotRead | null> {
   let file: FileHandle;
   try {
     file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    return code === "ENOENT" ? null : { why: `it cannot be read (${code})` };
+    if (code === "ENOENT") return null;
+    if (code === "ELOOP") return refused("it is a link");
+    const why = `it cannot be read (${code})`;
+    // Anything else is an error of this host.
+    return code === "EACCES" || code === "EPERM" || code === "ENXIO" ? refused(why) : { why };
   }
   try {
     const facts = await file.stat();
     const { size } = facts;
-    if (!facts.isFile()) return { why: "it is not a file" };
-    if (owner !== undefined && facts.uid !== owner) return { why: "it belongs to another user than the command" };
-    if (size > MAX_BYTES) return { why: `it has ${size} bytes; at most ${MAX_BYTES} are read` };
+    if (!facts.isFile()) return refused("it is not a file");
+    if (owner !== undefined && facts.uid !== owner) return refused("it belongs to another user than the command");
+    if (size > MAX_BYTES) return refused(`it has ${size} bytes, and at most ${MAX_BYTES} are read`);
     const bytes = await file.readFile();
     return bytes.length === 0 ? { why: "it is empty" } : bytes.toString("utf8");
   } catch (error) {

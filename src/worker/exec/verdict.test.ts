@@ -130,6 +130,8 @@ describe("a verdict", () => {
       expect(why(await verdict(JSON.stringify({ status })))).toContain("its status is");
     }
     expect(why(await verdict(""))).toContain("empty");
+    // Half a file may be whole the next time.
+    expect(await verdict("{")).not.toHaveProperty("isRefused");
     expect((await verdict(Buffer.from([0xff, 0xfe, 0x7b]))).kind).toBe("malformed");
   });
 
@@ -139,11 +141,15 @@ describe("a verdict", () => {
     expect(why(await readVerdict(path))).toContain("53687091200 bytes");
     const most = `"${"x".repeat(786_432 - 2)}"`;
     expect((await verdict(most)).kind).toBe("output");
-    expect((await verdict(`${most} `)).kind).toBe("malformed");
+    expect(await verdict(`${most} `)).toEqual({
+      ...{ kind: "malformed", isRefused: true },
+      why: "it has 786433 bytes, and at most 786432 are read",
+    });
   });
 
   it("is malformed where it is nested too deeply to be written again", async () => {
-    expect((await verdict(`${"[".repeat(100_000)}${"]".repeat(100_000)}`)).kind).toBe("malformed");
+    const deep = await verdict(`${"[".repeat(100_000)}${"]".repeat(100_000)}`);
+    expect(deep).toMatchObject({ kind: "malformed", isRefused: true });
   });
 
   it("is not read through links, pipes and folders, and none of them holds us up", async () => {
@@ -151,7 +157,9 @@ describe("a verdict", () => {
     symlinkSync(file('{"status":"completed"}'), link);
     execFileSync("mkfifo", [fifo]);
     mkdirSync(folder);
-    for (const path of [link, fifo, folder]) expect((await readVerdict(path)).kind, path).toBe("malformed");
+    for (const path of [link, fifo, folder]) {
+      expect(await readVerdict(path), path).toMatchObject({ kind: "malformed", isRefused: true });
+    }
     for (const path of [link, fifo, folder]) expect(await readUsage(path)).toBe(null);
   });
 

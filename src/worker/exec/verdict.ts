@@ -5,5 +5,5 @@ import { readSmallJson } from "./small-json.ts";
 export async function readVerdict(path: string, owner?: number): Promise<Verdict> {
   const read = await readSmallJson(path, owner);
   if (read === null) return { kind: "none" };
-  return "why" in read ? { kind: "malformed", why: read.why } : verdictIn(read.value);
+  return "why" in read ? { kind: "malformed", ...read } : verdictIn(read.value);
 }
