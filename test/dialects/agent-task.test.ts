@@ -256,6 +256,28 @@ spec:
       expect((await stage.engine.claim(session, { limit: 1 })).jobs).toHaveLength(1);
     });
 
+    it("after nextRetryTime the phase is no longer Retrying: it is Pending until a worker takes it", async () => {
+      const stage = await openStage(store, { startAt: Date.parse("2026-02-09T19:20:00Z"), random: () => 0.51 });
+      const id = await apply(stage, { retry: RETRY });
+      // 30.15 s: the whole second that is shown is never too early.
+      const { runAt } = await stage.run(id, { exit: 7, stderr: "entrypoint crash" });
+      expect(runAt).toBe(Date.parse("2026-02-09T19:20:30.150Z"));
+      const status = async () => (await stage.view(agentTask, id)).status;
+      const next = "2026-02-09T19:20:31Z";
+      expect(await status()).toMatchObject({ phase: "Retrying", nextRetryTime: next });
+      await stage.advance(30_149);
+      expect(await status()).toMatchObject({ phase: "Retrying", nextRetryTime: next });
+      await stage.advance(1);
+      const due = await status();
+      expect(due).toMatchObject({
+        ...{ phase: "Pending", attempts: 1, lastFailureReason: "exit code 7: entrypoint crash" },
+        message: "due, and waits for a worker; attempt 1 failed: exit code 7: entrypoint crash; retries left: 2",
+      });
+      expect(due).not.toHaveProperty("nextRetryTime");
+      await stage.start(id);
+      expect(await status()).toMatchObject({ phase: "Running", attempts: 2 });
+    });
+
     it("attempts >= maxAttempts: phase Failed, exhausted retries", async () => {
       const stage = await openStage(store);
       const id = await apply(stage, { retry: { ...RETRY, maxAttempts: 2 } });

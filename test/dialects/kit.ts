@@ -310,6 +310,7 @@ class RealStage implements Stage {
       attempts,
       events: (history?.events ?? []) as readonly JobEvent[],
       workerName: (session) => names.get(session) ?? null,
+      now: this.clock.now(),
     };
   }
 

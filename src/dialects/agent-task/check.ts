@@ -31,18 +31,19 @@ export function asSeconds(value: unknown, path: string): number {
   return asNumber(value, path, { min: 0, max: MAX_SECONDS });
 }
 
-const GO_DURATION = /^(?:\d{1,12}(?:\.\d{1,6})?(?:ms|h|m|s))+$/;
-const GO_PART = /(\d{1,12}(?:\.\d{1,6})?)(ms|h|m|s)/g;
-const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
+const GO_DURATION = /^(?:\d{1,12}(?:\.\d{1,6})?(?:ms|d|h|m|s))+$/;
+const GO_PART = /(\d{1,12}(?:\.\d{1,6})?)(ms|d|h|m|s)/g;
+const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** Seconds, or text such as `30m` or `1h30m`, as milliseconds. No task can be done within nothing. */
+/** Seconds, or text such as `30m`, `1h30m` or `1d12h`, as milliseconds: the units of Go, and days. No task can be done within
+ *  nothing. */
 export function asTimeout(value: unknown, path: string): number {
   const isText = typeof value === "string" && GO_DURATION.test(value);
   if (!isText && typeof value !== "number") {
     throw new ConfigError({
       path,
       given: value,
-      allowed: 'a number of seconds, or text such as "90s", "30m" or "1h30m"',
+      allowed: 'a number of seconds, or text such as "90s", "30m", "1h30m" or "1d" (units d, h, m, s and ms)',
     });
   }
   const parts = isText ? [...value.matchAll(GO_PART)] : [];

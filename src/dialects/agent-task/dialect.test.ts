@@ -168,13 +168,26 @@ describe("timeout", () => {
     ["30m", 1_800_000],
     ["1h30m", 5_400_000],
     ["250ms", 250],
-  ])("%j is %i ms", (timeout, ms) => {
+    ["1d", 86_400_000],
+    ["1d12h", 129_600_000],
+    ["1.5d", 129_600_000],
+    ["1h30m0s", 5_400_000],
+  ])("spec.timeout: %j is %i ms", (timeout, ms) => {
     expect(options({ timeout }).timeout).toBe(ms);
   });
 
-  it.each([0, -1, "0s", "-5m", "5", "5 minutes", "1e9h", true, Number.NaN, 1e12])("%j is refused", (timeout) => {
-    expect(refusal(doc({ timeout })).path).toBe("spec.timeout");
+  it("with another unit is refused with those that are accepted", () => {
+    expect(refusal(doc({ timeout: "1 day" })).message).toBe(
+      'spec.timeout: got "1 day"; allowed: a number of seconds, or text such as "90s", "30m", "1h30m" or "1d" (units d, h, m, s and ms).',
+    );
   });
+
+  it.each([0, -1, "0s", "1D", "d", "1w", "4000d", "-5m", "5", "5 minutes", "1e9h", true, Number.NaN, 1e12])(
+    "%j is refused",
+    (timeout) => {
+      expect(refusal(doc({ timeout })).path).toBe("spec.timeout");
+    },
+  );
 });
 
 describe("resources", () => {

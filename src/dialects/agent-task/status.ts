@@ -37,9 +37,14 @@ export interface AgentStatus {
   readonly output?: unknown;
 }
 
-export function agentStatus({ job, attempts, events }: Pick<ViewParts, "job" | "attempts" | "events">): AgentStatus {
+export function agentStatus({
+  job,
+  attempts,
+  events,
+  now = events.at(-1)?.at ?? job.submittedAt,
+}: Pick<ViewParts, "job" | "attempts" | "events" | "now">): AgentStatus {
   const decisions = decisionsOf(events);
-  const phase = agentPhase(job, events);
+  const phase = agentPhase(job, events, now);
   const history = attempts.map((each): AgentAttempt => {
     const exitCode = exitCodeOf(job, each.outcome, each.failure?.exitCode ?? null, each.result);
     return {
@@ -55,22 +60,24 @@ export function agentStatus({ job, attempts, events }: Pick<ViewParts, "job" | "
     ...{
       phase,
       attempts: job.attempt,
-      message: messageOf(job, phase, lastFailureReason, lastDecision(events)),
+      message: messageOf(job, phase, lastFailureReason, events),
       history,
     },
     ...(failed === undefined || lastFailureReason === null
       ? {}
       : { lastFailureReason, lastFailureTime: wholeSeconds(failed.endedAt) }),
-    ...(phase === "Retrying" ? { nextRetryTime: wholeSeconds(job.runAt) } : {}),
+    // The second is up when the task is due, and not before.
+    ...(phase === "Retrying" ? { nextRetryTime: wholeSeconds(Math.ceil(job.runAt / 1_000) * 1_000) } : {}),
     ...(job.usage === null ? {} : { usage: job.usage }),
     ...(output === undefined ? {} : { output }),
   };
 }
 
-export function agentPhase(job: JobInfo, events: readonly JobEvent[]): AgentPhase {
+/** `Retrying` is a task until it is due: from then on it waits for a worker as any other. */
+export function agentPhase(job: JobInfo, events: readonly JobEvent[], now: number): AgentPhase {
   switch (job.state) {
     case "queued":
-      return job.attempt > 0 && isRetrying(events) ? "Retrying" : "Pending";
+      return job.attempt > 0 && isRetried(events) && now < job.runAt ? "Retrying" : "Pending";
     case "running":
       return "Running";
     case "blocked":
@@ -87,7 +94,7 @@ export function agentPhase(job: JobInfo, events: readonly JobEvent[]): AgentPhas
 }
 
 /** Whether a failure put it back, and not a shutdown, its children's end, or a person. */
-function isRetrying(events: readonly JobEvent[]): boolean {
+function isRetried(events: readonly JobEvent[]): boolean {
   const last = events.findLast(
     (event) =>
       event.name === "job.redriven" ||
@@ -119,12 +126,8 @@ function outputOf({ kind, result }: JobInfo): unknown {
   return (result as { output?: unknown }).output ?? undefined;
 }
 
-function messageOf(
-  job: JobInfo,
-  phase: AgentPhase,
-  failure: string | null,
-  decision: StoredDecision | undefined,
-): string {
+function messageOf(job: JobInfo, phase: AgentPhase, failure: string | null, events: readonly JobEvent[]): string {
+  const decision = lastDecision(events);
   const { maxAttempts } = job.policy;
   const { used } = chargedAttempts(job);
   // Of the budget that the last run was charged to: lost workers may have their own.
@@ -134,7 +137,8 @@ function messageOf(
   const spent = isOwn ? (usedUp(decision, maxAttempts) ?? "none was granted after a lost worker") : charged;
   switch (phase) {
     case "Pending":
-      return "waits for a worker";
+      if (job.attempt === 0 || !isRetried(events)) return "waits for a worker";
+      return `due, and waits for a worker; attempt ${job.attempt} failed: ${failure}; retries left: ${left}`;
     case "Running":
       return `attempt ${job.attempt} is running; ${charged} before it`;
     case "Retrying":
