@@ -211,15 +211,15 @@ describe("agent", () => {
     const [byStatus, byMessage] = presets.agent.fallback;
     expect(byStatus?.if).toMatchObject({ kind: ["http"], message: null });
     expect(byStatus?.if.status?.flat()).toEqual([401, 401, 403, 403]);
-    expect(byMessage?.if).toMatchObject({ kind: null, status: null });
+    expect(byMessage?.if).toMatchObject({ kind: ["exit", "error", "http"], message: null, status: null });
     expect([byStatus?.then, byMessage?.then]).toEqual(["fail", "fail"]);
-    expect(byMessage?.if.message).toEqual([
-      "authentication",
-      "unauthorized",
-      "invalid api key",
-      "invalid_api_key",
-      "invalid x-api-key",
-    ]);
+    const { has = [], unless = [] } = byMessage?.if.lines ?? {};
+    const phrases = [...has, ...unless];
+    // As the text of a line is compared: words of letters and digits in lower case, one space between.
+    expect(phrases.filter((phrase) => !/^[a-z\d]+( [a-z\d]+)*$/.test(phrase))).toEqual([]);
+    expect(new Set(phrases).size).toBe(phrases.length);
+    // Stored with the policy, which has a limit of 64 KiB.
+    expect(JSON.stringify(presets.agent).length).toBeLessThan(16_384);
   });
 });
 

@@ -1,6 +1,7 @@
 /** The presets: our own default, and the documented numbers of the five systems that Perdure speaks for. Each is a
  *  policy in full, so that a stored policy never depends on the version that resolved it. `default` grants no retry
  *  of failures (a task must say that it may run twice), but a hundred after lost workers, which are nobody's fault. */
+import { AUTHENTICATION_FAILED } from "./authentication-failed.ts";
 import { deepFreeze } from "./freeze.ts";
 import type { Backoff, Policy, PresetName, Rule, RuleCondition, WorkerLostPolicy } from "./policy.ts";
 
@@ -174,10 +175,8 @@ export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
         },
         "fail",
       ),
-      rule(
-        { message: ["authentication", "unauthorized", "invalid api key", "invalid_api_key", "invalid x-api-key"] },
-        "fail",
-      ),
+      // A program that was killed may have gone on after a refusal that it printed: that is not how it ended.
+      rule({ kind: ["exit", "error", "http"], lines: AUTHENTICATION_FAILED }, "fail"),
     ],
   },
 } satisfies Record<PresetName, Policy>);

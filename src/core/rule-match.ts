@@ -1,5 +1,6 @@
 /** Whether a rule matches a failure, and by what. Pure, and in time that grows with the texts alone. */
 import type { Failure } from "./failure.ts";
+import { findInLines } from "./line-phrases.ts";
 import { type FoundPart, findPart } from "./message-parts.ts";
 import type { Rule } from "./policy.ts";
 
@@ -30,12 +31,25 @@ export function matchOf({ if: wanted }: Rule, cause: Failure, attempt: number): 
     parts.push(`message ${JSON.stringify(found.part)}`);
     line = found.line;
   }
+  if (wanted.lines !== undefined) {
+    const found = findInLines(linesOf(cause), wanted.lines);
+    if (found === null) return null;
+    parts.push(`lines ${JSON.stringify(found.part)}`);
+    line = found.line;
+  }
   return { part: parts.join(", "), line };
 }
 
 /** Parts are searched for in the message and in the code: `ECONNRESET` is often only there. */
 export function messageOf({ message, code }: Failure): string {
   return `${message} ${code ?? ""}`;
+}
+
+/** The last lines of a command, and behind them the message: that is the line of the error itself. */
+function linesOf(cause: Failure): string[] {
+  const { name } = cause;
+  const message = name === null || name === "Error" ? messageOf(cause) : `${name}: ${messageOf(cause)}`;
+  return [...aroundOf(cause).split("\n"), ...message.split("\n")];
 }
 
 /** Where the lists search for what is not in the message: programs explain themselves in several lines of stderr, and which of

@@ -1,7 +1,11 @@
 /** AgentTask retry semantics: its document told as tests, through the real engine on both stores. Where the document and
  *  what we do differ, the test says which note it follows. */
 import { describe, expect, it } from "vitest";
+import { classify } from "../../src/core/classify.ts";
 import { failure } from "../../src/core/failure.ts";
+import { presets } from "../../src/core/presets.ts";
+import { policyFromJson } from "../../src/core/resolve-policy.ts";
+import { testJob, testRule } from "../../src/core/testing-job.ts";
 import type { JobInfo } from "../../src/core/views.ts";
 import { agentTask } from "../../src/dialects/agent-task/dialect.ts";
 import { type AgentEvent, agentTaskEvents } from "../../src/dialects/agent-task/events.ts";
@@ -368,6 +372,8 @@ spec:
       [{ exit: 1, stderr: "AuthenticationError: invalid x-api-key" }],
       [{ exit: 1, stderr: "401 Unauthorized" }],
       [{ error: "the key was refused", status: 401 }],
+      [{ exit: 1, stderr: "Error code: 401 - Incorrect API key provided\nsaving the session\nbye\n" }],
+      [{ exit: 1, stderr: "rpc error: code = UNAUTHENTICATED\nbye\n" }],
     ] as [Play][])("1. API auth errors are not retried: %j", async (play) => {
       const stage = await openStage(store);
       const id = await apply(stage, { retry: RETRY });
@@ -376,6 +382,44 @@ spec:
       const { status } = await stage.view(agentTask, id);
       expect(status.phase).toBe("Failed");
       expect(status.history[0].reason).toMatch(/^logical: /);
+    });
+
+    it("1. the line that was an auth error is in its reason", async () => {
+      const stage = await openStage(store);
+      const id = await apply(stage, { retry: RETRY });
+      await stage.run(id, { exit: 1, stderr: "ERROR token has expired\nsaving the session\nbye\n" });
+      const { status } = await stage.view(agentTask, id);
+      expect(status).toMatchObject({
+        ...{ phase: "Failed", lastFailureReason: "exit code 1: bye (ERROR token has expired)" },
+        history: [{ reason: "logical: exit code 1: bye (ERROR token has expired)" }],
+      });
+      const { text } = await stage.engine.explain(id);
+      expect(text).toContain('lines "token has expired" matched "ERROR token has expired"');
+    });
+
+    it.each(["authentication service temporarily unavailable, retrying", "authentication handshake timed out"])(
+      "1. a transient line that merely mentions authentication is retried: %s",
+      async (stderr) => {
+        const stage = await openStage(store);
+        const id = await apply(stage, { retry: RETRY });
+        expect(await stage.run(id, { exit: 1, stderr })).toMatchObject({ state: "queued" });
+      },
+    );
+
+    it("1. a task that was submitted before goes by the policy that was stored with it", () => {
+      const fallback = [testRule({ message: ["authentication", "unauthorized"] }, "fail")];
+      const policy = { ...presets.agent, maxAttempts: 3, fallback };
+      const judge = (stderr: string) => {
+        const cause = failure({ kind: "exit", exitCode: 1, message: `exit code 1: ${stderr}` });
+        return classify(testJob({ policy: policyFromJson(JSON.stringify(policy)) }), {
+          kind: "failed",
+          failure: cause,
+        });
+      };
+      expect(judge("authentication handshake timed out")).toMatchObject({
+        ...{ kind: "fail", matched: "preset agent", found: { part: 'message "authentication"' } },
+      });
+      expect(judge("token expired")).toMatchObject({ kind: "retry" });
     });
 
     it("2. budget: continue accumulating over attempts, and checked before a retry (note F4)", async () => {

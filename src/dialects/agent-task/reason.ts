@@ -21,6 +21,7 @@ export type EndedAttempt = Pick<AttemptRow, "attempt" | "outcome" | "failure">;
 export const COMPLETED = "completed";
 export const WAITING = "waiting for children";
 export const CANCELLED = "cancelled";
+const LOGICAL = "logical: ";
 
 export function attemptReason({ outcome, failure }: EndedAttempt, decision: StoredDecision | undefined): string {
   if (decision?.kind === "cancel") return CANCELLED;
@@ -44,11 +45,17 @@ export function attemptReason({ outcome, failure }: EndedAttempt, decision: Stor
   }
   const isFinal = decision?.kind === "fail" && (decision.reason === "rejected" || decision.reason === "invalid");
   if (failure === null) return transient(outcome);
-  if (failure.class !== "transient" || isFinal) return `logical: ${message}`;
+  if (failure.class !== "transient" || isFinal) return `${LOGICAL}${message}${elsewhere(message, decision)}`;
   if (failure.kind === "oom") return transient("OOMKilled");
   // A malformed result.json after a good end is one of kind `result`. Either way the message says what is wrong with it.
   const hasNone = (failure.kind === "exit" || failure.kind === "signal") && failure.code !== "malformed_result";
   return transient(hasNone ? "pod failed without result.json" : message);
+}
+
+/** The line for which it is final, where the message is another one. */
+function elsewhere(message: string, decision: StoredDecision | undefined): string {
+  const line = decision?.matchedText;
+  return line === undefined || message.includes(line) ? "" : ` (${line})`;
 }
 
 function transient(what: string): string {
@@ -67,7 +74,8 @@ export function failureReason(attempt: EndedAttempt, decision: StoredDecision | 
   if (reason === COMPLETED || reason === WAITING || reason === CANCELLED) return null;
   if (attempt.outcome === "interrupted" || attempt.outcome === "released") return null;
   if (attempt.outcome === "lost") return "worker lost";
-  return reason.startsWith("budget: ") ? reason : (attempt.failure?.message ?? reason);
+  if (reason.startsWith("budget: ")) return reason;
+  return reason.startsWith(LOGICAL) ? reason.slice(LOGICAL.length) : (attempt.failure?.message ?? reason);
 }
 
 /** What was used up when no retry was left; null where none had been granted, so that none is exhausted. Lost workers, and
