@@ -13,7 +13,13 @@ import { all, tempFile } from "../kit.ts";
 import { readContext } from "./kit.ts";
 import { line } from "./noetl-kit.ts";
 
-async function run(document: string | object): Promise<{ told: readonly NoetlEvent[]; result: unknown }> {
+interface Ran {
+  readonly told: readonly NoetlEvent[];
+  readonly result: unknown;
+  readonly failure: string | null;
+}
+
+async function run(document: string | object): Promise<Ran> {
   const perdure = await Perdure.open({ url: tempFile() });
   onTestFinished(() => perdure.close());
   await perdure.work([exec, http], { allowAddresses: ["127.0.0.1"], runtimes: ["python"] });
@@ -24,7 +30,8 @@ async function run(document: string | object): Promise<{ told: readonly NoetlEve
   await handle.result().catch(() => {});
   const [job, attempts, events] = [await handle.get(), await handle.attempts(), await all(handle.events())];
   const parts = { job, attempts, events: events as JobEvent[], workerName: () => null };
-  return { told: noetl.events?.(parts) as readonly NoetlEvent[], result: job.result };
+  const failure = job.failure?.message ?? null;
+  return { told: noetl.events?.(parts) as readonly NoetlEvent[], result: job.result, failure };
 }
 
 /** Answers with these statuses in turn; the last one again and again. */
@@ -75,7 +82,9 @@ it("a request that polls while it is answered 202", async () => {
   expect(told.at(-1)).toMatchObject({ event_type: "step_completed", result: { body: { asked: 3 } } });
 });
 
-it.skipIf(spawnSync("python3", ["--version"]).status !== 0)("Python", async () => {
+const noPython = spawnSync("python3", ["--version"]).status !== 0;
+
+it.skipIf(noPython)("Python", async () => {
   const code = "import os, sys\nif os.environ['PERDURE_ATTEMPT'] == '1': sys.exit('busy')\nprint(os.environ['WHO'])\n";
   const { told } = await run({ step: "p", type: "python", code, env: { WHO: "ada" }, retry: { ...QUICK } });
   expect(told.map(line)).toEqual([
@@ -87,6 +96,114 @@ it.skipIf(spawnSync("python3", ["--version"]).status !== 0)("Python", async () =
     "step_completed",
   ]);
 });
+
+/** A playbook of one python step, as those in NoETL's own repository are written. */
+const playbook = (code: string, more = "") => `
+apiVersion: noetl.io/v1
+kind: Playbook
+metadata: { name: hello_world, path: examples/hello_world }
+workflow:
+  - step: start
+    type: python
+    code: |
+${code.replaceAll(/^/gm, "      ")}
+${more}
+    next: [{ step: end }]
+  - step: end
+`;
+
+const CALLED: readonly (readonly [what: string, code: string, args: string, output: unknown])[] = [
+  [
+    "def main(input_data), as in its examples",
+    "def main(input_data):\n    print('Message', input_data)\n    return {'status': 'success', 'message': input_data.get('message')}",
+    "data: { message: Hello }",
+    { status: "success", message: "Hello" },
+  ],
+  ["nothing passed to it", "def main(input_data):\n    return {'success': not input_data}", "", { success: true }],
+  ["input_data by name", "def main(input_data):\n    return input_data", "args: { input_data: 5, more: 6 }", 5],
+  ["names and defaults", "def main(a, b=2):\n    return [a, b]", "input: { a: 1, unknown: 3 }", [1, 2]],
+  ["**kwargs", "async def main(a, /, **rest):\n    return [a, rest]", "with: { a: 1, c: [x] }", [1, { c: ["x"] }]],
+  [
+    "no parameter",
+    "from __future__ import annotations\nif True:\n\tmain = lambda: 'ä\\udc80'",
+    "args: { a: 1 }",
+    "ä\udc80",
+  ],
+  ["its own guard", "def main():\n    print('x')\n    return 1\nif __name__ == '__main__':\n    main(); main()", "", 1],
+  [
+    "no main",
+    "class A:\n    def main(self): raise SystemExit(9)\n'main()'\nresult = [n + 1, __name__]",
+    "args: { n: 1 }",
+    [2, "__main__"],
+  ],
+  ["a call of its own", "import sys\ndef main():\n    return 3\nresult = main()\nsys.exit(0)", "", 3],
+];
+
+it.skipIf(noPython).each(CALLED)(
+  "a python step with def main(...) is executed, as in its own examples: %s",
+  async (_, code, args, output) => {
+    const { told, result } = await run(playbook(code, args === "" ? "" : `    ${args}`));
+    expect(result).toMatchObject({ exitCode: 0, output });
+    expect(told.at(-1)).toMatchObject({ event_type: "step_completed", result: { output } });
+  },
+);
+
+const REFUSED: readonly (readonly [what: string, code: string, message: string])[] = [
+  [
+    "a missing argument",
+    "def main(a, b=2, *, c): pass",
+    "TypeError: main requires a, c, which the step does not pass: add it under args, data or input",
+  ],
+  ["an exception", "import asyncio\nasync def main():\n    raise ValueError('busy')", "ValueError: busy"],
+  [
+    "a value that JSON does not have",
+    "def main():\n    return {'x': {1}}",
+    "TypeError: main returned a dict with a set in it",
+  ],
+  [
+    "a number that would lose digits",
+    "def main():\n    return [2**60]",
+    "too large to be kept exactly; make it a text",
+  ],
+  ["a syntax error", "def main(:\n    pass", "SyntaxError: invalid syntax"],
+  [
+    "its status, as a program",
+    "import sys\ndef main():\n    return 3\nif __name__ == '__main__':\n    sys.exit(main())",
+    "exit code 3",
+  ],
+];
+
+it.skipIf(noPython).each(REFUSED)("never skipped with a success: %s", async (_, code, message) => {
+  const { told, failure } = await run(playbook(code));
+  expect(failure).toContain(message);
+  expect(told.at(-1)).toMatchObject({ event_type: "execution_failed" });
+});
+
+it.skipIf(noPython)(
+  "what main returns is data in conditions, and its traceback begins in the step's code",
+  async () => {
+    const code = `
+import os
+def main(limit):
+    attempt = int(os.environ["PERDURE_ATTEMPT"])
+    if attempt == 1: raise KeyError("gone")
+    return {"state": "pending" if attempt < limit else "done"}
+`;
+    const retry = { ...QUICK, retry_when: "{{ error != None or data.state == 'pending' }}" };
+    const perdure = await Perdure.open({ url: tempFile() });
+    onTestFinished(() => perdure.close());
+    await perdure.work([exec], { runtimes: ["python"] });
+    const [entry] = noetl.read({ step: "p", type: "python", code, args: { limit: 3 }, retry }, readContext()).jobs;
+    const { task, input, options } = entry as NonNullable<typeof entry>;
+    const handle = await perdure.submit(task, input, options);
+    expect(await handle.result()).toMatchObject({ output: { state: "done" } });
+    const [first, second] = await handle.attempts();
+    expect(second?.result).toContain('"output":{"state":"pending"}');
+    const stack = first?.failure?.stack?.split("\n") ?? [];
+    expect(stack[0]).toBe("Traceback (most recent call last):");
+    expect(stack[1]).toMatch(/inputs\/task.py", line 5, in main$/);
+  },
+);
 
 it("the example gets through with its third attempt", async () => {
   const text = readFileSync(new URL("../../examples/noetl/fetch-data.yaml", import.meta.url), "utf8");

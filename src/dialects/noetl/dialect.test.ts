@@ -3,6 +3,7 @@ import { ConfigError } from "../../core/errors.ts";
 import type { ReadContext } from "../dialect.ts";
 import { DIALECT_DEFAULTS } from "../settings.ts";
 import { noetl } from "./dialect.ts";
+import { PYTHON_RUNNER } from "./python-runner.ts";
 
 const CONTEXT: ReadContext = {
   ...{ settings: DIALECT_DEFAULTS, parameters: {}, documents: [], file: "jobs/fetch-data.yaml" },
@@ -71,12 +72,22 @@ describe("a task of NoETL", () => {
     expect(jobOf({ ...SHELL, command: ["echo", "$A", ""] })?.input).toEqual({ argv: ["echo", "$A", ""] });
   });
 
-  it("python's code is a file for a worker that has python", () => {
-    expect(jobOf({ step: "p", tool: "python", code: "print(1)\n" })).toMatchObject({
+  it("python's code is a file for a worker that has python, beside one that calls its main", () => {
+    expect(jobOf({ step: "p", tool: "python", code: "print(1)\n" })).toEqual({
       task: "exec",
-      input: { argv: ["python3", "inputs/task.py"], files: { "task.py": base64("print(1)\n") } },
-      options: { labels: { "runtime/python": "yes" }, annotations: { "noetl/type": "python" } },
+      input: {
+        argv: ["python3", "inputs/run_task.py"],
+        files: { "task.py": base64("print(1)\n"), "run_task.py": base64(PYTHON_RUNNER) },
+      },
+      options: expect.objectContaining({
+        labels: { "runtime/python": "yes" },
+        annotations: { "noetl/step": "p", "noetl/type": "python" },
+      }),
     });
+    for (const name of ["args", "data", "input", "with", "payload"]) {
+      const given = jobOf({ step: "p", type: "python", code: "1", args: null, [name]: { city: "Paris" } });
+      expect(given?.input).toMatchObject({ input: { city: "Paris" } });
+    }
     expect(jobOf({ step: "p", type: "python", script: "lib/fetch.py" })?.input).toMatchObject({
       files: { "task.py": base64("print('ünï')\n") },
     });
@@ -125,6 +136,9 @@ describe("a task of NoETL", () => {
     ["no code", { step: "p", type: "python" }, "code", /the program itself/],
     ["code and script", { step: "p", type: "python", code: "1", script: "a" }, "code", /the program itself/],
     ["a script that is not there", { step: "p", type: "python", script: "a.py" }, "script", /the path of a file/],
+    ["arguments without names", { step: "p", type: "python", code: "1", args: [1] }, "args", /by their names/],
+    ["arguments twice", { step: "p", type: "python", code: "1", args: {}, data: {} }, "data", /one of args, data/],
+    ["a template in them", { step: "p", type: "python", code: "1", data: { a: "{{ b }}" } }, "data.a", /without/],
     ["a name on two lines", { ...SHELL, step: "a\nb" }, "step", /on one line/],
     ["a name that is no text", { ...SHELL, step: 7 }, "step", /text/],
     ["a bad retry", { ...SHELL, retry: { max_attempts: -1 } }, "retry.max_attempts", /at least 1/],
@@ -165,15 +179,11 @@ describe("a task of NoETL", () => {
       expect.stringContaining("command holds {{ or {%: it is run as it is"),
     ]);
     expect(read({ ...SHELL, retry: null }).notes).toEqual(["retry is empty: the task is not retried"]);
-    const code = "def main(x):\n    return x\n";
-    expect(read({ step: "p", type: "python", code }).notes).toEqual([
-      expect.stringContaining("code defines main and never calls it"),
-    ]);
+    expect(read({ step: "p", type: "python", code: "def main(x):\n    return x\n" }).notes).toEqual([]);
     expect(read({ ...SHELL, retry: { initial_delay: 90 } }).notes).toEqual([
       "retry: initial_delay is 90, and every retry waits for the cap of 60 s.",
     ]);
     expect(read({ ...SHELL, retry: { max_attempts: 1, initial_delay: 90 } }).notes).toEqual([]);
-    jobOf({ step: "p", type: "python", code: `${code}\nprint(main(1))` });
   });
 });
 

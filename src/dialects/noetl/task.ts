@@ -1,22 +1,25 @@
 /** One step of NoETL as a job: a request (`http`), a command (`shell`) or a program (`python`). Templates are not filled in,
  *  since there is no playbook around it to fill them from: where one would be sent to somebody, or run by a shell, it is
  *  refused. */
-import { asList, asObject, asOneOf, asText, fieldPath } from "../../core/check.ts";
+import { asList, asObject, asOneOf, asText, fieldPath, isPlain } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
 import { noteCap } from "../cap-note.ts";
 import type { ReadContext, ReadEntry } from "../dialect.ts";
 import { NODE_TYPES, type NodeType, noetlAnnotations } from "./node.ts";
+import { CODE_FILE, PYTHON_RUNNER, RUNNER_FILE } from "./python-runner.ts";
 import { BODIES, noetlRequest } from "./request.ts";
 import { type NoetlRetry, noetlPolicy, readNoetlRetry } from "./retry.ts";
 import { type Given, hasTemplate, refuseTemplates, type Step, timeoutMs } from "./step.ts";
 
 const COMMON = ["step", "desc", "type", "tool", "timeout", "retry", "next"] as const;
+/** NoETL's names for what `main` gets, of which a step has one. */
+const ARGUMENTS = ["args", "data", "input", "with", "payload"] as const;
 const FIELDS = {
   http: [...COMMON, "url", "method", "headers", "params", ...BODIES],
   shell: [...COMMON, "command", "env"],
-  python: [...COMMON, "code", "script", "env"],
+  python: [...COMMON, "code", "script", "env", ...ARGUMENTS],
 } as const;
 
 const MAX_TEXT = 131_072; // as an argument of a command
@@ -115,7 +118,8 @@ function argument(value: unknown, path: string): string {
   throw new ConfigError({ path, given: value, allowed: `text of at most ${MAX_TEXT} characters, without NUL` });
 }
 
-function program({ fields, path, context, notes }: Step): ExecInput {
+/** Whether there is a `main` to call is decided where the code runs, by Python itself. */
+function program({ fields, path, context }: Step): ExecInput {
   const { code, script } = fields;
   const at = fieldPath(path, code === undefined ? "script" : "code");
   if ((code === undefined) === (script === undefined)) {
@@ -123,23 +127,39 @@ function program({ fields, path, context, notes }: Step): ExecInput {
     const allowed = "code, the program itself, or script, the path of a file beside this one";
     throw new ConfigError({ path: fieldPath(path, "code"), given: code, allowed, problem });
   }
-  const text = code === undefined ? scriptText(script, at, context) : asText(code, at, 1_048_576);
-  if (/^(async )?def main\b/m.test(text) && !callsMain(text)) {
-    notes.push(`${at} defines main and never calls it: it is run as a script, and nothing calls main for it`);
+  const bytes = code === undefined ? scriptBytes(script, at, context) : asText(code, at, 1_048_576);
+  const files = { [CODE_FILE]: base64(bytes), [RUNNER_FILE]: base64(PYTHON_RUNNER) };
+  const given = argumentsOf(fields, path);
+  return checkedExec({ argv: ["python3", `inputs/${RUNNER_FILE}`], ...given, ...envOf(fields, path), files }, path);
+}
+
+/** What `main` is called with. It reaches the runner as standard input. */
+function argumentsOf(fields: Given, path: string): Pick<ExecInput, "input"> {
+  const [name, second] = ARGUMENTS.filter((each) => (fields[each] ?? null) !== null);
+  if (name === undefined) return {};
+  if (second !== undefined) {
+    const problem = `both ${name} and ${second}`;
+    const allowed = `one of ${ARGUMENTS.join(", ")}`;
+    throw new ConfigError({ path: fieldPath(path, second), given: second, allowed, problem });
   }
-  const files = { "task.py": Buffer.from(text, "utf8").toString("base64") };
-  return checkedExec({ argv: ["python3", "inputs/task.py"], files, ...envOf(fields, path) }, path);
+  const at = fieldPath(path, name);
+  const given = fields[name];
+  if (!isPlain(given)) {
+    throw new ConfigError({ path: at, given, allowed: "the arguments of main by their names, as in { city: Paris }" });
+  }
+  refuseTemplates(given, at);
+  return { input: given };
 }
 
-/** Line by line: an expression over the whole text that skips white space takes quadratic time on empty lines. */
-function callsMain(text: string): boolean {
-  return text.split("\n").some((line) => /\bmain\(/.test(line) && !/^\s*(async )?def /.test(line));
+function base64(content: string | Uint8Array): string {
+  return Buffer.from(content as string).toString("base64");
 }
 
-function scriptText(value: unknown, path: string, context: ReadContext): string {
+/** As they are: Python reads of the file itself how it is encoded. */
+function scriptBytes(value: unknown, path: string, context: ReadContext): Uint8Array {
   const name = asText(value, path, 4_096);
   const bytes = context.bytes(name);
-  if (bytes !== null) return Buffer.from(bytes).toString("utf8");
+  if (bytes !== null) return bytes;
   throw new ConfigError({ path, given: name, allowed: "the path of a file, from the folder of this one" });
 }
 
