@@ -66,6 +66,16 @@ export interface ViewParts {
   readonly now?: number;
 }
 
+/** Events of another system for people: a head for each column, and the cells of each line.
+ *  @example
+ *  const { heads, rows }: EventTable = eventTable("noetl", "view")(parts);
+ *  console.log(heads.join("  "), rows.length); */
+export interface EventTable {
+  readonly heads: readonly string[];
+  /** The last cell may be of any length. */
+  readonly rows: readonly (readonly string[])[];
+}
+
 /** A source system: reads its files, and shows jobs as it does.
  *  @example
  *  const dialect: Dialect = dialectOf("opal");
@@ -82,6 +92,8 @@ export interface Dialect {
   view(parts: ViewParts): unknown;
   /** Its events in this system's words, where it has such. */
   events?(parts: ViewParts): readonly unknown[];
+  /** The same events for people. */
+  eventTable?(parts: ViewParts): EventTable;
   /** The submit keys of the jobs that a text may stand for, where this system's clients know its jobs by ids of their own. */
   keysOf?(reference: string): readonly string[];
   /** For systems whose documents are objects with a name: applied again, they are the same job. */

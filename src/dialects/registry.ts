@@ -5,7 +5,7 @@ import type { PresetName } from "../core/policy.ts";
 import { agentTask } from "./agent-task/dialect.ts";
 import { listedManifests } from "./agent-task/list.ts";
 import { attune } from "./attune/dialect.ts";
-import type { Dialect, ViewParts } from "./dialect.ts";
+import type { Dialect, EventTable, ViewParts } from "./dialect.ts";
 import { flusterDialect } from "./fluster/dialect.ts";
 import { noetl } from "./noetl/dialect.ts";
 import { opal, opalAttemptsView } from "./opal/dialect.ts";
@@ -77,6 +77,13 @@ const EVENT_VIEWS: ReadonlyMap<string, (parts: ViewParts) => readonly unknown[]>
   }),
 );
 
+const EVENT_TABLES: ReadonlyMap<string, (parts: ViewParts) => EventTable> = new Map(
+  DIALECTS.flatMap((each) => {
+    const { eventTable } = each;
+    return eventTable === undefined ? [] : [[each.name, (parts: ViewParts) => eventTable.call(each, parts)] as const];
+  }),
+);
+
 /** What a job can be shown as.
  *  @example
  *  console.log(`-o ${JOB_VIEW_NAMES.join(" | ")}`); */
@@ -98,4 +105,11 @@ export function jobView(name: unknown, path: string): View {
  *  for (const each of eventView("noetl", "view")(parts)) console.log(each); */
 export function eventView(name: unknown, path: string): (parts: ViewParts) => readonly unknown[] {
   return EVENT_VIEWS.get(asOneOf(name, EVENT_VIEW_NAMES, path)) as (parts: ViewParts) => readonly unknown[];
+}
+
+/** Shows the events of a job as a dialect does, for people.
+ *  @example
+ *  for (const row of eventTable("noetl", "view")(parts).rows) console.log(row.join("  ")); */
+export function eventTable(name: unknown, path: string): (parts: ViewParts) => EventTable {
+  return EVENT_TABLES.get(asOneOf(name, EVENT_VIEW_NAMES, path)) as (parts: ViewParts) => EventTable;
 }

@@ -92,7 +92,8 @@ describe.each(KINDS)("apply to %s", (kind) => {
       expect((await server.call("GET", `/v1/jobs/${id}?view=${view}`)).body).toEqual(shown);
     }
     for (const view of EVENT_VIEW_NAMES) {
-      const { code, stdout } = await ask("events", "--view", view, id);
+      const { code, stdout } = await ask("events", "--view", view, "--json", id);
+      expect((await ask("events", "--view", view, id)).code).toBe(0);
       expect([code, Array.isArray(JSON.parse(stdout))]).toEqual([0, true]);
       if (server === null) continue;
       const { body } = await server.call("GET", `/v1/jobs/${id}/events?view=${view}`);
@@ -443,7 +444,9 @@ describe("a view", () => {
     expect((await server?.call("GET", `/v1/jobs/${id}/events?view=opal`))?.status).toBe(400);
     expect((await server?.call("GET", `/v1/jobs/${id}/events?view=noetl&after=3`))?.status).toBe(400);
     expect((await ask("events", "--view", "noetl")).code).toBe(2);
-    expect((await ask("events", "--view", "noetl", "-f", id)).code).toBe(2);
+    expect(await ask("events", "--view", "noetl", "--after", "3", id)).toMatchObject({
+      ...{ code: 2, stdout: "", stderr: expect.stringContaining("--view and --after cannot be used together") },
+    });
   });
 
   it("of a job that came by another door can be had in every state", async () => {

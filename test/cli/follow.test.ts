@@ -89,6 +89,53 @@ describe.each(
     }, 120_000);
   });
 
+  describe("events --view noetl has a readable form", () => {
+    it("one line per event, as in the document's Event Timeline Example, and with --follow as they come", async () => {
+      const script = `if [ "$PERDURE_ATTEMPT" = 1 ]; then echo '503 "busy"' >&2; exit 1; fi; ${untilThere("go-view")}`;
+      const backoff = { type: "fixed", delay: 500 } as const;
+      const job = await target.script(script, { retry: { maxAttempts: 3, backoff } });
+      const following = startMain(["events", "-f", "--view", "noetl", job.id], { env: target.env });
+      const asJson = startMain(["events", "-f", "--view", "noetl", "--json", job.id], { env: target.env });
+      const agents = startMain(["events", "-f", "--view", "agent-task", job.id], { env: target.env });
+      await following.says("action_started (attempt=2)");
+      go("go-view");
+      for (const each of [following, asJson, agents]) expect(await each.ended).toBe(0);
+      const rows = following.io.stdout.text.trimEnd().split("\n");
+      expect(rows[0]).toMatch(/^ +# +AT +STATUS +EVENT$/);
+      const places = rows.filter((row) => /attempt=/.test(row)).map((row) => row.search(/[a-z]/));
+      expect(new Set(places).size, following.io.stdout.text).toBe(1);
+      expect(
+        rows.slice(1).map((row) =>
+          row
+            .replaceAll(/\s+/g, " ")
+            .replace(/\d{4}-\S+Z/, "AT")
+            .trim(),
+        ),
+      ).toEqual([
+        "1. AT STARTED action_started (attempt=1)",
+        '2. AT FAILED action_error (attempt=1, error="exit code 1: 503 \\"busy\\"")',
+        "3. AT PENDING step_retry (attempt=1, delay=0.5s)",
+        "[wait 0.5 seconds]",
+        "4. AT STARTED action_started (attempt=2)",
+        "5. AT COMPLETED action_completed (attempt=2, success=True)",
+        "6. AT COMPLETED step_completed",
+      ]);
+      const whole = (await askHere(["events", "--view", "noetl", job.id])).stdout.trimEnd().split("\n");
+      expect(whole.map((row) => row.replaceAll(/\s+/g, " ").trim())).toEqual(
+        rows.map((row) => row.replaceAll(/\s+/g, " ").trim()),
+      );
+      const types = asJson.io.stdout.text
+        .trimEnd()
+        .split("\n")
+        .map((text) => JSON.parse(text).event_type);
+      const list = JSON.parse((await askHere(["events", "--view", "noetl", "--json", job.id])).stdout);
+      expect(types).toEqual(list.map((each: { event_type: string }) => each.event_type));
+      expect(agents.io.stdout.text.replaceAll(/ +/g, " ")).toMatch(
+        /^AT EVENT MESSAGE\n\S+Z Normal\/Started attempt 1 .*\n\S+Z Normal\/Retrying attempt 1 failed: exit code 1.*; retrying in 500 ms, 2 retries left\n/,
+      );
+    }, 120_000);
+  });
+
   describe("ps --watch", () => {
     it("shows jobs as they change, each time in place of the last, until nobody looks any more", async () => {
       const job = await target.script("true", { delay: "1h" });

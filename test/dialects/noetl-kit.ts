@@ -24,20 +24,4 @@ export async function types(stage: Stage, id: string): Promise<string[]> {
 }
 
 /** As the document prints them: `action_error (attempt=1, error="…")`. */
-export function line({ event_type, context, error }: NoetlEvent): string {
-  const { retry, attempt, attempts, max_attempts, delay_seconds, success } = context as Record<string, unknown>;
-  switch (event_type) {
-    case "action_started":
-      return `action_started (attempt=${(retry as { attempt: number }).attempt})`;
-    case "action_error":
-      return `action_error (attempt=${attempt}, error="${error}")`;
-    case "action_completed":
-      return `action_completed (attempt=${attempt}, success=${success ? "True" : "False"})`;
-    case "step_retry":
-      return `step_retry (attempt=${attempt}, delay=${Number(delay_seconds).toFixed(1)}s)`;
-    case "step_retry_exhausted":
-      return `step_retry_exhausted (attempts=${attempts}, max_attempts=${max_attempts})`;
-    default:
-      return event_type;
-  }
-}
+export { noetlLine as line } from "../../src/dialects/noetl/timeline.ts";

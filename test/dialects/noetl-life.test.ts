@@ -70,8 +70,8 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
     await stage.run(id, "ok");
     const told = (await events(stage, id)).slice(8);
     expect(told.map(line)).toEqual([
-      "execution_discarded",
-      "execution_restarted",
+      "execution_discarded (by=ada)",
+      "execution_restarted (by=ada, available_at=2030-01-01T00:00:01.000Z)",
       "action_started (attempt=1)",
       'action_error (attempt=1, error="exit code 1")',
       "step_retry (attempt=1, delay=1.0s)",
@@ -100,7 +100,7 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
     expect((await stage.job(id)).attempt).toBe(3);
     expect((await events(stage, id)).slice(3).map(line)).toEqual([
       "action_started (attempt=2)",
-      "action_released",
+      "action_released (attempt=2, reason=interrupted, delay=0.0s)",
       "action_started (attempt=2)",
       "action_completed (attempt=2, success=True)",
       "step_completed",
@@ -118,8 +118,8 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
     const told = await events(stage, id);
     expect(told.map(line)).toEqual([
       "action_started (attempt=1)",
-      "step_waiting",
-      "step_resumed",
+      `step_waiting (attempt=1, waits_for=${child})`,
+      "step_resumed (available_at=2030-01-01T00:00:00.000Z)",
       "action_started (attempt=1)",
       "action_completed (attempt=1, success=True)",
       "step_completed",
@@ -149,9 +149,10 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
         expect(await stage.run(id, { exit: 1 })).toMatchObject({ reason: "rejected", attempt: 3 * chapter });
         if (chapter === 1) await stage.engine.command(id, { kind: "redrive", by: "ada" });
       }
-      const rejected = ["step_failed_terminal", "execution_failed"];
+      const rejected = ["step_failed_terminal (reason=rejected, decided_by=retry_when)", "execution_failed"];
+      const restarted = "execution_restarted (by=ada, available_at=2030-01-01T00:00:03.000Z)";
       const told = await lines(stage, id);
-      expect(told).toEqual([...errors(1, 3), ...rejected, "execution_restarted", ...errors(1, 3), ...rejected]);
+      expect(told).toEqual([...errors(1, 3), ...rejected, restarted, ...errors(1, 3), ...rejected]);
       expect((await events(stage, id)).at(-2)?.context).toEqual({
         ...{ attempt: 3, reason: "rejected", decided_by: "retry_when" },
       });
@@ -218,7 +219,10 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
       options: { ...entry?.options, expireIn: "1m" },
     });
     await stage.advance(60_001);
-    expect((await events(stage, id)).map(line)).toEqual(["step_queue_timeout", "step_retry (attempt=1, delay=1.0s)"]);
+    expect((await events(stage, id)).map(line)).toEqual([
+      'step_queue_timeout (attempt=1, reason=queue_timeout, error="no worker started it in time")',
+      "step_retry (attempt=1, delay=1.0s)",
+    ]);
     await stage.advance(61_001);
     expect(await types(stage, id)).toEqual([
       ...["step_queue_timeout", "step_retry", "step_queue_timeout"],

@@ -90,7 +90,7 @@ it.skipIf(noPython)("Python", async () => {
   expect(told.map(line)).toEqual([
     "action_started (attempt=1)",
     'action_error (attempt=1, error="exit code 1: busy")',
-    "step_retry (attempt=1, delay=0.0s)",
+    "step_retry (attempt=1, delay=0.01s)",
     "action_started (attempt=2)",
     "action_completed (attempt=2, success=True)",
     "step_completed",

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { readYaml } from "../../src/cli/yaml.ts";
 import { failure } from "../../src/core/failure.ts";
 import { noetl } from "../../src/dialects/noetl/dialect.ts";
+import { noetlTimeline } from "../../src/dialects/noetl/timeline.ts";
 import { VIRTUAL_START } from "../../src/testing/virtual-clock.ts";
 import { openStage, readContext, STORES, type Stage } from "./kit.ts";
 import { answer, events, fetchData, line, types, UNAVAILABLE, UNREACHABLE } from "./noetl-kit.ts";
@@ -47,7 +48,19 @@ describe.each(STORES)("NoETL's document, on %s", (store) => {
         "action_completed (attempt=3, success=True)",
         "step_completed",
       ]);
-      // "[wait 1 second]", "[wait 2 seconds]"
+      expect(noetlTimeline(told).rows.map(([n, , , text]) => `${n} ${text}`.trim())).toEqual([
+        "1. action_started (attempt=1)",
+        '2. action_error (attempt=1, error="503 Service Unavailable")',
+        "3. step_retry (attempt=1, delay=1.0s)",
+        "[wait 1 second]",
+        "4. action_started (attempt=2)",
+        '5. action_error (attempt=2, error="503 Service Unavailable")',
+        "6. step_retry (attempt=2, delay=2.0s)",
+        "[wait 2 seconds]",
+        "7. action_started (attempt=3)",
+        "8. action_completed (attempt=3, success=True)",
+        "9. step_completed",
+      ]);
       const starts = told.filter(({ event_type }) => event_type === "action_started");
       expect(starts.map(({ timestamp }) => Date.parse(timestamp) - VIRTUAL_START)).toEqual([0, 1_000, 3_000]);
       expect(told.at(-2)).toMatchObject({ status: "COMPLETED", result: { status_code: 200, body: { n: 1 } } });

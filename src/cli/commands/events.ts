@@ -2,14 +2,18 @@
 import type { PerdureEvent } from "../../core/event.ts";
 import type { JobHandle, Perdure } from "../../core/face.ts";
 import { isTerminal } from "../../core/job.ts";
-import { EVENT_VIEW_NAMES, eventView } from "../../dialects/registry.ts";
+import type { EventTable } from "../../dialects/dialect.ts";
+import { EVENT_VIEW_NAMES, eventTable, eventView } from "../../dialects/registry.ts";
 import { viewParts } from "../apply/view-parts.ts";
 import type { Piece } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { COLUMNS, row } from "../follow/event-row.ts";
 import { followEvents } from "../follow/follow-events.ts";
+import { followView } from "../follow/follow-view.ts";
 import { fullId } from "../job-reference.ts";
+import type { Printer } from "../print.ts";
+import type { Column } from "../table.ts";
 import { TARGET, withPerdure } from "../target.ts";
 
 /** Of all events; a single job has as many as it has. */
@@ -34,7 +38,7 @@ export const events: Command = {
     },
     {
       ...{ name: "view", type: "string", value: "VIEW" },
-      help: `Those of one job, as another system tells them, in JSON: ${EVENT_VIEW_NAMES.join(", ")}.`,
+      help: `Those of one job, as another system shows them, with --json as its data: ${EVENT_VIEW_NAMES.join(", ")}.`,
     },
     {
       ...{ name: "all-namespaces", type: "boolean" },
@@ -92,15 +96,31 @@ function isOver(job: JobHandle<unknown>): (event: PerdureEvent) => Promise<boole
   };
 }
 
-/** One list, whole: the other systems know no part of it. */
+/** From the first event on: the other systems know no part of it. */
 async function showView(context: Context, id: string | undefined): Promise<number> {
   const { given, out } = context;
-  const view = eventView(given.text("view"), "--view");
-  if (id === undefined) throw usageError(`--view: of which job? Usage: ${events.usage}`);
-  const other = ["follow", "after", "limit"].find((name) => given.flag(name));
-  if (other !== undefined) throw usageError(`--view and --${other}: a view tells all events of a job at once`);
-  out.json(await withPerdure(context, async (perdure) => view(await viewParts(perdure, await fullId(perdure, id)))));
-  return EXIT.done;
+  const name = given.text("view");
+  const view = { json: eventView(name, "--view"), table: eventTable(name, "--view") };
+  if (id === undefined) throw usageError(`--view requires the ID of a job. Usage: ${events.usage}`);
+  const other = ["after", "limit", "all-namespaces"].find((name) => given.flag(name));
+  if (other !== undefined)
+    throw usageError(`--view and --${other} cannot be used together: a view has all events of a job`);
+  return withPerdure(context, async (perdure) => {
+    const whole = await fullId(perdure, id);
+    if (given.flag("follow")) return followView(context, perdure, whole, view);
+    const parts = await viewParts(perdure, whole);
+    if (given.flag("json")) out.json(view.json(parts));
+    else printTable(out, view.table(parts));
+    return EXIT.done;
+  });
+}
+
+function printTable(out: Printer, { heads, rows }: EventTable): void {
+  const columns = heads.map((head, c): Column => {
+    return { head, side: head === "#" ? "right" : "left", flexible: c === heads.length - 1 };
+  });
+  if (rows.length === 0) out.note("there are no events");
+  else out.table(columns, rows);
 }
 
 interface Wanted {

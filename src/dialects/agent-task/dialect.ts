@@ -8,7 +8,7 @@ import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
 import { resolvePolicy } from "../../core/resolve-policy.ts";
 import type { Dialect, ReadContext, ReadEntry, Reading } from "../dialect.ts";
 import { asApiVersion, fieldsOf } from "./check.ts";
-import { agentTaskEvents } from "./events.ts";
+import { agentEventTable, agentTaskEvents } from "./events.ts";
 import { agentExec } from "./exec.ts";
 import { readMetadata } from "./metadata.ts";
 import { namedTasks } from "./named.ts";
@@ -44,6 +44,7 @@ export const agentTask: Dialect = {
 
   view: agentTaskView,
   events: agentTaskEvents,
+  eventTable: (parts) => agentEventTable(agentTaskEvents(parts)),
   keysOf: nameKeys,
   named: namedTasks,
 };

@@ -4,7 +4,7 @@ import { shortageText } from "../../core/budget.ts";
 import { showMs } from "../../core/duration.ts";
 import type { JobEvent } from "../../core/event.ts";
 import { counted } from "../../core/show.ts";
-import type { ViewParts } from "../dialect.ts";
+import type { EventTable, ViewParts } from "../dialect.ts";
 import { attemptReason, type EndedEvent, failureReason, isEnded, usedUp, wholeSeconds } from "./reason.ts";
 
 export interface AgentEvent {
@@ -30,6 +30,14 @@ export function agentTaskEvents(parts: ViewParts): AgentEvent[] {
     }
   }
   return told;
+}
+
+/** As `kubectl describe` lists them, with their instants. */
+export function agentEventTable(events: readonly AgentEvent[]): EventTable {
+  const rows = events.map(({ timestamp, type, reason, message, count }) => {
+    return [timestamp, `${type}/${reason}`, count > 1 ? `${message} (x${count})` : message];
+  });
+  return { heads: ["AT", "EVENT", "MESSAGE"], rows };
 }
 
 const normal = (reason: string, message: string): Said => ({ type: "Normal", reason, message });

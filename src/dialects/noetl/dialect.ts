@@ -12,6 +12,7 @@ import type { Dialect, ReadContext, Reading } from "../dialect.ts";
 import { noetlEvents } from "./events.ts";
 import { nextSteps, oneStep } from "./playbook.ts";
 import { readNoetlTask } from "./task.ts";
+import { noetlTimeline } from "./timeline.ts";
 import { noetlQueueRow } from "./view.ts";
 
 export const noetl: Dialect = {
@@ -21,6 +22,7 @@ export const noetl: Dialect = {
   read,
   view: noetlQueueRow,
   events: noetlEvents,
+  eventTable: (parts) => noetlTimeline(noetlEvents(parts)),
 };
 
 function recognises(document: unknown): boolean {

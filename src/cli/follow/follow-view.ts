@@ -1,0 +1,85 @@
+/** `perdure events ID --view VIEW --follow`: the events of a job as another system has them, those that are there and then those
+ *  to come, until the job has ended. An event of ours may be several of theirs, and theirs are made of all that is recorded, so
+ *  the view is read anew after each of ours, and what is new in it, or has changed, is printed. */
+import type { Perdure } from "../../core/face.ts";
+import { isTerminal } from "../../core/job.ts";
+import type { EventTable, ViewParts } from "../../dialects/dialect.ts";
+import { viewParts } from "../apply/view-parts.ts";
+import { painted } from "../colour.ts";
+import type { Context } from "../command.ts";
+import { EXIT } from "../exit.ts";
+import { cutToWidth, padTo, safeLine } from "../terminal-text.ts";
+import { writeJsonLine } from "./json-line.ts";
+import { untilLeft } from "./until-left.ts";
+
+export interface EventView {
+  readonly table: (parts: ViewParts) => EventTable;
+  readonly json: (parts: ViewParts) => readonly unknown[];
+}
+
+export function followView(context: Context, perdure: Perdure, id: string, view: EventView): Promise<number> {
+  const { given, io, out } = context;
+  return untilLeft(context, async (signal) => {
+    const lines = new TableLines(context);
+    let shown: readonly string[] = [];
+    const printNew = async (): Promise<ViewParts> => {
+      const parts = await viewParts(perdure, id);
+      if (given.flag("json")) {
+        const all = view.json(parts);
+        const texts = all.map((each) => JSON.stringify(each));
+        for (const [i, text] of texts.entries()) if (text !== shown[i]) await writeJsonLine(io, out, all[i]);
+        shown = texts;
+      } else {
+        const { heads, rows } = view.table(parts);
+        const texts = rows.map((cells) => JSON.stringify(cells));
+        for (const [i, text] of texts.entries())
+          if (text !== shown[i]) lines.print(heads, rows[i] as readonly string[]);
+        shown = texts;
+      }
+      return parts;
+    };
+    const { job, events } = await printNew();
+    if (isTerminal(job.state)) return EXIT.done;
+    const handle = await perdure.job(id);
+    let revision = job.revision;
+    for await (const { n } of handle.events({ after: events.at(-1)?.seq ?? 0, follow: true, signal })) {
+      // Several may have come while the view was read.
+      if (n !== null && n <= revision) continue;
+      const { job } = await printNew();
+      if (isTerminal(job.state)) return EXIT.done;
+      ({ revision } = job);
+    }
+    return EXIT.done;
+  });
+}
+
+/** Nobody knows what is to come, so columns have the width of the longest that there is. */
+const WIDTHS: Readonly<Record<string, number>> = { "#": 4, AT: 24, STATUS: 9, EVENT: 25 };
+const GAP = "  ";
+
+class TableLines {
+  readonly #context: Context;
+  #hasHead = false;
+
+  constructor(context: Context) {
+    this.#context = context;
+  }
+
+  print(heads: readonly string[], cells: readonly string[]): void {
+    const { out } = this.#context;
+    if (!this.#hasHead) out.line(painted("dim", this.#line(heads, heads)));
+    this.#hasHead = true;
+    out.line(this.#line(heads, cells));
+  }
+
+  #line(heads: readonly string[], cells: readonly string[]): string {
+    const padded = cells.map((cell, c) => {
+      const width = WIDTHS[heads[c] as string];
+      const isLast = c === cells.length - 1;
+      return isLast || width === undefined
+        ? safeLine(cell)
+        : padTo(safeLine(cell), width, heads[c] === "#" ? "right" : "left");
+    });
+    return cutToWidth(padded.join(GAP), this.#context.io.columns ?? Number.POSITIVE_INFINITY).trimEnd();
+  }
+}
