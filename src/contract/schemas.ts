@@ -201,7 +201,7 @@ export const JobSchema = Type.Object(
     failure: orNull(
       Type.Object(
         { kind: Type.String(), message: Type.String() },
-        { description: "Of a job that failed: its last attempt's." },
+        { description: "How its last attempt failed, of a job that failed or is being retried." },
       ),
     ),
     liveUsage: orNull(closed(USAGE, "What the running attempt has used so far, as it has reported.")),

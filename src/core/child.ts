@@ -30,7 +30,7 @@ export interface ChildState {
   readonly key: string | null;
   readonly state: JobState;
   readonly reason: FailReason | null;
-  /** How its last attempt failed, for one that failed or was cancelled. */
+  /** How its last attempt failed, for one that failed, was cancelled, or is being retried. */
   readonly failure: Failure | null;
   readonly payload: unknown;
   /** Undefined until it has succeeded. */

@@ -14,7 +14,8 @@ export interface JobInfo extends Job {
   readonly annotations: Readonly<Record<string, string>>;
   /** For people: its own name, else its action or manifest, else its kind and a short argument (`jobName`). */
   readonly name: string;
-  /** Of a job that failed: how its last attempt did, without the stack; null where that attempt had no failure. */
+  /** How its last attempt failed, of a job that failed, or that is queued, running or blocked after it in the same redrive.
+   *  Without the stack; null where that attempt had no failure. */
   readonly failure: Failure | null;
   /** Of the winning attempt; undefined until there is one. */
   readonly result: unknown;

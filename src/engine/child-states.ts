@@ -69,7 +69,7 @@ async function addStates(store: Store, rows: readonly JobRow[], to: ChildState[]
   const failures = new Map(badly.map((id, i) => [id, found[i] ?? null]));
   let weight = 0;
   for (const row of rows) {
-    const failure = failures.get(row.id) ?? null;
+    const failure = failures.get(row.id) ?? row.failure;
     to.push(stateOf(row, failure));
     const text = failure === null ? 0 : failure.message.length + (failure.stack?.length ?? 0);
     weight += FRAME + row.payload.length + (row.result?.length ?? 0) + text;

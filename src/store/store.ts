@@ -319,7 +319,8 @@ export interface JobRow extends Job {
   readonly annotations: Readonly<Record<string, string>>;
   /** For people; never empty. */
   readonly name: string;
-  /** Of a job that failed: how its last attempt did, without the stack; null where that attempt had no failure. */
+  /** How its last attempt failed, of a job that failed or goes on after it; without the stack, null where that attempt had no
+   *  failure. */
   readonly failure: Failure | null;
   /** What the running attempt has used so far, as it has reported. */
   readonly liveUsage: Usage | null;

@@ -1,6 +1,6 @@
 /** A job as the adapters hold it, and the small codes and texts that both write. */
 import { createHash } from "node:crypto";
-import type { Failure } from "../core/failure.ts";
+import { type Failure, failure } from "../core/failure.ts";
 import { FAIL_REASONS, type FailReason, JOB_STATES, type Job, type JobProgressFields } from "../core/job.ts";
 import type { Policy } from "../core/policy.ts";
 
@@ -42,6 +42,13 @@ const NO_ANNOTATIONS: Readonly<Record<string, string>> = Object.freeze({});
 export function toAnnotations(text: string | null): Readonly<Record<string, string>> {
   return text === null ? NO_ANNOTATIONS : (JSON.parse(text) as Record<string, string>);
 }
+
+/** How the last attempt of a redrive ended badly, as a list shows it of a job that has not ended. Runs that were handed back are
+ *  no part of that. A lost worker leaves no failure, so it is given one. */
+export const OPEN_FAILURE = {
+  column: `case outcome when 'lost' then '${JSON.stringify(failure({ kind: "lost", message: "worker lost" }))}' else failure end`,
+  where: "outcome not in ('released', 'interrupted')",
+} as const;
 
 /** A failure as lists show it. */
 export function toFailure(text: string | null | undefined): Failure | null {

@@ -4,7 +4,7 @@ import { IS_FULL } from "../../../test/tier.ts";
 import { afterPrefix, SCAN } from "../find-scan.ts";
 import type { JobFilter } from "../store.ts";
 import type { Bench } from "./bench.ts";
-import { broke, done, type JobParts, placeOf, reaped, SECOND, T0 } from "./kit.ts";
+import { broke, done, INTERRUPTED, type JobParts, placeOf, reaped, SECOND, T0 } from "./kit.ts";
 
 export function nameTests(bench: Bench): void {
   const ids = async (filter: JobFilter) => (await bench.store.find(filter)).jobs.map((job) => job.id);
@@ -76,6 +76,32 @@ export function nameTests(bench: Bench): void {
     expect(await ids({ reason: ["poison"] })).toEqual([]);
     expect((await bench.row(lost.id)).failure).toBeNull();
     expect((await bench.row(fine.id)).failure).toBeNull();
+  });
+
+  test("shows how the last attempt failed of a job that is being retried, and not of one that begins anew", async () => {
+    const retry = { maxAttempts: 5, workerLost: { maxRetries: 5 }, backoff: { type: "none" } } as const;
+    const { job, session } = await bench.running({ retry });
+    expect((await bench.row(job.id)).failure).toBeNull();
+    await bench.report(job, broke("first"));
+    const shown = async () => {
+      const found = await bench.store.find({ kind: ["work"] });
+      const row = found.jobs.find(({ id }) => id === job.id);
+      expect(row?.failure).toEqual((await bench.row(job.id)).failure);
+      return [row?.state, row?.failure?.kind, row?.failure?.message, row?.failure?.stack];
+    };
+    expect(await shown()).toEqual(["queued", "error", "first", null]);
+    const second = await bench.take(session);
+    expect(await shown()).toEqual(["running", "error", "first", null]);
+    await bench.report(second, INTERRUPTED);
+    expect(await shown()).toEqual(["queued", "error", "first", null]);
+    const third = await bench.take(session);
+    await bench.endSession(session, T0 + SECOND, "gone");
+    await bench.settleOne(reaped(placeOf(third)), T0 + SECOND);
+    expect(await shown()).toEqual(["queued", "lost", "worker lost", null]);
+    await bench.amend(job.id, { kind: "cancel", by: null }, T0 + SECOND);
+    expect(await shown()).toEqual(["cancelled", undefined, undefined, undefined]);
+    await bench.amend(job.id, { kind: "redrive", by: null }, T0 + SECOND);
+    expect(await shown()).toEqual(["queued", undefined, undefined, undefined]);
   });
 
   test("finds a job by the beginning of its id, in its namespace", async () => {

@@ -20,7 +20,7 @@ import {
   type LateReport,
   LOG_PAGE,
 } from "../store.ts";
-import { parseOrNull, type StoredJob, toAnnotations, toFacts, toFailure } from "../stored-job.ts";
+import { OPEN_FAILURE, parseOrNull, type StoredJob, toAnnotations, toFacts, toFailure } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
 import { ledgerBook } from "./ledgers.ts";
@@ -37,6 +37,10 @@ export function reader({ db, interned }: Context) {
     "select body, annotations, (select name from job where no = payload.job) as name from payload where job = ?",
   );
   const failureOf = db.prepare("select failure from attempt where job = ? order by attempt desc limit 1");
+  const openFailureOf = db.prepare(
+    `select ${OPEN_FAILURE.column} as failure from attempt
+     where job = ? and chapter = ? and ${OPEN_FAILURE.where} order by attempt desc limit 1`,
+  );
   const result = db.prepare("select result from attempt where job = ? and attempt = ?");
   const nextAttempt = db.prepare("select * from attempt where job = ? and attempt > ? order by attempt limit 1");
   const lastFailure = db.prepare(
@@ -88,11 +92,17 @@ export function reader({ db, interned }: Context) {
     const annotations = toAnnotations(came?.annotations ?? null);
     const body = came?.body ?? "null";
     const name = rowName({ name: came?.name ?? null, kind: job.kind, annotations, payload: body });
-    const failed = job.state === "failed" ? (failureOf.get(no) as { failure: string | null } | undefined) : undefined;
-    const failure = toFailure(failed?.failure);
+    const failure = toFailure(failureIn(job));
     const budgets = budget === null ? NO_BUDGETS : book.of(budget).budgets(budget);
     const liveUsage = parseOrNull<Usage>(live);
     return { ...row, payload: body, result: won?.result ?? null, annotations, name, failure, liveUsage, budgets };
+  }
+
+  function failureIn({ no, state, attempt, chapter }: StoredJob): string | null {
+    const isOpen = state === "queued" || state === "running" || state === "blocked";
+    if (state !== "failed" && (!isOpen || attempt === (state === "running" ? 1 : 0))) return null;
+    const found = isOpen ? openFailureOf.get(no, chapter) : failureOf.get(no);
+    return (found as { failure: string | null } | undefined)?.failure ?? null;
   }
 
   /** As much of it as a row shows. */
