@@ -2,6 +2,7 @@
 import { showMs } from "../core/duration.ts";
 import type { Perdure } from "../core/face.ts";
 import type { JobState } from "../core/job.ts";
+import { oneLine } from "../core/job-name.ts";
 import type { JobInfo, SessionRow } from "../core/views.ts";
 import { storable } from "../lib/text.ts";
 import { type Colour, type Painted, painted } from "./colour.ts";
@@ -27,6 +28,14 @@ export function stateWords(job: JobInfo, now: number, workers: ReadonlyMap<strin
     if (isSilent(job, now, workers)) notes.push("worker silent");
   }
   return painted(COLOURS[job.state], notes.length === 0 ? job.state : `${job.state} (${notes.join(", ")})`);
+}
+
+/** A message may hold a whole page. */
+const MAX_FAILURE = 500;
+
+/** On one line, why a job failed or is being retried; empty while it runs again, and where there is nothing to add. */
+export function failureLine({ state, failure }: JobInfo): string {
+  return (state === "failed" || state === "queued") && failure != null ? oneLine(failure.message, MAX_FAILURE) : "";
 }
 
 /** A reader settles nothing, so it says what the next engine will find: a run without a live worker. */

@@ -62,8 +62,19 @@ export interface ViewParts {
   readonly events: readonly JobEvent[];
   /** The name of a worker by its session, as far as it is known. */
   readonly workerName: (session: string) => string | null;
+  /** Its children, for views that show them; left out, nothing is shown of them. */
+  readonly children?: ViewChildren;
   /** The instant at which it is asked. Without it, the last event's is taken: some waits then look longer than they are. */
   readonly now?: number;
+}
+
+/** Children of a job, as many as a view shows.
+ *  @example
+ *  const { jobs: children, more } = parts.children ?? ({ jobs: [], more: false } satisfies ViewChildren); */
+export interface ViewChildren {
+  readonly jobs: readonly JobInfo[];
+  /** There are others. */
+  readonly more: boolean;
 }
 
 /** Events of another system for people: a head for each column, and the cells of each line.
@@ -88,6 +99,8 @@ export interface Dialect {
   recognises(document: unknown): boolean;
   /** Throws a `ConfigError` whose path leads to the mistake from the document's root, as in `spec.retry.maxAttempts`. */
   read(document: unknown, context: ReadContext): Reading;
+  /** Whether its view of a job shows the job's children. */
+  readonly showsChildren?: boolean;
   /** A job as this system's API shows it. */
   view(parts: ViewParts): unknown;
   /** Its events in this system's words, where it has such. */

@@ -10,6 +10,7 @@ export type {
   ReadContext,
   ReadEntry,
   Reading,
+  ViewChildren,
   ViewParts,
 } from "./dialect.ts";
 export { DIALECT_NAMES } from "./dialect.ts";

@@ -100,6 +100,11 @@ export function jobView(name: unknown, path: string): View {
   return JOB_VIEWS.get(asOneOf(name, JOB_VIEW_NAMES, path)) as View;
 }
 
+/** Whether a view of jobs shows their children, so that they must be read for it. */
+export function showsChildren(view: unknown): boolean {
+  return DIALECTS.some(({ name, showsChildren }) => name === view && showsChildren === true);
+}
+
 /** Shows the events of a job as a dialect does.
  *  @example
  *  for (const each of eventView("noetl", "view")(parts)) console.log(each); */

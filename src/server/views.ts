@@ -1,8 +1,9 @@
 /** Jobs and their events in the words of a dialect, for `?view=`. A name that is not known is refused with the nearest. */
 import type { JobEvent } from "../core/event.ts";
-import type { ViewParts } from "../dialects/dialect.ts";
+import type { ViewChildren, ViewParts } from "../dialects/dialect.ts";
+import { readChildren } from "../dialects/read-children.ts";
 import { tooLong, VIEWED_EVENTS } from "../dialects/read-parts.ts";
-import { eventView, jobView } from "../dialects/registry.ts";
+import { eventView, jobView, showsChildren } from "../dialects/registry.ts";
 import { toInfo } from "../engine/job-info.ts";
 import { eachEvent, lastAttempts } from "../engine/read-history.ts";
 import type { JobRow } from "../store/store.ts";
@@ -10,7 +11,15 @@ import type { ServerParts } from "./parts.ts";
 
 export async function viewOfJob(parts: Pick<ServerParts, "engine">, row: JobRow, name: unknown): Promise<unknown> {
   const view = jobView(name, "view");
-  return view(await viewParts(parts, row));
+  const found = await viewParts(parts, row);
+  return view(showsChildren(name) ? { ...found, children: await childrenOf(parts, row) } : found);
+}
+
+function childrenOf({ engine }: Pick<ServerParts, "engine">, { id }: JobRow): Promise<ViewChildren> {
+  return readChildren(async (filter) => {
+    const { jobs, next } = await engine.store.find({ ...filter, parentId: id, order: "oldest" });
+    return { jobs: jobs.map(toInfo), next };
+  });
 }
 
 export async function viewOfEvents(

@@ -2,7 +2,10 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { textWidth } from "../../src/cli/terminal-text.ts";
+import type { PolicyFields } from "../../src/core/index.ts";
 import { task } from "../../src/core/task.ts";
+import type { JobInfo } from "../../src/core/views.ts";
 import { gate } from "../kit.ts";
 import { perdure } from "./kit.ts";
 import { KINDS, openWhere, type Where } from "./targets.ts";
@@ -70,7 +73,7 @@ describe.each(KINDS)("families on %s", (kind) => {
     expect(described.stdout).toMatch(/^Key +all$/m);
     expect(described.stdout).toMatch(new RegExp(`^${child} +p1 +queued$`, "m"));
     const shown = await where.askJson<{ children: object[] }>("describe", top);
-    const free = { usage: null, liveUsage: null, budgets: [] };
+    const free = { failure: null, usage: null, liveUsage: null, budgets: [] };
     expect(shown.children).toEqual([
       { id: child, kind: "part", name: "p1", key: "p1", state: "queued", reason: null, ...free },
     ]);
@@ -79,6 +82,56 @@ describe.each(KINDS)("families on %s", (kind) => {
       expect(stdout).toMatch(/^Key +p1$/m);
       expect(stdout).toMatch(new RegExp(`^Parent +${top}$`, "m"));
     }
+  });
+
+  it("show a child's failure reason in tree, describe and the parent's status without asking for each child", async () => {
+    const where = await openWhere(kind);
+    const top = await submitted(where, "top");
+    const bad = task("bad", () => {
+      throw new Error("exit code 7: entrypoint\ncrash \u001b[31m");
+    });
+    const child = (key: string, retry: PolicyFields) =>
+      where.library.submit(bad, undefined, { parent: top, key, retry });
+    const waiting = await submitted(where, "waiting", "--parent", top);
+    const failed = await child("f", { maxAttempts: 1 });
+    const retried = await child("r", { maxAttempts: 3, backoff: { type: "fixed", delay: "1h" } });
+    await where.library.work([bad]);
+    await expect(failed.result()).rejects.toMatchObject({ code: "job_failed" });
+    while ((await retried.get()).failures === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    const why = "exit code 7: entrypoint crash [31m";
+
+    const tree = (await where.ask("tree", top)).stdout.split("\n").slice(1);
+    expect(tree[0]).toBe(`├─ ${waiting}  queued  waiting`);
+    expect(tree[1]).toBe(`├─ ${failed.id}  failed (exhausted)  bad  [f]  ${why}`);
+    expect(tree[2]?.replace(/in [\w .]+/, "in SPAN")).toBe(`└─ ${retried.id}  queued (in SPAN)  bad  [r]  ${why}`);
+    const { server, dir } = where;
+    const place = server === null ? ["--data", dir] : ["--server", server.url];
+    const env = server === null ? {} : { PERDURE_TOKEN: server.admin };
+    const narrow = await perdure(["tree", ...place, top], { cwd: dir, env, columns: 90 });
+    for (const line of narrow.stdout.split("\n")) expect(textWidth(line)).toBeLessThanOrEqual(90);
+    expect(narrow.stdout).toContain("exit code");
+
+    for (const view of [[], ["-o", "agent-task"]]) {
+      const rows = (await where.ask("describe", ...view, top)).stdout.split("\n");
+      const row = (id: string) => rows.find((each) => each.startsWith(id))?.replaceAll(/ +/g, " ");
+      expect(row("CHILD")).toBe("CHILD NAME STATE FAILURE");
+      expect(row(failed.id)).toBe(`${failed.id} f failed (exhausted) ${why}`);
+      expect(row(retried.id)).toContain(why);
+    }
+    const listed = (await where.ask("ps", "--parent", top)).stdout.split("\n");
+    expect(listed.filter((line) => line.includes(why))).toHaveLength(2);
+
+    const { status } = JSON.parse((await where.ask("get", "-o", "agent-task", top)).stdout);
+    const reason = "exit code 7: entrypoint\ncrash \u001b[31m";
+    expect(status.children).toEqual([
+      { name: "f", id: failed.id, phase: "Failed", reason },
+      { name: "waiting", id: waiting, phase: "Pending" },
+      { name: "r", id: retried.id, phase: "Retrying", reason },
+    ]);
+    const nodes = (await where.askJson<{ children: { job: JobInfo }[] }>("tree", top)).children;
+    expect(nodes.map(({ job }) => job.failure?.message ?? null)).toEqual([null, reason, reason]);
+    const { children } = await where.askJson<{ children: JobInfo[] }>("describe", top);
+    expect(children.map(({ failure }) => failure?.message ?? null)).toEqual([null, reason, reason]);
   });
 
   it("end when their parent is cancelled", async () => {

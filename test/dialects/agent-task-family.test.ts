@@ -182,6 +182,34 @@ describe("Multi-tier interaction", () => {
     });
   });
 
+  it("sees in one call why each child failed, or is being retried", async () => {
+    const { perdure } = await openBench();
+    const crash = {
+      command: ["sh", "-c", "echo entrypoint crash >&2; exit 7"],
+      retry: { maxAttempts: 2, backoffSeconds: 300 },
+    };
+    const seen: unknown[] = [];
+    const tribune = task("tribune", async (_input: undefined, ctx) => {
+      for (const [key, spec] of [
+        ["no", AGENT],
+        ["crash", crash],
+      ] as const) {
+        const { task: kind, input, options } = entryOf(key, spec);
+        await ctx.submit(kind, input, { ...options, key });
+      }
+      const children = await ctx.children();
+      if (children.some(({ failure }) => failure === null)) throw new Error("not yet");
+      seen.push(...children.map(({ key, state, failure }) => [key, state, failure?.message]));
+    });
+    await perdure.work([tribune]);
+    const retry = { maxAttempts: 1_000, backoff: { type: "fixed", delay: "10ms" } } as const;
+    await (await perdure.submit(tribune, undefined, { retry })).result({ timeout: "20s" });
+    expect(seen).toEqual([
+      ["no", "failed", "I cannot do this"],
+      ["crash", "queued", "exit code 7: entrypoint crash"],
+    ]);
+  });
+
   it("from outside, children are listed, and one is resubmitted with another prompt, model or command", async () => {
     const { perdure, worker } = await openBench();
     const parent = await perdure.submit("tribune");

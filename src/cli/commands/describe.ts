@@ -4,7 +4,6 @@ import { givenKey } from "../../core/child.ts";
 import { showMs } from "../../core/duration.ts";
 import { show } from "../../core/errors.ts";
 import { explain } from "../../core/explain.ts";
-import type { Perdure } from "../../core/face.ts";
 import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { agentTaskEvents } from "../../dialects/agent-task/events.ts";
@@ -19,7 +18,7 @@ import { type Command, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { row as eventRow } from "../follow/event-row.ts";
 import { fullId } from "../job-reference.ts";
-import { bySession, type KnownWorker, shortResult, stateWords } from "../job-text.ts";
+import { bySession, failureLine, type KnownWorker, shortResult, stateWords } from "../job-text.ts";
 import type { Printer } from "../print.ts";
 import { TARGET, withPerdure } from "../target.ts";
 import { jobFacts, printAttempts } from "./get.ts";
@@ -51,15 +50,14 @@ export const describe: Command = {
     }
     await withPerdure(context, async (perdure) => {
       const id = await fullId(perdure, short);
-      const [parts, children, workers] = await Promise.all([
-        viewParts(perdure, id),
-        childrenOf(perdure, id),
-        bySession(perdure),
-      ]);
-      const page = { parts, children, workers, now: parts.now ?? Date.now() };
+      const [parts, workers] = await Promise.all([viewParts(perdure, id, true), bySession(perdure)]);
+      const page = { parts, children: parts.children?.jobs ?? [], workers, now: parts.now ?? Date.now() };
       if (given.flag("json")) out.json(view === undefined ? ownJson(page) : agentJson(page));
       else if (view === undefined) printOwn(out, page);
       else printAgentTask(out, page);
+      if (parts.children?.more) {
+        out.note(`only ${page.children.length} children are shown, failed ones first; \`perdure tree ${id}\` has more`);
+      }
     });
     return EXIT.done;
   },
@@ -146,17 +144,10 @@ function annotationText({ annotations }: JobInfo): string {
     .join(", ");
 }
 
-/** More would fill the screen twice; `perdure tree` has them all. */
-const MAX_CHILDREN = 100;
-
-async function childrenOf(perdure: Perdure, id: string): Promise<JobInfo[]> {
-  const { jobs } = await perdure.jobs({ parent: id, order: "oldest", limit: MAX_CHILDREN });
-  return jobs;
-}
-
 function shownChild(child: JobInfo): Record<string, unknown> {
-  const { id, kind, parentId, key, state, reason, usage, liveUsage, budgets } = child;
-  return { id, kind, name: nameOf(child), key: givenKey(parentId, key), state, reason, usage, liveUsage, budgets };
+  const { id, kind, parentId, key, state, reason, failure, usage, liveUsage, budgets } = child;
+  const what = { id, kind, name: nameOf(child), key: givenKey(parentId, key) };
+  return { ...what, state, reason, failure, usage, liveUsage, budgets };
 }
 
 /** A job that has no name but its kind is told from its siblings by its key, without the parent that stands before it. */
@@ -173,10 +164,15 @@ function printChildren(out: Printer, { children, workers, now }: Page): void {
   const spent = children.map(spentText);
   const isFree = spent.every((text) => text === "");
   out.table(
-    [{ head: "CHILD" }, { head: "NAME", flexible: true }, { head: "STATE" }, ...(isFree ? [] : [{ head: "SPENT" }])],
-    children.map((child, i) => {
-      const row = [child.id, nameOf(child), stateWords(child, now, workers)];
-      return isFree ? row : [...row, spent[i] as string];
-    }),
+    [
+      ...[{ head: "CHILD" }, { head: "NAME", flexible: true }, { head: "STATE" }],
+      ...(isFree ? [] : [{ head: "SPENT" }]),
+      { head: "FAILURE", flexible: true },
+    ],
+    children.map((child, i) => [
+      ...[child.id, nameOf(child), stateWords(child, now, workers)],
+      ...(isFree ? [] : [spent[i] as string]),
+      failureLine(child),
+    ]),
   );
 }

@@ -7,7 +7,7 @@ import type { Explanation } from "../../core/explain.ts";
 import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { originOf } from "../../dialects/origin.ts";
-import { JOB_VIEW_NAMES, jobView } from "../../dialects/registry.ts";
+import { JOB_VIEW_NAMES, jobView, showsChildren } from "../../dialects/registry.ts";
 import { storable } from "../../lib/text.ts";
 import { viewParts } from "../apply/view-parts.ts";
 import { budgetFacts, usageFact } from "../budget-text.ts";
@@ -46,7 +46,7 @@ export const get: Command = {
     const view = given.flag("output") ? jobView(given.text("output"), "--output") : null;
     await withPerdure(context, async (perdure) => {
       const id = await fullId(perdure, short);
-      if (view !== null) return out.json(view(await viewParts(perdure, id)));
+      if (view !== null) return out.json(view(await viewParts(perdure, id, showsChildren(given.text("output")))));
       const handle = await perdure.job(id);
       const job = await handle.get();
       // Told from the events, unlike the rows of attempts: with the one that runs, and with the delays between them.

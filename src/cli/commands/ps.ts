@@ -1,13 +1,13 @@
 /** `perdure ps`: jobs, newest first, a page at a time. */
 
-import { jobName, oneLine } from "../../core/job-name.ts";
+import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { type Piece, painted } from "../colour.ts";
 import { type Command, type Context, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { LIST_OPTIONS, Listing, readPages, withWholeIds } from "../follow/job-list.ts";
 import { watchTable } from "../follow/watch-table.ts";
-import { bySession, commandLine, type KnownWorker, stateWords } from "../job-text.ts";
+import { bySession, commandLine, failureLine, type KnownWorker, stateWords } from "../job-text.ts";
 import { showLocal, showSince } from "../print.ts";
 import { nowOf } from "../server-time.ts";
 import { shortIds } from "../short-id.ts";
@@ -111,6 +111,8 @@ const COLUMNS = {
 
 const USUAL: readonly Head[] = ["ID", "NAME", "STATE", "ATTEMPT", "AGE"];
 const DEAD: readonly Head[] = ["ID", "NAME", "REASON", "AGE", "FAILURE"];
+/** A parent is told why its children failed without asking for each. */
+const FAMILY: readonly Head[] = [...USUAL, "FAILURE"];
 const WIDE: readonly Head[] = [
   ...(["ID", "NAME", "KIND", "QUEUE", "STATE", "ATTEMPT", "AGE", "SUBMITTED", "KEY", "COMMAND", "FAILURE"] as const),
 ];
@@ -124,7 +126,8 @@ interface Shown {
 
 function shownIn({ given, io }: Context): Shown {
   const isWide = given.flag("wide");
-  const heads = isWide ? WIDE : given.flag("dead") || given.flag("reason") ? DEAD : USUAL;
+  const usual = given.flag("parent") ? FAMILY : USUAL;
+  const heads = isWide ? WIDE : given.flag("dead") || given.flag("reason") ? DEAD : usual;
   return { heads, columns: heads.map((head) => COLUMNS[head]), isShort: !isWide && io.columns !== undefined };
 }
 
@@ -132,9 +135,6 @@ function rowsOf(lines: readonly Line[], { heads, isShort }: Shown): Piece[][] {
   const ids = isShort ? shortIds(lines) : lines.map(({ id }) => id);
   return lines.map(({ cells }, i) => heads.map((head) => (head === "ID" ? (ids[i] as string) : cells[head])));
 }
-
-/** A message may hold a whole page. */
-const MAX_FAILURE = 500;
 
 function lineOf(job: JobInfo, now: number, workers: ReadonlyMap<string, KnownWorker>): Line {
   return {
@@ -150,7 +150,7 @@ function lineOf(job: JobInfo, now: number, workers: ReadonlyMap<string, KnownWor
       SUBMITTED: showLocal(job.submittedAt),
       KEY: job.key ?? "",
       COMMAND: commandLine(job),
-      FAILURE: job.failure == null ? "" : oneLine(job.failure.message, MAX_FAILURE),
+      FAILURE: failureLine(job),
     },
   };
 }

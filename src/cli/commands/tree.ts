@@ -7,13 +7,14 @@ import { addUsage, type Usage } from "../../core/job.ts";
 import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { spentText, usageText, usedBy } from "../budget-text.ts";
-import { painted } from "../colour.ts";
+import { type Piece, painted, textOf } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
 import { fullId } from "../job-reference.ts";
-import { bySession, stateWords } from "../job-text.ts";
+import { bySession, failureLine, stateWords } from "../job-text.ts";
 import { nowOf } from "../server-time.ts";
 import { TARGET, withPerdure } from "../target.ts";
+import { cutToWidth, safeLine, textWidth } from "../terminal-text.ts";
 
 const DEFAULT_LIMIT = 1_000;
 const PAGE = 200;
@@ -23,9 +24,9 @@ export const tree: Command = {
   summary: "Show a job with its children, and theirs",
   usage: "perdure tree ID [OPTIONS]",
   about:
-    "Children stand below their parent, oldest first. A parent that waits for them is blocked. A key stands in brackets, and in " +
-    "round ones what a job has used, and what is left of a budget that it has for itself and all below. The last line is the " +
-    "total of the jobs shown, where one has used tokens or money.",
+    "Children are listed below their parent, oldest first. A parent that waits for them is blocked. Square brackets hold a key, " +
+    "round ones what a job has used, and what is left of a budget that it has for itself and all below. At the end of a line is " +
+    "why the job failed or is being retried. The last line is the total of the jobs shown, where one has used tokens or money.",
   options: [
     { name: "limit", short: "n", type: "string", value: "N", help: `At most so many jobs. Default: ${DEFAULT_LIMIT}.` },
     ...TARGET,
@@ -34,7 +35,7 @@ export const tree: Command = {
   examples: ["perdure tree job_01m7gekg9zevv9a6xvvwmt1v8g"],
 
   async run(context) {
-    const { given, out } = context;
+    const { given, out, io } = context;
     const short = given.jobId();
     const limit = given.integer("limit", { min: 1, max: 100_000 }) ?? DEFAULT_LIMIT;
     return withPerdure(context, async (perdure) => {
@@ -51,7 +52,8 @@ export const tree: Command = {
           const spent = spentText(job);
           const used = spent === "" ? [] : [painted("dim", `  (${spent})`)];
           const state = stateWords(job, now, workers);
-          out.line(painted("dim", lead), job.id, "  ", state, "  ", jobName(job), ...named, ...used);
+          const pieces = [painted("dim", lead), job.id, "  ", state, "  ", jobName(job), ...named, ...used];
+          out.line(...pieces, ...whyIn(job, pieces, io.columns));
         }
         const total = totalText(root, reader.isCut);
         if (total !== null) out.line(painted("bold", "total"), "  ", total);
@@ -61,6 +63,16 @@ export const tree: Command = {
     });
   },
 };
+
+const MIN_WIDTH = 20;
+
+/** Why a job failed or is being retried, as far as it fits on the line behind what stands there. */
+function whyIn(job: JobInfo, before: readonly Piece[], columns = Number.POSITIVE_INFINITY): Piece[] {
+  const why = safeLine(failureLine(job));
+  if (why === "") return [];
+  const room = columns - textWidth(before.map((piece) => safeLine(textOf(piece))).join("")) - 2;
+  return ["  ", painted(job.state === "failed" ? "red" : "yellow", cutToWidth(why, Math.max(MIN_WIDTH, room)))];
+}
 
 interface Node {
   readonly job: JobInfo;

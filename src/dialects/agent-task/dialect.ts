@@ -42,6 +42,7 @@ export const agentTask: Dialect = {
     return { jobs: [], notes };
   },
 
+  showsChildren: true,
   view: agentTaskView,
   events: agentTaskEvents,
   eventTable: (parts) => agentEventTable(agentTaskEvents(parts)),

@@ -2,13 +2,14 @@
  *  shown the same way, under a name that is made up from what it has. Our view of a task can be applied again as it is. */
 
 import { isPlain } from "../../core/check.ts";
-import { givenKey } from "../../core/child.ts";
 import { CPU_LABEL, MEMORY_LABEL } from "../../core/resources.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { ViewParts } from "../dialect.ts";
 import { isOriginTag } from "../origin.ts";
+import { type AgentChildren, agentChildren } from "./children.ts";
 import { wholeSeconds } from "./reason.ts";
 import { type AgentStatus, agentStatus } from "./status.ts";
+import { annotation, taskName } from "./task-name.ts";
 import { ANNOTATION, API_VERSION, OUR_VARIABLES, PREFIX, PROMPT_FILE, TASK_KIND, VARIABLE } from "./words.ts";
 
 export interface AgentTaskView {
@@ -16,7 +17,7 @@ export interface AgentTaskView {
   readonly kind: typeof TASK_KIND;
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly spec: Readonly<Record<string, unknown>>;
-  readonly status: AgentStatus;
+  readonly status: AgentStatus & AgentChildren;
 }
 
 export function agentTaskView(parts: ViewParts): AgentTaskView {
@@ -26,16 +27,8 @@ export function agentTaskView(parts: ViewParts): AgentTaskView {
     kind: TASK_KIND,
     metadata: metadataOf(job),
     spec: agentSpecOf(job),
-    status: agentStatus(parts),
+    status: { ...agentStatus(parts), ...agentChildren(parts) },
   };
-}
-
-export function taskName(job: JobInfo): string {
-  return annotation(job, ANNOTATION.name) ?? givenKey(job.parentId, job.key) ?? job.kind;
-}
-
-function annotation({ annotations }: Pick<JobInfo, "annotations">, name: string): string | null {
-  return annotations !== undefined && Object.hasOwn(annotations, name) ? (annotations[name] as string) : null;
 }
 
 function metadataOf(job: JobInfo): Record<string, unknown> {
