@@ -25,6 +25,14 @@ export function safeJson(json: string): string {
   });
 }
 
+/** YAML whose unsafe characters all stand in double quotes stays YAML and means the same. */
+export function safeYaml(text: string): string {
+  return text.replaceAll(UNSAFE, (char) => {
+    const hex = (char.codePointAt(0) as number).toString(16);
+    return hex.length > 4 ? `\\U${hex.padStart(8, "0")}` : `\\u${hex.padStart(4, "0")}`;
+  });
+}
+
 function escaped(char: string): string {
   const code = char.codePointAt(0) as number;
   const hex = code.toString(16);

@@ -99,6 +99,8 @@ export interface Dialect {
   recognises(document: unknown): boolean;
   /** Throws a `ConfigError` whose path leads to the mistake from the document's root, as in `spec.retry.maxAttempts`. */
   read(document: unknown, context: ReadContext): Reading;
+  /** Whether a job was made from one of its files, or by its API. */
+  isSource(job: JobInfo): boolean;
   /** Whether its view of a job shows the job's children. */
   readonly showsChildren?: boolean;
   /** A job as this system's API shows it. */

@@ -2,10 +2,11 @@
 import { asOneOf } from "../core/check.ts";
 import type { RetryStory } from "../core/explain-retry.ts";
 import type { PresetName } from "../core/policy.ts";
+import type { JobInfo } from "../core/views.ts";
 import { agentTask } from "./agent-task/dialect.ts";
 import { listedManifests } from "./agent-task/list.ts";
 import { attune } from "./attune/dialect.ts";
-import type { Dialect, EventTable, ViewParts } from "./dialect.ts";
+import type { Dialect, DialectName, EventTable, ViewParts } from "./dialect.ts";
 import { flusterDialect } from "./fluster/dialect.ts";
 import { noetl } from "./noetl/dialect.ts";
 import { opal, opalAttemptsView } from "./opal/dialect.ts";
@@ -98,6 +99,11 @@ export const EVENT_VIEW_NAMES: readonly string[] = [...EVENT_VIEWS.keys()];
  *  console.log(jobView("fluster", "view")(parts)); */
 export function jobView(name: unknown, path: string): View {
   return JOB_VIEWS.get(asOneOf(name, JOB_VIEW_NAMES, path)) as View;
+}
+
+/** The name of the dialect whose file or API a job came from; null for one of ours. */
+export function sourceOf(job: JobInfo): DialectName | null {
+  return DIALECTS.find((each) => each.isSource(job))?.name ?? null;
 }
 
 /** Whether a view of jobs shows their children, so that they must be read for it. */

@@ -2,10 +2,12 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { readYaml } from "../../src/cli/yaml.ts";
 import { exec } from "../../src/core/builtin.ts";
 import type { Perdure } from "../../src/core/face.ts";
 import { NonRetryableError } from "../../src/core/failure.ts";
 import { task } from "../../src/core/task.ts";
+import { JOB_VIEW_NAMES } from "../../src/dialects/registry.ts";
 import { HOSTILE } from "./kit.ts";
 import { KINDS, openWhere } from "./targets.ts";
 
@@ -179,6 +181,59 @@ describe("apply", () => {
     const { "agent-task/values": values, ...annotations } = a?.annotations ?? {};
     expect(values).toBeTypeOf("string"); // in the view all of them are the task's own
     expect(b).toMatchObject({ payload: a?.payload, policy: a?.policy, annotations });
+  });
+});
+
+describe.each(KINDS)("get -o yaml for every view, on %s", (kind) => {
+  /** Text that a careless YAML would change. */
+  const PROMPT = "  Plan it: yes\n\n\t- no: 0123 # 1e3\n \nünï\u200b\r\n";
+  const manifest = {
+    ...{ apiVersion: "core.hortator.ai/v1alpha1", kind: "AgentTask" },
+    metadata: { name: "yes", labels: { on: "0123" }, annotations: { note: ": a" } },
+    spec: { prompt: PROMPT, command: ["sh", "-c", "exit 7", "", " -"], env: { A: "~", B: "1e3" }, tier: "legionary" },
+  };
+
+  it("prints what -o VIEW prints, as YAML; without a view that of the system the job came from", async () => {
+    const { ask, askJson, library, dir } = await openWhere(kind);
+    writeFileSync(join(dir, "task.yaml"), JSON.stringify(manifest));
+    const id = (await ask("apply", "-f", "task.yaml")).stdout.trim();
+    const yamlOf = async (...argv: string[]) => {
+      const { code, stdout } = await ask("get", id, "-o", ...argv);
+      expect(code).toBe(0);
+      return JSON.parse(JSON.stringify(readYaml(stdout, "stdout").value));
+    };
+    for (const view of JOB_VIEW_NAMES) {
+      const shown = JSON.parse((await ask("get", id, "-o", view)).stdout);
+      expect(await yamlOf(`${view},yaml`)).toEqual(shown);
+      expect(JSON.parse((await ask("get", id, "-o", `${view},json`)).stdout)).toEqual(shown);
+    }
+    const task = await yamlOf("yaml");
+    expect(task).toEqual(JSON.parse((await ask("get", id, "-o", "json")).stdout));
+    expect(task).toMatchObject({ kind: "AgentTask", metadata: { name: "yes" }, spec: { prompt: PROMPT } });
+    expect(task.status.phase).toBe("Pending");
+    const own = await askJson<object>("get", id);
+    expect(await yamlOf("perdure,yaml")).toEqual(own);
+    const ours = await library.submit("k", { a: "yes" });
+    const printed = (await ask("get", ours.id, "-o", "yaml")).stdout;
+    expect(readYaml(printed, "stdout").value).toMatchObject({ kind: "k", payload: { a: "yes" } });
+    expect(printed).toContain('a: "yes"');
+  });
+
+  it("can be applied again: perdure apply -f -, its status ignored with a note", async () => {
+    const { ask, library, dir } = await openWhere(kind);
+    writeFileSync(join(dir, "task.yaml"), JSON.stringify(manifest));
+    const id = (await ask("apply", "-f", "task.yaml")).stdout.trim();
+    writeFileSync(join(dir, "again.yaml"), (await ask("get", id, "-o", "yaml")).stdout);
+    const again = await ask("apply", "-f", "again.yaml");
+    expect(again.stderr).toContain("status: it belongs to another job and is ignored.");
+    expect([again.stdout.trim(), again.stderr]).toEqual([id, expect.stringContaining("already exists, unchanged")]);
+    const another = await ask("apply", "-f", "again.yaml", "--key", "another");
+    const [a, b] = await Promise.all([id, another.stdout.trim()].map(async (each) => (await library.job(each)).get()));
+    expect(b?.id).not.toBe(a?.id);
+    const { payload, policy, tags, ...rest } = a as NonNullable<typeof a>;
+    // What is printed gives all values itself, also those that came from a tier.
+    const { "agent-task/values": _, ...annotations } = rest.annotations;
+    expect(b).toMatchObject({ payload, policy, annotations, tags });
   });
 });
 

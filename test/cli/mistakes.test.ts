@@ -219,7 +219,13 @@ describe("a word of the command line", () => {
   it.each<[string[], string]>([
     [["apply", "-f", "b.yaml", "--dialect", "flustr"], '--dialect: got "flustr"; give one of perdure, opal, fluster'],
     [["apply", "-f", "b.yaml", "--dialect", "flustr"], '. Did you mean "fluster"?\n'],
-    [["get", UNKNOWN, "-o", "json"], "--output: json is no view; the job itself is printed by --json\n"],
+    [["get", UNKNOWN, "-o", "yml"], '--output: got "yml"; allowed: json, yaml, perdure, opal, '],
+    [["get", UNKNOWN, "-o", "agent-tsk,yaml"], '. Did you mean "agent-task"?\n'],
+    [["get", UNKNOWN, "-o", "agent-task,yml"], 'the format after the comma is "yml"; allowed: json, yaml\n'],
+    [["get", UNKNOWN, "-o", "yaml,agent-task"], 'is "agent-task"; write agent-task,yaml\n'],
+    [["get", UNKNOWN, "-o", "json,yaml"], "two formats; write one of them"],
+    [["get", UNKNOWN, "-o", "a,b,c"], "write a view and a format, as in agent-task,yaml\n"],
+    [["get", UNKNOWN, "-o", "yaml", "--json"], "--json and --output yaml cannot be used together\n"],
   ])("is told with what was meant: %j", async (argv, message) => {
     const { code, stderr } = await says(argv, { "b.yaml": "argv: [a]\n" });
     expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);

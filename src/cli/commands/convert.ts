@@ -1,6 +1,5 @@
 /** `perdure convert`: a file of another system as a job file of ours. Nothing is stored; a server is asked for its settings and
  *  nothing else. */
-import { stringify } from "yaml";
 import { KINDS } from "../apply/documents.ts";
 import { inOwnWords } from "../apply/own-words.ts";
 import { readAnyFiles } from "../apply/read-any.ts";
@@ -10,7 +9,7 @@ import { EXIT, usageError } from "../exit.ts";
 import { pairsOf } from "../submit/entry.ts";
 import { INPUT_OPTIONS } from "../submit/options.ts";
 import { TARGET, targetOf } from "../target.ts";
-import { safeJson, safeText } from "../terminal-text.ts";
+import { yamlText } from "../yaml-text.ts";
 
 const PARAM = INPUT_OPTIONS.find(({ name }) => name === "param") as (typeof INPUT_OPTIONS)[number];
 
@@ -50,14 +49,7 @@ export const convert: Command = {
     const converted = jobs.map(({ entry }) => inOwnWords(entry));
     const file = converted.length === 1 ? converted[0] : { jobs: converted };
     if (given.flag("json")) out.json(file);
-    else out.block([...notes.map((note) => `# ${note.replaceAll(/\s+/g, " ")}`), yamlOf(file)].join("\n"));
+    else out.block([...notes.map((note) => `# ${note.replaceAll(/\s+/g, " ")}`), yamlText(file)].join("\n"));
     return EXIT.done;
   },
 };
-
-/** Text that a terminal must not be sent is shown escaped, and would be another text: then all of it is written as JSON, which
- *  is YAML too and has escapes of its own. */
-function yamlOf(value: unknown): string {
-  const text = stringify(value, { lineWidth: 0, aliasDuplicateObjects: false }).replace(/\n$/, "");
-  return safeText(text) === text ? text : safeJson(JSON.stringify(value, null, 2));
-}

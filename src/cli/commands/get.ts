@@ -7,18 +7,20 @@ import type { Explanation } from "../../core/explain.ts";
 import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { originOf } from "../../dialects/origin.ts";
-import { JOB_VIEW_NAMES, jobView, showsChildren } from "../../dialects/registry.ts";
+import { jobView, showsChildren, sourceOf } from "../../dialects/registry.ts";
 import { storable } from "../../lib/text.ts";
+import { OUTPUT_VIEWS, OWN_VIEW, outputOf } from "../apply/output-format.ts";
 import { viewParts } from "../apply/view-parts.ts";
 import { budgetFacts, usageFact } from "../budget-text.ts";
 import { type Colour, type Piece, painted } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
-import { EXIT, usageError } from "../exit.ts";
+import { EXIT } from "../exit.ts";
 import { fullId } from "../job-reference.ts";
 import { bySession, commandLine, type KnownWorker, stateWords } from "../job-text.ts";
 import { type Printer, showLocal, showSince } from "../print.ts";
 import { nowOf } from "../server-time.ts";
 import { TARGET, withPerdure } from "../target.ts";
+import { yamlText } from "../yaml-text.ts";
 
 export const get: Command = {
   name: "get",
@@ -26,8 +28,10 @@ export const get: Command = {
   usage: "perdure get ID [OPTIONS]",
   options: [
     {
-      ...{ name: "output", short: "o", type: "string", value: "VIEW" },
-      help: `As another system shows it, in JSON: ${JOB_VIEW_NAMES.join(", ")}.`,
+      ...{ name: "output", short: "o", type: "string", value: "FORMAT" },
+      help:
+        "yaml or json: in the format of the system that the job came from, as an AgentTask manifest with its status, else in " +
+        `Perdure's own. A view, in JSON: ${OUTPUT_VIEWS.join(", ")}. A view in YAML: agent-task,yaml.`,
     },
     ...TARGET,
     ...READING,
@@ -36,22 +40,25 @@ export const get: Command = {
     "perdure get job_01m7gekg9zevv9a6xvvwmt1v8g",
     "perdure get --json job_01m7gekg9zevv9a6xvvwmt1v8g",
     "perdure get -o fluster job_01m7gekg9zevv9a6xvvwmt1v8g",
+    "perdure get -o yaml job_01m7gekg9zevv9a6xvvwmt1v8g",
   ],
 
   async run(context) {
     const { given, out } = context;
     const short = given.jobId();
-    if (given.text("output") === "json")
-      throw usageError("--output: json is no view; the job itself is printed by --json");
-    const view = given.flag("output") ? jobView(given.text("output"), "--output") : null;
+    const text = given.text("output");
+    const output = text === undefined ? null : outputOf(text, given.flag("json"));
     await withPerdure(context, async (perdure) => {
       const id = await fullId(perdure, short);
-      if (view !== null) return out.json(view(await viewParts(perdure, id, showsChildren(given.text("output")))));
       const handle = await perdure.job(id);
+      const view = output === null ? OWN_VIEW : (output.view ?? sourceOf(await handle.get()) ?? OWN_VIEW);
+      const format = output?.format ?? (given.flag("json") ? "json" : null);
+      const write = (value: unknown) => (format === "yaml" ? out.block(yamlText(value)) : out.json(value));
+      if (view !== OWN_VIEW) return write(jobView(view, "--output")(await viewParts(perdure, id, showsChildren(view))));
       const job = await handle.get();
       // Told from the events, unlike the rows of attempts: with the one that runs, and with the delays between them.
       const { attempts } = await handle.explain();
-      if (given.flag("json")) out.json({ ...job, attempts });
+      if (format !== null) write({ ...job, attempts });
       else print(out, job, attempts, await bySession(perdure), await nowOf(perdure));
       noteLeftOut(out, attempts);
     });

@@ -23,7 +23,10 @@ export function agentChildren({ children: found, now }: Pick<ViewParts, "childre
   if (found === undefined || found.jobs.length === 0) return {};
   const failed = found.jobs.filter(({ state }) => state === "failed");
   const others = found.jobs.filter(({ state }) => state !== "failed");
-  return { children: [...failed, ...others].map((job) => agentChild(job, now)), ...(found.more ? { moreChildren: true } : {}) };
+  return {
+    children: [...failed, ...others].map((job) => agentChild(job, now)),
+    ...(found.more ? { moreChildren: true } : {}),
+  };
 }
 
 function agentChild(job: JobInfo, now: number | undefined): AgentChild {

@@ -42,6 +42,7 @@ export const agentTask: Dialect = {
     return { jobs: [], notes };
   },
 
+  isSource: ({ annotations }) => annotations?.[ANNOTATION.name] !== undefined,
   showsChildren: true,
   view: agentTaskView,
   events: agentTaskEvents,
@@ -61,7 +62,7 @@ function readTask(document: unknown, context: ReadContext, notes: string[]): Rea
   asOneOf(fields.kind, [TASK_KIND, ROLE_KIND], "kind");
   const { name, tags, annotations } = readMetadata(fields.metadata, "metadata", notes);
   const spec = readSpec(fields.spec, "spec", notes);
-  if (fields.status !== undefined) notes.push("status: it tells of another run of this task, and is not read.");
+  if (fields.status !== undefined) notes.push("status: it belongs to another job and is ignored.");
 
   const role = spec.role === null ? null : findRole(spec.role, context, notes);
   const { tier, budget, model, timeoutMs, values, ...given } = effective(spec, role, context.settings);

@@ -29,6 +29,7 @@ export const attune: Dialect = {
   },
 
   read: readAttune,
+  isSource: ({ annotations }) => annotations?.[ACTION] !== undefined,
   view: attuneView,
   retryReason: reasonOf,
 };

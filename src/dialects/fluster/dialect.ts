@@ -50,6 +50,7 @@ export const flusterDialect: Dialect = {
   },
 
   read: (document, { settings }) => readFluster(document, settings.fluster),
+  isSource: ({ annotations }) => annotations?.[FLUSTER_NAME] !== undefined,
   view: flusterStatus,
 };
 

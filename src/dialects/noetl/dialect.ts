@@ -10,6 +10,7 @@
 import { isPlain } from "../../core/check.ts";
 import type { Dialect, ReadContext, Reading } from "../dialect.ts";
 import { noetlEvents } from "./events.ts";
+import { STEP } from "./node.ts";
 import { nextSteps, oneStep } from "./playbook.ts";
 import { readNoetlTask } from "./task.ts";
 import { noetlTimeline } from "./timeline.ts";
@@ -19,6 +20,7 @@ export const noetl: Dialect = {
   name: "noetl",
   called: "a NoETL task",
   recognises,
+  isSource: ({ annotations }) => annotations?.[STEP] !== undefined,
   read,
   view: noetlQueueRow,
   events: noetlEvents,

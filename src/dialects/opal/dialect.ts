@@ -12,6 +12,7 @@ import { asObject, asText, fieldPath, isPlain, nearest } from "../../core/check.
 import { ConfigError } from "../../core/errors.ts";
 import { checkExecInput } from "../../core/exec-input.ts";
 import { resolvePolicy } from "../../core/resolve-policy.ts";
+import type { JobInfo } from "../../core/views.ts";
 import type { Dialect, ReadContext, Reading, ViewParts } from "../dialect.ts";
 import type { OpalFileSettings } from "../settings.ts";
 import { type OpalAttempts, opalAttempts } from "./attempts.ts";
@@ -19,7 +20,7 @@ import { opalExec } from "./exec.ts";
 import { type OpalJob, opalJob } from "./job.ts";
 import { type OpalRetry, opalJobPolicy, opalRetry } from "./retry.ts";
 import { type OpalSettings, opalVariables } from "./settings.ts";
-import { isOpalId, OPAL_MARK, OPAL_TAG, opalId, opalKey } from "./words.ts";
+import { isOpalId, OPAL_MARK, OPAL_TAG, opalId, opalIdOf, opalKey } from "./words.ts";
 
 const KEYS = ["prompt", "metadata", "job_id", "input_file", "retry", "env"] as const;
 const MAX_PATH = 1_024;
@@ -41,6 +42,7 @@ export const opal = {
   name: "opal",
   called: "an OPAL job",
   recognises,
+  isSource: (job: JobInfo) => opalIdOf(job) !== null,
   read,
   view: ({ job, attempts, workerName, events }: ViewParts): OpalJob => opalJob(job, attempts, workerName, events),
   keysOf: (reference: string) => (isOpalId(reference) ? [opalKey(reference)] : []),
