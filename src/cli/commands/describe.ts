@@ -1,5 +1,5 @@
-/** `perdure describe`: all there is to say of a job on one page: what it is, how it stands, its attempts, its children, and what
- *  happened, as events. In our own terms, whatever the job came from; in those of AgentTask only if that is asked for. */
+/** `perdure describe`: a job with all that is recorded of it, on one page: what it is, its state, its attempts, its children, and
+ *  what happened, as events. In our own terms, whatever the job came from; in those of AgentTask only if that is asked for. */
 import { givenKey } from "../../core/child.ts";
 import { showMs } from "../../core/duration.ts";
 import { show } from "../../core/errors.ts";
@@ -28,7 +28,7 @@ export const describe: Command = {
   summary: "Describe a job with its attempts, children and events",
   usage: "perdure describe ID [OPTIONS]",
   about:
-    "All there is to say of a job on one page. With --json: job, attempts, children and events. With -o agent-task, in the terms " +
+    "A job with all that is recorded of it, on one page. With --json: job, attempts, children and events. With -o agent-task, in the terms " +
     "of AgentTask, whatever the job came from: a phase, a reason for each attempt (transient, logical or budget), and events " +
     "such as Normal/Retrying and Warning/RetryExhausted, with times in UTC; with --json its manifest and status too.",
   options: [

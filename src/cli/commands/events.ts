@@ -34,7 +34,7 @@ export const events: Command = {
     { name: "after", type: "string", value: "SEQ", help: "Only those after the event of this number." },
     {
       ...{ name: "limit", short: "n", type: "string", value: "N" },
-      help: `At most so many. Default: ${DEFAULT_LIMIT}; before following, ${FOLLOW_LIMIT}; with an ID, all.`,
+      help: `At most this many. Default: ${DEFAULT_LIMIT}; before following, ${FOLLOW_LIMIT}; with an ID, all.`,
     },
     {
       ...{ name: "view", type: "string", value: "VIEW" },

@@ -92,7 +92,7 @@ function print(
 /** The story of a job with very many runs leaves out those between the first and the last. */
 function noteLeftOut(out: Printer, attempts: Attempts): void {
   const leftOut = (attempts.at(-1)?.attempt ?? 0) - attempts.length;
-  if (leftOut > 0) out.note(`${leftOut} runs between are left out; \`perdure events\` has all of them`);
+  if (leftOut > 0) out.note(`${leftOut} attempts in between are left out; \`perdure events\` has all of them`);
 }
 
 export function printAttempts(out: Printer, attempts: Attempts): void {

@@ -28,7 +28,13 @@ export const tree: Command = {
     "round ones what a job has used, and what is left of a budget that it has for itself and all below. At the end of a line is " +
     "why the job failed or is being retried. The last line is the total of the jobs shown, where one has used tokens or money.",
   options: [
-    { name: "limit", short: "n", type: "string", value: "N", help: `At most so many jobs. Default: ${DEFAULT_LIMIT}.` },
+    {
+      name: "limit",
+      short: "n",
+      type: "string",
+      value: "N",
+      help: `At most this many jobs. Default: ${DEFAULT_LIMIT}.`,
+    },
     ...TARGET,
     ...READING,
   ],

@@ -53,7 +53,7 @@ function saidOf(event: JobEvent, parts: ViewParts): Said[] {
     case "job.cancelled":
       return [normal("Cancelled", `cancelled${event.data.by === null ? "" : ` by ${event.data.by}`}`)];
     case "job.redriven":
-      return [normal("Redriven", `given a new start${event.data.by === null ? "" : ` by ${event.data.by}`}`)];
+      return [normal("Redriven", `redriven${event.data.by === null ? "" : ` by ${event.data.by}`}`)];
     default:
       return [];
   }
@@ -61,7 +61,7 @@ function saidOf(event: JobEvent, parts: ViewParts): Said[] {
 
 /** Of an end without an attempt. */
 function unstartedText({ name, data: { decision } }: EndedEvent): string | null {
-  if (name === "job.queue_timeout") return "nobody started it in time";
+  if (name === "job.queue_timeout") return "no worker started it in time";
   if (name !== "job.over_budget") return null;
   return `not started: ${decision.shortage === undefined ? "the budget is spent" : shortageText(decision.shortage)}`;
 }

@@ -156,7 +156,7 @@ describe("events", () => {
       }) as JobEvent;
     expect(agentTaskEvents(partsOf(bare(), { events: [event(1, 0), event(2, 60_500)] }))).toEqual([
       {
-        ...{ type: "Normal", reason: "Redriven", message: "given a new start" },
+        ...{ type: "Normal", reason: "Redriven", message: "redriven" },
         ...{ timestamp: "1970-01-01T00:01:00Z", count: 2 },
       },
     ]);
