@@ -30,11 +30,16 @@ export function createLog({ write, now, level = "info", form = "json" }: LogOpti
         ? toJson({ ...jsonKeys(fields), at, level: recordLevel, message, ...told, ...jsonKeys(fields) })
         : toText(at, recordLevel, message, told);
     try {
-      write(`${redacted(escaped(line))}\n`);
+      write(`${safeLine(line)}\n`);
     } catch {
       // There is nobody else to tell.
     }
   };
+}
+
+/** What a line of any log may hold: nothing that ends it or steers a terminal, and no secret. */
+export function safeLine(line: string): string {
+  return redacted(escaped(line));
 }
 
 /** The secret of whatever looks like a token goes; its id stays, to find it by. */

@@ -14,6 +14,7 @@ export {
   type WriteOptions,
   writeDurably,
 } from "../files/durable.ts";
+export { MirrorFolder, MirrorRefused } from "../files/mirror-folder.ts";
 export { DATA_DIRECTORY, keepFromGit } from "./git-ignore.ts";
 export { driverName } from "./sqlite/driver.ts";
 export { holdLock } from "./sqlite/lock.ts";

@@ -62,6 +62,17 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     ["an open network without TLS", ["--host", "0.0.0.0"], /--insecure/],
     ["a certificate without its key", ["--tls-cert", "x"], /give both/],
     ["OPAL's door open to a network", ["--host", "0.0.0.0", "--insecure", "--opal-anonymous"], /opal\.anonymous/],
+    [
+      "a runtime folder within its data",
+      ["--opal-runtime", "data/runtime"],
+      /--opal-runtime: data\/runtime lies within/,
+    ],
+    ["a runtime folder around its data", ["--opal-runtime", "."], /--opal-runtime: \. contains the data directory/],
+    [
+      "a runtime folder that cannot be made",
+      ["--opal-runtime", "none/at/all"],
+      /none\/at does not exist; make it first/,
+    ],
   ])("with %s ends with 2 and says so", async (_what, args, words) => {
     const { code, stderr } = await inHere(newHome(), ["up", ...QUIET, "--data", "data", ...args]);
     expect(code).toBe(2);

@@ -16,12 +16,21 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { PROGRAM } from "../cli/program.ts";
 import { freePort } from "../e2e/machine.ts";
+import { pathWithJq } from "./jq.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const GUIDE = readFileSync(join(ROOT, "docs/guides/opal.md"), "utf8");
-const [START = "", USE = "", ARTIFACT = "", OWN_RETRY = "", RETRY = "", ANONYMOUS = "", ...more] = [
-  ...GUIDE.matchAll(/^```sh\n(.*?)^```$/gms),
-].map(({ 1: body = "" }) => body);
+const [
+  START = "",
+  USE = "",
+  ARTIFACT = "",
+  OWN_RETRY = "",
+  RETRY = "",
+  ANONYMOUS = "",
+  RUNTIME = "",
+  VERIFY = "",
+  ...more
+] = [...GUIDE.matchAll(/^```sh\n(.*?)^```$/gms)].map(({ 1: body = "" }) => body);
 const [AUTH = ""] = USE.split("\n");
 
 let cwd = "";
@@ -29,7 +38,7 @@ let port = "";
 const started = new Set<ChildProcess>();
 
 function shell(script: string): ChildProcess {
-  const env = { PATH: `${join(cwd, "bin")}:${process.env.PATH}`, HOME: process.env.HOME };
+  const env = { PATH: `${join(cwd, "bin")}:${pathWithJq(cwd)}`, HOME: process.env.HOME };
   // A group of its own: what is asked to stop is all of it.
   const text = script.replaceAll("7001", port);
   const child = spawn("/bin/sh", ["-c", text], { cwd, env, stdio: ["ignore", "pipe", "pipe"], detached: true });
@@ -130,6 +139,14 @@ it("says what is so", async () => {
   const open = await up(`${START.split("\n")[0]}\n${ANONYMOUS}`);
   expect(JSON.parse(await ran("curl -sS http://127.0.0.1:7001/api/jobs"))).toHaveProperty("job_demo");
   await open.stop();
+
+  const copied = await up(`${START.split("\n")[0]}\n${RUNTIME}`);
+  const [store = "", outputs = "", reclaims = "", keys = ""] = VERIFY.trim().split("\n");
+  await until(reclaims, /Reclaiming job job_retry \(Attempt 1\/2\) -> QUEUED \(backoff=8s\)/);
+  await until(outputs, /attempt_2/);
+  expect(JSON.parse(await ran(store))).toMatchObject({ job_id: "job_retry", reclaim: { reason: "lease_expired" } });
+  expect(JSON.parse(await ran(keys))).toContain("job_demo");
+  await copied.stop();
   const refused = await ran(`${ANONYMOUS.trim()} --host 0.0.0.0 --insecure`);
   expect(refused).toContain("opal.anonymous");
 }, 120_000);

@@ -22,6 +22,14 @@ export const OPAL_SETTINGS = [
     help: "Serve OPAL's clients without a token.",
   },
   {
+    key: "opal.runtime",
+    flag: "opal-runtime",
+    env: "PERDURE_OPAL_RUNTIME",
+    type: "text",
+    value: "DIR",
+    help: "Keep a copy of OPAL's jobs, attempts, outputs and worker logs in this directory. Made if it does not exist.",
+  },
+  {
     key: "opal.maxRetries",
     env: "OPAL_MAX_RETRIES",
     type: "integer",

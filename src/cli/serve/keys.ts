@@ -8,7 +8,7 @@ export const SERVER_KEYS = [
   ...(["server.maxConnectionsPerAddress", "server.laneQuota", "server.sessionQuota"] as const),
   ...(["server.outputs", "server.outputLimit", "server.secret", "server.secretFile", "server.lease"] as const),
   ...(["server.retention.succeeded", "server.retention.failed", "server.retention.cancelled"] as const),
-  ...(["server.logLevel", "server.logFormat", "opal.engine", "opal.anonymous"] as const),
+  ...(["server.logLevel", "server.logFormat", "opal.engine", "opal.anonymous", "opal.runtime"] as const),
   ...(["opal.maxRetries", "opal.retryBackoffs", "opal.leaseTtlSecs", "opal.leaseRenewSecs"] as const),
   ...(["opal.reclaimScanEveryLoops", "opal.heartbeatIntervalSecs", "opal.workerTtlSecs"] as const),
   ...DIALECT_KEYS.filter((key) => !key.startsWith("opal.")),

@@ -5,6 +5,7 @@ import { type OpenedEngine, openEngine } from "../../embedded/open-engine.ts";
 import { flusterRoutes } from "../../server/fluster/routes.ts";
 import { opalDoor } from "../../server/opal/door.ts";
 import { opalOnLost } from "../../server/opal/reclaim.ts";
+import { RuntimeFolder } from "../../server/opal/runtime-folder.ts";
 import type { ServerLog, ServerParts } from "../../server/parts.ts";
 import { createServer } from "../../server/server.ts";
 import { TokenBook } from "../../server/tokens.ts";
@@ -22,6 +23,7 @@ import { version } from "../version.ts";
 import { rememberDatabase } from "./elsewhere.ts";
 import { type OwnTokens, ownTokens } from "./first-token.ts";
 import { opalOptions, reapEveryMs } from "./opal.ts";
+import { openRuntimeFolder } from "./opal-runtime.ts";
 import { outputsOf } from "./outputs.ts";
 import { ServerClaim } from "./server-file.ts";
 import { givenSecrets, Signing, secretFileOf } from "./signing.ts";
@@ -58,6 +60,8 @@ export async function startServing(
     for (const step of closing.reverse()) await step();
   };
   try {
+    const files = await openRuntimeFolder(config, io.cwd, ownFolders(config, dir));
+    closing.push(() => files?.close());
     const claim = await claimed(dir.path, isPostgres);
     closing.push(() => claim?.release());
     if (claim !== null) rememberDatabase(dir.path, target.isData ? null : store);
@@ -111,6 +115,9 @@ export async function startServing(
       },
     );
     engine.start();
+    const runtime = files === null ? null : new RuntimeFolder({ engine, blobs: outputs, files, log });
+    runtime?.start();
+    closing.push(() => runtime?.stop());
     const { url, localUrl } = await server.listen().catch((error: unknown) => {
       throw listenError(error, config);
     });
@@ -127,6 +134,14 @@ export async function startServing(
     await close();
     throw error;
   }
+}
+
+/** Of the server itself. */
+function ownFolders(config: Config, dir: DataDir): { readonly what: string; readonly path: string }[] {
+  const outputs = config.text("server.outputs");
+  const isFolder = outputs !== undefined && outputs !== "database";
+  const data = { what: "data directory", path: dir.path };
+  return isFolder ? [data, { what: "directory of outputs", path: outputs }] : [data];
 }
 
 function storeOf(config: Config, dir: DataDir, cwd: string): StoreTarget {

@@ -22,24 +22,34 @@ export interface ReclaimRecord<E extends JobEventBody> {
   readonly lost: LostEvent<E>;
 }
 
+type LoggedJob = Pick<Job, "id" | "key" | "policy">;
+
 /** `events` are all of the job, in order. Null where this attempt was not lost. */
 export function reclaimRecord<E extends JobEventBody & { readonly at: number }>(
-  job: Pick<Job, "id" | "key" | "policy">,
+  job: LoggedJob,
   events: readonly E[],
   attempt: number,
 ): ReclaimRecord<E> | null {
   const found = counted(events).find(({ event }) => event.name === "attempt.lost" && event.data.attempt === attempt);
   if (found === undefined) return null;
   const lost = found.event as LostEvent<E>;
-  const { kind, delay } = lost.data.decision;
+  return { line: reclaimLogLine(job, lost, found.attempt), lost };
+}
+
+/** `attempt` is not our own number: the limit counts neither runs that were handed back nor those before a redrive. */
+export function reclaimLogLine(
+  job: LoggedJob,
+  { at, data }: LostEvent<JobEventBody> & { readonly at: number },
+  attempt: number,
+): ReclaimLogLine {
+  const { kind, delay } = data.decision;
   const text = reclaimLine({
     id: opalIdOf(job) ?? job.id,
-    // Not our own number: the limit counts neither runs that were handed back nor those before a redrive.
-    ...{ attempt: found.attempt, maxRetries: job.policy.maxAttempts },
+    ...{ attempt, maxRetries: job.policy.maxAttempts },
     backoffSecs: kind === "retry" ? (delay?.delayMs ?? 0) / 1_000 : null,
     ...(kind === "cancel" ? { error: "cancelled" } : {}),
   });
-  return { line: { timestamp: logTime(lost.at), level: "WARNING", worker: lost.data.by, event: text }, lost };
+  return { timestamp: logTime(at), level: "WARNING", worker: data.by, event: text };
 }
 
 /** As Python's `logging` prints a time, with a comma before the milliseconds. */

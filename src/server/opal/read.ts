@@ -17,7 +17,7 @@ import { type JobFilter, type JobRow, SESSIONS_PAGE, type SessionRow, type Store
 export type ShownOpalJob = OpalJob & { readonly attempts?: OpalAttempts };
 
 /** As many as the listing has at most: the newest. */
-const MAX_LISTED = 1_000;
+export const MAX_LISTED = 1_000;
 /** A row may hold two megabytes, of which little is shown: so few are read at a time. */
 const PAGE = 40;
 /** How long a worker that has gone is told of. */
@@ -25,7 +25,7 @@ const GONE_FOR_MS = 3_600_000;
 
 const MAX_PAGES = 100;
 /** Of a job with more, what it is now is told, and not when it was last changed. */
-const MAX_EVENTS = 5_000;
+export const MAX_EVENTS = 5_000;
 /** Pages of workers: 2,000 of those that work, and as many that have gone. */
 const SESSION_PAGES = 10;
 /** No session has ended since then. */
@@ -149,7 +149,7 @@ function wasTouched({ state, revision }: JobRow): boolean {
   return state === "queued" && revision > 1;
 }
 
-function isOfThisDoor(row: JobRow): boolean {
+export function isOfThisDoor(row: JobRow): boolean {
   return row.tags.includes(OPAL_TAG) && opalIdOf(row) !== null;
 }
 

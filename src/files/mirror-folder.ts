@@ -1,0 +1,285 @@
+/** A folder that a server fills with copies of what it has elsewhere, for people and their tools; it is never read back. A file is in
+ *  its place whole or not at all. A folder on the way that is a symbolic link, or no folder, is refused: nothing is written or
+ *  removed outside. The folder is known by a mark: one with anything in it and without the mark belongs to somebody else.
+ *
+ *  What it does not promise: that a copy survives a power cut (nothing is flushed), and protection from a process of the same user
+ *  that changes folders while they are walked through. */
+import { randomBytes } from "node:crypto";
+import { constants, type Stats } from "node:fs";
+import { type FileHandle, lstat, mkdir, open, opendir, readdir, rename, rm, statfs, writeFile } from "node:fs/promises";
+import { dirname, join, sep } from "node:path";
+
+/** Below the folder, as a list of names. */
+export type MirrorPath = readonly string[];
+
+export interface MirrorOptions {
+  /** Below it, with slashes; always there. */
+  readonly folders: readonly string[];
+  /** The file by which it is known, and what that says. */
+  readonly mark: { readonly name: string; readonly text: string };
+  /** A function that frees the lock; null while another process holds it. */
+  readonly lock: (path: string) => Promise<(() => void) | null>;
+}
+
+export interface MirrorFile {
+  /** The time of its last change, as it is to be shown. */
+  readonly modifiedAt?: number | undefined;
+  /** Bytes that it will have, if known: refused where the disk would be left too full. */
+  readonly size?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The folder cannot be used as it is. The message says what to do. */
+export class MirrorRefused extends Error {
+  readonly code = "refused";
+}
+
+/** Files are written here first, on the same file system. */
+const PARTS = ".parts";
+const LOCK = ".lock";
+const WRITABLE_BY_OTHERS = 0o022;
+/** What a copy of known size leaves free, at least: a share of the disk, and no more than so much. */
+const FREE_SHARE = 0.05;
+const FREE_BYTES = 256 * 1024 * 1024;
+
+export class MirrorFolder {
+  readonly path: string;
+  readonly #options: MirrorOptions;
+  #unlock: (() => void) | null = null;
+  #entered: Pick<Stats, "dev" | "ino"> = { dev: -1, ino: -1 };
+
+  private constructor(path: string, options: MirrorOptions) {
+    this.path = path;
+    this.#options = options;
+  }
+
+  /** Makes it if it does not exist, for the owner alone. The folder above it must exist. */
+  static async open(path: string, options: MirrorOptions): Promise<MirrorFolder> {
+    const folder = new MirrorFolder(path, options);
+    try {
+      await folder.#enter();
+      return folder;
+    } catch (error) {
+      folder.close();
+      throw error;
+    }
+  }
+
+  close(): void {
+    this.#unlock?.();
+    this.#unlock = null;
+  }
+
+  /** False where it was removed since, or one of its folders: it has just been made anew, and lacks files. */
+  async isWhole(): Promise<boolean> {
+    const found = await statOf(this.path);
+    const isSame = found?.dev === this.#entered.dev && found.ino === this.#entered.ino;
+    if (!isSame || (await statOf(join(this.path, this.#options.mark.name))) === null) {
+      this.close();
+      await this.#enter();
+      return false;
+    }
+    return !(await this.#makeFolders());
+  }
+
+  async write(path: MirrorPath, content: string | AsyncIterable<Uint8Array>, file: MirrorFile = {}): Promise<void> {
+    const { modifiedAt, size, signal } = file;
+    if (size !== undefined) await this.#checkSpace(size);
+    const [part, target] = [await this.#partOf(), await this.#placeOf(path)];
+    try {
+      const handle = await open(part, "wx", 0o600);
+      try {
+        for await (const piece of typeof content === "string" ? [content] : content) {
+          signal?.throwIfAborted();
+          await handle.writeFile(piece);
+        }
+        if (modifiedAt !== undefined) await handle.utimes(modifiedAt / 1_000, modifiedAt / 1_000);
+      } finally {
+        await handle.close();
+      }
+      await rename(part, target);
+    } catch (error) {
+      await rm(part, { force: true }).catch(() => {});
+      throw error;
+    }
+  }
+
+  /** Adds whole lines. A file that would be longer than `maxBytes` is renamed to `older` first, and that one is gone. */
+  async append(path: MirrorPath, text: string, maxBytes: number, older: MirrorPath): Promise<void> {
+    const target = await this.#placeOf(path);
+    const bytes = Buffer.from(text);
+    let file = await openToAppend(target);
+    try {
+      let { size } = await file.stat();
+      if (size > 0 && size + bytes.length > maxBytes) {
+        await file.close();
+        await rename(target, await this.#placeOf(older));
+        file = await openToAppend(target);
+        size = 0;
+      }
+      await file.appendFile(bytes).catch(async (error: unknown) => {
+        await file.truncate(size).catch(() => {}); // no half line is left
+        throw error;
+      });
+    } finally {
+      await file.close();
+    }
+  }
+
+  async makeFolder(path: MirrorPath): Promise<void> {
+    await this.#makeReal(path);
+  }
+
+  /** The time of the last change of a plain file; null for anything else. */
+  async modifiedAt(path: MirrorPath): Promise<number | null> {
+    const folder = await this.#existing(path.slice(0, -1));
+    const found = folder === null ? null : await statOf(join(folder, checked(path.at(-1))));
+    return found?.isFile() ? Math.round(found.mtimeMs) : null;
+  }
+
+  /** What is in a folder; nothing where it does not exist. */
+  async *names(path: MirrorPath): AsyncGenerator<string, void, void> {
+    const folder = await this.#existing(path);
+    if (folder === null) return;
+    for await (const { name } of await opendir(folder)) yield name;
+  }
+
+  /** A file or a folder with all that is in it. That it does not exist is no error. */
+  async remove(path: MirrorPath): Promise<void> {
+    const folder = await this.#existing(path.slice(0, -1));
+    if (folder === null) return;
+    await rm(join(folder, checked(path.at(-1))), { recursive: true, force: true }); // a link is removed itself
+  }
+
+  async #enter(): Promise<void> {
+    const { mark, lock } = this.#options;
+    const { path } = this;
+    await mkdir(path, { mode: 0o700 }).catch(async (error: NodeJS.ErrnoException) => {
+      if (error.code !== "EEXIST") throw await cannotMake(path, error);
+    });
+    const found = await lstat(path);
+    checkOwn(path, found);
+    if ((await statOf(join(path, mark.name)))?.isFile() !== true) {
+      const [first] = await readdir(path);
+      if (first !== undefined) {
+        const problem = `${path} has files that are not of a copy made here, such as ${JSON.stringify(first)}`;
+        throw new MirrorRefused(`${problem}; name an empty directory, or one that does not exist`);
+      }
+      await writeFile(join(path, mark.name), mark.text, { flag: "wx", mode: 0o600 });
+    }
+    const lockFile = join(path, LOCK);
+    if ((await statOf(lockFile))?.isFile() === false) throw new MirrorRefused(`${lockFile} is not a file; remove it`);
+    this.#unlock = await lock(lockFile);
+    if (this.#unlock === null) {
+      throw new MirrorRefused(`${path} is in use by another server; stop that one first, or name another directory`);
+    }
+    await rm(join(path, PARTS), { recursive: true, force: true }); // of one that was killed
+    await this.#makeFolders();
+    this.#entered = found;
+  }
+
+  /** Whether any was missing. */
+  async #makeFolders(): Promise<boolean> {
+    let isNew = false;
+    for (const folder of [PARTS, ...this.#options.folders]) isNew = (await this.#makeReal(folder.split("/"))) || isNew;
+    return isNew;
+  }
+
+  async #makeReal(folders: MirrorPath): Promise<boolean> {
+    let path = this.path;
+    let isNew = false;
+    for (const name of folders) {
+      path = join(path, checked(name));
+      let found = await statOf(path);
+      if (found === null) {
+        await mkdir(path, { mode: 0o700 });
+        isNew = true;
+        found = await lstat(path);
+      }
+      checkFolder(path, found);
+    }
+    return isNew;
+  }
+
+  /** A folder, with the ones above it, as it is; null where it does not exist. */
+  async #existing(folders: MirrorPath): Promise<string | null> {
+    let path = this.path;
+    for (const name of folders) {
+      path = join(path, checked(name));
+      const found = await statOf(path);
+      if (found === null) return null;
+      checkFolder(path, found);
+    }
+    return path;
+  }
+
+  async #placeOf(path: MirrorPath): Promise<string> {
+    await this.#makeReal(path.slice(0, -1));
+    return join(this.path, ...path.map((name) => checked(name)));
+  }
+
+  async #partOf(): Promise<string> {
+    await this.#makeReal([PARTS]);
+    return join(this.path, PARTS, randomBytes(8).toString("hex"));
+  }
+
+  async #checkSpace(bytes: number): Promise<void> {
+    const { bavail, blocks, bsize } = await statfs(this.path);
+    if (bavail * bsize - bytes >= Math.min(FREE_BYTES, blocks * bsize * FREE_SHARE)) return;
+    const problem = `no room for a copy of ${bytes} bytes: ${bavail * bsize} bytes are free, and some are left to others`;
+    throw Object.assign(new Error(problem), { code: "ENOSPC" });
+  }
+}
+
+/** What a path is; null where nothing is. */
+async function statOf(path: string): Promise<Stats | null> {
+  return lstat(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT") return null;
+    throw error;
+  });
+}
+
+function checkFolder(path: string, found: Stats): void {
+  if (!found.isDirectory()) throw new MirrorRefused(`${path} is ${kindOf(found)}, and not a directory; remove it`);
+}
+
+function checkOwn(path: string, found: Stats): void {
+  if (!found.isDirectory()) {
+    throw new MirrorRefused(`${path} is ${kindOf(found)}, and not a directory; name a directory`);
+  }
+  const user = process.getuid?.();
+  if (user !== undefined && found.uid !== user) {
+    const whose = `${path} belongs to the user with the id ${found.uid}, and this process runs as ${user}`;
+    throw new MirrorRefused(`${whose}; name a directory of its own`);
+  }
+  if (process.platform !== "win32" && (found.mode & WRITABLE_BY_OTHERS) !== 0) {
+    throw new MirrorRefused(`other users may write to ${path}; run chmod go-w ${path}`);
+  }
+}
+
+async function cannotMake(path: string, { code, message }: NodeJS.ErrnoException): Promise<Error> {
+  const hasParent = (await statOf(dirname(path)).catch(() => null)) !== null;
+  if (code === "ENOENT" && !hasParent) return new MirrorRefused(`${dirname(path)} does not exist; make it first`);
+  return new MirrorRefused(`${path} cannot be made (${code ?? message}); name another directory`);
+}
+
+async function openToAppend(path: string): Promise<FileHandle> {
+  const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = constants;
+  const file = await open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600);
+  const found = await file.stat();
+  if (found.isFile() && found.nlink === 1) return file;
+  await file.close();
+  throw new MirrorRefused(`${path} is not a plain file of its own; remove it`);
+}
+
+function kindOf(found: Stats): string {
+  if (found.isSymbolicLink()) return "a symbolic link";
+  return found.isFile() ? "a file" : "a special file";
+}
+
+/** Names come from ids and from files of commands. */
+function checked(name: string | undefined): string {
+  const isName = name !== undefined && name !== "" && name !== "." && name !== ".." && !/[/\0]/.test(name);
+  if (isName && !name.includes(sep)) return name;
+  throw new MirrorRefused(`${JSON.stringify(name)} cannot be the name of a file`);
+}

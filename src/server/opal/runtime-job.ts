@@ -1,0 +1,125 @@
+/** One job in the runtime folder: what is recorded of it, its small files, and the folders of its attempts. All of it is made of the
+ *  store and of the files that attempts left. Those are copied, since through a link a person could change what an attempt left.
+ *  None of it is read back, but for one time stamp: an attempt's result.json gets the instant at which the attempt ended as the time of
+ *  its last change once all its files are there, so that a start does not copy everything again. */
+import { attemptsAsOf, eventsAsOf } from "../../core/as-of.ts";
+import type { JobEvent } from "../../core/event.ts";
+import { type OpalAttempts, opalAttempts } from "../../dialects/opal/attempts.ts";
+import { type AttemptWithResult, opalResult, opalResultText } from "../../dialects/opal/result.ts";
+import { artifactsFolder, attemptFolder, attemptsFile, attemptsText } from "../../dialects/opal/runtime-files.ts";
+import { isOpalId, opalIdOf, opalKey } from "../../dialects/opal/words.ts";
+import { lastAttempts } from "../../engine/read-history.ts";
+import type { Blobs } from "../../store/blobs.ts";
+import type { JobRow, Store } from "../../store/store.ts";
+import { isOfThisDoor, MAX_EVENTS } from "./read.ts";
+
+type Path = readonly string[];
+
+/** The folder, as far as it is needed here. Whoever starts the server passes it. */
+export interface RuntimeFiles {
+  /** False where the folder was removed, or part of it: it is there again, and lacks files. */
+  isWhole(): Promise<boolean>;
+  write(path: Path, content: string | AsyncIterable<Uint8Array>, file?: RuntimeFile): Promise<void>;
+  append(path: Path, text: string, maxBytes: number, older: Path): Promise<void>;
+  makeFolder(path: Path): Promise<void>;
+  modifiedAt(path: Path): Promise<number | null>;
+  names(path: Path): AsyncIterable<string>;
+  remove(path: Path): Promise<void>;
+}
+
+interface RuntimeFile {
+  readonly modifiedAt?: number;
+  readonly size?: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface RecordedJob {
+  /** OPAL's id. */
+  readonly id: string;
+  readonly row: JobRow;
+  /** None of a job with too many of them. */
+  readonly events: readonly JobEvent[];
+  readonly document: OpalAttempts;
+}
+
+const RESULT = "result.json";
+
+/** The only namespace in the folder: ids of OPAL are unique within one. It is the one of clients without a token. */
+export const NAMESPACE = "default";
+
+/** Null where it was pruned, or is not a job of OPAL's. */
+export async function recordedJob(store: Store, jobId: string): Promise<RecordedJob | null> {
+  const [facts = null] = await store.facts([jobId]);
+  const history = facts === null ? null : await store.history(jobId, { events: facts.revision <= MAX_EVENTS });
+  if (history === null) return null;
+  const { job: row } = history;
+  const id = isOfThisDoor(row) && row.namespace === NAMESPACE ? opalIdOf(row) : null;
+  if (!isOpalId(id)) return null;
+  // A client may have chosen the id of a job that has none but its own: `OpalReader.row` finds the client's.
+  if (row.key === null && (await jobOfClient(store, id))) return null;
+  const events = row.revision > MAX_EVENTS ? [] : eventsAsOf(row, history.events as JobEvent[]);
+  return { id, row, events, document: opalAttempts(row, await lastAttempts(store, row), events) };
+}
+
+/** Whether the store still has a job under an id of OPAL's. */
+export async function isRecorded(store: Store, id: string): Promise<boolean> {
+  return (await jobOfClient(store, id)) || (await recordedJob(store, id)) !== null;
+}
+
+async function jobOfClient(store: Store, id: string): Promise<boolean> {
+  const { jobs } = await store.find({ namespace: NAMESPACE, key: opalKey(id), limit: 1 });
+  return jobs[0] !== undefined && isOfThisDoor(jobs[0]);
+}
+
+export async function writeAttemptStore(files: RuntimeFiles, { id, document }: RecordedJob): Promise<void> {
+  await files.write(attemptsFile(id), attemptsText(document));
+}
+
+/** `attempt_N/` of each attempt, as far as they are not there yet. Files of an attempt are copied when it has ended. */
+export async function writeAttempts(
+  parts: { readonly store: Store; readonly blobs: Blobs; readonly files: RuntimeFiles; readonly signal: AbortSignal },
+  job: RecordedJob,
+): Promise<void> {
+  const { store, files, signal } = parts;
+  const { row } = job;
+  for (let after = 0; after < row.attempt; ) {
+    const page = attemptsAsOf(row, await store.attempts(row.id, { after }));
+    for (const ended of page) await writeAttempt(parts, job, ended.attempt, ended);
+    signal.throwIfAborted();
+    if (page.length === 0) break;
+    after = page.at(-1)?.attempt as number;
+  }
+  if (row.state === "running") await writeAttempt(parts, job, row.attempt, null);
+  // Of an earlier job with this id.
+  for await (const name of files.names(artifactsFolder(job.id))) {
+    const number = /^attempt_(\d+)$/.exec(name)?.[1];
+    if (number !== undefined && Number(number) > row.attempt) await files.remove([...artifactsFolder(job.id), name]);
+  }
+}
+
+async function writeAttempt(
+  { blobs, files, signal }: Parameters<typeof writeAttempts>[0],
+  { id, row, events }: RecordedJob,
+  attempt: number,
+  ended: AttemptWithResult | null,
+): Promise<void> {
+  const folder = attemptFolder(id, attempt);
+  const file = [...folder, RESULT];
+  const startedAt = ended?.startedAt ?? row.startedAt ?? 0;
+  // No attempt ended before it began: this stands for one that has not, or of which files are missing.
+  const unfinishedAt = startedAt - 1;
+  const modifiedAt = ended?.endedAt ?? unfinishedAt;
+  if ((await files.modifiedAt(file)) === modifiedAt) return;
+  const result = opalResult(row, ended === null ? [] : [ended], events, attempt);
+  if (result === null) return;
+  await files.write(file, opalResultText(result), { modifiedAt: unfinishedAt });
+  await files.remove([...folder, "artifacts"]);
+  await files.makeFolder([...folder, "artifacts"]);
+  if (ended === null) return;
+  for (const { name, size } of (await blobs.list(row.id, attempt)).files) {
+    const source = await blobs.get(row.id, attempt, `artifacts/${name}`);
+    if (source !== null) await files.write([...folder, "artifacts", ...name.split("/")], source, { size, signal });
+  }
+  const own = await blobs.get(row.id, attempt, RESULT);
+  await files.write(file, own ?? opalResultText(result), { modifiedAt, signal });
+}
