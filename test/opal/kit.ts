@@ -1,5 +1,4 @@
 /** A server in this process with OPAL's door, and if wanted a worker beside it that runs the example's engine. */
-import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 import { exec } from "../../src/core/builtin.ts";
 import { opalSettings } from "../../src/dialects/opal/settings.ts";
@@ -8,14 +7,9 @@ import { opalDoor } from "../../src/server/opal/door.ts";
 import type { ServerParts } from "../../src/server/parts.ts";
 import type { AttemptPlaces } from "../../src/store/blobs.ts";
 import { type KitOptions, startServer, type TestServer } from "../server/kit.ts";
+import { ENGINE } from "./api.ts";
 
-export const ENGINE = ["sh", fileURLToPath(new URL("../../examples/opal-engine.sh", import.meta.url))];
-
-/** "Zero ABI drift": these and no others. */
-export const TEN_KEYS = [
-  ...["completed_at", "created_at", "error", "id", "outputs", "run_provenance", "started_at", "status"],
-  ...["updated_at", "worker_id"],
-];
+export { ENGINE, TEN_KEYS } from "./api.ts";
 
 export interface OpalKit extends KitOptions {
   readonly engine?: readonly string[] | null;

@@ -4,15 +4,9 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import type { OpalAttempts } from "../../src/dialects/opal/attempts.ts";
-import type { OpalJob } from "../../src/dialects/opal/job.ts";
-import type { OpalWorker } from "../../src/dialects/opal/words.ts";
 import { PROGRAM } from "../cli/program.ts";
-import { ENGINE } from "./kit.ts";
+import { ENGINE, OpalApi } from "./api.ts";
 
-/** Far beyond what anything here takes: reaching it means that something hangs. */
-const DEADLINE_MS = 60_000;
-const POLL_MS = 50;
 /** All servers of a database sign with the same. */
 const SECRET = "the-secret-of-all-servers-of-one-pool";
 
@@ -34,12 +28,8 @@ export interface Logged {
   readonly event?: string;
 }
 
-type WithAttempts = OpalJob & { readonly attempts: OpalAttempts };
-
-export class Pool {
+export class Pool extends OpalApi {
   readonly logged: Logged[] = [];
-  /** Every job object that anybody was shown. */
-  readonly shown: OpalJob[] = [];
   readonly #directory = mkdtempSync(join(tmpdir(), "perdure-opal-"));
   readonly #children: ChildProcess[] = [];
   readonly #urls: string[] = [];
@@ -69,7 +59,7 @@ export class Pool {
     const token = ["--token-file", join(this.#directory, "server-0/worker-token")];
     const starting = Array.from({ length: workers }, (_, i) => {
       const data = ["--data", join(this.#directory, `worker-${i}`)];
-      return this.#child(["worker", ...data, "--server", this.#url(), ...token, "--concurrency", "1", "--with-stdin"]);
+      return this.#child(["worker", ...data, "--server", this.url(), ...token, "--concurrency", "1", "--with-stdin"]);
     });
     await Promise.all(starting);
   }
@@ -82,73 +72,24 @@ export class Pool {
     rmSync(this.#directory, { recursive: true, force: true });
   }
 
-  /** Asks the servers in turn: what one knows all must know. */
-  async fetch(path: string, init: RequestInit = {}): Promise<Response> {
-    return fetch(`${this.#url()}${path}`, { ...init, headers: { authorization: `Bearer ${this.#token}` } });
-  }
-
-  /** As OPAL's verification script does it: a form. */
-  async submit(prompt: string): Promise<string> {
-    const body = new FormData();
-    body.append("prompt", prompt);
-    const reply = await this.fetch("/api/jobs", { method: "POST", body });
-    if (reply.status !== 201) throw new Error(`${reply.status} ${await reply.text()}`);
-    return ((await reply.json()) as { id: string }).id;
-  }
-
-  async job(id: string): Promise<OpalJob> {
-    const job = (await (await this.fetch(`/api/jobs/${id}`)).json()) as OpalJob;
-    this.shown.push(job);
-    return job;
-  }
-
-  async attempts(id: string): Promise<OpalAttempts> {
-    const { attempts } = (await (await this.fetch(`/api/jobs/${id}?include_attempts=true`)).json()) as WithAttempts;
-    return attempts;
-  }
-
-  async workers(): Promise<OpalWorker[]> {
-    return (await (await this.fetch("/api/workers")).json()) as OpalWorker[];
-  }
-
-  /** The job, once it is in this state; looked at many times a second. */
-  async until(id: string, status: OpalJob["status"], attempt: number): Promise<OpalJob> {
-    return this.#until(`${status} in attempt ${attempt}`, async () => {
-      const job = await this.job(id);
-      return job.status === status && job.run_provenance?.attempt === attempt ? job : null;
-    });
-  }
-
-  /** `kill -9` of the worker that holds the job. */
-  async killHolder({ worker_id }: OpalJob): Promise<void> {
-    const holder = (await this.workers()).find(({ id, status }) => id === worker_id && status === "online");
-    if (holder === undefined) throw new Error(`nobody is called ${worker_id}`);
-    process.kill(holder.pid, "SIGKILL");
-  }
-
   /** What was logged of a job's reclaims, once there are so many lines; then whatever else has come. */
   async reclaims(id: string, count: number): Promise<Logged[]> {
     const lines = () => this.logged.filter(({ event }) => event?.includes(` Reclaiming job ${id} `));
-    await this.#until(`${count} lines on reclaims`, async () => (lines().length >= count ? true : null));
+    await this.waitFor(`${count} lines on reclaims`, async () => (lines().length >= count ? true : null));
     return lines();
   }
 
-  #url(): string {
+  /** The servers in turn: what one knows all must know. */
+  protected override url(): string {
     return this.#urls[this.#asked++ % this.#urls.length] as string;
   }
 
-  async #until<T>(what: string, look: () => Promise<T | null>): Promise<T> {
-    const start = performance.now();
-    for (;;) {
-      const found = await look();
-      if (found !== null) return found;
-      if (performance.now() - start > DEADLINE_MS) {
-        throw new Error(
-          `waited in vain: ${what}\n${JSON.stringify(this.shown.at(-1))}\n${JSON.stringify(this.logged)}`,
-        );
-      }
-      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-    }
+  protected override token(): string {
+    return this.#token;
+  }
+
+  protected override trouble(): string {
+    return JSON.stringify(this.logged);
   }
 
   /** Resolves with what it says at its start. */
