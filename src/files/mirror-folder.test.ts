@@ -92,7 +92,7 @@ describe("a folder of copies", () => {
     ]);
   });
 
-  it("made anew where it was deleted, as a whole or in part, says that it lacks files", async () => {
+  it("made anew where it was deleted, as a whole or in part, reports that it lacks files", async () => {
     const { path, folder } = await opened();
     rmSync(path, { recursive: true });
     expect(await folder.isWhole()).toBe(false);

@@ -15,7 +15,7 @@ export type MirrorPath = readonly string[];
 export interface MirrorOptions {
   /** Below it, with slashes; always there. */
   readonly folders: readonly string[];
-  /** The file by which it is known, and what that says. */
+  /** The file by which it is known, and its text. */
   readonly mark: { readonly name: string; readonly text: string };
   /** A function that frees the lock; null while another process holds it. */
   readonly lock: (path: string) => Promise<(() => void) | null>;
@@ -29,7 +29,7 @@ export interface MirrorFile {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The folder cannot be used as it is. The message says what to do. */
+/** The folder cannot be used as it is. The message names the fix. */
 export class MirrorRefused extends Error {
   readonly code = "refused";
 }

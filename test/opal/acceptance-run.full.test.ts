@@ -14,14 +14,14 @@ function run(args: readonly string[]) {
   const script = [TSX, join(ROOT, "test/opal/acceptance-run.ts"), ...args];
   const child: ChildProcess = spawn(process.execPath, script, { cwd: ROOT, stdio: "pipe" });
   onTestFinished(() => void child.kill("SIGTERM"));
-  const said = { text: "" };
+  const printed = { text: "" };
   for (const stream of [child.stdout, child.stderr]) {
     stream?.on("data", (text) => {
-      said.text += String(text);
+      printed.text += String(text);
     });
   }
   const ended = new Promise<number | null>((resolve) => child.once("close", (code) => resolve(code)));
-  return { child, said, ended };
+  return { child, printed, ended };
 }
 
 function newOut(): string {
@@ -35,10 +35,10 @@ const summaryIn = (out: string) => JSON.parse(readFileSync(join(out, "summary.js
 describe("npm run acceptance:opal", () => {
   it('runs "Test #1" to "Test #5" and keeps the "Evidence Directory"', async () => {
     const out = newOut();
-    const { said, ended } = run(["--out", out]);
-    expect(await ended, said.text).toBe(0);
-    expect(said.text.trimEnd()).toMatch(/\n5 passed, 0 failed$/);
-    expect(said.text).not.toContain("  fail  ");
+    const { printed, ended } = run(["--out", out]);
+    expect(await ended, printed.text).toBe(0);
+    expect(printed.text.trimEnd()).toMatch(/\n5 passed, 0 failed$/);
+    expect(printed.text).not.toContain("  fail  ");
     const summary = summaryIn(out);
     expect(summary).toMatchObject({ passed: 5, failed: 0, broken_off: null });
     expect(summary.tests.map(({ name }) => name)).toEqual([
@@ -55,15 +55,15 @@ describe("npm run acceptance:opal", () => {
     expect(existsSync(join(out, ".perdure")), "no tokens among the evidence").toBe(false);
   });
 
-  it("stopped by Ctrl-C, ends all that it started and says so", async () => {
+  it("stopped by Ctrl-C, ends all that it started and reports it", async () => {
     const out = newOut();
-    const { child, said, ended } = run(["--out", out]);
-    await until("the first job runs", () => said.text.includes("Kill worker holding lease"));
+    const { child, printed, ended } = run(["--out", out]);
+    await until("the first job runs", () => printed.text.includes("Kill worker holding lease"));
     const pids = treeOf(child.pid as number);
     expect(pids.length).toBeGreaterThan(5);
     child.kill("SIGINT");
-    expect(await ended, said.text).toBe(130);
-    expect(said.text).toMatch(/broken off: stopped by SIGINT[\s\S]*\n0 passed, 5 failed\n$/);
+    expect(await ended, printed.text).toBe(130);
+    expect(printed.text).toMatch(/broken off: stopped by SIGINT[\s\S]*\n0 passed, 5 failed\n$/);
     for (const pid of pids) await gone(pid);
     expect(summaryIn(out).broken_off).toBe("stopped by SIGINT");
   });
@@ -72,10 +72,10 @@ describe("npm run acceptance:opal", () => {
     [["--port", "x"], /--port takes a number from 0 to 65535, not "x"/],
     [["--out", ROOT], /--out: .* exists; name a directory that does not/],
     [["--fast"], /--fast.*; see --help/],
-  ])("with %j ends with 2", async (args, words) => {
-    const { said, ended } = run(args);
+  ])("with %j ends with 2", async (args, message) => {
+    const { printed, ended } = run(args);
     expect(await ended).toBe(2);
-    expect(said.text).toMatch(words);
+    expect(printed.text).toMatch(message);
   });
 });
 

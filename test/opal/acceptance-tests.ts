@@ -1,5 +1,5 @@
 /** Tests #1 to #5 of "Verification (DoD)" in OPAL's document, step by step, on a `perdure up` with a runtime folder. Steps have the
- *  document's names, prompts and numbers. What a step says it has seen was read from the API, from `runtime/`, or from a clock. */
+ *  document's names, prompts and numbers. What a step reports was read from the API, from `runtime/`, or from a clock. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { OpalAttempts } from "../../src/dialects/opal/attempts.ts";

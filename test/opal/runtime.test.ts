@@ -12,6 +12,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Readable } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { resolvePolicy } from "../../src/core/resolve-policy.ts";
 import { RUNTIME_FOLDERS } from "../../src/dialects/opal/runtime-files.ts";
@@ -243,7 +244,8 @@ describe("a runtime folder that was deleted", () => {
 describe("a runtime folder in trouble", () => {
   it("logs it once, catches up when the disk works, and loses nothing; the server goes on", async () => {
     const server = await start();
-    let isFull = true;
+    let isFull: boolean | "for copies" = true;
+    const sources: Readable[] = [];
     let failures = 0;
     const fail = () => {
       failures += 1;
@@ -251,9 +253,12 @@ describe("a runtime folder in trouble", () => {
     };
     const wrap = (files: RuntimeFiles): RuntimeFiles => ({
       isWhole: () => files.isWhole(),
-      write: (...args) => (isFull ? fail() : files.write(...args)),
-      append: (...args) => (isFull ? fail() : files.append(...args)),
-      makeFolder: (...args) => (isFull ? fail() : files.makeFolder(...args)),
+      write(path, content, file) {
+        if (typeof content !== "string") sources.push(content as Readable);
+        return isFull === true || (isFull && typeof content !== "string") ? fail() : files.write(path, content, file);
+      },
+      append: (...args) => (isFull === true ? fail() : files.append(...args)),
+      makeFolder: (...args) => (isFull === true ? fail() : files.makeFolder(...args)),
       modifiedAt: (path) => files.modifiedAt(path),
       names: (path) => files.names(path),
       remove: (path) => files.remove(path),
@@ -265,8 +270,11 @@ describe("a runtime folder in trouble", () => {
     await expect.poll(() => failures).toBeGreaterThan(6);
     expect(runtime.logged).toMatchObject([{ message: "opal.runtime", fields: { kind: "ENOSPC" } }]);
     expect(runtime.tree("job_attempts")).toEqual([]);
+    isFull = "for copies";
+    await expect.poll(() => sources.length).toBeGreaterThan(1);
     isFull = false;
     await expect.poll(() => runtime.tree("opal_artifacts").length).toBe(6);
+    await expect.poll(() => sources.every(({ destroyed }) => destroyed)).toBe(true); // no file is left open
     await runtime.stop();
     expect(runtime.tree("job_attempts")).toEqual(["job_1.json", "job_2.json"]);
     expect(

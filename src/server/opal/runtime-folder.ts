@@ -57,6 +57,8 @@ export class RuntimeFolder {
   #seen = 0;
   #refreshAt = 0;
   #rebuilds = 0;
+  /** Until the newest jobs of a rebuild are written: then the lines of all of them are logged in order. */
+  #heldRounds = 0;
   #hasFailed = false;
   #running: Promise<unknown> = Promise.resolve();
 
@@ -174,6 +176,7 @@ export class RuntimeFolder {
     }
     // At once, and before anything else is written: no line is logged twice.
     for (const id of ids.reverse()) this.#pending.add(id, 0);
+    this.#heldRounds = Math.ceil(this.#pending.changed / BATCH);
     this.#sweep.request();
     void this.#addOlder(next, this.#rebuilds);
   }
@@ -206,6 +209,7 @@ export class RuntimeFolder {
   async #round(): Promise<void> {
     const { clock, leaseMs } = this.#options.engine;
     await this.#writeChanged();
+    if (this.#heldRounds > 0 && --this.#heldRounds > 0) return;
     this.#report("logs", await this.#logs.write());
     const id = this.#pending.takeAttempts();
     if (id !== null) await this.#writeAttempts(id);

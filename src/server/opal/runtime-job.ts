@@ -2,6 +2,7 @@
  *  store and of the files that attempts left. Those are copied, since through a link a person could change what an attempt left.
  *  None of it is read back, but for one time stamp: an attempt's result.json gets the instant at which the attempt ended as the time of
  *  its last change once all its files are there, so that a start does not copy everything again. */
+import type { Readable } from "node:stream";
 import { attemptsAsOf, eventsAsOf } from "../../core/as-of.ts";
 import type { JobEvent } from "../../core/event.ts";
 import { type OpalAttempts, opalAttempts } from "../../dialects/opal/attempts.ts";
@@ -118,8 +119,18 @@ async function writeAttempt(
   if (ended === null) return;
   for (const { name, size } of (await blobs.list(row.id, attempt)).files) {
     const source = await blobs.get(row.id, attempt, `artifacts/${name}`);
-    if (source !== null) await files.write([...folder, "artifacts", ...name.split("/")], source, { size, signal });
+    if (source !== null) await copy(files, [...folder, "artifacts", ...name.split("/")], source, { size, signal });
   }
   const own = await blobs.get(row.id, attempt, RESULT);
-  await files.write(file, own ?? opalResultText(result), { modifiedAt, signal });
+  if (own === null) await files.write(file, opalResultText(result), { modifiedAt });
+  else await copy(files, file, own, { modifiedAt, signal });
+}
+
+/** The source is closed in any case: what is refused was never read. */
+async function copy(files: RuntimeFiles, path: Path, source: Readable, file: RuntimeFile): Promise<void> {
+  try {
+    await files.write(path, source, file);
+  } finally {
+    source.destroy();
+  }
 }

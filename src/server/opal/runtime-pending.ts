@@ -29,6 +29,10 @@ export class RuntimePending {
     return this.#changed.size + this.#failed.size + this.#attempts.size >= MAX_PENDING;
   }
 
+  get changed(): number {
+    return this.#changed.size;
+  }
+
   /** Whether something can be written now; what failed not before its pause is over. */
   get hasWork(): boolean {
     return this.#changed.size + this.#attempts.size > 0;
