@@ -1,10 +1,16 @@
-/** What bodies the server reads: JSON, and on routes that say so other types as a stream. Nothing compressed: what a small
- *  body grows into is not known before it has grown. */
+/** What bodies the server reads: JSON, and on routes that say so other types as a stream. Compressed JSON only on routes of
+ *  systems whose clients compress by default: a small body may grow into a large one, so the room for the largest is taken
+ *  before it is unpacked. */
 import { isUtf8 } from "node:buffer";
+import { promisify } from "node:util";
+import { gunzip } from "node:zlib";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { PerdureError } from "../core/errors.ts";
 import { jsonDepth } from "../lib/json-depth.ts";
 import { jsonFault } from "../lib/json-fault.ts";
+import type { ServedRoute } from "./served-route.ts";
+
+const unpack = promisify(gunzip);
 
 const JSON_TYPE = "application/json";
 /** A payload may be 64 deep; a request wraps it a few times. */
@@ -17,12 +23,25 @@ export function textOf(request: FastifyRequest): string {
   return texts.get(request) ?? "";
 }
 
+/** Whether the size of the body is known only once it has been read. */
+export function isOfUnknownSize({ headers }: Pick<FastifyRequest, "headers">): boolean {
+  return headers["transfer-encoding"] !== undefined || encodingOf(headers) !== "identity";
+}
+
+function encodingOf(headers: FastifyRequest["headers"]): string {
+  return headers["content-encoding"]?.toLowerCase() ?? "identity";
+}
+
 /** Refuses a body that the route does not take, before any of it is read. */
-export function checkContent(request: FastifyRequest, accepts: readonly string[], bodyLimit: number): void {
-  const { headers } = request;
-  const encoding = headers["content-encoding"];
-  if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
-    throw new PerdureError("unsupported_media_type", "send the body without Content-Encoding");
+export function checkContent(
+  { headers }: Pick<FastifyRequest, "headers">,
+  { accepts, takesGzip = false }: Pick<ServedRoute, "accepts" | "takesGzip">,
+  bodyLimit: number,
+): void {
+  const encoding = encodingOf(headers);
+  if (encoding !== "identity" && !(takesGzip && encoding === "gzip")) {
+    const how = takesGzip ? "with gzip or without Content-Encoding" : "without Content-Encoding";
+    throw new PerdureError("unsupported_media_type", `send the body ${how}`);
   }
   const length = Number(headers["content-length"] ?? 0);
   const hasBody = headers["transfer-encoding"] !== undefined || length > 0;
@@ -39,10 +58,11 @@ export function tooLarge(limit: number): PerdureError {
 }
 
 /** Whatever is not JSON and was let in is given on as the stream it is. */
-export function addParsers(app: FastifyInstance): void {
+export function addParsers(app: FastifyInstance, bodyLimit: number): void {
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser(JSON_TYPE, { parseAs: "buffer" }, async (request: FastifyRequest, body: Buffer) => {
-    if (body.length === 0) return undefined;
+  app.addContentTypeParser(JSON_TYPE, { parseAs: "buffer" }, async (request: FastifyRequest, sent: Buffer) => {
+    if (sent.length === 0) return undefined;
+    const body = encodingOf(request.headers) === "gzip" ? await unpacked(sent, bodyLimit) : sent;
     if (!isUtf8(body)) throw new PerdureError("invalid_request", "the body is not UTF-8");
     const text = body.toString("utf8");
     const value = parse(text);
@@ -54,6 +74,15 @@ export function addParsers(app: FastifyInstance): void {
     const takesJson = request.routeOptions.config.served?.schema.body !== undefined;
     done(null, takesJson ? undefined : payload);
   });
+}
+
+async function unpacked(body: Buffer, limit: number): Promise<Buffer> {
+  try {
+    return await unpack(body, { maxOutputLength: limit });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ERR_BUFFER_TOO_LARGE") throw tooLarge(limit);
+    throw new PerdureError("invalid_request", "the body is not gzip, as its Content-Encoding has it");
+  }
 }
 
 /** `JSON.parse` and nothing else: a field named `__proto__` stays a field. */

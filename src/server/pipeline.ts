@@ -9,7 +9,7 @@ import type { Admission, Ticket } from "./admission.ts";
 import { type Auth, namespaceOf } from "./auth.ts";
 import { sendJson } from "./call.ts";
 import { checkInput } from "./check-input.ts";
-import { addParsers, checkContent, textOf } from "./content.ts";
+import { addParsers, checkContent, isOfUnknownSize, textOf } from "./content.ts";
 import { type ErrorForms, formed } from "./error-form.ts";
 import { answerTo } from "./error-reply.ts";
 import type { Principal, ServerLog } from "./parts.ts";
@@ -43,7 +43,7 @@ export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
   app.decorateRequest("who", null);
   app.decorateRequest("namespace", "default");
   app.decorateRequest("ticket", null);
-  addParsers(app);
+  addParsers(app, bodyLimit);
 
   app.addHook("onRequest", async (request, reply) => {
     const served = request.is404 ? null : (request.routeOptions.config.served ?? null);
@@ -53,7 +53,7 @@ export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
     const route = served as ServedRoute;
     if (request.headers.authorization !== undefined) authenticated(request.raw.socket);
     request.namespace = namespaceOf(request.who, request.headers[HEADER.namespace]);
-    checkContent(request, route.accepts, bodyLimit);
+    checkContent(request, route, bodyLimit);
     const ticket = admission.enter(route.share(request), bytesOf(request, route, bodyLimit));
     request.ticket = ticket;
     // The caller may have gone while its token was looked up.
@@ -63,7 +63,7 @@ export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
   app.addHook("preHandler", async (request) => {
     const { served } = request.routeOptions.config;
     if (served === undefined) return;
-    if (request.headers["transfer-encoding"] !== undefined) request.ticket?.read(textOf(request).length);
+    if (isOfUnknownSize(request)) request.ticket?.read(textOf(request).length);
     checkInput(request, served);
     // The body of a stream is read by the handler, as slowly as it comes.
     if (served.accepts.includes("application/json")) request.ticket?.begin();
@@ -122,8 +122,7 @@ function isTooMuchToSkip({ raw, headers }: FastifyRequest, bodyLimit: number): b
 }
 
 /** What a body may take of our memory. A stream is read a piece at a time. */
-function bytesOf({ headers }: FastifyRequest, route: ServedRoute, bodyLimit: number): number {
+function bytesOf(request: FastifyRequest, route: ServedRoute, bodyLimit: number): number {
   if (!route.accepts.includes("application/json")) return 65_536;
-  if (headers["transfer-encoding"] !== undefined) return bodyLimit;
-  return Number(headers["content-length"] ?? 0);
+  return isOfUnknownSize(request) ? bodyLimit : Number(request.headers["content-length"] ?? 0);
 }

@@ -15,6 +15,8 @@ export interface ServedRoute {
   readonly access: Access;
   /** Types of bodies. JSON is parsed; any other is given to the handler as a stream. */
   readonly accepts: readonly string[];
+  /** Bodies may be compressed with gzip. */
+  readonly takesGzip?: boolean;
   readonly schema: { readonly params?: object; readonly query?: object; readonly body?: object };
   /** No body is as good as an empty object: nothing in it must be there. */
   readonly emptyBody?: boolean;

@@ -1,5 +1,6 @@
 /** fluster's controller calls, as the Connect protocol has them: raw requests, as no client for it is installed. */
 import { spawnSync } from "node:child_process";
+import { gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
 import { pickled, SERVICE, startFluster } from "./fluster-rpc-kit.ts";
 
@@ -160,13 +161,25 @@ describe("bad input", () => {
 });
 
 describe("the Connect protocol", () => {
-  it("knows no other codec: 415 with Accept-Post; no compression: unimplemented", async () => {
+  it("takes gzip, as fluster's client sends by default, and never more than the limit once it is unpacked", async () => {
+    const { rpc } = await startFluster();
+    const headers = { "content-encoding": "gzip" };
+    const launched = await rpc("LaunchJob", gzipSync(JSON.stringify({ name: "a", ...TRUE })), { headers });
+    expect(launched).toMatchObject({ status: 200, body: { jobId: "a" } });
+    const bomb = await rpc("LaunchJob", gzipSync(" ".repeat(50_000_000)), { headers });
+    expect(bomb).toMatchObject({ status: 429, body: { code: "resource_exhausted" } });
+    const plain = await rpc("LaunchJob", "{}", { headers });
+    expect(plain).toMatchObject({ status: 400, body: { code: "invalid_argument" } });
+    expect(plain.body.message).toContain("not gzip");
+  });
+
+  it("knows no other codec: 415 with Accept-Post; no other compression: unimplemented", async () => {
     const { rpc } = await startFluster();
     const proto = await rpc("ListJobs", "\n\0", { headers: { "content-type": "application/proto" } });
     expect([proto.status, proto.headers.get("accept-post")]).toEqual([415, "application/json"]);
-    const gzip = await rpc("ListJobs", "{}", { headers: { "content-encoding": "gzip" } });
-    expect(gzip).toMatchObject({ status: 501, body: { code: "unimplemented" } });
-    expect(gzip.body.message).toContain("supported encodings are identity");
+    const zstd = await rpc("ListJobs", "{}", { headers: { "content-encoding": "zstd" } });
+    expect(zstd).toMatchObject({ status: 501, body: { code: "unimplemented" } });
+    expect(zstd.body.message).toContain("supported encodings are gzip and identity");
   });
 
   it("knows POST alone, and of the service's other calls that they are unimplemented", async () => {

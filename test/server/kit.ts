@@ -70,7 +70,7 @@ export interface TestServer {
   token(wish?: TokenWish): Promise<string>;
   /** The own token of an attempt, as its command finds it. */
   jobToken(id: string, attempt: number): string;
-  /** One request with the admin's token, or another; a body is sent as JSON, a text as it is. */
+  /** One request with the admin's token, or another; a body is sent as JSON, a text or bytes as they are. */
   call(method: string, path: string, options?: CallOptions): Promise<Reply>;
   close(): Promise<void>;
 }
@@ -152,7 +152,9 @@ export async function startServer(options: KitOptions = {}): Promise<TestServer>
         ...(body === undefined ? {} : { "content-type": "application/json" }),
         ...headers,
       },
-      ...(body === undefined ? {} : { body: typeof body === "string" ? body : JSON.stringify(body) }),
+      ...(body === undefined
+        ? {}
+        : { body: typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body) }),
       ...(signal === undefined ? {} : { signal }),
     });
     const text = await response.text();

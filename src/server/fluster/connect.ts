@@ -34,8 +34,8 @@ const JSON_TYPE = "application/json";
 export const connectError: ErrorForm = ({ status, headers, body }, asked) => {
   if (body.code === "unsupported_media_type") {
     const { "content-encoding": encoding = "identity" } = asked;
-    if (encoding.toLowerCase() !== "identity") {
-      const message = `compression ${show(encoding.slice(0, 50))} is not supported: supported encodings are identity`;
+    if (!["identity", "gzip"].includes(encoding.toLowerCase())) {
+      const message = `compression ${show(encoding.slice(0, 50))} is not supported: supported encodings are gzip and identity`;
       return { status: STATUS.unimplemented, headers, body: { code: "unimplemented", message } };
     }
     return {
