@@ -2,6 +2,8 @@
 import { PerdureError } from "../core/errors.ts";
 import type { Perdure } from "../core/face.ts";
 import type { JobInfo } from "../core/views.ts";
+import { fewAtOnce } from "../lib/few-at-once.ts";
+import { isId } from "../lib/id.ts";
 import type { Given } from "./arguments.ts";
 import type { Command, Context } from "./command.ts";
 import { EXIT, usageError } from "./exit.ts";
@@ -37,9 +39,9 @@ export function forEach(
       for (const { id, error } of await resolved(perdure, ids)) {
         try {
           if (error !== null) throw error;
-          const job = await act(perdure, id);
-          answers.push({ id, ok: true, state: job.state, reason: job.reason });
-          if (!isJson) out.line(id, "  ", stateWords(job, Date.now(), new Map()));
+          const job = await acted(perdure, id, act);
+          answers.push({ id: job.id, ok: true, state: job.state, reason: job.reason });
+          if (!isJson) out.line(job.id, "  ", stateWords(job, Date.now(), new Map()));
         } catch (error) {
           if (!isOfTheJob(error)) throw error;
           const { code, message } = error;
@@ -55,18 +57,37 @@ export function forEach(
   });
 }
 
-/** Before anything is done: one that is ambiguous ends the command. */
+/** Searches at a time. */
+const TOGETHER = 16;
+
+/** Before anything is done: one that is ambiguous ends the command. An id in full is not searched: a token that may submit and not
+ *  read is enough for it. */
 async function resolved(perdure: Perdure, texts: readonly string[]) {
-  const found = new Map<string, PerdureError | null>();
-  for (const text of texts) {
-    try {
-      found.set(await fullId(perdure, text), null);
-    } catch (error) {
-      if (!isOfTheJob(error)) throw error;
-      found.set(text, error);
-    }
+  const few = fewAtOnce(TOGETHER);
+  const found = await Promise.all(texts.map((text) => few(() => resolvedOne(perdure, text))));
+  return [...new Map(found.map((each) => [each.id, each])).values()];
+}
+
+async function resolvedOne(perdure: Perdure, text: string) {
+  if (isId(text, "job")) return { id: text, error: null };
+  try {
+    return { id: await fullId(perdure, text), error: null };
+  } catch (error) {
+    if (!isOfTheJob(error)) throw error;
+    return { id: text, error };
   }
-  return [...found].map(([id, error]) => ({ id, error }));
+}
+
+/** A client of OPAL may have chosen an id that has the form of ours: it counts where no job has that id. */
+async function acted(perdure: Perdure, id: string, act: (perdure: Perdure, id: string) => Promise<JobInfo>) {
+  try {
+    return await act(perdure, id);
+  } catch (error) {
+    if (!(error instanceof PerdureError) || error.code !== "job_not_found") throw error;
+    const other = isId(id, "job") ? await fullId(perdure, id) : id;
+    if (other === id) throw error;
+    return act(perdure, other);
+  }
 }
 
 const OF_THE_JOB: ReadonlySet<string> = new Set(["job_not_found", "wrong_state", "budget_spent"]);

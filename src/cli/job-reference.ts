@@ -1,8 +1,9 @@
 /** What stands for a job wherever a command takes one, in this order:
  *
  *    1. its id in full
- *    2. the id that a client of another system knows it by, or the beginning of its id, with or without `job_`
- *    3. its name; a job that `resubmit` made from another counts only where no other has the name
+ *    2. the id or the name that another system knows it by: an id of OPAL's clients, the name of an AgentTask
+ *    3. the beginning of its id, with or without `job_`
+ *    4. its name; a job that `resubmit` made from another counts only where no other has the name
  *
  *  The first of these that finds a job counts. One that finds several is refused with the candidates: nothing is guessed. All of
  *  it is found by indexes, never by a scan, in the namespace of the command. */
@@ -15,11 +16,12 @@ import { originOf } from "../dialects/origin.ts";
 import { submitKeysOf } from "../dialects/registry.ts";
 import { isId } from "../lib/id.ts";
 import { usageError } from "./exit.ts";
+import { unlessForbidden } from "./unless-forbidden.ts";
 
 /** For the help of every command that takes a job. */
 export const REFERENCES =
-  "ID stands for a job: its id, the first characters of it (4 or more, with or without job_), the id that a client of OPAL " +
-  "knows, or its name. An id counts before a name; what could be several jobs is refused.";
+  "ID stands for a job: its id, the id that a client of OPAL knows, the name of an AgentTask, the first characters of an id (4 or " +
+  "more, with or without job_), or the job's name. The first of these that fits counts; an ambiguous one is refused.";
 
 const FEWEST = 4;
 const SHORT_ID = /^(?:job_)?[0-7][0-9a-hjkmnp-tv-z]{3,25}$/;
@@ -40,25 +42,28 @@ export function asReference(text: string): string {
   throw usageError(`${show(text)} is neither the id nor the name of a job; see \`perdure ps\``);
 }
 
-/** The whole id of the one job that is meant. */
+/** The whole id of the one job that is meant. An id in full needs no token that may read. */
 export async function fullId(perdure: Pick<Perdure, "job" | "jobs">, text: string): Promise<string> {
   const isWhole = isId(text, "job");
   const missing = isWhole ? await missingError(perdure, text) : null;
   if (isWhole && missing === null) return text;
-  const filters: JobsFilter[] = submitKeysOf(text).map((key) => ({ key }));
-  if (!isWhole && SHORT_ID.test(text)) filters.push({ id: text });
-  const byId = onlyOne(text, await found(perdure, filters));
+  const keys = submitKeysOf(text).map((key) => ({ key }));
+  const byKey = onlyOne(text, await found(perdure, keys));
+  if (byKey !== null) return byKey;
+  // Nobody names a job by the id of another one.
+  if (missing !== null) throw missing;
+  const byId = SHORT_ID.test(text) ? onlyOne(text, await found(perdure, [{ id: text }])) : null;
   if (byId !== null) return byId;
-  // Nobody names a job by the id of another one, and a pattern is not a name.
-  const byName = isWhole || /[*?]/.test(text) ? null : onlyOne(text, await named(perdure, text));
+  // A pattern is not a name.
+  const byName = /[*?]/.test(text) ? null : onlyOne(text, await named(perdure, text));
   if (byName !== null) return byName;
-  throw missing ?? new PerdureError("job_not_found", notFound(text));
+  throw new PerdureError("job_not_found", notFound(text));
 }
 
-/** Null where the job exists. */
+/** Null where the job exists, or the token may not read. */
 async function missingError(perdure: Pick<Perdure, "job">, id: string): Promise<PerdureError | null> {
   try {
-    await perdure.job(id);
+    await unlessForbidden(perdure.job(id));
     return null;
   } catch (error) {
     if (error instanceof PerdureError && error.code === "job_not_found") return error;
@@ -69,14 +74,17 @@ async function missingError(perdure: Pick<Perdure, "job">, id: string): Promise<
 /** All that fit any of the filters, each once; of very many, more than an error names. */
 async function found(perdure: Pick<Perdure, "jobs">, filters: readonly JobsFilter[]): Promise<readonly JobInfo[]> {
   const lists = await Promise.all(filters.map((filter) => listed(perdure, { ...filter, limit: SHOWN + 1 })));
-  return [...new Map(lists.flat().map((job) => [job.id, job])).values()];
+  return [...new Map(lists.flatMap(({ jobs }) => jobs).map((job) => [job.id, job])).values()];
 }
 
 /** A job keeps its name when others are made from it, which have the same one. They have it only where it is gone. */
 async function named(perdure: Pick<Perdure, "jobs">, name: string): Promise<readonly JobInfo[]> {
   const isFirst = (job: JobInfo) => originOf(job) === null;
-  const jobs = await listed(perdure, { name, limit: NAMED_PAGE }, isFirst);
+  const { jobs, isCut } = await listed(perdure, { name, limit: NAMED_PAGE }, isFirst);
   const first = jobs.filter(isFirst);
+  if (isCut && first.length < 2) {
+    throw usageError(`more than ${NAMED_PAGE * MAX_PAGES} jobs may have the name ${show(name)}, use the id of one`);
+  }
   return first.length > 0 ? first : jobs;
 }
 
@@ -85,7 +93,7 @@ async function listed(
   perdure: Pick<Perdure, "jobs">,
   filter: JobsFilter,
   counts: (job: JobInfo) => boolean = () => true,
-): Promise<JobInfo[]> {
+): Promise<{ readonly jobs: readonly JobInfo[]; readonly isCut: boolean }> {
   const jobs: JobInfo[] = [];
   let cursor: string | null = null;
   for (let page = 0; page < MAX_PAGES && jobs.filter(counts).length <= SHOWN; page += 1) {
@@ -97,7 +105,7 @@ async function listed(
     cursor = answer.next;
     if (cursor === null) break;
   }
-  return jobs;
+  return { jobs, isCut: cursor !== null };
 }
 
 function onlyOne(text: string, jobs: readonly JobInfo[]): string | null {

@@ -7,6 +7,7 @@ import { type Command, READING } from "../command.ts";
 import { forEach, givenIds } from "../each-job.ts";
 import { showLocal } from "../print.ts";
 import { TARGET } from "../target.ts";
+import { unlessForbidden } from "../unless-forbidden.ts";
 
 export const cancel: Command = {
   name: "cancel",
@@ -26,8 +27,8 @@ export const cancel: Command = {
 
 /** The library takes a cancel of an ended job for done, so that it can be repeated; a person is told that it had no effect. */
 async function cancelOne(perdure: Perdure, id: string): Promise<JobInfo> {
-  const before = await (await perdure.job(id)).get();
-  if (isTerminal(before.state)) throw alreadyEnded(before);
+  const before = await unlessForbidden(perdure.job(id).then((job) => job.get()));
+  if (before !== null && isTerminal(before.state)) throw alreadyEnded(before);
   const job = await perdure.cancel(id);
   // It may have ended by itself in between.
   if (isTerminal(job.state) && job.state !== "cancelled") throw alreadyEnded(job);
