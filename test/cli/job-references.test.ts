@@ -5,8 +5,10 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { exec } from "../../src/core/builtin.ts";
 import type { SubmitOptions } from "../../src/core/submit-options.ts";
+import { task } from "../../src/core/task.ts";
 import { resubmit } from "../../src/dialects/index.ts";
-import { openWhere, type TargetKind, type Where } from "./targets.ts";
+import { perdure } from "./kit.ts";
+import { newDir, openWhere, type TargetKind, type Where } from "./targets.ts";
 
 const DRAWN = "job_92e725aa5034";
 const NOBODY = "job_01m7gekg9zevv9a6xvvwmt1v8g";
@@ -18,7 +20,7 @@ async function later(library: Where["library"], options: SubmitOptions = {}): Pr
 
 describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (kind) => {
   // What is typed, and which jobs it stands for: one is found, several are refused, none is not found.
-  it("stands for one job by its id, an OPAL id or the beginning of an id, else by its name, and is never guessed", async () => {
+  it("stands for one job by its id, else an OPAL id, else the beginning of an id, else its name, and is never guessed", async () => {
     const { askJson, ask, library } = await openWhere(kind);
     const a = await later(library, { name: "nightly backup" });
     const short = a.slice("job_".length, 24);
@@ -33,6 +35,7 @@ describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (ki
     for (let i = 0; i < 25; i += 1) await resubmit(library, origin);
     const named = await later(library, { name: a.slice("job_".length, 23) });
     const task = await later(library, { key: "opal:write-tests", name: "x" });
+    const digits = await later(library, { key: `agent-task:default/${a.slice("job_".length, 8)}` });
     const elsewhere = "opal:elsewhere";
     await later(library, { key: elsewhere.slice("opal:".length) });
     const table: readonly (readonly [string, readonly string[]])[] = [
@@ -41,8 +44,9 @@ describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (ki
       [DRAWN, [drawn]],
       ["Scan_7.x-1", [chosen]], // an id before a name
       ["write-tests", [task]],
+      [a.slice("job_".length, 8), [digits]], // such as a task named 01m7, in which every id of its time begins
       [short, [a]],
-      [`job_${short}`, [a, likeShort]],
+      [`job_${short}`, [likeShort]], // a key before the beginning of an id
       [a.slice("job_".length, 23), [a]], // an id before a name
       [named, [named]],
       [likeA, [likeA]],
@@ -103,6 +107,73 @@ describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (ki
     expect(usage).toMatchObject({ code: 1, stderr: expect.stringMatching(/is over|own token/) });
   });
 });
+
+describe("a token that may submit and not read", () => {
+  // What each command answers for an id in full; names are searched, for which it may not read.
+  it.each<readonly [argv: readonly string[], code: number]>([
+    [["retry"], 0],
+    [["cancel"], 0],
+    [["discard"], 0],
+    [["redrive"], 0],
+    [["submit", "later", "--parent"], 0],
+    ...["get", "explain", "events", "describe", "tree", "logs", "artifacts", "wait", "resubmit"].map(
+      (command) => [[command], 1] as const,
+    ),
+    [["ps", "--parent"], 1],
+    [["ps", "--resubmit-of"], 1],
+    [["usage", "--tokens-in", "1"], 1],
+  ])("%j of an id in full ends with %i", async ([command = "", ...more], code) => {
+    const { ask, library, server } = await openWhere("server");
+    const PERDURE_TOKEN = await server?.token({ scopes: ["submit"] });
+    const asker = await openOn(server?.url ?? "", PERDURE_TOKEN ?? "");
+    const { id } = await library.submit("later", null, { retry: 2, name: "by-name" });
+    const worker = await library.work([task("later", () => Promise.reject(new Error("no")))]);
+    const isOver = ["discard", "redrive"].includes(command);
+    if (isOver) {
+      await (await library.job(id)).result().catch(() => {});
+    } else await expect.poll(async () => (await (await library.job(id)).get()).attempt).toBe(1);
+    await worker.stop();
+    const said = await asker(command, ...more, id);
+    expect([said.code, said.stderr.includes("scope")]).toEqual([code, code === 1]);
+    if (code === 1 || command === "submit") return;
+    expect(said.stdout).toContain(id);
+    expect(await asker(command, ...more, "by-name")).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("read"),
+    });
+    expect((await ask("get", id)).code).toBe(0);
+  });
+
+  it("applies an AgentTask, again and with a change", async () => {
+    const { library, server, dir } = await openWhere("server");
+    const asker = await openOn(server?.url ?? "", (await server?.token({ scopes: ["submit"] })) ?? "", dir);
+    const apply = (prompt: string, ...argv: string[]) => {
+      writeFileSync(
+        join(dir, "task.yaml"),
+        `apiVersion: core.hortator.ai/v1alpha1\nkind: AgentTask\nmetadata: { name: t }\nspec: { prompt: ${prompt}, command: [a] }\n`,
+      );
+      return asker("apply", "-f", "task.yaml", ...argv);
+    };
+    const first = await apply("One.");
+    expect([first.code, first.stdout]).toEqual([0, expect.stringMatching(/^job_/)]);
+    const again = await apply("One.");
+    expect(again).toMatchObject({ code: 0, stdout: first.stdout, stderr: expect.stringContaining("already exists") });
+    const dry = await apply("Two.", "--dry-run");
+    expect(dry).toMatchObject({ code: 0, stderr: expect.stringContaining("this token may not read") });
+    const changed = await apply("Two.");
+    expect(changed).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/the key "agent-task:default\/t" belongs to/),
+    });
+    expect((await library.jobs()).jobs).toHaveLength(1);
+  });
+});
+
+/** A command line with another token. */
+async function openOn(url: string, PERDURE_TOKEN: string, cwd = newDir()) {
+  return (command: string, ...argv: string[]) =>
+    perdure([command, "--server", url, ...argv], { cwd, env: { PERDURE_TOKEN } });
+}
 
 describe("a reference", () => {
   it("that can stand for nothing is wrong use, and nothing is done", async () => {

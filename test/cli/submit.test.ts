@@ -46,7 +46,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
 
     const again = await ask("submit", ...argv);
     expect(again.stdout.trimEnd()).toBe(id);
-    expect(again.stderr).toContain("was there already: the key k1 names it");
+    expect(again.stderr).toContain("already exists; the key k1 names it");
     const other = await ask("submit", "resize", "--input", "{}", "--queue", "images", "--key", "k1");
     expect(other).toMatchObject({ code: 1, stdout: "" });
     expect(other.stderr).toMatch(/^perdure submit: [^\n]*k1[^\n]*\n$/);

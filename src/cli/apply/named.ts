@@ -1,15 +1,19 @@
 /** Jobs of documents that have names, such as AgentTasks: one that is applied again is the job that exists, unless it differs
- *  from it. Nothing is ever updated. The submit decides who is first, by the key; the comparison comes before it, so that nothing
- *  is done for a document that differs, and again after it for one that another command has stored in between. */
+ *  from it. Nothing is ever updated. The submit decides who is first, by the key; only those that exist already are compared
+ *  after it. By the command of a job they are compared before it as well: its submit starts a child that has failed anew, which
+ *  must not be done for a document that differs. */
 import { childKey } from "../../core/child.ts";
+import { PerdureError } from "../../core/errors.ts";
 import type { JobHandle, Perdure, SubmitManyAnswer } from "../../core/face.ts";
 import { isTerminal } from "../../core/job.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { Difference, NamedDocuments, ReadEntry } from "../../dialects/dialect.ts";
 import { dialectOf } from "../../dialects/registry.ts";
+import { fewAtOnce } from "../../lib/few-at-once.ts";
 import type { Io } from "../io.ts";
 import type { Wanted } from "../submit/store.ts";
 import type { Target } from "../target.ts";
+import { unlessForbidden } from "../unless-forbidden.ts";
 
 /** Null of a job whose document has no name. */
 export function namedBy({ dialect }: Pick<Wanted, "dialect">): NamedDocuments | null {
@@ -74,6 +78,35 @@ function differsText(
   return `${named.called(entry)} already exists as ${job.id} (${job.state}) and differs: ${what}. It is not stored: ${instead}`;
 }
 
+/** Whether a call was done whose connection broke is not known. */
+async function submitted(perdure: Pick<Perdure, "submitMany">, jobs: readonly Wanted[]): Promise<SubmitManyAnswer[]> {
+  try {
+    return await perdure.submitMany(jobs.map(({ entry }) => entry));
+  } catch (error) {
+    if (!isLost(error) || jobs.some((job) => namedBy(job) === null)) throw error;
+    throw new PerdureError(error.code, `${error.message}; ${SAFE_AGAIN}`, { cause: error });
+  }
+}
+
+const SAFE_AGAIN = "apply again: a job that was stored is found by its name";
+
+function isLost(error: unknown): error is PerdureError {
+  return error instanceof PerdureError && error.code === "server_unreachable";
+}
+
+/** Searches at a time. */
+const TOGETHER = 16;
+
+/** In their order. */
+export function existingOf(
+  perdure: Pick<Perdure, "jobs">,
+  jobs: readonly Wanted[],
+  parent: string | null,
+): Promise<(Existing | null)[]> {
+  const few = fewAtOnce(TOGETHER);
+  return Promise.all(jobs.map((job) => few(() => existingFor(perdure, job, parent))));
+}
+
 export type Outcome =
   | { readonly ok: true; readonly job: JobHandle<unknown>; readonly note: string | null }
   | { readonly ok: false; readonly message: string };
@@ -84,18 +117,19 @@ export async function submitAll(
   jobs: readonly Wanted[],
   parent: string | null,
 ): Promise<Outcome[]> {
-  const outcomes: Outcome[] = new Array(jobs.length);
-  const open: number[] = [];
-  for (const [i, wanted] of jobs.entries()) {
-    const existing = await existingFor(perdure, wanted, parent);
-    if (existing === null || existing.differences.length === 0) open.push(i);
-    else outcomes[i] = { ok: false, message: existing.text };
-  }
-  const answers = open.length === 0 ? [] : await perdure.submitMany(open.map((i) => (jobs[i] as Wanted).entry));
-  for (const [k, i] of open.entries()) {
-    outcomes[i] = await outcomeOf(perdure, jobs[i] as Wanted, answers[k] as SubmitManyAnswer, parent);
-  }
-  return outcomes;
+  const found = parent === null ? [] : ((await unlessForbidden(existingOf(perdure, jobs, parent))) ?? []);
+  const isOpen = (i: number) => (found[i]?.differences ?? []).length === 0;
+  const open = jobs.filter((_, i) => isOpen(i));
+  const answers = open.length === 0 ? [] : await submitted(perdure, open);
+  const few = fewAtOnce(TOGETHER);
+  const places = new Map(open.map((job, k) => [job, k]));
+  return Promise.all(
+    jobs.map((wanted, i): Promise<Outcome> | Outcome => {
+      if (!isOpen(i)) return { ok: false, message: (found[i] as Existing).text };
+      const answer = answers[places.get(wanted) as number] as SubmitManyAnswer;
+      return few(() => outcomeOf(perdure, wanted, answer, parent));
+    }),
+  );
 }
 
 async function outcomeOf(
@@ -105,7 +139,7 @@ async function outcomeOf(
   parent: string | null,
 ): Promise<Outcome> {
   const isTaken = answer.ok ? !answer.job.created : answer.error.code === "key_conflict";
-  const existing = isTaken ? await existingFor(perdure, wanted, parent) : null;
+  const existing = isTaken ? await unlessForbidden(existingFor(perdure, wanted, parent)) : null;
   if (existing !== null && existing.differences.length > 0) return { ok: false, message: existing.text };
   if (answer.ok) return { ok: true, job: answer.job, note: existing?.text ?? null };
   // The order of fields makes another text of the same input, which is another body to the engine.
@@ -113,5 +147,7 @@ async function outcomeOf(
   // Pruned since the submit was answered.
   const [again] = isTaken && namedBy(wanted) !== null ? await perdure.submitMany([wanted.entry]) : [];
   if (again?.ok) return { ok: true, job: again.job, note: null };
-  return { ok: false, message: answer.error.message };
+  const { error } = answer;
+  const isSafe = isLost(error) && namedBy(wanted) !== null;
+  return { ok: false, message: isSafe ? `${error.message}; ${SAFE_AGAIN}` : error.message };
 }

@@ -15,6 +15,7 @@ import { fullId } from "../job-reference.ts";
 import type { PipedInput } from "../run/piped-input.ts";
 import { tellIfStuck } from "../run/stuck.ts";
 import { type Target, withPerdure } from "../target.ts";
+import { unlessForbidden } from "../unless-forbidden.ts";
 import { type StoredEntry, warnIfNobody } from "./nobody.ts";
 
 export interface Wanted {
@@ -81,8 +82,9 @@ async function checkParent(perdure: Perdure, { entry: { options }, ...places }: 
   const where = places.parentWhere ?? places.where;
   if (parent === undefined) return;
   try {
-    const { state } = await (await perdure.job(parent)).get();
-    if (isTerminal(state)) throw usageError(`${where}: its parent ${parent} has ended: it is ${state}`);
+    const state = (await unlessForbidden(perdure.job(parent).then((job) => job.get())))?.state;
+    if (state !== undefined && isTerminal(state))
+      throw usageError(`${where}: its parent ${parent} has ended: it is ${state}`);
   } catch (error) {
     if (!(error instanceof PerdureError) || error.code !== "job_not_found") throw error;
     throw usageError(`${where}: its parent: ${error.message}`);
@@ -108,7 +110,7 @@ async function storeAll(
   const [only] = jobs;
   const told = (job: JobHandle<unknown>, key: string | undefined, note: string | null = null) => {
     if (!given.flag("json")) out.line(job.id);
-    if (!job.created) out.note(note ?? `${job.id} was there already: the key ${key} names it`);
+    if (!job.created) out.note(note ?? `${job.id} already exists; the key ${key} names it`);
     return job;
   };
   if (only?.where === null) {
