@@ -113,6 +113,8 @@ export interface Dialect {
   keysOf?(reference: string): readonly string[];
   /** For systems whose documents are objects with a name: applied again, they are the same job. */
   readonly named?: NamedDocuments;
+  /** Annotations that only the dialect itself reads. */
+  readonly bookkeeping?: readonly string[];
   /** Its term for why a job was run again, where it has such. */
   retryReason?(retry: RetryStory): string;
 }
@@ -129,10 +131,12 @@ export interface NamedDocuments {
   /** How a command names the job. */
   reference(job: JobInfo, entry: ReadEntry): string;
   /** What the document would change in the job that has its key; empty if that is the same. A redrive of the job is no change
-   *  of its document. */
-  differences(job: JobInfo, entry: ReadEntry): readonly Difference[];
-  /** What to do instead of applying a document that differs. */
-  instead(job: JobInfo, entry: ReadEntry, differences: readonly Difference[]): string;
+   *  of its document. Also of another document with the same name, whose job is not stored yet. */
+  differences(before: JobInfo | ReadEntry, entry: ReadEntry): readonly Difference[];
+  /** What to do instead of applying a document that differs from a job, or from another document. */
+  instead(job: JobInfo | null, entry: ReadEntry, differences: readonly Difference[]): string;
+  /** Whether a key of a job, without its parent in front, is the one that follows from its name. */
+  isNameKey(job: JobInfo, key: string): boolean;
 }
 
 /** One value that differs. Variables, which may hold secrets, are named without their values.

@@ -1,5 +1,6 @@
 /** All dialects, by their names and by what their documents look like, and all views of jobs and of events. */
 import { asOneOf } from "../core/check.ts";
+import { givenKey } from "../core/child.ts";
 import type { RetryStory } from "../core/explain-retry.ts";
 import type { PresetName } from "../core/policy.ts";
 import type { JobInfo } from "../core/views.ts";
@@ -109,6 +110,19 @@ export function sourceOf(job: JobInfo): DialectName | null {
 /** Whether a view of jobs shows their children, so that they must be read for it. */
 export function showsChildren(view: unknown): boolean {
   return DIALECTS.some(({ name, showsChildren }) => name === view && showsChildren === true);
+}
+
+/** The key of a job for people: without its parent in front. Null where it has none, or one that says no more than its name. */
+export function shownKey(job: JobInfo): string | null {
+  const key = givenKey(job.parentId, job.key);
+  return key !== null && DIALECTS.some(({ named }) => named?.isNameKey(job, key)) ? null : key;
+}
+
+/** The annotations of a job without those that a dialect keeps for itself. */
+export function shownAnnotations({ annotations }: Pick<JobInfo, "annotations">): readonly [string, string][] {
+  return Object.entries(annotations).filter(
+    ([name]) => !DIALECTS.some(({ bookkeeping }) => bookkeeping?.includes(name)),
+  );
 }
 
 /** Shows the events of a job as a dialect does.

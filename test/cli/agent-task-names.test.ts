@@ -94,7 +94,7 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
       ],
       [task("  model: large\n"), 'spec.model.name: "small" (ClusterAgentRole reader) -> "large"', "--model NAME"],
       [task("  budget: { maxTokens: 7 }\n"), "spec.budget.maxTokens: none -> 7", "--retry JSON"],
-      [task("  timeout: 90s\n"), "spec.timeout: 60 (ClusterAgentRole reader) -> 90", "--timeout TIME"],
+      [task("  timeout: 90s\n"), "spec.timeout: 1m (ClusterAgentRole reader) -> 1m30s", "--timeout TIME"],
       // Variables may be secrets: neither value is printed.
       [task("", { env: "{ TOKEN: n3w, A: '1' }" }), "spec.env.TOKEN: another value", "--env NAME=VALUE"],
       [
@@ -102,12 +102,12 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
         "spec.env.TOKEN: set -> none; spec.env.B: none -> set",
         "--env NAME=VALUE",
       ],
-      [task().replace("[agent]", "[agent, -v]"), 'spec.command: ["agent"] -> ["agent","-v"]', "-- COMMAND"],
+      [task().replace("[agent]", "[agent, --key=n3w]"), "spec.command[1]: none -> set", "-- COMMAND"],
       [task("", { more: ", labels: { app: x }" }), 'metadata.labels.app: none -> "x"', "metadata.name"],
       [
         task("  resources: { requests: { cpu: 2 } }\n"),
         'spec.resources.requests.cpu: none -> "2000m"',
-        "another metadata.name, or --key KEY",
+        "use another metadata.name or pass --key KEY",
       ],
       [
         task().replace("role: reader", "role: writer"),
@@ -137,12 +137,27 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     for (const [roles, wanted] of changes) {
       expect(differencesIn((await applied(where, `${roles}---\n${task()}`)).stderr)[0]).toContain(wanted);
     }
+    // Of an address, neither user nor password.
+    const address = (user: string) => task(`  model: { endpoint: "https://${user}@h/v1" }\n`, { name: "m" });
+    await applied(where, address("joe:s3cret"));
+    expect(differencesIn((await applied(where, address("joe:n3w"))).stderr)[0]).toBe(
+      "spec.model.endpoint: another value",
+    );
+    const gone = differencesIn((await applied(where, task("", { name: "m" }))).stderr)[0];
+    expect(gone).toBe('spec.model.endpoint: "https://***@h/v1" -> none');
+    await where.library.cancel((await where.askJson<{ id: string }>("get", "m")).id);
     // The others of the files are stored.
     const both = await applied(where, `${ROLES}---\n${task("  tier: tribune\n")}---\n${task("", { name: "other" })}`);
-    expect([both.code, both.ids.length, (await jobsOf(where)).length]).toEqual([1, 1, 2]);
+    expect([both.code, both.ids.length, (await jobsOf(where)).length]).toEqual([1, 1, 3]);
     // A name that comes twice is one job.
     const twice = await applied(where, `${task("", { name: "t" })}---\n${task("  tier: tribune\n", { name: "t" })}`);
     expect([twice.code, twice.ids.length]).toEqual([1, 1]);
+    const sameName = `${task("", { name: "u" })}---\n${task("  tier: tribune\n", { name: "u" })}`;
+    const dry = await applied(where, sameName, "--dry-run");
+    expect(dry.code).toBe(1);
+    expect((await where.ask("apply", "-f", "task.yaml", "--dry-run")).stdout).toMatch(
+      /AgentTask u is in these files already, at task\.yaml:1:1, and differs: spec\.tier: none -> "tribune"\. It is not stored: use another metadata\.name/,
+    );
   });
 
   it("is one job of applies at the same time, and of children one among those of their parent", async () => {
@@ -231,6 +246,50 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     expect(await jobsOf(where)).toHaveLength(count + 1);
   });
 
+  it("`resubmit --role` of a job without a record of its values: they count as its own, and are compared as they are", async () => {
+    const where = await openWhere(kind);
+    const { ids } = await applied(where, task("  retry: { maxAttempts: 2 }\n  timeout: 1d\n"));
+    const { payload, policy, annotations } = await (await where.library.job(ids[0] as string)).get();
+    const { "agent-task/values": _values, ...others } = annotations;
+    const retry = { preset: "agent", maxAttempts: policy.maxAttempts } as const;
+    const { id } = await where.library.submit("exec", payload, { retry, annotations: others, timeout: "1d" });
+    const said = await where.ask("resubmit", id, "--role", "writer", "--timeout", "2d", "-f", rolesIn(where));
+    expect(said.stderr).toContain("stored by an earlier version: its retry, model and budget count as its own\n");
+    expect(said.stderr).toMatch(/^changed: spec\.role: "reader" -> "writer"; /m);
+    expect(said.stderr).toContain("spec.timeout: 1d -> 2d");
+    expect(said.stderr).not.toContain("maxAttempts");
+    const again = await where.ask("resubmit", ids[0] as string, "--role", "writer", "-f", rolesIn(where));
+    expect(again.stderr).not.toContain("stored by an earlier version");
+  });
+
+  it("is shown by its name, without what is kept for Perdure itself", async () => {
+    const where = await openWhere(kind);
+    const { ask, askJson, library } = where;
+    const parent = (await library.submit("exec", { argv: ["agent"] }, { name: "boss", annotations: { mine: "yes" } }))
+      .id;
+    await applied(where, task(`  parentTaskId: ${parent}\n`, { name: "kid" }));
+    const { id: grand } = await library.submit("exec", { argv: ["x"] }, { parent, name: "grand" });
+    await library.submit("exec", { argv: ["x"] }, { parent, key: "page-1" });
+    const pages = [
+      ["tree", parent],
+      ["get", "kid"],
+      ["describe", "kid"],
+      ["describe", "-o", "agent-task", "kid"],
+    ];
+    for (const [command = "", ...argv] of pages) {
+      const { stdout } = await ask(command, ...argv);
+      expect(stdout).toContain("kid");
+      expect(stdout).not.toMatch(/agent-task:default|agent-task\/values/);
+    }
+    expect((await ask("tree", parent)).stdout).toContain("[page-1]");
+    expect(await askJson("get", "kid")).toMatchObject({ annotations: { "agent-task/values": expect.any(String) } });
+    const { status } = await askJson<{ status: { children: object[] } }>("get", parent, "-o", "agent-task");
+    expect(status.children).toEqual(
+      expect.arrayContaining(["kid", "grand", "page-1"].map((name) => expect.objectContaining({ name }))),
+    );
+    expect(await askJson("get", grand, "-o", "agent-task")).toMatchObject({ metadata: { name: "grand" } });
+  });
+
   it("resubmitted jobs name their origin, and are found by it", async () => {
     const where = await openWhere(kind);
     const { ask, askJson, library } = where;
@@ -254,6 +313,13 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     expect(JSON.parse(stdout)).toMatchObject({
       metadata: { labels: { team: "red" }, annotations: { "resubmit-of": id } },
     });
+    // Applied under another name it is a task of its own.
+    const renamed = await applied(where, stdout.replace('"my-task"', '"renamed"'));
+    expect(renamed).toMatchObject({
+      code: 0,
+      stderr: expect.stringMatching(/annotations\.resubmit-of: .* is ignored/),
+    });
+    expect((await ask("get", "renamed")).stdout).not.toContain("Resubmit of");
     expect((await ask("explain", id)).stdout).not.toContain("resubmit");
     expect(await ask("ps", "--resubmit-of", id, "--tag", "x")).toMatchObject({ code: 2 });
   });
@@ -284,6 +350,8 @@ describe("a manifest without a name of its own", () => {
       `{ name: ${"n".repeat(250)}, namespace: ${"s".repeat(250)} }`,
       /metadata\.name: .*at most 480 characters together/,
     ],
+    ['{ name: "a\\tb" }', /task\.yaml:3:\d+: metadata\.name: .*without control characters/],
+    ['{ name: a, namespace: " b" }', /metadata\.namespace: .*without white space at its ends/],
   ])("%j is refused with its place", async (metadata, line) => {
     const where = await openWhere("data");
     const said = await applied(where, task().replace(/metadata: .*/, `metadata: ${metadata}`));

@@ -296,7 +296,7 @@ describe.each(KINDS)("resubmit on %s", (kind) => {
     expect(first).toMatchObject({ id: expect.any(String), created: true, resubmitOf: id, budgets: [] });
     const second = await ask("resubmit", id, "--key", "k");
     expect(second).toMatchObject({ code: 0, stdout: `${(first as { id: string }).id}\n` });
-    expect(second.stderr).toContain("was there already");
+    expect(second.stderr).toContain("already exists; the key");
   });
 
   it("refuses what cannot be: exit code 2, nothing stored", async () => {

@@ -1,11 +1,11 @@
 /** A job as AgentTask shows it, whatever it came from: a phase, a reason for each attempt (transient, logical or budget), and
  *  events such as Normal/Retrying and Warning/RetryExhausted. Times are UTC. */
-import { givenKey } from "../../core/child.ts";
 import { showMs } from "../../core/duration.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { AgentEvent } from "../../dialects/agent-task/events.ts";
 import type { AgentTaskView } from "../../dialects/agent-task/view.ts";
 import { originOf } from "../../dialects/origin.ts";
+import { shownKey } from "../../dialects/registry.ts";
 import { type Colour, type Piece, painted } from "../colour.ts";
 import { commandLine, shortResult } from "../job-text.ts";
 import type { Printer } from "../print.ts";
@@ -43,7 +43,7 @@ export function printAgentFacts(out: Printer, { job, name, state, view }: AgentT
     ["Timeout", spec.timeout === undefined ? null : `${spec.timeout} s`],
     ["Queue", job.queue],
     ["Priority", String(job.priority)],
-    ["Key", givenKey(job.parentId, job.key)],
+    ["Key", shownKey(job)],
     ["Parent", job.parentId],
     ["Resubmit of", originOf(job)],
     ["Created", text(metadata.creationTimestamp)],

@@ -4,35 +4,66 @@ import { showMs, toMs } from "../../core/duration.ts";
 import { jobName } from "../../core/job-name.ts";
 import type { Policy } from "../../core/policy.ts";
 import { resolvePolicy } from "../../core/resolve-policy.ts";
+import type { Difference } from "../../dialects/dialect.ts";
 import type { Context } from "../command.ts";
 import { EXIT } from "../exit.ts";
 import { attemptsText, backoffText, policyBudgetText } from "../policy-text.ts";
 import { type Target, withPerdure } from "../target.ts";
-import { type Existing, existingFor, impliedParent, namedBy } from "./named.ts";
+import { unlessForbidden } from "../unless-forbidden.ts";
+import { type Existing, existingOf, impliedParent, namedBy } from "./named.ts";
 import type { AnyJob } from "./read-any.ts";
 
 export async function showDry(context: Context, target: Target, jobs: readonly AnyJob[]): Promise<number> {
   const { given, out } = context;
-  const existing = await existingOf(context, target, jobs);
-  if (given.flag("json")) out.json(jobs.map((job, i) => shownJob(job, existing[i] ?? null)));
-  else {
+  const existing = await storedOf(context, target, jobs);
+  const earlier = jobs.map((job, i) => (existing[i] == null ? earlierOf(jobs.slice(0, i), job) : null));
+  if (given.flag("json")) {
+    out.json(jobs.map((job, i) => ({ ...shownJob(job, existing[i] ?? null), ...shownEarlier(earlier[i] ?? null) })));
+  } else {
     for (const [i, { entry, where, dialect }] of jobs.entries()) {
       out.line(`${where}: ${entry.task} (${dialect ?? "perdure"})`);
-      out.facts([...factsOf(entry), ["  Exists", existing[i]?.text ?? null]]);
+      out.facts([...factsOf(entry), ["  Exists", existing[i]?.text ?? earlier[i]?.text ?? null]]);
     }
   }
   // As an apply would end.
-  return existing.some((found) => found !== null && found.differences.length > 0) ? EXIT.failed : EXIT.done;
+  return [...existing, ...earlier].some((found) => (found?.differences ?? []).length > 0) ? EXIT.failed : EXIT.done;
+}
+
+/** A document of the same files with the same name, whose job would be stored first. */
+interface Earlier {
+  readonly where: string;
+  readonly differences: readonly Difference[];
+  readonly text: string;
+}
+
+function earlierOf(before: readonly AnyJob[], job: AnyJob): Earlier | null {
+  const named = namedBy(job);
+  const { key, parent } = job.entry.options ?? {};
+  const isSame = ({ entry: { options }, dialect }: AnyJob) =>
+    dialect === job.dialect && options?.key === key && options?.parent === parent;
+  const first = named === null ? undefined : before.find(isSame);
+  if (named === null || first === undefined) return null;
+  const { where } = first;
+  const differences = named.differences(first.entry, job.entry);
+  const called = `${named.called(job.entry)} is in these files already, at ${where}`;
+  if (differences.length === 0) return { where, differences, text: `${called}, unchanged` };
+  const what = differences.map(({ text }) => text).join("; ");
+  const instead = named.instead(null, job.entry, differences);
+  return { where, differences, text: `${called}, and differs: ${what}. It is not stored: ${instead}` };
+}
+
+function shownEarlier(earlier: Earlier | null): object {
+  return earlier === null ? {} : { sameNameAs: { where: earlier.where, differences: earlier.differences } };
 }
 
 /** In their order; null for one that does not exist, or whose document has no name. */
-async function existingOf(context: Context, target: Target, jobs: readonly AnyJob[]): Promise<(Existing | null)[]> {
+async function storedOf(context: Context, target: Target, jobs: readonly AnyJob[]): Promise<(Existing | null)[]> {
   if (jobs.every((job) => namedBy(job) === null)) return [];
   if (target.kind === "store" && !(await (await import("../direct.ts")).storeExists(target))) return [];
   return withPerdure(context, async (perdure) => {
-    const found: (Existing | null)[] = [];
-    for (const job of jobs) found.push(await existingFor(perdure, job, impliedParent(context.io, target)));
-    return found;
+    const found = await unlessForbidden(existingOf(perdure, jobs, impliedParent(context.io, target)));
+    if (found === null) context.out.note("note: this token may not read, so whether jobs exist already is not shown");
+    return found ?? [];
   });
 }
 

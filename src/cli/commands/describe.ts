@@ -9,6 +9,7 @@ import type { JobInfo } from "../../core/views.ts";
 import { agentTaskEvents } from "../../dialects/agent-task/events.ts";
 import { agentTaskView } from "../../dialects/agent-task/view.ts";
 import type { ViewParts } from "../../dialects/dialect.ts";
+import { shownAnnotations, shownKey } from "../../dialects/registry.ts";
 import { storable } from "../../lib/text.ts";
 import { printAgentAttempts, printAgentEvents, printAgentFacts } from "../apply/agent-task-page.ts";
 import { viewParts } from "../apply/view-parts.ts";
@@ -138,8 +139,8 @@ function delays(backoff: JobInfo["policy"]["backoff"]): string {
 /** Enough to tell what they are; `perdure get --json` has all of each. */
 const ANNOTATION_LIMIT = 80;
 
-function annotationText({ annotations }: JobInfo): string {
-  return Object.entries(annotations)
+function annotationText(job: JobInfo): string {
+  return shownAnnotations(job)
     .map(([name, value]) => `${name}=${storable(value, ANNOTATION_LIMIT)}`)
     .join(", ");
 }
@@ -153,7 +154,7 @@ function shownChild(child: JobInfo): Record<string, unknown> {
 /** A job that has no name but its kind is told from its siblings by its key, without the parent that stands before it. */
 function nameOf(job: JobInfo): string {
   const name = jobName(job);
-  const key = givenKey(job.parentId, job.key);
+  const key = shownKey(job);
   if (name !== job.kind || key === null) return name;
   return /^#\d+$/.test(key) ? `${job.kind} ${key}` : key;
 }

@@ -1,13 +1,12 @@
 /** `perdure get`: one job, its attempts and its result. */
 
 import { chargedAttempts, chargedText } from "../../core/budget.ts";
-import { givenKey } from "../../core/child.ts";
 import { showMs } from "../../core/duration.ts";
 import type { Explanation } from "../../core/explain.ts";
 import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { originOf } from "../../dialects/origin.ts";
-import { jobView, showsChildren, sourceOf } from "../../dialects/registry.ts";
+import { jobView, shownKey, showsChildren, sourceOf } from "../../dialects/registry.ts";
 import { storable } from "../../lib/text.ts";
 import { OUTPUT_VIEWS, OWN_VIEW, outputOf } from "../apply/output-format.ts";
 import { viewParts } from "../apply/view-parts.ts";
@@ -117,7 +116,7 @@ export function jobFacts(
     ["State", stateWords(job, now, workers)],
     ["Queue", job.queue],
     ["Namespace", job.namespace === "default" ? null : job.namespace],
-    ["Key", givenKey(job.parentId, job.key)],
+    ["Key", shownKey(job)],
     ["Parent", job.parentId],
     ["Resubmit of", originOf(job)],
     ["Tags", job.tags.join(", ")],

@@ -6,6 +6,7 @@ import type { Perdure } from "../../core/face.ts";
 import { type AgentChange, withChangesKept } from "../../dialects/agent-task/change.ts";
 import { resubmit as resubmitJob } from "../../dialects/agent-task/client.ts";
 import { jobDifferences } from "../../dialects/agent-task/differences.ts";
+import { readValues } from "../../dialects/agent-task/values.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
 import { documentsOf } from "../apply/documents.ts";
 import { ownSettings } from "../apply/settings.ts";
@@ -79,6 +80,8 @@ export const resubmit: Command = {
       out.json({ id: job.id, created: job.created, resubmitOf: id, budgets: after.budgets, before: before.budgets });
     } else out.line(job.id);
     if (change.role !== undefined && job.created) {
+      if (readValues(before) === null)
+        out.note("stored by an earlier version: its retry, model and budget count as its own");
       out.note(
         `changed: ${
           jobDifferences(before, after)
@@ -89,7 +92,7 @@ export const resubmit: Command = {
     }
     for (const line of budgetNotes(before, after)) out.note(line);
     if (formerParent !== null) out.note(`its parent ${formerParent} has ended: the new job has none`);
-    if (!job.created) out.note(`${job.id} was there already: the key ${key} names it`);
+    if (!job.created) out.note(`${job.id} already exists; the key ${key} names it`);
     return EXIT.done;
   },
 };

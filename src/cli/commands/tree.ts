@@ -1,11 +1,11 @@
 /** `perdure tree`: a job, its children, and theirs. */
 
 import { budgetText } from "../../core/budget.ts";
-import { givenKey } from "../../core/child.ts";
 import type { Perdure } from "../../core/face.ts";
 import { addUsage, type Usage } from "../../core/job.ts";
 import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
+import { shownKey } from "../../dialects/registry.ts";
 import { spentText, usageText, usedBy } from "../budget-text.ts";
 import { type Piece, painted, textOf } from "../colour.ts";
 import { type Command, READING } from "../command.ts";
@@ -53,7 +53,7 @@ export const tree: Command = {
         const workers = await bySession(perdure);
         const now = await nowOf(perdure);
         for (const { job, lead } of linesOf(root)) {
-          const key = givenKey(job.parentId, job.key);
+          const key = shownKey(job);
           const named = key === null ? [] : [painted("dim", `  [${key}]`)];
           const spent = spentText(job);
           const used = spent === "" ? [] : [painted("dim", `  (${spent})`)];

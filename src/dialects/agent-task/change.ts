@@ -16,7 +16,7 @@ import { RESUBMIT_OF, tagsFrom } from "../origin.ts";
 import { withBudget, withModel, withPrompt } from "./exec.ts";
 import type { RoleSources } from "./role.ts";
 import { inRole } from "./role-change.ts";
-import { type AgentValues, readValues, valuesText } from "./values.ts";
+import { type AgentValues, policyValues, readValues } from "./values.ts";
 import { ANNOTATION, VARIABLE } from "./words.ts";
 
 /** What is different in the new job.
@@ -109,15 +109,8 @@ export function withChangesKept(before: ReadEntry, after: ReadEntry): ReadEntry 
 
 /** By the paths of `AgentValues`. */
 function numbersOf({ options = {} }: ReadEntry): Readonly<Record<string, number | null>> {
-  const { maxAttempts, backoff, budget } = resolvePolicy(options.retry, "resubmit");
-  return {
-    "retry.maxAttempts": maxAttempts,
-    "retry.backoffSeconds": backoff.type === "exponential" ? backoff.initialMs / 1_000 : null,
-    "retry.maxBackoffSeconds": backoff.type === "exponential" ? backoff.maxMs / 1_000 : null,
-    "budget.maxCostUsd": budget.costUsd,
-    "budget.maxTokens": budget.tokens,
-    timeout: options.timeout === undefined ? null : toMs(options.timeout, "resubmit.timeout") / 1_000,
-  };
+  const timeoutMs = options.timeout === undefined ? null : toMs(options.timeout, "resubmit.timeout");
+  return policyValues(resolvePolicy(options.retry, "resubmit"), timeoutMs);
 }
 
 /** With other sources of some values, where the job has any. */
@@ -125,7 +118,7 @@ function withValues(entry: ReadEntry, given: AgentValues): ReadEntry {
   const annotations = entry.options?.annotations ?? {};
   const values = readValues({ annotations });
   if (values === null || Object.keys(given).length === 0) return entry;
-  const text = valuesText({ ...values, ...given });
+  const text = JSON.stringify({ ...values, ...given });
   return { ...entry, options: { ...entry.options, annotations: { ...annotations, [ANNOTATION.values]: text } } };
 }
 

@@ -245,7 +245,9 @@ describe("roles", () => {
   it("that nobody gave are told of, with the nearest", () => {
     const { jobs, notes } = read(doc({ role: "reseacher" }), { documents: [ROLE] });
     expect(jobs).toHaveLength(1);
-    expect(notes).toEqual([expect.stringMatching(/^spec\.role: no ClusterAgentRole .*Did you mean "researcher"\?$/)]);
+    expect(notes).toEqual([
+      expect.stringMatching(/^spec\.role: ClusterAgentRole .* not found, .*Did you mean "researcher"\?$/),
+    ]);
     expect(jobs[0]?.input).toMatchObject({ env: { AGENT_ROLE: "reseacher" } });
   });
 

@@ -16,7 +16,7 @@ import { agentPolicy } from "./retry.ts";
 import { findRole, isRole, readRole } from "./role.ts";
 import { type AgentSpec, readSpec } from "./spec.ts";
 import { nameKeys } from "./task-key.ts";
-import { type AgentValues, effective, valuesText } from "./values.ts";
+import { type AgentValues, effective } from "./values.ts";
 import { agentTaskView } from "./view.ts";
 import { ANNOTATION, ROLE_KIND, TASK_KIND } from "./words.ts";
 
@@ -49,6 +49,7 @@ export const agentTask: Dialect = {
   eventTable: (parts) => agentEventTable(agentTaskEvents(parts)),
   keysOf: nameKeys,
   named: namedTasks,
+  bookkeeping: [ANNOTATION.values],
 };
 
 function namesRole(document: unknown, name: string): boolean {
@@ -113,6 +114,6 @@ function own(
     [ANNOTATION.apiVersion]: apiVersion,
     ...(role === null ? {} : { [ANNOTATION.role]: role }),
     ...(tier === null ? {} : { [ANNOTATION.tier]: tier }),
-    [ANNOTATION.values]: valuesText({ ...values, command: [null, command === null ? "setting" : "spec"] }),
+    [ANNOTATION.values]: JSON.stringify({ ...values, command: [null, command === null ? "setting" : "spec"] }),
   };
 }

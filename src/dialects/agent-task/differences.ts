@@ -1,28 +1,22 @@
 /** What a manifest has other than the job that was made from it before, by the paths of the manifest. What a manifest has and
  *  Perdure cannot do (`spec.image`, …) is not in the job, and no difference. Neither is the order of fields. */
 import { isPlain } from "../../core/check.ts";
-import { show } from "../../core/errors.ts";
 import { presets } from "../../core/presets.ts";
 import { resourceLabels, toResources } from "../../core/resources.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { Difference, ReadEntry } from "../dialect.ts";
 import { RESUBMIT_OF } from "../origin.ts";
-import { type AgentValues, readValues } from "./values.ts";
+import { commandDifferences, differenceText, type Fact } from "./difference-text.ts";
+import { type AgentValues, policyValues, readValues } from "./values.ts";
 import { agentSpecOf, labelsOf } from "./view.ts";
 import { ANNOTATION, PREFIX, ROLE_FILE, ROLE_KIND } from "./words.ts";
 
 /** What of a job is compared. */
-type Seen = Pick<JobInfo, "kind" | "payload" | "annotations" | "tags" | "labels">;
+type Seen = Pick<JobInfo, "kind" | "payload" | "annotations" | "tags" | "labels"> &
+  Partial<Pick<JobInfo, "policy" | "timeoutMs">>;
 
-interface Fact {
-  readonly value: unknown;
-  /** Where it came from, if not from the task itself. */
-  readonly from?: string;
-  readonly isSecret?: boolean;
-}
-
-export function taskDifferences(job: JobInfo, entry: ReadEntry): readonly Difference[] {
-  return differencesOf(job, seenIn(entry));
+export function taskDifferences(before: JobInfo | ReadEntry, entry: ReadEntry): readonly Difference[] {
+  return differencesOf("task" in before ? seenIn(before) : before, seenIn(entry));
 }
 
 /** What a job has other than the one it was made from. */
@@ -35,7 +29,8 @@ function differencesOf(a: Seen, b: Seen): readonly Difference[] {
   const paths = [...new Set([...before.keys(), ...after.keys()])];
   const found = paths.flatMap((path): Difference[] => {
     const [x, y] = [before.get(path), after.get(path)];
-    return JSON.stringify(x?.value) === JSON.stringify(y?.value) ? [] : [{ path, text: textOf(path, x, y) }];
+    if (JSON.stringify(x?.value) === JSON.stringify(y?.value)) return [];
+    return path === "spec.command" ? commandDifferences(path, x, y) : [{ path, text: differenceText(path, x, y) }];
   });
   return [...found, ...roleDifferences(a, b, found)];
 }
@@ -64,12 +59,13 @@ function factsOf(seen: Seen): Map<string, Fact> {
     if (!name.startsWith(PREFIX) && name !== RESUBMIT_OF) put(`metadata.annotations.${name}`, text);
   }
   const { env, model, resources, ...spec } = agentSpecOf({ ...seen, ...NOT_COMPARED });
-  const values = readValues(seen) ?? {};
+  const values = readValues(seen) ?? unrecorded(seen);
   const from = (path: string) => sourceOf(values, path, annotations);
   for (const name of ["prompt", "command", "role", "tier"]) put(`spec.${name}`, spec[name], from(name));
   const models = typeof model === "string" ? { name: model } : ((model ?? {}) as object);
   for (const [name, text] of Object.entries(models)) put(`spec.model.${name}`, text, from(`model.${name}`));
-  for (const [path, [value]] of Object.entries(values)) put(`spec.${path}`, value ?? undefined, from(path));
+  for (const [path, [value]] of Object.entries(values))
+    put(`spec.${path}`, value ?? undefined, { ...from(path), isTime: path === "timeout" });
   for (const { name, value } of (env ?? []) as readonly { name: string; value: unknown }[]) {
     put(`spec.env.${name}`, value, { isSecret: true });
   }
@@ -78,6 +74,12 @@ function factsOf(seen: Seen): Map<string, Fact> {
     for (const [name, text] of Object.entries(amounts)) put(`spec.resources.${kind}.${name}`, text);
   }
   return facts;
+}
+
+/** All that a job has which an earlier version stored, or a program submitted, counts as its own (`role-change.ts`). */
+function unrecorded({ policy, timeoutMs = null }: Seen): AgentValues {
+  const values = policy === undefined ? {} : policyValues(policy, timeoutMs);
+  return Object.fromEntries(Object.entries(values).map(([path, value]) => [path, [value, "spec"]]));
 }
 
 function sourceOf(values: AgentValues, path: string, annotations: Seen["annotations"]): Pick<Fact, "from"> {
@@ -93,20 +95,6 @@ function sourceOf(values: AgentValues, path: string, annotations: Seen["annotati
     default:
       return {};
   }
-}
-
-function textOf(path: string, a: Fact | undefined, b: Fact | undefined): string {
-  if (a?.isSecret || b?.isSecret) {
-    if (a !== undefined && b !== undefined) return `${path}: another value`;
-    return a === undefined ? `${path}: none -> set` : `${path}: set -> none`;
-  }
-  const [before, after] = [shown(a), shown(b)];
-  return before === after ? `${path}: another value` : `${path}: ${before} -> ${after}`;
-}
-
-function shown(fact: Fact | undefined): string {
-  if (fact === undefined) return "none";
-  return `${show(fact.value)}${fact.from === undefined ? "" : ` (${fact.from})`}`;
 }
 
 /** A role's own document is for the agent to read. What of it has changed a value of the task is listed already. */
@@ -125,7 +113,7 @@ function roleDifferences(a: Seen, b: Seen, found: readonly Difference[]): Differ
     const isListed = found.some((each) => each.path === listed || each.path.startsWith(`${listed}.`));
     if (isListed || JSON.stringify(x) === JSON.stringify(y)) return [];
     const at = `${path}: spec.${field}`;
-    return [{ path: at, text: textOf(at, factOf(x), factOf(y)) }];
+    return [{ path: at, text: differenceText(at, factOf(x), factOf(y)) }];
   });
 }
 

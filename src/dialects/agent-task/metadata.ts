@@ -3,6 +3,7 @@
 import { asText, fieldPath } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { isName, MAX_KEY, MAX_NAME } from "../../core/name.ts";
+import { RESUBMIT_OF } from "../origin.ts";
 import { asTexts, fieldsOf } from "./check.ts";
 import { taskKey } from "./task-key.ts";
 import { ANNOTATION, PREFIX } from "./words.ts";
@@ -32,11 +33,15 @@ const LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration";
 export function readMetadata(value: unknown, path: string, notes: string[]): AgentMetadata {
   const fields = fieldsOf(value, path, FIELDS);
   if (fields.generateName !== undefined) throw noGeneratedName(fields.generateName, fieldPath(path, "generateName"));
-  const name = asText(fields.name, fieldPath(path, "name"), MAX_KUBERNETES_NAME);
+  const name = asTaskName(fields.name, fieldPath(path, "name"));
   const annotations = readAnnotations(fields.annotations ?? {}, fieldPath(path, "annotations"));
+  if (Object.hasOwn(annotations, RESUBMIT_OF)) {
+    delete annotations[RESUBMIT_OF];
+    notes.push(`${fieldPath(path, "annotations")}.${RESUBMIT_OF}: it is of the job that was shown, and is ignored.`);
+  }
   annotations[ANNOTATION.name] = name;
   if (fields.namespace !== undefined) {
-    const namespace = asText(fields.namespace, fieldPath(path, "namespace"), MAX_KUBERNETES_NAME);
+    const namespace = asTaskName(fields.namespace, fieldPath(path, "namespace"));
     annotations[ANNOTATION.namespace] = namespace;
     if (taskKey(name, namespace).length > MAX_KEY) {
       const allowed = "a name and a namespace of at most 480 characters together";
@@ -47,6 +52,14 @@ export function readMetadata(value: unknown, path: string, notes: string[]): Age
     );
   }
   return { name, tags: readLabels(fields.labels ?? {}, fieldPath(path, "labels")), annotations };
+}
+
+/** Commands find a task by it. */
+function asTaskName(value: unknown, path: string): string {
+  const name = asText(value, path, MAX_KUBERNETES_NAME);
+  if (isName(name, MAX_KEY) && name.trim() === name) return name;
+  const allowed = "text without control characters, and without white space at its ends";
+  throw new ConfigError({ path, given: value, allowed });
 }
 
 /** Names are what a manifest is found by when it is applied again. */

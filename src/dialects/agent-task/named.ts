@@ -7,27 +7,32 @@ import { DEFAULT_NAMESPACE, taskKey } from "./task-key.ts";
 import { ANNOTATION, TASK_KIND } from "./words.ts";
 
 export const namedTasks: NamedDocuments = {
-  key: (entry) => taskKey(...partsOf(entry)),
+  key: ({ options }) => keyIn(options?.annotations ?? {}),
   called: (entry) => `${TASK_KIND} ${shortName(entry)}`,
   reference,
   differences: taskDifferences,
   instead,
+  isNameKey: ({ annotations }, key) => key === keyIn(annotations),
 };
 
-function partsOf({ options }: ReadEntry): [name: string, namespace: string] {
-  const { [ANNOTATION.name]: name = "", [ANNOTATION.namespace]: namespace } = options?.annotations ?? {};
+function keyIn(annotations: JobInfo["annotations"]): string {
+  return taskKey(...partsOf(annotations));
+}
+
+function partsOf(annotations: JobInfo["annotations"]): [name: string, namespace: string] {
+  const { [ANNOTATION.name]: name = "", [ANNOTATION.namespace]: namespace } = annotations;
   return [name, namespace ?? DEFAULT_NAMESPACE];
 }
 
 function shortName(entry: ReadEntry): string {
-  const [name, namespace] = partsOf(entry);
+  const [name, namespace] = partsOf(entry.options?.annotations ?? {});
   return namespace === DEFAULT_NAMESPACE ? name : `${namespace}/${name}`;
 }
 
 /** Its name only where that is sure to find it, and needs no quotes. */
 function reference(job: JobInfo, entry: ReadEntry): string {
   const name = shortName(entry);
-  return job.key === taskKey(...partsOf(entry)) && /^[\w./-]+$/.test(name) ? name : job.id;
+  return job.key === keyIn(entry.options?.annotations ?? {}) && /^[\w./-]+$/.test(name) ? name : job.id;
 }
 
 /** Which option of `perdure resubmit` changes what. */
@@ -39,12 +44,13 @@ const OPTIONS: readonly (readonly [path: RegExp, option: string])[] = [
   [/^spec\.(retry\.(b|maxB)ackoffSeconds|budget\.)/, "--retry JSON"],
   [/^spec\.timeout$/, "--timeout TIME"],
   [/^spec\.env\b/, "--env NAME=VALUE"],
-  [/^spec\.command$/, "-- COMMAND"],
+  [/^spec\.command\b/, "-- COMMAND"],
 ];
 
-function instead(job: JobInfo, entry: ReadEntry, differences: readonly Difference[]): string {
-  const others = "give it another metadata.name, or --key KEY";
+function instead(job: JobInfo | null, entry: ReadEntry, differences: readonly Difference[]): string {
+  const others = "use another metadata.name or pass --key KEY";
   const options = OPTIONS.filter(([path]) => differences.some((each) => path.test(each.path))).map(([, text]) => text);
-  if (options.length === 0) return others;
-  return `${others}, or submit a changed copy: perdure resubmit ${reference(job, entry)} ${options.join(" ")}`;
+  return job === null || options.length === 0
+    ? others
+    : `${others}, or submit a changed copy: perdure resubmit ${reference(job, entry)} ${options.join(" ")}`;
 }

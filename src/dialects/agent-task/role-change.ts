@@ -11,7 +11,7 @@ import { AGENT_TIERS, type AgentTier } from "../settings.ts";
 import { withBudget, withModel, withRole } from "./exec.ts";
 import { agentPolicy } from "./retry.ts";
 import { type RoleSources, requiredRole } from "./role.ts";
-import { type AgentGiven, effective, readValues, valuesText } from "./values.ts";
+import { type AgentGiven, effective, readValues } from "./values.ts";
 import { ANNOTATION, VARIABLE } from "./words.ts";
 
 /** `entry` is the copy of the job that is changed. */
@@ -34,7 +34,7 @@ export function inRole(job: JobInfo, entry: ReadEntry, name: string, sources: Ro
         ...annotations,
         [ANNOTATION.role]: name,
         ...(tier === null ? {} : { [ANNOTATION.tier]: tier }),
-        [ANNOTATION.values]: valuesText(command === undefined ? values : { ...values, command }),
+        [ANNOTATION.values]: JSON.stringify(command === undefined ? values : { ...values, command }),
       },
       ...(timeoutMs === null ? {} : { timeout: timeoutMs }),
     },

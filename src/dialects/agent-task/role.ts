@@ -66,7 +66,7 @@ export function findRole(name: string, sources: RoleSources, notes: string[]): A
   if (role !== null) return role;
   const hint = near === null ? "" : ` Did you mean ${show(near)}?`;
   notes.push(
-    `spec.role: no ${ROLE_KIND} ${show(name)} was given, so no defaults come from it; give its file too, or set agent.roles.${hint}`,
+    `spec.role: ${ROLE_KIND} ${show(name)} not found, so no defaults come from it; pass its file too, or set agent.roles.${hint}`,
   );
   return null;
 }

@@ -14,7 +14,7 @@ export function nameKeys(reference: string): readonly string[] {
   return [taskKey(reference), ...inNamespace];
 }
 
-/** So that the slash in between is the only one, and a key has no control characters. */
+/** So that the slash in between is the only one. */
 function quoted(text: string): string {
-  return text.replaceAll(/[%/\p{Cc}]/gu, (char) => encodeURIComponent(char));
+  return text.replaceAll(/[%/]/g, (char) => encodeURIComponent(char));
 }

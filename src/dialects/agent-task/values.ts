@@ -67,6 +67,17 @@ export function readValues({ annotations }: Pick<JobInfo, "annotations">): Agent
   }
 }
 
-export function valuesText(values: AgentValues): string {
-  return JSON.stringify(values);
+/** What a policy and a timeout have, by the same paths. */
+export function policyValues(
+  { maxAttempts, backoff, budget }: Pick<JobInfo["policy"], "maxAttempts" | "backoff" | "budget">,
+  timeoutMs: number | null,
+): Readonly<Record<string, number | null>> {
+  return {
+    "retry.maxAttempts": maxAttempts,
+    "retry.backoffSeconds": backoff.type === "exponential" ? backoff.initialMs / 1_000 : null,
+    "retry.maxBackoffSeconds": backoff.type === "exponential" ? backoff.maxMs / 1_000 : null,
+    "budget.maxCostUsd": budget.costUsd,
+    "budget.maxTokens": budget.tokens,
+    timeout: timeoutMs === null ? null : timeoutMs / 1_000,
+  };
 }

@@ -93,7 +93,7 @@ describe("the view of a task", () => {
       ...{ failure: null, usage: null, result: "no json", log: null },
     };
     const view = json(agentTaskView(partsOf(job, { attempts: [row] })));
-    expect(view.metadata.name).toBe(job.key ?? job.kind);
+    expect(view.metadata.name).toBe(job.name);
     expect(view.status.history).toHaveLength(1);
     expect(agentTaskEvents(partsOf(job))).toEqual([]);
   });

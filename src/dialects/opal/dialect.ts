@@ -45,6 +45,7 @@ export const opal = {
   isSource: (job: JobInfo) => opalIdOf(job) !== null,
   read,
   view: ({ job, attempts, workerName, events }: ViewParts): OpalJob => opalJob(job, attempts, workerName, events),
+  bookkeeping: [OPAL_MARK],
   keysOf: (reference: string) => (isOpalId(reference) ? [opalKey(reference)] : []),
 } as const satisfies Dialect;
 
