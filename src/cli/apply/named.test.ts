@@ -64,3 +64,19 @@ it("compares only documents whose jobs exist already, a bounded number at a time
   expect(again[39]).toMatchObject({ message: expect.stringContaining("spec.retry.maxAttempts: 2 -> 5") });
   expect([searches, most, (await library.jobs({ limit: 100 })).jobs.length]).toEqual([40, 16, 41]);
 });
+
+it("does not submit a document that differs by the command of a job: that would start a failed child anew", async () => {
+  await using library = await Perdure.open(":memory:");
+  await submitAll(library, [wanted(0)], null);
+  const submits: number[] = [];
+  const watched: Pick<Engine, "jobs" | "job" | "submitMany"> = {
+    ...{ job: (id) => library.job(id), jobs: (filter) => library.jobs(filter) },
+    submitMany(entries) {
+      submits.push(entries.length);
+      return library.submitMany(entries);
+    },
+  };
+  const parent = "job_01m7gekg9zevv9a6xvvwmt1v8g";
+  const answers = await submitAll(watched, [wanted(0, 5), wanted(1)], parent);
+  expect([answers.map(({ ok }) => ok), submits]).toEqual([[false, true], [1]]);
+});
