@@ -48,7 +48,7 @@ export function recognise(document: unknown): Dialect | null {
 }
 
 /** The submit keys of the jobs that a text may stand for, in the terms of any dialect: ids of OPAL's clients, names of
- *  AgentTasks.
+ *  AgentTasks and of jobs that fluster's clients launched.
  *  @example
  *  for (const key of submitKeysOf("job_92e725aa5034")) console.log((await perdure.jobs({ key })).jobs); */
 export function submitKeysOf(reference: string): readonly string[] {

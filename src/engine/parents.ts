@@ -20,10 +20,12 @@ export async function parentsOf({ store }: EngineParts, items: readonly SubmitIt
     parents.set(id, { namespace, depth, room: LIMITS.children - (counts[i] ?? 0), known: new Set() });
   });
   // Where there is no room for all of them, those that are there already are no new ones.
-  for (const { parent, key } of children) {
+  for (const item of children) {
+    const { parent, key } = item;
     const facts = parents.get(parent?.id ?? "");
     if (facts === undefined || key == null || facts.room >= children.length) continue;
-    const { jobs } = await store.find({ parentId: parent?.id ?? "", key: childKey(parent?.id ?? "", key), limit: 1 });
+    const stored = storedKey(item) as string;
+    const { jobs } = await store.find({ parentId: parent?.id ?? "", key: stored, limit: 1 });
     if (jobs.length > 0) facts.known.add(key);
   }
   return parents;
@@ -61,6 +63,11 @@ export function parentFacts(
   if (above.room >= 0) return above;
   const allowed = `a job with fewer than ${LIMITS.children} children`;
   throw new ConfigError({ path: "parent", given: parentId, problem: "it has too many children", allowed });
+}
+
+/** The key under which a job is stored: unique in its namespace. */
+export function storedKey({ key = null, parent, isWideKey }: Pick<SubmitItem, "key" | "parent" | "isWideKey">) {
+  return key === null || parent == null || isWideKey === true ? key : childKey(parent.id, key);
 }
 
 /** Keys of children have their parent in front. A job with such a key that is no child would be found in a child's place. */

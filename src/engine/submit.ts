@@ -1,7 +1,6 @@
 /** Submits jobs. Everything is checked here, at the door: behind it a job is storable, and a bad item of a list never
  *  costs its neighbours anything. */
 import { createHash } from "node:crypto";
-import { childKey } from "../core/child.ts";
 import { ConfigError, type ErrorCode, PerdureError, show } from "../core/errors.ts";
 import type { JobState } from "../core/job.ts";
 import { actionName, rowName } from "../core/job-name.ts";
@@ -17,7 +16,7 @@ import type { InsertAnswer, NewJob, TransactionClient } from "../store/store.ts"
 import type { EngineParts } from "./engine.ts";
 import { LIMITS } from "./limits.ts";
 import { onLine } from "./on-line.ts";
-import { type Parents, parentFacts, parentsOf, refuseChild, refuseChildKey } from "./parents.ts";
+import { type Parents, parentFacts, parentsOf, refuseChild, refuseChildKey, storedKey } from "./parents.ts";
 import { runAgain } from "./run-again.ts";
 import { checkUpload, dropUploads } from "./upload.ts";
 
@@ -37,6 +36,8 @@ export interface SubmitItem {
   readonly expireInMs?: number | null;
   readonly deadlineAt?: number | null;
   readonly key?: string | null;
+  /** Of a child: its key is unique in the whole namespace, and not only among the children of its parent. */
+  readonly isWideKey?: boolean;
   readonly tags?: readonly string[];
   /** Whose child it is; with an attempt, only while that one runs. Its key is then one among those of its parent. */
   readonly parent?: { readonly id: string; readonly attempt: number | null } | null;
@@ -185,7 +186,7 @@ async function refusedUploads(
   const refusals = new Map<number, PerdureError>();
   for (const [i, { upload, payload, namespace = "default", parent, ...item }] of items.entries()) {
     if (upload === undefined) continue;
-    const key = item.key != null && parent != null ? childKey(parent.id, item.key) : (item.key ?? null);
+    const key = storedKey({ ...item, parent: parent ?? null });
     try {
       await checkUpload(parts, { upload, payload, namespace, key });
     } catch (error) {
@@ -228,12 +229,12 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
   const queue = checkedName(item.queue ?? "default", "queue");
   const kind = checkedName(item.kind, "kind");
   const payload = checkedPayload(item.payload);
-  let key = item.key ?? null;
-  if (key !== null) checkedName(key, "key", LIMITS.key);
+  const given = item.key ?? null;
+  if (given !== null) checkedName(given, "key", LIMITS.key);
   const parent = item.parent ?? null;
-  const above = parent === null ? null : parentFacts(parent.id, { key, namespace }, parents);
-  if (key !== null && parent === null) refuseChildKey(key);
-  if (key !== null && parent !== null) key = childKey(parent.id, key);
+  const above = parent === null ? null : parentFacts(parent.id, { key: given, namespace }, parents);
+  if (given !== null && (parent === null || item.isWideKey === true)) refuseChildKey(given);
+  const key = storedKey(item);
   const labels = item.labels ?? NO_LABELS;
   if (labels !== NO_LABELS) checkLabels(labels);
   const tags = checkedTags(item.tags ?? NO_TAGS);

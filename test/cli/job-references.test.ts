@@ -36,6 +36,8 @@ describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (ki
     const named = await later(library, { name: a.slice("job_".length, 23) });
     const task = await later(library, { key: "opal:write-tests", name: "x" });
     const digits = await later(library, { key: `agent-task:default/${a.slice("job_".length, 8)}` });
+    const launched = await later(library, { key: "fluster:exp/w0", name: "y" });
+    await later(library, { name: "exp/w0" });
     const elsewhere = "opal:elsewhere";
     await later(library, { key: elsewhere.slice("opal:".length) });
     const table: readonly (readonly [string, readonly string[]])[] = [
@@ -45,6 +47,7 @@ describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (ki
       ["Scan_7.x-1", [chosen]], // an id before a name
       ["write-tests", [task]],
       [a.slice("job_".length, 8), [digits]], // such as a task named 01m7, in which every id of its time begins
+      ["exp/w0", [launched]],
       [short, [a]],
       [`job_${short}`, [likeShort]], // a key before the beginning of an id
       [a.slice("job_".length, 23), [a]], // an id before a name

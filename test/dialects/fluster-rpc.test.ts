@@ -2,7 +2,8 @@
 import { spawnSync } from "node:child_process";
 import { gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { pickled, SERVICE, startFluster } from "./fluster-rpc-kit.ts";
+import type { KitOptions } from "../server/kit.ts";
+import { type FlusterServer, pickled, SERVICE, startFluster } from "./fluster-rpc-kit.ts";
 
 const HAS_PYTHON = spawnSync("python3", ["--version"]).status === 0;
 const HAS_CLOUDPICKLE = HAS_PYTHON && spawnSync("python3", ["-c", "import cloudpickle"]).status === 0;
@@ -35,6 +36,51 @@ describe("LaunchJob", () => {
     const atOnce = await Promise.all(Array.from({ length: 5 }, () => rpc("LaunchJob", { name: "b", ...TRUE })));
     expect(atOnce.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409]);
   });
+
+  it.each(["sqlite", "postgres"] as const)(
+    "launches one job of a name at once under several parents: %s",
+    async (store) => {
+      let held: Promise<void> | null = null;
+      let release = () => {};
+      let searches = 0;
+      const options: KitOptions = {
+        store,
+        wrapStore: (wrapped) =>
+          new Proxy(wrapped, {
+            get: (target, name) => {
+              const value = Reflect.get(target, name) as unknown;
+              if (name !== "find") return typeof value === "function" ? value.bind(target) : value;
+              return async (filter: { readonly tag?: string }) => {
+                const found = await target.find(filter as never);
+                if (held !== null && filter.tag === "fluster:x") {
+                  searches += 1;
+                  if (searches === 6) release();
+                  await held; // each has found that there is none
+                }
+                return found;
+              };
+            },
+          }),
+      };
+      const first = await startFluster(options);
+      // SQLite has one server.
+      const second = store === "sqlite" ? first : await startFluster({ ...options, url: first.storeUrl });
+      for (const name of ["p", "q"]) await first.rpc("LaunchJob", { name, ...TRUE });
+      held = new Promise((resolve) => {
+        release = resolve;
+      });
+      const launch = ({ rpc }: FlusterServer, parentJobId: string, n: number) =>
+        rpc("LaunchJob", { name: "x", parentJobId, entrypoint: { command: ["echo", `${n % 2}`] } });
+      const replies = await Promise.all(
+        ["p", "q", "", "p", "q", ""].map((parent, i) => launch(i < 3 ? first : second, parent, i)),
+      );
+      expect(replies.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409, 409]);
+      expect((await first.store.find({ tag: "fluster:x" })).jobs).toMatchObject([{ key: "fluster:x" }]);
+      held = null;
+      await first.rpc("TerminateJob", { jobId: "x" });
+      expect(await first.status("x")).toMatchObject({ state: "JOB_STATE_KILLED" });
+    },
+  );
 
   it("parses RetryConfig from request, in either naming, and echoes it", async () => {
     const { rpc, status, store } = await startFluster();

@@ -2,15 +2,15 @@
  *  `JobStatus`. A job is known to them by its name, which they choose, and which is its job id. */
 import { ConfigError } from "../../core/errors.ts";
 import type { ExecInput } from "../../core/exec-input.ts";
-import { isName } from "../../core/name.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { ReadEntry } from "../dialect.ts";
 import { isJobId } from "../job-id.ts";
 import type { FlusterSettings } from "../settings.ts";
 import { readFluster } from "./dialect.ts";
+import { flusterIdTag, flusterKey, isFlusterId, MAX_FLUSTER_ID } from "./job-key.ts";
 import { type ProtoMessage, readProto, toProtoJson } from "./proto-json.ts";
 import { PYTHON_LABEL, pythonEntrypoint } from "./python-entrypoint.ts";
-import { FLUSTER_TAG, type FlusterStatus } from "./view.ts";
+import type { FlusterStatus } from "./view.ts";
 
 const RESOURCE_SPEC: ProtoMessage = {
   ...{ cpu: "double", memory: "string", disk: "string" }, // of cpu, an int32 there, a part is possible here
@@ -47,25 +47,6 @@ const LIST_JOBS_REQUEST: ProtoMessage = { namespace: "string" };
 export const FLUSTER_JOB_ID = "fluster/job-id";
 export const FLUSTER_PARENT = "fluster/parent-job-id";
 export const FLUSTER_NOTES = "fluster/notes";
-
-/** The id is in a tag, and a tag has 200 characters. */
-const ID_TAG = `${FLUSTER_TAG}:`;
-export const MAX_FLUSTER_ID = 200 - ID_TAG.length;
-
-/** By which a job is found, wherever it lies in its family. */
-export function flusterIdTag(jobId: string): string {
-  return ID_TAG + jobId;
-}
-
-/** Under which one name is one job. */
-export function flusterKey(jobId: string): string {
-  return ID_TAG + jobId;
-}
-
-/** Whether it can be the id of a job at all. */
-export function isFlusterId(jobId: string): boolean {
-  return isName(jobId, MAX_FLUSTER_ID);
-}
 
 /** What a client calls a job: by its own name, or, if it came in otherwise, by our id. */
 export function flusterJobId({ id, annotations }: Pick<JobInfo, "id" | "annotations">): string {

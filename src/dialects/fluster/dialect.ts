@@ -9,6 +9,7 @@ import type { Dialect, ReadEntry, Reading } from "../dialect.ts";
 import { asJobId } from "../job-id.ts";
 import type { FlusterSettings } from "../settings.ts";
 import { flusterWork } from "./entrypoint.ts";
+import { flusterKey, isFlusterId } from "./job-key.ts";
 import { FLUSTER_RETRY_FIELDS, flusterPolicy } from "./retry.ts";
 import { FLUSTER_NAME, FLUSTER_TAG, flusterStatus } from "./view.ts";
 
@@ -52,6 +53,7 @@ export const flusterDialect: Dialect = {
   read: (document, { settings }) => readFluster(document, settings.fluster),
   isSource: ({ annotations }) => annotations?.[FLUSTER_NAME] !== undefined,
   view: flusterStatus,
+  keysOf: (reference) => (isFlusterId(reference) ? [flusterKey(reference)] : []),
 };
 
 export function readFluster(document: unknown, settings: FlusterSettings): Reading {

@@ -3,7 +3,8 @@
 import { PerdureError } from "../../core/errors.ts";
 import { isTerminal } from "../../core/job.ts";
 import type { ViewParts } from "../../dialects/dialect.ts";
-import { flusterIdTag, flusterJobId, isFlusterId, jobStatusJson } from "../../dialects/fluster/controller.ts";
+import { flusterJobId, jobStatusJson } from "../../dialects/fluster/controller.ts";
+import { flusterIdTag, isFlusterId } from "../../dialects/fluster/job-key.ts";
 import { FLUSTER_TAG, flusterStatus } from "../../dialects/fluster/view.ts";
 import { VIEWED_EVENTS } from "../../dialects/read-parts.ts";
 import type { Engine } from "../../engine/engine.ts";
@@ -64,7 +65,7 @@ export class FlusterJobs {
       for (const row of page.jobs) {
         const isLong = row.revision > VIEWED_EVENTS;
         const parts =
-          saysMore(row) && !isLong ? await viewParts({ engine: this.#engine }, row) : await this.#rowAlone(row);
+          needsEvents(row) && !isLong ? await viewParts({ engine: this.#engine }, row) : await this.#rowAlone(row);
         shown.push(jobStatusJson({ ...flusterStatus(parts), attempts: [] }, parts.job));
       }
       cursor = page.next;
@@ -100,6 +101,6 @@ export class FlusterJobs {
 }
 
 /** Whether its events and attempts show in a list: how it failed, was cancelled, or failed before. */
-function saysMore({ state, chapter, failures, losses }: JobRow): boolean {
+function needsEvents({ state, chapter, failures, losses }: JobRow): boolean {
   return chapter > 1 || failures > 0 || losses > 0 || state === "failed" || state === "cancelled";
 }

@@ -1,5 +1,5 @@
 /** `LaunchJob`: a job under the name that its client chose, which is refused a second time. A client that had no reply and asks
- *  again is told that the job exists, as by fluster's own controller. */
+ *  again gets `already_exists`, as from fluster's own controller. */
 import { createHash } from "node:crypto";
 import { PerdureError } from "../../core/errors.ts";
 import type { ExecInput } from "../../core/exec-input.ts";
@@ -24,7 +24,7 @@ export async function launchJob(
 ): Promise<{ readonly jobId: string }> {
   const launch = readLaunch(call.body, parts.dialects.fluster);
   const { name, parent: parentId } = launch;
-  // A child has a key among those of its parent alone, so the name is asked for before.
+  // The key alone decides which of several launches at a time is stored. This saves most repeats the upload of their bundle.
   if ((await jobs.find(call.namespace, name)) !== null) throw alreadyExists(name);
   const parent = parentId === null ? null : await jobs.get(call.namespace, parentId);
   const [answer] = await storeItems(parts, call, [await itemOf(parts, call, launch, parent)]);
@@ -55,6 +55,7 @@ async function itemOf(parts: ServerParts, call: Call, { job, bundle }: FlusterLa
   });
   item.by = principal(call);
   item.token = call.who.id;
+  item.isWideKey = true; // one name is one job, whichever its parent is
   return item;
 }
 
