@@ -35,7 +35,11 @@ function encodingOf(headers: FastifyRequest["headers"]): string {
 /** Refuses a body that the route does not take, before any of it is read. */
 export function checkContent(
   { headers }: Pick<FastifyRequest, "headers">,
-  { accepts, takesGzip = false }: Pick<ServedRoute, "accepts" | "takesGzip">,
+  {
+    accepts,
+    takesGzip = false,
+    checksEmptyType = false,
+  }: Pick<ServedRoute, "accepts" | "takesGzip" | "checksEmptyType">,
   bodyLimit: number,
 ): void {
   const encoding = encodingOf(headers);
@@ -46,8 +50,9 @@ export function checkContent(
   const length = Number(headers["content-length"] ?? 0);
   const hasBody = headers["transfer-encoding"] !== undefined || length > 0;
   const type = headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
-  // A type without a body does no harm; a body without a type is not guessed at.
-  if (hasBody && (type === undefined || !accepts.includes(type))) {
+  // A type without a body does no harm on most routes; a body without a type is not guessed at.
+  const isChecked = hasBody || (checksEmptyType && type !== undefined);
+  if (isChecked && (type === undefined || !accepts.includes(type))) {
     throw new PerdureError("unsupported_media_type", `send the body as ${accepts.join(" or ")}`);
   }
   if (type === JSON_TYPE && length > bodyLimit) throw tooLarge(bodyLimit);

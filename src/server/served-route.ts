@@ -15,6 +15,8 @@ export interface ServedRoute {
   readonly access: Access;
   /** Types of bodies. JSON is parsed; any other is given to the handler as a stream. */
   readonly accepts: readonly string[];
+  /** A type that is not among them is refused also where the body is empty: an empty message of another codec. */
+  readonly checksEmptyType?: boolean;
   /** Bodies may be compressed with gzip. */
   readonly takesGzip?: boolean;
   readonly schema: { readonly params?: object; readonly query?: object; readonly body?: object };

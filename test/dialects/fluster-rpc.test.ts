@@ -191,7 +191,9 @@ describe("bad input", () => {
         expect(await rpc(name, body)).toMatchObject({ status: 400, body: { code: ARGUMENT } });
       }
     }
-    expect((await rpc("GetJobStatus", { jobId: "a", includeResult: true })).body.message).toMatch(/is not kept/);
+    expect((await rpc("GetJobStatus", { jobId: "a", includeResult: true })).body.message).toMatch(
+      /is not kept.*`perdure artifacts NAME FILE`/,
+    );
     expect(await rpc("ListJobs", { namespace: "elsewhere" })).toMatchObject({ status: 400, body: { code: ARGUMENT } });
     expect(await rpc("ListJobs", { namespace: "default" })).toMatchObject({ status: 200, body: {} });
   });
@@ -223,6 +225,11 @@ describe("the Connect protocol", () => {
     const { rpc } = await startFluster();
     const proto = await rpc("ListJobs", "\n\0", { headers: { "content-type": "application/proto" } });
     expect([proto.status, proto.headers.get("accept-post")]).toEqual([415, "application/json"]);
+    // A message whose fields all hold their defaults has no bytes there.
+    for (const type of ["application/proto", "application/grpc", "application/connect+proto", "text/plain"]) {
+      const empty = await rpc("ListJobs", "", { headers: { "content-type": type } });
+      expect([type, empty.status, empty.headers.get("accept-post")]).toEqual([type, 415, "application/json"]);
+    }
     const zstd = await rpc("ListJobs", "{}", { headers: { "content-encoding": "zstd" } });
     expect(zstd).toMatchObject({ status: 501, body: { code: "unimplemented" } });
     expect(zstd.body.message).toContain("supported encodings are gzip and identity");
@@ -258,7 +265,7 @@ describe("the Connect protocol", () => {
     const held = new Promise<void>((resolve) => {
       release = resolve;
     });
-    const { call } = await startFluster({
+    const { call, rpc, store } = await startFluster({
       wrapStore: (store) =>
         new Proxy(store, {
           get: (target, name) => {
@@ -273,6 +280,10 @@ describe("the Connect protocol", () => {
     expect(await list("1")).toMatchObject({ status: 504, body: { code: "deadline_exceeded" } });
     release();
     expect((await list("9999999999")).status).toBe(200);
+    const late = { headers: { "connect-timeout-ms": "0" } };
+    const launched = await rpc("LaunchJob", { name: "a", ...TRUE }, late);
+    expect(launched).toMatchObject({ status: 504, body: { code: "deadline_exceeded" } });
+    expect((await store.find({})).jobs).toEqual([]);
     for (const wrong of ["soon", "-1", "1.5", "99999999999"]) {
       expect(await list(wrong)).toMatchObject({ status: 400, body: { code: "invalid_argument" } });
     }

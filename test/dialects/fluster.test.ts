@@ -182,7 +182,7 @@ describe.each(STORES)("fluster on %s", (store) => {
       await controller.run(id, "lost");
       expect(await controller.status(id)).toMatchObject({
         ...{ state: "PENDING", preemption_count: 1 },
-        attempts: [{ is_worker_failure: true, error: "Worker worker-1 failed: its lease ran out" }],
+        attempts: [{ is_worker_failure: true, error: "Worker worker-1 failed: its lease expired" }],
       });
     });
   });

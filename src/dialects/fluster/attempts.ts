@@ -150,7 +150,7 @@ function errorWithoutFailure(outcome: string, state: FlusterState, worker: strin
 }
 
 const LOSSES: Readonly<Record<string, string>> = {
-  lease_expired: "its lease ran out",
+  lease_expired: "its lease expired",
   worker_gone: "it is gone",
   killed: "the run was killed, and nobody had asked for it",
 };

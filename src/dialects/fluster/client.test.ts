@@ -90,7 +90,7 @@ describe("submit", () => {
   it("tells what cannot be done", async () => {
     const { client, notes } = await open();
     await client.submit({ entrypoint: ["true"], name: "x", resources: { cpu: 1, disk: "1g" } });
-    expect(notes).toEqual([expect.stringMatching(/^resources\.disk is not looked at: /)]);
+    expect(notes).toEqual([expect.stringMatching(/^resources\.disk is ignored: /)]);
   });
 
   it("tells which variables most workers refuse", async () => {

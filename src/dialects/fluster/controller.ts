@@ -161,7 +161,9 @@ function withoutMissing(fields: Readonly<Record<string, unknown>>): object {
 export function readJobId(body: unknown): string {
   const { job_id: id, include_result: wantsResult } = readProto(body, JOB_ID_REQUEST, "");
   if (wantsResult === true) {
-    const allowed = "false: what a callable returns is not kept; have it write a file, and read it with perdure output";
+    const file =
+      "have it write a file into $PERDURE_OUTPUT_DIR/artifacts, and read it with `perdure artifacts NAME FILE`";
+    const allowed = `false: what a callable returns is not kept; ${file}`;
     throw new ConfigError({ path: "include_result", given: true, allowed });
   }
   if (typeof id === "string") return id;

@@ -109,7 +109,7 @@ function resourcesOf(value: unknown, notes: string[]): FlusterNeeds {
   if (memory !== undefined) counted.memory = memory;
   const needs = toResources(counted, "resources");
 
-  const note = (key: string, why: string) => notes.push(`resources.${key} is not looked at: ${why}.`);
+  const note = (key: string, why: string) => notes.push(`resources.${key} is ignored: ${why}.`);
   const read = reader(others, "resources");
   if (read("disk", toBytes, 0) > 0) note("disk", "of a worker's room only cpu and memory are counted");
   for (const key of ["device", "gpu", "tpu"] as const) {

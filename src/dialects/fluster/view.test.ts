@@ -93,7 +93,7 @@ describe("the end of a job", () => {
     [
       "poison",
       told(presets.default).run(lost(), lost(), lost()),
-      { state: "WORKER_FAILED", error: "Worker worker-s3 failed: its lease ran out", preemption_count: 3 },
+      { state: "WORKER_FAILED", error: "Worker worker-s3 failed: its lease expired", preemption_count: 3 },
     ],
     [
       "a loss beyond the time it had",

@@ -63,15 +63,19 @@ export async function withinDeadline(call: Call, clock: Clock, work: () => Promi
   const { headers } = call.request;
   checkVersion(headers[VERSION_HEADER]);
   const ms = timeoutIn(headers[TIMEOUT_HEADER]);
+  if (ms === 0) return tooLate(ms); // nothing is begun
   const reply = work().then((message) => new JsonText(JSON.stringify(message)));
   if (ms === null) return reply;
   let cancel = () => {};
   const over = new Promise<JsonText>((resolve) => {
-    const late = () => resolve(connectReply("deadline_exceeded", `the call took longer than its ${ms} ms`));
-    cancel = clock.after(Math.min(ms, LONGEST_MS), late, { background: true });
+    cancel = clock.after(Math.min(ms, LONGEST_MS), () => resolve(tooLate(ms)), { background: true });
   });
   reply.catch(() => {}); // when nobody waits for it any more
   return Promise.race([reply, over]).finally(() => cancel());
+}
+
+function tooLate(ms: number): JsonText {
+  return connectReply("deadline_exceeded", `the call took longer than its ${ms} ms`);
 }
 
 function checkVersion(given: unknown): void {

@@ -57,7 +57,7 @@ export function flusterRoutes(parts: ServerParts): ServedRoute[] {
 function base(name: string, method: ServedRoute["method"], path: string): Omit<ServedRoute, "handle"> {
   return {
     ...{ name, method, path, access: { scope: null }, accepts: ["application/json"], schema: {}, status: 200 },
-    ...{ share: () => "reader", errorForm: connectError, takesGzip: true },
+    ...{ share: () => "reader", errorForm: connectError, takesGzip: true, checksEmptyType: method === "POST" },
   };
 }
 
