@@ -18,10 +18,20 @@ export interface FoundPart {
 
 /** The first of `parts` that is in `text`, with the line around it; null if none is. */
 export function findPart(text: string, parts: readonly string[]): FoundPart | null {
+  return findBy(spanOf, text, parts);
+}
+
+/** The first of `words` that is in `text` and no part of a longer word: "worker_oom" is in "worker_oom: 3 GB", but not in
+ *  "coworker_oomph". Letters, digits and `_` make a word. */
+export function findWord(text: string, words: readonly string[]): FoundPart | null {
+  return findBy(wordSpanOf, text, words);
+}
+
+function findBy(spanIn: typeof spanOf, text: string, parts: readonly string[]): FoundPart | null {
   if (parts.length === 0) return null;
   const lower = text.toLowerCase();
   for (const part of parts) {
-    const span = spanOf(lower, part);
+    const span = spanIn(lower, part);
     if (span === null) continue;
     // A few letters are longer in lower case: then places in one text are not those in the other.
     return { part, line: lineAround(lower.length === text.length ? text : lower, span) };
@@ -49,6 +59,20 @@ export function lineAround(text: string, { from, to }: Span): string {
 export interface Span {
   readonly from: number;
   readonly to: number;
+}
+
+const ENDS_IN_WORD = /[\p{L}\p{N}_]$/u;
+const BEGINS_IN_WORD = /^[\p{L}\p{N}_]/u;
+
+function wordSpanOf(text: string, word: string): Span | null {
+  for (const from of occurrences(text, word)) {
+    const to = from + word.length;
+    // Two units, as a letter may have as many.
+    const isPart =
+      ENDS_IN_WORD.test(text.slice(Math.max(0, from - 2), from)) || BEGINS_IN_WORD.test(text.slice(to, to + 2));
+    if (!isPart) return { from, to };
+  }
+  return null;
 }
 
 function spanOf(text: string, part: string): Span | null {

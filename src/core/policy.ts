@@ -49,6 +49,8 @@ export interface RuleCondition {
   readonly attempt: readonly number[] | null;
   /** Of rules that come with a preset, and left out where there is none: nobody writes it. */
   readonly lines?: LinesCondition;
+  /** The same: words in lower case, in the message or the code, and not as parts of longer ones. */
+  readonly words?: readonly string[];
 }
 
 /** Of the message of a failure and the last lines of a command's stderr, from the last one up: the first line with a phrase of

@@ -115,9 +115,7 @@ describe("opal", () => {
   });
 
   it("retries out of memory, also where a command reports worker_oom, and nothing else it does not know", () => {
-    expect(
-      presets.opal.fallback.map(({ if: { kind, message }, then }) => [kind?.join(), message?.join(), then]),
-    ).toEqual([
+    expect(presets.opal.fallback.map(({ if: { kind, words }, then }) => [kind?.join(), words?.join(), then])).toEqual([
       ["oom", undefined, "retry"],
       ["result,exit,signal", "invalid_input", "fail"],
       ["result,exit,signal", "worker_oom", "retry"],

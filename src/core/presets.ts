@@ -114,8 +114,8 @@ export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
     },
     fallback: [
       rule({ kind: ["oom"] }, "retry"),
-      rule({ kind: REPORTED, message: ["invalid_input"] }, "fail"),
-      rule({ kind: REPORTED, message: ["worker_oom"] }, "retry"),
+      rule({ kind: REPORTED, words: ["invalid_input"] }, "fail"),
+      rule({ kind: REPORTED, words: ["worker_oom"] }, "retry"),
     ],
     onTimeout: "fail",
     onUnknown: "fail",

@@ -1,7 +1,7 @@
 /** Whether a rule matches a failure, and by what. Pure, and in time that grows with the texts alone. */
 import type { Failure } from "./failure.ts";
 import { findInLines } from "./line-phrases.ts";
-import { type FoundPart, findPart } from "./message-parts.ts";
+import { type FoundPart, findPart, findWord } from "./message-parts.ts";
 import type { Rule } from "./policy.ts";
 
 /** The conditions of the rule with the values of theirs that matched, and the line of the message part; null if it does not match. */
@@ -27,6 +27,12 @@ export function matchOf({ if: wanted }: Rule, cause: Failure, attempt: number): 
   let line: string | null = null;
   if (wanted.message !== null) {
     const found = findPart(messageOf(cause), wanted.message);
+    if (found === null) return null;
+    parts.push(`message ${JSON.stringify(found.part)}`);
+    line = found.line;
+  }
+  if (wanted.words !== undefined) {
+    const found = findWord(messageOf(cause), wanted.words);
     if (found === null) return null;
     parts.push(`message ${JSON.stringify(found.part)}`);
     line = found.line;

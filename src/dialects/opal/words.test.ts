@@ -139,8 +139,21 @@ describe("Retry Reason Filtering, which it recommends", () => {
     const reported = (message: string) => failed({ kind: "result", class: "logical", message, exitCode: 1 });
     const onStderr = (line: string) => failed({ kind: "exit", exitCode: 1, message: `exit code 1: ${line}` });
     for (const made of [reported, onStderr]) {
-      expect(decided(made("worker_oom"))).toMatchObject({ kind: "retry", matched: "preset opal" });
-      for (const other of ["invalid_input", "invalid_input: worker_oom is no prompt", "model_missing"]) {
+      for (const oom of [
+        "worker_oom",
+        "CUDA: worker_oom(3 GB)",
+        "preinvalid_inputs: WORKER_OOM",
+        "coworker_oomph worker_oom.",
+      ]) {
+        expect(decided(made(oom))).toMatchObject({ kind: "retry", matched: "preset opal" });
+      }
+      for (const other of [
+        "invalid_input",
+        "invalid_input: worker_oom is no prompt",
+        "model_missing",
+        "coworker_oomph",
+        "no_worker_oom",
+      ]) {
         expect(decided(made(other))).toMatchObject({ kind: "fail", reason: "rejected" });
       }
     }
