@@ -30,10 +30,12 @@ export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
     const { maxBytes, length, upload } = options;
     const file = placeOf(jobId, attempt, name, upload);
     const folders = file.parts.slice(0, -1);
-    if (offset === 0) await makeFolders(root, folders, name);
-    else if (!(await isReal(root, ...folders))) return { size: 0 };
     const path = join(root, ...file.parts);
-    const handle = await openToWrite(path, name, offset === 0);
+    if (offset > 0 && !(await isReal(root, ...folders))) return { size: 0 };
+    const handle =
+      offset > 0
+        ? await openToWrite(path, name, false)
+        : await withFolders(root, folders, name, () => openToWrite(path, name, true));
     if (handle === null) return { size: 0 };
     const dir = join(root, ...file.counted);
     const tally = maxBytes === undefined ? null : await tallies.enter(dir);
@@ -89,17 +91,17 @@ export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
     const [staged, path] = [join(root, ...from.parts), join(root, ...to.parts)];
     const dir = join(root, ...to.counted);
     const { size } = await lstat(staged);
-    await makeFolders(root, to.parts.slice(0, -1), name);
+    const folders = to.parts.slice(0, -1);
     const before = await lstat(path).catch(() => null);
     if (before !== null && (!before.isFile() || before.nlink !== 1)) throw nameTaken(name);
     const tally = maxBytes === undefined ? null : await tallies.enter(dir);
     try {
       const grows = size - (before?.size ?? 0);
       if (tally !== null && tally.bytes + grows > (maxBytes as number)) throw tooLarge(name, maxBytes as number);
-      await rename(staged, path);
+      await withFolders(root, folders, name, () => rename(staged, path));
       if (tally !== null) tally.bytes += grows;
       tallies.less(join(root, ...from.counted), size);
-      await flushFolders(root, to.parts.slice(0, -1));
+      await flushFolders(root, folders);
     } finally {
       if (tally !== null) tallies.leave(dir);
     }
@@ -207,6 +209,21 @@ export async function isReal(root: string, ...folders: readonly string[]): Promi
     if (found === null || !found.isDirectory()) return false;
   }
   return true;
+}
+
+const MAX_TRIES = 50;
+
+/** Makes the folders and does something in them. Whoever removes the last other file takes the empty folders with it, and may come
+ *  between: then they are made again. */
+async function withFolders<T>(root: string, folders: readonly string[], name: string, run: () => Promise<T>) {
+  for (let tries = 1; ; tries++) {
+    try {
+      await makeFolders(root, folders, name);
+      return await run();
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT" || tries === MAX_TRIES) throw error;
+    }
+  }
 }
 
 async function makeFolders(root: string, folders: readonly string[], name: string): Promise<void> {
