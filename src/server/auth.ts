@@ -1,5 +1,6 @@
-/** Who calls, and whether the route that was matched is open to it. Nothing is decided on the path's text: whatever the
- *  router did not match is answered 401 without a valid token, and 404 with one. */
+/** Who calls, and whether the route that was matched is open to it. Whom anything is open to is never decided on the path's text:
+ *  whatever the router did not match is answered 404 to callers with a valid token, and to those that need none for the
+ *  routes beside it, and 401 to all others. */
 import type { FastifyRequest } from "fastify";
 import { HEADER } from "../contract/wire.ts";
 import type { AccessToken, Scope } from "../core/access.ts";
@@ -24,8 +25,10 @@ export interface Access {
   /** A browser may ask its user for the token, as the password. */
   readonly basic?: boolean;
   /** Who a caller without any token is; null if it may not be anybody. */
-  readonly anonymous?: (request: FastifyRequest) => Principal | null;
+  readonly anonymous?: Anonymous;
 }
+
+export type Anonymous = (request: FastifyRequest) => Principal | null;
 
 /** Said to everybody who comes without a token or with a wrong one: it tells nothing about which tokens there are. */
 const UNAUTHORIZED = "send a valid token as `Authorization: Bearer TOKEN`";
@@ -53,11 +56,14 @@ export class Auth {
     return who.isAnonymous === true ? () => {} : this.#tokens.onEnd(who.id, listener);
   }
 
-  /** The caller of a request, or an error that says why not. */
-  async check(request: FastifyRequest, access: Access | null): Promise<Principal> {
+  /** The caller of a request, or an error with the reason. Without a route this always throws; `beside` is who needs no token for the
+   *  routes beside such an address. */
+  async check(request: FastifyRequest, access: Access | null, beside: Anonymous = () => null): Promise<Principal> {
     const given = tokenOf(request.headers.authorization, access?.basic === true);
     if (given === null) {
-      const nobody = request.headers.authorization === undefined ? access?.anonymous?.(request) : null;
+      const anonymous = access === null ? beside : access.anonymous;
+      const nobody = request.headers.authorization === undefined ? anonymous?.(request) : null;
+      if (nobody && access === null) throw nothingHere();
       if (nobody) return nobody;
       throw new PerdureError("unauthorized", UNAUTHORIZED);
     }

@@ -17,9 +17,20 @@ export type ErrorForm = (answer: Answer, headers: IncomingHttpHeaders) => Formed
 export type ErrorForms = (url: string) => ErrorForm | null;
 
 export function errorForms(routes: readonly Pick<ServedRoute, "path" | "errorForm">[]): ErrorForms {
-  const forms = new Map<string, ErrorForm>();
-  for (const { path, errorForm } of routes) if (errorForm !== undefined) forms.set(firstPart(path), errorForm);
-  return (url) => forms.get(firstPart(url)) ?? null;
+  return bySection(routes, ({ errorForm }) => errorForm);
+}
+
+/** What the routes below the first part of an address have in common. It is for addresses that no route matched. */
+export function bySection<Route extends Pick<ServedRoute, "path">, Value>(
+  routes: readonly Route[],
+  pick: (route: Route) => Value | undefined,
+): (url: string) => Value | null {
+  const values = new Map<string, Value>();
+  for (const route of routes) {
+    const value = pick(route);
+    if (value !== undefined) values.set(firstPart(route.path), value);
+  }
+  return (url) => values.get(firstPart(url)) ?? null;
 }
 
 export function formed(answer: Answer, form: ErrorForm | null, headers: IncomingHttpHeaders): FormedAnswer {

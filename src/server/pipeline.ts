@@ -6,7 +6,7 @@ import { HEADER } from "../contract/wire.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { StoreState } from "../engine/store-state.ts";
 import type { Admission, Ticket } from "./admission.ts";
-import { type Auth, namespaceOf } from "./auth.ts";
+import { type Anonymous, type Auth, namespaceOf } from "./auth.ts";
 import { sendJson } from "./call.ts";
 import { checkInput } from "./check-input.ts";
 import { addParsers, checkContent, isOfUnknownSize, textOf } from "./content.ts";
@@ -36,10 +36,12 @@ export interface Pipeline {
   readonly authenticated: (socket: Socket) => void;
   readonly storeState: Pick<StoreState, "failed">;
   readonly errorForms: ErrorForms;
+  /** Who needs no token for the routes near this address; null where all do. */
+  readonly anonymousAt: (url: string) => Anonymous | null;
 }
 
 export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
-  const { auth, admission, bodyLimit, log, authenticated } = pipeline;
+  const { auth, admission, bodyLimit, log, authenticated, anonymousAt } = pipeline;
   app.decorateRequest("who", null);
   app.decorateRequest("namespace", "default");
   app.decorateRequest("ticket", null);
@@ -49,7 +51,8 @@ export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
     const served = request.is404 ? null : (request.routeOptions.config.served ?? null);
     if (served?.access.open) return;
     // Without a route this always throws: 401 or 404.
-    request.who = await auth.check(request, served?.access ?? null);
+    const beside = served === null ? anonymousAt(request.url) : null;
+    request.who = await auth.check(request, served?.access ?? null, beside ?? undefined);
     const route = served as ServedRoute;
     if (request.headers.authorization !== undefined) authenticated(request.raw.socket);
     request.namespace = namespaceOf(request.who, request.headers[HEADER.namespace]);
@@ -89,7 +92,10 @@ export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
 export function answerUnroutable(pipeline: Pipeline) {
   const fail = errorSender(pipeline);
   return async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
-    const problem: unknown = await pipeline.auth.check(request, null).catch((refused: unknown) => refused ?? error);
+    const beside = pipeline.anonymousAt(request.url) ?? undefined;
+    const problem: unknown = await pipeline.auth
+      .check(request, null, beside)
+      .catch((refused: unknown) => refused ?? error);
     fail(problem, request, reply);
   };
 }

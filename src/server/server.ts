@@ -10,7 +10,7 @@ import { Auth, tokenEnded } from "./auth.ts";
 import { RequestCall, Signals, sendResult } from "./call.ts";
 import { STRICT } from "./check-input.ts";
 import { docsRoutes } from "./docs-routes.ts";
-import { errorForms } from "./error-form.ts";
+import { bySection, errorForms } from "./error-form.ts";
 import { allHandlers } from "./handlers.ts";
 import { healthRoutes } from "./health-routes.ts";
 import { HttpServer, type Listening, type ListenOptions, requestIdOf } from "./http-server.ts";
@@ -79,6 +79,7 @@ export function createServer(
   const pipeline: Pipeline = {
     ...{ bodyLimit, log, auth, admission: new Admission(admitted, () => lag.ms, clock) },
     ...{ storeState: engine.storeState, errorForms: forms },
+    anonymousAt: bySection(served, ({ access }) => access.anonymous),
     authenticated: (socket) => http?.authenticated(socket),
   };
   const ends = { signals, auth };

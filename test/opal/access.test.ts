@@ -54,9 +54,25 @@ describe("opal.anonymous", () => {
     const [submitted] = await store.events({ after: 0, limit: 1, jobId: job?.id as string });
     expect(submitted?.data).toMatchObject({ by: "opal:anonymous" });
 
-    for (const path of ["/v1/jobs", "/v1/tokens", "/v1/version", "/api", "/api/other"]) {
+    for (const path of ["/v1/jobs", "/v1/tokens", "/v1/version", "/v1/other", "/other", "/v1/jobs/%zz", "/apis"]) {
       expect([path, (await call("GET", path, { token: null })).status]).toEqual([path, 401]);
     }
+    // Where nothing is, there is nothing to send a token for.
+    for (const at of [
+      "GET /api",
+      "GET /api/other",
+      "GET /api/jobs/%zz",
+      "DELETE /api/jobs/job_1",
+      "PUT /api/workers",
+    ]) {
+      const [method = "", path = ""] = at.split(" ");
+      const { status, body } = await call(method, path, { token: null });
+      expect([at, status, Object.keys(body)]).toEqual([at, 404, ["detail"]]);
+    }
+    expect((await call("GET", "/api/other", { token: "wrong" })).status).toBe(401);
+    expect((await call("GET", "/api/other", { token: null, headers: { "x-forwarded-for": "10.0.0.1" } })).status).toBe(
+      401,
+    );
     const elsewhere = { token: null, headers: { "perdure-namespace": "other" } };
     expect((await call("GET", "/api/jobs", elsewhere)).status).toBe(403);
     // A token is checked as always.
