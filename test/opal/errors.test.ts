@@ -109,6 +109,24 @@ describe('an error is "{"detail": …}" and nothing else, its code in a header',
     expect(await raw(server, `${base}/../x`, { authorization: "" })).toMatchObject({ status: 401 });
   });
 
+  it("a link of each output that works; others are left out, and kept", async () => {
+    const linked = ["a..b", "a%2fb", "50%25 off", "%2e", "plain.txt", "é"];
+    const others = ["%2e%2e", "%252e%252e", "%2fetc", "a\\b", "a\nb", "%00"];
+    const program = `for (const name of ${JSON.stringify([...linked, ...others])}) require("fs").writeFileSync("artifacts/" + name, name)`;
+    const server = await startOpal({ engine: [process.execPath, "-e", program] });
+    await server.call("POST", "/api/jobs", { body: { prompt: "x", job_id: "job_1" } });
+    await server.work();
+    await server.ended("job_1");
+    const { outputs } = (await server.call("GET", "/api/jobs/job_1")).body as {
+      outputs: { name: string; href: string }[];
+    };
+    expect(outputs.map(({ name }) => name).sort()).toEqual(linked.toSorted());
+    for (const { name, href } of outputs) expect(await raw(server, href)).toMatchObject({ status: 200, body: name });
+    const [job] = (await server.store.find({})).jobs;
+    const kept = JSON.parse(job?.result ?? "") as { outputs: { name: string }[] };
+    expect(kept.outputs.map(({ name }) => name).sort()).toEqual([...linked, ...others].sort());
+  });
+
   it("whatever it is, and wherever in the server it arises", async () => {
     const server = await startOpal();
     const { token, call } = server;

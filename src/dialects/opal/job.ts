@@ -3,6 +3,7 @@
 import { isPlain } from "../../core/check.ts";
 import type { Job } from "../../core/job.ts";
 import type { AttemptRow, BlobFile, JobInfo } from "../../core/views.ts";
+import { hasLink } from "./output-name.ts";
 import {
   isoTime,
   isoTimeOrNull,
@@ -106,11 +107,13 @@ function lastRun({ chapter }: Job, attempts: readonly EndedAttempt[]): EndedAtte
   return attempts.findLast((each) => each.chapter === chapter && each.outcome !== "released");
 }
 
-/** A link names the attempt that won, since others of the same name may lie beside it. */
+/** A link names the attempt that won, since others of the same name may lie beside it. An output that has no link that works is left
+ *  out, and kept. */
 function outputsOf({ attempt, result }: ShownJob, id: string): OpalOutput[] {
   const listed = isPlain(result) ? (result as { outputs?: unknown }).outputs : null;
   if (!Array.isArray(listed)) return [];
-  return (listed as BlobFile[]).map(({ name, mime, size, sha256 }) => {
+  const linked = (listed as BlobFile[]).filter(({ name }) => hasLink(name));
+  return linked.map(({ name, mime, size, sha256 }) => {
     const path = name.toWellFormed().split("/").map(encodeURIComponent).join("/");
     return { name, href: `/api/artifacts/${id}/attempt_${attempt}/${path}`, mime, size, sha256 };
   });
