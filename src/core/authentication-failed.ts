@@ -2,7 +2,7 @@
  *  lines of stderr, and phrases that show that a line is about something else. Collected from what clients of model APIs, gRPC,
  *  AWS, Google, GitHub, git, npm, curl, kubectl, docker, databases and ssh write; test/dialects/agent-task-errors.test.ts has
  *  their texts. A number alone and the word "authentication" alone report nothing. */
-import type { LinesCondition } from "./policy.ts";
+import type { LinePhrases } from "./line-phrases.ts";
 
 /** A status of HTTP in the forms in which it is written; a number alone may count files or milliseconds. */
 function statusForms(status: number): string[] {
@@ -18,12 +18,14 @@ function statusForms(status: number): string[] {
 const REFUSED = [
   ...statusForms(401),
   ...statusForms(403),
-  ...["401 unauthorized", "unauthorized", "unauthenticated"],
+  ...["401 unauthorized", "unauthorized", "unauthenticated", "401 status code", "403 status code"],
+  ...["fetch failed 401", "fetch failed 403", "request failed 401", "request failed 403"],
   ...["403 forbidden", "http forbidden", "forbidden error", "error from server forbidden"],
   ...["code e401", "code e403", "eneedauth"],
 
   ...["authentication failed", "authentication failure", "authentication failures", "authentication required"],
-  ...["authentication error", "failed to authenticate"],
+  ...["authentication error", "failed to authenticate", "unable to authenticate", "could not authenticate"],
+  ...["cannot authenticate", "invalid authentication"],
   ...["auth failed", "auth failure", "reauthentication failed", "reauthentication is needed", "login failed"],
   ...["authentication credentials invalid", "invalid authentication credentials", "authentication token invalid"],
   ...["could not resolve authentication method", "must be logged in", "not logged in", "please run login"],
@@ -31,9 +33,13 @@ const REFUSED = [
   ...["incorrect api key", "invalid api key", "invalid x api key", "api key not valid", "api key is invalid"],
   ...["api key invalid", "api key expired", "api key has expired", "invalid subscription key", "no api key provided"],
   ...["t provide an api key", "api key client option must be set", "missing api key", "api key is missing"],
+  ...["api key revoked", "api key has been revoked", "api key not found", "pass a valid api key", "api key not set"],
+  ...["api key is not set", "api key environment variable is missing", "api key environment variable is not set"],
 
   ...["token expired", "token has expired", "token is expired", "tokens have expired", "expired token", "jwt expired"],
   ...["token included in the request is expired", "token included in the request is invalid", "invalid grant"],
+  ...["token is invalid", "token is not valid", "token revoked", "token was revoked", "token has been revoked"],
+  ...["invalid api token", "not pass a valid authentication token"],
   ...["invalid access token", "invalid auth token", "invalid authentication token", "invalid bearer token"],
   ...["invalid client token id", "unrecognized client exception", "signature does not match", "session token invalid"],
 
@@ -50,7 +56,23 @@ const REFUSED = [
   ...["bad username or password", "incorrect or missing password", "wrongpass", "access denied for user"],
 
   ...["type permission error", "permission denied error", "code permission denied", "status permission denied"],
-  ...["access denied exception", "an error occurred access denied", "permission denied publickey"],
+  ...[
+    "access denied exception",
+    "an error occurred access denied",
+    "access denied access denied",
+    "code access denied",
+    "permission denied publickey",
+  ],
+];
+
+/** Too short to count before other words: "Error: 401 files left", "invalid token at position 3". */
+const REFUSED_AT_THE_END = [
+  ...[401, 403].flatMap((status) =>
+    ["error", "exception", "httpexception", "httperror", "returned", "got", "received"].map(
+      (form) => `${form} ${status}`,
+    ),
+  ),
+  "invalid token",
 ];
 
 const OTHERWISE = [
@@ -67,6 +89,7 @@ const OTHERWISE = [
   ],
   ...["request timeout", "connection timeout", "connect timeout", "read timeout", "gateway timeout", "i o timeout"],
   ...["operation timeout", "timeout while", "timeout during", "timeout after", "timeout waiting", "deadline exceeded"],
+  ...["upstream connect error", "reset before headers"],
   ...["connection refused", "connection reset", "connection aborted", "connection closed", "connection error"],
   ...["connection lost", "econnrefused", "econnreset", "econnaborted", "epipe", "broken pipe", "socket hang up"],
   ...["eai again", "enotfound", "could not resolve host", "name or service not known", "temporary failure"],
@@ -90,8 +113,25 @@ const OTHERWISE = [
   ...["authentication succeeded", "authentication successful", "authentication ok", "authenticated as"],
   ...["authenticated successfully", "successfully authenticated", "login succeeded", "login successful"],
   ...["logged in as", "reauthenticated", "re authenticated"],
-  // It is no refusal.
-  ...["unauthenticated requests", "allow unauthenticated", "no unauthorized"],
+  ...["expired refreshing", "expired fetching", "expired renewing", "expired requesting", "expired getting"],
+  ...["expired attempting", "expired trying to refresh", "expired will refresh", "expired retrying with"],
 ];
 
-export const AUTHENTICATION_FAILED: LinesCondition = { has: REFUSED, unless: OTHERWISE };
+const NO_REFUSAL = [
+  // Flags and settings of clients, headers of answers.
+  ...["clarify timeout error", "timeout error message", "x ratelimit", "x rate limit", "anthropic ratelimit"],
+  ...["limit", "remaining", "reset", "used", "policy", "resource"].flatMap((of) => [
+    `ratelimit ${of}`,
+    `rate limit ${of}`,
+  ]),
+  ...["unauthenticated requests", "allow unauthenticated", "token expired in", "token is expired in"],
+  ...["exit code", "exit status", "exited with code", "exited with status", "exited code", "exited with exit code"],
+  ...["syntax error invalid token", "parse error invalid token"],
+];
+
+export const AUTHENTICATION_FAILED: LinePhrases = {
+  has: REFUSED,
+  hasLast: REFUSED_AT_THE_END,
+  unless: OTHERWISE,
+  ignored: NO_REFUSAL,
+};

@@ -3,6 +3,7 @@
 import { evaluateCondition } from "./expression.ts";
 import { type Failure, failure } from "./failure.ts";
 import type { FailReason, Job } from "./job.ts";
+import { unknownLists } from "./line-lists.ts";
 import { type FoundPart, findPart } from "./message-parts.ts";
 import type { Outcome } from "./outcome.ts";
 import type { Policy, Rule } from "./policy.ts";
@@ -164,7 +165,9 @@ function judgeFailed(policy: Policy, cause: Failure, fallback: Verdict | null, y
   }
   if (retryWhen !== null) return yes("retryWhen");
   if (fallback !== null) return fallback;
-  return policy.onUnknown === "retry" ? yes("onUnknown") : no("rejected", "onUnknown");
+  const unknown = unknownLists(policy);
+  const found = unknown === null ? null : { part: unknown, line: null };
+  return policy.onUnknown === "retry" ? yes("onUnknown", found) : no("rejected", "onUnknown", found);
 }
 
 function variables(job: JobFacts, outcome: FailureOutcome): Record<string, unknown> {

@@ -136,10 +136,10 @@ function matchedWords(
   }
   const rule = /^rules\[(\d+)\]$/.exec(matched);
   if (rule)
-    return `${matched}, rule ${Number(rule[1]) + 1} of its policy, says ${then}${partText(matchedPart, matchedText)}`;
+    return `${matched}, rule ${Number(rule[1]) + 1} of its policy, matched this failure${partText(matchedPart, matchedText)}`;
   if (matched.startsWith(PRESET)) {
     const preset = quoted(matched.slice(PRESET.length));
-    return `a rule of the preset ${preset} says ${then}${partText(matchedPart, matchedText)}`;
+    return `a rule of the preset ${preset} matched this failure${partText(matchedPart, matchedText)}`;
   }
   if (matched.startsWith(HANDED_BACK)) return `it was ${matched}, which counts as a lost worker`;
   const code = failure?.exitCode ?? null;
@@ -157,9 +157,9 @@ function matchedWords(
       if (cls === "polled") return "its result matches retryWhen";
       return then === "fail" ? "retryWhen is not true" : "retryWhen is true";
     case "onTimeout":
-      return `onTimeout says ${then}`;
+      return `onTimeout is set to ${then}`;
     case "onUnknown":
-      return `onUnknown says ${then}, and no rule, list or condition knew this failure`;
+      return `onUnknown is set to ${then}, and no rule, list or condition matched this failure${partText(matchedPart, undefined)}`;
     case "queue timeout":
       return "a job that nobody started in time is queued again while its budget lasts";
     case "noRetryOnExitCodes":

@@ -109,13 +109,13 @@ describe("a job with a failure, a loss and a retry pending", () => {
       `Queued for a retry: due at ${at(26_455)}, in 1.5 s; run 3, 2 of 5 charged, 1 loss.`,
       `Job job_1 was submitted at ${at(0)}: kind "send-mail", queue "mail", namespace "default", maxAttempts 5.`,
       `Attempt 1 started at ${at(5)} on worker "alpha" (session "s1") and failed after 3.2 s: "exit code 7: boom".`,
-      "  Decision (step 10): retry, because onUnknown says retry, and no rule, list or condition knew this failure; run 1, 1 of 5 charged, 4 left.",
+      "  Decision (step 10): retry, because onUnknown is set to retry, and no rule, list or condition matched this failure; run 1, 1 of 5 charged, 4 left.",
       `  Next run due at ${at(4_305)}, 1.1 s later (backoff 1 s, jitter +10 %).`,
       `Attempt 2 started at ${at(4_305)} on worker "beta" (session "s2") and was lost after 20 s: its session did not renew its lease in time; its last renewal was at ${at(16_305)}, 12 s into the attempt; found by "engine-1".`,
       "  Decision (step 10): retry, because a lost worker is not the job's fault; loss 1, 99 of 100 retries after lost workers left.",
       `  Next run due at ${at(24_305)}, at once (no backoff).`,
       `Attempt 3 started at ${at(24_305)} on worker "beta" (session "s3") and failed after 150 ms: "connect ECONNREFUSED" (code ECONNREFUSED).`,
-      "  Decision (step 10): retry, because onUnknown says retry, and no rule, list or condition knew this failure; run 3, 2 of 5 charged, 3 left.",
+      "  Decision (step 10): retry, because onUnknown is set to retry, and no rule, list or condition matched this failure; run 3, 2 of 5 charged, 3 left.",
       `  Next run due at ${at(26_455)}, 2 s later (backoff 2 s).`,
       "It waits in backoff after attempt 3. The retry command runs it now.",
     ]);
@@ -132,7 +132,7 @@ describe("a job with a failure, a loss and a retry pending", () => {
       ...{ attempt: 1, chapter: 1, worker: "alpha", session: "s1", dueAt: T0, startedAt: T0 + 5, endedAt: T0 + 3_205 },
       ...{ outcome: "failed", usage: null, verdict: "retry", matched: "onUnknown", nextRunAt: T0 + 4_305 },
       ...{ matchedPart: null, matchedText: null },
-      because: "onUnknown says retry, and no rule, list or condition knew this failure",
+      because: "onUnknown is set to retry, and no rule, list or condition matched this failure",
       charge: { to: "maxAttempts", used: 1, limit: 5, left: 4 },
       delay: { baseMs: 1_000, jitter: 0.1, delayMs: 1_100 },
       failure: expect.objectContaining({ kind: "exit", exitCode: 7 }),
@@ -429,7 +429,7 @@ describe("why a job failed, and what can be done", () => {
       "timeout",
       "onTimeout",
       new Play({ maxAttempts: 3, onTimeout: "fail" }).run(TIMEOUT),
-      "because onTimeout says fail;",
+      "because onTimeout is set to fail;",
       "Find out what made it slow, then redrive it.",
     ],
     [
@@ -521,10 +521,10 @@ describe("why a job failed, and what can be done", () => {
   it("says what the policy would have done if a budget had not been used up", () => {
     const own = new Play({ rules: [rule("retry", { maxRetries: 0 })] }).run(fails());
     expect(own.text).toContain(
-      "fail as exhausted, because rules[0] matched 1 time and no retry is granted by it (else it would be retried, as rules[0], rule 1 of its policy, says retry); charged to rules[0] alone: match 1, 0 of its 0 retries left.",
+      "fail as exhausted, because rules[0] matched 1 time and no retry is granted by it (else it would be retried, as rules[0], rule 1 of its policy, matched this failure); charged to rules[0] alone: match 1, 0 of its 0 retries left.",
     );
     const late = new Play({ maxAttempts: 3, maxElapsedMs: 1 }).run(fails());
-    expect(late.text).toContain("(else it would be retried, as onUnknown says retry, and no rule");
+    expect(late.text).toContain("(else it would be retried, as onUnknown is set to retry, and no rule");
   });
 
   it("says that a job was handed back so often that it counts as lost", () => {
@@ -556,31 +556,31 @@ describe("which rule or step decided", () => {
       "a rule that retries",
       { ...five, rules: [rule("fail", { if: { ...ANY, exitCode: [3] } }), rule("retry")] },
       fails(),
-      "retry, because rules[1], rule 2 of its policy, says retry; run 1, 1 of 5 charged, 4 left.",
+      "retry, because rules[1], rule 2 of its policy, matched this failure; run 1, 1 of 5 charged, 4 left.",
     ],
     [
       "a rule that fails",
       { ...five, rules: [rule("fail")] },
       fails(),
-      "(step 7): fail as rejected, because rules[0], rule 1 of its policy, says fail;",
+      "(step 7): fail as rejected, because rules[0], rule 1 of its policy, matched this failure;",
     ],
     [
       "a rule that names what it matches",
       { ...five, rules: [rule("retry", { if: { ...ANY, exitCode: [3, 4], message: ["lock", "boom"] } })] },
       exits(4, "BOOM goes the lock"),
-      'rules[0], rule 1 of its policy, says retry: exitCode 4, message "lock" matched "exit code 4: BOOM goes the lock";',
+      'rules[0], rule 1 of its policy, matched this failure: exitCode 4, message "lock" matched "exit code 4: BOOM goes the lock";',
     ],
     [
       "a rule that defers",
       { ...five, rules: [rule("defer")] },
       fails(),
-      "defer, because rules[0], rule 1 of its policy, says defer; nothing charged (deferral 1 of this chapter).",
+      "defer, because rules[0], rule 1 of its policy, matched this failure; nothing charged (deferral 1 of this chapter).",
     ],
     [
       "a rule with its own retries",
       { ...five, rules: [rule("retry", { maxRetries: 2 })] },
       fails(),
-      "says retry; charged to rules[0] alone: match 1, 1 of its 2 retries left.",
+      "matched this failure; charged to rules[0] alone: match 1, 1 of its 2 retries left.",
     ],
     ["stopWhen", { ...five, stopWhen: "{{ attempt >= 1 }}" }, fails(), "because stopWhen is true;"],
     ["retryWhen, true", { ...five, retryWhen: "{{ error != None }}" }, fails(), "retry, because retryWhen is true;"],
@@ -596,12 +596,12 @@ describe("which rule or step decided", () => {
       COMPLETED,
       "retry, because its result matches retryWhen;",
     ],
-    ["onTimeout", five, TIMEOUT, "retry, because onTimeout says retry;"],
+    ["onTimeout", five, TIMEOUT, "retry, because onTimeout is set to retry;"],
     [
       "onUnknown",
       { ...five, onUnknown: "fail" },
       fails(),
-      "because onUnknown says fail, and no rule, list or condition knew this failure;",
+      "because onUnknown is set to fail, and no rule, list or condition matched this failure;",
     ],
     [
       "noRetryOnExitCodes",
@@ -644,7 +644,7 @@ describe("which rule or step decided", () => {
       "the preset",
       five,
       fails({ kind: "http", status: 404, message: "404 Not Found" }),
-      'because a rule of the preset "default" says fail (kind http, status 400-407);',
+      'because a rule of the preset "default" matched this failure (kind http, status 400-407);',
     ],
     [
       "a released attempt",
@@ -683,8 +683,8 @@ describe("which rule or step decided", () => {
 
   it.each([
     ["retryOn", "retry, because its message has a part that retryOn lists;"],
-    ["rules[0]", "retry, because rules[0], rule 1 of its policy, says retry;"],
-    ["preset agent", 'retry, because a rule of the preset "agent" says retry;'],
+    ["rules[0]", "retry, because rules[0], rule 1 of its policy, matched this failure;"],
+    ["preset agent", 'retry, because a rule of the preset "agent" matched this failure;'],
   ])("explains a decision of an earlier version, which does not name the part: %s", (matched, words) => {
     const play = new Play().start();
     const decision = { kind: "retry", step: 10, class: "failure", matched, runAt: T0 };

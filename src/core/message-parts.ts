@@ -49,10 +49,15 @@ export function lineAround(text: string, { from, to }: Span): string {
   const next = text.indexOf("\n", to);
   const line = text.slice(start, next < 0 ? text.length : next);
   if (line.trim().length <= MAX_LINE) return line.trim();
-  const first = Math.max(start, from - MAX_BEFORE);
-  const last = Math.min(start + line.length, first + MAX_LINE);
+  const first = wholeAt(text, Math.max(start, from - MAX_BEFORE));
+  const last = wholeAt(text, Math.min(start + line.length, first + MAX_LINE));
   const cut = text.slice(first, last).trim().toWellFormed();
   return `${first > start ? "…" : ""}${cut}${last < start + line.length ? "…" : ""}`;
+}
+
+/** Not between the two halves of a character. */
+function wholeAt(text: string, at: number): number {
+  return (text.codePointAt(at - 1) ?? 0) > 0xffff ? at + 1 : at;
 }
 
 /** From the first character to behind the last. */

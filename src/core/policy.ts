@@ -47,17 +47,11 @@ export interface RuleCondition {
   /** Inclusive ranges of HTTP statuses. */
   readonly status: readonly (readonly [number, number])[] | null;
   readonly attempt: readonly number[] | null;
-  /** Of rules that come with a preset, and left out where there is none: nobody writes it. */
-  readonly lines?: LinesCondition;
-  /** The same: words in lower case, in the message or the code, and not as parts of longer ones. */
+  /** The name of a list of phrases in code (`line-lists.ts`), which are searched for in the message and the last lines of a
+   *  command's stderr. Of rules that come with a preset, and left out where there is none: nobody writes it. */
+  readonly lines?: string;
+  /** Words in lower case, in the message or the code, and not as parts of longer ones. Likewise of presets alone. */
   readonly words?: readonly string[];
-}
-
-/** Of the message of a failure and the last lines of a command's stderr, from the last one up: the first line with a phrase of
- *  either list has one of `has`, and none of `unless`. Phrases are words in lower case with a space between. */
-export interface LinesCondition {
-  readonly has: readonly string[];
-  readonly unless: readonly string[];
 }
 
 /** A rule of a policy as it is stored.

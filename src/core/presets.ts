@@ -1,7 +1,6 @@
 /** The presets: our own default, and the documented numbers of the five systems that Perdure speaks for. Each is a
  *  policy in full, so that a stored policy never depends on the version that resolved it. `default` grants no retry
  *  of failures (a task must say that it may run twice), but a hundred after lost workers, which are nobody's fault. */
-import { AUTHENTICATION_FAILED } from "./authentication-failed.ts";
 import { deepFreeze } from "./freeze.ts";
 import type { Backoff, Policy, PresetName, Rule, RuleCondition, WorkerLostPolicy } from "./policy.ts";
 
@@ -176,7 +175,7 @@ export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
         "fail",
       ),
       // A program that was killed may have gone on after a refusal that it printed: that is not how it ended.
-      rule({ kind: ["exit", "error", "http"], lines: AUTHENTICATION_FAILED }, "fail"),
+      rule({ kind: ["exit", "error", "http"], lines: "authentication-failed-1" }, "fail"),
     ],
   },
 } satisfies Record<PresetName, Policy>);

@@ -1,5 +1,6 @@
 /** Whether a rule matches a failure, and by what. Pure, and in time that grows with the texts alone. */
 import type { Failure } from "./failure.ts";
+import { lineList } from "./line-lists.ts";
 import { findInLines } from "./line-phrases.ts";
 import { type FoundPart, findPart, findWord } from "./message-parts.ts";
 import type { Rule } from "./policy.ts";
@@ -38,7 +39,8 @@ export function matchOf({ if: wanted }: Rule, cause: Failure, attempt: number): 
     line = found.line;
   }
   if (wanted.lines !== undefined) {
-    const found = findInLines(linesOf(cause), wanted.lines);
+    const list = lineList(wanted.lines);
+    const found = list === null ? null : findInLines(linesOf(cause), list);
     if (found === null) return null;
     parts.push(`lines ${JSON.stringify(found.part)}`);
     line = found.line;

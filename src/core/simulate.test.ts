@@ -92,7 +92,7 @@ describe("a step", () => {
       ...{ attempt: 1, outcome: "fail", startMs: 0, startRangeMs: [0, 0], tookMs: 500 },
       ...{ decision: "retry", step: 10, class: "failure", matched: "onUnknown", reason: null, detail: null },
       ...{ matchedPart: null, matchedText: null },
-      because: "onUnknown says retry, and no rule, list or condition knew this failure",
+      because: "onUnknown is set to retry, and no rule, list or condition matched this failure",
       charge: { to: "maxAttempts", used: 1, limit: 3, left: 2 },
       ...{ delayMs: 1_000, baseDelayMs: 1_000, delayRangeMs: [800, 1_200], dependsOnJitter: false },
     });

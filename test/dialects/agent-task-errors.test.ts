@@ -213,6 +213,72 @@ Node.js v20.20.2
       "a refresh that was refused",
       "access token is expired, refreshing\nError refreshing token: 401 Unauthorized\nagent: exit\n",
     ],
+    [
+      "axios, as JSON",
+      '{"message":"Request failed with status code 401","name":"AxiosError","config":{"transitional":{"silentJSONParsing":true,"forcedJSONParsing":true,"clarifyTimeoutError":false},"timeout":0,"timeoutErrorMessage":""},"code":"ERR_BAD_REQUEST","status":401}\n',
+    ],
+    [
+      "axios, as a console shows it",
+      `AxiosError: Request failed with status code 401
+    at settle (file:///app/node_modules/axios/lib/core/settle.js:19:12)
+    at async main (file:///app/agent.js:3:1) {
+  config: {
+    transitional: {
+      silentJSONParsing: true,
+      forcedJSONParsing: true,
+      clarifyTimeoutError: false
+    },
+    timeoutErrorMessage: undefined,
+    timeout: 0
+  },
+  response: {
+    status: 401,
+    headers: Object [AxiosHeaders] {
+      'x-ratelimit-limit': '60',
+      'x-rate-limit-remaining': '59'
+    }
+  },
+  code: 'ERR_BAD_REQUEST'
+}
+`,
+    ],
+    [
+      "a limit of calls in the headers below",
+      "< HTTP/1.1 401 Unauthorized\n< x-rate-limit-limit: 50\n< x-ratelimit-reset: 9\n",
+    ],
+    ["a limit of calls in the headers beside", 'HTTP 401 {"x-ratelimit-limit":"60","x-rate-limit-remaining":"59"}\n'],
+    ["a limit of calls of Anthropic", "status: 401\nanthropic-ratelimit-requests-remaining: 49\n"],
+    ["a bare status", "Error: 401\n"],
+    ["a bare status with its body", 'Error: 403 {"message":"no"}\n'],
+    ["FastAPI", "HTTPException: 401\n"],
+    ["fetch, a status", "fetch failed: 401\n"],
+    ["a call", "LLM call returned 401\n"],
+    ["OpenAI, no body", "Error: 401 status code (no body)\n"],
+    ["got", "model list: got 401\n"],
+    ["Moonshot", "Error: Invalid Authentication\n"],
+    ["an invalid token", "Error: invalid token\n"],
+    ["an invalid token, the other way round", "error: Token is invalid\n"],
+    ["an invalid token of an API", "invalid api token\n"],
+    ["Anthropic, revoked", "OAuth token has been revoked. Please obtain a new token.\n"],
+    ["a revoked key", "API key revoked\n"],
+    ["Gemini, no such key", "API Key not found. Please pass a valid API key.\n"],
+    [
+      "OpenAI, Node, no key",
+      "Error: The OPENAI_API_KEY environment variable is missing or empty; either provide it, or instantiate the client\n",
+    ],
+    ["unable", "agent: unable to authenticate\n"],
+    ["could not", "agent: could not authenticate with the provider\n"],
+    ["S3, Node", "AccessDenied: Access Denied\n    at de_CommandError (/app/node_modules/client-s3/index.js:1:1)\n"],
+    ["Stripe", "You did not pass a valid authentication token\n"],
+    ["a code in capitals", "JWTExpired: no\n  code: 'ERR_JWT_EXPIRED'\n"],
+    ["a value that is quoted", '{"error":"unauthorized","path":"/v1/models"}\n'],
+    ["two words with a slash", "Unauthorized/Forbidden\n"],
+    ["another status than expected", "expected 200 but the API returned 401\n"],
+    [
+      "a client that logs its requests",
+      'INFO:httpx:HTTP Request: POST https://api.example.com/v1/chat "HTTP/1.1 401 Unauthorized"\n',
+    ],
+    ["a test below it", "HTTP 401\nPASS tests/login.test.ts\nassert authenticated as bob\n"],
   ])("are not retried: %s", (_, stderr) => {
     expect(verdictOn(ended(stderr))).toMatchObject({ kind: "fail", matched: "preset agent" });
   });
@@ -264,6 +330,36 @@ describe("other ends", () => {
     ["a warning about anonymous calls", "Warning: You are sending unauthenticated requests to the HF Hub.\nKilled\n"],
     ["a file of its own", "PermissionError: [Errno 13] Permission denied: '/var/lib/agent'\n"],
     ["longer numbers", "status code 4010\nHTTP 40100\nx-request-id: 401-403\n"],
+    ["a test of that name", "FAILED tests/test_auth.py::test_returns_401_unauthorized\nsidecar race\n"],
+    ["a test of that name alone", "test_returns_401_unauthorized\n"],
+    [
+      "a test with that title",
+      " FAIL  tests/auth.test.ts > login > returns 401 unauthorized\n✓ authentication failed\n",
+    ],
+    ["an expired token, fetched again", "access token expired; fetching a new one\nSegmentation fault\n"],
+    ["an expired token, refreshed", "token expired, refreshing\n"],
+    ["an expired token, replaced", "access token expired; retrying with new token\n"],
+    ["a token that will expire", "warning: token expired in 3 days\n"],
+    ["a proxy", "authentication failed: upstream connect error or disconnect/reset before headers\n"],
+    ["an expectation", "expected 401 Unauthorized, got 500\n"],
+    ["an expectation of a status", "expected response status 401\n"],
+    ["an assertion", "assert response.status_code == 401\n"],
+    ["an assertion that failed", "AssertionError: 500 is no 401 Unauthorized\n"],
+    ["a comparison", "    if (response.statusCode === 401) {\n"],
+    ["a property", "TypeError: Cannot read properties of undefined (reading 'unauthorized')\n"],
+    ["a file", "Error: ENOENT: no such file or directory, open 'unauthorized.json'\n"],
+    ["a file of a path", "open /app/pages/unauthorized: no such file\nsee docs/http-401.md\n"],
+    ["a module", "ModuleNotFoundError: No module named 'unauthenticated'\n"],
+    ["a server of its own", '127.0.0.1 - - [02/Mar/2026 10:00:00] "GET /admin HTTP/1.1" 403 12\n'],
+    ["no failures", "0 authentication failures\nno unauthorized calls\n"],
+    ["an exit code", "process exited with code 401\nexit status 403\n"],
+    ["other counts of errors", "✖ 401 problems (401 errors, 0 warnings)\nPassed: 3, failed: 401\n"],
+    ["rows", "the query returned 403 rows\ngot 401 files\n"],
+    ["a token of a language", "SyntaxError: Invalid token\ninvalid token at position 3\n"],
+    [
+      "a timeout with its settings",
+      '{"message":"timeout exceeded","config":{"clarifyTimeoutError":false},"status":401}\n',
+    ],
     ["nothing at all", ""],
   ])("are retried: %s", (_, stderr) => {
     expect(verdictOn(ended(stderr))).toEqual({ kind: "retry", matched: "onUnknown", line: null });
