@@ -43,12 +43,17 @@ export function toAnnotations(text: string | null): Readonly<Record<string, stri
   return text === null ? NO_ANNOTATIONS : (JSON.parse(text) as Record<string, string>);
 }
 
-/** How the last attempt of a redrive ended badly, as a list shows it of a job that has not ended. Runs that were handed back are
- *  no part of that. A lost worker leaves no failure, so it is given one. */
-export const OPEN_FAILURE = {
-  column: `case outcome when 'lost' then '${JSON.stringify(failure({ kind: "lost", message: "worker lost" }))}' else failure end`,
-  where: "outcome not in ('released', 'interrupted')",
-} as const;
+const LOST = JSON.stringify(failure({ kind: "lost", message: "worker lost" }));
+
+/** How the last attempt of a redrive ended badly, as a list shows it of a job that has not ended, from the attempts of the job
+ *  with the latest first. Runs that were handed back are no part of that. A lost worker leaves no failure, so it is given one. The
+ *  first attempt of an older redrive ends the search: there may be thousands behind it. `chapter` is an expression of SQL. */
+export function openFailure(chapter: string): { readonly column: string; readonly where: string } {
+  return {
+    column: `case when chapter <> ${chapter} then null when outcome = 'lost' then '${LOST}' else failure end`,
+    where: `(chapter <> ${chapter} or outcome not in ('released', 'interrupted'))`,
+  };
+}
 
 /** A failure as lists show it. */
 export function toFailure(text: string | null | undefined): Failure | null {

@@ -26,6 +26,7 @@ import type { JobFilter } from "../store.ts";
 import { Connections } from "./connections.ts";
 import { openPostgres } from "./open.ts";
 import { postgresStore } from "./postgres-store.ts";
+import { ROW_COLUMNS } from "./read.ts";
 
 const LARGE = [
   "job",
@@ -275,6 +276,27 @@ describe("plans", () => {
   test("of last failures look at one attempt of each job", () => {
     const lines = plans.get("perdure_last_failures") as string[];
     expect(lines.some((line) => line.includes("Index Scan Backward using attempt_pkey on attempt"))).toBe(true);
+  });
+
+  test("of the last failure of a redriven job read one attempt of an older redrive", async () => {
+    const { job } = await bench.running({ kind: "redriven" });
+    await bench.report(job, broke("it broke"));
+    await bench.amend(job.id, { kind: "redrive", by: null }, T0 + SECOND);
+    const sql = (text: string) => ask(url, text.replaceAll("$s", schema));
+    const no = `(select job from $s.submission where id = '${job.id}')`;
+    await sql(`insert into $s.attempt select (jsonb_populate_record(a, jsonb_build_object('attempt', g))).*
+      from $s.attempt a, generate_series(2, 300) g where job = ${no}`);
+    await sql(`update $s.job set attempt = 300 where no = ${no}`);
+    expect((await bench.row(job.id)).failure).toBeNull();
+    const from = `from $s.submission b join $s.job j on j.no = b.job where b.id = '${job.id}'`;
+    const rows = await sql(`explain (analyze, costs off, timing off, summary off) select ${ROW_COLUMNS} ${from}`);
+    const lines = rows.map((row) => String(Object.values(row)[0]));
+    const scans = lines.filter((line) => line.includes("on attempt") && !line.includes("never executed"));
+    expect(scans).toEqual([expect.stringMatching(/Backward using attempt_pkey on attempt.*rows=1\b/)]);
+    expect(lines.filter((line) => line.includes("Rows Removed"))).toEqual([]);
+    // As its events have it.
+    await sql(`delete from $s.attempt where job = ${no} and attempt > 1`);
+    await sql(`update $s.job set attempt = 1 where no = ${no}`);
   });
 
   test("of children follow the index of their parent, in the order of their numbers", async () => {

@@ -21,7 +21,7 @@ import {
   type LateReport,
   LOG_PAGE,
 } from "../store.ts";
-import { OPEN_FAILURE, parseOrNull, type StoredJob, toAnnotations, toFacts, toFailure } from "../stored-job.ts";
+import { openFailure, parseOrNull, type StoredJob, toAnnotations, toFacts, toFailure } from "../stored-job.ts";
 import { texts } from "./arrays.ts";
 import type { Context } from "./context.ts";
 import type { Row } from "./driver.ts";
@@ -32,6 +32,8 @@ import { SESSION_COLUMNS, toSession } from "./sessions.ts";
 
 export type Reader = ReturnType<typeof reader>;
 
+const OPEN_FAILURE = openFailure("j.chapter");
+
 /** What `toRows` reads: a job with its payload, its annotations and the result of its winning attempt. */
 export const ROW_COLUMNS = `${JOB_COLUMNS}, b.body, b.annotations,
   case when j.state = 3 then (select a.result from $s.attempt a where a.job = j.no and a.attempt = j.attempt) end, b.name,
@@ -39,7 +41,7 @@ export const ROW_COLUMNS = `${JOB_COLUMNS}, b.body, b.annotations,
     when j.state = 4 then (select a.failure from $s.attempt a where a.job = j.no order by a.attempt desc limit 1)
     when j.state < 3 and j.attempt > (case j.state when 1 then 1 else 0 end) then
       (select ${OPEN_FAILURE.column} from $s.attempt
-       where job = j.no and chapter = j.chapter and ${OPEN_FAILURE.where} order by attempt desc limit 1)
+       where job = j.no and ${OPEN_FAILURE.where} order by attempt desc limit 1)
   end`;
 /** Pieces of a log that a row of an attempt may show; short ones are many. */
 const LOG_PIECES = 1_000;

@@ -20,12 +20,14 @@ import {
   type LateReport,
   LOG_PAGE,
 } from "../store.ts";
-import { OPEN_FAILURE, parseOrNull, type StoredJob, toAnnotations, toFacts, toFailure } from "../stored-job.ts";
+import { openFailure, parseOrNull, type StoredJob, toAnnotations, toFacts, toFailure } from "../stored-job.ts";
 import type { Context } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
 import { ledgerBook } from "./ledgers.ts";
 import { JOB_COLUMNS, toJob } from "./rows.ts";
 import { SESSION_COLUMNS, toSession } from "./sessions.ts";
+
+const OPEN_FAILURE = openFailure("?2");
 
 export type Reader = ReturnType<typeof reader>;
 
@@ -39,7 +41,7 @@ export function reader({ db, interned }: Context) {
   const failureOf = db.prepare("select failure from attempt where job = ? order by attempt desc limit 1");
   const openFailureOf = db.prepare(
     `select ${OPEN_FAILURE.column} as failure from attempt
-     where job = ? and chapter = ? and ${OPEN_FAILURE.where} order by attempt desc limit 1`,
+     where job = ?1 and ${OPEN_FAILURE.where} order by attempt desc limit 1`,
   );
   const result = db.prepare("select result from attempt where job = ? and attempt = ?");
   const nextAttempt = db.prepare("select * from attempt where job = ? and attempt > ? order by attempt limit 1");
