@@ -1,6 +1,7 @@
 /** Words for jobs that several commands use. All of it may hold text of strangers: whoever prints it escapes it. */
 import { showMs } from "../core/duration.ts";
 import type { Perdure } from "../core/face.ts";
+import { failureText } from "../core/failure-text.ts";
 import type { JobState } from "../core/job.ts";
 import { oneLine } from "../core/job-name.ts";
 import type { JobInfo, SessionRow } from "../core/views.ts";
@@ -35,7 +36,11 @@ const MAX_FAILURE = 500;
 
 /** On one line, why a job failed or is being retried; empty while it runs again, and where there is nothing to add. */
 export function failureLine({ state, failure }: JobInfo): string {
-  return (state === "failed" || state === "queued") && failure != null ? oneLine(failure.message, MAX_FAILURE) : "";
+  if ((state !== "failed" && state !== "queued") || failure == null) return "";
+  const { message, line } = failure;
+  if (line === undefined) return oneLine(message, MAX_FAILURE);
+  // A long message is cut, and not the line that decided.
+  return oneLine(failureText({ message: oneLine(message, MAX_FAILURE / 2), line }), MAX_FAILURE);
 }
 
 /** A reader settles nothing, so it says what the next engine will find: a run without a live worker. */

@@ -238,9 +238,12 @@ export const FailureSchema = Type.Object(
   {
     kind: Type.String(),
     message: Type.String(),
+    line: Type.Optional(
+      Type.String({ description: "The line of stderr that a rule or list matched, where the message is another one." }),
+    ),
   },
   {
     description:
-      "How an attempt failed: kind, class, name, message, code, exitCode, signal, status, retryAfterMs, stack.",
+      "How an attempt failed: kind, class, name, message, code, exitCode, signal, status, retryAfterMs, stack, line.",
   },
 );

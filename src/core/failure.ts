@@ -47,6 +47,9 @@ export interface Failure {
   readonly retryAfterMs: number | null;
   /** Of an error. Of a command: the last lines of its stderr, where there are more than the one in the message. */
   readonly stack: string | null;
+  /** Of a stored failure: the line of stderr that a rule or list matched, where it is not in the message. At most about 200
+   *  characters. */
+  readonly line?: string;
 }
 
 /** A failure from the parts that matter; the others are null.

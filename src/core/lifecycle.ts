@@ -1,14 +1,17 @@
 /** The changes a job can undergo, each as an event and the state that follows from it. Stores write both and decide
  *  nothing themselves; `next` is always `evolve(job, event)`. */
 import { addAmount, amountOf, type BudgetNow, NO_BUDGETS, noStart } from "./budget.ts";
-import { failureOf } from "./classify.ts";
+import { type FailureOutcome, failureOf } from "./classify.ts";
 import { type Counters, type Decision, decide } from "./decide.ts";
 import { type Ended, EVENT_FORMAT, type JobEventBody, type StoredDecision } from "./event.ts";
+import type { Failure } from "./failure.ts";
+import { lineBeside } from "./failure-text.ts";
 import { BEFORE, evolve, type Happened } from "./fold.ts";
 import { addUsage, type Job, type JobProgressFields, type Usage } from "./job.ts";
 import type { Mutable } from "./mutable.ts";
 import type { Outcome } from "./outcome.ts";
 import type { PolicySources } from "./policy-sources.ts";
+import type { Report } from "./work.ts";
 
 /** A change of a job: the event, and what it makes of the job.
  *  @example
@@ -79,13 +82,13 @@ function endedEvent(job: Job, outcome: Outcome, decision: Decision, usage: Usage
   switch (outcome.kind) {
     case "completed":
       if (decision.kind === "succeed") return { name: "attempt.succeeded", data };
-      data.failure = withoutStack(outcome);
+      data.failure = shownFailure(outcome, decision);
       return { name: "attempt.failed", data };
     case "failed":
-      data.failure = withoutStack(outcome);
+      data.failure = shownFailure(outcome, decision);
       return { name: "attempt.failed", data };
     case "timeout":
-      data.failure = withoutStack(outcome);
+      data.failure = shownFailure(outcome, decision);
       return { name: "attempt.timed_out", data };
     case "lost": {
       const { why, session, by, renewedAt, crash } = outcome;
@@ -105,9 +108,21 @@ function endedEvent(job: Job, outcome: Outcome, decision: Decision, usage: Usage
   }
 }
 
-function withoutStack(outcome: Parameters<typeof failureOf>[0]) {
-  const { kind, class: cls, message, name, code, exitCode, signal, status, retryAfterMs } = failureOf(outcome);
-  return { kind, class: cls, message, name, code, exitCode, signal, status, retryAfterMs };
+/** Without its stack, and with the line that decided. */
+function shownFailure(outcome: FailureOutcome, decision: Decision): Omit<Failure, "stack"> {
+  const cause = failureOf(outcome);
+  const { kind, class: cls, message, name, code, exitCode, signal, status, retryAfterMs } = cause;
+  const shown = { kind, class: cls, message, name, code, exitCode, signal, status, retryAfterMs };
+  const line = lineBeside(cause, decision.found?.line ?? null);
+  return line === undefined ? shown : { ...shown, line };
+}
+
+/** The failure of an attempt as it is stored, from its outcome and the event that ended it. A completed run that is to be run
+ *  again has the one of its event. */
+export function storedFailure(outcome: Report["outcome"], { data }: JobEventBody): object | null {
+  const { failure: shown } = data as Partial<Ended>;
+  if (!("failure" in outcome)) return shown ?? null;
+  return shown?.line === undefined ? outcome.failure : { ...outcome.failure, line: shown.line };
 }
 
 const SUCCEEDED: StoredDecision = { kind: "succeed", step: 1, class: "completed", matched: "completed" };

@@ -3,6 +3,7 @@
 import { chargedAttempts, chargedText } from "../../core/budget.ts";
 import { showMs } from "../../core/duration.ts";
 import type { Explanation } from "../../core/explain.ts";
+import { failureText } from "../../core/failure-text.ts";
 import { jobName } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { originOf } from "../../dialects/origin.ts";
@@ -157,17 +158,18 @@ function attemptRow({ attempt, outcome, startedAt, endedAt, delay, failure }: At
     showLocal(startedAt),
     endedAt === null ? "" : showSince(startedAt, endedAt),
     delay === null ? "" : showMs(delay.delayMs),
-    failure === null ? "" : failureText(failure),
+    failure === null ? "" : failureWithFacts(failure),
   ];
 }
 
 /** How the process ended first: a long message may be cut. */
-function failureText({ message, exitCode, signal, status }: NonNullable<Attempts[number]["failure"]>): string {
+function failureWithFacts(failure: NonNullable<Attempts[number]["failure"]>): string {
+  const { message, exitCode, signal, status } = failure;
   const facts: string[] = [];
   if (exitCode !== null && !message.includes(`exit code ${exitCode}`)) facts.push(`exit code ${exitCode}`);
   if (signal !== null && !message.includes(signal)) facts.push(signal);
   if (status !== null && !message.includes(String(status))) facts.push(`status ${status}`);
-  return [...facts, message].join(": ");
+  return [...facts, failureText(failure)].join(": ");
 }
 
 /** A screen or so of it; `--json` has the whole. */

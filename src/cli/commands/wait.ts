@@ -2,6 +2,7 @@
 import { toMs } from "../../core/duration.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { JobHandle, Perdure } from "../../core/face.ts";
+import { failureText } from "../../core/failure-text.ts";
 import type { JobFailedError } from "../../core/job-failed-error.ts";
 import { jobName, oneLine } from "../../core/job-name.ts";
 import type { JobInfo } from "../../core/views.ts";
@@ -99,7 +100,8 @@ export async function endOf(
   } catch (error) {
     if (error instanceof PerdureError) {
       if (error.code === "job_failed") {
-        return { end: "failed", why: (error as Partial<JobFailedError>).failure?.message ?? null };
+        const { failure = null } = error as Partial<JobFailedError>;
+        return { end: "failed", why: failure === null ? null : failureText(failure) };
       }
       if (error.code === "job_cancelled") return { end: "cancelled", why: null };
       if (error.code === "result_timeout") return { end: "timeout", why: null };

@@ -1,6 +1,7 @@
 /** An event as a row of a table, for a person. The cells may hold text of strangers: whoever prints them escapes them. */
 import { showMs } from "../../core/duration.ts";
 import { type JobEvent, type PerdureEvent, shownNames } from "../../core/event.ts";
+import { failureText } from "../../core/failure-text.ts";
 import { showTerms } from "../../core/redrive.ts";
 import { type Piece, painted } from "../colour.ts";
 import { showLocal } from "../print.ts";
@@ -47,7 +48,7 @@ function jobDetail(event: JobEvent): string {
       if (decision.delay !== undefined) parts.push(`next after ${showMs(decision.delay.delayMs)}`);
       if (decision.reason !== undefined) parts.push(decision.reason);
       if (decision.matchedPart !== undefined) parts.push(`by ${decidedBy(decision.matched, decision.matchedPart)}`);
-      return parts.join(", ") + (failure === undefined ? "" : `: ${failure.message}`);
+      return parts.join(", ") + (failure === undefined ? "" : `: ${failureText(failure)}`);
     }
   }
 }

@@ -1,4 +1,5 @@
 /** The children of an AgentTask in its own status: why one failed is read there, without asking for each. */
+import { failureText } from "../../core/failure-text.ts";
 import type { JobInfo } from "../../core/views.ts";
 import type { ViewParts } from "../dialect.ts";
 import { type AgentPhase, agentPhase } from "./status.ts";
@@ -32,8 +33,12 @@ export function agentChildren({ children: found, now }: Pick<ViewParts, "childre
 function agentChild(job: JobInfo, now: number | undefined): AgentChild {
   const phase = phaseOf(job, now);
   const isBad = job.state === "failed" || isRetried(job);
-  const reason = isBad ? (job.failure?.message ?? (job.reason === "lost" ? "worker lost" : job.reason)) : null;
+  const reason = isBad ? reasonOf(job) : null;
   return { name: taskName(job), id: job.id, phase, ...(reason === null ? {} : { reason }) };
+}
+
+function reasonOf({ failure, reason }: JobInfo): string | null {
+  return failure == null ? (reason === "lost" ? "worker lost" : reason) : failureText(failure);
 }
 
 /** As `agentPhase`, from the row alone: a failure of a queued job is that of the attempt before its retry, and a budget of

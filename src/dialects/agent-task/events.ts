@@ -3,6 +3,7 @@
 import { shortageText } from "../../core/budget.ts";
 import { showMs } from "../../core/duration.ts";
 import type { JobEvent } from "../../core/event.ts";
+import { failureText } from "../../core/failure-text.ts";
 import { counted } from "../../core/show.ts";
 import type { EventTable, ViewParts } from "../dialect.ts";
 import { attemptReason, type EndedEvent, failureReason, isEnded, usedUp, wholeSeconds } from "./reason.ts";
@@ -59,6 +60,10 @@ function saidOf(event: JobEvent, parts: ViewParts): Said[] {
   }
 }
 
+function failureIn({ data: { failure } }: EndedEvent): string | null {
+  return failure === undefined ? null : failureText(failure);
+}
+
 /** Of an end without an attempt. */
 function unstartedText({ name, data: { decision } }: EndedEvent): string | null {
   if (name === "job.queue_timeout") return "no worker started it in time";
@@ -70,7 +75,7 @@ function saidOfEnd(event: EndedEvent, { job, attempts }: ViewParts): Said[] {
   const { attempt, decision } = event.data;
   const row = attempts.find((each) => each.attempt === attempt);
   const unstarted = unstartedText(event);
-  const why = unstarted !== null || row === undefined ? event.data.failure?.message : failureReason(row, decision);
+  const why = unstarted !== null || row === undefined ? failureIn(event) : failureReason(row, decision);
   const cls = row === undefined || unstarted !== null ? null : attemptReason(row, decision);
   const kind = cls?.startsWith("logical: ") ? " (logical)" : "";
   const what = unstarted ?? `attempt ${attempt} failed${kind}: ${why ?? "unknown"}`;

@@ -2,6 +2,7 @@
  *  what its pod did, logical what the agent said, budget what it cost. What was final because nobody would have healed it, as
  *  a wrong key, is told as logical: so the document's table has it. */
 import type { JobEvent, StoredDecision } from "../../core/event.ts";
+import { failureText } from "../../core/failure-text.ts";
 import type { AttemptRow } from "../../core/views.ts";
 
 export type EndedEvent = Extract<JobEvent, { data: { decision: StoredDecision } }>;
@@ -25,7 +26,7 @@ const LOGICAL = "logical: ";
 
 export function attemptReason({ outcome, failure }: EndedAttempt, decision: StoredDecision | undefined): string {
   if (decision?.kind === "cancel") return CANCELLED;
-  const message = failure?.message ?? "";
+  const message = failure === null ? "" : failureText(failure);
   if (decision?.kind === "fail" && decision.reason === "budget") {
     return decision.detail === "reported" ? `budget: ${message}` : `budget: ${budgetWord(decision.detail)} exceeded`;
   }
@@ -45,17 +46,11 @@ export function attemptReason({ outcome, failure }: EndedAttempt, decision: Stor
   }
   const isFinal = decision?.kind === "fail" && (decision.reason === "rejected" || decision.reason === "invalid");
   if (failure === null) return transient(outcome);
-  if (failure.class !== "transient" || isFinal) return `${LOGICAL}${message}${elsewhere(message, decision)}`;
+  if (failure.class !== "transient" || isFinal) return `${LOGICAL}${message}`;
   if (failure.kind === "oom") return transient("OOMKilled");
   // A malformed result.json after a good end is one of kind `result`. Either way the message says what is wrong with it.
   const hasNone = (failure.kind === "exit" || failure.kind === "signal") && failure.code !== "malformed_result";
   return transient(hasNone ? "pod failed without result.json" : message);
-}
-
-/** The line for which it is final, where the message is another one. */
-function elsewhere(message: string, decision: StoredDecision | undefined): string {
-  const line = decision?.matchedText;
-  return line === undefined || message.includes(line) ? "" : ` (${line})`;
 }
 
 function transient(what: string): string {
@@ -75,7 +70,8 @@ export function failureReason(attempt: EndedAttempt, decision: StoredDecision | 
   if (attempt.outcome === "interrupted" || attempt.outcome === "released") return null;
   if (attempt.outcome === "lost") return "worker lost";
   if (reason.startsWith("budget: ")) return reason;
-  return reason.startsWith(LOGICAL) ? reason.slice(LOGICAL.length) : (attempt.failure?.message ?? reason);
+  if (reason.startsWith(LOGICAL)) return reason.slice(LOGICAL.length);
+  return attempt.failure === null ? reason : failureText(attempt.failure);
 }
 
 /** What was used up when no retry was left; null where none had been granted, so that none is exhausted. Lost workers, and

@@ -54,6 +54,27 @@ export function settleTests(bench: Bench): void {
     const { stack: _, ...rest } = whole;
     expect(ended?.data).toMatchObject({ failure: rest });
     expect(ended?.data).not.toHaveProperty("failure.stack");
+    expect(ended?.data).not.toHaveProperty("failure.line");
+  });
+
+  test("keeps the line that decided, with the attempt, in the event and in the job, where the message is another one", async () => {
+    const ended = (message: string, stack: string) => {
+      return { kind: "failed", failure: failure({ kind: "exit", exitCode: 1, message, stack }) } as const;
+    };
+    const retry = { maxAttempts: 3, noRetryOn: ["token expired"], retryOn: ["busy"] } as const;
+    const { job, session } = await bench.running({ retry: { ...retry, backoff: { type: "none" } } });
+    await bench.report(job, ended("bye", "the disk is busy\nbye"));
+    expect((await bench.row(job.id)).failure).toMatchObject({ message: "bye", line: "the disk is busy", stack: null });
+    const second = await bench.take(session);
+    await bench.report(second, ended("busy bye", "busy bye"));
+    expect((await bench.row(job.id)).failure).not.toHaveProperty("line");
+    const third = await bench.take(session);
+    await bench.report(third, ended("bye", "token expired\nbye"));
+    expect((await bench.row(job.id)).failure).toMatchObject({ message: "bye", line: "token expired", stack: null });
+    const lines = (await bench.store.attempts(job.id)).map(({ failure }) => failure?.line ?? null);
+    expect(lines).toEqual(["the disk is busy", null, "token expired"]);
+    const last = (await bench.store.events({ after: 0, limit: 99, jobId: job.id })).at(-1);
+    expect(last?.data).toMatchObject({ failure: { message: "bye", line: "token expired" } });
   });
 
   test("a timeout, an interruption and a rejection are what they were called", async () => {

@@ -1,6 +1,6 @@
 /** Settles attempts the long way: the rows are locked, read, decided on and written in one transaction. */
 import { SUSPECT_STREAK } from "../../core/evidence.ts";
-import { type Settlement, usageIn } from "../../core/lifecycle.ts";
+import { type Settlement, storedFailure, usageIn } from "../../core/lifecycle.ts";
 import type { Report, SettleAnswer } from "../../core/work.ts";
 import { budgetsAtEnd, type Ledgers } from "../ledger.ts";
 import { nextLook, type PauseSpan } from "../overdue.ts";
@@ -265,13 +265,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
 
 function attemptValues(list: readonly Made[]) {
   const usageOf = ({ made }: Made) => jsonOrNull((made.event.data as { usage?: object }).usage ?? null);
-  const failureOf = ({ item, made }: Made) => {
-    const { outcome } = item.report;
-    // A completed run that is to be run again has the failure that its event tells.
-    return jsonOrNull(
-      "failure" in outcome ? outcome.failure : ((made.event.data as { failure?: object }).failure ?? null),
-    );
-  };
+  const failureOf = ({ item, made }: Made) => jsonOrNull(storedFailure(item.report.outcome, made.event));
   const resultOf = ({ outcome }: Report) => (outcome.kind === "completed" ? outcome.result : null);
   return [
     bigints(list.map(({ job }) => job.no)),

@@ -2,7 +2,7 @@
  *  decided here, and the statement writes the decision only where, under the row's lock, the row is still the one that
  *  was decided on. What is not known, has moved, or needs more than that is locked, decided and written by settle-locked.ts. */
 import { NO_BUDGETS } from "../../core/budget.ts";
-import { type Settlement, succeededText } from "../../core/lifecycle.ts";
+import { type Settlement, storedFailure, succeededText } from "../../core/lifecycle.ts";
 import type { Report, SettleAnswer } from "../../core/work.ts";
 import { mayClose, reportIdOf } from "../settle-rules.ts";
 import type { DecideReport } from "../store.ts";
@@ -170,7 +170,7 @@ function retryVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
           ...known(sorted),
           bigints(sorted.map(({ made }) => made.next.runAt)),
           texts(sorted.map(({ item }) => item.report.outcome.kind)),
-          texts(sorted.map(failureText)),
+          texts(sorted.map(failureJson)),
           reportIds(sorted),
           texts(sorted.map(({ made }) => JSON.stringify(made.event.data))),
           // Of a completed run that is to be run again.
@@ -187,10 +187,8 @@ function retryVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
   };
 }
 
-/** A completed run that is to be run again has the failure that its event tells. */
-function failureText({ item, made }: Decided): string {
-  const { outcome } = item.report;
-  return JSON.stringify("failure" in outcome ? outcome.failure : (made.event.data as { failure?: object }).failure);
+function failureJson({ item, made }: Decided): string {
+  return JSON.stringify(storedFailure(item.report.outcome, made.event));
 }
 
 function resultOf({ report: { outcome } }: SettleItem): string | null {

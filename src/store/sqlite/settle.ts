@@ -1,7 +1,7 @@
 /** Settles attempts: each report is checked against the row as it is now, decided by the pure function it came with,
  *  and written with its event. A report that does not fit changes nothing and is told what was recorded instead. */
 import { SUSPECT_STREAK } from "../../core/evidence.ts";
-import { type Settlement, usageIn } from "../../core/lifecycle.ts";
+import { type Settlement, storedFailure, usageIn } from "../../core/lifecycle.ts";
 import type { Report, SettleAnswer } from "../../core/work.ts";
 import { budgetsAtEnd, Ledgers } from "../ledger.ts";
 import {
@@ -205,9 +205,7 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     if (job.state !== "running") return; // a wait that ran out is no attempt
     if (job.streak >= SUSPECT_STREAK) endTrial.run(job.session);
     const { outcome } = report;
-    // A completed run that is to be run again has the failure that its event tells.
-    const cause = "failure" in outcome ? outcome.failure : ((event.data as { failure?: object }).failure ?? null);
-    const failure = jsonOrNull(cause);
+    const failure = jsonOrNull(storedFailure(outcome, event));
     const usage = event.data as { usage?: object };
     rows.push(job.no, job.attempt, job.chapter, job.session, job.startedAt, now, outcome.kind, failure);
     rows.push(jsonOrNull(usage.usage ?? null), outcome.kind === "completed" ? outcome.result : null);
