@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { commandLine } from "./job-text.ts";
+import { failure } from "../core/failure.ts";
+import type { JobInfo } from "../core/views.ts";
+import { commandLine, failureLine } from "./job-text.ts";
 
 describe("the command line of a job", () => {
   it.each([
@@ -24,5 +26,20 @@ describe("the command line of a job", () => {
 
   it("is not looked for in jobs of other kinds", () => {
     expect(commandLine({ kind: "mail", payload: { argv: ["secret"] } })).toBe("");
+  });
+});
+
+describe("the failure of a job in a list", () => {
+  const shown = (message: string, line?: string, state = "failed") => {
+    const cause = failure({ kind: "exit", message, ...(line === undefined ? {} : { line }) });
+    return failureLine({ state, failure: cause } as JobInfo);
+  };
+
+  it("has the line that decided, on one line, also where the message is long", () => {
+    expect(shown("exit code 1: bye")).toBe("exit code 1: bye");
+    expect(shown("exit code 1:\nbye", "HTTP 401")).toBe("exit code 1: bye (HTTP 401)");
+    expect(shown("x".repeat(5_000), "HTTP 401")).toMatch(/^x{249}… \(HTTP 401\)$/);
+    expect(shown("x".repeat(5_000))).toMatch(/^x{499}…$/);
+    expect(shown("bye", "HTTP 401", "running")).toBe("");
   });
 });

@@ -18,7 +18,7 @@ const BETWEEN = /[\s'"`,()[\]{};=<>]/;
 const FILE =
   /\.(?:[cm]?[jt]sx?|json|py|go|rs|java|kt|rb|php|cc?|cpp|h|cs|html?|css|md|txt|ya?ml|toml|log|sh|sql|xml|csv)\b/i;
 const NAMES =
-  /\b(?:reading|setting|named?|property|module|attribute|variable|function|method|import|export|key|field|column|identifier) $/i;
+  /\b(?:reading|setting|named?|property|module|attribute|variable|function|method|import|export|key|field|column|identifier|KeyError:) $/i;
 
 /** The phrase is a part of a path or of an identifier, or it is the quoted name of something. */
 export function isQuotation(line: string, { from, to }: Span): boolean {
@@ -47,15 +47,20 @@ function around(line: string, { from, to }: Span, ends: (char: string) => boolea
 }
 
 const MAX_CLAUSE = 80;
-const EXPECTED = /\b(?:expect(?:s|ed)?|wants?|wanted)\b[^,;:]*$/i;
+const EXPECTED = /\b(?:expect(?:s|ed)?|wants?|wanted|should)\b[^,;:]*$/i;
 const BUT = /\b(?:but|got|received|was|instead)\b/i;
 const NONE = /(?:^|[^\w.,])(?:0|no|zero|without)\s+$/i;
 
-/** What was expected, compared with or not found: "expected 401", "== 401", "0 authentication failures". */
+const NOTHING = /^['"`]?(?: \w+)?\s*[:=]\s*(?:0|false|none|null)\b(?![.\d])/i;
+const UNKNOWN = /^['"`]?:? (?:is not defined|was not found|no such file)\b/i;
+
+/** What was expected, compared with or not found: "expected 401", "== 401", "0 authentication failures", "unauthorized: false". */
 export function isUnsaid(line: string, { from, to }: Span): boolean {
   if (/[=!]=/.test(line.slice(from, to))) return true;
   const clause = line.slice(Math.max(0, from - MAX_CLAUSE), from);
   if (NONE.test(clause)) return true;
+  const rest = line.slice(to, to + MAX_CLAUSE);
+  if (NOTHING.test(rest) || UNKNOWN.test(rest)) return true;
   const expected = EXPECTED.exec(clause);
   return expected !== null && !BUT.test(expected[0]);
 }
