@@ -7,6 +7,7 @@ import { presets } from "../../src/core/presets.ts";
 import { policyFromJson } from "../../src/core/resolve-policy.ts";
 import { testJob, testRule } from "../../src/core/testing-job.ts";
 import type { JobInfo } from "../../src/core/views.ts";
+import { agentChildren } from "../../src/dialects/agent-task/children.ts";
 import { agentTask } from "../../src/dialects/agent-task/dialect.ts";
 import { type AgentEvent, agentTaskEvents } from "../../src/dialects/agent-task/events.ts";
 import type { ReadContext } from "../../src/dialects/dialect.ts";
@@ -395,6 +396,27 @@ spec:
       });
       const { text } = await stage.engine.explain(id);
       expect(text).toContain('lines "token has expired" matched "ERROR token has expired"');
+    });
+
+    it("1. the line that was an auth error is in the status of its parent", async () => {
+      const stage = await openStage(store);
+      const parent = await apply(stage, {});
+      const child = await apply(stage, { parentTaskId: parent, retry: RETRY });
+      const failed = await stage.run(child, { exit: 1, stderr: "HTTP 401 Unauthorized\nbye\n" });
+      expect(failed.failure).toMatchObject({ message: "exit code 1: bye", line: "HTTP 401 Unauthorized" });
+      const { status } = agentTask.view({
+        ...(await stage.parts(parent)),
+        children: { jobs: [failed], more: false },
+      }) as { status: object };
+      const reason = "exit code 1: bye (HTTP 401 Unauthorized)";
+      expect(status).toMatchObject({ children: [{ id: child, phase: "Failed", reason }] });
+      // As versions before stored it.
+      const { line: _, ...older } = failed.failure ?? failure({ kind: "exit", message: "" });
+      expect(agentChildren({ children: { jobs: [{ ...failed, failure: older }], more: false }, now: 0 })).toMatchObject(
+        {
+          children: [{ reason: "exit code 1: bye" }],
+        },
+      );
     });
 
     it.each(["authentication service temporarily unavailable, retrying", "authentication handshake timed out"])(
