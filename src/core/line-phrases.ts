@@ -60,9 +60,12 @@ export function findInLines(lines: readonly string[], index: PhraseIndex): Found
   return null;
 }
 
+const NONE: readonly Place[] = [];
+
 /** The phrases that count, in the order of the line. */
-function placesIn(line: string, index: PhraseIndex): Place[] {
+function placesIn(line: string, index: PhraseIndex): readonly Place[] {
   const words = wordsOf(line);
+  if (words.length === 0) return NONE;
   const all: Place[] = [];
   for (const [at, { text }] of words.entries()) {
     for (const entry of index.get(text) ?? []) {
