@@ -118,7 +118,7 @@ describe("a mistake in a file of another system", () => {
 
 describe("a note", () => {
   it.each<[string, string]>([
-    ["name: a\nentrypoint: [a]\nresources:\n  cpu: 1\n  disk: 2g\n", "b.yaml:5:3: resources.disk is not looked at"],
+    ["name: a\nentrypoint: [a]\nresources:\n  cpu: 1\n  disk: 2g\n", "b.yaml:5:3: resources.disk is ignored"],
     [
       "workflow:\n  - step: s\n    type: shell\n    command: a\n    next:\n      - step: other\n",
       'b.yaml:6:9: workflow[0].next[0].step: "other" is not in this file',

@@ -6,7 +6,7 @@ import type { Path, YamlText } from "../yaml.ts";
 
 const LEADING = /^[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*|\[\d+\]|\["(?:[^"\\]|\\.)*"\])*(?=[: ])/;
 
-/** `job.yaml:3:5: resources.disk is not looked at: …` */
+/** `job.yaml:3:5: resources.disk is ignored: …` */
 export function placedNote(yaml: YamlText, note: string): string {
   const [path = null] = LEADING.exec(note) ?? [];
   const isThere = path !== null && yaml.find(stepsOf(path)) !== null;
