@@ -148,6 +148,63 @@ it.skipIf(noPython).each(CALLED)(
   },
 );
 
+const HELLO = 'def main(name="world"):\n    global n\n    n += 1\n    return [name, n]\nn = 0\n';
+
+/** Code that uses main without calling it, and code that calls it: what main returned, or the script's `result`. */
+const ONCE: readonly (readonly [what: string, code: string, output: unknown])[] = [
+  ["wrapped by assignment", `import functools\n${HELLO}main = functools.lru_cache(main)`, ["bob", 1]],
+  ["printed", `${HELLO}print("defined", main)`, ["bob", 1]],
+  [
+    "called without arguments by its guard, which ends with a status of its own",
+    `import sys\n${HELLO}if __name__ == "__main__":\n    try:\n        main()\n    except Exception:\n        sys.exit(1)`,
+    ["bob", 1],
+  ],
+  ["called on a condition that does not hold", `${HELLO}if os.environ.get("NO_DEBUG"): main()`, ["bob", 1]],
+  ["passed to a thread that is not started", `import threading\n${HELLO}t = threading.Thread(target=main)`, ["bob", 1]],
+  ["asserted", `${HELLO}assert callable(main)`, ["bob", 1]],
+  [
+    "used in a status that is not its own",
+    `import sys\n${HELLO}if __name__ == '__main__':\n    main(); sys.exit(0)`,
+    ["bob", 1],
+  ],
+  ["a coroutine that is not awaited", "async def main(name):\n    return name\ntask = main('x')", "bob"],
+  ["a partial", `import functools\n${HELLO}main = functools.partial(main)\nprint(main)`, ["bob", 1]],
+  ["called by the code", `${HELLO}result = main("ada")`, ["ada", 1]],
+  ["called with the step's arguments by the code", `${HELLO}result = main(name)`, ["bob", 1]],
+  ["called by a function of the code", `${HELLO}def go(): return main("ada")\nresult = go()`, ["ada", 1]],
+  ["not slowed by a profiler", "import sys\ndef main(): return [sys.getprofile()]\nresult = main()", [null]],
+  ["called by name", `${HELLO}result = globals()["main"]("ada")`, ["ada", 1]],
+  [
+    "wrapped, then called",
+    `import functools\n${HELLO}main = functools.lru_cache(main)\nresult = main("ada")`,
+    ["ada", 1],
+  ],
+  [
+    "called by its decorator",
+    `def at_once(f):\n    global result\n    result = f("ada")\n    return f\n@at_once\n${HELLO.replace("n = 0", "")}`.replace(
+      "def at_once",
+      "n = 0\ndef at_once",
+    ),
+    ["ada", 1],
+  ],
+  ["a lambda called by the code", 'n = []\nmain = lambda name: n.append(name) or n\nresult = main("ada")', ["ada"]],
+  [
+    "called in a thread",
+    `import threading\n${HELLO}def go(f):\n    global result\n    result = f("ada")\nthreading.Thread(target=go, args=[main]).start()`,
+    ["ada", 1],
+  ],
+  [
+    "called in a process",
+    `import multiprocessing\n${HELLO}p = multiprocessing.get_context("fork").Process(target=main)\np.start(); p.join()\nresult = n`,
+    0,
+  ],
+];
+
+it.skipIf(noPython).each(ONCE)("a python step with def main(...) is executed once: %s", async (_, code, output) => {
+  const { result } = await run(playbook(code, "    args: { name: bob }"));
+  expect(result).toMatchObject({ exitCode: 0, output });
+});
+
 const REFUSED: readonly (readonly [what: string, code: string, message: string])[] = [
   [
     "a missing argument",
@@ -170,6 +227,18 @@ const REFUSED: readonly (readonly [what: string, code: string, message: string])
     "its status, as a program",
     "import sys\ndef main():\n    return 3\nif __name__ == '__main__':\n    sys.exit(main())",
     "exit code 3",
+  ],
+  [
+    "its status in a variable, as a program",
+    "import sys\ndef main():\n    return 3\nif __name__ == '__main__':\n    status = main()\n    sys.exit(status)",
+    "exit code 3",
+  ],
+  ["an end before main", "import sys\ndef main(): pass\nsys.exit(0)", "the code ended before main was called"],
+  ["an end before its definition", "import sys\nsys.exit()\ndef main(): pass", "the code ended before main was called"],
+  [
+    "a definition that is not reached",
+    "if n == 2:\n    def main(): pass".replace("n ==", "1 =="),
+    "main is not defined",
   ],
 ];
 

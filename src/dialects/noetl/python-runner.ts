@@ -6,11 +6,13 @@
  *    def main(a, b=2):         by name; one that is missing and has no default is an error, others are ignored
  *    def main(**arguments):    all of them
  *
- *  `main` may be async, and anything that can be called. Code that calls it outside of `if __name__ == "__main__":`, or ends
- *  there with its status as in `sys.exit(main())`, is a script, and so is code without one: it is run as `__main__`, the
- *  arguments are its global names, and its global `result` is the result. Each step knows os, json, datetime and uuid
- *  without importing them. A result.json that the code writes itself stays as it is. */
+ *  `main` may be async, and anything that can be called. The code is run first, without what stands under
+ *  `if __name__ == "__main__":`, and then `main` is called, unless the code itself has entered it. A script is run as
+ *  `__main__`, the arguments are its global names, and its global `result` is the result: code without `main`, and code whose
+ *  guard ends with the status of `main`, as in `sys.exit(main())`. Each step knows os, json, datetime and uuid without
+ *  importing them. A result.json that the code writes itself stays as it is. */
 import { VERDICT_LIMITS } from "../../core/verdict.ts";
+import { PYTHON_MAIN } from "./python-main.ts";
 
 /** Room for what stands around the value in result.json. */
 const MAX_VALUE_BYTES = VERDICT_LIMITS.bytes - 100;
@@ -19,63 +21,19 @@ const MAX_VALUE_BYTES = VERDICT_LIMITS.bytes - 100;
 export const CODE_FILE = "task.py";
 export const RUNNER_FILE = "run_task.py";
 
-export const PYTHON_RUNNER = `import ast, asyncio, datetime, inspect, json, os, sys, types, uuid
+export const PYTHON_RUNNER = `import ast, asyncio, datetime, functools, inspect, json, mmap, os, sys, threading, time, types, uuid
 
 CODE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "${CODE_FILE}")
 RESULT = os.environ["PERDURE_RESULT_FILE"]
+EXITS = ("exit", "_exit", "quit", "SystemExit")
+START = "__perdure_watch_main__"
 
 
 class Refused(Exception):
     pass
 
 
-def top_level(tree):
-    """All nodes that run with the module, those of guards left out, and the bodies of guards."""
-    nodes, guards, queue = [], [], [tree]
-    while queue:
-        for node in ast.iter_child_nodes(queue.pop()):
-            nodes.append(node)
-            if isinstance(node, ast.If) and is_guard(node.test):
-                guards += node.body
-                queue += [ast.Module(node.orelse, [])]
-            elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-                queue.append(node)
-    return nodes, guards
-
-
-def is_guard(test):
-    if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq)):
-        return False
-    sides = [test.left, *test.comparators]
-    return any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides) and any(
-        isinstance(side, ast.Constant) and side.value == "__main__" for side in sides
-    )
-
-
-def is_main(node):
-    return isinstance(node, ast.Name) and node.id == "main"
-
-
-def binds_main(node):
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return node.name == "main"
-    if isinstance(node, ast.ImportFrom):
-        return any((alias.asname or alias.name) == "main" for alias in node.names)
-    if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant):
-        return any(is_main(target) for target in node.targets)
-    return False
-
-
-def uses_main(node):
-    if not isinstance(node, ast.Call):
-        return False
-    return any(is_main(part) for part in [node.func, *node.args, *[keyword.value for keyword in node.keywords]])
-
-
-def ends_program(node):
-    if not isinstance(node, ast.Call):
-        return isinstance(node, ast.Name) and node.id == "SystemExit"
-    return getattr(node.func, "id", getattr(node.func, "attr", None)) in ("exit", "_exit", "quit")
+${PYTHON_MAIN}
 
 
 def call(main, given):
@@ -150,33 +108,45 @@ def run():
     with open(CODE, "rb") as file:
         source = file.read()
     tree = compile(source, CODE, "exec", ast.PyCF_ONLY_AST, True)
-    code = compile(tree, CODE, "exec", dont_inherit=True)
     nodes, guards = top_level(tree)
-    guarded = [node for body in guards for node in ast.walk(body)]
-    is_script = any(map(uses_main, nodes)) or (any(map(uses_main, guarded)) and any(map(ends_program, guarded)))
     has_main = any(map(binds_main, nodes))
-
-    name = "task" if has_main and not is_script else "__main__"
-    module = types.ModuleType(name)
+    is_script = not has_main or ends_with_status([node for body in guards for node in ast.walk(body)])
+    module = types.ModuleType("__main__" if is_script else "task")
     module.__file__ = CODE
     module.__dict__.update(os=os, json=json, datetime=datetime, uuid=uuid)
-    if name == "__main__":
+    if is_script or any(isinstance(node, ast.Call) and is_main(node.func) for node in nodes):
         module.__dict__.update((key, value) for key, value in given.items() if not key.startswith("__"))
-    sys.modules[name] = module
+    sys.modules[module.__name__] = module
     sys.argv = [CODE]
     before = module.__dict__.get("result")
+    watch = Watch(module)
+    for n, statement in enumerate(tree.body):
+        if uses_main(statement, is_script):
+            start = ast.Expr(ast.Call(ast.Name(START, ast.Load()), [], []))
+            tree.body.insert(n, ast.fix_missing_locations(ast.copy_location(start, statement)))
+            module.__dict__[START] = watch.start
+            break
+    code = compile(tree, CODE, "exec", dont_inherit=True)
+    functions = [each for each in code.co_consts if getattr(each, "co_flags", 0) & inspect.CO_OPTIMIZED]
+    watch.defined = [each for each in functions if each.co_name == "main"]
+    ended = False
     try:
         exec(code, module.__dict__)
     except SystemExit as end:
-        if name != "__main__" or end.code not in (None, 0):
+        if end.code not in (None, 0):
             raise
-        is_script = True
+        ended = True
+    entered = watch.was_entered()
     main = module.__dict__.get("main")
-    if callable(main) and not is_script:
+    if ended and not entered and (callable(main) or (has_main and main is None)):
+        raise Refused("the code ended before main was called")
+    if callable(main) and not entered:
         value = call(main, given)
         keep(asyncio.run(awaited(value)) if inspect.isawaitable(value) else value, "main returned")
     elif "result" in module.__dict__ and module.__dict__["result"] is not before:
         keep(module.__dict__["result"], "the variable result is")
+    elif has_main and main is None and not entered:
+        raise Refused("main is not defined after the code has run, so it was not called")
 
 
 def own_frames(trace):

@@ -81,7 +81,7 @@ function waitText(value: unknown): string | null {
 /** Of the events that the document does not have. */
 function ownFacts(context: Context): Fact[] {
   return Object.entries(context)
-    .filter(([name]) => name !== "chapter") // its name says that it begins anew
+    .filter(([name]) => name !== "chapter") // the event type already says that counting restarts
     .map(([name, value]): Fact => {
       if (name === "delay_seconds") return ["delay", secondsText(value)];
       if (Array.isArray(value)) return [name, value.length === 1 ? value[0] : quoted(`${value.length} jobs`)];
