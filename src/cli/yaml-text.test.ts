@@ -154,4 +154,28 @@ describe("a value as YAML", () => {
     ).toBe('prompt: |\n  Do it.\n    Then stop.\ntier: legionary\ntag: "yes"\ncode: "0123"\nlist:\n  - a\nnone: {}');
     expect(yamlText(undefined)).toBe("null");
   });
+
+  it.each([
+    [1e-7, "1.0e-7"],
+    [-1e21, "-1.0e+21"],
+    [1e20, "1.0e+20"],
+    [2 ** 60, "1.152921504606847e+18"],
+    [1.5e-9, "1.5e-9"],
+    [0.25, "0.25"],
+    [-12, "-12"],
+    ["1e-7", '"1e-7"'],
+    ["1.0e-7", '"1.0e-7"'],
+  ])("has %j as %s, which is the same to readers of YAML 1.1", (value, text) => {
+    expect(yamlText(value)).toBe(text);
+    // The numbers of PyYAML.
+    const isNumber = /^[-+]?(?:\d+(?:\.\d*(?:[eE][-+]\d+)?)?)$/.test(text);
+    expect(isNumber).toBe(typeof value === "number");
+    for (const read of readBack(value)) expect(read).toBe(value);
+  });
+
+  it("refuses what is nested too deeply for the library", () => {
+    let value: unknown = 1;
+    for (let i = 0; i < 5_000; i++) value = [value];
+    expect(() => yamlText(value)).toThrow("nested too deeply to be written as YAML; write it as JSON instead");
+  });
 });
