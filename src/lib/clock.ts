@@ -21,7 +21,7 @@ export interface TimerOptions {
 
 /** Resolves after `ms`, or at once when the signal aborts. */
 export function sleep(
-  clock: Clock,
+  clock: Pick<Clock, "after">,
   ms: number,
   options?: { signal?: AbortSignal; background?: boolean },
 ): Promise<void> {

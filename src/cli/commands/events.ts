@@ -3,6 +3,7 @@ import type { PerdureEvent } from "../../core/event.ts";
 import type { JobHandle, Perdure } from "../../core/face.ts";
 import { isTerminal } from "../../core/job.ts";
 import type { EventTable } from "../../dialects/dialect.ts";
+import { VIEWED_EVENTS } from "../../dialects/read-parts.ts";
 import { EVENT_VIEW_NAMES, eventTable, eventView } from "../../dialects/registry.ts";
 import { viewParts } from "../apply/view-parts.ts";
 import type { Piece } from "../colour.ts";
@@ -38,7 +39,7 @@ export const events: Command = {
     },
     {
       ...{ name: "view", type: "string", value: "VIEW" },
-      help: `Those of one job, as another system shows them, with --json as its data: ${EVENT_VIEW_NAMES.join(", ")}.`,
+      help: `Those of one job, as another system shows them, with --json as its data: ${EVENT_VIEW_NAMES.join(", ")}. Up to ${VIEWED_EVENTS} events.`,
     },
     {
       ...{ name: "all-namespaces", type: "boolean" },

@@ -1,4 +1,4 @@
-/** Rings when something happens to a job, as its events tell. */
+/** Rings when something happens to a job: when an event of it comes. */
 import type { JobHandle } from "../../core/face.ts";
 
 export class Bell implements Disposable {
@@ -9,10 +9,11 @@ export class Bell implements Disposable {
   #wake = () => {};
   #fault: unknown = null;
 
-  constructor(job: JobHandle<unknown>, signal: AbortSignal) {
+  /** Of the events after this one; without it, of all. */
+  constructor(job: Pick<JobHandle<unknown>, "events">, signal: AbortSignal, after = 0) {
     this.#signal = AbortSignal.any([signal, this.#over.signal]);
     this.#signal.addEventListener("abort", () => this.#wake());
-    void this.#follow(job);
+    void this.#follow(job, after);
   }
 
   /** True when it rang since the last time, or within `ms`. Throws what ended the events: there will be no more of them. */
@@ -36,9 +37,9 @@ export class Bell implements Disposable {
     this.#over.abort();
   }
 
-  async #follow(job: JobHandle<unknown>): Promise<void> {
+  async #follow(job: Pick<JobHandle<unknown>, "events">, after: number): Promise<void> {
     try {
-      for await (const _ of job.events({ follow: true, signal: this.#signal })) this.#ring();
+      for await (const _ of job.events({ after, follow: true, signal: this.#signal })) this.#ring();
     } catch (error) {
       this.#fault = error ?? new Error("the events ended");
       this.#wake();

@@ -1,23 +1,39 @@
 /** `perdure events ID --view VIEW --follow`: the events of a job as another system has them, those that are there and then those
  *  to come, until the job has ended. An event of ours may be several of theirs, and theirs are made of all that is recorded, so
- *  the view is read anew after each of ours, and what is new in it, or has changed, is printed. */
+ *  the view is read again when events came, at most every READ_EVERY_MS, and what is new in it, or has changed, is printed.
+ *  A job that gets too many events for a view ends it, with the command that goes on from there. */
 import type { Perdure } from "../../core/face.ts";
 import { isTerminal } from "../../core/job.ts";
 import type { EventTable, ViewParts } from "../../dialects/dialect.ts";
+import { VIEWED_EVENTS } from "../../dialects/read-parts.ts";
+import { systemClock } from "../../engine/clock.ts";
+import { type Clock, sleep } from "../../lib/clock.ts";
 import { viewParts } from "../apply/view-parts.ts";
 import { painted } from "../colour.ts";
 import type { Context } from "../command.ts";
-import { EXIT } from "../exit.ts";
+import { CliError, EXIT } from "../exit.ts";
 import { cutToWidth, padTo, safeLine } from "../terminal-text.ts";
+import { Bell } from "./bell.ts";
 import { writeJsonLine } from "./json-line.ts";
 import { untilLeft } from "./until-left.ts";
+
+/** Each reading costs as much as all events that the job has. */
+export const READ_EVERY_MS = 250;
+/** The job is checked when an event came, and in any case this often. */
+const ASK_EVERY_MS = 5_000;
 
 export interface EventView {
   readonly table: (parts: ViewParts) => EventTable;
   readonly json: (parts: ViewParts) => readonly unknown[];
 }
 
-export function followView(context: Context, perdure: Perdure, id: string, view: EventView): Promise<number> {
+export function followView(
+  context: Context,
+  perdure: Perdure,
+  id: string,
+  view: EventView,
+  clock: Pick<Clock, "after"> = systemClock,
+): Promise<number> {
   const { given, io, out } = context;
   return untilLeft(context, async (signal) => {
     const lines = new TableLines(context);
@@ -38,19 +54,30 @@ export function followView(context: Context, perdure: Perdure, id: string, view:
       }
       return parts;
     };
-    const { job, events } = await printNew();
-    if (isTerminal(job.state)) return EXIT.done;
+    let { job, events } = await printNew();
     const handle = await perdure.job(id);
-    let revision = job.revision;
-    for await (const { n } of handle.events({ after: events.at(-1)?.seq ?? 0, follow: true, signal })) {
-      // Several may have come while the view was read.
-      if (n !== null && n <= revision) continue;
-      const { job } = await printNew();
-      if (isTerminal(job.state)) return EXIT.done;
-      ({ revision } = job);
+    using bell = new Bell(handle, signal, events.at(-1)?.seq ?? 0);
+    while (!isTerminal(job.state) && !signal.aborted) {
+      await sleep(clock, READ_EVERY_MS, { signal });
+      await bell.rings(ASK_EVERY_MS);
+      const { revision } = await handle.get();
+      // Those that ring may have come while the view was read.
+      if (revision === job.revision) continue;
+      const seen = events.at(-1)?.seq ?? 0;
+      try {
+        ({ job, events } = await printNew());
+      } catch (error) {
+        throw (await handle.get()).revision > VIEWED_EVENTS ? tooManyEvents(id, seen) : error;
+      }
     }
     return EXIT.done;
   });
+}
+
+function tooManyEvents(id: string, seen: number): CliError {
+  const command = `perdure events ${id} --follow --after ${seen}`;
+  const message = `${id} has more than ${VIEWED_EVENTS} events, too many for a view; for the events that follow, use ${command}`;
+  return new CliError(EXIT.failed, message);
 }
 
 /** Nobody knows what is to come, so columns have the width of the longest that there is. */
