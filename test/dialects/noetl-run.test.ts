@@ -14,7 +14,7 @@ import { readContext } from "./kit.ts";
 import { line } from "./noetl-kit.ts";
 
 interface Ran {
-  readonly told: readonly NoetlEvent[];
+  readonly timeline: readonly NoetlEvent[];
   readonly result: unknown;
   readonly failure: string | null;
 }
@@ -31,7 +31,7 @@ async function run(document: string | object): Promise<Ran> {
   const [job, attempts, events] = [await handle.get(), await handle.attempts(), await all(handle.events())];
   const parts = { job, attempts, events: events as JobEvent[], workerName: () => null };
   const failure = job.failure?.message ?? null;
-  return { told: noetl.events?.(parts) as readonly NoetlEvent[], result: job.result, failure };
+  return { timeline: noetl.events?.(parts) as readonly NoetlEvent[], result: job.result, failure };
 }
 
 /** Answers with these statuses in turn; the last one again and again. */
@@ -60,15 +60,15 @@ it("a request that meets 503 twice", async () => {
   const { url, asked } = await serve(503, 503, 200);
   const retry = { ...QUICK, retry_when: "{{ status_code >= 500 or error != None }}" };
   const task = { step: "fetch_data", type: "http", url, method: "POST", params: { page: 2 }, data: { a: 1 }, retry };
-  const { told, result } = await run(task);
+  const { timeline, result } = await run(task);
   expect(asked).toEqual(Array(3).fill('POST /data?page=2 {"a":1}'));
   expect(result).toMatchObject({ status_code: 200, body: { asked: 3 } });
-  expect(told.map(({ event_type }) => event_type)).toEqual([
+  expect(timeline.map(({ event_type }) => event_type)).toEqual([
     ...["action_started", "action_error", "step_retry", "action_started", "action_error", "step_retry"],
     ...["action_started", "action_completed", "step_completed"],
   ]);
-  expect(told[1]).toMatchObject({ context: { status_code: 503 }, error: expect.stringContaining("503") });
-  expect(told.filter(({ event_type }) => event_type === "step_retry").map(({ context }) => context)).toMatchObject([
+  expect(timeline[1]).toMatchObject({ context: { status_code: 503 }, error: expect.stringContaining("503") });
+  expect(timeline.filter(({ event_type }) => event_type === "step_retry").map(({ context }) => context)).toMatchObject([
     { delay_seconds: 0.01 },
     { delay_seconds: 0.02 },
   ]);
@@ -77,17 +77,17 @@ it("a request that meets 503 twice", async () => {
 it("a request that polls while it is answered 202", async () => {
   const { url, asked } = await serve(202, 202, 200);
   const retry = { ...QUICK, retry_when: "{{ status_code == 202 }}" };
-  const { told } = await run({ step: "poll", type: "http", url, retry });
+  const { timeline } = await run({ step: "poll", type: "http", url, retry });
   expect(asked).toHaveLength(3);
-  expect(told.at(-1)).toMatchObject({ event_type: "step_completed", result: { body: { asked: 3 } } });
+  expect(timeline.at(-1)).toMatchObject({ event_type: "step_completed", result: { body: { asked: 3 } } });
 });
 
 const noPython = spawnSync("python3", ["--version"]).status !== 0;
 
 it.skipIf(noPython)("Python", async () => {
   const code = "import os, sys\nif os.environ['PERDURE_ATTEMPT'] == '1': sys.exit('busy')\nprint(os.environ['WHO'])\n";
-  const { told } = await run({ step: "p", type: "python", code, env: { WHO: "ada" }, retry: { ...QUICK } });
-  expect(told.map(line)).toEqual([
+  const { timeline } = await run({ step: "p", type: "python", code, env: { WHO: "ada" }, retry: { ...QUICK } });
+  expect(timeline.map(line)).toEqual([
     "action_started (attempt=1)",
     'action_error (attempt=1, error="exit code 1: busy")',
     "step_retry (attempt=1, delay=0.01s)",
@@ -142,9 +142,9 @@ const CALLED: readonly (readonly [what: string, code: string, args: string, outp
 it.skipIf(noPython).each(CALLED)(
   "a python step with def main(...) is executed, as in its own examples: %s",
   async (_, code, args, output) => {
-    const { told, result } = await run(playbook(code, args === "" ? "" : `    ${args}`));
+    const { timeline, result } = await run(playbook(code, args === "" ? "" : `    ${args}`));
     expect(result).toMatchObject({ exitCode: 0, output });
-    expect(told.at(-1)).toMatchObject({ event_type: "step_completed", result: { output } });
+    expect(timeline.at(-1)).toMatchObject({ event_type: "step_completed", result: { output } });
   },
 );
 
@@ -243,9 +243,9 @@ const REFUSED: readonly (readonly [what: string, code: string, message: string])
 ];
 
 it.skipIf(noPython).each(REFUSED)("never skipped with a success: %s", async (_, code, message) => {
-  const { told, failure } = await run(playbook(code));
+  const { timeline, failure } = await run(playbook(code));
   expect(failure).toContain(message);
-  expect(told.at(-1)).toMatchObject({ event_type: "execution_failed" });
+  expect(timeline.at(-1)).toMatchObject({ event_type: "execution_failed" });
 });
 
 it.skipIf(noPython)(
@@ -276,8 +276,8 @@ def main(limit):
 
 it("the example gets through with its third attempt", async () => {
   const text = readFileSync(new URL("../../examples/noetl/fetch-data.yaml", import.meta.url), "utf8");
-  const { told, result } = await run(text.replace("initial_delay: 1.0", "initial_delay: 0.01"));
-  expect(told.map(line).filter((each) => each.startsWith("action_"))).toEqual([
+  const { timeline, result } = await run(text.replace("initial_delay: 1.0", "initial_delay: 0.01"));
+  expect(timeline.map(line).filter((each) => each.startsWith("action_"))).toEqual([
     "action_started (attempt=1)",
     'action_error (attempt=1, error="exit code 1: 503 Service Unavailable")',
     "action_started (attempt=2)",

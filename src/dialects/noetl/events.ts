@@ -5,11 +5,11 @@
  *    the last one that fails           action_started, action_error, step_retry_exhausted, step_failed_terminal, execution_failed
  *    one that may not be retried       the same without step_retry_exhausted; step_failed_terminal has the reason
  *
- *  A completed run whose result `retry_when` matches is an action_completed before its step_retry. A worker that was lost, and
- *  a timeout, are an action_error. The document has no words for the rest, so these are ours: action_released (handed back,
+ *  A completed attempt whose result `retry_when` matches is an action_completed before its step_retry. A worker that was lost, and
+ *  a timeout, are an action_error. The document has no events for the rest, so these are ours: action_released (handed back,
  *  nothing charged), step_waiting and step_resumed (for children), step_queue_timeout, step_over_budget (not started), step_rescheduled, execution_restarted
  *  (a redrive), execution_cancel_requested, execution_cancelled, execution_discarded.
- *  Left out of action_started.context are `work` and `task`: the input of the job, which would be told once per run. */
+ *  Left out of action_started.context are `work` and `task`: the input of the job, which would be repeated for each attempt. */
 import { shortageText } from "../../core/budget.ts";
 import type { Ended, JobEvent, StoredDecision } from "../../core/event.ts";
 import { type Counted, counted } from "../counted.ts";
@@ -28,7 +28,7 @@ export interface NoetlEvent extends NoetlNode {
   readonly timestamp: string;
 }
 
-type Told = Pick<NoetlEvent, "event_type" | "status" | "context"> & Partial<Pick<NoetlEvent, "result" | "error">>;
+type EventPart = Pick<NoetlEvent, "event_type" | "status" | "context"> & Partial<Pick<NoetlEvent, "result" | "error">>;
 type Context = NoetlEvent["context"];
 
 /** What is the same for all events of a job. */
@@ -44,19 +44,19 @@ export function noetlEvents(parts: ViewParts): NoetlEvent[] {
   const node = nodeOf(job);
   return counted(events).flatMap((each) => {
     const timestamp = new Date(each.event.at).toISOString();
-    return tell(each, story).map(({ event_type, status, context, result, error }) => ({
+    return partsOf(each, story).map(({ event_type, status, context, result, error }) => ({
       ...{ execution_id: job.id, event_type, status, ...node, context },
       ...{ result: result ?? null, error: error ?? null, timestamp },
     }));
   });
 }
 
-function tell(each: Counted, story: Story): Told[] {
+function partsOf(each: Counted, story: Story): EventPart[] {
   const { event, attempt, chapter } = each;
   switch (event.name) {
     case "attempt.started": {
       const retry = { attempt, max_attempts: story.maxAttempts, is_retry: attempt > 1 };
-      return [told("action_started", "STARTED", { retry })];
+      return [eventPart("action_started", "STARTED", { retry })];
     }
     case "attempt.succeeded":
     case "attempt.failed":
@@ -68,19 +68,19 @@ function tell(each: Counted, story: Story): Told[] {
     case "job.over_budget":
       return [ended(each, event, story), ...consequences(each, event, story)];
     case "job.cancel_requested":
-      return [told("execution_cancel_requested", "PENDING", { by: event.data.by })];
+      return [eventPart("execution_cancel_requested", "PENDING", { by: event.data.by })];
     case "job.cancelled":
-      return [told("execution_cancelled", "CANCELLED", { by: event.data.by })];
+      return [eventPart("execution_cancelled", "CANCELLED", { by: event.data.by })];
     case "job.discarded":
-      return [told("execution_discarded", "FAILED", { by: event.data.by })];
+      return [eventPart("execution_discarded", "FAILED", { by: event.data.by })];
     case "job.rescheduled":
     case "job.unblocked":
     case "job.redriven": {
       const { by, runAt } = event.data;
       const context = { by, available_at: new Date(runAt).toISOString() };
-      if (event.name === "job.rescheduled") return [told("step_rescheduled", "PENDING", context)];
-      if (event.name === "job.unblocked") return [told("step_resumed", "PENDING", context)];
-      return [told("execution_restarted", "PENDING", { ...context, chapter })];
+      if (event.name === "job.rescheduled") return [eventPart("step_rescheduled", "PENDING", context)];
+      if (event.name === "job.unblocked") return [eventPart("step_resumed", "PENDING", context)];
+      return [eventPart("execution_restarted", "PENDING", { ...context, chapter })];
     }
     default:
       return []; // of the submission the timeline says nothing
@@ -90,62 +90,71 @@ function tell(each: Counted, story: Story): Told[] {
 type EndedEvent = JobEvent & { readonly data: Ended };
 
 /** How the run ended. */
-function ended({ attempt }: Counted, event: EndedEvent, { parts }: Story): Told {
+function ended({ attempt }: Counted, event: EndedEvent, { parts }: Story): EventPart {
   const { decision, failure } = event.data;
   const error = errorIn(event);
   if (event.name === "attempt.succeeded" || decision.class === "polled") {
     const noted = decision.conditionError === undefined ? {} : { condition_error: decision.conditionError };
     const result = event.name === "attempt.succeeded" ? parts.job.result : resultOf(parts, event.data.attempt);
-    return told("action_completed", "COMPLETED", { attempt, success: true, ...noted }, { result });
+    return eventPart("action_completed", "COMPLETED", { attempt, success: true, ...noted }, { result });
   }
   switch (event.name) {
     case "attempt.waiting":
-      return told("step_waiting", "PENDING", { attempt, waits_for: event.data.waitsFor });
+      return eventPart("step_waiting", "PENDING", { attempt, waits_for: event.data.waitsFor });
     case "job.over_budget":
-      return told("step_over_budget", "FAILED", { attempt, budget_of: decision.shortage?.jobId ?? null }, { error });
+      return eventPart(
+        "step_over_budget",
+        "FAILED",
+        { attempt, budget_of: decision.shortage?.jobId ?? null },
+        { error },
+      );
     case "job.queue_timeout":
-      return told("step_queue_timeout", "FAILED", { attempt, reason: event.data.why }, { error });
+      return eventPart("step_queue_timeout", "FAILED", { attempt, reason: event.data.why }, { error });
     case "attempt.interrupted":
       if (decision.class === "handback") {
         const context = { attempt, reason: event.data.why, delay_seconds: secondsOf(decision) };
-        return told("action_released", "PENDING", context);
+        return eventPart("action_released", "PENDING", context);
       }
-      return told("action_error", "FAILED", { attempt, reason: event.data.why }, { error });
+      return eventPart("action_error", "FAILED", { attempt, reason: event.data.why }, { error });
     case "attempt.lost":
-      return told("action_error", "FAILED", { attempt, reason: "worker_lost", why: event.data.why }, { error });
+      return eventPart("action_error", "FAILED", { attempt, reason: "worker_lost", why: event.data.why }, { error });
     default: {
       const status = failure?.status == null ? {} : { status_code: failure.status };
       const exit = failure?.exitCode == null ? {} : { exit_code: failure.exitCode };
-      return told("action_error", "FAILED", { attempt, ...status, ...exit }, { error });
+      return eventPart("action_error", "FAILED", { attempt, ...status, ...exit }, { error });
     }
   }
 }
 
 /** What followed for the step and for the execution. */
-function consequences({ attempt, next }: Counted, event: EndedEvent, { maxAttempts, isRetried, parts }: Story): Told[] {
+function consequences(
+  { attempt, next }: Counted,
+  event: EndedEvent,
+  { maxAttempts, isRetried, parts }: Story,
+): EventPart[] {
   const { decision } = event.data;
   const error = errorIn(event);
   switch (decision.kind) {
     case "succeed":
-      return [told("step_completed", "COMPLETED", { attempt }, { result: parts.job.result })];
+      return [eventPart("step_completed", "COMPLETED", { attempt }, { result: parts.job.result })];
     case "cancel":
-      return [told("execution_cancelled", "CANCELLED", { attempt }, { error })];
+      return [eventPart("execution_cancelled", "CANCELLED", { attempt }, { error })];
     case "block":
       return [];
     case "retry": {
       if (decision.class === "handback") return [];
       const numbers = { attempt, next_attempt: next, max_attempts: maxAttempts, delay_seconds: secondsOf(decision) };
-      return [told("step_retry", "PENDING", { ...numbers, last_error: error })];
+      return [eventPart("step_retry", "PENDING", { ...numbers, last_error: error })];
     }
     case "fail": {
       const isSpent = decision.step === 8 || decision.reason === "lost";
       const attempts = { attempts: next - 1, max_attempts: maxAttempts };
-      const exhausted = told("step_retry_exhausted", "FAILED", attempts, { error });
+      const exhausted = eventPart("step_retry_exhausted", "FAILED", attempts, { error });
       const reason = isSpent && !isRetried ? "no_retry_configured" : decision.reason;
       return [
         ...(isSpent && isRetried ? [exhausted] : []),
-        told("step_failed_terminal", "FAILED", { attempt, reason, ...decidedBy(decision, isSpent) }, { error }),
-        told("execution_failed", "FAILED", { reason }, { error }),
+        eventPart("step_failed_terminal", "FAILED", { attempt, reason, ...decidedBy(decision, isSpent) }, { error }),
+        eventPart("execution_failed", "FAILED", { reason }, { error }),
       ];
     }
   }
@@ -195,12 +204,12 @@ export function secondsOf({ delay }: StoredDecision): number | null {
   return delay === undefined ? null : delay.delayMs / 1_000;
 }
 
-function told(
+function eventPart(
   event_type: string,
   status: NoetlEventStatus,
   context: Context,
   more: Partial<Pick<NoetlEvent, "result" | "error">> = {},
-): Told {
+): EventPart {
   return { event_type, status, context, ...more };
 }
 

@@ -1,5 +1,5 @@
-/** What a job of ours is in NoETL's words: a step with a name, a type and its retries. It is kept in annotations, which a
- *  job that came by another door does not have: then the job's kind is its name, and its policy tells of its retries. */
+/** What a job of ours is for NoETL: a step with a name, a type and its retries. It is kept in annotations, which a job that was
+ *  not submitted as a NoETL file does not have: then the job's kind is its name, and its retries are those of its policy. */
 import { isPlain } from "../../core/check.ts";
 import type { JobInfo } from "../../core/views.ts";
 import { type NoetlRetry, retryOfPolicy } from "./retry.ts";
