@@ -80,7 +80,12 @@ describe("a folder of copies", () => {
     await expect(folder.write(["a", "x"], breaking(), { signal: cut })).rejects.toThrow("cut");
     expect(readFileSync(join(path, "a/x"), "utf8")).toBe("before");
     expect(readdirSync(join(path, ".parts"))).toEqual([]);
-    await expect(folder.write(["a", "x"], breaking(), { size: 2 ** 60 })).rejects.toMatchObject({ code: "ENOSPC" });
+    await expect(folder.write(["a", "x"], breaking(), { size: 2 ** 60 })).rejects.toMatchObject({
+      ...{
+        code: "low_space",
+        message: expect.stringMatching(/, and (256 MiB|\d+ bytes \(5 % of the disk\)) are kept free$/),
+      },
+    });
   });
 
   it("has files that grow by whole lines, and keeps one older file", async () => {
@@ -144,6 +149,45 @@ describe("a folder of copies", () => {
   });
 });
 
+describe("a folder whose removal was cut short", () => {
+  it("is taken with only our own names in it, and marked again; nothing is made in one without its mark", async () => {
+    const { path, folder } = await opened();
+    rmSync(join(path, ".mark"));
+    rmSync(join(path, "a"), { recursive: true });
+    await expect(folder.write(["a", "x"], "ours")).rejects.toThrow("was deleted");
+    expect(readdirSync(path).sort()).toEqual([".parts", "logs"]); // a removal goes on undisturbed
+    expect(await folder.isWhole()).toBe(false);
+    folder.close();
+    rmSync(join(path, ".mark"));
+    writeFileSync(join(path, ".lock"), "");
+    await MirrorFolder.open(path, OPTIONS);
+    expect(readdirSync(path).sort()).toEqual([".lock", ".mark", ".parts", "a", "logs"]);
+  });
+
+  it.each([
+    ["logs/theirs", (path: string) => mkdirSync(join(path, "logs/theirs"), { recursive: true })],
+    ["a", (path: string) => symlinkSync(tmpdir(), join(path, "a"))],
+    ["theirs", (path: string) => writeFileSync(join(path, "theirs"), "")],
+  ])("is refused with %s in it, as a thing of somebody else", async (name, plant) => {
+    const path = newPlace();
+    chmodSync(path, 0o700);
+    mkdirSync(join(path, ".parts"));
+    plant(path);
+    const problem = `${path} has files that this server did not write, such as "${name}"; move them away`;
+    await expect(MirrorFolder.open(path, OPTIONS)).rejects.toThrow(problem);
+    expect(existsSync(join(path, ".mark"))).toBe(false);
+  });
+
+  it("stays refused while another server has it, however often it is tried", async () => {
+    let isFree = true;
+    const { path, folder } = await opened({ lock: async () => (isFree ? () => {} : null) });
+    isFree = false;
+    rmSync(join(path, ".mark"));
+    await expect(folder.isWhole()).rejects.toThrow("in use by another server");
+    await expect(folder.isWhole()).rejects.toThrow("in use by another server");
+  });
+});
+
 describe("a folder that cannot be used", () => {
   const refusal = (path: string, options: Partial<MirrorOptions> = {}) =>
     MirrorFolder.open(path, { ...OPTIONS, ...options }).then(
@@ -158,7 +202,9 @@ describe("a folder that cannot be used", () => {
     mkdirSync(join(place, "theirs/apps"), { recursive: true });
     expect(await refusal(join(place, "file"))).toMatch(/is a file, and not a directory; name a directory/);
     expect(await refusal(join(place, "link"))).toMatch(/is a symbolic link, and not a directory; name a directory/);
-    expect(await refusal(join(place, "theirs"))).toMatch(/has files that are not .*"apps"; name an empty directory/);
+    expect(await refusal(join(place, "theirs"))).toMatch(
+      /has files that this server did not write, such as "apps"; .*name an empty directory/,
+    );
     expect(readdirSync(join(place, "theirs"))).toEqual(["apps"]);
     expect(await refusal(join(place, "none/at/all"))).toMatch(/none\/at does not exist; make it first/);
     expect(await refusal("/proc/perdure-copy")).toMatch(/cannot be made \(E\w+\); name another directory/);
@@ -173,6 +219,10 @@ describe("a folder that cannot be used", () => {
     chmodSync(path, 0o755);
     expect(await refusal(path, { lock: async () => null })).toMatch(/in use by another server; stop that one first/);
     expect(await refusal(path)).toBe("opened");
+    let holders = 0;
+    const lock = async () => (holders++ === 0 ? () => {} : null);
+    const both = await Promise.all([refusal(join(place, "new"), { lock }), refusal(join(place, "new"), { lock })]);
+    expect(both.sort()).toEqual([expect.stringMatching(/in use by another server/), "opened"]); // opened at once
     if (process.getuid?.() !== 0) return; // only root can give a directory away
     chownSync(path, 65_534, 65_534);
     expect(await refusal(path)).toMatch(/belongs to the user with the id 65534, and this process runs as 0/);

@@ -1,6 +1,6 @@
 /** A folder that a server fills with copies of what it has elsewhere, for people and their tools; it is never read back. A file is in
  *  its place whole or not at all. A folder on the way that is a symbolic link, or no folder, is refused: nothing is written or
- *  removed outside. The folder is known by a mark: one with anything in it and without the mark belongs to somebody else.
+ *  removed outside. The folder is known by a mark: one without it, and with anything but our own folders in it, belongs to somebody else.
  *
  *  What it does not promise: that a copy survives a power cut (nothing is flushed), and protection from a process of the same user
  *  that changes folders while they are walked through. */
@@ -42,11 +42,13 @@ const WRITABLE_BY_OTHERS = 0o022;
 const FREE_SHARE = 0.05;
 const FREE_BYTES = 256 * 1024 * 1024;
 
+const NOT_ENTERED: Pick<Stats, "dev" | "ino"> = { dev: -1, ino: -1 };
+
 export class MirrorFolder {
   readonly path: string;
   readonly #options: MirrorOptions;
   #unlock: (() => void) | null = null;
-  #entered: Pick<Stats, "dev" | "ino"> = { dev: -1, ino: -1 };
+  #entered = NOT_ENTERED;
 
   private constructor(path: string, options: MirrorOptions) {
     this.path = path;
@@ -74,17 +76,19 @@ export class MirrorFolder {
   async isWhole(): Promise<boolean> {
     const found = await statOf(this.path);
     const isSame = found?.dev === this.#entered.dev && found.ino === this.#entered.ino;
-    if (!isSame || (await statOf(join(this.path, this.#options.mark.name))) === null) {
+    if (!isSame || !(await this.#hasMark())) {
       this.close();
+      this.#entered = NOT_ENTERED;
       await this.#enter();
       return false;
     }
-    return !(await this.#makeFolders());
+    // One that something is in the way of is refused by itself when a file is written there.
+    return !(await this.#makeFolders((error) => error instanceof MirrorRefused));
   }
 
   async write(path: MirrorPath, content: string | AsyncIterable<Uint8Array>, file: MirrorFile = {}): Promise<void> {
     const { modifiedAt, size, signal } = file;
-    if (size !== undefined) await this.#checkSpace(size);
+    if (size !== undefined) await this.checkSpace(size);
     const [part, target] = [await this.#partOf(), await this.#placeOf(path)];
     try {
       const handle = await open(part, "wx", 0o600);
@@ -126,6 +130,16 @@ export class MirrorFolder {
     }
   }
 
+  /** Rejects where a copy of so many bytes would leave too little of the disk free. */
+  async checkSpace(bytes: number): Promise<void> {
+    const { bavail, blocks, bsize } = await statfs(this.path);
+    const kept = Math.min(FREE_BYTES, Math.floor(blocks * bsize * FREE_SHARE));
+    if (bavail * bsize - bytes >= kept) return;
+    const problem = `no room for a copy of ${bytes} bytes: ${bavail * bsize} bytes are free`;
+    const most = kept === FREE_BYTES ? "256 MiB" : `${kept} bytes (5 % of the disk)`;
+    throw Object.assign(new Error(`${problem}, and ${most} are kept free`), { code: "low_space" });
+  }
+
   async makeFolder(path: MirrorPath): Promise<void> {
     await this.#makeReal(path);
   }
@@ -159,13 +173,12 @@ export class MirrorFolder {
     });
     const found = await lstat(path);
     checkOwn(path, found);
-    if ((await statOf(join(path, mark.name)))?.isFile() !== true) {
-      const [first] = await readdir(path);
-      if (first !== undefined) {
-        const problem = `${path} has files that are not of a copy made here, such as ${JSON.stringify(first)}`;
-        throw new MirrorRefused(`${problem}; name an empty directory, or one that does not exist`);
-      }
-      await writeFile(join(path, mark.name), mark.text, { flag: "wx", mode: 0o600 });
+    if (!(await this.#hasMark())) {
+      await this.#checkOnlyOwn();
+      // Another server may have made it since: the lock decides.
+      await writeFile(join(path, mark.name), mark.text, { flag: "wx", mode: 0o600 }).catch(async (error: unknown) => {
+        if (!(await this.#hasMark())) throw error;
+      });
     }
     const lockFile = join(path, LOCK);
     if ((await statOf(lockFile))?.isFile() === false) throw new MirrorRefused(`${lockFile} is not a file; remove it`);
@@ -178,10 +191,43 @@ export class MirrorFolder {
     this.#entered = found;
   }
 
-  /** Whether any was missing. */
-  async #makeFolders(): Promise<boolean> {
+  async #hasMark(): Promise<boolean> {
+    return (await statOf(join(this.path, this.#options.mark.name)))?.isFile() === true;
+  }
+
+  /** A removal that ran while files were written may leave some of our folders without the mark. */
+  async #checkOnlyOwn(): Promise<void> {
+    const { mark, folders } = this.#options;
+    const paths = folders.map((folder) => folder.split("/"));
+    const check = async (above: MirrorPath, own: (name: string) => "file" | "directory" | null) => {
+      const at = join(this.path, ...above);
+      for (const name of (await statOf(at)) === null ? [] : await readdir(at)) {
+        const found = await statOf(join(at, name));
+        const kind = found?.isFile() ? "file" : found?.isDirectory() ? "directory" : "other";
+        if (found === null || own(name) === kind) continue;
+        const problem = `${this.path} has files that this server did not write, such as ${JSON.stringify([...above, name].join("/"))}`;
+        throw new MirrorRefused(`${problem}; move them away, or name an empty directory, or one that does not exist`);
+      }
+    };
+    await check([], (name) => {
+      if (name === mark.name || name === LOCK) return "file";
+      return name === PARTS || paths.some(([top]) => top === name) ? "directory" : null;
+    });
+    for (const path of paths.filter(({ length }) => length > 1)) {
+      await check(path.slice(0, 1), (name) => (paths.some((each) => each[1] === name) ? "directory" : null));
+    }
+  }
+
+  /** Whether any was missing. Errors that `isPassedOver` accepts leave that one folder out. */
+  async #makeFolders(isPassedOver = (_error: unknown) => false): Promise<boolean> {
     let isNew = false;
-    for (const folder of [PARTS, ...this.#options.folders]) isNew = (await this.#makeReal(folder.split("/"))) || isNew;
+    for (const folder of [PARTS, ...this.#options.folders]) {
+      try {
+        isNew = (await this.#makeReal(folder.split("/"))) || isNew;
+      } catch (error) {
+        if (!isPassedOver(error)) throw error;
+      }
+    }
     return isNew;
   }
 
@@ -192,7 +238,11 @@ export class MirrorFolder {
       path = join(path, checked(name));
       let found = await statOf(path);
       if (found === null) {
-        await mkdir(path, { mode: 0o700 });
+        // A folder that is being removed is left to be removed.
+        if (!(await this.#hasMark())) throw this.#gone();
+        await mkdir(path, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
+          if (error.code !== "EEXIST") throw error; // another copy made it
+        });
         isNew = true;
         found = await lstat(path);
       }
@@ -223,11 +273,8 @@ export class MirrorFolder {
     return join(this.path, PARTS, randomBytes(8).toString("hex"));
   }
 
-  async #checkSpace(bytes: number): Promise<void> {
-    const { bavail, blocks, bsize } = await statfs(this.path);
-    if (bavail * bsize - bytes >= Math.min(FREE_BYTES, blocks * bsize * FREE_SHARE)) return;
-    const problem = `no room for a copy of ${bytes} bytes: ${bavail * bsize} bytes are free, and some are left to others`;
-    throw Object.assign(new Error(problem), { code: "ENOSPC" });
+  #gone(): Error {
+    return Object.assign(new Error(`${this.path} was deleted`), { code: "ENOENT" });
   }
 }
 

@@ -2,6 +2,7 @@
  *  full, or in the way of somebody. */
 import {
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -69,6 +70,20 @@ async function follow({ engine, blobs }: OpalServer, { path: given, wrap = (file
         .map((line) => JSON.parse(line)),
   };
   return answer;
+}
+
+/** All that the folder can do, to be changed in part. */
+function through(files: RuntimeFiles): RuntimeFiles {
+  return {
+    isWhole: () => files.isWhole(),
+    checkSpace: (bytes) => files.checkSpace(bytes),
+    write: (...args) => files.write(...args),
+    append: (...args) => files.append(...args),
+    makeFolder: (path) => files.makeFolder(path),
+    modifiedAt: (path) => files.modifiedAt(path),
+    names: (path) => files.names(path),
+    remove: (path) => files.remove(path),
+  };
 }
 
 const SCRIPT = `case "$OPAL_PROMPT" in fail) exit 7;; own) printf '{ "mine": 1 }' > result.json;; esac; echo hi > artifacts/out.txt; mkdir artifacts/deep; echo ho > artifacts/deep/in.txt`;
@@ -171,6 +186,36 @@ describe("the runtime folder", () => {
     expect(runtime.tree("job_leases")).toEqual([]);
   });
 
+  it("checks the newest attempt of a job with many, and not all of them at each change", async () => {
+    const server = await start();
+    let checks = 0;
+    const runtime = await follow(server, {
+      wrap: (files) => ({
+        ...through(files),
+        modifiedAt(path) {
+          checks += 1;
+          return files.modifiedAt(path);
+        },
+      }),
+    });
+    const body = { prompt: "x", job_id: "job_1", retry: { max_retries: 100, backoff: [0] } };
+    expect((await server.call("POST", "/api/jobs", { body })).status).toBe(201);
+    const attempt = async (n: number) => {
+      const lose = await server.claim(`w${n}`);
+      await lose();
+      const file = join(runtime.path, "opal_artifacts", "job_1", `attempt_${n}`, "result.json");
+      await expect.poll(() => existsSync(file) && readFileSync(file, "utf8")).toContain('"failed"');
+    };
+    for (let n = 1; n <= 20; n++) await attempt(n);
+    checks = 0;
+    await attempt(21);
+    expect(checks).toBeLessThan(20);
+    await runtime.stop();
+    rmSync(join(runtime.path, "opal_artifacts", "job_1", "attempt_3"), { recursive: true });
+    const again = await follow(server, { path: runtime.path });
+    await expect.poll(() => again.tree("opal_artifacts")).toHaveLength(42); // a start checks all
+  });
+
   it("has jobs of OPAL's in namespace default, and no id leads out of it", async () => {
     const server = await start();
     const policy = resolvePolicy(opalPolicy(opalSettings({})));
@@ -232,10 +277,22 @@ describe("a runtime folder that was deleted", () => {
     await second.stop();
 
     // A start over what is there: no line twice, and what is stale goes.
-    const third = await follow(server, { path: first.path });
+    const written: string[] = [];
+    const third = await follow(server, {
+      path: first.path,
+      wrap: (files) => ({
+        ...through(files),
+        write(path, ...rest) {
+          written.push(path.join("/"));
+          return files.write(path, ...rest);
+        },
+      }),
+    });
     await server.submit("job_3");
     await expect.poll(() => third.tree("job_attempts").length).toBe(3);
     await third.stop();
+    expect(written).toContain("job_attempts/job_3.json");
+    expect(written.filter((path) => path.startsWith("opal_artifacts"))).toEqual([]); // nothing is copied twice
     expect(third.log()).toEqual(second.log());
     expect(third.log()).toHaveLength(2);
   });
@@ -252,16 +309,13 @@ describe("a runtime folder in trouble", () => {
       return Promise.reject(Object.assign(new Error("ENOSPC: no space left on device"), { code: "ENOSPC" }));
     };
     const wrap = (files: RuntimeFiles): RuntimeFiles => ({
-      isWhole: () => files.isWhole(),
+      ...through(files),
       write(path, content, file) {
         if (typeof content !== "string") sources.push(content as Readable);
         return isFull === true || (isFull && typeof content !== "string") ? fail() : files.write(path, content, file);
       },
       append: (...args) => (isFull === true ? fail() : files.append(...args)),
       makeFolder: (...args) => (isFull === true ? fail() : files.makeFolder(...args)),
-      modifiedAt: (path) => files.modifiedAt(path),
-      names: (path) => files.names(path),
-      remove: (path) => files.remove(path),
     });
     const runtime = await follow(server, { wrap });
     for (const id of ["job_1", "job_2"]) await server.submit(id);
@@ -287,6 +341,108 @@ describe("a runtime folder in trouble", () => {
       ...["Running job job_1 (Attempt 1/2)", "Running job job_2 (Attempt 1/2)"],
     ]);
   });
+
+  it("by a disk that is nearly full has all but the copies, however many are skipped; they come when there is room", async () => {
+    const server = await start();
+    const policy = resolvePolicy(opalPolicy(opalSettings({})));
+    let isNearlyFull = true;
+    const refused = new Set<string>();
+    const low = (path: readonly string[]) => {
+      refused.add(path[1] as string);
+      return Promise.reject(Object.assign(new Error("no room for a copy"), { code: "low_space" }));
+    };
+    const runtime = await follow(server, {
+      wrap: (files) => ({
+        ...through(files),
+        write: (path, ...rest) =>
+          isNearlyFull && path[0] === "opal_artifacts" ? low(path) : files.write(path, ...rest),
+      }),
+    });
+    const session = await server.engine.openSession({ ...SESSION, name: "w", slots: 1_100 });
+    for (let i = 0; i < 11; i++) {
+      const items = Array.from({ length: 100 }, (_, k) => ({ key: `opal:j${i}-${k}`, tags: ["opal"] }));
+      await server.engine.submit(items.map((item) => ({ kind: "exec", payload: "null", policy, ...item })));
+      await server.engine.claim(session, { limit: 100, waitMs: 0, claimId: null });
+    }
+    await expect.poll(() => refused.size).toBe(1_100);
+    await server.submit("after");
+    await expect.poll(() => runtime.tree("job_attempts")).toContain("after.json");
+    await expect.poll(() => runtime.tree("job_leases").length).toBe(1_100);
+    isNearlyFull = false;
+    await expect.poll(() => readdirSync(join(runtime.path, "opal_artifacts")).length).toBe(1_100);
+    await expect.poll(() => runtime.logged.length).toBe(2);
+    expect(runtime.logged).toMatchObject([
+      { message: "opal.runtime", fields: { kind: "low_space", cause: "no room for a copy" } },
+      { message: "opal.runtime_over", fields: { kind: "low_space", skipped: 1_100 } },
+    ]);
+  });
+
+  it("by a copy that takes long holds up nothing else", async () => {
+    const server = await start();
+    let goOn = () => {};
+    const isFree = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    let copies = 0;
+    const runtime = await follow(server, {
+      wrap: (files) => ({
+        ...through(files),
+        async write(path, content, file) {
+          if (typeof content !== "string" && copies++ === 0) await isFree;
+          await files.write(path, content, file);
+        },
+      }),
+    });
+    await server.submit("large");
+    await server.work();
+    await server.ended("large");
+    await expect.poll(() => copies).toBe(1);
+    await server.submit("small");
+    await server.ended("small");
+    await expect
+      .poll(() => runtime.log().map(({ event }) => event))
+      .toContainEqual(expect.stringContaining("Finished job small"));
+    expect(copies).toBe(1); // one at a time
+    goOn();
+    await expect.poll(() => runtime.tree("opal_artifacts").filter((name) => !name.endsWith("/")).length).toBe(6);
+  });
+
+  it("by a directory in place of an attempt document has no lease of a job that has ended", async () => {
+    const server = await start();
+    const runtime = await follow(server);
+    await server.submit("job_1");
+    const lose = await server.claim("w");
+    await expect.poll(() => runtime.tree("job_leases")).toEqual(["job_1.json"]);
+    rmSync(join(runtime.path, "job_attempts", "job_1.json"));
+    mkdirSync(join(runtime.path, "job_attempts", "job_1.json"));
+    await lose();
+    await expect.poll(() => runtime.tree("job_leases")).toEqual([]);
+    rmSync(join(runtime.path, "job_attempts", "job_1.json"), { recursive: true });
+    await expect.poll(() => runtime.tree("job_attempts")).toEqual(["job_1.json"]);
+  });
+
+  it.each(["job_leases", "logs"])(
+    "by a link in place of %s leaves the other folders as they should be",
+    async (name) => {
+      const server = await start();
+      const runtime = await follow(server);
+      const outside = realpathSync(mkdtempSync(join(tmpdir(), "perdure-outside-")));
+      onTestFinished(() => rmSync(outside, { recursive: true, force: true }));
+      await expect.poll(() => existsSync(join(runtime.path, name))).toBe(true);
+      rmSync(join(runtime.path, name), { recursive: true });
+      symlinkSync(outside, join(runtime.path, name));
+      await server.submit("job_1");
+      await server.work();
+      await server.ended("job_1");
+      await expect.poll(() => runtime.tree("job_attempts")).toEqual(["job_1.json"]);
+      await expect.poll(() => runtime.tree("opal_artifacts").length).toBe(3);
+      await expect.poll(() => runtime.logged.length).toBe(1);
+      expect(runtime.logged[0]).toMatchObject({ fields: { kind: "refused", cause: expect.stringContaining(name) } });
+      expect(readdirSync(outside)).toEqual([]);
+      unlinkSync(join(runtime.path, name));
+      await expect.poll(() => existsSync(join(runtime.path, "logs/worker_pool")) && runtime.log().length).toBe(2);
+    },
+  );
 
   it("by a link in place of a job's folder leaves that job behind, and no other; nothing is written there", async () => {
     const server = await start();
@@ -319,9 +475,7 @@ describe("a runtime folder in trouble", () => {
     const policy = resolvePolicy(opalPolicy(opalSettings({})));
     let isFull = false;
     const wrap = (files: RuntimeFiles): RuntimeFiles => ({
-      ...{ isWhole: () => files.isWhole(), names: (path) => files.names(path), remove: (path) => files.remove(path) },
-      ...{ makeFolder: (path) => files.makeFolder(path), modifiedAt: (path) => files.modifiedAt(path) },
-      append: (...args) => files.append(...args),
+      ...through(files),
       write: (...args) => (isFull ? Promise.reject(new Error("full")) : files.write(...args)),
     });
     const [asked, known] = [new Set<string>(), store.facts.bind(store)];

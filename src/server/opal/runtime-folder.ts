@@ -3,9 +3,11 @@
  *  nothing depends on it. It has all jobs of OPAL's in namespace `default`.
  *
  *  Memory is bounded: while many jobs wait here, no more events are read. So a folder that cannot be written falls behind, and
- *  catches up when it can. What fails is tried again, and logged when that begins and when it is over. */
+ *  catches up when it can. What fails is tried again, and logged when that begins and when it is over. Outputs are copied beside all
+ *  else, one job at a time, and hold up no event. */
 import type { PerdureEvent } from "../../core/event.ts";
 import type { Job } from "../../core/job.ts";
+import { artifactsFolder } from "../../dialects/opal/runtime-files.ts";
 import { OPAL_TAG } from "../../dialects/opal/words.ts";
 import { workerLog } from "../../dialects/opal/worker-log.ts";
 import type { Engine } from "../../engine/engine.ts";
@@ -15,6 +17,7 @@ import type { Blobs } from "../../store/blobs.ts";
 import type { JobFilter } from "../../store/store.ts";
 import type { ServerLog } from "../parts.ts";
 import { MAX_LISTED } from "./read.ts";
+import { type AttemptsToCopy, RuntimeCopies } from "./runtime-copies.ts";
 import { NAMESPACE, type RuntimeFiles, recordedJob, writeAttemptStore, writeAttempts } from "./runtime-job.ts";
 import { RuntimeLeases } from "./runtime-leases.ts";
 import { RuntimeLogs } from "./runtime-logs.ts";
@@ -36,6 +39,10 @@ const BATCH = 100;
 const PAGE = 40;
 const RETRY_MS = 1_000;
 const IDLE_MS = 1_000;
+/** Of a copy that would leave too little of the disk free: it is not made for now. */
+const LOW_SPACE = "low_space";
+/** Of a folder that is a link, or no folder. */
+const REFUSED = "refused";
 /** How far behind the end of a lease may be. */
 const MAX_REFRESH_MS = 3_000;
 const SWEEP_EVERY_MS = 600_000;
@@ -48,6 +55,7 @@ export class RuntimeFolder {
   readonly #leases: RuntimeLeases;
   readonly #sweep: RuntimeSweep;
   readonly #pending: RuntimePending;
+  readonly #copies: RuntimeCopies;
   readonly #trouble: TroubleLog;
   /** Aborted when no more events are to be read, and when nothing more is to be written. */
   readonly #stopping = new AbortController();
@@ -56,10 +64,13 @@ export class RuntimeFolder {
   /** The last event that was read. */
   #seen = 0;
   #refreshAt = 0;
-  #rebuilds = 0;
+  #searches = 0;
   /** Until the newest jobs of a rebuild are written: then the lines of all of them are logged in order. */
   #heldRounds = 0;
   #hasFailed = false;
+  #copy: { readonly done: Promise<void>; readonly cut: AbortController } | null = null;
+  /** Ids of OPAL's: the last jobs of which attempts were copied. */
+  #lastCopied: readonly string[] = [];
   #running: Promise<unknown> = Promise.resolve();
 
   constructor(options: RuntimeOptions) {
@@ -70,6 +81,7 @@ export class RuntimeFolder {
     this.#leases = new RuntimeLeases(files, store);
     this.#sweep = new RuntimeSweep(files, store, clock, sweepEveryMs);
     this.#pending = new RuntimePending(clock);
+    this.#copies = new RuntimeCopies(clock);
     this.#trouble = new TroubleLog({ clock, log, name: "opal.runtime", level: "warn" });
   }
 
@@ -83,7 +95,8 @@ export class RuntimeFolder {
   async stop(): Promise<void> {
     this.#stopping.abort();
     this.#idle.abort();
-    this.#pending.close();
+    this.#pending.gate.close();
+    this.#copies.gate.close();
     const isOver = new AbortController();
     const finished = this.#running.then(() => this.#finish()).finally(() => isOver.abort());
     await Promise.race([finished, sleep(this.#options.engine.clock, STOP_MS, { signal: isOver.signal })]);
@@ -107,14 +120,14 @@ export class RuntimeFolder {
         isWhole = true;
       });
       if (isReady) await this.#round();
-      if (!this.#hasFailed && !this.#pending.hasFailed) this.#trouble.works();
+      if (!this.#hasFailed && !this.#pending.hasFailed && !this.#copies.hasFailed) this.#trouble.works();
       if (!isReady || !this.#hasWork) await this.#pause(Math.min(IDLE_MS, leaseMs / 5));
     }
     await following;
   }
 
   get #hasWork(): boolean {
-    return this.#pending.hasWork || this.#sweep.isUnderWay;
+    return this.#pending.hasWork || this.#sweep.isUnderWay || (this.#copy === null && this.#copies.hasWork);
   }
 
   /** Ends early when there is something to do. */
@@ -133,7 +146,7 @@ export class RuntimeFolder {
     while (!signal.aborted) {
       await this.#tried("store", async () => {
         for await (const event of engine.events({ after: this.#seen, follow: true, signal, onRead })) {
-          await this.#pending.room();
+          await this.#pending.gate.room();
           if (signal.aborted) return;
           this.#read(event);
         }
@@ -143,7 +156,7 @@ export class RuntimeFolder {
   }
 
   #read({ jobId, name, seq }: PerdureEvent): void {
-    if (jobId !== null) this.#pending.add(jobId, seq);
+    if (jobId !== null) this.#pending.add({ id: jobId, from: seq, isWhole: false });
     else if (name === "jobs.pruned") this.#sweep.request();
     this.#seen = seq;
     this.#idle.abort();
@@ -160,13 +173,20 @@ export class RuntimeFolder {
         this.#read(event);
       }
     });
-    while (this.#pending.hasWork && !signal.aborted) await this.#round();
+    while (!signal.aborted && (this.#pending.hasWork || this.#copies.hasWaiting || this.#copy !== null)) {
+      await this.#round();
+      await this.#copy?.done;
+    }
   }
 
   /** All anew: the log of the newest jobs, and the files of all. */
   async #rebuild(): Promise<void> {
-    this.#rebuilds += 1;
-    await this.#logs.clear();
+    await this.#forgetCopies();
+    await this.#logs.clear().catch((error: unknown) => {
+      // Something is in the way of that folder alone. When it is removed, all is made anew again.
+      if (codeOf(error) !== REFUSED) throw error;
+      this.#report("logs", error);
+    });
     const ids: string[] = [];
     let next: string | null | undefined;
     while (next !== null && ids.length < MAX_LISTED) {
@@ -175,25 +195,38 @@ export class RuntimeFolder {
       next = page.next;
     }
     // At once, and before anything else is written: no line is logged twice.
-    for (const id of ids.reverse()) this.#pending.add(id, 0);
+    for (const id of ids.reverse()) this.#pending.add({ id, from: 0, isWhole: true });
     this.#heldRounds = Math.ceil(this.#pending.changed / BATCH);
     this.#sweep.request();
-    void this.#addOlder(next, this.#rebuilds);
+    void this.#addOlder(next);
   }
 
-  /** The jobs beyond the newest, as there is room. Of them no lines are logged. */
-  async #addOlder(from: string | null | undefined, rebuild: number): Promise<void> {
+  /** What was copied while the folder was deleted may lack files, and have the time stamp of a whole one. */
+  async #forgetCopies(): Promise<void> {
+    this.#copy?.cut.abort();
+    await this.#copy?.done;
+    for (const id of this.#lastCopied) {
+      await this.#tried("jobs", () => this.#options.files.remove(artifactsFolder(id)));
+    }
+    this.#lastCopied = [];
+  }
+
+  /** The jobs from one on, as there is room. Of them no lines are logged. The next call ends this one. */
+  async #addOlder(from: string | null | undefined): Promise<void> {
     const { signal } = this.#stopping;
+    this.#searches += 1;
+    const search = this.#searches;
     for (let next = from; next !== null && !signal.aborted; ) {
-      await this.#pending.room();
+      await this.#pending.gate.room();
+      await this.#copies.gate.room();
       const isRead = await this.#tried("store", async () => {
         const page = await this.#page(next);
-        if (signal.aborted || rebuild !== this.#rebuilds) return;
-        for (const id of page.ids) this.#pending.add(id, NO_LINES);
+        if (signal.aborted || search !== this.#searches) return;
+        for (const id of page.ids) this.#pending.add({ id, from: NO_LINES, isWhole: true });
         next = page.next;
         this.#idle.abort();
       });
-      if (rebuild !== this.#rebuilds) return;
+      if (search !== this.#searches) return;
       if (!isRead) await sleep(this.#options.engine.clock, RETRY_MS, { signal, background: true });
     }
   }
@@ -211,8 +244,8 @@ export class RuntimeFolder {
     await this.#writeChanged();
     if (this.#heldRounds > 0 && --this.#heldRounds > 0) return;
     this.#report("logs", await this.#logs.write());
-    const id = this.#pending.takeAttempts();
-    if (id !== null) await this.#writeAttempts(id);
+    this.#startCopy();
+    if (this.#copies.takeDropped()) void this.#addOlder(undefined);
     if (clock.monotonic() >= this.#refreshAt) {
       this.#refreshAt = clock.monotonic() + Math.min(MAX_REFRESH_MS, leaseMs / 5);
       this.#report("leases", await this.#leases.refresh());
@@ -228,36 +261,60 @@ export class RuntimeFolder {
     if (some.length === 0) return;
     let facts: readonly (Job | null)[] = [];
     const isRead = await this.#tried("store", async () => {
-      facts = await this.#options.engine.store.facts(some.map(([id]) => id));
+      facts = await this.#options.engine.store.facts(some.map(({ id }) => id));
     });
     for (const [i, job] of some.entries()) {
-      if (!isRead) this.#pending.addFailed(...job);
+      if (!isRead) this.#pending.addFailed(job);
       else if (facts[i]?.tags.includes(OPAL_TAG)) await this.#writeSmall(job, upTo);
     }
   }
 
-  async #writeSmall([id, from]: PendingJob, upTo: number): Promise<void> {
-    let missing = from;
-    const isWritten = await this.#tried("jobs", async () => {
+  async #writeSmall(pending: PendingJob, upTo: number): Promise<void> {
+    const { id, isWhole } = pending;
+    let { from } = pending;
+    const isRead = await this.#tried("jobs", async () => {
       const job = await recordedJob(this.#options.engine.store, id);
       if (job === null) return;
       const lines = from === NO_LINES ? [] : workerLog(job.row, job.events);
       this.#logs.add(lines.filter(({ seq }) => seq >= from && seq <= upTo));
-      missing = NO_LINES;
-      await writeAttemptStore(this.#options.files, job);
-      await this.#leases.set(job);
-      if (job.row.attempt > 0) this.#pending.addAttempts(id);
+      from = NO_LINES;
+      if (job.row.attempt > 0) this.#copies.add(id, isWhole);
+      // Each for itself: one that cannot be written leaves the others as they should be.
+      const isWritten = [
+        await this.#tried("jobs", () => writeAttemptStore(this.#options.files, job)),
+        await this.#tried("jobs", () => this.#leases.set(job)),
+      ];
+      if (isWritten.includes(false)) this.#pending.addFailed({ id, from, isWhole });
     });
-    if (!isWritten) this.#pending.addFailed(id, missing);
+    if (!isRead) this.#pending.addFailed({ id, from, isWhole });
   }
 
-  async #writeAttempts(id: string): Promise<void> {
-    const { engine, blobs, files } = this.#options;
-    const isWritten = await this.#tried("jobs", async () => {
-      const job = await recordedJob(engine.store, id);
-      if (job !== null) await writeAttempts({ store: engine.store, blobs, files, signal: this.#cut.signal }, job);
+  /** Of one job, unless one is being copied. It goes on beside the rounds. */
+  #startCopy(): void {
+    if (this.#copy !== null) return;
+    const next = this.#copies.take();
+    if (next === null) return;
+    const cut = new AbortController();
+    const signal = AbortSignal.any([cut.signal, this.#cut.signal]);
+    const done = this.#writeAttempts(next, signal).finally(() => {
+      this.#copy = null;
+      this.#idle.abort();
     });
-    if (!isWritten) this.#pending.addFailed(id, NO_LINES);
+    this.#copy = { done, cut };
+  }
+
+  async #writeAttempts({ id, isWhole, isRetry }: AttemptsToCopy, signal: AbortSignal): Promise<void> {
+    const { engine, blobs, files } = this.#options;
+    try {
+      const job = await recordedJob(engine.store, id);
+      if (job === null) return;
+      this.#lastCopied = [job.id, ...this.#lastCopied].slice(0, 2);
+      await writeAttempts({ store: engine.store, blobs, files, signal }, job, isWhole);
+    } catch (error) {
+      if (signal.aborted) return; // the rebuild, or the next start, does it again
+      this.#copies.addFailed(id);
+      this.#report(isRetry ? "retries" : codeOf(error) === LOW_SPACE ? "skipped" : "copies", error);
+    }
   }
 
   async #tried(what: string, work: () => Promise<void>): Promise<boolean> {
@@ -274,8 +331,12 @@ export class RuntimeFolder {
     if (error === null) return;
     this.#hasFailed = true;
     if (this.#cut.signal.aborted || this.#options.engine.storeState.failed(error, "rounds")) return;
-    const { code } = (error ?? {}) as { code?: unknown };
     const cause = error instanceof Error ? error.message : String(error);
-    this.#trouble.failed(typeof code === "string" ? code : "error", cause, what);
+    this.#trouble.failed(codeOf(error) ?? "error", cause, what);
   }
+}
+
+function codeOf(error: unknown): string | null {
+  const { code } = (error ?? {}) as { code?: unknown };
+  return typeof code === "string" ? code : null;
 }

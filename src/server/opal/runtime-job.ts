@@ -20,6 +20,8 @@ type Path = readonly string[];
 export interface RuntimeFiles {
   /** False where the folder was removed, or part of it: it is there again, and lacks files. */
   isWhole(): Promise<boolean>;
+  /** Rejects with the code `low_space` where a copy of so many bytes would leave too little of the disk free. */
+  checkSpace(bytes: number): Promise<void>;
   write(path: Path, content: string | AsyncIterable<Uint8Array>, file?: RuntimeFile): Promise<void>;
   append(path: Path, text: string, maxBytes: number, older: Path): Promise<void>;
   makeFolder(path: Path): Promise<void>;
@@ -76,30 +78,61 @@ export async function writeAttemptStore(files: RuntimeFiles, { id, document }: R
   await files.write(attemptsFile(id), attemptsText(document));
 }
 
-/** `attempt_N/` of each attempt, as far as they are not there yet. Files of an attempt are copied when it has ended. */
-export async function writeAttempts(
-  parts: { readonly store: Store; readonly blobs: Blobs; readonly files: RuntimeFiles; readonly signal: AbortSignal },
-  job: RecordedJob,
-): Promise<void> {
+interface CopyParts {
+  readonly store: Store;
+  readonly blobs: Blobs;
+  readonly files: RuntimeFiles;
+  readonly signal: AbortSignal;
+}
+
+/** `attempt_N/` of each attempt, as far as they are not there yet. Files of an attempt are copied when it has ended. An attempt is
+ *  complete only after all before it, so that the newest complete one is where the work begins; `isWhole` checks all of them. One that
+ *  fails does not stop those after it: whoever calls must pass `isWhole` the next time. */
+export async function writeAttempts(parts: CopyParts, job: RecordedJob, isWhole: boolean): Promise<void> {
   const { store, files, signal } = parts;
   const { row } = job;
-  for (let after = 0; after < row.attempt; ) {
-    const page = attemptsAsOf(row, await store.attempts(row.id, { after }));
-    for (const ended of page) await writeAttempt(parts, job, ended.attempt, ended);
+  const failures: unknown[] = [];
+  const tried = async (attempt: number, ended: AttemptWithResult | null) => {
+    await writeAttempt(parts, job, attempt, ended).catch((error: unknown) => failures.push(error));
     signal.throwIfAborted();
+  };
+  const complete = isWhole ? 0 : await newestComplete(parts, job);
+  for (let after = complete; after < row.attempt; ) {
+    const page = attemptsAsOf(row, await store.attempts(row.id, { after }));
+    for (const ended of page) await tried(ended.attempt, ended);
     if (page.length === 0) break;
     after = page.at(-1)?.attempt as number;
   }
-  if (row.state === "running") await writeAttempt(parts, job, row.attempt, null);
-  // Of an earlier job with this id.
-  for await (const name of files.names(artifactsFolder(job.id))) {
+  if (row.state === "running") await tried(row.attempt, null);
+  if (complete === 0) await removeLater(files, job);
+  // It may have been pruned meanwhile, and what was there of it removed.
+  const [facts = null] = await store.facts([row.id]);
+  if (facts === null && !(await isRecorded(store, job.id))) await files.remove(artifactsFolder(job.id));
+  else if (failures.length > 0) throw failures[0];
+}
+
+/** Its number; 0 where there is none. */
+async function newestComplete({ store, files, signal }: CopyParts, { id, row }: RecordedJob): Promise<number> {
+  for (let attempt = row.attempt; attempt > 0; attempt--) {
+    signal.throwIfAborted();
+    const modifiedAt = await files.modifiedAt([...attemptFolder(id, attempt), RESULT]);
+    if (modifiedAt === null) continue;
+    const [ended] = attemptsAsOf(row, await store.attempts(row.id, { after: attempt - 1, limit: 1 }));
+    if (ended?.attempt === attempt && ended.endedAt === modifiedAt) return attempt;
+  }
+  return 0;
+}
+
+/** Attempts of an earlier job with this id. */
+async function removeLater(files: RuntimeFiles, { id, row }: RecordedJob): Promise<void> {
+  for await (const name of files.names(artifactsFolder(id))) {
     const number = /^attempt_(\d+)$/.exec(name)?.[1];
-    if (number !== undefined && Number(number) > row.attempt) await files.remove([...artifactsFolder(job.id), name]);
+    if (number !== undefined && Number(number) > row.attempt) await files.remove([...artifactsFolder(id), name]);
   }
 }
 
 async function writeAttempt(
-  { blobs, files, signal }: Parameters<typeof writeAttempts>[0],
+  { blobs, files, signal }: CopyParts,
   { id, row, events }: RecordedJob,
   attempt: number,
   ended: AttemptWithResult | null,
@@ -114,10 +147,14 @@ async function writeAttempt(
   const result = opalResult(row, ended === null ? [] : [ended], events, attempt);
   if (result === null) return;
   await files.write(file, opalResultText(result), { modifiedAt: unfinishedAt });
+  await files.makeFolder([...folder, "artifacts"]);
+  const outputs = ended === null ? [] : (await blobs.list(row.id, attempt)).files;
+  // Before the first of them is copied: a retry would copy it again.
+  if (outputs.length > 0) await files.checkSpace(outputs.reduce((sum, { size }) => sum + size, 0));
   await files.remove([...folder, "artifacts"]);
   await files.makeFolder([...folder, "artifacts"]);
   if (ended === null) return;
-  for (const { name, size } of (await blobs.list(row.id, attempt)).files) {
+  for (const { name, size } of outputs) {
     const source = await blobs.get(row.id, attempt, `artifacts/${name}`);
     if (source !== null) await copy(files, [...folder, "artifacts", ...name.split("/")], source, { size, signal });
   }

@@ -33,7 +33,7 @@ export class RuntimeLogs {
 
   add(records: readonly WorkerLogRecord[]): void {
     for (const record of records) this.#waiting.push(record);
-    if (this.#waiting.length <= MAX_WAITING) return;
+    if (this.#waiting.length < 2 * MAX_WAITING) return; // to sort them for each line would take all the time
     this.#waiting = inOrder(this.#waiting).slice(-MAX_WAITING);
   }
 
@@ -52,12 +52,17 @@ export class RuntimeLogs {
       const text = records.map(({ line }) => `${safeLine(JSON.stringify(line))}\n`).join("");
       try {
         await this.#files.append([...FOLDER, `${name}.log`], text, MAX_BYTES, [...FOLDER, `${name}~older.log`]);
-        this.#known.delete(name);
-        this.#known.add(name);
-        await this.#removeOldest();
       } catch (error) {
         failure ??= error;
         this.add(records);
+        continue;
+      }
+      this.#known.delete(name);
+      this.#known.add(name);
+      try {
+        await this.#removeOldest();
+      } catch (error) {
+        failure ??= error; // the lines are written
       }
     }
     return failure;

@@ -9,24 +9,56 @@ export const NO_LINES = Number.POSITIVE_INFINITY;
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 10_000;
 
-export type PendingJob = readonly [id: string, from: number];
+export interface PendingJob {
+  readonly id: string;
+  /** The event from which on its log lines are missing. */
+  readonly from: number;
+  /** Whether all its attempts are checked, and not only the newest. */
+  readonly isWhole: boolean;
+}
+
+/** Where those who add wait until there is room. */
+export class RuntimeGate {
+  readonly #isFull: () => boolean;
+  readonly #waiting = new Set<() => void>();
+  #isClosed = false;
+
+  constructor(isFull: () => boolean) {
+    this.#isFull = isFull;
+  }
+
+  /** Resolves when there is room, or nothing is to be added any more. */
+  async room(): Promise<void> {
+    while (this.#isFull() && !this.#isClosed) await new Promise<void>((resolve) => this.#waiting.add(resolve));
+  }
+
+  wake(): void {
+    if (this.#isFull() && !this.#isClosed) return;
+    for (const wake of this.#waiting) wake();
+    this.#waiting.clear();
+  }
+
+  /** Nobody waits for room from here on. */
+  close(): void {
+    this.#isClosed = true;
+    this.wake();
+  }
+}
 
 export class RuntimePending {
   readonly #clock: Pick<Clock, "monotonic">;
-  readonly #changed = new Map<string, number>();
-  readonly #failed = new Map<string, number>();
-  readonly #attempts = new Set<string>();
-  readonly #waiting = new Set<() => void>();
+  readonly #changed = new Map<string, PendingJob>();
+  readonly #failed = new Map<string, PendingJob>();
+  readonly gate = new RuntimeGate(() => this.isFull);
   #pauseMs = FIRST_PAUSE_MS;
   #retryAt = 0;
-  #isClosed = false;
 
   constructor(clock: Pick<Clock, "monotonic">) {
     this.#clock = clock;
   }
 
   get isFull(): boolean {
-    return this.#changed.size + this.#failed.size + this.#attempts.size >= MAX_PENDING;
+    return this.#changed.size + this.#failed.size >= MAX_PENDING;
   }
 
   get changed(): number {
@@ -35,33 +67,22 @@ export class RuntimePending {
 
   /** Whether something can be written now; what failed not before its pause is over. */
   get hasWork(): boolean {
-    return this.#changed.size + this.#attempts.size > 0;
+    return this.#changed.size > 0;
   }
 
   get hasFailed(): boolean {
     return this.#failed.size > 0;
   }
 
-  /** Resolves when there is room, or nothing is to be added any more. */
-  async room(): Promise<void> {
-    while (this.isFull && !this.#isClosed) await new Promise<void>((resolve) => this.#waiting.add(resolve));
-  }
-
-  /** Nobody waits for room from here on. */
-  close(): void {
-    this.#isClosed = true;
-    this.#wake();
-  }
-
-  add(id: string, from: number): void {
+  add(job: PendingJob): void {
     // One that failed has lines missing from before: they are counted once only if it is one entry.
-    const known = Math.min(this.#changed.get(id) ?? NO_LINES, this.#failed.get(id) ?? NO_LINES);
-    this.#failed.delete(id);
-    this.#changed.set(id, Math.min(known, from));
+    const known = both(this.#failed.get(job.id), job);
+    this.#failed.delete(job.id);
+    this.#changed.set(job.id, both(this.#changed.get(job.id), known));
   }
 
-  addFailed(id: string, from: number): void {
-    this.#failed.set(id, Math.min(this.#failed.get(id) ?? NO_LINES, from));
+  addFailed(job: PendingJob): void {
+    this.#failed.set(job.id, both(this.#failed.get(job.id), job));
     this.#retryAt = this.#clock.monotonic() + this.#pauseMs;
   }
 
@@ -69,31 +90,17 @@ export class RuntimePending {
   take(count: number): PendingJob[] {
     if (this.#failed.size === 0) this.#pauseMs = FIRST_PAUSE_MS;
     else if (this.#clock.monotonic() >= this.#retryAt) {
-      for (const [id, from] of [...this.#failed]) this.add(id, from);
+      for (const job of [...this.#failed.values()]) this.add(job);
       this.#pauseMs = Math.min(MAX_PAUSE_MS, this.#pauseMs * 2);
     }
-    // Their attempts come next, and would be too many.
-    const some = this.#attempts.size >= MAX_PENDING ? [] : [...this.#changed].slice(0, count);
-    for (const [id] of some) this.#changed.delete(id);
-    this.#wake();
+    const some = [...this.#changed.values()].slice(0, count);
+    for (const { id } of some) this.#changed.delete(id);
+    this.gate.wake();
     return some;
   }
+}
 
-  /** Of this job the attempts are to be copied too. */
-  addAttempts(id: string): void {
-    this.#attempts.add(id);
-  }
-
-  takeAttempts(): string | null {
-    const [id = null] = this.#attempts;
-    if (id !== null) this.#attempts.delete(id);
-    this.#wake();
-    return id;
-  }
-
-  #wake(): void {
-    if (this.isFull && !this.#isClosed) return;
-    for (const wake of this.#waiting) wake();
-    this.#waiting.clear();
-  }
+function both(known: PendingJob | undefined, job: PendingJob): PendingJob {
+  if (known === undefined) return job;
+  return { id: job.id, from: Math.min(known.from, job.from), isWhole: known.isWhole || job.isWhole };
 }

@@ -50,17 +50,26 @@ export class RuntimeSweep {
       }
       const id = next.value;
       if (await isRecorded(this.#store, id)) continue;
-      for (const path of [leaseFile(id), attemptsFile(id), artifactsFolder(id)]) await this.#files.remove(path);
+      const paths = [leaseFile(id), attemptsFile(id), artifactsFolder(id)];
+      const removed = await Promise.allSettled(paths.map((path) => this.#files.remove(path)));
+      for (const each of removed) if (each.status === "rejected") throw each.reason;
     }
   }
 }
 
+/** A folder that cannot be read does not stop the others: its error comes last. */
 async function* idsIn(files: RuntimeFiles): AsyncGenerator<string, void, void> {
+  const failures: unknown[] = [];
   for (const pathOf of [attemptsFile, leaseFile, artifactsFolder]) {
     const [folder = ""] = pathOf("");
-    for await (const name of files.names([folder])) {
-      const id = pathOf === artifactsFolder ? name : name.replace(/\.json$/, "");
-      if (isOpalId(id) && pathOf(id)[1] === name) yield id;
+    try {
+      for await (const name of files.names([folder])) {
+        const id = pathOf === artifactsFolder ? name : name.replace(/\.json$/, "");
+        if (isOpalId(id) && pathOf(id)[1] === name) yield id;
+      }
+    } catch (error) {
+      failures.push(error);
     }
   }
+  if (failures.length > 0) throw failures[0];
 }
