@@ -298,6 +298,41 @@ describe("a runtime folder that was deleted", () => {
   });
 });
 
+describe("a runtime folder with many old jobs", () => {
+  it("reads and writes at a start only those of which files are missing", async () => {
+    const server = await start();
+    const { store } = server.engine;
+    const first = await follow(server);
+    for (const id of ["kept", "damaged"]) await server.submit(id);
+    await server.work();
+    for (const id of ["kept", "damaged"]) await server.ended(id);
+    await first.stop();
+    rmSync(join(first.path, "opal_artifacts", "damaged", "attempt_1"), { recursive: true });
+    const policy = resolvePolicy(opalPolicy(opalSettings({})));
+    for (let i = 0; i < 10; i++) {
+      // As many as the log has: of these nothing is left out.
+      const items = Array.from({ length: 100 }, (_, k) => ({ key: `opal:j${i}-${k}`, tags: ["opal"], queue: "idle" }));
+      await server.engine.submit(items.map((item) => ({ kind: "exec", payload: "null", policy, ...item })));
+    }
+    const [read, history] = [new Set<string>(), store.history.bind(store)];
+    store.history = (id, ...rest) => {
+      read.add(id);
+      return history(id, ...rest);
+    };
+    const second = await follow(server, { path: first.path });
+    await expect
+      .poll(() => existsSync(join(second.path, "opal_artifacts/damaged/attempt_1/artifacts/out.txt")))
+      .toBe(true);
+    await expect.poll(() => second.tree("job_attempts").length).toBe(1_002);
+    await second.stop();
+    const idOf = async (id: string) => (await store.find({ key: `opal:${id}` })).jobs[0]?.id;
+    expect([read.has((await idOf("damaged")) as string), read.has((await idOf("kept")) as string)]).toEqual([
+      true,
+      false,
+    ]);
+  });
+});
+
 describe("a runtime folder in trouble", () => {
   it("logs it once, catches up when the disk works, and loses nothing; the server goes on", async () => {
     const server = await start();

@@ -18,7 +18,14 @@ import type { JobFilter } from "../../store/store.ts";
 import type { ServerLog } from "../parts.ts";
 import { MAX_LISTED } from "./read.ts";
 import { type AttemptsToCopy, RuntimeCopies } from "./runtime-copies.ts";
-import { NAMESPACE, type RuntimeFiles, recordedJob, writeAttemptStore, writeAttempts } from "./runtime-job.ts";
+import {
+  isUpToDate,
+  NAMESPACE,
+  type RuntimeFiles,
+  recordedJob,
+  writeAttemptStore,
+  writeAttempts,
+} from "./runtime-job.ts";
 import { RuntimeLeases } from "./runtime-leases.ts";
 import { RuntimeLogs } from "./runtime-logs.ts";
 import { NO_LINES, type PendingJob, RuntimePending } from "./runtime-pending.ts";
@@ -265,8 +272,16 @@ export class RuntimeFolder {
     });
     for (const [i, job] of some.entries()) {
       if (!isRead) this.#pending.addFailed(job);
-      else if (facts[i]?.tags.includes(OPAL_TAG)) await this.#writeSmall(job, upTo);
+      const row = facts[i] ?? null;
+      if (row?.tags.includes(OPAL_TAG) && !(await this.#isUpToDate(job, row))) await this.#writeSmall(job, upTo);
     }
+  }
+
+  /** Of an old job that a search found. Those with log lines are read in any case. */
+  async #isUpToDate({ from, isWhole }: PendingJob, facts: Job): Promise<boolean> {
+    if (!isWhole || from !== NO_LINES) return false;
+    const { engine, files } = this.#options;
+    return isUpToDate(engine.store, files, facts).catch(() => false); // what is wrong shows when it is written
   }
 
   async #writeSmall(pending: PendingJob, upTo: number): Promise<void> {

@@ -1,13 +1,21 @@
 /** One job in the runtime folder: what is recorded of it, its small files, and the folders of its attempts. All of it is made of the
  *  store and of the files that attempts left. Those are copied, since through a link a person could change what an attempt left.
- *  None of it is read back, but for one time stamp: an attempt's result.json gets the instant at which the attempt ended as the time of
- *  its last change once all its files are there, so that a start does not copy everything again. */
+ *  None of it is read back, but for two time stamps: the attempt document of a job that has ended has the instant of the end as the time
+ *  of its last change, and an attempt's result.json that of the attempt's end once all its files are there. So a start does not write
+ *  everything again. */
 import type { Readable } from "node:stream";
 import { attemptsAsOf, eventsAsOf } from "../../core/as-of.ts";
 import type { JobEvent } from "../../core/event.ts";
+import type { Job } from "../../core/job.ts";
 import { type OpalAttempts, opalAttempts } from "../../dialects/opal/attempts.ts";
 import { type AttemptWithResult, opalResult, opalResultText } from "../../dialects/opal/result.ts";
-import { artifactsFolder, attemptFolder, attemptsFile, attemptsText } from "../../dialects/opal/runtime-files.ts";
+import {
+  artifactsFolder,
+  attemptFolder,
+  attemptsFile,
+  attemptsText,
+  leaseFile,
+} from "../../dialects/opal/runtime-files.ts";
 import { isOpalId, opalIdOf, opalKey } from "../../dialects/opal/words.ts";
 import { lastAttempts } from "../../engine/read-history.ts";
 import type { Blobs } from "../../store/blobs.ts";
@@ -74,8 +82,31 @@ async function jobOfClient(store: Store, id: string): Promise<boolean> {
   return jobs[0] !== undefined && isOfThisDoor(jobs[0]);
 }
 
-export async function writeAttemptStore(files: RuntimeFiles, { id, document }: RecordedJob): Promise<void> {
-  await files.write(attemptsFile(id), attemptsText(document));
+/** That of a job that has ended has the time of the end, by which `isUpToDate` knows it. */
+export async function writeAttemptStore(files: RuntimeFiles, { id, row, document }: RecordedJob): Promise<void> {
+  await files.write(
+    attemptsFile(id),
+    attemptsText(document),
+    row.finishedAt === null ? {} : { modifiedAt: row.finishedAt },
+  );
+}
+
+/** Whether all files of a job are there, by their time stamps alone: so that a start with many old jobs need not read all of each. Only
+ *  of jobs that have ended; false in doubt. */
+export async function isUpToDate(store: Store, files: RuntimeFiles, row: Job): Promise<boolean> {
+  const id = opalIdOf(row);
+  if (row.finishedAt === null || row.discardedAt !== null || !isOpalId(id)) return false;
+  if ((await files.modifiedAt(attemptsFile(id))) !== row.finishedAt) return false;
+  if ((await files.modifiedAt(leaseFile(id))) !== null) return false;
+  for (let after = 0; after < row.attempt; ) {
+    const page = await store.attempts(row.id, { after });
+    if (page.length === 0) return false;
+    for (const { attempt, endedAt } of page) {
+      if ((await files.modifiedAt([...attemptFolder(id, attempt), RESULT])) !== endedAt) return false;
+      after = attempt;
+    }
+  }
+  return true;
 }
 
 interface CopyParts {
