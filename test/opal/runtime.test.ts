@@ -298,12 +298,42 @@ describe("a runtime folder that was deleted", () => {
   });
 });
 
+describe("a runtime folder that is deleted while outputs are copied", () => {
+  it("has all of them in the end, those copied before too", async () => {
+    const server = await start();
+    let goOn = () => {};
+    const isFree = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    let copies = 0;
+    const runtime = await follow(server, {
+      wrap: (files) => ({
+        ...through(files),
+        async write(path, content, file) {
+          if (typeof content !== "string" && ++copies === 2) await isFree;
+          await files.write(path, content, file);
+        },
+      }),
+    });
+    await server.submit("job_1");
+    await server.work();
+    await server.ended("job_1");
+    await expect.poll(() => copies).toBe(2);
+    rmSync(runtime.path, { recursive: true });
+    await expect.poll(() => existsSync(join(runtime.path, ".mark"))).toBe(true);
+    goOn();
+    await expect.poll(() => runtime.tree("job_attempts")).toEqual(["job_1.json"]);
+    await expect.poll(() => runtime.tree("opal_artifacts").filter((name) => !name.endsWith("/")).length).toBe(3);
+  });
+});
+
 describe("a runtime folder with many old jobs", () => {
   it("reads and writes at a start only those of which files are missing", async () => {
     const server = await start();
     const { store } = server.engine;
     const first = await follow(server);
-    for (const id of ["kept", "damaged"]) await server.submit(id);
+    await server.submit("kept", "own");
+    await server.submit("damaged");
     await server.work();
     for (const id of ["kept", "damaged"]) await server.ended(id);
     await first.stop();
