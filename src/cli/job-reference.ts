@@ -20,7 +20,7 @@ import { unlessForbidden } from "./unless-forbidden.ts";
 
 /** For the help of every command that takes a job. */
 export const REFERENCES =
-  "ID stands for a job: its id, the id that a client of OPAL knows, the name of an AgentTask, the first characters of an id (4 or " +
+  "ID stands for a job: its id, the id that a client of OPAL knows, the name of an AgentTask or fluster job, the first characters of an id (4 or " +
   "more, with or without job_), or the job's name. The first of these that fits counts; an ambiguous one is refused.";
 
 const FEWEST = 4;

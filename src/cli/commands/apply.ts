@@ -20,10 +20,10 @@ export const apply: Command = {
   summary: "Submit the jobs of a file, ours or of another system",
   usage: "perdure apply -f FILE [-f FILE…] [-p KEY=VALUE…] [OPTIONS]",
   about:
-    "Tells by itself what a file is, as far as that is certain; --dialect says it. A file may hold several documents, " +
+    "Recognises what a file is where that is certain; --dialect names it. A file may hold several documents, " +
     "with --- between them. With a mistake in one, no job of any is stored; one whose key belongs to another job is refused " +
-    "for itself. What a document says and Perdure cannot do is " +
-    "told as a note. An AgentTask that is applied again is the same job, by its namespace and name: nothing is stored if it is " +
+    "for itself. What a document asks for and Perdure cannot do is " +
+    "printed as a note. An AgentTask that is applied again is the same job, by its namespace and name: nothing is stored if it is " +
     "unchanged, and one that differs is refused with what differs. With --wait, exits as `perdure wait` does.",
   options: [
     {

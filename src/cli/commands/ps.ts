@@ -111,7 +111,7 @@ const COLUMNS = {
 
 const USUAL: readonly Head[] = ["ID", "NAME", "STATE", "ATTEMPT", "AGE"];
 const DEAD: readonly Head[] = ["ID", "NAME", "REASON", "AGE", "FAILURE"];
-/** A parent is told why its children failed without asking for each. */
+/** With a parent, each child's failure is shown, so that nobody has to ask for each. */
 const FAMILY: readonly Head[] = [...USUAL, "FAILURE"];
 const WIDE: readonly Head[] = [
   ...(["ID", "NAME", "KIND", "QUEUE", "STATE", "ATTEMPT", "AGE", "SUBMITTED", "KEY", "COMMAND", "FAILURE"] as const),
