@@ -57,10 +57,11 @@ function withSource(text: string, { from }: Fact): string {
   return from === undefined ? text : `${text} (${from})`;
 }
 
-const LOGIN = /([a-z][a-z\d+.-]*:\/\/)[^\s/?#]*@/gi;
+/** Begins at the slashes, so that a long text costs no more than its length. */
+const LOGIN = /:\/\/[^\s/?#]*@/g;
 
 function withoutLogins(value: unknown): unknown {
-  if (typeof value === "string") return value.replaceAll(LOGIN, "$1***@");
+  if (typeof value === "string") return value.replaceAll(LOGIN, "://***@");
   if (Array.isArray(value)) return value.map(withoutLogins);
   if (!isPlain(value)) return value;
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, withoutLogins(each)]));
