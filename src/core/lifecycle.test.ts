@@ -10,6 +10,7 @@ import {
   startedData,
   startedText,
   startJob,
+  storedFailure,
   submitJob,
   submittedText,
   succeededText,
@@ -53,6 +54,29 @@ describe("a run that waits for children", () => {
     expect(event).toMatchObject({ name: "attempt.waiting", data: { attempt: 1, waitsFor: ["job_a", "job_b"] } });
     expect(next).toMatchObject({ state: "blocked", failures: 2, losses: 1, finishedAt: null, expiresAt: null });
     expect(next).toMatchObject({ handbacks: 0, streak: 0, usage: usageOf(5), revision: 3 });
+  });
+});
+
+describe("the failure of an attempt as it is stored", () => {
+  const stored = (outcome: Outcome, policy: PolicyFields) => {
+    const { event } = settled(testJob({ policy: resolvePolicy(policy) }), outcome);
+    return storedFailure(outcome as Parameters<typeof storedFailure>[0], event);
+  };
+
+  it("is that of its outcome, with its stack, and with the line that decided where the message is another", () => {
+    const stack = "HTTP 401 Unauthorized\nbye";
+    const cause = failure({ kind: "exit", message: "exit code 1: bye", exitCode: 1, stack });
+    const outcome: Outcome = { kind: "failed", failure: cause };
+    expect(stored(outcome, { preset: "agent" })).toEqual({ ...cause, line: "HTTP 401 Unauthorized" });
+    expect(stored(outcome, { preset: "default" })).toEqual(cause);
+    const inMessage = failure({ kind: "exit", message: "exit code 1: HTTP 401 Unauthorized", exitCode: 1, stack });
+    expect(stored({ kind: "failed", failure: inMessage }, { preset: "agent" })).toEqual(inMessage);
+  });
+
+  it("is that of the event where a completed attempt is to be repeated, and none where it succeeded", () => {
+    const polling = { maxAttempts: 3, retryWhen: "result == 1" };
+    expect(stored(completed(1), polling)).toMatchObject({ kind: "result", message: "the result matched retryWhen" });
+    expect(stored(completed(2), polling)).toBeNull();
   });
 });
 
