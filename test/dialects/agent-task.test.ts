@@ -419,6 +419,17 @@ spec:
       );
     });
 
+    it("after nextRetryTime a child is no longer Retrying in the status of its parent, and keeps its reason", async () => {
+      const stage = await openStage(store);
+      const parent = await apply(stage, {});
+      const child = await apply(stage, { parentTaskId: parent, retry: RETRY });
+      const job = await stage.run(child, { exit: 7, stderr: "entrypoint crash\n" });
+      const at = (now: number) => agentChildren({ children: { jobs: [job], more: false }, now }).children?.[0];
+      const reason = "exit code 7: entrypoint crash";
+      expect(at(job.runAt - 1)).toMatchObject({ id: child, phase: "Retrying", reason });
+      expect(at(job.runAt)).toMatchObject({ id: child, phase: "Pending", reason });
+    });
+
     it.each(["authentication service temporarily unavailable, retrying", "authentication handshake timed out"])(
       "1. a transient line that merely mentions authentication is retried: %s",
       async (stderr) => {

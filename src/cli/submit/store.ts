@@ -76,7 +76,7 @@ async function withWholeParent(perdure: Perdure, job: Wanted): Promise<Wanted> {
   return { ...job, entry: { ...job.entry, options: { ...job.entry.options, parent } } };
 }
 
-/** Before any job of the files is stored. A parent that ends in this very moment is told of job by job. */
+/** Before any job of the files is stored. A parent that ends in this very moment is reported job by job. */
 async function checkParent(perdure: Perdure, { entry: { options }, ...places }: Wanted): Promise<void> {
   const parent = options?.parent;
   const where = places.parentWhere ?? places.where;
@@ -108,20 +108,20 @@ async function storeAll(
   { jobs, command, target }: StoreWish,
 ): Promise<Stored> {
   const [only] = jobs;
-  const told = (job: JobHandle<unknown>, key: string | undefined, note: string | null = null) => {
+  const printed = (job: JobHandle<unknown>, key: string | undefined, note: string | null = null) => {
     if (!given.flag("json")) out.line(job.id);
     if (!job.created) out.note(note ?? `${job.id} already exists; the key ${key} names it`);
     return job;
   };
   if (only?.where === null) {
     const { task, input, options } = await withUpload(perdure, only);
-    const job = told(await perdure.submit(task as string, input, options), options?.key);
+    const job = printed(await perdure.submit(task as string, input, options), options?.key);
     return { jobs: [{ job, entry: only.entry }], failed: 0 };
   }
   const outcomes = await submitAll(perdure, jobs, impliedParent(io, target));
   const stored = outcomes.flatMap((outcome, i): StoredEntry[] => {
     const { entry, where } = jobs[i] as Wanted;
-    if (outcome.ok) return [{ job: told(outcome.job, entry.options?.key, outcome.note), entry }];
+    if (outcome.ok) return [{ job: printed(outcome.job, entry.options?.key, outcome.note), entry }];
     out.note(`perdure ${command}: ${where}: ${outcome.message}`);
     return [];
   });
