@@ -1,12 +1,5 @@
 /** The door `perdure`: the library. */
 
-export { type ExecResult, exec, type HttpResult, http } from "./core/builtin.ts";
-export { type Child, type ChildEnd, type ChildOptions, type ChildState, WaitingError } from "./core/child.ts";
-export { type Duration, duration } from "./core/duration.ts";
-export { ConfigError, type ErrorCode, PerdureError } from "./core/errors.ts";
-export type { EngineEvent, JobEvent, PerdureEvent } from "./core/event.ts";
-export type { ExecInput, ExecLimits, StdinFile } from "./core/exec-input.ts";
-export type { Explanation } from "./core/explain.ts";
 export type {
   FeedOptions,
   JobHandle,
@@ -19,19 +12,30 @@ export type {
   SkippedJob,
   SubmitManyAnswer,
   Uploaded,
-} from "./core/face.ts";
-export { type Failure, InvalidInputError, NonRetryableError, RetryAfterError } from "./core/failure.ts";
-export type { HttpInput } from "./core/http-input.ts";
-export type { FailReason, JobState, Usage } from "./core/job.ts";
-export { JobFailedError } from "./core/job-failed-error.ts";
-export type { JsonImage, NotJson } from "./core/json-type.ts";
-export type { BackoffInput, PolicyFields, PolicyInput, PresetName, RuleInput } from "./core/policy.ts";
-export type { RedriveChanges } from "./core/redrive.ts";
-export type { ResourcesInput } from "./core/resources.ts";
-export type { SchemaInput, SchemaOutput, StandardSchema } from "./core/schema.ts";
-export type { SubmitEntry, SubmitOptions, TransactionClient } from "./core/submit-options.ts";
+} from "./core/api.ts";
+export { type Failure, InvalidInputError, NonRetryableError, RetryAfterError } from "./core/decision/failure.ts";
+export { type Duration, duration } from "./core/duration.ts";
+export { ConfigError, type ErrorCode, PerdureError } from "./core/errors.ts";
+export type { Explanation } from "./core/explain/explain.ts";
+export { type ExecResult, exec, type HttpResult, http } from "./core/input/builtin.ts";
+export type { ExecInput, ExecLimits, StdinFile } from "./core/input/exec-input.ts";
+export type { HttpInput } from "./core/input/http-input.ts";
+export type { ResourcesInput } from "./core/input/resources.ts";
+export type { EngineEvent, JobEvent, PerdureEvent } from "./core/job/event.ts";
+export type { FailReason, JobState, Usage } from "./core/job/job.ts";
+export { JobFailedError } from "./core/job/job-end.ts";
+export type { RedriveChanges } from "./core/job/redrive.ts";
+export type { AttemptRow, BlobFile, JobInfo, QueueCounts, SessionRow } from "./core/job/views.ts";
+export type { BackoffInput, PolicyFields, PolicyInput, PresetName, RuleInput } from "./core/policy/policy.ts";
+export type { JsonImage, NotJson } from "./core/task/json-type.ts";
+export type { SchemaInput, SchemaOutput, StandardSchema } from "./core/task/schema.ts";
+export type { SubmitEntry, SubmitOptions, TransactionClient } from "./core/task/task.ts";
 export {
   type AnyTask,
+  type Child,
+  type ChildEnd,
+  type ChildOptions,
+  type ChildState,
   type Handler,
   type ResultOf,
   type SubmitChild,
@@ -40,9 +44,9 @@ export {
   type TaskContext,
   type TaskOptions,
   task,
-} from "./core/task.ts";
-export type { AttemptRow, BlobFile, JobInfo, QueueCounts, SessionRow } from "./core/views.ts";
-export type { WorkerHealth } from "./core/work.ts";
-export type { OutputChunk, StopOptions, WorkerHandle, WorkOptions } from "./core/work-options.ts";
+  WaitingError,
+} from "./core/task/task.ts";
+export type { OutputChunk, StopOptions, WorkerHandle, WorkOptions } from "./core/task/work-options.ts";
+export type { WorkerHealth } from "./core/worker-protocol.ts";
 export type { OpenOptions } from "./embedded/options.ts";
 export { Perdure } from "./embedded/perdure.ts";

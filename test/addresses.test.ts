@@ -1,8 +1,8 @@
 /** Addresses as people paste them. One that is not understood is refused, without what may be a password in it, and never
  *  becomes the name of a file. */
 import { describe, expect, it } from "vitest";
-import { dataAt } from "../src/cli/data.ts";
-import { databaseTarget } from "../src/cli/store-target.ts";
+import { dataAt } from "../src/cli/target/data-directory.ts";
+import { databaseTarget } from "../src/cli/target/store-target.ts";
 import { isPostgres, sqlitePath } from "../src/store/open.ts";
 
 const PASSWORD = "hunter2";

@@ -41,7 +41,7 @@ function slowText({ source, flags }: Pick<Expression, "source" | "flags">): stri
 /** By their file: those that are slow on a long text and never get one. A file whose expression has become linear, or is gone, is
  *  not left here. */
 const SHORT_TEXTS: Readonly<Record<string, string>> = {
-  "src/core/expression-tokens.ts": "a condition has at most 1,000 characters",
+  "src/core/expression/tokens.ts": "a condition has at most 1,000 characters",
   "src/dialects/noetl/retry.ts": "a condition that was parsed before",
   "src/cli/submit/redrive-changes.ts": "the help of our own options",
   "src/worker/http/address.ts": "an IP address that Node has recognized",

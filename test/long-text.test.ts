@@ -2,8 +2,8 @@
  *  minute; the limit is for a machine that is busy. */
 import { describe, expect, it } from "vitest";
 import { withoutPassword } from "../src/cli/config/show-value.ts";
-import { madeName } from "../src/core/job-name.ts";
-import { withoutEnd } from "../src/core/without-end.ts";
+import { withoutEnd } from "../src/core/format.ts";
+import { madeName } from "../src/core/job/job-name.ts";
 import type { ReadContext } from "../src/dialects/dialect.ts";
 import { noetl } from "../src/dialects/noetl/dialect.ts";
 import { DIALECT_DEFAULTS } from "../src/dialects/settings.ts";

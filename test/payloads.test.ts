@@ -2,8 +2,8 @@
  *  thousand texts on each store, made of all of Unicode, of numbers that no parser keeps, of white space and nesting.
  *  They come from a seed: PERDURE_SEED=… makes the same again. The first tier has fewer. */
 import { describe, expect, test } from "vitest";
-import type { ClaimedJob } from "../src/core/work.ts";
-import { systemClock } from "../src/engine/clock.ts";
+import type { ClaimedJob } from "../src/core/worker-protocol.ts";
+import { systemClock } from "../src/lib/system-clock.ts";
 import { decideAt, jobId, newJob, newSession, reportOf, T0 } from "../src/store/conformance/kit.ts";
 import { openPostgres } from "../src/store/postgres/open.ts";
 import { openSqlite } from "../src/store/sqlite/open.ts";

@@ -3,14 +3,13 @@
  *  real store. After every few steps the invariants hold; when the faults stop, all jobs end. A failure names its seed:
  *  PERDURE_SEED=… runs that one alone, PERDURE_SOAK=1 runs many. */
 import { describe, expect, it } from "vitest";
-import type { Child } from "../src/core/child.ts";
-import { type Command, decideCommand } from "../src/core/command.ts";
-import { NonRetryableError, RetryAfterError } from "../src/core/failure.ts";
-import { isTerminal, JOB_STATES } from "../src/core/job.ts";
-import type { PolicyInput } from "../src/core/policy.ts";
-import { resolvePolicy } from "../src/core/resolve-policy.ts";
-import { type TaskContext, task } from "../src/core/task.ts";
-import { localLink } from "../src/embedded/local-link.ts";
+import { NonRetryableError, RetryAfterError } from "../src/core/decision/failure.ts";
+import { type Command, decideCommand } from "../src/core/job/command.ts";
+import { isTerminal, JOB_STATES } from "../src/core/job/job.ts";
+import type { PolicyInput } from "../src/core/policy/policy.ts";
+import { resolvePolicy } from "../src/core/policy/resolve-policy.ts";
+import { type Child, type TaskContext, task } from "../src/core/task/task.ts";
+import { localLink } from "../src/embedded/local-worker.ts";
 import type { JobRow } from "../src/store/store.ts";
 import type { EngineLink } from "../src/worker/engine-link.ts";
 import { Worker } from "../src/worker/worker.ts";

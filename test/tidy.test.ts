@@ -43,9 +43,13 @@ function importsOf(file: string): Import[] {
   });
 }
 
-/** `src/core/job.ts` is in `core`; `src/index.ts` in none. */
+/** `src/core/errors.ts` is in `core`; `src/index.ts` in none. What a dialect adds to the server or the command line is in a folder
+ *  of its own, with other rights than its readers: `dialects/server`, `dialects/cli`. */
 function folderOf(path: string): string {
-  return path.startsWith("src/") && path.split("/").length > 2 ? (path.split("/")[1] as string) : "";
+  const [, folder = "", dialect, layer, ...rest] = path.split("/");
+  if (!path.startsWith("src/") || dialect === undefined) return "";
+  const isLayer = rest.length > 0 && (layer === "server" || layer === "cli");
+  return folder === "dialects" && isLayer ? `dialects/${layer}` : folder;
 }
 
 /** `typebox/value` is of `typebox`. */
@@ -54,6 +58,30 @@ function packageOf(specifier: string): string {
     .split("/")
     .slice(0, specifier.startsWith("@") ? 2 : 1)
     .join("/");
+}
+
+/** Files that import each other, directly or through others: Tarjan's strongly connected components. */
+function cyclesOf(imports: readonly Import[]): string[][] {
+  const next = new Map<string, string[]>();
+  for (const { file, target } of imports) next.set(file, [...(next.get(file) ?? []), target]);
+  const index = new Map<string, number>();
+  const low = new Map<string, number>();
+  const stack: string[] = [];
+  const cycles: string[][] = [];
+  const visit = (file: string): void => {
+    index.set(file, index.size);
+    low.set(file, index.get(file) as number);
+    stack.push(file);
+    for (const target of next.get(file) ?? []) {
+      if (!index.has(target)) visit(target);
+      if (stack.includes(target)) low.set(file, Math.min(low.get(file) as number, low.get(target) as number));
+    }
+    if (low.get(file) !== index.get(file)) return;
+    const cycle = stack.splice(stack.indexOf(file));
+    if (cycle.length > 1) cycles.push(cycle.sort());
+  };
+  for (const file of next.keys()) if (!index.has(file)) visit(file);
+  return cycles;
 }
 
 /** The table of design.md, section 8, with the folders that came since. A folder may always import itself. */
@@ -73,6 +101,16 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   client: ["core", "contract"],
   cli: ["core", "lib", "dialects", "contract", "store", "engine", "worker", "embedded", "server", "client"],
 };
+const SERVER = [...(MAY_IMPORT.server ?? []), "server", "dialects"];
+const CLI = [...(MAY_IMPORT.cli ?? []), "cli", "dialects"];
+
+/** What a dialect brings along for the server and the command line. */
+const rightsOf = (folder: string): readonly string[] | undefined => {
+  if (folder === "dialects/server") return SERVER;
+  if (folder === "dialects/cli") return [...CLI, "dialects/server"];
+  if (folder === "server") return [...SERVER, "dialects/server"];
+  return folder === "cli" ? [...CLI, "dialects/cli", "dialects/server"] : MAY_IMPORT[folder];
+};
 
 describe("imports", () => {
   const all = SOURCES.flatMap(importsOf);
@@ -90,17 +128,17 @@ describe("imports", () => {
   it("go only in the directions of the table", () => {
     const wrong = ours.filter(({ file, target }) => {
       const [from, to] = [folderOf(file), folderOf(target)];
-      return from !== "" && from !== to && !MAY_IMPORT[from]?.includes(to);
+      return from !== "" && from !== to && !rightsOf(from)?.includes(to);
     });
     expect(wrong.map(show)).toEqual([]);
-    expect(SOURCES.map(folderOf).filter((folder) => folder !== "" && MAY_IMPORT[folder] === undefined)).toEqual([]);
+    expect(SOURCES.map(folderOf).filter((folder) => folder !== "" && rightsOf(folder) === undefined)).toEqual([]);
   });
 
   it("of the engine and the server reach the store's ports and no adapter; of the test kit, its types", () => {
     const toStore = ours.filter(({ target }) => folderOf(target) === "store");
     const ports = ["src/store/store.ts", "src/store/blobs.ts"];
     const others = toStore.filter(({ target, typeOnly }) => !ports.includes(target) && !typeOnly);
-    expect(others.filter(({ file }) => folderOf(file) === "server").map(show)).toEqual([]);
+    expect(others.filter(({ file }) => /(^|\/)server$/.test(folderOf(file))).map(show)).toEqual([]);
     const engine = toStore.filter(({ file }) => folderOf(file) === "engine");
     expect(engine.filter(({ target }) => !ports.includes(target)).map(show)).toEqual([]);
     const kit = toStore.filter(({ file, typeOnly }) => folderOf(file) === "testing" && !typeOnly);
@@ -117,6 +155,7 @@ describe("imports", () => {
     const guests: Readonly<Record<string, readonly string[]>> = {
       contract: ["typebox"],
       server: ["typebox", "fastify"],
+      "dialects/server": ["fastify"],
       cli: ["yaml"],
     };
     const outside = all.filter(({ target }) => !target.startsWith("src/"));
@@ -135,6 +174,10 @@ describe("imports", () => {
     expect(ours.filter(({ target }) => !known.has(target)).map(show)).toEqual([]);
     const barrels = ours.filter(({ target }) => /\/index\.ts$/.test(target));
     expect(barrels.map(show)).toEqual([]);
+  });
+
+  it("form no cycles, of values or of types", () => {
+    expect(cyclesOf(ours)).toEqual([]);
   });
 
   it("leave no file behind that nobody imports", () => {
@@ -192,6 +235,21 @@ describe("sources", () => {
     expect(long.filter(([, lines]) => lines > 400)).toEqual([]);
   });
 
+  it("declare no two types of one name", () => {
+    // The library is called Perdure at each entry point; a package's own name is augmented, not declared.
+    const shared = ["Perdure", "ConnectOptions", "FastifyRequest"];
+    const DECLARED =
+      /^ *(?:export )?(?:declare )?(?:(?:abstract )?(?:interface|class) (?=\w+[ <{])|type (?=\w+(?:<[^=]*>)? =))(\w+)/gm;
+    const places = new Map<string, string[]>();
+    for (const file of SOURCES) {
+      for (const [, name = ""] of read(file).matchAll(DECLARED)) {
+        places.set(name, [...(places.get(name) ?? []), file]);
+      }
+    }
+    const twice = [...places].filter(([name, files]) => new Set(files).size > 1 && !shared.includes(name));
+    expect(twice).toEqual([]);
+  });
+
   it("use nothing that turns text into code or a shell", () => {
     const wrong = SOURCES.filter((file) => {
       // In a dialect it is what an author wrote: input of a job, for a shell that its own file names.
@@ -204,7 +262,7 @@ describe("sources", () => {
 
   it("in lib are small", () => {
     const lib = SOURCES.filter((file) => folderOf(file) === "lib");
-    expect(lib.filter((file) => read(file).split("\n").length > 80)).toEqual([]);
+    expect(lib.filter((file) => read(file).split("\n").length > 200)).toEqual([]);
   });
 });
 

@@ -1,7 +1,7 @@
 /** All commands, in the order of the help. The summaries are those of the commands themselves; a test compares them. */
-import type { Listed } from "./command.ts";
+import type { ListedCommand } from "./command.ts";
 
-export const COMMANDS: readonly Listed[] = [
+export const COMMANDS: readonly ListedCommand[] = [
   {
     name: "run",
     summary: "Run a command until it has truly succeeded or truly failed",
@@ -160,6 +160,6 @@ export const COMMANDS: readonly Listed[] = [
   {
     name: "completion",
     summary: "Print a script that completes commands in your shell",
-    load: async () => (await import("./commands/completion.ts")).completion,
+    load: async () => (await import("./commands/completion.ts")).completionOf(COMMANDS),
   },
 ];

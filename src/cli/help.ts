@@ -1,15 +1,15 @@
 /** Help, made from the tables of the commands, within 80 columns. */
 import { nearest } from "../core/check.ts";
 import { show } from "../core/errors.ts";
-import { type Command, HELP, type Option } from "./command.ts";
+import { type CliCommand, type CommandOption, HELP } from "./command.ts";
 import { usageError } from "./exit.ts";
-import { REFERENCES } from "./job-reference.ts";
+import { REFERENCES } from "./jobs/job-reference.ts";
 
-type Named = Pick<Command, "name" | "summary">;
+type NamedCommand = Pick<CliCommand, "name" | "summary">;
 
 const WIDTH = 80;
 
-export function overview(commands: readonly Named[]): string {
+export function overview(commands: readonly NamedCommand[]): string {
   return [
     "Perdure runs work until it has truly succeeded or truly failed, and says why.",
     "",
@@ -31,12 +31,12 @@ export function overview(commands: readonly Named[]): string {
 }
 
 /** For somebody who gave no command at all. */
-export function shortHelp(commands: readonly Named[]): string {
+export function shortHelp(commands: readonly NamedCommand[]): string {
   const names = commands.map(({ name }) => name).join(", ");
   return ["Usage: perdure COMMAND [OPTIONS]", ...wrapped(`Commands: ${names}. See \`perdure --help\`.`, 0)].join("\n");
 }
 
-export function helpOn({ summary, usage, about, options, examples }: Command): string {
+export function helpOn({ summary, usage, about, options, examples }: CliCommand): string {
   const sections = [wrapped(summary, 0), [`Usage: ${usage}`]];
   if (about !== undefined) sections.push(wrapped(about, 0));
   if (/^perdure \w+ \[?ID\b/.test(usage)) sections.push(wrapped(REFERENCES, 0));
@@ -45,7 +45,7 @@ export function helpOn({ summary, usage, about, options, examples }: Command): s
   return sections.map((lines) => lines.join("\n")).join("\n\n");
 }
 
-export function commandNamed<T extends Named>(commands: readonly T[], name: string): T {
+export function commandNamed<T extends NamedCommand>(commands: readonly T[], name: string): T {
   const found = commands.find((command) => command.name === name);
   if (found !== undefined) return found;
   const names = commands.map((command) => command.name);
@@ -54,12 +54,12 @@ export function commandNamed<T extends Named>(commands: readonly T[], name: stri
   throw usageError(`unknown command ${show(name)}. ${hint}`);
 }
 
-function optionWords({ name, short, type, value = "VALUE" }: Option): string {
+function optionWords({ name, short, type, value = "VALUE" }: CommandOption): string {
   const long = type === "string" ? `--${name} ${value}` : `--${name}`;
   return short === undefined ? long : `-${short}, ${long}`;
 }
 
-function optionHelp({ help, multiple }: Option): string {
+function optionHelp({ help, multiple }: CommandOption): string {
   return multiple ? `${help} May be repeated.` : help;
 }
 

@@ -3,22 +3,21 @@
  *  where something is wrong, one line on stderr. A stack is shown only for bugs of our own. */
 import { realpathSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { readArguments } from "./arguments.ts";
-import type { Command, Listed } from "./command.ts";
+import { type CliCommand, type ListedCommand, readArguments } from "./command.ts";
 import { COMMANDS } from "./command-list.ts";
 import { EXIT, exitCodeOf, usageError } from "./exit.ts";
 import { commandNamed, helpOn, overview, shortHelp } from "./help.ts";
 import { hideEnvironment } from "./hide-environment.ts";
 import { type Io, processIo } from "./io.ts";
-import { Printer } from "./print.ts";
-import { safeText } from "./terminal-text.ts";
+import { Printer } from "./output/print.ts";
+import { safeText } from "./output/terminal-text.ts";
 import { version } from "./version.ts";
 
 /** Runs one command line; `argv` is without the program's name. Never throws. */
 export async function main(
   argv: readonly string[],
   io: Io,
-  commands: readonly (Command | Listed)[] = COMMANDS,
+  commands: readonly (CliCommand | ListedCommand)[] = COMMANDS,
 ): Promise<number> {
   const out = new Printer(io);
   const [first] = argv;
@@ -43,7 +42,7 @@ async function dispatch(
   argv: readonly string[],
   io: Io,
   out: Printer,
-  commands: readonly (Command | Listed)[],
+  commands: readonly (CliCommand | ListedCommand)[],
 ): Promise<number> {
   const [first, ...rest] = argv;
   switch (first) {
@@ -72,7 +71,7 @@ async function dispatch(
   return EXIT.done;
 }
 
-async function loaded(command: Command | Listed): Promise<Command> {
+async function loaded(command: CliCommand | ListedCommand): Promise<CliCommand> {
   return "load" in command ? command.load() : command;
 }
 

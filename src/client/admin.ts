@@ -1,8 +1,8 @@
 /** What only a server has: its tokens, and what it says of itself. */
 import type { AccessToken, Scope } from "../core/access.ts";
 import type { Duration } from "../core/duration.ts";
-import type { ServerSettings } from "../core/views.ts";
-import type { HttpLink } from "./http-call.ts";
+import type { ServerSettings } from "../core/job/views.ts";
+import type { ClientHttpLink } from "./http-call.ts";
 
 /** A token without its secret.
  *  @example
@@ -81,15 +81,15 @@ export interface Admin {
   identity(): Promise<Identity>;
 }
 
-export function adminOf(link: HttpLink): Admin {
+export function adminOf(link: ClientHttpLink): Admin {
   return {
     createToken: (token) => link.json("createToken", { body: JSON.stringify(token) }),
     async listTokens() {
-      type Page = { readonly tokens: TokenInfo[]; readonly next?: string | null };
+      type TokensReply = { readonly tokens: TokenInfo[]; readonly next?: string | null };
       const all: TokenInfo[] = [];
       // A server of an earlier version sends all of them, and knows no pages.
       for (let query = new URLSearchParams(); ; ) {
-        const { tokens, next } = await link.json<Page>("listTokens", { query });
+        const { tokens, next } = await link.json<TokensReply>("listTokens", { query });
         all.push(...tokens);
         if (next == null) return all;
         query = new URLSearchParams({ after: next });

@@ -2,44 +2,49 @@
  *  too; a worker needs more, and is started from `perdure` or `perdure/worker`. Jobs, events and workers are those of the
  *  namespace that the token belongs to, or that the client was connected with. */
 
-import { fromWireHealth, type WireHealth } from "../contract/health.ts";
 import { refuseClient, toRedriveRequest, toRequest } from "../contract/job-request.ts";
+import { fromWireHealth, type WireHealth } from "../contract/wire.ts";
+import {
+  checkFeed,
+  checkGrace,
+  checkRedriveMany,
+  type FeedOptions,
+  type JobHandle,
+  type JobOutputs,
+  type JobsFilter,
+  type Perdure,
+  type RedriveManyAnswer,
+  type RedriveManyOptions,
+  type SubmitManyAnswer,
+  type Uploaded,
+} from "../core/api.ts";
 import { asText, checkOptions } from "../core/check.ts";
 import type { DialectSettings } from "../core/dialect-settings.ts";
-import type { Duration } from "../core/duration.ts";
+import { type Duration, toInstant } from "../core/duration.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
-import type { PerdureEvent } from "../core/event.ts";
-import type { Explanation } from "../core/explain.ts";
+import type { Explanation } from "../core/explain/explain.ts";
+import { checkInput } from "../core/input/submit-check.ts";
+import type { PerdureEvent } from "../core/job/event.ts";
+import type { Usage } from "../core/job/job.ts";
+import type { RedriveChanges } from "../core/job/redrive.ts";
+import type { JobInfo, QueueCounts, SessionRow } from "../core/job/views.ts";
 import type {
-  FeedOptions,
-  JobHandle,
-  JobOutputs,
-  JobsFilter,
-  Perdure,
-  RedriveManyAnswer,
-  RedriveManyOptions,
-  SubmitManyAnswer,
-  Uploaded,
-} from "../core/face.ts";
-import { checkFeed, checkGrace, checkRedriveMany } from "../core/face-options.ts";
-import { toInstant } from "../core/instant.ts";
-import type { Usage } from "../core/job.ts";
-import type { RedriveChanges } from "../core/redrive.ts";
-import { checkInput } from "../core/schema.ts";
-import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/submit-options.ts";
-import type { AnyTask, ResultOf, SubmitRest } from "../core/task.ts";
-import type { JobInfo, QueueCounts, SessionRow } from "../core/views.ts";
-import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
+  AnyTask,
+  ResultOf,
+  SubmitEntry,
+  SubmitOptions,
+  SubmitRest,
+  TransactionClient,
+} from "../core/task/task.ts";
+import type { WorkerHandle, WorkOptions } from "../core/task/work-options.ts";
 import { type Admin, adminOf } from "./admin.ts";
 import { eventFeed } from "./event-feed.ts";
-import { type CallOptions, HttpLink, type LinkOptions } from "./http-call.ts";
+import { jobOutputs, upload } from "./files.ts";
+import { type ClientCallOptions, ClientHttpLink, type LinkOptions } from "./http-call.ts";
 import { ClientJobHandle } from "./job-handle.ts";
-import { checkJobId, toJobInfo, type WireJob } from "./job-info.ts";
-import { jobOutputs } from "./job-outputs.ts";
-import { toQuery, toWireFilter } from "./jobs-query.ts";
-import { type Submitted, submitMany } from "./submit-many.ts";
-import { upload } from "./upload.ts";
+import { type SubmittedItem, submitMany } from "./submit-many.ts";
 import { EndWaiter } from "./wait-end.ts";
+import { checkJobId, toJobInfo, toQuery, toWireFilter, type WireJob } from "./wire-jobs.ts";
 
 /** A client of a server: the same calls as an engine in this process, and `admin`.
  *  @example
@@ -47,11 +52,11 @@ import { EndWaiter } from "./wait-end.ts";
 export class PerdureClient implements Perdure {
   /** What only a server has. */
   readonly admin: Admin;
-  readonly #link: HttpLink;
+  readonly #link: ClientHttpLink;
   readonly #waiter: EndWaiter;
 
   constructor(options: LinkOptions) {
-    const link = new HttpLink(options);
+    const link = new ClientHttpLink(options);
     this.#link = link;
     this.admin = adminOf(link);
     this.#waiter = new EndWaiter((jobs, waitMs, signal) =>
@@ -204,11 +209,15 @@ export class PerdureClient implements Perdure {
     await this.close();
   }
 
-  #handle<Output = unknown>({ id, chapter, created }: Omit<Submitted, "state">): JobHandle<Output> {
+  #handle<Output = unknown>({ id, chapter, created }: Omit<SubmittedItem, "state">): JobHandle<Output> {
     return new ClientJobHandle<Output>(this.#link, this.#waiter, id, chapter, created);
   }
 
-  async #ofJob<T = WireJob>(name: Parameters<HttpLink["json"]>[0], id: string, options: CallOptions = {}): Promise<T> {
+  async #ofJob<T = WireJob>(
+    name: Parameters<ClientHttpLink["json"]>[0],
+    id: string,
+    options: ClientCallOptions = {},
+  ): Promise<T> {
     return this.#link.json<T>(name, { ...options, params: { id: checkJobId(id) } });
   }
 }

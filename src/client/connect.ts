@@ -1,10 +1,10 @@
 /** `Perdure.connect()`: a client of a server. */
 
+import type * as face from "../core/api.ts";
 import { asText, checkOptions } from "../core/check.ts";
 import { asSpan, type Duration, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
-import type * as face from "../core/face.ts";
-import { withoutEnd } from "../core/without-end.ts";
+import { withoutEnd } from "../core/format.ts";
 import { PerdureClient } from "./client.ts";
 import type { LinkOptions } from "./http-call.ts";
 

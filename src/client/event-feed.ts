@@ -2,25 +2,25 @@
  *  again where it broke off. */
 import type { RouteName } from "../contract/routes.ts";
 import { LIMIT } from "../contract/wire.ts";
-import type { PerdureEvent } from "../core/event.ts";
-import type { FeedOptions } from "../core/face.ts";
+import type { FeedOptions } from "../core/api.ts";
+import type { PerdureEvent } from "../core/job/event.ts";
 import { isAway, notOurs } from "./fault.ts";
-import type { CallOptions, HttpLink, Opened } from "./http-call.ts";
+import type { ClientCallOptions, ClientHttpLink, OpenedReply } from "./http-call.ts";
 import { SseParser } from "./sse.ts";
 import { after as callAfter, growingPause, pause } from "./timers.ts";
 
 /** A server says something on every stream well within this time. Silence for longer is a connection that is gone. */
 const SILENCE_MS = 60_000;
 
-export function eventFeed(link: HttpLink, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
+export function eventFeed(link: ClientHttpLink, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
   return options.follow ? follow(link, options) : pages(link, options);
 }
 
-function routeOf({ jobId }: FeedOptions): readonly [RouteName, CallOptions] {
+function routeOf({ jobId }: FeedOptions): readonly [RouteName, ClientCallOptions] {
   return jobId === undefined ? ["listEvents", {}] : ["listJobEvents", { params: { id: jobId } }];
 }
 
-async function* pages(link: HttpLink, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
+async function* pages(link: ClientHttpLink, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
   const { signal } = options;
   const [route, of] = routeOf(options);
   let after: number | null = options.after ?? 0;
@@ -37,7 +37,7 @@ async function* pages(link: HttpLink, options: FeedOptions): AsyncGenerator<Perd
   }
 }
 
-async function* follow(link: HttpLink, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
+async function* follow(link: ClientHttpLink, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
   const { signal } = options;
   let after = options.after ?? 0;
   let failures = 0;
@@ -70,7 +70,7 @@ async function* follow(link: HttpLink, options: FeedOptions): AsyncGenerator<Per
 }
 
 /** Null when the server is away. */
-async function openStream(link: HttpLink, options: FeedOptions, after: number): Promise<Opened | null> {
+async function openStream(link: ClientHttpLink, options: FeedOptions, after: number): Promise<OpenedReply | null> {
   const { signal } = options;
   const [route, of] = routeOf(options);
   try {
@@ -93,7 +93,7 @@ async function openStream(link: HttpLink, options: FeedOptions, after: number): 
 }
 
 /** The next bytes; null when the stream has ended or broken off, which is the same to us. */
-async function read(reader: ReadableStreamDefaultReader<Uint8Array>, opened: Opened): Promise<Uint8Array | null> {
+async function read(reader: ReadableStreamDefaultReader<Uint8Array>, opened: OpenedReply): Promise<Uint8Array | null> {
   const cancel = callAfter(SILENCE_MS, () => opened.stop());
   try {
     const { value } = await reader.read();

@@ -1,5 +1,5 @@
 /** What went wrong with a call, and whether it may be made again. */
-import { type ErrorReply, isLater } from "../contract/error-status.ts";
+import { type ErrorReply, isLater } from "../contract/wire.ts";
 import { type ErrorCode, PerdureError } from "../core/errors.ts";
 
 export class Fault extends Error {
@@ -29,13 +29,13 @@ export function isAway(error: unknown): boolean {
 }
 
 /** What was called. A read changes nothing, so that it does not matter whether it was done. */
-export interface Called {
+export interface CalledOperation {
   readonly where: string;
   readonly isRead: boolean;
 }
 
 /** No reply came, or it broke off. */
-export function unreachable({ where, isRead }: Called, why: string, cause?: unknown): Fault {
+export function unreachable({ where, isRead }: CalledOperation, why: string, cause?: unknown): Fault {
   const message = `${where} cannot be reached: ${why}${isRead ? "" : "; whether the call was done is unknown"}`;
   const options = cause === undefined ? {} : { cause };
   return new Fault(new PerdureError("server_unreachable", message, options), "maybe");
@@ -59,7 +59,7 @@ const OF_PROXIES: Readonly<Record<number, ErrorCode>> = {
 };
 
 /** A reply that is no success. */
-export function faultOf(called: Called, status: number, text: string, retryAfter: string | null): Fault {
+export function faultOf(called: CalledOperation, status: number, text: string, retryAfter: string | null): Fault {
   const { where } = called;
   const reply = errorReply(text);
   if (reply === null) {

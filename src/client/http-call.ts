@@ -9,9 +9,8 @@
 import { pathOf, ROUTES, type RouteName } from "../contract/routes.ts";
 import { HEADER } from "../contract/wire.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
-import { type Called, Fault, faultOf, notOurs, unreachable, wordsOf } from "./fault.ts";
-import { after, growingPause, pause } from "./timers.ts";
-import { Turns } from "./turns.ts";
+import { type CalledOperation, Fault, faultOf, notOurs, unreachable, wordsOf } from "./fault.ts";
+import { after, CallLimiter, growingPause, pause } from "./timers.ts";
 
 export interface LinkOptions {
   /** Without a slash at its end. */
@@ -25,7 +24,7 @@ export interface LinkOptions {
   readonly patienceMs: number;
 }
 
-export interface CallOptions {
+export interface ClientCallOptions {
   readonly params?: Readonly<Record<string, string | number>>;
   /** Fills the `*` of a path. */
   readonly rest?: string;
@@ -43,7 +42,7 @@ export interface CallOptions {
 }
 
 /** A reply whose body is still to come. */
-export interface Opened {
+export interface OpenedReply {
   readonly response: Response;
   /** To be called in the end, whatever happened. */
   stop(): void;
@@ -58,11 +57,11 @@ const AT_ONCE = 32;
 /** What a busy server refuses is repeated once after a pause up to this, whatever the patience: it asks for up to 3 s. */
 const FIRST_REPEAT_MS = 5_000;
 
-export class HttpLink {
+export class ClientHttpLink {
   readonly #options: LinkOptions;
   /** Ways to end what is under way: there may be thousands, too many for listeners of one signal. */
   readonly #live = new Set<() => void>();
-  readonly #turns = new Turns(AT_ONCE);
+  readonly #turns = new CallLimiter(AT_ONCE);
   #isClosed = false;
 
   constructor(options: LinkOptions) {
@@ -80,14 +79,14 @@ export class HttpLink {
   }
 
   /** The reply as a value; undefined where it has none. */
-  json<T>(name: RouteName, options: CallOptions = {}): Promise<T> {
+  json<T>(name: RouteName, options: ClientCallOptions = {}): Promise<T> {
     const once = () => this.#once<T>(name, options);
     // A call that is held waits for its answer at no cost, and must not keep others from theirs.
     const call = options.heldMs === undefined ? () => this.#turns.run(once) : once;
     return this.#patiently(name, options, call);
   }
 
-  async #once<T>(name: RouteName, options: CallOptions): Promise<T> {
+  async #once<T>(name: RouteName, options: ClientCallOptions): Promise<T> {
     this.#throwIfOver(options.signal);
     const opened = await this.#open(name, options);
     try {
@@ -101,7 +100,7 @@ export class HttpLink {
   }
 
   /** A reply to be read as it comes. The time limit is for its beginning. */
-  open(name: RouteName, options: CallOptions = {}): Promise<Opened> {
+  open(name: RouteName, options: ClientCallOptions = {}): Promise<OpenedReply> {
     return this.#patiently(name, options, async () => {
       const opened = await this.#open(name, options);
       opened.unlimited();
@@ -109,7 +108,7 @@ export class HttpLink {
     });
   }
 
-  async #patiently<T>(name: RouteName, options: CallOptions, call: () => Promise<T>): Promise<T> {
+  async #patiently<T>(name: RouteName, options: ClientCallOptions, call: () => Promise<T>): Promise<T> {
     const { repeatable = ROUTES[name].method === "GET", patienceMs = this.#options.patienceMs, signal } = options;
     const startedAt = performance.now();
     for (let failures = 0; ; failures++) {
@@ -150,7 +149,7 @@ export class HttpLink {
   }
 
   /** Sends it, and has the head of a reply that is a success. */
-  async #open(name: RouteName, options: CallOptions): Promise<Opened & { unlimited(): void }> {
+  async #open(name: RouteName, options: ClientCallOptions): Promise<OpenedReply & { unlimited(): void }> {
     const { base, timeoutMs } = this.#options;
     const url = urlOf(base, name, options);
     const scope = this.#scope(options.signal);
@@ -184,11 +183,11 @@ export class HttpLink {
     }
   }
 
-  #called(name: RouteName): Called {
+  #called(name: RouteName): CalledOperation {
     return { where: this.#options.base, isRead: ROUTES[name].method === "GET" };
   }
 
-  async #text(name: RouteName, { response }: Pick<Opened, "response">): Promise<string> {
+  async #text(name: RouteName, { response }: Pick<OpenedReply, "response">): Promise<string> {
     try {
       return await response.text();
     } catch (thrown) {
@@ -196,7 +195,7 @@ export class HttpLink {
     }
   }
 
-  #headers(options: CallOptions): Record<string, string> {
+  #headers(options: ClientCallOptions): Record<string, string> {
     const { token, namespace } = this.#options;
     return {
       accept: "application/json",
@@ -209,7 +208,7 @@ export class HttpLink {
   }
 }
 
-function urlOf(base: string, name: RouteName, { params = {}, rest = "", query }: CallOptions): string {
+function urlOf(base: string, name: RouteName, { params = {}, rest = "", query }: ClientCallOptions): string {
   for (const [param, value] of Object.entries(params)) refuseDots(String(value), `${name}.${param}`);
   for (const part of rest.split("/")) refuseDots(part, `${name}.name`);
   const search = query?.toString() ?? "";

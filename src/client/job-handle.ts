@@ -1,16 +1,23 @@
 /** What `submit` gives back: a job's id and the chapter it was met in, with the verbs of that one job. */
-import type { PerdureEvent } from "../core/event.ts";
-import type { Explanation } from "../core/explain.ts";
-import type { FeedOptions, JobHandle, ResultOptions } from "../core/face.ts";
-import { checkFeed, checkResult, JOB_FEED_KEYS } from "../core/face-options.ts";
-import { isTerminal } from "../core/job.ts";
-import { errorOfEnd, resultTimeout } from "../core/job-end.ts";
-import type { AttemptRow, JobInfo } from "../core/views.ts";
+
+import {
+  checkFeed,
+  checkResult,
+  type FeedOptions,
+  JOB_FEED_KEYS,
+  type JobHandle,
+  type ResultOptions,
+} from "../core/api.ts";
+import type { Explanation } from "../core/explain/explain.ts";
+import type { PerdureEvent } from "../core/job/event.ts";
+import { isTerminal } from "../core/job/job.ts";
+import { errorOfEnd, resultTimeout } from "../core/job/job-end.ts";
+import type { AttemptRow, JobInfo } from "../core/job/views.ts";
 import { eventFeed } from "./event-feed.ts";
 import { isAway } from "./fault.ts";
-import type { CallOptions, HttpLink } from "./http-call.ts";
-import { toJobInfo, type WireJob } from "./job-info.ts";
+import type { ClientCallOptions, ClientHttpLink } from "./http-call.ts";
 import type { EndWaiter } from "./wait-end.ts";
+import { toJobInfo, type WireJob } from "./wire-jobs.ts";
 
 /** For the last look at a job whose time is up. */
 const LAST_LOOK_MS = 2_000;
@@ -19,10 +26,10 @@ export class ClientJobHandle<Output> implements JobHandle<Output> {
   readonly id: string;
   readonly chapter: number;
   readonly created: boolean;
-  readonly #link: HttpLink;
+  readonly #link: ClientHttpLink;
   readonly #waiter: EndWaiter;
 
-  constructor(link: HttpLink, waiter: EndWaiter, id: string, chapter: number, created: boolean) {
+  constructor(link: ClientHttpLink, waiter: EndWaiter, id: string, chapter: number, created: boolean) {
     this.#link = link;
     this.#waiter = waiter;
     this.id = id;
@@ -62,7 +69,7 @@ export class ClientJobHandle<Output> implements JobHandle<Output> {
     return this.#get();
   }
 
-  async #get(options: CallOptions = {}): Promise<JobInfo> {
+  async #get(options: ClientCallOptions = {}): Promise<JobInfo> {
     return toJobInfo(await this.#link.json<WireJob>("getJob", { ...options, params: { id: this.id } }));
   }
 
@@ -90,8 +97,8 @@ export class ClientJobHandle<Output> implements JobHandle<Output> {
     const query = new URLSearchParams(
       Object.entries(page).map(([name, value]): [string, string] => [name, String(value)]),
     );
-    type Page = { readonly attempts: AttemptRow[]; readonly next?: number | null };
-    return this.#link.json<Page>("listAttempts", { params: { id: this.id }, query });
+    type AttemptsReply = { readonly attempts: AttemptRow[]; readonly next?: number | null };
+    return this.#link.json<AttemptsReply>("listAttempts", { params: { id: this.id }, query });
   }
 
   explain(): Promise<Explanation> {

@@ -1,24 +1,24 @@
 /** Submits long lists in requests of bounded length. As in an engine of this process, when some of them cannot be stored,
  *  their jobs say so one by one: the others are there. */
-import type { ErrorReply } from "../contract/error-status.ts";
-import { refuseClient, toRequest } from "../contract/job-request.ts";
-import { LIMIT } from "../contract/wire.ts";
-import { PerdureError } from "../core/errors.ts";
-import type { JobState } from "../core/job.ts";
-import { checkInputs } from "../core/schema.ts";
-import type { SubmitEntry } from "../core/submit-options.ts";
-import type { HttpLink } from "./http-call.ts";
 
-export interface Submitted {
+import { refuseClient, toRequest } from "../contract/job-request.ts";
+import { type ErrorReply, LIMIT } from "../contract/wire.ts";
+import { PerdureError } from "../core/errors.ts";
+import { checkInputs } from "../core/input/submit-check.ts";
+import type { JobState } from "../core/job/job.ts";
+import type { SubmitEntry } from "../core/task/task.ts";
+import type { ClientHttpLink } from "./http-call.ts";
+
+export interface SubmittedItem {
   readonly id: string;
   readonly created: boolean;
   readonly chapter: number;
   readonly state: JobState;
 }
 
-type Answer = Submitted | PerdureError;
+type ItemAnswer = SubmittedItem | PerdureError;
 
-interface Request {
+interface ItemRequest {
   readonly place: number;
   readonly text: string;
   readonly hasKey: boolean;
@@ -31,9 +31,9 @@ const MAX_TEXT = 3_000_000;
 /** Requests at a time. */
 const TOGETHER = 2;
 
-export async function submitMany(link: HttpLink, entries: readonly SubmitEntry[]): Promise<Answer[]> {
-  const answers: Answer[] = new Array(entries.length);
-  const requests: Request[] = [];
+export async function submitMany(link: ClientHttpLink, entries: readonly SubmitEntry[]): Promise<ItemAnswer[]> {
+  const answers: ItemAnswer[] = new Array(entries.length);
+  const requests: ItemRequest[] = [];
   const refused = await checkInputs(Array.from(entries));
   Array.from(entries).forEach((entry, place) => {
     const problem = refused.get(place);
@@ -55,7 +55,7 @@ export async function submitMany(link: HttpLink, entries: readonly SubmitEntry[]
   let next = 0;
   const carry = async () => {
     while (next < lists.length && !(failed.length > 0 && failed.length === next)) {
-      const list = lists[next++] as readonly Request[];
+      const list = lists[next++] as readonly ItemRequest[];
       const error = await sendList(link, list, answers);
       if (error === null) continue;
       failed.push(error);
@@ -68,9 +68,13 @@ export async function submitMany(link: HttpLink, entries: readonly SubmitEntry[]
   return answers;
 }
 
-async function sendList(link: HttpLink, list: readonly Request[], answers: Answer[]): Promise<PerdureError | null> {
+async function sendList(
+  link: ClientHttpLink,
+  list: readonly ItemRequest[],
+  answers: ItemAnswer[],
+): Promise<PerdureError | null> {
   try {
-    const reply = await link.json<{ readonly answers: readonly (Submitted | { readonly error: ErrorReply })[] }>(
+    const reply = await link.json<{ readonly answers: readonly (SubmittedItem | { readonly error: ErrorReply })[] }>(
       "submitJobs",
       {
         body: `{"jobs":[${list.map(({ text }) => text).join(",")}]}`,
@@ -78,7 +82,7 @@ async function sendList(link: HttpLink, list: readonly Request[], answers: Answe
       },
     );
     list.forEach(({ place }, i) => {
-      const answer = reply.answers[i] as Submitted | { readonly error: ErrorReply };
+      const answer = reply.answers[i] as SubmittedItem | { readonly error: ErrorReply };
       answers[place] = "error" in answer ? toError(answer.error) : answer;
     });
     return null;
@@ -98,8 +102,8 @@ function policyOf({ task, options }: SubmitEntry): string | null {
   return retry === undefined ? null : JSON.stringify(retry);
 }
 
-function listsOf(requests: readonly Request[]): Request[][] {
-  const lists: Request[][] = [];
+function listsOf(requests: readonly ItemRequest[]): ItemRequest[][] {
+  const lists: ItemRequest[][] = [];
   const policies = new Set<string | null>();
   let size = Number.POSITIVE_INFINITY;
   for (const request of requests) {

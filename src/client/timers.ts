@@ -1,4 +1,6 @@
-/** Waiting, for a client: nothing here keeps time that others could see, so the real clock will do. */
+/** Waiting, for a client: pauses on the real clock, and turns where only a few calls may be made at a time. */
+
+// Waiting, for a client: nothing here keeps time that others could see, so the real clock will do.
 
 /** The longest time that a timer of JavaScript can be set to; one that is set to more rings at once. */
 const LONGEST = 2 ** 31 - 1;
@@ -35,4 +37,26 @@ const LONGEST_PAUSE_MS = 5_000;
 export function growingPause(failures: number, random: () => number = Math.random): number {
   const full = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(failures, 20));
   return full / 2 + (full / 2) * random();
+}
+
+/** How many may do something at a time; the others wait for their turn, in order. */
+export class CallLimiter {
+  #free: number;
+  #waiting: (() => void)[] = [];
+
+  constructor(atOnce: number) {
+    this.#free = atOnce;
+  }
+
+  async run<T>(call: () => Promise<T>): Promise<T> {
+    if (this.#free > 0) this.#free -= 1;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    try {
+      return await call();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next === undefined) this.#free += 1;
+      else next();
+    }
+  }
 }

@@ -5,14 +5,14 @@ import { PerdureError } from "../core/errors.ts";
 import { isAway } from "./fault.ts";
 import { after, growingPause, pause } from "./timers.ts";
 
-export interface Awaited {
+export interface AwaitedJob {
   readonly id: string;
   readonly chapter: number;
 }
 
 /** Asks which have ended, or are not there; empty lists when there is nothing to tell within `waitMs`. */
-export type AskEnds = (
-  jobs: readonly Awaited[],
+export type FetchEnds = (
+  jobs: readonly AwaitedJob[],
   waitMs: number,
   signal: AbortSignal,
 ) => Promise<{ readonly ended: readonly string[]; readonly missing: readonly string[] }>;
@@ -20,14 +20,14 @@ export type AskEnds = (
 /** `told`: look at the job, it has probably ended. */
 export type WaitAnswer = "told" | "timeout" | "aborted";
 
-interface Wait extends Awaited {
-  batch: Batch | null;
+interface EndWait extends AwaitedJob {
+  batch: EndWaitBatch | null;
   answer(answer: WaitAnswer): void;
   fail(error: unknown): void;
 }
 
-interface Batch {
-  readonly waits: Set<Wait>;
+interface EndWaitBatch {
+  readonly waits: Set<EndWait>;
   readonly stop: AbortController;
 }
 
@@ -38,18 +38,18 @@ const MAX_SMALL = 3;
 const LONGEST_GATHERING_MS = 100;
 
 export class EndWaiter {
-  readonly #ask: AskEnds;
-  #unasked: Wait[] = [];
-  readonly #batches = new Set<Batch>();
+  readonly #ask: FetchEnds;
+  #unasked: EndWait[] = [];
+  readonly #batches = new Set<EndWaitBatch>();
   #isDue = false;
   #isClosed = false;
 
-  constructor(ask: AskEnds) {
+  constructor(ask: FetchEnds) {
     this.#ask = ask;
   }
 
   wait(
-    job: Awaited,
+    job: AwaitedJob,
     options: { readonly timeoutMs: number | null; readonly signal?: AbortSignal },
   ): Promise<WaitAnswer> {
     const { timeoutMs, signal } = options;
@@ -61,7 +61,7 @@ export class EndWaiter {
         signal?.removeEventListener("abort", abort);
         this.#leave(wait);
       };
-      const wait: Wait = {
+      const wait: EndWait = {
         ...{ id: job.id, chapter: job.chapter, batch: null },
         answer: (answer) => {
           over();
@@ -87,7 +87,7 @@ export class EndWaiter {
     }
   }
 
-  #leave(wait: Wait): void {
+  #leave(wait: EndWait): void {
     const { batch } = wait;
     if (batch === null) {
       this.#unasked = this.#unasked.filter((each) => each !== wait);
@@ -117,23 +117,26 @@ export class EndWaiter {
       for (const batch of small) this.#end(batch);
     }
     for (let from = 0; from < waits.length; from += LIMIT.waitJobs) {
-      const batch: Batch = { waits: new Set(waits.slice(from, from + LIMIT.waitJobs)), stop: new AbortController() };
+      const batch: EndWaitBatch = {
+        waits: new Set(waits.slice(from, from + LIMIT.waitJobs)),
+        stop: new AbortController(),
+      };
       for (const wait of batch.waits) wait.batch = batch;
       this.#batches.add(batch);
       void this.#run(batch);
     }
   }
 
-  #small(): Batch[] {
+  #small(): EndWaitBatch[] {
     return [...this.#batches].filter((batch) => batch.waits.size < LIMIT.waitJobs);
   }
 
-  #end(batch: Batch): void {
+  #end(batch: EndWaitBatch): void {
     this.#batches.delete(batch);
     batch.stop.abort();
   }
 
-  async #run(batch: Batch): Promise<void> {
+  async #run(batch: EndWaitBatch): Promise<void> {
     const { waits, stop } = batch;
     let failures = 0;
     while (!stop.signal.aborted) {
@@ -162,8 +165,8 @@ export class EndWaiter {
 }
 
 /** Each job once, in the earliest chapter that somebody waits for: its end is told first. */
-function jobsOf(waits: Iterable<Wait>): Awaited[] {
-  const jobs = new Map<string, Awaited>();
+function jobsOf(waits: Iterable<EndWait>): AwaitedJob[] {
+  const jobs = new Map<string, AwaitedJob>();
   for (const { id, chapter } of waits) {
     const other = jobs.get(id);
     if (other === undefined || other.chapter > chapter) jobs.set(id, { id, chapter });

@@ -1,18 +1,16 @@
 /** What a submit says, made into the text of a request. The input is put into it as the JSON that an engine in this process
  *  would store, so that it is the same, byte for byte, wherever it is submitted. Spelling and plain values are checked here,
  *  with the same words as there; policies, and inputs of commands and requests, are checked by the server. */
+
+import { checkEntry } from "../core/api.ts";
 import { asInteger, checkOptions, fieldPath, isPlain } from "../core/check.ts";
-import { asSpan, toMs } from "../core/duration.ts";
+import { asSpan, toInstant, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
-import { checkEntry } from "../core/face-options.ts";
-import { toInstant } from "../core/instant.ts";
-import { chosenValues } from "../core/policy-sources.ts";
-import type { RedriveChanges } from "../core/redrive.ts";
-import { asGrant, REDRIVE_KEYS } from "../core/redrive-check.ts";
-import { checkSubmit, toPayload } from "../core/submit-check.ts";
-import type { SubmitEntry, SubmitOptions } from "../core/submit-options.ts";
-import type { TaskOptions } from "../core/task.ts";
-import { NO_INPUT } from "../core/work.ts";
+import { asGrant, checkSubmit, REDRIVE_KEYS, toPayload } from "../core/input/submit-check.ts";
+import type { RedriveChanges } from "../core/job/redrive.ts";
+import { chosenValues } from "../core/policy/policy-sources.ts";
+import type { SubmitEntry, SubmitOptions, TaskOptions } from "../core/task/task.ts";
+import { NO_INPUT } from "../core/worker-protocol.ts";
 
 const NO_OPTIONS: SubmitOptions & TaskOptions = Object.freeze({});
 

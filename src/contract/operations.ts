@@ -1,7 +1,7 @@
 /** What each route takes and answers. The server checks requests by it, and the OpenAPI page is made from it. */
 import { type TSchema, Type } from "typebox";
-import { FAIL_REASONS } from "../core/job.ts";
-import { QUEUE_OPERATIONS } from "./queue-operations.ts";
+import { FAIL_REASONS } from "../core/job/job.ts";
+import { QUEUE_OPERATIONS, TOKEN_OPERATIONS, UPLOAD_OPERATIONS } from "./admin-operations.ts";
 import type { RouteName } from "./routes.ts";
 import {
   AttemptNumber,
@@ -14,6 +14,7 @@ import {
   JobRequest,
   JobSchema,
   Name,
+  type Operation,
   orNull,
   RedriveRequest,
   ScopeName,
@@ -24,8 +25,6 @@ import {
   Wait,
   words,
 } from "./schemas.ts";
-import { TOKEN_OPERATIONS } from "./token-operations.ts";
-import { UPLOAD_OPERATIONS } from "./upload-operations.ts";
 import { LIMIT } from "./wire.ts";
 import {
   ChildStateSchema,
@@ -40,26 +39,6 @@ import {
   SessionOpened,
   SessionRequestSchema,
 } from "./worker-schemas.ts";
-
-export interface Operation {
-  readonly tag: "jobs" | "events" | "queues" | "workers" | "server" | "worker protocol";
-  readonly summary: string;
-  readonly description?: string;
-  readonly params?: TSchema;
-  readonly query?: TSchema;
-  readonly body?: TSchema;
-  /** The type of the body, where it is not JSON. */
-  readonly bodyType?: "application/octet-stream";
-  /** The reply of success; null: nothing. */
-  readonly reply: TSchema | null;
-  readonly replyType?: "application/octet-stream" | "text/event-stream";
-  readonly status?: 200 | 201 | 204;
-  /** Needs Perdure-Session-Key, and where `lease` is set, Perdure-Lease. */
-  readonly session?: boolean;
-  readonly lease?: boolean;
-  /** Takes both of them from a worker, in place of the job's own token. */
-  readonly holder?: boolean;
-}
 
 const OfJob = closed({ id: JobId });
 const OfSession = closed({ session: Type.String({ minLength: 1, maxLength: 100 }) });

@@ -1,11 +1,11 @@
 /** The building blocks of requests and replies. Schemas check what comes in and describe what goes out; types of the wire
  *  are derived from them. What a policy or the input of a command may hold is checked behind this door by the same code as in
  *  the library, so that the messages are the same. */
-import { type Static, Type } from "typebox";
+import { type Static, type TSchema, Type } from "typebox";
 import { SCOPES } from "../core/access.ts";
 import { ERROR_CODES } from "../core/errors.ts";
-import { FAIL_REASONS, JOB_STATES, MAX_USAGE } from "../core/job.ts";
-import { POLICY_SOURCES, type PolicySource } from "../core/policy-sources.ts";
+import { FAIL_REASONS, JOB_STATES, MAX_USAGE } from "../core/job/job.ts";
+import { POLICY_SOURCES, type PolicySource } from "../core/policy/policy-sources.ts";
 
 const CLOSED = { additionalProperties: false } as const;
 
@@ -65,7 +65,7 @@ const USAGE = {
 };
 export const UsageSchema = closed(USAGE);
 
-/** Policies are checked by `core/resolve-policy.ts`, which names the field and the nearest known word. */
+/** Policies are checked by `core/policy/resolve-policy.ts`, which names the field and the nearest known word. */
 export const PolicySchema = Type.Unknown({
   description:
     "How often and when to retry: a number of runs, false for one run, or an object as in the guide on retry policies, " +
@@ -247,3 +247,24 @@ export const FailureSchema = Type.Object(
       "How an attempt failed: kind, class, name, message, code, exitCode, signal, status, retryAfterMs, stack, line.",
   },
 );
+
+/** What is known of one route: what it takes and what it answers. */
+export interface Operation {
+  readonly tag: "jobs" | "events" | "queues" | "workers" | "server" | "worker protocol";
+  readonly summary: string;
+  readonly description?: string;
+  readonly params?: TSchema;
+  readonly query?: TSchema;
+  readonly body?: TSchema;
+  /** The type of the body, where it is not JSON. */
+  readonly bodyType?: "application/octet-stream";
+  /** The reply of success; null: nothing. */
+  readonly reply: TSchema | null;
+  readonly replyType?: "application/octet-stream" | "text/event-stream";
+  readonly status?: 200 | 201 | 204;
+  /** Needs Perdure-Session-Key, and where `lease` is set, Perdure-Lease. */
+  readonly session?: boolean;
+  readonly lease?: boolean;
+  /** Takes both of them from a worker, in place of the job's own token. */
+  readonly holder?: boolean;
+}

@@ -1,4 +1,9 @@
-/** Names and numbers that both ends of the wire must agree on. */
+/** Constants and forms of the wire that need no schema library: headers and limits, the status of each error code,
+ *  and the health of a worker. */
+import type { ErrorCode } from "../core/errors.ts";
+import type { WorkerHealth } from "../core/worker-protocol.ts";
+
+// Names and numbers that both ends of the wire must agree on.
 
 /** Headers of ours; Node and browsers compare them without regard to case. */
 export const HEADER = {
@@ -39,3 +44,88 @@ export const LIMIT = {
   tokens: 1_000,
   jobs: 1_000,
 } as const;
+
+// What an error is on the wire. 4xx, 503 and 507: nothing was done. Any other 5xx: it may have been done, and
+// repeating it is safe (a submit with its key, a claim with its id, a report with its id).
+
+/** The one shape of every error reply. */
+export interface ErrorReply {
+  readonly code: ErrorCode;
+  readonly message: string;
+  /** The field at fault, where there is one. */
+  readonly path: string | null;
+}
+
+const STATUS: Partial<Readonly<Record<ErrorCode, number>>> = {
+  invalid_config: 400,
+  invalid_payload: 400,
+  invalid_cursor: 400,
+  invalid_request: 400,
+  unauthorized: 401,
+  forbidden: 403,
+  job_not_found: 404,
+  not_found: 404,
+  key_conflict: 409,
+  wrong_state: 409,
+  budget_spent: 409,
+  parent_ended: 409,
+  lease_lost: 409,
+  body_too_large: 413,
+  output_too_large: 413,
+  unsupported_media_type: 415,
+  misdirected: 421,
+  store_refused: 422,
+  too_many_requests: 429,
+  closed: 503,
+  overloaded: 503,
+  signing_key_missing: 503,
+  store_unavailable: 503,
+  store_full: 507,
+};
+
+export function statusOf(code: ErrorCode): number {
+  return STATUS[code] ?? 500;
+}
+
+/** Statuses that say: not done, try again later. They carry `Retry-After`. */
+export function isLater(status: number): boolean {
+  return status === 429 || status === 503 || status === 507;
+}
+
+// A worker's figures as they travel: the wire has the names that operators of other systems know.
+
+export interface WireHealth {
+  readonly consecutive_failures: number;
+  readonly total: number;
+  readonly failed: number;
+  readonly average_ms: number;
+  readonly in_hand: number;
+  readonly slots: number;
+  readonly load: number;
+}
+
+export function toWireHealth(health: WorkerHealth): WireHealth {
+  const { consecutiveFailures, total, failed, averageMs, inHand, slots, load } = health;
+  return {
+    consecutive_failures: consecutiveFailures,
+    total,
+    failed,
+    average_ms: averageMs,
+    in_hand: inHand,
+    slots,
+    load,
+  };
+}
+
+export function fromWireHealth(health: WireHealth): WorkerHealth {
+  const { consecutive_failures, total, failed, average_ms, in_hand, slots, load } = health;
+  return {
+    consecutiveFailures: consecutive_failures,
+    total,
+    failed,
+    averageMs: average_ms,
+    inHand: in_hand,
+    slots,
+    load,
+  };
+}

@@ -1,9 +1,9 @@
 /** What passes between a server and its workers. Payloads, results and progress are JSON text within a JSON string here: so
  *  every byte of them survives, whatever language the worker is written in. */
 import { type Static, Type } from "typebox";
-import { MAX_WAITS_FOR } from "../core/child.ts";
-import { FAILURE_KINDS } from "../core/failure.ts";
-import { JOB_STATES } from "../core/job.ts";
+import { FAILURE_KINDS } from "../core/decision/failure.ts";
+import { JOB_STATES } from "../core/job/job.ts";
+import { MAX_WAITS_FOR } from "../core/task/task.ts";
 import {
   AttemptNumber,
   Count,

@@ -1,10 +1,12 @@
-/** Checks for what people write: policies and option objects. Each helper returns the value in its checked type or
- *  throws a `ConfigError` with the field's path, what was given, what is allowed and the nearest known name.
- *  Only own enumerable fields are ever read, so nothing arrives through a prototype. */
+/** Checks of values whose type is not known, with errors that name the field; and freezing of plain data. */
 import { ConfigError, show } from "./errors.ts";
 
+// Checks for what people write: policies and option objects. Each helper returns the value in its checked type or
+// throws a `ConfigError` with the field's path, what was given, what is allowed and the nearest known name. Only own
+// enumerable fields are ever read, so nothing arrives through a prototype.
+
 /** Bounds of a number, inclusive but for `below`. */
-export interface Bounds {
+interface Bounds {
   readonly min?: number;
   readonly max?: number;
   readonly below?: number;
@@ -168,3 +170,15 @@ export function asList<T>(
   // Array.from also visits holes, which `map` would leave as holes.
   return Array.from(value, (each: unknown, index) => item(each, `${path}[${index}]`));
 }
+
+/** Freezes plain data through and through. For values we made ourselves: objects of a caller are copied first. */
+export function deepFreeze<T>(value: T): T {
+  if (typeof value === "object" && value !== null && !Object.isFrozen(value)) {
+    Object.freeze(value);
+    for (const part of Object.values(value)) deepFreeze(part);
+  }
+  return value;
+}
+
+/** The same object while it is being made. */
+export type Mutable<T> = { -readonly [K in keyof T]: T[K] };

@@ -1,5 +1,7 @@
-/** Durations as people write them: `"1500ms"`, `"30s"`, `"5m"`, `"2h"`, `"1d"`, or a number of milliseconds. */
+/** Durations and instants as people write them, in milliseconds. */
 import { ConfigError } from "./errors.ts";
+
+// Durations as people write them: `"1500ms"`, `"30s"`, `"5m"`, `"2h"`, `"1d"`, or a number of milliseconds.
 
 type Unit = "ms" | "s" | "m" | "h" | "d";
 
@@ -60,4 +62,13 @@ export function showMs(ms: number): string {
 
 function trim(value: number): string {
   return String(Number(value.toFixed(1)));
+}
+
+// Instants as people give them: a Date, or milliseconds since 1970.
+
+/** Milliseconds since 1970 (UTC); `path` names the field in the error. */
+export function toInstant(value: unknown, path: string): number {
+  const ms = value instanceof Date ? value.getTime() : value;
+  if (typeof ms === "number" && Number.isFinite(ms) && ms >= 0 && ms <= 8.64e15) return Math.round(ms);
+  throw new ConfigError({ path, given: value, allowed: "a Date, or milliseconds since 1970 (UTC)" });
 }

@@ -1,9 +1,10 @@
 /** What a dialect is: the words of one source system, read into jobs of ours, and a job of ours told in its words. Pure:
  *  whoever calls reads the files, and stores the jobs. Nothing outside this folder knows a dialect's words. */
-import type { JobEvent } from "../core/event.ts";
-import type { RetryStory } from "../core/explain-retry.ts";
-import type { SubmitEntry } from "../core/submit-options.ts";
-import type { AttemptRow, JobInfo } from "../core/views.ts";
+
+import type { RetryRecord } from "../core/explain/decision-text.ts";
+import type { JobEvent } from "../core/job/event.ts";
+import type { AttemptRow, JobInfo } from "../core/job/views.ts";
+import type { SubmitEntry } from "../core/task/task.ts";
 import type { DialectSettings } from "./settings.ts";
 
 /** The names of all dialects.
@@ -116,7 +117,7 @@ export interface Dialect {
   /** Annotations that only the dialect itself reads. */
   readonly bookkeeping?: readonly string[];
   /** Its term for why a job was run again, where it has such. */
-  retryReason?(retry: RetryStory): string;
+  retryReason?(retry: RetryRecord): string;
 }
 
 /** A document and the job that was made from it before, where its name decides which job that is.

@@ -1,6 +1,6 @@
 /** `perdure/dialects`: the source systems whose files Perdure reads, and in whose words it tells of jobs. */
 export type { AgentChange } from "./agent-task/change.ts";
-export { type ResubmitOptions, type Resubmitted, resubmit } from "./agent-task/client.ts";
+export { type ResubmitOptions, type Resubmitted, resubmit } from "./agent-task/change.ts";
 export type {
   Dialect,
   DialectName,

@@ -1,11 +1,10 @@
 /** All dialects, by their names and by what their documents look like, and all views of jobs and of events. */
 import { asOneOf } from "../core/check.ts";
-import { givenKey } from "../core/child.ts";
-import type { RetryStory } from "../core/explain-retry.ts";
-import type { PresetName } from "../core/policy.ts";
-import type { JobInfo } from "../core/views.ts";
-import { agentTask } from "./agent-task/dialect.ts";
-import { listedManifests } from "./agent-task/list.ts";
+import type { RetryRecord } from "../core/explain/decision-text.ts";
+import type { JobInfo } from "../core/job/views.ts";
+import type { PresetName } from "../core/policy/policy.ts";
+import { givenKey } from "../core/task/task.ts";
+import { agentTask, listedManifests } from "./agent-task/dialect.ts";
 import { attune } from "./attune/dialect.ts";
 import type { Dialect, DialectName, EventTable, ViewParts } from "./dialect.ts";
 import { flusterDialect } from "./fluster/dialect.ts";
@@ -59,7 +58,7 @@ export function submitKeysOf(reference: string): readonly string[] {
  *  is named as its dialect, but for AgentTask's, which has no such terms.
  *  @example
  *  for (const retry of explanation.retries) console.log(retryReason(explanation.preset, retry)); */
-export function retryReason(preset: PresetName | null, retry: RetryStory): string | null {
+export function retryReason(preset: PresetName | null, retry: RetryRecord): string | null {
   return DIALECTS.find(({ name }) => name === preset)?.retryReason?.(retry) ?? null;
 }
 

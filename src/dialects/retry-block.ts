@@ -2,17 +2,17 @@
  *  A block of Perdure's own words is not looked at. */
 import { isPlain } from "../core/check.ts";
 import { ConfigError } from "../core/errors.ts";
-import type { PolicyFields } from "../core/policy.ts";
-import { agentPolicy, readRetry as readAgentRetry } from "./agent-task/retry.ts";
+import type { PolicyFields } from "../core/policy/policy.ts";
+import { agentPolicy, readRetry as readAgentRetry } from "./agent-task/values.ts";
 import { readRetry as readAttuneRetry, retryInForce, retryPolicy } from "./attune/retry.ts";
 import type { DialectName } from "./dialect.ts";
 import { flusterPolicy } from "./fluster/retry.ts";
 import { noetlPolicy, readNoetlRetry } from "./noetl/retry.ts";
 import type { DialectSettings } from "./settings.ts";
 
-type Reader = (value: unknown, path: string, settings: DialectSettings, notes: string[]) => PolicyFields;
+type RetryReader = (value: unknown, path: string, settings: DialectSettings, notes: string[]) => PolicyFields;
 
-const READERS: readonly (readonly [name: DialectName, telling: readonly string[], read: Reader])[] = [
+const READERS: readonly (readonly [name: DialectName, telling: readonly string[], read: RetryReader])[] = [
   [
     "fluster",
     [

@@ -1,10 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { PresetName } from "../core/policy.ts";
-import { resolvePolicy } from "../core/resolve-policy.ts";
-import { simulate } from "../core/simulate.ts";
-import { playedOutcomes } from "../core/simulate-outcome.ts";
-import { scripted } from "../core/simulate-script.ts";
+import type { PresetName } from "../core/policy/policy.ts";
+import { resolvePolicy } from "../core/policy/resolve-policy.ts";
+import { playedOutcomes } from "../core/simulate/played-outcome.ts";
+import { scripted, simulate } from "../core/simulate/simulate.ts";
 import { simulatedEnd } from "./simulated-end.ts";
 
 function endOf(preset: PresetName, outcomes: string, maxAttempts = 2) {

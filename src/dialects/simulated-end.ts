@@ -1,8 +1,8 @@
 /** The end of a simulated job in the words of the system whose preset it has: what its users would read there. Told by the
  *  same views that tell of real jobs. */
-import { jobName } from "../core/job-name.ts";
-import type { PresetName } from "../core/policy.ts";
-import type { Simulation } from "../core/simulate.ts";
+import { jobName } from "../core/job/job-name.ts";
+import type { PresetName } from "../core/policy/policy.ts";
+import type { Simulation } from "../core/simulate/simulate.ts";
 import { agentStatus } from "./agent-task/status.ts";
 import { attuneView } from "./attune/view.ts";
 import type { DialectName, ViewParts } from "./dialect.ts";
@@ -17,9 +17,9 @@ export interface DialectEnd {
   readonly error: string | null;
 }
 
-type Tell = (parts: ViewParts) => DialectEnd;
+type SimulatedEndReader = (parts: ViewParts) => DialectEnd;
 
-const TELL: Readonly<Record<Exclude<PresetName, "default">, Tell>> = {
+const TELL: Readonly<Record<Exclude<PresetName, "default">, SimulatedEndReader>> = {
   opal: ({ job, attempts, workerName }) => {
     const { status, error } = opalJob(job, attempts, workerName);
     return { dialect: "opal", status, error };

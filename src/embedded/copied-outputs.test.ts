@@ -6,8 +6,8 @@ import { expect, it, onTestFinished } from "vitest";
 import type { Clock } from "../lib/clock.ts";
 import type { Blobs } from "../store/blobs.ts";
 import { directoryBlobs } from "../store/directory-blobs.ts";
-import type { PlacedAttempt } from "../worker/exec/exec-executor.ts";
-import { copiedOutputs } from "./copied-outputs.ts";
+import type { AttemptDirectory } from "../worker/exec/exec-executor.ts";
+import { copiedOutputs } from "./job-outputs.ts";
 
 const JOB = "job_01m7gekg9zevv9a6xvvwmt1v8g";
 
@@ -30,7 +30,7 @@ function machine(kept: Blobs, { maxBytes = 1_000_000, dir = newDir() } = {}) {
   const outputs = copiedOutputs({ local: directoryBlobs(dir), kept, clock, maxBytes });
   const said: string[] = [];
   const placed = (attempt: number) =>
-    ({ job: { id: JOB, attempt }, log: (line: string) => void said.push(line) }) as unknown as PlacedAttempt;
+    ({ job: { id: JOB, attempt }, log: (line: string) => void said.push(line) }) as unknown as AttemptDirectory;
   return { dir, due, outputs, said, placed };
 }
 

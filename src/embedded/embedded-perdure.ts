@@ -1,48 +1,54 @@
 /** Perdure in your own process: the library's face over an engine, its store and its workers here. */
 import { LIMIT } from "../contract/wire.ts";
+import {
+  checkFeed,
+  checkGrace,
+  type FeedOptions,
+  type JobHandle,
+  type JobOutputs,
+  type JobsFilter,
+  type Perdure,
+  type RedriveManyAnswer,
+  type RedriveManyOptions,
+  type SubmitManyAnswer,
+  type Uploaded,
+} from "../core/api.ts";
 import { asText } from "../core/check.ts";
 import { DIALECT_DEFAULTS, type DialectSettings } from "../core/dialect-settings.ts";
-import type { Duration } from "../core/duration.ts";
+import { type Duration, toInstant } from "../core/duration.ts";
 import { ConfigError, PerdureError, show } from "../core/errors.ts";
-import type { PerdureEvent } from "../core/event.ts";
-import type { StdinFile } from "../core/exec-input.ts";
-import type { Explanation } from "../core/explain.ts";
-import type {
-  FeedOptions,
-  JobHandle,
-  JobOutputs,
-  JobsFilter,
-  Perdure,
-  RedriveManyAnswer,
-  RedriveManyOptions,
-  SubmitManyAnswer,
-  Uploaded,
-} from "../core/face.ts";
-import { checkFeed, checkGrace } from "../core/face-options.ts";
-import { toInstant } from "../core/instant.ts";
-import type { Usage } from "../core/job.ts";
-import { type RedriveChanges, toRedriveTerms } from "../core/redrive.ts";
-import { checkInput, checkInputs } from "../core/schema.ts";
-import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/submit-options.ts";
-import { type AnyTask, isTask, type ResultOf, type SubmitRest } from "../core/task.ts";
-import type { JobInfo, QueueCounts, SessionRow } from "../core/views.ts";
-import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
+import type { Explanation } from "../core/explain/explain.ts";
+import type { StdinFile } from "../core/input/exec-input.ts";
+import { checkInput, checkInputs } from "../core/input/submit-check.ts";
+import type { PerdureEvent } from "../core/job/event.ts";
+import type { Usage } from "../core/job/job.ts";
+import { type RedriveChanges, toRedriveTerms } from "../core/job/redrive.ts";
+import type { JobInfo, QueueCounts, SessionRow } from "../core/job/views.ts";
+import {
+  type AnyTask,
+  isTask,
+  type ResultOf,
+  type SubmitEntry,
+  type SubmitOptions,
+  type SubmitRest,
+  type TransactionClient,
+} from "../core/task/task.ts";
+import type { WorkerHandle, WorkOptions } from "../core/task/work-options.ts";
 import type { Engine } from "../engine/engine.ts";
 import { checkFilter } from "../engine/job-filter.ts";
-import { toInfo } from "../engine/job-info.ts";
+import { toInfo } from "../engine/read-job.ts";
 import { redriveMany } from "../engine/redrive-many.ts";
-import type { SubmitItem } from "../engine/submit.ts";
-import { policyOf } from "../engine/submit-request.ts";
+import type { SubmitItem } from "../engine/submit-item.ts";
+import { policyOf, toItem } from "../engine/submit-item.ts";
 import { isId } from "../lib/id.ts";
 import { SESSIONS_PAGE } from "../store/store.ts";
 import { EmbeddedJobHandle } from "./job-handle.ts";
 import { jobOutputs } from "./job-outputs.ts";
+import type { LocalWorkerParts } from "./local-worker.ts";
 import { checkClient, checkSubmitMany, refuseClient } from "./options.ts";
-import type { WorkerParts } from "./start-worker.ts";
-import { toItem } from "./to-item.ts";
 
 /** What it is made of, beside its workers. */
-export interface EmbeddedParts extends Omit<WorkerParts, "running"> {
+export interface EmbeddedParts extends Omit<LocalWorkerParts, "running"> {
   readonly dialects?: DialectSettings;
   /** Who gives orders through it, for their events; left out, nobody is named. */
   readonly by?: string;
@@ -53,7 +59,7 @@ export class EmbeddedPerdure implements Perdure {
   readonly #namespace: string;
   readonly #parts: EmbeddedParts;
   readonly #closeEngine: () => Promise<void>;
-  readonly #workers: WorkerParts["running"] = new Set();
+  readonly #workers: LocalWorkerParts["running"] = new Set();
   readonly #by: string | null;
   #closed: Promise<void> | null = null;
 
@@ -218,7 +224,7 @@ export class EmbeddedPerdure implements Perdure {
     if (this.#closed !== null) throw new PerdureError("closed", "the engine is closed, or about to be");
     if (Array.isArray(tasks)) for (const task of tasks) if (isTask(task)) policyOf(task);
     // Who only submits and looks needs nothing of it.
-    const { startWorker } = await import("./start-worker.ts");
+    const { startWorker } = await import("./local-worker.ts");
     return startWorker({ ...this.#parts, running: this.#workers }, tasks, options);
   }
 

@@ -4,8 +4,8 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { all, gate } from "../../test/kit.ts";
 import { ask, until } from "../../test/postgres/client.ts";
 import { newSchema, postgresUrl } from "../../test/postgres/kit.ts";
-import { systemClock } from "../engine/clock.ts";
 import { Perdure, task } from "../index.ts";
+import { systemClock } from "../lib/system-clock.ts";
 import type { Store } from "../store/store.ts";
 
 const HOUR = 3_600_000;

@@ -1,13 +1,20 @@
 /** What `submit` gives back: a job's id and the chapter it was met in, with the verbs of that one job. */
+
+import {
+  checkFeed,
+  checkResult,
+  type FeedOptions,
+  JOB_FEED_KEYS,
+  type JobHandle,
+  type ResultOptions,
+} from "../core/api.ts";
 import { PerdureError } from "../core/errors.ts";
-import type { PerdureEvent } from "../core/event.ts";
-import type { Explanation } from "../core/explain.ts";
-import type { FeedOptions, JobHandle, ResultOptions } from "../core/face.ts";
-import { checkFeed, checkResult, JOB_FEED_KEYS } from "../core/face-options.ts";
-import { errorOfEnd, resultTimeout } from "../core/job-end.ts";
-import type { AttemptRow, JobInfo } from "../core/views.ts";
+import type { Explanation } from "../core/explain/explain.ts";
+import type { PerdureEvent } from "../core/job/event.ts";
+import { errorOfEnd, resultTimeout } from "../core/job/job-end.ts";
+import type { AttemptRow, JobInfo } from "../core/job/views.ts";
 import type { Engine } from "../engine/engine.ts";
-import { toInfo } from "../engine/job-info.ts";
+import { toInfo } from "../engine/read-job.ts";
 import type { AttemptsPage } from "../store/store.ts";
 
 export class EmbeddedJobHandle<Output> implements JobHandle<Output> {

@@ -1,13 +1,18 @@
-/** What the attempts of a job left outside the database. */
+/** Outputs of jobs outside the database: where they are kept, how they are read, and how the output of commands that
+ *  run here is copied into a store that keeps files itself. */
 import { randomBytes } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
+import type { JobOutputs } from "../core/api.ts";
 import { asInteger, asText } from "../core/check.ts";
-import type { JobOutputs } from "../core/face.ts";
-import type { Blobs } from "../store/blobs.ts";
+import type { Clock } from "../lib/clock.ts";
+import { type Blobs, INPUT_ATTEMPT, type AttemptPlaces as LocalPlaces, STDIN } from "../store/blobs.ts";
 import type { Store } from "../store/store.ts";
+import type { AttemptDirectories, AttemptDirectory } from "../worker/exec/exec-executor.ts";
 import type { OpenOptions } from "./options.ts";
+
+// What the attempts of a job left outside the database.
 
 export async function jobOutputs(blobs: Blobs, store: Pick<Store, "log">, jobId: string): Promise<JobOutputs> {
   return {
@@ -39,4 +44,245 @@ function lastingDir(artifacts: string | undefined, url: string | undefined): str
   const path = String(url).replace(/^sqlite:(\/\/)?/, "");
   const name = basename(path);
   return join(dirname(resolve(path)), name === DEFAULT_NAME ? "artifacts" : `${name}-artifacts`);
+}
+
+// Outputs of commands that run here, on a store that keeps files itself: an attempt writes into a directory of this
+// machine, and what it leaves is copied into the store before its end is reported. Its output is copied while it
+// runs, too, so that others can follow it. Files that only lie here, as of a program that keeps them in its
+// directory, can be read as well. Files of an attempt whose process was killed are copied by whoever settles the
+// attempt by its verdict or tidies up behind its job in the same directory; nothing is removed here before the store
+// has it. What it does not promise: that scratch files reach the store.
+
+const FOLLOW_MS = 1_000;
+/** More than this of an earlier attempt is left where it is. */
+const MAX_EARLIER_BYTES = 1_073_741_824;
+const STREAMS = ["stdout.log", "stderr.log"] as const;
+
+interface CopiedOutputsOptions {
+  readonly local: Blobs & LocalPlaces;
+  readonly kept: Blobs;
+  readonly clock: Clock;
+  /** For all files of an attempt together. */
+  readonly maxBytes: number;
+}
+
+interface CopiedOutputs extends Blobs, AttemptDirectories {
+  tidy(jobId: string): Promise<void>;
+  list: Blobs["list"];
+  /** Copies what the store lacks of an attempt that nobody here runs. Whether the store then has all of it. */
+  keepAttempt(jobId: string, attempt: number): Promise<boolean>;
+}
+
+export function copiedOutputs(options: CopiedOutputsOptions): CopiedOutputs {
+  const { local, kept } = options;
+  const copies = new Map<string, AttemptCopy>();
+  /** Attempts of which the store is known to have all but scratch files. */
+  const whole = new Set<string>();
+  /** Jobs whose scratch files stay. */
+  const keeping = new Set<string>();
+  const nameOf = (jobId: string, attempt: number) => `${jobId}.${attempt}`;
+  const copyOf = ({ job }: AttemptDirectory) => copies.get(nameOf(job.id, job.attempt));
+
+  return {
+    async attempts(jobId) {
+      const all = [...(await kept.attempts(jobId)), ...(await local.attempts(jobId))];
+      return [...new Set(all)].sort((a, b) => a - b);
+    },
+
+    list: async (jobId, attempt) => {
+      const here = await local.list(jobId, attempt);
+      if (copies.has(nameOf(jobId, attempt))) return here;
+      const there = await kept.list(jobId, attempt);
+      const names = new Set(there.files.map(({ name }) => name));
+      const files = [...there.files, ...here.files.filter(({ name }) => !names.has(name))];
+      return { files: files.sort((a, b) => (a.name < b.name ? -1 : 1)), more: Math.max(there.more, here.more) };
+    },
+
+    get: async (jobId, attempt, name, offset) =>
+      (await kept.get(jobId, attempt, name, offset)) ?? local.get(jobId, attempt, name, offset),
+
+    write: (...args) => kept.write(...args),
+    remove: (...args) => kept.remove(...args),
+    inputs: (...args) => kept.inputs(...args),
+
+    async openStdin(jobId) {
+      const source = await kept.get(jobId, INPUT_ATTEMPT, STDIN);
+      if (source === null) return null;
+      await local.write(jobId, INPUT_ATTEMPT, STDIN, 0, source);
+      try {
+        return await local.openStdin(jobId);
+      } finally {
+        await local.remove(jobId, INPUT_ATTEMPT, STDIN);
+      }
+    },
+
+    async begin(jobId, attempt, keep, placed) {
+      const place = await local.begin(jobId, attempt, keep);
+      if (keep) keeping.add(jobId);
+      copies.set(nameOf(jobId, attempt), new AttemptCopy(options, placed));
+      if (place.previous !== null || attempt === 1) return place;
+      return { ...place, previous: await previousOf(placed, place.dir) };
+    },
+
+    follow: (placed) => copyOf(placed)?.follow(),
+
+    async finish(placed) {
+      const copy = copyOf(placed);
+      if (copy === undefined) return;
+      const name = nameOf(placed.job.id, placed.job.attempt);
+      if (await copy.finish()) whole.add(name);
+      copies.delete(name);
+    },
+
+    keepAttempt,
+
+    /** All of it goes only where this process has seen all of it reach the store: of others it is not known what they keep. */
+    async tidy(jobId) {
+      const attempts = await local.attempts(jobId);
+      const isWhole = attempts.every((attempt) => whole.has(nameOf(jobId, attempt)));
+      for (const attempt of attempts) await keepAttempt(jobId, attempt);
+      if (!isWhole || keeping.has(jobId)) return local.tidy(jobId);
+      await local.delete([jobId]);
+      for (const attempt of attempts) whole.delete(nameOf(jobId, attempt));
+    },
+
+    async delete(jobIds) {
+      await kept.delete(jobIds);
+      await local.delete(jobIds);
+      for (const jobId of jobIds) keeping.delete(jobId);
+    },
+  };
+
+  async function keepAttempt(jobId: string, attempt: number): Promise<boolean> {
+    const name = nameOf(jobId, attempt);
+    if (whole.has(name)) return true;
+    return !copies.has(name) && (await copyMissing(options, jobId, attempt)); // one that runs is copied at its end
+  }
+
+  /** Brings what the attempt before left elsewhere into the directory beside this one's. */
+  async function previousOf({ job, log }: AttemptDirectory, dir: string): Promise<string | null> {
+    try {
+      const before = (await kept.attempts(job.id)).filter((attempt) => attempt < job.attempt).at(-1);
+      if (before === undefined) return null;
+      const { files } = await kept.list(job.id, before);
+      if (files.reduce((sum, { size }) => sum + size, 0) > MAX_EARLIER_BYTES) {
+        throw new Error(`they are over ${MAX_EARLIER_BYTES} bytes`);
+      }
+      for (const name of [...STREAMS, "result.json", ...files.map((file) => `artifacts/${file.name}`)]) {
+        const source = await kept.get(job.id, before, name);
+        if (source !== null) await local.write(job.id, before, name, 0, source);
+      }
+      whole.add(nameOf(job.id, before));
+      return join(dirname(dir), `attempt_${before}`);
+    } catch (error) {
+      log(`the files of the attempt before could not be fetched: ${(error as Error).message}`);
+      return null;
+    }
+  }
+}
+
+/** What one attempt leaves, on its way from the directory into the store. */
+class AttemptCopy {
+  readonly #options: CopiedOutputsOptions;
+  readonly #placed: AttemptDirectory;
+  /** How much of each stream is kept. */
+  readonly #sizes = new Map<string, number>();
+  #hasEnded = false;
+  #isWhole = true;
+  #cancelTimer = () => {};
+  #following: Promise<void> = Promise.resolve();
+
+  constructor(options: CopiedOutputsOptions, placed: AttemptDirectory) {
+    this.#options = options;
+    this.#placed = placed;
+  }
+
+  follow(): void {
+    this.#cancelTimer = this.#options.clock.after(FOLLOW_MS, () => {
+      this.#following = this.#copyNew().finally(() => {
+        if (!this.#hasEnded) this.follow();
+      });
+    });
+  }
+
+  /** Whether all of it is kept. */
+  async finish(): Promise<boolean> {
+    this.#hasEnded = true;
+    this.#cancelTimer();
+    await this.#following;
+    const { id, attempt } = this.#placed.job;
+    const { files, more } = await this.#options.local.list(id, attempt);
+    if (more > 0) this.#lack(`${more} of its artifacts were not kept: too many, or not plain files`);
+    const lack = (name: string) => (error: unknown) => this.#lack(`${name} was not kept: ${(error as Error).message}`);
+    for (const name of STREAMS) await this.#copy(name).catch(lack(name));
+    for (const name of [...files.map((file) => `artifacts/${file.name}`), "result.json"]) {
+      await copyWhole(this.#options, id, attempt, name).catch(lack(name));
+    }
+    return this.#isWhole;
+  }
+
+  /** What cannot be copied now is copied a second later, or at the end. */
+  async #copyNew(): Promise<void> {
+    for (const name of STREAMS) await this.#copy(name).catch(() => {});
+  }
+
+  async #copy(name: string): Promise<void> {
+    const { local, kept, maxBytes } = this.#options;
+    const { id, attempt } = this.#placed.job;
+    const from = this.#sizes.get(name) ?? 0;
+    const source = await local.get(id, attempt, name, from);
+    if (source === null) return;
+    const { size } = await kept.write(id, attempt, name, from, source, { maxBytes });
+    this.#sizes.set(name, size);
+  }
+
+  #lack(message: string): void {
+    this.#isWhole = false;
+    this.#placed.log(message);
+  }
+}
+
+/** Puts a file into the store in one step: one that is found there is complete. The verdict goes last, so that a lost attempt
+ *  which is settled by it has its artifacts. */
+async function copyWhole(
+  { local, kept, maxBytes }: CopiedOutputsOptions,
+  jobId: string,
+  attempt: number,
+  name: string,
+) {
+  const source = await local.get(jobId, attempt, name);
+  if (source === null) return;
+  // Others on this host may copy the same file at the same time.
+  await kept.write(jobId, attempt, name, 0, source, { maxBytes, upload: process.pid, last: true });
+}
+
+/** Whether the store has all of it in the end. What lies here may also be less than the store has, as of a fetch that broke off:
+ *  nothing there is replaced, but for output that is longer here. */
+async function copyMissing(options: CopiedOutputsOptions, jobId: string, attempt: number): Promise<boolean> {
+  const { local, kept, maxBytes } = options;
+  const { files, more } = await local.list(jobId, attempt);
+  const there = new Set((await kept.list(jobId, attempt)).files.map(({ name }) => name));
+  let isWhole = more === 0;
+  const lack = () => {
+    isWhole = false;
+  };
+  for (const name of STREAMS) {
+    const length = await sizeOf(await local.get(jobId, attempt, name));
+    const source = length === 0 ? null : await local.get(jobId, attempt, name);
+    if (source !== null) await kept.write(jobId, attempt, name, 0, source, { maxBytes, length }).catch(lack);
+    source?.destroy(); // it is not read where the store has as much
+  }
+  for (const { name } of files) {
+    if (!there.has(name)) await copyWhole(options, jobId, attempt, `artifacts/${name}`).catch(lack);
+  }
+  const verdict = await kept.get(jobId, attempt, "result.json");
+  verdict?.destroy();
+  if (verdict === null) await copyWhole(options, jobId, attempt, "result.json").catch(lack);
+  return isWhole;
+}
+
+async function sizeOf(source: AsyncIterable<Uint8Array> | null): Promise<number> {
+  let size = 0;
+  for await (const piece of source ?? []) size += piece.length;
+  return size;
 }

@@ -9,7 +9,7 @@ import { CLOCK_STEP_MS } from "../store/clock-mark.ts";
 import { openStore } from "../store/open.ts";
 import type { Store } from "../store/store.ts";
 import { VIRTUAL_START, VirtualClock } from "../testing/virtual-clock.ts";
-import { type LineClock, lineClock } from "./line-clock.ts";
+import { type LocalClock, localClock } from "./local-clock.ts";
 
 const DAY = 86_400_000;
 const BEAT = { time: () => ({ now: 0 }), maxGapMs: DAY, holdMs: 0, clockJumpMs: 0, engine: "e" };
@@ -40,13 +40,13 @@ interface Pending {
 }
 
 class Process {
-  readonly line: LineClock;
+  readonly line: LocalClock;
   /** Its boot is not that of the machine: as with a namespace of its own, or where boots have no name. */
   readonly isForeign: boolean;
   beat: Pending | null = null;
   #last = Number.NEGATIVE_INFINITY;
 
-  constructor(line: LineClock, isForeign: boolean) {
+  constructor(line: LocalClock, isForeign: boolean) {
     this.line = line;
     this.isForeign = isForeign;
   }
@@ -104,7 +104,7 @@ class Machine {
     };
     const name = `${boot} ${world.boots}`;
     const originMs = beganAt - this.#bootedAt + (boot === "same" ? 0 : 12_345);
-    const line = await lineClock(base, slow, boot === "none" ? null : { name, originMs }, () => {});
+    const line = await localClock(base, slow, boot === "none" ? null : { name, originMs }, () => {});
     const process: Process = new Process(line, boot !== "same");
     this.#processes.set(slot, process);
     this.#hasForeign ||= process.isForeign;
@@ -241,10 +241,10 @@ it("an answer that comes late brings the line as it is then", async () => {
     },
   };
   const boot = { name: "one", originMs: 0 };
-  const first = await lineClock(base, fresh, boot, () => {});
+  const first = await localClock(base, fresh, boot, () => {});
   const line = first.clock.now();
   wallMs = -DAY;
-  const second = await lineClock(base, slow, boot, () => {}); // before anything was stored
+  const second = await localClock(base, slow, boot, () => {}); // before anything was stored
   await first.beat(BEAT);
   const late = second.beat(BEAT);
   await nextTurn();

@@ -1,32 +1,32 @@
 /** Opens a store and puts an engine on it: what the embedded library and a server have in common. */
 import { randomBytes, randomFillSync } from "node:crypto";
 import { hostname } from "node:os";
-import { systemClock } from "../engine/clock.ts";
-import { Engine, type EngineOptions, type Log } from "../engine/engine.ts";
+import { Engine } from "../engine/engine.ts";
+import type { EngineOptions, Log } from "../engine/parts.ts";
 import { StoreState } from "../engine/store-state.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { idMaker } from "../lib/id.ts";
+import { systemClock } from "../lib/system-clock.ts";
 import type { Blobs } from "../store/blobs.ts";
 import { openStore } from "../store/open.ts";
 import type { Store } from "../store/store.ts";
 import { hasEnded, isOfThisBoot, processName } from "../worker/process-proof.ts";
-import { type Boot, thisBoot } from "./boot.ts";
-import { lineClock, wallMark } from "./line-clock.ts";
+import { localClock, type MachineBoot, thisBoot, wallMark } from "./local-clock.ts";
 import { storeClock } from "./store-clock.ts";
 
 /** Outside the options: what tests replace. */
-export interface Ambient {
+export interface HostEnvironment {
   readonly clock: Clock;
   readonly random: () => number;
   /** What the monotonic clock of this process counts from; left out where nobody else counts from it. */
-  readonly boot?: Boot | null;
+  readonly boot?: MachineBoot | null;
   /** Sees every call of the store. */
   readonly wrapStore?: (store: Store) => Store;
   /** Sees every call by which the engine itself deletes and lists files of attempts. */
   readonly wrapOutputs?: (outputs: Blobs) => Blobs;
 }
 
-export interface EngineWish<Outputs extends Blobs = Blobs>
+export interface EngineSetup<Outputs extends Blobs = Blobs>
   extends Pick<EngineOptions, "leaseMs" | "reapEveryMs" | "retention" | "keyWindowMs" | "onLost"> {
   readonly url: string | undefined;
   readonly schema: string | undefined;
@@ -48,8 +48,8 @@ export interface OpenedEngine<Outputs extends Blobs = Blobs> {
 const STOP_WAIT_MS = 5_000;
 
 export async function openEngine<Outputs extends Blobs>(
-  wish: EngineWish<Outputs>,
-  ambient?: Ambient,
+  wish: EngineSetup<Outputs>,
+  ambient?: HostEnvironment,
 ): Promise<OpenedEngine<Outputs>> {
   const {
     url,
@@ -63,7 +63,7 @@ export async function openEngine<Outputs extends Blobs>(
     keyWindowMs,
     onLost,
   } = wish;
-  const { clock: base, random, boot = null, wrapStore, wrapOutputs } = ambient ?? ambientOf(systemClock);
+  const { clock: base, random, boot = null, wrapStore, wrapOutputs } = ambient ?? hostEnvironmentOf(systemClock);
   const newSecret = () => randomBytes(24).toString("base64url");
   const mark = () => wallMark(base, boot);
   const report = (message: string) => log("error", message);
@@ -93,7 +93,7 @@ export async function openEngine<Outputs extends Blobs>(
 }
 
 /** What a process goes by, with a clock of this machine. */
-export function ambientOf(clock: Clock): Ambient {
+export function hostEnvironmentOf(clock: Clock): HostEnvironment {
   return { clock, random: Math.random, boot: thisBoot(clock) };
 }
 
@@ -101,7 +101,7 @@ export function ambientOf(clock: Clock): Ambient {
 async function sharedClock(
   base: Clock,
   store: Store,
-  boot: Boot | null,
+  boot: MachineBoot | null,
   { log, storeState }: { readonly log: Log; readonly storeState: StoreState },
 ) {
   if (store.serverTime !== undefined) {
@@ -110,7 +110,7 @@ async function sharedClock(
     });
     return { clock, store, stop };
   }
-  const { clock, beat } = await lineClock(base, store, boot, log);
+  const { clock, beat } = await localClock(base, store, boot, log);
   return { clock, store: { ...store, beat }, stop: () => {} };
 }
 

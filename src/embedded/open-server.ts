@@ -4,13 +4,13 @@
 import { PerdureClient } from "../client/client.ts";
 import { checkConnect } from "../client/connect.ts";
 import type { LinkOptions } from "../client/http-call.ts";
+import { checkGrace } from "../core/api.ts";
 import type { Duration } from "../core/duration.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
-import { checkGrace } from "../core/face-options.ts";
-import { type AnyTask, isTask } from "../core/task.ts";
-import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
-import type { Log } from "../engine/engine.ts";
-import { policyOf } from "../engine/submit-request.ts";
+import { type AnyTask, isTask } from "../core/task/task.ts";
+import type { WorkerHandle, WorkOptions } from "../core/task/work-options.ts";
+import type { Log } from "../engine/parts.ts";
+import { policyOf } from "../engine/submit-item.ts";
 import { connectWorker } from "../worker/connect-worker.ts";
 import { checkOpen, type OpenOptions } from "./options.ts";
 

@@ -1,12 +1,18 @@
 /** The options of an engine in this process, checked: a misspelt one is an error with the nearest known name, never
- *  ignored. Those that a server has too are checked in `core/face-options.ts`. */
+ *  ignored. Also the default name of who acts: the user of this machine. */
+
+import { userInfo } from "node:os";
 import { asInteger, asObject, asText, checkKeys, checkOptions } from "../core/check.ts";
 import { type DialectSettingsInput, withDialectDefaults } from "../core/dialect-settings.ts";
 import { type Duration, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
-import { checkedName } from "../core/name.ts";
-import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/submit-options.ts";
-import type { Retention } from "../engine/pruner.ts";
+import { checkedName, MAX_NAME } from "../core/names.ts";
+import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/task/task.ts";
+import type { Retention } from "../engine/limits.ts";
+import { storable } from "../lib/text.ts";
+
+// The options of an engine in this process, checked: a misspelt one is an error with the nearest known name, never
+// ignored. Those that a server has too are checked in `core/api.ts`.
 
 /** How an engine, or a server, is opened.
  *  @example
@@ -117,4 +123,18 @@ export function refuseClient(entry: SubmitEntry): void {
   if (client === undefined) return;
   const allowed = "submitMany(entries, { client }): one transaction for the whole list";
   throw new ConfigError({ path: "submitMany.options.client", given: "a client", allowed });
+}
+
+// Who runs this program, for the events of what is done through it: the user of this machine.
+
+export function thisUser(): string {
+  return storable(`user:${nameOrId()}`, MAX_NAME);
+}
+
+function nameOrId(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return String(process.getuid?.() ?? "unknown"); // a user without an entry, as in a container
+  }
 }

@@ -1,15 +1,15 @@
 /** `Perdure.open()`: an engine in this process, or a server elsewhere, and the library's face on it. */
+
+import type * as face from "../core/api.ts";
 import { ConfigError } from "../core/errors.ts";
-import type * as face from "../core/face.ts";
-import type { Log } from "../engine/engine.ts";
 import { DEFAULTS } from "../engine/limits.ts";
-import { withFields } from "../lib/field-log.ts";
+import type { Log } from "../engine/parts.ts";
+import { withFields } from "../lib/log.ts";
 import { directoryBlobs } from "../store/directory-blobs.ts";
 import { EmbeddedPerdure } from "./embedded-perdure.ts";
 import { artifactsDir } from "./job-outputs.ts";
-import { type Ambient, openEngine } from "./open-engine.ts";
-import { checkOpen, checkRetention, type OpenOptions } from "./options.ts";
-import { thisUser } from "./this-user.ts";
+import { type HostEnvironment, openEngine } from "./open-engine.ts";
+import { checkOpen, checkRetention, type OpenOptions, thisUser } from "./options.ts";
 
 /** One name for the value and the type: `const perdure: Perdure = await Perdure.open()`.
  *  @example
@@ -20,9 +20,9 @@ export type Perdure = face.Perdure;
 export const Perdure = { open };
 
 /** Opens a store and starts an engine on it, or speaks to a server. `Perdure.open()` uses the file `.perdure/perdure.db`. */
-async function open(urlOrOptions: string | OpenOptions = {}, ambient?: Ambient): Promise<Perdure> {
+async function open(urlOrOptions: string | OpenOptions = {}, ambient?: HostEnvironment): Promise<Perdure> {
   const options = typeof urlOrOptions === "string" ? { url: urlOrOptions } : urlOrOptions;
-  if (ambient !== undefined && typeof (ambient as Partial<Ambient>).clock?.now !== "function") {
+  if (ambient !== undefined && typeof (ambient as Partial<HostEnvironment>).clock?.now !== "function") {
     const allowed = "one argument: an address, or an object as in { url, token }";
     throw new ConfigError({ path: "open", given: "a second argument", problem: "got a second argument", allowed });
   }
@@ -39,7 +39,7 @@ function isServer(url: string | undefined): url is string {
   return /^\s*https?:\/\//i.test(url ?? "");
 }
 
-async function openEmbedded(options: OpenOptions, ambient: Ambient | undefined): Promise<EmbeddedPerdure> {
+async function openEmbedded(options: OpenOptions, ambient: HostEnvironment | undefined): Promise<EmbeddedPerdure> {
   const {
     leaseMs,
     namespace,

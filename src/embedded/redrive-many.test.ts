@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { NonRetryableError } from "../core/failure.ts";
-import { task } from "../core/task.ts";
+import { NonRetryableError } from "../core/decision/failure.ts";
+import { task } from "../core/task/task.ts";
 import { openTestEngine } from "../testing/test-engine.ts";
 
 const failing = task("failing", (_: unknown): never => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { gate } from "../../test/kit.ts";
-import type { SubmitEntry } from "../core/submit-options.ts";
+import type { SubmitEntry } from "../core/task/task.ts";
 import { type JobsFilter, NonRetryableError, type Perdure, task } from "../index.ts";
 import { openTestEngine, type TestEngine } from "../testing/index.ts";
 

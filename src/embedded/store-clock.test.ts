@@ -2,9 +2,9 @@
 import { expect, it } from "vitest";
 import { ask } from "../../test/postgres/client.ts";
 import { newSchema, postgresUrl } from "../../test/postgres/kit.ts";
-import { systemClock } from "../engine/clock.ts";
 import { Perdure, task } from "../index.ts";
 import type { Clock } from "../lib/clock.ts";
+import { systemClock } from "../lib/system-clock.ts";
 
 const DAY = 86_400_000;
 const skewed = (ms: number): Clock => ({ ...systemClock, now: () => systemClock.now() + ms });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { SubmitOptions } from "../core/submit-options.ts";
+import type { SubmitOptions } from "../core/task/task.ts";
 import { task } from "../index.ts";
 import { openTestEngine } from "../testing/index.ts";
 

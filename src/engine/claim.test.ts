@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import { type Bench, gate, openBench, openSession } from "../../test/kit.ts";
-import { resolvePolicy } from "../core/resolve-policy.ts";
+import { resolvePolicy } from "../core/policy/resolve-policy.ts";
 import type { ClaimAnswer } from "../store/store.ts";
 import { Engine } from "./engine.ts";
 

@@ -1,11 +1,11 @@
 /** Claims jobs for a session, and waits for one if none is due: woken by a submit in this process within a
  *  millisecond, by another process within about 25, by time at the instant the next job falls due. */
-import type { Resources } from "../core/resources.ts";
+import type { Resources } from "../core/input/resources.ts";
 import { sleep } from "../lib/clock.ts";
-import type { ClaimAnswer, EndedJob } from "../store/store.ts";
-import type { EngineParts } from "./engine.ts";
+import type { ClaimAnswer, OverBudgetJob } from "../store/store.ts";
 import { DEFAULTS } from "./limits.ts";
-import { tidy } from "./tidy.ts";
+import type { EngineParts } from "./parts.ts";
+import { tidyOutputs } from "./settle.ts";
 
 export interface ClaimOptions {
   readonly limit: number;
@@ -22,10 +22,10 @@ export interface ClaimOptions {
 const NOTHING: ClaimAnswer = Object.freeze({ alive: true, drain: false, jobs: [], nextAt: null, delivery: null });
 
 /** Jobs that failed instead of being started: whoever waits for them hears of it. */
-function ended(parts: EngineParts, jobs: readonly EndedJob[]): void {
+function ended(parts: EngineParts, jobs: readonly OverBudgetJob[]): void {
   for (const { jobId } of jobs) {
     parts.hub.ended(jobId);
-    void tidy(parts, jobId);
+    void tidyOutputs(parts, jobId);
   }
   parts.hub.written.fire();
   parts.kin.mayGoOn(jobs.flatMap(({ parentId }) => (parentId === null ? [] : [parentId])));

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { engineEvents, gate, openBench, vanish } from "../../test/kit.ts";
-import { task } from "../core/task.ts";
+import { task } from "../core/task/task.ts";
 
 const DAY_MS = 86_400_000;
 

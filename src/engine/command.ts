@@ -1,12 +1,32 @@
-/** Operators' commands: the second door through which a job changes. */
-import { type Command, decideCommand } from "../core/command.ts";
+/** Operators' commands, the second way in which a job changes. Instants that people pass are wall clock time and are
+ *  converted to the engine's clock, which may be ahead of it. */
+
 import { PerdureError } from "../core/errors.ts";
-import { isTerminal, type Job } from "../core/job.ts";
+import { type Command, decideCommand } from "../core/job/command.ts";
+import { isTerminal, type Job } from "../core/job/job.ts";
+import type { Clock } from "../lib/clock.ts";
 import type { AmendAnswer, JobRow } from "../store/store.ts";
-import type { EngineParts } from "./engine.ts";
-import { commandOnLine } from "./on-line.ts";
-import { endOrphans } from "./orphan.ts";
-import { tidy } from "./tidy.ts";
+import { endOrphans } from "./lost-attempts.ts";
+import type { EngineParts } from "./parts.ts";
+import { tidyOutputs } from "./settle.ts";
+
+// Instants that people and programs give (`runAt`, a deadline) are the wall clock's. The engine's clock may be ahead
+// of it, where that was set back: they are moved by as much, and come when the wall clock shows them.
+
+/** The last instant that a Date can hold. */
+const MAX_INSTANT = 8.64e15;
+
+export function toEngineTime(clock: Pick<Clock, "fromWall">, at: number): number {
+  return clock.fromWall === undefined ? at : Math.min(clock.fromWall(at), MAX_INSTANT);
+}
+
+function commandInEngineTime(clock: Pick<Clock, "fromWall">, command: Command): Command {
+  if (command.kind === "reschedule") return { ...command, runAt: toEngineTime(clock, command.runAt) };
+  if (command.kind !== "redrive" || command.changes?.deadlineAt === undefined) return command;
+  return { ...command, changes: { ...command.changes, deadlineAt: toEngineTime(clock, command.changes.deadlineAt) } };
+}
+
+// Operators' commands: the second door through which a job changes.
 
 export interface CommandAnswer {
   /** False when the job was already as asked. */
@@ -18,7 +38,7 @@ export interface CommandAnswer {
 export async function command(parts: EngineParts, jobId: string, given: Command): Promise<CommandAnswer> {
   const { store, clock, hub } = parts;
   const now = clock.now();
-  const wanted = commandOnLine(clock, given);
+  const wanted = commandInEngineTime(clock, given);
   const decide: Parameters<typeof store.amend>[2] = (job, asked, _parent, budgets) =>
     decideCommand(job, asked, now, budgets);
   const [answer] = (await store.amend([{ jobId, command: wanted }], now, decide)) as [AmendAnswer];
@@ -37,7 +57,7 @@ export async function command(parts: EngineParts, jobId: string, given: Command)
       if (job.state === "queued") hub.ready.fire();
       if (isTerminal(job.state)) {
         hub.ended(jobId);
-        await tidy(parts, jobId);
+        await tidyOutputs(parts, jobId);
       }
       if (job.state === "running" && job.worker !== null) hub.cancelAsked(job.worker, jobId, job.attempt);
       if (wanted.kind === "cancel") parts.kin.cancelled();

@@ -1,100 +1,59 @@
 /** The engine: the verbs of the other files in this folder, over one store, with clock, randomness and ids from
  *  outside. Any number of engines may work on one store; none is special. */
-import type { Child, ChildState, HeldParent } from "../core/child.ts";
-import type { Command } from "../core/command.ts";
-import type { PerdureEvent } from "../core/event.ts";
-import type { StdinFile } from "../core/exec-input.ts";
-import { type Explanation, explainStory } from "../core/explain.ts";
-import { StoryTeller } from "../core/explain-story.ts";
-import type { Usage } from "../core/job.ts";
-import type { HeldAttempt, RenewAnswer, Report, SettleAnswer, WorkerHealth } from "../core/work.ts";
+
+import { type Explanation, explainStory } from "../core/explain/explain.ts";
+import { JobHistoryReader } from "../core/explain/story.ts";
+import type { StdinFile } from "../core/input/exec-input.ts";
+import type { Command } from "../core/job/command.ts";
+import type { PerdureEvent } from "../core/job/event.ts";
+import type { Usage } from "../core/job/job.ts";
+import type { Child, ChildState, HeldParent } from "../core/task/task.ts";
+import type { HeldAttempt, RenewAnswer, Report, SettleAnswer, WorkerHealth } from "../core/worker-protocol.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { FieldLog } from "../lib/field-log.ts";
-import type { Blobs } from "../store/blobs.ts";
-import type {
-  ClaimAnswer,
-  DrainAnswer,
-  EngineProcess,
-  JobRow,
-  OpenSession,
-  Store,
-  TransactionClient,
-  WithdrawRequest,
-} from "../store/store.ts";
-import { type ChildPage, childPage } from "./child-states.ts";
+import type { ClaimAnswer, DrainAnswer, JobRow, Store, TransactionClient, WithdrawRequest } from "../store/store.ts";
+import { ChangePoller } from "./change-poller.ts";
+import {
+  awaitedPage,
+  awaitedStates,
+  type ChildPage,
+  childPage,
+  childStates,
+  submitChild,
+} from "./children/attempt-children.ts";
+import { ChildSweeper } from "./children/child-sweeper.ts";
 import { type ClaimOptions, claim } from "./claim.ts";
 import { type CommandAnswer, command, jobNotFound } from "./command.ts";
-import { eventFeed, type FeedOptions } from "./event-feed.ts";
-import { awaitedPage, awaitedStates, childStates, submitChild } from "./family.ts";
-import { handBack, type UnheardAttempt, withdraw } from "./hand-back.ts";
+import { type EngineFeedOptions, eventFeed } from "./event-feed.ts";
 import { Hub } from "./hub.ts";
-import { Kin } from "./kin.ts";
 import { DEFAULTS } from "./limits.ts";
-import { Lookout } from "./lookout.ts";
-import { Pruner, type Retention } from "./pruner.ts";
-import { eachEvent } from "./read-history.ts";
+import type { EngineOptions, EngineParts } from "./parts.ts";
+import { Pruner } from "./pruner.ts";
+import { eachEvent } from "./read-job.ts";
 import { Reaper } from "./reaper.ts";
-import { renew } from "./renew.ts";
-import { type WaitForAnyOptions, waitForAny, waitForEnd } from "./result.ts";
-import { drainSession, openSession, type SessionRequest } from "./session.ts";
+import {
+  checkUsage,
+  drainSession,
+  handBack,
+  openSession,
+  renew,
+  type SessionRequest,
+  type UnheardAttempt,
+  withdraw,
+} from "./session.ts";
 import { settle } from "./settle.ts";
 import { StoreState } from "./store-state.ts";
-import { type SubmitAnswer, type SubmitItem, submit } from "./submit.ts";
+import { submit } from "./submit.ts";
+import type { SubmitAnswer, SubmitItem } from "./submit-item.ts";
 import { TaskDefaults } from "./task-defaults.ts";
 import { newUpload, readUpload, writeUpload } from "./upload.ts";
-import { checkUsage } from "./usage.ts";
-
-export type Log = FieldLog;
-
-export interface EngineOptions {
-  readonly store: Store;
-  readonly clock: Clock;
-  /** From 0 to below 1. */
-  readonly random: () => number;
-  readonly newId: (prefix: string) => string;
-  /** Who this engine is, in events. */
-  readonly name: string;
-  readonly log: Log;
-  readonly leaseMs?: number;
-  /** Looks for lost attempts more often than each second; never less often: each look is also its sign of life. */
-  readonly reapEveryMs?: number;
-  /** Whether a session's process can be proved to have ended. Then nobody need wait for its lease. */
-  readonly isGone?: (session: OpenSession) => boolean;
-  /** The process this engine is in: a job of a worker in it may have ended both. */
-  readonly process?: EngineProcess;
-  /** Whether the process of another engine has ended; null where that cannot be told. */
-  readonly isOver?: (engine: EngineProcess) => boolean | null;
-  readonly retention?: Retention;
-  readonly keyWindowMs?: number;
-  /** What attempts leave outside the store: tidied when a job ends without a worker, deleted with its rows, and read for the
-   *  verdict of a command whose worker was lost. With the rest of the port, inputs can be uploaded there. */
-  readonly outputs?: Pick<Blobs, "tidy" | "delete" | "get" | "list"> &
-    Partial<Pick<Blobs, "write" | "inputs">> & {
-      /** Copies what a lost attempt left on this host to where outputs are kept. */
-      readonly keepAttempt?: (jobId: string, attempt: number) => Promise<unknown>;
-    };
-  /** Shared with whoever used the store before there was an engine. */
-  readonly storeState?: StoreState;
-  /** Called when the reaper has settled an attempt as lost. What it throws is logged. */
-  readonly onLost?: (jobId: string, attempt: number, answer: SettleAnswer & { readonly status: "accepted" }) => void;
-}
-
-/** What the verbs share. */
-export interface EngineParts extends EngineOptions {
-  readonly hub: Hub;
-  readonly leaseMs: number;
-  readonly storeState: StoreState;
-  /** Told of ends, waits and cancels. */
-  readonly kin: Pick<Kin, "mayGoOn" | "cancelled">;
-  readonly defaults: TaskDefaults;
-}
+import { type WaitForAnyOptions, waitForAny, waitForEnd } from "./wait-for-end.ts";
 
 export class Engine {
   readonly #parts: EngineParts;
   readonly #reaper: Reaper;
   readonly #pruner: Pruner;
-  readonly #lookout: Lookout;
-  readonly #kin: Kin;
+  readonly #lookout: ChangePoller;
+  readonly #kin: ChildSweeper;
   readonly #unwatch: () => void;
 
   constructor(options: EngineOptions) {
@@ -105,9 +64,9 @@ export class Engine {
     const defaults = new TaskDefaults(options.store, options.clock);
     const { storeState = new StoreState(options) } = options;
     this.#parts = { leaseMs: DEFAULTS.lease, ...options, hub: new Hub(), kin, defaults, storeState };
-    this.#kin = new Kin(this.#parts);
+    this.#kin = new ChildSweeper(this.#parts);
     this.#reaper = new Reaper(this.#parts);
-    this.#lookout = new Lookout(this.#parts);
+    this.#lookout = new ChangePoller(this.#parts);
     this.#pruner = new Pruner(
       this.#parts,
       options.retention ?? DEFAULTS.retention,
@@ -164,7 +123,7 @@ export class Engine {
   command(jobId: string, wanted: Command): Promise<CommandAnswer> {
     return command(this.#parts, jobId, wanted);
   }
-  events(options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
+  events(options: EngineFeedOptions): AsyncGenerator<PerdureEvent, void, void> {
     return eventFeed(this.#parts, options);
   }
   waitForEnd(jobId: string, chapter: number, options: Parameters<typeof waitForEnd>[3]): Promise<JobRow | null> {
@@ -238,7 +197,7 @@ export class Engine {
     const history = await store.history(jobId, { events: false });
     if (history === null) throw jobNotFound(jobId);
     const { job, lateReports, capableSessions, liveSessions, queuePausedAt, isOrphan } = history;
-    const teller = new StoryTeller(job.policy);
+    const teller = new JobHistoryReader(job.policy);
     for await (const event of eachEvent(store, job)) teller.add(event);
     const around = { lateReports, capableSessions, liveSessions, queuePausedAt, isOrphan };
     return explainStory(teller.story, { now: clock.now(), ...around });

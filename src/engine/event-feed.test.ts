@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { all, openBench } from "../../test/kit.ts";
-import { resolvePolicy } from "../core/resolve-policy.ts";
+import { resolvePolicy } from "../core/policy/resolve-policy.ts";
 
 const POLICY = resolvePolicy();
 const many = (count: number) => Array.from({ length: count }, () => ({ kind: "k", payload: "null", policy: POLICY }));

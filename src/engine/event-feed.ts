@@ -1,14 +1,14 @@
 /** The event feed: all events from a cursor on, in order, without gaps, and then those to come. */
 
 import { isOutage } from "../core/errors.ts";
-import type { PerdureEvent } from "../core/event.ts";
+import type { PerdureEvent } from "../core/job/event.ts";
 import { sleep } from "../lib/clock.ts";
 import { nextTurn } from "../lib/turn.ts";
 import type { EventPage } from "../store/store.ts";
-import type { EngineParts } from "./engine.ts";
 import { DEFAULTS } from "./limits.ts";
+import type { EngineParts } from "./parts.ts";
 
-export interface FeedOptions {
+export interface EngineFeedOptions {
   /** The `seq` of the last event already seen; 0 for all. */
   readonly after?: number;
   readonly jobId?: string;
@@ -23,7 +23,10 @@ export interface FeedOptions {
 
 const PAGE = 500;
 
-export async function* eventFeed(parts: EngineParts, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
+export async function* eventFeed(
+  parts: EngineParts,
+  options: EngineFeedOptions,
+): AsyncGenerator<PerdureEvent, void, void> {
   const { store, clock, hub } = parts;
   const { jobId, namespace, follow = false, signal, onRead } = options;
   const which = { ...(jobId === undefined ? {} : { jobId }), ...(namespace === undefined ? {} : { namespace }) };

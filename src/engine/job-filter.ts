@@ -1,9 +1,10 @@
 /** A search in people's words, made into the store's. For the library and for a server. */
+
+import type { JobsFilter } from "../core/api.ts";
 import { asBoolean, asInteger, asList, asOneOf, asText, checkOptions } from "../core/check.ts";
+import { toInstant } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
-import type { JobsFilter } from "../core/face.ts";
-import { toInstant } from "../core/instant.ts";
-import { FAIL_REASONS, JOB_STATES } from "../core/job.ts";
+import { FAIL_REASONS, JOB_STATES } from "../core/job/job.ts";
 import type { JobFilter } from "../store/store.ts";
 
 const FILTER_KEYS = [

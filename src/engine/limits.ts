@@ -1,6 +1,7 @@
 /** Limits at the door. Beyond them a caller gets an error and nothing is stored. */
-import { MAX_WAITS_FOR } from "../core/child.ts";
-import { MAX_KEY, MAX_NAME } from "../core/name.ts";
+
+import { MAX_KEY, MAX_NAME } from "../core/names.ts";
+import { MAX_WAITS_FOR } from "../core/task/task.ts";
 
 export const LIMITS = {
   /** Payload and result, each. */
@@ -57,3 +58,10 @@ export const DEFAULTS = {
   /** Ended sessions and events of no job. */
   sessionRetention: 7 * 86_400_000,
 } as const;
+
+/** How long jobs are kept after they ended, by state; null keeps them. */
+export interface Retention {
+  readonly succeeded: number | null;
+  readonly failed: number | null;
+  readonly cancelled: number | null;
+}

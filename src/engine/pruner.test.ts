@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { openBench } from "../../test/kit.ts";
-import type { EngineParts } from "./engine.ts";
+import type { EngineParts } from "./parts.ts";
 import { Pruner } from "./pruner.ts";
 
 const [MINUTE, HOUR] = [60_000, 3_600_000];

@@ -1,19 +1,13 @@
 /** The pruner deletes ended jobs, with all that is recorded of them, when their retention is over. */
-import type { EngineParts } from "./engine.ts";
-import { DEFAULTS } from "./limits.ts";
-import { Service } from "./service.ts";
-import { UploadSweep } from "./upload.ts";
 
-/** How long jobs are kept after they ended, by state; null keeps them. */
-export interface Retention {
-  readonly succeeded: number | null;
-  readonly failed: number | null;
-  readonly cancelled: number | null;
-}
+import { BackgroundService } from "./background-service.ts";
+import { DEFAULTS, type Retention } from "./limits.ts";
+import type { EngineParts } from "./parts.ts";
+import { UploadSweep } from "./upload.ts";
 
 const BATCH = 500;
 
-export class Pruner extends Service {
+export class Pruner extends BackgroundService {
   readonly #parts: EngineParts;
   readonly #retention: Retention;
   readonly #keyWindowMs: number;

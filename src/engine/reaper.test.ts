@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { engineEvents, gate, openBench, openSession, vanish } from "../../test/kit.ts";
-import { resolvePolicy } from "../core/resolve-policy.ts";
-import { task } from "../core/task.ts";
-import type { ClaimedJob } from "../core/work.ts";
+import { resolvePolicy } from "../core/policy/resolve-policy.ts";
+import { task } from "../core/task/task.ts";
+import type { ClaimedJob } from "../core/worker-protocol.ts";
 
 function held(job: ClaimedJob | undefined) {
   return [{ jobId: job?.id as string, attempt: job?.attempt as number }];

@@ -4,14 +4,14 @@
  *  engine is awake. What it does not: that the work of a silent worker has stopped.
  *
  *  A lost command whose verdict was complete is settled by that, in the background: listing what it left may take long. */
-import { exec } from "../core/builtin.ts";
-import type { Report, SettleAnswer } from "../core/work.ts";
-import { fewAtOnce } from "../lib/few-at-once.ts";
+import { exec } from "../core/input/builtin.ts";
+import type { Report, SettleAnswer } from "../core/worker-protocol.ts";
+import { limiter } from "../lib/limiter.ts";
 import type { ExpiredJob } from "../store/store.ts";
-import type { EngineParts } from "./engine.ts";
+import { BackgroundService } from "./background-service.ts";
 import { DEFAULTS } from "./limits.ts";
-import { lostReport, lostVerdict } from "./lost-verdict.ts";
-import { Service } from "./service.ts";
+import { lostReport, lostVerdict } from "./lost-attempts.ts";
+import type { EngineParts } from "./parts.ts";
 import { settle } from "./settle.ts";
 
 const BATCH = 1_000;
@@ -22,12 +22,12 @@ const PASS_OVER_MS = 60_000;
 const READ_AT_ONCE = 8;
 const JUDGE_AT_ONCE = 4;
 
-export class Reaper extends Service {
+export class Reaper extends BackgroundService {
   readonly #parts: EngineParts;
   readonly #passedOver = new Map<string, number>();
   /** Attempts that are being settled by their verdicts. */
   readonly #judging = new Map<string, Promise<void>>();
-  readonly #inTurn = fewAtOnce(JUDGE_AT_ONCE);
+  readonly #inTurn = limiter(JUDGE_AT_ONCE);
   #last: { now: number; monotonic: number } | null = null;
 
   constructor(parts: EngineParts) {
@@ -108,7 +108,7 @@ export class Reaper extends Service {
     const judged = new Set<ExpiredJob>();
     if (this.#parts.outputs === undefined || lost.length === 0) return judged;
     const facts = await this.#parts.store.facts(lost.map(({ jobId }) => jobId));
-    const inTurn = fewAtOnce(READ_AT_ONCE);
+    const inTurn = limiter(READ_AT_ONCE);
     await Promise.all(
       lost.map(async (job, i) => {
         if (facts[i]?.kind !== exec.kind) return;

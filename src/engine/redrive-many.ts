@@ -1,11 +1,17 @@
 /** Redrives the dead letters that fit a filter, a page of them. Each is a command for itself: what somebody else has
  *  redriven or deleted meanwhile, and what has no budget left, is skipped and named in the answer. One that is discarded in the
  *  same moment may be redriven all the same. */
-import { type Command, decideCommand } from "../core/command.ts";
+
+import {
+  checkRedriveMany,
+  type JobsFilter,
+  type RedriveManyAnswer,
+  type RedriveManyOptions,
+  type SkippedJob,
+} from "../core/api.ts";
 import { PerdureError } from "../core/errors.ts";
-import type { JobsFilter, RedriveManyAnswer, RedriveManyOptions, SkippedJob } from "../core/face.ts";
-import { checkRedriveMany } from "../core/face-options.ts";
-import { toRedriveTerms } from "../core/redrive.ts";
+import { type Command, decideCommand } from "../core/job/command.ts";
+import { toRedriveTerms } from "../core/job/redrive.ts";
 import type { JobFilter, JobRow } from "../store/store.ts";
 import type { Engine } from "./engine.ts";
 import { checkFilter } from "./job-filter.ts";

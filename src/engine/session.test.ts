@@ -1,10 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { all, gate, openBench, openSession } from "../../test/kit.ts";
-import { resolvePolicy } from "../core/resolve-policy.ts";
-import { task } from "../core/task.ts";
-import type { SettleAnswer, WorkerHealth } from "../core/work.ts";
+import { resolvePolicy } from "../core/policy/resolve-policy.ts";
+import { task } from "../core/task/task.ts";
+import type { SettleAnswer, WorkerHealth } from "../core/worker-protocol.ts";
 import type { ClaimAnswer } from "../store/store.ts";
-import { Engine, type EngineOptions } from "./engine.ts";
+import { Engine } from "./engine.ts";
+import type { EngineOptions } from "./parts.ts";
 
 const POLICY = resolvePolicy();
 const REQUEST = {

@@ -1,11 +1,79 @@
-/** Sessions of workers: opening one, and draining it. */
+/** Sessions of workers: opened, renewed and drained; attempts that a session never received or gives back return to
+ *  the queue without a charge. */
+import { asNumber, asObject, fieldPath } from "../core/check.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
-import type { NewSession } from "../core/work.ts";
-import { isOver } from "../lib/text.ts";
-import type { DrainAnswer } from "../store/store.ts";
-import type { EngineParts } from "./engine.ts";
+import { MAX_USAGE, type Usage } from "../core/job/job.ts";
+import type { HeldAttempt, NewSession, RenewAnswer, SettleAnswer, WorkerHealth } from "../core/worker-protocol.ts";
+import { isOver, storable } from "../lib/text.ts";
+import type { DrainAnswer, WithdrawRequest } from "../store/store.ts";
 import { LIMITS } from "./limits.ts";
+import type { EngineParts } from "./parts.ts";
+import { settle } from "./settle.ts";
 import { checkDefaults } from "./task-defaults.ts";
+
+// What an attempt says it has used, checked: numbers that can be added up over all attempts and stay numbers.
+
+export function checkUsage(usage: unknown, path = "usage"): Usage {
+  const fields = asObject(usage, path, ["tokensIn", "tokensOut", "costUsd"]);
+  const read = (name: keyof Usage) => asNumber(fields[name], fieldPath(path, name), { min: 0, max: MAX_USAGE });
+  return { tokensIn: read("tokensIn"), tokensOut: read("tokensOut"), costUsd: read("costUsd") };
+}
+
+// Gives attempts back to the queue that their session never heard of, or that did not fit into a reply: nothing is
+// charged. Another session may have them after a second. The same one after a lease, or as soon where only the reply
+// was lost.
+
+export interface UnheardAttempt {
+  readonly jobId: string;
+  readonly attempt: number;
+}
+
+export async function handBack(
+  parts: EngineParts,
+  session: string,
+  attempts: readonly UnheardAttempt[],
+  options: { readonly undelivered?: boolean } = {},
+): Promise<SettleAnswer[]> {
+  if (attempts.length === 0) return [];
+  const from = { kind: "release", session, ...options } as const;
+  const outcome = { kind: "released" } as const;
+  return settle(
+    parts,
+    attempts.map(({ jobId, attempt }) => ({ jobId, attempt, from, outcome, usage: null, log: null })),
+  );
+}
+
+/** The reply to a claim could not be delivered. What it claimed is given back when no reply with these jobs was. */
+export async function withdraw(parts: EngineParts, request: WithdrawRequest): Promise<void> {
+  const attempts = await parts.store.withdrawClaim(request);
+  await handBack(parts, request.session, attempts, { undelivered: true });
+}
+
+// Renews session leases, and gives back to the queue what a session never heard of.
+
+export async function renew(
+  parts: EngineParts,
+  session: string,
+  held: readonly HeldAttempt[],
+  health?: WorkerHealth | null,
+): Promise<RenewAnswer> {
+  const request = { session, held: held.map(storableHeld), ...(health === undefined ? {} : { health }) };
+  const [answer] = (await parts.store.renew([request], parts.clock.now())) as [RenewAnswer];
+  // A session gets no jobs while its lease is over: now it may.
+  if (answer.alive && answer.wasOver) parts.hub.ready.fire();
+  await handBack(parts, session, answer.unheard);
+  return answer;
+}
+
+function storableHeld(held: HeldAttempt): HeldAttempt {
+  return {
+    ...held,
+    progress: held.progress ? storable(held.progress, LIMITS.progress) : null,
+    log: held.log ? storable(held.log, LIMITS.logChunk) : null,
+  };
+}
+
+// Sessions of workers: opening one, and draining it.
 
 export interface SessionRequest extends Omit<NewSession, "id" | "leaseMs"> {
   /** How long its jobs are its own without a word from it; the engine's, where it is not said. A pause of all engines

@@ -1,20 +1,29 @@
-/** Settles attempts: reports of workers come in here, and so does what the reaper found. One way, one decision. */
-import { isPlain } from "../core/check.ts";
-import { SUSPECT_STREAK } from "../core/evidence.ts";
-import { type Failure, failure } from "../core/failure.ts";
-import { isTerminal, type Job, mostUsage } from "../core/job.ts";
-import { type Settlement, settleJob } from "../core/lifecycle.ts";
-import type { Outcome } from "../core/outcome.ts";
-import { takesResources } from "../core/resources.ts";
-import type { Report, ReportedOutcome, SettleAnswer } from "../core/work.ts";
-import { isOver, storable } from "../lib/text.ts";
-import type { Held } from "../store/store.ts";
-import type { EngineParts } from "./engine.ts";
-import { isWait, judgedWaits } from "./judge-waits.ts";
-import { LIMITS } from "./limits.ts";
-import { tidy } from "./tidy.ts";
+/** Settles attempts: reports of workers and what the reaper found take the same path and the same decision. Removes
+ *  files of ended jobs that nobody needs any more. */
 
-export interface SettleOptions {
+import { isPlain } from "../core/check.ts";
+import { SUSPECT_STREAK } from "../core/decision/evidence.ts";
+import { type Failure, failure } from "../core/decision/failure.ts";
+import type { Outcome } from "../core/decision/outcome.ts";
+import { takesResources } from "../core/input/resources.ts";
+import { isTerminal, type Job, mostUsage } from "../core/job/job.ts";
+import { type Settlement, settleJob } from "../core/job/lifecycle.ts";
+import type { Report, ReportedOutcome, SettleAnswer } from "../core/worker-protocol.ts";
+import { isOver, storable } from "../lib/text.ts";
+import type { AttemptLease } from "../store/store.ts";
+import { isWait, validatedWaits } from "./children/child-rules.ts";
+import { LIMITS } from "./limits.ts";
+import type { EngineParts } from "./parts.ts";
+
+// Removes files of a job's attempts that nobody needs any more. That it fails costs room, nothing else.
+
+export async function tidyOutputs({ outputs, log }: EngineParts, jobId: string): Promise<void> {
+  await outputs?.tidy(jobId).catch((error: unknown) => log("warn", `cannot tidy up behind ${jobId}: ${String(error)}`));
+}
+
+// Settles attempts: reports of workers come in here, and so does what the reaper found. One way, one decision.
+
+interface SettleOptions {
   /** The instant to settle as of. The reaper's is when it looked: a process that slept in between must not find everyone late. */
   readonly at?: number;
   /** Resolve only when files that nobody needs any more are removed, too: for who may leave right after. */
@@ -27,13 +36,13 @@ export async function settle(
   { at, tidied = false }: SettleOptions = {},
 ): Promise<SettleAnswer[]> {
   const { store, clock, hub } = parts;
-  const reports = given.some(isWait) ? await judgedWaits(parts, given) : given;
+  const reports = given.some(isWait) ? await validatedWaits(parts, given) : given;
   const now = at ?? clock.now();
   // Parents of children that end, and jobs that begin to wait: written or not, a look costs little.
   let mayGoOn: string[] | null = null;
   // The end of a job that takes cpu or memory makes room for others that wait for it.
   let makesRoom = false;
-  const decide = (job: Job, report: Report, held: Held) => {
+  const decide = (job: Job, report: Report, held: AttemptLease) => {
     const settlement = decideReport(parts, job, report, held, now);
     const { state } = settlement.next;
     // A session that tried a suspect may take others again.
@@ -45,7 +54,7 @@ export async function settle(
     }
     return settlement;
   };
-  const answers = await store.settle(reports.map(cleaned), now, decide);
+  const answers = await store.settle(reports.map(storableReport), now, decide);
   let ready = makesRoom;
   const tidying: Promise<void>[] = [];
   answers.forEach((answer, i) => {
@@ -55,7 +64,7 @@ export async function settle(
     else {
       hub.ended(jobId);
       // A worker tidies up behind itself.
-      if (from.kind !== "worker") tidying.push(tidy(parts, jobId));
+      if (from.kind !== "worker") tidying.push(tidyOutputs(parts, jobId));
     }
   });
   if (ready) hub.ready.fire();
@@ -65,7 +74,7 @@ export async function settle(
   return answers;
 }
 
-function decideReport(parts: EngineParts, job: Job, report: Report, held: Held, now: number): Settlement {
+function decideReport(parts: EngineParts, job: Job, report: Report, held: AttemptLease, now: number): Settlement {
   const usage = mostUsage(report.usage, held.usage);
   return settleJob(job, outcomeOf(job, report.outcome, held, parts.name), usage, now, parts.random(), held.budgets);
 }
@@ -74,7 +83,7 @@ function decideReport(parts: EngineParts, job: Job, report: Report, held: Held, 
 const DATA: Readonly<Record<string, string>> = { http: "body", exec: "output" };
 
 /** The stored form of an outcome to the one that is decided on. A result is parsed only if a condition asks for it. */
-function outcomeOf(job: Job, reported: ReportedOutcome, held: Held, by: string): Outcome {
+function outcomeOf(job: Job, reported: ReportedOutcome, held: AttemptLease, by: string): Outcome {
   switch (reported.kind) {
     case "completed": {
       const { result } = reported;
@@ -102,7 +111,7 @@ function outcomeOf(job: Job, reported: ReportedOutcome, held: Held, by: string):
 }
 
 /** Text rules at the door. A result that cannot be kept fails the attempt: a retry would not help. */
-function cleaned(report: Report): Report {
+function storableReport(report: Report): Report {
   const log = report.log === null || report.log === "" ? null : storable(report.log, LIMITS.logChunk);
   const progress = report.progress ? storable(report.progress, LIMITS.progress) : null;
   return { ...report, log, progress, outcome: cleanedOutcome(report.outcome) };
@@ -138,7 +147,7 @@ function unkeepable(result: string): string | null {
   }
 }
 
-export function cleanedFailure(cause: Failure): Failure {
+function cleanedFailure(cause: Failure): Failure {
   const short = (text: string | null) => (text === null ? null : storable(text, LIMITS.name));
   return {
     ...cause,

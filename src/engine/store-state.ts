@@ -1,7 +1,7 @@
 /** How the store fares, as far as this process has seen: the one place for it. Calls that fail because the store is full, away
  *  or broken are counted here and not logged one by one: a log gets a line when that begins, one when it is over. */
 import { type ErrorCode, PerdureError } from "../core/errors.ts";
-import { type Trouble, TroubleLog, type TroubleOptions } from "../lib/trouble-log.ts";
+import { type OngoingTrouble, TroubleLog, type TroubleOptions } from "../lib/log.ts";
 
 const KINDS: Partial<Readonly<Record<ErrorCode, string>>> = {
   store_full: "full",
@@ -19,7 +19,7 @@ export class StoreState {
   }
 
   /** Null while it works. */
-  get trouble(): Trouble | null {
+  get trouble(): OngoingTrouble | null {
     return this.#log.trouble;
   }
 

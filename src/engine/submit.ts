@@ -2,74 +2,29 @@
  *  costs its neighbours anything. */
 import { createHash } from "node:crypto";
 import { ConfigError, type ErrorCode, PerdureError, show } from "../core/errors.ts";
-import type { JobState } from "../core/job.ts";
-import { actionName, rowName } from "../core/job-name.ts";
-import { DEFAULT_PRIORITY, NO_LABELS, submitJob } from "../core/lifecycle.ts";
-import { checkedName } from "../core/name.ts";
-import type { Policy } from "../core/policy.ts";
-import type { PolicySource, PolicySources, Wish } from "../core/policy-sources.ts";
-import { RESOURCE_PREFIX } from "../core/resources.ts";
-import { jsonDepth } from "../lib/json-depth.ts";
+import { RESOURCE_PREFIX } from "../core/input/resources.ts";
+import { actionName, rowName } from "../core/job/job-name.ts";
+import { DEFAULT_PRIORITY, NO_LABELS, submitJob } from "../core/job/lifecycle.ts";
+import { checkedName } from "../core/names.ts";
+import type { Policy } from "../core/policy/policy.ts";
+import { jsonDepth } from "../lib/json-text.ts";
 import { isOver } from "../lib/text.ts";
 import { nextTurn } from "../lib/turn.ts";
 import type { InsertAnswer, NewJob, TransactionClient } from "../store/store.ts";
-import type { EngineParts } from "./engine.ts";
+import { redriveChildren } from "./children/cascade.ts";
+import {
+  type Parents,
+  parentFacts,
+  parentsOf,
+  refuseChild,
+  refuseChildKey,
+  storedKey,
+} from "./children/child-rules.ts";
+import { toEngineTime } from "./command.ts";
 import { LIMITS } from "./limits.ts";
-import { onLine } from "./on-line.ts";
-import { type Parents, parentFacts, parentsOf, refuseChild, refuseChildKey, storedKey } from "./parents.ts";
-import { runAgain } from "./run-again.ts";
+import type { EngineParts } from "./parts.ts";
+import type { SubmitAnswer, SubmitItem } from "./submit-item.ts";
 import { checkUpload, dropUploads } from "./upload.ts";
-
-/** A job as the engine takes it: durations in milliseconds, the payload as JSON text, the policy resolved. */
-export interface SubmitItem {
-  readonly kind: string;
-  readonly payload: string;
-  readonly policy: Policy;
-  readonly namespace?: string;
-  readonly queue?: string;
-  readonly labels?: Readonly<Record<string, string>>;
-  readonly priority?: number;
-  /** An instant; not together with `delayMs`. */
-  readonly runAt?: number;
-  readonly delayMs?: number;
-  readonly timeoutMs?: number | null;
-  readonly expireInMs?: number | null;
-  readonly deadlineAt?: number | null;
-  readonly key?: string | null;
-  /** Of a child: its key is unique in the whole namespace, and not only among the children of its parent. */
-  readonly isWideKey?: boolean;
-  readonly tags?: readonly string[];
-  /** Whose child it is; with an attempt, only while that one runs. Its key is then one among those of its parent. */
-  readonly parent?: { readonly id: string; readonly attempt: number | null } | null;
-  readonly annotations?: Readonly<Record<string, string>>;
-  /** For people; left out, one is made. */
-  readonly name?: string;
-  /** The id of an upload, which becomes the job's. */
-  readonly upload?: string;
-  /** Where the values of its policy came from. */
-  readonly sources?: PolicySources | null;
-  /** A submit by name: what it gives. The rest is filled in from what workers publish for the kind. */
-  readonly open?: { readonly given: Wish; readonly said?: Readonly<Record<string, PolicySource>> } | null;
-  /** Its queue is what workers publish: its key names the same job with that queue given, and with none. */
-  readonly openQueue?: boolean;
-  /** Whose quota its lane counts for, where that is new. */
-  readonly owner?: string;
-  /** Who submits it, as far as it is known: told by its first event. */
-  readonly by?: string | null;
-  /** The id of the token with which it is submitted, in the same event. */
-  readonly token?: string;
-}
-
-export type SubmitAnswer =
-  /** `created` is false when the key already named this job. */
-  | {
-      readonly status: "ok";
-      readonly id: string;
-      readonly created: boolean;
-      readonly chapter: number;
-      readonly state: JobState;
-    }
-  | { readonly status: "refused"; readonly error: PerdureError };
 
 /** Stores the items in lists of bounded length, so that a long one holds up neither this event loop nor the write lock; a
  *  store that works beside us stores one list while the next is made. When some of the lists cannot be stored, their
@@ -200,7 +155,7 @@ async function refusedUploads(
 /** A child that had ended badly, asked for again by a run of its parent. */
 async function withNewStart(parts: EngineParts, { parent }: SubmitItem, answer: SubmitAnswer): Promise<SubmitAnswer> {
   if (answer.status !== "ok" || parent?.attempt == null) return answer;
-  if (!(await runAgain(parts, { jobId: parent.id, attempt: parent.attempt }, [answer]))) return answer;
+  if (!(await redriveChildren(parts, { jobId: parent.id, attempt: parent.attempt }, [answer]))) return answer;
   const [row] = await parts.store.jobs([answer.id]);
   return row == null ? answer : { ...answer, state: row.state, chapter: row.chapter };
 }
@@ -324,7 +279,7 @@ function checkedPriority(value: number): number {
 
 /** An instant by the wall clock, as whoever gives one means it, on the engine's own. */
 function wallInstant({ clock }: EngineParts, value: number, path: string): number {
-  if (Number.isFinite(value) && value >= 0 && value <= 8.64e15) return onLine(clock, Math.round(value));
+  if (Number.isFinite(value) && value >= 0 && value <= 8.64e15) return toEngineTime(clock, Math.round(value));
   throw new ConfigError({ path, given: value, allowed: "an instant: a Date, or milliseconds since 1970 (UTC)" });
 }
 

@@ -5,22 +5,22 @@
  *  Where none is known, for as long as sessions are kept, the preset holds. They are read once a second at most for each
  *  kind, so that a list of submits costs one read. */
 
+import type { Mutable } from "../core/check.ts";
 import { asSpan } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
-import type { Mutable } from "../core/mutable.ts";
-import { isName } from "../core/name.ts";
-import type { Policy } from "../core/policy.ts";
-import { chosenValues, toSources } from "../core/policy-sources.ts";
-import { resolvePolicy } from "../core/resolve-policy.ts";
-import type { TaskOptions } from "../core/task.ts";
+import { isName } from "../core/names.ts";
+import type { Policy } from "../core/policy/policy.ts";
+import { chosenValues, toSources } from "../core/policy/policy-sources.ts";
+import { resolvePolicy } from "../core/policy/resolve-policy.ts";
+import type { TaskOptions } from "../core/task/task.ts";
 import type { Clock } from "../lib/clock.ts";
 import { isOver } from "../lib/text.ts";
 import type { Store } from "../store/store.ts";
 import { LIMITS } from "./limits.ts";
-import type { SubmitItem } from "./submit.ts";
-import { checkTask } from "./submit-request.ts";
+import type { SubmitItem } from "./submit-item.ts";
+import { checkTask } from "./submit-item.ts";
 
-interface Published {
+interface PublishedTaskOptions {
   readonly session: string;
   readonly worker: string;
   readonly options: TaskOptions;
@@ -33,7 +33,7 @@ const MAX_KINDS = 1_000;
 export class TaskDefaults {
   readonly #store: Store;
   readonly #clock: Clock;
-  readonly #known = new Map<string, { readonly until: number; readonly found: Promise<Published | null> }>();
+  readonly #known = new Map<string, { readonly until: number; readonly found: Promise<PublishedTaskOptions | null> }>();
 
   constructor(store: Store, clock: Clock) {
     this.#store = store;
@@ -56,7 +56,7 @@ export class TaskDefaults {
     }
   }
 
-  #of(namespace: string, kind: string): Promise<Published | null> {
+  #of(namespace: string, kind: string): Promise<PublishedTaskOptions | null> {
     const name = JSON.stringify([namespace, kind]);
     const now = this.#clock.monotonic();
     const known = this.#known.get(name);
@@ -68,7 +68,7 @@ export class TaskDefaults {
     return found;
   }
 
-  async #read(namespace: string, kind: string): Promise<Published | null> {
+  async #read(namespace: string, kind: string): Promise<PublishedTaskOptions | null> {
     const row = await this.#store.taskDefaults(namespace, kind);
     if (row === null) return null;
     const { session, worker, options } = row;
@@ -76,7 +76,7 @@ export class TaskDefaults {
   }
 }
 
-function fillOne(item: Mutable<SubmitItem>, { options, policy, ...published }: Published): void {
+function fillOne(item: Mutable<SubmitItem>, { options, policy, ...published }: PublishedTaskOptions): void {
   const { given, said } = item.open as NonNullable<SubmitItem["open"]>;
   const { values, from } = chosenValues(given, options, said);
   if (given.retry === undefined && policy !== null) item.policy = policy;

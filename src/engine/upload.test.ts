@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { resolvePolicy } from "../core/resolve-policy.ts";
+import { resolvePolicy } from "../core/policy/resolve-policy.ts";
 import { idMaker } from "../lib/id.ts";
 import { directoryBlobs } from "../store/directory-blobs.ts";
 import { openStore } from "../store/open.ts";

@@ -3,11 +3,10 @@
  *  What no job was submitted for is removed by the pruner. */
 import { createHash } from "node:crypto";
 import { ConfigError, PerdureError } from "../core/errors.ts";
-import { MAX_STDIN_BYTES, type StdinFile } from "../core/exec-input.ts";
-import { isId } from "../lib/id.ts";
-import { timeOfId } from "../lib/id-time.ts";
+import { MAX_STDIN_BYTES, type StdinFile } from "../core/input/exec-input.ts";
+import { isId, timeOfId } from "../lib/id.ts";
 import type { Blobs } from "../store/blobs.ts";
-import type { EngineParts } from "./engine.ts";
+import type { EngineParts } from "./parts.ts";
 
 /** The parts of the port that hold inputs: the file `stdin` of attempt 0. */
 const PLACE = [0, "stdin"] as const;

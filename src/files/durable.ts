@@ -33,7 +33,7 @@ export interface FileOwner {
   readonly gid: number;
 }
 
-export interface WriteOptions {
+export interface DurableWriteOptions {
   readonly replace: boolean;
   /** Who shall own it; default: this user. Only root can give a file away, and others get the error of the system. */
   readonly owner?: FileOwner | undefined;
@@ -41,7 +41,7 @@ export interface WriteOptions {
 
 /** Puts a small file in its place, for its owner alone: whole or not at all, whoever reads it and whatever happens. False:
  *  a file exists there and `replace` is not set. */
-export function writeDurably(path: string, text: string, { replace, owner }: WriteOptions): boolean {
+export function writeDurably(path: string, text: string, { replace, owner }: DurableWriteOptions): boolean {
   const part = join(dirname(path), `.${basename(path)}-${randomBytes(6).toString("hex")}`);
   const file = openSync(part, "wx", 0o600);
   let isMoved = false;

@@ -1,12 +1,33 @@
-/** Files that a command left in a directory. It may have put anything there: links are neither listed nor followed, and
- *  what is no plain file is left out. */
+/** Plain files of a directory, without following links, and the media type of a file by its name. */
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
 import { chmod, type FileHandle, lstat, open, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { mimeOf } from "../lib/mime.ts";
 
-export interface PlainFile {
+/** The kind of a file, by the end of its name. */
+const TYPES: Readonly<Record<string, string>> = {
+  ...{ txt: "text/plain", log: "text/plain", md: "text/markdown", csv: "text/csv", html: "text/html", css: "text/css" },
+  ...{ json: "application/json", jsonl: "application/jsonl", xml: "application/xml", pdf: "application/pdf" },
+  ...{ yaml: "application/yaml", yml: "application/yaml", js: "text/javascript", wasm: "application/wasm" },
+  ...{ png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", svg: "image/svg+xml" },
+  ...{ webp: "image/webp", mp3: "audio/mpeg", wav: "audio/wav", mp4: "video/mp4", webm: "video/webm" },
+  ...{
+    zip: "application/zip",
+    gz: "application/gzip",
+    tar: "application/x-tar",
+    parquet: "application/vnd.apache.parquet",
+  },
+};
+
+export function mimeOf(name: string): string {
+  const end = name.slice(name.lastIndexOf(".") + 1).toLowerCase();
+  return Object.hasOwn(TYPES, end) ? (TYPES[end] as string) : "application/octet-stream";
+}
+
+// Files that a command left in a directory. It may have put anything there: links are neither listed nor followed,
+// and what is no plain file is left out.
+
+interface PlainFile {
   /** Below the directory, with slashes. */
   readonly name: string;
   readonly size: number;

@@ -1,14 +1,14 @@
 /** A map that is bounded by the bytes of what it holds. When it is full, entries that were not read since they were last passed
  *  over go first, oldest first: a read sets a flag and moves nothing, as the hottest paths read here. */
 
-interface Entry<V> {
+interface ByteCacheEntry<V> {
   readonly value: V;
   readonly bytes: number;
   used: boolean;
 }
 
 export class ByteCache<K, V> {
-  readonly #entries = new Map<K, Entry<V>>();
+  readonly #entries = new Map<K, ByteCacheEntry<V>>();
   readonly #maxBytes: number;
   #bytes = 0;
 

@@ -1,9 +1,11 @@
-/** Ids: UUIDv7 (time, then random bits) written as 26 characters of Crockford's base32. Ids made later sort later;
- *  within one millisecond a counter keeps the order. An id is no secret. */
+/** Ids of jobs and other things: sortable by time, made in order, and read back. */
 
-export const DIGITS = "0123456789abcdefghjkmnpqrstvwxyz";
+// Ids: UUIDv7 (time, then random bits) written as 26 characters of Crockford's base32. Ids made later sort later;
+// within one millisecond a counter keeps the order. An id is no secret.
 
-export interface IdSource {
+const DIGITS = "0123456789abcdefghjkmnpqrstvwxyz";
+
+interface IdSource {
   readonly now: () => number;
   /** Fills with random bytes. */
   readonly randomBytes: (bytes: Uint8Array) => void;
@@ -71,4 +73,10 @@ const FORMAT = /^[a-z]{3}_[0-7][0-9a-hjkmnp-tv-z]{25}$/;
 
 export function isId(text: string, prefix: string): boolean {
   return FORMAT.test(text) && text.startsWith(`${prefix}_`);
+}
+
+/** When it was made, in milliseconds since 1970: the first 50 bits are two zeros and the time. */
+export function timeOfId(id: string): number {
+  const digits = id.slice(id.indexOf("_") + 1, id.indexOf("_") + 11);
+  return [...digits].reduce((ms, digit) => ms * 32 + DIGITS.indexOf(digit), 0);
 }

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { IS_FULL, rounds } from "../../test/tier.ts";
-import { jsonFault } from "./json-fault.ts";
+import { jsonFault } from "./json-text.ts";
 
 describe("what is wrong with a JSON text", () => {
   it.each([

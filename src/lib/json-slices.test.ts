@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { rounds } from "../../test/tier.ts";
-import { sliceOf, slicesOf } from "./json-slices.ts";
+import { sliceOf, slicesOf } from "./json-text.ts";
 
 const space = fc.stringMatching(/^[ \t\r\n]{0,3}$/);
 const name = fc.oneof(

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { VirtualClock } from "../testing/virtual-clock.ts";
 import { ADMISSION, Admission, type AdmissionLimits } from "./admission.ts";
-import { Lag } from "./lag.ts";
-import { Pace } from "./pace.ts";
+import { EventLoopDelay } from "./event-loop-delay.ts";
 import { ReadGate } from "./read-gate.ts";
+import { WriteConcurrency } from "./write-concurrency.ts";
 
 const limits = { ...ADMISSION, maxRequests: 2, maxHeld: 2, maxWaiting: 2, maxBytes: 100 };
 
@@ -70,7 +70,7 @@ describe("the lag of the event loop", () => {
   /** A clock whose timers fire only when the loop gets to them: after `turn` it fires those that are due. */
   function blocked() {
     const clock = new VirtualClock();
-    const lag = new Lag(clock);
+    const lag = new EventLoopDelay(clock);
     lag.start();
     const turn = (ms: number) => clock.moveTo(clock.now() + ms);
     return { lag, turn };
@@ -96,7 +96,7 @@ describe("the lag of the event loop", () => {
 
   it("counts a turn that is not over", () => {
     let now = 0;
-    const lag = new Lag({ now: () => now, monotonic: () => now, after: () => () => {} });
+    const lag = new EventLoopDelay({ now: () => now, monotonic: () => now, after: () => () => {} });
     lag.start();
     now = 2_000;
     expect(lag.ms).toBeGreaterThan(500);
@@ -107,7 +107,7 @@ describe("the lag of the event loop", () => {
 
 describe("the pace of writes", () => {
   /** Rounds of as many writes as are let in of those that want to, at a cost each. The answer is how many were let in. */
-  function rounds(pace: Pace, clock: VirtualClock, { wanting, costMs, count }: Round): number {
+  function rounds(pace: WriteConcurrency, clock: VirtualClock, { wanting, costMs, count }: Round): number {
     let done = 0;
     for (let round = 0; round < count; round++) {
       const ends: (() => void)[] = [];
@@ -126,7 +126,7 @@ describe("the pace of writes", () => {
   const PACE = ADMISSION.pace;
   const make = () => {
     const clock = new VirtualClock();
-    return { clock, pace: new Pace(PACE, clock.monotonic) };
+    return { clock, pace: new WriteConcurrency(PACE, clock.monotonic) };
   };
 
   it("lets in what can be done in time, from the second round on", () => {

@@ -3,12 +3,12 @@
  *  submits or reads costs no lease: they are refused for their number alone. */
 import { PerdureError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
-import { Pace, type PaceLimits } from "./pace.ts";
 import type { ReadLimits } from "./read-gate.ts";
+import { WriteConcurrency, type WriteConcurrencyLimits } from "./write-concurrency.ts";
 
 /** reader: reads, which can come again later. caller: submits and commands. worker: what keeps leases alive and brings work
  *  home. held and waiting: requests that wait for something, of callers and of workers. operator: always let in. */
-export type Share = "reader" | "caller" | "worker" | "held" | "waiting" | "operator";
+export type AdmissionClass = "reader" | "caller" | "worker" | "held" | "waiting" | "operator";
 
 export interface AdmissionLimits {
   /** Bytes of the bodies in hand. */
@@ -21,7 +21,7 @@ export interface AdmissionLimits {
   readonly maxReadLagMs: number;
   readonly maxLagMs: number;
   /** Of submits and commands under way. */
-  readonly pace: PaceLimits;
+  readonly pace: WriteConcurrencyLimits;
   /** Of searches, counts and lists. */
   readonly reads: ReadLimits;
 }
@@ -40,7 +40,7 @@ export const ADMISSION: AdmissionLimits = {
 };
 
 /** Of a request that was let in. */
-export interface Ticket {
+export interface AdmissionTicket {
   /** The body has been read, and has so many bytes: of one whose length was not told, the most was assumed. */
   read(bytes: number): void;
   /** Its work begins, and is done: what a slow client takes to send and to read is not counted. */
@@ -52,8 +52,8 @@ export interface Ticket {
 export class Admission {
   readonly #limits: AdmissionLimits;
   readonly #lagMs: () => number;
-  readonly #pace: Pace;
-  readonly #inHand: Record<Share, { requests: number; bytes: number }> = {
+  readonly #pace: WriteConcurrency;
+  readonly #inHand: Record<AdmissionClass, { requests: number; bytes: number }> = {
     reader: { requests: 0, bytes: 0 },
     caller: { requests: 0, bytes: 0 },
     worker: { requests: 0, bytes: 0 },
@@ -65,11 +65,11 @@ export class Admission {
   constructor(limits: AdmissionLimits, lagMs: () => number, clock: Pick<Clock, "monotonic">) {
     this.#limits = limits;
     this.#lagMs = lagMs;
-    this.#pace = new Pace(limits.pace, () => clock.monotonic());
+    this.#pace = new WriteConcurrency(limits.pace, () => clock.monotonic());
   }
 
   /** Lets a request in, or throws. */
-  enter(share: Share, bytes: number): Ticket {
+  enter(share: AdmissionClass, bytes: number): AdmissionTicket {
     const problem = this.#problem(share, bytes);
     if (problem !== null) throw new PerdureError("overloaded", problem);
     const mine = this.#inHand[share];
@@ -98,7 +98,7 @@ export class Admission {
     };
   }
 
-  #problem(share: Share, bytes: number): string | null {
+  #problem(share: AdmissionClass, bytes: number): string | null {
     const { maxBytes, maxRequests, maxHeld, maxWaiting, maxReadLagMs, maxLagMs } = this.#limits;
     const mine = this.#inHand[share];
     if (share === "operator") return null;

@@ -2,19 +2,19 @@
  *  read together, twice a second, and only while there are any. A store that cannot be read ends nothing. */
 import type { Clock } from "../lib/clock.ts";
 import type { Store } from "../store/store.ts";
-import type { JobToken } from "./job-token.ts";
+import type { JobToken } from "./attempt-credentials.ts";
 
 /** Well within the two seconds after which a token is refused everywhere; one short read each time. */
 const CHECK_MS = 500;
 
-interface Watched extends JobToken {
+interface WatchedAttempt extends JobToken {
   readonly listeners: Set<() => void>;
 }
 
 export class AttemptWatch {
   readonly #store: Pick<Store, "facts">;
   readonly #clock: Clock;
-  readonly #watched = new Map<string, Watched>();
+  readonly #watched = new Map<string, WatchedAttempt>();
   #isChecking = false;
 
   constructor(store: Pick<Store, "facts">, clock: Clock) {

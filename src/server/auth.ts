@@ -7,12 +7,11 @@ import type { AccessToken, Scope } from "../core/access.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Store } from "../store/store.ts";
+import { isJobToken, readJobToken } from "./attempt-credentials.ts";
 import { AttemptWatch, isRunning } from "./attempt-watch.ts";
-import { isJobToken, readJobToken } from "./job-token.ts";
+import type { Principal } from "./context.ts";
 import type { KeyRing } from "./key-ring.ts";
-import type { Principal } from "./parts.ts";
-import type { TokenBook } from "./tokens.ts";
-import { WrongTokens } from "./wrong-tokens.ts";
+import { type TokenBook, WrongTokens } from "./tokens.ts";
 
 /** What a route asks of its caller. */
 export interface Access {
@@ -25,10 +24,10 @@ export interface Access {
   /** A browser may ask its user for the token, as the password. */
   readonly basic?: boolean;
   /** Who a caller without any token is; null if it may not be anybody. */
-  readonly anonymous?: Anonymous;
+  readonly anonymous?: AnonymousAccess;
 }
 
-export type Anonymous = (request: FastifyRequest) => Principal | null;
+export type AnonymousAccess = (request: FastifyRequest) => Principal | null;
 
 /** Said to everybody who comes without a token or with a wrong one: it tells nothing about which tokens there are. */
 const UNAUTHORIZED = "send a valid token as `Authorization: Bearer TOKEN`";
@@ -58,7 +57,11 @@ export class Auth {
 
   /** The caller of a request, or an error with the reason. Without a route this always throws; `beside` is who needs no token for the
    *  routes beside such an address. */
-  async check(request: FastifyRequest, access: Access | null, beside: Anonymous = () => null): Promise<Principal> {
+  async check(
+    request: FastifyRequest,
+    access: Access | null,
+    beside: AnonymousAccess = () => null,
+  ): Promise<Principal> {
     const given = tokenOf(request.headers.authorization, access?.basic === true);
     if (given === null) {
       const anonymous = access === null ? beside : access.anonymous;

@@ -3,10 +3,10 @@ import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Auth } from "./auth.ts";
 import { textOf } from "./content.ts";
-import { type Call, Download, HIJACKED, JsonText, type Principal } from "./parts.ts";
+import { Download, HIJACKED, JsonText, type Principal, type RouteCall } from "./context.ts";
 
 /** The signals of calls under way. A controller is made when a handler asks for its signal: most never do. */
-export class Signals {
+export class CallSignals {
   readonly #live = new Set<AbortController>();
   #stopped = false;
 
@@ -37,11 +37,11 @@ export class Signals {
 
 /** What ends calls that are held. */
 export interface CallEnds {
-  readonly signals: Signals;
+  readonly signals: CallSignals;
   readonly auth: Pick<Auth, "onEnd">;
 }
 
-export class RequestCall implements Call {
+export class RequestCall implements RouteCall {
   readonly who: Principal;
   readonly namespace: string;
   readonly request: FastifyRequest;

@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { type ConnectionLimits, Connections } from "./connections.ts";
-import { connectionsWithin } from "./open-files.ts";
+import { type ConnectionLimits, ServerConnections } from "./connections.ts";
+import { connectionsWithin } from "./http-server.ts";
 
 const LIMITS: ConnectionLimits = {
   ...{ max: 6, reserved: 2, perAddress: 100, maxDescriptor: Number.POSITIVE_INFINITY },
@@ -24,7 +24,7 @@ async function setUp(limits: Partial<ConnectionLimits> = {}) {
   };
   const logged: unknown[] = [];
   const inForce = { ...LIMITS, ...limits };
-  const connections = new Connections(
+  const connections = new ServerConnections(
     inForce,
     clock,
     (...line) => logged.push(line),

@@ -1,12 +1,51 @@
-/** The connections of the server, from the moment they are accepted, before TLS and before HTTP. A connection on which no
- *  valid token has been sent is anonymous: anonymous ones share what the reserve leaves them, and while they are idle they
- *  are closed to make room, the oldest of the address that has the most. A connection with a request in progress, or one
- *  that was used with a valid token within the last seconds, is never closed for room. */
+/** The connections of the server from the moment they are accepted, before TLS and HTTP. One on which no valid token
+ *  was sent is anonymous; anonymous ones share what the reserve leaves them. Peers that take nothing of what is sent
+ *  are noticed. */
 import type { Socket } from "node:net";
 import type { Clock } from "../lib/clock.ts";
-import type { ServerLog } from "./parts.ts";
-import { WriteProgress } from "./write-progress.ts";
-import { networkOf } from "./wrong-tokens.ts";
+import type { ServerLog } from "./log.ts";
+import { networkOf } from "./tokens.ts";
+
+// Whether a peer takes what is sent to it. It is asked now and then, and compares with the time before: bytes that
+// the kernel has taken count as taken. A reply that goes out in one piece shows no progress before it has gone.
+
+/** While replies hold too much memory, whoever takes less than this for so long gives its memory back. */
+const SLOW_MS = 2_000;
+const SLOW_BYTES_PER_MS = 16;
+
+export class WriteProgress {
+  /** Since when nothing was taken, and since when there has always been something to take. */
+  #stalledSince: number | null = null;
+  #pendingSince = 0;
+  #pendingFrom = 0;
+  #flushed = 0;
+
+  isStuck(socket: Socket, now: number, isPressed: boolean, writeMs: number): boolean {
+    const pending = socket.writableLength;
+    const flushed = socket.bytesWritten - pending;
+    const before = this.#flushed;
+    this.#flushed = flushed;
+    if (pending === 0) {
+      this.#stalledSince = null;
+      return false;
+    }
+    if (this.#stalledSince === null) {
+      this.#stalledSince = now;
+      this.#pendingSince = now;
+      this.#pendingFrom = flushed;
+      return false;
+    }
+    if (flushed !== before) this.#stalledSince = now;
+    const pendingMs = now - this.#pendingSince;
+    const isSlow = pendingMs >= SLOW_MS && flushed - this.#pendingFrom < pendingMs * SLOW_BYTES_PER_MS;
+    return now - this.#stalledSince >= writeMs || (isPressed && isSlow);
+  }
+}
+
+// The connections of the server, from the moment they are accepted, before TLS and before HTTP. A connection on which
+// no valid token has been sent is anonymous: anonymous ones share what the reserve leaves them, and while they are
+// idle they are closed to make room, the oldest of the address that has the most. A connection with a request in
+// progress, or one that was used with a valid token within the last seconds, is never closed for room.
 
 export interface ConnectionLimits {
   readonly max: number;
@@ -24,7 +63,7 @@ export interface ConnectionLimits {
   readonly writeMs: number;
 }
 
-export interface Connection {
+export interface ServerConnection {
   /** As it was accepted. */
   readonly raw: Socket;
   /** What HTTP is spoken over; null while TLS is being agreed on. */
@@ -42,9 +81,9 @@ export interface Connection {
 }
 
 /** Anonymous connections of one address, and those of them that are idle, the oldest first. */
-interface Group {
+interface AnonymousGroup {
   count: number;
-  readonly idle: Set<Connection>;
+  readonly idle: Set<ServerConnection>;
 }
 
 const SWEEP_EVERY_MS = 1_000;
@@ -57,18 +96,18 @@ const LINGER_MS = 1_000;
 const LOG_EVERY_MS = 10_000;
 const NONE_CLOSED = { refused: 0, forRoom: 0, handshakeTimeouts: 0, writeTimeouts: 0 };
 
-export class Connections {
+export class ServerConnections {
   readonly #limits: ConnectionLimits;
   readonly #clock: Clock;
   readonly #log: ServerLog;
   /** Whether replies hold too much memory. */
   readonly #isPressed: () => boolean;
-  readonly #all = new Set<Connection>();
-  readonly #bySocket = new WeakMap<Socket, Connection>();
-  readonly #byPeer = new Map<string, Connection>();
-  readonly #groups = new Map<string, Group>();
+  readonly #all = new Set<ServerConnection>();
+  readonly #bySocket = new WeakMap<Socket, ServerConnection>();
+  readonly #byPeer = new Map<string, ServerConnection>();
+  readonly #groups = new Map<string, AnonymousGroup>();
   /** Authenticated and idle, the longest first. */
-  readonly #resting = new Set<Connection>();
+  readonly #resting = new Set<ServerConnection>();
   #anonymous = 0;
   /** No coarser than the limits that it watches over. */
   readonly #sweepEveryMs: number;
@@ -101,7 +140,7 @@ export class Connections {
       return;
     }
     const now = this.#clock.monotonic();
-    const connection: Connection = {
+    const connection: ServerConnection = {
       ...{ raw, socket: isTls ? null : raw, network: networkOf(raw.remoteAddress ?? ""), openedAt: now },
       ...{ isAnonymous: true, isBusy: false, idleSince: now, readUntilIdle: 0 },
       ...{ closingSince: null, writes: new WriteProgress() },
@@ -133,12 +172,12 @@ export class Connections {
     this.#bySocket.set(socket, connection);
   }
 
-  of(socket: Socket): Connection | undefined {
+  of(socket: Socket): ServerConnection | undefined {
     return this.#bySocket.get(socket);
   }
 
   /** A request of it is in progress. */
-  begin(connection: Connection): void {
+  begin(connection: ServerConnection): void {
     if (connection.isBusy) return;
     connection.isBusy = true;
     this.#groups.get(connection.network)?.idle.delete(connection);
@@ -146,7 +185,7 @@ export class Connections {
   }
 
   /** Its reply has been sent. */
-  end(connection: Connection): void {
+  end(connection: ServerConnection): void {
     if (!connection.isBusy || !this.#all.has(connection)) return;
     connection.isBusy = false;
     connection.idleSince = this.#clock.monotonic();
@@ -200,7 +239,7 @@ export class Connections {
 
   /** The oldest idle one, of the address that has the most of them. */
   #closeAnonymous(openedBefore = Number.POSITIVE_INFINITY): boolean {
-    let most: Group | null = null;
+    let most: AnonymousGroup | null = null;
     for (const group of this.#groups.values()) {
       if (group.idle.size > (most?.idle.size ?? 0)) most = group;
     }
@@ -222,26 +261,26 @@ export class Connections {
   }
 
   /** Keeps to the cap of one address. */
-  #trim(group: Group, now: number): void {
+  #trim(group: AnonymousGroup, now: number): void {
     for (const connection of group.idle) {
       if (group.count <= this.#limits.perAddress || connection.openedAt > now - YOUNG_MS) return;
       this.#close(connection, "forRoom");
     }
   }
 
-  #close(connection: Connection, why: keyof typeof NONE_CLOSED): void {
+  #close(connection: ServerConnection, why: keyof typeof NONE_CLOSED): void {
     this.#closed[why] += 1;
     this.#forget(connection);
     destroy(connection);
   }
 
-  #forget(connection: Connection): void {
+  #forget(connection: ServerConnection): void {
     if (!this.#all.delete(connection)) return;
     this.#resting.delete(connection);
     if (connection.isAnonymous) this.#leaveGroup(connection);
   }
 
-  #groupOf({ network }: Connection): Group {
+  #groupOf({ network }: ServerConnection): AnonymousGroup {
     let group = this.#groups.get(network);
     if (group === undefined) {
       group = { count: 0, idle: new Set() };
@@ -250,7 +289,7 @@ export class Connections {
     return group;
   }
 
-  #leaveGroup(connection: Connection): void {
+  #leaveGroup(connection: ServerConnection): void {
     this.#anonymous -= 1;
     const group = this.#groupOf(connection);
     group.count -= 1;
@@ -294,7 +333,7 @@ export class Connections {
   }
 }
 
-function destroy({ raw, socket }: Connection): void {
+function destroy({ raw, socket }: ServerConnection): void {
   socket?.destroy();
   raw.destroy();
 }

@@ -6,8 +6,7 @@ import { promisify } from "node:util";
 import { gunzip } from "node:zlib";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { PerdureError } from "../core/errors.ts";
-import { jsonDepth } from "../lib/json-depth.ts";
-import { jsonFault } from "../lib/json-fault.ts";
+import { jsonDepth, jsonFault } from "../lib/json-text.ts";
 import type { ServedRoute } from "./served-route.ts";
 
 const unpack = promisify(gunzip);

@@ -1,14 +1,14 @@
 /** What an error is to the caller. Mistakes of the caller are told with the field at fault. Of our own troubles only the
  *  code and the id of the request are told; the rest goes to the log. */
 import type { FastifyError } from "fastify";
-import { type ErrorReply, isLater, statusOf } from "../contract/error-status.ts";
+import { type ErrorReply, isLater, statusOf } from "../contract/wire.ts";
 import { ERROR_CODES, type ErrorCode, PerdureError } from "../core/errors.ts";
 import type { StoreState } from "../engine/store-state.ts";
 import { storable } from "../lib/text.ts";
+import type { ServerLog } from "./log.ts";
 import { redacted } from "./log.ts";
-import type { ServerLog } from "./parts.ts";
 
-export interface Answer {
+export interface ErrorAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: ErrorReply;
@@ -31,7 +31,7 @@ export function answerTo(
   requestId: string,
   log: ServerLog,
   storeState?: Pick<StoreState, "failed">,
-): Answer {
+): ErrorAnswer {
   const known = toKnown(error);
   const code = known?.code ?? "internal";
   const status = statusOf(code);

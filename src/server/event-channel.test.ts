@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { PerdureError } from "../core/errors.ts";
-import type { PerdureEvent } from "../core/event.ts";
-import type { FeedOptions } from "../engine/event-feed.ts";
+import type { PerdureEvent } from "../core/job/event.ts";
+import type { EngineFeedOptions } from "../engine/event-feed.ts";
 import { nextTurn } from "../lib/turn.ts";
 import type { EventPage, EventQuery } from "../store/store.ts";
 import { VirtualClock } from "../testing/virtual-clock.ts";
@@ -27,7 +27,7 @@ function setUp({ text = "", page }: { text?: string; page?: (query: EventQuery) 
   const batches: PerdureEvent[][] = [];
   let wake = () => {};
   let [underWay, most] = [0, 0];
-  async function* events({ signal, onRead }: FeedOptions): AsyncGenerator<PerdureEvent> {
+  async function* events({ signal, onRead }: EngineFeedOptions): AsyncGenerator<PerdureEvent> {
     signals.push(signal as AbortSignal);
     while (signal?.aborted !== true) {
       const batch = batches.shift();

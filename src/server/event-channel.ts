@@ -3,21 +3,21 @@
  *  middle, need no reads of their own. One that is further behind reads pages, one at a time for all, and those that come to
  *  the same place soon share them. A stream that takes nothing asks for nothing, and keeps nothing alive. */
 import { isOutage } from "../core/errors.ts";
-import type { PerdureEvent } from "../core/event.ts";
-import type { FeedOptions } from "../engine/event-feed.ts";
+import type { PerdureEvent } from "../core/job/event.ts";
+import type { EngineFeedOptions } from "../engine/event-feed.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { nextTurn } from "../lib/turn.ts";
 import type { EventPage, EventQuery } from "../store/store.ts";
-import { TurnShare } from "./turn-share.ts";
+import { TurnLimiter } from "./turn-limiter.ts";
 
-export interface Which {
+export interface EventSelection {
   readonly jobId?: string;
   readonly namespace?: string;
 }
 
 export interface ChannelParts {
   readonly clock: Clock;
-  readonly events: (options: FeedOptions) => AsyncIterable<PerdureEvent>;
+  readonly events: (options: EngineFeedOptions) => AsyncIterable<PerdureEvent>;
   readonly eventPage: (query: EventQuery) => Promise<EventPage>;
   readonly lastSeq: () => Promise<number>;
 }
@@ -35,13 +35,13 @@ const SHORTEST_PAUSE_MS = 5;
 const OUTAGE_PAUSE_MS = 1_000;
 
 /** What a stream is given: text to be sent, and the place after it. */
-export interface Chunk {
+export interface EventChunk {
   readonly text: Buffer;
   readonly upTo: number;
 }
 
 /** A run of events, as text. */
-class Page {
+class EventChannelPage {
   readonly after: number;
   readonly upTo: number;
   readonly text: Buffer;
@@ -64,7 +64,7 @@ class Page {
   }
 
   /** What comes after a place within it. */
-  from(place: number): Chunk {
+  from(place: number): EventChunk {
     const first = this.#seqs.findIndex((seq) => seq > place);
     const text = first === -1 ? this.text.subarray(0, 0) : this.text.subarray(this.#starts[first]);
     return { text, upTo: this.upTo };
@@ -81,14 +81,14 @@ export class EventChannels {
   readonly #open = new Map<string, Channel>();
   /** Pages of those that are behind are read one after the other. */
   #reading: Promise<unknown> = Promise.resolve();
-  readonly #behind = new TurnShare(PAGES_PER_TURN);
+  readonly #behind = new TurnLimiter(PAGES_PER_TURN);
 
   constructor(parts: ChannelParts) {
     this.#parts = parts;
   }
 
   /** For one stream; `leave` is to be called at its end. */
-  join(which: Which): Channel {
+  join(which: EventSelection): Channel {
     const name = JSON.stringify([which.jobId ?? null, which.namespace ?? null]);
     const channel = this.#open.get(name) ?? new Channel(this.#parts, which, this.#upkeep(name));
     this.#open.set(name, channel);
@@ -96,7 +96,7 @@ export class EventChannels {
     return channel;
   }
 
-  #upkeep(name: string): Upkeep {
+  #upkeep(name: string): ChannelUpkeep {
     return {
       room: () => KEPT_BYTES / Math.max(1, this.#open.size),
       empty: () => void this.#open.delete(name),
@@ -110,7 +110,7 @@ export class EventChannels {
   }
 }
 
-interface Upkeep {
+interface ChannelUpkeep {
   /** Resolves when a page may be given to a stream of this caller that is behind. */
   pass(caller: string): Promise<void>;
   /** Bytes that this channel may keep. */
@@ -121,15 +121,15 @@ interface Upkeep {
 
 export class Channel {
   readonly #parts: ChannelParts;
-  readonly #which: Which;
-  readonly #upkeep: Upkeep;
+  readonly #which: EventSelection;
+  readonly #upkeep: ChannelUpkeep;
   readonly #over = new AbortController();
   readonly #waiting = new Set<() => void>();
   /** Pages of streams that are behind, the latest that were read last. */
-  readonly #behind = new Map<number, Promise<Page>>();
+  readonly #behind = new Map<number, Promise<EventChannelPage>>();
   #behindBytes = 0;
   /** The latest, oldest first, without gaps. */
-  #kept: Page[] = [];
+  #kept: EventChannelPage[] = [];
   #keptBytes = 0;
   /** All that fits is known between these. */
   #base = 0;
@@ -138,7 +138,7 @@ export class Channel {
   #broken: unknown = null;
   streams = 0;
 
-  constructor(parts: ChannelParts, which: Which, upkeep: Upkeep) {
+  constructor(parts: ChannelParts, which: EventSelection, upkeep: ChannelUpkeep) {
     this.#parts = parts;
     this.#which = which;
     this.#upkeep = upkeep;
@@ -153,7 +153,7 @@ export class Channel {
 
   /** What comes after this place, as soon as there is something. Null when the signal aborts. Streams that are behind get their
    *  pages in turn by caller. */
-  async next(place: number, signal: AbortSignal, caller: string): Promise<Chunk | null> {
+  async next(place: number, signal: AbortSignal, caller: string): Promise<EventChunk | null> {
     this.#started ??= this.#start();
     await this.#started;
     for (;;) {
@@ -208,11 +208,11 @@ export class Channel {
     const after = this.#kept.at(-1)?.upTo ?? this.#base;
     this.#head = upTo;
     if (events.length === 0) return;
-    const page = new Page(after, upTo, events);
+    const page = new EventChannelPage(after, upTo, events);
     this.#kept.push(page);
     this.#keptBytes += page.text.length;
     while (this.#keptBytes > this.#upkeep.room() && this.#kept.length > 1) {
-      this.#keptBytes -= (this.#kept.shift() as Page).text.length;
+      this.#keptBytes -= (this.#kept.shift() as EventChannelPage).text.length;
     }
     this.#wake();
   }
@@ -234,7 +234,7 @@ export class Channel {
   }
 
   /** Reads a page of what is no longer kept. */
-  async #catchUp(place: number, signal: AbortSignal, caller: string): Promise<Chunk | null> {
+  async #catchUp(place: number, signal: AbortSignal, caller: string): Promise<EventChunk | null> {
     await this.#upkeep.pass(caller);
     if (signal.aborted) return null;
     let reading = this.#behind.get(place);
@@ -260,12 +260,12 @@ export class Channel {
     }
   }
 
-  async #read(place: number): Promise<Page> {
+  async #read(place: number): Promise<EventChannelPage> {
     const oldest = this.#oldest;
     const query = { ...this.#which, after: place, limit: PAGE };
     const { events, upTo, isEnd } = await this.#parts.eventPage(query);
     // At the end nothing is left before the place where the kept ones begin.
-    return new Page(place, isEnd ? Math.max(upTo, oldest) : upTo, events);
+    return new EventChannelPage(place, isEnd ? Math.max(upTo, oldest) : upTo, events);
   }
 
   /** Whoever follows has a place to go on from: an outage of the store is waited out. */

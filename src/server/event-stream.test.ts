@@ -3,18 +3,18 @@ import { createServer, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { openBench } from "../../test/kit.ts";
-import type { PerdureEvent } from "../core/event.ts";
+import type { PerdureEvent } from "../core/job/event.ts";
 import type { Engine } from "../engine/engine.ts";
 import { nextTurn } from "../lib/turn.ts";
 import type { EventQuery } from "../store/store.ts";
 import { VirtualClock } from "../testing/virtual-clock.ts";
-import { EventChannels, type Which } from "./event-channel.ts";
+import { EventChannels, type EventSelection } from "./event-channel.ts";
 import { type EventStreamParts, PATIENCE_MS, streamEvents } from "./event-stream.ts";
 
 /** Channels over an engine; `pages` has the reads of streams that are behind, `follows` those of channels. */
 function channelsOf({ clock, store, events }: Pick<Engine, "clock" | "store"> & Pick<Engine, "events">) {
   const pages: EventQuery[] = [];
-  const follows: Which[] = [];
+  const follows: EventSelection[] = [];
   const channels = new EventChannels({
     clock,
     events(options) {
@@ -34,7 +34,7 @@ function channelsOf({ clock, store, events }: Pick<Engine, "clock" | "store"> & 
 async function serve(
   clock: EventStreamParts["clock"],
   channels: EventChannels,
-  options: Which & { readonly after: number },
+  options: EventSelection & { readonly after: number },
   isAllowed: EventStreamParts["isAllowed"] = () => true,
 ) {
   const stop = new AbortController();

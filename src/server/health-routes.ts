@@ -1,7 +1,7 @@
 /** For whatever watches over the server: is it alive, and can it work. They say yes or no and nothing else, so they need
  *  no token. */
 import { sleep } from "../lib/clock.ts";
-import { JsonText, type ServerParts } from "./parts.ts";
+import { JsonText, type ServerParts } from "./context.ts";
 import type { ServedRoute } from "./served-route.ts";
 
 const STORE_WAIT_MS = 2_000;

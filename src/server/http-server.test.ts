@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { expect, it, onTestFinished } from "vitest";
-import { systemClock } from "../engine/clock.ts";
+import { systemClock } from "../lib/system-clock.ts";
 import { HttpServer } from "./http-server.ts";
 
 it("accepts a burst of connections before it starts their requests, and answers all that are still there", async () => {

@@ -1,6 +1,8 @@
-/** The listener under the routes: limits on connections and headers, one request of a connection at a time, the guard before
- *  the router, and a stop that lets requests under way finish. */
+/** The listener under the routes: limits on connections, descriptors and headers, one request of a connection at a
+ *  time, the guard before the router, and a stop that lets requests in progress finish. */
+
 import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
 import {
   createServer as createHttp,
   type IncomingMessage,
@@ -13,14 +15,44 @@ import { hostname } from "node:os";
 import { HEADER } from "../contract/wire.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
-import { AcceptFirst } from "./accept-first.ts";
-import { type Connection, Connections } from "./connections.ts";
-import { type ErrorForms, formed } from "./error-form.ts";
+import { ConnectionPriority } from "./connection-priority.ts";
+import { type ServerConnection, ServerConnections } from "./connections.ts";
 import { answerTo } from "./error-reply.ts";
-import { createGuard, isLoopback, setSecurityHeaders } from "./guard.ts";
-import { OneAtATime } from "./one-at-a-time.ts";
-import { type ConnectionRoom, connectionsWithin, openFilesLimit } from "./open-files.ts";
-import type { ServerLog } from "./parts.ts";
+import type { ServerLog } from "./log.ts";
+import { PipelinedRequests } from "./pipelined-requests.ts";
+import { createGuard, isLoopback, setSecurityHeaders } from "./request-guard.ts";
+import { type ErrorForms, formed } from "./served-route.ts";
+
+// How many descriptors this process may have, where the kernel says so. Node raises its soft limit to the hard one.
+
+/** Null where it is not known, as on systems without /proc. */
+function openFilesLimit(): number | null {
+  try {
+    const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];
+    return soft === undefined ? null : Number(soft);
+  } catch {
+    return null;
+  }
+}
+
+/** Descriptors that are kept for the store, outputs that are being written and read, and programs: a quarter, at most this. */
+const MAX_KEPT = 512;
+
+interface ConnectionRoom {
+  readonly max: number;
+  readonly maxDescriptor: number;
+}
+
+/** The most connections that leave enough descriptors for everything else. Where everything else takes more than that,
+ *  connections leave half of what is kept. */
+export function connectionsWithin(wanted: number, openFiles: number | null): ConnectionRoom {
+  if (openFiles === null) return { max: wanted, maxDescriptor: Number.POSITIVE_INFINITY };
+  const kept = Math.min(MAX_KEPT, Math.ceil(openFiles / 4));
+  return { max: Math.max(1, Math.min(wanted, openFiles - kept)), maxDescriptor: openFiles - Math.floor(kept / 2) };
+}
+
+// The listener under the routes: limits on connections and headers, one request of a connection at a time, the guard
+// before the router, and a stop that lets requests under way finish.
 
 export interface ListenOptions {
   readonly host: string;
@@ -40,7 +72,7 @@ export interface ListenOptions {
   readonly writeMs: number;
 }
 
-type Handle = (request: IncomingMessage, response: ServerResponse) => void;
+type NodeHandler = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** Which part of the connections is for callers with a valid token: whoever floods the rest takes none of it. */
 const RESERVED = 1 / 4;
@@ -64,7 +96,7 @@ export interface Listening {
   readonly port: number;
 }
 
-export interface HttpServerHooks {
+interface HttpServerHooks {
   /** Whether replies hold so much that nobody who reads slowly can be waited for. */
   readonly isPressed: () => boolean;
   readonly errorForms: ErrorForms;
@@ -77,9 +109,9 @@ export class HttpServer {
   readonly #options: ListenOptions;
   readonly #clock: Clock;
   readonly #log: ServerLog;
-  readonly #connections: Connections;
+  readonly #connections: ServerConnections;
   /** What each connection was last asked. */
-  readonly #current = new WeakMap<Connection, ServerResponse>();
+  readonly #current = new WeakMap<ServerConnection, ServerResponse>();
   readonly #underWay = new Set<ServerResponse>();
   #stopping = false;
   #whenIdle: () => void = () => {};
@@ -88,7 +120,7 @@ export class HttpServer {
     options: ListenOptions,
     clock: Clock,
     log: ServerLog,
-    handle: Handle,
+    handle: NodeHandler,
     { isPressed = () => false, errorForms = () => null }: Partial<HttpServerHooks> = {},
   ) {
     checkHost(options);
@@ -104,12 +136,12 @@ export class HttpServer {
     };
     const room = this.#room();
     const shares = { ...room, reserved: Math.floor(room.max * RESERVED), perAddress: options.maxPerAddress };
-    this.#connections = new Connections({ ...shares, handshakeMs: headersMs, writeMs }, clock, log, isPressed);
+    this.#connections = new ServerConnections({ ...shares, handshakeMs: headersMs, writeMs }, clock, log, isPressed);
     this.node = tls === null ? createHttp(limits) : createHttps({ ...limits, ...tls, handshakeTimeout: headersMs });
     this.#local = tls === null ? null : createHttp(limits);
     this.#local?.on("clientError", (error, socket) => this.onClientError(error, socket as Socket));
-    const turns = new OneAtATime();
-    const arrivals = new AcceptFirst(clock);
+    const turns = new PipelinedRequests();
+    const arrivals = new ConnectionPriority(clock);
     for (const [node, isTls] of [[this.node, tls !== null] as const, [this.#local, false] as const]) {
       const guard = createGuard({ host, allowHosts, tls: isTls });
       node?.on("connection", (raw: Socket) => {
@@ -180,7 +212,7 @@ export class HttpServer {
   }
 
   /** A reply to this would be taken for the one to the request before it, or get into its middle. */
-  #isAnswering(connection: Connection): boolean {
+  #isAnswering(connection: ServerConnection): boolean {
     const response = this.#current.get(connection);
     return response !== undefined && connection.isBusy && (response.headersSent || response.req.complete);
   }

@@ -1,6 +1,6 @@
 import { createHmac } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { jobToken, readJobToken } from "./job-token.ts";
+import { jobToken, readJobToken } from "./attempt-credentials.ts";
 import { fingerprint, KeyRing, type Secret } from "./key-ring.ts";
 
 const JOB = "job_01m7gekg9zevv9a6xvvwmt1v8g";

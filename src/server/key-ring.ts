@@ -13,7 +13,7 @@ export interface Secret {
   readonly isUnnamed?: boolean;
 }
 
-interface Key extends Secret {
+interface SigningKey extends Secret {
   readonly id: string;
   readonly print: string;
 }
@@ -30,8 +30,8 @@ export function fingerprint(secret: string): string {
 
 export class KeyRing {
   readonly #now: () => number;
-  #keys: readonly Key[] = [];
-  #byId = new Map<string, Key>();
+  #keys: readonly SigningKey[] = [];
+  #byId = new Map<string, SigningKey>();
   readonly #retired = new Set<string>();
   /** The fingerprint in the store, where no key here has it. */
   #missing: string | null = null;
@@ -59,10 +59,10 @@ export class KeyRing {
     return this.#current();
   }
 
-  #current(): Key {
+  #current(): SigningKey {
     const now = this.#now();
-    const isDue = ({ signsFrom, until }: Key) => (signsFrom ?? now) <= now && (until === null || until > now);
-    return this.#keys.find(isDue) ?? (this.#keys.at(-1) as Key);
+    const isDue = ({ signsFrom, until }: SigningKey) => (signsFrom ?? now) <= now && (until === null || until > now);
+    return this.#keys.find(isDue) ?? (this.#keys.at(-1) as SigningKey);
   }
 
   /** Whether one of the keys, whatever its time, has this fingerprint. */
@@ -118,7 +118,7 @@ export class KeyRing {
     return id === this.#current().id ? "current" : "former";
   }
 
-  #isGood({ id, until }: Key): boolean {
+  #isGood({ id, until }: SigningKey): boolean {
     return (until === null || until > this.#now()) && !this.#retired.has(id);
   }
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { PerdureError } from "../core/errors.ts";
-import { resolvePolicy } from "../core/resolve-policy.ts";
-import type { SubmitAnswer, SubmitItem } from "../engine/submit.ts";
+import { resolvePolicy } from "../core/policy/resolve-policy.ts";
+import type { SubmitAnswer, SubmitItem } from "../engine/submit-item.ts";
 import type { LaneUseQuery } from "../store/store.ts";
 import { type LaneOwner, LaneQuota, tokenOwner } from "./lane-quota.ts";
 

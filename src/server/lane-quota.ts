@@ -1,23 +1,75 @@
-/** How many lanes (queue, kind and labels together) a token may make in a namespace, and how many there may be in all. Claims
- *  look through lanes and every process knows them: whoever may submit must not be able to make millions, nor to use up what
- *  others need. A lane counts for whoever stored its first job, until it is deleted: that is in the store, so a restart changes
- *  nothing. Lanes that are there may always be used.
- *
- *  Calls at the same time count each other's lanes (`pending-lanes.ts`). Servers beside each other do not: each may pass a limit
- *  by what it is storing at that moment.
- *
- *  Children count for whoever submitted the job at the top of their family, whichever token stores them: a job is no way around
- *  the quota of its token. */
+/** How many lanes (queue, kind and labels together) a token may make in a namespace, and how many may exist in all;
+ *  lanes that calls in progress are about to make count too. Claims scan lanes and every process knows them. */
+
+import type { Mutable } from "../core/check.ts";
 import { PerdureError } from "../core/errors.ts";
-import type { Mutable } from "../core/mutable.ts";
-import { isName } from "../core/name.ts";
-import { isRunQueue } from "../core/run-queue.ts";
+import { isName, isRunQueue } from "../core/names.ts";
 import { LIMITS } from "../engine/limits.ts";
-import type { SubmitAnswer, SubmitItem } from "../engine/submit.ts";
+import type { SubmitAnswer, SubmitItem } from "../engine/submit-item.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { NewLane, Store } from "../store/store.ts";
-import type { ServerLimits } from "./limits.ts";
-import { PendingLanes } from "./pending-lanes.ts";
+import type { ServerLimits } from "./context.ts";
+
+/** Lanes that calls of this server are about to make: they are not in the store yet, and count for a quota all the same.
+ *
+ *  A lane that has been stored stays here until every decision that was begun before has been made: what such a decision read
+ *  from the store may be older than the lane. So a lane may count twice for a moment, and none is missed. */
+class PendingLanes {
+  /** By the share that they count for: how many calls are about to make each lane. */
+  readonly #shares = new Map<string, Map<string, number>>();
+  readonly #deciding = new Set<Promise<unknown>>();
+
+  size(share: string): number {
+    return this.#shares.get(share)?.size ?? 0;
+  }
+
+  has(share: string, lane: string): boolean {
+    return this.#shares.get(share)?.has(lane) === true;
+  }
+
+  add(share: string, lane: string): void {
+    const lanes = this.#shares.get(share) ?? new Map<string, number>();
+    this.#shares.set(share, lanes);
+    lanes.set(lane, (lanes.get(lane) ?? 0) + 1);
+  }
+
+  /** Runs a decision: it reads the store, and adds lanes in the same turn in which it counts them. */
+  async decide(decision: () => Promise<void>): Promise<void> {
+    const deciding = decision();
+    this.#deciding.add(deciding);
+    try {
+      await deciding;
+    } finally {
+      this.#deciding.delete(deciding);
+    }
+  }
+
+  /** The call that added them has ended. */
+  remove(pairs: readonly (readonly [share: string, lane: string])[]): void {
+    const drop = () => {
+      for (const [share, lane] of pairs) this.#drop(share, lane);
+    };
+    if (this.#deciding.size === 0) drop();
+    else void Promise.allSettled(this.#deciding).then(drop);
+  }
+
+  #drop(share: string, lane: string): void {
+    const lanes = this.#shares.get(share);
+    const calls = lanes?.get(lane);
+    if (lanes === undefined || calls === undefined) return;
+    if (calls > 1) lanes.set(lane, calls - 1);
+    else lanes.delete(lane);
+    if (lanes.size === 0) this.#shares.delete(share);
+  }
+}
+
+// How many lanes (queue, kind and labels together) a token may make in a namespace, and how many there may be in all.
+// Claims look through lanes and every process knows them: whoever may submit must not be able to make millions, nor
+// to use up what others need. A lane counts for whoever stored its first job, until it is deleted: that is in the
+// store, so a restart changes nothing. Lanes that are there may always be used. Calls at the same time count each
+// other's lanes (`pending-lanes.ts`). Servers beside each other do not: each may pass a limit by what it is storing
+// at that moment. Children count for whoever submitted the job at the top of their family, whichever token stores
+// them: a job is no way around the quota of its token.
 
 /** Lanes in which jobs were stored; beyond it they are simply asked for again. */
 const MAX_KNOWN = 50_000;
@@ -43,28 +95,28 @@ export function tokenOwner(id: string, name: string): LaneOwner {
 
 type QuotaStore = Pick<Store, "laneUse" | "facts" | "events">;
 
-export interface LaneQuotaParts {
+interface LaneQuotaParts {
   readonly store: QuotaStore;
   readonly clock: Pick<Clock, "monotonic">;
   readonly limits: Pick<ServerLimits, "lanesPerToken" | "lanesPerNamespace">;
 }
 
 /** An item whose lane may be new. */
-interface Fresh {
+interface NewLaneItem {
   readonly place: number;
   readonly item: Mutable<SubmitItem>;
   readonly name: string;
 }
 
 /** Those of one owner in one namespace. */
-interface Group {
+interface LaneOwnerItems {
   readonly namespace: string;
   readonly owner: LaneOwner;
-  readonly list: Fresh[];
+  readonly list: NewLaneItem[];
 }
 
 /** What one call was refused, and what it is about to make. */
-interface Verdict {
+interface LaneQuotaDecision {
   readonly refusals: Map<number, PerdureError>;
   readonly pending: [share: string, lane: string][];
 }
@@ -88,7 +140,7 @@ export class LaneQuota {
   ): Promise<SubmitAnswer[]> {
     const fresh = this.#freshOf(items, owner);
     if (fresh.length === 0) return store(items);
-    const verdict: Verdict = { refusals: new Map(), pending: [] };
+    const verdict: LaneQuotaDecision = { refusals: new Map(), pending: [] };
     const { refusals, pending } = verdict;
     try {
       for (const group of await this.#grouped(fresh, owner)) {
@@ -108,9 +160,9 @@ export class LaneQuota {
     }
   }
 
-  #freshOf(items: readonly Mutable<SubmitItem>[], owner: LaneOwner): Fresh[] {
+  #freshOf(items: readonly Mutable<SubmitItem>[], owner: LaneOwner): NewLaneItem[] {
     const now = this.#parts.clock.monotonic();
-    const fresh: Fresh[] = [];
+    const fresh: NewLaneItem[] = [];
     for (const [place, item] of items.entries()) {
       if (!isLane(item)) continue; // it makes none: it is refused with the place of its mistake
       const whose = item.parent == null ? owner : this.#owners.get(item.parent.id);
@@ -122,8 +174,8 @@ export class LaneQuota {
     return fresh;
   }
 
-  async #grouped(fresh: readonly Fresh[], owner: LaneOwner): Promise<Iterable<Group>> {
-    const groups = new Map<string, Group>();
+  async #grouped(fresh: readonly NewLaneItem[], owner: LaneOwner): Promise<Iterable<LaneOwnerItems>> {
+    const groups = new Map<string, LaneOwnerItems>();
     for (const each of fresh) {
       const { parent, namespace = "default" } = each.item;
       const whose = parent == null ? owner : await this.#ownerOf(parent.id, namespace);
@@ -136,7 +188,7 @@ export class LaneQuota {
     return groups.values();
   }
 
-  async #decide({ namespace, owner, list }: Group, { refusals, pending }: Verdict): Promise<void> {
+  async #decide({ namespace, owner, list }: LaneOwnerItems, { refusals, pending }: LaneQuotaDecision): Promise<void> {
     const { store, limits } = this.#parts;
     const lanes = new Map(list.map(({ name, item }) => [name, laneOf(item)]));
     const owners = [...new Set([owner.key, owner.name])];

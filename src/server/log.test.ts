@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { jobToken } from "./job-token.ts";
+import { jobToken } from "./attempt-credentials.ts";
 import { KeyRing } from "./key-ring.ts";
+import type { LogLevel } from "./log.ts";
 import { createLog, redacted } from "./log.ts";
-import type { LogLevel } from "./parts.ts";
 
 function lines(options: { form?: "json" | "text"; level?: LogLevel } = {}) {
   const written: string[] = [];

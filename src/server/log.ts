@@ -1,7 +1,11 @@
 /** The server's log: one record is one line, whatever its fields hold. As JSON for machines, as text for people; in both,
  *  characters that could end a line or steer a terminal are escaped, and what looks like a token loses its secret. */
 import { PerdureError } from "../core/errors.ts";
-import type { LogFields, LogLevel, ServerLog } from "./parts.ts";
+
+export type LogLevel = "error" | "warn" | "info" | "debug";
+/** Fields are data, never part of the message: one record is one line, whatever they hold. */
+export type ServerLog = (level: LogLevel, message: string, fields?: LogFields) => void;
+export type LogFields = Readonly<Record<string | symbol, unknown>>;
 
 const RANK: Readonly<Record<LogLevel, number>> = { error: 0, warn: 1, info: 2, debug: 3 };
 

@@ -12,16 +12,16 @@ const LOOK_MS = 1_000;
 /** Sessions that are remembered. One that is forgotten is told again. */
 const MAX_SESSIONS = 10_000;
 
-interface Told {
+interface SentNotices {
   readonly cancels: ReadonlySet<string>;
   readonly drain: boolean;
 }
 
-const NOTHING: Told = { cancels: new Set(), drain: false };
+const NOTHING: SentNotices = { cancels: new Set(), drain: false };
 
 export class Notices {
   readonly #engine: Engine;
-  readonly #told = new Map<string, Told>();
+  readonly #told = new Map<string, SentNotices>();
   #open: Promise<Map<string, OpenSession>> = Promise.resolve(new Map());
   #openAt = Number.NEGATIVE_INFINITY;
 

@@ -1,7 +1,8 @@
 /** The OpenAPI document, made from the tables that the server itself works by. */
-import { OPERATIONS, type Operation } from "../contract/operations.ts";
+
+import { OPERATIONS } from "../contract/operations.ts";
 import { ROUTES, type Route, type RouteName } from "../contract/routes.ts";
-import { ErrorSchema } from "../contract/schemas.ts";
+import { ErrorSchema, type Operation } from "../contract/schemas.ts";
 import { API_VERSION, HEADER } from "../contract/wire.ts";
 
 type Json = Readonly<Record<string, unknown>>;

@@ -1,19 +1,20 @@
 /** What every request passes between the router and its handler, and every error on its way out: auth on the matched
  *  route, the type of the body, admission, the schema, the access log. */
+
 import type { Socket } from "node:net";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { HEADER } from "../contract/wire.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { StoreState } from "../engine/store-state.ts";
-import type { Admission, Ticket } from "./admission.ts";
-import { type Anonymous, type Auth, namespaceOf } from "./auth.ts";
+import type { Admission, AdmissionTicket } from "./admission.ts";
+import { type AnonymousAccess, type Auth, namespaceOf } from "./auth.ts";
 import { sendJson } from "./call.ts";
 import { checkInput } from "./check-input.ts";
 import { addParsers, checkContent, isOfUnknownSize, textOf } from "./content.ts";
-import { type ErrorForms, formed } from "./error-form.ts";
+import type { Principal } from "./context.ts";
 import { answerTo } from "./error-reply.ts";
-import type { Principal, ServerLog } from "./parts.ts";
-import type { ServedRoute } from "./served-route.ts";
+import type { ServerLog } from "./log.ts";
+import { type ErrorForms, formed, type ServedRoute } from "./served-route.ts";
 
 declare module "fastify" {
   interface FastifyContextConfig {
@@ -23,7 +24,7 @@ declare module "fastify" {
     /** Null only on routes that are open to all. */
     who: Principal | null;
     namespace: string;
-    ticket: Ticket | null;
+    ticket: AdmissionTicket | null;
   }
 }
 
@@ -37,7 +38,7 @@ export interface Pipeline {
   readonly storeState: Pick<StoreState, "failed">;
   readonly errorForms: ErrorForms;
   /** Who needs no token for the routes near this address; null where all do. */
-  readonly anonymousAt: (url: string) => Anonymous | null;
+  readonly anonymousAt: (url: string) => AnonymousAccess | null;
 }
 
 export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {

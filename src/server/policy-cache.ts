@@ -1,8 +1,8 @@
 /** Policies that came lately, by their JSON text: each request is parsed anew, and resolving a policy costs more than all
  *  else that is done to a job here. Bounded by bytes: strangers choose them. */
 import { ConfigError, PerdureError } from "../core/errors.ts";
-import type { Policy, PolicyInput } from "../core/policy.ts";
-import { MAX_POLICY_BYTES, resolvePolicy } from "../core/resolve-policy.ts";
+import type { Policy, PolicyInput } from "../core/policy/policy.ts";
+import { MAX_POLICY_BYTES, resolvePolicy } from "../core/policy/resolve-policy.ts";
 import { ByteCache } from "../lib/byte-cache.ts";
 
 /** Of all policies that are kept, as they lie in memory. */

@@ -11,7 +11,7 @@ export interface ReadLimits {
   readonly maxWaitMs: number;
 }
 
-interface Waiting {
+interface WaitingRead {
   grant(): void;
 }
 
@@ -19,7 +19,7 @@ export class ReadGate {
   readonly #limits: ReadLimits;
   readonly #clock: Clock;
   /** By caller, in the order of their turns. */
-  readonly #queues = new Map<string, Waiting[]>();
+  readonly #queues = new Map<string, WaitingRead[]>();
   #underWay = 0;
   #waiting = 0;
 
@@ -47,7 +47,7 @@ export class ReadGate {
     this.#queues.set(caller, queue);
     this.#waiting += 1;
     return new Promise((resolve, reject) => {
-      const waiting: Waiting = {
+      const waiting: WaitingRead = {
         grant: () => {
           cancel();
           resolve();
@@ -75,7 +75,7 @@ export class ReadGate {
       return;
     }
     const [caller, queue] = first;
-    const waiting = queue.shift() as Waiting;
+    const waiting = queue.shift() as WaitingRead;
     this.#queues.delete(caller);
     if (queue.length > 0) this.#queues.set(caller, queue);
     this.#waiting -= 1;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { refusalOf } from "./refusal.ts";
+import { refusalOf } from "./check-input.ts";
 
 const KINDS = [
   { type: "object", properties: { kind: { enum: ["completed"] }, result: {} } },

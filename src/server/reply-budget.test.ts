@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type Grant, ReplyBudget } from "./reply-budget.ts";
+import { ReplyBudget, type ReplyGrant } from "./reply-budget.ts";
 
 function setUp(maxWaiting = 10) {
   const timers = new Set<() => void>();
@@ -15,7 +15,7 @@ function setUp(maxWaiting = 10) {
   return {
     budget,
     timers,
-    now: (who: string, guess: number) => budget.enter("reader", { who }, guess) as Grant,
+    now: (who: string, guess: number) => budget.enter("reader", { who }, guess) as ReplyGrant,
     passWait() {
       for (const call of timers) call();
     },
@@ -49,12 +49,12 @@ describe("the budget of replies", () => {
   it("lets a session in while it takes its own replies, whatever others with its token hold, and names the room", async () => {
     const { budget, timers } = setUp();
     const enter = (who: string, session: string) => budget.enter("waiting", { who, session }, 0);
-    const slow = ["s1", "s2"].map((session) => enter("a", session) as Grant);
+    const slow = ["s1", "s2"].map((session) => enter("a", session) as ReplyGrant);
     for (const grant of slow) grant.made(30);
     expect(budget.isPressed).toBe(true); // 60 of 50: whoever takes nothing may be cut off
     const again = enter("a", "s1");
     expect(again).toBeInstanceOf(Promise);
-    const [third, other] = [enter("a", "s3") as Grant, enter("b", "s1") as Grant];
+    const [third, other] = [enter("a", "s3") as ReplyGrant, enter("b", "s1") as ReplyGrant];
     expect([third.room, other.room]).toEqual([-10, 50]);
     third.made(1);
     slow[0]?.release();
@@ -69,7 +69,7 @@ describe("the budget of replies", () => {
     const waiting = [
       budget.enter("reader", { who: "a" }, 1),
       budget.enter("reader", { who: "a" }, 1),
-    ] as Promise<Grant>[];
+    ] as Promise<ReplyGrant>[];
     expect(() => budget.enter("reader", { who: "a" }, 1)).toThrowError(expect.objectContaining({ code: "overloaded" }));
     const refused = Promise.allSettled(waiting);
     passWait();

@@ -21,7 +21,7 @@ export const REPLIES: ReplyLimits = {
 };
 
 /** A request that may make its reply. */
-export interface Grant {
+export interface ReplyGrant {
   /** Bytes that are free for this reply now. */
   readonly room: number;
   /** It has so many bytes; before, a guess was assumed. */
@@ -39,11 +39,11 @@ export interface ReplyHolder {
 interface Waiter {
   readonly holder: ReplyHolder;
   readonly guess: number;
-  readonly enter: (grant: Grant) => void;
+  readonly enter: (grant: ReplyGrant) => void;
   readonly refuse: () => void;
 }
 
-interface Pool {
+interface ReplyPool {
   /** Bytes by token. */
   readonly held: Map<string, number>;
   readonly bySession: Map<string, number>;
@@ -58,7 +58,7 @@ const SESSIONS = 4;
 export class ReplyBudget {
   readonly #limits: ReplyLimits;
   readonly #clock: Clock;
-  readonly #pools = new Map<string, Pool>();
+  readonly #pools = new Map<string, ReplyPool>();
   #waiting = 0;
   #shortAt = Number.NEGATIVE_INFINITY;
 
@@ -84,7 +84,7 @@ export class ReplyBudget {
   }
 
   /** A grant now, or a promise of one; throws, or rejects, where there is no memory. */
-  enter(kind: string, holder: ReplyHolder, guess: number): Grant | Promise<Grant> {
+  enter(kind: string, holder: ReplyHolder, guess: number): ReplyGrant | Promise<ReplyGrant> {
     const pool = this.#poolOf(kind);
     if (this.#fits(pool, holder, guess)) return this.#grant(pool, holder, guess);
     if (pool.waiting.size >= this.#limits.maxWaiting) throw this.#refusal();
@@ -107,7 +107,7 @@ export class ReplyBudget {
     });
   }
 
-  #poolOf(kind: string): Pool {
+  #poolOf(kind: string): ReplyPool {
     let pool = this.#pools.get(kind);
     if (pool === undefined) {
       pool = { held: new Map(), bySession: new Map(), waiting: new Set() };
@@ -116,14 +116,14 @@ export class ReplyBudget {
     return pool;
   }
 
-  #fits(pool: Pool, { who, session }: ReplyHolder, guess: number): boolean {
+  #fits(pool: ReplyPool, { who, session }: ReplyHolder, guess: number): boolean {
     if (session === undefined) return guess <= this.#room(pool, who);
     return (pool.bySession.get(withinToken(who, session)) ?? 0) <= this.#limits.maxBytes / SESSIONS;
   }
 
   /** Bytes that are free for a token; below zero where it holds too much. Of a token that holds more than its half, for large
    *  replies, only the half counts against others. */
-  #room(pool: Pool, who: string): number {
+  #room(pool: ReplyPool, who: string): number {
     const { maxBytes } = this.#limits;
     const most = maxBytes / 2;
     let sum = 0;
@@ -131,7 +131,7 @@ export class ReplyBudget {
     return Math.min(most - (pool.held.get(who) ?? 0), maxBytes - sum);
   }
 
-  #grant(pool: Pool, { who, session }: ReplyHolder, guess: number): Grant {
+  #grant(pool: ReplyPool, { who, session }: ReplyHolder, guess: number): ReplyGrant {
     let counted = 0;
     const count = (bytes: number) => {
       const more = bytes - counted;
@@ -162,7 +162,7 @@ export class ReplyBudget {
   }
 
   /** Those that fit now, the first to come first. */
-  #admit(pool: Pool): void {
+  #admit(pool: ReplyPool): void {
     for (const waiter of pool.waiting) {
       if (!this.#fits(pool, waiter.holder, waiter.guess)) continue;
       pool.waiting.delete(waiter);

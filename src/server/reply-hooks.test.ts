@@ -1,8 +1,8 @@
 import { connect } from "node:net";
 import Fastify, { type FastifyInstance } from "fastify";
 import { expect, it, onTestFinished } from "vitest";
-import { systemClock } from "../engine/clock.ts";
-import { type Grant, ReplyBudget } from "./reply-budget.ts";
+import { systemClock } from "../lib/system-clock.ts";
+import { ReplyBudget, type ReplyGrant } from "./reply-budget.ts";
 import { addReplyBudget } from "./reply-hooks.ts";
 
 it("counts a list from before it is made, and gives back what was granted to a caller that has gone", async () => {
@@ -25,7 +25,7 @@ it("counts a list from before it is made, and gives back what was granted to a c
   expect(seen).toEqual([100]); // an eighth
   await expect.poll(() => budget.held("reader read")).toBe(0);
 
-  const held = budget.enter("reader read", { who: "a" }, 400) as Grant;
+  const held = budget.enter("reader read", { who: "a" }, 400) as ReplyGrant;
   const caller = connect(Number(new URL(url).port), "127.0.0.1");
   caller.write("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n");
   await expect.poll(() => budget.isPressed).toBe(true);

@@ -3,12 +3,12 @@
 import { Readable } from "node:stream";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { RouteName } from "../contract/routes.ts";
-import type { Principal } from "./parts.ts";
-import type { Grant, ReplyBudget, ReplyHolder } from "./reply-budget.ts";
+import type { Principal } from "./context.ts";
+import type { ReplyBudget, ReplyGrant, ReplyHolder } from "./reply-budget.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
-    replyGrant: Grant | null;
+    replyGrant: ReplyGrant | null;
   }
 }
 

@@ -1,11 +1,57 @@
-/** A route as the server registers it: those of the contract, and the few beside them that are not the API. */
+/** A route as the server registers it: those of the contract, and the few beside them that serve another system's
+ *  API, with that system's form of errors. */
+import type { IncomingHttpHeaders } from "node:http";
 import type { FastifyRequest } from "fastify";
-import type { Operation } from "../contract/operations.ts";
 import type { Route, RouteName } from "../contract/routes.ts";
-import type { Share } from "./admission.ts";
+import type { Operation } from "../contract/schemas.ts";
+import type { AdmissionClass } from "./admission.ts";
 import type { Access } from "./auth.ts";
-import type { ErrorForm } from "./error-form.ts";
-import type { Handler } from "./parts.ts";
+import type { RouteHandler } from "./context.ts";
+import type { ErrorAnswer } from "./error-reply.ts";
+
+// Errors in the form of another system whose API is served here. Its routes say which; an address that no route
+// matched, and a request that was refused before it was routed, get the form of the routes below the same first part
+// of the path.
+
+interface FormedAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: object;
+}
+
+/** The answer in place of ours, with the headers of ours that still hold. */
+export type ErrorForm = (answer: ErrorAnswer, headers: IncomingHttpHeaders) => FormedAnswer;
+
+/** Null where the address has ours. */
+export type ErrorForms = (url: string) => ErrorForm | null;
+
+export function errorForms(routes: readonly Pick<ServedRoute, "path" | "errorForm">[]): ErrorForms {
+  return bySection(routes, ({ errorForm }) => errorForm);
+}
+
+/** What the routes below the first part of an address have in common. It is for addresses that no route matched. */
+export function bySection<Route extends Pick<ServedRoute, "path">, Value>(
+  routes: readonly Route[],
+  pick: (route: Route) => Value | undefined,
+): (url: string) => Value | null {
+  const values = new Map<string, Value>();
+  for (const route of routes) {
+    const value = pick(route);
+    if (value !== undefined) values.set(firstPart(route.path), value);
+  }
+  return (url) => values.get(firstPart(url)) ?? null;
+}
+
+export function formed(answer: ErrorAnswer, form: ErrorForm | null, headers: IncomingHttpHeaders): FormedAnswer {
+  return form === null ? answer : form(answer, headers);
+}
+
+/** `api` of `/api/jobs?a=b`. */
+function firstPart(url: string): string {
+  return /^\/([^/?#]*)/.exec(url)?.[1] ?? "";
+}
+
+// A route as the server registers it: those of the contract, and the few beside them that are not the API.
 
 export interface ServedRoute {
   /** For logs. */
@@ -24,12 +70,12 @@ export interface ServedRoute {
   readonly emptyBody?: boolean;
   /** Of success. */
   readonly status: number;
-  readonly share: (request: FastifyRequest) => Share;
+  readonly share: (request: FastifyRequest) => AdmissionClass;
   /** A search, a count or a list: few are made at a time. */
   readonly isSearch?: boolean;
   /** Of another system's API: how it reports errors. Ours, where there is none. */
   readonly errorForm?: ErrorForm;
-  readonly handle: Handler;
+  readonly handle: RouteHandler;
 }
 
 const JSON_ONLY = ["application/json"] as const;
@@ -39,7 +85,7 @@ const NOTHING = { type: "object", properties: {}, additionalProperties: false };
 /** Held for as long as their caller asks. */
 const HELD: ReadonlySet<string> = new Set<RouteName>(["waitJobs", "claimJobs", "waitForNotice"]);
 /** What a job may do with its own token. Everything else is forbidden to it. */
-const KIN: ReadonlySet<string> = new Set<RouteName>([
+const OF_JOB_TOKENS: ReadonlySet<string> = new Set<RouteName>([
   ...(["submitJob", "submitJobs", "listJobs", "waitJobs", "getJob", "explainJob", "listJobEvents"] as const),
   ...([
     "listAttempts",
@@ -64,13 +110,13 @@ const SEARCHES: ReadonlySet<string> = new Set<RouteName>([
 ]);
 const FEEDS: ReadonlySet<string> = new Set<RouteName>(["listEvents", "listJobEvents"]);
 
-export function apiRoute(name: RouteName, route: Route, operation: Operation, handle: Handler): ServedRoute {
+export function apiRoute(name: RouteName, route: Route, operation: Operation, handle: RouteHandler): ServedRoute {
   const { method, path, scope } = route;
   const { params, query = NOTHING, bodyType, status = 200 } = operation;
   const body = (operation.body ?? NOTHING) as { readonly required?: readonly string[] };
   const takesJson = method !== "GET" && bodyType === undefined;
   return {
-    ...{ name, method, path, access: { scope, kin: KIN.has(name) }, status, handle },
+    ...{ name, method, path, access: { scope, kin: OF_JOB_TOKENS.has(name) }, status, handle },
     accepts: bodyType === undefined ? JSON_ONLY : [bodyType],
     schema: { query, ...(params === undefined ? {} : { params }), ...(takesJson ? { body } : {}) },
     emptyBody: (body.required ?? []).length === 0,
@@ -79,7 +125,7 @@ export function apiRoute(name: RouteName, route: Route, operation: Operation, ha
   };
 }
 
-function shareOf(name: string, { scope, method }: Route, request: FastifyRequest): Share {
+function shareOf(name: string, { scope, method }: Route, request: FastifyRequest): AdmissionClass {
   if (HELD.has(name)) return scope === "work" ? "waiting" : "held";
   if (FEEDS.has(name) && String(request.headers.accept ?? "").includes("text/event-stream")) return "held";
   if (scope === "work") return "worker";

@@ -1,27 +1,61 @@
-/** The server: every route of the contract with its handler, behind guard, auth and admission. It does not open stores,
- *  engines or files: whoever starts it gives them, and closes them after `stop`. */
+/** The server: every route of the contract with its handler, behind guard, auth and admission. It does not open
+ *  stores, engines or files: the caller passes them, and closes them after `stop`. */
+
 import Fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import { OPERATIONS } from "../contract/operations.ts";
 import { ROUTES, type RouteName } from "../contract/routes.ts";
 import { DIALECT_DEFAULTS, type DialectSettings } from "../core/dialect-settings.ts";
-import type { SettingFact } from "../core/views.ts";
+import type { SettingFact } from "../core/job/views.ts";
 import { ADMISSION, Admission, type AdmissionLimits } from "./admission.ts";
 import { Auth, tokenEnded } from "./auth.ts";
-import { RequestCall, Signals, sendResult } from "./call.ts";
+import { CallSignals, RequestCall, sendResult } from "./call.ts";
 import { STRICT } from "./check-input.ts";
+import {
+  Download,
+  HIJACKED,
+  type Principal,
+  type RouteHandler,
+  type RouteHandlers,
+  SERVER_LIMITS,
+  type ServerLimits,
+  type ServerParts,
+} from "./context.ts";
 import { docsRoutes } from "./docs-routes.ts";
-import { bySection, errorForms } from "./error-form.ts";
-import { allHandlers } from "./handlers.ts";
+import { EventLoopDelay } from "./event-loop-delay.ts";
 import { healthRoutes } from "./health-routes.ts";
 import { HttpServer, type Listening, type ListenOptions, requestIdOf } from "./http-server.ts";
-import { Lag } from "./lag.ts";
-import { LIMITS_OF_SERVER, type ServerLimits } from "./limits.ts";
-import { Download, type Handler, HIJACKED, type Principal, type ServerParts } from "./parts.ts";
 import { addPipeline, answerUnroutable, type Pipeline } from "./pipeline.ts";
 import { ReadGate } from "./read-gate.ts";
 import { REPLIES, ReplyBudget, type ReplyLimits } from "./reply-budget.ts";
 import { addReplyBudget } from "./reply-hooks.ts";
-import { apiRoute, type ServedRoute } from "./served-route.ts";
+import { eventRoutes } from "./routes/events.ts";
+import { fileRoutes, uploadRoutes } from "./routes/files.ts";
+import { jobRoutes } from "./routes/jobs.ts";
+import { metaRoutes } from "./routes/meta.ts";
+import { queueRoutes } from "./routes/queues.ts";
+import { sessionRoutes } from "./routes/sessions.ts";
+import { tokenRoutes } from "./routes/tokens.ts";
+import { workerRoutes } from "./routes/workers.ts";
+import { apiRoute, bySection, errorForms, type ServedRoute } from "./served-route.ts";
+
+// The handlers of all routes, from the files in `routes`.
+
+function allHandlers(parts: ServerParts): RouteHandlers {
+  return {
+    ...jobRoutes(parts),
+    ...eventRoutes(parts),
+    ...fileRoutes(parts),
+    ...uploadRoutes(parts),
+    ...sessionRoutes(parts),
+    ...queueRoutes(parts),
+    ...workerRoutes(parts),
+    ...tokenRoutes(parts),
+    ...metaRoutes(parts),
+  };
+}
+
+// The server: every route of the contract with its handler, behind guard, auth and admission. It does not open
+// stores, engines or files: whoever starts it gives them, and closes them after `stop`.
 
 export interface ServerOptions extends Partial<ListenOptions> {
   /** Bytes of a JSON body. */
@@ -64,12 +98,12 @@ export function createServer(
   const { dialects = DIALECT_DEFAULTS, settings = [], limits: chosen, replies: replyLimits, ...others } = rest;
   const { admission = {}, ...listen } = others;
   const stopping = new AbortController();
-  const limits = { ...LIMITS_OF_SERVER, ...chosen };
+  const limits = { ...SERVER_LIMITS, ...chosen };
   const parts: ServerParts = { ...given, outputLimit, dialects, settings, limits, stopping: stopping.signal };
   const { engine, keys, log, tokens } = parts;
   const { clock } = engine;
-  const lag = new Lag(clock);
-  const signals = new Signals();
+  const lag = new EventLoopDelay(clock);
+  const signals = new CallSignals();
   const admitted = { ...ADMISSION, maxBytes: maxHeldBytes ?? ADMISSION.maxBytes, ...admission };
   const reads = new ReadGate(admitted.reads, clock);
   const replies = new ReplyBudget({ ...REPLIES, ...replyLimits }, clock);
@@ -161,7 +195,7 @@ function isSearch(request: FastifyRequest): boolean {
 function apiRoutes(parts: ServerParts): ServedRoute[] {
   const handlers = allHandlers(parts);
   return (Object.keys(ROUTES) as RouteName[]).map((name) => {
-    const handler: Handler | undefined = handlers[name];
+    const handler: RouteHandler | undefined = handlers[name];
     if (handler === undefined) throw new Error(`the route ${name} has no handler`);
     return apiRoute(name, ROUTES[name], OPERATIONS[name], handler);
   });

@@ -1,11 +1,14 @@
-/** The tokens that this server knows. They are read from the store now and then, and at once after a change made here, so
- *  that a call costs no question to the store, and a store that is away locks nobody out. A token revoked elsewhere is
- *  refused within about two seconds, not at once; calls that it holds open end at the same moment. */
+/** The tokens that this server knows, read from the store now and then and at once after a change made here, so that
+ *  a call costs no query. Also counts wrong tokens by address, to slow down guessing. */
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { AccessToken, Scope } from "../core/access.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import type { Store } from "../store/store.ts";
-import type { ServerLog } from "./parts.ts";
+import type { ServerLog } from "./log.ts";
+
+// The tokens that this server knows. They are read from the store now and then, and at once after a change made here,
+// so that a call costs no question to the store, and a store that is away locks nobody out. A token revoked elsewhere
+// is refused within about two seconds, not at once; calls that it holds open end at the same moment.
 
 const REFRESH_MS = 2_000;
 /** An id that nobody knows may be a second old: then the store is asked, but not by every wrong token. */
@@ -21,7 +24,7 @@ const FORMAT = /^pdr_([0-9a-z]{8})_[A-Za-z0-9_-]{43}$/;
 /** Of a token whose id is not known: compared all the same, so that both take as long. */
 const NOBODY = createHash("sha256").update("nobody").digest();
 
-export type RandomBytes = (count: number) => Uint8Array;
+type RandomBytes = (count: number) => Uint8Array;
 
 /** `pdr_`, 8 characters of id, `_`, 43 characters of secret. */
 export function newToken(randomBytes: RandomBytes): { readonly id: string; readonly token: string } {
@@ -33,7 +36,7 @@ export function hashOf(token: string): string {
   return createHash("sha256").update(token).digest("hex");
 }
 
-export interface NewToken {
+interface TokenToCreate {
   readonly name: string;
   readonly scopes: readonly Scope[];
   readonly namespace: string | null;
@@ -42,7 +45,7 @@ export interface NewToken {
   readonly by?: string;
 }
 
-export interface TokenBookOptions {
+interface TokenBookOptions {
   readonly store: Pick<Store, "addToken" | "tokens" | "revokeToken">;
   readonly clock: Clock;
   readonly randomBytes: RandomBytes;
@@ -122,7 +125,7 @@ export class TokenBook {
   }
 
   /** The secret is in this answer and nowhere else. */
-  async create(wanted: NewToken): Promise<{ readonly token: string; readonly info: AccessToken }> {
+  async create(wanted: TokenToCreate): Promise<{ readonly token: string; readonly info: AccessToken }> {
     const { store, clock, randomBytes } = this.#options;
     const { name, scopes, namespace, expiresInMs } = wanted;
     const { id, token } = newToken(randomBytes);
@@ -203,4 +206,45 @@ export class TokenBook {
     };
     this.#cancel = this.#options.clock.after(REFRESH_MS, again, { background: true });
   }
+}
+
+// How many wrong tokens came from an address within a minute. It slows down guessing; a right token is never held up.
+// It forgets the oldest addresses when there are very many, and counts for this server only.
+
+const PER_MINUTE = 10;
+const MINUTE_MS = 60_000;
+const MAX_ADDRESSES = 10_000;
+
+export class WrongTokens {
+  readonly #clock: Clock;
+  readonly #seen = new Map<string, { since: number; count: number }>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Counts one more wrong token; true when there have been too many. */
+  isOver(address: string): boolean {
+    const key = networkOf(address);
+    const now = this.#clock.monotonic();
+    const entry = this.#seen.get(key);
+    if (entry !== undefined && now - entry.since < MINUTE_MS) {
+      entry.count += 1;
+      return entry.count > PER_MINUTE;
+    }
+    this.#seen.delete(key); // set again at the end: the map's order is that of age
+    this.#seen.set(key, { since: now, count: 1 });
+    if (this.#seen.size > MAX_ADDRESSES) this.#seen.delete(this.#seen.keys().next().value as string);
+    return false;
+  }
+}
+
+/** One user of IPv6 has a whole network of addresses. */
+export function networkOf(address: string): string {
+  const plain = address.replace(/^::ffff:/, "");
+  if (!plain.includes(":")) return plain;
+  const [head = "", tail] = plain.split("::");
+  const groups = head.split(":");
+  const filled = tail === undefined ? groups : [...groups, ...Array<string>(8).fill("0")];
+  return filled.slice(0, 4).join(":");
 }

@@ -1,13 +1,11 @@
 /** Jobs and their events in the words of a dialect, for `?view=`. A name that is not known is refused with the nearest. */
-import type { JobEvent } from "../core/event.ts";
+import type { JobEvent } from "../core/job/event.ts";
 import type { ViewChildren, ViewParts } from "../dialects/dialect.ts";
-import { readChildren } from "../dialects/read-children.ts";
-import { tooLong, VIEWED_EVENTS } from "../dialects/read-parts.ts";
+import { readChildren, tooLong, VIEWED_EVENTS } from "../dialects/read-view.ts";
 import { eventView, jobView, showsChildren } from "../dialects/registry.ts";
-import { toInfo } from "../engine/job-info.ts";
-import { eachEvent, lastAttempts } from "../engine/read-history.ts";
+import { eachEvent, lastAttempts, toInfo } from "../engine/read-job.ts";
 import type { JobRow } from "../store/store.ts";
-import type { ServerParts } from "./parts.ts";
+import type { ServerParts } from "./context.ts";
 
 export async function viewOfJob(parts: Pick<ServerParts, "engine">, row: JobRow, name: unknown): Promise<unknown> {
   const view = jobView(name, "view");

@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
-import { WriteProgress } from "./write-progress.ts";
+import { WriteProgress } from "./connections.ts";
 
 /** Asked at these moments; `taken` bytes of ten megabytes are with the kernel by then. */
 function verdicts(steps: readonly { at: number; taken: number }[], isPressed: boolean): boolean[] {

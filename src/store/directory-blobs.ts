@@ -1,27 +1,90 @@
-/** Blobs in a directory:
- *
- *    <root>/<jobId>/attempt_<n>/result.json  stdout.log  stderr.log  artifacts/
- *    <root>/inputs/<jobId>/stdin
- *
- *  Attempts write there themselves, so there is nothing to move, and a reader sees what is there already. All of it is
- *  for the owner alone. Links are neither listed nor followed: the command made them. */
+/** Files of jobs in a directory: reads, lists, moves and deletes them, and flushes what a program wrote itself.
+ *  Writing is in directory-writer.ts. */
 import { lstat, mkdir, readdir, rename, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
-import { makeFolderDurably } from "../files/durable.ts";
-import { listPlainFiles, openPlain, removeAll } from "../files/plain-files.ts";
+import { flushFolder, makeFolderDurably } from "../files/durable.ts";
+import { listPlainFiles, MAX_FILES, namesBelow, openPlain, removeAll } from "../files/plain-files.ts";
 import { isId } from "../lib/id.ts";
-import { ARTIFACTS, FILES, INPUT_ATTEMPT, STDIN } from "./blob-name.ts";
-import type { AttemptPlaces, Blobs } from "./blobs.ts";
-import { flushAttempt } from "./directory-flush.ts";
-import { directoryWriter, foldersOf, INPUTS, isReal } from "./directory-write.ts";
+import { ARTIFACTS, type AttemptPlaces, type Blobs, FILES, INPUT_ATTEMPT, STDIN, type Unflushed } from "./blobs.ts";
+import { directoryWriter, foldersOf, INPUTS, isReal } from "./directory-writer.ts";
+
+// Flushes what an attempt left in its directory, before anybody hears of its end. A command that left nothing costs
+// nothing: an empty log that is missing after a power cut reads as an empty one. What it does not flush: scratch
+// files, which are promised to nobody, and artifacts beyond those that are listed.
+
+/** Flushes at a time: the file system writes those together, and Node has four threads for all that we do with files. */
+const AT_ONCE = 4;
+
+/** `folders` are those of the attempt, below the root. */
+async function flushAttempt(root: string, folders: readonly string[]): Promise<readonly Unflushed[]> {
+  if (!(await isReal(root, ...folders))) return [];
+  const dir = join(root, ...folders);
+  const names = [...(await writtenLogs(dir)), ...(await artifactsIn(dir))];
+  if (names.length === 0) return [];
+  const work = new Map<string, () => Promise<void>>();
+  for (const name of names) {
+    work.set(name, () => flushPlain(join(dir, name)));
+    for (let folder = dirname(name); folder !== "."; folder = dirname(folder)) {
+      const path = join(dir, folder);
+      work.set(`${folder}/`, () => flushFolder(path));
+    }
+  }
+  for (let depth = 0; depth <= folders.length; depth++) {
+    const path = join(root, ...folders.slice(0, depth));
+    work.set(`${path}/`, () => flushFolder(path));
+  }
+  return doneAtOnce([...work]);
+}
+
+async function writtenLogs(dir: string): Promise<string[]> {
+  const sizes = await Promise.all(
+    [...FILES].map(async (name) => (await lstat(join(dir, name)).catch(() => null))?.size),
+  );
+  return [...FILES].filter((_, i) => (sizes[i] ?? 0) > 0);
+}
+
+async function artifactsIn(dir: string): Promise<string[]> {
+  const names: string[] = [];
+  for await (const name of namesBelow(join(dir, ARTIFACTS))) {
+    if (name !== null) names.push(`${ARTIFACTS}/${name}`);
+    if (names.length >= MAX_FILES) break;
+  }
+  return names;
+}
+
+async function doneAtOnce(work: (readonly [string, () => Promise<void>])[]): Promise<Unflushed[]> {
+  const lacking: Unflushed[] = [];
+  const next = async () => {
+    for (let one = work.shift(); one !== undefined; one = work.shift()) {
+      const [name, run] = one;
+      await run().catch((error: Error) => lacking.push({ name, error }));
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, next));
+  return lacking;
+}
+
+async function flushPlain(path: string): Promise<void> {
+  const file = await openPlain(path);
+  if (file === null) return; // what cannot be read is not listed either
+  try {
+    await file.datasync();
+  } finally {
+    await file.close();
+  }
+}
+
+// Blobs in a directory: <root>/<jobId>/attempt_<n>/result.json stdout.log stderr.log artifacts/
+// <root>/inputs/<jobId>/stdin Attempts write there themselves, so there is nothing to move, and a reader sees what is
+// there already. All of it is for the owner alone. Links are neither listed nor followed: the command made them.
 
 const INPUT_FILES: ReadonlySet<string> = new Set([STDIN]);
 const KEPT = new Set([...FILES, ARTIFACTS]);
 const KEEP = ".keep";
 const ATTEMPT = /^attempt_(\d+)$/;
 
-export interface DirectoryBlobs extends Blobs, AttemptPlaces {
+interface DirectoryBlobs extends Blobs, AttemptPlaces {
   /** For an attempt that nobody runs any more: before it counts, what it left is flushed. Whether all of it was. */
   keepAttempt(jobId: string, attempt: number): Promise<boolean>;
 }

@@ -1,12 +1,12 @@
 /** Rows to jobs. A row is an array, half the cost of an object, and made into a job for every one that is read: so each
  *  job is one flat literal, and both functions name the same properties in the same order, for one hidden class. */
-import { JOB_STATES } from "../core/job.ts";
-import type { Policy } from "../core/policy.ts";
+import { JOB_STATES } from "../core/job/job.ts";
+import type { Policy } from "../core/policy/policy.ts";
 import type { Lane } from "./lane.ts";
 import { NO_TAGS, parseOrNull, type StartedJob, type StoredJob, toReason } from "./stored-job.ts";
 
 /** What the small numbers in a row mean. */
-export interface Meanings {
+export interface InternedValues {
   lane(no: number): Lane;
   policy(no: number): Policy;
   sessionId(no: number): string;
@@ -21,7 +21,7 @@ export const JOB_COLUMN_NAMES: readonly string[] = [
   ...["parent", "depth", "budget", "evidence"],
 ];
 
-export function toJob(r: readonly unknown[], interned: Meanings): StoredJob {
+export function toJob(r: readonly unknown[], interned: InternedValues): StoredJob {
   const lane = interned.lane(r[2] as number);
   const session = r[18] as number | null;
   return {
@@ -76,7 +76,7 @@ export function toJob(r: readonly unknown[], interned: Meanings): StoredJob {
  *  submitted_at, first_started_at, expire_in, timeout_ms, key, tags, whether it is rare, body, failure before. */
 export function toStarted(
   r: readonly unknown[],
-  interned: Meanings,
+  interned: InternedValues,
   session: { readonly no: number; readonly id: string },
   now: number,
 ): StartedJob {

@@ -1,8 +1,6 @@
-/** Ledgers: what has been spent of each budget. A job with a budget of tokens or money has one; each job names the nearest of
- *  them, and each ledger the next above it. What an attempt holds of its budgets is known from its row (its policy and what it
- *  has reported), so a ledger has sums only. They change in the transaction that changes the row: taken at the start, moved by
- *  each report of usage, turned into what was spent at the end. Adapters read ledgers under their locks, the jobs' before the
- *  ledgers' and those above first, and write back the ones that changed. */
+/** Ledgers of budgets: what is reserved and spent under each, and whether running attempts have used it up. */
+
+import type { Mutable } from "../core/check.ts";
 import {
   type Amount,
   addAmount,
@@ -13,16 +11,22 @@ import {
   NO_AMOUNT,
   NO_BUDGETS,
   spentAbove,
-} from "../core/budget.ts";
-import type { Usage } from "../core/job.ts";
-import type { Mutable } from "../core/mutable.ts";
-import type { Policy } from "../core/policy.ts";
+  spentBudget,
+} from "../core/decision/budget.ts";
+import { addUsage, type Usage } from "../core/job/job.ts";
+import type { Policy } from "../core/policy/policy.ts";
 import { parseOrNull, type StoredJob } from "./stored-job.ts";
+
+// Ledgers: what has been spent of each budget. A job with a budget of tokens or money has one; each job names the
+// nearest of them, and each ledger the next above it. What an attempt holds of its budgets is known from its row (its
+// policy and what it has reported), so a ledger has sums only. They change in the transaction that changes the row:
+// taken at the start, moved by each report of usage, turned into what was spent at the end. Adapters read ledgers
+// under their locks, the jobs' before the ledgers' and those above first, and write back the ones that changed.
 
 /** As it is stored: its job's number, that of the next above, and the budget as JSON. */
 export type LedgerRow = readonly [job: number, above: number | null, body: string];
 
-export interface Ledger {
+interface Ledger {
   readonly no: number;
   readonly above: number | null;
   readonly budget: BudgetNow;
@@ -33,7 +37,7 @@ export function newLedger(jobId: string, { budget }: Policy, spent: Amount = NO_
   return JSON.stringify({ jobId, limit, spent, live: NO_AMOUNT, reserved: NO_AMOUNT } satisfies BudgetNow);
 }
 
-type Holder = Pick<StoredJob, "budget" | "policy">;
+type BudgetedJob = Pick<StoredJob, "budget" | "policy">;
 
 /** Ledgers that were read together, with all that are above them. */
 export class Ledgers {
@@ -61,12 +65,12 @@ export class Ledgers {
   }
 
   /** An attempt starts: its estimate is reserved. */
-  start({ budget, policy }: Holder): void {
+  start({ budget, policy }: BudgetedJob): void {
     this.#add(budget, heldBy(policy, null), 1);
   }
 
   /** A running attempt has reported more. Whether it is to be stopped: it spends, and a budget that covers it is used up. */
-  move(job: Holder, before: Usage | null, after: Usage | null): boolean {
+  move(job: BudgetedJob, before: Usage | null, after: Usage | null): boolean {
     const [was, is] = [amountOf(before), amountOf(after)];
     if (was.tokens !== is.tokens || was.costUsd !== is.costUsd) {
       this.#add(job.budget, heldBy(job.policy, before), -1);
@@ -77,7 +81,7 @@ export class Ledgers {
   }
 
   /** A running attempt ends: what it held is free. */
-  release(job: Holder & Pick<StoredJob, "state" | "liveUsage">): void {
+  release(job: BudgetedJob & Pick<StoredJob, "state" | "liveUsage">): void {
     if (job.state === "running") this.#add(job.budget, heldBy(job.policy, parseOrNull(job.liveUsage)), -1);
   }
 
@@ -127,4 +131,15 @@ export function budgetsAtEnd(ledgers: Ledgers, job: StoredJob): readonly BudgetN
   if (job.budget === null) return NO_BUDGETS;
   ledgers.release(job);
   return ledgers.budgets(job.budget);
+}
+
+// What running attempts say they have used, against the budget of their job.
+
+/** Has a running job, by what its earlier attempts used and what this one said so far, spent its budget? */
+export function isOverspent(policy: Policy, before: Usage | null, live: Usage | null): boolean {
+  const { tokens, costUsd } = policy.budget;
+  if (tokens === null && costUsd === null) return false;
+  // One that spends nothing itself may finish, as after a redrive of a job whose budget was spent before.
+  if (live === null || live.tokensIn + live.tokensOut + live.costUsd === 0) return false;
+  return spentBudget(policy, addUsage(before, live)) !== null;
 }

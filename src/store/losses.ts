@@ -1,8 +1,7 @@
 /** What a store knows of a session that was lost, and what that says about its jobs, the same in every adapter. */
 import { createHash } from "node:crypto";
-import type { Crash } from "../core/evidence.ts";
-import { processKey, type WatchedSession } from "../core/other-workers.ts";
-import type { NewSession, Report } from "../core/work.ts";
+import { type Crash, processKey, type WatchedSession } from "../core/decision/evidence.ts";
+import type { NewSession, Report } from "../core/worker-protocol.ts";
 import type { Beat, EngineProcess } from "./store.ts";
 import type { StoredJob } from "./stored-job.ts";
 
@@ -62,7 +61,7 @@ export function byProcess(sessions: Iterable<ProcessSession>): ReadonlyMap<strin
 }
 
 /** The time from the last beat of an engine that has ended, as far as is known, to the next beat of any. */
-export interface Gap {
+export interface EngineGap {
   readonly from: number;
   readonly to: number;
   /** The last engine before it; null where its whole machine went down, or it is not known. */
@@ -74,7 +73,7 @@ export function crashOf(
   job: StoredJob,
   report: Report,
   session: LostSession | null,
-  { gap, others }: { readonly gap: Gap | null; readonly others: () => Crash["others"] },
+  { gap, others }: { readonly gap: EngineGap | null; readonly others: () => Crash["others"] },
 ): Crash | undefined {
   if (report.outcome.kind !== "lost") return undefined;
   if (report.from.kind !== "reaper") return { beside: 0, excuse: "alive" };
@@ -88,7 +87,7 @@ export function crashOf(
 
 /** It was last heard of within the gap, or so shortly before that it may have died in it. A process that was the engine itself
  *  may have been ended by a job: that is no excuse. */
-function isAway({ startedAt }: StoredJob, session: LostSession, gap: Gap | null): boolean {
+function isAway({ startedAt }: StoredJob, session: LostSession, gap: EngineGap | null): boolean {
   if (gap === null) return false;
   const { renewedAt, leaseMs, host, process, pid } = session;
   const heardAt = Math.max(renewedAt, startedAt ?? 0);
@@ -107,7 +106,7 @@ export function gapFound(
   before: { readonly at: number | null; readonly by: EngineProcess | null },
   beat: Pick<Beat, "self" | "isOver"> & { readonly now: number },
   isSilent: boolean,
-): Gap | null {
+): EngineGap | null {
   const { at, by } = before;
   if (at === null) return null;
   // An engine that lives was only late, as on a busy machine: nothing has ended it.

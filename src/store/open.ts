@@ -2,22 +2,20 @@
 import { resolve } from "node:path";
 import { ConfigError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
-import { sqliteFaults, sqliteVersion } from "./sqlite/look.ts";
-import { openSqlite } from "./sqlite/open.ts";
+import { openSqlite, sqliteFaults, sqliteVersion } from "./sqlite/open.ts";
 import type { SchemaVersion, Store, WallMark } from "./store.ts";
 
 export {
+  type DurableWriteOptions,
   type FileOwner,
   flushFileSync,
   flushFolderSync,
   makeFolderDurablySync,
-  type WriteOptions,
   writeDurably,
 } from "../files/durable.ts";
 export { MirrorFolder, MirrorRefused } from "../files/mirror-folder.ts";
-export { DATA_DIRECTORY, keepFromGit } from "./git-ignore.ts";
-export { driverName } from "./sqlite/driver.ts";
-export { holdLock } from "./sqlite/lock.ts";
+export { driverName, holdLock } from "./sqlite/driver.ts";
+export { DATA_DIRECTORY, keepFromGit } from "./sqlite/open.ts";
 
 export interface OpenStore {
   readonly url: string | undefined;
@@ -61,17 +59,25 @@ export async function openStore({
   return openSqlite({ path: sqlitePath(url), ...rest });
 }
 
-type Look = Pick<OpenStore, "url" | "schema" | "clock" | "random">;
+type VersionQuery = Pick<OpenStore, "url" | "schema" | "clock" | "random">;
 
 /** The version of the tables at an address. Nothing is made or brought forward. */
-export async function schemaVersion({ url = DEFAULT_FILE, schema, clock, random }: Look): Promise<SchemaVersion> {
+export async function schemaVersion({
+  url = DEFAULT_FILE,
+  schema,
+  clock,
+  random,
+}: VersionQuery): Promise<SchemaVersion> {
   if (!isPostgres(url)) return sqliteVersion(sqlitePath(url), random);
-  const { postgresVersion } = await import("./postgres/look.ts");
+  const { postgresVersion } = await import("./postgres/open.ts");
   return postgresVersion({ url: url.trim(), schema, random, clock });
 }
 
 /** What is damaged in a database file that is there; PostgreSQL looks after its own. */
-export async function storeFaults({ url = DEFAULT_FILE, random }: Pick<Look, "url" | "random">): Promise<string[]> {
+export async function storeFaults({
+  url = DEFAULT_FILE,
+  random,
+}: Pick<VersionQuery, "url" | "random">): Promise<string[]> {
   return isPostgres(url) ? [] : sqliteFaults(sqlitePath(url), random);
 }
 

@@ -14,12 +14,12 @@ export const MAX_PAGES = 8;
 const MAX_ROUNDS = 16;
 
 export class PrunePlaces {
-  readonly #rounds = new Map<string, Round>();
+  readonly #rounds = new Map<string, PruneRound>();
 
   /** The round that this call belongs to: all its calls ask for the same at the same instant. */
-  of({ now, endedBefore }: PruneQuery): Round {
+  of({ now, endedBefore }: PruneQuery): PruneRound {
     const name = JSON.stringify([now, endedBefore]);
-    const round = this.#rounds.get(name) ?? new Round(endedBefore, () => this.#rounds.delete(name));
+    const round = this.#rounds.get(name) ?? new PruneRound(endedBefore, () => this.#rounds.delete(name));
     this.#rounds.set(name, round);
     const [oldest] = this.#rounds.keys();
     if (this.#rounds.size > MAX_ROUNDS && oldest !== undefined) this.#rounds.delete(oldest);
@@ -27,7 +27,7 @@ export class PrunePlaces {
   }
 }
 
-export class Round {
+export class PruneRound {
   /** The number of the last job that was looked at; a state that is not here is done. */
   readonly #after = new Map<PrunedState, number>();
   readonly #forget: () => void;

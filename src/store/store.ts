@@ -4,39 +4,36 @@
  *  Only `insert`, `claim`, `settle` and `amend` change a job: under its row's lock, checked on
  *  (job, attempt, state), with one event in the same transaction. */
 import type { AccessToken } from "../core/access.ts";
-import type { BudgetNow } from "../core/budget.ts";
-import type { Command, CommandDecision } from "../core/command.ts";
-import type { EngineRecord, PerdureEvent } from "../core/event.ts";
-import type { Crash } from "../core/evidence.ts";
-import type { Failure } from "../core/failure.ts";
-import type { Job, JobState, Usage } from "../core/job.ts";
-import type { Settlement, Submission } from "../core/lifecycle.ts";
-import type { Policy } from "../core/policy.ts";
-import type { TransactionClient } from "../core/submit-options.ts";
-import type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/views.ts";
-import type { NewSession, Refused, RenewAnswer, Report, SettleAnswer } from "../core/work.ts";
+import type { BudgetNow } from "../core/decision/budget.ts";
+import type { Crash } from "../core/decision/evidence.ts";
+import type { Failure } from "../core/decision/failure.ts";
+import type { Command, CommandDecision } from "../core/job/command.ts";
+import type { EngineRecord, PerdureEvent } from "../core/job/event.ts";
+import type { Job, JobState, Usage } from "../core/job/job.ts";
+import type { Settlement, Submission } from "../core/job/lifecycle.ts";
+import type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/job/views.ts";
+import type { Policy } from "../core/policy/policy.ts";
+import type { TransactionClient } from "../core/task/task.ts";
+import type { NewSession, RefusedItem, RenewAnswer, Report, SettleAnswer } from "../core/worker-protocol.ts";
 import type { Blobs } from "./blobs.ts";
-import type { ClaimAnswer, ClaimRequest, RenewRequest, WithdrawRequest } from "./claim-verbs.ts";
 import type { BeatTime, ClockMark } from "./clock-mark.ts";
-import type { Reachable, ReachableQuery, Unblockable, UnblockableQuery } from "./family-port.ts";
-import type { JobFilter } from "./job-filter.ts";
+import type { JobFilter, Reachable, ReachableQuery, Unblockable, UnblockableQuery } from "./job-queries.ts";
 import type { LaneUse, LaneUseQuery } from "./lane.ts";
 import type { AttemptLog, AttemptsPage, EventPage, EventQuery, SessionsQuery } from "./pages.ts";
-import type { PublishedDefaults } from "./published-defaults.ts";
+import type { ClaimAnswer, ClaimRequest, PublishedDefaults, RenewRequest, WithdrawRequest } from "./worker-requests.ts";
 
-export type { TransactionClient } from "../core/submit-options.ts";
-export type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/views.ts";
-export type { ClaimAnswer, ClaimRequest, EndedJob, RenewRequest, WithdrawRequest } from "./claim-verbs.ts";
+export type { AttemptRow, LateReport, QueueCounts, SessionRow } from "../core/job/views.ts";
+export type { TransactionClient } from "../core/task/task.ts";
 export type { BeatTime, ClockMark, WallMark } from "./clock-mark.ts";
 export type {
+  JobFilter,
   Reachable,
   ReachableJob,
   ReachableQuery,
   Unblockable,
   UnblockableJob,
   UnblockableQuery,
-} from "./family-port.ts";
-export type { JobFilter } from "./job-filter.ts";
+} from "./job-queries.ts";
 export type { LaneUse, LaneUseQuery, NewLane } from "./lane.ts";
 export {
   ATTEMPT_LOG,
@@ -50,6 +47,7 @@ export {
   SESSIONS_PAGE,
   type SessionsQuery,
 } from "./pages.ts";
+export type { ClaimAnswer, ClaimRequest, OverBudgetJob, RenewRequest, WithdrawRequest } from "./worker-requests.ts";
 
 export interface Store {
   /** Claims of one worker that are worth making at a time: more than one where the database works while we do. */
@@ -243,7 +241,7 @@ export type InsertAnswer =
       readonly pruned: boolean;
     }
   | { readonly status: "conflict"; readonly id: string }
-  | Refused;
+  | RefusedItem;
 
 export type OpenSession = Pick<
   SessionRow,
@@ -255,7 +253,7 @@ export type DrainAnswer = "draining" | "ended" | "unknown";
 // Settle.
 
 /** What `settle` knows beside the job: the session that held it. */
-export interface Held {
+export interface AttemptLease {
   readonly session: string | null;
   readonly renewedAt: number | null;
   /** The session had ended, in good order or not, or its row is missing. */
@@ -268,7 +266,7 @@ export interface Held {
   readonly crash?: Crash | undefined;
 }
 
-export type DecideReport = (job: Job, report: Report, held: Held) => Settlement;
+export type DecideReport = (job: Job, report: Report, held: AttemptLease) => Settlement;
 
 /** A parent as it is now, under its lock. */
 export interface ParentNow {
@@ -306,7 +304,7 @@ export type AmendAnswer =
   | { readonly status: "applied" | "noop"; readonly message: string | null; readonly job: Job }
   | { readonly status: "refused_command"; readonly message: string; readonly isBudget: boolean }
   | { readonly status: "unknown_job" }
-  | Refused;
+  | RefusedItem;
 
 // Reading.
 

@@ -1,8 +1,8 @@
 /** A job as the adapters hold it, and the small codes and texts that both write. */
 import { createHash } from "node:crypto";
-import { type Failure, failure } from "../core/failure.ts";
-import { FAIL_REASONS, type FailReason, JOB_STATES, type Job, type JobProgressFields } from "../core/job.ts";
-import type { Policy } from "../core/policy.ts";
+import { type Failure, failure } from "../core/decision/failure.ts";
+import { FAIL_REASONS, type FailReason, JOB_STATES, type Job, type JobProgressFields } from "../core/job/job.ts";
+import type { Policy } from "../core/policy/policy.ts";
 
 export const STATE_CODES = Object.fromEntries(JOB_STATES.map((state, code) => [state, code])) as Record<
   (typeof JOB_STATES)[number],

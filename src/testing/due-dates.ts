@@ -1,10 +1,10 @@
 /** The instants at which something in the store falls due by itself: a retry, an expiry, the end of a retention. The test
  *  engine moves its clock to each of them, so that it can skip the checks in between. It follows the calls of the store,
  *  and reads again only the jobs that have changed. */
-import type { Job } from "../core/job.ts";
+import type { Job } from "../core/job/job.ts";
 import type { Beat, PruneQuery, Store } from "../store/store.ts";
 
-interface Pause {
+interface PausePeriod {
   readonly from: number;
   to: number;
 }
@@ -23,7 +23,7 @@ export class DueDates {
   readonly #stale = new Set<string>();
   /** Jobs that ended before the first round of the pruner. */
   readonly #endedEarly = new Set<string>();
-  readonly #pauses = new Map<string, Pause[]>();
+  readonly #pauses = new Map<string, PausePeriod[]>();
   #others = 0;
   #store: Store | null = null;
 

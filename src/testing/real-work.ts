@@ -1,7 +1,32 @@
-/** Real work beside virtual time: files, sockets, processes and timers of Node that a handler waits for. Node names what
- *  keeps its event loop alive; what was there before does not count. What Node does not name: work of its thread pool
- *  (crypto, zlib), and timers that were unreferenced. It only counts them: where one of somebody else ends in the very moment in
- *  which one of a handler begins, or while it waits, that of the handler is not seen. */
+/** Real work beside virtual time: counted calls of the store and of files, and the sockets, processes and timers of
+ *  Node that a handler waits for. Work of Node's thread pool has no name and is not seen. */
+
+// Counts the calls of a store, or of files, so that a test can wait until nothing is under way.
+
+/** The same object, with a count of the calls that have not been answered. */
+export function counted<T extends object>(port: T, calls: { underWay: number }): T {
+  return new Proxy(port, {
+    get(target, property, receiver) {
+      const verb: unknown = Reflect.get(target, property, receiver);
+      if (typeof verb !== "function") return verb;
+      return (...args: unknown[]) => {
+        const answer: unknown = verb.apply(target, args);
+        if (!(answer instanceof Promise)) return answer;
+        calls.underWay += 1;
+        const done = () => {
+          calls.underWay -= 1;
+        };
+        answer.then(done, done);
+        return answer;
+      };
+    },
+  });
+}
+
+// Real work beside virtual time: files, sockets, processes and timers of Node that a handler waits for. Node names
+// what keeps its event loop alive; what was there before does not count. What Node does not name: work of its thread
+// pool (crypto, zlib), and timers that were unreferenced. It only counts them: where one of somebody else ends in the
+// very moment in which one of a handler begins, or while it waits, that of the handler is not seen.
 
 /** As they were when this module was loaded: a test may fake them later. */
 const { setTimeout: realTimeout } = globalThis;

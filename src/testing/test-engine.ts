@@ -3,20 +3,19 @@
  *  Real parts throughout; only time and chance are replaced, and leases, which last for years: no worker is ever lost here.
  *  What it does not do: speed up real waiting inside a handler. The clock stands still while a handler waits for a
  *  `setTimeout`, a file or a request, for up to `patience`. */
+
+import type { JobHandle } from "../core/api.ts";
 import { type Duration, toMs } from "../core/duration.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
-import type { JobHandle } from "../core/face.ts";
-import { isTerminal } from "../core/job.ts";
-import type { JobInfo } from "../core/views.ts";
+import { isTerminal } from "../core/job/job.ts";
+import type { JobInfo } from "../core/job/views.ts";
 import type { OpenOptions } from "../embedded/options.ts";
 import { Perdure } from "../embedded/perdure.ts";
 import type { Blobs } from "../store/blobs.ts";
 import type { Store } from "../store/store.ts";
-import { counted } from "./counted-store.ts";
 import { DueDates } from "./due-dates.ts";
-import { guardedPerdure } from "./guarded-perdure.ts";
-import { fakedTimers, HangGuard } from "./hang-guard.ts";
-import { wereTimersFaked } from "./real-work.ts";
+import { fakedTimers, guardedPerdure, HangGuard } from "./hang-guard.ts";
+import { counted, wereTimersFaked } from "./real-work.ts";
 import { STUCK, TimeMover } from "./time-mover.ts";
 import { VirtualClock } from "./virtual-clock.ts";
 

@@ -1,11 +1,11 @@
 /** One attempt in a worker's hands. It ends once: when its handler does, or when the worker gives it up (timeout,
  *  cancel, shutdown, lost) and the handler does not stop within the grace time. */
-import type { Family } from "../core/child.ts";
-import type { Failure } from "../core/failure.ts";
-import { addUsage, MAX_USAGE, type Usage } from "../core/job.ts";
-import type { TaskContext } from "../core/task.ts";
-import type { ClaimedJob, HeldAttempt, ReportedOutcome } from "../core/work.ts";
-import { RunFamily } from "./family.ts";
+
+import type { Failure } from "../core/decision/failure.ts";
+import { addUsage, MAX_USAGE, type Usage } from "../core/job/job.ts";
+import type { Family, TaskContext } from "../core/task/task.ts";
+import type { ClaimedJob, HeldAttempt, ReportedOutcome } from "../core/worker-protocol.ts";
+import { RunChildren } from "./children.ts";
 
 /** silence: no renewal has come through for a whole lease, so that others may have it; nobody knows. */
 export type StopCause = "cancel" | "timeout" | "budget" | "shutdown" | "lost" | "silence";
@@ -14,7 +14,7 @@ export type StopCause = "cancel" | "timeout" | "budget" | "shutdown" | "lost" | 
 const MAX_LOG = 60_000;
 
 /** Who holds the attempt. One for all of them: a short run would consist of little else than its callbacks. */
-export interface Holder {
+export interface AttemptHolder {
   /** Of its link. */
   family?(): Family | undefined;
   now(): number;
@@ -34,7 +34,7 @@ export class AttemptRun implements TaskContext {
   readonly startedAt: number;
   /** How long it may go on after it was asked to stop, where its executor says so. */
   stopGraceMs: number | null = null;
-  readonly #holder: Holder;
+  readonly #holder: AttemptHolder;
   #hasEnded = false;
   #isWorkDone = false;
   /** Stop the timers that wait for its end. */
@@ -46,9 +46,9 @@ export class AttemptRun implements TaskContext {
   #toldProgress: string | null = null;
   #log = "";
   #dropped = 0;
-  #children: RunFamily | null = null;
+  #children: RunChildren | null = null;
 
-  constructor(job: ClaimedJob, session: string, startedAt: number, holder: Holder) {
+  constructor(job: ClaimedJob, session: string, startedAt: number, holder: AttemptHolder) {
     this.job = job;
     this.session = session;
     this.startedAt = startedAt;
@@ -204,7 +204,7 @@ export class AttemptRun implements TaskContext {
   }
   get submit(): TaskContext["submit"] {
     const family = this.#family();
-    return ((...call: Parameters<RunFamily["submit"]>) => family.submit(...call)) as TaskContext["submit"];
+    return ((...call: Parameters<RunChildren["submit"]>) => family.submit(...call)) as TaskContext["submit"];
   }
   get waitFor(): TaskContext["waitFor"] {
     const family = this.#family();
@@ -215,11 +215,11 @@ export class AttemptRun implements TaskContext {
     return () => family.children();
   }
 
-  #family(): RunFamily {
+  #family(): RunChildren {
     if (this.#children !== null) return this.#children;
     const { id: jobId, attempt, namespace, token } = this.job;
     const parent = { jobId, attempt, namespace, session: this.session, token };
-    this.#children = new RunFamily({ parent, family: this.#holder.family?.(), signal: this.signal });
+    this.#children = new RunChildren({ parent, family: this.#holder.family?.(), signal: this.signal });
     return this.#children;
   }
 

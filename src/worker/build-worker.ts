@@ -2,15 +2,15 @@
  *  commands and requests where they are among the tasks. Not started: whoever stops it must know it before. */
 
 import { hostname } from "node:os";
-import { exec, http } from "../core/builtin.ts";
+import { checkStop } from "../core/api.ts";
 import { ConfigError } from "../core/errors.ts";
-import { checkStop } from "../core/face-options.ts";
-import type { AnyTask } from "../core/task.ts";
-import type { ClaimedJob, NewSession } from "../core/work.ts";
-import type { StopOptions, WorkerHandle, WorkOptions } from "../core/work-options.ts";
+import { exec, http } from "../core/input/builtin.ts";
+import type { AnyTask } from "../core/task/task.ts";
+import type { StopOptions, WorkerHandle, WorkOptions } from "../core/task/work-options.ts";
+import type { ClaimedJob, NewSession } from "../core/worker-protocol.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { EngineLink } from "./engine-link.ts";
-import { type AttemptPlaces, ExecExecutor } from "./exec/exec-executor.ts";
+import { type AttemptDirectories, ExecExecutor } from "./exec/exec-executor.ts";
 import type { RunUser } from "./exec/run-user.ts";
 import type { Executor } from "./executor.ts";
 import { httpExecutor } from "./http/http-executor.ts";
@@ -22,7 +22,7 @@ export interface WorkerParts {
   readonly link: EngineLink;
   readonly clock: Clock;
   /** Where commands write; null where there is no such place, and then no commands. */
-  readonly places: AttemptPlaces | null;
+  readonly places: AttemptDirectories | null;
   readonly namespace: string;
   readonly log: WorkerOptions["log"];
   readonly tasks: readonly AnyTask[];

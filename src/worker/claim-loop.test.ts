@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { type Gate, gate } from "../../test/kit.ts";
-import { task } from "../core/task.ts";
+import { task } from "../core/task/task.ts";
 import { VirtualClock } from "../testing/virtual-clock.ts";
 import { startWorker, TestLink, type TestWorkerOptions } from "./testing-link.ts";
 

@@ -1,13 +1,13 @@
 /** Claims jobs for a worker as it has free slots. One claim waits for jobs; more go beside it only while there is plenty. What
  *  of cpu and memory is left, the engine counts: a claim that waits for some gets it as soon as it is free. */
-import type { ClaimedJob } from "../core/work.ts";
+import type { ClaimedJob } from "../core/worker-protocol.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { inNextTick } from "../lib/turn.ts";
 import { type EngineLink, isClosed } from "./engine-link.ts";
-import type { WorkerTrouble } from "./worker-trouble.ts";
+import type { WorkerTrouble } from "./health.ts";
 
 /** The worker it claims for. */
-export interface Claimant {
+export interface ClaimingWorker {
   readonly link: EngineLink;
   readonly clock: Clock;
   readonly trouble: Pick<WorkerTrouble, "failed" | "works">;
@@ -32,7 +32,7 @@ const MANY_SLOTS = 64;
 const MANY_JOBS = 500;
 
 export class ClaimLoop {
-  readonly #for: Claimant;
+  readonly #for: ClaimingWorker;
   /** Claims under way, and the slots kept for them. */
   #claims = 0;
   #claiming = 0;
@@ -41,7 +41,7 @@ export class ClaimLoop {
   #reopening: Promise<void> | null = null;
   #wake: () => void = () => {};
 
-  constructor(claimant: Claimant) {
+  constructor(claimant: ClaimingWorker) {
     this.#for = claimant;
   }
 

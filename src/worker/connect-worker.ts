@@ -3,18 +3,18 @@
 import { randomInt } from "node:crypto";
 import { tmpdir, userInfo } from "node:os";
 import { dirname, join, resolve } from "node:path";
-import { exec } from "../core/builtin.ts";
 import { asInteger, asText } from "../core/check.ts";
 import { type Duration, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
-import type { AnyTask } from "../core/task.ts";
-import type { WorkerHandle, WorkOptions } from "../core/work-options.ts";
-import { type FieldLog, withFields } from "../lib/field-log.ts";
+import { exec } from "../core/input/builtin.ts";
+import type { AnyTask } from "../core/task/task.ts";
+import type { WorkerHandle, WorkOptions } from "../core/task/work-options.ts";
+import { type FieldLog, withFields } from "../lib/log.ts";
 import { systemClock } from "../lib/system-clock.ts";
 import { buildWorker } from "./build-worker.ts";
 import { closedTo, findUser, type RunUser } from "./exec/run-user.ts";
 import { type HttpLink, httpLink } from "./http-link/http-link.ts";
-import { type RemotePlaces, remotePlaces } from "./remote-places/remote-places.ts";
+import { type RemoteDirectories, remoteDirectories } from "./remote-outputs/remote-directories.ts";
 import { kindsOf } from "./work-options.ts";
 
 /** How a worker is connected to a server.
@@ -81,7 +81,7 @@ export async function connectWorker(
     heartbeatMs: heartbeat === undefined ? undefined : toMs(heartbeat, "heartbeat"),
     leaseMs: lease === undefined ? undefined : toMs(lease, "lease"),
   });
-  let places: RemotePlaces | null = null;
+  let places: RemoteDirectories | null = null;
   try {
     kindsOf(tasks);
     const keepMs = toMs(scratchAge ?? SCRATCH_AGE, "scratchAge");
@@ -94,7 +94,7 @@ export async function connectWorker(
         const allowed = `a directory that user ${user?.name} can reach: ${closed} is closed to that user`;
         throw new ConfigError({ path: "dir", given: root, allowed });
       }
-      places = await remotePlaces({ parts, sessionOf, dir: root, user, keepMs, keepBytes, log: logger });
+      places = await remoteDirectories({ parts, sessionOf, dir: root, user, keepMs, keepBytes, log: logger });
     }
     return await start(link, places, { tasks, work, signal, logger, user, namespace: namespace ?? "default" });
   } catch (error) {
@@ -104,7 +104,7 @@ export async function connectWorker(
   }
 }
 
-interface Start {
+interface WorkerStart {
   readonly tasks: readonly AnyTask[];
   readonly work: WorkOptions;
   readonly signal: AbortSignal | undefined;
@@ -113,7 +113,7 @@ interface Start {
   readonly user: RunUser | null;
 }
 
-async function start(link: HttpLink, places: RemotePlaces | null, parts: Start): Promise<WorkerHandle> {
+async function start(link: HttpLink, places: RemoteDirectories | null, parts: WorkerStart): Promise<WorkerHandle> {
   const { tasks, work, signal, logger, namespace, user } = parts;
   const log: FieldLog = (level, message, fields) => logger(level, withFields(message, fields));
   const worker = buildWorker({ link, clock: systemClock, places, namespace, log, tasks, options: work, user });

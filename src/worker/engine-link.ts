@@ -1,6 +1,6 @@
 /** How a worker speaks to its engine: in the same process, or over HTTP. A worker decides nothing and holds no
  *  credentials of a database; every call names its session. */
-import type { Family } from "../core/child.ts";
+import type { Family } from "../core/task/task.ts";
 import type {
   ClaimedJob,
   HeldAttempt,
@@ -9,17 +9,17 @@ import type {
   Report,
   SettleAnswer,
   WorkerHealth,
-} from "../core/work.ts";
+} from "../core/worker-protocol.ts";
 
-export type SessionRequest = Omit<NewSession, "id" | "leaseMs">;
+export type LinkSessionRequest = Omit<NewSession, "id" | "leaseMs">;
 
-export interface ClaimOptions {
+export interface LinkClaimOptions {
   readonly limit: number;
   readonly waitMs: number;
   readonly signal: AbortSignal;
 }
 
-export interface ClaimAnswer {
+export interface LinkClaimAnswer {
   readonly alive: boolean;
   /** It is to take no more. */
   readonly drain: boolean;
@@ -33,12 +33,12 @@ export interface EngineLink {
   readonly heartbeatMs?: number;
   /** May wait for an engine that is away, until the signal is aborted. */
   openSession(
-    request: SessionRequest,
+    request: LinkSessionRequest,
     options?: { readonly signal: AbortSignal },
   ): Promise<{ readonly session: string; readonly leaseMs: number }>;
   closeSession(session: string): Promise<void>;
   /** Waits for a job up to `waitMs`. */
-  claim(session: string, options: ClaimOptions): Promise<ClaimAnswer>;
+  claim(session: string, options: LinkClaimOptions): Promise<LinkClaimAnswer>;
   renew(session: string, held: readonly HeldAttempt[], health?: WorkerHealth): Promise<RenewAnswer>;
   /** `session` is the one that claimed it, which may not be the present one. */
   report(report: Report, session: string): Promise<SettleAnswer>;

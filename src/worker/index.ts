@@ -1,11 +1,12 @@
 /** The door `perdure/worker`: tasks run for a server, on this or any other machine. */
-export { type ExecResult, exec, type HttpResult, http } from "../core/builtin.ts";
+
+export { type Failure, InvalidInputError, NonRetryableError, RetryAfterError } from "../core/decision/failure.ts";
 export { type Duration, duration } from "../core/duration.ts";
 export { ConfigError, type ErrorCode, PerdureError } from "../core/errors.ts";
-export type { ExecInput, ExecLimits } from "../core/exec-input.ts";
-export { type Failure, InvalidInputError, NonRetryableError, RetryAfterError } from "../core/failure.ts";
-export type { HttpInput } from "../core/http-input.ts";
-export type { SchemaInput, SchemaOutput, StandardSchema } from "../core/schema.ts";
+export { type ExecResult, exec, type HttpResult, http } from "../core/input/builtin.ts";
+export type { ExecInput, ExecLimits } from "../core/input/exec-input.ts";
+export type { HttpInput } from "../core/input/http-input.ts";
+export type { SchemaInput, SchemaOutput, StandardSchema } from "../core/task/schema.ts";
 export {
   type AnyTask,
   type Handler,
@@ -16,7 +17,7 @@ export {
   type TaskContext,
   type TaskOptions,
   task,
-} from "../core/task.ts";
-export type { WorkerHealth } from "../core/work.ts";
-export type { OutputChunk, StopOptions, WorkerHandle, WorkOptions } from "../core/work-options.ts";
+} from "../core/task/task.ts";
+export type { OutputChunk, StopOptions, WorkerHandle, WorkOptions } from "../core/task/work-options.ts";
+export type { WorkerHealth } from "../core/worker-protocol.ts";
 export { type ConnectOptions, connectWorker } from "./connect-worker.ts";

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { gate, openBench, openCuttable } from "../../test/kit.ts";
-import { resolvePolicy } from "../core/resolve-policy.ts";
-import { task } from "../core/task.ts";
-import type { Report } from "../core/work.ts";
+import { resolvePolicy } from "../core/policy/resolve-policy.ts";
+import { task } from "../core/task/task.ts";
+import type { Report } from "../core/worker-protocol.ts";
 import type { EngineLink } from "./engine-link.ts";
 
 describe("a report", () => {

@@ -1,7 +1,7 @@
 /** Keeps a worker's session alive: renews its lease every third of it or more often, tells what the attempts report of
  *  themselves and how the worker fares, and passes on what the engine answers. When no renewal has come through for a whole lease it says so itself
  *  (`onLost`), without waiting for an engine that cannot be reached. */
-import type { HeldAttempt, RenewAnswer, WorkerHealth } from "../core/work.ts";
+import type { HeldAttempt, RenewAnswer, WorkerHealth } from "../core/worker-protocol.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type EngineLink, isClosed } from "./engine-link.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { aborted, gate, openBench, openCuttable, vanish } from "../../test/kit.ts";
-import { task } from "../core/task.ts";
+import { task } from "../core/task/task.ts";
 import { VirtualClock } from "../testing/virtual-clock.ts";
 import type { EngineLink } from "./engine-link.ts";
 import { startWorker, TestLink } from "./testing-link.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { aborted, gate, openBench } from "../../test/kit.ts";
-import { failure } from "../core/failure.ts";
-import { task } from "../core/task.ts";
+import { failure } from "../core/decision/failure.ts";
+import { task } from "../core/task/task.ts";
 import type { Executor } from "./executor.ts";
 
 describe("stop", () => {

@@ -1,16 +1,14 @@
 /** For tests only: a worker on a link that a test plays itself, with jobs that it hands out. Nothing outside of
  *  tests imports this file. */
-import type { Child, ChildState, Family, HeldParent } from "../core/child.ts";
-import type { SubmitEntry } from "../core/submit-options.ts";
-import type { AnyTask } from "../core/task.ts";
-import type { ClaimedJob, HeldAttempt, RenewAnswer, Report } from "../core/work.ts";
+import type { AnyTask, Child, ChildState, Family, HeldParent, SubmitEntry } from "../core/task/task.ts";
+import type { ClaimedJob, HeldAttempt, RenewAnswer, Report } from "../core/worker-protocol.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { ClaimOptions, EngineLink } from "./engine-link.ts";
+import type { EngineLink, LinkClaimOptions } from "./engine-link.ts";
 import { Worker } from "./worker.ts";
 
 export class TestLink implements EngineLink {
   claimsAtOnce = 1;
-  readonly claims: ClaimOptions[] = [];
+  readonly claims: LinkClaimOptions[] = [];
   readonly held: (readonly HeldAttempt[])[] = [];
   readonly reports: Report[] = [];
   /** What the next renewals say. */
@@ -42,7 +40,7 @@ export class TestLink implements EngineLink {
   }
   async closeSession() {}
 
-  async claim(_session: string, options: ClaimOptions) {
+  async claim(_session: string, options: LinkClaimOptions) {
     this.claims.push(options);
     const { limit, waitMs, signal } = options;
     for (;;) {
@@ -74,7 +72,7 @@ export class TestLink implements EngineLink {
 }
 
 /** Children that a test plays: `states` by their keys. */
-export class TestFamily implements Family {
+export class TestChildren implements Family {
   readonly submitted: { readonly parent: HeldParent; readonly entry: SubmitEntry }[] = [];
   readonly states = new Map<string, ChildState>();
 

@@ -1,7 +1,7 @@
 import { availableParallelism, totalmem } from "node:os";
 import { describe, expect, it } from "vitest";
-import { hostResources } from "../core/resources.ts";
-import { task } from "../core/task.ts";
+import { hostResources } from "../core/input/resources.ts";
+import { task } from "../core/task/task.ts";
 import { checkWork, kindsOf } from "./work-options.ts";
 
 describe("a worker's options", () => {

@@ -9,9 +9,9 @@ import {
   type Resources,
   type ResourcesInput,
   toResources,
-} from "../core/resources.ts";
-import { type AnyTask, isTask } from "../core/task.ts";
-import type { WorkOptions } from "../core/work-options.ts";
+} from "../core/input/resources.ts";
+import { type AnyTask, isTask } from "../core/task/task.ts";
+import type { WorkOptions } from "../core/task/work-options.ts";
 
 const WORK_KEYS = [
   ...["concurrency", "queues", "name", "labels", "runtimes", "stopGrace", "allowEnv", "isolate", "allowAddresses"],

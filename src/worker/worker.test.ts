@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { aborted, gate, openBench } from "../../test/kit.ts";
-import { resolvePolicy } from "../core/resolve-policy.ts";
-import { task } from "../core/task.ts";
+import { resolvePolicy } from "../core/policy/resolve-policy.ts";
+import { task } from "../core/task/task.ts";
 
 describe("slots", () => {
   it("are never exceeded, and all of them are used", async () => {

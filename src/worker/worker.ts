@@ -5,20 +5,25 @@
  *  stop(): claims no more, waits for what runs up to the grace time, hands back the rest; nothing is charged.
  *  Told to drain, it claims no more and says when its hands are empty. */
 import { isOutage } from "../core/errors.ts";
-import { isTerminal } from "../core/job.ts";
-import type { AnyTask } from "../core/task.ts";
-import type { ClaimedJob, HeldAttempt, Report, ReportedOutcome, SettleAnswer, WorkerHealth } from "../core/work.ts";
+import { isTerminal } from "../core/job/job.ts";
+import type { AnyTask } from "../core/task/task.ts";
+import type {
+  ClaimedJob,
+  HeldAttempt,
+  Report,
+  ReportedOutcome,
+  SettleAnswer,
+  WorkerHealth,
+} from "../core/worker-protocol.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
-import type { FieldLog } from "../lib/field-log.ts";
-import { AttemptRun, type Holder, runName, type StopCause } from "./attempt-run.ts";
+import type { FieldLog } from "../lib/log.ts";
+import { type AttemptHolder, AttemptRun, runName, type StopCause } from "./attempt-run.ts";
 import { ClaimLoop } from "./claim-loop.ts";
-import { type EngineLink, isClosed, type SessionRequest } from "./engine-link.ts";
-import type { Executor } from "./executor.ts";
-import { Figures } from "./figures.ts";
-import { runFunction } from "./function-executor.ts";
-import { givenUp, inShort, isShort, overspent, timedOut } from "./reported.ts";
+import { type EngineLink, isClosed, type LinkSessionRequest } from "./engine-link.ts";
+import { type Executor, runFunction } from "./executor.ts";
+import { HealthCounts, WorkerTrouble } from "./health.ts";
+import { givenUp, inShort, isShort, overspent, timedOut } from "./outcomes.ts";
 import { SessionKeeper } from "./session-keeper.ts";
-import { WorkerTrouble } from "./worker-trouble.ts";
 
 export interface WorkerOptions {
   readonly link: EngineLink;
@@ -26,7 +31,7 @@ export interface WorkerOptions {
   readonly tasks: readonly AnyTask[];
   /** For kinds that are not functions of this process. */
   readonly executors?: readonly Executor[];
-  readonly request: SessionRequest;
+  readonly request: LinkSessionRequest;
   /** How long a handler may go on after it was asked to stop. */
   readonly stopGraceMs: number;
   readonly log: FieldLog;
@@ -55,7 +60,7 @@ export class Worker {
   #started: Promise<void> = Promise.resolve();
   #loop: Promise<void> = Promise.resolve();
   #stopped: Promise<void> | null = null;
-  #figures = new Figures();
+  #figures = new HealthCounts();
   #isDraining = false;
   #tellDrained: () => void = () => {};
   /** Resolves when the engine has told it to drain and its hands are empty: it is to be stopped then. */
@@ -122,7 +127,7 @@ export class Worker {
     const { link, clock, request } = this.#options;
     const { session, leaseMs } = await link.openSession(request, { signal: this.#stopping.signal });
     this.#session = session;
-    this.#figures = new Figures();
+    this.#figures = new HealthCounts();
     this.#listen(session);
     this.#keeper = new SessionKeeper(link, clock, session, leaseMs, {
       held: () => this.#held(),
@@ -205,7 +210,7 @@ export class Worker {
     run.finish(isVerdict ? outcome : this.#judge(run, outcome));
   }
 
-  readonly #holder: Holder = {
+  readonly #holder: AttemptHolder = {
     family: () => this.#options.link.family,
     now: () => this.#options.clock.now(),
     touch: () => this.#keeper?.touch(),

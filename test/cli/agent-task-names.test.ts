@@ -3,7 +3,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { JobInfo } from "../../src/core/views.ts";
+import type { JobInfo } from "../../src/core/job/views.ts";
 import { resubmit } from "../../src/dialects/index.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 import { openWhere, type TargetKind, type Where } from "./targets.ts";

@@ -3,12 +3,12 @@ import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { Readable } from "node:stream";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { readAnyFiles } from "../../src/cli/apply/read-any.ts";
+import { readJobFiles } from "../../src/cli/apply/read-jobs.ts";
 import { OPERATIONS } from "../../src/contract/operations.ts";
 import { DIALECT_DEFAULTS } from "../../src/core/dialect-settings.ts";
 import type { ReadEntry } from "../../src/dialects/dialect.ts";
 import { EVENT_VIEW_NAMES, JOB_VIEW_NAMES } from "../../src/dialects/registry.ts";
-import { toSubmitItem } from "../../src/engine/submit-request.ts";
+import { toSubmitItem } from "../../src/engine/submit-item.ts";
 import { OWN, SAMPLES } from "../dialects/samples.ts";
 import { startServer } from "../server/kit.ts";
 import { perdure } from "./kit.ts";
@@ -369,8 +369,8 @@ describe("convert", () => {
       }
       const parameters = more.length === 0 ? {} : { url: "https://api.example.org/price" };
       const wish = { io: { cwd }, settings: () => opalSettings };
-      const before = await readAnyFiles({ ...wish, files: [path as string], parameters });
-      const after = await readAnyFiles({ ...wish, files: ["job.yaml"], parameters: {} });
+      const before = await readJobFiles({ ...wish, files: [path as string], parameters });
+      const after = await readJobFiles({ ...wish, files: ["job.yaml"], parameters: {} });
       expect(after.jobs.map(({ dialect }) => dialect)).toEqual(before.jobs.map(() => null));
       const same = (entry: ReadEntry) => {
         // An OPAL id is drawn anew each time the file is read. In a job file every value is the submit's own.
@@ -416,7 +416,7 @@ describe("convert", () => {
     writeFileSync(join(cwd, "job.yaml"), JSON.stringify({ argv: ["echo", text] }));
     const { stdout } = await perdure(["convert", "-f", "job.yaml"], { cwd });
     writeFileSync(join(cwd, "again.yaml"), stdout);
-    const { jobs } = await readAnyFiles({
+    const { jobs } = await readJobFiles({
       files: ["again.yaml"],
       io: { cwd },
       parameters: {},

@@ -1,7 +1,7 @@
 /** `perdure explain` and `events` of a job that is retried as Attune does, as a user reads them. */
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { task } from "../../src/core/task.ts";
+import { task } from "../../src/core/task/task.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 import { perdure } from "./kit.ts";
 import { newDir } from "./targets.ts";

@@ -1,9 +1,9 @@
 /** A budget covers the whole tree below the job that has it: the attempts that exceed it are stopped, nothing more is started,
  *  and people see what was spent, what is left, and how to grant more. Worker, engine and commands, over a real server. */
 import { describe, expect, it } from "vitest";
-import type { BudgetNow } from "../../src/core/budget.ts";
-import { task } from "../../src/core/task.ts";
-import type { JobInfo } from "../../src/core/views.ts";
+import type { BudgetNow } from "../../src/core/decision/budget.ts";
+import type { JobInfo } from "../../src/core/job/views.ts";
+import { task } from "../../src/core/task/task.ts";
 import { aborted, gate } from "../kit.ts";
 import { KINDS, openWhere } from "./targets.ts";
 

@@ -2,12 +2,12 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { readArguments } from "../../src/cli/arguments.ts";
+import { readArguments } from "../../src/cli/command.ts";
 import { server } from "../../src/cli/commands/server.ts";
 import { loadConfig } from "../../src/cli/config/config.ts";
-import { Printer } from "../../src/cli/print.ts";
-import { SERVER_KEYS } from "../../src/cli/serve/keys.ts";
-import { startServing } from "../../src/cli/serve/serving.ts";
+import { Printer } from "../../src/cli/output/print.ts";
+import { SERVER_KEYS } from "../../src/cli/serve/process-settings.ts";
+import { startServing } from "../../src/cli/serve/start-server.ts";
 import { perdure, testIo } from "./kit.ts";
 import { newDir } from "./targets.ts";
 

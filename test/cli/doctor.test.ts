@@ -3,12 +3,12 @@ import { chmodSync, closeSync, existsSync, mkdirSync, openSync, writeFileSync, w
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { checkNode, judgeDisk } from "../../src/cli/doctor/machine.ts";
-import { judgeClock, judgeVersion } from "../../src/cli/doctor/server.ts";
+import { checkNode, judgeDisk } from "../../src/cli/doctor/local-checks.ts";
+import { judgeClock, judgeVersion } from "../../src/cli/doctor/server-checks.ts";
 import { version } from "../../src/cli/version.ts";
 import { API_VERSION } from "../../src/contract/wire.ts";
-import { NonRetryableError } from "../../src/core/failure.ts";
-import { task } from "../../src/core/task.ts";
+import { NonRetryableError } from "../../src/core/decision/failure.ts";
+import { task } from "../../src/core/task/task.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 import { newSchema } from "../postgres/kit.ts";
 import { claimAndVanish, DANGEROUS, dropSessions, HOSTILE, perdure } from "./kit.ts";

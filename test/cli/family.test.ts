@@ -2,10 +2,10 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { textWidth } from "../../src/cli/terminal-text.ts";
+import { textWidth } from "../../src/cli/output/terminal-text.ts";
 import type { PolicyFields } from "../../src/core/index.ts";
-import { task } from "../../src/core/task.ts";
-import type { JobInfo } from "../../src/core/views.ts";
+import type { JobInfo } from "../../src/core/job/views.ts";
+import { task } from "../../src/core/task/task.ts";
 import { gate } from "../kit.ts";
 import { perdure } from "./kit.ts";
 import { KINDS, openWhere, type Where } from "./targets.ts";

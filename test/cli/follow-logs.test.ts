@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { task } from "../../src/core/task.ts";
+import { task } from "../../src/core/task/task.ts";
 import { inFull } from "../tier.ts";
 import { localTarget, serverTarget, startMain, type TestTarget, untilThere } from "./follow-kit.ts";
 import { perdure as ask, DANGEROUS, Kept } from "./kit.ts";

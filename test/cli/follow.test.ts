@@ -2,8 +2,8 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { textWidth } from "../../src/cli/terminal-text.ts";
-import type { PerdureEvent } from "../../src/core/event.ts";
+import { textWidth } from "../../src/cli/output/terminal-text.ts";
+import type { PerdureEvent } from "../../src/core/job/event.ts";
 import { openKit } from "../client/kit.ts";
 import { inFull } from "../tier.ts";
 import { localTarget, serverTarget, startMain, type TestTarget, untilThere } from "./follow-kit.ts";

@@ -3,9 +3,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { exec } from "../../src/core/builtin.ts";
-import type { SubmitOptions } from "../../src/core/submit-options.ts";
-import { task } from "../../src/core/task.ts";
+import { exec } from "../../src/core/input/builtin.ts";
+import { type SubmitOptions, task } from "../../src/core/task/task.ts";
 import { resubmit } from "../../src/dialects/index.ts";
 import { perdure } from "./kit.ts";
 import { newDir, openWhere, type TargetKind, type Where } from "./targets.ts";

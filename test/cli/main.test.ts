@@ -1,7 +1,7 @@
 /** The frame: help, versions, mistakes and how each ends. */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import type { Command } from "../../src/cli/command.ts";
+import type { CliCommand } from "../../src/cli/command.ts";
 import { HELP } from "../../src/cli/command.ts";
 import { COMMANDS as LISTED } from "../../src/cli/command-list.ts";
 import { main } from "../../src/cli/main.ts";
@@ -92,7 +92,7 @@ describe("the frame", () => {
     expect(stderr).not.toMatch(DANGEROUS);
   });
 
-  const failing = (error: unknown): Command => ({
+  const failing = (error: unknown): CliCommand => ({
     ...{ name: "try", summary: "Try", usage: "perdure try", options: [], examples: [] },
     run: () => Promise.reject(error),
   });

@@ -2,8 +2,8 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { ServerClaim } from "../../src/cli/serve/server-file.ts";
-import { systemClock } from "../../src/engine/clock.ts";
+import { ServerClaim } from "../../src/cli/target/server-notes.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 import { schemaVersion, storeFaults } from "../../src/store/open.ts";
 import { MIGRATIONS as PG } from "../../src/store/postgres/migrations.ts";
 import { openDatabase } from "../../src/store/sqlite/driver.ts";

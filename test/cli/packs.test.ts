@@ -3,8 +3,8 @@ import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { exec } from "../../src/core/builtin.ts";
-import { task } from "../../src/core/task.ts";
+import { exec } from "../../src/core/input/builtin.ts";
+import { task } from "../../src/core/task/task.ts";
 import { perdure } from "./kit.ts";
 import { KINDS, newDir, openWhere } from "./targets.ts";
 

@@ -4,8 +4,8 @@ import { existsSync, openSync, readdirSync, readFileSync, writeFileSync } from "
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { Io } from "../../src/cli/io.ts";
-import { exec } from "../../src/core/builtin.ts";
-import { MAX_STDIN_BYTES } from "../../src/core/exec-input.ts";
+import { exec } from "../../src/core/input/builtin.ts";
+import { MAX_STDIN_BYTES } from "../../src/core/input/exec-input.ts";
 import { IS_FULL } from "../tier.ts";
 import { perdure, perdureAt } from "./kit.ts";
 import { idIn, newPlace, type Place, start, startShell } from "./program.ts";

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import type { Io } from "../../src/cli/io.ts";
 import { main } from "../../src/cli/main.ts";
-import { textWidth } from "../../src/cli/terminal-text.ts";
-import type { JobInfo } from "../../src/core/views.ts";
+import { textWidth } from "../../src/cli/output/terminal-text.ts";
+import type { JobInfo } from "../../src/core/job/views.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 import { claimAndVanish, DANGEROUS, eventsIn, Kept, perdure, type Stock, stocked, testIo, uncoloured } from "./kit.ts";
 

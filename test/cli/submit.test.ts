@@ -3,8 +3,8 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { NonRetryableError } from "../../src/core/failure.ts";
-import { task } from "../../src/core/task.ts";
+import { NonRetryableError } from "../../src/core/decision/failure.ts";
+import { task } from "../../src/core/task/task.ts";
 import { perdure } from "./kit.ts";
 import { KINDS, newDir, openWhere } from "./targets.ts";
 

@@ -2,11 +2,10 @@
 import { chownSync, existsSync, lchownSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { rememberDatabase } from "../../src/cli/serve/elsewhere.ts";
 import { readSecretFile } from "../../src/cli/serve/secret-file.ts";
-import { ServerClaim } from "../../src/cli/serve/server-file.ts";
 import { SETTING } from "../../src/cli/serve/signing.ts";
-import { systemClock } from "../../src/engine/clock.ts";
+import { rememberDatabase, ServerClaim } from "../../src/cli/target/server-notes.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 import { fingerprint } from "../../src/server/key-ring.ts";
 import { openStore } from "../../src/store/open.ts";
 import { newSchema } from "../postgres/kit.ts";

@@ -2,7 +2,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, it, onTestFinished } from "vitest";
-import { eachQueue, eachWorker } from "../../src/cli/pages.ts";
+import { eachQueue, eachWorker } from "../../src/cli/target/pages.ts";
 import { Perdure as Client } from "../../src/client/index.ts";
 import { Perdure } from "../../src/index.ts";
 

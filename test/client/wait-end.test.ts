@@ -1,10 +1,10 @@
 /** How waits share calls. The server here is a function that answers when the test says so. */
 import { describe, expect, it } from "vitest";
-import { type AskEnds, type Awaited, EndWaiter } from "../../src/client/wait-end.ts";
+import { type AwaitedJob, EndWaiter, type FetchEnds } from "../../src/client/wait-end.ts";
 import { PerdureError } from "../../src/core/errors.ts";
 
 interface Asked {
-  readonly jobs: readonly Awaited[];
+  readonly jobs: readonly AwaitedJob[];
   readonly signal: AbortSignal;
   tell(...ended: string[]): void;
   fail(error: Error): void;
@@ -14,7 +14,7 @@ interface Asked {
 function fakeServer() {
   const asked: Asked[] = [];
   let noticed: (() => void) | null = null;
-  const ask: AskEnds = (jobs, _waitMs, signal) =>
+  const ask: FetchEnds = (jobs, _waitMs, signal) =>
     new Promise((resolve, reject) => {
       const tell = (...ended: string[]) => resolve({ ended, missing: [] });
       asked.push({ jobs, signal, tell, fail: reject });

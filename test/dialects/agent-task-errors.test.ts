@@ -2,9 +2,9 @@
  *  key was refused, and how others end that merely write about authentication: texts as their clients print them. Judged
  *  as a worker and an engine do, without a store: the line of the error and the last 2 KiB of stderr, then the preset. */
 import { describe, expect, it } from "vitest";
-import { classify, type FailureOutcome } from "../../src/core/classify.ts";
-import { resolvePolicy } from "../../src/core/resolve-policy.ts";
-import { failed, testJob } from "../../src/core/testing-job.ts";
+import { classify, type FailureOutcome } from "../../src/core/decision/classify.ts";
+import { failed, testJob } from "../../src/core/job/testing-job.ts";
+import { resolvePolicy } from "../../src/core/policy/resolve-policy.ts";
 import { Capture } from "../../src/worker/exec/capture.ts";
 import { endOf } from "../../src/worker/exec/outcome.ts";
 

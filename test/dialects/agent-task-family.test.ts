@@ -1,14 +1,13 @@
 /** AgentTasks with real workers and real commands, and tasks with children: Tribune, Centurion and Legionary. */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { readYamlDocuments } from "../../src/cli/yaml.ts";
-import { exec } from "../../src/core/builtin.ts";
-import type { JobEvent } from "../../src/core/event.ts";
-import type { Perdure } from "../../src/core/face.ts";
-import { NonRetryableError } from "../../src/core/failure.ts";
-import { task } from "../../src/core/task.ts";
-import { changedInput } from "../../src/dialects/agent-task/change.ts";
-import { resubmit } from "../../src/dialects/agent-task/client.ts";
+import { readYamlDocuments } from "../../src/cli/yaml/read.ts";
+import type { Perdure } from "../../src/core/api.ts";
+import { NonRetryableError } from "../../src/core/decision/failure.ts";
+import { exec } from "../../src/core/input/builtin.ts";
+import type { JobEvent } from "../../src/core/job/event.ts";
+import { task } from "../../src/core/task/task.ts";
+import { changedInput, resubmit } from "../../src/dialects/agent-task/change.ts";
 import { agentTask } from "../../src/dialects/agent-task/dialect.ts";
 import { agentTaskEvents } from "../../src/dialects/agent-task/events.ts";
 import { type AgentTaskView, agentTaskView } from "../../src/dialects/agent-task/view.ts";

@@ -1,15 +1,15 @@
 /** AgentTask retry semantics: its document told as tests, through the real engine on both stores. Where the document and
  *  what we do differ, the test says which note it follows. */
 import { describe, expect, it } from "vitest";
-import { classify } from "../../src/core/classify.ts";
-import { failure } from "../../src/core/failure.ts";
-import { presets } from "../../src/core/presets.ts";
-import { policyFromJson } from "../../src/core/resolve-policy.ts";
-import { testJob, testRule } from "../../src/core/testing-job.ts";
-import type { JobInfo } from "../../src/core/views.ts";
-import { agentChildren } from "../../src/dialects/agent-task/children.ts";
+import { classify } from "../../src/core/decision/classify.ts";
+import { failure } from "../../src/core/decision/failure.ts";
+import { testJob, testRule } from "../../src/core/job/testing-job.ts";
+import type { JobInfo } from "../../src/core/job/views.ts";
+import { presets } from "../../src/core/policy/presets.ts";
+import { policyFromJson } from "../../src/core/policy/resolve-policy.ts";
 import { agentTask } from "../../src/dialects/agent-task/dialect.ts";
 import { type AgentEvent, agentTaskEvents } from "../../src/dialects/agent-task/events.ts";
+import { agentChildren } from "../../src/dialects/agent-task/view.ts";
 import type { ReadContext } from "../../src/dialects/dialect.ts";
 import { DIALECT_DEFAULTS } from "../../src/dialects/settings.ts";
 import { openStage, type Play, STORES, type Stage } from "./kit.ts";

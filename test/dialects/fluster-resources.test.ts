@@ -1,7 +1,7 @@
 /** "A job is claimed only by a worker with that much cpu and memory left": with two real workers of one host, on both stores.
  *  That a job is not taken shows by others that are, after it was submitted. */
 import { describe, expect, it, onTestFinished } from "vitest";
-import { task } from "../../src/core/task.ts";
+import { task } from "../../src/core/task/task.ts";
 import { Entrypoint, type FlusterSubmit, fluster } from "../../src/dialects/fluster/client.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 import { type Gate, gate, tempFile } from "../kit.ts";

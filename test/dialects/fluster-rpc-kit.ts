@@ -1,10 +1,10 @@
 /** A server in this process with fluster's controller calls, and if wanted a worker beside it that runs commands. */
 import { spawnSync } from "node:child_process";
 import { onTestFinished } from "vitest";
-import { exec } from "../../src/core/builtin.ts";
-import { startWorker } from "../../src/embedded/start-worker.ts";
-import { flusterRoutes } from "../../src/server/fluster/routes.ts";
-import type { ServerParts } from "../../src/server/parts.ts";
+import { exec } from "../../src/core/input/builtin.ts";
+import { flusterRoutes } from "../../src/dialects/fluster/server/routes.ts";
+import { startWorker } from "../../src/embedded/local-worker.ts";
+import type { ServerParts } from "../../src/server/context.ts";
 import type { AttemptPlaces } from "../../src/store/blobs.ts";
 import { type CallOptions, type KitOptions, type Reply, startServer, type TestServer } from "../server/kit.ts";
 

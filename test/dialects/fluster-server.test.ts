@@ -1,7 +1,7 @@
 /** fluster's client against a server: the same words, and the cluster's own defaults. */
 import { expect, it, onTestFinished } from "vitest";
 import { DIALECT_DEFAULTS } from "../../src/core/dialect-settings.ts";
-import { task } from "../../src/core/task.ts";
+import { task } from "../../src/core/task/task.ts";
 import { Entrypoint, fluster } from "../../src/dialects/fluster/client.ts";
 import { openKit } from "../client/kit.ts";
 

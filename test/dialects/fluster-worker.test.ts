@@ -3,7 +3,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { readYaml } from "../../src/cli/yaml.ts";
+import { readYaml } from "../../src/cli/yaml/read.ts";
 import { Entrypoint, type FlusterSubmit, fluster } from "../../src/dialects/fluster/client.ts";
 import { flusterDialect } from "../../src/dialects/fluster/dialect.ts";
 import type { FlusterStatus } from "../../src/dialects/fluster/view.ts";

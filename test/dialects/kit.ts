@@ -7,26 +7,25 @@
 import { randomBytes, randomFillSync } from "node:crypto";
 import type { constants } from "node:os";
 import { onTestFinished } from "vitest";
-import { readYaml } from "../../src/cli/yaml.ts";
-import type { JobEvent } from "../../src/core/event.ts";
-import { failure } from "../../src/core/failure.ts";
-import { isTerminal, type Usage } from "../../src/core/job.ts";
-import type { JobInfo } from "../../src/core/views.ts";
-import { NO_INPUT, type ReportedOutcome } from "../../src/core/work.ts";
+import { readYaml } from "../../src/cli/yaml/read.ts";
+import { failure } from "../../src/core/decision/failure.ts";
+import type { JobEvent } from "../../src/core/job/event.ts";
+import { isTerminal, type Usage } from "../../src/core/job/job.ts";
+import type { JobInfo } from "../../src/core/job/views.ts";
+import { NO_INPUT, type ReportedOutcome } from "../../src/core/worker-protocol.ts";
 import type { Dialect, ReadContext, ReadEntry, ViewParts } from "../../src/dialects/dialect.ts";
 import { DIALECT_DEFAULTS } from "../../src/dialects/settings.ts";
-import { checkBuiltin } from "../../src/engine/check-builtin.ts";
-import { systemClock } from "../../src/engine/clock.ts";
-import { Engine, type EngineOptions } from "../../src/engine/engine.ts";
-import { toInfo } from "../../src/engine/job-info.ts";
-import { lastAttempts } from "../../src/engine/read-history.ts";
-import { toSubmitItem } from "../../src/engine/submit-request.ts";
+import { Engine } from "../../src/engine/engine.ts";
+import type { EngineOptions } from "../../src/engine/parts.ts";
+import { lastAttempts, toInfo } from "../../src/engine/read-job.ts";
+import { checkBuiltin, toSubmitItem } from "../../src/engine/submit-item.ts";
 import { idMaker } from "../../src/lib/id.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { VirtualClock } from "../../src/testing/virtual-clock.ts";
 import { endOf } from "../../src/worker/exec/outcome.ts";
-import { tellingLine } from "../../src/worker/exec/telling-line.ts";
+import { stderrSummary } from "../../src/worker/exec/stderr-summary.ts";
 import { borrowSchema } from "../postgres/borrowed.ts";
 import { inFull } from "../tier.ts";
 
@@ -403,7 +402,7 @@ function commandEnd(end: Partial<Parameters<typeof endOf>[0]>, stderr: string): 
     left: 0,
     ...end,
   };
-  const judged = endOf(ended, { kind: "none" }, tellingLine(stderr), stderr);
+  const judged = endOf(ended, { kind: "none" }, stderrSummary(stderr), stderr);
   return judged.kind !== "completed"
     ? judged
     : { kind: "completed", result: JSON.stringify({ exitCode: judged.exitCode }) };

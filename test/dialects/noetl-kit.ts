@@ -24,4 +24,4 @@ export async function types(stage: Stage, id: string): Promise<string[]> {
 }
 
 /** As the document prints them: `action_error (attempt=1, error="…")`. */
-export { noetlLine as line } from "../../src/dialects/noetl/timeline.ts";
+export { noetlLine as line } from "../../src/dialects/noetl/view.ts";

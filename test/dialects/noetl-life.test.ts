@@ -1,10 +1,9 @@
 /** What happens to a job and NoETL's document has no words for: told in its timeline and its queue all the same. */
 import { describe, expect, it } from "vitest";
-import { readYaml } from "../../src/cli/yaml.ts";
-import type { JobEvent } from "../../src/core/event.ts";
-import { simulate } from "../../src/core/simulate.ts";
-import { playedOutcomes } from "../../src/core/simulate-outcome.ts";
-import { scripted } from "../../src/core/simulate-script.ts";
+import { readYaml } from "../../src/cli/yaml/read.ts";
+import type { JobEvent } from "../../src/core/job/event.ts";
+import { playedOutcomes } from "../../src/core/simulate/played-outcome.ts";
+import { scripted, simulate } from "../../src/core/simulate/simulate.ts";
 import { noetl } from "../../src/dialects/noetl/dialect.ts";
 import { openStage, readContext, STORES, type Stage } from "./kit.ts";
 import { events, line, types } from "./noetl-kit.ts";

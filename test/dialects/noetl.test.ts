@@ -1,10 +1,10 @@
 /** NoETL's document "Event-Driven Retry Architecture", section by section: each quoted line is one of its own. Where it
  *  contradicts itself, the rule that is followed stands beside the test; docs/dialects.md has them all. */
 import { describe, expect, it } from "vitest";
-import { readYaml } from "../../src/cli/yaml.ts";
-import { failure } from "../../src/core/failure.ts";
+import { readYaml } from "../../src/cli/yaml/read.ts";
+import { failure } from "../../src/core/decision/failure.ts";
 import { noetl } from "../../src/dialects/noetl/dialect.ts";
-import { noetlTimeline } from "../../src/dialects/noetl/timeline.ts";
+import { noetlTimeline } from "../../src/dialects/noetl/view.ts";
 import { VIRTUAL_START } from "../../src/testing/virtual-clock.ts";
 import { openStage, readContext, STORES, type Stage } from "./kit.ts";
 import { answer, events, fetchData, line, types, UNAVAILABLE, UNREACHABLE } from "./noetl-kit.ts";

@@ -1,7 +1,7 @@
 /** A document is taken for what it is, and for nothing else. */
 import { describe, expect, it } from "vitest";
 import { documentsOf } from "../../src/cli/apply/documents.ts";
-import { readYaml } from "../../src/cli/yaml.ts";
+import { readYaml } from "../../src/cli/yaml/read.ts";
 import { DIALECT_NAMES } from "../../src/dialects/dialect.ts";
 import { candidates, DIALECTS, dialectOf, recognise } from "../../src/dialects/registry.ts";
 import { OWN, SAMPLES } from "./samples.ts";

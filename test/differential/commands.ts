@@ -1,8 +1,8 @@
 /** The commands that lists are made of. Each has a seed of its own and draws from it what it does, given what happened so
  *  far; so any command can be taken out of a list and the rest still means something. A command gives calls, each made
  *  on both stores, and may look at the answer they agreed on. */
-import type { Command } from "../../src/core/command.ts";
-import type { NewSession, Report } from "../../src/core/work.ts";
+import type { Command } from "../../src/core/job/command.ts";
+import type { NewSession, Report } from "../../src/core/worker-protocol.ts";
 import {
   decideAt,
   decideCommandAt,

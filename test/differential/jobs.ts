@@ -4,11 +4,11 @@
  *  Two things are left open by the port and therefore kept out. A session has at most nine light lanes and eight heavy
  *  ones, so that a claim sees all of them at once. Jobs that can become suspects (lost quickly again and again) wait in one lane only: which of several
  *  lanes' suspects is tried first is each store's own affair. */
-import { failure } from "../../src/core/failure.ts";
-import { JOB_STATES } from "../../src/core/job.ts";
-import type { PolicyInput, RuleInput } from "../../src/core/policy.ts";
-import type { Resources } from "../../src/core/resources.ts";
-import type { NewSession, ReportedOutcome } from "../../src/core/work.ts";
+import { failure } from "../../src/core/decision/failure.ts";
+import type { Resources } from "../../src/core/input/resources.ts";
+import { JOB_STATES } from "../../src/core/job/job.ts";
+import type { PolicyInput, RuleInput } from "../../src/core/policy/policy.ts";
+import type { NewSession, ReportedOutcome } from "../../src/core/worker-protocol.ts";
 import {
   broke,
   done,

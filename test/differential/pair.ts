@@ -5,8 +5,8 @@
  *  remembers of lanes and policies stays true. */
 import { isDeepStrictEqual } from "node:util";
 import { Client } from "pg";
-import type { PerdureEvent } from "../../src/core/event.ts";
-import { systemClock } from "../../src/engine/clock.ts";
+import type { PerdureEvent } from "../../src/core/job/event.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 import { allJobs } from "../../src/store/conformance/audit.ts";
 import { openPostgres } from "../../src/store/postgres/open.ts";
 import { openSqlite } from "../../src/store/sqlite/open.ts";

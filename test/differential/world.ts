@@ -1,5 +1,5 @@
 /** What commands work on: two stores that answer as one, and what their answers have told so far. */
-import type { ClaimedJob, NewSession, Report } from "../../src/core/work.ts";
+import type { ClaimedJob, NewSession, Report } from "../../src/core/worker-protocol.ts";
 import { T0 } from "../../src/store/conformance/kit.ts";
 import type { ClaimRequest, NewJob, Store } from "../../src/store/store.ts";
 import type { Dice } from "../dice.ts";

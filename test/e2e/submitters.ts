@@ -2,7 +2,7 @@
  *  them has acknowledged it. What was acknowledged is kept, to be asked for at the end. */
 import { onTestFinished } from "vitest";
 import type { PerdureClient } from "../../src/client/index.ts";
-import type { PolicyInput } from "../../src/core/policy.ts";
+import type { PolicyInput } from "../../src/core/policy/policy.ts";
 import { pass, sh } from "./kit.ts";
 
 export interface Submitters {

@@ -3,8 +3,8 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { exec } from "../../src/core/builtin.ts";
 import type { Duration } from "../../src/core/duration.ts";
+import { exec } from "../../src/core/input/builtin.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 import { IS_FULL, inFull } from "../tier.ts";
 import { alive, allDead, type Bench, isAlive, needle, openBench, QUICK, startChild, until } from "./kit.ts";

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { exec } from "../../src/core/builtin.ts";
+import { exec } from "../../src/core/input/builtin.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 import { openBench, QUICK, tempDir, until } from "./kit.ts";
 

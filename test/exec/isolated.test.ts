@@ -1,6 +1,6 @@
 /** Commands in a pid namespace of their own, where the machine lets us have one. */
 import { describe, expect, it } from "vitest";
-import { whyNoNamespace } from "../../src/worker/exec/namespace.ts";
+import { whyNoNamespace } from "../../src/worker/exec/pid-namespace.ts";
 import { allDead, exists, needle, openBench } from "./kit.ts";
 
 const why = await whyNoNamespace();

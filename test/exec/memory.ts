@@ -2,7 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { exec } from "../../src/core/builtin.ts";
+import { exec } from "../../src/core/input/builtin.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 
 const wanted = Number(process.argv[2]);

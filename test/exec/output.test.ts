@@ -2,7 +2,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { OutputChunk } from "../../src/core/work-options.ts";
+import type { OutputChunk } from "../../src/core/task/work-options.ts";
 import { IS_FULL } from "../tier.ts";
 import { exists, openBench, sharedBench, startChild, until } from "./kit.ts";
 

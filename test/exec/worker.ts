@@ -1,7 +1,7 @@
 /** A worker for commands in a process of its own. It says: ready · output TEXT · died WHY. Ends with its stdin. */
 
-import { exec } from "../../src/core/builtin.ts";
 import type { Duration } from "../../src/core/duration.ts";
+import { exec } from "../../src/core/input/builtin.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 
 const { url, lease = "15s", concurrency = 20 } = JSON.parse(process.argv[2] as string) as Record<string, string>;

@@ -1,6 +1,6 @@
 /** What wakes a parent or passes on a cancel may be lost with its process. The store knows, and a sweep finds it. */
 import { describe, expect, it, vi } from "vitest";
-import { resolvePolicy } from "../../src/core/resolve-policy.ts";
+import { resolvePolicy } from "../../src/core/policy/resolve-policy.ts";
 import { task } from "../../src/index.ts";
 import { type Bench, gate, openBench } from "../kit.ts";
 

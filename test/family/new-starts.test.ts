@@ -1,7 +1,7 @@
 /** Children of a parent that was given a new start: which of them start anew, and whose look starts none. */
 import { describe, expect, it, vi } from "vitest";
-import { failure } from "../../src/core/failure.ts";
-import { resolvePolicy } from "../../src/core/resolve-policy.ts";
+import { failure } from "../../src/core/decision/failure.ts";
+import { resolvePolicy } from "../../src/core/policy/resolve-policy.ts";
 import { type Bench, gate, openBench } from "../kit.ts";
 
 const request = { namespace: "default", name: "w", host: "h", pid: 1, queues: null, labels: {}, slots: 1 };

@@ -1,7 +1,7 @@
 /** Cancels on their way from parents to children, and wakes from children to parents: many at once, one beside the other. */
 import { expect, it, vi } from "vitest";
-import { decideCommand } from "../../src/core/command.ts";
-import { failure } from "../../src/core/failure.ts";
+import { failure } from "../../src/core/decision/failure.ts";
+import { decideCommand } from "../../src/core/job/command.ts";
 import { Engine } from "../../src/engine/engine.ts";
 import { task } from "../../src/index.ts";
 import { idMaker } from "../../src/lib/id.ts";

@@ -1,9 +1,9 @@
 /** What is said between parents and children is about states and ids: payloads and results of a megabyte each, and thousands
  *  of them, are not read for it. */
 import { expect, it, vi } from "vitest";
-import { decideCommand } from "../../src/core/command.ts";
-import { failure } from "../../src/core/failure.ts";
-import type { ChildPage } from "../../src/engine/child-states.ts";
+import { failure } from "../../src/core/decision/failure.ts";
+import { decideCommand } from "../../src/core/job/command.ts";
+import type { ChildPage } from "../../src/engine/children/attempt-children.ts";
 import { type Bench, openBench } from "../kit.ts";
 
 const HEAVY = JSON.stringify("x".repeat(10_000));

@@ -5,8 +5,8 @@
 import { setTimeout as pass } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
 import type { Duration } from "../../src/core/duration.ts";
-import { systemClock } from "../../src/engine/clock.ts";
 import { type OpenOptions, Perdure, task, type WorkerHandle } from "../../src/index.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 import { allJobs, audit } from "../../src/store/conformance/audit.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { JobRow, Store } from "../../src/store/store.ts";

@@ -1,8 +1,8 @@
 /** F28: somebody leaves a transaction open, with a snapshot and a number of its own. Nothing that died since can be
  *  cleared away while it lasts, and the feed of events must wait for it; claims must not. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { systemClock } from "../../src/engine/clock.ts";
 import { Perdure, task } from "../../src/index.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 import type { Store } from "../../src/store/store.ts";
 import { all } from "../kit.ts";
 import { ask, until, withClient } from "../postgres/client.ts";

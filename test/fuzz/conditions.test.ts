@@ -2,14 +2,13 @@
  *  or have a plain value, after a bounded number of steps. Steps are counted, since time depends on the machine. */
 import { expect, it } from "vitest";
 import { isPlain } from "../../src/core/check.ts";
+import { failure } from "../../src/core/decision/failure.ts";
 import { ConfigError } from "../../src/core/errors.ts";
-import { evaluateCondition, parseCondition } from "../../src/core/expression.ts";
-import { type ConditionNode, evaluate } from "../../src/core/expression-eval.ts";
-import { EvaluationError } from "../../src/core/expression-values.ts";
-import { failure } from "../../src/core/failure.ts";
-import { presets } from "../../src/core/presets.ts";
-import { resolvePolicy } from "../../src/core/resolve-policy.ts";
-import type { Report } from "../../src/core/work.ts";
+import { type ConditionNode, EvaluationError, evaluate } from "../../src/core/expression/evaluate.ts";
+import { evaluateCondition, parseCondition } from "../../src/core/expression/expression.ts";
+import { presets } from "../../src/core/policy/presets.ts";
+import { resolvePolicy } from "../../src/core/policy/resolve-policy.ts";
+import type { Report } from "../../src/core/worker-protocol.ts";
 import { Dice } from "../dice.ts";
 import { openBench, openSession } from "../kit.ts";
 import { IS_FULL, SEED } from "../tier.ts";

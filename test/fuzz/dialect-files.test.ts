@@ -4,10 +4,10 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "no
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { readAnyFiles } from "../../src/cli/apply/read-any.ts";
-import { viewParts } from "../../src/cli/apply/view-parts.ts";
+import { viewParts } from "../../src/cli/apply/job-views.ts";
+import { readJobFiles } from "../../src/cli/apply/read-jobs.ts";
 import { CliError } from "../../src/cli/exit.ts";
-import { readYamlDocuments } from "../../src/cli/yaml.ts";
+import { readYamlDocuments } from "../../src/cli/yaml/read.ts";
 import { DIALECT_DEFAULTS } from "../../src/core/dialect-settings.ts";
 import { PerdureError } from "../../src/core/errors.ts";
 import { DIALECTS, jobView } from "../../src/dialects/registry.ts";
@@ -127,7 +127,7 @@ async function read(text: string, cwd: string, dialect: string | undefined, why:
   }
   try {
     const wish = { files: ["-"], io: { cwd }, dialect, stdin: stdin(), settings: () => settings };
-    return (await readAnyFiles({ ...wish, parameters: {} })).jobs;
+    return (await readJobFiles({ ...wish, parameters: {} })).jobs;
   } catch (error) {
     expect(error, `${String((error as Error).stack)}\n${why}`).toBeInstanceOf(CliError);
     expect(error, why).not.toBeInstanceOf(PerdureError);

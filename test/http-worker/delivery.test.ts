@@ -1,9 +1,9 @@
 /** Every attempt that a server hands out is started by the worker that asked for it: none is handed back, and none lies
  *  unheard of until a lease has passed. `PERDURE_DELIVERIES` sets how many jobs each test submits. */
 import { describe, expect, it, onTestFinished } from "vitest";
-import { presets } from "../../src/core/presets.ts";
-import { resourceLabels, toResources } from "../../src/core/resources.ts";
-import { task } from "../../src/core/task.ts";
+import { resourceLabels, toResources } from "../../src/core/input/resources.ts";
+import { presets } from "../../src/core/policy/presets.ts";
+import { task } from "../../src/core/task/task.ts";
 import { connectWorker } from "../../src/worker/connect-worker.ts";
 import { gate } from "../kit.ts";
 import { startServer, type TestServer } from "../server/kit.ts";

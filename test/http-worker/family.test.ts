@@ -1,8 +1,8 @@
 /** Children, budgets and resources with a worker that has nothing but the wire to its server. */
 import { describe, expect, it } from "vitest";
-import { exec } from "../../src/core/builtin.ts";
-import { resolvePolicy } from "../../src/core/resolve-policy.ts";
-import { task } from "../../src/core/task.ts";
+import { exec } from "../../src/core/input/builtin.ts";
+import { resolvePolicy } from "../../src/core/policy/resolve-policy.ts";
+import { task } from "../../src/core/task/task.ts";
 import { until } from "../exec/kit.ts";
 import { aborted, gate } from "../kit.ts";
 import { IS_FULL } from "../tier.ts";

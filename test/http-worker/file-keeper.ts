@@ -1,10 +1,9 @@
 /** A server that keeps files of attempts, and may forget; and an attempt whose files go there. */
 
-import { SessionFiles } from "../../src/worker/remote-places/session-files.ts";
+import { SessionFiles } from "../../src/worker/remote-outputs/session-files.ts";
 import type { Asked } from "./fake-server.ts";
 import { tempDir } from "./kit.ts";
-import type { LinkBench } from "./link-kit.ts";
-import { job, never, openLink } from "./link-kit.ts";
+import { job, type LinkBench, never, openLink } from "./link-kit.ts";
 
 export function keeper() {
   const kept = new Map<string, string>();

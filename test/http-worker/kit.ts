@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import type { AnyTask } from "../../src/core/task.ts";
+import type { AnyTask } from "../../src/core/task/task.ts";
 import { type ConnectOptions, connectWorker } from "../../src/worker/connect-worker.ts";
 import { type KitOptions, startServer, type TestServer } from "../server/kit.ts";
 

@@ -1,6 +1,6 @@
 /** A link on a server that a test plays itself. */
 import { onTestFinished } from "vitest";
-import type { ClaimedJob, Report } from "../../src/core/work.ts";
+import type { ClaimedJob, Report } from "../../src/core/worker-protocol.ts";
 import { type HttpLink, type HttpLinkOptions, httpLink } from "../../src/worker/http-link/http-link.ts";
 import { type Answer, type Asked, type FakeServer, fakeServer, type QuickClock, quickClock } from "./fake-server.ts";
 

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { exec } from "../../src/core/builtin.ts";
+import { exec } from "../../src/core/input/builtin.ts";
 import { hasEnded } from "../../src/worker/process-proof.ts";
 import { startChild, until } from "../exec/kit.ts";
 import { IS_FULL } from "../tier.ts";

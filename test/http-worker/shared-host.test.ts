@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
 import { expect, it } from "vitest";
-import { task } from "../../src/core/task.ts";
+import { task } from "../../src/core/task/task.ts";
 import { type Gate, gate } from "../kit.ts";
 import { openWireBench } from "./kit.ts";
 

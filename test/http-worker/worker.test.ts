@@ -1,8 +1,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { NonRetryableError } from "../../src/core/failure.ts";
-import { task } from "../../src/core/task.ts";
+import { NonRetryableError } from "../../src/core/decision/failure.ts";
+import { task } from "../../src/core/task/task.ts";
 import { connectWorker } from "../../src/worker/connect-worker.ts";
 import { until } from "../exec/kit.ts";
 import { aborted, gate } from "../kit.ts";

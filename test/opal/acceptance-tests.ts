@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { OpalAttempts } from "../../src/dialects/opal/attempts.ts";
 import type { OpalJob } from "../../src/dialects/opal/job.ts";
-import type { OpalLease } from "../../src/dialects/opal/runtime-files.ts";
+import type { OpalLease } from "../../src/dialects/opal/server/runtime-files.ts";
 import { type OpalApi, TEN_KEYS } from "./api.ts";
 import type { Evidence } from "./evidence.ts";
 

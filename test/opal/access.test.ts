@@ -1,9 +1,9 @@
 /** Who may come in by OPAL's door: whoever has a token, and without one only who is on this machine, where it is wanted. */
 import { request } from "node:http";
 import { describe, expect, it } from "vitest";
+import { opalDoor } from "../../src/dialects/opal/server/routes.ts";
+import { anonymousCaller } from "../../src/dialects/opal/server/submit.ts";
 import { opalSettings } from "../../src/dialects/opal/settings.ts";
-import { anonymousCaller } from "../../src/server/opal/anonymous.ts";
-import { opalDoor } from "../../src/server/opal/door.ts";
 import { ENGINE, startOpal } from "./kit.ts";
 
 const READS = ["/api/jobs", "/api/jobs/job_1", "/api/artifacts/job_1/attempt_1/prompt.txt", "/api/workers"];

@@ -1,10 +1,10 @@
 /** A server in this process with OPAL's door, and if wanted a worker beside it that runs the example's engine. */
 import { onTestFinished } from "vitest";
-import { exec } from "../../src/core/builtin.ts";
+import { exec } from "../../src/core/input/builtin.ts";
+import { opalDoor } from "../../src/dialects/opal/server/routes.ts";
 import { opalSettings } from "../../src/dialects/opal/settings.ts";
-import { startWorker } from "../../src/embedded/start-worker.ts";
-import { opalDoor } from "../../src/server/opal/door.ts";
-import type { ServerParts } from "../../src/server/parts.ts";
+import { startWorker } from "../../src/embedded/local-worker.ts";
+import type { ServerParts } from "../../src/server/context.ts";
 import type { AttemptPlaces } from "../../src/store/blobs.ts";
 import { type KitOptions, startServer, type TestServer } from "../server/kit.ts";
 import { ENGINE } from "./api.ts";

@@ -1,14 +1,14 @@
 /** One warning line per reclaim, for jobs of OPAL's door. */
 import { expect, it, onTestFinished } from "vitest";
-import type { JobEvent } from "../../src/core/event.ts";
-import { resolvePolicy } from "../../src/core/resolve-policy.ts";
-import { logTime } from "../../src/dialects/opal/reclaim-record.ts";
+import type { JobEvent } from "../../src/core/job/event.ts";
+import { resolvePolicy } from "../../src/core/policy/resolve-policy.ts";
 import { opalJobPolicy, opalRetry } from "../../src/dialects/opal/retry.ts";
+import { opalOnLost } from "../../src/dialects/opal/server/reclaim.ts";
 import { opalPolicy, opalSettings } from "../../src/dialects/opal/settings.ts";
+import { logTime } from "../../src/dialects/opal/worker-log.ts";
 import { type OpenedEngine, openEngine } from "../../src/embedded/open-engine.ts";
+import type { ServerLog } from "../../src/server/log.ts";
 import { createLog } from "../../src/server/log.ts";
-import { opalOnLost } from "../../src/server/opal/reclaim.ts";
-import type { ServerLog } from "../../src/server/parts.ts";
 import { directoryBlobs } from "../../src/store/directory-blobs.ts";
 import type { Store } from "../../src/store/store.ts";
 

@@ -7,8 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { systemClock } from "../../src/engine/clock.ts";
 import { sleep } from "../../src/lib/clock.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 
 /** Enough for a database whose log is never copied home, and the files of a round. */
 const IMAGE_MIB = 160;

@@ -9,8 +9,8 @@ import type { PerdureClient } from "../../src/client/client.ts";
 import { Perdure } from "../../src/client/connect.ts";
 import type { Duration } from "../../src/core/duration.ts";
 import { PerdureError } from "../../src/core/errors.ts";
-import { systemClock } from "../../src/engine/clock.ts";
 import { sleep } from "../../src/lib/clock.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 
 const PROGRAM = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
 const START_MS = 60_000;

@@ -2,10 +2,10 @@
 import { setMaxListeners } from "node:events";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Perdure as Face, JobOutputs } from "../../src/core/face.ts";
+import type { Perdure as Face, JobOutputs } from "../../src/core/api.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
-import { systemClock } from "../../src/engine/clock.ts";
 import { sleep } from "../../src/lib/clock.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 import { openDatabase } from "../../src/store/sqlite/driver.ts";
 import { type Disk, signalAll, treeOf } from "./disk.ts";
 import { type Acknowledged, Runs, sha256, startUp, submitTo } from "./load.ts";

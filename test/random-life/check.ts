@@ -1,9 +1,9 @@
 /** What must hold of any job, and of parents and children, whatever happened to them before. */
 import { expect } from "vitest";
-import { decideCommand } from "../../src/core/command.ts";
-import type { JobEvent } from "../../src/core/event.ts";
-import { evolve, foldEvents } from "../../src/core/fold.ts";
-import { isTerminal, type JobProgressFields } from "../../src/core/job.ts";
+import { decideCommand } from "../../src/core/job/command.ts";
+import type { JobEvent } from "../../src/core/job/event.ts";
+import { evolve, foldEvents } from "../../src/core/job/fold.ts";
+import { isTerminal, type JobProgressFields } from "../../src/core/job/job.ts";
 import type { JobRow } from "../../src/store/store.ts";
 import type { Bench } from "../kit.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { HEADER } from "../../src/contract/wire.ts";
-import type { ClaimedJob } from "../../src/core/work.ts";
+import type { ClaimedJob } from "../../src/core/worker-protocol.ts";
 import { inFull } from "../tier.ts";
 import { type StoreName, startServer, type TestServer } from "./kit.ts";
 import { BROKE, DONE, type HandWorker, openWorker } from "./worker-kit.ts";

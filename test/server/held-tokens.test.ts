@@ -2,9 +2,9 @@
  *  attempt. */
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HEADER } from "../../src/contract/wire.ts";
-import type { ClaimedJob } from "../../src/core/work.ts";
-import { systemClock } from "../../src/engine/clock.ts";
+import type { ClaimedJob } from "../../src/core/worker-protocol.ts";
 import type { Clock } from "../../src/lib/clock.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 import { TokenBook } from "../../src/server/tokens.ts";
 import type { Store } from "../../src/store/store.ts";
 import { gate } from "../kit.ts";

@@ -1,8 +1,8 @@
 /** The token that a command finds in its environment: to submit children, read them, tell usage, and nothing else. */
 import { beforeAll, describe, expect, it } from "vitest";
 import { ROUTES } from "../../src/contract/routes.ts";
-import type { ClaimedJob } from "../../src/core/work.ts";
-import { jobToken, readJobToken } from "../../src/server/job-token.ts";
+import type { ClaimedJob } from "../../src/core/worker-protocol.ts";
+import { jobToken, readJobToken } from "../../src/server/attempt-credentials.ts";
 import { KeyRing } from "../../src/server/key-ring.ts";
 import { startServer, type TestServer } from "./kit.ts";
 import { type HandWorker, openWorker } from "./worker-kit.ts";

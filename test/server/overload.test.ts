@@ -1,7 +1,7 @@
 /** Who is refused by a running server that has too much to do, and how: readers first, then those who submit, workers never.
  *  The rules themselves have their tests beside `src/server/admission.ts`. */
 import { describe, expect, it, onTestFinished } from "vitest";
-import { systemClock } from "../../src/engine/clock.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 import { ADMISSION } from "../../src/server/admission.ts";
 import { gate } from "../kit.ts";
 import { type KitOptions, type Reply, startServer } from "./kit.ts";

@@ -1,6 +1,6 @@
 /** What one token can take for itself: lanes and policies. */
 import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { systemClock } from "../../src/engine/clock.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 import { startServer, type TestServer } from "./kit.ts";
 import { openWorker } from "./worker-kit.ts";
 

@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { exec } from "../../src/core/builtin.ts";
-import type { AnyTask } from "../../src/core/task.ts";
-import type { WorkerHandle } from "../../src/core/work-options.ts";
+import { exec } from "../../src/core/input/builtin.ts";
+import type { AnyTask } from "../../src/core/task/task.ts";
+import type { WorkerHandle } from "../../src/core/task/work-options.ts";
 import { connectWorker } from "../../src/worker/connect-worker.ts";
 import { startServer, type TestServer } from "./kit.ts";
 

@@ -5,7 +5,7 @@ import { connect } from "node:net";
 import { hostname } from "node:os";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { PerdureError } from "../../src/core/errors.ts";
-import { systemClock } from "../../src/engine/clock.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 import { ADMISSION, Admission } from "../../src/server/admission.ts";
 import { gate } from "../kit.ts";
 import { type KitOptions, startServer } from "./kit.ts";

@@ -1,7 +1,7 @@
 /** While the store is full or away each request fails, and the log does not grow with them. */
 import { expect, it, onTestFinished } from "vitest";
 import { PerdureError } from "../../src/core/errors.ts";
-import { systemClock } from "../../src/engine/clock.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 import { startServer } from "./kit.ts";
 
 it("a full store is one line when it begins, one when it is over, and a count, without stacks", async () => {

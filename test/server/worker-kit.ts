@@ -1,6 +1,6 @@
 /** A worker that a test plays by hand, by plain requests. */
 import { HEADER } from "../../src/contract/wire.ts";
-import type { ClaimedJob } from "../../src/core/work.ts";
+import type { ClaimedJob } from "../../src/core/worker-protocol.ts";
 import type { CallOptions, Reply, TestServer } from "./kit.ts";
 
 export interface HandWorker {

@@ -1,16 +1,20 @@
-/** Documents of files that may be of any kind: which dialect each of them is of, or that it is a job file of ours. What could
- *  be more than one is not guessed, and what is none is told with the kinds that there are. */
+/** Documents of files that may be of any kind: which dialect each belongs to, or that it is a job file of Perdure. A
+ *  document that fits several kinds or none is refused with the known kinds. */
 import { dirname, resolve } from "node:path";
 import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
+import { ROLE_KIND, TASK_KIND } from "../../dialects/agent-task/fields.ts";
 import type { Dialect } from "../../dialects/dialect.ts";
+import { FLUSTER_RETRY_FIELDS } from "../../dialects/fluster/retry.ts";
 import { candidates, DIALECTS, dialectOf, documentsWithin } from "../../dialects/registry.ts";
-import { usageError } from "../exit.ts";
+import { type CliError, usageError } from "../exit.ts";
+import { bytesOf, EMPTY, TOP_KEYS } from "../input/job-file.ts";
 import type { Io } from "../io.ts";
-import { bytesOf, TOP_KEYS } from "../job-file.ts";
-import { readSmallFile, readYamlDocuments, textIn, type YamlText } from "../yaml.ts";
-import { YAML_LIMITS } from "../yaml-scan.ts";
-import { unknownKind } from "./unknown-kind.ts";
+import { readSmallFile, readYamlDocuments, textIn, type YamlPath, type YamlText } from "../yaml/read.ts";
+import { YAML_LIMITS } from "../yaml/scan.ts";
+
+// Documents of files that may be of any kind: which dialect each of them is of, or that it is a job file of ours.
+// What could be more than one is not guessed, and what is none is told with the kinds that there are.
 
 /** Our own job files, where a dialect could be named. */
 const OURS = "perdure";
@@ -25,7 +29,7 @@ export interface AnyDocument {
   readonly dialect: Dialect | null;
 }
 
-export interface FilesWish {
+export interface DocumentsRequest {
   /** As given; `-` is standard input. */
   readonly files: readonly string[];
   readonly io: Pick<Io, "cwd">;
@@ -34,7 +38,12 @@ export interface FilesWish {
   readonly stdin?: AsyncIterable<Buffer | string>;
 }
 
-export async function documentsOf({ files, io, dialect, stdin = process.stdin }: FilesWish): Promise<AnyDocument[]> {
+export async function documentsOf({
+  files,
+  io,
+  dialect,
+  stdin = process.stdin,
+}: DocumentsRequest): Promise<AnyDocument[]> {
   const chosen = dialect === undefined ? undefined : chosenKind(dialect);
   if (files.filter((name) => name === "-").length > 1) throw usageError("--file: standard input can be read only once");
   const found: AnyDocument[] = [];
@@ -91,4 +100,63 @@ function ownness(value: unknown): "sure" | "likely" | "possible" | "none" {
   if ((isOurs || has("command")) && Object.keys(value).every((key) => TOP_KEYS.includes(key))) return "sure";
   if (isOurs) return "likely";
   return has("command") || (has("kind") && !has("apiVersion")) ? "possible" : "none";
+}
+
+// What is said of a document of no known kind: what the kinds are known by and, where a word of it is nearly one of
+// those, that word with its place. Which kind a document is of is decided elsewhere.
+
+/** What files of other systems are known by, alone or together. */
+const SIGNS = [
+  ...["prompt", "entrypoint", "resources", "environment", "ports", "scheduling_timeout_seconds"],
+  ...["step", "type", "tool", "workflow", "runtime", "runner_type", "entry_point", "apiVersion", "kind", "spec"],
+];
+/** Words that are nobody's sign, and no misspelling of one either. */
+const OTHERS = ["name", "ref", "metadata", "parameters", "description", "method", "url", "code", "script", "next"];
+const KNOWN: readonly string[] = [...SIGNS, ...TOP_KEYS];
+const RETRY_SIGNS: readonly string[] = [...FLUSTER_RETRY_FIELDS, "max_attempts"];
+
+const KINDS_THERE_ARE =
+  "A job of Perdure has argv, command, kind or jobs; an OPAL job has prompt; a fluster job has entrypoint with resources, " +
+  "environment, ports or fluster's words in retry; a NoETL task has step with type or tool, workflow, or " +
+  "retry.max_attempts; an Attune action has runtime and entrypoint, or runner_type and entry_point; an AgentTask has " +
+  `apiVersion and kind: ${TASK_KIND}, its role kind: ${ROLE_KIND}. Name it with --dialect`;
+
+function unknownKind(yaml: YamlText): CliError {
+  const { value } = yaml;
+  if (value === null) return yaml.error([], EMPTY);
+  const got = isPlain(value) ? "a document" : Array.isArray(value) ? "a list" : show(value);
+  const slip = isPlain(value) ? slipIn(value as Record<string, unknown>) : null;
+  const hint = slip === null ? "" : ` Did you mean ${show(slip.meant)} by ${show(slip.given)}?`;
+  return yaml.error(slip?.path ?? [], `got ${got} of no kind that is known here.${hint} ${KINDS_THERE_ARE}`);
+}
+
+interface MisspeltWord {
+  readonly path: YamlPath;
+  readonly given: string;
+  readonly meant: string;
+}
+
+/** The first word that is nearly one by which a kind is known. */
+function slipIn(document: Record<string, unknown>): MisspeltWord | null {
+  const { kind, retry } = document;
+  const meant = typeof kind === "string" ? nearest(kind, [TASK_KIND, ROLE_KIND]) : null;
+  if (meant !== null && meant !== kind) return { path: ["kind"], given: kind as string, meant };
+  return (
+    slipAmong(Object.keys(document), KNOWN, OTHERS, []) ??
+    (isPlain(retry) ? slipAmong(Object.keys(retry), RETRY_SIGNS, [], ["retry"]) : null)
+  );
+}
+
+function slipAmong(
+  keys: readonly string[],
+  known: readonly string[],
+  others: readonly string[],
+  at: YamlPath,
+): MisspeltWord | null {
+  for (const given of keys) {
+    if (known.includes(given) || others.includes(given)) continue;
+    const meant = nearest(given, known);
+    if (meant !== null) return { path: [...at, given], given, meant };
+  }
+  return null;
 }

@@ -1,19 +1,19 @@
 /** `perdure apply --dry-run`: the jobs of files as they would be stored, and whether they exist already. Nothing is stored, and no
  *  data is created: where none is, no job exists. */
 import { showMs, toMs } from "../../core/duration.ts";
-import { jobName } from "../../core/job-name.ts";
-import type { Policy } from "../../core/policy.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
+import { jobName } from "../../core/job/job-name.ts";
+import type { Policy } from "../../core/policy/policy.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { Difference } from "../../dialects/dialect.ts";
-import type { Context } from "../command.ts";
+import type { CommandContext } from "../command.ts";
 import { EXIT } from "../exit.ts";
-import { attemptsText, backoffText, policyBudgetText } from "../policy-text.ts";
-import { type Target, withPerdure } from "../target.ts";
-import { unlessForbidden } from "../unless-forbidden.ts";
-import { type Existing, existingOf, impliedParent, namedBy } from "./named.ts";
-import type { AnyJob } from "./read-any.ts";
+import { nullIfForbidden } from "../jobs/job-reference.ts";
+import { attemptsText, backoffText, policyBudgetText } from "../output/policy-text.ts";
+import { type Target, withPerdure } from "../target/target.ts";
+import { type ExistingJob, existingOf, impliedParent, namedBy } from "./named-jobs.ts";
+import type { ReadJob } from "./read-jobs.ts";
 
-export async function showDry(context: Context, target: Target, jobs: readonly AnyJob[]): Promise<number> {
+export async function showDry(context: CommandContext, target: Target, jobs: readonly ReadJob[]): Promise<number> {
   const { given, out } = context;
   const existing = await storedOf(context, target, jobs);
   const earlier = jobs.map((job, i) => (existing[i] == null ? earlierOf(jobs.slice(0, i), job) : null));
@@ -30,16 +30,16 @@ export async function showDry(context: Context, target: Target, jobs: readonly A
 }
 
 /** A document of the same files with the same name, whose job would be stored first. */
-interface Earlier {
+interface EarlierDocument {
   readonly where: string;
   readonly differences: readonly Difference[];
   readonly text: string;
 }
 
-function earlierOf(before: readonly AnyJob[], job: AnyJob): Earlier | null {
+function earlierOf(before: readonly ReadJob[], job: ReadJob): EarlierDocument | null {
   const named = namedBy(job);
   const { key, parent } = job.entry.options ?? {};
-  const isSame = ({ entry: { options }, dialect }: AnyJob) =>
+  const isSame = ({ entry: { options }, dialect }: ReadJob) =>
     dialect === job.dialect && options?.key === key && options?.parent === parent;
   const first = named === null ? undefined : before.find(isSame);
   if (named === null || first === undefined) return null;
@@ -52,33 +52,37 @@ function earlierOf(before: readonly AnyJob[], job: AnyJob): Earlier | null {
   return { where, differences, text: `${called}, and differs: ${what}. It is not stored: ${instead}` };
 }
 
-function shownEarlier(earlier: Earlier | null): object {
+function shownEarlier(earlier: EarlierDocument | null): object {
   return earlier === null ? {} : { sameNameAs: { where: earlier.where, differences: earlier.differences } };
 }
 
 /** In their order; null for one that does not exist, or whose document has no name. */
-async function storedOf(context: Context, target: Target, jobs: readonly AnyJob[]): Promise<(Existing | null)[]> {
+async function storedOf(
+  context: CommandContext,
+  target: Target,
+  jobs: readonly ReadJob[],
+): Promise<(ExistingJob | null)[]> {
   if (jobs.every((job) => namedBy(job) === null)) return [];
-  if (target.kind === "store" && !(await (await import("../direct.ts")).storeExists(target))) return [];
+  if (target.kind === "store" && !(await (await import("../target/open-store.ts")).storeExists(target))) return [];
   return withPerdure(context, async (perdure) => {
-    const found = await unlessForbidden(existingOf(perdure, jobs, impliedParent(context.io, target)));
+    const found = await nullIfForbidden(existingOf(perdure, jobs, impliedParent(context.io, target)));
     if (found === null) context.out.note("note: this token may not read, so whether jobs exist already is not shown");
     return found ?? [];
   });
 }
 
-function nameOf({ task, input, options }: AnyJob["entry"]): string {
+function nameOf({ task, input, options }: ReadJob["entry"]): string {
   const { name = null, annotations = {} } = options ?? {};
   return jobName({ name, kind: task, annotations, payload: input });
 }
 
 /** Null where it is known only when the job is stored: what workers publish for its kind holds then. */
-function policyOf({ task, options }: AnyJob["entry"]): Policy | null {
+function policyOf({ task, options }: ReadJob["entry"]): Policy | null {
   const isOurs = task === "exec" || task === "http";
   return options?.retry === undefined && !isOurs ? null : resolvePolicy(options?.retry);
 }
 
-function factsOf(entry: AnyJob["entry"]): [string, string | null][] {
+function factsOf(entry: ReadJob["entry"]): [string, string | null][] {
   const policy = policyOf(entry);
   const timeout = entry.options?.timeout;
   const shared: [string, string | null][] = [
@@ -94,7 +98,7 @@ function factsOf(entry: AnyJob["entry"]): [string, string | null][] {
   ];
 }
 
-function shownJob({ entry, where, dialect }: AnyJob, existing: Existing | null): object {
+function shownJob({ entry, where, dialect }: ReadJob, existing: ExistingJob | null): object {
   const { task, input, options } = entry;
   return {
     ...{ kind: task, name: nameOf(entry), input, options, policy: policyOf(entry), where, dialect },
@@ -102,6 +106,6 @@ function shownJob({ entry, where, dialect }: AnyJob, existing: Existing | null):
   };
 }
 
-function shownExisting({ job: { id, state }, differences }: Existing): object {
+function shownExisting({ job: { id, state }, differences }: ExistingJob): object {
   return { id, state, differences };
 }

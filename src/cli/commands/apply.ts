@@ -1,21 +1,19 @@
 /** `perdure apply`: stores the jobs of files of any kind, ours or another system's. */
 import { show } from "../../core/errors.ts";
+import { dialectSettingsFor } from "../apply/dialect-settings.ts";
 import { KINDS } from "../apply/documents.ts";
 import { showDry } from "../apply/dry-run.ts";
-import { namedBy } from "../apply/named.ts";
-import { readAnyFiles } from "../apply/read-any.ts";
-import { settingsFor } from "../apply/settings.ts";
-import type { Given } from "../arguments.ts";
-import { type Command, READING } from "../command.ts";
+import { namedBy } from "../apply/named-jobs.ts";
+import { readJobFiles } from "../apply/read-jobs.ts";
+import { type Arguments, type CliCommand, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { checkedOptions, pairsOf } from "../submit/entry.ts";
-import { INPUT_OPTIONS } from "../submit/options.ts";
-import { storeJobs } from "../submit/store.ts";
-import { TARGET, targetOf } from "../target.ts";
+import { checkedOptions, INPUT_OPTIONS, pairsOf } from "../submit/entry-from-options.ts";
+import { storeJobs } from "../submit/store-jobs.ts";
+import { TARGET, targetOf } from "../target/target.ts";
 
 const PARAM = INPUT_OPTIONS.find(({ name }) => name === "param") as (typeof INPUT_OPTIONS)[number];
 
-export const apply: Command = {
+export const apply: CliCommand = {
   name: "apply",
   summary: "Submit the jobs of a file, ours or of another system",
   usage: "perdure apply -f FILE [-f FILE…] [-p KEY=VALUE…] [OPTIONS]",
@@ -60,9 +58,9 @@ export const apply: Command = {
     if (files.length === 0) throw usageError(`which file? Usage: ${apply.usage}`);
     // All of it is checked before anything is made or stored.
     const target = targetOf(context);
-    const { jobs: read, notes } = await readAnyFiles({
+    const { jobs: read, notes } = await readJobFiles({
       ...{ files, io, dialect: given.text("dialect"), parameters: pairsOf(given, "param") },
-      settings: () => settingsFor(context, target),
+      settings: () => dialectSettingsFor(context, target),
     });
     const jobs = keyed(given, read);
     for (const note of notes) out.note(`note: ${note}`);
@@ -76,11 +74,11 @@ export const apply: Command = {
   },
 };
 
-type Jobs = Awaited<ReturnType<typeof readAnyFiles>>["jobs"];
+type AppliedJobs = Awaited<ReturnType<typeof readJobFiles>>["jobs"];
 
 /** With the key of the command line, which makes it safe to apply a file again: a command that submits its children so finds
  *  them when it is run again. */
-function keyed(given: Given, jobs: Jobs): Jobs {
+function keyed(given: Arguments, jobs: AppliedJobs): AppliedJobs {
   const key = given.text("key");
   const [job] = jobs;
   if (key === undefined) return jobs;

@@ -1,13 +1,12 @@
 /** `perdure artifacts`: the files that a job left, and one of them. */
 import { posix, resolve } from "node:path";
-import { type Command, READING } from "../command.ts";
-import { copyOut } from "../copy-out.ts";
+import { type CliCommand, READING } from "../command.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
-import { saveAs } from "../follow/save-as.ts";
-import { asReference, fullId } from "../job-reference.ts";
-import { TARGET, withPerdure } from "../target.ts";
+import { asReference, fullId } from "../jobs/job-reference.ts";
+import { copyOut, saveAs } from "../output/file-output.ts";
+import { TARGET, withPerdure } from "../target/target.ts";
 
-export const artifacts: Command = {
+export const artifacts: CliCommand = {
   name: "artifacts",
   summary: "List the files that a job left, or print or save one of them",
   usage: "perdure artifacts ID [NAME] [OPTIONS]",

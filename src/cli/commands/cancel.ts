@@ -1,15 +1,16 @@
 /** `perdure cancel`: ends jobs, at once if they wait, by their signal if they run. */
-import { PerdureError } from "../../core/errors.ts";
-import type { Perdure } from "../../core/face.ts";
-import { isTerminal } from "../../core/job.ts";
-import type { JobInfo } from "../../core/views.ts";
-import { type Command, READING } from "../command.ts";
-import { forEach, givenIds } from "../each-job.ts";
-import { showLocal } from "../print.ts";
-import { TARGET } from "../target.ts";
-import { unlessForbidden } from "../unless-forbidden.ts";
 
-export const cancel: Command = {
+import type { Perdure } from "../../core/api.ts";
+import { PerdureError } from "../../core/errors.ts";
+import { isTerminal } from "../../core/job/job.ts";
+import type { JobInfo } from "../../core/job/views.ts";
+import { type CliCommand, READING } from "../command.ts";
+import { forEach, givenIds } from "../jobs/for-each-job.ts";
+import { nullIfForbidden } from "../jobs/job-reference.ts";
+import { showLocal } from "../output/print.ts";
+import { TARGET } from "../target/target.ts";
+
+export const cancel: CliCommand = {
   name: "cancel",
   summary: "Cancel jobs",
   usage: "perdure cancel ID… [OPTIONS]",
@@ -27,7 +28,7 @@ export const cancel: Command = {
 
 /** The library takes a cancel of an ended job for done, so that it can be repeated; a person is told that it had no effect. */
 async function cancelOne(perdure: Perdure, id: string): Promise<JobInfo> {
-  const before = await unlessForbidden(perdure.job(id).then((job) => job.get()));
+  const before = await nullIfForbidden(perdure.job(id).then((job) => job.get()));
   if (before !== null && isTerminal(before.state)) throw alreadyEnded(before);
   const job = await perdure.cancel(id);
   // It may have ended by itself in between.

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { testIo } from "../../../test/cli/kit.ts";
 import { COMMANDS } from "../command-list.ts";
 import { main } from "../main.ts";
-import { completion, completionScript } from "./completion.ts";
+import { completionOf, completionScript } from "./completion.ts";
 import { config } from "./config.ts";
 
 const commands = await Promise.all(COMMANDS.map(({ load }) => load()));
@@ -81,7 +81,11 @@ describe("perdure completion", () => {
   it("prints the script, and says which shells it knows", async () => {
     const run = async (...args: string[]) => {
       const io = testIo();
-      return { code: await main(["completion", ...args], io, [completion]), out: io.stdout.text, err: io.stderr.text };
+      return {
+        code: await main(["completion", ...args], io, [completionOf(COMMANDS)]),
+        out: io.stdout.text,
+        err: io.stderr.text,
+      };
     };
     expect(await run("bash")).toMatchObject({ code: 0, out: expect.stringContaining("complete -o default"), err: "" });
     expect(await run("bsh")).toMatchObject({ code: 2, err: expect.stringContaining('Did you mean "bash"?') });

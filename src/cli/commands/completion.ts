@@ -1,18 +1,19 @@
 /** `perdure completion`: scripts that make a shell complete commands and options, made from the same tables as the help. Names
  *  come from those tables alone; nothing of a user is ever put into a script. */
 import { asOneOf } from "../../core/check.ts";
-import { type Command, HELP, type Option } from "../command.ts";
-import { COMMANDS } from "../command-list.ts";
+import { type CliCommand, type CommandOption, HELP } from "../command.ts";
 import { KEYS } from "../config/settings.ts";
 import { EXIT, usageError } from "../exit.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
+const USAGE = "perdure completion bash|zsh|fish";
 export type Shell = (typeof SHELLS)[number];
 
-export const completion: Command = {
+/** The command; it is given the list that it stands in itself. */
+export const completionOf = (list: readonly { load(): Promise<CliCommand> }[]): CliCommand => ({
   name: "completion",
   summary: "Print a script that completes commands in your shell",
-  usage: "perdure completion bash|zsh|fish",
+  usage: USAGE,
   options: [],
   examples: [
     'eval "$(perdure completion bash)"',
@@ -23,34 +24,33 @@ export const completion: Command = {
   async run({ given, out }) {
     given.atMost(1);
     const [shell] = given.positionals;
-    if (shell === undefined) throw usageError(`which shell? Usage: ${completion.usage}`);
-    // Not at the top: the list of commands has this one in it.
-    const commands = await Promise.all(COMMANDS.map(({ load }) => load()));
+    if (shell === undefined) throw usageError(`which shell? Usage: ${USAGE}`);
+    const commands = await Promise.all(list.map(({ load }) => load()));
     out.block(completionScript(asOneOf(shell, SHELLS, "shell"), commands));
     return EXIT.done;
   },
-};
+});
 
-export function completionScript(shell: Shell, commands: readonly Command[]): string {
+export function completionScript(shell: Shell, commands: readonly CliCommand[]): string {
   return { bash, zsh, fish }[shell](commands);
 }
 
 /** What may stand where no option stands; files where nothing is known. */
-function wordsOf({ name }: Command): readonly string[] {
+function wordsOf({ name }: CliCommand): readonly string[] {
   if (name === "completion") return SHELLS;
   return name === "config" ? KEYS : [];
 }
 
-function optionsOf({ options }: Command): readonly Option[] {
+function optionsOf({ options }: CliCommand): readonly CommandOption[] {
   return [...options, HELP];
 }
 
 /** `--limit`, and `-n` if it has one. */
-function spelt({ name, short }: Option): string[] {
+function spelt({ name, short }: CommandOption): string[] {
   return short === undefined ? [`--${name}`] : [`--${name}`, `-${short}`];
 }
 
-function taking(command: Command): string[] {
+function taking(command: CliCommand): string[] {
   return optionsOf(command)
     .filter(({ type }) => type === "string")
     .flatMap(spelt);
@@ -58,7 +58,7 @@ function taking(command: Command): string[] {
 
 /** The name of a command is the first word. Where a word is no option, and after an option with a value, bash completes
  *  files; so does it after the first word of somebody else's command line. */
-function bash(commands: readonly Command[]): string {
+function bash(commands: readonly CliCommand[]): string {
   const names = [...commands.map(({ name }) => name), "help"].join(" ");
   const cases = commands.map((command) => {
     const words = wordsOf(command).join(" ");
@@ -100,7 +100,7 @@ ${cases.join("\n")}
 complete -o default -o bashdefault -F _perdure perdure`;
 }
 
-function zsh(commands: readonly Command[]): string {
+function zsh(commands: readonly CliCommand[]): string {
   const listed = [...commands.map(({ name, summary }) => `${name}:${summary}`), "help:Tell more of a command"];
   const cases = commands.map((command) => {
     const specs = optionsOf(command).flatMap(zshOption);
@@ -130,13 +130,13 @@ ${cases.join("\n")}
 if [ "\${funcstack[1]}" = "_perdure" ]; then _perdure "$@"; else compdef _perdure perdure; fi`;
 }
 
-function zshOption(option: Option): string[] {
+function zshOption(option: CommandOption): string[] {
   const help = option.help.replaceAll(/[\\[\]:]/g, (char) => `\\${char}`);
   const value = option.type === "string" ? `:${(option.value ?? "VALUE").toLowerCase()}:_files` : "";
   return spelt(option).map((name) => quote(`${option.multiple ? "*" : ""}${name}[${help}]${value}`));
 }
 
-function fish(commands: readonly Command[]): string {
+function fish(commands: readonly CliCommand[]): string {
   const line = (parts: readonly string[]) => ["complete -c perdure", ...parts].join(" ");
   const top = "-n __fish_use_subcommand -f";
   const lines = [...commands, { name: "help", summary: "Tell more of a command" }].map(({ name, summary }) =>

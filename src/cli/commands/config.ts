@@ -2,18 +2,16 @@
 import type { PerdureClient } from "../../client/client.ts";
 import { nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
-import type { ServerSettings, SettingFact } from "../../core/views.ts";
-import { type Piece, painted } from "../colour.ts";
-import type { Command, Context } from "../command.ts";
-import { type Config, loadConfig } from "../config/config.ts";
-import { factOf } from "../config/facts.ts";
-import { optionsFor } from "../config/options.ts";
-import { isKnownVariable, KEYS, type Key, VARIABLES } from "../config/settings.ts";
-import { dataAt } from "../data.ts";
+import type { ServerSettings, SettingFact } from "../../core/job/views.ts";
+import type { CliCommand, CommandContext } from "../command.ts";
+import { type Config, factOf, loadConfig, optionsFor } from "../config/config.ts";
+import { isKnownVariable, KEYS, type SettingKey, VARIABLES } from "../config/settings.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { liveAddress, targetOf, withServer } from "../target.ts";
+import { painted, type TextPiece } from "../output/terminal-text.ts";
+import { dataAt } from "../target/data-directory.ts";
+import { liveAddress, targetOf, withServer } from "../target/target.ts";
 
-export const config: Command = {
+export const config: CliCommand = {
   name: "config",
   summary: "Show the settings in force, and where they came from",
   usage: "perdure config [KEY|GROUP] [OPTIONS]",
@@ -42,7 +40,7 @@ export const config: Command = {
     const loaded = loadConfig({ given, io });
     for (const warning of unknownVariables(io.env)) out.note(`perdure config: ${warning}`);
     const theirs = given.flag("local") ? null : await serverSettings({ given, io, out }, loaded);
-    const facts = new Facts(loaded, theirs);
+    const facts = new ShownSettings(loaded, theirs);
     const shown = (key === null ? keys : [key]).map((each) => facts.of(each));
     if (theirs !== null && !given.flag("json") && shown.some(({ process }) => process === "server")) {
       const { host, pid, url } = theirs;
@@ -63,12 +61,12 @@ export const config: Command = {
   },
 };
 
-interface ShownFact extends SettingFact {
+interface ShownSettingFact extends SettingFact {
   readonly process: "server" | "here";
 }
 
 /** Of the server what it has, unless an option asks what a process with that option would do. */
-class Facts {
+class ShownSettings {
   readonly #own: Config;
   readonly #theirs: ReadonlyMap<string, SettingFact>;
 
@@ -77,7 +75,7 @@ class Facts {
     this.#theirs = new Map(theirs?.settings.map((fact) => [fact.key, fact]));
   }
 
-  of(key: Key): ShownFact {
+  of(key: SettingKey): ShownSettingFact {
     const own = factOf(this.#own, key);
     const theirs = this.#theirs.get(key);
     if (theirs === undefined || own.source.startsWith("--")) return { ...own, process: "here" };
@@ -87,11 +85,11 @@ class Facts {
 
 /** Null without a server. One that does not answer is an error only where it was asked for by name. */
 async function serverSettings(
-  context: Context,
+  context: CommandContext,
   config: Config,
 ): Promise<(ServerSettings & { readonly url: string }) | null> {
   const { io, out } = context;
-  const isByOption = (key: Key) => config.sourceOf(key).startsWith("--");
+  const isByOption = (key: SettingKey) => config.sourceOf(key).startsWith("--");
   if (isByOption("db")) return null;
   const dir = dataAt(config.text("data"), config.sourceOf("data"), io.cwd);
   if (!config.isSet("url") && liveAddress(dir) === null) return null;
@@ -110,7 +108,7 @@ async function serverSettings(
 }
 
 /** `server` has `server.port` and others. */
-function groupOf(name: string): readonly Key[] {
+function groupOf(name: string): readonly SettingKey[] {
   return KEYS.filter((key) => key.startsWith(`${name}.`));
 }
 
@@ -121,7 +119,7 @@ function groups(): string[] {
 }
 
 /** Null for all of them, or for a group. */
-function keyOf(given: string | undefined): Key | null {
+function keyOf(given: string | undefined): SettingKey | null {
   if (given === undefined || groupOf(given).length > 0) return null;
   const found = KEYS.find((key) => key === given);
   if (found !== undefined) return found;
@@ -130,7 +128,7 @@ function keyOf(given: string | undefined): Key | null {
   throw usageError(`there is no setting ${show(given)}; ${hint}`);
 }
 
-function showOne(fact: ShownFact, { given, out }: Context): number {
+function showOne(fact: ShownSettingFact, { given, out }: CommandContext): number {
   const { key, value } = fact;
   if (given.flag("json")) out.json(fact);
   else if (value !== null) out.line(textOf(value));
@@ -141,7 +139,7 @@ function showOne(fact: ShownFact, { given, out }: Context): number {
 
 const COLUMNS = [{ head: "KEY" }, { head: "VALUE", flexible: true }, { head: "SOURCE" }] as const;
 
-function row({ key, value, source }: SettingFact): Piece[] {
+function row({ key, value, source }: SettingFact): TextPiece[] {
   const shown = value === null ? painted("dim", "-") : textOf(value);
   return [key, shown, source === "default" ? painted("dim", source) : source];
 }
@@ -152,7 +150,7 @@ function textOf(value: NonNullable<SettingFact["value"]>): string {
 }
 
 /** Other programs may have variables of such names, so they are no mistake. */
-export function unknownVariables(env: Context["io"]["env"]): string[] {
+export function unknownVariables(env: CommandContext["io"]["env"]): string[] {
   const names = Object.keys(env).filter((name) => name.startsWith("PERDURE_") && !isKnownVariable(name));
   return names.sort().map((name) => {
     const near = nearest(name, [...VARIABLES, "PERDURE_CONFIG"]);

@@ -1,19 +1,19 @@
 /** `perdure convert`: a file of another system as a job file of ours. Nothing is stored; a server is asked for its settings and
  *  nothing else. */
+
+import { dialectSettingsFor } from "../apply/dialect-settings.ts";
 import { KINDS } from "../apply/documents.ts";
-import { inOwnWords } from "../apply/own-words.ts";
-import { readAnyFiles } from "../apply/read-any.ts";
-import { settingsFor } from "../apply/settings.ts";
-import type { Command } from "../command.ts";
+import { readJobFiles } from "../apply/read-jobs.ts";
+import { toJobFile } from "../apply/to-job-file.ts";
+import type { CliCommand } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { pairsOf } from "../submit/entry.ts";
-import { INPUT_OPTIONS } from "../submit/options.ts";
-import { TARGET, targetOf } from "../target.ts";
-import { yamlText } from "../yaml-text.ts";
+import { INPUT_OPTIONS, pairsOf } from "../submit/entry-from-options.ts";
+import { TARGET, targetOf } from "../target/target.ts";
+import { yamlText } from "../yaml/write.ts";
 
 const PARAM = INPUT_OPTIONS.find(({ name }) => name === "param") as (typeof INPUT_OPTIONS)[number];
 
-export const convert: Command = {
+export const convert: CliCommand = {
   name: "convert",
   summary: "Turn a file of another system into a job file of Perdure",
   usage: "perdure convert -f FILE [-p KEY=VALUE…] [OPTIONS]",
@@ -40,13 +40,13 @@ export const convert: Command = {
     given.atMost(0);
     const files = given.texts("file");
     if (files.length === 0) throw usageError(`which file? Usage: ${convert.usage}`);
-    const { jobs, notes } = await readAnyFiles({
+    const { jobs, notes } = await readJobFiles({
       ...{ files, io, dialect: given.text("dialect"), parameters: pairsOf(given, "param") },
-      settings: () => settingsFor(context, targetOf(context)),
+      settings: () => dialectSettingsFor(context, targetOf(context)),
     });
     for (const note of notes) out.note(`note: ${note}`);
     if (jobs.length === 0) throw usageError(`${files.join(", ")}: there is no job in it`);
-    const converted = jobs.map(({ entry }) => inOwnWords(entry));
+    const converted = jobs.map(({ entry }) => toJobFile(entry));
     const file = converted.length === 1 ? converted[0] : { jobs: converted };
     if (given.flag("json")) out.json(file);
     else out.block([...notes.map((note) => `# ${note.replaceAll(/\s+/g, " ")}`), yamlText(file)].join("\n"));

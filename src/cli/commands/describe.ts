@@ -1,30 +1,31 @@
 /** `perdure describe`: a job with all that is recorded of it, on one page: what it is, its state, its attempts, its children, and
  *  what happened, as events. In our own terms, whatever the job came from; in those of AgentTask only if that is asked for. */
-import { givenKey } from "../../core/child.ts";
+
 import { showMs } from "../../core/duration.ts";
 import { show } from "../../core/errors.ts";
-import { explain } from "../../core/explain.ts";
-import { jobName } from "../../core/job-name.ts";
-import type { JobInfo } from "../../core/views.ts";
+import { explain } from "../../core/explain/explain.ts";
+import { jobName } from "../../core/job/job-name.ts";
+import type { JobInfo } from "../../core/job/views.ts";
+import { givenKey } from "../../core/task/task.ts";
+import { printAgentAttempts, printAgentEvents, printAgentFacts } from "../../dialects/agent-task/cli/page.ts";
 import { agentTaskEvents } from "../../dialects/agent-task/events.ts";
 import { agentTaskView } from "../../dialects/agent-task/view.ts";
 import type { ViewParts } from "../../dialects/dialect.ts";
 import { shownAnnotations, shownKey } from "../../dialects/registry.ts";
 import { storable } from "../../lib/text.ts";
-import { printAgentAttempts, printAgentEvents, printAgentFacts } from "../apply/agent-task-page.ts";
-import { viewParts } from "../apply/view-parts.ts";
-import { spentText } from "../budget-text.ts";
-import { painted } from "../colour.ts";
-import { type Command, READING } from "../command.ts";
+import { viewParts } from "../apply/job-views.ts";
+import { type CliCommand, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { row as eventRow } from "../follow/event-row.ts";
-import { fullId } from "../job-reference.ts";
-import { bySession, failureLine, type KnownWorker, shortResult, stateWords } from "../job-text.ts";
-import type { Printer } from "../print.ts";
-import { TARGET, withPerdure } from "../target.ts";
+import { fullId } from "../jobs/job-reference.ts";
+import { eventCells as eventRow } from "../output/event-row.ts";
+import { bySession, failureLine, type KnownWorker, shortResult, stateWords } from "../output/job-text.ts";
+import { spentText } from "../output/policy-text.ts";
+import type { Printer } from "../output/print.ts";
+import { painted } from "../output/terminal-text.ts";
+import { TARGET, withPerdure } from "../target/target.ts";
 import { jobFacts, printAttempts } from "./get.ts";
 
-export const describe: Command = {
+export const describe: CliCommand = {
   name: "describe",
   summary: "Describe a job with its attempts, children and events",
   usage: "perdure describe ID [OPTIONS]",
@@ -64,24 +65,24 @@ export const describe: Command = {
   },
 };
 
-interface Page {
+interface DescribePage {
   readonly parts: ViewParts;
   readonly children: readonly JobInfo[];
   readonly workers: ReadonlyMap<string, KnownWorker>;
   readonly now: number;
 }
 
-function ownJson({ parts: { job, events }, children, now }: Page): object {
+function ownJson({ parts: { job, events }, children, now }: DescribePage): object {
   // From the events that are shown, and not asked for anew: the job may have gone on.
   const { attempts } = explain({ events, now });
   return { job, attempts, children: children.map(shownChild), events };
 }
 
-function agentJson(page: Page): object {
+function agentJson(page: DescribePage): object {
   return { ...agentTaskView(page.parts), ...ownJson(page), events: agentTaskEvents(page.parts) };
 }
 
-function printOwn(out: Printer, page: Page): void {
+function printOwn(out: Printer, page: DescribePage): void {
   const { parts, workers, now } = page;
   const { job, events } = parts;
   const { attempts, summary } = explain({ events, now });
@@ -105,7 +106,7 @@ function printOwn(out: Printer, page: Page): void {
   );
 }
 
-function printAgentTask(out: Printer, page: Page): void {
+function printAgentTask(out: Printer, page: DescribePage): void {
   const { parts, workers, now } = page;
   const { job } = parts;
   const view = agentTaskView(parts);
@@ -159,7 +160,7 @@ function nameOf(job: JobInfo): string {
   return /^#\d+$/.test(key) ? `${job.kind} ${key}` : key;
 }
 
-function printChildren(out: Printer, { children, workers, now }: Page): void {
+function printChildren(out: Printer, { children, workers, now }: DescribePage): void {
   if (children.length === 0) return;
   out.line();
   const spent = children.map(spentText);

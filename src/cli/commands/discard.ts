@@ -1,9 +1,9 @@
 /** `perdure discard`: takes failed jobs out of the dead letters. */
-import { type Command, READING } from "../command.ts";
-import { forEach, givenIds } from "../each-job.ts";
-import { TARGET } from "../target.ts";
+import { type CliCommand, READING } from "../command.ts";
+import { forEach, givenIds } from "../jobs/for-each-job.ts";
+import { TARGET } from "../target/target.ts";
 
-export const discard: Command = {
+export const discard: CliCommand = {
   name: "discard",
   summary: "Take failed jobs out of the dead letters",
   usage: "perdure discard ID… [OPTIONS]",

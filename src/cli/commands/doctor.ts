@@ -1,22 +1,19 @@
 /** `perdure doctor`: looks for what is wrong, says what to do, and changes nothing. */
-import { ambientOf } from "../../embedded/open-engine.ts";
+import { hostEnvironmentOf } from "../../embedded/open-engine.ts";
 import { Perdure } from "../../embedded/perdure.ts";
-import { type Colour, painted } from "../colour.ts";
-import { type Command, type Context, READING } from "../command.ts";
+import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { loadConfig } from "../config/config.ts";
-import { type DataDir, dataAt, holdsData, stillClock } from "../data.ts";
-import { checkData } from "../doctor/data-directory.ts";
 import {
-  type Check,
+  type CheckResult,
+  type DoctorCheck,
+  errorText,
   type Finding,
-  type Found,
+  type FindingLevel,
   findingsOf,
-  type Level,
   note,
   problem,
-  wordsOf,
 } from "../doctor/finding.ts";
-import { checkDisk, checkDriver, checkNode } from "../doctor/machine.ts";
+import { checkData, checkDisk, checkDriver, checkNode, checkSettings, checkStore } from "../doctor/local-checks.ts";
 import {
   checkClock,
   checkReach,
@@ -26,17 +23,17 @@ import {
   clientOf,
   ifAllowed,
   notReached,
-} from "../doctor/server.ts";
-import { checkSettings } from "../doctor/settings.ts";
-import { lookAtStore } from "../doctor/store.ts";
-import { checkDeadLetters, checkQueues, checkWorkers, type Looked } from "../doctor/work.ts";
+} from "../doctor/server-checks.ts";
+import { checkDeadLetters, checkQueues, checkWorkers, type WorkReader } from "../doctor/work-checks.ts";
 import { EXIT } from "../exit.ts";
-import { liveServer } from "../serve/server-file.ts";
-import { nowOf } from "../server-time.ts";
-import type { StoreTarget } from "../store-target.ts";
-import { type ServerTarget, TARGET, type Target, targetOf } from "../target.ts";
+import { type Colour, painted } from "../output/terminal-text.ts";
+import { type DataDir, dataAt, holdsData, stillClock } from "../target/data-directory.ts";
+import { liveServer } from "../target/server-notes.ts";
+import { serverNow } from "../target/server-time.ts";
+import type { StoreTarget } from "../target/store-target.ts";
+import { type ServerTarget, TARGET, type Target, targetOf } from "../target/target.ts";
 
-export const doctor: Command = {
+export const doctor: CliCommand = {
   name: "doctor",
   summary: "Look for what is wrong, and say what to do",
   usage: "perdure doctor [OPTIONS]",
@@ -66,15 +63,20 @@ function counted(count: number, what: string): string {
   return `${count === 0 ? "no" : count} ${what}${count === 1 ? "" : "s"}`;
 }
 
-const COLOURS: Readonly<Record<Level, Colour>> = { ok: "green", note: "cyan", warning: "yellow", problem: "red" };
+const COLOURS: Readonly<Record<FindingLevel, Colour>> = {
+  ok: "green",
+  note: "cyan",
+  warning: "yellow",
+  problem: "red",
+};
 
-function print(out: Context["out"], { check, level, message, advice }: Finding): void {
+function print(out: CommandContext["out"], { check, level, message, advice }: Finding): void {
   out.line(painted(COLOURS[level], level.padEnd(8)), painted("dim", check.padEnd(10)), message);
   if (advice !== null) out.line(painted("dim", `${" ".repeat(18)}→ ${advice}`));
 }
 
-async function examine(context: Context): Promise<Finding[]> {
-  const first: Check[] = [
+async function examine(context: CommandContext): Promise<Finding[]> {
+  const first: DoctorCheck[] = [
     { name: "program", run: () => checkNode() },
     { name: "sqlite", run: checkDriver },
     { name: "settings", run: () => checkSettings(context) },
@@ -82,7 +84,7 @@ async function examine(context: Context): Promise<Finding[]> {
   const found = whereTo(context);
   if (found instanceof Error) {
     const before = await findingsOf(first);
-    const message = wordsOf(found);
+    const message = errorText(found);
     // A mistake in the file of settings has been told.
     if (before.some((each) => each.message === message)) return before;
     return [...before, { check: "target", ...problem(message, null) }];
@@ -101,7 +103,7 @@ async function examine(context: Context): Promise<Finding[]> {
 }
 
 /** An error: there is no telling what the rest of the checks would be about. */
-function whereTo(context: Context): { readonly place: Target; readonly dir: DataDir } | Error {
+function whereTo(context: CommandContext): { readonly place: Target; readonly dir: DataDir } | Error {
   try {
     const config = loadConfig(context, ["data"]);
     const dir = dataAt(config.text("data"), config.sourceOf("data"), context.io.cwd);
@@ -123,7 +125,7 @@ async function examineServer(target: ServerTarget): Promise<Finding[]> {
   await using client = await clientOf(target);
   const reach = await findingsOf([{ name: "server", run: () => checkReach(client, target.url) }]);
   const isThere = reach.some(({ level }) => level === "ok");
-  const unless = (run: () => Promise<readonly Found[]>) => (isThere ? ifAllowed(run) : async () => notReached);
+  const unless = (run: () => Promise<readonly CheckResult[]>) => (isThere ? ifAllowed(run) : async () => notReached);
   const time = async () => (await client.admin.status()).now;
   const rest = await findingsOf([
     { name: "token", run: unless(() => checkToken(client)) },
@@ -135,9 +137,9 @@ async function examineServer(target: ServerTarget): Promise<Finding[]> {
   return [...reach, ...rest];
 }
 
-async function examineStore(context: Context, place: StoreTarget): Promise<Finding[]> {
+async function examineStore(context: CommandContext, place: StoreTarget): Promise<Finding[]> {
   if (place.isData && !holdsSomething(place.dir)) return []; // told of the directory
-  const { found, isCurrent } = await lookAtStore(place);
+  const { found, isCurrent } = await checkStore(place);
   const store = await findingsOf([{ name: "store", run: async () => found }]);
   // To open it would bring it forward, or fail once more.
   const skipped = [note("not looked at, as the store cannot be opened as it is")];
@@ -145,22 +147,25 @@ async function examineStore(context: Context, place: StoreTarget): Promise<Findi
   return [...store, ...(await examineWork(context, place))];
 }
 
-async function examineWork({ given, out }: Context, { url, schema, namespace }: StoreTarget): Promise<Finding[]> {
+async function examineWork(
+  { given, out }: CommandContext,
+  { url, schema, namespace }: StoreTarget,
+): Promise<Finding[]> {
   const logger = (level: string, message: string) => {
     if (given.flag("verbose")) out.note(`perdure: ${level}: ${message}`);
   };
   const options = { url, namespace, logger, ...(schema === undefined ? {} : { schema }) };
   try {
-    await using perdure = await Perdure.open(options, ambientOf(stillClock));
-    return await findingsOf(workChecks(perdure, () => nowOf(perdure)));
+    await using perdure = await Perdure.open(options, hostEnvironmentOf(stillClock));
+    return await findingsOf(workChecks(perdure, () => serverNow(perdure)));
   } catch (error) {
-    return [{ check: "work", ...problem(wordsOf(error), null) }];
+    return [{ check: "work", ...problem(errorText(error), null) }];
   }
 }
 
 /** `time` is that of whoever wrote the instants. */
-function workChecks(perdure: Looked, time: () => Promise<number>): Check[] {
-  const looked: Looked = {
+function workChecks(perdure: WorkReader, time: () => Promise<number>): DoctorCheck[] {
+  const looked: WorkReader = {
     jobs: (filter) => perdure.jobs(filter),
     queues: (page) => perdure.queues(page),
     workers: (page) => perdure.workers(page),

@@ -1,19 +1,20 @@
 /** `perdure drain`: asks workers to take no more jobs and to end when they have finished. */
+
+import type { Perdure } from "../../core/api.ts";
 import { show } from "../../core/errors.ts";
-import type { Perdure } from "../../core/face.ts";
-import type { SessionRow } from "../../core/views.ts";
-import { systemClock } from "../../engine/clock.ts";
+import type { SessionRow } from "../../core/job/views.ts";
 import { sleep } from "../../lib/clock.ts";
-import { type Command, type Context, READING } from "../command.ts";
+import { systemClock } from "../../lib/system-clock.ts";
+import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
-import { untilLeft } from "../follow/until-left.ts";
-import { eachWorker } from "../pages.ts";
-import { TARGET, withPerdure } from "../target.ts";
+import { untilInterrupted } from "../stop-signals.ts";
+import { eachWorker } from "../target/pages.ts";
+import { TARGET, withPerdure } from "../target/target.ts";
 
 /** Between looks: nobody is told when a worker ends. */
 const LOOK_EVERY_MS = 500;
 
-export const drain: Command = {
+export const drain: CliCommand = {
   name: "drain",
   summary: "Ask workers to take no more jobs, and to end",
   usage: "perdure drain SESSION|NAME… [OPTIONS]",
@@ -43,17 +44,17 @@ export const drain: Command = {
   },
 };
 
-type Worker = Pick<SessionRow, "id" | "name">;
+type DrainedWorker = Pick<SessionRow, "id" | "name">;
 
-interface Meant {
-  readonly workers: readonly Worker[];
+interface WorkersToDrain {
+  readonly workers: readonly DrainedWorker[];
   /** What was named and needs no asking. */
   readonly gone: readonly string[];
 }
 
 /** All are found before one is asked. A session has precedence over a worker that is named like it. */
-async function meant(named: readonly string[], perdure: Perdure): Promise<Meant> {
-  const found = { id: new Map<string, Worker[]>(), name: new Map<string, Worker[]>() };
+async function meant(named: readonly string[], perdure: Perdure): Promise<WorkersToDrain> {
+  const found = { id: new Map<string, DrainedWorker[]>(), name: new Map<string, DrainedWorker[]>() };
   for await (const { id, name, endedAt } of eachWorker(perdure)) {
     for (const [by, word] of [["id", id] as const, ["name", name] as const]) {
       if (!named.includes(word)) continue;
@@ -61,7 +62,7 @@ async function meant(named: readonly string[], perdure: Perdure): Promise<Meant>
       found[by].set(word, endedAt === null ? [...live, { id, name }] : live);
     }
   }
-  const workers = new Map<string, Worker>();
+  const workers = new Map<string, DrainedWorker>();
   const gone: string[] = [];
   for (const word of named) {
     const live = found.id.get(word) ?? found.name.get(word);
@@ -75,8 +76,8 @@ async function meant(named: readonly string[], perdure: Perdure): Promise<Meant>
 }
 
 /** One that nobody hears of any more has ended, too: its server, or the next engine, writes that down. */
-function waitForEnds(context: Context, perdure: Perdure, asked: readonly Worker[]): Promise<number> {
-  return untilLeft(context, async (signal) => {
+function waitForEnds(context: CommandContext, perdure: Perdure, asked: readonly DrainedWorker[]): Promise<number> {
+  return untilInterrupted(context, async (signal) => {
     let left = asked.map(({ id }) => id);
     while (!signal.aborted) {
       const live = await liveOf(perdure, left);

@@ -1,21 +1,22 @@
 /** `perdure events`: what happened, in order, to one job or to all, with what the engine did itself. */
-import type { PerdureEvent } from "../../core/event.ts";
-import type { JobHandle, Perdure } from "../../core/face.ts";
-import { isTerminal } from "../../core/job.ts";
+
+import type { JobHandle, Perdure } from "../../core/api.ts";
+import type { PerdureEvent } from "../../core/job/event.ts";
+import { isTerminal } from "../../core/job/job.ts";
 import type { EventTable } from "../../dialects/dialect.ts";
-import { VIEWED_EVENTS } from "../../dialects/read-parts.ts";
+import { VIEWED_EVENTS } from "../../dialects/read-view.ts";
 import { EVENT_VIEW_NAMES, eventTable, eventView } from "../../dialects/registry.ts";
-import { viewParts } from "../apply/view-parts.ts";
-import type { Piece } from "../colour.ts";
-import { type Command, type Context, READING } from "../command.ts";
+import { viewParts } from "../apply/job-views.ts";
+import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { COLUMNS, row } from "../follow/event-row.ts";
 import { followEvents } from "../follow/follow-events.ts";
 import { followView } from "../follow/follow-view.ts";
-import { fullId } from "../job-reference.ts";
-import type { Printer } from "../print.ts";
-import type { Column } from "../table.ts";
-import { TARGET, withPerdure } from "../target.ts";
+import { fullId } from "../jobs/job-reference.ts";
+import { EVENT_COLUMNS, eventCells } from "../output/event-row.ts";
+import type { Printer } from "../output/print.ts";
+import type { Column } from "../output/table.ts";
+import type { TextPiece } from "../output/terminal-text.ts";
+import { TARGET, withPerdure } from "../target/target.ts";
 
 /** Of all events; a single job has as many as it has. */
 const DEFAULT_LIMIT = 100;
@@ -23,7 +24,7 @@ const DEFAULT_LIMIT = 100;
 const FOLLOW_LIMIT = 20;
 const MAX_LIMIT = 1_000_000;
 
-export const events: Command = {
+export const events: CliCommand = {
   name: "events",
   summary: "Show what happened, in order, to one job or to all",
   usage: "perdure events [ID] [OPTIONS]",
@@ -98,7 +99,7 @@ function isOver(job: JobHandle<unknown>): (event: PerdureEvent) => Promise<boole
 }
 
 /** From the first event on: the other systems know no part of it. */
-async function showView(context: Context, id: string | undefined): Promise<number> {
+async function showView(context: CommandContext, id: string | undefined): Promise<number> {
   const { given, out } = context;
   const name = given.text("view");
   const view = { json: eventView(name, "--view"), table: eventTable(name, "--view") };
@@ -124,37 +125,41 @@ function printTable(out: Printer, { heads, rows }: EventTable): void {
   else out.table(columns, rows);
 }
 
-interface Wanted {
+interface EventListRequest {
   readonly id: string | undefined;
   readonly after: number | undefined;
   readonly limit: number | undefined;
 }
 
-async function list(context: Context, perdure: Perdure, { id, after = 0, limit }: Wanted): Promise<number> {
+async function list(
+  context: CommandContext,
+  perdure: Perdure,
+  { id, after = 0, limit }: EventListRequest,
+): Promise<number> {
   const { given, out } = context;
   const feed = await feedOf(context, perdure, id, after);
-  const part = new Part(feed, limit ?? (id === undefined ? DEFAULT_LIMIT : Number.POSITIVE_INFINITY));
+  const part = new EventListPart(feed, limit ?? (id === undefined ? DEFAULT_LIMIT : Number.POSITIVE_INFINITY));
   if (given.flag("json")) await out.jsonList(part.events());
   else {
-    const count = await out.tables(COLUMNS, rowsOf(part, id === undefined));
+    const count = await out.tables(EVENT_COLUMNS, rowsOf(part, id === undefined));
     if (count === 0) out.note(after === 0 ? "there are no events" : `there are no events after ${after}`);
   }
   if (part.more) out.note(`there are more: repeat it with --after ${part.lastSeq}`);
   return EXIT.done;
 }
 
-async function* rowsOf(part: Part, withId: boolean): AsyncGenerator<Piece[], void, void> {
-  for await (const event of part.events()) yield row(event, withId);
+async function* rowsOf(part: EventListPart, withId: boolean): AsyncGenerator<TextPiece[], void, void> {
+  for await (const event of part.events()) yield eventCells(event, withId);
 }
 
 /** A job that is not there is an error, not a job without events. */
-async function feedOf({ out }: Context, perdure: Perdure, id: string | undefined, after: number) {
+async function feedOf({ out }: CommandContext, perdure: Perdure, id: string | undefined, after: number) {
   const options = { after, signal: out.gone };
   return id === undefined ? perdure.events(options) : (await perdure.job(await fullId(perdure, id))).events(options);
 }
 
 /** The first events of a feed; one more is looked at, to know whether there are others. */
-class Part {
+class EventListPart {
   more = false;
   lastSeq = 0;
   readonly #feed: AsyncIterable<PerdureEvent>;

@@ -1,15 +1,15 @@
 /** `perdure explain`: why a job is where it is, from its stored history. Of a job whose policy is that of another system,
  *  each retry has the reason that this system gives it. */
-import type { Explanation } from "../../core/explain.ts";
-import { originOf } from "../../dialects/origin.ts";
+import type { Explanation } from "../../core/explain/explain.ts";
 import { retryReason } from "../../dialects/registry.ts";
-import { painted } from "../colour.ts";
-import { type Command, READING } from "../command.ts";
+import { originOf } from "../../dialects/shared.ts";
+import { type CliCommand, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
-import { fullId } from "../job-reference.ts";
-import { TARGET, withPerdure } from "../target.ts";
+import { fullId } from "../jobs/job-reference.ts";
+import { painted } from "../output/terminal-text.ts";
+import { TARGET, withPerdure } from "../target/target.ts";
 
-export const explain: Command = {
+export const explain: CliCommand = {
   name: "explain",
   summary: "Tell why a job ended as it did, or why it waits",
   usage: "perdure explain ID [OPTIONS]",

@@ -1,28 +1,27 @@
 /** `perdure get`: one job, its attempts and its result. */
 
-import { chargedAttempts, chargedText } from "../../core/budget.ts";
+import { chargedAttempts, chargedText } from "../../core/decision/budget.ts";
+import { failureText } from "../../core/decision/failure.ts";
 import { showMs } from "../../core/duration.ts";
-import type { Explanation } from "../../core/explain.ts";
-import { failureText } from "../../core/failure-text.ts";
-import { jobName } from "../../core/job-name.ts";
-import type { JobInfo } from "../../core/views.ts";
-import { originOf } from "../../dialects/origin.ts";
+import type { Explanation } from "../../core/explain/explain.ts";
+import { jobName } from "../../core/job/job-name.ts";
+import type { JobInfo } from "../../core/job/views.ts";
 import { jobView, shownKey, showsChildren, sourceOf } from "../../dialects/registry.ts";
+import { originOf } from "../../dialects/shared.ts";
 import { storable } from "../../lib/text.ts";
-import { OUTPUT_VIEWS, OWN_VIEW, outputOf } from "../apply/output-format.ts";
-import { viewParts } from "../apply/view-parts.ts";
-import { budgetFacts, usageFact } from "../budget-text.ts";
-import { type Colour, type Piece, painted } from "../colour.ts";
-import { type Command, READING } from "../command.ts";
+import { OUTPUT_VIEWS, OWN_VIEW, outputOf, viewParts } from "../apply/job-views.ts";
+import { type CliCommand, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
-import { fullId } from "../job-reference.ts";
-import { bySession, commandLine, type KnownWorker, stateWords } from "../job-text.ts";
-import { type Printer, showLocal, showSince } from "../print.ts";
-import { nowOf } from "../server-time.ts";
-import { TARGET, withPerdure } from "../target.ts";
-import { yamlText } from "../yaml-text.ts";
+import { fullId } from "../jobs/job-reference.ts";
+import { bySession, commandLine, type KnownWorker, stateWords } from "../output/job-text.ts";
+import { budgetFacts, usageFact } from "../output/policy-text.ts";
+import { type Printer, showLocal, showSince } from "../output/print.ts";
+import { type Colour, painted, type TextPiece } from "../output/terminal-text.ts";
+import { serverNow } from "../target/server-time.ts";
+import { TARGET, withPerdure } from "../target/target.ts";
+import { yamlText } from "../yaml/write.ts";
 
-export const get: Command = {
+export const get: CliCommand = {
   name: "get",
   summary: "Show one job, its attempts and its result",
   usage: "perdure get ID [OPTIONS]",
@@ -59,19 +58,19 @@ export const get: Command = {
       // Told from the events, unlike the rows of attempts: with the one that runs, and with the delays between them.
       const { attempts } = await handle.explain();
       if (format !== null) write({ ...job, attempts });
-      else print(out, job, attempts, await bySession(perdure), await nowOf(perdure));
+      else print(out, job, attempts, await bySession(perdure), await serverNow(perdure));
       noteLeftOut(out, attempts);
     });
     return EXIT.done;
   },
 };
 
-type Attempts = Explanation["attempts"];
+type ExplainedAttempts = Explanation["attempts"];
 
 function print(
   out: Printer,
   job: JobInfo,
-  attempts: Attempts,
+  attempts: ExplainedAttempts,
   workers: ReadonlyMap<string, KnownWorker>,
   now: number,
 ): void {
@@ -90,12 +89,12 @@ function print(
 }
 
 /** The story of a job with very many runs leaves out those between the first and the last. */
-function noteLeftOut(out: Printer, attempts: Attempts): void {
+function noteLeftOut(out: Printer, attempts: ExplainedAttempts): void {
   const leftOut = (attempts.at(-1)?.attempt ?? 0) - attempts.length;
   if (leftOut > 0) out.note(`${leftOut} attempts in between are left out; \`perdure events\` has all of them`);
 }
 
-export function printAttempts(out: Printer, attempts: Attempts): void {
+export function printAttempts(out: Printer, attempts: ExplainedAttempts): void {
   if (attempts.length === 0) return;
   out.line();
   out.table(COLUMNS, attempts.map(attemptRow));
@@ -105,7 +104,7 @@ export function jobFacts(
   job: JobInfo,
   now: number,
   workers: ReadonlyMap<string, KnownWorker>,
-): [string, Piece | null][] {
+): [string, TextPiece | null][] {
   const at = (instant: number | null) => (instant === null ? null : showLocal(instant));
   const span = (ms: number | null) => (ms === null ? null : showMs(ms));
   const labels = Object.entries(job.labels).map(([name, value]) => `${name}=${value}`);
@@ -146,11 +145,11 @@ const COLUMNS = [
 ] as const;
 
 /** All others are failures. */
-const OUTCOMES: Readonly<Partial<Record<Attempts[number]["outcome"], Colour>>> = {
+const OUTCOMES: Readonly<Partial<Record<ExplainedAttempts[number]["outcome"], Colour>>> = {
   ...{ completed: "green", running: "cyan", waiting: "yellow", interrupted: "yellow", released: "yellow" },
 };
 
-function attemptRow({ attempt, outcome, startedAt, endedAt, delay, failure }: Attempts[number]): Piece[] {
+function attemptRow({ attempt, outcome, startedAt, endedAt, delay, failure }: ExplainedAttempts[number]): TextPiece[] {
   const colour = OUTCOMES[outcome] ?? "red";
   return [
     String(attempt),
@@ -163,7 +162,7 @@ function attemptRow({ attempt, outcome, startedAt, endedAt, delay, failure }: At
 }
 
 /** How the process ended first: a long message may be cut. */
-function failureWithFacts(failure: NonNullable<Attempts[number]["failure"]>): string {
+function failureWithFacts(failure: NonNullable<ExplainedAttempts[number]["failure"]>): string {
   const { message, exitCode, signal, status } = failure;
   const facts: string[] = [];
   if (exitCode !== null && !message.includes(`exit code ${exitCode}`)) facts.push(`exit code ${exitCode}`);

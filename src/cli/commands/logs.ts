@@ -1,15 +1,15 @@
 /** `perdure logs`: what a command wrote, or a task logged. */
 
-import type { JobOutputs } from "../../core/face.ts";
-import type { JobInfo } from "../../core/views.ts";
-import type { Command, Context } from "../command.ts";
-import { copyOut } from "../copy-out.ts";
+import type { JobOutputs } from "../../core/api.ts";
+import type { JobInfo } from "../../core/job/views.ts";
+import type { CliCommand, CommandContext } from "../command.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { followLogs } from "../follow/follow-logs.ts";
-import { fullId } from "../job-reference.ts";
-import { TARGET, withPerdure } from "../target.ts";
+import { fullId } from "../jobs/job-reference.ts";
+import { copyOut } from "../output/file-output.ts";
+import { TARGET, withPerdure } from "../target/target.ts";
 
-export const logs: Command = {
+export const logs: CliCommand = {
   name: "logs",
   summary: "Show what a command wrote, or a task logged",
   usage: "perdure logs ID [OPTIONS]",
@@ -97,7 +97,11 @@ async function* onNewLine(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint
 const MAX_TEXT = 33_554_432;
 
 /** All of it, or the end of what is too long for one document. */
-async function end(name: string, bytes: AsyncIterable<Uint8Array> | null, { out }: Context): Promise<string | null> {
+async function end(
+  name: string,
+  bytes: AsyncIterable<Uint8Array> | null,
+  { out }: CommandContext,
+): Promise<string | null> {
   if (bytes === null) return null;
   const chunks: Uint8Array[] = [];
   let size = 0;

@@ -1,21 +1,20 @@
 /** `perdure migrate`: brings the tables of a store to this version. Opening a store does that, too; this is for those who want
  *  to choose the moment, and to know beforehand. */
-import { systemClock } from "../../engine/clock.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { isPostgres, schemaVersion } from "../../store/open.ts";
-import { type Command, type Context, READING } from "../command.ts";
-import { loadConfig } from "../config/config.ts";
-import { optionsFor } from "../config/options.ts";
-import type { Key } from "../config/settings.ts";
-import { dataAt, holdsData, noData } from "../data.ts";
-import { preparedStore } from "../direct.ts";
+import { type CliCommand, type CommandContext, READING } from "../command.ts";
+import { loadConfig, optionsFor } from "../config/config.ts";
+import type { SettingKey } from "../config/settings.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
-import { liveServer } from "../serve/server-file.ts";
-import { databaseTarget, dataTarget, type StoreTarget } from "../store-target.ts";
-import { refusePassword } from "../target.ts";
+import { dataAt, holdsData, noData } from "../target/data-directory.ts";
+import { preparedStore } from "../target/open-store.ts";
+import { liveServer } from "../target/server-notes.ts";
+import { databaseTarget, dataTarget, type StoreTarget } from "../target/store-target.ts";
+import { refusePassword } from "../target/target.ts";
 
-const KEYS = ["data", "db", "schema"] as const satisfies readonly Key[];
+const KEYS = ["data", "db", "schema"] as const satisfies readonly SettingKey[];
 
-export const migrate: Command = {
+export const migrate: CliCommand = {
   name: "migrate",
   summary: "Bring the schema of a database to this version",
   usage: "perdure migrate [--db URL | --data DIR] [OPTIONS]",
@@ -50,10 +49,10 @@ export const migrate: Command = {
   },
 };
 
-function storeOf(context: Context): StoreTarget {
+function storeOf(context: CommandContext): StoreTarget {
   const { given, io } = context;
   const config = loadConfig({ given, io }, KEYS);
-  const isByOption = (key: Key) => config.sourceOf(key).startsWith("--");
+  const isByOption = (key: SettingKey) => config.sourceOf(key).startsWith("--");
   if (isByOption("db") && isByOption("data")) throw usageError("--db and --data cannot be used together");
   const dir = dataAt(config.text("data"), config.sourceOf("data"), io.cwd);
   const db = config.text("db");

@@ -1,14 +1,14 @@
 /** `perdure prune`: deletes now what the server, or the next engine, would delete by itself. */
 
-import { thisUser } from "../../embedded/this-user.ts";
-import { type Command, READING } from "../command.ts";
-import { retentionIn, upkeepSettings, withEngine } from "../direct.ts";
+import { thisUser } from "../../embedded/options.ts";
+import { type CliCommand, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
 import { outputsOf } from "../serve/outputs.ts";
-import type { StoreTarget } from "../store-target.ts";
-import { TARGET, targetOf, withServer } from "../target.ts";
+import { retentionIn, upkeepSettings, withEngine } from "../target/open-store.ts";
+import type { StoreTarget } from "../target/store-target.ts";
+import { TARGET, targetOf, withServer } from "../target/target.ts";
 
-export const prune: Command = {
+export const prune: CliCommand = {
   name: "prune",
   summary: "Delete now what is past its retention",
   usage: "perdure prune [OPTIONS]",

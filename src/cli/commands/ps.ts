@@ -1,20 +1,19 @@
 /** `perdure ps`: jobs, newest first, a page at a time. */
 
-import { jobName } from "../../core/job-name.ts";
-import type { JobInfo } from "../../core/views.ts";
-import { type Piece, painted } from "../colour.ts";
-import { type Command, type Context, READING } from "../command.ts";
+import { jobName } from "../../core/job/job-name.ts";
+import type { JobInfo } from "../../core/job/views.ts";
+import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { LIST_OPTIONS, Listing, readPages, withWholeIds } from "../follow/job-list.ts";
 import { watchTable } from "../follow/watch-table.ts";
-import { bySession, commandLine, failureLine, type KnownWorker, stateWords } from "../job-text.ts";
-import { showLocal, showSince } from "../print.ts";
-import { nowOf } from "../server-time.ts";
-import { shortIds } from "../short-id.ts";
-import type { Column } from "../table.ts";
-import { TARGET, withPerdure } from "../target.ts";
+import { JobListing, LIST_OPTIONS, readPages, withWholeIds } from "../jobs/job-list.ts";
+import { bySession, commandLine, failureLine, type KnownWorker, shortIds, stateWords } from "../output/job-text.ts";
+import { showLocal, showSince } from "../output/print.ts";
+import type { Column } from "../output/table.ts";
+import { painted, type TextPiece } from "../output/terminal-text.ts";
+import { serverNow } from "../target/server-time.ts";
+import { TARGET, withPerdure } from "../target/target.ts";
 
-export const ps: Command = {
+export const ps: CliCommand = {
   name: "ps",
   summary: "List jobs, newest first",
   usage: "perdure ps [OPTIONS]",
@@ -45,15 +44,15 @@ export const ps: Command = {
   },
 };
 
-async function list(context: Context): Promise<number> {
+async function list(context: CommandContext): Promise<number> {
   const { given, out } = context;
   await withPerdure(context, async (perdure) => {
-    const now = await nowOf(perdure);
-    const listed = new Listing(perdure, readPages(given, now));
+    const now = await serverNow(perdure);
+    const listed = new JobListing(perdure, readPages(given, now));
     if (given.flag("json")) await out.jsonList(listed.jobs());
     else {
       const workers = await bySession(perdure);
-      const lines: Line[] = [];
+      const lines: JobTableLine[] = [];
       for await (const job of listed.jobs()) lines.push(lineOf(job, now, workers));
       const shown = shownIn(context);
       if (lines.length > 0) out.table(shown.columns, rowsOf(lines, shown), given.flag("wide"));
@@ -68,7 +67,7 @@ async function list(context: Context): Promise<number> {
 }
 
 /** Times ago move with the table. */
-function watch(context: Context): Promise<number> {
+function watch(context: CommandContext): Promise<number> {
   const { given, io } = context;
   if (!io.isTTY) throw usageError("--watch: it needs a terminal; into a pipe or file, use `perdure events --follow`");
   const other = ["json", "all", "cursor", "wide"].find((name) => given.flag(name));
@@ -76,7 +75,7 @@ function watch(context: Context): Promise<number> {
   const shown = shownIn(context);
   return withPerdure(context, (perdure) =>
     watchTable(context, shown.columns, async () => {
-      const now = await nowOf(perdure);
+      const now = await serverNow(perdure);
       const filter = await withWholeIds(perdure, readPages(given, now));
       const { jobs, next } = await perdure.jobs(filter);
       const workers = await bySession(perdure);
@@ -87,12 +86,12 @@ function watch(context: Context): Promise<number> {
 }
 
 /** What may be shown of a job. All of it is one line; a payload, which may be large, is not kept. */
-interface Line {
+interface JobTableLine {
   readonly id: string;
-  readonly cells: Readonly<Record<Exclude<Head, "ID">, Piece>>;
+  readonly cells: Readonly<Record<Exclude<JobTableHead, "ID">, TextPiece>>;
 }
 
-type Head = keyof typeof COLUMNS;
+type JobTableHead = keyof typeof COLUMNS;
 
 const COLUMNS = {
   ID: { head: "ID" },
@@ -109,34 +108,34 @@ const COLUMNS = {
   FAILURE: { head: "FAILURE", flexible: true },
 } as const satisfies Record<string, Column>;
 
-const USUAL: readonly Head[] = ["ID", "NAME", "STATE", "ATTEMPT", "AGE"];
-const DEAD: readonly Head[] = ["ID", "NAME", "REASON", "AGE", "FAILURE"];
+const USUAL: readonly JobTableHead[] = ["ID", "NAME", "STATE", "ATTEMPT", "AGE"];
+const DEAD: readonly JobTableHead[] = ["ID", "NAME", "REASON", "AGE", "FAILURE"];
 /** With a parent, each child's failure is shown, so that nobody has to ask for each. */
-const FAMILY: readonly Head[] = [...USUAL, "FAILURE"];
-const WIDE: readonly Head[] = [
+const FAMILY: readonly JobTableHead[] = [...USUAL, "FAILURE"];
+const WIDE: readonly JobTableHead[] = [
   ...(["ID", "NAME", "KIND", "QUEUE", "STATE", "ATTEMPT", "AGE", "SUBMITTED", "KEY", "COMMAND", "FAILURE"] as const),
 ];
 
-interface Shown {
-  readonly heads: readonly Head[];
+interface JobTableLayout {
+  readonly heads: readonly JobTableHead[];
   readonly columns: readonly Column[];
   /** Cut what has no end, and shorten ids. */
   readonly isShort: boolean;
 }
 
-function shownIn({ given, io }: Context): Shown {
+function shownIn({ given, io }: CommandContext): JobTableLayout {
   const isWide = given.flag("wide");
   const usual = given.flag("parent") ? FAMILY : USUAL;
   const heads = isWide ? WIDE : given.flag("dead") || given.flag("reason") ? DEAD : usual;
   return { heads, columns: heads.map((head) => COLUMNS[head]), isShort: !isWide && io.columns !== undefined };
 }
 
-function rowsOf(lines: readonly Line[], { heads, isShort }: Shown): Piece[][] {
+function rowsOf(lines: readonly JobTableLine[], { heads, isShort }: JobTableLayout): TextPiece[][] {
   const ids = isShort ? shortIds(lines) : lines.map(({ id }) => id);
   return lines.map(({ cells }, i) => heads.map((head) => (head === "ID" ? (ids[i] as string) : cells[head])));
 }
 
-function lineOf(job: JobInfo, now: number, workers: ReadonlyMap<string, KnownWorker>): Line {
+function lineOf(job: JobInfo, now: number, workers: ReadonlyMap<string, KnownWorker>): JobTableLine {
   return {
     id: job.id,
     cells: {

@@ -1,17 +1,18 @@
 /** `perdure queues`: what waits where, and queues that are to stand still for a while. */
-import { nearest } from "../../core/check.ts";
-import type { Perdure } from "../../core/face.ts";
-import { isName } from "../../core/name.ts";
-import type { QueueCounts } from "../../core/views.ts";
-import { type Piece, painted } from "../colour.ts";
-import { type Command, type Context, READING } from "../command.ts";
-import { EXIT, usageError } from "../exit.ts";
-import { eachQueue, eachWorker } from "../pages.ts";
-import { showSince } from "../print.ts";
-import { nowOf } from "../server-time.ts";
-import { TARGET, withPerdure } from "../target.ts";
 
-export const queues: Command = {
+import type { Perdure } from "../../core/api.ts";
+import { nearest } from "../../core/check.ts";
+import type { QueueCounts } from "../../core/job/views.ts";
+import { isName } from "../../core/names.ts";
+import { type CliCommand, type CommandContext, READING } from "../command.ts";
+import { EXIT, usageError } from "../exit.ts";
+import { showSince } from "../output/print.ts";
+import { painted, type TextPiece } from "../output/terminal-text.ts";
+import { eachQueue, eachWorker } from "../target/pages.ts";
+import { serverNow } from "../target/server-time.ts";
+import { TARGET, withPerdure } from "../target/target.ts";
+
+export const queues: CliCommand = {
   name: "queues",
   summary: "Show queues with their counts; pause or resume one",
   usage: "perdure queues [pause NAME… | resume NAME…] [OPTIONS]",
@@ -34,13 +35,13 @@ export const queues: Command = {
   },
 };
 
-async function change(context: Context, word: "pause" | "resume", names: readonly string[]): Promise<number> {
+async function change(context: CommandContext, word: "pause" | "resume", names: readonly string[]): Promise<number> {
   const { given, out } = context;
   if (names.length === 0) throw usageError(`which queue? Usage: perdure queues ${word} NAME…`);
   if (names.some((name) => !isName(name))) {
     throw usageError("names of queues have 1 to 200 characters, none of them control characters");
   }
-  const done: Changed[] = [];
+  const done: ChangedQueue[] = [];
   await withPerdure(context, async (perdure) => {
     for (const [name, known] of await knownOf(perdure, names)) {
       await (word === "pause" ? perdure.pause(name) : perdure.resume(name));
@@ -54,14 +55,14 @@ async function change(context: Context, word: "pause" | "resume", names: readonl
   return EXIT.done;
 }
 
-interface Changed {
+interface ChangedQueue {
   readonly queue: string;
   readonly paused: boolean;
   readonly warning?: string;
 }
 
 /** What is known of a name before it is changed. */
-interface Known {
+interface KnownQueueName {
   /** Undefined: no such queue exists. */
   wasPaused: boolean | undefined;
   /** The queue whose name is most like it. */
@@ -70,13 +71,13 @@ interface Known {
 
 /** A queue exists if it has or had jobs, is paused, or a worker that lives names it. Queues and workers are read a page at a time,
  *  and no longer than until all names are found. */
-async function knownOf(perdure: Perdure, names: readonly string[]): Promise<ReadonlyMap<string, Known>> {
-  const known = new Map(names.map((name): [string, Known] => [name, { wasPaused: undefined, near: null }]));
+async function knownOf(perdure: Perdure, names: readonly string[]): Promise<ReadonlyMap<string, KnownQueueName>> {
+  const known = new Map(names.map((name): [string, KnownQueueName] => [name, { wasPaused: undefined, near: null }]));
   const missing = new Set(names);
   const note = (queue: string, paused: boolean) => {
     if (missing.delete(queue)) known.set(queue, { wasPaused: paused, near: null });
     for (const name of missing) {
-      const entry = known.get(name) as Known;
+      const entry = known.get(name) as KnownQueueName;
       entry.near = nearest(name, entry.near === null ? [queue] : [entry.near, queue]);
     }
   };
@@ -92,7 +93,7 @@ async function knownOf(perdure: Perdure, names: readonly string[]): Promise<Read
 }
 
 /** What may not be as it was meant: a misspelt name pauses a queue that no job is in. */
-function warningOf(word: "pause" | "resume", { wasPaused, near }: Known): string | null {
+function warningOf(word: "pause" | "resume", { wasPaused, near }: KnownQueueName): string | null {
   if (wasPaused !== undefined) return word === "resume" && !wasPaused ? "it was not paused" : null;
   const meant = near === null ? "" : `; did you mean ${near}?`;
   return word === "pause"
@@ -100,10 +101,10 @@ function warningOf(word: "pause" | "resume", { wasPaused, near }: Known): string
     : `no such queue exists${meant}`;
 }
 
-async function list(context: Context): Promise<number> {
+async function list(context: CommandContext): Promise<number> {
   const { given, out } = context;
   return withPerdure(context, async (perdure) => {
-    const now = await nowOf(perdure);
+    const now = await serverNow(perdure);
     async function* rows() {
       for await (const queue of eachQueue(perdure)) yield row(queue, now);
     }
@@ -121,7 +122,7 @@ const COLUMNS = [
   { head: "PAUSED" },
 ];
 
-function row({ queue, counts, due, pausedAt, paused }: QueueCounts, now: number): Piece[] {
+function row({ queue, counts, due, pausedAt, paused }: QueueCounts, now: number): TextPiece[] {
   const { queued, running, blocked, succeeded, failed, cancelled } = counts;
   const numbers = [queued, due, running, blocked, succeeded, failed, cancelled].map(String);
   const since = pausedAt === null ? "yes" : `for ${showSince(pausedAt, now)}`;

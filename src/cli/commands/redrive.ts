@@ -1,24 +1,24 @@
 /** `perdure redrive`: gives failed jobs another chapter, one by one or all that fit a filter. */
 
+import type { JobsFilter, SkippedJob } from "../../core/api.ts";
 import { asOneOf, nearest } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";
-import type { JobsFilter, SkippedJob } from "../../core/face.ts";
-import { FAIL_REASONS } from "../../core/job.ts";
-import type { RedriveChanges } from "../../core/redrive.ts";
-import { type Command, type Context, READING } from "../command.ts";
-import { forEach, givenIds } from "../each-job.ts";
+import { FAIL_REASONS } from "../../core/job/job.ts";
+import type { RedriveChanges } from "../../core/job/redrive.ts";
+import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { asInstant } from "../job-options.ts";
-import { nowOf } from "../server-time.ts";
+import { asInstant } from "../input/job-options.ts";
+import { forEach, givenIds } from "../jobs/for-each-job.ts";
 import { REDRIVE_OPTIONS, redriveChangesOf } from "../submit/redrive-changes.ts";
-import { TARGET, withPerdure } from "../target.ts";
+import { serverNow } from "../target/server-time.ts";
+import { TARGET, withPerdure } from "../target/target.ts";
 
 /** What the library does in one call. */
 const MAX_LIMIT = 1_000;
 const WORDS = ["state", "kind", "queue", "tag", "key", "since", "before", "name", "action", "reason"] as const;
 
-export const redrive: Command = {
+export const redrive: CliCommand = {
   name: "redrive",
   summary: "Give failed jobs a new start, with fresh budgets",
   usage: "perdure redrive ID… | --filter FILTER [OPTIONS]",
@@ -63,13 +63,13 @@ export const redrive: Command = {
   },
 };
 
-async function redriveFitting(context: Context, changes: RedriveChanges): Promise<number> {
+async function redriveFitting(context: CommandContext, changes: RedriveChanges): Promise<number> {
   const { given, out } = context;
   filterOf(given.texts("filter"), Date.now()); // what is wrong with it is said before anything is opened
   const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
   const dryRun = given.flag("dry-run");
   const { jobs, skipped, more } = await withPerdure(context, async (perdure) => {
-    const filter = filterOf(given.texts("filter"), await nowOf(perdure));
+    const filter = filterOf(given.texts("filter"), await serverNow(perdure));
     return perdure.redriveMany(filter, { dryRun, changes, ...(limit === undefined ? {} : { limit }) });
   });
   const code = skipped.length > 0 && !dryRun ? EXIT.failed : EXIT.done;

@@ -1,23 +1,23 @@
 /** `perdure resubmit`: a new job like another, with another prompt, model, role or command, or with other limits. */
-import { exec } from "../../core/builtin.ts";
+
+import type { Perdure } from "../../core/api.ts";
 import { show } from "../../core/errors.ts";
-import type { ExecInput } from "../../core/exec-input.ts";
-import type { Perdure } from "../../core/face.ts";
-import { type AgentChange, withChangesKept } from "../../dialects/agent-task/change.ts";
-import { resubmit as resubmitJob } from "../../dialects/agent-task/client.ts";
+import { exec } from "../../core/input/builtin.ts";
+import type { ExecInput } from "../../core/input/exec-input.ts";
+import { type AgentChange, resubmit as resubmitJob, withChangesKept } from "../../dialects/agent-task/change.ts";
 import { jobDifferences } from "../../dialects/agent-task/differences.ts";
 import { readValues } from "../../dialects/agent-task/values.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
+import { localDialectSettings } from "../apply/dialect-settings.ts";
 import { documentsOf } from "../apply/documents.ts";
-import { ownSettings } from "../apply/settings.ts";
-import { budgetNotes } from "../budget-text.ts";
-import { type Command, type Context, READING } from "../command.ts";
+import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { asReference, fullId } from "../job-reference.ts";
-import { CHANGE_OPTIONS, type Change, changeOf } from "../submit/changes.ts";
-import { TARGET, targetOf, withPerdure } from "../target.ts";
+import { asReference, fullId } from "../jobs/job-reference.ts";
+import { budgetNotes } from "../output/policy-text.ts";
+import { CHANGE_OPTIONS, changeOf, type ResubmitChange } from "../submit/resubmit-changes.ts";
+import { TARGET, targetOf, withPerdure } from "../target/target.ts";
 
-export const resubmit: Command = {
+export const resubmit: CliCommand = {
   name: "resubmit",
   summary: "Submit a job like another, with other words or another command",
   usage: "perdure resubmit ID [OPTIONS] [-- COMMAND [ARGS…]]",
@@ -66,7 +66,7 @@ export const resubmit: Command = {
     const { id, job, formerParent, before, after } = await withPerdure(context, async (perdure) => {
       const whole = await fullId(perdure, short);
       await refusePiped(perdure, whole);
-      const settings = () => (target.kind === "server" ? perdure.dialectSettings() : ownSettings(context));
+      const settings = () => (target.kind === "server" ? perdure.dialectSettings() : localDialectSettings(context));
       const options = { roles, ...(key === undefined ? {} : { key }) };
       const made = await resubmitJob(
         changing(perdure, others, async () => settings()),
@@ -110,7 +110,7 @@ async function refusePiped(perdure: Perdure, id: string): Promise<void> {
 /** Submits what it is given with the change made. */
 function changing(
   perdure: Perdure,
-  change: Change,
+  change: ResubmitChange,
   dialectSettings: Perdure["dialectSettings"],
 ): Pick<Perdure, "job" | "submit" | "dialectSettings"> {
   const submit = (kind: string, input?: unknown, given: NonNullable<ReadEntry["options"]> = {}) => {
@@ -125,7 +125,7 @@ function changing(
   };
 }
 
-function wantedOf({ given }: Context): { readonly id: string; readonly change: AgentChange } {
+function wantedOf({ given }: CommandContext): { readonly id: string; readonly change: AgentChange } {
   const { positionals, afterDashes } = given;
   if (afterDashes?.length === 0) throw usageError(`no command after --; usage: ${resubmit.usage}`);
   const before = positionals.slice(0, positionals.length - (afterDashes?.length ?? 0));

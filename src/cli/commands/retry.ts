@@ -1,9 +1,9 @@
 /** `perdure retry`: runs jobs now. */
-import { type Command, READING } from "../command.ts";
-import { forEach, givenIds } from "../each-job.ts";
-import { TARGET } from "../target.ts";
+import { type CliCommand, READING } from "../command.ts";
+import { forEach, givenIds } from "../jobs/for-each-job.ts";
+import { TARGET } from "../target/target.ts";
 
-export const retry: Command = {
+export const retry: CliCommand = {
   name: "retry",
   summary: "Run waiting jobs now, and failed ones again",
   usage: "perdure retry ID… [OPTIONS]",

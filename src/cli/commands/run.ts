@@ -2,21 +2,20 @@
 import { isAbsolute, resolve } from "node:path";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";
-import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
-import { isName, MAX_KEY } from "../../core/name.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
+import { checkExecInput, type ExecInput } from "../../core/input/exec-input.ts";
+import { isName, MAX_KEY } from "../../core/names.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import { LIMITS } from "../../engine/limits.ts";
 import { isOver } from "../../lib/text.ts";
-import type { Command, Context } from "../command.ts";
-import { ENV, envOf } from "../env-option.ts";
+import type { CliCommand, CommandContext } from "../command.ts";
 import { usageError } from "../exit.ts";
-import { NO_STDIN, pipedInput, STDIN } from "../run/piped-input.ts";
-import { givenPolicyOf, POLICY_OPTIONS, policyOf, timeOf } from "../run/policy.ts";
-import { runHere } from "../run/run-here.ts";
-import { DEFAULT_QUEUE, runThere } from "../run/run-there.ts";
-import { isThisMachine, TARGET, type Target, targetOf } from "../target.ts";
+import { NO_STDIN, pipedInput, STDIN } from "../input/piped-input.ts";
+import { ENV, envOf, givenPolicyOf, POLICY_OPTIONS, policyOf, timeOf } from "../input/shared-options.ts";
+import { runLocally } from "../run/run-locally.ts";
+import { DEFAULT_QUEUE, runOnServer } from "../run/run-on-server.ts";
+import { isThisMachine, TARGET, type Target, targetOf } from "../target/target.ts";
 
-export const run: Command = {
+export const run: CliCommand = {
   name: "run",
   summary: "Run a command until it has truly succeeded or truly failed",
   usage: "perdure run [OPTIONS] -- COMMAND [ARGS…]",
@@ -92,14 +91,16 @@ export const run: Command = {
     const piped = await pipedInput(context, stdinWish(context));
     try {
       const wanted = { input, retry, timeout, key, name, changes, piped };
-      return await (target.kind === "store" ? runHere(context, target, wanted) : runThere(context, target, wanted));
+      return await (target.kind === "store"
+        ? runLocally(context, target, wanted)
+        : runOnServer(context, target, wanted));
     } finally {
       await piped?.close();
     }
   },
 };
 
-function stdinWish({ given }: Context): Parameters<typeof pipedInput>[1] {
+function stdinWish({ given }: CommandContext): Parameters<typeof pipedInput>[1] {
   const [read, leave] = [given.flag("stdin"), given.flag("no-stdin")];
   if (read && leave) throw usageError("--stdin and --no-stdin cannot be used together");
   return read ? "read" : leave ? "leave" : "if piped";
@@ -144,7 +145,7 @@ function checkQueue(queue: string | undefined, { kind }: Target): void {
   }
 }
 
-function inputOf({ given, io }: Context, target: Target): ExecInput {
+function inputOf({ given, io }: CommandContext, target: Target): ExecInput {
   const cwd = directoryOf(given.text("cwd"), io.cwd, target);
   const input: ExecInput = {
     argv: given.positionals,

@@ -1,17 +1,15 @@
 /** `perdure server`: a server alone. Workers are other processes, here or on other hosts. */
-import type { Command } from "../command.ts";
-import { loadConfig } from "../config/config.ts";
-import { optionsFor } from "../config/options.ts";
+import type { CliCommand } from "../command.ts";
+import { loadConfig, optionsFor } from "../config/config.ts";
 import { EXIT } from "../exit.ts";
-import { SERVER_KEYS } from "../serve/keys.ts";
-import { processLog } from "../serve/log.ts";
-import { untilStopped } from "../serve/until-stopped.ts";
-import { refusePassword } from "../target.ts";
+import { processLog, SERVER_KEYS } from "../serve/process-settings.ts";
+import { untilStopped } from "../stop-signals.ts";
+import { refusePassword } from "../target/target.ts";
 
 /** Requests under way are answered within this time, or cut. */
 const GRACE_MS = 10_000;
 
-export const server: Command = {
+export const server: CliCommand = {
   name: "server",
   summary: "Serve jobs over HTTP, for workers on any number of hosts",
   usage: "perdure server [OPTIONS]",
@@ -38,7 +36,7 @@ export const server: Command = {
     const { asked, forced } = untilStopped((text) => log("info", text));
     void forced.then((code) => process.exit(code));
     // Loaded here: other commands need none of it.
-    const { startServing } = await import("../serve/serving.ts");
+    const { startServing } = await import("../serve/start-server.ts");
     const serving = await startServing(context, config, log, { hasWorkers: false });
     const { url, store, tokens } = serving;
     if (given.flag("json")) out.json({ url, store, tokenFile: tokens.file, pid: process.pid });

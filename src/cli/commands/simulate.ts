@@ -1,17 +1,16 @@
 /** `perdure simulate`: what a policy would do, without running anything. */
 import { showMs } from "../../core/duration.ts";
-import { counted } from "../../core/show.ts";
-import { type Scenario, simulate as simulateJob } from "../../core/simulate.ts";
-import { OUTCOME_FORMS } from "../../core/simulate-outcome.ts";
-import { simulateMany } from "../../core/simulate-script.ts";
+import { counted } from "../../core/format.ts";
+import { OUTCOME_FORMS } from "../../core/simulate/played-outcome.ts";
+import { type Scenario, simulate as simulateJob, simulateMany } from "../../core/simulate/simulate.ts";
 import { simulatedEnd } from "../../dialects/simulated-end.ts";
-import type { Command } from "../command.ts";
+import type { CliCommand } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { PLAN_OPTIONS, planOf } from "../simulate/plan.ts";
 import { printDistribution, printSimulation } from "../simulate/report.ts";
 import { SOURCE_OPTIONS, sourceOf } from "../simulate/source.ts";
 
-export const simulate: Command = {
+export const simulate: CliCommand = {
   name: "simulate",
   summary: "Show what a retry policy would do, without running anything",
   usage: "perdure simulate [-f FILE] [--outcomes LIST | --failure-rate R] [OPTIONS]",

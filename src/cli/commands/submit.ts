@@ -1,15 +1,15 @@
 /** `perdure submit`: stores jobs for workers to run. */
-import { type Command, type Context, READING } from "../command.ts";
-import { ENV } from "../env-option.ts";
+import type { JobToStore } from "../apply/named-jobs.ts";
+import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { usageError } from "../exit.ts";
-import { readJobFile } from "../job-file.ts";
-import { pipedInput, STDIN } from "../run/piped-input.ts";
-import { commandEntry, kindEntry } from "../submit/entry.ts";
-import { INPUT_OPTIONS, WISH_OPTIONS } from "../submit/options.ts";
-import { storeJobs, type Wanted } from "../submit/store.ts";
-import { TARGET, type Target, targetOf } from "../target.ts";
+import { readJobFile } from "../input/job-file.ts";
+import { pipedInput, STDIN } from "../input/piped-input.ts";
+import { ENV } from "../input/shared-options.ts";
+import { commandEntry, INPUT_OPTIONS, JOB_OPTIONS, kindEntry } from "../submit/entry-from-options.ts";
+import { storeJobs } from "../submit/store-jobs.ts";
+import { TARGET, type Target, targetOf } from "../target/target.ts";
 
-export const submit: Command = {
+export const submit: CliCommand = {
   name: "submit",
   summary: "Submit jobs for workers to run",
   usage: "perdure submit KIND | -f FILE | - | -- COMMAND [ARGS…]  [OPTIONS]",
@@ -27,7 +27,7 @@ export const submit: Command = {
     ENV,
     { name: "cwd", type: "string", value: "DIR", help: "The working directory of a command." },
     { ...STDIN, help: "Store standard input, up to 64 MiB, with a command: each attempt reads it from the start." },
-    ...WISH_OPTIONS,
+    ...JOB_OPTIONS,
     { name: "wait", short: "w", type: "boolean", help: "Wait until they have ended." },
     ...TARGET,
     ...READING,
@@ -56,13 +56,13 @@ export const submit: Command = {
 };
 
 /** A name with a dot may be meant for an action; of one, the kind would be exec. */
-function doubtOf([job]: readonly Wanted[]): string | null {
+function doubtOf([job]: readonly JobToStore[]): string | null {
   const { task } = job?.entry ?? {};
   const isTyped = job?.where === null && typeof task === "string" && task.indexOf(".") > 0;
   return isTyped ? `there are no packs here, so ${task} is an ordinary kind` : null;
 }
 
-async function jobsOf(context: Context, target: Target): Promise<Wanted[]> {
+async function jobsOf(context: CommandContext, target: Target): Promise<JobToStore[]> {
   const { given, io } = context;
   const { positionals, afterDashes } = given;
   // A dash alone stands for standard input, as it does after -f.
@@ -70,7 +70,7 @@ async function jobsOf(context: Context, target: Target): Promise<Wanted[]> {
   const file = given.text("file") ?? (isStdin ? "-" : undefined);
   if (given.flag("stdin") && afterDashes === null) throw usageError("--stdin requires a command after --");
   if (file !== undefined) {
-    const extra = [...INPUT_OPTIONS, ENV, { name: "cwd" }, ...WISH_OPTIONS].find(({ name }) => given.flag(name));
+    const extra = [...INPUT_OPTIONS, ENV, { name: "cwd" }, ...JOB_OPTIONS].find(({ name }) => given.flag(name));
     if (extra !== undefined) throw usageError(`--${extra.name}: with --file it belongs into the file`);
     given.atMost(isStdin ? 1 : 0);
     return readJobFile(file, io);
@@ -87,8 +87,8 @@ async function jobsOf(context: Context, target: Target): Promise<Wanted[]> {
 }
 
 /** Loaded only for a name that may be one: most kinds have no dot. */
-async function actionNamed(context: Context, target: Target): Promise<Wanted["entry"] | null> {
+async function actionNamed(context: CommandContext, target: Target): Promise<JobToStore["entry"] | null> {
   if (!context.given.positionals[0]?.includes(".")) return null;
-  const { actionEntry } = await import("../packs/action-entry.ts");
+  const { actionEntry } = await import("../../dialects/attune/cli/action-entry.ts");
   return actionEntry(context, target);
 }

@@ -7,26 +7,23 @@ import { type AccessToken, SCOPES } from "../../core/access.ts";
 import { asOneOf, nearest } from "../../core/check.ts";
 import { asSpan, toMs } from "../../core/duration.ts";
 import { PerdureError, show } from "../../core/errors.ts";
-import { isName } from "../../core/name.ts";
-import { thisUser } from "../../embedded/this-user.ts";
+import { isName } from "../../core/names.ts";
+import { thisUser } from "../../embedded/options.ts";
 import { TokenBook } from "../../server/tokens.ts";
-import type { Given } from "../arguments.ts";
-import { type Piece, painted } from "../colour.ts";
-import { type Command, type Context, READING } from "../command.ts";
-import { loadConfig } from "../config/config.ts";
-import { optionsFor } from "../config/options.ts";
-import { dataAt } from "../data.ts";
-import { withEngine } from "../direct.ts";
+import { type Arguments, type CliCommand, type CommandContext, READING } from "../command.ts";
+import { loadConfig, optionsFor } from "../config/config.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { showLocal } from "../print.ts";
-import { type TimeText, timeOf } from "../run/policy.ts";
-import { replaceLostSecret } from "../serve/lost-secret.ts";
-import { type Rotation, rotateSecret } from "../serve/rotate-secret.ts";
-import { TARGET, targetOf, withServer } from "../target.ts";
+import { type TimeText, timeOf } from "../input/shared-options.ts";
+import { showLocal } from "../output/print.ts";
+import { painted, type TextPiece } from "../output/terminal-text.ts";
+import { replaceLostSecret, rotateSecret, type SecretRotation } from "../serve/rotate-secret.ts";
+import { dataAt } from "../target/data-directory.ts";
+import { withEngine } from "../target/open-store.ts";
+import { TARGET, targetOf, withServer } from "../target/target.ts";
 
 const VERBS = ["create", "list", "revoke", "rotate-secret"] as const;
 
-export const token: Command = {
+export const token: CliCommand = {
   name: "token",
   summary: "Make, list or revoke tokens of a server",
   usage: "perdure token create NAME | list | revoke ID… | rotate-secret [OPTIONS]",
@@ -95,9 +92,9 @@ export const token: Command = {
   },
 };
 
-type Tokens = Pick<Admin, "createToken" | "listTokens" | "revokeToken">;
+type TokenCommands = Pick<Admin, "createToken" | "listTokens" | "revokeToken">;
 
-function withTokens<T>(context: Context, use: (tokens: Tokens) => Promise<T>): Promise<T> {
+function withTokens<T>(context: CommandContext, use: (tokens: TokenCommands) => Promise<T>): Promise<T> {
   const target = targetOf(context);
   if (target.kind === "server") return withServer(target, (perdure) => use((perdure as PerdureClient).admin));
   return withEngine(context, target, {}, async ({ store, clock }, log) => {
@@ -111,7 +108,7 @@ function withTokens<T>(context: Context, use: (tokens: Tokens) => Promise<T>): P
 }
 
 /** As a server has it. */
-function tokensOf(book: TokenBook): Tokens {
+function tokensOf(book: TokenBook): TokenCommands {
   return {
     async createToken({ name, scopes, namespace = null, expiresIn }) {
       const expiresInMs = expiresIn === undefined ? null : asSpan(expiresIn, "--expires");
@@ -132,7 +129,7 @@ function withoutHash({ hash: _, ...rest }: AccessToken): Omit<AccessToken, "hash
   return rest;
 }
 
-async function create(context: Context, names: readonly string[]): Promise<number> {
+async function create(context: CommandContext, names: readonly string[]): Promise<number> {
   const { given, out } = context;
   const [name] = names;
   if (name === undefined) throw usageError("which name? Usage: perdure token create NAME --scope SCOPE…");
@@ -153,13 +150,13 @@ async function create(context: Context, names: readonly string[]): Promise<numbe
   return EXIT.done;
 }
 
-function scopesOf(given: Given) {
+function scopesOf(given: Arguments) {
   const texts = given.texts("scope").flatMap((text) => text.split(","));
   if (texts.length === 0) throw usageError(`--scope: say what it may do: ${SCOPES.join(", ")}`);
   return [...new Set(texts.map((text) => asOneOf(text.trim(), SCOPES, "--scope")))];
 }
 
-function endOf(given: Given): { expiresIn?: TimeText } {
+function endOf(given: Arguments): { expiresIn?: TimeText } {
   const expires = timeOf(given, "expires");
   if (expires === undefined) return {};
   asSpan(expires, "--expires");
@@ -167,13 +164,13 @@ function endOf(given: Given): { expiresIn?: TimeText } {
 }
 
 /** That of the settings, unless all are meant. */
-function namespaceOf({ given, io }: Context): string | null {
+function namespaceOf({ given, io }: CommandContext): string | null {
   if (!given.flag("all-namespaces")) return loadConfig({ given, io }, ["namespace"]).text("namespace");
   if (given.flag("namespace")) throw usageError("--namespace and --all-namespaces cannot be used together");
   return null;
 }
 
-async function list(context: Context): Promise<number> {
+async function list(context: CommandContext): Promise<number> {
   const { given, out } = context;
   given.atMost(1);
   refuseOptions(given, "list");
@@ -185,7 +182,7 @@ async function list(context: Context): Promise<number> {
     const columns = [{ head: "ID" }, { head: "NAME", flexible: true }, { head: "SCOPES" }, { head: "NAMESPACE" }];
     out.table(
       [...columns, { head: "STATE" }, { head: "CREATED" }, { head: "ENDS" }],
-      found.map((each): Piece[] => [
+      found.map((each): TextPiece[] => [
         ...[each.id, each.name, each.scopes.join(","), each.namespace ?? painted("dim", "all"), stateOf(each, now)],
         ...[showLocal(each.createdAt), each.expiresAt === null ? painted("dim", "never") : showLocal(each.expiresAt)],
       ]),
@@ -194,12 +191,12 @@ async function list(context: Context): Promise<number> {
   return EXIT.done;
 }
 
-function stateOf({ revokedAt, expiresAt }: Pick<AccessToken, "revokedAt" | "expiresAt">, now: number): Piece {
+function stateOf({ revokedAt, expiresAt }: Pick<AccessToken, "revokedAt" | "expiresAt">, now: number): TextPiece {
   if (revokedAt !== null) return painted("red", "revoked");
   return expiresAt !== null && expiresAt <= now ? painted("yellow", "over") : painted("green", "good");
 }
 
-async function revoke(context: Context, words: readonly string[]): Promise<number> {
+async function revoke(context: CommandContext, words: readonly string[]): Promise<number> {
   const { given, out } = context;
   refuseOptions(given, "revoke");
   if (words.length === 0) throw usageError("which token? Usage: perdure token revoke ID…; see `perdure token list`");
@@ -227,7 +224,7 @@ async function revoke(context: Context, words: readonly string[]): Promise<numbe
 }
 
 /** Of the server on this machine: with or without one at work, only its file changes. */
-async function rotate(context: Context): Promise<number> {
+async function rotate(context: CommandContext): Promise<number> {
   const { given, io, out } = context;
   given.atMost(1);
   refuseOptions(given, "rotate-secret");
@@ -252,7 +249,7 @@ async function rotate(context: Context): Promise<number> {
 }
 
 /** What is left to do where several servers may use the database. Another run on another host would make another secret. */
-function sharedSteps({ file, signsFrom }: Rotation, { isLeak }: { readonly isLeak: boolean }): string[] {
+function sharedSteps({ file, signsFrom }: SecretRotation, { isLeak }: { readonly isLeak: boolean }): string[] {
   const isNow = signsFrom <= Date.now();
   const by = isNow ? "now: they are out of service until they have it" : `before ${showLocal(signsFrom)}`;
   const copy = `copy ${file} to all other servers of the database ${by}; they read it by themselves. Do not run this command there`;
@@ -263,7 +260,7 @@ function sharedSteps({ file, signsFrom }: Rotation, { isLeak }: { readonly isLea
 /** A secret that is accepted for ever was not replaced. */
 const MAX_SPAN_MS = 30 * 86_400_000;
 
-function spanOf(given: Given, name: string): number | undefined {
+function spanOf(given: Arguments, name: string): number | undefined {
   const text = timeOf(given, name);
   const ms = text === undefined ? undefined : toMs(text, `--${name}`);
   if (ms !== undefined && ms > MAX_SPAN_MS) throw usageError(`--${name}: got ${show(text)}; pass a time up to 30d`);
@@ -275,7 +272,7 @@ const OPTIONS_OF = {
   "rotate-secret": ["after", "grace", "force", "secret-file"],
 } as const;
 
-function refuseOptions(given: Given, verb: (typeof VERBS)[number]): void {
+function refuseOptions(given: Arguments, verb: (typeof VERBS)[number]): void {
   for (const [owner, names] of Object.entries(OPTIONS_OF)) {
     const name = owner === verb ? undefined : names.find((each) => given.flag(each));
     if (name !== undefined) throw usageError(`--${name} requires ${owner}, and cannot be used with ${verb}`);

@@ -1,25 +1,24 @@
 /** `perdure tree`: a job, its children, and theirs. */
 
-import { budgetText } from "../../core/budget.ts";
-import type { Perdure } from "../../core/face.ts";
-import { addUsage, type Usage } from "../../core/job.ts";
-import { jobName } from "../../core/job-name.ts";
-import type { JobInfo } from "../../core/views.ts";
+import type { Perdure } from "../../core/api.ts";
+import { budgetText } from "../../core/decision/budget.ts";
+import { addUsage, type Usage } from "../../core/job/job.ts";
+import { jobName } from "../../core/job/job-name.ts";
+import type { JobInfo } from "../../core/job/views.ts";
 import { shownKey } from "../../dialects/registry.ts";
-import { spentText, usageText, usedBy } from "../budget-text.ts";
-import { type Piece, painted, textOf } from "../colour.ts";
-import { type Command, READING } from "../command.ts";
+import { type CliCommand, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
-import { fullId } from "../job-reference.ts";
-import { bySession, failureLine, stateWords } from "../job-text.ts";
-import { nowOf } from "../server-time.ts";
-import { TARGET, withPerdure } from "../target.ts";
-import { cutToWidth, safeLine, textWidth } from "../terminal-text.ts";
+import { fullId } from "../jobs/job-reference.ts";
+import { bySession, failureLine, stateWords } from "../output/job-text.ts";
+import { spentText, usageText, usedBy } from "../output/policy-text.ts";
+import { cutToWidth, painted, safeLine, type TextPiece, textOf, textWidth } from "../output/terminal-text.ts";
+import { serverNow } from "../target/server-time.ts";
+import { TARGET, withPerdure } from "../target/target.ts";
 
 const DEFAULT_LIMIT = 1_000;
 const PAGE = 200;
 
-export const tree: Command = {
+export const tree: CliCommand = {
   name: "tree",
   summary: "Show a job with its children, and theirs",
   usage: "perdure tree ID [OPTIONS]",
@@ -51,7 +50,7 @@ export const tree: Command = {
       if (given.flag("json")) out.json({ ...root, total: totalOf(root) });
       else {
         const workers = await bySession(perdure);
-        const now = await nowOf(perdure);
+        const now = await serverNow(perdure);
         for (const { job, lead } of linesOf(root)) {
           const key = shownKey(job);
           const named = key === null ? [] : [painted("dim", `  [${key}]`)];
@@ -73,25 +72,25 @@ export const tree: Command = {
 const MIN_WIDTH = 20;
 
 /** Why a job failed or is being retried, as far as it fits on the line behind what stands there. */
-function whyIn(job: JobInfo, before: readonly Piece[], columns = Number.POSITIVE_INFINITY): Piece[] {
+function whyIn(job: JobInfo, before: readonly TextPiece[], columns = Number.POSITIVE_INFINITY): TextPiece[] {
   const why = safeLine(failureLine(job));
   if (why === "") return [];
   const room = columns - textWidth(before.map((piece) => safeLine(textOf(piece))).join("")) - 2;
   return ["  ", painted(job.state === "failed" ? "red" : "yellow", cutToWidth(why, Math.max(MIN_WIDTH, room)))];
 }
 
-interface Node {
+interface JobTreeNode {
   readonly job: JobInfo;
-  readonly children: readonly Node[];
+  readonly children: readonly JobTreeNode[];
 }
 
 /** What the jobs in a tree have used, as far as it is known. */
-function totalOf({ job, children }: Node): Usage | null {
+function totalOf({ job, children }: JobTreeNode): Usage | null {
   return children.reduce((sum, child) => addUsage(sum, totalOf(child)), usedBy(job));
 }
 
 /** With the budget of the root, which counts jobs that are not shown, too. */
-function totalText(root: Node, isCut: boolean): string | null {
+function totalText(root: JobTreeNode, isCut: boolean): string | null {
   const total = totalOf(root);
   const own = root.job.budgets.find(({ jobId }) => jobId === root.job.id);
   if (total === null && own === undefined) return null;
@@ -110,8 +109,8 @@ class TreeReader {
     this.#left = limit - 1;
   }
 
-  async read(job: JobInfo): Promise<Node> {
-    const children: Node[] = [];
+  async read(job: JobInfo): Promise<JobTreeNode> {
+    const children: JobTreeNode[] = [];
     let cursor: string | null = null;
     do {
       const page: Awaited<ReturnType<Perdure["jobs"]>> = await this.#perdure.jobs({
@@ -134,7 +133,7 @@ class TreeReader {
 
 /** With the lines of a drawn tree before each. */
 function* linesOf(
-  { job, children }: Node,
+  { job, children }: JobTreeNode,
   lead = "",
   below = "",
 ): Generator<{ readonly job: JobInfo; readonly lead: string }> {

@@ -1,23 +1,20 @@
 /** `perdure up`: server, workers and database in one process tree. */
 import { isAbsolute, relative } from "node:path";
-import type { Command, Context } from "../command.ts";
-import { type Config, loadConfig } from "../config/config.ts";
-import { optionsFor } from "../config/options.ts";
+import type { CliCommand, CommandContext } from "../command.ts";
+import { type Config, loadConfig, optionsFor } from "../config/config.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { SERVER_KEYS, WORKER_KEYS } from "../serve/keys.ts";
-import { processLog } from "../serve/log.ts";
-import { OwnWorkers } from "../serve/own-workers.ts";
+import { processLog, SERVER_KEYS, WORKER_KEYS } from "../serve/process-settings.ts";
 import type { RunAs } from "../serve/run-as.ts";
-import type { Serving } from "../serve/serving.ts";
-import { checkModules } from "../serve/tasks.ts";
-import { exitWithin, LAST_MS, untilStopped } from "../serve/until-stopped.ts";
-import { workerArguments } from "../serve/worker-arguments.ts";
+import type { RunningServer } from "../serve/start-server.ts";
+import { checkModules } from "../serve/task-modules.ts";
+import { WorkerProcesses, workerArguments } from "../serve/worker-processes.ts";
+import { exitWithin, LAST_MS, untilStopped } from "../stop-signals.ts";
 
 const KEYS = [...SERVER_KEYS, "workers", ...WORKER_KEYS] as const;
 /** Requests under way are answered within this time, or cut. */
 const GRACE_MS = 5_000;
 
-export const up: Command = {
+export const up: CliCommand = {
   name: "up",
   summary: "Start server, workers and database here, in one command",
   usage: "perdure up [OPTIONS]",
@@ -39,14 +36,14 @@ export const up: Command = {
     // From the beginning: who asks us to stop while we start is heard too.
     const { asked, forced } = untilStopped((text) => log("info", text));
     let [exitCode, release]: [number, () => void] = [EXIT.done, () => {}];
-    let workers: OwnWorkers | null = null;
+    let workers: WorkerProcesses | null = null;
     void forced.then((code) => {
       exitCode = code;
       workers?.force();
       release = exitWithin(code, LAST_MS);
     });
     // Loaded here: other commands need none of it.
-    const { startServing } = await import("../serve/serving.ts");
+    const { startServing } = await import("../serve/start-server.ts");
     checkModules(config.list("worker.tasks"), io.cwd);
     const { runAsArgument, runAsOf } = await import("../serve/run-as.ts");
     const runAs = runAsOf(config, io.cwd);
@@ -56,7 +53,7 @@ export const up: Command = {
     });
     const serving = await startServing(context, config, log, { hasWorkers: true });
     const { localUrl, tokens, engine } = serving;
-    workers = new OwnWorkers({
+    workers = new WorkerProcesses({
       count: config.integer("workers"),
       args: workerArguments(config, localUrl, tokens.workerFile as string, runAsArgument(runAs)),
       env: { ...io.env, ...NOT_FOR_WORKERS },
@@ -84,7 +81,12 @@ const NOT_FOR_WORKERS = Object.fromEntries(
   ),
 );
 
-function greet({ out, given, io }: Context, config: Config, { url, store, tokens }: Serving, runAs: RunAs): void {
+function greet(
+  { out, given, io }: CommandContext,
+  config: Config,
+  { url, store, tokens }: RunningServer,
+  runAs: RunAs,
+): void {
   const workers = config.integer("workers");
   const concurrency = config.integer("worker.concurrency");
   if (given.flag("json")) {

@@ -1,11 +1,11 @@
 /** `perdure usage`: what a running job has used so far. Within a job it knows which one it is, and shows the job's own token. */
-import type { Usage } from "../../core/job.ts";
-import { type Command, type Context, READING } from "../command.ts";
+import type { Usage } from "../../core/job/job.ts";
+import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { fullId } from "../job-reference.ts";
-import { TARGET, withPerdure } from "../target.ts";
+import { fullId } from "../jobs/job-reference.ts";
+import { TARGET, withPerdure } from "../target/target.ts";
 
-export const usage: Command = {
+export const usage: CliCommand = {
   name: "usage",
   summary: "Tell what a running job has used of tokens and money",
   usage: "perdure usage [ID] [OPTIONS]",
@@ -39,7 +39,7 @@ export const usage: Command = {
   },
 };
 
-function totalOf({ given }: Context): Usage {
+function totalOf({ given }: CommandContext): Usage {
   const number = (name: string) => {
     const text = given.text(name);
     if (text === undefined) return 0;

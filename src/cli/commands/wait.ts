@@ -1,26 +1,26 @@
 /** `perdure wait`: until jobs have ended. */
+
+import type { JobHandle, Perdure } from "../../core/api.ts";
+import { failureText } from "../../core/decision/failure.ts";
 import { toMs } from "../../core/duration.ts";
 import { PerdureError } from "../../core/errors.ts";
-import type { JobHandle, Perdure } from "../../core/face.ts";
-import { failureText } from "../../core/failure-text.ts";
-import type { JobFailedError } from "../../core/job-failed-error.ts";
-import { jobName, oneLine } from "../../core/job-name.ts";
-import type { JobInfo } from "../../core/views.ts";
-import { painted } from "../colour.ts";
-import { type Command, type Context, READING } from "../command.ts";
-import { givenIds } from "../each-job.ts";
+import type { JobFailedError } from "../../core/job/job-end.ts";
+import { jobName, oneLine } from "../../core/job/job-name.ts";
+import type { JobInfo } from "../../core/job/views.ts";
+import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { untilLeft } from "../follow/until-left.ts";
-import { fullId } from "../job-reference.ts";
-import { stateWords } from "../job-text.ts";
-import { showSince } from "../print.ts";
-import { CODES } from "../run/ending.ts";
-import { runs } from "../run/here.ts";
-import { timeOf } from "../run/policy.ts";
-import { tellIfStuck } from "../run/stuck.ts";
-import { TARGET, type Target, targetOf, withPerdure } from "../target.ts";
+import { timeOf } from "../input/shared-options.ts";
+import { givenIds } from "../jobs/for-each-job.ts";
+import { fullId } from "../jobs/job-reference.ts";
+import { stateWords } from "../output/job-text.ts";
+import { showSince } from "../output/print.ts";
+import { painted } from "../output/terminal-text.ts";
+import { EXIT_CODES, runs } from "../run/run-context.ts";
+import { reportIfWaiting } from "../run/why-waiting.ts";
+import { untilInterrupted } from "../stop-signals.ts";
+import { TARGET, type Target, targetOf, withPerdure } from "../target/target.ts";
 
-export const wait: Command = {
+export const wait: CliCommand = {
   name: "wait",
   summary: "Wait until jobs have ended",
   usage: "perdure wait ID… [OPTIONS]",
@@ -46,31 +46,31 @@ export const wait: Command = {
     const timeoutMs = timeout === undefined ? null : toMs(timeout, "--timeout");
     const at = targetOf(context).kind;
     return withPerdure(context, (perdure) =>
-      untilLeft(context, (signal) => waitForAll(context, { perdure, at }, ids, { timeoutMs, signal })),
+      untilInterrupted(context, (signal) => waitForAll(context, { perdure, at }, ids, { timeoutMs, signal })),
     );
   },
 };
 
-interface Patience {
+interface WaitLimits {
   readonly timeoutMs: number | null;
   readonly signal: AbortSignal;
 }
 
-type End = "succeeded" | "failed" | "cancelled" | "timeout";
+type WaitResult = "succeeded" | "failed" | "cancelled" | "timeout";
 
 async function waitForAll(
-  { given, out }: Context,
+  { given, out }: CommandContext,
   { perdure, at }: { readonly perdure: Perdure; readonly at: Target["kind"] },
   ids: readonly string[],
-  patience: Patience,
+  patience: WaitLimits,
 ): Promise<number> {
   // All of them first: a job that is not there is told before anything is waited for.
   const whole = new Set(await Promise.all(ids.map((id) => fullId(perdure, id))));
   const jobs = await Promise.all([...whole].map((id) => perdure.job(id)));
-  const ends: End[] = [];
+  const ends: WaitResult[] = [];
   const over = new AbortController();
   const say = (text: string) => given.flag("quiet") || out.note(text);
-  for (const job of jobs.slice(0, 3)) void tellIfStuck({ perdure, say, at }, job, over.signal);
+  for (const job of jobs.slice(0, 3)) void reportIfWaiting({ perdure, say, at }, job, over.signal);
   const infos = await Promise.all(
     jobs.map(async (job) => {
       const { end, why } = await endOf(job, patience);
@@ -86,14 +86,14 @@ async function waitForAll(
   if (ends.some((end) => end === "failed" || end === "cancelled")) return EXIT.failed;
   if (!ends.includes("timeout")) return EXIT.done;
   say(`the time was up first; ${ends.filter((end) => end === "timeout").length} of ${jobs.length} had not ended`);
-  return CODES.timeout;
+  return EXIT_CODES.timeout;
 }
 
 /** How it ended, and for one that failed what its last failure says. */
 export async function endOf(
   job: JobHandle<unknown>,
-  { timeoutMs, signal }: Patience,
-): Promise<{ readonly end: End; readonly why: string | null }> {
+  { timeoutMs, signal }: WaitLimits,
+): Promise<{ readonly end: WaitResult; readonly why: string | null }> {
   try {
     await job.result({ signal, ...(timeoutMs === null ? {} : { timeout: timeoutMs }) });
     return { end: "succeeded", why: null };
@@ -112,7 +112,7 @@ export async function endOf(
 
 const MAX_WHY = 200;
 
-export function printLine(out: Context["out"], info: JobInfo, why: string | null): void {
+export function printLine(out: CommandContext["out"], info: JobInfo, why: string | null): void {
   const took = showSince(info.submittedAt, info.finishedAt ?? Date.now());
   const rest = `  after ${runs(info.attempt)}, ${took}${why === null ? "" : `: ${oneLine(why, MAX_WHY)}`}`;
   out.line(info.id, "  ", jobName(info), "  ", stateWords(info, Date.now(), new Map()), painted("dim", rest));

@@ -1,22 +1,20 @@
 /** `perdure worker`: runs jobs for a server. It needs the server's address and a token, and nothing of the database. */
-import type { ResourcesInput } from "../../core/resources.ts";
-import type { Command, Context } from "../command.ts";
-import { type Config, loadConfig } from "../config/config.ts";
-import { optionsFor } from "../config/options.ts";
-import { dataAt } from "../data.ts";
+import type { ResourcesInput } from "../../core/input/resources.ts";
+import type { CliCommand, CommandContext } from "../command.ts";
+import { type Config, loadConfig, optionsFor } from "../config/config.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { LINK_KEYS, WORKER_KEYS } from "../serve/keys.ts";
-import { processLog } from "../serve/log.ts";
+import { LINK_KEYS, processLog, WORKER_KEYS } from "../serve/process-settings.ts";
 import { runAsOf } from "../serve/run-as.ts";
-import { loadTasks } from "../serve/tasks.ts";
-import { CHILD_LAST_MS, exitWithin, LAST_MS, untilStopped } from "../serve/until-stopped.ts";
-import { accessTo, chosenBy, liveAddress } from "../target.ts";
+import { loadTasks } from "../serve/task-modules.ts";
+import { CHILD_LAST_MS, exitWithin, LAST_MS, untilStopped } from "../stop-signals.ts";
+import { dataAt } from "../target/data-directory.ts";
+import { accessTo, chosenBy, liveAddress } from "../target/target.ts";
 
 const KEYS = [...LINK_KEYS, ...WORKER_KEYS] as const;
 
 const TOKEN_EVERY_MS = 5_000;
 
-export const worker: Command = {
+export const worker: CliCommand = {
   name: "worker",
   summary: "Run jobs for a server: commands, requests, and tasks of your own",
   usage: "perdure worker --server URL [OPTIONS]",
@@ -102,7 +100,7 @@ function resourcesOf(config: Config): ResourcesInput {
   return { ...(cpu === undefined ? {} : { cpu }), ...(memory === undefined ? {} : { memory }) };
 }
 
-function serverOf(context: Context, config: Config): { readonly url: string; readonly token: () => string } {
+function serverOf(context: CommandContext, config: Config): { readonly url: string; readonly token: () => string } {
   const dir = dataAt(config.text("data"), config.sourceOf("data"), context.io.cwd);
   const url = config.text("url");
   const address = url === undefined ? liveAddress(dir) : { url, from: chosenBy(context, config) };

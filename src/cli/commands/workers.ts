@@ -1,17 +1,17 @@
 /** `perdure workers`: who is there to run jobs, and how they fare. */
 import { showMs } from "../../core/duration.ts";
-import type { SessionRow } from "../../core/views.ts";
+import type { SessionRow } from "../../core/job/views.ts";
 import { storable } from "../../lib/text.ts";
-import { type Piece, painted } from "../colour.ts";
-import { type Command, READING } from "../command.ts";
+import { type CliCommand, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
-import { eachWorker } from "../pages.ts";
-import { showSince } from "../print.ts";
-import { nowOf } from "../server-time.ts";
-import { TARGET, withPerdure } from "../target.ts";
-import { labelWords, WORKER_COLOURS, workerState } from "../worker-text.ts";
+import { labelWords, WORKER_COLOURS, workerState } from "../output/job-text.ts";
+import { showSince } from "../output/print.ts";
+import { painted, type TextPiece } from "../output/terminal-text.ts";
+import { eachWorker } from "../target/pages.ts";
+import { serverNow } from "../target/server-time.ts";
+import { TARGET, withPerdure } from "../target/target.ts";
 
-export const workers: Command = {
+export const workers: CliCommand = {
   name: "workers",
   summary: "Show workers and how they fare",
   usage: "perdure workers [OPTIONS]",
@@ -26,7 +26,7 @@ export const workers: Command = {
     const { given, out } = context;
     given.atMost(0);
     return withPerdure(context, async (perdure) => {
-      const now = await nowOf(perdure);
+      const now = await serverNow(perdure);
       let ended = 0;
       async function* shown() {
         for await (const worker of eachWorker(perdure)) {
@@ -59,7 +59,7 @@ const COLUMNS = [
   ...[right("RUNNING"), right("RUNS"), right("FAILED"), right("AVERAGE"), right("LOAD"), right("SEEN")],
 ];
 
-function row(worker: SessionRow, now: number): Piece[] {
+function row(worker: SessionRow, now: number): TextPiece[] {
   const { id, name, host, pid, kinds, queues, labels, slots, running, health, renewedAt } = worker;
   const state = workerState(worker, now);
   const figures =
@@ -81,6 +81,6 @@ function cut(text: string): string {
 }
 
 /** A run of failures says more than their number. */
-function failedWords({ failed, consecutiveFailures }: NonNullable<SessionRow["health"]>): Piece {
+function failedWords({ failed, consecutiveFailures }: NonNullable<SessionRow["health"]>): TextPiece {
   return consecutiveFailures > 1 ? painted("yellow", `${failed} (last ${consecutiveFailures})`) : String(failed);
 }

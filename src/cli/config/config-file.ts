@@ -4,31 +4,31 @@ import { resolve } from "node:path";
 import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
 import { usageError } from "../exit.ts";
+import { requireOwned } from "../input/read-file.ts";
 import type { Io } from "../io.ts";
-import { requireOwned } from "../owner.ts";
-import { readYamlFile, type YamlText } from "../yaml.ts";
+import { readYamlFile, type YamlText } from "../yaml/read.ts";
 import { BadValue, valueFromFile } from "./read-value.ts";
-import type { Value } from "./setting.ts";
-import { KEYS, type Key, settingOf } from "./settings.ts";
+import type { SettingValue } from "./setting.ts";
+import { KEYS, type SettingKey, settingOf } from "./settings.ts";
 
 /** Looked for in the working directory, in this order. */
 const NAMES = ["perdure.yaml", "perdure.yml", "perdure.json"];
 
 export interface FileValue {
-  readonly value: Value;
+  readonly value: SettingValue;
   /** `perdure.yaml:3` */
   readonly source: string;
   /** `perdure.yaml:3:5` */
   readonly where: string;
 }
 
-export type FileValues = ReadonlyMap<Key, FileValue>;
+export type FileValues = ReadonlyMap<SettingKey, FileValue>;
 
 /** `named` is what `--config` gave. */
 export function readConfigFile({ io, named }: { io: Pick<Io, "cwd" | "env">; named: string | undefined }): FileValues {
   const file = found(io, named);
   if (file === null || file.value === null) return new Map();
-  const values = new Map<Key, FileValue>();
+  const values = new Map<SettingKey, FileValue>();
   collect(file, file.value, [], values);
   return values;
 }
@@ -50,7 +50,7 @@ function found({ cwd, env }: Pick<Io, "cwd" | "env">, named: string | undefined)
   return null;
 }
 
-function collect(file: YamlText, value: unknown, path: readonly string[], values: Map<Key, FileValue>): void {
+function collect(file: YamlText, value: unknown, path: readonly string[], values: Map<SettingKey, FileValue>): void {
   if (!isPlain(value)) {
     const name = path.length === 0 ? "the file" : path.join(".");
     throw file.error(path, `${name}: got ${show(value)}; give a map of settings, such as ${exampleOf(path)}`);
@@ -67,7 +67,7 @@ function collect(file: YamlText, value: unknown, path: readonly string[], values
   }
 }
 
-function read(file: YamlText, key: Key, given: unknown, path: readonly string[]): FileValue {
+function read(file: YamlText, key: SettingKey, given: unknown, path: readonly string[]): FileValue {
   try {
     const { line } = file.positionOf(path);
     const value = valueFromFile(settingOf(key), given);

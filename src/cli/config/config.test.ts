@@ -3,13 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { testIo } from "../../../test/cli/kit.ts";
-import { readArguments } from "../arguments.ts";
-import type { Command } from "../command.ts";
+import { type CliCommand, readArguments } from "../command.ts";
 import { CliError } from "../exit.ts";
-import { type Config, loadConfig } from "./config.ts";
-import { optionsFor } from "./options.ts";
+import { type Config, loadConfig, optionsFor } from "./config.ts";
 import type { Setting } from "./setting.ts";
-import { KEYS, type Key, SETTINGS, VARIABLES } from "./settings.ts";
+import { KEYS, SETTINGS, type SettingKey, VARIABLES } from "./settings.ts";
 
 const root = mkdtempSync(join(tmpdir(), "perdure-config-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -19,14 +17,14 @@ interface Given {
   readonly args?: readonly string[];
   readonly env?: Record<string, string>;
   readonly files?: Record<string, string>;
-  readonly keys?: readonly Key[];
+  readonly keys?: readonly SettingKey[];
   readonly isTTY?: boolean;
 }
 
 function load({ args = [], env = {}, files = {}, keys = KEYS, isTTY = false }: Given = {}): Config {
   const cwd = mkdtempSync(join(root, `${dirs++}-`));
   for (const [name, text] of Object.entries(files)) writeFileSync(join(cwd, name), text);
-  const table: Command = {
+  const table: CliCommand = {
     ...{ name: "try", summary: "", usage: "", examples: [], options: optionsFor(keys) },
     run: async () => 0,
   };

@@ -1,22 +1,34 @@
-/** The effective settings: an option wins over the environment, the environment over the file, the file over the default.
- *  Each value knows where it came from. All of the file is checked, and of the rest what was asked for: a mistake in a
- *  setting of the server does not keep anybody from listing jobs. */
-import type { Given } from "../arguments.ts";
-import type { Option } from "../command.ts";
+/** The effective settings: an option wins over the environment, the environment over the file, the file over the
+ *  default. Each value knows its source. Also the command-line options made from the table of settings. */
+
+import type { SettingFact } from "../../core/job/views.ts";
+import type { Arguments, CommandOption } from "../command.ts";
 import { usageError } from "../exit.ts";
 import type { Io } from "../io.ts";
 import { type FileValues, readConfigFile } from "./config-file.ts";
 import { BadValue, valueFromTexts } from "./read-value.ts";
-import type { Setting, Value } from "./setting.ts";
-import { type Ever, KEYS, type Key, type KeyOf, type Maybe, settingOf } from "./settings.ts";
+import type { Setting, SettingValue } from "./setting.ts";
+import {
+  KEYS,
+  type MaybeForeverSetting,
+  type MaybeUnsetSetting,
+  type SettingKey,
+  type SettingKeyOf,
+  settingOf,
+} from "./settings.ts";
+import { shownValue } from "./show-value.ts";
 
-export const CONFIG: Option = {
+// The effective settings: an option wins over the environment, the environment over the file, the file over the
+// default. Each value knows where it came from. All of the file is checked, and of the rest what was asked for: a
+// mistake in a setting of the server does not keep anybody from listing jobs.
+
+const CONFIG: CommandOption = {
   ...{ name: "config", type: "string", value: "FILE" },
   help: "The file of settings. Default: PERDURE_CONFIG, or perdure.yaml here.",
 };
 
-interface Effective {
-  readonly value: Value;
+interface EffectiveSetting {
+  readonly value: SettingValue;
   /** `--port`, `PERDURE_PORT`, `perdure.yaml:3` or `default`. */
   readonly source: string;
   /** With its column, of what a file says. */
@@ -25,75 +37,75 @@ interface Effective {
 
 /** Asking for a setting that was not loaded is a bug of the command. */
 export class Config {
-  readonly #values: ReadonlyMap<Key, Effective>;
+  readonly #values: ReadonlyMap<SettingKey, EffectiveSetting>;
 
-  constructor(values: ReadonlyMap<Key, Effective>) {
+  constructor(values: ReadonlyMap<SettingKey, EffectiveSetting>) {
     this.#values = values;
   }
 
-  text<K extends KeyOf<"text">>(key: K): Maybe<K, string> {
-    return this.value(key) as Maybe<K, string>;
+  text<K extends SettingKeyOf<"text">>(key: K): MaybeUnsetSetting<K, string> {
+    return this.value(key) as MaybeUnsetSetting<K, string>;
   }
 
-  integer<K extends KeyOf<"integer">>(key: K): Maybe<K, number> {
-    return this.value(key) as Maybe<K, number>;
+  integer<K extends SettingKeyOf<"integer">>(key: K): MaybeUnsetSetting<K, number> {
+    return this.value(key) as MaybeUnsetSetting<K, number>;
   }
 
-  number<K extends KeyOf<"number">>(key: K): Maybe<K, number> {
-    return this.value(key) as Maybe<K, number>;
+  number<K extends SettingKeyOf<"number">>(key: K): MaybeUnsetSetting<K, number> {
+    return this.value(key) as MaybeUnsetSetting<K, number>;
   }
 
   /** Null: for ever. */
-  durationMs<K extends KeyOf<"duration">>(key: K): Maybe<K, Ever<K>> {
-    return this.value(key) as Maybe<K, Ever<K>>;
+  durationMs<K extends SettingKeyOf<"duration">>(key: K): MaybeUnsetSetting<K, MaybeForeverSetting<K>> {
+    return this.value(key) as MaybeUnsetSetting<K, MaybeForeverSetting<K>>;
   }
 
-  bytes<K extends KeyOf<"size">>(key: K): Maybe<K, number> {
-    return this.value(key) as Maybe<K, number>;
+  bytes<K extends SettingKeyOf<"size">>(key: K): MaybeUnsetSetting<K, number> {
+    return this.value(key) as MaybeUnsetSetting<K, number>;
   }
 
-  flag(key: KeyOf<"boolean">): boolean {
+  flag(key: SettingKeyOf<"boolean">): boolean {
     return this.value(key) as boolean;
   }
 
   /** Of what was not given, nothing. */
-  list(key: KeyOf<"list"> | KeyOf<"argv">): readonly string[] {
+  list(key: SettingKeyOf<"list"> | SettingKeyOf<"argv">): readonly string[] {
     return (this.value(key) ?? []) as readonly string[];
   }
 
-  numbers<K extends KeyOf<"numbers">>(key: K): Maybe<K, readonly number[]> {
-    return this.value(key) as Maybe<K, readonly number[]>;
+  numbers<K extends SettingKeyOf<"numbers">>(key: K): MaybeUnsetSetting<K, readonly number[]> {
+    return this.value(key) as MaybeUnsetSetting<K, readonly number[]>;
   }
 
-  labels(key: KeyOf<"labels">): Readonly<Record<string, string>> {
+  labels(key: SettingKeyOf<"labels">): Readonly<Record<string, string>> {
     return (this.value(key) ?? {}) as Readonly<Record<string, string>>;
   }
 
-  value(key: Key): Value {
+  value(key: SettingKey): SettingValue {
     return this.#of(key).value;
   }
 
   /** Those that were loaded, in the order in which they were asked for. */
-  get keys(): readonly Key[] {
+  get keys(): readonly SettingKey[] {
     return [...this.#values.keys()];
   }
 
-  sourceOf(key: Key): string {
+  sourceOf(key: SettingKey): string {
     return this.#of(key).source;
   }
 
   /** What a mistake in it begins with: `perdure.yaml:3:5: agent.roles`, `PERDURE_AGENT_ROLES`. */
-  blameOf(key: Key): string {
+  blameOf(key: SettingKey): string {
     const { source, where } = this.#of(key);
     return where === undefined ? source : `${where}: ${key}`;
   }
 
   /** Given by somebody, and not a default. */
-  isSet(key: Key): boolean {
+  isSet(key: SettingKey): boolean {
     return this.#of(key).source !== DEFAULT;
   }
 
-  #of(key: Key): Effective {
+  #of(key: SettingKey): EffectiveSetting {
     const found = this.#values.get(key);
     if (found === undefined) throw new Error(`the setting ${key} was not loaded`);
     return found;
@@ -103,34 +115,39 @@ export class Config {
 const DEFAULT = "default";
 
 /** `given` must be of a command that has `optionsFor` the same keys. Without it there are no options. */
-export function loadConfig({ given, io }: { given?: Given; io: Io }, keys: readonly Key[] = KEYS): Config {
+export function loadConfig({ given, io }: { given?: Arguments; io: Io }, keys: readonly SettingKey[] = KEYS): Config {
   const file = readConfigFile({ io, named: given?.text(CONFIG.name) });
   return new Config(new Map(keys.map((key) => [key, effective(key, given, io, file)])));
 }
 
-function effective(key: Key, given: Given | undefined, io: Io, file: FileValues): Effective {
+function effective(key: SettingKey, given: Arguments | undefined, io: Io, file: FileValues): EffectiveSetting {
   const setting = settingOf(key);
   const { flag, env } = setting;
   if (flag !== undefined && given?.flag(flag)) {
     const texts = setting.type === "boolean" ? ["true"] : given.texts(flag);
-    return { value: told(`--${flag}`, setting, texts), source: `--${flag}` };
+    return { value: valueFrom(`--${flag}`, setting, texts), source: `--${flag}` };
   }
   // Empty is not given: that is how a variable is taken back where it cannot be removed.
   const text = env === undefined ? "" : (io.env[env] ?? "");
-  if (env !== undefined && text !== "") return { value: told(env, setting, [text]), source: env };
+  if (env !== undefined && text !== "") return { value: valueFrom(env, setting, [text]), source: env };
   return file.get(key) ?? inOtherTerms(setting, given, io, file) ?? { value: defaultOf(setting, io), source: DEFAULT };
 }
 
 /** The value that another system's setting gives this one, in whole milliseconds; null if none is given. */
-function inOtherTerms(setting: Setting, given: Given | undefined, io: Io, file: FileValues): Effective | null {
+function inOtherTerms(
+  setting: Setting,
+  given: Arguments | undefined,
+  io: Io,
+  file: FileValues,
+): EffectiveSetting | null {
   const set = (setting.orSeconds ?? [])
-    .map((key) => effective(key as Key, given, io, file))
+    .map((key) => effective(key as SettingKey, given, io, file))
     .filter(({ source }) => source !== DEFAULT)
     .map(({ value, ...rest }) => ({ ...rest, value: Math.round((value as number) * 1_000) }));
   return set.sort((a, b) => a.value - b.value)[0] ?? null;
 }
 
-function told(source: string, setting: Setting, texts: readonly string[]): Value {
+function valueFrom(source: string, setting: Setting, texts: readonly string[]): SettingValue {
   try {
     return valueFromTexts(setting, texts);
   } catch (error) {
@@ -139,6 +156,56 @@ function told(source: string, setting: Setting, texts: readonly string[]): Value
   }
 }
 
-function defaultOf(setting: Setting, io: Io): Value {
+function defaultOf(setting: Setting, io: Io): SettingValue {
   return typeof setting.default === "function" ? setting.default(io) : setting.default;
+}
+
+// Options of the command line, made from the table of settings.
+
+/** In the order of the keys, and `--config` after them. Settings without an option are left out. */
+export function optionsFor(keys: readonly SettingKey[]): CommandOption[] {
+  return [...keys.map(settingOf).flatMap(optionOf), CONFIG];
+}
+
+const PLACEHOLDERS = {
+  text: "TEXT",
+  integer: "N",
+  number: "N",
+  duration: "TIME",
+  size: "SIZE",
+  numbers: "LIST",
+} as const;
+
+function optionOf(setting: Setting): CommandOption[] {
+  const { flag: name, type, value } = setting;
+  if (name === undefined) return [];
+  if (type === "boolean") return [{ name, type, help: helpOf(setting) }];
+  const isMultiple = type === "list" || type === "labels" || type === "numbers";
+  const placeholder = value ?? (PLACEHOLDERS as Readonly<Record<string, string>>)[type] ?? "LIST";
+  return [
+    {
+      ...{ name, type: "string", value: placeholder, help: helpOf(setting) },
+      ...(isMultiple ? { multiple: true } : {}),
+    },
+  ];
+}
+
+/** With the default, where the text does not tell it. */
+function helpOf(setting: Setting): string {
+  const { help, env } = setting;
+  const shown = typeof setting.default === "function" ? null : shownValue(setting, setting.default);
+  const isTold = help.includes("Default:") || shown === null || shown === false;
+  const named = env === undefined ? "" : `${env}, or `;
+  return isTold ? help : `${help} Default: ${named}${String(shown)}.`;
+}
+
+// Settings as `perdure config` shows them, of this process or of a server.
+
+export function factOf(config: Config, key: SettingKey): SettingFact {
+  return { key, value: shownValue(settingOf(key), config.value(key)), source: config.sourceOf(key) };
+}
+
+/** All that were loaded. */
+export function factsOf(config: Config): SettingFact[] {
+  return config.keys.map((key) => factOf(config, key));
 }

@@ -6,17 +6,17 @@ import { AGENT_TIERS, type AgentTier, type DialectSettings } from "../../core/di
 import { show } from "../../core/errors.ts";
 import { OPAL_DEFAULTS } from "../../dialects/opal/settings.ts";
 import { usageError } from "../exit.ts";
-import { readSmallFile, readYamlDocuments, textIn } from "../yaml.ts";
-import { YAML_LIMITS } from "../yaml-scan.ts";
+import { readSmallFile, readYamlDocuments, textIn } from "../yaml/read.ts";
+import { YAML_LIMITS } from "../yaml/scan.ts";
 import type { Config } from "./config.ts";
-import type { Key } from "./settings.ts";
+import type { SettingKey } from "./settings.ts";
 import { DIALECT_SETTINGS } from "./settings-dialects.ts";
 
-const OF_OPAL = ["opal.engine", "opal.maxRetries", "opal.retryBackoffs"] as const satisfies readonly Key[];
+const OF_OPAL = ["opal.engine", "opal.maxRetries", "opal.retryBackoffs"] as const satisfies readonly SettingKey[];
 const OTHERS = DIALECT_SETTINGS.map(({ key }) => key);
 
 /** All that reading a file of another system may ask for. */
-export const DIALECT_KEYS: readonly Key[] = [...OF_OPAL, ...OTHERS];
+export const DIALECT_KEYS: readonly SettingKey[] = [...OF_OPAL, ...OTHERS];
 
 /** `cwd` is where paths of roles begin. */
 export function dialectSettingsOf(config: Config, cwd: string): DialectSettings {

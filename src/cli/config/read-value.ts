@@ -3,15 +3,15 @@
 import { nearest } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { show } from "../../core/errors.ts";
-import { toBytes } from "../../core/resources.ts";
+import { toBytes } from "../../core/input/resources.ts";
 import type {
   DurationSetting,
   IntegerSetting,
   NumberSetting,
   Setting,
+  SettingValue,
   SizeSetting,
   TextSetting,
-  Value,
 } from "./setting.ts";
 import { showBytes, showMemory, showSpan } from "./show-value.ts";
 
@@ -33,7 +33,7 @@ function shown({ secret }: Setting, given: unknown): string {
 }
 
 /** `texts`: more than one where an option was repeated. */
-export function valueFromTexts(setting: Setting, texts: readonly string[]): Value {
+export function valueFromTexts(setting: Setting, texts: readonly string[]): SettingValue {
   const text = texts[0] ?? "";
   switch (setting.type) {
     case "text":
@@ -60,7 +60,7 @@ export function valueFromTexts(setting: Setting, texts: readonly string[]): Valu
 }
 
 /** `given` is a value of the file. */
-export function valueFromFile(setting: Setting, given: unknown): Value {
+export function valueFromFile(setting: Setting, given: unknown): SettingValue {
   switch (setting.type) {
     case "text":
       return textOf(setting, given);

@@ -1,7 +1,7 @@
 /** What a setting is. `settings.ts` has the table of them all. */
 import type { Io } from "../io.ts";
 
-interface Common {
+interface CommonSetting {
   /** As in the file: `server.port` is `port` under `server`. */
   readonly key: string;
   /** Without its dashes. A setting without one cannot be given on the command line. */
@@ -17,17 +17,17 @@ interface Common {
   readonly orSeconds?: readonly string[];
 }
 
-type Default<T> = T | ((io: Pick<Io, "isTTY">) => T);
+type SettingDefault<T> = T | ((io: Pick<Io, "isTTY">) => T);
 
-export interface TextSetting extends Common {
+export interface TextSetting extends CommonSetting {
   readonly type: "text";
-  readonly default?: Default<string>;
+  readonly default?: SettingDefault<string>;
   readonly oneOf?: readonly string[];
   /** With what to say of a text that does not fit. */
   readonly fits?: { readonly test: (text: string) => boolean; readonly give: string };
 }
 
-export interface IntegerSetting extends Common {
+export interface IntegerSetting extends CommonSetting {
   readonly type: "integer";
   readonly default?: number;
   readonly min: number;
@@ -35,7 +35,7 @@ export interface IntegerSetting extends Common {
 }
 
 /** May have a fraction. */
-export interface NumberSetting extends Common {
+export interface NumberSetting extends CommonSetting {
   readonly type: "number";
   readonly default?: number;
   readonly min: number;
@@ -43,7 +43,7 @@ export interface NumberSetting extends Common {
 }
 
 /** Text with a unit, such as `30s`: a bare number would be read in another unit by half of all people. */
-export interface DurationSetting extends Common {
+export interface DurationSetting extends CommonSetting {
   readonly type: "duration";
   /** In milliseconds. */
   readonly default?: number;
@@ -54,7 +54,7 @@ export interface DurationSetting extends Common {
 }
 
 /** `10MB` is ten million bytes, `10MiB` a little more. */
-export interface SizeSetting extends Common {
+export interface SizeSetting extends CommonSetting {
   readonly type: "size";
   /** As the resources of jobs are written: `2g`, and all units are powers of 1024. */
   readonly binary?: true;
@@ -64,32 +64,32 @@ export interface SizeSetting extends Common {
   readonly max: number;
 }
 
-export interface BooleanSetting extends Common {
+export interface BooleanSetting extends CommonSetting {
   readonly type: "boolean";
   readonly default: boolean;
 }
 
 /** Separated by commas in the environment and on the command line, where the option may be repeated too. */
-export interface ListSetting extends Common {
+export interface ListSetting extends CommonSetting {
   readonly type: "list";
   readonly default?: readonly string[];
 }
 
 /** `name=value`, as a list; in the file also as a map. */
-export interface LabelsSetting extends Common {
+export interface LabelsSetting extends CommonSetting {
   readonly type: "labels";
   readonly default?: undefined;
 }
 
 /** One number or more, from 0 on: `3,8,15` or `[3, 8, 15]`. */
-export interface NumbersSetting extends Common {
+export interface NumbersSetting extends CommonSetting {
   readonly type: "numbers";
   readonly default?: readonly number[];
   readonly max: number;
 }
 
 /** A program and its arguments: a list, in one text as a JSON list, or as words between spaces. */
-export interface ArgvSetting extends Common {
+export interface ArgvSetting extends CommonSetting {
   readonly type: "argv";
   readonly default?: undefined;
 }
@@ -107,7 +107,7 @@ export type Setting =
   | ArgvSetting;
 
 /** A checked value; undefined where nothing was given and there is no default. */
-export type Value =
+export type SettingValue =
   | string
   | number
   | boolean

@@ -1,8 +1,20 @@
-/** Settings of the server. */
+/** Settings of servers, and what a signing secret may look like. */
 import { DEFAULTS, LIMITS } from "../../engine/limits.ts";
-import { LIMITS_OF_SERVER } from "../../server/limits.ts";
-import { isSecretText, SECRET_ALLOWED } from "../secret-text.ts";
+import { SERVER_LIMITS } from "../../server/context.ts";
 import type { Setting } from "./setting.ts";
+
+// What may be a signing secret, in the environment and in a file.
+
+/** As many as 24 random bytes have in base64, which is what earlier versions made. Shorter ones can be guessed. */
+const TEXT = /^[!-+\--~]{32,200}$/;
+
+export const SECRET_ALLOWED = "32 to 200 characters without spaces and commas, such as `openssl rand -hex 32` prints";
+
+export function isSecretText(text: string): boolean {
+  return TEXT.test(text);
+}
+
+// Settings of the server.
 
 const { retention } = DEFAULTS;
 
@@ -94,7 +106,7 @@ export const SERVER_SETTINGS = [
     type: "integer",
     min: 1,
     max: 1_000_000,
-    default: LIMITS_OF_SERVER.lanesPerToken,
+    default: SERVER_LIMITS.lanesPerToken,
     help: "Different combinations of queue, kind and labels that a token and its jobs may make.",
   },
   {
@@ -103,7 +115,7 @@ export const SERVER_SETTINGS = [
     type: "integer",
     min: 1,
     max: 1_000_000,
-    default: LIMITS_OF_SERVER.sessionsPerToken,
+    default: SERVER_LIMITS.sessionsPerToken,
     help: "Workers that one token may have connected at a time.",
   },
   {

@@ -1,9 +1,9 @@
 /** All settings, in the order in which `perdure config` shows them. Names of options, of environment variables and of keys in
  *  the file are what users rely on. Paths are relative to the working directory, whatever names them. */
-import { isName } from "../../core/name.ts";
+import { isName } from "../../core/names.ts";
+import { OPAL_SETTINGS } from "../../dialects/opal/cli/settings.ts";
 import type { Setting } from "./setting.ts";
 import { DIALECT_SETTINGS } from "./settings-dialects.ts";
-import { OPAL_SETTINGS } from "./settings-opal.ts";
 import { SERVER_SETTINGS } from "./settings-server.ts";
 import { WORKER_SETTINGS } from "./settings-worker.ts";
 
@@ -83,18 +83,20 @@ export const SETTINGS = [
   ...DIALECT_SETTINGS,
 ] as const;
 
-type Known = (typeof SETTINGS)[number];
-export type Key = Known["key"];
-export type KeyOf<T extends Setting["type"]> = Extract<Known, { type: T }>["key"];
+type KnownSetting = (typeof SETTINGS)[number];
+export type SettingKey = KnownSetting["key"];
+export type SettingKeyOf<T extends Setting["type"]> = Extract<KnownSetting, { type: T }>["key"];
 
 /** Undefined only where there is no default. */
-export type Maybe<K extends Key, T> = Extract<Known, { key: K }> extends { default: unknown } ? T : T | undefined;
+export type MaybeUnsetSetting<K extends SettingKey, T> =
+  Extract<KnownSetting, { key: K }> extends { default: unknown } ? T : T | undefined;
 /** Null only where `forever` may be given. */
-export type Ever<K extends Key> = Extract<Known, { key: K }> extends { forever: true } ? number | null : number;
+export type MaybeForeverSetting<K extends SettingKey> =
+  Extract<KnownSetting, { key: K }> extends { forever: true } ? number | null : number;
 
-export const KEYS: readonly Key[] = SETTINGS.map(({ key }) => key);
+export const KEYS: readonly SettingKey[] = SETTINGS.map(({ key }) => key);
 
-export function settingOf(key: Key): Setting {
+export function settingOf(key: SettingKey): Setting {
   const found = SETTINGS.find((setting) => setting.key === key);
   if (found === undefined) throw new Error(`there is no setting ${key}`);
   return found;

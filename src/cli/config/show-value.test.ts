@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { toBytes } from "../../core/resources.ts";
+import { toBytes } from "../../core/input/resources.ts";
 import { showBytes, showMemory, showSpan, withoutPassword } from "./show-value.ts";
 
 describe("a value for people", () => {

@@ -1,10 +1,13 @@
 /** Values of settings for people, in a form that can be given again; secrets are not shown. */
-import type { Setting, Value } from "./setting.ts";
+import type { Setting, SettingValue } from "./setting.ts";
 
 export const HIDDEN = "set (hidden)";
 
 /** What `perdure config` shows; null for a setting that has no value. */
-export function shownValue(setting: Setting, value: Value): string | number | boolean | readonly unknown[] | null {
+export function shownValue(
+  setting: Setting,
+  value: SettingValue,
+): string | number | boolean | readonly unknown[] | null {
   if (value === undefined) return null;
   if (setting.secret === "all") return HIDDEN;
   if (value === null) return "forever";

@@ -2,33 +2,37 @@
  *  problem of its own, and hides no other. */
 import { EXIT, exitCodeOf } from "../exit.ts";
 
-export type Level = "ok" | "note" | "warning" | "problem";
+export type FindingLevel = "ok" | "note" | "warning" | "problem";
 
 export interface Finding {
   readonly check: string;
-  readonly level: Level;
+  readonly level: FindingLevel;
   readonly message: string;
   /** What to do about it. */
   readonly advice: string | null;
 }
 
-export type Found = Omit<Finding, "check">;
+export type CheckResult = Omit<Finding, "check">;
 
-export const ok = (message: string): Found => ({ level: "ok", message, advice: null });
-export const note = (message: string, advice: string | null = null): Found => ({ level: "note", message, advice });
-export const warning = (message: string, advice: string): Found => ({ level: "warning", message, advice });
-export const problem = (message: string, advice: string | null): Found => ({ level: "problem", message, advice });
+export const ok = (message: string): CheckResult => ({ level: "ok", message, advice: null });
+export const note = (message: string, advice: string | null = null): CheckResult => ({
+  level: "note",
+  message,
+  advice,
+});
+export const warning = (message: string, advice: string): CheckResult => ({ level: "warning", message, advice });
+export const problem = (message: string, advice: string | null): CheckResult => ({ level: "problem", message, advice });
 
-export interface Check {
+export interface DoctorCheck {
   readonly name: string;
-  run(): Promise<readonly Found[]>;
+  run(): Promise<readonly CheckResult[]>;
 }
 
 /** In the order given. */
-export async function findingsOf(checks: readonly Check[]): Promise<Finding[]> {
+export async function findingsOf(checks: readonly DoctorCheck[]): Promise<Finding[]> {
   const found = await Promise.all(
     checks.map(async ({ name, run }) => {
-      const all = await run().catch((error: unknown) => [problem(wordsOf(error), null)]);
+      const all = await run().catch((error: unknown) => [problem(errorText(error), null)]);
       return all.map((each): Finding => ({ check: name, ...each }));
     }),
   );
@@ -36,7 +40,7 @@ export async function findingsOf(checks: readonly Check[]): Promise<Finding[]> {
 }
 
 /** An error of ours speaks for itself; of a bug its kind is told, too. */
-export function wordsOf(error: unknown): string {
+export function errorText(error: unknown): string {
   const words = error instanceof Error ? error.message : String(error);
   return exitCodeOf(error) === EXIT.bug ? `the check itself failed: ${words}` : words;
 }

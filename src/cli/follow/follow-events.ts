@@ -1,22 +1,25 @@
-/** `perdure events --follow`: the last events, and then those to come, until Ctrl-C, or until the job has ended. A line is printed when its event comes,
- *  so that columns have fixed widths; on a narrow terminal instants are shown without their date. */
-import type { PerdureEvent } from "../../core/event.ts";
-import type { FeedOptions } from "../../core/face.ts";
-import { painted, textOf } from "../colour.ts";
-import type { Context } from "../command.ts";
+/** `perdure events --follow`: the last events, then new ones until Ctrl-C or until the job has ended. The feed is
+ *  read forwards only, so the last events are found by binary search. */
+
+import type { FeedOptions } from "../../core/api.ts";
+import type { PerdureEvent } from "../../core/job/event.ts";
+import type { CommandContext } from "../command.ts";
 import { EXIT } from "../exit.ts";
-import { cutToWidth, padTo, safeLine, textWidth } from "../terminal-text.ts";
-import { COLUMNS, row } from "./event-row.ts";
-import { writeJsonLine } from "./json-line.ts";
-import { lastEvents } from "./last-events.ts";
-import { untilLeft } from "./until-left.ts";
+import { EVENT_COLUMNS, eventCells } from "../output/event-row.ts";
+import { writeJsonLine } from "../output/print.ts";
+import { cutToWidth, padTo, painted, safeLine, textOf, textWidth } from "../output/terminal-text.ts";
+import { untilInterrupted } from "../stop-signals.ts";
+
+// `perdure events --follow`: the last events, and then those to come, until Ctrl-C, or until the job has ended. A
+// line is printed when its event comes, so that columns have fixed widths; on a narrow terminal instants are shown
+// without their date.
 
 /** All events, or those of one job. */
-export interface EventSource {
+interface EventSource {
   events(options: Omit<FeedOptions, "jobId">): AsyncGenerator<PerdureEvent, void, void>;
 }
 
-export interface EventsWanted {
+interface FollowEventsRequest {
   readonly after: number | undefined;
   /** How many of those that are there already. */
   readonly last: number;
@@ -27,15 +30,15 @@ export interface EventsWanted {
 }
 
 export function followEvents(
-  context: Context,
+  context: CommandContext,
   source: EventSource,
-  { after, last, withId, isOver = null }: EventsWanted,
+  { after, last, withId, isOver = null }: FollowEventsRequest,
 ): Promise<number> {
   const { given, out, io } = context;
   const print = given.flag("json")
     ? (event: PerdureEvent) => writeJsonLine(io, out, event)
     : linesTo(context, withId).print;
-  return untilLeft(context, async (signal) => {
+  return untilInterrupted(context, async (signal) => {
     const read = (from: number) => source.events({ after: from, signal });
     const before = after === undefined || isOver !== null ? await lastEvents(read, after === undefined ? last : 1) : [];
     if (after === undefined) for (const event of before) await print(event);
@@ -56,7 +59,10 @@ const SHORT_TIME = 12;
 /** Below this, a line with the date would leave nothing for what happened. */
 const NARROW = 140;
 
-function linesTo({ out, io }: Context, withId: boolean): { print(event: PerdureEvent): Promise<void> | undefined } {
+function linesTo(
+  { out, io }: CommandContext,
+  withId: boolean,
+): { print(event: PerdureEvent): Promise<void> | undefined } {
   const isNarrow = io.columns !== undefined && io.columns < NARROW;
   const widths = [8, isNarrow ? SHORT_TIME : FULL_TIME, withId ? 30 : 0, isNarrow ? 15 : 36];
   const line = (texts: readonly string[]): string[] => {
@@ -64,7 +70,7 @@ function linesTo({ out, io }: Context, withId: boolean): { print(event: PerdureE
     return texts.flatMap((text, c) => {
       const width = widths[c];
       if (width === 0) return [];
-      const padded = width === undefined ? safeLine(text) : padTo(safeLine(text), width, COLUMNS[c]?.side);
+      const padded = width === undefined ? safeLine(text) : padTo(safeLine(text), width, EVENT_COLUMNS[c]?.side);
       const cell = cutToWidth(width === undefined ? padded : `${padded}  `, room);
       room = Math.max(0, room - textWidth(cell));
       return [cell];
@@ -73,17 +79,66 @@ function linesTo({ out, io }: Context, withId: boolean): { print(event: PerdureE
   out.line(
     painted(
       "dim",
-      line(COLUMNS.map(({ head }) => head))
+      line(EVENT_COLUMNS.map(({ head }) => head))
         .join("")
         .trimEnd(),
     ),
   );
   return {
     print(event) {
-      const cells = row(event, withId);
+      const cells = eventCells(event, withId);
       const texts = cells.map((cell, c) => (c === 1 && isNarrow ? textOf(cell).slice(11, 23) : textOf(cell)));
       out.line(line(texts).join("").trimEnd());
       return undefined;
     },
   };
+}
+
+// The last events that there are. A feed is read forwards only, from a number on, and numbers have gaps; so where it
+// ends is searched for, and millions of events need not be read for the sake of twenty.
+
+/** All events after this number that are there now. */
+type ReadAfter = (after: number) => AsyncIterable<PerdureEvent>;
+
+/** Where so few numbers are left to search, reading is as quick. */
+const NEAR = 500;
+
+export async function lastEvents(read: ReadAfter, count: number): Promise<PerdureEvent[]> {
+  const near = await nearEnd(read);
+  // Where there are too few behind it, from further and further before it.
+  for (let back = count; ; back *= 4) {
+    const from = Math.max(0, near - back);
+    const found = await tail(read(from), count);
+    if (found.length === count || from === 0) return found;
+  }
+}
+
+/** A number after which there are events, and not many; 0 if there are none. */
+async function nearEnd(read: ReadAfter): Promise<number> {
+  let low = 0;
+  let high = 1;
+  while (await hasAfter(read, high)) {
+    low = high;
+    high *= 8;
+  }
+  while (high - low > NEAR) {
+    const middle = Math.floor((low + high) / 2);
+    if (await hasAfter(read, middle)) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+async function hasAfter(read: ReadAfter, after: number): Promise<boolean> {
+  for await (const _ of read(after)) return true;
+  return false;
+}
+
+async function tail(events: AsyncIterable<PerdureEvent>, count: number): Promise<PerdureEvent[]> {
+  let kept: PerdureEvent[] = [];
+  for await (const event of events) {
+    kept.push(event);
+    if (kept.length >= 2 * count) kept = kept.slice(-count);
+  }
+  return kept.slice(-count);
 }

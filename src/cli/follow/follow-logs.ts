@@ -1,23 +1,29 @@
-/** `perdure logs --follow`: what a job writes, as it comes, over all runs to come. */
-import type { JobHandle, Perdure } from "../../core/face.ts";
-import { isTerminal } from "../../core/job.ts";
-import { jobName } from "../../core/job-name.ts";
-import type { OutputChunk } from "../../core/work-options.ts";
-import type { Context } from "../command.ts";
-import { CliError, EXIT } from "../exit.ts";
-import { LiveOutput } from "../run/live-output.ts";
-import { JsonOutput } from "./json-output.ts";
-import { followOutput } from "./output-follower.ts";
-import { untilLeft } from "./until-left.ts";
+/** `perdure logs --follow`: what a job writes, as it comes, across all attempts; as text or as one JSON object per
+ *  line. */
 
-export interface LogsWanted {
+import { StringDecoder } from "node:string_decoder";
+import type { JobHandle, Perdure } from "../../core/api.ts";
+import { isTerminal } from "../../core/job/job.ts";
+import { jobName } from "../../core/job/job-name.ts";
+import type { OutputChunk } from "../../core/task/work-options.ts";
+import type { CommandContext } from "../command.ts";
+import { CliError, EXIT } from "../exit.ts";
+import type { Io } from "../io.ts";
+import { LiveOutput } from "../output/live-output.ts";
+import { type Printer, writeJsonLine } from "../output/print.ts";
+import { untilInterrupted } from "../stop-signals.ts";
+import { followOutput } from "./follow-output.ts";
+
+// `perdure logs --follow`: what a job writes, as it comes, over all runs to come.
+
+interface FollowLogsRequest {
   /** Only this run. */
   readonly attempt: number | undefined;
   readonly streams: readonly OutputChunk["stream"][];
 }
 
 /** Where chunks go; `text` is what a task logged. */
-export interface LogSink {
+interface LogSink {
   show(chunk: OutputChunk, gone: AbortSignal): Promise<void> | undefined;
   text(attempt: number, log: string, gone: AbortSignal): Promise<void> | undefined;
   /** A remark on stderr. */
@@ -27,10 +33,10 @@ export interface LogSink {
 }
 
 export async function followLogs(
-  context: Context,
+  context: CommandContext,
   perdure: Perdure,
   job: JobHandle<unknown>,
-  { attempt: wanted, streams }: LogsWanted,
+  { attempt: wanted, streams }: FollowLogsRequest,
 ): Promise<number> {
   const { given, out, io } = context;
   const info = await job.get();
@@ -42,7 +48,7 @@ export async function followLogs(
   }
   const sink: LogSink = given.flag("json") ? new JsonOutput(io, out) : plainSink(context, job);
   let isFirst = true;
-  return untilLeft(context, async (signal) => {
+  return untilInterrupted(context, async (signal) => {
     await followOutput({
       ...{ perdure, job, signal, from: wanted ?? null, once: wanted !== undefined },
       show: (chunk) => (streams.includes(chunk.stream) ? sink.show(chunk, out.gone) : undefined),
@@ -58,7 +64,7 @@ export async function followLogs(
 }
 
 /** Both streams to stdout, as without --follow. */
-function plainSink({ io, out }: Context, job: JobHandle<unknown>): LogSink {
+function plainSink({ io, out }: CommandContext, job: JobHandle<unknown>): LogSink {
   const live = new LiveOutput(io, { stdout: io.stdout, stderr: io.stdout });
   return {
     show: (chunk, gone) => live.show(chunk, gone),
@@ -72,4 +78,43 @@ function plainSink({ io, out }: Context, job: JobHandle<unknown>): LogSink {
     },
     flush: () => live.flush(),
   };
+}
+
+// What a job writes as JSON, an object a line: `{"attempt": 1, "stream": "stdout", "text": "…"}`. A character that is
+// cut in two by the chunks is held back until the rest of it has come.
+
+class JsonOutput implements LogSink {
+  readonly #io: Io;
+  readonly #out: Printer;
+  #decoders = { stdout: new StringDecoder("utf8"), stderr: new StringDecoder("utf8") };
+  #attempt = 0;
+
+  constructor(io: Io, out: Printer) {
+    this.#io = io;
+    this.#out = out;
+  }
+
+  show({ stream, bytes, attempt }: OutputChunk): Promise<void> | undefined {
+    this.#attempt = attempt;
+    return this.#write(attempt, stream, this.#decoders[stream].write(Buffer.from(bytes)));
+  }
+
+  text(attempt: number, log: string): Promise<void> | undefined {
+    return this.#write(attempt, "log", log);
+  }
+
+  say(text: string): void {
+    this.#out.note(text);
+  }
+
+  flush(): void {
+    for (const stream of ["stdout", "stderr"] as const) {
+      void this.#write(this.#attempt, stream, this.#decoders[stream].end());
+    }
+    this.#decoders = { stdout: new StringDecoder("utf8"), stderr: new StringDecoder("utf8") };
+  }
+
+  #write(attempt: number, stream: string, text: string): Promise<void> | undefined {
+    return text === "" ? undefined : writeJsonLine(this.#io, this.#out, { attempt, stream, text });
+  }
 }

@@ -2,10 +2,10 @@ import { expect, it, onTestFinished } from "vitest";
 import { testIo } from "../../../test/cli/kit.ts";
 import { all, tempFile } from "../../../test/kit.ts";
 import type { ViewParts } from "../../dialects/dialect.ts";
-import { VIEWED_EVENTS } from "../../dialects/read-parts.ts";
+import { VIEWED_EVENTS } from "../../dialects/read-view.ts";
 import { Perdure, task } from "../../index.ts";
-import type { Context } from "../command.ts";
-import { Printer } from "../print.ts";
+import type { CommandContext } from "../command.ts";
+import { Printer } from "../output/print.ts";
 import { followView } from "./follow-view.ts";
 
 const RETRIES = 200;
@@ -22,7 +22,7 @@ async function open() {
 
 function following(perdure: Perdure, id: string, revision?: number) {
   const io = testIo();
-  const context = { io, out: new Printer(io), given: { flag: () => true } } as unknown as Context;
+  const context = { io, out: new Printer(io), given: { flag: () => true } } as unknown as CommandContext;
   const seen: number[] = [];
   const view = {
     json: ({ events }: ViewParts) => {

@@ -2,20 +2,19 @@
  *  to come, until the job has ended. An event of ours may be several of theirs, and theirs are made of all that is recorded, so
  *  the view is read again when events came, at most every READ_EVERY_MS, and what is new in it, or has changed, is printed.
  *  A job that gets too many events for a view ends it, with the command that goes on from there. */
-import type { Perdure } from "../../core/face.ts";
-import { isTerminal } from "../../core/job.ts";
+import type { Perdure } from "../../core/api.ts";
+import { isTerminal } from "../../core/job/job.ts";
 import type { EventTable, ViewParts } from "../../dialects/dialect.ts";
-import { VIEWED_EVENTS } from "../../dialects/read-parts.ts";
-import { systemClock } from "../../engine/clock.ts";
+import { VIEWED_EVENTS } from "../../dialects/read-view.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
-import { viewParts } from "../apply/view-parts.ts";
-import { painted } from "../colour.ts";
-import type { Context } from "../command.ts";
+import { systemClock } from "../../lib/system-clock.ts";
+import { viewParts } from "../apply/job-views.ts";
+import type { CommandContext } from "../command.ts";
 import { CliError, EXIT } from "../exit.ts";
-import { cutToWidth, padTo, safeLine } from "../terminal-text.ts";
-import { Bell } from "./bell.ts";
-import { writeJsonLine } from "./json-line.ts";
-import { untilLeft } from "./until-left.ts";
+import { writeJsonLine } from "../output/print.ts";
+import { cutToWidth, padTo, painted, safeLine } from "../output/terminal-text.ts";
+import { untilInterrupted } from "../stop-signals.ts";
+import { JobChanges } from "./job-changes.ts";
 
 /** Each reading costs as much as all events that the job has. */
 export const READ_EVERY_MS = 250;
@@ -28,14 +27,14 @@ export interface EventView {
 }
 
 export function followView(
-  context: Context,
+  context: CommandContext,
   perdure: Perdure,
   id: string,
   view: EventView,
   clock: Pick<Clock, "after"> = systemClock,
 ): Promise<number> {
   const { given, io, out } = context;
-  return untilLeft(context, async (signal) => {
+  return untilInterrupted(context, async (signal) => {
     const lines = new TableLines(context);
     let shown: readonly string[] = [];
     const printNew = async (): Promise<ViewParts> => {
@@ -56,7 +55,7 @@ export function followView(
     };
     let { job, events } = await printNew();
     const handle = await perdure.job(id);
-    using bell = new Bell(handle, signal, events.at(-1)?.seq ?? 0);
+    using bell = new JobChanges(handle, signal, events.at(-1)?.seq ?? 0);
     while (!isTerminal(job.state) && !signal.aborted) {
       await sleep(clock, READ_EVERY_MS, { signal });
       await bell.rings(ASK_EVERY_MS);
@@ -85,10 +84,10 @@ const WIDTHS: Readonly<Record<string, number>> = { "#": 4, AT: 24, STATUS: 9, EV
 const GAP = "  ";
 
 class TableLines {
-  readonly #context: Context;
+  readonly #context: CommandContext;
   #hasHead = false;
 
-  constructor(context: Context) {
+  constructor(context: CommandContext) {
     this.#context = context;
   }
 

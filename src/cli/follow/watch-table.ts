@@ -1,28 +1,31 @@
 /** A table on a terminal that is drawn anew each second, in its place. It is cut to the height of the terminal: what has
  *  scrolled away cannot be drawn over. While the server is away, the last one stays. */
 import { isOutage } from "../../core/errors.ts";
-import { systemClock } from "../../engine/clock.ts";
 import { sleep } from "../../lib/clock.ts";
-import { type Piece, painted, wantsColour, withColour } from "../colour.ts";
-import type { Context } from "../command.ts";
+import { systemClock } from "../../lib/system-clock.ts";
+import type { CommandContext } from "../command.ts";
 import type { Io } from "../io.ts";
-import { type Column, tableLines } from "../table.ts";
-import { cutToWidth, safeLine } from "../terminal-text.ts";
-import { untilLeft } from "./until-left.ts";
+import { type Column, tableLines } from "../output/table.ts";
+import { cutToWidth, painted, safeLine, type TextPiece, wantsColour, withColour } from "../output/terminal-text.ts";
+import { untilInterrupted } from "../stop-signals.ts";
 
 const EVERY_MS = 1_000;
 const DEFAULT_HEIGHT = 24;
 
-export interface Look {
-  readonly rows: readonly (readonly Piece[])[];
+export interface WatchedRows {
+  readonly rows: readonly (readonly TextPiece[])[];
   readonly hasMore: boolean;
 }
 
-export function watchTable(context: Context, columns: readonly Column[], look: () => Promise<Look>): Promise<number> {
+export function watchTable(
+  context: CommandContext,
+  columns: readonly Column[],
+  look: () => Promise<WatchedRows>,
+): Promise<number> {
   const { io } = context;
-  const screen = new Screen(io);
-  return untilLeft(context, async (signal) => {
-    let last: Look = { rows: [], hasMore: false };
+  const screen = new TableScreen(io);
+  return untilInterrupted(context, async (signal) => {
+    let last: WatchedRows = { rows: [], hasMore: false };
     for (let isFirst = true; !signal.aborted; isFirst = false) {
       let trouble: string | null = null;
       try {
@@ -40,7 +43,7 @@ export function watchTable(context: Context, columns: readonly Column[], look: (
   });
 }
 
-class Screen {
+class TableScreen {
   readonly #io: Io;
   #height = 0;
 
@@ -48,7 +51,7 @@ class Screen {
     this.#io = io;
   }
 
-  draw(columns: readonly Column[], { rows, hasMore }: Look, trouble: string | null): void {
+  draw(columns: readonly Column[], { rows, hasMore }: WatchedRows, trouble: string | null): void {
     // Asked for each time: a terminal may change its size, or not know it (0).
     const { columns: wide, rows: high } = this.#io.stdout as Partial<NodeJS.WriteStream>;
     const width = wide || this.#io.columns;

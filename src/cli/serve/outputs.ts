@@ -1,18 +1,26 @@
-/** Where a server keeps the files of attempts. With SQLite: in a directory. With PostgreSQL: in the database, so that every
- *  server has them, or in a directory that all servers share; that they do is checked at the start, by a mark in it. */
+/** Where files of attempts are kept (database or directory), for a server and for a store that a command opens
+ *  itself. */
 import { randomBytes } from "node:crypto";
 import { join, resolve } from "node:path";
-import { artifactsDir } from "../../embedded/job-outputs.ts";
-import type { Blobs } from "../../store/blobs.ts";
+import { artifactsDir, copiedOutputs } from "../../embedded/job-outputs.ts";
+import { systemClock } from "../../lib/system-clock.ts";
+import type { AttemptPlaces, Blobs } from "../../store/blobs.ts";
 import { directoryBlobs } from "../../store/directory-blobs.ts";
-import { makeFolderDurablySync, writeDurably } from "../../store/open.ts";
+import { isPostgres, makeFolderDurablySync, writeDurably } from "../../store/open.ts";
 import type { Store } from "../../store/store.ts";
+import type { AttemptDirectories as WorkPlaces } from "../../worker/exec/exec-executor.ts";
+import type { Config } from "../config/config.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
-import { NOTE_BYTES, readBounded } from "../read-file.ts";
+import { NOTE_BYTES, readBounded, readNote } from "../input/read-file.ts";
+import type { StoreTarget } from "../target/store-target.ts";
 
-export const MARK = ".perdure-outputs";
+// Where a server keeps the files of attempts. With SQLite: in a directory. With PostgreSQL: in the database, so that
+// every server has them, or in a directory that all servers share; that they do is checked at the start, by a mark in
+// it.
+
+const MARK = ".perdure-outputs";
 /** Of the store: what its servers agreed on. */
-export const SETTING = "outputs";
+const SETTING = "outputs";
 
 export function outputsOf(given: string | undefined, cwd: string, db: string) {
   return async (store: Store): Promise<Blobs> => {
@@ -53,3 +61,57 @@ function disagreement(agreed: string, given: string | undefined): string {
       : "give the same directory, shared by all hosts, with --outputs";
   return `--outputs: got ${given ?? "nothing"}; the servers of this database keep files of attempts ${others}: ${advice}`;
 }
+
+// Where files of attempts lie, for a command that opens the store itself: beside a SQLite file; with PostgreSQL where
+// its servers keep them, in the database or in a directory that they share.
+
+/** For those who only read: nothing is agreed on or created, and files that are out of reach are an error only to whoever
+ *  asks for them. */
+export function readableOutputs(target: StoreTarget, given: string | undefined, cwd: string) {
+  return async (store: Store): Promise<Blobs> => {
+    const here = directoryOf(target, given, cwd);
+    if (store.blobs === undefined) return here;
+    const agreed = (await store.setting(SETTING)) ?? "database";
+    if (agreed === "database") return both(here, store.blobs(), Number.POSITIVE_INFINITY);
+    const shared = given === undefined ? null : resolve(cwd, given);
+    return shared !== null && agreed === `directory ${markIn(shared)}` ? directoryBlobs(shared) : outOfReach;
+  };
+}
+
+/** For `perdure run`, whose attempts write here. */
+export function workingOutputs(target: StoreTarget, config: Config, cwd: string) {
+  const given = config.text("server.outputs");
+  return async (store: Store): Promise<Blobs & WorkPlaces> => {
+    if (store.blobs === undefined) return directoryOf(target, given, cwd);
+    const kept = await outputsOf(given, cwd, target.url)(store);
+    if (given !== undefined && given !== "database") return directoryBlobs(resolve(cwd, given));
+    return both(directoryOf(target, undefined, cwd), kept, config.bytes("server.outputLimit"));
+  };
+}
+
+function both(local: Blobs & AttemptPlaces, kept: Blobs, maxBytes: number): Blobs & WorkPlaces {
+  return copiedOutputs({ local, kept, clock: systemClock, maxBytes });
+}
+
+/** Of SQLite, where a server has them too; beside PostgreSQL, where attempts work before their files are kept. */
+function directoryOf({ url, dir }: StoreTarget, given: string | undefined, cwd: string): Blobs & AttemptPlaces {
+  if (isPostgres(url)) return directoryBlobs(join(dir.path, "artifacts"));
+  const isNamed = given !== undefined && given !== "database";
+  return directoryBlobs(isNamed ? resolve(cwd, given) : artifactsDir({ url }).dir);
+}
+
+function markIn(dir: string): string | null {
+  return readNote(join(dir, MARK))?.trim() ?? null;
+}
+
+async function refuse(): Promise<never> {
+  throw new CliError(
+    EXIT.failed,
+    "the servers of this database keep files of attempts in a directory: name it with PERDURE_OUTPUTS or server.outputs",
+  );
+}
+
+const outOfReach: Blobs = {
+  ...{ attempts: refuse, list: refuse, get: refuse, write: refuse, remove: refuse, inputs: refuse, delete: refuse },
+  tidy: async () => {},
+};

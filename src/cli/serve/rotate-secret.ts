@@ -1,21 +1,28 @@
-/** Replaces the signing secret of the servers that use a file: a new one is written before the old, and running servers read
- *  the file again by themselves. Only the file is changed, so it works with and without a server, and needs no database; the
- *  store learns of the new fingerprint from the server that signs with it. */
+/** `perdure token rotate-secret`: adds a new signing secret to the file, or with --force replaces a lost one. */
 import { statSync } from "node:fs";
 import { dirname } from "node:path";
-import type { Secret } from "../../server/key-ring.ts";
+import { thisUser } from "../../embedded/options.ts";
+import { fingerprint, type Secret } from "../../server/key-ring.ts";
 import { type FileOwner, isPostgres } from "../../store/open.ts";
+import type { CommandContext } from "../command.ts";
 import type { Config } from "../config/config.ts";
-import type { DataDir } from "../data.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
-import { databaseOf } from "./elsewhere.ts";
+import type { DataDir } from "../target/data-directory.ts";
+import { withEngine } from "../target/open-store.ts";
+import { databaseOf, liveServer, refuseOtherDatabase } from "../target/server-notes.ts";
+import { databaseTarget, dataTarget, type StoreTarget } from "../target/store-target.ts";
+import { refusePassword } from "../target/target.ts";
 import { openSecretFile, rotated, writeSecretFile } from "./secret-file.ts";
-import { GRACE_MS, givenSecrets, secretFileOf } from "./signing.ts";
+import { GRACE_MS, givenSecrets, SETTING, secretFileOf, secretReplaced } from "./signing.ts";
+
+// Replaces the signing secret of the servers that use a file: a new one is written before the old, and running
+// servers read the file again by themselves. Only the file is changed, so it works with and without a server, and
+// needs no database; the store learns of the new fingerprint from the server that signs with it.
 
 /** Time to bring the file to all servers of a PostgreSQL database before the first of them signs with it. */
 const SHARED_AFTER_MS = 600_000;
 
-export interface RotateWish {
+interface RotateSecretRequest {
   readonly dir: DataDir;
   readonly cwd: string;
   readonly now: number;
@@ -26,7 +33,7 @@ export interface RotateWish {
   readonly force: boolean;
 }
 
-export interface Rotation {
+export interface SecretRotation {
   readonly file: string;
   readonly signsFrom: number;
   /** Until when the one before is accepted; null: there was none. */
@@ -36,7 +43,7 @@ export interface Rotation {
   readonly secrets: readonly Secret[];
 }
 
-export function rotateSecret(config: Config, { dir, cwd, now, force, ...wish }: RotateWish): Rotation {
+export function rotateSecret(config: Config, { dir, cwd, now, force, ...wish }: RotateSecretRequest): SecretRotation {
   if (givenSecrets(config).length > 0) {
     throw usageError(
       `the secret comes from ${config.sourceOf("server.secret")}: put a new one (\`openssl rand -hex 32\`) behind the old, with a comma ` +
@@ -70,5 +77,54 @@ function requireGivable(file: string, owner: FileOwner | undefined): void {
   throw new CliError(
     EXIT.failed,
     `${file} is for the user with id ${owner.uid}: run \`sudo -u '#${owner.uid}' perdure token rotate-secret …\`, or the same as root`,
+  );
+}
+
+// A signing secret that is lost: the file gets a new one, and the store the fingerprint of it, or no server could
+// start. The store is the one that the directory's server uses, whatever server the environment names for other
+// commands. It is opened before the file is written: where it cannot be reached, nothing is changed.
+
+/** Between the two writes a crash leaves a file that the store does not know: the same command again finishes it. */
+export async function replaceLostSecret(
+  context: CommandContext,
+  config: Config,
+  wish: RotateSecretRequest,
+): Promise<SecretRotation> {
+  const target = storeOf(context, config, wish.dir);
+  refuseServed(target);
+  return withEngine(context, target, {}, async ({ store, clock }) => {
+    const print = await store.setting(SETTING);
+    const done = rotateSecret(config, wish);
+    const prints = done.secrets.map(({ text }) => fingerprint(text));
+    if (print !== null && !prints.includes(print)) {
+      await store.replaceSetting(SETTING, print, prints[0] ?? null, secretReplaced(clock.now(), thisUser()));
+    }
+    return done;
+  });
+}
+
+/** `--data` and `--db` may stand together: the one has the file, the other the jobs. */
+function storeOf(context: CommandContext, config: Config, dir: DataDir): StoreTarget {
+  const db = config.text("db");
+  const [data, from] = [config.sourceOf("data"), config.sourceOf("db")];
+  const isDirMeant = data.startsWith("--") && !from.startsWith("--") && databaseOf(dir.path) === null;
+  if (db !== undefined && !isDirMeant) {
+    refusePassword(context, config);
+    const { cwd } = context.io;
+    return databaseTarget({ db, from, schema: config.text("schema"), dir, namespace: "", cwd });
+  }
+  refuseOtherDatabase(dir);
+  return dataTarget(dir, "");
+}
+
+/** It signs with what it has in memory, and would be out of service, or take the new secret for somebody else's. */
+function refuseServed({ url, dir }: StoreTarget): void {
+  const places = isPostgres(url) ? [dir.path] : [dir.path, dirname(url)];
+  const live = places.map((path) => liveServer(path)).find((found) => found !== null);
+  if (live == null) return;
+  throw new CliError(
+    EXIT.failed,
+    `--force: the server with pid ${live.pid} is running on this data; stop it first (and all others of the database). ` +
+      "To replace a secret that is not lost, leave --force out",
   );
 }

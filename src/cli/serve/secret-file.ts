@@ -4,11 +4,11 @@
 import { randomBytes } from "node:crypto";
 import { closeSync, fstatSync } from "node:fs";
 import type { Secret } from "../../server/key-ring.ts";
-import { type FileOwner, type WriteOptions, writeDurably } from "../../store/open.ts";
+import { type DurableWriteOptions, type FileOwner, writeDurably } from "../../store/open.ts";
+import { isSecretText, SECRET_ALLOWED } from "../config/settings-server.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
-import { NOTE_BYTES, openPlainSync, readOpen } from "../read-file.ts";
-import { isSecretText, SECRET_ALLOWED } from "../secret-text.ts";
-import { isCredential } from "./token-file.ts";
+import { NOTE_BYTES, openPlainSync, readOpen } from "../input/read-file.ts";
+import { isCredential } from "../target/token-file.ts";
 
 export const SECRET_FILE = "secret";
 /** Of one file: a secret that is replaced this often within its grace is dropped early. */
@@ -96,7 +96,7 @@ function instantOf(word: string | undefined, bad: (what: string) => Error): numb
 }
 
 /** Whole or not at all: servers read it while they run. False: there is a file, and it was not to be replaced. */
-export function writeSecretFile(path: string, secrets: readonly Secret[], options: WriteOptions): boolean {
+export function writeSecretFile(path: string, secrets: readonly Secret[], options: DurableWriteOptions): boolean {
   const lines = secrets.slice(0, MAX_SECRETS).map(({ text, signsFrom, until, isUnnamed }) => {
     const from = signsFrom === null ? "" : ` from ${new Date(signsFrom).toISOString()}`;
     const to = until === null ? "" : ` until ${new Date(until).toISOString()}`;

@@ -3,7 +3,7 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, wri
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { systemClock } from "../../engine/clock.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { fingerprint } from "../../server/key-ring.ts";
 import { openStore } from "../../store/open.ts";
 import type { Store } from "../../store/store.ts";

@@ -3,10 +3,10 @@
  *  a file from one server to another; that is the operator's business, as the database is to know nothing that can sign. */
 import { rmSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
-import type { EngineRecord } from "../../core/event.ts";
+import type { EngineRecord } from "../../core/job/event.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { KeyRing, type Secret } from "../../server/key-ring.ts";
-import type { ServerLog } from "../../server/parts.ts";
+import type { ServerLog } from "../../server/log.ts";
 import type { Store } from "../../store/store.ts";
 import type { Config } from "../config/config.ts";
 import { CliError, EXIT } from "../exit.ts";

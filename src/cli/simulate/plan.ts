@@ -1,20 +1,20 @@
-/** What the options of `perdure simulate` ask for: what is played, how long runs take, what chance draws. */
+/** What is simulated: the outcomes, durations and random numbers of each attempt, from the options of `perdure
+ *  simulate`. */
 import { toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";
-import type { Usage } from "../../core/job.ts";
-import type { Backoff, Policy } from "../../core/policy.ts";
-import type { Scenario } from "../../core/simulate.ts";
-import { type Played, playedOutcome, playedOutcomes } from "../../core/simulate-outcome.ts";
-import { failingAt, scripted } from "../../core/simulate-script.ts";
-import type { Given } from "../arguments.ts";
-import type { Option } from "../command.ts";
+import type { Usage } from "../../core/job/job.ts";
+import type { Backoff, Policy } from "../../core/policy/policy.ts";
+import { type PlayedOutcome, playedOutcome, playedOutcomes } from "../../core/simulate/played-outcome.ts";
+import { failingAt, type Scenario, scripted } from "../../core/simulate/simulate.ts";
+import type { Arguments, CommandOption } from "../command.ts";
 import { usageError } from "../exit.ts";
-import { timeOf } from "../run/policy.ts";
-import { seeded } from "./dice.ts";
+import { timeOf } from "../input/shared-options.ts";
 
-const text = (name: string, value: string, help: string): Option => ({ name, type: "string", value, help });
+// What the options of `perdure simulate` ask for: what is played, how long runs take, what chance draws.
 
-export const PLAN_OPTIONS: readonly Option[] = [
+const text = (name: string, value: string, help: string): CommandOption => ({ name, type: "string", value, help });
+
+export const PLAN_OPTIONS: readonly CommandOption[] = [
   text(
     "outcomes",
     "LIST",
@@ -41,7 +41,7 @@ const MAX_RUNS = 100_000;
 const MAX_SEED = 4_294_967_295;
 const DEFAULT_SEED = 1;
 
-export interface Plan {
+interface SimulationPlan {
   /** Beside policy and job. */
   readonly scenario: Pick<Scenario, "next" | "takesMs" | "usage" | "random">;
   /** Null for one simulation, told step by step. */
@@ -51,7 +51,7 @@ export interface Plan {
   readonly leftOver: () => number;
 }
 
-export function planOf(given: Given): Plan {
+export function planOf(given: Arguments): SimulationPlan {
   const rate = rateOf(given);
   const runs = given.integer("runs", { min: 1, max: MAX_RUNS }) ?? null;
   if (rate === null && runs !== null) {
@@ -80,7 +80,7 @@ export function planOf(given: Given): Plan {
   };
 }
 
-function outcomesOf(given: Given): Played[] | null {
+function outcomesOf(given: Arguments): PlayedOutcome[] | null {
   const list = given.text("outcomes");
   if (list === undefined) return null;
   try {
@@ -93,11 +93,11 @@ function outcomesOf(given: Given): Played[] | null {
 const FAIL = playedOutcome("fail", "");
 const OK = playedOutcome("ok", "");
 
-function listOf(given: Given, outcomes: readonly Played[] | null): Scenario["next"] {
+function listOf(given: Arguments, outcomes: readonly PlayedOutcome[] | null): Scenario["next"] {
   return outcomes === null ? scripted([FAIL], true) : scripted(outcomes, given.flag("repeat"));
 }
 
-function failing(rate: number, outcomes: readonly Played[] | null, random: () => number): Scenario["next"] {
+function failing(rate: number, outcomes: readonly PlayedOutcome[] | null, random: () => number): Scenario["next"] {
   const good = outcomes?.find(({ isSuccess }) => isSuccess);
   if (good !== undefined) {
     throw usageError(`--outcomes: with --failure-rate these are the failures, and ${good.word} is none; leave it out`);
@@ -106,7 +106,7 @@ function failing(rate: number, outcomes: readonly Played[] | null, random: () =>
   return failingAt(rate, [first, ...others], OK, random);
 }
 
-function rateOf(given: Given): number | null {
+function rateOf(given: Arguments): number | null {
   const rate = given.text("failure-rate");
   if (rate === undefined) return null;
   const value = /^\d(\.\d{1,15})?$/.test(rate) ? Number(rate) : Number.NaN;
@@ -114,7 +114,7 @@ function rateOf(given: Given): number | null {
   throw usageError(`--failure-rate: got ${show(rate)}; give a number from 0 to 1, such as 0.3`);
 }
 
-function usageOf(given: Given): Usage | null {
+function usageOf(given: Arguments): Usage | null {
   const tokens = given.integer("tokens", { min: 0, max: 1_000_000_000 });
   const cost = given.text("cost");
   if (cost !== undefined && !/^\d{1,9}(\.\d{1,9})?$/.test(cost)) {
@@ -133,5 +133,18 @@ export function withJitter(policy: Policy, jitter: number): Policy {
     backoff: jittered(policy.backoff),
     rules: policy.rules.map((rule) => ({ ...rule, backoff: jittered(rule.backoff) })),
     workerLost: { ...policy.workerLost, backoff: jittered(policy.workerLost.backoff) },
+  };
+}
+
+// Chance from a seed, so that a simulation can be repeated.
+
+/** Draws from 0 to below 1 (mulberry32). */
+function seeded(seed: number): () => number {
+  let state = Math.imul(seed + 1, 0x9e3779b9);
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
   };
 }

@@ -1,14 +1,14 @@
-/** A simulation in words: a table of its runs, and a line that says where it ends and why. */
+/** The result of a simulation as text: a table of its steps, a chart over time, and statistics over many simulations. */
 import { showMs } from "../../core/duration.ts";
-import { counted } from "../../core/show.ts";
-import type { Range, SimulatedStep, Simulation } from "../../core/simulate.ts";
-import type { Distribution, Spread } from "../../core/simulate-script.ts";
+import { counted } from "../../core/format.ts";
+import type { Distribution, MsRange, Percentiles, SimulatedStep, Simulation } from "../../core/simulate/simulate.ts";
 import type { DialectEnd } from "../../dialects/simulated-end.ts";
-import { type Piece, painted } from "../colour.ts";
-import { decidedBy } from "../follow/decided-by.ts";
-import type { Printer } from "../print.ts";
-import type { Column } from "../table.ts";
-import { chartLines, colourOf } from "./chart.ts";
+import { decidedBy } from "../output/event-row.ts";
+import type { Printer } from "../output/print.ts";
+import type { Column } from "../output/table.ts";
+import { type Colour, padTo, painted, type TextPiece } from "../output/terminal-text.ts";
+
+// A simulation in words: a table of its runs, and a line that says where it ends and why.
 
 const COLUMNS: readonly Column[] = [
   { head: "RUN", side: "right" },
@@ -49,7 +49,7 @@ export function printSimulation(
   out.line(...endOf(simulation), words);
 }
 
-function rowOf(step: SimulatedStep, takesTime: boolean): Piece[] {
+function rowOf(step: SimulatedStep, takesTime: boolean): TextPiece[] {
   const { attempt, startMs, tookMs, outcome, decision, reason, delayMs, delayRangeMs, charge } = step;
   return [
     attempt === null ? "-" : String(attempt),
@@ -65,14 +65,14 @@ function rowOf(step: SimulatedStep, takesTime: boolean): Piece[] {
 }
 
 /** `800 ms–1.2 s`, `1.6–2.4 s`; nothing where there is none that could be seen. */
-function rangeWords([leastMs, mostMs]: Range): string {
+function rangeWords([leastMs, mostMs]: MsRange): string {
   const [least, most] = [showMs(leastMs), showMs(mostMs)];
   if (least === most) return "";
   const [number = "", unit = ""] = least.split(" ");
   return `${most.endsWith(` ${unit}`) ? number : least}–${most}`;
 }
 
-function endOf({ steps, end }: Simulation): Piece[] {
+function endOf({ steps, end }: Simulation): TextPiece[] {
   const { state, reason, attempts, totalMs, totalRangeMs, stopped, nextRunMs } = end;
   const range = rangeWords(totalRangeMs);
   const time = `${showMs(totalMs)} in all${range === "" ? "" : ` (${range})`}`;
@@ -104,7 +104,7 @@ export function printDistribution(out: Printer, distribution: Distribution): voi
   out.block("");
   const heads = ["mean", "least", "p50", "p90", "p99", "most"] as const;
   const right = heads.map((head): Column => ({ head: head.toUpperCase(), side: "right" }));
-  const spread = (name: string, of: Spread, show: (n: number) => string) => [
+  const spread = (name: string, of: Percentiles, show: (n: number) => string) => [
     name,
     ...heads.map((head) => show(of[head])),
   ];
@@ -120,4 +120,66 @@ export function printDistribution(out: Printer, distribution: Distribution): voi
 
 function percent(share: number): string {
   return `${Number((share * 100).toFixed(2))} %`;
+}
+
+// A schedule as bars over time: one line per run, and behind it the wait for the next, with the part where jitter may
+// put that run. All lines share one scale, from the beginning to the latest time that may occur.
+
+const DEFAULT_WIDTH = 80;
+const MIN_BARS = 20;
+const [RUN, WAIT, MAYBE] = ["█", "░", "·"];
+
+type ChartLine = readonly TextPiece[];
+
+/** Empty where no time passes at all. `columns` is the width of the terminal, if there is one. */
+function chartLines(
+  { steps, end }: Simulation,
+  columns: number | undefined,
+  shown: readonly SimulatedStep[],
+): ChartLine[] {
+  const lastMs = Math.max(end.totalMs, ...steps.map(latest));
+  if (lastMs === 0) return [];
+  const names = shown.map(nameOf);
+  const labels = Math.max(...names.map((name) => name.length)) + 2;
+  const width = Math.max(MIN_BARS, (columns ?? DEFAULT_WIDTH) - labels);
+  const at = (ms: number) => Math.round((ms / lastMs) * (width - 1));
+  const label = (text: string) => padTo(text, labels);
+  const lines = shown.map((step, i): ChartLine => [label(names[i] as string), ...barOf(step, at)]);
+  const scale = padTo(showMs(lastMs), width - 1, "right");
+  lines.push([label(""), painted("dim", `0${scale}`)]);
+  const isJittered = shown.some(({ delayRangeMs: range }) => range !== null && range[0] < range[1]);
+  const jitter = isJittered ? `   ${MAYBE} where jitter may put the next run` : "";
+  lines.push([label(""), painted("dim", `${RUN} run   ${WAIT} wait${jitter}`)]);
+  return lines;
+}
+
+function nameOf({ attempt }: SimulatedStep): string {
+  return attempt === null ? "no run" : `run ${attempt}`;
+}
+
+/** The latest instant that its line shows. */
+function latest({ startMs, tookMs, delayMs, delayRangeMs }: SimulatedStep): number {
+  return startMs + tookMs + Math.max(delayMs ?? 0, delayRangeMs?.[1] ?? 0);
+}
+
+function barOf(step: SimulatedStep, at: (ms: number) => number): TextPiece[] {
+  const { startMs, tookMs, delayMs, delayRangeMs } = step;
+  const from = at(startMs);
+  const ended = startMs + tookMs;
+  // Seen, however short it was.
+  const to = Math.max(from + 1, at(ended));
+  const [leastMs, mostMs] = delayRangeMs ?? [delayMs ?? 0, delayMs ?? 0];
+  const sure = Math.max(to, at(ended + leastMs));
+  const maybe = Math.max(sure, at(ended + mostMs));
+  return [
+    " ".repeat(from),
+    painted(colourOf(step), (step.attempt === null ? WAIT : RUN).repeat(to - from)),
+    painted("dim", WAIT.repeat(sure - to) + MAYBE.repeat(maybe - sure)),
+  ];
+}
+
+/** Good, bad, or nobody's fault. */
+function colourOf({ decision, class: cls }: SimulatedStep): Colour {
+  if (decision === "succeed") return "green";
+  return decision === "cancel" || cls === "lost" || cls === "handback" || cls === "polled" ? "yellow" : "red";
 }

@@ -4,31 +4,28 @@ import { isPlain } from "../../core/check.ts";
 import { DIALECT_DEFAULTS, type DialectSettings } from "../../core/dialect-settings.ts";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";
-import type { Policy, PolicyFields, PolicyInput } from "../../core/policy.ts";
-import { MAX_COUNT } from "../../core/resolve-backoff.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
-import type { Scenario } from "../../core/simulate.ts";
+import type { Policy, PolicyFields, PolicyInput } from "../../core/policy/policy.ts";
+import { MAX_COUNT } from "../../core/policy/resolve-backoff.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
+import type { Scenario } from "../../core/simulate/simulate.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
 import { retryBlock, retryDialects } from "../../dialects/retry-block.ts";
+import { dialectSettingsFor, unusedSettings } from "../apply/dialect-settings.ts";
 import { KINDS } from "../apply/documents.ts";
-import { readAnyFiles } from "../apply/read-any.ts";
-import { settingsFor } from "../apply/settings.ts";
-import type { Given } from "../arguments.ts";
-import type { Context, Option } from "../command.ts";
+import { readJobFiles } from "../apply/read-jobs.ts";
+import type { Arguments, CommandContext, CommandOption } from "../command.ts";
 import { usageError } from "../exit.ts";
-import { bytesOf, stepsOf } from "../job-file.ts";
-import { POLICY_OPTIONS, policyOf } from "../run/policy.ts";
-import { pairsOf } from "../submit/entry.ts";
-import { INPUT_OPTIONS, OPTION_OF } from "../submit/options.ts";
-import { TARGET, targetOf } from "../target.ts";
-import { readSmallFile, readYamlDocuments, textIn, type YamlText } from "../yaml.ts";
-import { YAML_LIMITS } from "../yaml-scan.ts";
+import { bytesOf, stepsOf } from "../input/job-file.ts";
+import { POLICY_OPTIONS, policyOf } from "../input/shared-options.ts";
+import { INPUT_OPTIONS, OPTION_OF, pairsOf } from "../submit/entry-from-options.ts";
+import { TARGET, targetOf } from "../target/target.ts";
+import { readSmallFile, readYamlDocuments, textIn, type YamlText } from "../yaml/read.ts";
+import { YAML_LIMITS } from "../yaml/scan.ts";
 import { withJitter } from "./plan.ts";
-import { unusedSettings } from "./unused-settings.ts";
 
 const PARAM = INPUT_OPTIONS.find(({ name }) => name === "param") as (typeof INPUT_OPTIONS)[number];
 
-export const SOURCE_OPTIONS: readonly Option[] = [
+export const SOURCE_OPTIONS: readonly CommandOption[] = [
   {
     ...{ name: "file", short: "f", type: "string", value: "FILE", multiple: true },
     help: "A file as `perdure apply` takes it, or one with a `retry:` policy alone; - reads standard input.",
@@ -47,7 +44,7 @@ export const SOURCE_OPTIONS: readonly Option[] = [
 /** What may change the policy of a file. All else belongs into it. */
 const OVER_A_FILE = ["jitter", "max-attempts"];
 
-export interface Source {
+export interface SimulationSource {
   readonly policy: Policy;
   readonly job: NonNullable<Scenario["job"]>;
   readonly annotations: Readonly<Record<string, string>>;
@@ -55,7 +52,7 @@ export interface Source {
   readonly notes: readonly string[];
 }
 
-export async function sourceOf(context: Context): Promise<Source> {
+export async function sourceOf(context: CommandContext): Promise<SimulationSource> {
   const { given } = context;
   const { fields, jitter } = optionsOf(given);
   const source = given.flag("file")
@@ -64,12 +61,12 @@ export async function sourceOf(context: Context): Promise<Source> {
   return jitter === null ? source : { ...source, policy: withJitter(source.policy, jitter) };
 }
 
-function ofPolicy(policy: Policy, notes: readonly string[] = []): Source {
+function ofPolicy(policy: Policy, notes: readonly string[] = []): SimulationSource {
   return { policy, job: {}, annotations: {}, notes };
 }
 
 /** The jitter is taken out: it is that of the main backoff in a policy, and of all of them here. */
-function optionsOf(given: Given): { readonly fields: PolicyFields; readonly jitter: number | null } {
+function optionsOf(given: Arguments): { readonly fields: PolicyFields; readonly jitter: number | null } {
   const { backoff = {}, ...fields } = policyOf(given);
   if (!("jitter" in backoff)) return { fields: { ...fields, backoff }, jitter: null };
   const { jitter, ...rest } = backoff;
@@ -77,7 +74,7 @@ function optionsOf(given: Given): { readonly fields: PolicyFields; readonly jitt
   throw usageError(`--jitter: got ${show(jitter)}; give a number from 0 to below 1, such as 0.2`);
 }
 
-function fromOptions(given: Given, { backoff, ...fields }: PolicyFields): Policy {
+function fromOptions(given: Arguments, { backoff, ...fields }: PolicyFields): Policy {
   const stray = ["job", "param", "dialect", ...TARGET.map(({ name }) => name)].find((name) => given.flag(name));
   if (stray !== undefined) throw usageError(`--${stray}: it goes with --file`);
   try {
@@ -90,7 +87,7 @@ function fromOptions(given: Given, { backoff, ...fields }: PolicyFields): Policy
   }
 }
 
-async function fromFiles(context: Context): Promise<Source> {
+async function fromFiles(context: CommandContext): Promise<SimulationSource> {
   const { given } = context;
   const extra = POLICY_OPTIONS.find((option) => given.flag(option.name) && !OVER_A_FILE.includes(option.name));
   if (extra !== undefined) throw usageError(`--${extra.name}: with --file it belongs into the file`);
@@ -99,7 +96,7 @@ async function fromFiles(context: Context): Promise<Source> {
   return maxAttempts === undefined ? source : { ...source, policy: { ...source.policy, maxAttempts } };
 }
 
-async function readSource(context: Context): Promise<Source> {
+async function readSource(context: CommandContext): Promise<SimulationSource> {
   const { given, io } = context;
   const [files, parameters, dialect] = [given.texts("file"), pairsOf(given, "param"), given.text("dialect")];
   const [name = "", ...others] = files;
@@ -108,10 +105,10 @@ async function readSource(context: Context): Promise<Source> {
     const alone = await retryAlone(context, readYamlDocuments(text, shownName(name)), dialect);
     if (alone !== null) return alone;
   }
-  const { jobs, notes } = await readAnyFiles({
+  const { jobs, notes } = await readJobFiles({
     ...{ files, io, dialect, parameters },
     ...(name === "-" && text !== null ? { stdin: again(text) } : {}),
-    settings: async () => withPrograms(await settingsFor(context, targetOf(context))),
+    settings: async () => withPrograms(await dialectSettingsFor(context, targetOf(context))),
   });
   return ofEntry(chosen(given, files.join(", "), jobs).entry, notes);
 }
@@ -132,7 +129,7 @@ function shownName(name: string): string {
 }
 
 /** Null if there is no such file. */
-async function textOf(name: string, io: Context["io"]): Promise<string | null> {
+async function textOf(name: string, io: CommandContext["io"]): Promise<string | null> {
   const limit = YAML_LIMITS.bytes + 1;
   const bytes = name === "-" ? await bytesOf(process.stdin) : readSmallFile(resolve(io.cwd, name), name, limit);
   return bytes === null ? null : textIn(bytes, shownName(name));
@@ -145,16 +142,18 @@ async function* again(text: string): AsyncGenerator<string> {
 
 /** The policy of a file that has nothing else; null for any other file. */
 async function retryAlone(
-  context: Context,
+  context: CommandContext,
   [file, second]: readonly YamlText[],
   dialect: string | undefined,
-): Promise<Source | null> {
+): Promise<SimulationSource | null> {
   const value = file?.value;
   if (file === undefined || second !== undefined || !isPlain(value)) return null;
   if (Object.keys(value).join() !== "retry") return null;
   const { retry } = value as { retry: unknown };
   try {
-    const settings = isForeign(retry, dialect) ? await settingsFor(context, targetOf(context)) : DIALECT_DEFAULTS;
+    const settings = isForeign(retry, dialect)
+      ? await dialectSettingsFor(context, targetOf(context))
+      : DIALECT_DEFAULTS;
     const notes: string[] = [];
     const policy = resolvePolicy(retryBlock(retry, "retry", () => settings, dialect, notes) ?? (retry as PolicyInput));
     if (typeof retry === "number" && dialect === undefined) notes.push(`retry: read as Perdure's own. ${OF_NOETL}`);
@@ -184,7 +183,7 @@ function isForeign(retry: unknown, dialect: string | undefined): boolean {
   return retryBlock(retry, "retry", () => DIALECT_DEFAULTS, dialect) !== null;
 }
 
-function chosen<T>(given: Given, name: string, jobs: readonly T[]): T {
+function chosen<T>(given: Arguments, name: string, jobs: readonly T[]): T {
   const [first] = jobs;
   if (first === undefined) throw usageError(`${name}: there is no job in it`);
   const number = given.integer("job", { min: 1, max: jobs.length });
@@ -194,7 +193,7 @@ function chosen<T>(given: Given, name: string, jobs: readonly T[]): T {
   return jobs[(number ?? 1) - 1] as T;
 }
 
-function ofEntry({ task, options = {} }: ReadEntry, notes: readonly string[]): Source {
+function ofEntry({ task, options = {} }: ReadEntry, notes: readonly string[]): SimulationSource {
   const { retry, timeout, expireIn, annotations = {} } = options;
   return {
     policy: resolvePolicy(retry),

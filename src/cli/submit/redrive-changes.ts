@@ -1,15 +1,14 @@
 /** What `perdure redrive` may change of a job, from its options. What is not given stays as it is. */
 import { show } from "../../core/errors.ts";
-import type { RedriveChanges } from "../../core/redrive.ts";
-import type { Given } from "../arguments.ts";
-import type { Option } from "../command.ts";
+import type { RedriveChanges } from "../../core/job/redrive.ts";
+import type { Arguments, CommandOption } from "../command.ts";
 import { usageError } from "../exit.ts";
-import { givenPolicyOf, POLICY_OPTIONS, timeOf } from "../run/policy.ts";
-import { checkedOptions, jsonOf } from "./entry.ts";
+import { givenPolicyOf, POLICY_OPTIONS, timeOf } from "../input/shared-options.ts";
+import { checkedOptions, jsonOf } from "./entry-from-options.ts";
 
-const text = (name: string, value: string, help: string): Option => ({ name, type: "string", value, help });
+const text = (name: string, value: string, help: string): CommandOption => ({ name, type: "string", value, help });
 
-export const REDRIVE_OPTIONS: readonly Option[] = [
+export const REDRIVE_OPTIONS: readonly CommandOption[] = [
   text("timeout", "TIME", "Another time that one attempt may take: 30s, 5m."),
   text("priority", "N", "Another priority: 0, the first, to 9."),
   text("expire-in", "TIME", "Another time that it may be due without being started."),
@@ -20,7 +19,7 @@ export const REDRIVE_OPTIONS: readonly Option[] = [
   ...POLICY_OPTIONS.map((option) => ({ ...option, help: option.help.replace(/ Default: .*$/, "") })),
 ];
 
-export function redriveChangesOf(given: Given): RedriveChanges {
+export function redriveChangesOf(given: Arguments): RedriveChanges {
   const fields = {
     timeout: timeOf(given, "timeout"),
     priority: given.integer("priority", { min: 0, max: 9 }),
@@ -51,7 +50,7 @@ export function grantOf(text: string): NonNullable<RedriveChanges["budget"]> {
   return budget;
 }
 
-function retryOf(given: Given): unknown {
+function retryOf(given: Arguments): unknown {
   const other = POLICY_OPTIONS.find(({ name }) => given.flag(name));
   const json = given.text("retry");
   if (json === undefined) return other === undefined ? undefined : givenPolicyOf(given);

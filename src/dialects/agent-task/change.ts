@@ -1,23 +1,27 @@
-/** A job once more, with another prompt, model, command or role: what a parent or a person does about a child whose failure
- *  another attempt of the same would not heal. All else stays: kind, policy, queue, priority, labels, tags, timeout, annotations,
- *  parent; another role brings its own defaults (`role-change.ts`).
- *  Not taken along are its key and its deadline, which were about that one job. */
+/** Changes of an AgentTask for a resubmit, and `resubmit` for programs. */
+
+import type { JobHandle, Perdure } from "../../core/api.ts";
 import { asList, asText, isPlain } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
-import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
-import { madeName } from "../../core/job-name.ts";
-import { toPolicyInput } from "../../core/policy-input.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
-import { RESOURCE_PREFIX, resourcesIn } from "../../core/resources.ts";
-import type { JobInfo } from "../../core/views.ts";
+import { checkExecInput, type ExecInput } from "../../core/input/exec-input.ts";
+import { RESOURCE_PREFIX, resourcesIn } from "../../core/input/resources.ts";
+import { isTerminal } from "../../core/job/job.ts";
+import { madeName } from "../../core/job/job-name.ts";
+import type { JobInfo } from "../../core/job/views.ts";
+import { toPolicyInput } from "../../core/policy/policy-input.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { ReadEntry } from "../dialect.ts";
-import { RESUBMIT_OF, tagsFrom } from "../origin.ts";
+import { RESUBMIT_OF, tagsFrom } from "../shared.ts";
 import { withBudget, withModel, withPrompt } from "./exec.ts";
-import type { RoleSources } from "./role.ts";
-import { inRole } from "./role-change.ts";
+import { ANNOTATION, VARIABLE } from "./fields.ts";
+import { inRole, type RoleSources } from "./role.ts";
 import { type AgentValues, policyValues, readValues } from "./values.ts";
-import { ANNOTATION, VARIABLE } from "./words.ts";
+
+// A job once more, with another prompt, model, command or role: what a parent or a person does about a child whose
+// failure another attempt of the same would not heal. All else stays: kind, policy, queue, priority, labels, tags,
+// timeout, annotations, parent; another role brings its own defaults (`role-change.ts`). Not taken along are its key
+// and its deadline, which were about that one job.
 
 /** What is different in the new job.
  *  @example
@@ -136,4 +140,48 @@ function checkAgent(input: ExecInput, field: string): void {
   if (isAgent(input)) return;
   const problem = `the job is no AgentTask, so it has no ${field}`;
   throw new ConfigError({ path: `resubmit.${field}`, given: undefined, allowed: "only a command", problem });
+}
+
+// `resubmit`: a job like another, with another prompt, model, command or role, over an engine in this process or a
+// server.
+
+/** How the new job is submitted.
+ *  @example
+ *  const options: ResubmitOptions = { key: "summary-2" }; */
+export interface ResubmitOptions {
+  /** As of a submit: the same key again finds the job that was made. */
+  readonly key?: string;
+  /** `ClusterAgentRole` documents in which another role is searched, before the setting `agent.roles`. */
+  readonly roles?: readonly unknown[];
+}
+
+/** The new job, and the parent that it could not be given.
+ *  @example
+ *  const { job: again, formerParent }: Resubmitted = await resubmit(perdure, job.id); */
+export interface Resubmitted {
+  readonly job: JobHandle<unknown>;
+  /** The parent of the one before, if it has ended since: the new job has none then. */
+  readonly formerParent: string | null;
+}
+
+/** Submits a job like another, with another prompt, model, command or role. The new one has the id of the other in its annotation
+ *  `resubmit-of`, and `jobs({ tag: "resubmit-of=" + id })` finds it.
+ *  @example
+ *  const { job: again } = await resubmit(perdure, job.id, { prompt: "Shorter, please." }); */
+export async function resubmit(
+  perdure: Pick<Perdure, "job" | "submit" | "dialectSettings">,
+  id: string,
+  change: AgentChange = {},
+  { key, roles: documents = [] }: ResubmitOptions = {},
+): Promise<Resubmitted> {
+  const job = await (await perdure.job(id)).get();
+  const roles = change.role === undefined ? null : { documents, settings: await perdure.dialectSettings() };
+  const { task, input, options = {} } = changed(job, change, roles);
+  const { parent, ...others } = options;
+  const hasParent = parent !== undefined && !isTerminal((await (await perdure.job(parent)).get()).state);
+  const wanted = { ...others, ...(hasParent ? { parent } : {}), ...(key === undefined ? {} : { key }) };
+  return {
+    job: await perdure.submit(task, input, wanted),
+    formerParent: parent === undefined || hasParent ? null : parent,
+  };
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ConfigError } from "../../core/errors.ts";
-import type { ExecInput } from "../../core/exec-input.ts";
+import type { ExecInput } from "../../core/input/exec-input.ts";
 import type { ReadContext, ReadEntry } from "../dialect.ts";
 import { DIALECT_DEFAULTS } from "../settings.ts";
 import { agentTask } from "./dialect.ts";

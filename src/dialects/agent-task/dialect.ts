@@ -1,24 +1,34 @@
-/** AgentTask manifests: agents as commands, retried when their pod would have failed and not when they say no.
- *
- *  The result.json that an agent leaves decides: `status: failed` is logical and final, `status: completed` is done, and a run
- *  that ends badly without one is transient and retried, as are timeouts, lost workers and lack of memory. */
+/** The AgentTask dialect: which documents it takes, and how they become jobs. */
 import { asOneOf, isPlain } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
-import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
+import { checkExecInput, type ExecInput } from "../../core/input/exec-input.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { Dialect, ReadContext, ReadEntry, Reading } from "../dialect.ts";
-import { asApiVersion, fieldsOf } from "./check.ts";
+import { namedTasks } from "./differences.ts";
 import { agentEventTable, agentTaskEvents } from "./events.ts";
 import { agentExec } from "./exec.ts";
-import { readMetadata } from "./metadata.ts";
-import { namedTasks } from "./named.ts";
-import { agentPolicy } from "./retry.ts";
+import { ANNOTATION, asApiVersion, fieldsOf, ROLE_KIND, TASK_KIND } from "./fields.ts";
+import { nameKeys, readMetadata } from "./metadata.ts";
 import { findRole, isRole, readRole } from "./role.ts";
 import { type AgentSpec, readSpec } from "./spec.ts";
-import { nameKeys } from "./task-key.ts";
-import { type AgentValues, effective } from "./values.ts";
+import { type AgentValues, agentPolicy, effective } from "./values.ts";
 import { agentTaskView } from "./view.ts";
-import { ANNOTATION, ROLE_KIND, TASK_KIND } from "./words.ts";
+
+// Manifests in one document, as `kubectl get agenttasks -o yaml` writes them.
+
+const LIST_KINDS = ["List", "AgentTaskList", "ClusterAgentRoleList"];
+
+/** The paths of the manifests in a list; null of a document that is none. */
+export function listedManifests(document: unknown): (readonly [string, number])[] | null {
+  if (!isPlain(document)) return null;
+  const { apiVersion, kind, items } = document as Readonly<Record<string, unknown>>;
+  if (typeof apiVersion !== "string" || typeof kind !== "string" || !LIST_KINDS.includes(kind)) return null;
+  return Array.isArray(items) ? items.map((_, i) => ["items", i] as const) : null;
+}
+
+// AgentTask manifests: agents as commands, retried when their pod would have failed and not when they say no. The
+// result.json that an agent leaves decides: `status: failed` is logical and final, `status: completed` is done, and a
+// run that ends badly without one is transient and retried, as are timeouts, lost workers and lack of memory.
 
 export const agentTask: Dialect = {
   name: "agent-task",

@@ -1,18 +1,106 @@
-/** What a manifest has other than the job that was made from it before, by the paths of the manifest. What a manifest has and
- *  Perdure cannot do (`spec.image`, …) is not in the job, and no difference. Neither is the order of fields. */
+/** Differences between an applied AgentTask and the job of that name, with secrets hidden. */
 import { isPlain } from "../../core/check.ts";
-import { presets } from "../../core/presets.ts";
-import { resourceLabels, toResources } from "../../core/resources.ts";
-import type { JobInfo } from "../../core/views.ts";
-import type { Difference, ReadEntry } from "../dialect.ts";
-import { RESUBMIT_OF } from "../origin.ts";
-import { commandDifferences, differenceText, type Fact } from "./difference-text.ts";
+import { show } from "../../core/errors.ts";
+import { resourceLabels, toResources } from "../../core/input/resources.ts";
+import type { JobInfo } from "../../core/job/views.ts";
+import { presets } from "../../core/policy/presets.ts";
+import type { Difference, NamedDocuments, ReadEntry } from "../dialect.ts";
+import { RESUBMIT_OF } from "../shared.ts";
+import { ANNOTATION, PREFIX, ROLE_FILE, ROLE_KIND, TASK_KIND } from "./fields.ts";
+import { DEFAULT_NAMESPACE, taskKey } from "./metadata.ts";
 import { type AgentValues, policyValues, readValues } from "./values.ts";
 import { agentSpecOf, labelsOf } from "./view.ts";
-import { ANNOTATION, PREFIX, ROLE_FILE, ROLE_KIND } from "./words.ts";
+
+// How a difference is printed. Values that may be secrets are left out: those of variables and arguments, and what
+// stands before the host of an address.
+
+/** One value of a manifest or a job. */
+interface ManifestValue {
+  readonly value: unknown;
+  /** Where it came from, if not from the task itself. */
+  readonly from?: string;
+  readonly isSecret?: boolean;
+  /** Of a time in seconds: printed as manifests write it. */
+  readonly isTime?: boolean;
+}
+
+function differenceText(path: string, a: ManifestValue | undefined, b: ManifestValue | undefined): string {
+  const isSecret = a?.isSecret || b?.isSecret;
+  const [before, after] = isSecret ? [present(a), present(b)] : [shown(a), shown(b)];
+  return before === after ? `${path}: another value` : `${path}: ${before} -> ${after}`;
+}
+
+/** Arguments that are named one by one. */
+const MAX_ARGUMENTS = 5;
+
+/** Position by position. */
+function commandDifferences(path: string, a: ManifestValue | undefined, b: ManifestValue | undefined): Difference[] {
+  const [before, after] = [argumentsOf(a), argumentsOf(b)];
+  const places = Array.from({ length: Math.max(before.length, after.length) }, (_, i) => i);
+  const changed = places.filter((i) => before[i] !== after[i]);
+  const listed = changed.slice(0, MAX_ARGUMENTS).map((i): Difference => {
+    const at = `${path}[${i}]`;
+    const factAt = (fact: ManifestValue | undefined, list: readonly unknown[]) =>
+      fact === undefined || i >= list.length ? undefined : { ...fact, value: list[i], isSecret: true };
+    return { path: at, text: differenceText(at, factAt(a, before), factAt(b, after)) };
+  });
+  const more = changed.length - listed.length;
+  const rest = more === 1 ? "one more argument differs" : `${more} more arguments differ`;
+  return more === 0 ? listed : [...listed, { path, text: `${path}: ${rest}` }];
+}
+
+function argumentsOf(fact: ManifestValue | undefined): readonly unknown[] {
+  return Array.isArray(fact?.value) ? fact.value : [];
+}
+
+function present(fact: ManifestValue | undefined): string {
+  return fact === undefined ? "none" : withSource("set", fact);
+}
+
+function shown(fact: ManifestValue | undefined): string {
+  if (fact === undefined) return "none";
+  const { value, isTime } = fact;
+  return withSource(isTime && typeof value === "number" ? timeText(value) : show(withoutLogins(value)), fact);
+}
+
+function withSource(text: string, { from }: ManifestValue): string {
+  return from === undefined ? text : `${text} (${from})`;
+}
+
+/** Begins at the slashes, so that a long text costs no more than its length. */
+const LOGIN = /:\/\/[^\s/?#]*@/g;
+
+function withoutLogins(value: unknown): unknown {
+  if (typeof value === "string") return value.replaceAll(LOGIN, "://***@");
+  if (Array.isArray(value)) return value.map(withoutLogins);
+  if (!isPlain(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, withoutLogins(each)]));
+}
+
+const UNITS = [
+  ["d", 86_400_000],
+  ["h", 3_600_000],
+  ["m", 60_000],
+  ["s", 1_000],
+  ["ms", 1],
+] as const;
+
+/** `1d12h`, as a manifest takes it. */
+function timeText(seconds: number): string {
+  let rest = Math.round(seconds * 1_000);
+  const parts = UNITS.map(([unit, ms]) => {
+    const count = Math.floor(rest / ms);
+    rest -= count * ms;
+    return count === 0 ? "" : `${count}${unit}`;
+  });
+  return parts.join("") || "0s";
+}
+
+// What a manifest has other than the job that was made from it before, by the paths of the manifest. What a manifest
+// has and Perdure cannot do (`spec.image`, …) is not in the job, and no difference. Neither is the order of fields.
 
 /** What of a job is compared. */
-type Seen = Pick<JobInfo, "kind" | "payload" | "annotations" | "tags" | "labels"> &
+type ComparedJob = Pick<JobInfo, "kind" | "payload" | "annotations" | "tags" | "labels"> &
   Partial<Pick<JobInfo, "policy" | "timeoutMs">>;
 
 export function taskDifferences(before: JobInfo | ReadEntry, entry: ReadEntry): readonly Difference[] {
@@ -24,7 +112,7 @@ export function jobDifferences(before: JobInfo, after: JobInfo): readonly Differ
   return differencesOf(before, after);
 }
 
-function differencesOf(a: Seen, b: Seen): readonly Difference[] {
+function differencesOf(a: ComparedJob, b: ComparedJob): readonly Difference[] {
   const [before, after] = [factsOf(a), factsOf(b)];
   const paths = [...new Set([...before.keys(), ...after.keys()])];
   const found = paths.flatMap((path): Difference[] => {
@@ -35,7 +123,7 @@ function differencesOf(a: Seen, b: Seen): readonly Difference[] {
   return [...found, ...roleDifferences(a, b, found)];
 }
 
-function seenIn({ task, input, options = {} }: ReadEntry): Seen {
+function seenIn({ task, input, options = {} }: ReadEntry): ComparedJob {
   const { annotations = {}, tags = [], resources } = options;
   const labels = resources === undefined ? {} : resourceLabels(toResources(resources, "resources"));
   return { kind: task, payload: input, annotations, tags, labels };
@@ -44,9 +132,9 @@ function seenIn({ task, input, options = {} }: ReadEntry): Seen {
 /** What of a spec is compared by `values`, or is not of the manifest alone. */
 const NOT_COMPARED = { policy: presets.agent, timeoutMs: null, parentId: null } as const;
 
-function factsOf(seen: Seen): Map<string, Fact> {
-  const facts = new Map<string, Fact>();
-  const put = (path: string, value: unknown, more: Omit<Fact, "value"> = {}) => {
+function factsOf(seen: ComparedJob): Map<string, ManifestValue> {
+  const facts = new Map<string, ManifestValue>();
+  const put = (path: string, value: unknown, more: Omit<ManifestValue, "value"> = {}) => {
     if (value !== undefined) facts.set(path, { value, ...more });
   };
   const { annotations } = seen;
@@ -77,12 +165,16 @@ function factsOf(seen: Seen): Map<string, Fact> {
 }
 
 /** All that a job has which an earlier version stored, or a program submitted, counts as its own (`role-change.ts`). */
-function unrecorded({ policy, timeoutMs = null }: Seen): AgentValues {
+function unrecorded({ policy, timeoutMs = null }: ComparedJob): AgentValues {
   const values = policy === undefined ? {} : policyValues(policy, timeoutMs);
   return Object.fromEntries(Object.entries(values).map(([path, value]) => [path, [value, "spec"]]));
 }
 
-function sourceOf(values: AgentValues, path: string, annotations: Seen["annotations"]): Pick<Fact, "from"> {
+function sourceOf(
+  values: AgentValues,
+  path: string,
+  annotations: ComparedJob["annotations"],
+): Pick<ManifestValue, "from"> {
   switch (values[path]?.[1]) {
     case "role":
       return { from: `${ROLE_KIND} ${annotations[ANNOTATION.role]}` };
@@ -98,7 +190,7 @@ function sourceOf(values: AgentValues, path: string, annotations: Seen["annotati
 }
 
 /** A role's own document is for the agent to read. What of it has changed a value of the task is listed already. */
-function roleDifferences(a: Seen, b: Seen, found: readonly Difference[]): Difference[] {
+function roleDifferences(a: ComparedJob, b: ComparedJob, found: readonly Difference[]): Difference[] {
   const name = b.annotations[ANNOTATION.role];
   if (name === undefined || a.annotations[ANNOTATION.role] !== name) return [];
   const [before, after] = [roleIn(a), roleIn(b)];
@@ -117,11 +209,11 @@ function roleDifferences(a: Seen, b: Seen, found: readonly Difference[]): Differ
   });
 }
 
-function factOf(value: unknown): Fact | undefined {
+function factOf(value: unknown): ManifestValue | undefined {
   return value === undefined ? undefined : { value };
 }
 
-function roleIn({ payload }: Seen): Record<string, unknown> | null {
+function roleIn({ payload }: ComparedJob): Record<string, unknown> | null {
   const { files } = (isPlain(payload) ? payload : {}) as { files?: unknown };
   const file = isPlain(files) ? (files as Record<string, unknown>)[ROLE_FILE] : undefined;
   if (typeof file !== "string") return null;
@@ -131,4 +223,56 @@ function roleIn({ payload }: Seen): Record<string, unknown> | null {
   } catch {
     return null;
   }
+}
+
+// A manifest that is applied again is the same task, by its namespace and name, as in Kubernetes. It is never
+// updated: a job keeps what it was submitted with, so a manifest that differs is refused with what differs.
+
+export const namedTasks: NamedDocuments = {
+  key: ({ options }) => keyIn(options?.annotations ?? {}),
+  called: (entry) => `${TASK_KIND} ${shortName(entry)}`,
+  reference,
+  differences: taskDifferences,
+  instead,
+  isNameKey: ({ annotations }, key) => key === keyIn(annotations),
+};
+
+function keyIn(annotations: JobInfo["annotations"]): string {
+  return taskKey(...partsOf(annotations));
+}
+
+function partsOf(annotations: JobInfo["annotations"]): [name: string, namespace: string] {
+  const { [ANNOTATION.name]: name = "", [ANNOTATION.namespace]: namespace } = annotations;
+  return [name, namespace ?? DEFAULT_NAMESPACE];
+}
+
+function shortName(entry: ReadEntry): string {
+  const [name, namespace] = partsOf(entry.options?.annotations ?? {});
+  return namespace === DEFAULT_NAMESPACE ? name : `${namespace}/${name}`;
+}
+
+/** Its name only where that is sure to find it, and needs no quotes. */
+function reference(job: JobInfo, entry: ReadEntry): string {
+  const name = shortName(entry);
+  return job.key === keyIn(entry.options?.annotations ?? {}) && /^[\w./-]+$/.test(name) ? name : job.id;
+}
+
+/** Which option of `perdure resubmit` changes what. */
+const OPTIONS: readonly (readonly [path: RegExp, option: string])[] = [
+  [/^spec\.role$/, "--role NAME"],
+  [/^spec\.prompt$/, "--prompt TEXT"],
+  [/^spec\.model\.name$/, "--model NAME"],
+  [/^spec\.retry\.maxAttempts$/, "--max-attempts N"],
+  [/^spec\.(retry\.(b|maxB)ackoffSeconds|budget\.)/, "--retry JSON"],
+  [/^spec\.timeout$/, "--timeout TIME"],
+  [/^spec\.env\b/, "--env NAME=VALUE"],
+  [/^spec\.command\b/, "-- COMMAND"],
+];
+
+function instead(job: JobInfo | null, entry: ReadEntry, differences: readonly Difference[]): string {
+  const others = "use another metadata.name or pass --key KEY";
+  const options = OPTIONS.filter(([path]) => differences.some((each) => path.test(each.path))).map(([, text]) => text);
+  return job === null || options.length === 0
+    ? others
+    : `${others}, or submit a changed copy: perdure resubmit ${reference(job, entry)} ${options.join(" ")}`;
 }

@@ -1,12 +1,12 @@
 /** A job's story as the events that an operator would emit about its AgentTask: `Normal/Retrying`, `Warning/RetryExhausted`
  *  and the rest. Made from our events whenever they are asked for; nothing is stored. */
-import { shortageText } from "../../core/budget.ts";
+import { shortageText } from "../../core/decision/budget.ts";
+import { failureText } from "../../core/decision/failure.ts";
 import { showMs } from "../../core/duration.ts";
-import type { JobEvent } from "../../core/event.ts";
-import { failureText } from "../../core/failure-text.ts";
-import { counted } from "../../core/show.ts";
+import { counted } from "../../core/format.ts";
+import type { JobEvent } from "../../core/job/event.ts";
 import type { EventTable, ViewParts } from "../dialect.ts";
-import { attemptReason, type EndedEvent, failureReason, isEnded, usedUp, wholeSeconds } from "./reason.ts";
+import { type AgentEndedEvent, attemptReason, failureReason, isEnded, usedUp, wholeSeconds } from "./status.ts";
 
 export interface AgentEvent {
   readonly type: "Normal" | "Warning";
@@ -17,7 +17,7 @@ export interface AgentEvent {
   readonly count: number;
 }
 
-type Said = Pick<AgentEvent, "type" | "reason" | "message">;
+type AgentEventText = Pick<AgentEvent, "type" | "reason" | "message">;
 
 export function agentTaskEvents(parts: ViewParts): AgentEvent[] {
   const told: AgentEvent[] = [];
@@ -41,10 +41,10 @@ export function agentEventTable(events: readonly AgentEvent[]): EventTable {
   return { heads: ["AT", "EVENT", "MESSAGE"], rows };
 }
 
-const normal = (reason: string, message: string): Said => ({ type: "Normal", reason, message });
-const warning = (reason: string, message: string): Said => ({ type: "Warning", reason, message });
+const normal = (reason: string, message: string): AgentEventText => ({ type: "Normal", reason, message });
+const warning = (reason: string, message: string): AgentEventText => ({ type: "Warning", reason, message });
 
-function saidOf(event: JobEvent, parts: ViewParts): Said[] {
+function saidOf(event: JobEvent, parts: ViewParts): AgentEventText[] {
   if (isEnded(event)) return saidOfEnd(event, parts);
   switch (event.name) {
     case "attempt.started":
@@ -60,18 +60,18 @@ function saidOf(event: JobEvent, parts: ViewParts): Said[] {
   }
 }
 
-function failureIn({ data: { failure } }: EndedEvent): string | null {
+function failureIn({ data: { failure } }: AgentEndedEvent): string | null {
   return failure === undefined ? null : failureText(failure);
 }
 
 /** Of an end without an attempt. */
-function unstartedText({ name, data: { decision } }: EndedEvent): string | null {
+function unstartedText({ name, data: { decision } }: AgentEndedEvent): string | null {
   if (name === "job.queue_timeout") return "no worker started it in time";
   if (name !== "job.over_budget") return null;
   return `not started: ${decision.shortage === undefined ? "the budget is spent" : shortageText(decision.shortage)}`;
 }
 
-function saidOfEnd(event: EndedEvent, { job, attempts }: ViewParts): Said[] {
+function saidOfEnd(event: AgentEndedEvent, { job, attempts }: ViewParts): AgentEventText[] {
   const { attempt, decision } = event.data;
   const row = attempts.find((each) => each.attempt === attempt);
   const unstarted = unstartedText(event);

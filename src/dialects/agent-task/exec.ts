@@ -7,10 +7,9 @@
  *    AGENT_ROLE, AGENT_ROLE_FILE     the role's name, and its `spec` as JSON
  *
  *  Files are named from the attempt's own directory, where the agent is started and where it leaves its result.json. */
-import type { ExecInput } from "../../core/exec-input.ts";
+import type { ExecInput } from "../../core/input/exec-input.ts";
 import type { AgentTier } from "../settings.ts";
-import type { AgentBudget, AgentModel } from "./check.ts";
-import { PROMPT_FILE, ROLE_FILE, VARIABLE } from "./words.ts";
+import { type AgentBudget, type AgentModel, PROMPT_FILE, ROLE_FILE, VARIABLE } from "./fields.ts";
 
 export interface AgentCommand {
   readonly name: string;

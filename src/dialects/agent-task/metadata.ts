@@ -1,14 +1,35 @@
-/** `metadata` of a manifest. Labels become tags, since Kubernetes selects objects by them and a label of ours chooses workers.
- *  What a cluster has written into it is left out. */
+/** The metadata of an AgentTask and the submit key that follows from it. */
 import { asText, fieldPath } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
-import { isName, MAX_KEY, MAX_NAME } from "../../core/name.ts";
-import { RESUBMIT_OF } from "../origin.ts";
-import { asTexts, fieldsOf } from "./check.ts";
-import { taskKey } from "./task-key.ts";
-import { ANNOTATION, PREFIX } from "./words.ts";
+import { isName, MAX_KEY, MAX_NAME } from "../../core/names.ts";
+import { RESUBMIT_OF } from "../shared.ts";
+import { ANNOTATION, asTexts, fieldsOf, PREFIX } from "./fields.ts";
 
-export interface AgentMetadata {
+// The submit key of a manifest: its namespace and name. As in Kubernetes, one without a namespace is in `default`.
+
+const KEY_PREFIX = "agent-task:";
+export const DEFAULT_NAMESPACE = "default";
+
+export function taskKey(name: string, namespace: string = DEFAULT_NAMESPACE): string {
+  return `${KEY_PREFIX}${quoted(namespace)}/${quoted(name)}`;
+}
+
+/** The keys of the tasks that a text may name: `write-tests`, or `research/write-tests` with its namespace. */
+export function nameKeys(reference: string): readonly string[] {
+  const slash = reference.indexOf("/");
+  const inNamespace = slash > 0 ? [taskKey(reference.slice(slash + 1), reference.slice(0, slash))] : [];
+  return [taskKey(reference), ...inNamespace];
+}
+
+/** So that the slash in between is the only one. */
+function quoted(text: string): string {
+  return text.replaceAll(/[%/]/g, (char) => encodeURIComponent(char));
+}
+
+// `metadata` of a manifest. Labels become tags, since Kubernetes selects objects by them and a label of ours chooses
+// workers. What a cluster has written into it is left out.
+
+interface AgentMetadata {
   readonly name: string;
   readonly tags: readonly string[];
   readonly annotations: Readonly<Record<string, string>>;

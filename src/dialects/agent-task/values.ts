@@ -1,15 +1,83 @@
-/** The values of a task that may come from several places: the task itself, else its role, else its tier, else a default, field by
- *  field. Where each came from is kept with the job, so that a document that is applied again can be compared, and a job be
- *  submitted again with another role. What is kept is what was applied: a redrive of the job does not change it. */
-import { isPlain } from "../../core/check.ts";
-import type { JobInfo } from "../../core/views.ts";
+/** The retry block and the other values that hold for an AgentTask: its own, those of its role, then those of the
+ *  settings. */
+import { asInteger, fieldPath, isPlain } from "../../core/check.ts";
+import type { JobInfo } from "../../core/job/views.ts";
+import type { Backoff, PolicyFields } from "../../core/policy/policy.ts";
+import { presets } from "../../core/policy/presets.ts";
+import { MAX_COUNT } from "../../core/policy/resolve-backoff.ts";
 import type { AgentRetrySettings, AgentTier, DialectSettings } from "../settings.ts";
-import type { AgentBudget, AgentModel } from "./check.ts";
-import { layered, readRetry, retryNumbers } from "./retry.ts";
-import { ANNOTATION } from "./words.ts";
+import { noteCap } from "../shared.ts";
+import { type AgentBudget, type AgentModel, ANNOTATION, asSeconds, fieldsOf } from "./fields.ts";
+
+// `spec.retry`, and where its numbers come from: the task, else its role, else its tier, else the preset, field by
+// field. `maxAttempts` counts runs, the first included: 0 and 1 are both one run. The backoff is
+// `min(maxBackoffSeconds, backoffSeconds · 2^(r-1))`, capped from the first retry on, then ±25 %, and at least 1 s.
+
+const FIELDS = ["maxAttempts", "backoffSeconds", "maxBackoffSeconds"] as const;
+
+export function readRetry(value: unknown, path: string): AgentRetrySettings {
+  const fields = fieldsOf(value, path, FIELDS);
+  const given = FIELDS.filter((name) => fields[name] !== undefined);
+  return Object.fromEntries(
+    given.map((name) => {
+      const at = fieldPath(path, name);
+      if (name !== "maxAttempts") return [name, asSeconds(fields[name], at)];
+      return [name, asInteger(fields[name], at, { min: 0, max: MAX_COUNT })];
+    }),
+  );
+}
+
+/** Each field from the first that has it. */
+function layered<T extends object>(...layers: readonly (T | null | undefined)[]): Partial<T> {
+  return Object.assign({}, ...layers.map((layer) => layer ?? {}).reverse()) as Partial<T>;
+}
+
+const PRESET = presets.agent.backoff as Extract<Backoff, { type: "exponential" }>;
+
+/** The numbers that hold, whatever was left out. */
+function retryNumbers(retry: AgentRetrySettings): Required<AgentRetrySettings> {
+  const { maxAttempts = 0, backoffSeconds, maxBackoffSeconds } = retry;
+  return {
+    maxAttempts: Math.max(1, maxAttempts),
+    backoffSeconds: (ms(backoffSeconds) ?? PRESET.initialMs) / 1_000,
+    // The floor holds whatever the cap says.
+    maxBackoffSeconds: Math.max(ms(maxBackoffSeconds) ?? PRESET.maxMs, PRESET.minMs) / 1_000,
+  };
+}
+
+/** The policy, and what of it may surprise whoever wrote it. */
+export function agentPolicy(retry: AgentRetrySettings, budget: AgentBudget, notes: string[]): PolicyFields {
+  const { maxAttempts, backoffSeconds: initial, maxBackoffSeconds: cap } = retryNumbers(retry);
+  const said = `backoffSeconds is ${initial}`;
+  noteCap({ path: "spec.retry", said, initialMs: initial * 1_000, capMs: cap * 1_000, runs: maxAttempts }, notes);
+  const { maxCostUsd, maxTokens } = budget;
+  return {
+    preset: "agent",
+    maxAttempts,
+    backoff: { type: "exponential", initial: `${initial}s`, max: `${cap}s` },
+    onTimeout: "retry",
+    ...(maxCostUsd === undefined && maxTokens === undefined
+      ? {}
+      : {
+          budget: {
+            ...(maxTokens === undefined ? {} : { tokens: maxTokens }),
+            ...(maxCostUsd === undefined ? {} : { costUsd: maxCostUsd }),
+          },
+        }),
+  };
+}
+
+function ms(seconds: number | undefined): number | undefined {
+  return seconds === undefined ? undefined : Math.round(seconds * 1_000);
+}
+
+// The values of a task that may come from several places: the task itself, else its role, else its tier, else a
+// default, field by field. Where each came from is kept with the job, so that a document that is applied again can be
+// compared, and a job be submitted again with another role. What is kept is what was applied: a redrive of the job
+// does not change it.
 
 /** What both a task and a role can give. */
-export interface AgentGiven {
+export interface AgentSharedFields {
   readonly retry: AgentRetrySettings;
   readonly budget: AgentBudget;
   readonly model: AgentModel;
@@ -17,11 +85,11 @@ export interface AgentGiven {
   readonly timeoutMs: number | null;
 }
 
-export type ValueFrom = "spec" | "role" | "tier" | "setting" | "default";
+type ValueFrom = "spec" | "role" | "tier" | "setting" | "default";
 /** By its path below `spec`. Of what the job's input has as well, the number is null. */
 export type AgentValues = Readonly<Record<string, readonly [number: number | null, from: ValueFrom]>>;
 
-export interface AgentEffective extends AgentGiven {
+interface AgentEffective extends AgentSharedFields {
   readonly values: AgentValues;
 }
 
@@ -29,7 +97,11 @@ const MODEL = ["name", "endpoint", "provider"] as const;
 const BUDGET = ["maxCostUsd", "maxTokens"] as const;
 const RETRY = ["maxAttempts", "backoffSeconds", "maxBackoffSeconds"] as const;
 
-export function effective(own: AgentGiven, role: AgentGiven | null, settings: DialectSettings): AgentEffective {
+export function effective(
+  own: AgentSharedFields,
+  role: AgentSharedFields | null,
+  settings: DialectSettings,
+): AgentEffective {
   const tier = own.tier ?? role?.tier ?? null;
   const { [tier ?? "none"]: ofTier } = settings.agent.retry as Record<string, object | undefined>;
   const tierRetry = ofTier === undefined ? null : readRetry(ofTier, `agent.retry.${tier}`);

@@ -1,18 +1,17 @@
 import { describe, expect, it } from "vitest";
-import type { JobEvent } from "../../core/event.ts";
-import { failure } from "../../core/failure.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
-import { resourceLabels, toResources } from "../../core/resources.ts";
-import type { SubmitOptions } from "../../core/submit-options.ts";
-import { exited, JobStory, lost, testJob } from "../../core/testing-job.ts";
-import type { AttemptRow, JobInfo } from "../../core/views.ts";
+import { failure } from "../../core/decision/failure.ts";
+import { resourceLabels, toResources } from "../../core/input/resources.ts";
+import type { JobEvent } from "../../core/job/event.ts";
+import { exited, lost, TestJobHistory, testJob } from "../../core/job/testing-job.ts";
+import type { AttemptRow, JobInfo } from "../../core/job/views.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
+import type { SubmitOptions } from "../../core/task/task.ts";
 import type { ReadContext, ReadEntry, ViewParts } from "../dialect.ts";
 import { DIALECT_DEFAULTS } from "../settings.ts";
 import { changed, changedInput } from "./change.ts";
 import { agentTask } from "./dialect.ts";
 import { agentTaskEvents } from "./events.ts";
-import { attemptReason, failureReason } from "./reason.ts";
-import { agentStatus } from "./status.ts";
+import { agentStatus, attemptReason, failureReason } from "./status.ts";
 import { agentTaskView } from "./view.ts";
 
 const PARENT = "job_01m7gekg9zevv9a6xvvwmt1v8g";
@@ -166,7 +165,7 @@ describe("events", () => {
 describe("no retry left", () => {
   const policy = (maxRetries: number) =>
     resolvePolicy({ preset: "fluster", maxAttempts: 3, workerLost: { charge: "own", maxRetries } });
-  const shown = (story: JobStory) => {
+  const shown = (story: TestJobHistory) => {
     const events = story.events.map((event) => ({ ...event, seq: event.n, jobId: story.job.id })) as JobEvent[];
     const parts = partsOf(bare({ ...story.job }), { events });
     const told = agentTaskEvents(parts).filter(({ type }) => type === "Warning");
@@ -174,19 +173,19 @@ describe("no retry left", () => {
   };
 
   it("says which budget was used up: that for lost workers is another than that of runs", () => {
-    const { told, message } = shown(new JobStory({ policy: policy(1) }).run(lost(), lost()));
+    const { told, message } = shown(new TestJobHistory({ policy: policy(1) }).run(lost(), lost()));
     expect(told[0]).toMatch(/^RetryExhausted: the one retry granted after a lost worker is used; attempt 2 failed: /);
     expect(message).toMatch(/^no retries left, the one retry granted after a lost worker is used: /);
-    const more = shown(new JobStory({ policy: policy(2) }).run(lost(), lost(), lost()));
+    const more = shown(new TestJobHistory({ policy: policy(2) }).run(lost(), lost(), lost()));
     expect(more.told[0]).toMatch(/^RetryExhausted: all 2 retries granted after a lost worker are used; /);
-    const none = shown(new JobStory({ policy: policy(0) }).run(lost()));
+    const none = shown(new TestJobHistory({ policy: policy(0) }).run(lost()));
     expect(none.told.map((each) => each.split(":")[0])).toEqual(["Failed"]);
     expect(none.message).toMatch(/^no retries left, none was granted after a lost worker: /);
   });
 
   it("counts the one run of a task that has no other", () => {
     const { message } = shown(
-      new JobStory({ policy: resolvePolicy({ preset: "agent", maxAttempts: 1 }) }).run(exited(7)),
+      new TestJobHistory({ policy: resolvePolicy({ preset: "agent", maxAttempts: 1 }) }).run(exited(7)),
     );
     expect(message).toMatch(/^no retries left, 1 of 1 run used: /);
   });
@@ -194,7 +193,7 @@ describe("no retry left", () => {
   it("names the rule whose retries were used up", () => {
     // biome-ignore lint/suspicious/noThenProperty: the policy language says "then"; a rule is never awaited.
     const rules = [{ if: { exitCode: 7 }, then: "retry" as const, maxRetries: 1 }];
-    const story = new JobStory({ policy: resolvePolicy({ maxAttempts: 9, rules }) }).run(exited(7), exited(7));
+    const story = new TestJobHistory({ policy: resolvePolicy({ maxAttempts: 9, rules }) }).run(exited(7), exited(7));
     expect(shown(story).told[0]).toMatch(/^RetryExhausted: the one retry of rules\[0\] is used; /);
   });
 });

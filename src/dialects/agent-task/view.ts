@@ -1,16 +1,81 @@
-/** A job as an AgentTask: the manifest it came from, as far as it is known, with its status. A job that came by another door is
- *  shown the same way, under a name that is made up from what it has. Our view of a task can be applied again as it is. */
+/** A job as an AgentTask: metadata, spec, status and children. */
 
 import { isPlain } from "../../core/check.ts";
-import { CPU_LABEL, MEMORY_LABEL } from "../../core/resources.ts";
-import type { JobInfo } from "../../core/views.ts";
+import { failureText } from "../../core/decision/failure.ts";
+import { CPU_LABEL, MEMORY_LABEL } from "../../core/input/resources.ts";
+import { jobName, madeName } from "../../core/job/job-name.ts";
+import type { JobInfo } from "../../core/job/views.ts";
+import { givenKey } from "../../core/task/task.ts";
 import type { ViewParts } from "../dialect.ts";
-import { isOriginTag } from "../origin.ts";
-import { type AgentChildren, agentChildren } from "./children.ts";
-import { wholeSeconds } from "./reason.ts";
-import { type AgentStatus, agentStatus } from "./status.ts";
-import { annotation, taskName } from "./task-name.ts";
-import { ANNOTATION, API_VERSION, OUR_VARIABLES, PREFIX, PROMPT_FILE, TASK_KIND, VARIABLE } from "./words.ts";
+import { isOriginTag } from "../shared.ts";
+import { ANNOTATION, API_VERSION, OUR_VARIABLES, PREFIX, PROMPT_FILE, TASK_KIND, VARIABLE } from "./fields.ts";
+import { type AgentPhase, type AgentStatus, agentPhase, agentStatus, wholeSeconds } from "./status.ts";
+
+// What a job is called as an AgentTask, whatever it came from: as its manifest, else by the name or the key that it
+// was given.
+
+function taskName(job: JobInfo): string {
+  const given = job.name === madeName(job) ? null : job.name;
+  return annotation(job, ANNOTATION.name) ?? given ?? givenKey(job.parentId, job.key) ?? jobName(job);
+}
+
+function annotation({ annotations }: Pick<JobInfo, "annotations">, name: string): string | null {
+  return annotations !== undefined && Object.hasOwn(annotations, name) ? (annotations[name] as string) : null;
+}
+
+// The children of an AgentTask in its own status: why one failed is read there, without asking for each.
+
+interface AgentChild {
+  readonly name: string;
+  readonly id: string;
+  readonly phase: AgentPhase;
+  /** Why it failed, or why it is retried. */
+  readonly reason?: string;
+}
+
+interface AgentChildren {
+  /** Up to 100, those that failed first. */
+  readonly children?: readonly AgentChild[];
+  /** Set where it has more than those. */
+  readonly moreChildren?: true;
+}
+
+export function agentChildren({ children: found, now }: Pick<ViewParts, "children" | "now">): AgentChildren {
+  if (found === undefined || found.jobs.length === 0) return {};
+  const failed = found.jobs.filter(({ state }) => state === "failed");
+  const others = found.jobs.filter(({ state }) => state !== "failed");
+  return {
+    children: [...failed, ...others].map((job) => agentChild(job, now)),
+    ...(found.more ? { moreChildren: true } : {}),
+  };
+}
+
+function agentChild(job: JobInfo, now: number | undefined): AgentChild {
+  const phase = phaseOf(job, now);
+  const isBad = job.state === "failed" || isRetried(job);
+  const reason = isBad ? reasonOf(job) : null;
+  return { name: taskName(job), id: job.id, phase, ...(reason === null ? {} : { reason }) };
+}
+
+function reasonOf({ failure, reason }: JobInfo): string | null {
+  return failure == null ? (reason === "lost" ? "worker lost" : reason) : failureText(failure);
+}
+
+/** As `agentPhase`, from the row alone: a failure of a queued job is that of the attempt before its retry, and a budget of
+ *  time is the one that no failure and no budget of tokens or money stands for. */
+function phaseOf(job: JobInfo, now = job.submittedAt): AgentPhase {
+  if (isRetried(job)) return now < job.runAt ? "Retrying" : "Pending";
+  const isTime = job.reason === "budget" && job.budgets.length === 0 && job.failure?.class !== "budget";
+  return isTime ? "Failed" : agentPhase(job, [], now);
+}
+
+function isRetried({ state, failure }: JobInfo): boolean {
+  return state === "queued" && (failure ?? null) !== null;
+}
+
+// A job as an AgentTask: the manifest it came from, as far as it is known, with its status. A job that came by
+// another door is shown the same way, under a name that is made up from what it has. Our view of a task can be
+// applied again as it is.
 
 export interface AgentTaskView {
   readonly apiVersion: string;
@@ -53,14 +118,14 @@ export function labelsOf(tags: readonly string[]): [name: string, text: string][
   });
 }
 
-interface SeenInput {
+interface AgentCommandInput {
   readonly argv: readonly unknown[];
   readonly env: Readonly<Record<string, unknown>>;
   readonly files: Readonly<Record<string, unknown>>;
   readonly limits: Readonly<Record<string, unknown>>;
 }
 
-function inputOf({ kind, payload }: Pick<JobInfo, "kind" | "payload">): SeenInput {
+function inputOf({ kind, payload }: Pick<JobInfo, "kind" | "payload">): AgentCommandInput {
   const given = (kind === "exec" && isPlain(payload) ? payload : {}) as Record<string, unknown>;
   const object = (value: unknown) => (isPlain(value) ? (value as Record<string, unknown>) : {});
   const shell = typeof given.command === "string" ? ["/bin/sh", "-c", given.command] : [];
@@ -71,10 +136,7 @@ function inputOf({ kind, payload }: Pick<JobInfo, "kind" | "payload">): SeenInpu
 }
 
 /** What is read of a job for its spec. */
-export type SpecParts = Pick<
-  JobInfo,
-  "kind" | "payload" | "annotations" | "labels" | "policy" | "timeoutMs" | "parentId"
->;
+type SpecParts = Pick<JobInfo, "kind" | "payload" | "annotations" | "labels" | "policy" | "timeoutMs" | "parentId">;
 
 /** Also for those who describe a task. */
 export function agentSpecOf(job: SpecParts): Record<string, unknown> {
@@ -108,14 +170,14 @@ export function agentSpecOf(job: SpecParts): Record<string, unknown> {
   };
 }
 
-function promptOf(env: SeenInput["env"], files: SeenInput["files"]): unknown {
+function promptOf(env: AgentCommandInput["env"], files: AgentCommandInput["files"]): unknown {
   const file = env[VARIABLE.promptFile] === undefined ? undefined : files[PROMPT_FILE];
   if (typeof file === "string") return Buffer.from(file, "base64").toString("utf8");
   return env[VARIABLE.prompt];
 }
 
 /** A name alone where there is nothing else to say. */
-function modelOf(env: SeenInput["env"]): unknown {
+function modelOf(env: AgentCommandInput["env"]): unknown {
   const { [VARIABLE.model]: name, [VARIABLE.modelEndpoint]: endpoint, [VARIABLE.modelProvider]: provider } = env;
   if (endpoint === undefined && provider === undefined) return name ?? null;
   return {
@@ -131,7 +193,7 @@ function retryOf({ policy: { maxAttempts, backoff } }: Pick<JobInfo, "policy">):
   return { maxAttempts, backoffSeconds: backoff.initialMs / 1_000, maxBackoffSeconds: backoff.maxMs / 1_000 };
 }
 
-function resourcesOf({ labels }: Pick<JobInfo, "labels">, limits: SeenInput["limits"]): object | null {
+function resourcesOf({ labels }: Pick<JobInfo, "labels">, limits: AgentCommandInput["limits"]): object | null {
   const { [CPU_LABEL]: cpu, [MEMORY_LABEL]: memory } = labels;
   const requests = { ...(cpu === undefined ? {} : { cpu: `${cpu}m` }), ...(memory === undefined ? {} : { memory }) };
   const limited = limits.memory === undefined ? {} : { memory: String(limits.memory) };

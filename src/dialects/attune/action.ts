@@ -1,13 +1,123 @@
-/** Attune's action files, with the keys of its document (`name`, `runtime`, `entrypoint`) or the newer ones (`ref`,
- *  `runner_type`, `entry_point`, `timeout`). One thing under both names is refused, since one of them would not be read. */
+/** Manifests of Attune packs and actions: their names, fields and checks. */
 import { asBoolean, asInteger, asList, asObject, asText, type Fields, fieldPath, nearest } from "../../core/check.ts";
 import { ConfigError, show } from "../../core/errors.ts";
-import { type AttunePack, actionRef } from "./pack.ts";
 import { ANY_PARAMETERS, type Parameters, readParameters } from "./parameters.ts";
-import { asRetries, type RetryWords, readRetry } from "./retry.ts";
-import { notedKeys, readSelector } from "./words.ts";
+import { type AttuneRetryFields, asRetries, readRetry } from "./retry.ts";
 
-export const RUNTIMES = ["python", "shell", "node"] as const;
+// What actions and packs of Attune say alike.
+
+/** The annotation that holds the name of the action, with its pack's before it. */
+export const ACTION = "attune/action";
+
+const MAX_LABELS = 10;
+/** Labels that mean something of their own to workers here. */
+const RESERVED = /^(runtime|resource)\//;
+
+/** `worker_selector`: labels that a worker must have, letter by letter. */
+function readSelector(value: unknown, path: string): Record<string, string> {
+  const at = fieldPath(path, "worker_selector");
+  const entries = Object.entries(asObject(value, at));
+  if (entries.length > MAX_LABELS) {
+    throw new ConfigError({ path: at, given: entries.length, allowed: `at most ${MAX_LABELS} labels` });
+  }
+  const labels: Record<string, string> = Object.create(null);
+  for (const [name, text] of entries) {
+    const where = fieldPath(at, name);
+    if (RESERVED.test(name)) {
+      throw new ConfigError({
+        path: where,
+        given: name,
+        allowed: "names that do not begin with runtime/ or resource/",
+      });
+    }
+    labels[asText(name, where, 200)] = asText(text, where, 200);
+  }
+  return labels;
+}
+
+/** One sentence for each key that was given and is not followed. */
+function notedKeys(fields: Fields<string>, noted: Readonly<Record<string, string>>, path: string): string[] {
+  return Object.entries(noted)
+    .filter(([key]) => fields[key] !== undefined)
+    .map(([key, why]) => `${fieldPath(path, key)}: ${why}`);
+}
+
+// Attune's packs: a folder with `pack.yaml`, and its actions in `actions/`. Read are the pack's name, what it says of
+// retries and of workers; the rest of a manifest describes it to people, or is told in a note. A mistake in the
+// manifest has a path that begins with `PACK_FILE`: it is in another document than the action.
+
+/** From an action's own folder. */
+export const PACK_FILE = "../pack.yaml";
+
+interface AttunePack {
+  readonly ref: string;
+  readonly retry: AttuneRetryFields;
+  /** That its workers must have. */
+  readonly labels: Readonly<Record<string, string>>;
+  readonly notes: readonly string[];
+}
+
+/** For people, or for parts of Attune that have nothing to do with running an action. */
+const PACK_SHOWN = [
+  ...["label", "description", "version", "author", "email", "license", "url", "homepage", "keywords", "tags", "meta"],
+  ...["system", "is_standard", "standard", "conf_schema", "runtime_deps", "dependencies", "python_versions"],
+];
+const PACK_NOTED: Readonly<Record<string, string>> = {
+  config: "it is not given to actions; give what they need as parameters",
+  worker_tolerations: "workers have no taints here",
+  worker_affinity: "which worker is best is not weighed; give labels that it must have",
+};
+const PACK_KEYS = ["ref", "name", "enabled", "retry", "worker_selector", ...PACK_SHOWN, ...Object.keys(PACK_NOTED)];
+
+export function readPack(value: unknown, path: string): AttunePack {
+  const fields = asObject(value, path, PACK_KEYS);
+  const ref = packRef(fields, path);
+  if (fields.enabled !== undefined && !asBoolean(fields.enabled, fieldPath(path, "enabled"))) {
+    const at = fieldPath(path, "enabled");
+    throw new ConfigError({ path: at, given: false, problem: `the pack ${show(ref)} is not enabled`, allowed: "true" });
+  }
+  return {
+    ref,
+    retry: fields.retry == null ? {} : readRetry(fields.retry, fieldPath(path, "retry")),
+    labels: fields.worker_selector === undefined ? {} : readSelector(fields.worker_selector, path),
+    notes: notedKeys(fields, PACK_NOTED, path),
+  };
+}
+
+const PACK_REF = /^[A-Za-z][A-Za-z0-9_-]*$/;
+
+/** Packs have a `name` for people beside their `ref`, and older ones only a name. */
+export function packRef(fields: Fields<string>, path: string): string {
+  const key = fields.ref === undefined ? "name" : "ref";
+  const at = fieldPath(path, key);
+  const text = asText(fields[key], at, 100);
+  if (fields.name !== undefined) asText(fields.name, fieldPath(path, "name"), 200);
+  if (PACK_REF.test(text)) return text;
+  throw new ConfigError({ path: at, given: text, allowed: "letters, digits, _ and -, beginning with a letter" });
+}
+
+const ACTION_NAME = /^[A-Za-z0-9_][A-Za-z0-9_-]*$/;
+const ACTION_REF = /^[A-Za-z0-9_][A-Za-z0-9_.-]*$/;
+
+/** `mypack.name`. A name that has its pack already keeps it. */
+export function actionRef(given: unknown, path: string, pack: string | null): string {
+  const text = asText(given, path, 200);
+  if (pack === null) {
+    if (ACTION_REF.test(text)) return text;
+    throw new ConfigError({ path, given: text, allowed: "letters, digits, _, - and dots" });
+  }
+  const bare = text.startsWith(`${pack}.`) ? text.slice(pack.length + 1) : text;
+  if (ACTION_NAME.test(bare)) return `${pack}.${bare}`;
+  const allowed = `letters, digits, _ and -, or the same with ${pack}. before it`;
+  const near = nearest(text.split(".")[0] ?? "", [pack]);
+  throw new ConfigError({ path, given: text, allowed, nearest: near === null ? null : `${pack}.` });
+}
+
+// Attune's action files, with the keys of its document (`name`, `runtime`, `entrypoint`) or the newer ones (`ref`,
+// `runner_type`, `entry_point`, `timeout`). One thing under both names is refused, since one of them would not be
+// read.
+
+const RUNTIMES = ["python", "shell", "node"] as const;
 export type Runtime = (typeof RUNTIMES)[number];
 
 export interface AttuneAction {
@@ -17,15 +127,15 @@ export interface AttuneAction {
   readonly entry: { readonly text: string; readonly key: "entrypoint" | "entry_point" };
   /** Null: the global one. */
   readonly timeoutSecs: number | null;
-  readonly retry: RetryWords;
+  readonly retry: AttuneRetryFields;
   readonly parameters: Parameters;
   readonly labels: Readonly<Record<string, string>>;
   readonly tags: readonly string[];
   readonly notes: readonly string[];
 }
 
-const TOLD = ["label", "description", "examples", "output_schema", "output", "meta"];
-const NOTED: Readonly<Record<string, string>> = {
+const ACTION_SHOWN = ["label", "description", "examples", "output_schema", "output", "meta"];
+const ACTION_NOTED: Readonly<Record<string, string>> = {
   output_format: "output is kept as it is; a result is what the action writes to $PERDURE_RESULT_FILE",
   worker_tolerations: "workers have no taints here",
   worker_affinity: "which worker is best is not weighed; give labels that it must have",
@@ -39,13 +149,13 @@ const OWN = [
   ...["max_retries", "retry", "parameters", "enabled", "tags", "worker_selector"],
   ...["parameter_delivery", "parameter_format"],
 ];
-const KEYS = [...OWN, ...TOLD, ...Object.keys(NOTED)];
+const ACTION_KEYS = [...OWN, ...ACTION_SHOWN, ...Object.keys(ACTION_NOTED)];
 
 /** A year: more is surely a slip of units. */
 const MAX_SECS = 31_536_000;
 
 export function readAction(document: unknown, pack: AttunePack | null): AttuneAction {
-  const fields = asObject(document, "", KEYS);
+  const fields = asObject(document, "", ACTION_KEYS);
   const ref = refOf(fields, pack);
   if (given(fields, "enabled") && !asBoolean(fields.enabled, "enabled")) {
     const problem = `the action ${show(ref)} is not enabled`;
@@ -65,7 +175,7 @@ export function readAction(document: unknown, pack: AttunePack | null): AttuneAc
     parameters,
     labels: given(fields, "worker_selector") ? readSelector(fields.worker_selector, "") : {},
     tags: given(fields, "tags") ? asList(fields.tags, "tags", (tag, path) => asText(tag, path, 200), 20) : [],
-    notes: [...notedKeys(fields, NOTED, ""), ...deliveryNotes(fields), ...parameters.notes],
+    notes: [...notedKeys(fields, ACTION_NOTED, ""), ...deliveryNotes(fields), ...parameters.notes],
   };
 }
 
@@ -106,7 +216,7 @@ function asRuntime(value: unknown, path: string): Runtime {
 }
 
 /** `max_retries` stands beside the other keys; in a `retry` of the action it may stand too, but not in both. */
-function retryOf(fields: Fields<string>): RetryWords {
+function retryOf(fields: Fields<string>): AttuneRetryFields {
   const words = given(fields, "retry") ? readRetry(fields.retry, "retry") : {};
   if (!given(fields, "max_retries")) return words;
   const maxRetries = asRetries(fields.max_retries, "max_retries");

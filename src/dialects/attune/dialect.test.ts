@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ConfigError } from "../../core/errors.ts";
-import { presets } from "../../core/presets.ts";
+import { presets } from "../../core/policy/presets.ts";
 import type { ReadContext, ReadEntry } from "../dialect.ts";
 import { DIALECT_DEFAULTS } from "../settings.ts";
 import { attune } from "./dialect.ts";

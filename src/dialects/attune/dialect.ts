@@ -3,16 +3,14 @@
  *  it will not find them. */
 import { isPlain } from "../../core/check.ts";
 import { ConfigError, show } from "../../core/errors.ts";
-import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
-import { noteCap } from "../cap-note.ts";
+import { checkExecInput, type ExecInput } from "../../core/input/exec-input.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { Dialect, ReadContext, Reading } from "../dialect.ts";
-import { type AttuneAction, type Runtime, readAction } from "./action.ts";
-import { PACK_FILE, readPack } from "./pack.ts";
+import { noteCap } from "../shared.ts";
+import { ACTION, type AttuneAction, PACK_FILE, type Runtime, readAction, readPack } from "./action.ts";
 import { bindParameters } from "./parameters.ts";
 import { reasonOf, retryInForce, retryPolicy, retrySources } from "./retry.ts";
 import { attuneView } from "./view.ts";
-import { ACTION } from "./words.ts";
 
 const PROGRAMS: Readonly<Record<Runtime, string>> = { python: "python3", shell: "sh", node: "node" };
 /** As base64 it must leave room for parameters in a payload of 1 MiB. */

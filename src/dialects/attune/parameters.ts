@@ -5,21 +5,21 @@ import { asBoolean, asList, asNumber, asObject, fieldPath, isPlain, nearest } fr
 import { ConfigError, show } from "../../core/errors.ts";
 
 const TYPES = ["string", "integer", "number", "boolean", "array", "object", "null"] as const;
-type Type = (typeof TYPES)[number];
+type ParameterType = (typeof TYPES)[number];
 
-interface Declared {
+interface DeclaredParameter {
   /** In the document, so that a mistake in a value points to what was promised. */
   readonly path: string;
   /** Empty: any. */
-  readonly types: readonly Type[];
+  readonly types: readonly ParameterType[];
   readonly required: boolean;
   readonly fallback: unknown;
   readonly oneOf: readonly unknown[] | null;
-  readonly bounds: Readonly<Partial<Record<Bound, number>>>;
+  readonly bounds: Readonly<Partial<Record<ParameterBound, number>>>;
 }
 
 export interface Parameters {
-  readonly declared: ReadonlyMap<string, Declared>;
+  readonly declared: ReadonlyMap<string, DeclaredParameter>;
   /** Also names that are not declared. */
   readonly open: boolean;
   readonly path: string;
@@ -27,7 +27,7 @@ export interface Parameters {
 }
 
 const BOUNDS = ["minimum", "maximum", "minLength", "maxLength"] as const;
-type Bound = (typeof BOUNDS)[number];
+type ParameterBound = (typeof BOUNDS)[number];
 /** For people; nothing follows from them here. */
 const TOLD = ["description", "label", "title", "examples", "position"] as const;
 const NOT_CHECKED = [
@@ -86,7 +86,7 @@ function declarations(fields: object, path: string, required: readonly string[] 
     throw new ConfigError({ path, given: names.length, allowed: `at most ${MAX_PARAMETERS} parameters` });
   }
   const notes: string[] = [];
-  const declared = new Map<string, Declared>();
+  const declared = new Map<string, DeclaredParameter>();
   for (const name of names) {
     const at = fieldPath(path, name);
     declared.set(name, declaration((fields as Record<string, unknown>)[name], at, required?.includes(name), notes));
@@ -94,15 +94,15 @@ function declarations(fields: object, path: string, required: readonly string[] 
   return { declared, notes };
 }
 
-function declaration(value: unknown, path: string, required: boolean | undefined, notes: string[]): Declared {
+function declaration(value: unknown, path: string, required: boolean | undefined, notes: string[]): DeclaredParameter {
   const fields = asObject(value, path, KEYS);
   const types = fields.type === undefined ? [] : typesOf(fields.type, fieldPath(path, "type"));
-  const bounds: Partial<Record<Bound, number>> = {};
+  const bounds: Partial<Record<ParameterBound, number>> = {};
   for (const bound of BOUNDS) {
     if (fields[bound] !== undefined) bounds[bound] = asNumber(fields[bound], fieldPath(path, bound));
   }
   const isRequired = fields.required === undefined ? false : asBoolean(fields.required, fieldPath(path, "required"));
-  const declared: Declared = {
+  const declared: DeclaredParameter = {
     ...{ path, types, bounds, required: required === true || isRequired, fallback: fields.default },
     oneOf: fields.enum === undefined ? null : asList(fields.enum, fieldPath(path, "enum"), (each) => each, 1_000, 1),
   };
@@ -119,8 +119,8 @@ function declaration(value: unknown, path: string, required: boolean | undefined
   return declared;
 }
 
-function typesOf(value: unknown, path: string): readonly Type[] {
-  const type = (each: unknown, at: string): Type => {
+function typesOf(value: unknown, path: string): readonly ParameterType[] {
+  const type = (each: unknown, at: string): ParameterType => {
     const found = TYPES.find((known) => known === each);
     if (found !== undefined) return found;
     const near = typeof each === "string" ? nearest(each, TYPES) : null;
@@ -168,7 +168,7 @@ function refuseUnknown([other]: readonly (readonly [string, unknown])[], known: 
 }
 
 /** `-p n=3` is a text. Where none is allowed, and it fits as JSON, it was meant so. */
-function meant(rule: Rule, value: unknown): unknown {
+function meant(rule: ParameterRule, value: unknown): unknown {
   if (typeof value !== "string" || whyNot(rule, value) === null) return value;
   try {
     const parsed: unknown = JSON.parse(value);
@@ -178,10 +178,10 @@ function meant(rule: Rule, value: unknown): unknown {
   }
 }
 
-type Rule = Pick<Declared, "types" | "oneOf" | "bounds">;
+type ParameterRule = Pick<DeclaredParameter, "types" | "oneOf" | "bounds">;
 
 /** What is allowed, where this value is not; else null. */
-function whyNot(rule: Rule, value: unknown): string | null {
+function whyNot(rule: ParameterRule, value: unknown): string | null {
   const { types, oneOf, bounds } = rule;
   const fits = types.length === 0 || types.some((type) => isOf(type, value));
   if (!fits) return described(rule);
@@ -192,7 +192,7 @@ function whyNot(rule: Rule, value: unknown): string | null {
   return null;
 }
 
-function isOf(type: Type, value: unknown): boolean {
+function isOf(type: ParameterType, value: unknown): boolean {
   switch (type) {
     case "array":
       return Array.isArray(value);
@@ -208,12 +208,12 @@ function isOf(type: Type, value: unknown): boolean {
   }
 }
 
-const NOUNS: Readonly<Record<Type, string>> = {
+const NOUNS: Readonly<Record<ParameterType, string>> = {
   ...{ string: "a text", integer: "a whole number", number: "a number", boolean: "true or false" },
   ...{ array: "a list", object: "an object", null: "null" },
 };
 
-function described({ types, oneOf, bounds }: Rule): string {
+function described({ types, oneOf, bounds }: ParameterRule): string {
   if (oneOf !== null) return `one of ${oneOf.map(show).join(", ")}`;
   const noun = types.length === 0 ? "a value" : types.map((type) => NOUNS[type]).join(" or ");
   const limits = Object.entries(bounds).map(([name, limit]) => `${name} ${limit}`);

@@ -1,14 +1,14 @@
 /** Attune's retries: the configuration as its files and its `RetryConfig` have it, in seconds, the policy that follows from it,
  *  and the word for why an execution was retried. Which failures are retriable at all is in preset `attune`. */
 import { asBoolean, asInteger, asNumber, asObject, reader } from "../../core/check.ts";
+import { findPart } from "../../core/decision/message-parts.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
-import type { RetryStory } from "../../core/explain-retry.ts";
-import { findPart } from "../../core/message-parts.ts";
-import type { PolicyFields } from "../../core/policy.ts";
+import type { RetryRecord } from "../../core/explain/decision-text.ts";
+import type { PolicyFields } from "../../core/policy/policy.ts";
 import type { AttuneRetrySettings } from "../settings.ts";
 
 /** What one place says; what it leaves out comes from the next: the action's, then the pack's, then the global. */
-export interface RetryWords extends Partial<AttuneRetrySettings> {
+export interface AttuneRetryFields extends Partial<AttuneRetrySettings> {
   /** Beside the first run. */
   readonly maxRetries?: number;
 }
@@ -23,7 +23,7 @@ const MAX_SECS = MAX_DURATION_MS / 1_000;
 /** As in a policy. */
 const MAX_MULTIPLIER = 1_000;
 
-export function readRetry(value: unknown, path: string): RetryWords {
+export function readRetry(value: unknown, path: string): AttuneRetryFields {
   const read = reader(asObject(value, path, KEYS), path);
   const secs = (given: unknown, at: string) => asNumber(given, at, { min: 0, max: MAX_SECS });
   const words = {
@@ -49,7 +49,7 @@ export function asRetries(value: unknown, path: string): number {
 export type RetryInForce = AttuneRetrySettings & { readonly maxRetries: number };
 
 /** The first in the list wins, field by field. */
-export function retryInForce(...words: readonly [...RetryWords[], AttuneRetrySettings]): RetryInForce {
+export function retryInForce(...words: readonly [...AttuneRetryFields[], AttuneRetrySettings]): RetryInForce {
   return Object.assign({ maxRetries: 0 }, ...[...words].reverse()) as RetryInForce;
 }
 
@@ -70,14 +70,18 @@ export function retryPolicy(retry: RetryInForce): PolicyFields {
   };
 }
 
-type Source = "action" | "pack" | "settings";
+type AttuneRetrySource = "action" | "pack" | "settings";
 
 /** Which place each field of the policy came from. Of a backoff, whose parts may come from several, the first place that
  *  says any of it. */
-export function retrySources(inForce: RetryInForce, action: RetryWords, pack: RetryWords): Record<string, Source> {
-  const says = (place: RetryWords, names: readonly (keyof RetryWords)[]) =>
+export function retrySources(
+  inForce: RetryInForce,
+  action: AttuneRetryFields,
+  pack: AttuneRetryFields,
+): Record<string, AttuneRetrySource> {
+  const says = (place: AttuneRetryFields, names: readonly (keyof AttuneRetryFields)[]) =>
     names.some((name) => place[name] !== undefined);
-  const sourceOf = (...names: (keyof RetryWords)[]): Source =>
+  const sourceOf = (...names: (keyof AttuneRetryFields)[]): AttuneRetrySource =>
     says(action, names) ? "action" : says(pack, names) ? "pack" : "settings";
   if (!inForce.enabled) return { atMostOnce: sourceOf("enabled") };
   return {
@@ -110,7 +114,7 @@ export function reasonInText(text: string): RetryReason {
 }
 
 /** By how the execution before ended, or that a person asked for another. */
-export function reasonOf({ cause, matched, matchedPart, matchedText, failure }: RetryStory): RetryReason {
+export function reasonOf({ cause, matched, matchedPart, matchedText, failure }: RetryRecord): RetryReason {
   switch (cause) {
     case "redrive":
       return "manual_retry";

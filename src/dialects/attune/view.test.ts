@@ -1,22 +1,22 @@
 import { expect, it } from "vitest";
-import type { JobEvent } from "../../core/event.ts";
-import { presets } from "../../core/presets.ts";
+import type { JobEvent } from "../../core/job/event.ts";
 import {
   completed,
   failed,
   INTERRUPTED,
-  JobStory,
   lost,
   QUEUE_TIMEOUT,
   RELEASED,
+  TestJobHistory,
   WAITING,
-} from "../../core/testing-job.ts";
-import type { JobInfo } from "../../core/views.ts";
+} from "../../core/job/testing-job.ts";
+import type { JobInfo } from "../../core/job/views.ts";
+import { presets } from "../../core/policy/presets.ts";
 import { type AttuneExecution, attuneView } from "./view.ts";
 
 const ATTUNE = { ...presets.attune, maxAttempts: 4 };
 
-function viewOf(story: JobStory, parts: Partial<JobInfo> = {}) {
+function viewOf(story: TestJobHistory, parts: Partial<JobInfo> = {}) {
   const { job, events } = story;
   const result = job.state === "succeeded" ? "done" : undefined;
   const info = { ...job, payload: null, result, progress: undefined, annotations: {}, ...parts } as JobInfo;
@@ -27,7 +27,7 @@ function viewOf(story: JobStory, parts: Partial<JobInfo> = {}) {
 const inShort = ({ status, retry_reason }: AttuneExecution) => `${status} ${retry_reason ?? "-"}`;
 
 it("goes on with an execution that was handed back, or waits for its children", () => {
-  const story = new JobStory({ policy: ATTUNE }).start().settle(INTERRUPTED);
+  const story = new TestJobHistory({ policy: ATTUNE }).start().settle(INTERRUPTED);
   expect(viewOf(story)).toMatchObject({ status: "requested", retry_count: 0, worker: null });
   story.start().settle(RELEASED).start().settle(WAITING);
   expect(viewOf(story)).toMatchObject({ status: "running", retry_count: 0 });
@@ -35,7 +35,7 @@ it("goes on with an execution that was handed back, or waits for its children", 
 });
 
 it("tells a chain with every kind of end", () => {
-  const story = new JobStory({ policy: { ...ATTUNE, maxAttempts: 9 }, expireInMs: 1_000 });
+  const story = new TestJobHistory({ policy: { ...ATTUNE, maxAttempts: 9 }, expireInMs: 1_000 });
   story.settle(QUEUE_TIMEOUT, { afterMs: 1_000 });
   story.start().settle(lost());
   story.start().settle((job) => ({ ...lost()(job), why: "killed" }));
@@ -54,7 +54,7 @@ it("tells a chain with every kind of end", () => {
 });
 
 it("leaves an execution that had ended as it was when the job is redriven", () => {
-  const story = new JobStory({ policy: { ...ATTUNE, maxAttempts: 1 } })
+  const story = new TestJobHistory({ policy: { ...ATTUNE, maxAttempts: 1 } })
     .start()
     .settle(failed("no"), { afterMs: 1_000 });
   const [ended] = viewOf(story).chain;
@@ -67,18 +67,18 @@ it("leaves an execution that had ended as it was when the job is redriven", () =
 });
 
 it("calls a retry unknown where another policy granted it", () => {
-  const story = new JobStory({ policy: { maxAttempts: 3 } }).start().settle(failed("what?"));
+  const story = new TestJobHistory({ policy: { maxAttempts: 3 } }).start().settle(failed("what?"));
   expect(viewOf(story)).toMatchObject({ retry_reason: "unknown", max_retries: 2, status: "requested" });
 });
 
 it("has the max_retries of its policy, also where its action said another number", () => {
   const annotations = { "attune/action": "p.a", "attune/max_retries": "2" };
-  const story = new JobStory({ policy: { ...ATTUNE, maxAttempts: 5 } });
+  const story = new TestJobHistory({ policy: { ...ATTUNE, maxAttempts: 5 } });
   expect(viewOf(story, { annotations })).toMatchObject({ max_retries: 4, chain: [{ max_retries: 4 }] });
 });
 
 it("never throws, whatever is missing", () => {
-  const story = new JobStory({ kind: "exec" });
+  const story = new TestJobHistory({ kind: "exec" });
   const nothing = viewOf(Object.assign(story, { events: [] }), { annotations: undefined as never });
   expect(nothing).toMatchObject({ status: "requested", action_ref: "exec", chain: [{}] });
   const odd = { annotations: { "attune/action": "p.a" }, payload: [1] };

@@ -2,14 +2,15 @@
  *  that points to the original; here they are one job, told from its events. An execution begins when the job is submitted, when
  *  a retry is granted or when a person asks for another, and ends with the event that follows from its run. Runs that were handed
  *  back unharmed, or wait for children, are no retries: the execution goes on. */
-import { shortageText } from "../../core/budget.ts";
+
 import { isPlain } from "../../core/check.ts";
-import type { JobEvent } from "../../core/event.ts";
-import { retryIn } from "../../core/explain-retry.ts";
-import type { JobInfo } from "../../core/views.ts";
+import { shortageText } from "../../core/decision/budget.ts";
+import { retryIn } from "../../core/explain/decision-text.ts";
+import type { JobEvent } from "../../core/job/event.ts";
+import type { JobInfo } from "../../core/job/views.ts";
 import type { ViewParts } from "../dialect.ts";
+import { ACTION } from "./action.ts";
 import { type RetryReason, reasonOf } from "./retry.ts";
-import { ACTION } from "./words.ts";
 
 export const ATTUNE_STATUSES = [
   ...(["requested", "scheduling", "scheduled", "running", "completed", "failed"] as const),

@@ -1,12 +1,13 @@
 /** fluster's client, over an engine in this process or a server: `submit`, `wait`, `status`, `terminate`, with its words
  *  and its units (seconds). A job that failed is a status here, not an error; what throws is a wait that is over too soon. */
+
+import type { Perdure } from "../../core/api.ts";
 import { asNumber, isPlain } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError, PerdureError } from "../../core/errors.ts";
-import type { Perdure } from "../../core/face.ts";
-import { riskyNote, riskyVariables } from "../../core/risky-env.ts";
-import { type AnyTask, isTask, type Task } from "../../core/task.ts";
-import { readParts } from "../read-parts.ts";
+import { riskyNote, riskyVariables } from "../../core/input/exec-env.ts";
+import { type AnyTask, isTask, type Task } from "../../core/task/task.ts";
+import { readParts } from "../read-view.ts";
 import { type FlusterResources, readFluster } from "./dialect.ts";
 import type { FlusterEntrypoint, FlusterEnvironment } from "./entrypoint.ts";
 import type { FlusterRetryConfig } from "./retry.ts";

@@ -1,16 +1,15 @@
 /** The messages of fluster's `ControllerService`, in JSON: what its clients ask for, as jobs of ours, and a job as its
  *  `JobStatus`. A job is known to them by its name, which they choose, and which is its job id. */
 import { ConfigError } from "../../core/errors.ts";
-import type { ExecInput } from "../../core/exec-input.ts";
-import type { JobInfo } from "../../core/views.ts";
+import type { ExecInput } from "../../core/input/exec-input.ts";
+import type { JobInfo } from "../../core/job/views.ts";
 import type { ReadEntry } from "../dialect.ts";
-import { isJobId } from "../job-id.ts";
 import type { FlusterSettings } from "../settings.ts";
+import { isJobId } from "../shared.ts";
 import { readFluster } from "./dialect.ts";
-import { flusterIdTag, flusterKey, isFlusterId, MAX_FLUSTER_ID } from "./job-key.ts";
+import { PYTHON_LABEL, pythonEntrypoint } from "./entrypoint.ts";
 import { type ProtoMessage, readProto, toProtoJson } from "./proto-json.ts";
-import { PYTHON_LABEL, pythonEntrypoint } from "./python-entrypoint.ts";
-import type { FlusterStatus } from "./view.ts";
+import { type FlusterStatus, flusterIdTag, flusterKey, isFlusterId, MAX_FLUSTER_ID } from "./view.ts";
 
 const RESOURCE_SPEC: ProtoMessage = {
   ...{ cpu: "double", memory: "string", disk: "string" }, // of cpu, an int32 there, a part is possible here

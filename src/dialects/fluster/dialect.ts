@@ -3,15 +3,14 @@
 import { asBoolean, asInteger, asList, asObject, asText, isPlain, reader } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
-import { type ResourcesInput, toBytes, toResources } from "../../core/resources.ts";
+import { type ResourcesInput, toBytes, toResources } from "../../core/input/resources.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { Dialect, ReadEntry, Reading } from "../dialect.ts";
-import { asJobId } from "../job-id.ts";
 import type { FlusterSettings } from "../settings.ts";
+import { asJobId } from "../shared.ts";
 import { flusterWork } from "./entrypoint.ts";
-import { flusterKey, isFlusterId } from "./job-key.ts";
 import { FLUSTER_RETRY_FIELDS, flusterPolicy } from "./retry.ts";
-import { FLUSTER_NAME, FLUSTER_TAG, flusterStatus } from "./view.ts";
+import { FLUSTER_NAME, FLUSTER_TAG, flusterKey, flusterStatus, isFlusterId } from "./view.ts";
 
 export interface FlusterResources {
   readonly cpu?: number;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { backoffMs } from "../../core/backoff.ts";
-import { presets } from "../../core/presets.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
+import { backoffMs } from "../../core/decision/backoff.ts";
+import { presets } from "../../core/policy/presets.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import { DIALECT_DEFAULTS } from "../settings.ts";
 import { type FlusterRetryConfig, flusterEcho, flusterPolicy } from "./retry.ts";
 

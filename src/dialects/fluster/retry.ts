@@ -6,10 +6,10 @@
 import { asInteger, asList, asNumber, asObject, type Fields, fieldPath, reader } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
-import type { Policy, PolicyFields } from "../../core/policy.ts";
-import { MAX_COUNT } from "../../core/resolve-backoff.ts";
-import { noteCap } from "../cap-note.ts";
+import type { Policy, PolicyFields } from "../../core/policy/policy.ts";
+import { MAX_COUNT } from "../../core/policy/resolve-backoff.ts";
 import type { FlusterSettings } from "../settings.ts";
+import { noteCap } from "../shared.ts";
 
 /** As people write it, in TypeScript and in YAML. */
 export interface FlusterRetryConfig {
@@ -42,7 +42,7 @@ export const FLUSTER_RETRY_FIELDS = [
   "retry_on_exit_codes",
   "no_retry_on_exit_codes",
 ] as const satisfies readonly (keyof FlusterRetryConfig)[];
-type Field = (typeof FLUSTER_RETRY_FIELDS)[number];
+type FlusterRetryField = (typeof FLUSTER_RETRY_FIELDS)[number];
 
 const DEFAULT_MAX_DELAY_MS = 60_000;
 const DEFAULT_MULTIPLIER = 2;
@@ -90,13 +90,18 @@ function noteZero(codes: readonly number[], path: string, notes: string[]): void
 }
 
 /** The first delay, in the form in which it was given. */
-function initialWords({ initial_delay, initial_retry_delay_ms }: Fields<Field>, initialMs: number): string {
+function initialWords({ initial_delay, initial_retry_delay_ms }: Fields<FlusterRetryField>, initialMs: number): string {
   if (initial_retry_delay_ms !== undefined) return `initial_retry_delay_ms is ${initialMs}`;
   return initial_delay === undefined ? `the default delay is ${initialMs} ms` : `initial_delay is ${initialMs / 1_000}`;
 }
 
 /** A delay in one of its two forms, or null where neither is given. */
-function delayMs(fields: Fields<Field>, path: string, inMs: Field, inSeconds: Field): number | null {
+function delayMs(
+  fields: Fields<FlusterRetryField>,
+  path: string,
+  inMs: FlusterRetryField,
+  inSeconds: FlusterRetryField,
+): number | null {
   const read = reader(fields, path);
   if (fields[inMs] !== undefined && fields[inSeconds] !== undefined) {
     const problem = `${inMs} and ${inSeconds} are two forms of one value`;

@@ -1,28 +1,28 @@
 /** Jobs that fluster's own files cannot make: of other doors, other policies, redriven, handed back. */
 import { describe, expect, it } from "vitest";
-import type { JobEvent } from "../../core/event.ts";
-import type { Job } from "../../core/job.ts";
-import type { Outcome } from "../../core/outcome.ts";
-import { presets } from "../../core/presets.ts";
+import type { Outcome } from "../../core/decision/outcome.ts";
+import type { JobEvent } from "../../core/job/event.ts";
+import type { Job } from "../../core/job/job.ts";
 import {
   completed,
   DEADLINE,
   exited,
   failed,
   INTERRUPTED,
-  JobStory,
   lost,
   QUEUE_TIMEOUT,
   RELEASED,
   T0,
+  TestJobHistory,
   timedOut,
   WAITING,
-} from "../../core/testing-job.ts";
-import type { AttemptRow, JobInfo } from "../../core/views.ts";
+} from "../../core/job/testing-job.ts";
+import type { AttemptRow, JobInfo } from "../../core/job/views.ts";
+import { presets } from "../../core/policy/presets.ts";
 import { flusterStatus } from "./view.ts";
 
 /** A story with the rows that a store would write. */
-class Told extends JobStory {
+class Told extends TestJobHistory {
   readonly rows: AttemptRow[] = [];
 
   override settle(outcome: Outcome | ((job: Job) => Outcome), ending = {}): this {

@@ -1,20 +1,108 @@
-/** The dialect of NoETL, as in its document on event-driven retries: one task with its `retry`, alone or as the only step of
- *  a playbook, and the timeline of events that its server writes.
- *
- *    step: fetch_data
- *    type: http
- *    url: https://api.example.com/data
- *    retry: { max_attempts: 5, retry_when: "{{ status_code >= 500 }}" }
- *
- *  What differs from the document's letter, and why, is in docs/dialects.md. */
-import { isPlain } from "../../core/check.ts";
+/** The NoETL dialect: which tasks and playbooks it takes, and how they become jobs. */
+import { asList, asObject, asOneOf, asText, fieldPath, isPlain } from "../../core/check.ts";
+import { ConfigError } from "../../core/errors.ts";
 import type { Dialect, ReadContext, Reading } from "../dialect.ts";
 import { noetlEvents } from "./events.ts";
 import { STEP } from "./node.ts";
-import { nextSteps, oneStep } from "./playbook.ts";
 import { readNoetlTask } from "./task.ts";
-import { noetlTimeline } from "./timeline.ts";
-import { noetlQueueRow } from "./view.ts";
+import { noetlQueueRow, noetlTimeline } from "./view.ts";
+
+// The one step of a playbook that is to be run. Whole playbooks, of several steps with data passed between them, are
+// not supported yet and are refused, so that nobody believes half of one to have run.
+
+const FIELDS = ["apiVersion", "kind", "name", "path", "desc", "metadata", "workload", "workflow"] as const;
+/** What a step may have that runs nothing. */
+const IDLE_FIELDS = ["step", "desc", "next"] as const;
+const IDLE: readonly unknown[] = ["start", "end"];
+const MAX_STEPS = 1_000;
+const ONE_STEP = "one step with a type, and around it start and end: whole playbooks are not supported yet";
+
+interface OneStep {
+  readonly step: unknown;
+  readonly path: string;
+  readonly playbook: string | null;
+}
+
+interface NoetlListedStep {
+  readonly fields: Readonly<Record<string, unknown>>;
+  readonly path: string;
+}
+
+function oneStep(document: unknown, notes: string[]): OneStep {
+  const fields = asObject(document, "", FIELDS);
+  const { apiVersion, kind, workload } = fields;
+  if (apiVersion !== undefined && !/^noetl\.io\/\w+$/.test(String(apiVersion))) {
+    throw new ConfigError({ path: "apiVersion", given: apiVersion, allowed: 'such as "noetl.io/v1"' });
+  }
+  if (kind !== undefined) asOneOf(kind, ["Playbook"], "kind");
+  const steps = asList(fields.workflow, "workflow", listed, MAX_STEPS, 1);
+  const tasks = steps.filter(({ fields: { step, type, tool } }) => {
+    return type !== undefined || tool !== undefined || !IDLE.includes(step);
+  });
+  const [task, second] = tasks;
+  if (task === undefined) {
+    throw new ConfigError({ path: "workflow", given: "no step", allowed: ONE_STEP, problem: "no step with a type" });
+  }
+  if (second !== undefined) {
+    const problem = "a second step to run";
+    throw new ConfigError({ path: second.path, given: second.fields.step, allowed: ONE_STEP, problem });
+  }
+  const isWhole = apiVersion !== undefined || kind !== undefined;
+  for (const each of steps) checkNext(each, task, steps, isWhole, notes);
+  if (workload !== undefined) notes.push("workload is not used: templates are filled in by whole playbooks only");
+  return { step: task.fields, path: task.path, playbook: nameOf(fields) };
+}
+
+function listed(value: unknown, path: string): NoetlListedStep {
+  return { fields: asObject(value, path) as NoetlListedStep["fields"], path };
+}
+
+function nameOf({ name, metadata }: { readonly name?: unknown; readonly metadata?: unknown }): string | null {
+  if (name !== undefined) return asText(name, "name", 200);
+  if (metadata === undefined) return null;
+  const { name: within } = asObject(metadata, "metadata") as { readonly name?: unknown };
+  return within === undefined ? null : asText(within, "metadata.name", 200);
+}
+
+/** Only the way start, task, end can be gone. An excerpt may name steps that it does not show; a playbook may not. */
+function checkNext(
+  each: NoetlListedStep,
+  task: NoetlListedStep,
+  steps: readonly NoetlListedStep[],
+  isWhole: boolean,
+  notes: string[],
+): void {
+  if (each !== task) asObject(each.fields, each.path, IDLE_FIELDS);
+  for (const { name, path } of nextSteps(each.fields.next, fieldPath(each.path, "next"))) {
+    const isKnown = steps.some(({ fields }) => fields.step === name);
+    if (!isKnown && !isWhole) {
+      notes.push(`${path}: "${name}" is not in this file, and only single tasks are run: nothing follows`);
+      continue;
+    }
+    const allowed = each === task ? ["end"] : ["end", task.fields.step];
+    if (isKnown && allowed.includes(name)) continue;
+    const problem = isKnown ? `the step "${name}" again` : `there is no step "${name}"`;
+    throw new ConfigError({ path, given: name, allowed: ONE_STEP, problem });
+  }
+}
+
+/** The names in `next`: a name, `{ step: NAME }`, or a list of these. */
+function nextSteps(value: unknown, path: string): { readonly name: string; readonly path: string }[] {
+  if (value === undefined || value === null) return [];
+  if (Array.isArray(value)) return asList(value, path, nextStep, MAX_STEPS);
+  return [nextStep(value, path)];
+}
+
+function nextStep(value: unknown, path: string): { readonly name: string; readonly path: string } {
+  if (typeof value === "string") return { name: asText(value, path, 200), path };
+  const at = fieldPath(path, "step");
+  return { name: asText(asObject(value, path, ["step"]).step, at, 200), path: at };
+}
+
+// The dialect of NoETL, as in its document on event-driven retries: one task with its `retry`, alone or as the only
+// step of a playbook, and the timeline of events that its server writes. step: fetch_data type: http url:
+// https://api.example.com/data retry: { max_attempts: 5, retry_when: "{{ status_code >= 500 }}" } What differs from
+// the document's letter, and why, is in docs/dialects.md.
 
 export const noetl: Dialect = {
   name: "noetl",

@@ -10,9 +10,9 @@
  *  nothing charged), step_waiting and step_resumed (for children), step_queue_timeout, step_over_budget (not started), step_rescheduled, execution_restarted
  *  (a redrive), execution_cancel_requested, execution_cancelled, execution_discarded.
  *  Left out of action_started.context are `work` and `task`: the input of the job, which would be repeated for each attempt. */
-import { shortageText } from "../../core/budget.ts";
-import type { Ended, JobEvent, StoredDecision } from "../../core/event.ts";
-import { type Counted, counted } from "../counted.ts";
+import { shortageText } from "../../core/decision/budget.ts";
+import type { AttemptEndData, JobEvent, StoredDecision } from "../../core/job/event.ts";
+import { counted, type NumberedEvent } from "../charged-attempts.ts";
 import type { ViewParts } from "../dialect.ts";
 import { type NoetlNode, nodeOf, retryOf } from "./node.ts";
 
@@ -29,10 +29,10 @@ export interface NoetlEvent extends NoetlNode {
 }
 
 type EventPart = Pick<NoetlEvent, "event_type" | "status" | "context"> & Partial<Pick<NoetlEvent, "result" | "error">>;
-type Context = NoetlEvent["context"];
+type NoetlEventContext = NoetlEvent["context"];
 
 /** What is the same for all events of a job. */
-interface Story {
+interface NoetlHistory {
   readonly parts: ViewParts;
   readonly maxAttempts: number;
   readonly isRetried: boolean;
@@ -40,7 +40,7 @@ interface Story {
 
 export function noetlEvents(parts: ViewParts): NoetlEvent[] {
   const { job, events } = parts;
-  const story: Story = { parts, maxAttempts: job.policy.maxAttempts, isRetried: retryOf(job) !== null };
+  const story: NoetlHistory = { parts, maxAttempts: job.policy.maxAttempts, isRetried: retryOf(job) !== null };
   const node = nodeOf(job);
   return counted(events).flatMap((each) => {
     const timestamp = new Date(each.event.at).toISOString();
@@ -51,7 +51,7 @@ export function noetlEvents(parts: ViewParts): NoetlEvent[] {
   });
 }
 
-function partsOf(each: Counted, story: Story): EventPart[] {
+function partsOf(each: NumberedEvent, story: NoetlHistory): EventPart[] {
   const { event, attempt, chapter } = each;
   switch (event.name) {
     case "attempt.started": {
@@ -87,10 +87,10 @@ function partsOf(each: Counted, story: Story): EventPart[] {
   }
 }
 
-type EndedEvent = JobEvent & { readonly data: Ended };
+type NoetlEndedEvent = JobEvent & { readonly data: AttemptEndData };
 
 /** How the run ended. */
-function ended({ attempt }: Counted, event: EndedEvent, { parts }: Story): EventPart {
+function ended({ attempt }: NumberedEvent, event: NoetlEndedEvent, { parts }: NoetlHistory): EventPart {
   const { decision, failure } = event.data;
   const error = errorIn(event);
   if (event.name === "attempt.succeeded" || decision.class === "polled") {
@@ -128,9 +128,9 @@ function ended({ attempt }: Counted, event: EndedEvent, { parts }: Story): Event
 
 /** What followed for the step and for the execution. */
 function consequences(
-  { attempt, next }: Counted,
-  event: EndedEvent,
-  { maxAttempts, isRetried, parts }: Story,
+  { attempt, next }: NumberedEvent,
+  event: NoetlEndedEvent,
+  { maxAttempts, isRetried, parts }: NoetlHistory,
 ): EventPart[] {
   const { decision } = event.data;
   const error = errorIn(event);
@@ -164,7 +164,7 @@ const THEIR_NAMES: Readonly<Record<string, string>> = { retryWhen: "retry_when",
 
 /** What said no, under the name it has in the document: the limit, or a condition, and what was wrong with it if it could not
  *  be evaluated. */
-function decidedBy({ matched, detail, conditionError }: StoredDecision, isSpent: boolean): Context {
+function decidedBy({ matched, detail, conditionError }: StoredDecision, isSpent: boolean): NoetlEventContext {
   return {
     decided_by: isSpent ? "max_attempts" : (THEIR_NAMES[matched] ?? matched),
     ...(detail == null ? {} : { detail }),
@@ -207,7 +207,7 @@ export function secondsOf({ delay }: StoredDecision): number | null {
 function eventPart(
   event_type: string,
   status: NoetlEventStatus,
-  context: Context,
+  context: NoetlEventContext,
   more: Partial<Pick<NoetlEvent, "result" | "error">> = {},
 ): EventPart {
   return { event_type, status, context, ...more };

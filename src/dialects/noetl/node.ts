@@ -1,7 +1,7 @@
 /** What a job of ours is for NoETL: a step with a name, a type and its retries. It is kept in annotations, which a job that was
  *  not submitted as a NoETL file does not have: then the job's kind is its name, and its retries are those of its policy. */
 import { isPlain } from "../../core/check.ts";
-import type { JobInfo } from "../../core/views.ts";
+import type { JobInfo } from "../../core/job/views.ts";
 import { type NoetlRetry, retryOfPolicy } from "./retry.ts";
 
 export const NODE_TYPES = ["http", "shell", "python"] as const;

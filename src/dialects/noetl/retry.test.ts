@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ConfigError } from "../../core/errors.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import { noetlPolicy, RETRY_DEFAULTS, readNoetlRetry, retryOfPolicy } from "./retry.ts";
 
 function policyOf(retry: unknown, step = "fetch_data") {

@@ -6,10 +6,10 @@
 import { asBoolean, asInteger, asNumber, asObject, fieldPath, reader } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
-import { parseCondition } from "../../core/expression.ts";
-import type { Policy, PolicyFields } from "../../core/policy.ts";
-import { MAX_COUNT } from "../../core/resolve-backoff.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
+import { parseCondition } from "../../core/expression/expression.ts";
+import type { Policy, PolicyFields } from "../../core/policy/policy.ts";
+import { MAX_COUNT } from "../../core/policy/resolve-backoff.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 
 /** In full, as it is shown again. */
 export interface NoetlRetry {

@@ -1,17 +1,113 @@
-/** One step of NoETL as a job: a request (`http`), a command (`shell`) or a program (`python`). Templates are not filled in,
- *  since there is no playbook around it to fill them from: where one would be sent to somebody, or run by a shell, it is
- *  refused. */
-import { asList, asObject, asOneOf, asText, fieldPath, isPlain } from "../../core/check.ts";
+/** A task of NoETL as a job: a shell command, a Python function or an HTTP request. */
+import { asList, asNumber, asObject, asOneOf, asText, fieldPath, isPlain } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
-import { checkExecInput, type ExecInput } from "../../core/exec-input.ts";
-import { noteCap } from "../cap-note.ts";
+import { checkExecInput, type ExecInput } from "../../core/input/exec-input.ts";
+import { checkHttpInput, type HttpInput } from "../../core/input/http-input.ts";
 import type { ReadContext, ReadEntry } from "../dialect.ts";
+import { noteCap } from "../shared.ts";
 import { NODE_TYPES, type NodeType, noetlAnnotations } from "./node.ts";
 import { CODE_FILE, PYTHON_RUNNER, RUNNER_FILE } from "./python-runner.ts";
-import { BODIES, noetlRequest } from "./request.ts";
 import { type NoetlRetry, noetlPolicy, readNoetlRetry } from "./retry.ts";
-import { type Given, hasTemplate, refuseTemplates, type Step, timeoutMs } from "./step.ts";
+
+// What is read of a step of NoETL, whatever its type.
+
+type NoetlFields = Readonly<Record<string, unknown>>;
+
+interface NoetlStepFields {
+  /** None but those that its type knows. */
+  readonly fields: NoetlFields;
+  /** From the document's root. */
+  readonly path: string;
+  readonly context: ReadContext;
+  /** What cannot be done is added here. */
+  readonly notes: string[];
+}
+
+/** Milliseconds of `timeout`, which is in seconds; null without one. */
+function timeoutMs({ fields, path }: NoetlStepFields, maxMs: number): number | null {
+  if (fields.timeout === undefined) return null;
+  const bounds = { min: 0.001, max: maxMs / 1_000 };
+  return Math.round(asNumber(fields.timeout, fieldPath(path, "timeout"), bounds) * 1_000);
+}
+
+function hasTemplate(text: unknown): boolean {
+  return typeof text === "string" && /\{\{|\{%/.test(text);
+}
+
+/** What was given is not shown: it may be a secret. */
+function refuseTemplates(value: unknown, path: string): void {
+  if (hasTemplate(value)) {
+    const allowed = "text without {{ and {%: templates are filled in by whole playbooks, which are not supported yet";
+    throw new ConfigError({ path, given: "a template", allowed, problem: "got a template" });
+  }
+  if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) refuseTemplates(item, `${path}[${index}]`);
+  } else if (isPlain(value)) {
+    for (const [key, item] of Object.entries(value)) refuseTemplates(item, fieldPath(path, key));
+  }
+}
+
+// A step of NoETL that makes a request: `url`, `method`, `headers`, `params` for the address, and a body, which it
+// calls `data`, `payload` or `body`. Nothing of it is shown in messages: there may be secrets in it.
+
+const BODIES = ["data", "payload", "body"] as const;
+const MAX_PARAMS = 100;
+const MAX_TIMEOUT_MS = 3_600_000; // of any request
+
+function noetlRequest(step: NoetlStepFields): HttpInput {
+  const { fields, path } = step;
+  const { url, method, headers } = fields;
+  for (const name of ["url", "method", "headers", "params", ...BODIES]) {
+    refuseTemplates(fields[name], fieldPath(path, name));
+  }
+  const timeout = timeoutMs(step, MAX_TIMEOUT_MS);
+  const bodies = BODIES.filter((name) => fields[name] !== undefined);
+  const [named, second] = bodies;
+  if (second !== undefined) {
+    const allowed = `one of ${BODIES.join(", ")}`;
+    throw new ConfigError({ path: fieldPath(path, second), given: second, allowed, problem: "a second body" });
+  }
+  if (named !== undefined && /^(get|head)$/i.test(String(method ?? "GET"))) {
+    const allowed = "a method such as POST beside it; what belongs into the address is called params";
+    throw new ConfigError({ path: fieldPath(path, named), given: named, allowed, problem: "a body with GET" });
+  }
+  const input = {
+    url: fields.params === undefined ? url : withParams(url, fields.params, fieldPath(path, "params")),
+    ...(method === undefined ? {} : { method }),
+    ...(headers === undefined ? {} : { headers }),
+    ...(named === undefined ? {} : { body: fields[named] }),
+    ...(timeout === null ? {} : { timeout }),
+  } as HttpInput;
+  checkHttpInput(input, path);
+  return input;
+}
+
+function withParams(url: unknown, value: unknown, path: string): unknown {
+  const params = asObject(value, path) as NoetlFields;
+  const pairs = Object.entries(params).flatMap(([name, given]): [string, string][] => {
+    const at = fieldPath(path, name);
+    if (!Array.isArray(given)) return [[name, paramText(given, at)]];
+    return asList(given, at, paramText, MAX_PARAMS).map((text) => [name, text]);
+  });
+  if (pairs.length > MAX_PARAMS) {
+    throw new ConfigError({ path, given: value, allowed: `at most ${MAX_PARAMS}`, problem: `got ${pairs.length}` });
+  }
+  if (typeof url !== "string" || !URL.canParse(url)) return url; // refused as an address, with better words
+  const address = new URL(url);
+  const added = new URLSearchParams(pairs).toString();
+  address.search = [address.search.slice(1), added].filter((part) => part !== "").join("&");
+  return address.href;
+}
+
+function paramText(value: unknown, path: string): string {
+  if (typeof value === "string" || typeof value === "boolean" || Number.isFinite(value)) return String(value);
+  throw new ConfigError({ path, given: value, allowed: "text, a number, true or false, or a list of these" });
+}
+
+// One step of NoETL as a job: a request (`http`), a command (`shell`) or a program (`python`). Templates are not
+// filled in, since there is no playbook around it to fill them from: where one would be sent to somebody, or run by a
+// shell, it is refused.
 
 const COMMON = ["step", "desc", "type", "tool", "timeout", "retry", "next"] as const;
 /** NoETL's names for what `main` gets, of which a step has one. */
@@ -32,8 +128,8 @@ export function readNoetlTask(
   playbook: string | null,
   notes: string[],
 ): ReadEntry {
-  const type = typeOf(asObject(value, path) as Given, path);
-  const fields = asObject(value, path, FIELDS[type] as readonly string[]) as Given;
+  const type = typeOf(asObject(value, path) as NoetlFields, path);
+  const fields = asObject(value, path, FIELDS[type] as readonly string[]) as NoetlFields;
   const step = stepName(fields.step, path, context.file);
   const retry = readNoetlRetry(fields.retry, fieldPath(path, "retry"));
   if (fields.retry === null) notes.push(`${fieldPath(path, "retry")} is empty: the task is not retried`);
@@ -43,7 +139,7 @@ export function readNoetlTask(
     retry: noetlPolicy(retry, step, fieldPath(path, "retry")),
     annotations: noetlAnnotations({ step, type, retry, playbook, desc }),
   };
-  const each: Step = { fields, path, context, notes };
+  const each: NoetlStepFields = { fields, path, context, notes };
   if (type === "http") return { task: "http", input: noetlRequest(each), options };
   const timeout = timeoutMs(each, MAX_DURATION_MS);
   return {
@@ -62,7 +158,7 @@ function noteDelays({ initial_delay, max_delay, max_attempts }: NoetlRetry, path
   noteCap({ path, said: `initial_delay is ${initial_delay}`, ...delays, runs: max_attempts }, notes);
 }
 
-function typeOf({ type, tool }: Given, path: string): NodeType {
+function typeOf({ type, tool }: NoetlFields, path: string): NodeType {
   if (type !== undefined && tool !== undefined) {
     throw new ConfigError({ path: fieldPath(path, "tool"), given: tool, allowed: "either type or tool, not both" });
   }
@@ -87,7 +183,7 @@ function stepName(value: unknown, path: string, file: string): string {
 
 /** A list is a program with its arguments, and the way to give braces that are none of NoETL's. Text is for a shell: its author
  *  wrote it for one, and what it does with a template that nobody filled in is anybody's guess. */
-function command({ fields, path, notes }: Step): ExecInput {
+function command({ fields, path, notes }: NoetlStepFields): ExecInput {
   const at = fieldPath(path, "command");
   const given = fields.command;
   const isList = Array.isArray(given);
@@ -119,7 +215,7 @@ function argument(value: unknown, path: string): string {
 }
 
 /** Whether there is a `main` to call is decided where the code runs, by Python itself. */
-function program({ fields, path, context }: Step): ExecInput {
+function program({ fields, path, context }: NoetlStepFields): ExecInput {
   const { code, script } = fields;
   const at = fieldPath(path, code === undefined ? "script" : "code");
   if ((code === undefined) === (script === undefined)) {
@@ -134,7 +230,7 @@ function program({ fields, path, context }: Step): ExecInput {
 }
 
 /** What `main` is called with. It reaches the runner as standard input. */
-function argumentsOf(fields: Given, path: string): Pick<ExecInput, "input"> {
+function argumentsOf(fields: NoetlFields, path: string): Pick<ExecInput, "input"> {
   const [name, second] = ARGUMENTS.filter((each) => (fields[each] ?? null) !== null);
   if (name === undefined) return {};
   if (second !== undefined) {
@@ -163,7 +259,7 @@ function scriptBytes(value: unknown, path: string, context: ReadContext): Uint8A
   throw new ConfigError({ path, given: name, allowed: "the path of a file, from the folder of this one" });
 }
 
-function envOf({ env }: Given, path: string): Pick<ExecInput, "env"> {
+function envOf({ env }: NoetlFields, path: string): Pick<ExecInput, "env"> {
   if (env === undefined) return {};
   refuseTemplates(env, fieldPath(path, "env"));
   return { env: env as Readonly<Record<string, string>> };

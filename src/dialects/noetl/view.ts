@@ -1,14 +1,111 @@
-/** A job as a row of NoETL's queue. There is one row per step, so that its history is in the events alone. Leases belong to
- *  workers here and not to jobs: `lease_until` is always null. */
-import { isTerminal, type JobState } from "../../core/job.ts";
-import { type Counted, counted } from "../counted.ts";
-import type { ViewParts } from "../dialect.ts";
-import { errorIn, secondsOf } from "./events.ts";
+/** A job as NoETL shows it: its queue row, its status and its timeline. */
+
+import { isTerminal, type JobState } from "../../core/job/job.ts";
+import { counted, type NumberedEvent } from "../charged-attempts.ts";
+import type { EventTable, ViewParts } from "../dialect.ts";
+import { errorIn, type NoetlEvent, secondsOf } from "./events.ts";
 import { type NoetlNode, nodeOf, retryOf } from "./node.ts";
 
-export type NoetlStatus = "queued" | "leased" | "done" | "dead";
+// The events of a job as the lines of the "Event Timeline Example": `step_retry (attempt=1, delay=1.0s)`, and below
+// it `[wait 1 second]`. Each is one line; what of an event is only data is left to JSON.
 
-export interface NoetlQueueRow extends NoetlNode {
+type NoetlTimelineContext = NoetlEvent["context"];
+
+export function noetlTimeline(events: readonly NoetlEvent[]): EventTable {
+  const rows = events.flatMap((event, i) => {
+    const row = [`${i + 1}.`, event.timestamp, event.status, noetlLine(event)];
+    const wait = event.event_type === "step_retry" ? waitText(event.context.delay_seconds) : null;
+    return wait === null ? [row] : [row, ["", "", "", wait]];
+  });
+  return { heads: ["#", "AT", "STATUS", "EVENT"], rows };
+}
+
+/** `action_error (attempt=1, error="503 Service Unavailable")` */
+export function noetlLine(event: NoetlEvent): string {
+  const facts = factsOf(event)
+    .filter(([, value]) => value !== undefined && value !== null)
+    .map(([name, value]) => `${name}=${value}`);
+  return facts.length === 0 ? event.event_type : `${event.event_type} (${facts.join(", ")})`;
+}
+
+type NoetlFact = readonly [name: string, value: unknown];
+
+function factsOf({ event_type, context, error }: NoetlEvent): readonly NoetlFact[] {
+  const quotedError: NoetlFact = ["error", quoted(error)];
+  switch (event_type) {
+    case "action_started":
+      return [["attempt", (context.retry as { readonly attempt: number }).attempt]];
+    case "action_completed":
+      return [
+        ["attempt", context.attempt],
+        ["success", context.success === true ? "True" : "False"],
+        problemIn(context),
+      ];
+    case "action_error":
+      return [["attempt", context.attempt], quotedError];
+    case "step_retry":
+      return [
+        ["attempt", context.attempt],
+        ["delay", secondsText(context.delay_seconds)],
+      ];
+    case "step_retry_exhausted":
+      return [
+        ["attempts", context.attempts],
+        ["max_attempts", context.max_attempts],
+      ];
+    case "step_failed_terminal":
+      return terminalFacts(context);
+    case "step_completed":
+    case "execution_failed":
+      return [];
+    default:
+      return [...ownFacts(context), quotedError];
+  }
+}
+
+/** Where all attempts are used, the line above says so. */
+function terminalFacts(context: NoetlTimelineContext): readonly NoetlFact[] {
+  const { reason, decided_by: by, detail } = context;
+  if (by === "max_attempts") return reason === "no_retry_configured" ? [["reason", reason]] : [];
+  return [["reason", reason], ["decided_by", by], ["detail", quoted(detail)], problemIn(context)];
+}
+
+function problemIn({ condition_error }: NoetlTimelineContext): NoetlFact {
+  return ["condition_error", quoted(condition_error)];
+}
+
+/** Seconds as NoETL prints them, `1.0s`. */
+function secondsText(value: unknown): string | null {
+  return typeof value === "number" ? `${Number.isInteger(value) ? value.toFixed(1) : value}s` : null;
+}
+
+function waitText(value: unknown): string | null {
+  if (typeof value !== "number" || value === 0) return null;
+  return `[wait ${value} ${value === 1 ? "second" : "seconds"}]`;
+}
+
+/** Of the events that the document does not have. */
+function ownFacts(context: NoetlTimelineContext): NoetlFact[] {
+  return Object.entries(context)
+    .filter(([name]) => name !== "chapter") // the event type already says that counting restarts
+    .map(([name, value]): NoetlFact => {
+      if (name === "delay_seconds") return ["delay", secondsText(value)];
+      if (Array.isArray(value)) return [name, value.length === 1 ? value[0] : quoted(`${value.length} jobs`)];
+      return [name, typeof value === "string" && /^[\w.:-]+$/.test(value) ? value : quoted(value)];
+    });
+}
+
+/** In quotes, on one line. */
+function quoted(value: unknown): string | null {
+  return value === undefined || value === null ? null : JSON.stringify(value);
+}
+
+// A job as a row of NoETL's queue. There is one row per step, so that its history is in the events alone. Leases
+// belong to workers here and not to jobs: `lease_until` is always null.
+
+type NoetlStatus = "queued" | "leased" | "done" | "dead";
+
+interface NoetlQueueRow extends NoetlNode {
   readonly execution_id: string;
   readonly status: NoetlStatus;
   /** Runs that count towards `max_attempts`, the one that runs included. */
@@ -65,7 +162,7 @@ export function noetlQueueRow(parts: ViewParts): NoetlQueueRow {
 }
 
 /** A run that was handed back, or waits, has not been one. */
-function attemptsIn(chapter: readonly Counted[]): number {
+function attemptsIn(chapter: readonly NumberedEvent[]): number {
   return chapter.reduce((attempts, { event, attempt, next }) => {
     if (event.name === "attempt.started") return attempt;
     if (!("decision" in event.data)) return attempts;
@@ -74,7 +171,7 @@ function attemptsIn(chapter: readonly Counted[]): number {
   }, 0);
 }
 
-function lastOf<T>(chapter: readonly Counted[], read: (each: Counted) => T | null): T | null {
+function lastOf<T>(chapter: readonly NumberedEvent[], read: (each: NumberedEvent) => T | null): T | null {
   return chapter.map(read).findLast((value) => value !== null) ?? null;
 }
 

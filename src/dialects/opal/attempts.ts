@@ -1,15 +1,21 @@
-/** The attempt document, which OPAL keeps beside its jobs and Perdure tells from a job's events: how many runs, the last
- *  reclaim and the backoff it brought, and a history. In OPAL the next attempt wipes the reclaim before it; here nothing
- *  is wiped, so its sample (two attempts, a backoff of 8 s and its reclaim) is what one reads while the second runs. Attempts are
- *  numbered as their folders are, through redrives; `lease_expired_retry_N` has the number that OPAL's limit counts. */
-import type { StoredDecision } from "../../core/event.ts";
-import type { Happened } from "../../core/fold.ts";
-import { isTerminal, type Job } from "../../core/job.ts";
-import { counted } from "../counted.ts";
-import type { EndedAttempt } from "./job.ts";
+/** The attempts of a job as OPAL records them, and its result. */
+
+import { isPlain } from "../../core/check.ts";
+import type { StoredDecision } from "../../core/job/event.ts";
+import type { TimedEvent } from "../../core/job/fold.ts";
+import { isTerminal, type Job } from "../../core/job/job.ts";
+import type { AttemptRow } from "../../core/job/views.ts";
+import { counted } from "../charged-attempts.ts";
+import type { OpalEndedAttempt } from "./job.ts";
 import { isoTime, leaseExpired, MAX_RETRIES_EXCEEDED, opalIdOf } from "./words.ts";
 
-export interface OpalHistoryEntry {
+// The attempt document, which OPAL keeps beside its jobs and Perdure tells from a job's events: how many runs, the
+// last reclaim and the backoff it brought, and a history. In OPAL the next attempt wipes the reclaim before it; here
+// nothing is wiped, so its sample (two attempts, a backoff of 8 s and its reclaim) is what one reads while the second
+// runs. Attempts are numbered as their folders are, through redrives; `lease_expired_retry_N` has the number that
+// OPAL's limit counts.
+
+interface OpalHistoryEntry {
   readonly attempt: number;
   readonly started_at: string;
   /** Null while it runs. */
@@ -35,10 +41,14 @@ export interface OpalAttempts {
   readonly history: readonly OpalHistoryEntry[];
 }
 
-type Closing = Extract<Happened, { data: { decision: StoredDecision } }>;
+type Closing = Extract<TimedEvent, { data: { decision: StoredDecision } }>;
 
 /** `attempts` are all that have ended, `events` all of the job, both in order. */
-export function opalAttempts(job: Job, attempts: readonly EndedAttempt[], events: readonly Happened[]): OpalAttempts {
+export function opalAttempts(
+  job: Job,
+  attempts: readonly OpalEndedAttempt[],
+  events: readonly TimedEvent[],
+): OpalAttempts {
   const inChapter = events.slice(events.findLastIndex(({ name }) => name === "job.redriven") + 1);
   const closings = events.filter(isClosing);
   // A run that was handed back is no failure: the backoff before it still counts.
@@ -62,15 +72,15 @@ export function opalAttempts(job: Job, attempts: readonly EndedAttempt[], events
   };
 }
 
-function isClosing(event: Happened): event is Closing {
+function isClosing(event: TimedEvent): event is Closing {
   // A wait that ran out closes no attempt, nor does a start that was refused.
   return "decision" in event.data && event.name.startsWith("attempt.");
 }
 
 function historyOf(
   job: Job,
-  attempts: readonly EndedAttempt[],
-  events: readonly Happened[],
+  attempts: readonly OpalEndedAttempt[],
+  events: readonly TimedEvent[],
   closings: readonly Closing[],
 ): OpalHistoryEntry[] {
   const workers = new Map<number, string>();
@@ -116,7 +126,7 @@ function outcomeOf(outcome: string, decision: StoredDecision | undefined): OpalH
 }
 
 function errorOf(
-  { outcome, failure }: EndedAttempt,
+  { outcome, failure }: OpalEndedAttempt,
   decision: StoredDecision | undefined,
   number: number,
 ): string | null {
@@ -127,4 +137,66 @@ function errorOf(
 
 function delaySecs({ delay }: StoredDecision): number | null {
   return delay === undefined ? null : delay.delayMs / 1_000;
+}
+
+// `attempt_N/result.json` of an attempt whose engine wrote none: what is recorded of how it went. It is made to be
+// read, and never put where attempts leave their files: a result.json there is the command's own verdict
+// (docs/decisions/0042).
+
+export interface OpalResult {
+  readonly job_id: string;
+  readonly attempt: number;
+  readonly status: "running" | "succeeded" | "failed";
+  /** As in the history of the attempt document; null while it runs. */
+  readonly outcome: OpalHistoryEntry["outcome"];
+  readonly error: string | null;
+  /** Null while it runs, and where no engine was seen to end. */
+  readonly exit_code: number | null;
+  readonly started_at: string;
+  readonly completed_at: string | null;
+  readonly worker_id: string | null;
+}
+
+/** An attempt that has ended, with its result. */
+export type AttemptWithResult = OpalEndedAttempt & Pick<AttemptRow, "result">;
+
+/** `attempts` are some that have ended, this one among them unless it runs; `events` are all of the job, in order. Null where there
+ *  is no such attempt. */
+export function opalResult(
+  job: Job,
+  attempts: readonly AttemptWithResult[],
+  events: readonly TimedEvent[],
+  attempt: number,
+): OpalResult | null {
+  const { job_id, history } = opalAttempts(job, attempts, events);
+  const entry = history.find((each) => each.attempt === attempt);
+  if (entry === undefined) return null;
+  const { outcome, started_at, ended_at, worker_id } = entry;
+  const row = attempts.find((each) => each.attempt === attempt);
+  return {
+    ...{ job_id, attempt, status: statusOf(outcome), outcome, error: entry.error ?? endOf(outcome) },
+    ...{ exit_code: exitCodeOf(row), started_at, completed_at: ended_at, worker_id },
+  };
+}
+
+/** As a file: for people too. */
+export function opalResultText(result: OpalResult): string {
+  return `${JSON.stringify(result, null, 2)}\n`;
+}
+
+function statusOf(outcome: OpalHistoryEntry["outcome"]): OpalResult["status"] {
+  if (outcome === null) return "running";
+  return outcome === "succeeded" ? "succeeded" : "failed";
+}
+
+/** Of one that ended without success and without a failure of its own: it was handed back. */
+function endOf(outcome: OpalHistoryEntry["outcome"]): string | null {
+  return outcome === null || outcome === "succeeded" ? null : outcome;
+}
+
+function exitCodeOf(row: AttemptWithResult | undefined): number | null {
+  if (row?.failure != null) return row.failure.exitCode ?? null;
+  const result = row?.result == null ? null : (JSON.parse(row.result) as unknown);
+  const code = isPlain(result) ? (result as { exitCode?: unknown }).exitCode : null;
+  return typeof code === "number" ? code : null;
 }

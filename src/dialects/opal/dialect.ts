@@ -10,9 +10,9 @@
  *  The engine that runs it is configured (`opal.engine`), as it is for the API. */
 import { asObject, asText, fieldPath, isPlain, nearest } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
-import { checkExecInput } from "../../core/exec-input.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
-import type { JobInfo } from "../../core/views.ts";
+import { checkExecInput } from "../../core/input/exec-input.ts";
+import type { JobInfo } from "../../core/job/views.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { Dialect, ReadContext, Reading, ViewParts } from "../dialect.ts";
 import type { OpalFileSettings } from "../settings.ts";
 import { type OpalAttempts, opalAttempts } from "./attempts.ts";

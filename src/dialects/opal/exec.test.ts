@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ConfigError } from "../../core/errors.ts";
-import { checkExecInput } from "../../core/exec-input.ts";
+import { checkExecInput } from "../../core/input/exec-input.ts";
 import { type OpalSubmission, opalExec } from "./exec.ts";
 
 const ENGINE = ["/opt/opal/engine", "--fast"];

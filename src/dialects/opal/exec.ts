@@ -10,7 +10,7 @@
  *
  *  Files are named from the attempt's own directory, where the engine is started. */
 import { ConfigError } from "../../core/errors.ts";
-import { asBase64, type ExecInput } from "../../core/exec-input.ts";
+import { asBase64, type ExecInput } from "../../core/input/exec-input.ts";
 import type { OpalRetry } from "./retry.ts";
 
 export interface OpalSubmission {

@@ -1,9 +1,7 @@
-/** A job as OPAL shows it: an object of exactly ten keys, which "zero ABI drift" forbids to become eleven. What is known
- *  of its attempts beyond that is in `attempts.ts`, for those who ask. */
+/** A job as OPAL shows it, with its outputs by their names. */
 import { isPlain } from "../../core/check.ts";
-import type { Job } from "../../core/job.ts";
-import type { AttemptRow, BlobFile, JobInfo } from "../../core/views.ts";
-import { hasLink } from "./output-name.ts";
+import type { Job } from "../../core/job/job.ts";
+import type { AttemptRow, BlobFile, JobInfo } from "../../core/job/views.ts";
 import {
   isoTime,
   isoTimeOrNull,
@@ -14,19 +12,58 @@ import {
   opalStatus,
 } from "./words.ts";
 
+// Paths that would leave the folder of a job, and the names of outputs that a link cannot carry.
+
+/** How many times over a path may be encoded and is still recognised. */
+const MAX_DECODED = 4;
+
+/** As it stands, or decoded again: a path may be encoded several times. */
+export function leavesFolder(path: string): boolean {
+  let text = path;
+  for (let times = 0; times <= MAX_DECODED; times++) {
+    if (isOutside(text)) return true;
+    const decoded = text.replaceAll(/%([0-9a-f]{2})/gi, (_, hex: string) =>
+      String.fromCharCode(Number.parseInt(hex, 16)),
+    );
+    if (decoded === text) return false;
+    text = decoded;
+  }
+  return false;
+}
+
+/** A folder above, an absolute path (an empty part before the last one, or a drive), or a NUL, which ends a path elsewhere. */
+function isOutside(text: string): boolean {
+  const parts = text.split(/[/\\]/);
+  return parts.includes("..") || parts.slice(0, -1).includes("") || text.includes("\0") || DRIVE.test(text);
+}
+
+const DRIVE = /(?:^|[/\\])[a-z]:\\/i;
+
+/** Whether an output can be read by its link: not one with control characters or `\`, which the store of the files does not
+ *  read, and not one such as `%2e%2e`, which is refused as a path that leaves the folder. */
+function hasLink(name: string): boolean {
+  return !/[\p{Cc}\\]/u.test(name) && !leavesFolder(name);
+}
+
+// A job as OPAL shows it: an object of exactly ten keys, which "zero ABI drift" forbids to become eleven. What is
+// known of its attempts beyond that is in `attempts.ts`, for those who ask.
+
 /** A job with its input and its result as values. */
 export type ShownJob = Job & Partial<Pick<JobInfo, "payload" | "result">>;
 
 /** What is read of an attempt that has ended. */
-export type EndedAttempt = Pick<AttemptRow, "attempt" | "chapter" | "startedAt" | "endedAt" | "outcome" | "failure">;
+export type OpalEndedAttempt = Pick<
+  AttemptRow,
+  "attempt" | "chapter" | "startedAt" | "endedAt" | "outcome" | "failure"
+>;
 
-export interface OpalOutput extends BlobFile {
+interface OpalOutput extends BlobFile {
   readonly href: string;
 }
 
 /** The document names the key and says nothing of what is in it. So: which command ran, as which attempt, where, and
  *  how it ended. */
-export interface RunProvenance {
+interface RunProvenance {
   readonly engine: string | null;
   readonly attempt: number;
   /** Null while it runs, and when it was lost. */
@@ -53,7 +90,7 @@ export type WorkerName = (session: string) => string | null;
  *  out, as nothing in them is newer than its row. A job of another door is shown under Perdure's id for it. */
 export function opalJob(
   job: ShownJob,
-  attempts: readonly EndedAttempt[],
+  attempts: readonly OpalEndedAttempt[],
   workerName: WorkerName,
   events: readonly { readonly at: number }[] = [],
 ): OpalJob {
@@ -79,7 +116,7 @@ export function opalJob(
 
 /** `lease_expired_retry_N` means "requeued for retry", so it is there while the job is queued and gone when it runs again
  *  (Test #1: queued, then running, then succeeded, of which nobody wants to read an error). */
-function errorOf(job: ShownJob, attempts: readonly EndedAttempt[]): string | null {
+function errorOf(job: ShownJob, attempts: readonly OpalEndedAttempt[]): string | null {
   switch (job.state) {
     case "running":
     case "succeeded":
@@ -103,7 +140,7 @@ function isSpentByLoss({ reason, losses }: Job): boolean {
 }
 
 /** Since the last redrive, which is a new beginning. One that was handed back before it began tells nothing. */
-function lastRun({ chapter }: Job, attempts: readonly EndedAttempt[]): EndedAttempt | undefined {
+function lastRun({ chapter }: Job, attempts: readonly OpalEndedAttempt[]): OpalEndedAttempt | undefined {
   return attempts.findLast((each) => each.chapter === chapter && each.outcome !== "released");
 }
 
@@ -119,19 +156,19 @@ function outputsOf({ attempt, result }: ShownJob, id: string): OpalOutput[] {
   });
 }
 
-function provenance(job: ShownJob, last: EndedAttempt | null, worker: string | null): RunProvenance {
+function provenance(job: ShownJob, last: OpalEndedAttempt | null, worker: string | null): RunProvenance {
   const argv = isPlain(job.payload) ? (job.payload as { argv?: unknown }).argv : null;
   const engine = Array.isArray(argv) && typeof argv[0] === "string" ? argv[0] : null;
   return { engine, attempt: job.attempt, exit_code: exitCode(job, last), worker_id: worker };
 }
 
-function exitCode({ attempt, state, result }: ShownJob, last: EndedAttempt | null): number | null {
+function exitCode({ attempt, state, result }: ShownJob, last: OpalEndedAttempt | null): number | null {
   if (state !== "succeeded") return last?.attempt === attempt ? (last.failure?.exitCode ?? null) : null;
   const code = isPlain(result) ? (result as { exitCode?: unknown }).exitCode : null;
   return typeof code === "number" ? code : null;
 }
 
-function updatedAt(job: ShownJob, last: EndedAttempt | null, events: readonly { readonly at: number }[]): number {
+function updatedAt(job: ShownJob, last: OpalEndedAttempt | null, events: readonly { readonly at: number }[]): number {
   const { submittedAt, startedAt, cancelRequestedAt, finishedAt, discardedAt } = job;
   const instants = [startedAt, cancelRequestedAt, finishedAt, discardedAt, last?.endedAt, events.at(-1)?.at];
   return Math.max(submittedAt, ...instants.map((at) => at ?? -Infinity));

@@ -8,8 +8,8 @@
  *  the server's. */
 import { asInteger, asList, asNumber, asObject, isPlain, reader } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
-import type { PolicyFields } from "../../core/policy.ts";
-import { MAX_COUNT, MAX_FACTOR } from "../../core/resolve-backoff.ts";
+import type { PolicyFields } from "../../core/policy/policy.ts";
+import { MAX_COUNT, MAX_FACTOR } from "../../core/policy/resolve-backoff.ts";
 import { MAX_BACKOFFS, MAX_SECS, type OpalSettings, opalPolicy } from "./settings.ts";
 
 export interface OpalExponential {

@@ -2,8 +2,8 @@
  *  Numbers are seconds, as there. A variable that is set to nothing counts as not set. */
 import { asInteger, asList, asNumber } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
-import type { PolicyFields } from "../../core/policy.ts";
-import { MAX_COUNT } from "../../core/resolve-backoff.ts";
+import type { PolicyFields } from "../../core/policy/policy.ts";
+import { MAX_COUNT } from "../../core/policy/resolve-backoff.ts";
 
 export interface OpalSettings {
   /** Despite its name the number of runs in all: "total attempts = MAX_RETRIES". */

@@ -1,19 +1,18 @@
 /** The document of OPAL A2.1, "Retry Policy & Idempotency Guard", section by section. What stands in quotes is its own. */
 import { describe, expect, it } from "vitest";
-import { decide } from "../../core/decide.ts";
+import { decide } from "../../core/decision/decide.ts";
+import type { Outcome } from "../../core/decision/outcome.ts";
 import { ConfigError } from "../../core/errors.ts";
-import type { Job } from "../../core/job.ts";
-import type { Outcome } from "../../core/outcome.ts";
-import { presets } from "../../core/presets.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
-import { completed, exited, failed, JobStory, lost, testJob, timedOut } from "../../core/testing-job.ts";
-import { opalAttempts } from "./attempts.ts";
-import { type EndedAttempt, opalJob, type ShownJob } from "./job.ts";
-import { logTime, reclaimRecord } from "./reclaim-record.ts";
-import { opalResult } from "./result.ts";
+import type { Job } from "../../core/job/job.ts";
+import { completed, exited, failed, lost, TestJobHistory, testJob, timedOut } from "../../core/job/testing-job.ts";
+import { presets } from "../../core/policy/presets.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
+import { opalAttempts, opalResult } from "./attempts.ts";
+import { type OpalEndedAttempt, opalJob, type ShownJob } from "./job.ts";
 import { opalPolicy, opalSettings } from "./settings.ts";
 import {
   isoTime,
+  type OpalSession,
   type OpalStatus,
   opalId,
   opalIdOf,
@@ -21,8 +20,8 @@ import {
   opalStatus,
   opalWorker,
   reclaimLine,
-  type SeenSession,
 } from "./words.ts";
+import { logTime, reclaimRecord } from "./worker-log.ts";
 
 const policyOf = (env: Record<string, string> = {}) => resolvePolicy(opalPolicy(opalSettings(env)));
 const afterLosing = (attempt: number, env?: Record<string, string>) => {
@@ -91,7 +90,7 @@ describe("Policy Defaults (Production-Grade)", () => {
   it('"total attempts = MAX_RETRIES"; 0 is one run as well', () => {
     expect([2, 3, 1, 0].map((n) => policyOf({ OPAL_MAX_RETRIES: `${n}` }).maxAttempts)).toEqual([2, 3, 1, 1]);
     for (const n of [0, 1, 2, 3, 7]) {
-      const story = new JobStory({ policy: policyOf({ OPAL_MAX_RETRIES: `${n}` }) });
+      const story = new TestJobHistory({ policy: policyOf({ OPAL_MAX_RETRIES: `${n}` }) });
       while (story.job.state === "queued") story.run(lost());
       expect([story.job.state, story.job.attempt]).toEqual(["failed", Math.max(1, n)]);
     }
@@ -123,7 +122,7 @@ describe("Backoff Schedule Semantics", () => {
   });
 
   it('"Jobs in backoff remain status=queued (no new status introduced)"', () => {
-    const { job } = new JobStory({ policy: policyOf() }).run(lost());
+    const { job } = new TestJobHistory({ policy: policyOf() }).run(lost());
     expect([job.state, opalStatus(job.state)]).toEqual(["queued", "queued"]);
   });
 });
@@ -162,7 +161,10 @@ describe("Retry Reason Filtering, which it recommends", () => {
   it('"worker_oom → retry", by the same schedule and budget', () => {
     const oom = failed({ kind: "oom", message: "out of memory" });
     expect(decided(oom)).toMatchObject({ kind: "retry", delay: { delayMs: 8_000 } });
-    expect(new JobStory({ policy: policyOf() }).run(oom, lost()).job).toMatchObject({ state: "failed", attempt: 2 });
+    expect(new TestJobHistory({ policy: policyOf() }).run(oom, lost()).job).toMatchObject({
+      state: "failed",
+      attempt: 2,
+    });
   });
 });
 
@@ -171,11 +173,11 @@ describe("Retry Reason Filtering, which it recommends", () => {
 const ID = "job_92e725aa5034";
 const ENGINE = ["/opt/opal/engine", "--fast"];
 const worker = (session: string) => `worker-${session}`;
-const start = (parts = {}) => new JobStory({ key: opalKey(ID), tags: ["opal"], policy: policyOf(), ...parts });
+const start = (parts = {}) => new TestJobHistory({ key: opalKey(ID), tags: ["opal"], policy: policyOf(), ...parts });
 
 /** The attempts of a story, as a store would list them. */
-function endedOf({ events }: JobStory): EndedAttempt[] {
-  const ended: EndedAttempt[] = [];
+function endedOf({ events }: TestJobHistory): OpalEndedAttempt[] {
+  const ended: OpalEndedAttempt[] = [];
   let chapter = 1;
   let startedAt = 0;
   const OUTCOMES: Record<string, string> = {
@@ -194,9 +196,9 @@ function endedOf({ events }: JobStory): EndedAttempt[] {
   return ended;
 }
 
-const read = (story: JobStory, more: Partial<ShownJob> = {}) =>
+const read = (story: TestJobHistory, more: Partial<ShownJob> = {}) =>
   opalJob({ ...story.job, payload: { argv: ENGINE }, ...more }, endedOf(story), worker, story.events);
-const document = (story: JobStory) => opalAttempts(story.job, endedOf(story), story.events);
+const document = (story: TestJobHistory) => opalAttempts(story.job, endedOf(story), story.events);
 const at = (seconds: number) => isoTime(Date.UTC(2026, 0, 1, 0, 0, seconds));
 
 describe("Test #1: Retry Success", () => {
@@ -274,7 +276,7 @@ describe("Test #1: Retry Success", () => {
 
 describe("Output Isolation", () => {
   it('"attempt_1/ … result.json", "attempt_2/ … result.json": each attempt has one, whoever wrote it', () => {
-    const result = (story: JobStory, attempt: number) => {
+    const result = (story: TestJobHistory, attempt: number) => {
       const code = JSON.stringify({ exitCode: 0, outputs: [] });
       const rows = endedOf(story).map((row) => ({ ...row, result: row.outcome === "completed" ? code : null }));
       return opalResult(story.job, rows, story.events, attempt);
@@ -464,7 +466,7 @@ describe("Ids", () => {
 
 describe("Workers", () => {
   const NAME = "Ittipongs-Mac-mini.local-86390";
-  const session: SeenSession = {
+  const session: OpalSession = {
     ...{ name: NAME, host: "Ittipongs-Mac-mini.local", pid: 86_390 },
     ...{ renewedAt: 60_000, endedAt: null, running: 2 },
   };

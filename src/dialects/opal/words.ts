@@ -2,8 +2,8 @@
  *  Everything a client of OPAL reads was fixed before Perdure; nothing is added here. The views of jobs and attempts are
  *  in files of their own. */
 import { ConfigError } from "../../core/errors.ts";
-import type { JobState } from "../../core/job.ts";
-import type { SessionRow } from "../../core/views.ts";
+import type { JobState } from "../../core/job/job.ts";
+import type { SessionRow } from "../../core/job/views.ts";
 
 /** The tag of all jobs that came in by this door. */
 export const OPAL_TAG = "opal";
@@ -104,7 +104,7 @@ export function isoTimeOrNull(at: number | null): string | null {
 // Workers.
 
 /** What is read of a session. */
-export type SeenSession = Pick<SessionRow, "name" | "host" | "pid" | "renewedAt" | "endedAt" | "running">;
+export type OpalSession = Pick<SessionRow, "name" | "host" | "pid" | "renewedAt" | "endedAt" | "running">;
 
 export interface OpalWorker {
   /** Its name, by default `host-pid` as in OPAL: what jobs give as `worker_id`. */
@@ -117,7 +117,7 @@ export interface OpalWorker {
   readonly current_jobs: number;
 }
 
-export function opalWorker(session: SeenSession, now: number, workerTtlSecs: number): OpalWorker {
+export function opalWorker(session: OpalSession, now: number, workerTtlSecs: number): OpalWorker {
   const { name, host, pid, renewedAt, endedAt, running } = session;
   const isOnline = endedAt === null && now - renewedAt <= workerTtlSecs * 1_000;
   return {

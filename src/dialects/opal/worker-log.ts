@@ -1,13 +1,69 @@
-/** The lines of `logs/worker_pool/worker_*.log`, made from a job's events alone, so that the file can be written again at any time.
- *  OPAL's document prints one of them, the reclaim; the others report starts and ends in its form (unsaid). Attempts are numbered
- *  as in the reclaim: as the limit counts them. */
-import type { JobEvent } from "../../core/event.ts";
-import type { Job } from "../../core/job.ts";
-import { counted } from "../counted.ts";
-import { logTime, reclaimLogLine } from "./reclaim-record.ts";
-import { opalIdOf } from "./words.ts";
+/** Lines of OPAL's worker log, with the records of reclaimed jobs. */
+import type { JobEvent, JobEventBody } from "../../core/job/event.ts";
+import type { Job } from "../../core/job/job.ts";
+import { counted } from "../charged-attempts.ts";
+import { opalIdOf, reclaimLine } from "./words.ts";
 
-export interface WorkerLogLine {
+// The record that OPAL's workers log for each reclaim, with the four keys of its document. It is made of the job's
+// events alone, so that the server's log and the runtime folder have the same line, whenever it is written.
+
+interface ReclaimLogLine {
+  /** Of the reclaim, as in `2026-02-05 17:08:53,260`; in UTC. */
+  readonly timestamp: string;
+  readonly level: "WARNING";
+  /** Who reclaimed it: `reclaimed_by` of the attempt document. */
+  readonly worker: string | null;
+  readonly event: string;
+}
+
+type LostEvent<E extends JobEventBody> = Extract<E, { readonly name: "attempt.lost" }>;
+
+interface ReclaimRecord<E extends JobEventBody> {
+  readonly line: ReclaimLogLine;
+  /** The event of which it is made. */
+  readonly lost: LostEvent<E>;
+}
+
+type LoggedJob = Pick<Job, "id" | "key" | "policy">;
+
+/** `events` are all of the job, in order. Null where this attempt was not lost. */
+export function reclaimRecord<E extends JobEventBody & { readonly at: number }>(
+  job: LoggedJob,
+  events: readonly E[],
+  attempt: number,
+): ReclaimRecord<E> | null {
+  const found = counted(events).find(({ event }) => event.name === "attempt.lost" && event.data.attempt === attempt);
+  if (found === undefined) return null;
+  const lost = found.event as LostEvent<E>;
+  return { line: reclaimLogLine(job, lost, found.attempt), lost };
+}
+
+/** `attempt` is not our own number: the limit counts neither runs that were handed back nor those before a redrive. */
+function reclaimLogLine(
+  job: LoggedJob,
+  { at, data }: LostEvent<JobEventBody> & { readonly at: number },
+  attempt: number,
+): ReclaimLogLine {
+  const { kind, delay } = data.decision;
+  const text = reclaimLine({
+    id: opalIdOf(job) ?? job.id,
+    ...{ attempt, maxRetries: job.policy.maxAttempts },
+    backoffSecs: kind === "retry" ? (delay?.delayMs ?? 0) / 1_000 : null,
+    ...(kind === "cancel" ? { error: "cancelled" } : {}),
+  });
+  return { timestamp: logTime(at), level: "WARNING", worker: data.by, event: text };
+}
+
+/** As Python's `logging` prints a time, with a comma before the milliseconds. */
+export function logTime(at: number): string {
+  return new Date(at).toISOString().replace("T", " ").replace(".", ",").slice(0, -1);
+}
+
+// The lines of `logs/worker_pool/worker_*.log`, made from a job's events alone, so that the file can be written again
+// at any time. OPAL's document prints one of them, the reclaim; the others report starts and ends in its form
+// (unsaid). Attempts are numbered as in the reclaim: as the limit counts them.
+
+interface WorkerLogLine {
   /** Of the event, in UTC. */
   readonly timestamp: string;
   readonly level: "INFO" | "WARNING" | "ERROR";
@@ -42,16 +98,16 @@ export function workerLog(job: Pick<Job, "id" | "key" | "policy">, events: reado
   });
 }
 
-interface Entry {
+interface OpalLogEntry {
   readonly level: WorkerLogLine["level"];
   readonly verb: string;
   readonly to: string;
 }
 
-const STARTED: Entry = { level: "INFO", verb: "Running", to: "" };
+const STARTED: OpalLogEntry = { level: "INFO", verb: "Running", to: "" };
 
 /** Null where no attempt ended, or its job waits for others. */
-function endOf(event: JobEvent): Entry | null {
+function endOf(event: JobEvent): OpalLogEntry | null {
   const ends = ["attempt.succeeded", "attempt.failed", "attempt.timed_out", "attempt.interrupted"];
   if (!ends.includes(event.name) || !("decision" in event.data)) return null;
   const { decision, failure } = event.data;

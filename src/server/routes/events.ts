@@ -2,17 +2,17 @@
  *  them and the call names none. */
 import { HEADER, LIMIT } from "../../contract/wire.ts";
 import { PerdureError, show } from "../../core/errors.ts";
-import { EventChannels, type Which } from "../event-channel.ts";
+import { HIJACKED, type RouteCall, type RouteHandlers, type ServerParts } from "../context.ts";
+import { EventChannels, type EventSelection } from "../event-channel.ts";
 import { streamEvents } from "../event-stream.ts";
-import { jobOf } from "../job-of.ts";
-import { type Call, type Handlers, HIJACKED, type ServerParts } from "../parts.ts";
+import { findJob } from "../find-job.ts";
 import { viewOfEvents } from "../views.ts";
 
 /** Each holds a connection. */
 const MAX_STREAMS = 1_000;
 const DEFAULT_LIMIT = 100;
 
-export function eventRoutes(parts: ServerParts): Handlers {
+export function eventRoutes(parts: ServerParts): RouteHandlers {
   const { engine, log, tokens, limits } = parts;
   const { store, clock } = engine;
   const channels = new EventChannels({
@@ -21,14 +21,14 @@ export function eventRoutes(parts: ServerParts): Handlers {
   });
   let streams = 0;
 
-  async function page({ query }: Call, which: Which): Promise<unknown> {
+  async function page({ query }: RouteCall, which: EventSelection): Promise<unknown> {
     const { after = 0, limit = DEFAULT_LIMIT } = query as { readonly after?: number; readonly limit?: number };
     const most = { limit: Math.min(limit, LIMIT.events), chars: limits.pageChars };
     const found = await engine.store.eventPage({ ...which, after, ...most });
     return { events: found.events, next: found.isEnd ? null : found.upTo };
   }
 
-  async function stream(call: Call, which: Which): Promise<typeof HIJACKED> {
+  async function stream(call: RouteCall, which: EventSelection): Promise<typeof HIJACKED> {
     const after = startOf(call) ?? (await engine.store.lastSeq());
     if (streams >= MAX_STREAMS) {
       throw new PerdureError("overloaded", `${MAX_STREAMS} streams of events are open; try again later`);
@@ -61,17 +61,18 @@ export function eventRoutes(parts: ServerParts): Handlers {
   }
 
   /** A job's own token is good while its attempt runs. */
-  async function runs({ id, attempt }: NonNullable<Call["who"]["job"]>): Promise<boolean> {
+  async function runs({ id, attempt }: NonNullable<RouteCall["who"]["job"]>): Promise<boolean> {
     const [row] = await engine.store.jobs([id]);
     return row?.state === "running" && row.attempt === attempt;
   }
 
-  const answer = (call: Call, which: Which) => (wantsStream(call) ? stream(call, which) : page(call, which));
+  const answer = (call: RouteCall, which: EventSelection) =>
+    wantsStream(call) ? stream(call, which) : page(call, which);
 
   return {
     listEvents: (call) => answer(call, isForAll(call) ? {} : { namespace: call.namespace }),
     async listJobEvents(call) {
-      const row = await jobOf(parts, call);
+      const row = await findJob(parts, call);
       const { view, ...others } = call.query;
       if (view === undefined) return answer(call, { jobId: row.id });
       if (wantsStream(call) || Object.keys(others).length > 0) {
@@ -83,16 +84,16 @@ export function eventRoutes(parts: ServerParts): Handlers {
   };
 }
 
-function isForAll({ who, request }: Call): boolean {
+function isForAll({ who, request }: RouteCall): boolean {
   return who.namespace === null && request.headers[HEADER.namespace] === undefined;
 }
 
-function wantsStream({ request }: Call): boolean {
+function wantsStream({ request }: RouteCall): boolean {
   return request.headers.accept?.includes("text/event-stream") ?? false;
 }
 
 /** The last event that the client has seen; undefined if it does not say. */
-function startOf({ query, request }: Call): number | undefined {
+function startOf({ query, request }: RouteCall): number | undefined {
   const given = request.headers["last-event-id"];
   if (given === undefined) return query.after as number | undefined;
   const seq = typeof given === "string" && /^\d{1,16}$/.test(given) ? Number(given) : Number.NaN;

@@ -1,15 +1,17 @@
-/** What attempts leave: logs and files. People read them; a worker writes those of an attempt in its hands, and reads what
- *  earlier attempts of that job left. Whoever made the bytes is a stranger: they are downloaded, never shown. */
+/** Files: what attempts leave (logs, outputs) and what submitters upload for commands. Their bytes come from
+ *  strangers: they are downloaded, never shown. */
 import { Readable } from "node:stream";
 import { HEADER, LIMIT } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
-import type { BlobFile } from "../../core/views.ts";
+import type { BlobFile } from "../../core/job/views.ts";
 import type { JobRow } from "../../store/store.ts";
-import { heldAttempt } from "../held-attempt.ts";
-import { jobOf } from "../job-of.ts";
-import { type Call, Download, type Handlers, type ServerParts } from "../parts.ts";
+import { Download, type RouteCall, type RouteHandlers, type ServerParts } from "../context.ts";
+import { findJob, heldAttempt } from "../find-job.ts";
 
-interface Outputs {
+// What attempts leave: logs and files. People read them; a worker writes those of an attempt in its hands, and reads
+// what earlier attempts of that job left. Whoever made the bytes is a stranger: they are downloaded, never shown.
+
+interface OutputsPage {
   readonly attempts: { readonly attempt: number; readonly files: readonly BlobFile[]; readonly more: number }[];
   /** Read on with those before it. */
   readonly next: number | null;
@@ -18,13 +20,13 @@ interface Outputs {
 /** Of a file in a reply, beside its name and type: its size, its hash, and the words around them. */
 const FILE_CHARS = 150;
 
-export function fileRoutes(parts: ServerParts): Handlers {
+export function fileRoutes(parts: ServerParts): RouteHandlers {
   const { engine, blobs, outputLimit, limits } = parts;
 
   /** The latest ones: whoever does not read on has those that matter. */
-  async function outputs(jobId: string, before: number, limit: number = LIMIT.outputs): Promise<Outputs> {
+  async function outputs(jobId: string, before: number, limit: number = LIMIT.outputs): Promise<OutputsPage> {
     const earlier = (await blobs.attempts(jobId)).filter((attempt) => attempt < before);
-    const attempts: Outputs["attempts"] = [];
+    const attempts: OutputsPage["attempts"] = [];
     for (let chars = 0; chars < limits.pageChars && attempts.length < limit && earlier.length > 0; ) {
       const attempt = earlier.pop() as number;
       const found = await blobs.list(jobId, attempt);
@@ -34,7 +36,7 @@ export function fileRoutes(parts: ServerParts): Handlers {
     return { attempts, next: earlier.length === 0 ? null : (attempts[0]?.attempt ?? null) };
   }
 
-  async function file(call: Call, jobId: string): Promise<Download> {
+  async function file(call: RouteCall, jobId: string): Promise<Download> {
     const name = call.params["*"] as string;
     const source = await blobs.get(jobId, Number(call.params.attempt), name, offsetOf(call));
     if (source === null) throw new PerdureError("not_found", "this attempt left no such file");
@@ -64,7 +66,7 @@ export function fileRoutes(parts: ServerParts): Handlers {
   }
 
   /** The attempt in the hands of the caller, which must be the one of the path. */
-  async function heldFile(call: Call) {
+  async function heldFile(call: RouteCall) {
     const { id, attempt } = await heldAttempt(parts, call);
     if (Number(call.params.attempt) !== attempt) {
       throw new PerdureError("lease_lost", "this lease is for another attempt");
@@ -83,7 +85,7 @@ export function fileRoutes(parts: ServerParts): Handlers {
 
   return {
     async getLogs(call) {
-      const job = await jobOf(parts, call);
+      const job = await findJob(parts, call);
       const { attempt: wanted = null, stream = job.kind === "exec" ? "stdout" : "log" } = call.query as LogQuery;
       if (wanted !== null && wanted > job.attempt)
         throw new PerdureError("not_found", `${job.id} has no attempt ${wanted}`);
@@ -106,9 +108,9 @@ export function fileRoutes(parts: ServerParts): Handlers {
         readonly before?: number;
         readonly limit?: number;
       };
-      return outputs((await jobOf(parts, call)).id, before, limit);
+      return outputs((await findJob(parts, call)).id, before, limit);
     },
-    getOutput: async (call) => file(call, (await jobOf(parts, call)).id),
+    getOutput: async (call) => file(call, (await findJob(parts, call)).id),
 
     async writeOutput(call) {
       const { id, attempt, name, upload } = await heldFile(call);
@@ -148,7 +150,7 @@ export function fileRoutes(parts: ServerParts): Handlers {
 }
 
 /** Whoever stops reading it half-way does not end the connection: the reply still has to go over it. */
-function bodyOf({ body }: Call): AsyncIterable<Uint8Array> {
+function bodyOf({ body }: RouteCall): AsyncIterable<Uint8Array> {
   return body instanceof Readable ? body.iterator({ destroyOnReturn: false }) : toStream([]);
 }
 
@@ -160,7 +162,7 @@ interface LogQuery {
   readonly after?: number;
 }
 
-function offsetOf({ query }: Call): number {
+function offsetOf({ query }: RouteCall): number {
   return (query.offset as number | undefined) ?? 0;
 }
 
@@ -178,3 +180,34 @@ function attachment(name: string): Readonly<Record<string, string>> {
     "x-content-type-options": "nosniff",
   };
 }
+
+// Uploads: inputs of commands that are too large for a request, sent piece by piece before their job is submitted.
+
+export function uploadRoutes({ engine }: ServerParts): RouteHandlers {
+  return {
+    createUpload: async () => ({ id: engine.newUpload() }),
+
+    async writeUpload({ params, query, body, request }) {
+      const length = request.headers["content-length"];
+      const offset = (query.offset as number | undefined) ?? 0;
+      const source = body instanceof Readable ? body.iterator({ destroyOnReturn: false }) : nothing();
+      try {
+        return await engine.writeUpload(
+          ...([params.id as string, offset, source] as const),
+          length === undefined ? undefined : Number(length),
+        );
+      } finally {
+        request.raw.resume(); // what was not wanted of it is read and thrown away, or the next request never comes
+      }
+    },
+
+    async getUpload({ params, namespace }) {
+      const id = params.id as string;
+      const found = await engine.readUpload(id, namespace);
+      if (found === null) throw new PerdureError("not_found", `there is no upload ${id}, or it was removed`);
+      return { id, ...found };
+    },
+  };
+}
+
+async function* nothing(): AsyncGenerator<Uint8Array> {}

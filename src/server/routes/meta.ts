@@ -3,10 +3,9 @@ import { hostname } from "node:os";
 import { API_VERSION } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { StoreState } from "../../engine/store-state.ts";
-import { operator } from "../operator.ts";
-import type { Handlers, ServerParts } from "../parts.ts";
+import { operator, type RouteHandlers, type ServerParts } from "../context.ts";
 
-export function metaRoutes({ engine, keys, version, storeKind, dialects, settings }: ServerParts): Handlers {
+export function metaRoutes({ engine, keys, version, storeKind, dialects, settings }: ServerParts): RouteHandlers {
   const { clock, store } = engine;
   const startedAt = clock.now();
   const started = clock.monotonic();

@@ -1,11 +1,10 @@
 /** Queues: their counts, and pausing them. */
 import { LIMIT } from "../../contract/wire.ts";
 import { asText } from "../../core/check.ts";
-import { operator } from "../operator.ts";
-import type { Call, Handlers, ServerParts } from "../parts.ts";
+import { operator, type RouteCall, type RouteHandlers, type ServerParts } from "../context.ts";
 
-export function queueRoutes({ engine }: ServerParts): Handlers {
-  const setPaused = (call: Call, paused: boolean) =>
+export function queueRoutes({ engine }: ServerParts): RouteHandlers {
+  const setPaused = (call: RouteCall, paused: boolean) =>
     engine.setPaused(call.namespace, asText(call.params.queue, "queue", 200), paused, operator(call.who));
   return {
     async listQueues({ namespace, query }) {

@@ -2,7 +2,7 @@
  *  each of them, so there are no spreads and replies are made into text once.
  *
  *  Every call but the first proves with a key that it is the session it names. */
-import { fromWireHealth, type WireHealth } from "../../contract/health.ts";
+import { fromWireHealth, type WireHealth } from "../../contract/wire.ts";
 import type {
   ClaimRequestWire,
   RenewAnswerWire,
@@ -12,22 +12,21 @@ import type {
   SessionRequestWire,
 } from "../../contract/worker-schemas.ts";
 import { PerdureError, show } from "../../core/errors.ts";
-import { isName, MAX_NAME } from "../../core/name.ts";
-import type { TaskOptions } from "../../core/task.ts";
-import type { ClaimedJob, HeldAttempt, Report, SettleAnswer } from "../../core/work.ts";
+import { isName, MAX_NAME } from "../../core/names.ts";
+import type { TaskOptions } from "../../core/task/task.ts";
+import type { ClaimedJob, HeldAttempt, Report, SettleAnswer } from "../../core/worker-protocol.ts";
 import { isId } from "../../lib/id.ts";
 import { storable } from "../../lib/text.ts";
 import type { ClaimAnswer } from "../../store/store.ts";
-import { ClaimRoom } from "../claim-room.ts";
-import { jobToken } from "../job-token.ts";
+import { jobToken, provenSession, readLease, sessionKey, sessionOf } from "../attempt-credentials.ts";
+import { ClaimSize } from "../claim-size.ts";
+import { JsonText, type RouteCall, type RouteHandlers, type ServerParts } from "../context.ts";
 import { Notices } from "../notices.ts";
-import { type Call, type Handlers, JsonText, type ServerParts } from "../parts.ts";
-import { provenSession, readLease, sessionKey, sessionOf } from "../session-key.ts";
-import { keptProgress, toReport } from "../wire-report.ts";
+import { keptProgress, toReport } from "../wire-format.ts";
 
-export function sessionRoutes(parts: ServerParts): Handlers {
+export function sessionRoutes(parts: ServerParts): RouteHandlers {
   const { engine, keys, log, limits } = parts;
-  const room = new ClaimRoom();
+  const room = new ClaimSize();
   const notices = new Notices(engine);
 
   /** Gives back what does not fit into a reply: nothing is charged. Others may have it soon, this session after a lease. */
@@ -55,7 +54,7 @@ export function sessionRoutes(parts: ServerParts): Handlers {
     }
   }
 
-  function giveBackUndelivered(call: Call, session: string, claimId: string | null, answer: ClaimAnswer): void {
+  function giveBackUndelivered(call: RouteCall, session: string, claimId: string | null, answer: ClaimAnswer): void {
     const { raw } = call.reply;
     const why = "the reply to a claim was not delivered; its jobs were given back";
     const unlessSent = () => {

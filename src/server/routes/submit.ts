@@ -1,36 +1,88 @@
-/** Submits. The input of a job is the text of the request, byte for byte; everything else is checked by the same code as in
- *  the library, and a mistake is told under the name that it has on the wire. */
+/** Submits, also of children by an attempt that proves it holds the parent. The input of a job is the text of the
+ *  request, byte for byte; everything else is checked by the same code as in the library. */
 
-import { statusOf } from "../../contract/error-status.ts";
 import type { JobRequest, Submitted } from "../../contract/schemas.ts";
-import { checkKeys, isPlain } from "../../core/check.ts";
+import { statusOf } from "../../contract/wire.ts";
+import { checkKeys, isPlain, type Mutable } from "../../core/check.ts";
 import { ConfigError, ERROR_CODES, PerdureError } from "../../core/errors.ts";
-import type { Mutable } from "../../core/mutable.ts";
-import type { PolicyInput } from "../../core/policy.ts";
-import type { SubmitOptions } from "../../core/submit-options.ts";
-import { NO_INPUT } from "../../core/work.ts";
-import { checkBuiltinKind } from "../../engine/check-builtin.ts";
-import type { SubmitAnswer, SubmitItem } from "../../engine/submit.ts";
-import { toSubmitItem } from "../../engine/submit-request.ts";
-import { sliceOf, slicesOf } from "../../lib/json-slices.ts";
-import { Slices } from "../../lib/slices.ts";
+import type { Usage } from "../../core/job/job.ts";
+import type { PolicyInput } from "../../core/policy/policy.ts";
+import type { SubmitOptions } from "../../core/task/task.ts";
+import { NO_INPUT } from "../../core/worker-protocol.ts";
+import type { SubmitAnswer, SubmitItem } from "../../engine/submit-item.ts";
+import { checkBuiltinKind, toSubmitItem } from "../../engine/submit-item.ts";
+import { sliceOf, slicesOf } from "../../lib/json-text.ts";
 import { storable } from "../../lib/text.ts";
+import { Slices } from "../../lib/turn.ts";
+import { JsonText, type RouteCall, type RouteHandlers, type ServerParts } from "../context.ts";
+import { findJob, heldAttempt, leasedAttempt } from "../find-job.ts";
 import { LaneQuota, tokenOwner } from "../lane-quota.ts";
-import { type Call, type Handlers, JsonText, type ServerParts } from "../parts.ts";
 import { PolicyCache, RequestPolicies } from "../policy-cache.ts";
-import { familyRoutes } from "./family.ts";
+
+// Parents and children over the wire: for handlers of remote workers, who prove that they hold the parent, and for
+// processes of a job, who show its own token.
+
+interface ChildrenRequest {
+  readonly ids?: readonly string[];
+  readonly cursor?: string;
+}
+
+interface UsageRequest {
+  readonly attempt: number;
+  readonly usage: Usage;
+}
+
+function childRoutes(parts: ServerParts, submitOne: SubmitOne): RouteHandlers {
+  const { engine } = parts;
+  return {
+    async submitChild(call) {
+      return submitOne(call, await heldAttempt(parts, call));
+    },
+
+    async lookChildren(call) {
+      const { id, attempt } = await heldAttempt(parts, call);
+      const { ids, cursor = null } = (call.body ?? {}) as ChildrenRequest;
+      if (ids === undefined) return engine.childPage(id, cursor);
+      return { children: await engine.awaitedPage({ jobId: id, attempt }, ids), next: null };
+    },
+
+    async setUsage(call) {
+      const { attempt, usage } = call.body as UsageRequest;
+      const { id, attempt: own } = await reporterOf(parts, call);
+      if (own !== attempt) throw new PerdureError("forbidden", "a job reports its own usage, of the attempt that runs");
+      if (await engine.setUsage(id, attempt, usage)) return undefined;
+      throw new PerdureError("lease_lost", `run ${attempt} of ${id} is over, or was never begun`);
+    },
+  };
+}
+
+/** The attempt that a caller speaks for: the job itself, by its own token, or the worker that holds it. No other token is
+ *  enough, whatever its scopes: usage spends a budget, and ends the job when nothing is left of it. */
+async function reporterOf(
+  parts: ServerParts,
+  call: RouteCall,
+): Promise<{ readonly id: string; readonly attempt: number }> {
+  const { job } = call.who;
+  if (job === undefined) return leasedAttempt(parts, call);
+  const { id } = await findJob(parts, call);
+  if (id !== job.id) throw new PerdureError("forbidden", "this token is for another job: a job reports its own usage");
+  return job;
+}
+
+// Submits. The input of a job is the text of the request, byte for byte; everything else is checked by the same code
+// as in the library, and a mistake is told under the name that it has on the wire.
 
 /** Names of those who ask are kept up to this length. */
 const MAX_NAME = 200;
 
 /** Stores the one job of a request, within the quota; as a child of this attempt, if there is one. */
-export type SubmitOne = (call: Call, parent?: SubmitItem["parent"]) => Promise<JsonText>;
+type SubmitOne = (call: RouteCall, parent?: SubmitItem["parent"]) => Promise<JsonText>;
 
-export function submitRoutes(parts: ServerParts): Handlers {
+export function submitRoutes(parts: ServerParts): RouteHandlers {
   const { engine, log, limits } = parts;
   const policies = new PolicyCache();
 
-  async function submitOne(call: Call, parent: SubmitItem["parent"] = null): Promise<JsonText> {
+  async function submitOne(call: RouteCall, parent: SubmitItem["parent"] = null): Promise<JsonText> {
     try {
       const item = toItem(call, call.body, call.text, policies);
       if (parent !== null) item.parent = parent;
@@ -42,7 +94,12 @@ export function submitRoutes(parts: ServerParts): Handlers {
     }
   }
 
-  function toItem(call: Call, request: unknown, text: string, known: Pick<PolicyCache, "of">): Mutable<SubmitItem> {
+  function toItem(
+    call: RouteCall,
+    request: unknown,
+    text: string,
+    known: Pick<PolicyCache, "of">,
+  ): Mutable<SubmitItem> {
     if (!isPlain(request)) throw new ConfigError({ path: "submit", given: request, allowed: "an object" });
     const { kind, input, retry, ...options } = request as JobRequest;
     checkKeys(options, OPTION_KEYS, "submit");
@@ -70,7 +127,7 @@ export function submitRoutes(parts: ServerParts): Handlers {
   }
 
   return {
-    ...familyRoutes(parts, submitOne),
+    ...childRoutes(parts, submitOne),
 
     submitJob: (call) => submitOne(call),
 
@@ -123,7 +180,7 @@ const quotas = new WeakMap<ServerParts, LaneQuota>();
  *  before. */
 export async function storeItems(
   parts: ServerParts,
-  call: Call,
+  call: RouteCall,
   items: readonly SubmitItem[],
 ): Promise<SubmitAnswer[]> {
   const { engine, limits } = parts;
@@ -144,7 +201,7 @@ function submitted({ id, created, chapter, state }: SubmitAnswer & { readonly st
 }
 
 /** Who asks, as events tell it. */
-export function principal({ who }: Call): string {
+export function principal({ who }: RouteCall): string {
   return storable(`${who.job === undefined ? "token" : "job"}:${who.name}`, MAX_NAME);
 }
 

@@ -5,8 +5,7 @@ import type { AccessToken, Scope } from "../../core/access.ts";
 import { asText } from "../../core/check.ts";
 import { asSpan } from "../../core/duration.ts";
 import { PerdureError } from "../../core/errors.ts";
-import { operator } from "../operator.ts";
-import type { Handlers, Principal, ServerParts } from "../parts.ts";
+import { operator, type Principal, type RouteHandlers, type ServerParts } from "../context.ts";
 
 interface TokenRequest {
   readonly name: string;
@@ -15,7 +14,7 @@ interface TokenRequest {
   readonly expiresIn?: string | number;
 }
 
-export function tokenRoutes({ tokens }: ServerParts): Handlers {
+export function tokenRoutes({ tokens }: ServerParts): RouteHandlers {
   return {
     async createToken({ who, body }) {
       const { name, scopes, expiresIn, ...rest } = body as TokenRequest;

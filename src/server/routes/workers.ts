@@ -1,12 +1,11 @@
 /** Workers as operators see them: the sessions of the namespace, and draining one. */
-import { toWireHealth } from "../../contract/health.ts";
+import { toWireHealth } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
 import { isId } from "../../lib/id.ts";
 import { SESSIONS_PAGE } from "../../store/store.ts";
-import { operator } from "../operator.ts";
-import type { Handlers, ServerParts } from "../parts.ts";
+import { operator, type RouteHandlers, type ServerParts } from "../context.ts";
 
-export function workerRoutes({ engine }: ServerParts): Handlers {
+export function workerRoutes({ engine }: ServerParts): RouteHandlers {
   return {
     async listWorkers({ namespace, who, query }) {
       // Who runs it is nothing to a job itself.

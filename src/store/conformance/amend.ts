@@ -1,7 +1,7 @@
 /** Operators' commands: each of them in each state, and cancels against running attempts. */
 import { expect, test } from "vitest";
-import type { Command } from "../../core/command.ts";
-import type { JobState } from "../../core/job.ts";
+import type { Command } from "../../core/job/command.ts";
+import type { JobState } from "../../core/job/job.ts";
 import type { Bench } from "./bench.ts";
 import {
   broke,

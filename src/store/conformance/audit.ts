@@ -1,11 +1,11 @@
 /** What must be true of a store at any time, whatever was done to it: checked after every test of the suite.
  *  The failure model's I2 (one winner), I3 (attempts grow), I4 (budgets), I10 (history) and I11 (accounting). */
 import { deepStrictEqual as equal, ok } from "node:assert/strict";
-import { addAmount, amountOf, type BudgetNow, NO_AMOUNT } from "../../core/budget.ts";
-import type { JobEvent, PerdureEvent } from "../../core/event.ts";
-import { BEFORE, evolve, foldEvents } from "../../core/fold.ts";
-import { isTerminal, JOB_STATES, type Job, type JobState, type Usage } from "../../core/job.ts";
-import { progressOf } from "../../core/testing-job.ts";
+import { addAmount, amountOf, type BudgetNow, NO_AMOUNT } from "../../core/decision/budget.ts";
+import type { JobEvent, PerdureEvent } from "../../core/job/event.ts";
+import { BEFORE, evolve, foldEvents } from "../../core/job/fold.ts";
+import { isTerminal, JOB_STATES, type Job, type JobState, type Usage } from "../../core/job/job.ts";
+import { progressOf } from "../../core/job/testing-job.ts";
 import type { History, JobRow, Store } from "../store.ts";
 
 /** Of more jobs than this, some are read one by one as well; all of them are checked by the feed. */

@@ -1,7 +1,7 @@
 /** The store under test, with the verbs as tests say them. A new store for every test; all that were opened are
  *  audited and closed after it. */
-import type { Command } from "../../core/command.ts";
-import type { ClaimedJob, NewSession, Report, ReportedOutcome, SettleAnswer } from "../../core/work.ts";
+import type { Command } from "../../core/job/command.ts";
+import type { ClaimedJob, NewSession, Report, ReportedOutcome, SettleAnswer } from "../../core/worker-protocol.ts";
 import type {
   AmendAnswer,
   ClaimAnswer,

@@ -1,6 +1,6 @@
 /** Jobs that wait for others: blocked by a report, and free again when all that they wait for have ended. */
 import { expect, test } from "vitest";
-import type { ClaimedJob } from "../../core/work.ts";
+import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import type { Bench } from "./bench.ts";
 import { broke, done, jobId, LEASE, MINUTE, reportOf, SECOND, T0, usageOf, waiting } from "./kit.ts";
 

@@ -3,8 +3,8 @@
  *  is somebody to pass it on to. Each store's test file calls `childRaceTests` with a way to open two connections. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
-import type { Command } from "../../core/command.ts";
-import type { ClaimedJob } from "../../core/work.ts";
+import type { Command } from "../../core/job/command.ts";
+import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import type { AmendAnswer, InsertAnswer, JobRow, Store } from "../store.ts";
 import { audit } from "./audit.ts";
 import { decideAt, decideCommandAt, done, newJob, newSession, reportOf, T0, waiting } from "./kit.ts";

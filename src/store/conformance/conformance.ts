@@ -34,10 +34,9 @@ import { renewTests } from "./renew.ts";
 import { reopenTests } from "./reopen.ts";
 import { resourceTests } from "./resources.ts";
 import { runLaneTests } from "./run-lanes.ts";
-import { sessionTests } from "./sessions.ts";
+import { sessionTests, taskDefaultTests } from "./sessions.ts";
 import { settleTests } from "./settle.ts";
 import { suspectTests } from "./suspects.ts";
-import { taskDefaultTests } from "./task-defaults.ts";
 import { textTests } from "./text.ts";
 import { unusedNameTests } from "./unused-names.ts";
 

@@ -1,6 +1,6 @@
 /** Draining a session, the health that it tells of, and leases of its own length. */
 import { expect, test } from "vitest";
-import type { WorkerHealth } from "../../core/work.ts";
+import type { WorkerHealth } from "../../core/worker-protocol.ts";
 import type { Bench } from "./bench.ts";
 import { LEASE, MINUTE, placeOf, SECOND, T0 } from "./kit.ts";
 

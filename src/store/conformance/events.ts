@@ -1,6 +1,6 @@
 /** The event feed: all events in the order of their numbers, which are never given twice. */
 import { expect, test } from "vitest";
-import type { PerdureEvent } from "../../core/event.ts";
+import type { PerdureEvent } from "../../core/job/event.ts";
 import type { Bench } from "./bench.ts";
 import { broke, DAY, done, reportOf, SECOND, T0, TWICE } from "./kit.ts";
 

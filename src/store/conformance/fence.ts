@@ -1,6 +1,6 @@
 /** The fence: a report that is not the one its attempt waits for changes nothing and is told so (F05 to F08). */
 import { expect, test } from "vitest";
-import type { ClaimedJob, Report } from "../../core/work.ts";
+import type { ClaimedJob, Report } from "../../core/worker-protocol.ts";
 import type { Bench } from "./bench.ts";
 import {
   broke,

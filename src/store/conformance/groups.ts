@@ -2,7 +2,7 @@
  *  is answered in its own order. */
 import { expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
-import type { ClaimedJob } from "../../core/work.ts";
+import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import type { Bench } from "./bench.ts";
 import { broke, done, type JobParts, LEASE, newJob, newSession, placeOf, reportOf, T0 } from "./kit.ts";
 

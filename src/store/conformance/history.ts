@@ -3,7 +3,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
-import type { ClaimedJob, Report } from "../../core/work.ts";
+import type { ClaimedJob, Report } from "../../core/worker-protocol.ts";
 import type { Bench } from "./bench.ts";
 import {
   broke,

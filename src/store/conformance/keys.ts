@@ -1,6 +1,6 @@
 /** Submit keys: one job per key and window, whatever becomes of it (failure model I5, F14, F51). */
 import { expect, test } from "vitest";
-import type { JobState } from "../../core/job.ts";
+import type { JobState } from "../../core/job/job.ts";
 import type { Bench } from "./bench.ts";
 import { broke, DAY, done, type JobParts, newJob, SECOND, T0 } from "./kit.ts";
 

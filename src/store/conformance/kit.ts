@@ -1,17 +1,17 @@
 /** Builders for the conformance suite: jobs, sessions and reports with sensible defaults, the decision as the engine
  *  makes it but with a fixed draw, and a `Bench` that holds the store under test. Time is a number given to each call. */
 import { createHash } from "node:crypto";
-import { decideCommand } from "../../core/command.ts";
-import { failure } from "../../core/failure.ts";
-import { type Job, mostUsage, type Usage } from "../../core/job.ts";
-import { settleJob, submitJob } from "../../core/lifecycle.ts";
-import type { Outcome } from "../../core/outcome.ts";
-import type { PolicyInput } from "../../core/policy.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
-import { MIDDLE, T0 } from "../../core/testing-job.ts";
-import type { ClaimedJob, NewSession, Report, ReportedOutcome } from "../../core/work.ts";
+import { failure } from "../../core/decision/failure.ts";
+import type { Outcome } from "../../core/decision/outcome.ts";
+import { decideCommand } from "../../core/job/command.ts";
+import { type Job, mostUsage, type Usage } from "../../core/job/job.ts";
+import { settleJob, submitJob } from "../../core/job/lifecycle.ts";
+import { MIDDLE, T0 } from "../../core/job/testing-job.ts";
+import type { PolicyInput } from "../../core/policy/policy.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
+import type { ClaimedJob, NewSession, Report, ReportedOutcome } from "../../core/worker-protocol.ts";
 import { idMaker } from "../../lib/id.ts";
-import type { DecideCommand, DecideReport, Held, NewJob } from "../store.ts";
+import type { AttemptLease, DecideCommand, DecideReport, NewJob } from "../store.ts";
 
 export { T0 };
 export const SECOND = 1_000;
@@ -164,7 +164,7 @@ export function decideAt(now: number, random = MIDDLE): DecideReport {
     );
 }
 
-function outcomeOf(job: Job, reported: ReportedOutcome, held: Held): Outcome {
+function outcomeOf(job: Job, reported: ReportedOutcome, held: AttemptLease): Outcome {
   switch (reported.kind) {
     case "completed": {
       const asked = job.policy.retryWhen !== null && reported.result !== null;

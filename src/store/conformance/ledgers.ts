@@ -2,9 +2,9 @@
  *  stays spent. That a ledger is the sum of the events below it is checked after every test (audit.ts). */
 import { expect, test } from "vitest";
 import { inFull } from "../../../test/tier.ts";
-import { leftOf } from "../../core/budget.ts";
-import type { PolicyFields } from "../../core/policy.ts";
-import type { ClaimedJob } from "../../core/work.ts";
+import { leftOf } from "../../core/decision/budget.ts";
+import type { PolicyFields } from "../../core/policy/policy.ts";
+import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import type { Store } from "../store.ts";
 import type { Bench } from "./bench.ts";
 import {

@@ -1,7 +1,7 @@
 /** Names, actions, reasons and short ids: what people search by, and how much of the store such a search reads. */
 import { expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
-import { afterPrefix, SCAN } from "../find-scan.ts";
+import { afterPrefix, SCAN } from "../find.ts";
 import type { JobFilter } from "../store.ts";
 import type { Bench } from "./bench.ts";
 import { broke, done, INTERRUPTED, type JobParts, placeOf, reaped, SECOND, T0 } from "./kit.ts";

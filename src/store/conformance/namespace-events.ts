@@ -1,7 +1,7 @@
 /** The events of one namespace: nothing of others, nothing left out, and nobody looks at foreign ones twice. */
 import { expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
-import type { PerdureEvent } from "../../core/event.ts";
+import type { PerdureEvent } from "../../core/job/event.ts";
 import type { Bench } from "./bench.ts";
 import { reportOf, T0 } from "./kit.ts";
 

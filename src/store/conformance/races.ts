@@ -3,8 +3,8 @@
  *  `raceTests` with a way to open two connections to the same, empty data. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
-import type { JobEvent } from "../../core/event.ts";
-import type { ClaimedJob, Report, SettleAnswer } from "../../core/work.ts";
+import type { JobEvent } from "../../core/job/event.ts";
+import type { ClaimedJob, Report, SettleAnswer } from "../../core/worker-protocol.ts";
 import type { InsertAnswer, Store } from "../store.ts";
 import { allJobs, checkHistory, jobEvents } from "./audit.ts";
 import {

@@ -1,8 +1,8 @@
 /** Jobs that take cpu and memory: given only to a session that has as much, and as many as fit into what it and its host have
  *  left. */
 import { expect, test } from "vitest";
-import { capacityLabels, type Resources, resourceLabels } from "../../core/resources.ts";
-import type { ClaimedJob } from "../../core/work.ts";
+import { capacityLabels, type Resources, resourceLabels } from "../../core/input/resources.ts";
+import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import type { Bench } from "./bench.ts";
 import { broke, type JobParts, LEASE, MINUTE, reportOf, SECOND, T0 } from "./kit.ts";
 

@@ -1,8 +1,8 @@
 /** A second process on the same store, for races that one process cannot have with itself. It opens the store named by
  *  its argument, says so, and then does what each line of its input asks. Started by `rivals.ts`. */
 import { createInterface } from "node:readline";
-import { systemClock } from "../../engine/clock.ts";
 import { idMaker } from "../../lib/id.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { openStore } from "../open.ts";
 import { decideAt, newJob, reaped } from "./kit.ts";
 

@@ -1,6 +1,6 @@
 /** Queues of single runs, as `perdure run` has them: listed while their jobs have not ended, and gone with their jobs. */
 import { expect, test } from "vitest";
-import { runQueue } from "../../core/run-queue.ts";
+import { runQueue } from "../../core/names.ts";
 import type { Store } from "../store.ts";
 import type { Bench } from "./bench.ts";
 import { DAY, decideCommandAt, newJob, newSession, T0 } from "./kit.ts";

@@ -1,7 +1,7 @@
 /** Settling: an accepted report closes its attempt, writes one event and moves the job as was decided. */
 import { expect, test } from "vitest";
-import { failure } from "../../core/failure.ts";
-import type { ClaimedJob } from "../../core/work.ts";
+import { failure } from "../../core/decision/failure.ts";
+import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import type { Bench } from "./bench.ts";
 import { broke, decideAt, done, INTERRUPTED, jobId, reportOf, SECOND, T0, TWICE, usageOf } from "./kit.ts";
 

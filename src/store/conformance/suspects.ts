@@ -1,8 +1,8 @@
 /** The poison guard as far as it is the store's: suspects run alone, and what is known of a loss goes into its decision. */
 import { expect, test } from "vitest";
-import type { Crash } from "../../core/evidence.ts";
-import type { NewSession } from "../../core/work.ts";
-import { BESIDE_OTHERS_MS, MAKE_ROOM_MS } from "../trials.ts";
+import type { Crash } from "../../core/decision/evidence.ts";
+import type { NewSession } from "../../core/worker-protocol.ts";
+import { BESIDE_OTHERS_MS, MAKE_ROOM_MS } from "../claim-rules.ts";
 import type { Bench } from "./bench.ts";
 import { broke, done, LEASE, MINUTE, placeOf, reaped, SECOND, T0 } from "./kit.ts";
 

@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
-import { failure } from "../../core/failure.ts";
+import { failure } from "../../core/decision/failure.ts";
 import { storable } from "../../lib/text.ts";
 import type { Bench } from "./bench.ts";
 import { newJob, placeOf, reportOf, T0 } from "./kit.ts";

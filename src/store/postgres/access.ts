@@ -1,21 +1,21 @@
 /** Tokens of access, and settings that all who use the store share. */
 import type { AccessToken, Scope } from "../../core/access.ts";
 import { PerdureError } from "../../core/errors.ts";
-import type { EngineRecord } from "../../core/event.ts";
-import { createdToken, TOKEN_CREATED, TOKEN_REVOKED } from "../token-events.ts";
-import type { Context } from "./context.ts";
-import type { Row } from "./driver.ts";
-import { tellEngine } from "./events.ts";
-import { explained } from "./trouble.ts";
+import type { EngineRecord } from "../../core/job/event.ts";
+import { createdToken, TOKEN_CREATED, TOKEN_REVOKED } from "../engine-events.ts";
+import type { PostgresContext } from "./context.ts";
+import type { PgRow } from "./driver.ts";
+import { explained } from "./error-classes.ts";
+import { writeEngineEvents } from "./events.ts";
 
 /** As `revokedToken` says it, of the row itself. */
 const REVOKED =
   "json_strip_nulls(json_build_object('v', 1, 'token', id, 'name', name, 'by', $3::text, 'namespace', namespace))::text";
 
-export function tokenVerbs({ db, sql, wrote }: Context) {
+export function tokenVerbs({ db, sql, wrote }: PostgresContext) {
   // The event in the same statement.
   const told = (write: string, at: string, name: string, data: string) =>
-    `with changed as (${write} returning id, name, namespace), ${tellEngine("changed", at, `'${name}'`, data)} select id from changed`;
+    `with changed as (${write} returning id, name, namespace), ${writeEngineEvents("changed", at, `'${name}'`, data)} select id from changed`;
   const insert = `insert into $s.access_token (id, name, hash, scopes, namespace, created_at, expires_at, revoked_at)
     values ($1, $2, $3, $4, $5, $6, $7, $8)`;
   const add = sql("token_add", told(insert, "$6::bigint", TOKEN_CREATED, "$9::text"));
@@ -25,7 +25,7 @@ export function tokenVerbs({ db, sql, wrote }: Context) {
     `with changed as (${insert} on conflict (id) do update set id = excluded.id
        where access_token.hash = excluded.hash returning id, (xmax = 0) as is_new),
      fresh as (select 1 from changed where is_new),
-     ${tellEngine("fresh", "$6::bigint", `'${TOKEN_CREATED}'`, "$9::text")} select id from changed`,
+     ${writeEngineEvents("fresh", "$6::bigint", `'${TOKEN_CREATED}'`, "$9::text")} select id from changed`,
   );
   const all = sql(
     "tokens",
@@ -49,7 +49,7 @@ export function tokenVerbs({ db, sql, wrote }: Context) {
        returning id, name, namespace
      ),
      fresh as (select changed.* from changed cross join before where before.revoked_at is null),
-     ${tellEngine("fresh", "$2::bigint", `'${TOKEN_REVOKED}'`, REVOKED)} select id from changed`,
+     ${writeEngineEvents("fresh", "$2::bigint", `'${TOKEN_REVOKED}'`, REVOKED)} select id from changed`,
   );
 
   return {
@@ -75,7 +75,7 @@ export function tokenVerbs({ db, sql, wrote }: Context) {
   };
 }
 
-function toToken(r: Row): AccessToken {
+function toToken(r: PgRow): AccessToken {
   return {
     id: r[0] as string,
     name: r[1] as string,
@@ -88,7 +88,7 @@ function toToken(r: Row): AccessToken {
   };
 }
 
-export function settingVerbs({ db, sql, wrote }: Context) {
+export function settingVerbs({ db, sql, wrote }: PostgresContext) {
   const find = sql("setting", "select value from $s.meta where name = 'setting.' || $1");
   const add = sql(
     "setting_add",
@@ -98,7 +98,7 @@ export function settingVerbs({ db, sql, wrote }: Context) {
   const recorded = (write: string) =>
     `with changed as (${write} returning name),
      recorded as (select 1 from changed where $4::text is not null),
-     ${tellEngine("recorded", "$3::bigint", "$4::text", "$5::text")} select name from changed`;
+     ${writeEngineEvents("recorded", "$3::bigint", "$4::text", "$5::text")} select name from changed`;
   const change = sql(
     "setting_change",
     recorded("update $s.meta set value = $6 where name = 'setting.' || $1 and value = $2"),

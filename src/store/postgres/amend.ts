@@ -1,18 +1,18 @@
 /** Applies operators' commands, each decided by the pure function it came with, under the row's lock. */
-import type { BudgetNow } from "../../core/budget.ts";
-import type { Command, CommandDecision } from "../../core/command.ts";
-import { JOB_STATES, type JobState } from "../../core/job.ts";
-import type { JobTerms } from "../../core/redrive.ts";
-import { fewAtOnce } from "../../lib/few-at-once.ts";
+import type { BudgetNow } from "../../core/decision/budget.ts";
+import type { Command, CommandDecision } from "../../core/job/command.ts";
+import { JOB_STATES, type JobState } from "../../core/job/job.ts";
+import type { JobTerms } from "../../core/job/redrive.ts";
+import { limiter } from "../../lib/limiter.ts";
+import { withStanding } from "../family-rules.ts";
 import type { Ledgers } from "../ledger.ts";
-import { withStanding } from "../standing-cancel.ts";
 import type { AmendAnswer, DecideCommand, NamedParent, ParentNow } from "../store.ts";
 import { hashOfPolicy, type StoredJob, toFacts } from "../stored-job.ts";
 import { bigints, texts } from "./arrays.ts";
-import type { Connection } from "./connections.ts";
-import type { Context } from "./context.ts";
-import type { Row } from "./driver.ts";
-import { tellJobs } from "./events.ts";
+import type { PgConnection } from "./connections.ts";
+import type { PostgresContext } from "./context.ts";
+import type { PgRow } from "./driver.ts";
+import { writeJobEvents } from "./events.ts";
 import { type GroupVerb, refusal } from "./group.ts";
 import { ledgerBook } from "./ledgers.ts";
 import {
@@ -26,7 +26,7 @@ import {
   toJob,
 } from "./rows.ts";
 
-export interface AmendItem {
+export interface PostgresAmendItem {
   readonly jobId: string;
   readonly command: Command;
   readonly now: number;
@@ -34,26 +34,26 @@ export interface AmendItem {
 }
 
 /** What a command finds under the locks. */
-interface Standing {
+interface AmendTarget {
   readonly job: StoredJob;
   readonly parent: NamedParent | null;
   readonly ledgers: Ledgers;
 }
 
-type Applied = CommandDecision & { kind: "apply" };
+type AppliedCommand = CommandDecision & { kind: "apply" };
 
-interface AmendVerb extends GroupVerb<AmendItem, AmendAnswer> {
+interface PostgresAmendVerb extends GroupVerb<PostgresAmendItem, AmendAnswer> {
   /** In the name of a parent. Each list in a transaction of its own: were they grouped, parents and children of one group
    *  could be children and parents of another, and each wait for the other. */
-  runFor(parentId: string, items: readonly AmendItem[]): Promise<AmendAnswer[]>;
+  runFor(parentId: string, items: readonly PostgresAmendItem[]): Promise<AmendAnswer[]>;
 }
 
 /** Transactions at a time, of commands and of those in the name of a parent: claims and reports need connections too. */
 const IN_FLIGHT = 2;
 
-export function amendVerb(context: Context): AmendVerb {
+export function amendVerb(context: PostgresContext): PostgresAmendVerb {
   const { db, sql, interned, marks, wrote } = context;
-  const limited = fewAtOnce(IN_FLIGHT);
+  const limited = limiter(IN_FLIGHT);
   const book = ledgerBook(context);
   const lock = sql(
     "amend_lock",
@@ -102,7 +102,7 @@ export function amendVerb(context: Context): AmendVerb {
      ),
      -- A new start takes back a cancel that was not passed on yet: children that it has not reached go on.
      taken_back as (delete from $s.cascade x using changed c where x.job = c.no and c.event = 'job.redriven'),
-     ${tellJobs("changed", "at", "event", "data")}
+     ${writeJobEvents("changed", "at", "event", "data")}
      select 1 where false`,
   );
 
@@ -111,7 +111,7 @@ export function amendVerb(context: Context): AmendVerb {
     "amend_submission_terms",
     "update $s.submission set timeout_ms = $2, expire_in = $3, deadline_at = $4 where job = $1",
   );
-  async function setTerms(connection: Connection, no: number, terms: JobTerms, now: number): Promise<void> {
+  async function setTerms(connection: PgConnection, no: number, terms: JobTerms, now: number): Promise<void> {
     const policy = await interned.policyWithin(connection.ask, hashOfPolicy(terms.policy), terms.policy, now);
     await connection.ask(setJobTerms, [no, policy, terms.priority]);
     await connection.ask(setSubmissionTerms, [no, terms.timeoutMs, terms.expireInMs, terms.deadlineAt]);
@@ -124,7 +124,7 @@ export function amendVerb(context: Context): AmendVerb {
   );
   /** A job that had no budget before gets a ledger of its own; the children it has already are not below it. */
   async function setBudgets(
-    connection: Connection,
+    connection: PgConnection,
     job: StoredJob,
     budgets: readonly BudgetNow[],
     ledgers: Ledgers,
@@ -136,8 +136,8 @@ export function amendVerb(context: Context): AmendVerb {
   }
 
   async function amendAll(
-    connection: Connection,
-    items: readonly AmendItem[],
+    connection: PgConnection,
+    items: readonly PostgresAmendItem[],
     parent: NamedParent | null,
   ): Promise<AmendAnswer[]> {
     const rows = await connection.ask(lock, [texts(items.map((item) => item.jobId))]);
@@ -159,9 +159,9 @@ export function amendVerb(context: Context): AmendVerb {
   }
 
   async function amendOne(
-    connection: Connection,
-    { command, now, decide }: AmendItem,
-    { job, parent, ledgers }: Standing,
+    connection: PgConnection,
+    { command, now, decide }: PostgresAmendItem,
+    { job, parent, ledgers }: AmendTarget,
     jobs: Map<string, StoredJob>,
   ): Promise<AmendAnswer> {
     const decision = decide(job, command, parent, ledgers.budgets(job.budget));
@@ -169,7 +169,7 @@ export function amendVerb(context: Context): AmendVerb {
       return { status: "refused_command", message: decision.message, isBudget: decision.isBudget === true };
     }
     if (decision.kind === "noop") return { status: "noop", message: decision.message, job: toFacts(job) };
-    const { next, event, terms, budgets } = decision as Applied;
+    const { next, event, terms, budgets } = decision as AppliedCommand;
     if (terms !== undefined) await setTerms(connection, job.no, terms, now);
     if (budgets !== undefined) await setBudgets(connection, job, budgets, ledgers);
     const change: Move = { job: { ...job, ...terms }, next, avoidSession: null };
@@ -203,7 +203,7 @@ export function amendVerb(context: Context): AmendVerb {
   };
 }
 
-function parentNow(line: readonly Row[]): NamedParent | null {
+function parentNow(line: readonly PgRow[]): NamedParent | null {
   const upwards = [...line].sort(([a], [b]) => Number(a) - Number(b));
   return withStanding(
     upwards.map(([, state, attempt, cancelRequestedAt]): ParentNow => {

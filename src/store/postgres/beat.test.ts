@@ -2,9 +2,9 @@
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { newSchema, postgresUrl } from "../../../test/postgres/kit.ts";
-import { systemClock } from "../../engine/clock.ts";
 import { Engine } from "../../engine/engine.ts";
 import { idMaker } from "../../lib/id.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { LEASE, newJob, newSession, T0 } from "../conformance/kit.ts";
 import type { Store } from "../store.ts";
 import { openPostgres } from "./open.ts";

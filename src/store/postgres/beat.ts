@@ -4,11 +4,11 @@
 import { gapFound } from "../losses.ts";
 import type { Beat, BeatAnswer, EngineProcess, ExpiredJob, ExpiredQuery } from "../store.ts";
 import { ints } from "./arrays.ts";
-import type { Connection } from "./connections.ts";
-import type { Context } from "./context.ts";
-import { tellEngine } from "./events.ts";
+import type { PgConnection } from "./connections.ts";
+import type { PostgresContext } from "./context.ts";
+import { writeEngineEvents } from "./events.ts";
 
-export function beatVerb({ db, sql, wrote }: Context) {
+export function beatVerb({ db, sql, wrote }: PostgresContext) {
   // Whoever finds it locked need not beat: another does. Waiting for one that stands still would stop everybody.
   const read = sql(
     "beat_read",
@@ -33,7 +33,7 @@ export function beatVerb({ db, sql, wrote }: Context) {
   );
   const tell = sql(
     "beat_tell",
-    `with one as materialized (select 1 where pg_current_xact_id() is not null), ${tellEngine("one", "$1::bigint", "$2::text", "$3::text")} select 1`,
+    `with one as materialized (select 1 where pg_current_xact_id() is not null), ${writeEngineEvents("one", "$1::bigint", "$2::text", "$3::text")} select 1`,
   );
   // Locked first: a claim of such a session waits or comes before, and then the second statement sees what it took.
   const late = sql(
@@ -51,11 +51,11 @@ export function beatVerb({ db, sql, wrote }: Context) {
        returning s.id, s.namespace, before.ended_at as ended_before
      ),
      lost as (select id, namespace from over where ended_before is null),
-     ${tellEngine("lost", "$2", "'worker.lost'", `json_build_object('v', 1, 'session', id, 'by', $3::text, 'namespace', namespace)::text`)}
+     ${writeEngineEvents("lost", "$2", "'worker.lost'", `json_build_object('v', 1, 'session', id, 'by', $3::text, 'namespace', namespace)::text`)}
      select count(*) from over`,
   );
 
-  async function beatOne(connection: Connection, beat: Beat): Promise<BeatAnswer> {
+  async function beatOne(connection: PgConnection, beat: Beat): Promise<BeatAnswer> {
     const { time, maxGapMs, holdMs, clockJumpMs, engine } = beat;
     const values = new Map((await connection.ask(read)).map(([name, value]) => [name as string, value as string]));
     if (!values.has("beat_at") || !values.has("held_until"))
@@ -97,7 +97,7 @@ export function beatVerb({ db, sql, wrote }: Context) {
   };
 }
 
-export function expiredReader({ db, sql }: Context) {
+export function expiredReader({ db, sql }: PostgresContext) {
   const held = sql("expired_held", "select value from $s.meta where name = 'held_until'");
   // A session that has ended is over, whoever slept; one that is only late may be held.
   const lost = sql(

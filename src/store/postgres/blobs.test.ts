@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { ask } from "../../../test/postgres/client.ts";
 import { newSchema } from "../../../test/postgres/kit.ts";
-import { systemClock } from "../../engine/clock.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { blobConformance } from "../conformance/blobs.ts";
 import { jobId } from "../conformance/kit.ts";
 import type { Store } from "../store.ts";

@@ -2,10 +2,10 @@
 import pg from "pg";
 import { afterEach, expect, test, vi } from "vitest";
 import { newSchema } from "../../../test/postgres/kit.ts";
-import { DEFAULT_PRIORITY } from "../../core/lifecycle.ts";
-import { systemClock } from "../../engine/clock.ts";
+import { DEFAULT_PRIORITY } from "../../core/job/lifecycle.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { decideAt, done, newJob, newSession, placeOf, reportOf, T0, usageOf } from "../conformance/kit.ts";
-import { Marks } from "./marks.ts";
+import { ClaimCursors } from "./claim-cursors.ts";
 import { openPostgres } from "./open.ts";
 
 afterEach(() => {
@@ -41,7 +41,7 @@ test("a job without a budget above it is claimed by one statement, as ever; one 
   await life({}); // what is looked up once is looked up here
   const plain = await life({});
   expect(plain).toMatchObject({ claimed: 1, renewed: 3 });
-  const taken = vi.spyOn(Marks.prototype, "taken");
+  const taken = vi.spyOn(ClaimCursors.prototype, "taken");
   const covered = await life({ retry: { budget: { costUsd: 1 } } });
   // The next claim begins where this one found it, as after any other.
   expect(taken).toHaveBeenCalledWith(expect.any(Number), DEFAULT_PRIORITY, T0, T0);

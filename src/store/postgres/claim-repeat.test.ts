@@ -2,7 +2,7 @@
  *  order, as long as the session lives; one that has ended gets nothing, as on SQLite. */
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { newSchema } from "../../../test/postgres/kit.ts";
-import { systemClock } from "../../engine/clock.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { newJob, newSession, T0 } from "../conformance/kit.ts";
 import type { Store } from "../store.ts";
 import { openPostgres } from "./open.ts";

@@ -1,10 +1,47 @@
-/** The statements of a claim. One finds, locks, starts and tells. It looks twice: first without locks, to learn how many of
- *  each lane and priority are first in line, then for so many that nobody else has locked. Without rivals both are the same
- *  jobs; with rivals each gets others, and nobody waits. Jobs that a budget covers are found and not started: of them there is a
- *  row with their number alone, for admission.ts. */
-import { SUSPECT_STREAK } from "../../core/evidence.ts";
-import { tellJobs } from "./events.ts";
-import { RARE_JOB, SHORT_COLUMNS, SHORT_COUNT } from "./started.ts";
+/** The statements of a claim, and the columns they return of a started job: what is known at this moment, or is
+ *  nearly always as usual, is not sent. */
+
+import { SUSPECT_STREAK } from "../../core/decision/evidence.ts";
+import type { ClaimAnswer } from "../store.ts";
+import type { PgRow } from "./driver.ts";
+import { writeJobEvents } from "./events.ts";
+
+// Reads the jobs that a claim has just started. A claim is the busiest reader, and each column costs: what is known
+// of a job at this moment, or is nearly always as usual, is not sent.
+
+export { toStarted } from "../job-row.ts";
+
+/** Of `job j`, and `rare` of `submission b`: as usual for all but a few jobs; those where one is not are read whole. */
+const RARE_JOB = `(j.losses + j.defers + j.handbacks + j.streak > 0 or j.chapter > 1
+  or coalesce(j.streak_session, j.rule_counts, j.usage) is not null)`;
+const RARE = "(j.rare or coalesce(b.deadline_at, b.depth) is not null)";
+
+const PREVIOUS =
+  "case when j.attempt > 1 then (select failure from $s.attempt a where a.job = j.no and a.attempt = j.attempt - 1) end";
+
+/** What belongs to a started job beside its own columns. */
+export const BESIDE = `b.body, ${PREVIOUS}`;
+
+/** As `toStarted` reads them. */
+const SHORT_COLUMNS = `j.no, b.id, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures,
+  b.submitted_at, j.first_started_at, b.expire_in, b.timeout_ms, b.key, b.tags, ${RARE}, ${BESIDE}`;
+
+const SHORT_COUNT = 18;
+
+/** A job that a budget covers, which was not started. */
+export function isCovered(row: PgRow): boolean {
+  return row[1] === null;
+}
+
+/** True: more must be read of it than `toStarted` knows. */
+export function isRare(row: PgRow): boolean {
+  return row[15] === true;
+}
+
+// The statements of a claim. One finds, locks, starts and tells. It looks twice: first without locks, to learn how
+// many of each lane and priority are first in line, then for so many that nobody else has locked. Without rivals both
+// are the same jobs; with rivals each gets others, and nobody waits. Jobs that a budget covers are found and not
+// started: of them there is a row with their number alone, for admission.ts.
 
 /** Of a job that may be claimed by session $1 at $2, which has a lease of $3: a released job stays away from the session
  *  that did not want it, for one lease; after that it is better than nobody. */
@@ -80,7 +117,7 @@ const start = (pick: string) => `with ${ME}, ${openLanes("$4")}, ${pick},
     returning j.no, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures, j.first_started_at,
       ${RARE_JOB} as rare
   ),
-  ${tellJobs("begun", "$2", "'attempt.started'", "$7::text || begun.attempt || $8::text")}
+  ${writeJobEvents("begun", "$2", "'attempt.started'", "$7::text || begun.attempt || $8::text")}
   select ${SHORT_COLUMNS} from begun j join $s.submission b on b.job = j.no
   union all select no, ${Array.from({ length: SHORT_COUNT - 1 }, () => "null").join(", ")} from picked where budget is not null`;
 
@@ -123,3 +160,26 @@ export const START_MANY = start(PICK_MANY);
 /** Of those that are not suspects, though some of these are due. */
 export const START_OTHERS = start(pickMany("me"));
 export const START_SUSPECT = start(PICK_SUSPECT);
+
+/** Its number and its attempt. */
+export function startOf(row: PgRow): [number, number] {
+  return [row[0] as number, row[7] as number];
+}
+
+/** By priority, then longest due. */
+export function inLine(a: PgRow, b: PgRow): number {
+  return (
+    (a[4] as number) - (b[4] as number) || (a[5] as number) - (b[5] as number) || (a[0] as number) - (b[0] as number)
+  );
+}
+
+/** Nothing is due before `nextAt`. */
+export function later(nextAt: number): ClaimAnswer {
+  return { alive: true, drain: false, jobs: [], nextAt, delivery: null };
+}
+
+/** One suspect, and whether it may run beside others. */
+export interface DueSuspect {
+  readonly no: number;
+  readonly beside: boolean;
+}

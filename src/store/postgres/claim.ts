@@ -1,80 +1,88 @@
 /** Claims: starts due jobs for a session. A session looks through its lanes only, and in each lane through an index on
  *  (priority, run_at), so that jobs of other kinds and jobs in backoff cost nothing, however many they are. */
-import { ALONE_MS } from "../../core/evidence.ts";
-import { startedText } from "../../core/lifecycle.ts";
-import type { ClaimedJob } from "../../core/work.ts";
-import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS } from "../claimed-job.ts";
-import type { Meanings } from "../job-row.ts";
+import { ALONE_MS } from "../../core/decision/evidence.ts";
+import { startedText } from "../../core/job/lifecycle.ts";
+import type { ClaimedJob } from "../../core/worker-protocol.ts";
+import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, ROOM_CHECK_MS, SuspectTrials } from "../claim-rules.ts";
+import type { InternedValues } from "../job-row.ts";
 import type { LaneWindow } from "../lane.ts";
-import { fitting, heavyShares, howMany, type Lanes, lightShare, roomFor, type Share, Turns } from "../shares.ts";
+import {
+  fitting,
+  heavyShares,
+  howMany,
+  type LaneShare,
+  LaneTurns,
+  lightShare,
+  roomFor,
+  type SessionLanes,
+} from "../lane-fairness.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED, type StartedJob, type StoredJob } from "../stored-job.ts";
-import { ROOM_LOOK_MS, Trials } from "../trials.ts";
-import { type Admitted, admission, byLine } from "./admission.ts";
+import { admission, byLine, holdKeeper, type PostgresAdmitted } from "./admission.ts";
 import { bigints, ints } from "./arrays.ts";
 import {
+  BESIDE,
   DUE_LANES,
+  type DueSuspect,
   IDLE,
+  inLine,
+  isCovered,
+  isRare,
+  later,
   START_MANY,
   START_ONE,
   START_OTHERS,
   START_SUSPECT,
   SUSPECTS_FIRST,
+  startOf,
+  toStarted,
 } from "./claim-statements.ts";
-import type { Connection } from "./connections.ts";
-import type { Context } from "./context.ts";
-import type { Row, Statement, Value } from "./driver.ts";
-import { holdKeeper } from "./holds.ts";
+import type { PgConnection } from "./connections.ts";
+import type { PostgresContext } from "./context.ts";
+import type { PgRow, PgStatement, PgValue } from "./driver.ts";
 import { laneFinder } from "./lanes.ts";
 import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
 import type { SessionFacts, Sessions } from "./sessions.ts";
-import { BESIDE, isCovered, isRare, toStarted } from "./started.ts";
 
 /** Far fewer than the events of a batch (events.ts). */
 const MAX_CLAIM = 1_000;
 
 /** What a claim looks through. */
-interface Sight {
-  readonly lanes: Lanes;
+interface PostgresClaimScan {
+  readonly lanes: SessionLanes;
   readonly light: LaneWindow;
   /** Null: the session has no lanes of jobs that take cpu or memory. */
   readonly heavy: LaneWindow | null;
-  readonly shares: readonly Share[];
+  readonly shares: readonly LaneShare[];
 }
 
 /** One share of a claim. */
-interface Asked {
+interface ClaimCall {
   readonly facts: SessionFacts;
-  readonly lanes: Lanes;
-  readonly share: Share;
+  readonly lanes: SessionLanes;
+  readonly share: LaneShare;
   readonly request: ClaimRequest;
   readonly now: number;
 }
 
 /** Takes what it finds in one share; null: nothing was there. */
-type Way = (asked: Asked) => Promise<ClaimAnswer | null>;
-
-/** One suspect, and whether it may run beside others. */
-interface Suspect {
-  readonly no: number;
-  readonly beside: boolean;
-}
+type ClaimPath = (asked: ClaimCall) => Promise<ClaimAnswer | null>;
 
 /** What a claim got before, and which reply to it this is: null if it is the first. */
-interface Earlier {
+interface EarlierClaim {
   readonly drain: boolean;
   readonly delivery: number | null;
-  readonly again: Row[];
+  readonly again: PgRow[];
 }
 
 /** The place of the limit among the values of a statement that starts jobs. */
 const LIMIT_VALUE = 5;
 
-export function claimVerb(context: Context, sessions: Sessions) {
+export function claimVerb(context: PostgresContext, sessions: Sessions) {
   const { db, sql, interned, started, marks, clock, generation, wrote } = context;
   const { lanesOf, windowOf, moveOn } = laneFinder(context);
   const holds = holdKeeper(context);
-  const turns = new Turns();
+  const turns = new LaneTurns();
   const admit = admission(context);
   const startOne = sql("claim_one", START_ONE);
   const startMany = sql("claim", START_MANY);
@@ -85,7 +93,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
   const lockAlone = sql("claim_lock_alone", "select 1 from $s.session where no = $1 for update");
   const holdsAny = sql("claim_holds", "select 1 from $s.job where state = 1 and session = $1 limit 1");
   const tryAlone = sql("claim_alone", "update $s.session set alone_until = $2 where no = $1");
-  const trials = new Trials();
+  const trials = new SuspectTrials();
   const idle = sql("claim_idle", IDLE);
   const dueIn = sql("claim_due", DUE_LANES);
   const lock = sql(
@@ -117,7 +125,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
         moveOn(facts, "light", light);
         if (heavy !== null) moveOn(facts, "heavy", heavy);
       };
-      const plain = (asked: Asked) =>
+      const plain = (asked: ClaimCall) =>
         take(asked.share.lanes.length === 1 && heavy === null ? startOne : startMany, asked);
       for (const [way, share] of waysThrough(shares, isPlain ? plain : null, trials.othersFirst(facts.no, now))) {
         const answer = await way({ facts, lanes: mine, share, request, now });
@@ -147,12 +155,16 @@ export function claimVerb(context: Context, sessions: Sessions) {
   }
 
   /** How a claim goes through its shares, one after the other. */
-  function waysThrough(shares: readonly Share[], plain: Way | null, othersFirst: boolean): [Way, Share][] {
+  function waysThrough(
+    shares: readonly LaneShare[],
+    plain: ClaimPath | null,
+    othersFirst: boolean,
+  ): [ClaimPath, LaneShare][] {
     const ways = plain !== null ? [plain] : othersFirst ? [takeOthers, takeApart] : [takeApart];
-    return ways.flatMap((way) => shares.map((share): [Way, Share] => [way, share]));
+    return ways.flatMap((way) => shares.map((share): [ClaimPath, LaneShare] => [way, share]));
   }
 
-  async function sightOf(facts: SessionFacts, request: ClaimRequest, now: number): Promise<Sight> {
+  async function sightOf(facts: SessionFacts, request: ClaimRequest, now: number): Promise<PostgresClaimScan> {
     const lanes = await lanesOf(facts);
     const light = await windowOf(facts, lanes.light, "light", request.limit);
     const first = lightShare(light.lanes, request);
@@ -169,7 +181,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
 
   /** Where suspects are due. A poison job takes with it all that runs beside it. Which of them it was shows only when it runs
    *  alone: a suspect that is first in line goes to a session that holds nothing, and others are not given to it meanwhile. */
-  async function takeApart(asked: Asked): Promise<ClaimAnswer | null> {
+  async function takeApart(asked: ClaimCall): Promise<ClaimAnswer | null> {
     const { facts, share, now } = asked;
     const found = await db.read(suspectsFirst, [facts.no, now, facts.leaseMs, ints(share.lanes)]);
     const seen = found.flatMap(([no, isBusy]) => (isBusy === true ? [no as number] : []));
@@ -177,7 +189,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
     for (const [no, isBusy] of found) {
       const suspect = no as number;
       const turn = isBusy === true ? trials.turn(suspect, facts.no, now) : "take";
-      if (turn === "wait") return later(now + ROOM_LOOK_MS);
+      if (turn === "wait") return later(now + ROOM_CHECK_MS);
       if (turn === "leave") continue;
       trials.taken(suspect);
       const answer = await take(startSuspect, asked, { no: suspect, beside: isBusy === true });
@@ -188,17 +200,21 @@ export function claimVerb(context: Context, sessions: Sessions) {
     return takeOthers(asked);
   }
 
-  const takeOthers = (asked: Asked) => take(startOthers, asked);
+  const takeOthers = (asked: ClaimCall) => take(startOthers, asked);
 
   /** Null: nothing was there to be taken. */
-  async function take(statement: Statement, asked: Asked, suspect: Suspect | null = null): Promise<ClaimAnswer | null> {
+  async function take(
+    statement: PgStatement,
+    asked: ClaimCall,
+    suspect: DueSuspect | null = null,
+  ): Promise<ClaimAnswer | null> {
     const { facts, share, now } = asked;
     const { claimId } = asked.request;
     const { lanes, limit } = share;
     if (lanes.length === 0 && claimId === null) return null;
     const { marks: from, whole } = marks.of(lanes, clock.monotonic());
     const [before, after] = startedText(facts.id, facts.name)(0).split('"attempt":0') as [string, string];
-    const values: Value[] = [facts.no, now, facts.leaseMs, ints(lanes), bigints(from), limit];
+    const values: PgValue[] = [facts.no, now, facts.leaseMs, ints(lanes), bigints(from), limit];
     values.push(`${before}"attempt":`, after);
     if (suspect !== null) values.push(suspect.no);
     if (claimId !== null || share.needs !== null || suspect !== null) {
@@ -209,15 +225,15 @@ export function claimVerb(context: Context, sessions: Sessions) {
     if (whole) marks.tookWhole(clock.monotonic() - began);
     if (!rows.some(isCovered)) return rows.length === 0 ? null : handedOver(asked, { rows });
     const covered = rows.filter(isCovered).map(([no]) => no as number);
-    const told = [values[6], values[7]] as [Value, Value];
+    const told = [values[6], values[7]] as [PgValue, PgValue];
     const admitted = await db.transaction((connection) => admit(connection, facts.no, covered, now, told));
     return handedOver(asked, { rows: rows.filter((row) => !isCovered(row)), ...admitted });
   }
 
   /** Null: others were sooner with all of them. */
   async function handedOver(
-    { facts, share, request, now }: Asked,
-    { rows, begun = [], overBudget = [] }: { rows: Row[] } & Partial<Admitted>,
+    { facts, share, request, now }: ClaimCall,
+    { rows, begun = [], overBudget = [] }: { rows: PgRow[] } & Partial<PostgresAdmitted>,
   ): Promise<ClaimAnswer | null> {
     if (rows.length + begun.length + overBudget.length === 0) return null;
     const covered = begun.map(([no]) => no);
@@ -231,10 +247,10 @@ export function claimVerb(context: Context, sessions: Sessions) {
   /** A claim with a name is remembered with what it got, under the session's lock, so that a repeat finds it. One
    *  that takes cpu or memory holds the lock of its host. */
   async function takeLocked(
-    statement: Statement,
-    asked: Asked,
-    values: Value[],
-    suspect: Suspect | null,
+    statement: PgStatement,
+    asked: ClaimCall,
+    values: PgValue[],
+    suspect: DueSuspect | null,
   ): Promise<ClaimAnswer | null> {
     const { facts, lanes, share, request, now } = asked;
     const { claimId } = request;
@@ -259,7 +275,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
         const found = await connection.ask(statement, values);
         const begun = found.filter((row) => !isCovered(row));
         const covered = found.filter(isCovered).map(([no]) => no as number);
-        const told = [values[6], values[7]] as [Value, Value];
+        const told = [values[6], values[7]] as [PgValue, PgValue];
         const admitted = covered.length === 0 ? null : await admit(connection, facts.no, covered, now, told);
         const starts = [...begun.map(startOf), ...(admitted?.begun ?? [])];
         if (share.needs !== null && starts.length > 0) {
@@ -293,7 +309,11 @@ export function claimVerb(context: Context, sessions: Sessions) {
   }
 
   /** What this id got before, under the session's lock; null if the session is over. */
-  async function recalled(connection: Connection, facts: SessionFacts, claimId: string): Promise<Earlier | null> {
+  async function recalled(
+    connection: PgConnection,
+    facts: SessionFacts,
+    claimId: string,
+  ): Promise<EarlierClaim | null> {
     const [[draining] = []] = await connection.ask(lock, [facts.no]);
     if (draining === undefined) return null;
     const drain = draining === true;
@@ -303,7 +323,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
     return { drain, delivery, again: await stillHeld(connection, facts, text) };
   }
 
-  async function handOverAgain(facts: SessionFacts, earlier: Earlier): Promise<ClaimAnswer> {
+  async function handOverAgain(facts: SessionFacts, earlier: EarlierClaim): Promise<ClaimAnswer> {
     const { drain, delivery, again } = earlier;
     const names = await learnRows(interned, again);
     const jobs = again.map((row) => claimedJob(generation, facts.id, toWhole(row, names)));
@@ -311,7 +331,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
   }
 
   /** The jobs of an earlier claim whose reply was lost: those it still holds. */
-  async function stillHeld(connection: Connection, facts: SessionFacts, text: string): Promise<Row[]> {
+  async function stillHeld(connection: PgConnection, facts: SessionFacts, text: string): Promise<PgRow[]> {
     const held = new Map(JSON.parse(text) as [number, number][]);
     const rows = await connection.ask(readAgain, [bigints([...held.keys()])]);
     return rows.filter((row) => row[5] === 1 && row[18] === facts.no && row[9] === held.get(row[0] as number));
@@ -320,8 +340,8 @@ export function claimVerb(context: Context, sessions: Sessions) {
   /** `covered`: the numbers of those that were started because their budgets allow it. */
   async function handOver(
     facts: SessionFacts,
-    share: Share,
-    rows: Row[],
+    share: LaneShare,
+    rows: PgRow[],
     covered: readonly number[],
     now: number,
   ): Promise<ClaimedJob[]> {
@@ -335,7 +355,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
     const rare = rows.filter(isRare);
     const whole = rare.length === 0 ? [] : await readWhole(rare.map((row) => row[0] as number));
     rows.sort(inLine);
-    const jobs = rows.map((row): Placed => {
+    const jobs = rows.map((row): StartedClaim => {
       const one = isRare(row) ? whole.find(({ job }) => job.no === row[0]) : undefined;
       const begun = one ?? toStarted(row, names, facts, now);
       const { job } = begun;
@@ -360,7 +380,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
     return rows.map((row) => toWhole(row, names));
   }
 
-  const toWhole = (row: Row, names: Meanings): StartedJob => ({
+  const toWhole = (row: PgRow, names: InternedValues): StartedJob => ({
     job: toJob(row, names),
     payload: row[COLUMN_COUNT] as string,
     previous: row[COLUMN_COUNT + 1] as string | null,
@@ -370,23 +390,7 @@ export function claimVerb(context: Context, sessions: Sessions) {
     Promise.all(requests.map((request) => claimOne(request, now)));
 }
 
-function later(nextAt: number): ClaimAnswer {
-  return { alive: true, drain: false, jobs: [], nextAt, delivery: null };
-}
-
-interface Placed {
+interface StartedClaim {
   readonly job: StoredJob;
   readonly claimed: ClaimedJob;
-}
-
-/** Its number and its attempt. */
-function startOf(row: Row): [number, number] {
-  return [row[0] as number, row[7] as number];
-}
-
-/** By priority, then longest due. */
-function inLine(a: Row, b: Row): number {
-  return (
-    (a[4] as number) - (b[4] as number) || (a[5] as number) - (b[5] as number) || (a[0] as number) - (b[0] as number)
-  );
 }

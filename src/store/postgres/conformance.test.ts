@@ -3,7 +3,7 @@ import { borrowSchema } from "../../../test/postgres/borrowed.ts";
 import { ask } from "../../../test/postgres/client.ts";
 import { postgresUrl } from "../../../test/postgres/kit.ts";
 import { IS_FULL } from "../../../test/tier.ts";
-import { systemClock } from "../../engine/clock.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { conformance } from "../conformance/conformance.ts";
 import { openPostgres } from "./open.ts";
 

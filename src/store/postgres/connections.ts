@@ -6,8 +6,8 @@
  *  a restart or a failover is waited out, an outage is told. */
 import type pg from "pg";
 import { PerdureError } from "../../core/errors.ts";
-import { ask, type Client, loadPg, type Row, SESSION_SETTINGS, type Statement, type Value } from "./driver.ts";
-import { explained, messageOf, NoConnection, troubleOf, UnknownCommit } from "./trouble.ts";
+import { ask, loadPg, type PgClient, type PgRow, type PgStatement, type PgValue, SESSION_SETTINGS } from "./driver.ts";
+import { errorClassOf, explained, messageOf, NoConnection, UnknownCommit } from "./error-classes.ts";
 
 export interface ConnectionOptions {
   readonly config: pg.PoolConfig;
@@ -18,11 +18,11 @@ export interface ConnectionOptions {
 }
 
 /** A transaction under way, or a connection that has none. */
-export interface Connection {
-  ask(statement: Statement, values?: readonly Value[]): Promise<Row[]>;
+export interface PgConnection {
+  ask(statement: PgStatement, values?: readonly PgValue[]): Promise<PgRow[]>;
 }
 
-export interface Care {
+export interface TransactionOptions {
   /** It may be done twice without harm. */
   readonly repeat?: boolean;
   /** On the connection that is kept free for it. */
@@ -49,7 +49,7 @@ const BEGIN = { name: "", text: "begin" };
 const ROLLBACK = { name: "", text: "rollback" };
 const COMMIT = { text: "commit", query_timeout: 8_000 };
 
-export class Connections {
+export class PgConnections {
   readonly #pool: pg.Pool;
   readonly #reserved: pg.Pool;
   readonly #aside: pg.Pool;
@@ -57,8 +57,8 @@ export class Connections {
   readonly #clients = new Set<pg.ClientBase>();
   #closed = false;
 
-  static async open(options: ConnectionOptions): Promise<Connections> {
-    return new Connections(await loadPg(), options);
+  static async open(options: ConnectionOptions): Promise<PgConnections> {
+    return new PgConnections(await loadPg(), options);
   }
 
   private constructor({ Pool }: typeof pg, options: ConnectionOptions) {
@@ -92,22 +92,29 @@ export class Connections {
   }
 
   /** A statement that changes nothing. */
-  read(statement: Statement, values: readonly Value[] = [], care: Care = {}): Promise<Row[]> {
+  read(statement: PgStatement, values: readonly PgValue[] = [], care: TransactionOptions = {}): Promise<PgRow[]> {
     return this.#patiently({ ...care, repeat: true, storesNoJobs: true }, (client) => ask(client, statement, values));
   }
 
   /** A statement that is a transaction by itself; durable when this resolves. */
-  write(statement: Statement, values: readonly Value[], care: Care = {}): Promise<Row[]> {
+  write(statement: PgStatement, values: readonly PgValue[], care: TransactionOptions = {}): Promise<PgRow[]> {
     return this.writeAs(() => statement, values, care);
   }
 
   /** The same, where a repeat is another statement than the first try. */
-  writeAs(statement: (tries: number) => Statement, values: readonly Value[], care: Care = {}): Promise<Row[]> {
+  writeAs(
+    statement: (tries: number) => PgStatement,
+    values: readonly PgValue[],
+    care: TransactionOptions = {},
+  ): Promise<PgRow[]> {
     return this.#patiently(care, (client, tries) => watched(client, () => ask(client, statement(tries), values)));
   }
 
   /** Several statements as one transaction. `work` may be called again from the start. */
-  transaction<T>(work: (connection: Connection, tries: number) => Promise<T>, care: Care = {}): Promise<T> {
+  transaction<T>(
+    work: (connection: PgConnection, tries: number) => Promise<T>,
+    care: TransactionOptions = {},
+  ): Promise<T> {
     return this.#patiently(care, async (client, tries) => {
       let result: T;
       try {
@@ -115,7 +122,7 @@ export class Connections {
         result = await work({ ask: (statement, values = []) => ask(client, statement, values) }, tries);
       } catch (error) {
         // Nothing was committed, whatever broke: it may be begun again.
-        if (troubleOf(error) === "unknown") throw new RolledBack(messageOf(error), { cause: error });
+        if (errorClassOf(error) === "unknown") throw new RolledBack(messageOf(error), { cause: error });
         await ask(client, ROLLBACK, []).catch(() => {});
         throw error;
       }
@@ -135,7 +142,7 @@ export class Connections {
     for (const client of this.#clients) cutOff(client);
   }
 
-  async #patiently<T>(care: Care, work: (client: Client, tries: number) => Promise<T>): Promise<T> {
+  async #patiently<T>(care: TransactionOptions, work: (client: PgClient, tries: number) => Promise<T>): Promise<T> {
     const { sleep, random, monotonic } = this.#options;
     const began = monotonic();
     let unknown: unknown = null;
@@ -144,7 +151,7 @@ export class Connections {
         return await this.#once(care, (client) => work(client, tries));
       } catch (error) {
         if (care.aside === true && isCancelled(error)) throw tookTooLong(error);
-        const trouble = error instanceof RolledBack ? "again" : troubleOf(error);
+        const trouble = error instanceof RolledBack ? "again" : errorClassOf(error);
         if (trouble === "unknown" && unknown === null) unknown = error;
         const mayRepeat = trouble === "away" || trouble === "again" || (trouble === "unknown" && care.repeat === true);
         const pause = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(tries, 10)) * (0.5 + random());
@@ -159,18 +166,18 @@ export class Connections {
     }
   }
 
-  #poolFor({ reserved = false, aside = false }: Care): pg.Pool {
+  #poolFor({ reserved = false, aside = false }: TransactionOptions): pg.Pool {
     if (reserved) return this.#reserved;
     return aside ? this.#aside : this.#pool;
   }
 
-  async #once<T>(care: Care, work: (client: Client) => Promise<T>): Promise<T> {
+  async #once<T>(care: TransactionOptions, work: (client: PgClient) => Promise<T>): Promise<T> {
     let client: pg.PoolClient;
     try {
       client = await this.#poolFor(care).connect();
     } catch (error) {
       // Whatever went wrong on the way, nothing was asked yet; a wrong password stays what it is.
-      if (troubleOf(error) !== "bug") throw new NoConnection(messageOf(error), { cause: error });
+      if (errorClassOf(error) !== "bug") throw new NoConnection(messageOf(error), { cause: error });
       const message = `PostgreSQL cannot be opened: ${messageOf(error)}`;
       throw new PerdureError("store_io", message, { cause: error });
     }
@@ -178,7 +185,7 @@ export class Connections {
     try {
       return await work(client);
     } catch (error) {
-      const trouble = troubleOf(error);
+      const trouble = errorClassOf(error);
       broken = trouble === "unknown" || trouble === "away" || error instanceof RolledBack;
       throw error;
     } finally {
@@ -189,7 +196,7 @@ export class Connections {
 
 /** Thrown by a caller's function, and nothing that PostgreSQL said. */
 function isOurs(error: unknown): boolean {
-  return troubleOf(error) === "bug" && (error as { code?: unknown }).code === undefined;
+  return errorClassOf(error) === "bug" && (error as { code?: unknown }).code === undefined;
 }
 
 function isCancelled(error: unknown): boolean {
@@ -220,7 +227,7 @@ export function cutOff(client: unknown): void {
 class RolledBack extends Error {}
 
 /** A commit that warns is not known to be durable: its wait for the standby was cut short. */
-async function watched<T>(client: Client, work: () => Promise<T>): Promise<T> {
+async function watched<T>(client: PgClient, work: () => Promise<T>): Promise<T> {
   let warning: string | null = null;
   const onNotice = (notice: { code?: string | undefined; message?: string | undefined }) => {
     if (notice.code === "01000") warning = notice.message ?? "a warning";

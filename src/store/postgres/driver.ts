@@ -3,13 +3,13 @@
 import type pg from "pg";
 
 export type Pg = typeof pg;
-export type Client = pg.Client | pg.PoolClient;
-export type Row = readonly Cell[];
-export type Cell = string | number | boolean | null;
-export type Value = string | number | boolean | null | Buffer;
+export type PgClient = pg.Client | pg.PoolClient;
+export type PgRow = readonly PgCell[];
+export type PgCell = string | number | boolean | null;
+export type PgValue = string | number | boolean | null | Buffer;
 
 /** A statement with a name is parsed and planned once per connection. */
-export interface Statement {
+export interface PgStatement {
   readonly name: string;
   readonly text: string;
   /** It may have to count, search or delete a great many rows. */
@@ -35,11 +35,18 @@ const BOOLEAN = 16;
 const isTrue = (text: string) => text === "t";
 const asText = (text: string) => text;
 
-export async function ask(client: Client, statement: Statement, values: readonly Value[]): Promise<Row[]> {
+export async function ask(client: PgClient, statement: PgStatement, values: readonly PgValue[]): Promise<PgRow[]> {
   const { name, text, isLong = false } = statement;
   const timing = { query_timeout: isLong ? LONG_ANSWER_MS : ANSWER_MS };
-  const query = { name, text, values: values as Value[], rowMode: "array" as const, types: types as never, ...timing };
-  return (await client.query<Cell[]>(query)).rows;
+  const query = {
+    name,
+    text,
+    values: values as PgValue[],
+    rowMode: "array" as const,
+    types: types as never,
+    ...timing,
+  };
+  return (await client.query<PgCell[]>(query)).rows;
 }
 
 /** Our sessions: no lock outlives a process that stands still, plans that do not change with statistics, and commits that are on disk when they are acknowledged.
@@ -57,3 +64,6 @@ export const SESSION_SETTINGS = `
   select set_config('synchronous_commit', 'on', false)
   where current_setting('synchronous_commit') in ('off', 'local', 'remote_write');
 `;
+
+/** Makes a statement of one store: `$s.` before a table becomes its schema. */
+export type MakeStatement = (name: string, text: string, options?: { isLong: boolean }) => PgStatement;

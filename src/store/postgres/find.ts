@@ -1,19 +1,28 @@
 /** Searching jobs. Only bound values enter the statement; which index serves it follows from what is asked. What no index
  *  serves is searched for a part at a time (`find-scan.ts`). */
-import { readCursor, writeCursor } from "../cursor.ts";
-import { afterPrefix, isCalled, isPattern, MAX_PREFIXED, nextOf, SCAN, toLike } from "../find-scan.ts";
+import {
+  afterPrefix,
+  isCalled,
+  isPattern,
+  MAX_PREFIXED,
+  nextOf,
+  readCursor,
+  SCAN,
+  toLike,
+  writeCursor,
+} from "../find.ts";
 import type { Lane } from "../lane.ts";
 import type { JobFilter, JobRow } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
 import { bigints, ints, texts } from "./arrays.ts";
-import type { Context } from "./context.ts";
-import { LONG, type Row, type Value } from "./driver.ts";
-import { type Reader, ROW_COLUMNS } from "./read.ts";
+import type { PostgresContext } from "./context.ts";
+import { LONG, type PgRow, type PgValue } from "./driver.ts";
+import { type PostgresReader, ROW_COLUMNS } from "./read.ts";
 
 const DEFAULT_LIMIT = 100;
 const MAX_FIND = 1_000;
 
-export function finder({ db, sql, interned }: Context, reader: Reader, secret: string) {
+export function finder({ db, sql, interned }: PostgresContext, reader: PostgresReader, secret: string) {
   const prefixed = sql(
     "prefixed",
     `select job from $s.submission where id >= $1 and id < $2 order by id limit ${MAX_PREFIXED}`,
@@ -22,12 +31,12 @@ export function finder({ db, sql, interned }: Context, reader: Reader, secret: s
     const limit = Math.max(1, Math.min(filter.limit ?? DEFAULT_LIMIT, MAX_FIND));
     const newest = filter.order !== "oldest";
     const where: string[] = ["true"];
-    const values: Value[] = [];
+    const values: PgValue[] = [];
     // By a key, and among children, submits and workers search too: they do not wait for the searches of others.
     const aside = filter.key === undefined && filter.parentId === undefined;
-    const read = (text: string, bound: readonly Value[]) =>
+    const read = (text: string, bound: readonly PgValue[]) =>
       db.read({ ...sql("", text, LONG), name: "" }, bound, { aside });
-    const bind = (value: Value) => `$${values.push(value)}`;
+    const bind = (value: PgValue) => `$${values.push(value)}`;
 
     const lanes = await matchingLanes(filter);
     if (lanes !== null) where.push(`j.lane = any (${bind(numbers(lanes))}::int[])`);
@@ -78,7 +87,7 @@ export function finder({ db, sql, interned }: Context, reader: Reader, secret: s
     }
     const text = `select ${ROW_COLUMNS} ${from} where ${where.join(" and ")} ${order} limit ${bind(limit + 1)}`;
     const rows = await read(text, values);
-    const next = nextOf<Row>(rows, limit, scanned, (row) => row[0] as number);
+    const next = nextOf<PgRow>(rows, limit, scanned, (row) => row[0] as number);
     const jobs = await reader.toRows(rows.slice(0, limit));
     return { jobs, next: next === null ? null : writeCursor(next, filter, secret) };
 

@@ -1,16 +1,22 @@
 /** Lists that are split, and what each of their items is told when only a part of them could be stored. */
 import { describe, expect, it } from "vitest";
 import { PerdureError } from "../../core/errors.ts";
-import type { Refused } from "../../core/work.ts";
-import { Group, refusal } from "./group.ts";
+import type { RefusedItem } from "../../core/worker-protocol.ts";
+import { GroupCommit, refusal } from "./group.ts";
 
-type Answer = number | Refused;
+type Answer = number | RefusedItem;
 const away = () => new PerdureError("store_unavailable", "the server is away");
 const badData = () => Object.assign(new Error("bad"), { code: "22P02" });
 const list = (length: number) => Array.from({ length }, (_, i) => i);
 
-function group(run: (items: readonly number[]) => Promise<number[]>, isPartly = true): Group<number, Answer> {
-  return new Group<number, Answer>({ run, refuse: (_, error) => refusal(error), inFlight: 2, together: 10, isPartly });
+function group(run: (items: readonly number[]) => Promise<number[]>, isPartly = true): GroupCommit<number, Answer> {
+  return new GroupCommit<number, Answer>({
+    run,
+    refuse: (_, error) => refusal(error),
+    inFlight: 2,
+    together: 10,
+    isPartly,
+  });
 }
 
 describe("a list in several parts", () => {
@@ -20,7 +26,7 @@ describe("a list in several parts", () => {
 
   it("is split by its weight as well", async () => {
     const sizes: number[] = [];
-    const heavy = new Group<number, number>({
+    const heavy = new GroupCommit<number, number>({
       async run(items) {
         sizes.push(items.length);
         return [...items];

@@ -1,8 +1,8 @@
 /** Group commit: calls of one verb that arrive while others of it are under way share the next statement. A group that
  *  fails for its data is split in halves and repeated, until only the guilty item is refused. */
 import { PerdureError } from "../../core/errors.ts";
-import type { Refused } from "../../core/work.ts";
-import { explained, messageOf, troubleOf } from "./trouble.ts";
+import type { RefusedItem } from "../../core/worker-protocol.ts";
+import { errorClassOf, explained, messageOf } from "./error-classes.ts";
 
 export interface GroupVerb<Item, Answer> {
   /** All of them, in one transaction, or an error and none. */
@@ -20,7 +20,7 @@ export interface GroupVerb<Item, Answer> {
   readonly together: number;
 }
 
-interface Call<Item, Answer> {
+interface GroupCall<Item, Answer> {
   readonly items: readonly Item[];
   resolve(answers: Answer[]): void;
   reject(error: unknown): void;
@@ -29,9 +29,9 @@ interface Call<Item, Answer> {
 /** So that a statement takes seconds at most, and its text fits into memory several times over. */
 const MAX_WEIGHT = 8_000_000;
 
-export class Group<Item, Answer> {
+export class GroupCommit<Item, Answer> {
   readonly #verb: GroupVerb<Item, Answer>;
-  #queue: Call<Item, Answer>[] = [];
+  #queue: GroupCall<Item, Answer>[] = [];
   #running = 0;
   #scheduled = false;
   #idle: (() => void)[] = [];
@@ -117,7 +117,7 @@ export class Group<Item, Answer> {
     }
   }
 
-  #take(): Call<Item, Answer>[] {
+  #take(): GroupCall<Item, Answer>[] {
     const { together, weigh } = this.#verb;
     let items = 0;
     let weight = 0;
@@ -132,9 +132,10 @@ export class Group<Item, Answer> {
     return this.#queue.splice(0, count);
   }
 
-  async #commit(calls: readonly Call<Item, Answer>[]): Promise<void> {
-    const items = calls.length === 1 ? (calls[0] as Call<Item, Answer>).items : calls.flatMap((call) => call.items);
-    let outcome: (Answer | Failed)[];
+  async #commit(calls: readonly GroupCall<Item, Answer>[]): Promise<void> {
+    const items =
+      calls.length === 1 ? (calls[0] as GroupCall<Item, Answer>).items : calls.flatMap((call) => call.items);
+    let outcome: (Answer | FailedItem)[];
     try {
       outcome = await this.#attempt(items);
     } catch (error) {
@@ -145,13 +146,13 @@ export class Group<Item, Answer> {
     for (const call of calls) {
       const mine = outcome.slice(at, at + call.items.length);
       at += call.items.length;
-      const failed = mine.find((answer) => answer instanceof Failed);
-      if (failed instanceof Failed) call.reject(failed.error);
+      const failed = mine.find((answer) => answer instanceof FailedItem);
+      if (failed instanceof FailedItem) call.reject(failed.error);
       else call.resolve(mine as Answer[]);
     }
   }
 
-  async #attempt(items: readonly Item[]): Promise<(Answer | Failed)[]> {
+  async #attempt(items: readonly Item[]): Promise<(Answer | FailedItem)[]> {
     try {
       return await this.#verb.run(items);
     } catch (error) {
@@ -159,18 +160,18 @@ export class Group<Item, Answer> {
       if (items.length > 1) {
         const middle = items.length >> 1;
         const halves = [items.slice(0, middle), items.slice(middle)];
-        const results: PromiseSettledResult<(Answer | Failed)[]>[] = [];
+        const results: PromiseSettledResult<(Answer | FailedItem)[]>[] = [];
         for (const half of halves) results.push(...(await Promise.allSettled([this.#attempt(half)])));
         return this.#joined(halves, results);
       }
       const [item] = items as [Item];
-      return [this.#verb.refuse === undefined ? new Failed(explained(error)) : this.#verb.refuse(item, error)];
+      return [this.#verb.refuse === undefined ? new FailedItem(explained(error)) : this.#verb.refuse(item, error)];
     }
   }
 }
 
 /** Stands for the answer of an item whose verb has no word for a refusal. */
-class Failed {
+class FailedItem {
   readonly error: unknown;
   constructor(error: unknown) {
     this.error = error;
@@ -181,11 +182,13 @@ class Failed {
 function isAboutData(error: unknown): boolean {
   if (error instanceof PerdureError) return error.code === "store_refused";
   const { code } = (error ?? {}) as { code?: unknown };
-  return troubleOf(error) === "data" || (error instanceof Error && code === undefined && troubleOf(error) === "bug");
+  return (
+    errorClassOf(error) === "data" || (error instanceof Error && code === undefined && errorClassOf(error) === "bug")
+  );
 }
 
 /** The answer for an item that the database cannot take. */
-export function refusal(error: unknown): Refused {
+export function refusal(error: unknown): RefusedItem {
   if (error instanceof PerdureError) return { status: "refused", code: error.code, message: error.message };
   return { status: "refused", code: "store_refused", message: `the store refused this item: ${messageOf(error)}` };
 }

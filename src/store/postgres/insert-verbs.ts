@@ -1,21 +1,120 @@
-/** The verbs that store new jobs: each list in a transaction of its own, shared with others of its sort, or within somebody
- *  else's. */
+/** The insert verbs: jobs, children under the locks of their parents, and jobs within a transaction of the caller. */
+
 import { ConfigError, PerdureError } from "../../core/errors.ts";
+import { JOB_STATES, type JobState } from "../../core/job/job.ts";
+import { type ParentFacts, refusedChild } from "../family-rules.ts";
 import type { InsertAnswer, NewJob, TransactionClient } from "../store.ts";
-import { ints } from "./arrays.ts";
-import type { Connection } from "./connections.ts";
-import type { Context } from "./context.ts";
-import type { Row, Statement, Value } from "./driver.ts";
+import { ints, texts } from "./arrays.ts";
+import type { PgConnection } from "./connections.ts";
+import type { PostgresContext } from "./context.ts";
+import type { PgRow, PgStatement, PgValue } from "./driver.ts";
+import { errorClassOf, explained, messageOf } from "./error-classes.ts";
 import { type GroupVerb, refusal } from "./group.ts";
-import { inserter } from "./insert.ts";
-import { childInserter } from "./insert-children.ts";
-import type { InsertItem } from "./insert-statements.ts";
+import {
+  type InsertItem,
+  inserter,
+  keyName,
+  LOGGED,
+  type NameNumbers,
+  type RunStatement,
+  takenAnswer,
+} from "./insert.ts";
 import { runLaneHolder } from "./run-lanes.ts";
-import { explained, messageOf, troubleOf } from "./trouble.ts";
 import { IN_TRANSACTION } from "./watch.ts";
 
+// Stores jobs that have parents. Their parents' rows are locked before, in the order of their numbers, and stay so
+// until the children are there: whoever ends or cancels a parent either finds the child, or was there first, and the
+// child is refused. A key that names a job already is answered whatever became of the parent: a submit that is
+// repeated finds its child.
+
+function childInserter(context: PostgresContext) {
+  const { sql, interned } = context;
+  const { insert, takenKeys } = inserter(context);
+  const lock = sql(
+    "insert_parents",
+    `select b.id, j.lane, j.state, j.attempt, j.cancel_requested_at, j.budget from $s.submission b join $s.job j on j.no = b.job
+     where b.id = any ($1::text[]) order by j.no for share of j`,
+  );
+  const there = sql("insert_there", `select id, ${LOGGED} from $s.submission where id = any ($1::text[])`);
+
+  /** All within one transaction, whose statements go through `ask`; `tries` is how often this has been tried before. The lanes
+   *  and policies of the jobs are to be stored before: who holds a connection must not wait for another. */
+  return async (
+    items: readonly InsertItem[],
+    names: NameNumbers,
+    ask: RunStatement,
+    tries: number,
+  ): Promise<InsertAnswer[]> => {
+    const parents = await lockParents(items, ask);
+    const answers: (InsertAnswer | null)[] = items.map(({ job }) =>
+      job.parent === null ? null : refusedChild(job, parents.get(job.parent.id) ?? null),
+    );
+    const good = items
+      .filter((_, i) => answers[i] === null)
+      .map((item) => ({
+        ...item,
+        above: item.job.parent === null ? null : (parents.get(item.job.parent.id)?.budget ?? null),
+      }));
+    const send = (statement: (tries: number) => PgStatement, values: readonly PgValue[]) =>
+      ask(statement(tries), values);
+    const stored = good.length === 0 ? [] : await insert(good, names, send, ask);
+    await lookAgain(items, answers, ask, tries);
+    return answers.map((answer) => answer ?? (stored.shift() as InsertAnswer));
+  };
+
+  async function lockParents(items: readonly InsertItem[], ask: RunStatement): Promise<Map<string, ParentFacts>> {
+    const ids = new Set(items.flatMap(({ job }) => (job.parent === null ? [] : [job.parent.id])));
+    const rows = await ask(lock, [texts([...ids])]);
+    await interned.learn(new Set(rows.map((row) => Number(row[1]))), [], [], ask);
+    return new Map(rows.map((row) => [row[0] as string, factsOf(row)]));
+  }
+
+  function factsOf([, lane, state, attempt, cancelRequestedAt, budget]: PgRow): ParentFacts {
+    return {
+      namespace: interned.lane(Number(lane)).namespace,
+      state: JOB_STATES[Number(state)] as JobState,
+      attempt: Number(attempt),
+      cancelRequestedAt: cancelRequestedAt === null ? null : Number(cancelRequestedAt),
+      budget: budget === null ? null : Number(budget),
+    };
+  }
+
+  /** Of those that their parents refuse, some may be there: under their key, or stored by the first try of a repeat. */
+  async function lookAgain(
+    items: readonly InsertItem[],
+    answers: (InsertAnswer | null)[],
+    ask: RunStatement,
+    tries: number,
+  ): Promise<void> {
+    const refused = items.map((item, i) => ({ ...item, i })).filter(({ i }) => answers[i] !== null);
+    const named = refused.filter(({ job }) => job.key !== null);
+    const rows =
+      named.length === 0
+        ? []
+        : await takenKeys(
+            named.map(({ job }) => job),
+            ask,
+          );
+    // Only of those before it in the list has a job a key already.
+    const places = new Map(items.map(({ job }, i) => [job.id, i]));
+    const byKey = new Map(rows.map((row) => [keyName(row[0] as string, row[1] as string), row]));
+    for (const { job, now, i } of named) {
+      const row = byKey.get(keyName(job.namespace, job.key as string));
+      if (row === undefined || (row[6] !== null && Number(row[6]) <= now)) continue;
+      if ((places.get(row[2] as string) ?? -1) > i) continue;
+      answers[i] = row[2] === job.id ? { status: "inserted", id: job.id } : takenAnswer(job, row);
+    }
+    if (tries === 0 || refused.length === 0) return;
+    const stored = new Set((await ask(there, [texts(refused.map(({ job }) => job.id))])).map(([id]) => id));
+    for (const { job, i } of refused) if (stored.has(job.id)) answers[i] = { status: "inserted", id: job.id };
+  }
+}
+
+// The verbs that store new jobs: each list in a transaction of its own, shared with others of its sort, or within
+// somebody else's.
+
 /** Within somebody's transaction: the statements go over their connection, and workers hear of it when it commits. */
-export function insertWithin(context: Context, channel: string) {
+export function insertWithin(context: PostgresContext, channel: string) {
   const { storeNames, insert } = inserter(context);
   const { withLanes, held } = runLaneHolder(context);
   // A transaction may be open for long: what its jobs name is held until it ends.
@@ -28,11 +127,11 @@ export function insertWithin(context: Context, channel: string) {
   const begun = context.sql("", "select now() < statement_timestamp()");
   const hint = context.sql("", "select pg_notify($1, $2)");
   return async (client: TransactionClient, items: readonly InsertItem[]): Promise<InsertAnswer[]> => {
-    const ask = async ({ text }: Statement, values: readonly Value[]) => {
+    const ask = async ({ text }: PgStatement, values: readonly PgValue[]) => {
       try {
-        return (await client.query({ text, values: [...values], rowMode: "array" })).rows as Row[];
+        return (await client.query({ text, values: [...values], rowMode: "array" })).rows as PgRow[];
       } catch (error) {
-        throw troubleOf(error) === "again" ? repeatAll(error) : explained(error);
+        throw errorClassOf(error) === "again" ? repeatAll(error) : explained(error);
       }
     };
     const [[isBegun] = []] = await ask(begun, []);
@@ -57,7 +156,7 @@ export function insertWithin(context: Context, channel: string) {
   };
 }
 
-export function insertVerb(context: Context): GroupVerb<InsertItem, InsertAnswer> {
+export function insertVerb(context: PostgresContext): GroupVerb<InsertItem, InsertAnswer> {
   const { storeNames, insert } = inserter(context);
   const { db, wrote } = context;
   return {
@@ -80,7 +179,7 @@ export function insertVerb(context: Context): GroupVerb<InsertItem, InsertAnswer
 }
 
 /** For lists with parents, or with jobs of single runs: a transaction, as parents and lanes are locked before. */
-export function insertChildrenVerb(context: Context): GroupVerb<InsertItem, InsertAnswer> {
+export function insertChildrenVerb(context: PostgresContext): GroupVerb<InsertItem, InsertAnswer> {
   const { storeNames } = inserter(context);
   const insertChildren = childInserter(context);
   const { withLanes, held } = runLaneHolder(context);
@@ -90,7 +189,7 @@ export function insertChildrenVerb(context: Context): GroupVerb<InsertItem, Inse
     inFlight: 3,
     async run(items) {
       const names = await storeNames(items);
-      const work = ({ ask }: Connection, tries: number) =>
+      const work = ({ ask }: PgConnection, tries: number) =>
         held(items, ask, () => insertChildren(items, names, ask, tries));
       const answers = await withLanes(items, () => db.transaction(work, { repeat: true }));
       wrote();

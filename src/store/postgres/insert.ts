@@ -1,38 +1,208 @@
-/** Stores new jobs. One statement writes all their rows. Submit keys take two: the keys are inserted in order, those
- *  that were already there are read by a second statement, because the first cannot see what it collided with. */
+/** Inserts lists of jobs: the statements with their values, and the answers for submit keys that exist already. */
+import { hasBudget } from "../../core/decision/budget.ts";
 import { isOutage } from "../../core/errors.ts";
-import { JOB_STATES, type JobState } from "../../core/job.ts";
+import { JOB_STATES, type JobState } from "../../core/job/job.ts";
+import { submittedText } from "../../core/job/lifecycle.ts";
+import { newLedger } from "../ledger.ts";
 import type { InsertAnswer, NewJob } from "../store.ts";
-import { isSameBody } from "../stored-job.ts";
-import { texts } from "./arrays.ts";
-import type { Context } from "./context.ts";
-import type { Row, Statement, Value } from "./driver.ts";
+import { checkAt, isSameBody, STATE_CODES } from "../stored-job.ts";
+import { bigints, ints, smallints, texts } from "./arrays.ts";
+import type { PostgresContext } from "./context.ts";
+import type { PgRow, PgStatement, PgValue } from "./driver.ts";
+import { explained, messageOf, UnknownCommit } from "./error-classes.ts";
+import { BATCH } from "./events.ts";
 import { refusal } from "./group.ts";
-import {
-  type InsertItem,
-  insertStatements,
-  isWhole,
-  keyValues,
-  type NameNumbers,
-  rowValues,
-} from "./insert-statements.ts";
-import { explained, messageOf, UnknownCommit } from "./trouble.ts";
+import type { PostgresInterned } from "./interned.ts";
 
-/** Asks a statement, over whatever connection. */
-export type Ask = (statement: Statement, values: readonly Value[]) => Promise<Row[]>;
+// The statements that write new jobs, and their values. One statement writes all rows of a list. Those for lists
+// without parents, annotations, names and budgets do not mention them: most lists have none.
 
-/** How a list of jobs gets to the database: as a transaction of its own, or within somebody's. */
-export type Send = (statement: (tries: number) => Statement, values: readonly Value[]) => Promise<Row[]>;
-
-/** What one call of `insert` goes by. */
-interface Work {
-  readonly items: readonly InsertItem[];
-  readonly names: NameNumbers;
-  readonly send: Send;
-  readonly ask: Ask;
+export interface InsertItem {
+  readonly job: NewJob;
+  readonly now: number;
+  /** The number of the nearest job above it that has a budget. */
+  readonly above?: number | null;
 }
 
-export function inserter(context: Context) {
+/** One number for the jobs and one for the events of the statement; the transaction has its own before (feed.ts). */
+const NUMBERS = `drawn as materialized (
+    select nextval('$s.job_no') * ${BATCH} as jobs, nextval('$s.event_seq') * ${BATCH} as events
+    where pg_current_xact_id() is not null
+  )`;
+
+const TYPES =
+  "$1::text[], $2::int[], $3::int[], $4::smallint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::bigint[], " +
+  "$9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::text[], $15::text[], $16::text[]";
+const NAMES =
+  "id, lane, policy, priority, state, run_at, submitted_at, expires_at, check_at, deadline_at, expire_in, " +
+  "timeout_ms, key, tags, body, data";
+/** The values of keys come after all others. */
+const KEYS_AFTER = { usual: 17, whole: 24 };
+
+/** A repeat writes to the log in any case: a commit that wrote nothing waits neither for the disk nor for a standby, and
+ *  would acknowledge what only the first try wrote. */
+export const LOGGED = "pg_logical_emit_message(true, 'perdure', 'repeat')::text";
+
+interface InsertShape {
+  readonly isRepeat: boolean;
+  /** With parents, annotations, names and budgets. */
+  readonly isWhole: boolean;
+}
+
+const columns = ({ isWhole }: InsertShape) =>
+  isWhole
+    ? `unnest(${TYPES}, $17::text[], $18::smallint[], $19::text[], $20::text[], $21::text[], $22::bigint[], $23::text[])
+       with ordinality as u (${NAMES}, parent, depth, annotations, name, action, above, ledger, ord)`
+    : `unnest(${TYPES}) with ordinality as u (${NAMES}, ord)`;
+
+/** The rows of the jobs in `new`. In a repeat, only of those that turn out not to be there: the first try may still be
+ *  under way, and then its end is waited for. */
+function rows({ isRepeat, isWhole }: InsertShape): string {
+  const fresh = isRepeat ? "fresh" : "new";
+  const more = isWhole ? ", parent, depth, annotations, name, action" : "";
+  return `
+  sub as (
+    insert into $s.submission (job, id, lane, submitted_at, deadline_at, expire_in, timeout_ms, key, tags, body${more})
+    select no, id, lane, submitted_at, deadline_at, expire_in, timeout_ms, key, tags, body${more} from new
+    ${isRepeat ? "on conflict (id) do nothing returning job" : ""}
+  ),
+  ${isRepeat ? "fresh as materialized (select * from new where no in (select job from sub))," : ""}
+  hot as (
+    insert into $s.job (no, lane, policy, priority, state, run_at, revision, chapter, attempt, expires_at, check_at${
+      isWhole ? ", budget" : ""
+    })
+    select no, lane, policy, priority, state, run_at, 1, 1, 0, expires_at, check_at${
+      isWhole ? ", case when ledger is null then above else no end" : ""
+    } from ${fresh}
+  ),
+  ${isWhole ? `ledgers as (insert into $s.budget (job, above, body) select no, above, ledger from ${fresh} where ledger is not null),` : ""}
+  tagged as (
+    insert into $s.tag (tag, job)
+    select t.tag, f.no from ${fresh} f cross join lateral json_array_elements_text(f.tags::json) as t (tag)
+    where f.tags is not null on conflict do nothing
+  ),
+  told as (
+    insert into $s.event (seq, job, n, at, name, data) select seq, no, 1, submitted_at, 'job.submitted', data from ${fresh}
+  )`;
+}
+
+const numbered = (shape: InsertShape) =>
+  `select drawn.jobs + ord as no, drawn.events + ord as seq, u.* from drawn cross join ${columns(shape)}`;
+
+function plain(shape: InsertShape): string {
+  return `with ${NUMBERS}, new as materialized (${numbered(shape)}), ${rows(shape)}
+    select ${shape.isRepeat ? LOGGED : "1 where false"}`;
+}
+
+function keyed(shape: InsertShape): string {
+  const first = shape.isWhole ? KEYS_AFTER.whole : KEYS_AFTER.usual;
+  const arrays = ["text", "text", "text", "text", "bigint"].map((type, i) => `$${first + i}::${type}[]`).join(", ");
+  return `with ${NUMBERS}, k as (
+      insert into $s.submit_key (namespace, key, id, body_hash, at)
+      select * from unnest(${arrays}) as n (namespace, key, id, h, at)
+      order by namespace, key
+      -- a stub whose window is over gives way; a repeat finds its own
+      on conflict (namespace, key) do update
+        set id = excluded.id, body_hash = excluded.body_hash, at = excluded.at, state = null, chapter = null, until = null
+        where submit_key.until <= excluded.at or submit_key.id = excluded.id
+      returning id
+    ),
+    new as materialized (${numbered(shape)} where (u.key is null or u.id in (select id from k))), ${rows(shape)}
+    select id from k`;
+}
+
+/** By what the list needs: with keys, and with parents or annotations. */
+function insertStatements(sql: PostgresContext["sql"]) {
+  const make = (name: string, text: (shape: InsertShape) => string, isWhole: boolean) => {
+    const first = sql(name, text({ isRepeat: false, isWhole }));
+    const again = sql(`${name}_again`, text({ isRepeat: true, isWhole }));
+    return (tries: number): PgStatement => (tries === 0 ? first : again);
+  };
+  return {
+    usual: { plain: make("insert", plain, false), keyed: make("insert_keyed", keyed, false) },
+    whole: { plain: make("insert_whole", plain, true), keyed: make("insert_whole_keyed", keyed, true) },
+  };
+}
+
+function isWhole(items: readonly InsertItem[]): boolean {
+  return items.some(
+    ({ job }) =>
+      job.parent !== null ||
+      job.annotations !== null ||
+      job.name !== null ||
+      job.action !== null ||
+      hasBudget(job.policy),
+  );
+}
+
+/** What the lanes and policies of these jobs are called. */
+export interface NameNumbers {
+  readonly lanes: Pick<PostgresInterned, "laneNo">;
+  /** By hash. */
+  readonly policies: ReadonlyMap<string, number>;
+}
+
+function rowValues(items: readonly InsertItem[], { lanes, policies }: NameNumbers): PgValue[] {
+  const jobs = items.map((item) => item.job);
+  const usual = [
+    texts(jobs.map((job) => job.id)),
+    ints(jobs.map((job) => lanes.laneNo(job))),
+    ints(jobs.map((job) => policies.get(job.policyHash) as number)),
+    smallints(jobs.map((job) => job.priority)),
+    smallints(jobs.map((job) => STATE_CODES[job.transition.next.state])),
+    bigints(jobs.map((job) => job.transition.next.runAt)),
+    bigints(items.map((item) => item.now)),
+    bigints(jobs.map((job) => job.transition.next.expiresAt)),
+    bigints(jobs.map((job) => checkAt(job.transition.next.expiresAt, job.deadlineAt))),
+    bigints(jobs.map((job) => job.deadlineAt)),
+    bigints(jobs.map((job) => job.expireInMs)),
+    bigints(jobs.map((job) => job.timeoutMs)),
+    texts(jobs.map((job) => job.key)),
+    texts(jobs.map((job) => (job.tags.length === 0 ? null : JSON.stringify(job.tags)))),
+    texts(jobs.map((job) => job.payload)),
+    texts(jobs.map((job) => submittedText(job.transition.event.data))),
+  ];
+  if (!isWhole(items)) return usual;
+  return [
+    ...usual,
+    texts(jobs.map((job) => job.parent?.id ?? null)),
+    smallints(jobs.map((job) => (job.parent === null ? null : job.depth))),
+    texts(jobs.map((job) => job.annotations)),
+    texts(jobs.map((job) => job.name)),
+    texts(jobs.map((job) => job.action)),
+    bigints(items.map(({ above = null }) => above)),
+    texts(jobs.map((job) => (hasBudget(job.policy) ? newLedger(job.id, job.policy) : null))),
+  ];
+}
+
+function keyValues(items: readonly InsertItem[]): PgValue[] {
+  return [
+    texts(items.map(({ job }) => job.namespace)),
+    texts(items.map(({ job }) => job.key)),
+    texts(items.map(({ job }) => job.id)),
+    texts(items.map(({ job }) => job.bodyHash)),
+    bigints(items.map(({ now }) => now)),
+  ];
+}
+
+// Stores new jobs. One statement writes all their rows. Submit keys take two: the keys are inserted in order, those
+// that were already there are read by a second statement, because the first cannot see what it collided with.
+
+/** Asks a statement, over whatever connection. */
+export type RunStatement = (statement: PgStatement, values: readonly PgValue[]) => Promise<PgRow[]>;
+
+/** How a list of jobs gets to the database: as a transaction of its own, or within somebody's. */
+type SendStatement = (statement: (tries: number) => PgStatement, values: readonly PgValue[]) => Promise<PgRow[]>;
+
+/** What one call of `insert` goes by. */
+interface InsertWork {
+  readonly items: readonly InsertItem[];
+  readonly names: NameNumbers;
+  readonly send: SendStatement;
+  readonly ask: RunStatement;
+}
+
+export function inserter(context: PostgresContext) {
   const { sql, interned, marks } = context;
   const statements = insertStatements(sql);
   const byKey = sql(
@@ -54,7 +224,7 @@ export function inserter(context: Context) {
   }
 
   /** `ask` reads what other jobs have these keys; it must see what has been committed meanwhile. */
-  async function insert(items: readonly InsertItem[], names: NameNumbers, send: Send, ask: Ask) {
+  async function insert(items: readonly InsertItem[], names: NameNumbers, send: SendStatement, ask: RunStatement) {
     const answers: (InsertAnswer | undefined)[] = new Array(items.length);
     let left = items.map((_, i) => i);
     // Twice at most for a key whose job is pruned at the very moment; and once more, to be sure.
@@ -67,7 +237,7 @@ export function inserter(context: Context) {
 
   /** Returns the places that are still without an answer. */
   async function insertThese(
-    { items, names, send, ask }: Work,
+    { items, names, send, ask }: InsertWork,
     places: readonly number[],
     answers: (InsertAnswer | undefined)[],
   ): Promise<number[]> {
@@ -108,10 +278,10 @@ export function inserter(context: Context) {
     items: readonly InsertItem[],
     taken: readonly number[],
     answers: (InsertAnswer | undefined)[],
-    ask: Ask,
+    ask: RunStatement,
   ): Promise<number[]> {
     const jobs = taken.map((i) => (items[i] as InsertItem).job);
-    const found = new Map<string, Row>();
+    const found = new Map<string, PgRow>();
     // The others of this list may be stored already: whatever breaks now, it is not known that nothing was.
     const rows = await takenKeys(jobs, ask).catch((error: unknown) => {
       throw isOutage(error) ? explained(new UnknownCommit(messageOf(error))) : error;
@@ -128,7 +298,7 @@ export function inserter(context: Context) {
   }
 
   /** What has the keys of these jobs, as `takenAnswer` reads it. */
-  function takenKeys(jobs: readonly NewJob[], ask: Ask): Promise<Row[]> {
+  function takenKeys(jobs: readonly NewJob[], ask: RunStatement): Promise<PgRow[]> {
     return ask(byKey, [texts(jobs.map((job) => job.namespace)), texts(jobs.map((job) => job.key))]);
   }
 
@@ -137,7 +307,7 @@ export function inserter(context: Context) {
 
 export function takenAnswer(
   job: NewJob,
-  [, , id, bodyHash, stubState, stubChapter, until, state, chapter]: Row,
+  [, , id, bodyHash, stubState, stubChapter, until, state, chapter]: PgRow,
 ): InsertAnswer {
   if (!isSameBody(bodyHash as string, job.bodyHash)) return { status: "conflict", id: id as string };
   return {

@@ -3,16 +3,15 @@
  *  what was deleted (`names.ts`) is found to be gone when it is used again. Lanes and policies are stored in transactions of
  *  their own, before the jobs that name them: one that no job names after all does no harm. */
 import { PerdureError } from "../../core/errors.ts";
-import type { Policy } from "../../core/policy.ts";
-import { policyFromJson } from "../../core/resolve-policy.ts";
-import { isRunQueue } from "../../core/run-queue.ts";
-import type { Meanings } from "../job-row.ts";
+import { isRunQueue } from "../../core/names.ts";
+import type { Policy } from "../../core/policy/policy.ts";
+import { policyFromJson } from "../../core/policy/resolve-policy.ts";
+import { isFresh, type KnownName, PolicyMemory } from "../interned-names.ts";
+import type { InternedValues } from "../job-row.ts";
 import { type Lane, labelText, laneName, type NewLane } from "../lane.ts";
-import { isFresh, type KnownName, PolicyMemory } from "../names.ts";
 import { bigints, ints, texts } from "./arrays.ts";
-import type { Connection, Connections } from "./connections.ts";
-import type { Context } from "./context.ts";
-import type { Row, Statement } from "./driver.ts";
+import type { PgConnection, PgConnections } from "./connections.ts";
+import type { MakeStatement, PgRow, PgStatement } from "./driver.ts";
 
 const MAX_SESSIONS = 10_000;
 /** Hashes of policies and their numbers. */
@@ -20,10 +19,10 @@ const MAX_HASHES = 10_000;
 
 /** A lane, and whose quota it counts for where it is new. */
 type OwnedLane = NewLane & { readonly owner?: string | null };
-type Named = OwnedLane & { readonly policyHash: string; readonly policy: Policy };
+type NamedJob = OwnedLane & { readonly policyHash: string; readonly policy: Policy };
 
-export class Interned {
-  readonly #db: Connections;
+export class PostgresInterned {
+  readonly #db: PgConnections;
   readonly #lanes = new Map<number, Lane>();
   readonly #laneNos = new Map<string, KnownName>();
   /** Deleted, and not yet forgotten: a row of a job that was deleted too may be in somebody's hands. */
@@ -38,10 +37,10 @@ export class Interned {
   readonly #sql: Record<
     | ("lanesAfter" | "lanesOfQueues" | "laneNumbers" | "lockLanes" | "addLanes" | "touchLanes")
     | ("addPolicies" | "policiesByNo" | "sessionsByNo"),
-    Statement
+    PgStatement
   >;
 
-  constructor(db: Connections, sql: Context["sql"]) {
+  constructor(db: PgConnections, sql: MakeStatement) {
     this.#db = db;
     this.#sql = {
       lanesAfter: sql("lanes", "select no, namespace, queue, kind, labels from $s.lane where no > $1 order by no"),
@@ -117,7 +116,7 @@ export class Interned {
 
   /** Stores the lanes and policies of new jobs where they are new too, and notes that the others are in use. The answer is the
    *  numbers of the policies, by their hashes: the memory of them may be filled by others meanwhile. */
-  async store(jobs: readonly Named[], now: number): Promise<ReadonlyMap<string, number>> {
+  async store(jobs: readonly NamedJob[], now: number): Promise<ReadonlyMap<string, number>> {
     const lanes: OwnedLane[] = [];
     const numbers = new Map<string, number>();
     const policies = new Map<string, Policy>();
@@ -226,7 +225,7 @@ export class Interned {
   }
 
   /** The number of a policy, stored within a transaction where it is new. Not cached: it may be rolled back. */
-  async policyWithin(ask: Connection["ask"], hash: string, policy: Policy, now: number): Promise<number> {
+  async policyWithin(ask: PgConnection["ask"], hash: string, policy: Policy, now: number): Promise<number> {
     const known = this.#policyNos.get(hash);
     if (known !== undefined && isFresh(known, now)) return known.no;
     const [[no] = []] = await ask(this.#sql.addPolicies, policyValues(new Map([[hash, policy]]), now));
@@ -239,8 +238,8 @@ export class Interned {
     lanes: Iterable<number>,
     policies: Iterable<number>,
     sessions: Iterable<number | null>,
-    ask: Connection["ask"] = (statement, values) => this.#db.read(statement, values),
-  ): Promise<Meanings> {
+    ask: PgConnection["ask"] = (statement, values) => this.#db.read(statement, values),
+  ): Promise<InternedValues> {
     for (const lane of lanes) {
       if (this.#lanes.has(lane)) continue;
       for (const row of await ask(this.#sql.lanesAfter, [this.#lastLane])) this.#learnLane(row);
@@ -274,7 +273,7 @@ export class Interned {
     };
   }
 
-  #learnLane([no, namespace, queue, kind, text]: Row, isNext = true): void {
+  #learnLane([no, namespace, queue, kind, text]: PgRow, isNext = true): void {
     const labels = JSON.parse(text as string) as Record<string, string>;
     const lane = { no, namespace, queue, kind, labels } as Lane;
     this.#lanes.set(lane.no, lane);

@@ -10,23 +10,23 @@ import {
   labelText,
   type NewLane,
   serves,
+  walkLanes,
   windowSize,
 } from "../lane.ts";
-import { walkLanes } from "../lane-window.ts";
-import { type Lanes, sortLanes } from "../shares.ts";
+import { type SessionLanes, sortLanes } from "../lane-fairness.ts";
 import { texts } from "./arrays.ts";
-import type { Context } from "./context.ts";
+import type { PostgresContext } from "./context.ts";
 import type { SessionFacts } from "./sessions.ts";
 
 const MAX_SESSIONS = 1_000;
 
 /** Light and heavy lanes are walked through apart from each other. */
-type Part = "light" | "heavy";
+type PostgresLanePart = "light" | "heavy";
 
 /** Lanes that other processes added are looked for this often, also by a session that never idles. */
 const LANES_EVERY_MS = 1_000;
 
-export function laneFinder({ db, sql, interned, clock }: Context) {
+export function laneFinder({ db, sql, interned, clock }: PostgresContext) {
   const waiting = sql(
     "lanes_waiting",
     `with recursive found (lane) as (
@@ -38,12 +38,12 @@ export function laneFinder({ db, sql, interned, clock }: Context) {
      select lane from found where lane is not null limit $2`,
   );
   const paused = sql("lanes_paused", "select namespace, queue from $s.queue");
-  const known = new Map<number, { readonly version: number; readonly lanes: Lanes }>();
+  const known = new Map<number, { readonly version: number; readonly lanes: SessionLanes }>();
   const places = { light: new Map<number, number>(), heavy: new Map<number, number>() };
   let readAt = Number.NEGATIVE_INFINITY;
 
   /** The lanes of a session; kept until lanes are added. */
-  async function lanesOf(session: SessionFacts): Promise<Lanes> {
+  async function lanesOf(session: SessionFacts): Promise<SessionLanes> {
     if (clock.monotonic() - readAt > LANES_EVERY_MS) {
       readAt = clock.monotonic();
       await interned.readLanes();
@@ -62,7 +62,7 @@ export function laneFinder({ db, sql, interned, clock }: Context) {
   async function windowOf(
     session: SessionFacts,
     mine: ReadonlySet<number>,
-    part: Part,
+    part: PostgresLanePart,
     wanted: number,
   ): Promise<LaneWindow> {
     if (mine.size <= FEW_LANES) return { lanes: [...mine], partial: false, next: 0 };
@@ -80,7 +80,7 @@ export function laneFinder({ db, sql, interned, clock }: Context) {
   }
 
   /** The next claim of this session goes on after this window. */
-  function moveOn(session: SessionFacts, part: Part, window: LaneWindow): void {
+  function moveOn(session: SessionFacts, part: PostgresLanePart, window: LaneWindow): void {
     if (places[part].size >= MAX_SESSIONS) places[part].clear();
     places[part].set(session.no, window.next);
   }
@@ -88,7 +88,7 @@ export function laneFinder({ db, sql, interned, clock }: Context) {
   return { lanesOf, windowOf, moveOn };
 }
 
-export function laneCounter({ db, sql }: Context) {
+export function laneCounter({ db, sql }: PostgresContext) {
   const count = sql("lane_count", "select count(*)::integer from $s.lane where namespace = $1");
   const owned = sql(
     "lanes_owned",

@@ -1,34 +1,40 @@
 /** What PostgreSQL knows of sessions that were lost: asked only where the reaper settles. The sessions are locked by then. */
-import { type Crash, SUSPECT_STREAK } from "../../core/evidence.ts";
-import { type AskOthers, otherWorkers, processKey, type WatchedSession } from "../../core/other-workers.ts";
-import type { Report } from "../../core/work.ts";
+import {
+  type Crash,
+  type FindOtherWorkers,
+  otherWorkers,
+  processKey,
+  SUSPECT_STREAK,
+  type WatchedSession,
+} from "../../core/decision/evidence.ts";
+import type { Report } from "../../core/worker-protocol.ts";
 import {
   byProcess,
   crashOf,
   diedWith,
-  type Gap,
+  type EngineGap,
   type LostSession,
   NEWEST_WATCHED,
   type ProcessSession,
 } from "../losses.ts";
 import type { StoredJob } from "../stored-job.ts";
 import { bigints, ints, texts } from "./arrays.ts";
-import type { Connection } from "./connections.ts";
-import type { Context } from "./context.ts";
-import type { Row } from "./driver.ts";
+import type { PgConnection } from "./connections.ts";
+import type { PostgresContext } from "./context.ts";
+import type { PgRow } from "./driver.ts";
 
 export interface Losses {
   crash(job: StoredJob, report: Report): Crash | undefined;
   /** The attempt was taken from its session. */
   took(job: StoredJob, report: Report): void;
   /** What is to be noted of the sessions. */
-  write(connection: Connection): Promise<void>;
+  write(connection: PgConnection): Promise<void>;
 }
 
 const WATCHED = `s.no, s.host, s.pool, s.process, s.pid, s.started_at,
   s.renewed_at, s.ended_at, s.lost_at`;
 
-export function lossKeeper({ sql }: Context) {
+export function lossKeeper({ sql }: PostgresContext) {
   const inHand = (session: string) =>
     `(select count(*)::int from $s.job j where j.state = 1 and j.session = ${session}.no)`;
   const find = sql(
@@ -60,7 +66,7 @@ export function lossKeeper({ sql }: Context) {
   );
   const endTrial = sql("loss_trial", "update $s.session set alone_until = null where no = any ($1::int[])");
 
-  async function lostSessions({ ask }: Connection, numbers: Iterable<number>): Promise<LostSession[]> {
+  async function lostSessions({ ask }: PgConnection, numbers: Iterable<number>): Promise<LostSession[]> {
     const found = (await ask(find, [ints([...numbers])])).map((row) => ({
       lost: lostSession(row),
       held: row[11] as number,
@@ -78,20 +84,20 @@ export function lossKeeper({ sql }: Context) {
 
   /** For one list of reports: what it says of a session was so before any of them was settled. */
   return async (
-    connection: Connection,
+    connection: PgConnection,
     jobs: readonly StoredJob[],
     reports: readonly Report[],
     now: number,
   ): Promise<Losses> => {
     const sessions = new Map<number, LostSession>();
     const own = new Map<number, number[]>();
-    let others: AskOthers = () => ({ lost: 0, watchedMs: 0 });
-    let gap: Gap | null = null;
+    let others: FindOtherWorkers = () => ({ lost: 0, watchedMs: 0 });
+    let gap: EngineGap | null = null;
     if (reports.some(({ from }) => from.kind === "reaper")) {
       const numbers = new Set(jobs.flatMap(({ session }) => (session === null ? [] : [session])));
       for (const session of await lostSessions(connection, numbers)) sessions.set(session.no, session);
       const [[text = ""] = []] = await connection.ask(gapOf);
-      gap = text === "" ? null : (JSON.parse(text as string) as Gap);
+      gap = text === "" ? null : (JSON.parse(text as string) as EngineGap);
       const alone = jobs.filter(({ session }) => session !== null && sessions.get(session)?.lostWith === 1);
       if (alone.length > 0) {
         others = otherWorkers((await connection.ask(newest)).map(watchedSession), now);
@@ -131,19 +137,19 @@ export function lossKeeper({ sql }: Context) {
   };
 }
 
-function ofRow([no, host, pool, process, pid, startedAt, renewedAt, endedAt, lostAt]: Row) {
+function ofRow([no, host, pool, process, pid, startedAt, renewedAt, endedAt, lostAt]: PgRow) {
   return { no, host, pool, process, pid, startedAt, renewedAt, endedAt, lostAt } as Omit<WatchedSession, "isExplained">;
 }
 
-function lostSession(row: Row): LostSession {
+function lostSession(row: PgRow): LostSession {
   const [leaseMs, lostWith] = row.slice(9) as [number, number];
   return { ...ofRow(row), leaseMs, lostWith };
 }
 
-function watchedSession(row: Row): WatchedSession {
+function watchedSession(row: PgRow): WatchedSession {
   return { ...ofRow(row), isExplained: row[9] as boolean };
 }
 
-function processSession([no, process, pid, lostAt, isReaped, lostWith, held]: Row): ProcessSession {
+function processSession([no, process, pid, lostAt, isReaped, lostWith, held]: PgRow): ProcessSession {
   return { no, process, pid, lostAt, isReaped, lostWith, held } as unknown as ProcessSession;
 }

@@ -2,11 +2,11 @@
 import { describe, expect, it } from "vitest";
 import { ask } from "../../../test/postgres/client.ts";
 import { newSchema, type Schema } from "../../../test/postgres/kit.ts";
-import { submitJob } from "../../core/lifecycle.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
-import { runQueue } from "../../core/run-queue.ts";
-import type { ClaimedJob } from "../../core/work.ts";
-import { systemClock } from "../../engine/clock.ts";
+import { submitJob } from "../../core/job/lifecycle.ts";
+import { runQueue } from "../../core/names.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
+import type { ClaimedJob } from "../../core/worker-protocol.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { Bench } from "../conformance/bench.ts";
 import { done, LEASE, placeOf, SECOND, T0, TWICE, waiting } from "../conformance/kit.ts";
 import { MIGRATIONS } from "./migrations.ts";

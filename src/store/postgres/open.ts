@@ -1,12 +1,13 @@
-/** Opens a store in a schema of a PostgreSQL database: makes it, or refuses what is not ours or newer than we are.
- *  Safe from many processes at once: they take turns at an advisory lock. */
+/** Opens a store in a schema and migrates it. Reads its version without creating or changing anything. */
 import { ConfigError, PerdureError } from "../../core/errors.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { sleep } from "../../lib/clock.ts";
-import type { Store } from "../store.ts";
-import { type Connection, Connections } from "./connections.ts";
+import { type Clock, sleep } from "../../lib/clock.ts";
+import type { SchemaVersion, Store } from "../store.ts";
+import { type PgConnection, PgConnections } from "./connections.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { postgresStore } from "./postgres-store.ts";
+
+// Opens a store in a schema of a PostgreSQL database: makes it, or refuses what is not ours or newer than we are.
+// Safe from many processes at once: they take turns at an advisory lock.
 
 export interface OpenPostgres {
   /** `postgres://user:password@host:port/database`; `?schema=name` may stand in it. */
@@ -29,7 +30,7 @@ const MIGRATION_LOCK = 0x50455244;
 export async function openPostgres(options: OpenPostgres): Promise<Store> {
   const { random, clock, newSecret, connections = DEFAULT_CONNECTIONS } = options;
   const { connectionString, schema } = address(options);
-  const db = await Connections.open({
+  const db = await PgConnections.open({
     config: { connectionString, application_name: "perdure" },
     connections,
     random,
@@ -68,8 +69,8 @@ export function address({ url, schema }: Pick<OpenPostgres, "url" | "schema">): 
 
 const plain = (text: string) => ({ name: "", text, isLong: true });
 
-async function migrate(connection: Connection, schema: string, newSecret: () => string): Promise<void> {
-  const ask: Ask = (text, values = []) => connection.ask(plain(text), values);
+async function migrate(connection: PgConnection, schema: string, newSecret: () => string): Promise<void> {
+  const ask: MigrationQuery = (text, values = []) => connection.ask(plain(text), values);
   const [[encoding] = []] = await ask("select current_setting('server_encoding')");
   if (encoding !== "UTF8") {
     const message = `the database's encoding is ${encoding}; text is kept as it came only in one with UTF8`;
@@ -81,8 +82,8 @@ async function migrate(connection: Connection, schema: string, newSecret: () => 
 }
 
 /** 0 where there is nothing of ours yet. Refuses what belongs to another program or a newer version. */
-export async function presentVersion(connection: Connection, schema: string): Promise<number> {
-  const ask: Ask = (text, values = []) => connection.ask(plain(text), values);
+export async function presentVersion(connection: PgConnection, schema: string): Promise<number> {
+  const ask: MigrationQuery = (text, values = []) => connection.ask(plain(text), values);
   const [[tables = 0] = []] = await ask("select count(*)::int from pg_tables where schemaname = $1", [schema]);
   const [[isOurs] = []] = await ask("select to_regclass($1) is not null", [`"${schema}".meta`]);
   if (!isOurs && tables !== 0) {
@@ -97,9 +98,9 @@ export async function presentVersion(connection: Connection, schema: string): Pr
   throw new PerdureError("store_newer", message);
 }
 
-type Ask = (text: string, values?: readonly (string | number)[]) => ReturnType<Connection["ask"]>;
+type MigrationQuery = (text: string, values?: readonly (string | number)[]) => ReturnType<PgConnection["ask"]>;
 
-async function advance(ask: Ask, schema: string, version: number, newSecret: () => string): Promise<void> {
+async function advance(ask: MigrationQuery, schema: string, version: number, newSecret: () => string): Promise<void> {
   // Only where it is not there: the statement needs a right that the owner of a schema need not have.
   const [[isThere] = []] = await ask("select to_regnamespace($1) is not null", [`"${schema}"`]);
   if (!isThere) await ask(`create schema if not exists "${schema}"`);
@@ -118,4 +119,28 @@ async function advance(ask: Ask, schema: string, version: number, newSecret: () 
 function statementsOf(step: string): string[] {
   const withoutNotes = step.replaceAll(/--[^\n]*/g, "");
   return withoutNotes.split(";").filter((statement) => statement.trim() !== "");
+}
+
+// Looks which version a schema has, without making or changing anything.
+
+type PostgresVersionQuery = Pick<OpenPostgres, "url" | "schema" | "random" | "clock">;
+
+/** Refuses what is not ours, or newer than we are, as opening does. */
+export async function postgresVersion({ url, schema, random, clock }: PostgresVersionQuery): Promise<SchemaVersion> {
+  const found = address({ url, schema });
+  const db = await PgConnections.open({
+    config: { connectionString: found.connectionString, application_name: "perdure" },
+    connections: 1,
+    random,
+    sleep: (ms, options) => sleep(clock, ms, options),
+    monotonic: clock.monotonic,
+  });
+  try {
+    const version = await db.transaction((connection) => presentVersion(connection, found.schema), {
+      storesNoJobs: true,
+    });
+    return { found: version, known: MIGRATIONS.length };
+  } finally {
+    await db.close();
+  }
 }

@@ -4,8 +4,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ask } from "../../../test/postgres/client.ts";
 import { newSchema, postgresUrl } from "../../../test/postgres/kit.ts";
-import { systemClock } from "../../engine/clock.ts";
 import { sleep } from "../../lib/clock.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import type { Blobs } from "../blobs.ts";
 import { Bench } from "../conformance/bench.ts";
 import {
@@ -23,7 +23,7 @@ import {
   waiting,
 } from "../conformance/kit.ts";
 import type { JobFilter } from "../store.ts";
-import { Connections } from "./connections.ts";
+import { PgConnections } from "./connections.ts";
 import { openPostgres } from "./open.ts";
 import { postgresStore } from "./postgres-store.ts";
 import { ROW_COLUMNS } from "./read.ts";
@@ -43,7 +43,7 @@ const LARGE = [
 ];
 
 const { url, schema } = newSchema("plans");
-let db: Connections;
+let db: PgConnections;
 let bench: Bench;
 const plans = new Map<string, string[]>();
 
@@ -53,7 +53,7 @@ beforeAll(async () => {
   await (await openPostgres({ url, ...parts })).close();
   const config = { connectionString: postgresUrl() };
   const { random, clock } = parts;
-  db = await Connections.open({
+  db = await PgConnections.open({
     config,
     connections: 1,
     random,

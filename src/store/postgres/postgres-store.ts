@@ -1,7 +1,7 @@
 /** The PostgreSQL adapter: many processes on many hosts, each verb in its file. */
 import { createHash } from "node:crypto";
 import { PerdureError } from "../../core/errors.ts";
-import type { SettleAnswer } from "../../core/work.ts";
+import type { SettleAnswer } from "../../core/worker-protocol.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
 import type { Store } from "../store.ts";
 import { settingVerbs, tokenVerbs } from "./access.ts";
@@ -9,25 +9,24 @@ import { amendVerb } from "./amend.ts";
 import { beatVerb, expiredReader } from "./beat.ts";
 import { postgresBlobs } from "./blobs.ts";
 import { claimVerb } from "./claim.ts";
-import type { Connections } from "./connections.ts";
-import { type Context, statements } from "./context.ts";
+import { ClaimCursors } from "./claim-cursors.ts";
+import type { PgConnections } from "./connections.ts";
+import { type PostgresContext, statements } from "./context.ts";
 import { finder } from "./find.ts";
-import { Group } from "./group.ts";
+import { GroupCommit } from "./group.ts";
 import { hasParents, insertChildrenVerb, insertVerb, insertWithin } from "./insert-verbs.ts";
-import { Interned } from "./interned.ts";
+import { PostgresInterned } from "./interned.ts";
 import { laneCounter } from "./lanes.ts";
-import { Marks } from "./marks.ts";
+import { renewVerb, withdrawVerb } from "./leases.ts";
 import { pruneVerb } from "./prune.ts";
 import { countReader, pauseVerb } from "./queues.ts";
 import { reader } from "./read.ts";
-import { renewVerb } from "./renew.ts";
 import { hasRunQueues } from "./run-lanes.ts";
 import { sessionVerbs } from "./sessions.ts";
 import { type SettleItem, settler } from "./settle.ts";
 import { lockedSettleVerb } from "./settle-locked.ts";
 import { waitVerbs } from "./waits.ts";
 import { watcher } from "./watch.ts";
-import { withdrawVerb } from "./withdraw.ts";
 
 export interface PostgresOptions {
   readonly schema: string;
@@ -37,7 +36,7 @@ export interface PostgresOptions {
 
 const CLOSE_WAIT_MS = 10_000;
 
-export async function postgresStore(db: Connections, { schema, clock, random }: PostgresOptions): Promise<Store> {
+export async function postgresStore(db: PgConnections, { schema, clock, random }: PostgresOptions): Promise<Store> {
   const sql = statements(schema);
   const meta = new Map((await db.read(sql("meta", "select name, value from $s.meta"))).map(([k, v]) => [k, String(v)]));
   const fact = (name: string) => {
@@ -49,10 +48,10 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
   // The name of a channel may be no longer than that of a schema.
   const short = schema.length <= 50 ? schema : createHash("sha256").update(schema).digest("hex").slice(0, 40);
   const channel = `perdure_${short}`;
-  const marks = new Marks();
+  const marks = new ClaimCursors();
   const watch = watcher(db.config, channel, me, clock, () => marks.lookAtWhole());
-  const context: Context = {
-    ...{ db, sql, clock, interned: new Interned(db, sql), started: new Map(), marks },
+  const context: PostgresContext = {
+    ...{ db, sql, clock, interned: new PostgresInterned(db, sql), started: new Map(), marks },
     ...{ generation: fact("generation"), wrote: watch.wrote },
   };
   const read = reader(context);
@@ -60,12 +59,12 @@ export async function postgresStore(db: Connections, { schema, clock, random }: 
   const sessions = sessionVerbs(context);
   const amend = amendVerb(context);
   const groups = {
-    insert: new Group(insertVerb(context)),
+    insert: new GroupCommit(insertVerb(context)),
     // Apart: a key may have to wait for somebody's open transaction.
-    insertKeyed: new Group({ ...insertVerb(context), inFlight: 3 }),
-    insertChildren: new Group(insertChildrenVerb(context)),
-    locked: new Group<SettleItem, SettleAnswer>(lockedSettleVerb(context)),
-    amend: new Group(amend),
+    insertKeyed: new GroupCommit({ ...insertVerb(context), inFlight: 3 }),
+    insertChildren: new GroupCommit(insertChildrenVerb(context)),
+    locked: new GroupCommit<SettleItem, SettleAnswer>(lockedSettleVerb(context)),
+    amend: new GroupCommit(amend),
   };
   const within = insertWithin(context, channel);
   const time = sql("time", "select (extract(epoch from clock_timestamp()) * 1000)::bigint");

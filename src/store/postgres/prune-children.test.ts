@@ -3,7 +3,7 @@
 import { expect, it, onTestFinished } from "vitest";
 import { ask, until, withClient } from "../../../test/postgres/client.ts";
 import { newSchema } from "../../../test/postgres/kit.ts";
-import { systemClock } from "../../engine/clock.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { decideCommandAt, newJob, SECOND, T0 } from "../conformance/kit.ts";
 import type { PruneQuery, Store } from "../store.ts";
 import { openPostgres } from "./open.ts";

@@ -1,21 +1,23 @@
-/** Deletes what has been over for long enough, oldest first, a bounded number at a time. A job with a submit key
- *  leaves a stub, so that the key keeps its meaning for the rest of its window. A child leaves none: its key is its parent's
- *  alone, who may be redriven and then needs a child that can be waited for. */
-import { JOBS_PRUNED, jobsPruned } from "../prune-events.ts";
-import { PAGE, PRUNED_STATES, type PrunedState, PrunePlaces, type Round } from "../prune-places.ts";
+/** Deletes ended jobs and what belongs to them, and then the interned names that no row uses any more. */
+import { JOBS_PRUNED, jobsPruned } from "../engine-events.ts";
+import { MAX_CANDIDATES, NameSweep } from "../interned-names.ts";
+import { PAGE, PRUNED_STATES, type PrunedState, PrunePlaces, type PruneRound } from "../prune-places.ts";
 import type { PruneAnswer, PruneQuery } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
-import type { Connection } from "./connections.ts";
-import type { Context } from "./context.ts";
-import { LONG, type Row } from "./driver.ts";
-import { tellEngine } from "./events.ts";
+import type { PgConnection } from "./connections.ts";
+import type { PostgresContext } from "./context.ts";
+import { LONG, type PgRow } from "./driver.ts";
+import { writeEngineEvents } from "./events.ts";
 import { runLanePruner } from "./run-lanes.ts";
-import { nameSweeper } from "./sweep-names.ts";
+
+// Deletes what has been over for long enough, oldest first, a bounded number at a time. A job with a submit key
+// leaves a stub, so that the key keeps its meaning for the rest of its window. A child leaves none: its key is its
+// parent's alone, who may be redriven and then needs a child that can be waited for.
 
 const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "tag", "blocked", "cascade", "hold", "submission"];
 
-export function pruneVerb(context: Context) {
+export function pruneVerb(context: PostgresContext) {
   const { db, sql: statement, interned } = context;
   const sql = (name: string, text: string) => statement(name, text, LONG);
   // A parent that has not ended may still ask for its children, and children whose cancel is due are found by their parent.
@@ -132,7 +134,7 @@ export function pruneVerb(context: Context) {
 
   const record = sql(
     "prune_record",
-    `with one as (select 1), ${tellEngine("one", "$1::bigint", "$2::text", "$3::text")} select 1`,
+    `with one as (select 1), ${writeEngineEvents("one", "$1::bigint", "$2::text", "$3::text")} select 1`,
   );
 
   const places = new PrunePlaces();
@@ -164,8 +166,8 @@ export function pruneVerb(context: Context) {
   }
 
   async function remove(
-    connection: Connection,
-    found: readonly Row[],
+    connection: PgConnection,
+    found: readonly PgRow[],
     state: PrunedState,
     before: number,
     { keyWindowMs, now, by }: PruneQuery,
@@ -204,7 +206,7 @@ export function pruneVerb(context: Context) {
 
   /** All but the children whose parents are there and may ask for them: since they were found, those may have been redriven.
    *  For a child that has children itself, the same goes for everybody above it. */
-  async function withoutHeld(connection: Connection, found: readonly Row[]): Promise<readonly Row[]> {
+  async function withoutHeld(connection: PgConnection, found: readonly PgRow[]): Promise<readonly PgRow[]> {
     const parents = new Set(found.filter(isChild).map((row) => row[9] as string));
     if (parents.size === 0) return found;
     const lines = await linesAbove(connection, found);
@@ -212,14 +214,14 @@ export function pruneVerb(context: Context) {
     for (const [id] of await connection.ask(lockParents, [texts([...open])])) open.delete(id as string);
     if (open.size === 0) return found;
     const holding = new Set((await connection.ask(there, [texts([...open])])).map(([id]) => id));
-    const isHeld = (row: Row) =>
+    const isHeld = (row: PgRow) =>
       holding.has(row[9] as string) ||
       (isBetweenRow(row) && lines.get(row[9] as string)?.some((id) => holding.has(id)));
     return found.filter((row) => !isHeld(row));
   }
 
   /** By parent, of those rows that have children themselves: the parent and all above. Who is above whom never changes. */
-  async function linesAbove(connection: Connection, found: readonly Row[]): Promise<Map<string, string[]>> {
+  async function linesAbove(connection: PgConnection, found: readonly PgRow[]): Promise<Map<string, string[]>> {
     const parents = new Set(found.filter(isBetweenRow).map((row) => row[9] as string));
     const lines = new Map<string, string[]>();
     if (parents.size === 0) return lines;
@@ -229,18 +231,23 @@ export function pruneVerb(context: Context) {
     return lines;
   }
 
-  const isChild = (row: Row) => row[9] !== null;
-  const isBetweenRow = (row: Row) => row[10] === true;
-  const idsOf = (rows: readonly Row[]) => texts(rows.map((row) => row[1] as string));
-  const namesOf = (rows: readonly Row[]) => [
+  const isChild = (row: PgRow) => row[9] !== null;
+  const isBetweenRow = (row: PgRow) => row[10] === true;
+  const idsOf = (rows: readonly PgRow[]) => texts(rows.map((row) => row[1] as string));
+  const namesOf = (rows: readonly PgRow[]) => [
     texts(rows.map((row) => interned.lane(row[2] as number).namespace)),
     texts(rows.map((row) => row[7] as string)),
   ];
 
   /** Jobs are numbered as they come and none can end before it came: at a page of those that came too late we stop.
    *  A page, not the first of them: it may have come while the clock was wrong. */
-  async function endedBeforeRows(state: PrunedState, before: number, limit: number, round: Round): Promise<Row[]> {
-    const found: Row[] = [];
+  async function endedBeforeRows(
+    state: PrunedState,
+    before: number,
+    limit: number,
+    round: PruneRound,
+  ): Promise<PgRow[]> {
+    const found: PgRow[] = [];
     const query = state === "succeeded" ? succeeded : aside;
     for (let after = round.after(state); after !== null; after = round.after(state)) {
       const page = await db.read(query, [STATE_CODES[state], after, PAGE]);
@@ -257,4 +264,61 @@ export function pruneVerb(context: Context) {
   }
 
   return pruneOne;
+}
+
+// Deletes lanes and policies that no job names and nobody has used of late, a slice at a time: see `../names.ts`.
+// What somebody's open transaction holds is no candidate: its jobs cannot be seen yet.
+
+/** Jobs of one call: some tens of milliseconds. */
+const SLICE = 20_000;
+
+function nameSweeper({ db, sql }: PostgresContext): (unusedBefore: number | undefined) => Promise<boolean> {
+  const unused = (table: "lane" | "policy", which = "true") =>
+    sql(
+      `sweep_${table}`,
+      `select no from $s.${table} where used_at < $1 and ${which} order by no limit ${MAX_CANDIDATES}
+       for update skip locked`,
+      LONG,
+    );
+  // Lanes of single runs go with their jobs: see run-lanes.ts.
+  const unusedLanes = unused("lane", "queue !~ '^run-[0-9a-f]{16}$'");
+  const unusedPolicies = unused("policy");
+  const jobs = sql(
+    "sweep_jobs",
+    `select max(no), count(*)::integer, array_to_json(array_agg(distinct lane))::text,
+       array_to_json(array_agg(distinct policy))::text
+     from (select no, lane, policy from $s.job where no > $1 order by no limit ${SLICE}) slice`,
+    LONG,
+  );
+  // Used again since the sweep began: then it stays.
+  const drop = (table: "lane" | "policy") =>
+    sql(`sweep_drop_${table}`, `delete from $s.${table} where no = any ($1::int[]) and used_at < $2`, LONG);
+  const [dropLanes, dropPolicies] = [drop("lane"), drop("policy")];
+  const numbers = (rows: readonly PgRow[]) => rows.map(([no]) => no as number);
+  let sweep: NameSweep | null = null;
+
+  /** Whether there is more to be looked at. */
+  return async (unusedBefore) => {
+    if (unusedBefore === undefined) return false;
+    // One that is under way is gone on with, whoever began it.
+    if (sweep === null) {
+      const lanes = numbers(await db.write(unusedLanes, [unusedBefore], { repeat: true }));
+      const policies = numbers(await db.write(unusedPolicies, [unusedBefore], { repeat: true }));
+      sweep = new NameSweep(unusedBefore, lanes, policies);
+    }
+    const mine = sweep;
+    if (!mine.isEmpty) {
+      const [[last, count, lanes, policies] = []] = await db.read(jobs, [mine.after]);
+      mine.lanesMet(JSON.parse((lanes as string | null) ?? "[]") as number[]);
+      mine.policiesMet(JSON.parse((policies as string | null) ?? "[]") as number[]);
+      mine.after = (last as number | null) ?? mine.after;
+      if (!mine.isEmpty && count === SLICE) return true;
+    }
+    if (mine.lanes.size > 0) await db.write(dropLanes, [ints([...mine.lanes]), mine.unusedBefore], { repeat: true });
+    if (mine.policies.size > 0) {
+      await db.write(dropPolicies, [ints([...mine.policies]), mine.unusedBefore], { repeat: true });
+    }
+    sweep = null;
+    return false;
+  };
 }

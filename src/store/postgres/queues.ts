@@ -1,16 +1,15 @@
 /** Queues: what is in them, and pausing them. A queue exists when a job names it. */
-import { keptCounts } from "../kept-counts.ts";
-import { queueCounts } from "../queue-counts.ts";
-import type { Context } from "./context.ts";
+import { keptCounts, queueCounts } from "../queue-counts.ts";
+import type { PostgresContext } from "./context.ts";
 import { LONG } from "./driver.ts";
-import { tellEngine } from "./events.ts";
+import { writeEngineEvents } from "./events.ts";
 
-export function pauseVerb({ db, sql, wrote }: Context) {
+export function pauseVerb({ db, sql, wrote }: PostgresContext) {
   const pause = sql(
     "pause",
     `with paused as (
        insert into $s.queue (namespace, queue, paused_at) values ($1, $2, $3::bigint) on conflict do nothing returning 1
-     ), ${tellEngine("paused", "$3", "'queue.paused'", "$4::text")} select 1 where false`,
+     ), ${writeEngineEvents("paused", "$3", "'queue.paused'", "$4::text")} select 1 where false`,
   );
   const resume = sql(
     "resume",
@@ -18,7 +17,7 @@ export function pauseVerb({ db, sql, wrote }: Context) {
      kept as (
        insert into $s.past_pause (namespace, queue, from_at, to_at) select $1, $2, paused_at, $3::bigint from resumed
        on conflict (namespace, queue, from_at) do update set to_at = excluded.to_at
-     ), ${tellEngine("resumed", "$3", "'queue.resumed'", "$4::text")} select 1 where false`,
+     ), ${writeEngineEvents("resumed", "$3", "'queue.resumed'", "$4::text")} select 1 where false`,
   );
   return async (namespace: string, queue: string, paused: boolean, now: number, by: string | null): Promise<void> => {
     const values = [namespace, queue, now, JSON.stringify({ v: 1, namespace, queue, by })];
@@ -27,7 +26,7 @@ export function pauseVerb({ db, sql, wrote }: Context) {
   };
 }
 
-export function countReader({ db, sql, interned }: Context) {
+export function countReader({ db, sql, interned }: PostgresContext) {
   // Each state from its own small index, and the succeeded ones as what is left of all.
   const counts = sql(
     "counts",

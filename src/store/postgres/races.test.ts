@@ -1,6 +1,6 @@
 /** The races on PostgreSQL: connections and processes on one schema. */
 import { newSchema } from "../../../test/postgres/kit.ts";
-import { systemClock } from "../../engine/clock.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { childRaceTests } from "../conformance/child-races.ts";
 import { type Arena, raceTests } from "../conformance/races.ts";
 import { openPostgres } from "./open.ts";

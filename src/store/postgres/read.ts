@@ -1,12 +1,20 @@
 /** Reading one job and what is recorded about it. */
-import type { BudgetNow } from "../../core/budget.ts";
-import type { JobEvent, PerdureEvent } from "../../core/event.ts";
-import type { Failure } from "../../core/failure.ts";
-import type { Job, Usage } from "../../core/job.ts";
-import { rowName } from "../../core/job-name.ts";
+import type { BudgetNow } from "../../core/decision/budget.ts";
+import type { Failure } from "../../core/decision/failure.ts";
+import type { JobEvent, PerdureEvent } from "../../core/job/event.ts";
+import type { Job, Usage } from "../../core/job/job.ts";
+import { rowName } from "../../core/job/job-name.ts";
 import { storable } from "../../lib/text.ts";
-import { charsOf, type Found, LOOK, type Look, lookOf, namespacePage, wholePage } from "../event-page.ts";
 import { serves } from "../lane.ts";
+import {
+  charsOf,
+  type EventScan,
+  eventScanOf,
+  type FoundEvents,
+  namespacePage,
+  SCAN_EVENTS,
+  wholePage,
+} from "../pages.ts";
 import {
   ATTEMPT_LOG,
   ATTEMPTS_CHARS,
@@ -23,14 +31,14 @@ import {
 } from "../store.ts";
 import { openFailure, parseOrNull, type StoredJob, toAnnotations, toFacts, toFailure } from "../stored-job.ts";
 import { texts } from "./arrays.ts";
-import type { Context } from "./context.ts";
-import type { Row } from "./driver.ts";
-import { Watermark } from "./feed.ts";
+import type { PostgresContext } from "./context.ts";
+import type { PgRow } from "./driver.ts";
+import { Watermark } from "./events.ts";
 import { ledgerBook } from "./ledgers.ts";
 import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
 import { SESSION_COLUMNS, toSession } from "./sessions.ts";
 
-export type Reader = ReturnType<typeof reader>;
+export type PostgresReader = ReturnType<typeof reader>;
 
 const OPEN_FAILURE = openFailure("j.chapter");
 
@@ -47,7 +55,7 @@ export const ROW_COLUMNS = `${JOB_COLUMNS}, b.body, b.annotations,
 const LOG_PIECES = 1_000;
 const FROM = "from $s.submission b join $s.job j on j.no = b.job";
 
-export function reader(context: Context) {
+export function reader(context: PostgresContext) {
   const { db, sql, interned } = context;
   const feed = new Watermark(context);
   const book = ledgerBook(context);
@@ -137,17 +145,17 @@ export function reader(context: Context) {
   }
 
   /** Of rows with the columns of `ROW_COLUMNS`. */
-  async function toRows(found: readonly Row[]): Promise<JobRow[]> {
+  async function toRows(found: readonly PgRow[]): Promise<JobRow[]> {
     const names = await learnRows(interned, found);
     const jobs = found.map((row) => toJob(row, names));
     const covering = jobs.map(({ budget }) => budget);
     const ledgers = await book.read(covering, (statement, values) => db.read(statement, values));
     return jobs.map((job, i) =>
-      shown(job, found[i]?.slice(COLUMN_COUNT) as unknown as Came, ledgers.budgets(job.budget)),
+      shown(job, found[i]?.slice(COLUMN_COUNT) as unknown as PostgresRowExtras, ledgers.budgets(job.budget)),
     );
   }
 
-  async function eventsOf(job: StoredJob, query: EventQuery): Promise<Found> {
+  async function eventsOf(job: StoredJob, query: EventQuery): Promise<FoundEvents> {
     const limit = query.limit < 0 ? null : query.limit;
     return foundIn(await db.read(eventsOfJob, [job.no, job.id, query.after, limit, charsOf(query)]));
   }
@@ -172,11 +180,11 @@ export function reader(context: Context) {
     after: number,
     safe: number,
     most: { readonly limit: number; readonly chars: number },
-  ): Promise<Look> {
-    const [[seq, looked] = []] = await db.read(lookEnd, [after, safe, LOOK]);
+  ): Promise<EventScan> {
+    const [[seq, looked] = []] = await db.read(lookEnd, [after, safe, SCAN_EVENTS]);
     if (typeof seq !== "number") return { events: [], chars: 0, upTo: after, isEnd: true };
     const found = foundIn(await db.read(lookAmong, [after, seq, namespace, most.limit, most.chars]));
-    return lookOf(found, most, seq, looked as number);
+    return eventScanOf(found, most, seq, looked as number);
   }
 
   async function attempts(id: string, { after = 0, limit = ATTEMPTS_PAGE }: AttemptsPage = {}): Promise<AttemptRow[]> {
@@ -257,9 +265,13 @@ export function reader(context: Context) {
 }
 
 /** Payload, annotations, result, name and failure. */
-type Came = readonly [string, string | null, string | null, string | null, string | null];
+type PostgresRowExtras = readonly [string, string | null, string | null, string | null, string | null];
 
-function shown(job: StoredJob, [payload, noted, result, given, failed]: Came, budgets: readonly BudgetNow[]): JobRow {
+function shown(
+  job: StoredJob,
+  [payload, noted, result, given, failed]: PostgresRowExtras,
+  budgets: readonly BudgetNow[],
+): JobRow {
   const { no: _no, lane: _lane, session: _session, liveUsage: live, budget: _budget, ...row } = job;
   const annotations = toAnnotations(noted);
   const name = rowName({ name: given, kind: job.kind, annotations, payload });
@@ -267,13 +279,13 @@ function shown(job: StoredJob, [payload, noted, result, given, failed]: Came, bu
   return { ...row, payload, result, annotations, name, failure: toFailure(failed), liveUsage, budgets };
 }
 
-const NOTHING: Found = { events: [], chars: 0 };
+const NOTHING: FoundEvents = { events: [], chars: 0 };
 
 /** The last column has their characters, counted as the statement counted them. */
-function foundIn(rows: readonly Row[]): Found {
+function foundIn(rows: readonly PgRow[]): FoundEvents {
   return { events: rows.map(toEvent), chars: rows.reduce((sum, row) => sum + (row[6] as number), 0) };
 }
 
-function toEvent([seq, jobId, n, at, name, data]: Row): PerdureEvent {
+function toEvent([seq, jobId, n, at, name, data]: PgRow): PerdureEvent {
   return { seq, jobId, n, at, name, data: JSON.parse(data as string) } as PerdureEvent;
 }

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { startProxy } from "../../../test/postgres/chaos-proxy.ts";
 import { ask } from "../../../test/postgres/client.ts";
 import { type PostgresServer, startServer } from "../../../test/postgres/server.ts";
-import { systemClock } from "../../engine/clock.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { audit } from "../conformance/audit.ts";
 import { decideCommandAt, newJob, T0 } from "../conformance/kit.ts";
 import type { Store } from "../store.ts";

@@ -1,12 +1,12 @@
 /** Rows to jobs and back, in the order of `JOB_COLUMNS`. */
-import type { JobProgressFields } from "../../core/job.ts";
-import { JOB_COLUMN_NAMES, type Meanings } from "../job-row.ts";
+import type { JobProgressFields } from "../../core/job/job.ts";
+import { type InternedValues, JOB_COLUMN_NAMES } from "../job-row.ts";
 import { checkAt, jsonOrNull, STATE_CODES, type StoredJob } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
-import type { Connection } from "./connections.ts";
-import type { Row, Value } from "./driver.ts";
-import { tellJobs } from "./events.ts";
-import type { Interned } from "./interned.ts";
+import type { PgConnection } from "./connections.ts";
+import type { PgRow, PgValue } from "./driver.ts";
+import { writeJobEvents } from "./events.ts";
+import type { PostgresInterned } from "./interned.ts";
 
 export { toJob } from "../job-row.ts";
 
@@ -28,7 +28,11 @@ export const JOB_COLUMNS = JOB_COLUMN_NAMES.map((name) => `${SUBMITTED.has(name)
 export const COLUMN_COUNT = JOB_COLUMN_NAMES.length;
 
 /** What `toJob` needs to read these rows. */
-export function learnRows(interned: Interned, rows: readonly Row[], connection?: Connection): Promise<Meanings> {
+export function learnRows(
+  interned: PostgresInterned,
+  rows: readonly PgRow[],
+  connection?: PgConnection,
+): Promise<InternedValues> {
   const column = (i: number) => rows.map((row) => row[i] as number);
   return interned.learn(column(2), column(3), column(18) as (number | null)[], connection?.ask);
 }
@@ -69,10 +73,10 @@ export const WRITE_MOVES = `with m as materialized (
     update $s.job j set ${SET_PROGRESS} from m where j.no = m.no and j.revision = m.old_revision
     returning j.no, j.revision, m.at, m.event, m.data
   ),
-  ${tellJobs("moved", "at", "event", "data")}
+  ${writeJobEvents("moved", "at", "event", "data")}
   select no from moved`;
 
-export function progressValues(moves: readonly Move[]): Value[] {
+export function progressValues(moves: readonly Move[]): PgValue[] {
   const longs = (pick: (move: Move) => number | null) => bigints(moves.map(pick));
   const whole = (pick: (move: Move) => number | null) => ints(moves.map(pick));
   const words = (pick: (move: Move) => string | null) => texts(moves.map(pick));

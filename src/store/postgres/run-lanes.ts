@@ -1,13 +1,12 @@
 /** Lanes of single runs, which are deleted with the last job that names them. Whoever stores such a job holds its lane until
  *  the commit, and notes the job beside it: so a pruner finds the job, or was there first, and then the lane is stored anew. Jobs
  *  of other lanes have nothing to do with any of it. */
-import { isRunQueue } from "../../core/run-queue.ts";
+import { isRunQueue } from "../../core/names.ts";
 import type { InsertAnswer, NewJob } from "../store.ts";
 import { ints, texts } from "./arrays.ts";
-import type { Connection } from "./connections.ts";
-import type { Context } from "./context.ts";
-import type { Ask } from "./insert.ts";
-import type { InsertItem } from "./insert-statements.ts";
+import type { PgConnection } from "./connections.ts";
+import type { PostgresContext } from "./context.ts";
+import type { InsertItem, RunStatement } from "./insert.ts";
 
 /** A lane that is deleted between its storing and its holding is stored again. */
 const TRIES = 5;
@@ -16,7 +15,7 @@ export function hasRunQueues(jobs: readonly Pick<NewJob, "queue">[]): boolean {
   return jobs.some(({ queue }) => isRunQueue(queue));
 }
 
-export function runLaneHolder({ sql, interned }: Context) {
+export function runLaneHolder({ sql, interned }: PostgresContext) {
   const hold = sql("run_lanes_hold", "select no from $s.lane where no = any ($1::int[]) for key share");
   const note = sql(
     "run_lanes_note",
@@ -40,7 +39,7 @@ export function runLaneHolder({ sql, interned }: Context) {
 
   async function held(
     items: readonly InsertItem[],
-    ask: Ask,
+    ask: RunStatement,
     store: () => Promise<InsertAnswer[]>,
   ): Promise<InsertAnswer[] | null> {
     const lanes = new Map<InsertItem, number>();
@@ -68,7 +67,7 @@ export function runLaneHolder({ sql, interned }: Context) {
 }
 
 /** Deletes lanes of single runs that no job names any more; at most so many. */
-export function runLanePruner({ db, sql }: Context): (limit: number) => Promise<void> {
+export function runLanePruner({ db, sql }: PostgresContext): (limit: number) => Promise<void> {
   const UNUSED = "not exists (select from $s.run_job r where r.lane = l.no)";
   const unused = sql(
     "run_lanes_unused",
@@ -82,7 +81,7 @@ export function runLanePruner({ db, sql }: Context): (limit: number) => Promise<
   const drop = sql("run_lanes_drop", `delete from $s.lane l where l.no = any ($1::int[]) and ${UNUSED}`);
   return async (limit) => {
     const found = await db.read(unused, [limit]);
-    const work = async ({ ask }: Connection) => {
+    const work = async ({ ask }: PgConnection) => {
       const mine = await ask(lock, [ints(found.map(([no]) => no as number))]);
       await ask(drop, [ints(mine.map(([no]) => no as number))]);
     };

@@ -1,16 +1,16 @@
 /** Sessions: one start of a worker each. */
-import type { NewSession } from "../../core/work.ts";
+import type { NewSession } from "../../core/worker-protocol.ts";
+import { startedWorker } from "../engine-events.ts";
 import type { Capability } from "../lane.ts";
 import { poolOf } from "../losses.ts";
-import { NEWEST_SESSIONS, type PublishedDefaults, type PublishedRow, toPublished } from "../published-defaults.ts";
 import { type DrainAnswer, type OpenSession, SESSIONS_PAGE, type SessionRow, type SessionsQuery } from "../store.ts";
 import { jsonOrNull, parseOrNull } from "../stored-job.ts";
-import { startedWorker } from "../worker-events.ts";
+import { NEWEST_SESSIONS, type PublishedDefaults, type PublishedRow, toPublished } from "../worker-requests.ts";
 import { texts } from "./arrays.ts";
-import type { Context } from "./context.ts";
-import type { Row } from "./driver.ts";
-import { tellEngine } from "./events.ts";
-import { explained } from "./trouble.ts";
+import type { PostgresContext } from "./context.ts";
+import type { PgRow } from "./driver.ts";
+import { explained } from "./error-classes.ts";
+import { writeEngineEvents } from "./events.ts";
 
 /** What never changes of a session. */
 export interface SessionFacts extends Capability {
@@ -27,7 +27,7 @@ const COLUMNS = `no, id, namespace, name, host, pid, process, kinds, queues, lab
   renewed_at, lease_ends_at, ended_at, draining_at, health`;
 const MAX_FACTS = 1_000;
 
-export function sessionVerbs({ db, sql, interned, wrote }: Context) {
+export function sessionVerbs({ db, sql, interned, wrote }: PostgresContext) {
   const add = (repeat: string) => `with added as (
        insert into $s.session (id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
          renewed_at, lease_ends_at, defaults, owner, pool)
@@ -36,7 +36,7 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
          select count(*) from $s.session
          where owner = $15 and reaped = 0 and ended_at is null and lease_ends_at >= $12 and id <> $1)
        ${repeat} returning no
-     ), ${tellEngine("added", "$12", "'worker.started'", "$13::text")} select no from added`;
+     ), ${writeEngineEvents("added", "$12", "'worker.started'", "$13::text")} select no from added`;
   const addFirst = sql("session_open", add(""));
   const addAgain = sql("session_open_again", add("on conflict (id) do update set id = excluded.id"));
   // What it still holds is found by the reaper at once: the lease ends here too.
@@ -46,7 +46,7 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
        update $s.session set ended_at = $1, lease_ends_at = least(lease_ends_at, $1::bigint - 1),
          lost_at = case when $4::text = 'gone' then $1::bigint end
        where id = $2 and ended_at is null returning no, namespace
-     ), ${tellEngine("ended", "$1", "$3::text", "json_build_object('v', 1, 'session', $2::text, 'why', $4::text, 'namespace', namespace)::text")}
+     ), ${writeEngineEvents("ended", "$1", "$3::text", "json_build_object('v', 1, 'session', $2::text, 'why', $4::text, 'namespace', namespace)::text")}
      select no from ended`,
   );
   const drain = sql(
@@ -54,7 +54,7 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
     `with drained as (
        update $s.session set draining_at = $1::bigint where id = $2 and ended_at is null and draining_at is null
        returning namespace
-     ), ${tellEngine("drained", "$1", "'worker.draining'", "json_build_object('v', 1, 'session', $2::text, 'namespace', namespace, 'by', $3::text)::text")}
+     ), ${writeEngineEvents("drained", "$1", "'worker.draining'", "json_build_object('v', 1, 'session', $2::text, 'namespace', namespace, 'by', $3::text)::text")}
      select 1 from drained`,
   );
   const isOver = sql("session_over", "select ended_at is not null from $s.session where id = $1");
@@ -120,7 +120,7 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
         s.owner == null ? null : (s.most ?? null),
         poolOf(s),
       ];
-      let added: Row[];
+      let added: PgRow[];
       try {
         added = await db.writeAs((tries) => (tries === 0 ? addFirst : addAgain), values, { repeat: true });
       } catch (error) {
@@ -176,7 +176,7 @@ export function sessionVerbs({ db, sql, interned, wrote }: Context) {
   };
 }
 
-function toSession(r: Row): SessionRow {
+function toSession(r: PgRow): SessionRow {
   return {
     id: r[1] as string,
     namespace: r[2] as string,

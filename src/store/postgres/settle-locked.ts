@@ -1,36 +1,36 @@
 /** Settles attempts the long way: the rows are locked, read, decided on and written in one transaction. */
-import { SUSPECT_STREAK } from "../../core/evidence.ts";
-import { type Settlement, storedFailure, usageIn } from "../../core/lifecycle.ts";
-import type { Report, SettleAnswer } from "../../core/work.ts";
+import { SUSPECT_STREAK } from "../../core/decision/evidence.ts";
+import { type Settlement, storedFailure, usageIn } from "../../core/job/lifecycle.ts";
+import type { Report, SettleAnswer } from "../../core/worker-protocol.ts";
 import { budgetsAtEnd, type Ledgers } from "../ledger.ts";
-import { nextLook, type PauseSpan } from "../overdue.ts";
 import {
   type ClosedAttempt,
   isUnwanted,
   mayClose,
+  nextCheck,
+  type PauseSpan,
   repeatedAnswer,
   reportIdOf,
   type SessionLease,
 } from "../settle-rules.ts";
 import { jsonOrNull, parseOrNull, STATE_CODES, type StoredJob, sessionIn } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
-import type { Connection } from "./connections.ts";
-import type { Context } from "./context.ts";
+import type { PgConnection } from "./connections.ts";
+import type { PostgresContext } from "./context.ts";
 import { type GroupVerb, refusal } from "./group.ts";
 import { ledgerBook } from "./ledgers.ts";
-import { logStatement } from "./logs.ts";
 import { type Losses, lossKeeper } from "./losses.ts";
 import { JOB_COLUMNS, learnRows, progressValues, toJob, WRITE_MOVES } from "./rows.ts";
-import type { SettleItem } from "./settle.ts";
+import { logStatement, type SettleItem } from "./settle.ts";
 
-interface Made {
+interface LockedSettlement {
   readonly item: SettleItem;
   readonly job: StoredJob;
   readonly made: Settlement;
 }
 
 /** What was read under the locks. */
-interface Facts {
+interface LockedFacts {
   readonly jobs: Map<string, StoredJob>;
   readonly leases: ReadonlyMap<number, SessionLease>;
   readonly closed: Map<string, ClosedAttempt>;
@@ -39,7 +39,7 @@ interface Facts {
   readonly losses: Losses;
 }
 
-export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, SettleAnswer> {
+export function lockedSettleVerb(context: PostgresContext): GroupVerb<SettleItem, SettleAnswer> {
   const { db, sql, interned, generation, marks, started, wrote } = context;
   const book = ledgerBook(context);
   const lossesOf = lossKeeper(context);
@@ -98,7 +98,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
   );
   const addLogs = sql("settle_logs", logStatement);
 
-  async function read(connection: Connection, items: readonly SettleItem[]): Promise<Facts> {
+  async function read(connection: PgConnection, items: readonly SettleItem[]): Promise<LockedFacts> {
     const rows = await connection.ask(lock, [texts(items.map(({ report }) => report.jobId))]);
     const names = await learnRows(interned, rows, connection);
     const jobs = new Map(rows.map((row) => toJob(row, names)).map((job) => [job.id, job]));
@@ -153,10 +153,10 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
     };
   }
 
-  async function settleAll(connection: Connection, items: readonly SettleItem[]): Promise<SettleAnswer[]> {
+  async function settleAll(connection: PgConnection, items: readonly SettleItem[]): Promise<SettleAnswer[]> {
     const facts = await read(connection, items);
     const { jobs, leases, closed, pauses: spans, ledgers, losses } = facts;
-    let made: Made[] = [];
+    let made: LockedSettlement[] = [];
     const looks = new Map<number, number>();
     const lates: { job: StoredJob; item: SettleItem }[] = [];
     const answers: SettleAnswer[] = [];
@@ -173,7 +173,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
           const all = spans.get(JSON.stringify([job.namespace, job.queue])) ?? [];
           return all.filter(({ to_at }) => to_at === null || to_at > job.runAt);
         };
-        const next = nextLook(job, now, inQueue);
+        const next = nextCheck(job, now, inQueue);
         if (typeof next === "number") looks.set(job.no, next);
         return next === null;
       };
@@ -220,7 +220,7 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
     return answers;
   }
 
-  async function writeAll(connection: Connection, list: readonly Made[]): Promise<void> {
+  async function writeAll(connection: PgConnection, list: readonly LockedSettlement[]): Promise<void> {
     if (list.length === 0) return;
     const sorted = list.toSorted((a, b) => a.job.no - b.job.no);
     const moves = sorted.map(({ item, job, made }) => ({
@@ -263,9 +263,9 @@ export function lockedSettleVerb(context: Context): GroupVerb<SettleItem, Settle
   };
 }
 
-function attemptValues(list: readonly Made[]) {
-  const usageOf = ({ made }: Made) => jsonOrNull((made.event.data as { usage?: object }).usage ?? null);
-  const failureOf = ({ item, made }: Made) => jsonOrNull(storedFailure(item.report.outcome, made.event));
+function attemptValues(list: readonly LockedSettlement[]) {
+  const usageOf = ({ made }: LockedSettlement) => jsonOrNull((made.event.data as { usage?: object }).usage ?? null);
+  const failureOf = ({ item, made }: LockedSettlement) => jsonOrNull(storedFailure(item.report.outcome, made.event));
   const resultOf = ({ outcome }: Report) => (outcome.kind === "completed" ? outcome.result : null);
   return [
     bigints(list.map(({ job }) => job.no)),
@@ -297,7 +297,7 @@ function lateValues(list: readonly { job: StoredJob; item: SettleItem }[]) {
   ];
 }
 
-function blockedValues(list: readonly Made[]) {
+function blockedValues(list: readonly LockedSettlement[]) {
   const waitsOf = ({ event }: Settlement) =>
     JSON.stringify((event.data as { waitsFor?: readonly string[] }).waitsFor ?? []);
   return [
@@ -308,7 +308,7 @@ function blockedValues(list: readonly Made[]) {
   ];
 }
 
-function logValues(list: readonly Made[]) {
+function logValues(list: readonly LockedSettlement[]) {
   return [
     bigints(list.map(({ job }) => job.no)),
     ints(list.map(({ item }) => item.report.attempt)),

@@ -1,17 +1,21 @@
-/** Settles attempts in one round trip. A job that this process started and nobody has touched since is known: it is
- *  decided here, and the statement writes the decision only where, under the row's lock, the row is still the one that
- *  was decided on. What is not known, has moved, or needs more than that is locked, decided and written by settle-locked.ts. */
-import { NO_BUDGETS } from "../../core/budget.ts";
-import { type Settlement, storedFailure, succeededText } from "../../core/lifecycle.ts";
-import type { Report, SettleAnswer } from "../../core/work.ts";
+/** Closes attempts that this process started itself in one statement without reading them first; all others are
+ *  passed to settle-locked.ts. */
+import { NO_BUDGETS } from "../../core/decision/budget.ts";
+import { type Settlement, storedFailure, succeededText } from "../../core/job/lifecycle.ts";
+import type { Report, SettleAnswer } from "../../core/worker-protocol.ts";
 import { mayClose, reportIdOf } from "../settle-rules.ts";
 import type { DecideReport } from "../store.ts";
 import { isPlainRetry, isPlainSuccess, STATE_CODES, type StoredJob } from "../stored-job.ts";
 import { bigints, ints, texts } from "./arrays.ts";
-import type { Context } from "./context.ts";
-import type { Value } from "./driver.ts";
-import { tellJobs } from "./events.ts";
-import { Group, type GroupVerb } from "./group.ts";
+import type { PostgresContext } from "./context.ts";
+import type { PgValue } from "./driver.ts";
+import { writeJobEvents } from "./events.ts";
+import { GroupCommit, type GroupVerb } from "./group.ts";
+
+// Settles attempts in one round trip. A job that this process started and nobody has touched since is known: it is
+// decided here, and the statement writes the decision only where, under the row's lock, the row is still the one that
+// was decided on. What is not known, has moved, or needs more than that is locked, decided and written by
+// settle-locked.ts.
 
 export interface SettleItem {
   readonly report: Report;
@@ -19,7 +23,7 @@ export interface SettleItem {
   readonly decide: DecideReport;
 }
 
-interface Decided {
+interface DecidedSettlement {
   readonly item: SettleItem;
   readonly job: StoredJob;
   readonly made: Settlement;
@@ -30,13 +34,13 @@ type Written = boolean;
 
 const STILL = "j.no = m.no and j.revision = m.revision and j.state + 0 = 1 and j.live_usage is null";
 
-export function settler(context: Context, locked: Group<SettleItem, SettleAnswer>) {
+export function settler(context: PostgresContext, locked: GroupCommit<SettleItem, SettleAnswer>) {
   const { started, generation, marks } = context;
-  const succeed = new Group(succeedVerb(context));
-  const retry = new Group(retryVerb(context));
+  const succeed = new GroupCommit(succeedVerb(context));
+  const retry = new GroupCommit(retryVerb(context));
 
   /** What can be decided without asking, or null. */
-  function decideKnown(item: SettleItem): Decided | null {
+  function decideKnown(item: SettleItem): DecidedSettlement | null {
     const { report, now } = item;
     const { outcome, from } = report;
     if (from.kind !== "worker" || (outcome.kind !== "completed" && outcome.kind !== "failed")) return null;
@@ -62,8 +66,8 @@ export function settler(context: Context, locked: Group<SettleItem, SettleAnswer
   return {
     async settle(items: readonly SettleItem[]): Promise<SettleAnswer[]> {
       const answers: SettleAnswer[] = new Array(items.length);
-      const done: [number, Decided][] = [];
-      const again: [number, Decided][] = [];
+      const done: [number, DecidedSettlement][] = [];
+      const again: [number, DecidedSettlement][] = [];
       const rest: number[] = [];
       // Reports of one job are taken in their order, all of them under its lock.
       const alone = new Set(items.map(({ report }) => report.jobId)).size === items.length;
@@ -74,7 +78,10 @@ export function settler(context: Context, locked: Group<SettleItem, SettleAnswer
         else if (isPlainRetry(decided.job, decided.made.next)) again.push([i, decided]);
         else rest.push(i);
       });
-      const through = async (group: Group<Decided, Written>, list: readonly [number, Decided][]) => {
+      const through = async (
+        group: GroupCommit<DecidedSettlement, Written>,
+        list: readonly [number, DecidedSettlement][],
+      ) => {
         const written = await group.submit(list.map(([, decided]) => decided));
         list.forEach(([i, decided], k) => {
           if (written[k] === true) answers[i] = answerOf(decided);
@@ -93,14 +100,14 @@ export function settler(context: Context, locked: Group<SettleItem, SettleAnswer
     },
   };
 
-  function answerOf({ job, made }: Decided): SettleAnswer {
+  function answerOf({ job, made }: DecidedSettlement): SettleAnswer {
     const { state, reason, runAt } = made.next;
     if (state === "queued") marks.put(job.lane, job.priority, runAt);
     return { status: "accepted", repeated: false, state, reason, runAt: state === "queued" ? runAt : null };
   }
 }
 
-function succeedVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
+function succeedVerb({ db, sql, wrote }: PostgresContext): GroupVerb<DecidedSettlement, Written> {
   const [before, after] = succeededText(0).split('"attempt":0') as [string, string];
   const statement = sql(
     "succeed",
@@ -116,7 +123,7 @@ function succeedVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
        select no, attempt, chapter, session, started_at, at, 'completed', result, report_id, ${STATE_CODES.succeeded}
        from done
      ),
-     ${tellJobs("done", "at", "'attempt.succeeded'", `'${before}"attempt":' || attempt || '${after}'`, "ord")}
+     ${writeJobEvents("done", "at", "'attempt.succeeded'", `'${before}"attempt":' || attempt || '${after}'`, "ord")}
      select no from done`,
   );
   return {
@@ -136,7 +143,7 @@ function succeedVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
   };
 }
 
-function retryVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
+function retryVerb({ db, sql, wrote }: PostgresContext): GroupVerb<DecidedSettlement, Written> {
   const statement = sql(
     "retry",
     `with again as (
@@ -155,7 +162,7 @@ function retryVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
          run_at
        from again
      ),
-     ${tellJobs("again", "at", "'attempt.failed'", "data", "ord")}
+     ${writeJobEvents("again", "at", "'attempt.failed'", "data", "ord")}
      select no from again`,
   );
   return {
@@ -187,7 +194,7 @@ function retryVerb({ db, sql, wrote }: Context): GroupVerb<Decided, Written> {
   };
 }
 
-function failureJson({ item, made }: Decided): string {
+function failureJson({ item, made }: DecidedSettlement): string {
   return JSON.stringify(storedFailure(item.report.outcome, made.event));
 }
 
@@ -196,11 +203,11 @@ function resultOf({ report: { outcome } }: SettleItem): string | null {
 }
 
 /** Rows are locked in the order of their numbers, everywhere. */
-function inOrder(list: readonly Decided[]): readonly Decided[] {
+function inOrder(list: readonly DecidedSettlement[]): readonly DecidedSettlement[] {
   return list.toSorted((a, b) => a.job.no - b.job.no);
 }
 
-function known(list: readonly Decided[]): Value[] {
+function known(list: readonly DecidedSettlement[]): PgValue[] {
   return [
     bigints(list.map(({ job }) => job.no)),
     ints(list.map(({ job }) => job.revision)),
@@ -208,12 +215,19 @@ function known(list: readonly Decided[]): Value[] {
   ];
 }
 
-function reportIds(list: readonly Decided[]): Value {
+function reportIds(list: readonly DecidedSettlement[]): PgValue {
   return texts(list.map(({ item }) => reportIdOf(item.report)));
 }
 
-function writtenOf(list: readonly Decided[], written: readonly number[]): Written[] {
+function writtenOf(list: readonly DecidedSettlement[], written: readonly number[]): Written[] {
   if (written.length === list.length) return list.map(() => true);
   const numbers = new Set(written);
   return list.map(({ job }) => numbers.has(job.no));
 }
+
+/** Appends log text to attempts: $1 jobs, $2 attempts, $3 texts. */
+export const logStatement = `
+  insert into $s.log_chunk (job, attempt, n, body)
+  select m.job, m.attempt,
+    coalesce((select max(l.n) from $s.log_chunk l where l.job = m.job and l.attempt = m.attempt), 0) + 1, m.body
+  from unnest($1::bigint[], $2::int[], $3::text[]) as m (job, attempt, body)`;

@@ -1,6 +1,6 @@
 /** Jobs and their children: which blocked jobs may go on, whose cancel is to be passed on, and what running attempts use. */
-import type { Usage } from "../../core/job.ts";
-import { BLOCKED_LOOK } from "../blocked-look.ts";
+import type { Usage } from "../../core/job/job.ts";
+import { BLOCKED_PAGE } from "../family-rules.ts";
 import type {
   Reachable,
   ReachableJob,
@@ -10,9 +10,9 @@ import type {
   UnblockableQuery,
 } from "../store.ts";
 import { texts } from "./arrays.ts";
-import type { Context } from "./context.ts";
-import type { Row } from "./driver.ts";
-import { liveTeller, NOT_HELD } from "./live-ledgers.ts";
+import type { PostgresContext } from "./context.ts";
+import type { PgRow } from "./driver.ts";
+import { liveUsageWriter, NOT_HELD } from "./ledgers.ts";
 
 /** Of two usages, as JSON text or null, the larger number in each field: what was told never shrinks. */
 export function mostOf(stored: string, told: string): string {
@@ -23,9 +23,9 @@ export function mostOf(stored: string, told: string): string {
     else json_build_object(${fields})::text end`;
 }
 
-export function waitVerbs(context: Context) {
+export function waitVerbs(context: PostgresContext) {
   const { db, sql } = context;
-  const tellCovered = liveTeller(context);
+  const tellCovered = liveUsageWriter(context);
   const waited = `json_array_elements_text(w.waits::json) as want (id)
     join $s.submission cb on cb.id = want.id join $s.job c on c.no = cb.job`;
   const fields = "select w.job, b.id, w.attempt";
@@ -37,14 +37,14 @@ export function waitVerbs(context: Context) {
   );
   const ofAll = sql(
     "unblockable_all",
-    `${fields} from (select * from $s.blocked where job > $1 order by job limit ${BLOCKED_LOOK}) w
+    `${fields} from (select * from $s.blocked where job > $1 order by job limit ${BLOCKED_PAGE}) w
      join $s.submission b on b.job = w.job join $s.job j on j.no = w.job
      where j.state + 0 = 2 and ${isOver} order by w.job limit $2`,
   );
   const lookEnd = sql(
     "unblockable_end",
     `select max(job), count(*)::int from
-       (select job from $s.blocked where job > $1 order by job limit ${BLOCKED_LOOK}) looked`,
+       (select job from $s.blocked where job > $1 order by job limit ${BLOCKED_PAGE}) looked`,
   );
   const counts = sql(
     "child_counts",
@@ -91,12 +91,12 @@ export function waitVerbs(context: Context) {
   /** Where the next look at all of them begins. */
   let place = 0;
 
-  async function lookAtNext(limit: number): Promise<Row[]> {
+  async function lookAtNext(limit: number): Promise<PgRow[]> {
     const from = place;
     const [[end, looked] = []] = await db.read(lookEnd, [from]);
     const rows = await db.read(ofAll, [from, limit]);
     if (rows.length === limit) place = rows.at(-1)?.[0] as number;
-    else place = looked === BLOCKED_LOOK ? (end as number) : 0;
+    else place = looked === BLOCKED_PAGE ? (end as number) : 0;
     return rows;
   }
 

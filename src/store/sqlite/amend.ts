@@ -1,18 +1,17 @@
 /** Applies operators' commands, each decided by the pure function it came with, under the row's lock. */
-import { type BudgetNow, NO_BUDGETS } from "../../core/budget.ts";
-import type { Command } from "../../core/command.ts";
-import { JOB_STATES, type JobState } from "../../core/job.ts";
-import type { JobTerms } from "../../core/redrive.ts";
+import { type BudgetNow, NO_BUDGETS } from "../../core/decision/budget.ts";
+import type { Command } from "../../core/job/command.ts";
+import { JOB_STATES, type JobState } from "../../core/job/job.ts";
+import type { JobTerms } from "../../core/job/redrive.ts";
+import { letsThrough, withStanding } from "../family-rules.ts";
 import type { Ledgers } from "../ledger.ts";
-import { letsThrough, withStanding } from "../standing-cancel.ts";
 import type { AmendAnswer, DecideCommand, NamedParent, ParentNow } from "../store.ts";
 import { hashOfPolicy, isCancel, type StoredJob, toFacts } from "../stored-job.ts";
-import type { Context } from "./context.ts";
-import { ledgerBook } from "./ledgers.ts";
-import { JOB_COLUMNS, progressValues, toJob, UPDATE_PROGRESS } from "./rows.ts";
-import { refusal, type Verb } from "./writer.ts";
+import type { SqliteContext } from "./context.ts";
+import { JOB_COLUMNS, ledgerBook, progressValues, toJob, UPDATE_PROGRESS } from "./rows.ts";
+import { refusal, type SqliteVerb } from "./writer.ts";
 
-interface Item {
+interface SqliteAmendItem {
   readonly jobId: string;
   readonly command: Command;
   readonly now: number;
@@ -21,9 +20,9 @@ interface Item {
   readonly parentId: string | undefined;
 }
 
-type ParentRow = [parent: string | null, state: number, attempt: number, cancelRequestedAt: number | null];
+type AmendParentRow = [parent: string | null, state: number, attempt: number, cancelRequestedAt: number | null];
 
-export function amendVerb({ db, interned, events }: Context): Verb<Item, AmendAnswer> {
+export function amendVerb({ db, interned, events }: SqliteContext): SqliteVerb<SqliteAmendItem, AmendAnswer> {
   const byId = db.prepare(`select ${JOB_COLUMNS} from job where id = ?`);
   byId.setReturnArrays(true);
   const update = db.prepare(UPDATE_PROGRESS);
@@ -36,7 +35,7 @@ export function amendVerb({ db, interned, events }: Context): Verb<Item, AmendAn
     for (let next = id ?? null; next !== null; ) {
       const row = parentById.get(next);
       if (row === undefined) break;
-      const [parent, state, attempt, cancelRequestedAt] = row as unknown as ParentRow;
+      const [parent, state, attempt, cancelRequestedAt] = row as unknown as AmendParentRow;
       const job = { state: JOB_STATES[state] as JobState, attempt, cancelRequestedAt };
       line.push(job);
       next = letsThrough(job) ? parent : null;
@@ -44,7 +43,7 @@ export function amendVerb({ db, interned, events }: Context): Verb<Item, AmendAn
     return withStanding(line);
   }
 
-  function amendOne({ jobId, command, now, decide, parentId }: Item): AmendAnswer {
+  function amendOne({ jobId, command, now, decide, parentId }: SqliteAmendItem): AmendAnswer {
     const row = byId.get(jobId);
     if (row === undefined) return { status: "unknown_job" };
     const job = toJob(row, interned);
@@ -105,7 +104,7 @@ export function amendVerb({ db, interned, events }: Context): Verb<Item, AmendAn
     ask.run(cancelRequestedAt, revision, no);
   }
 
-  function run(items: readonly Item[]): AmendAnswer[] {
+  function run(items: readonly SqliteAmendItem[]): AmendAnswer[] {
     const answers = items.map(amendOne);
     events.flush();
     return answers;

@@ -5,8 +5,8 @@ import { gapFound } from "../losses.ts";
 import type { Beat, BeatAnswer, EngineProcess, ExpiredJob, ExpiredQuery } from "../store.ts";
 import { parseOrNull } from "../stored-job.ts";
 import { CLOCK_STEPPED, lineWriter } from "./clock-line.ts";
-import type { Context } from "./context.ts";
-import type { Verb } from "./writer.ts";
+import type { SqliteContext } from "./context.ts";
+import type { SqliteVerb } from "./writer.ts";
 
 interface OverRow {
   readonly no: number;
@@ -15,7 +15,7 @@ interface OverRow {
   readonly ended_at: number | null;
 }
 
-export function beatVerb({ db, events }: Context): Verb<Beat, BeatAnswer> {
+export function beatVerb({ db, events }: SqliteContext): SqliteVerb<Beat, BeatAnswer> {
   const read = db.prepare("select value from meta where name = ?");
   const write = db.prepare(
     "insert into meta (name, value) values (?, ?) on conflict (name) do update set value = excluded.value",
@@ -91,7 +91,7 @@ export function beatVerb({ db, events }: Context): Verb<Beat, BeatAnswer> {
   return { order: 5, run: (items) => items.map(beatOne) };
 }
 
-export function expiredReader({ db }: Context): (query: ExpiredQuery) => ExpiredJob[] {
+export function expiredReader({ db }: SqliteContext): (query: ExpiredQuery) => ExpiredJob[] {
   const held = db.prepare("select value from meta where name = 'held_until'");
   // A session that has ended is over, whoever slept; one that is only late may be held.
   const lost = db.prepare(

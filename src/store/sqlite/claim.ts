@@ -1,29 +1,27 @@
 /** Claims: starts due jobs for a session. A session looks through its lanes only, and in each lane through an index
  *  on (priority, run_at), so that jobs of other kinds and jobs in backoff cost nothing, however many they are. */
-import { ALONE_MS, SUSPECT_STREAK } from "../../core/evidence.ts";
-import { startedText } from "../../core/lifecycle.ts";
-import type { ClaimedJob } from "../../core/work.ts";
-import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS } from "../claimed-job.ts";
+import { ALONE_MS, SUSPECT_STREAK } from "../../core/decision/evidence.ts";
+import { startedText } from "../../core/job/lifecycle.ts";
+import type { ClaimedJob } from "../../core/worker-protocol.ts";
+import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, ROOM_CHECK_MS, SuspectTrials } from "../claim-rules.ts";
 import type { LaneWindow } from "../lane.ts";
-import { fitting, heavyShares, lightShare, roomFor, type Share, Turns } from "../shares.ts";
+import { fitting, heavyShares, type LaneShare, LaneTurns, lightShare, roomFor } from "../lane-fairness.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED } from "../stored-job.ts";
-import { ROOM_LOOK_MS, Trials } from "../trials.ts";
-import { admission } from "./admission.ts";
-import type { Context } from "./context.ts";
-import { holdKeeper } from "./holds.ts";
+import { admission, holdKeeper } from "./admission.ts";
+import type { SqliteContext } from "./context.ts";
 import { type LaneUser, laneFinder } from "./lanes.ts";
-import { startedReader } from "./started.ts";
-import type { Verb } from "./writer.ts";
+import { startedReader } from "./rows.ts";
+import type { SqliteVerb } from "./writer.ts";
 
-interface Item {
+interface SqliteClaimItem {
   readonly request: ClaimRequest;
   readonly now: number;
 }
 
 type DueRow = [no: number, runAt: number, streak: number, budget: number | null];
 
-interface SessionFacts extends LaneUser {
+interface ClaimingSession extends LaneUser {
   readonly id: string;
   readonly name: string;
   readonly host: string;
@@ -35,22 +33,22 @@ interface SessionFacts extends LaneUser {
   readonly alone_until: number | null;
 }
 
-export interface Claims extends Verb<Item, ClaimAnswer> {
+export interface ClaimVerb extends SqliteVerb<SqliteClaimItem, ClaimAnswer> {
   /** The answer, if nothing is due and nothing need be written: a waiting claim must not take the write lock. */
   peek(request: ClaimRequest, now: number): ClaimAnswer | null;
 }
 
 /** What a claim looks through. */
-interface Sight {
+interface SqliteClaimScan {
   readonly light: LaneWindow;
   /** Null: the session has no lanes of jobs that take cpu or memory. */
   readonly heavy: LaneWindow | null;
-  readonly shares: readonly Share[];
+  readonly shares: readonly LaneShare[];
 }
 
 /** The jobs of a share that a session is to have. */
-interface Found {
-  readonly share: Share;
+interface PickedJobs {
+  readonly share: LaneShare;
   readonly picked: DueRow[];
   /** It is one suspect, to be alone in its worker. */
   readonly alone: boolean;
@@ -61,13 +59,13 @@ const NONE_DUE = 10;
 const MAKE_ROOM = "make room";
 const ANY_STREAK = Number.MAX_SAFE_INTEGER;
 
-export function claimVerb(context: Context): Claims {
+export function claimVerb(context: SqliteContext): ClaimVerb {
   const { db, events, started, generation } = context;
   const admit = admission(context);
   const { readStarted, readWhole } = startedReader(context);
   const { lanesOf, windowOf, moveOn } = laneFinder(context);
   const holds = holdKeeper(context);
-  const turns = new Turns();
+  const turns = new LaneTurns();
   const session = db.prepare(
     `select no, id, name, namespace, host, kinds, queues, labels, lease_ms, lease_ends_at, reaped, ended_at,
        draining_at, alone_until
@@ -88,7 +86,7 @@ export function claimVerb(context: Context): Claims {
   );
   const holdsAny = db.prepare("select 1 from job indexed by job_running where state = 1 and session = ? limit 1");
   const tryAlone = db.prepare("update session set alone_until = ? where no = ?");
-  const trials = new Trials();
+  const trials = new SuspectTrials();
   const nextDue = db.prepare(
     "select run_at from job indexed by job_ready where state = 0 and lane = ? and priority = ? and run_at > ? order by run_at limit 1",
   );
@@ -106,7 +104,7 @@ export function claimVerb(context: Context): Claims {
   const forgetOld = db.prepare("delete from claim where session = ? and at < ?");
   for (const statement of [due, nextDue, nextPriority]) statement.setReturnArrays(true);
 
-  function sightOf(facts: SessionFacts, request: ClaimRequest, now: number): Sight {
+  function sightOf(facts: ClaimingSession, request: ClaimRequest, now: number): SqliteClaimScan {
     const { limit } = request;
     const lanes = lanesOf(facts);
     const light = windowOf(facts, lanes.light, "light", limit);
@@ -121,7 +119,7 @@ export function claimVerb(context: Context): Claims {
 
   /** The due jobs of a share, lowest priority number first, then longest due. */
   function pick(
-    facts: SessionFacts,
+    facts: ClaimingSession,
     lanes: readonly number[],
     limit: number,
     now: number,
@@ -149,7 +147,12 @@ export function claimVerb(context: Context): Claims {
 
   /** A poison job takes with it all that runs beside it. Which of them it was shows only when it runs alone: a suspect that is
    *  first in line goes to a session that holds nothing, and others are not given to it meanwhile. */
-  function apart(facts: SessionFacts, share: Share, first: readonly DueRow[], now: number): Found | typeof MAKE_ROOM {
+  function apart(
+    facts: ClaimingSession,
+    share: LaneShare,
+    first: readonly DueRow[],
+    now: number,
+  ): PickedJobs | typeof MAKE_ROOM {
     const isSuspect = ([, , streak]: DueRow) => streak >= SUSPECT_STREAK;
     const others = first.findIndex((row) => !isSuspect(row));
     const isBusy = holdsAny.get(facts.no) !== undefined;
@@ -173,7 +176,7 @@ export function claimVerb(context: Context): Claims {
     return (nextPriority.get(lane, priority) as [number] | undefined)?.[0] ?? NONE_DUE;
   }
 
-  function nextAt({ light, heavy }: Sight, now: number): number | null {
+  function nextAt({ light, heavy }: SqliteClaimScan, now: number): number | null {
     if (light.partial || heavy?.partial) return now + NEXT_WINDOW_MS;
     let soonest: number | null = null;
     for (const lane of heavy === null ? light.lanes : [...light.lanes, ...heavy.lanes]) {
@@ -186,7 +189,7 @@ export function claimVerb(context: Context): Claims {
   }
 
   function peek(request: ClaimRequest, now: number): ClaimAnswer | null {
-    const facts = session.get(request.session) as SessionFacts | undefined;
+    const facts = session.get(request.session) as ClaimingSession | undefined;
     if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) return DEAD;
     if (request.claimId !== null && (request.last || recall.get(facts.no, request.claimId) !== undefined)) return null;
     if (facts.draining_at !== null) return DRAINING;
@@ -198,12 +201,12 @@ export function claimVerb(context: Context): Claims {
     if (head === undefined) return nothingDue(facts, sight, now);
     if (head[2] < SUSPECT_STREAK) return null;
     const found = pickFirst(facts, sight, now);
-    if (found === MAKE_ROOM) return later(now + ROOM_LOOK_MS);
+    if (found === MAKE_ROOM) return later(now + ROOM_CHECK_MS);
     return found === null ? nothingDue(facts, sight, now) : null;
   }
 
   /** It tries a suspect, which is to be alone. */
-  function triesOne({ alone_until }: SessionFacts, now: number): ClaimAnswer | null {
+  function triesOne({ alone_until }: ClaimingSession, now: number): ClaimAnswer | null {
     return alone_until === null || alone_until <= now ? null : later(alone_until);
   }
 
@@ -211,18 +214,22 @@ export function claimVerb(context: Context): Claims {
     return { alive: true, drain: false, jobs: [], nextAt, delivery: null };
   }
 
-  function nothingDue(facts: SessionFacts, sight: Sight, now: number): ClaimAnswer {
+  function nothingDue(facts: ClaimingSession, sight: SqliteClaimScan, now: number): ClaimAnswer {
     goOn(facts, sight);
     return { alive: true, drain: false, jobs: [], nextAt: nextAt(sight, now), delivery: null };
   }
 
-  function goOn(facts: SessionFacts, { light, heavy }: Sight): void {
+  function goOn(facts: ClaimingSession, { light, heavy }: SqliteClaimScan): void {
     moveOn(facts, "light", light);
     if (heavy !== null) moveOn(facts, "heavy", heavy);
   }
 
   /** From the first share that has any; null: none has. */
-  function pickFirst(facts: SessionFacts, { shares }: Sight, now: number): Found | typeof MAKE_ROOM | null {
+  function pickFirst(
+    facts: ClaimingSession,
+    { shares }: SqliteClaimScan,
+    now: number,
+  ): PickedJobs | typeof MAKE_ROOM | null {
     for (const share of trials.othersFirst(facts.no, now) ? shares : []) {
       const picked = pick(facts, share.lanes, share.limit, now, SUSPECT_STREAK);
       if (picked.length > 0) return { share, picked, alone: false };
@@ -239,7 +246,7 @@ export function claimVerb(context: Context): Claims {
   }
 
   function claimOne(request: ClaimRequest, now: number): ClaimAnswer {
-    const facts = session.get(request.session) as SessionFacts | undefined;
+    const facts = session.get(request.session) as ClaimingSession | undefined;
     if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) return DEAD;
     if (request.claimId !== null) {
       const drain = facts.draining_at !== null;
@@ -259,7 +266,7 @@ export function claimVerb(context: Context): Claims {
     if (alone !== null) return alone;
     const sight = sightOf(facts, request, now);
     const found = pickFirst(facts, sight, now);
-    if (found === MAKE_ROOM) return later(now + ROOM_LOOK_MS);
+    if (found === MAKE_ROOM) return later(now + ROOM_CHECK_MS);
     if (found === null) return nothingDue(facts, sight, now);
     const { share } = found;
     turns.taken(facts.no, share);
@@ -292,7 +299,7 @@ export function claimVerb(context: Context): Claims {
   }
 
   /** The jobs of an earlier claim whose reply was lost: those it still holds. */
-  function again(facts: SessionFacts, text: string): ClaimedJob[] {
+  function again(facts: ClaimingSession, text: string): ClaimedJob[] {
     const held = JSON.parse(text) as [number, number][];
     const attempts = new Map(held);
     return readWhole(held.map(([no]) => no)).flatMap((one) => {
@@ -302,7 +309,7 @@ export function claimVerb(context: Context): Claims {
     });
   }
 
-  function run(items: readonly Item[]): ClaimAnswer[] {
+  function run(items: readonly SqliteClaimItem[]): ClaimAnswer[] {
     const answers = items.map(({ request, now }) => claimOne(request, now));
     events.flush();
     return answers;

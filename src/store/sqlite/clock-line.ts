@@ -1,6 +1,6 @@
 /** The store's time line (`clock-mark.ts`) as the file keeps it: one mark, written with each beat, under the write lock. */
 import { CLOCK_STEP_MS, type ClockMark, continued, isOlder, type WallMark } from "../clock-mark.ts";
-import type { Context } from "./context.ts";
+import type { SqliteContext } from "./context.ts";
 import type { Database } from "./driver.ts";
 
 interface StoredMark extends ClockMark {
@@ -11,7 +11,7 @@ interface StoredMark extends ClockMark {
 const NAME = "clock";
 export const CLOCK_STEPPED = "engine.clock_stepped";
 
-export interface Step {
+export interface ClockStep {
   /** How far the line is ahead of the wall clock now, and was at the last beat. */
   readonly aheadMs: number;
   readonly beforeMs: number;
@@ -23,12 +23,12 @@ export interface LinePoint {
   /** How far it has come: more than `at` where another process stored a later mark. */
   readonly reached: number;
   /** What the wall clock did, if it stepped. */
-  readonly step: Step | null;
+  readonly step: ClockStep | null;
 }
 
 /** Advances the line by a reading of the clocks. One that is older than the stored mark, as of a process whose monotonic clock is
  *  not quite that of the others, leaves the mark alone: counted on from it, the time in between would count twice. */
-export function lineWriter({ db }: Pick<Context, "db">) {
+export function lineWriter({ db }: Pick<SqliteContext, "db">) {
   const read = markReader(db);
   const write = db.prepare(
     "insert into meta (name, value) values (?, ?) on conflict (name) do update set value = excluded.value",
@@ -48,7 +48,7 @@ export function lineWriter({ db }: Pick<Context, "db">) {
 }
 
 /** The last beat, and the newest event: a process that only submits leaves no beat. */
-export function clockMarkReader({ db }: Pick<Context, "db">): () => ClockMark[] {
+export function clockMarkReader({ db }: Pick<SqliteContext, "db">): () => ClockMark[] {
   const read = markReader(db);
   const newest = db.prepare(
     `select at from (select at from event order by seq desc limit 1)

@@ -6,7 +6,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { ClaimedJob } from "../../core/work.ts";
+import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import { allJobs, audit } from "../conformance/audit.ts";
 import { broke, decideAt, decideCommandAt, newJob, newSession, reportOf, T0 } from "../conformance/kit.ts";
 import type { Store } from "../store.ts";

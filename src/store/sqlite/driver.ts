@@ -1,10 +1,14 @@
-/** Chooses the SQLite driver: `node:sqlite` where Node has it without a flag (22.13), else `@photostructure/sqlite`.
- *  Both are `DatabaseSync`; this file is the only one that knows there are two. */
+/** The SQLite driver behind a few types, bulk inserts, and a lock on a file that ends with its process. */
+
+import { chmodSync } from "node:fs";
 import { PerdureError } from "../../core/errors.ts";
+
+// Chooses the SQLite driver: `node:sqlite` where Node has it without a flag (22.13), else `@photostructure/sqlite`.
+// Both are `DatabaseSync`; this file is the only one that knows there are two.
 
 export type SqlValue = string | number | null | Uint8Array;
 
-export interface Statement {
+export interface SqlStatement {
   run(...values: SqlValue[]): { changes: number | bigint; lastInsertRowid: number | bigint };
   get(...values: SqlValue[]): unknown;
   all(...values: SqlValue[]): unknown[];
@@ -15,7 +19,7 @@ export interface Statement {
 
 export interface Database {
   exec(sql: string): void;
-  prepare(sql: string): Statement;
+  prepare(sql: string): SqlStatement;
   close(): void;
 }
 
@@ -106,3 +110,51 @@ const CODES: Readonly<Record<string, number>> = {
   "unable to open database file": SQLITE.CANTOPEN,
   "file is not a database": SQLITE.NOTADB,
 };
+
+// Inserts many rows with few calls: a statement for 50 rows costs little more than one for one.
+
+const CHUNK = 50;
+
+export class BulkInsert {
+  readonly #many: SqlStatement;
+  readonly #one: SqlStatement;
+  readonly #width: number;
+
+  constructor(db: Database, into: string, columns: readonly string[]) {
+    const row = `(${columns.map(() => "?").join(", ")})`;
+    const head = `insert into ${into} (${columns.join(", ")}) values `;
+    this.#many = db.prepare(head + Array(CHUNK).fill(row).join(", "));
+    this.#one = db.prepare(head + row);
+    this.#width = columns.length;
+  }
+
+  /** `values`: all rows one after the other. Returns the rowid of the last one; 0 if there is none. */
+  run(values: readonly SqlValue[]): number {
+    const step = CHUNK * this.#width;
+    let [at, last]: [number, number | bigint] = [0, 0];
+    for (; at + step <= values.length; at += step)
+      last = this.#many.run(...values.slice(at, at + step)).lastInsertRowid;
+    for (; at < values.length; at += this.#width) {
+      last = this.#one.run(...values.slice(at, at + this.#width)).lastInsertRowid;
+    }
+    return Number(last);
+  }
+}
+
+// A lock that goes with its process, however that ends: an open transaction on a small SQLite file of its own. Node
+// has no other way to have one from the kernel.
+
+/** A function that lets go of it; null if somebody else has it. */
+export async function holdLock(path: string): Promise<(() => void) | null> {
+  const db = await openDatabase(path);
+  try {
+    db.exec("pragma journal_mode = memory"); // nothing is ever written
+    db.exec("begin exclusive");
+    chmodSync(path, 0o600);
+    return () => db.close();
+  } catch (error) {
+    db.close();
+    if (sqliteCode(error) === SQLITE.BUSY) return null;
+    throw error;
+  }
+}

@@ -47,9 +47,9 @@ function statOf(name: string): Pick<Stats, "dev" | "ino"> | "unknown" | null {
   }
 }
 
-type Seen = ReturnType<typeof statOf>;
+type FileStat = ReturnType<typeof statOf>;
 
-function isSame(found: Seen, opened: Seen): boolean {
+function isSame(found: FileStat, opened: FileStat): boolean {
   if (found === "unknown" || opened === "unknown") return true;
   return found?.dev === opened?.dev && found?.ino === opened?.ino;
 }

@@ -3,14 +3,23 @@
  *  so this is done in slices, one a turn of the event loop, and a call ends after a number of them (`find-scan.ts`). */
 
 import { nextTurn } from "../../lib/turn.ts";
-import { readCursor, writeCursor } from "../cursor.ts";
-import { afterPrefix, isCalled, isPattern, MAX_CHECKED, MAX_PREFIXED, SCAN, toGlob } from "../find-scan.ts";
+import {
+  afterPrefix,
+  isCalled,
+  isPattern,
+  MAX_CHECKED,
+  MAX_PREFIXED,
+  readCursor,
+  SCAN,
+  toGlob,
+  writeCursor,
+} from "../find.ts";
 import { FEW_LANES, type Lane } from "../lane.ts";
 import type { JobFilter, JobRow } from "../store.ts";
 import { STATE_CODES, type StoredJob } from "../stored-job.ts";
-import type { Context } from "./context.ts";
-import type { SqlValue, Statement } from "./driver.ts";
-import type { Reader } from "./read.ts";
+import type { SqliteContext } from "./context.ts";
+import type { SqlStatement, SqlValue } from "./driver.ts";
+import type { SqliteReader } from "./read.ts";
 import { JOB_COLUMNS, toJob } from "./rows.ts";
 
 const DEFAULT_LIMIT = 100;
@@ -23,7 +32,7 @@ const FIRST_SLICE = 8;
 const GROWTH = 4;
 
 /** Conditions and their values. */
-class Where {
+class WhereClause {
   readonly #texts: string[] = [];
   readonly values: SqlValue[] = [];
 
@@ -37,21 +46,21 @@ class Where {
 }
 
 /** A list of candidates, such as the children of a job: `from` to `where`, and what the number of a job is called there. */
-interface Branch {
+interface FindBranch {
   readonly from: string;
   readonly number: string;
   readonly values: readonly SqlValue[];
 }
 
-interface Plan {
+interface FindPlan {
   /** Candidates are those of all branches together. Null: all jobs. */
-  readonly branches: readonly Branch[] | null;
-  readonly where: Where;
+  readonly branches: readonly FindBranch[] | null;
+  readonly where: WhereClause;
   /** Jobs that may be checked. */
   readonly budget: number;
 }
 
-interface Slice {
+interface FindSlice {
   readonly jobs: readonly JobRow[];
   readonly hasMore: boolean;
   readonly checked: number;
@@ -59,10 +68,10 @@ interface Slice {
   readonly last: number;
 }
 
-type Answer = <T>(give: () => T) => Promise<T>;
-type Found = { readonly jobs: JobRow[]; readonly next: string | null };
+type RunRead = <T>(give: () => T) => Promise<T>;
+type FoundPage = { readonly jobs: JobRow[]; readonly next: string | null };
 
-export function finder({ db, interned }: Context, reader: Reader, secret: string) {
+export function finder({ db, interned }: SqliteContext, reader: SqliteReader, secret: string) {
   const few = (index: string, state: number) =>
     db.prepare(
       `select count(*) as jobs from (select 1 from job indexed by ${index} where state = ${state} limit ${FEW})`,
@@ -70,7 +79,7 @@ export function finder({ db, interned }: Context, reader: Reader, secret: string
   const areFew = { job_ready: few("job_ready", 0), job_running: few("job_running", 1) };
   const prefixed = db.prepare(`select no from job where id >= ? and id < ? order by id limit ${MAX_PREFIXED}`);
 
-  return async (filter: JobFilter, answer: Answer): Promise<Found> => {
+  return async (filter: JobFilter, answer: RunRead): Promise<FoundPage> => {
     const limit = Math.max(1, Math.min(filter.limit ?? DEFAULT_LIMIT, MAX_FIND));
     const newest = filter.order !== "oldest";
     const before = filter.cursor === undefined ? null : readCursor(filter.cursor, filter, secret);
@@ -96,11 +105,11 @@ export function finder({ db, interned }: Context, reader: Reader, secret: string
   };
 
   /** Reads the next slice: as many candidates after `place`, and up to `room` of them that fit. */
-  function slicer({ branches, where }: Plan, newest: boolean) {
+  function slicer({ branches, where }: FindPlan, newest: boolean) {
     const [after, until, order, extreme] = newest ? ["<", ">=", "desc", "min"] : [">", "<=", "asc", "max"];
     const columns = JOB_COLUMNS.replaceAll(/\w+/g, "j.$&");
     const fitting = `${where} order by j.no ${order} limit ?`;
-    const rowsOf = (text: string): Statement => {
+    const rowsOf = (text: string): SqlStatement => {
       const statement = db.prepare(text);
       statement.setReturnArrays(true);
       return statement;
@@ -124,7 +133,7 @@ export function finder({ db, interned }: Context, reader: Reader, secret: string
         ? rowsOf(`select ${columns} from job j not indexed where j.no ${after} ? and j.no ${until} ? and ${fitting}`)
         : rowsOf(`select ${columns} from json_each(?) n cross join job j on j.no = n.value where ${fitting}`);
 
-    return (place: number, size: number, room: number): Slice => {
+    return (place: number, size: number, room: number): FindSlice => {
       const bound = branches === null ? [place, size] : [...branches.flatMap((b) => [...b.values, place, size]), size];
       const edge = end.get(...bound) as { last: number | null; checked: number; list?: string };
       if (edge.last === null) return { jobs: [], hasMore: false, checked: 0, last: place };
@@ -137,8 +146,8 @@ export function finder({ db, interned }: Context, reader: Reader, secret: string
     };
   }
 
-  function planOf(filter: JobFilter): Plan {
-    const where = new Where();
+  function planOf(filter: JobFilter): FindPlan {
+    const where = new WhereClause();
     const lanes = matchingLanes(filter);
     const states = statesOf(filter);
     if (lanes !== null) where.add("j.lane in (select value from json_each(?))", numbers(lanes));
@@ -161,7 +170,7 @@ export function finder({ db, interned }: Context, reader: Reader, secret: string
   }
 
   /** What no index answers. */
-  function addScans(where: Where, filter: JobFilter, exact: Exact, called: readonly Lane[]): boolean {
+  function addScans(where: WhereClause, filter: JobFilter, exact: ExactField, called: readonly Lane[]): boolean {
     const { name, action, reason } = filter;
     if (name !== undefined && exact !== "name") {
       const fit = isPattern(name) ? (["j.name glob ?", toGlob(name)] as const) : (["j.name = ?", name] as const);
@@ -179,7 +188,7 @@ export function finder({ db, interned }: Context, reader: Reader, secret: string
   }
 
   /** The lists that candidates are taken from: the shortest that is known to serve. */
-  function branchesOf(filter: JobFilter, known: Known): readonly Branch[] | null {
+  function branchesOf(filter: JobFilter, known: ResolvedFilter): readonly FindBranch[] | null {
     const { key, tag, parentId, idPrefix, namespace } = filter;
     if (key !== undefined) {
       const scope = namespace === undefined ? "" : " and namespace = ?";
@@ -200,7 +209,7 @@ export function finder({ db, interned }: Context, reader: Reader, secret: string
   }
 
   /** Null where a state has no index that serves: succeeded jobs have none, and many that wait would have to be sorted. */
-  function stateBranches(states: readonly number[] | null): readonly Branch[] | null {
+  function stateBranches(states: readonly number[] | null): readonly FindBranch[] | null {
     const branches = (states ?? [STATE_CODES.succeeded]).map((code) => {
       // Written out, not bound: only then can SQLite tell that an index on some states serves.
       if (isAside(code)) return ordered("job_aside", `state = ${code} and (state = 2 or state >= 4)`);
@@ -213,7 +222,7 @@ export function finder({ db, interned }: Context, reader: Reader, secret: string
   }
 
   /** Null where the lanes are many, or all that there are. */
-  function laneBranches(lanes: readonly Lane[] | null): readonly Branch[] | null {
+  function laneBranches(lanes: readonly Lane[] | null): readonly FindBranch[] | null {
     if (lanes === null || lanes.length > FEW_LANES || lanes.length === [...interned.lanes()].length) return null;
     return lanes.map(({ no }) => ordered("job_lane", "lane = ?", no));
   }
@@ -234,15 +243,15 @@ export function finder({ db, interned }: Context, reader: Reader, secret: string
   }
 }
 
-type Exact = "name" | "action" | null;
+type ExactField = "name" | "action" | null;
 
-interface Known {
+interface ResolvedFilter {
   readonly lanes: readonly Lane[] | null;
   readonly states: readonly number[] | null;
-  readonly exact: Exact;
+  readonly exact: ExactField;
 }
 
-function ordered(index: string, condition: string, ...values: SqlValue[]): Branch {
+function ordered(index: string, condition: string, ...values: SqlValue[]): FindBranch {
   return { from: `from job indexed by ${index} where ${condition}`, number: "no", values };
 }
 
@@ -259,7 +268,7 @@ function statesOf({ state, deadLetter, reason }: JobFilter): number[] | null {
 }
 
 /** The column whose index serves the search. */
-function exactOf({ name, action }: JobFilter, called: readonly Lane[]): Exact {
+function exactOf({ name, action }: JobFilter, called: readonly Lane[]): ExactField {
   if (name !== undefined && !isPattern(name) && called.length === 0) return "name";
   return action !== undefined && !isPattern(action) ? "action" : null;
 }

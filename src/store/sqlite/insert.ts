@@ -1,17 +1,16 @@
 /** Stores new jobs. Keys are looked up first, then parents: the write lock is ours, so nobody can come between. */
-import { hasBudget } from "../../core/budget.ts";
-import { JOB_STATES, type JobState } from "../../core/job.ts";
-import { submittedText } from "../../core/lifecycle.ts";
+import { hasBudget } from "../../core/decision/budget.ts";
+import { JOB_STATES, type JobState } from "../../core/job/job.ts";
+import { submittedText } from "../../core/job/lifecycle.ts";
+import { type ParentFacts, refusedChild } from "../family-rules.ts";
 import { newLedger } from "../ledger.ts";
-import { type ParentFacts, refusedChild } from "../parent-rules.ts";
 import type { InsertAnswer, NewJob } from "../store.ts";
 import { checkAt, isSameBody, STATE_CODES } from "../stored-job.ts";
-import { BulkInsert } from "./bulk.ts";
-import type { Context } from "./context.ts";
-import type { SqlValue } from "./driver.ts";
-import { refusal, type Verb } from "./writer.ts";
+import type { SqliteContext } from "./context.ts";
+import { BulkInsert, type SqlValue } from "./driver.ts";
+import { refusal, type SqliteVerb } from "./writer.ts";
 
-interface Item {
+interface SqliteInsertItem {
   readonly job: NewJob;
   readonly now: number;
 }
@@ -26,7 +25,7 @@ interface KeyRow {
   readonly chapter: number | null;
 }
 
-interface ParentRow {
+interface InsertParentRow {
   readonly lane: number;
   readonly state: number;
   readonly attempt: number;
@@ -34,7 +33,7 @@ interface ParentRow {
   readonly budget: number | null;
 }
 
-export function insertVerb({ db, interned, events }: Context): Verb<Item, InsertAnswer> {
+export function insertVerb({ db, interned, events }: SqliteContext): SqliteVerb<SqliteInsertItem, InsertAnswer> {
   const columns = [
     ...["no", "id", "lane", "policy", "priority", "state", "run_at", "revision", "chapter", "attempt"],
     ...["submitted_at", "expires_at", "check_at", "deadline_at", "expire_in", "timeout_ms", "key", "tags"],
@@ -74,7 +73,7 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
   function findParent(id: string, seen: Map<string, ParentFacts | null>): ParentFacts | null {
     const known = seen.get(id);
     if (known !== undefined) return known;
-    const row = parentById.get(id) as ParentRow | undefined;
+    const row = parentById.get(id) as InsertParentRow | undefined;
     const found =
       row === undefined
         ? null
@@ -89,7 +88,7 @@ export function insertVerb({ db, interned, events }: Context): Verb<Item, Insert
     return found;
   }
 
-  function run(items: readonly Item[]): InsertAnswer[] {
+  function run(items: readonly SqliteInsertItem[]): InsertAnswer[] {
     const plain: SqlValue[] = [];
     const whole: SqlValue[] = [];
     const bodies: SqlValue[] = [];

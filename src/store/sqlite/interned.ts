@@ -2,19 +2,19 @@
  *  mean. Numbers are never used again, so what is cached stays true; what another process added is read when it is first met, and
  *  what was deleted (`names.ts`) is found to be gone when it is used again. */
 import { PerdureError } from "../../core/errors.ts";
-import type { Policy } from "../../core/policy.ts";
-import { policyFromJson } from "../../core/resolve-policy.ts";
-import { isRunQueue } from "../../core/run-queue.ts";
+import { isRunQueue } from "../../core/names.ts";
+import type { Policy } from "../../core/policy/policy.ts";
+import { policyFromJson } from "../../core/policy/resolve-policy.ts";
+import { isFresh, type KnownName, PolicyMemory } from "../interned-names.ts";
 import { type Lane, labelText, laneName, type NewLane } from "../lane.ts";
-import { isFresh, type KnownName, PolicyMemory } from "../names.ts";
-import type { Database, Statement } from "./driver.ts";
+import type { Database, SqlStatement } from "./driver.ts";
 
 /** More sessions than this are not kept in memory: each start of a worker makes one. */
 const MAX_SESSIONS = 10_000;
 /** Hashes of policies and their numbers. */
 const MAX_HASHES = 10_000;
 
-export class Interned {
+export class SqliteInterned {
   readonly #lanes = new Map<number, Lane>();
   readonly #laneNos = new Map<string, KnownName>();
   #lastLane = 0;
@@ -27,7 +27,7 @@ export class Interned {
   readonly #sql: Record<
     | ("lanesAfter" | "laneByName" | "laneCount" | "laneByNo" | "addLane" | "touchLane")
     | ("policyByHash" | "addPolicy" | "policyByNo" | "touchPolicy" | "sessionByNo" | "swept"),
-    Statement
+    SqlStatement
   >;
 
   constructor(db: Database) {

@@ -11,12 +11,12 @@ import {
   type LaneWindow,
   labelText,
   serves,
+  walkLanes,
   windowSize,
 } from "../lane.ts";
-import { walkLanes } from "../lane-window.ts";
-import { type Lanes, sortLanes } from "../shares.ts";
+import { type SessionLanes, sortLanes } from "../lane-fairness.ts";
 import { parseOrNull } from "../stored-job.ts";
-import type { Context } from "./context.ts";
+import type { SqliteContext } from "./context.ts";
 
 export interface LaneUser {
   readonly no: number;
@@ -29,9 +29,9 @@ export interface LaneUser {
 const MAX_SESSIONS = 1_000;
 
 /** Light and heavy lanes are walked through apart from each other. */
-type Part = "light" | "heavy";
+type SqliteLanePart = "light" | "heavy";
 
-export function laneFinder({ db, interned }: Context) {
+export function laneFinder({ db, interned }: SqliteContext) {
   const paused = db.prepare("select namespace, queue from queue");
   const waiting = db.prepare(
     `with recursive found (lane) as (
@@ -44,11 +44,11 @@ export function laneFinder({ db, interned }: Context) {
   );
   waiting.setReturnArrays(true);
 
-  const known = new Map<number, { readonly version: number; readonly lanes: Lanes }>();
+  const known = new Map<number, { readonly version: number; readonly lanes: SessionLanes }>();
   const places = { light: new Map<number, number>(), heavy: new Map<number, number>() };
 
   /** The lanes of a session; kept until lanes are added. */
-  function lanesOf(user: LaneUser): Lanes {
+  function lanesOf(user: LaneUser): SessionLanes {
     const version = interned.laneVersion;
     const cached = known.get(user.no);
     if (cached?.version === version) return cached.lanes;
@@ -77,7 +77,7 @@ export function laneFinder({ db, interned }: Context) {
   }
 
   /** Of these lanes of a session. */
-  function windowOf(user: LaneUser, mine: ReadonlySet<number>, part: Part, wanted: number): LaneWindow {
+  function windowOf(user: LaneUser, mine: ReadonlySet<number>, part: SqliteLanePart, wanted: number): LaneWindow {
     const isOpen = openness();
     if (mine.size <= FEW_LANES) return { lanes: [...mine].filter(isOpen), partial: false, next: 0 };
     const size = windowSize(wanted);
@@ -89,7 +89,7 @@ export function laneFinder({ db, interned }: Context) {
   }
 
   /** The next claim of this session goes on after this window. */
-  function moveOn(user: LaneUser, part: Part, window: LaneWindow): void {
+  function moveOn(user: LaneUser, part: SqliteLanePart, window: LaneWindow): void {
     if (places[part].size >= MAX_SESSIONS) places[part].clear();
     places[part].set(user.no, window.next);
   }
@@ -97,7 +97,7 @@ export function laneFinder({ db, interned }: Context) {
   return { lanesOf, windowOf, moveOn };
 }
 
-export function laneCounter({ db }: Context) {
+export function laneCounter({ db }: SqliteContext) {
   const count = db.prepare("select count(*) as count from lane where namespace = ?");
   const owned = db.prepare("select count(*) as count from lane where namespace = ? and owner = ?");
   const byName = db.prepare("select 1 from lane where namespace = ? and queue = ? and kind = ? and labels = ?");

@@ -1,6 +1,6 @@
 /** When everything has been pruned, nothing is left: no table keeps rows that no verb can reach any more. */
 import { expect, test } from "vitest";
-import { resourceLabels } from "../../core/resources.ts";
+import { resourceLabels } from "../../core/input/resources.ts";
 import { Bench } from "../conformance/bench.ts";
 import { broke, DAY, done, placeOf, reportOf, SECOND, T0, TWICE, usageOf } from "../conformance/kit.ts";
 import { openDatabase } from "./driver.ts";

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type Database, openDatabase, type Statement } from "./driver.ts";
+import { type Database, openDatabase, type SqlStatement } from "./driver.ts";
 import { openSqlite } from "./open.ts";
 import { sqliteStore } from "./sqlite-store.ts";
 import { watcher } from "./watch.ts";
@@ -14,7 +14,7 @@ function locked(): Error {
 
 /** The database, with the next `times` reads refused. */
 function refusing(db: Database, state: { times: number }): Database {
-  const wrap = (statement: Statement): Statement =>
+  const wrap = (statement: SqlStatement): SqlStatement =>
     new Proxy(statement, {
       get(target, name) {
         const verb: unknown = Reflect.get(target, name);

@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 import { Bench } from "../conformance/bench.ts";
 import { LEASE, placeOf, reaped, T0 } from "../conformance/kit.ts";
-import { type Database, openDatabase, type Statement } from "./driver.ts";
+import { type Database, openDatabase, type SqlStatement } from "./driver.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { sqliteStore } from "./sqlite-store.ts";
 
@@ -29,7 +29,7 @@ async function readFor(
   const db = await openDatabase(":memory:");
   for (const step of MIGRATIONS) db.exec(step);
   db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's'), ('signing_secret', 's')");
-  const spied = (sql: string, statement: Statement): Statement => ({
+  const spied = (sql: string, statement: SqlStatement): SqlStatement => ({
     run: (...values) => statement.run(...values),
     get(...values) {
       const row = statement.get(...values);

@@ -1,17 +1,22 @@
 /** What SQLite knows of sessions that were lost: asked only where the reaper settles. */
-import type { Crash } from "../../core/evidence.ts";
-import { type AskOthers, otherWorkers, processKey, type WatchedSession } from "../../core/other-workers.ts";
-import type { Report } from "../../core/work.ts";
-import { crashOf, diedWith, type Gap, type LostSession, NEWEST_WATCHED, type ProcessSession } from "../losses.ts";
+import {
+  type Crash,
+  type FindOtherWorkers,
+  otherWorkers,
+  processKey,
+  type WatchedSession,
+} from "../../core/decision/evidence.ts";
+import type { Report } from "../../core/worker-protocol.ts";
+import { crashOf, diedWith, type EngineGap, type LostSession, NEWEST_WATCHED, type ProcessSession } from "../losses.ts";
 import { parseOrNull, type StoredJob } from "../stored-job.ts";
-import type { Context } from "./context.ts";
+import type { SqliteContext } from "./context.ts";
 
 const WATCHED = `no, host, pool, process, pid, started_at as startedAt,
   renewed_at as renewedAt, ended_at as endedAt, lost_at as lostAt`;
 
 export type LossKeeper = ReturnType<typeof lossKeeper>;
 
-export function lossKeeper({ db }: Context) {
+export function lossKeeper({ db }: SqliteContext) {
   const find = db.prepare(
     `select ${WATCHED}, lease_ms as leaseMs, coalesce(lost_with, 0) as lostWith from session where no = ?`,
   );
@@ -37,10 +42,10 @@ export function lossKeeper({ db }: Context) {
   return (jobs: Iterable<StoredJob>, reports: readonly Report[], now: number) => {
     const sessions = new Map<number, LostSession>();
     const processes = new Map<string, readonly ProcessSession[]>();
-    let others: AskOthers | null = null;
-    let lastGap: Gap | null = null;
+    let others: FindOtherWorkers | null = null;
+    let lastGap: EngineGap | null = null;
     if (reports.some(({ from }) => from.kind === "reaper")) {
-      lastGap = parseOrNull<Gap>((gap.get() as { value: string } | undefined)?.value ?? null);
+      lastGap = parseOrNull<EngineGap>((gap.get() as { value: string } | undefined)?.value ?? null);
       for (const { session } of jobs) {
         if (session === null || sessions.has(session)) continue;
         const found = find.get(session) as LostSession | undefined;

@@ -2,9 +2,9 @@
 import { copyFileSync, existsSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { tempFile } from "../../../test/kit.ts";
-import { submitJob } from "../../core/lifecycle.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
-import type { ClaimedJob } from "../../core/work.ts";
+import { submitJob } from "../../core/job/lifecycle.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
+import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import { Bench } from "../conformance/bench.ts";
 import { done, LEASE, placeOf, SECOND, T0, TWICE, waiting } from "../conformance/kit.ts";
 import { openDatabase } from "./driver.ts";

@@ -1,22 +1,24 @@
-/** Opens a database file: creates it for its owner only, refuses what is not ours or newer than we are, migrates.
- *  Safe from two processes at once: each step looks again under the write lock. */
-import { closeSync, constants, existsSync, fstatSync, openSync } from "node:fs";
-import { basename, dirname } from "node:path";
+/** Opens a database file: creates it privately, migrates it, and checks that it is the expected one. Reads the
+ *  version and checks a file without migrating it. */
+import { closeSync, constants, existsSync, fstatSync, openSync, statSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { PerdureError } from "../../core/errors.ts";
 import { makeFolderDurablySync } from "../../files/durable.ts";
-import { DATA_DIRECTORY, keepFromGit } from "../git-ignore.ts";
-import type { Store, WallMark } from "../store.ts";
+import type { SchemaVersion, Store, WallMark } from "../store.ts";
+import { truncateErasedSecret } from "./access.ts";
 import { returnToWall } from "./clock-line.ts";
 import { type Database, openDatabase, rollback, SQLITE, sqliteCode } from "./driver.ts";
 import { filesInPlace, type Misplaced } from "./files-in-place.ts";
-import { truncateErasedSecret } from "./former-secret.ts";
-import { healingStore } from "./healing-store.ts";
 import { APPLICATION_ID, MIGRATIONS } from "./migrations.ts";
-import { type Identity, identityOf, proveDisk, refuseOther } from "./same-database.ts";
+import { reopeningStore } from "./reopening-store.ts";
+import { type DatabaseIdentity, identityOf, proveDisk, refuseOther } from "./same-database.ts";
 import { sqliteStore } from "./sqlite-store.ts";
-import type { Broken } from "./writer.ts";
+import type { BrokenStore } from "./writer.ts";
 
-export interface OpenSqlite {
+// Opens a database file: creates it for its owner only, refuses what is not ours or newer than we are, migrates. Safe
+// from two processes at once: each step looks again under the write lock.
+
+interface OpenSqlite {
   /** A file, or `:memory:`. */
   readonly path: string;
   readonly random: () => number;
@@ -53,9 +55,9 @@ export async function openSqlite({ path, random, newSecret, mark, report = () =>
     const onEvents = (lastEvent: number) => {
       live.identity = { ...live.identity, lastEvent };
     };
-    const storeOf = (of: Database, onBroken: (broken: Broken) => void) =>
+    const storeOf = (of: Database, onBroken: (broken: BrokenStore) => void) =>
       sqliteStore(of, { ...options, fileWatch: { onBroken, onEvents, misplaced: live.misplaced } });
-    return healingStore({
+    return reopeningStore({
       ...options,
       first: (onBroken) => storeOf(db, onBroken),
       async reopen(onBroken) {
@@ -82,7 +84,13 @@ function tune(db: Database): void {
 
 /** What the broken handle knows of its database, but not less than what this process has stored: where it cannot even read, or
  *  where the index of its log is that of another database, it knows too little. */
-function identityNow({ db, identity }: { readonly db: Database; readonly identity: Identity }): Identity {
+function identityNow({
+  db,
+  identity,
+}: {
+  readonly db: Database;
+  readonly identity: DatabaseIdentity;
+}): DatabaseIdentity {
   try {
     return { ...identity, lastEvent: Math.max(identity.lastEvent, identityOf(db).lastEvent) };
   } catch {
@@ -98,7 +106,7 @@ function refuseWithoutFiles(path: string, misplaced: Misplaced | null): void {
 }
 
 /** The same database with a new handle, which has written to it. Nothing is created, and nothing changed in another file. */
-async function openAgain(path: string, random: () => number, identity: Identity): Promise<Database> {
+async function openAgain(path: string, random: () => number, identity: DatabaseIdentity): Promise<Database> {
   const db = await openDatabase(path);
   try {
     await whenFree(path, random, () => {
@@ -139,7 +147,7 @@ function createFile(path: string): void {
   }
 }
 
-export async function whenFree(path: string, random: () => number, work: () => void): Promise<void> {
+async function whenFree(path: string, random: () => number, work: () => void): Promise<void> {
   for (let waited = 0; ; ) {
     try {
       work();
@@ -157,11 +165,11 @@ export async function whenFree(path: string, random: () => number, work: () => v
   }
 }
 
-export function pragma(db: Database, name: string): number {
+function pragma(db: Database, name: string): number {
   return (db.prepare(`pragma ${name}`).get() as Record<string, number>)[name] as number;
 }
 
-export function refuseForeign(db: Database, path: string): void {
+function refuseForeign(db: Database, path: string): void {
   const id = pragma(db, "application_id");
   const tables = (db.prepare("select count(*) as n from sqlite_master").get() as { n: number }).n;
   if (id === APPLICATION_ID || (id === 0 && tables === 0 && pragma(db, "user_version") === 0)) return;
@@ -190,7 +198,7 @@ function migrate(db: Database, path: string, newSecret: () => string): void {
   }
 }
 
-export function refuseNewer(db: Database, path: string): void {
+function refuseNewer(db: Database, path: string): void {
   const version = pragma(db, "user_version");
   if (version <= MIGRATIONS.length) return;
   const message =
@@ -199,7 +207,7 @@ export function refuseNewer(db: Database, path: string): void {
   throw new PerdureError("store_newer", message);
 }
 
-export function explained(error: unknown, path: string): unknown {
+function explained(error: unknown, path: string): unknown {
   const cause = error;
   switch (sqliteCode(error)) {
     case SQLITE.NOTADB:
@@ -221,5 +229,71 @@ export function explained(error: unknown, path: string): unknown {
       return new PerdureError("store_io", `cannot use ${path}: ${(error as Error).message}; restore a backup`, {
         cause,
       });
+  }
+}
+
+// Looks at a database file without bringing it forward: which version its schema has, and whether SQLite finds it
+// sound. A file that is not there is not made. What is in it stays; SQLite may move it from its log into the file on
+// the way.
+
+/** Refuses what is not ours, or newer than we are, as opening does. */
+export async function sqliteVersion(path: string, random: () => number): Promise<SchemaVersion> {
+  const found = isThere(path)
+    ? await withFile(path, random, (db) => {
+        refuseForeign(db, path);
+        refuseNewer(db, path);
+        return pragma(db, "user_version");
+      })
+    : 0;
+  return { found, known: MIGRATIONS.length };
+}
+
+/** What SQLite's quick check finds wrong; empty if nothing is. It reads the whole file. */
+export async function sqliteFaults(path: string, random: () => number): Promise<string[]> {
+  if (!isThere(path)) return [];
+  return withFile(path, random, (db) => {
+    const rows = db.prepare("pragma quick_check(10)").all() as { quick_check: string }[];
+    const faults = rows.map((row) => String(row.quick_check));
+    return faults.length === 1 && faults[0] === "ok" ? [] : faults;
+  });
+}
+
+/** An empty file is what is left of a start that was cut short. */
+function isThere(path: string): boolean {
+  try {
+    return (statSync(path, { throwIfNoEntry: false })?.size ?? 0) > 0;
+  } catch (cause) {
+    throw new PerdureError("store_io", `cannot open ${path}: ${(cause as Error).message}`, { cause });
+  }
+}
+
+async function withFile<T>(path: string, random: () => number, look: (db: Database) => T): Promise<T> {
+  let db: Database | null = null;
+  try {
+    const opened = await openDatabase(path);
+    db = opened;
+    let seen: { readonly value: T } | null = null;
+    await whenFree(path, random, () => {
+      seen = { value: look(opened) };
+    });
+    return (seen as unknown as { readonly value: T }).value;
+  } catch (error) {
+    throw explained(error, path);
+  } finally {
+    db?.close();
+  }
+}
+
+// Data directories hold jobs and tokens: they are not for a repository.
+
+/** Ours, where nobody names another. */
+export const DATA_DIRECTORY = ".perdure";
+
+/** Leaves a file there that keeps git away from all of it, unless there is one. Best effort: nothing depends on it. */
+export function keepFromGit(dir: string): void {
+  try {
+    writeFileSync(join(dir, ".gitignore"), "# Jobs and tokens of Perdure.\n*\n", { flag: "wx", mode: 0o600 });
+  } catch {
+    // There is one, or it cannot be written: then the database could not be either, and that is reported.
   }
 }

@@ -1,7 +1,7 @@
 /** What the statements of the hot verbs cost: each one that a verb runs is explained by SQLite, and none may walk
  *  through a table that grows with the number of jobs. A spy between store and driver notes the statements. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { ClaimedJob } from "../../core/work.ts";
+import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import { Bench } from "../conformance/bench.ts";
 import {
   broke,
@@ -16,7 +16,7 @@ import {
   usageOf,
   waiting,
 } from "../conformance/kit.ts";
-import { type Database, openDatabase, type SqlValue, type Statement } from "./driver.ts";
+import { type Database, openDatabase, type SqlStatement, type SqlValue } from "./driver.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { sqliteStore } from "./sqlite-store.ts";
 
@@ -41,7 +41,7 @@ class Spy {
     };
   }
 
-  #noted(statement: Statement, sql: string): Statement {
+  #noted(statement: SqlStatement, sql: string): SqlStatement {
     const note = <Result>(run: (...values: SqlValue[]) => Result) => {
       return (...values: SqlValue[]) => {
         this.#used.add(sql);

@@ -1,17 +1,19 @@
-/** Deletes what has been over for long enough, oldest first, a bounded number at a time. A job with a submit key
- *  leaves a stub, so that the key keeps its meaning for the rest of its window. A child leaves none: its key is its parent's
- *  alone, who may be redriven and then needs a child that can be waited for. */
-import { JOBS_PRUNED, jobsPruned } from "../prune-events.ts";
-import { PAGE, PRUNED_STATES, type PrunedState, PrunePlaces, type Round } from "../prune-places.ts";
+/** Deletes ended jobs and what belongs to them, and then the interned names that no row uses any more. */
+import { JOBS_PRUNED, jobsPruned } from "../engine-events.ts";
+import { MAX_CANDIDATES, NameSweep } from "../interned-names.ts";
+import { PAGE, PRUNED_STATES, type PrunedState, PrunePlaces, type PruneRound } from "../prune-places.ts";
 import type { PruneAnswer, PruneQuery } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
-import type { Context } from "./context.ts";
-import { nameSweeper } from "./sweep-names.ts";
-import type { Verb } from "./writer.ts";
+import type { SqliteContext } from "./context.ts";
+import type { SqliteVerb } from "./writer.ts";
+
+// Deletes what has been over for long enough, oldest first, a bounded number at a time. A job with a submit key
+// leaves a stub, so that the key keeps its meaning for the rest of its window. A child leaves none: its key is its
+// parent's alone, who may be redriven and then needs a child that can be waited for.
 
 const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload", "blocked", "cascade", "hold", "budget"];
 
-export function pruneVerb(context: Context): Verb<PruneQuery, PruneAnswer> {
+export function pruneVerb(context: SqliteContext): SqliteVerb<PruneQuery, PruneAnswer> {
   const { db, interned, events } = context;
   const sweepNames = nameSweeper(context);
   // A parent that has not ended may still ask for its children, and children whose cancel is due are found by their parent.
@@ -113,7 +115,7 @@ export function pruneVerb(context: Context): Verb<PruneQuery, PruneAnswer> {
 
   /** Jobs are numbered as they come and none can end before it came: at a page of those that came too late we stop.
    *  A page, not the first of them: it may have come while the clock was wrong. */
-  function endedBeforeRows(state: PrunedState, before: number, limit: number, round: Round): EndedRow[] {
+  function endedBeforeRows(state: PrunedState, before: number, limit: number, round: PruneRound): EndedRow[] {
     const found: EndedRow[] = [];
     const query = state === "succeeded" ? succeeded : aside;
     for (let after = round.after(state); after !== null; after = round.after(state)) {
@@ -153,4 +155,49 @@ interface EndedRow {
   readonly key: string | null;
   readonly parent: string | null;
   readonly kept: number;
+}
+
+// Deletes lanes and policies that no job names and nobody has used of late, a slice at a time: see `../names.ts`. The
+// write lock is ours while a slice is looked at.
+
+/** Jobs of one call: about five milliseconds. */
+const SLICE = 5_000;
+
+function nameSweeper({ db }: SqliteContext): (unusedBefore: number | undefined) => boolean {
+  const unused = (table: "lane" | "policy") =>
+    db.prepare(`select no from ${table} where used_at < ? order by no limit ${MAX_CANDIDATES}`);
+  const [unusedLanes, unusedPolicies] = [unused("lane"), unused("policy")];
+  const jobs = db.prepare(`select no, lane, policy from job not indexed where no > ? order by no limit ${SLICE}`);
+  for (const statement of [unusedLanes, unusedPolicies, jobs]) statement.setReturnArrays(true);
+  // Used again since the sweep began: then it stays.
+  const drop = (table: "lane" | "policy") =>
+    db.prepare(`delete from ${table} where no in (select value from json_each(?)) and used_at < ?`);
+  const [dropLanes, dropPolicies] = [drop("lane"), drop("policy")];
+  // Whoever still knows one of them asks for it: see `Interned.dropSwept`.
+  const told = db.prepare(
+    "insert into meta (name, value) values ('names_swept', 1) on conflict (name) do update set value = value + 1",
+  );
+  const numbers = (rows: unknown) => (rows as [number][]).map(([no]) => no);
+  let sweep: NameSweep | null = null;
+
+  /** Whether there is more to be looked at. */
+  return (unusedBefore) => {
+    if (unusedBefore === undefined) return false;
+    // One that is under way is gone on with, whoever began it.
+    sweep ??= new NameSweep(
+      unusedBefore,
+      numbers(unusedLanes.all(unusedBefore)),
+      numbers(unusedPolicies.all(unusedBefore)),
+    );
+    const rows = sweep.isEmpty ? [] : (jobs.all(sweep.after) as unknown as [number, number, number][]);
+    sweep.lanesMet(rows.map(([, lane]) => lane));
+    sweep.policiesMet(rows.map(([, , policy]) => policy));
+    sweep.after = rows.at(-1)?.[0] ?? sweep.after;
+    if (!sweep.isEmpty && rows.length === SLICE) return true;
+    const lanes = dropLanes.run(JSON.stringify([...sweep.lanes]), sweep.unusedBefore);
+    const policies = dropPolicies.run(JSON.stringify([...sweep.policies]), sweep.unusedBefore);
+    if (Number(lanes.changes) + Number(policies.changes) > 0) told.run();
+    sweep = null;
+    return false;
+  };
 }

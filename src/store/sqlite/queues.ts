@@ -1,14 +1,13 @@
 /** Queues: what is in them, and pausing them. A queue exists when a job names it. */
 import { nextTurn } from "../../lib/turn.ts";
-import type { Counted } from "../kept-counts.ts";
 import type { Lane } from "../lane.ts";
-import { type CountRows, queueCounts } from "../queue-counts.ts";
+import { type CountedQueues, type CountRows, queueCounts } from "../queue-counts.ts";
 import type { QueueCounts } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
-import type { Context } from "./context.ts";
-import type { Verb } from "./writer.ts";
+import type { SqliteContext } from "./context.ts";
+import type { SqliteVerb } from "./writer.ts";
 
-interface Pause {
+interface PauseCall {
   readonly namespace: string;
   readonly queue: string;
   readonly paused: boolean;
@@ -16,7 +15,7 @@ interface Pause {
   readonly by: string | null;
 }
 
-export function pauseVerb({ db, events }: Context): Verb<Pause, null> {
+export function pauseVerb({ db, events }: SqliteContext): SqliteVerb<PauseCall, null> {
   const since = db.prepare("select paused_at from queue where namespace = ? and queue = ?");
   const pause = db.prepare("insert into queue (namespace, queue, paused_at) values (?, ?, ?)");
   const resume = db.prepare("delete from queue where namespace = ? and queue = ?");
@@ -41,7 +40,7 @@ export function pauseVerb({ db, events }: Context): Verb<Pause, null> {
 
 /** Counts in slices, one a turn of the event loop: SQLite works inside our process. Those of one turn are of one moment. Where
  *  there are more, jobs that change state meanwhile may be counted twice, or not at all. */
-export function countReader({ db, interned }: Context, atOnce: number) {
+export function countReader({ db, interned }: SqliteContext, atOnce: number) {
   // Each state from its own small index, and the succeeded ones as what is left of all: no row of a job is read, save
   // the running ones.
   const readyEnd = db.prepare(
@@ -82,8 +81,8 @@ export function countReader({ db, interned }: Context, atOnce: number) {
       others.set(lane, (others.get(lane) ?? 0) + jobs);
       yield jobs;
     }
-    for (let from: Place | null = [0, -1, -1]; from !== null; ) {
-      const end = readyEnd.get(...from, atOnce) as Place | undefined;
+    for (let from: CountPosition | null = [0, -1, -1]; from !== null; ) {
+      const end = readyEnd.get(...from, atOnce) as CountPosition | undefined;
       for (const [lane, jobs, dueNow] of ready.all(now, ...from, ...(end ?? LAST)) as [number, number, number][]) {
         due.push([lane, dueNow]);
         yield* add(lane, STATE_CODES.queued, jobs);
@@ -118,7 +117,7 @@ export function countReader({ db, interned }: Context, atOnce: number) {
     return queueCounts(rows, { lane: (no) => meanings.get(no) as Lane });
   }
 
-  return async (now: number, answer: <T>(give: () => T) => Promise<T>): Promise<Counted> => {
+  return async (now: number, answer: <T>(give: () => T) => Promise<T>): Promise<CountedQueues> => {
     let steps: Generator<number, QueueCounts[]> | null = null;
     let entries = 0;
     function oneTurn(): QueueCounts[] | null {
@@ -150,8 +149,8 @@ export function countReader({ db, interned }: Context, atOnce: number) {
 }
 
 /** Lane, priority and due time: a place in the index of those that wait. */
-type Place = [number, number, number];
-const LAST: Place = [Number.MAX_SAFE_INTEGER, 0, 0];
+type CountPosition = [number, number, number];
+const LAST: CountPosition = [Number.MAX_SAFE_INTEGER, 0, 0];
 /** Blocked, failed, cancelled. */
 const ASIDE = [2, 4, 5] as const;
 /** A lane costs as much as these entries, also where it is empty. */

@@ -1,12 +1,12 @@
 /** Reading one job and what is recorded about it. Reads never wait for writers. */
-import { NO_BUDGETS } from "../../core/budget.ts";
-import type { JobEvent, PerdureEvent } from "../../core/event.ts";
-import type { Failure } from "../../core/failure.ts";
-import type { Job, Usage } from "../../core/job.ts";
-import { rowName } from "../../core/job-name.ts";
+import { NO_BUDGETS } from "../../core/decision/budget.ts";
+import type { Failure } from "../../core/decision/failure.ts";
+import type { JobEvent, PerdureEvent } from "../../core/job/event.ts";
+import type { Job, Usage } from "../../core/job/job.ts";
+import { rowName } from "../../core/job/job-name.ts";
 import { storable } from "../../lib/text.ts";
-import { charsOf, type Found, LOOK, type Look, lookOf } from "../event-page.ts";
 import { serves } from "../lane.ts";
+import { charsOf, type EventScan, eventScanOf, type FoundEvents, SCAN_EVENTS } from "../pages.ts";
 import {
   ATTEMPT_LOG,
   ATTEMPTS_CHARS,
@@ -21,17 +21,16 @@ import {
   LOG_PAGE,
 } from "../store.ts";
 import { openFailure, parseOrNull, type StoredJob, toAnnotations, toFacts, toFailure } from "../stored-job.ts";
-import type { Context } from "./context.ts";
+import type { SqliteContext } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
-import { ledgerBook } from "./ledgers.ts";
-import { JOB_COLUMNS, toJob } from "./rows.ts";
+import { JOB_COLUMNS, ledgerBook, toJob } from "./rows.ts";
 import { SESSION_COLUMNS, toSession } from "./sessions.ts";
 
 const OPEN_FAILURE = openFailure("?2");
 
-export type Reader = ReturnType<typeof reader>;
+export type SqliteReader = ReturnType<typeof reader>;
 
-export function reader({ db, interned }: Context) {
+export function reader({ db, interned }: SqliteContext) {
   const book = ledgerBook({ db });
   const byId = db.prepare(`select ${JOB_COLUMNS} from job where id = ?`);
   byId.setReturnArrays(true);
@@ -90,7 +89,7 @@ export function reader({ db, interned }: Context) {
   function view(job: StoredJob): JobRow {
     const { no, lane: _lane, session: _session, liveUsage: live, budget, ...row } = job;
     const won = job.state === "succeeded" ? (result.get(no, job.attempt) as { result: string | null }) : null;
-    const came = payload.get(no) as Came | undefined;
+    const came = payload.get(no) as SqliteRowExtras | undefined;
     const annotations = toAnnotations(came?.annotations ?? null);
     const body = came?.body ?? "null";
     const name = rowName({ name: came?.name ?? null, kind: job.kind, annotations, payload: body });
@@ -163,7 +162,7 @@ export function reader({ db, interned }: Context) {
     return parseOrNull(row?.failure ?? null);
   }
 
-  function events(query: EventQuery): Found {
+  function events(query: EventQuery): FoundEvents {
     const { after, limit, jobId, namespace } = query;
     if (jobId === undefined) return upTo(charsOf(query), eventsAfter.iterate(after, limit));
     const job = stored(jobId);
@@ -172,10 +171,10 @@ export function reader({ db, interned }: Context) {
   }
 
   /** Looks through the next events for those of a namespace. */
-  function look(namespace: string, after: number, most: { readonly limit: number; readonly chars: number }): Look {
-    const { seq, looked } = lookEnd.get(after, LOOK) as { seq: number | null; looked: number };
+  function look(namespace: string, after: number, most: { readonly limit: number; readonly chars: number }): EventScan {
+    const { seq, looked } = lookEnd.get(after, SCAN_EVENTS) as { seq: number | null; looked: number };
     if (seq === null) return { events: [], chars: 0, upTo: after, isEnd: true };
-    return lookOf(upTo(most.chars, lookAmong.iterate(after, seq, namespace, most.limit)), most, seq, looked);
+    return eventScanOf(upTo(most.chars, lookAmong.iterate(after, seq, namespace, most.limit)), most, seq, looked);
   }
 
   function history(id: string, isWhole: boolean): History | null {
@@ -216,7 +215,7 @@ export function reader({ db, interned }: Context) {
   };
 }
 
-interface Came {
+interface SqliteRowExtras {
   readonly body: string;
   readonly annotations: string | null;
   readonly name: string | null;
@@ -232,7 +231,7 @@ interface EventRow {
 }
 
 /** The first of them; the one that goes beyond so many characters is the last. */
-function upTo(most: number, rows: Iterable<unknown>): Found {
+function upTo(most: number, rows: Iterable<unknown>): FoundEvents {
   const events: PerdureEvent[] = [];
   let chars = 0;
   for (const row of rows) {

@@ -1,14 +1,19 @@
-/** Rows to jobs and back, in the order of `JOB_COLUMNS`. */
-import type { JobProgressFields } from "../../core/job.ts";
-import { JOB_COLUMN_NAMES, toJob as jobOf } from "../job-row.ts";
-import { checkAt, jsonOrNull, STATE_CODES, type StoredJob } from "../stored-job.ts";
+/** Rows to objects and back: jobs in the order of `JOB_COLUMNS`, jobs that a claim has just started (with fewer
+ *  columns), and ledgers of budgets. */
+import type { JobProgressFields } from "../../core/job/job.ts";
+import { JOB_COLUMN_NAMES, toJob as jobOf, toStarted } from "../job-row.ts";
+import { type LedgerRow, Ledgers } from "../ledger.ts";
+import { checkAt, jsonOrNull, STATE_CODES, type StartedJob, type StoredJob } from "../stored-job.ts";
+import type { SqliteContext } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
-import type { Interned } from "./interned.ts";
+import type { SqliteInterned } from "./interned.ts";
+
+// Rows to jobs and back, in the order of `JOB_COLUMNS`.
 
 export const JOB_COLUMNS = JOB_COLUMN_NAMES.join(", ");
 
 /** The driver does not say that rows are arrays: statements are told to return them. */
-export const toJob = jobOf as (row: unknown, interned: Interned) => StoredJob;
+export const toJob = jobOf as (row: unknown, interned: SqliteInterned) => StoredJob;
 
 /** Sets every field that a settle or an amend may move; the order is that of `progressValues`. */
 export const UPDATE_PROGRESS = `update job set
@@ -42,4 +47,70 @@ export function progressValues(job: StoredJob, next: JobProgressFields, avoidSes
     avoidSession,
     job.no,
   ];
+}
+
+// Reads the jobs that a claim has just started. A claim is the busiest reader, and a column costs as much as a small
+// object: what is known of a job at this moment, or nearly always empty, is not read.
+
+/** As usual for all but a few jobs; those where one of them is not are read whole. */
+const RARE = `coalesce(j.streak_session, j.rule_counts, j.usage, j.deadline_at, j.parent, j.budget) is not null
+  or j.losses + j.defers + j.handbacks + j.streak > 0 or j.chapter > 1`;
+
+export function startedReader({ db, interned }: SqliteContext) {
+  const from = "from json_each(?) as want cross join job j on j.no = want.value left join payload p on p.job = j.no";
+  const previous =
+    "case when j.attempt > 1 then (select failure from attempt a where a.job = j.no and a.attempt = j.attempt - 1) end";
+  // As `toStarted` reads them.
+  const short = db.prepare(
+    `select j.no, j.id, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures, j.submitted_at,
+       j.first_started_at, j.expire_in, j.timeout_ms, j.key, j.tags, ${RARE}, p.body, ${previous} ${from}`,
+  );
+  const whole = db.prepare(`select ${JOB_COLUMNS.replaceAll(/\w+/g, "j.$&")}, p.body, ${previous} ${from}`);
+  for (const statement of [short, whole]) statement.setReturnArrays(true);
+
+  /** These jobs as they are, whoever started them, in the order of the numbers. */
+  function readWhole(numbers: readonly number[]): StartedJob[] {
+    const rows = whole.all(JSON.stringify(numbers)) as SqlValue[][];
+    return rows.map((row) => ({
+      job: toJob(row, interned),
+      payload: row.at(-2) as string,
+      previous: row.at(-1) as string | null,
+    }));
+  }
+
+  /** These jobs, started by this session at this instant, within the same transaction. */
+  function readStarted(numbers: readonly number[], session: { no: number; id: string }, now: number): StartedJob[] {
+    const rows = short.all(JSON.stringify(numbers)) as SqlValue[][];
+    return rows.map((row) =>
+      row[15] === 1 ? (readWhole([row[0] as number])[0] as StartedJob) : toStarted(row, interned, session, now),
+    );
+  }
+
+  return { readStarted, readWhole };
+}
+
+// Ledgers of budgets in the database. The write lock is ours wherever they are changed, so nobody comes between.
+
+export function ledgerBook({ db }: Pick<SqliteContext, "db">) {
+  const line = db.prepare(
+    `with recursive line (job, above, body) as (
+       select job, above, body from budget where job = ?
+       union all select b.job, b.above, b.body from line cross join budget b on b.job = line.above
+     ) select job, above, body from line`,
+  );
+  line.setReturnArrays(true);
+  const set = db.prepare("update budget set body = ? where job = ?");
+
+  return {
+    /** Makes sure that the ledger of this number and all above it are known; nothing is read for a job without one. */
+    learn(ledgers: Ledgers, no: number | null): void {
+      if (no !== null && !ledgers.has(no)) ledgers.learn(line.all(no) as unknown as LedgerRow[]);
+    },
+    of(no: number): Ledgers {
+      return new Ledgers(line.all(no) as unknown as LedgerRow[]);
+    },
+    write(ledgers: Ledgers): void {
+      for (const { no, body } of ledgers.takeChanged()) set.run(body, no);
+    },
+  };
 }

@@ -4,7 +4,7 @@ import { PerdureError } from "../../core/errors.ts";
 import { type Database, rollback } from "./driver.ts";
 import { isLocked } from "./writer.ts";
 
-export interface Identity {
+export interface DatabaseIdentity {
   readonly generation: string;
   readonly secret: string;
   readonly schema: number;
@@ -13,7 +13,7 @@ export interface Identity {
 }
 
 /** Reads only. Throws where the tables are missing. */
-export function identityOf(db: Database): Identity {
+export function identityOf(db: Database): DatabaseIdentity {
   const meta = db.prepare("select value from meta where name = ?");
   const text = (name: string) => (meta.get(name) as { value: string } | undefined)?.value ?? "";
   const sequence = db.prepare("select seq from sqlite_sequence where name = 'event'").get() as
@@ -24,7 +24,7 @@ export function identityOf(db: Database): Identity {
 }
 
 /** Throws unless it is the same, with all that was stored. */
-export function refuseOther(db: Database, was: Identity, path: string): void {
+export function refuseOther(db: Database, was: DatabaseIdentity, path: string): void {
   const found = foundIn(db);
   const isSame = found?.generation === was.generation && found.secret === was.secret && found.schema === was.schema;
   if (isSame && found.lastEvent >= was.lastEvent) return;
@@ -34,7 +34,7 @@ export function refuseOther(db: Database, was: Identity, path: string): void {
   throw new PerdureError("store_io", `${path} holds ${what}; put back the file that was there, or restart on this one`);
 }
 
-function foundIn(db: Database): Identity | null {
+function foundIn(db: Database): DatabaseIdentity | null {
   try {
     return identityOf(db);
   } catch (error) {

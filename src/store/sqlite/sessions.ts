@@ -1,14 +1,17 @@
 /** Sessions: one start of a worker each. */
-import type { NewSession } from "../../core/work.ts";
+import type { NewSession } from "../../core/worker-protocol.ts";
+import { endedWorker, startedWorker } from "../engine-events.ts";
 import { poolOf } from "../losses.ts";
-import { NEWEST_SESSIONS, type PublishedRow, toPublished } from "../published-defaults.ts";
 import { type DrainAnswer, type OpenSession, SESSIONS_PAGE, type SessionRow, type SessionsQuery } from "../store.ts";
 import { jsonOrNull, parseOrNull } from "../stored-job.ts";
-import { endedWorker, startedWorker } from "../worker-events.ts";
-import type { Context } from "./context.ts";
-import type { Verb } from "./writer.ts";
+import { NEWEST_SESSIONS, type PublishedRow, toPublished } from "../worker-requests.ts";
+import type { SqliteContext } from "./context.ts";
+import type { SqliteVerb } from "./writer.ts";
 
-export function openSessionVerb({ db, events }: Context): Verb<{ session: NewSession; now: number }, boolean> {
+export function openSessionVerb({
+  db,
+  events,
+}: SqliteContext): SqliteVerb<{ session: NewSession; now: number }, boolean> {
   const add = db.prepare(
     `insert into session (id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
        renewed_at, lease_ends_at, defaults, owner, pool) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -46,7 +49,7 @@ export function openSessionVerb({ db, events }: Context): Verb<{ session: NewSes
 export function closeSessionVerb({
   db,
   events,
-}: Context): Verb<{ id: string; now: number; why: "stopped" | "gone" }, null> {
+}: SqliteContext): SqliteVerb<{ id: string; now: number; why: "stopped" | "gone" }, null> {
   // What it still holds is found by the reaper at once: the lease ends here too.
   const end = db.prepare(
     `update session set ended_at = ?1, lease_ends_at = min(lease_ends_at, ?1 - 1), lost_at = case when ?3 then ?1 end
@@ -68,7 +71,7 @@ export function closeSessionVerb({
 export function drainSessionVerb({
   db,
   events,
-}: Context): Verb<{ id: string; now: number; by: string | null }, DrainAnswer> {
+}: SqliteContext): SqliteVerb<{ id: string; now: number; by: string | null }, DrainAnswer> {
   const find = db.prepare("select namespace, ended_at, draining_at from session where id = ?");
   const mark = db.prepare("update session set draining_at = ? where id = ?");
   function drainOne(id: string, now: number, by: string | null): DrainAnswer {
@@ -91,7 +94,7 @@ const COLUMNS = `no, id, namespace, name, host, pid, process, kinds, queues, lab
 
 export { COLUMNS as SESSION_COLUMNS };
 
-export function sessionReader({ db }: Context) {
+export function sessionReader({ db }: SqliteContext) {
   const all = db.prepare(
     `select ${COLUMNS}, (select count(*) from job j where j.state = 1 and j.session = s.no) as running
      from session s where s.reaped < 2 and (?1 is null or s.namespace = ?1)

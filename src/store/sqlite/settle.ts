@@ -1,13 +1,15 @@
-/** Settles attempts: each report is checked against the row as it is now, decided by the pure function it came with,
- *  and written with its event. A report that does not fit changes nothing and is told what was recorded instead. */
-import { SUSPECT_STREAK } from "../../core/evidence.ts";
-import { type Settlement, storedFailure, usageIn } from "../../core/lifecycle.ts";
-import type { Report, SettleAnswer } from "../../core/work.ts";
+/** Closes attempts: checks each report under the write lock and writes jobs, attempts, logs and events of the group
+ *  together. */
+import { SUSPECT_STREAK } from "../../core/decision/evidence.ts";
+import { type Settlement, storedFailure, usageIn } from "../../core/job/lifecycle.ts";
+import type { Report, SettleAnswer } from "../../core/worker-protocol.ts";
 import { budgetsAtEnd, Ledgers } from "../ledger.ts";
 import {
   type ClosedAttempt,
   isUnwanted,
   mayClose,
+  nextCheck,
+  type PauseSpan,
   repeatedAnswer,
   reportIdOf,
   type SessionLease,
@@ -22,28 +24,28 @@ import {
   type StoredJob,
   sessionIn,
 } from "../stored-job.ts";
-import { BulkInsert } from "./bulk.ts";
-import type { Context } from "./context.ts";
-import type { SqlValue } from "./driver.ts";
-import { ledgerBook } from "./ledgers.ts";
+import type { SqliteContext } from "./context.ts";
+import { BulkInsert, type SqlValue } from "./driver.ts";
 import { lossKeeper } from "./losses.ts";
-import { overdue } from "./overdue.ts";
-import { JOB_COLUMNS, progressValues, toJob, UPDATE_PROGRESS } from "./rows.ts";
-import { refusal, type Verb } from "./writer.ts";
+import { JOB_COLUMNS, ledgerBook, progressValues, toJob, UPDATE_PROGRESS } from "./rows.ts";
+import { refusal, type SqliteVerb } from "./writer.ts";
 
-interface Item {
+// Settles attempts: each report is checked against the row as it is now, decided by the pure function it came with,
+// and written with its event. A report that does not fit changes nothing and is told what was recorded instead.
+
+interface SqliteSettleItem {
   readonly report: Report;
   readonly now: number;
   readonly decide: DecideReport;
 }
 
 /** Jobs whose rows change in the same way, by the one value that is not in the row already. */
-interface Together {
+interface BatchedChanges {
   readonly succeeded: Map<number, number[]>;
   readonly retried: Map<number, number[]>;
 }
 
-export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
+export function settleVerb(context: SqliteContext): SqliteVerb<SqliteSettleItem, SettleAnswer> {
   const { db, interned, events, started, generation } = context;
   const byId = db.prepare(`select ${JOB_COLUMNS} from job where id in (select value from json_each(?))`);
   const revisions = db.prepare("select no, revision, live_usage from job where no in (select value from json_each(?))");
@@ -69,15 +71,15 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
   const lease = db.prepare("select renewed_at, lease_ends_at, ended_at from session where no = ?");
   const tell = db.prepare("update job set progress = ? where no = ?");
   const block = db.prepare("insert or replace into blocked (job, attempt, waits, since) values (?, ?, ?, ?)");
-  const isOverdue = overdue(context);
+  const isOverdue = overdueCheck(context);
   const book = ledgerBook(context);
   const lossesOf = lossKeeper(context);
   const endTrial = db.prepare("update session set alone_until = null where no = ?");
 
-  function run(items: readonly Item[]): SettleAnswer[] {
+  function run(items: readonly SqliteSettleItem[]): SettleAnswer[] {
     const jobs = read(items.map((item) => item.report.jobId));
     const rows: SqlValue[] = [];
-    const together: Together = { succeeded: new Map(), retried: new Map() };
+    const together: BatchedChanges = { succeeded: new Map(), retried: new Map() };
     // Nearly always each report is of another job. Then nothing of this list need be remembered for its end.
     const alone = jobs.size === items.length;
     // The rows of attempts are written at the end, so a repeat within this group looks here first.
@@ -175,7 +177,7 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
   }
   const sessionsSeen = new Map<number, SessionLease | null>();
 
-  function answerLate(job: StoredJob, { report, now }: Item, before: ClosedAttempt | null): SettleAnswer {
+  function answerLate(job: StoredJob, { report, now }: SqliteSettleItem, before: ClosedAttempt | null): SettleAnswer {
     const repeated = repeatedAnswer(report, before);
     if (repeated !== null) return repeated;
     // Kept once per attempt, so that people see that someone came too late, and with what.
@@ -185,7 +187,13 @@ export function settleVerb(context: Context): Verb<Item, SettleAnswer> {
     return { status: "stale", recorded: before?.outcome ?? null };
   }
 
-  function write(job: StoredJob, item: Item, made: Settlement, rows: SqlValue[], together: Together | null): void {
+  function write(
+    job: StoredJob,
+    item: SqliteSettleItem,
+    made: Settlement,
+    rows: SqlValue[],
+    together: BatchedChanges | null,
+  ): void {
     const { report, now } = item;
     const { next, event } = made;
     if (together !== null && isPlainSuccess(job, next)) {
@@ -230,12 +238,29 @@ function addTo(groups: Map<number, number[]>, key: number, no: number): void {
 }
 
 /** Appends log text to an attempt. */
-export function logWriter({ db }: Context): (job: number, attempt: number, text: string) => void {
+export function logWriter({ db }: SqliteContext): (job: number, attempt: number, text: string) => void {
   const add = db.prepare(
     `insert into log_chunk (job, attempt, n, body)
      select ?1, ?2, coalesce(max(n), 0) + 1, ?3 from log_chunk where job = ?1 and attempt = ?2`,
   );
   return (job, attempt, text) => {
     add.run(job, attempt, text);
+  };
+}
+
+// Asks the database for the pauses of a job's queue, and sets the sweep's next look.
+
+function overdueCheck({ db }: SqliteContext): (job: StoredJob, now: number) => boolean {
+  const pauses = db.prepare(
+    `select from_at, to_at from past_pause where namespace = ?1 and queue = ?2 and to_at > ?3
+     union all select paused_at, null from queue where namespace = ?1 and queue = ?2`,
+  );
+  const look = db.prepare("update job set check_at = ? where no = ?");
+
+  return (job, now) => {
+    const next = nextCheck(job, now, () => pauses.all(job.namespace, job.queue, job.runAt) as PauseSpan[]);
+    if (next === null) return true;
+    if (next !== undefined) look.run(next, job.no);
+    return false;
   };
 }

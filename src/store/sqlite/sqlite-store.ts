@@ -1,38 +1,38 @@
 /** The SQLite adapter: one connection, synchronous inside, several processes on one file. Each verb has its file. */
 import { PerdureError } from "../../core/errors.ts";
-import { namespacePage, wholePage } from "../event-page.ts";
-import { COUNT_AT_ONCE, keptCounts } from "../kept-counts.ts";
+import { namespacePage, wholePage } from "../pages.ts";
+import { COUNT_AT_ONCE, keptCounts } from "../queue-counts.ts";
 import type { EventPage, EventQuery, Store } from "../store.ts";
 import {
   addTokenVerb,
+  eraseSecretVerb,
+  formerSecretReader,
   replaceSettingVerb,
   revokeTokenVerb,
   settingReader,
   settingVerb,
   tokenReader,
+  truncateErasedSecret,
 } from "./access.ts";
 import { amendVerb } from "./amend.ts";
 import { beatVerb, expiredReader } from "./beat.ts";
 import { claimVerb } from "./claim.ts";
 import { clockMarkReader } from "./clock-line.ts";
-import type { Context } from "./context.ts";
-import { readError } from "./disk-error.ts";
+import { EventLog, type SqliteContext } from "./context.ts";
 import type { Database } from "./driver.ts";
-import { EventLog } from "./events.ts";
+import { readError } from "./error-classes.ts";
 import { finder } from "./find.ts";
-import { eraseSecretVerb, formerSecretReader, truncateErasedSecret } from "./former-secret.ts";
 import { insertVerb } from "./insert.ts";
-import { Interned } from "./interned.ts";
+import { SqliteInterned } from "./interned.ts";
 import { laneCounter } from "./lanes.ts";
+import { renewVerb, withdrawVerb } from "./leases.ts";
 import { pruneVerb } from "./prune.ts";
 import { countReader, pauseVerb } from "./queues.ts";
 import { reader } from "./read.ts";
-import { renewVerb } from "./renew.ts";
 import { closeSessionVerb, drainSessionVerb, openSessionVerb, sessionReader } from "./sessions.ts";
 import { settleVerb } from "./settle.ts";
 import { cascadedVerb, cascadeReader, childCounter, reachableReader, unblockableReader, usageVerb } from "./waits.ts";
 import { watcher } from "./watch.ts";
-import { withdrawVerb } from "./withdraw.ts";
 import { BUSY_WAIT_MS, type FileWatch, isLocked, Writer } from "./writer.ts";
 
 export interface SqliteOptions {
@@ -62,9 +62,9 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     return row.value;
   };
   const events = new EventLog(db);
-  const interned = new Interned(db);
-  const started: Context["started"] = new Map();
-  const context: Context = { db, interned, events, started, generation: text("generation") };
+  const interned = new SqliteInterned(db);
+  const started: SqliteContext["started"] = new Map();
+  const context: SqliteContext = { db, interned, events, started, generation: text("generation") };
   const forget = () => {
     interned.forget();
     events.discard();

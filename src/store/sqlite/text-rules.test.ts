@@ -1,13 +1,13 @@
 /** The text rules at the engine's door, with a real store behind it: whatever a worker sends can be stored and comes
  *  back as text, and what cannot be a result fails its attempt and nothing else. */
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { failure } from "../../core/failure.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
-import type { ClaimedJob, ReportedOutcome } from "../../core/work.ts";
-import { systemClock } from "../../engine/clock.ts";
+import { failure } from "../../core/decision/failure.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
+import type { ClaimedJob, ReportedOutcome } from "../../core/worker-protocol.ts";
 import { Engine } from "../../engine/engine.ts";
 import { LIMITS } from "../../engine/limits.ts";
 import { idMaker } from "../../lib/id.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { audit } from "../conformance/audit.ts";
 import type { Store } from "../store.ts";
 import { openSqlite } from "./open.ts";

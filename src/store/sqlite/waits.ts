@@ -1,11 +1,11 @@
 /** Jobs and their children: which blocked jobs may go on, whose cancel is to be passed on, and what running attempts use. */
-import { mostUsage, type Usage } from "../../core/job.ts";
-import { BLOCKED_LOOK } from "../blocked-look.ts";
+import { mostUsage, type Usage } from "../../core/job/job.ts";
+import { BLOCKED_PAGE } from "../family-rules.ts";
 import type { Reachable, ReachableQuery, Unblockable, UnblockableJob, UnblockableQuery } from "../store.ts";
 import { parseOrNull } from "../stored-job.ts";
-import type { Context } from "./context.ts";
-import { ledgerBook } from "./ledgers.ts";
-import type { Verb } from "./writer.ts";
+import type { SqliteContext } from "./context.ts";
+import { ledgerBook } from "./rows.ts";
+import type { SqliteVerb } from "./writer.ts";
 
 interface BlockedRow {
   readonly no: number;
@@ -14,14 +14,14 @@ interface BlockedRow {
   readonly waits: string;
 }
 
-export function unblockableReader({ db }: Context): (query: UnblockableQuery) => Unblockable {
+export function unblockableReader({ db }: SqliteContext): (query: UnblockableQuery) => Unblockable {
   const fields = "select b.job as no, j.id, b.attempt, b.waits from";
   const ofThese = db.prepare(
     `${fields} json_each(?) as want cross join job j on j.id = want.value cross join blocked b on b.job = j.no
      where j.state = 2`,
   );
   const ofAll = db.prepare(
-    `${fields} blocked b cross join job j on j.no = b.job where b.job > ? and j.state = 2 order by b.job limit ${BLOCKED_LOOK}`,
+    `${fields} blocked b cross join job j on j.no = b.job where b.job > ? and j.state = 2 order by b.job limit ${BLOCKED_PAGE}`,
   );
   const open = db.prepare(
     "select 1 from json_each(?) as want cross join job c on c.id = want.value where c.state < 3 limit 1",
@@ -31,7 +31,7 @@ export function unblockableReader({ db }: Context): (query: UnblockableQuery) =>
 
   function nextRows(): BlockedRow[] {
     const rows = ofAll.all(place) as BlockedRow[];
-    place = rows.length < BLOCKED_LOOK ? 0 : (rows.at(-1) as BlockedRow).no;
+    place = rows.length < BLOCKED_PAGE ? 0 : (rows.at(-1) as BlockedRow).no;
     return rows;
   }
 
@@ -52,7 +52,7 @@ export function unblockableReader({ db }: Context): (query: UnblockableQuery) =>
   };
 }
 
-export function childCounter({ db }: Context): (parents: readonly string[]) => number[] {
+export function childCounter({ db }: SqliteContext): (parents: readonly string[]) => number[] {
   const count = db.prepare("select count(*) as children from job indexed by job_parent where parent = ?");
   return (parents) => parents.map((id) => (count.get(id) as { children: number }).children);
 }
@@ -63,7 +63,7 @@ interface ChildRow {
   readonly over: number;
 }
 
-export function reachableReader({ db }: Context): (query: ReachableQuery) => Reachable {
+export function reachableReader({ db }: SqliteContext): (query: ReachableQuery) => Reachable {
   const children = db.prepare(
     `select no, id, state >= 3 as over from job indexed by job_parent where parent = ? and no > ? and case
        when state < 3 then cancel_requested_at is null
@@ -79,12 +79,12 @@ export function reachableReader({ db }: Context): (query: ReachableQuery) => Rea
   };
 }
 
-export function cascadeReader({ db }: Context): (limit: number) => string[] {
+export function cascadeReader({ db }: SqliteContext): (limit: number) => string[] {
   const waiting = db.prepare("select j.id from cascade c cross join job j on j.no = c.job order by c.job limit ?");
   return (limit) => (waiting.all(limit) as { id: string }[]).map(({ id }) => id);
 }
 
-export function cascadedVerb({ db }: Context): Verb<string, null> {
+export function cascadedVerb({ db }: SqliteContext): SqliteVerb<string, null> {
   // Where a child was not asked, because it came with a later cancel, there is still something to pass on.
   const forget = db.prepare(
     `delete from cascade where job = (select no from job where id = ?1) and not exists (
@@ -97,7 +97,7 @@ export function cascadedVerb({ db }: Context): Verb<string, null> {
   return { order: 3, run: (ids) => ids.map(one) };
 }
 
-interface Told {
+interface UsageCall {
   readonly jobId: string;
   readonly attempt: number;
   readonly usage: Usage;
@@ -110,13 +110,13 @@ interface UsingRow {
   readonly budget: number | null;
 }
 
-export function usageVerb({ db, interned }: Context): Verb<Told, boolean> {
+export function usageVerb({ db, interned }: SqliteContext): SqliteVerb<UsageCall, boolean> {
   const running = db.prepare(
     "select no, live_usage, policy, budget from job where id = ? and attempt = ? and state = 1",
   );
   const tell = db.prepare("update job set live_usage = ? where no = ?");
   const book = ledgerBook({ db });
-  function tellOne({ jobId, attempt, usage }: Told): boolean {
+  function tellOne({ jobId, attempt, usage }: UsageCall): boolean {
     const row = running.get(jobId, attempt) as UsingRow | undefined;
     if (row === undefined) return false;
     const before = parseOrNull<Usage>(row.live_usage);

@@ -6,14 +6,14 @@
  *  waiting and come back a few milliseconds later (with a long busy_timeout one of four processes starved, and its
  *  event loop stood still for 2.9 s). */
 import { PerdureError } from "../../core/errors.ts";
-import type { Refused } from "../../core/work.ts";
+import type { RefusedItem } from "../../core/worker-protocol.ts";
 import { inNextTurn } from "../../lib/turn.ts";
-import { diskError, isDamage } from "./disk-error.ts";
 import { type Database, rollback, SQLITE, sqliteCode } from "./driver.ts";
+import { diskError, isDamage } from "./error-classes.ts";
 import { type FilesInPlace, MisplacedFile } from "./files-in-place.ts";
 
 /** The disk failed under a write, or the file is not in its place. */
-export interface Broken {
+export interface BrokenStore {
   readonly cause: string;
   /** When the database is opened again; null: the file itself is damaged, and it is not. */
   readonly opensWhen: string | null;
@@ -21,13 +21,13 @@ export interface Broken {
 
 /** What a writer reports to whoever opens the database again. */
 export interface FileWatch {
-  readonly onBroken: (broken: Broken) => void;
+  readonly onBroken: (broken: BrokenStore) => void;
   readonly misplaced: FilesInPlace;
   /** A commit was made, and nothing broke. */
   readonly onCommit?: () => void;
 }
 
-export interface Verb<Item, Answer> {
+export interface SqliteVerb<Item, Answer> {
   /** Within a group, verbs run in this order: reports free slots before claims fill them. */
   readonly order: number;
   /** Runs inside the transaction. Must not keep anything that a rollback would make untrue. */
@@ -36,8 +36,8 @@ export interface Verb<Item, Answer> {
   refuse?(item: Item, error: unknown): Answer;
 }
 
-interface Call {
-  readonly verb: Verb<unknown, unknown>;
+interface WriteCall {
+  readonly verb: SqliteVerb<unknown, unknown>;
   readonly items: readonly unknown[];
   readonly answers: unknown[];
   error: unknown;
@@ -46,8 +46,8 @@ interface Call {
 }
 
 /** A run of items of one call. */
-interface Piece {
-  readonly call: Call;
+interface WritePiece {
+  readonly call: WriteCall;
   readonly from: number;
   readonly to: number;
 }
@@ -71,7 +71,7 @@ export class Writer {
   readonly #report: (message: string) => void;
   readonly #onRollback: () => void;
   readonly #watch: FileWatch | null;
-  #queue: Call[] = [];
+  #queue: WriteCall[] = [];
   #scheduled = false;
   #broken: PerdureError | null = null;
   #idle: (() => void)[] = [];
@@ -96,12 +96,12 @@ export class Writer {
     return this.#broken !== null;
   }
 
-  submit<Item, Answer>(verb: Verb<Item, Answer>, items: readonly Item[]): Promise<Answer[]> {
+  submit<Item, Answer>(verb: SqliteVerb<Item, Answer>, items: readonly Item[]): Promise<Answer[]> {
     if (items.length === 0) return Promise.resolve([]);
     if (this.#broken !== null) return Promise.reject(this.#broken);
     return new Promise((resolve, reject) => {
       this.#queue.push({
-        verb: verb as unknown as Verb<unknown, unknown>,
+        verb: verb as unknown as SqliteVerb<unknown, unknown>,
         items,
         answers: new Array(items.length),
         error: null,
@@ -195,7 +195,7 @@ export class Writer {
     this.#report(`another process has kept the database locked for ${LOCKED_TOLD_MS / 1_000} s; writes wait for it`);
   }
 
-  #take(): Call[] {
+  #take(): WriteCall[] {
     let items = 0;
     let count = 0;
     for (const call of this.#queue) {
@@ -208,7 +208,7 @@ export class Writer {
 
   /** Runs these pieces, all or none of them; on a data error, their halves. Throws only what concerns the whole group.
    *  Savepoints rather than transactions: the write lock is never given up in the middle of a group. */
-  #attempt(pieces: readonly Piece[]): void {
+  #attempt(pieces: readonly WritePiece[]): void {
     let answers: unknown[][];
     this.#db.exec("savepoint piece");
     try {
@@ -227,7 +227,7 @@ export class Writer {
     });
   }
 
-  #bisect(pieces: readonly Piece[], error: unknown): void {
+  #bisect(pieces: readonly WritePiece[], error: unknown): void {
     const [first] = pieces;
     if (pieces.length > 1 || first === undefined || first.to - first.from > 1) {
       for (const half of halves(pieces)) this.#attempt(half);
@@ -281,14 +281,14 @@ function unknown(found: PerdureError): PerdureError {
 }
 
 /** Neighbouring pieces of one verb go to it as one list. */
-function runPieces(pieces: readonly Piece[]): unknown[][] {
+function runPieces(pieces: readonly WritePiece[]): unknown[][] {
   const answers: unknown[][] = new Array(pieces.length);
   for (let i = 0; i < pieces.length; ) {
-    const { verb } = (pieces[i] as Piece).call;
+    const { verb } = (pieces[i] as WritePiece).call;
     let end = i + 1;
-    while (end < pieces.length && (pieces[end] as Piece).call.verb === verb) end += 1;
+    while (end < pieces.length && (pieces[end] as WritePiece).call.verb === verb) end += 1;
     const group = pieces.slice(i, end);
-    const all = verb.run(group.length === 1 ? itemsOf(group[0] as Piece) : group.flatMap(itemsOf));
+    const all = verb.run(group.length === 1 ? itemsOf(group[0] as WritePiece) : group.flatMap(itemsOf));
     let at = 0;
     group.forEach(({ from, to }, k) => {
       answers[i + k] = all.slice(at, at + to - from);
@@ -299,27 +299,27 @@ function runPieces(pieces: readonly Piece[]): unknown[][] {
   return answers;
 }
 
-function itemsOf({ call, from, to }: Piece): readonly unknown[] {
+function itemsOf({ call, from, to }: WritePiece): readonly unknown[] {
   return from === 0 && to === call.items.length ? call.items : call.items.slice(from, to);
 }
 
-function halves(pieces: readonly Piece[]): [Piece[], Piece[]] {
+function halves(pieces: readonly WritePiece[]): [WritePiece[], WritePiece[]] {
   if (pieces.length > 1) {
     const middle = pieces.length >> 1;
     return [pieces.slice(0, middle), pieces.slice(middle)];
   }
-  const { call, from, to } = pieces[0] as Piece;
+  const { call, from, to } = pieces[0] as WritePiece;
   const middle = (from + to) >> 1;
   return [[{ call, from, to: middle }], [{ call, from: middle, to }]];
 }
 
-function finish(call: Call): void {
+function finish(call: WriteCall): void {
   if (call.error !== null) call.reject(call.error);
   else call.resolve(call.answers);
 }
 
 /** The answer for an item that the database cannot take. */
-export function refusal(error: unknown): Refused {
+export function refusal(error: unknown): RefusedItem {
   const message = error instanceof Error ? error.message : String(error);
   return { status: "refused", code: "store_refused", message: `the store refused this item: ${message}` };
 }

@@ -1,9 +1,14 @@
-/** Keeps what a command writes: the beginning and the end, within a cap, and the exact number of bytes between them that
- *  were dropped. Whatever comes, the pipe is drained and memory does not grow beyond the cap. */
+/** Reads and keeps what a command writes: the beginning and the end within a cap, and the number of bytes dropped
+ *  between them. The pipe is always drained and memory does not grow beyond the cap. */
 import { type FileHandle, open } from "node:fs/promises";
-import { tellingLine } from "./telling-line.ts";
+import type { Readable } from "node:stream";
+import { type Clock, sleep } from "../../lib/clock.ts";
+import { stderrSummary } from "./stderr-summary.ts";
 
-export interface Captured {
+// Keeps what a command writes: the beginning and the end, within a cap, and the exact number of bytes between them
+// that were dropped. Whatever comes, the pipe is drained and memory does not grow beyond the cap.
+
+export interface CapturedBytes {
   readonly bytes: number;
   readonly dropped: number;
 }
@@ -49,7 +54,7 @@ export class Capture {
     if (chunk.length > room) this.#remember(chunk.subarray(Math.max(0, room)));
   }
 
-  async close(): Promise<Captured> {
+  async close(): Promise<CapturedBytes> {
     const dropped = this.#bytes - this.#head - this.#ringLength;
     const tail = this.#tail(this.#ringLength);
     if (dropped > 0) this.#append(Buffer.from(`\n[perdure: ${dropped} bytes dropped here]\n`));
@@ -65,7 +70,7 @@ export class Capture {
 
   /** The line that tells most of what happened, as far as it lies within the last few kilobytes. */
   tellingLine(): string {
-    return tellingLine(this.#last(TAIL_BYTES).toString("utf8"));
+    return stderrSummary(this.#last(TAIL_BYTES).toString("utf8"));
   }
 
   /** The last lines, whole ones unless one alone is longer than all that is kept of them. */
@@ -118,5 +123,59 @@ export class Capture {
     const from = (this.#ringAt - count + this.#ring.length) % this.#ring.length;
     const first = this.#ring.subarray(from, Math.min(this.#ring.length, from + count));
     return Buffer.concat([first, this.#ring.subarray(0, count - first.length)]);
+  }
+}
+
+// Takes in what a command writes: into its capture always, and to whoever looks on, for whom it may wait.
+
+interface ListenerParts {
+  readonly stdout: Capture;
+  readonly stderr: Capture;
+  /** A promise holds the command up until it resolves. */
+  readonly onOutput: (stream: "stdout" | "stderr", bytes: Buffer) => Promise<void> | undefined;
+}
+
+/** A pipe that is open, and silent, when nobody of the tree is left is held by somebody else. */
+const SILENCE_MS = 2_000;
+/** And one that is not silent by then too. */
+const DRAIN_MS = 5_000;
+
+export class Listener {
+  readonly #stream: Readable;
+  readonly #ended: Promise<void>;
+  #isOver = false;
+  #bytes = 0;
+
+  constructor(stream: Readable, name: "stdout" | "stderr", parts: ListenerParts) {
+    this.#stream = stream;
+    stream.on("data", (bytes: Buffer) => {
+      this.#bytes += bytes.length;
+      parts[name].write(bytes);
+      const busy = parts.onOutput(name, bytes);
+      if (busy === undefined || this.#isOver) return;
+      stream.pause();
+      void busy.finally(() => stream.resume());
+    });
+    this.#ended = new Promise((resolve) => {
+      for (const event of ["end", "close", "error"]) stream.once(event, () => resolve());
+    });
+  }
+
+  /** The command is over: the rest is taken in, and nobody is waited for any more. */
+  async drain(clock: Clock): Promise<void> {
+    this.#isOver = true;
+    this.#stream.resume();
+    const until = clock.monotonic() + DRAIN_MS;
+    for (let before = -1; before !== this.#bytes && clock.monotonic() < until; ) {
+      before = this.#bytes;
+      const silence = new AbortController();
+      const isEnded = await Promise.race([
+        this.#ended.then(() => true),
+        sleep(clock, SILENCE_MS, { signal: silence.signal }).then(() => false),
+      ]);
+      silence.abort();
+      if (isEnded) break;
+    }
+    this.#stream.destroy();
   }
 }

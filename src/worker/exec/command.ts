@@ -3,21 +3,19 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync } from "node:fs";
 import { type FileHandle, readFile } from "node:fs/promises";
 import type { Readable } from "node:stream";
-import type { CheckedExec } from "../../core/exec-input.ts";
-import { type Failure, failure } from "../../core/failure.ts";
+import { type Failure, failure } from "../../core/decision/failure.ts";
+import type { CheckedExec } from "../../core/input/exec-input.ts";
 import type { Clock } from "../../lib/clock.ts";
-import type { Capture } from "./capture.ts";
-import { inheritedFiles, nothingFile } from "./descriptors.ts";
-import type { Exceeded, Guard } from "./guard.ts";
-import { Listener } from "./listener.ts";
-import { inNamespace, signalIn } from "./namespace.ts";
-import { outputPipes } from "./pipes.ts";
+import { type Capture, Listener } from "./capture.ts";
+import { inheritedFiles, nothingFile, outputPipes } from "./descriptors.ts";
+import { inNamespace, signalIn } from "./pid-namespace.ts";
 import { MARK } from "./processes.mjs";
 import { startFailure } from "./program.ts";
 import type { RunUser } from "./run-user.ts";
+import type { ExceededLimit, SupervisorClient } from "./supervisor-client.ts";
 
-export interface CommandParts {
-  readonly guard: Guard;
+export interface ExecCommandParts {
+  readonly guard: SupervisorClient;
   readonly clock: Clock;
   readonly input: CheckedExec;
   readonly cwd: string;
@@ -49,7 +47,7 @@ export type CommandEnd =
       readonly exitCode: number | null;
       readonly signal: NodeJS.Signals | null;
       /** The limit it was killed for. */
-      readonly exceeded: Exceeded | null;
+      readonly exceeded: ExceededLimit | null;
       /** The kernel ran out of memory while it ran, and somebody killed it. */
       readonly isOutOfMemory: boolean;
       /** We had asked it to stop before it ended. */
@@ -61,7 +59,7 @@ export type CommandEnd =
 /** What a command leaves behind when it ends by itself gets so long to end too. */
 const LEFTOVER_GRACE_MS = 500;
 
-export async function runCommand(parts: CommandParts): Promise<CommandEnd> {
+export async function runCommand(parts: ExecCommandParts): Promise<CommandEnd> {
   try {
     return await runWith(parts);
   } finally {
@@ -69,7 +67,7 @@ export async function runCommand(parts: CommandParts): Promise<CommandEnd> {
   }
 }
 
-async function runWith(parts: CommandParts): Promise<CommandEnd> {
+async function runWith(parts: ExecCommandParts): Promise<CommandEnd> {
   const { guard, clock, input, signal } = parts;
   const killsBefore = await oomKills();
   if (signal.aborted) return ABORTED;
@@ -88,7 +86,7 @@ async function runWith(parts: CommandParts): Promise<CommandEnd> {
   const running = await start(parts, mark, pipes);
   if ("failure" in running) return running;
   const { child, stdout, stderr } = running;
-  let exceeded: Exceeded | null = null;
+  let exceeded: ExceededLimit | null = null;
   guard.watch(n, child.pid as number, input.limits, (limit) => {
     exceeded = limit;
   });
@@ -127,7 +125,7 @@ interface Running {
 
 /** The program in a session of its own, so that all of it can be found. */
 async function start(
-  { input, cwd, dir, env, outerMark, isIsolated, user, stdin }: CommandParts,
+  { input, cwd, dir, env, outerMark, isIsolated, user, stdin }: ExecCommandParts,
   mark: string,
   pipes: Awaited<ReturnType<typeof outputPipes>>,
 ): Promise<Running | NeverStarted> {

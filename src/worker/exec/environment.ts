@@ -1,8 +1,13 @@
-/** The environment of a command: a minimal base, what the job names, and what tells it who it is. Nothing else of the
- *  worker's own environment, where its secrets are, is ever handed on. */
+/** The environment of a command: a minimal base, what the job names, and the variables that only its worker knows
+ *  (ports, ids). Nothing else of the worker's own environment, where its secrets are, is passed on. */
 import { ConfigError } from "../../core/errors.ts";
-import { isRisky } from "../../core/risky-env.ts";
+import { type Fill, isRisky, portVariable } from "../../core/input/exec-env.ts";
+import type { CheckedExec } from "../../core/input/exec-input.ts";
+import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import type { RunUser } from "./run-user.ts";
+
+// The environment of a command: a minimal base, what the job names, and what tells it who it is. Nothing else of the
+// worker's own environment, where its secrets are, is ever handed on.
 
 /** What programs need to find each other and to speak the user's language. */
 const BASE = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"];
@@ -13,7 +18,7 @@ export function userVariables({ name, home }: RunUser, dir: string): Record<stri
   return { HOME: home ?? dir, USER: name, LOGNAME: name, SHELL: "/bin/sh", TMPDIR: undefined };
 }
 
-export interface EnvironmentParts {
+interface EnvironmentParts {
   /** The worker's own. */
   readonly from: Readonly<Record<string, string | undefined>>;
   readonly job: Readonly<Record<string, string>>;
@@ -42,4 +47,41 @@ export function environmentOf({ from, job, filled = {}, allow, own }: Environmen
     }
   }
   return Object.assign(env, own);
+}
+
+// Fills in the variables of a command that only its worker knows: its ports, and who it is under names of its own
+// choice.
+
+/** `PERDURE_PORT_HTTP` for the name `http`. */
+export function portVariables(names: readonly string[], ports: readonly number[]): Record<string, string> {
+  return Object.fromEntries(names.map((name, i) => [portVariable(name), String(ports[i])]));
+}
+
+/** `ports` are those of `input.ports`, in the same order. */
+export function filled(
+  input: Pick<CheckedExec, "ports" | "fill">,
+  job: Pick<ClaimedJob, "id" | "attempt">,
+  ports: readonly number[],
+): Record<string, string> {
+  const values: Record<string, string> = Object.create(null);
+  for (const [name, fill] of Object.entries(input.fill)) values[name] = filledWith(fill, input.ports, job, ports);
+  return values;
+}
+
+function filledWith(
+  fill: Fill,
+  names: readonly string[],
+  { id, attempt }: Pick<ClaimedJob, "id" | "attempt">,
+  ports: readonly number[],
+): string {
+  switch (fill.kind) {
+    case "jobId":
+      return id;
+    case "attempt":
+      return String(attempt);
+    case "attemptIndex":
+      return String(attempt - 1);
+    case "port":
+      return String(ports[names.indexOf(fill.port)]);
+  }
 }

@@ -1,34 +1,52 @@
-/** Runs commands: each attempt in a directory of its own, with a clean environment, and an outcome that tells exit codes,
- *  signals, limits and the command's own verdict apart. */
-import type { FileHandle } from "node:fs/promises";
+/** Runs commands: each attempt in a directory of its own, with its input files and a clean environment, and an
+ *  outcome that distinguishes exit codes, signals, limits and the command's own verdict. */
+import { type FileHandle, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { type Failure, failure } from "../../core/decision/failure.ts";
 import { ConfigError } from "../../core/errors.ts";
-import { type CheckedExec, checkExecInput } from "../../core/exec-input.ts";
-import { type Failure, failure } from "../../core/failure.ts";
-import { isVerdict } from "../../core/verdict.ts";
-import { type ClaimedJob, NO_INPUT } from "../../core/work.ts";
-import type { OutputChunk } from "../../core/work-options.ts";
+import { type CheckedExec, checkExecInput } from "../../core/input/exec-input.ts";
+import { isVerdict } from "../../core/input/verdict.ts";
+import type { OutputChunk } from "../../core/task/work-options.ts";
+import { type ClaimedJob, NO_INPUT } from "../../core/worker-protocol.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { isOver } from "../../lib/text.ts";
 import type { AttemptRun } from "../attempt-run.ts";
-import type { Executed, Executor } from "../executor.ts";
-import { Capture, type Captured } from "./capture.ts";
+import type { ExecutionResult, Executor } from "../executor.ts";
+import { Capture, type CapturedBytes } from "./capture.ts";
 import { type CommandEnd, runCommand } from "./command.ts";
-import { environmentOf, userVariables } from "./environment.ts";
-import { filled, portVariables } from "./fill.ts";
-import { Guard } from "./guard.ts";
-import { writeInputFiles } from "./input-files.ts";
-import { whyNoNamespace } from "./namespace.ts";
+import { environmentOf, filled, portVariables, userVariables } from "./environment.ts";
 import { endOf } from "./outcome.ts";
+import { whyNoNamespace } from "./pid-namespace.ts";
 import { Ports } from "./ports.ts";
 import { MARK } from "./processes.mjs";
 import { whyNot, whyNotAs } from "./program.ts";
+import { readUsage, readVerdict, usageTrouble } from "./result-files.ts";
 import { giveDirectory, giveEarlier, type RunUser } from "./run-user.ts";
-import { readUsage, usageTrouble } from "./usage-file.ts";
-import { readVerdict } from "./verdict.ts";
+import { SupervisorClient } from "./supervisor-client.ts";
+
+// The files that a job brings along, put where its command finds them: `inputs/` in the attempt's own directory. Each
+// attempt gets them anew, whatever the one before did to its own. Names and contents were checked by
+// `checkExecInput`.
+
+const INPUTS = "inputs";
+
+/** All are there, for the owner alone, when the promise resolves. A job without files gets no directory. */
+async function writeInputFiles(dir: string, files: Readonly<Record<string, string>>): Promise<void> {
+  const entries = Object.entries(files);
+  if (entries.length === 0) return;
+  const inputs = join(dir, INPUTS);
+  await mkdir(inputs, { mode: 0o700 });
+  for (const [name, content] of entries) {
+    // wx: two names that this file system takes for one must not overwrite each other.
+    await writeFile(join(inputs, name), Buffer.from(content, "base64"), { mode: 0o600, flag: "wx" });
+  }
+}
+
+// Runs commands: each attempt in a directory of its own, with a clean environment, and an outcome that tells exit
+// codes, signals, limits and the command's own verdict apart.
 
 /** A file that an attempt left for the user. */
-export interface OutputFile {
+interface OutputFile {
   readonly name: string;
   readonly size: number;
   readonly mime: string;
@@ -36,7 +54,7 @@ export interface OutputFile {
 }
 
 /** An attempt, as its place sees it. */
-export interface PlacedAttempt {
+export interface AttemptDirectory {
   readonly job: ClaimedJob;
   readonly session: string;
   readonly signal: AbortSignal;
@@ -45,32 +63,32 @@ export interface PlacedAttempt {
 }
 
 /** Where attempts write. */
-export interface AttemptPlaces {
+export interface AttemptDirectories {
   /** Makes the directory of an attempt, and says where the one before it lies. */
   begin(
     jobId: string,
     attempt: number,
     keep: boolean,
-    placed: PlacedAttempt,
+    placed: AttemptDirectory,
   ): Promise<{ readonly dir: string; readonly previous: string | null }>;
   /** What it left in `artifacts/`; `more` were too many, or could not be read. */
   list(jobId: string, attempt: number): Promise<{ readonly files: readonly OutputFile[]; readonly more: number }>;
   /** The input that the job brought along, at its start; null if it is missing. */
-  openStdin?(jobId: string, placed: PlacedAttempt): Promise<FileHandle | null>;
+  openStdin?(jobId: string, placed: AttemptDirectory): Promise<FileHandle | null>;
   /** Its output files are there, and grow from now on. */
-  follow?(placed: PlacedAttempt): void;
+  follow?(placed: AttemptDirectory): void;
   /** It has ended: what it left is put on the disk, where it is kept here. The answer is what could not be. */
   flush?(jobId: string, attempt: number): Promise<readonly { readonly name: string; readonly error: Error }[]>;
   /** It has ended: what it left is brought to where it is kept, before anybody hears of its end. Never throws. */
-  finish?(placed: PlacedAttempt): Promise<void>;
+  finish?(placed: AttemptDirectory): Promise<void>;
   /** Its report was answered. */
-  release?(placed: PlacedAttempt): Promise<void>;
+  release?(placed: AttemptDirectory): Promise<void>;
   /** Removes scratch files: the job has ended. */
   tidy(jobId: string): Promise<void>;
 }
 
-export interface ExecOptions {
-  readonly places: AttemptPlaces;
+interface ExecOptions {
+  readonly places: AttemptDirectories;
   readonly clock: Clock;
   /** The worker's environment, from which the base is taken. */
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -95,17 +113,17 @@ const MAX_RESULT_BYTES = 1_048_576;
 export class ExecExecutor implements Executor {
   readonly kind = "exec";
   readonly #options: ExecOptions;
-  readonly #guard: Guard;
+  readonly #guard: SupervisorClient;
   readonly #ports = new Ports();
   #isTold = false;
   readonly #tidying = new Set<Promise<void>>();
 
   constructor(options: ExecOptions) {
     this.#options = options;
-    this.#guard = new Guard(options.clock);
+    this.#guard = new SupervisorClient(options.clock);
   }
 
-  async run(run: AttemptRun): Promise<Executed> {
+  async run(run: AttemptRun): Promise<ExecutionResult> {
     const executed = await this.#tryRun(run);
     const { places } = this.#options;
     if (places.finish === undefined && places.flush === undefined) return executed;
@@ -117,7 +135,7 @@ export class ExecExecutor implements Executor {
 
   /** What is reported as stored must be found again after a power cut. Where the disk took less than all, an end that relies
    *  on it is none; that output is missing fails no command, as when the disk is full. */
-  async #flushed(run: AttemptRun, executed: Executed): Promise<Executed> {
+  async #flushed(run: AttemptRun, executed: ExecutionResult): Promise<ExecutionResult> {
     const { id, attempt } = run.job;
     const lacking = (await this.#options.places.flush?.(id, attempt)) ?? [];
     for (const { name, error } of lacking.slice(0, MAX_TOLD)) {
@@ -130,7 +148,7 @@ export class ExecExecutor implements Executor {
     return failed(failure({ kind: "error", name: "OutputError", code, message: told }));
   }
 
-  async #tryRun(run: AttemptRun): Promise<Executed> {
+  async #tryRun(run: AttemptRun): Promise<ExecutionResult> {
     try {
       const input = checkedPayload(run.job.payload);
       const ports = await this.#ports.take(input.ports.length);
@@ -171,7 +189,7 @@ export class ExecExecutor implements Executor {
     this.#guard.close();
   }
 
-  async #run(run: AttemptRun, input: CheckedExec, ports: readonly number[]): Promise<Executed> {
+  async #run(run: AttemptRun, input: CheckedExec, ports: readonly number[]): Promise<ExecutionResult> {
     const { places, clock, onOutput } = this.#options;
     const { id: jobId, attempt } = run.job;
     run.stopGraceMs = input.graceMs + 8_000; // we end it ourselves, and need a little longer than its grace
@@ -231,8 +249,8 @@ export class ExecExecutor implements Executor {
   async #judge(
     run: AttemptRun,
     end: CommandEnd,
-    { dir, said, written }: { dir: string; said: { line: string; tail: string }; written: readonly Captured[] },
-  ): Promise<Executed> {
+    { dir, said, written }: { dir: string; said: { line: string; tail: string }; written: readonly CapturedBytes[] },
+  ): Promise<ExecutionResult> {
     if (end.kind === "never started") return failed(end.failure);
     if (end.left > 0) run.log(`${end.left} of its processes could not be ended`);
     const verdict = await readVerdict(join(dir, "result.json"), this.#options.user?.uid);
@@ -326,6 +344,6 @@ function careful(run: AttemptRun, call: () => Promise<void> | undefined): Promis
   }
 }
 
-function failed(cause: Failure): Executed {
+function failed(cause: Failure): ExecutionResult {
   return { outcome: { kind: "failed", failure: cause } };
 }

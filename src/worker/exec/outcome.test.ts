@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import type { Verdict } from "../../core/verdict.ts";
+import type { CommandVerdict } from "../../core/input/verdict.ts";
 import type { CommandEnd } from "./command.ts";
 import { endOf } from "./outcome.ts";
 
 type Ended = Extract<CommandEnd, { kind: "ended" }>;
-const NONE: Verdict = { kind: "none" };
+const NONE: CommandVerdict = { kind: "none" };
 
 function end(parts: Partial<Ended> = {}): Ended {
   return {
@@ -91,7 +91,7 @@ describe("with a verdict", () => {
   });
 
   it("that is malformed counts as none, but for an exit code of 0", () => {
-    const malformed: Verdict = { kind: "malformed", why: "it is empty" };
+    const malformed: CommandVerdict = { kind: "malformed", why: "it is empty" };
     const message = "result.json is malformed: it is empty";
     expect(endOf(end(), malformed, "")).toMatchObject({ kind: "failed", failure: { kind: "result", message } });
     expect(endOf(end({ exitCode: 4 }), malformed, "")).toMatchObject({ failure: { kind: "exit", exitCode: 4 } });
@@ -99,7 +99,7 @@ describe("with a verdict", () => {
 
   it("that is refused ends it for good after an exit code of 0: the work was done, and its report is lost", () => {
     const why = "it has 900000 bytes, and at most 786432 are read";
-    const oversized: Verdict = { kind: "malformed", why, isRefused: true };
+    const oversized: CommandVerdict = { kind: "malformed", why, isRefused: true };
     const message = `exit code 0, but its result.json cannot be used: ${why}; write a short result.json as a plain file, and leave large output in artifacts/`;
     expect(endOf(end(), oversized, "")).toMatchObject({
       ...{ kind: "failed", failure: { kind: "result", class: "logical", message, exitCode: 0 } },
@@ -111,7 +111,7 @@ describe("with a verdict", () => {
   });
 
   it("output goes with an exit code of 0 only", () => {
-    const output: Verdict = { kind: "output", output: [1], usage: null };
+    const output: CommandVerdict = { kind: "output", output: [1], usage: null };
     expect(endOf(end(), output, "")).toMatchObject({ kind: "completed", output: [1] });
     expect(endOf(end({ exitCode: 4 }), output, "")).toMatchObject({ kind: "failed" });
   });

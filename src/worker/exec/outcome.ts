@@ -1,23 +1,23 @@
 /** What the end of a command means. The command's own verdict comes first; without one its exit status decides. */
 import { constants } from "node:os";
-import { type Failure, failure } from "../../core/failure.ts";
-import { endByVerdict, type Verdict } from "../../core/verdict.ts";
+import { type Failure, failure } from "../../core/decision/failure.ts";
+import { type CommandVerdict, endByVerdict } from "../../core/input/verdict.ts";
 import { storable } from "../../lib/text.ts";
 import type { CommandEnd } from "./command.ts";
 
-export type Judged =
+export type CommandOutcome =
   | { readonly kind: "completed"; readonly exitCode: number; readonly output: unknown }
   | { readonly kind: "waiting"; readonly children: readonly string[] }
   | { readonly kind: "failed"; readonly failure: Failure };
 
-type Ended = Extract<CommandEnd, { kind: "ended" }>;
+type EndedCommand = Extract<CommandEnd, { kind: "ended" }>;
 
 const MAX_LINE = 500;
 const MALFORMED = "malformed_result";
 const HOW = "write a short result.json as a plain file, and leave large output in artifacts/";
 
 /** `line` of its stderr tells what went wrong, if any does; `tail` is that line with those around it. */
-export function endOf(end: Ended, verdict: Verdict, line: string, tail = ""): Judged {
+export function endOf(end: EndedCommand, verdict: CommandVerdict, line: string, tail = ""): CommandOutcome {
   const exitCode = exitCodeOf(end);
   const said = endByVerdict(verdict, exitCode);
   if (said !== null) return said.kind === "completed" ? { ...said, exitCode } : said;
@@ -40,14 +40,14 @@ export function endOf(end: Ended, verdict: Verdict, line: string, tail = ""): Ju
   return bad();
 }
 
-interface Left {
+interface EndEvidence {
   readonly line: string;
   readonly tail: string;
-  readonly verdict: Verdict;
+  readonly verdict: CommandVerdict;
 }
 
 /** A bad end, with what is left of it besides. */
-function badEnd(end: Ended, exitCode: number, { line, tail, verdict }: Left): Failure {
+function badEnd(end: EndedCommand, exitCode: number, { line, tail, verdict }: EndEvidence): Failure {
   const cause = causeOf(end, exitCode, line);
   const text = tail.trim();
   const stack = text === "" || text === line ? null : text;
@@ -58,11 +58,11 @@ function badEnd(end: Ended, exitCode: number, { line, tail, verdict }: Left): Fa
 }
 
 /** As shells count it: 128 + n for one that was ended by signal n. */
-function exitCodeOf({ exitCode, signal }: Ended): number {
+function exitCodeOf({ exitCode, signal }: EndedCommand): number {
   return signal === null ? (exitCode ?? 1) : 128 + (constants.signals[signal] ?? 0);
 }
 
-function causeOf({ signal, exceeded, isOutOfMemory }: Ended, exitCode: number, line: string): Failure {
+function causeOf({ signal, exceeded, isOutOfMemory }: EndedCommand, exitCode: number, line: string): Failure {
   const said = line === "" ? "" : `: ${storable(line, MAX_LINE)}`;
   if (exceeded?.kind === "memory") {
     const message = `out of memory: it used ${exceeded.used} bytes, more than its limit${said}`;

@@ -3,7 +3,7 @@
 import { constants } from "node:fs";
 import { access, stat } from "node:fs/promises";
 import { delimiter, isAbsolute, join, resolve } from "node:path";
-import { type Failure, failure } from "../../core/failure.ts";
+import { type Failure, failure } from "../../core/decision/failure.ts";
 import { closedTo, type RunUser } from "./run-user.ts";
 
 /** Null: it may be started. */

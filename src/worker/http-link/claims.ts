@@ -8,19 +8,19 @@
 import { LIMIT } from "../../contract/wire.ts";
 import type { ClaimAnswerWire, ClaimRequestWire } from "../../contract/worker-schemas.ts";
 import { sleep } from "../../lib/clock.ts";
-import type { ClaimAnswer, ClaimOptions } from "../engine-link.ts";
-import { inSession, type LinkParts, type OpenSession } from "./link-parts.ts";
-import { Patience } from "./patience.ts";
+import type { LinkClaimAnswer, LinkClaimOptions } from "../engine-link.ts";
+import { CallBackoff } from "./backoff.ts";
+import { inSession, type LinkParts, type LinkSession } from "./link-parts.ts";
 import { isGone, mayPass, WireError } from "./wire-error.ts";
 
-const NOTHING: ClaimAnswer = Object.freeze({ alive: true, drain: false, jobs: [] });
-const GONE: ClaimAnswer = Object.freeze({ alive: false, drain: false, jobs: [] });
+const NOTHING: LinkClaimAnswer = Object.freeze({ alive: true, drain: false, jobs: [] });
+const GONE: LinkClaimAnswer = Object.freeze({ alive: false, drain: false, jobs: [] });
 /** On top of the time that the server may hold it. */
 const ANSWER_MS = 15_000;
 /** Whoever leaves does not wait long. */
 const LAST_MS = 3_000;
 
-export class Claims {
+export class HttpClaims {
   readonly #parts: LinkParts;
   readonly #prefix: string;
   #count = 0;
@@ -33,14 +33,14 @@ export class Claims {
     this.#prefix = prefix;
   }
 
-  async claim(session: OpenSession, { limit, waitMs, signal }: ClaimOptions): Promise<ClaimAnswer> {
+  async claim(session: LinkSession, { limit, waitMs, signal }: LinkClaimOptions): Promise<LinkClaimAnswer> {
     const { clock, random, teller } = this.#parts;
     this.#count += 1;
     const claimId = `${this.#prefix}${this.#count}`;
     const request: ClaimRequestWire & { waitMs: number } = {
       ...{ limit: Math.min(limit, this.#most), waitMs: Math.min(waitMs, LIMIT.waitMs), claimId },
     };
-    const patience = new Patience(random);
+    const patience = new CallBackoff(random);
     let mayBeDone = false;
     const askedAt = clock.monotonic();
     while (!signal.aborted) {
@@ -60,17 +60,17 @@ export class Claims {
   }
 
   async #ask(
-    session: OpenSession,
+    session: LinkSession,
     request: ClaimRequestWire,
     options: { readonly totalMs: number; readonly signal?: AbortSignal },
-  ): Promise<ClaimAnswer> {
+  ): Promise<LinkClaimAnswer> {
     const text = JSON.stringify(request);
     const { body } = await inSession<ClaimAnswerWire>(this.#parts, session, "claimJobs", text, options);
     if (this.#most < LIMIT.claim) this.#most = Math.min(LIMIT.claim, 2 * this.#most);
     return body;
   }
 
-  async #lastWord(session: OpenSession, request: ClaimRequestWire): Promise<ClaimAnswer> {
+  async #lastWord(session: LinkSession, request: ClaimRequestWire): Promise<LinkClaimAnswer> {
     try {
       return await this.#ask(session, { ...request, waitMs: 0, last: true }, { totalMs: LAST_MS });
     } catch {
@@ -79,7 +79,7 @@ export class Claims {
   }
 
   /** Those jobs come back when the engine finds that we never heard of them. */
-  #askForFewer(error: WireError, asked: number): ClaimAnswer {
+  #askForFewer(error: WireError, asked: number): LinkClaimAnswer {
     this.#parts.teller.trouble(error);
     this.#most = Math.max(1, asked >> 2);
     return NOTHING;

@@ -7,11 +7,10 @@ import type { Socket } from "node:net";
 import { pathOf, ROUTES, type RouteName } from "../../contract/routes.ts";
 import { HEADER } from "../../contract/wire.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { notJson, notSent, refusal, tooLarge, unanswered } from "./reply-error.ts";
 import { type ServerAddress, serverAddress } from "./server-address.ts";
-import { WireError } from "./wire-error.ts";
+import { notJson, notSent, refusal, tooLarge, unanswered, WireError } from "./wire-error.ts";
 
-export interface CallOptions {
+export interface ServerCallOptions {
   readonly url: string;
   /** Asked before each call: it may be changed while the worker runs. */
   readonly token: () => string;
@@ -22,7 +21,7 @@ export interface CallOptions {
   readonly ca?: string | undefined;
 }
 
-export interface Ask {
+export interface ServerCallRequest {
   readonly params?: Readonly<Record<string, string | number>>;
   /** Fills the `*` of a path. */
   readonly rest?: string;
@@ -41,9 +40,9 @@ export interface JsonReply<T> {
 
 export interface ServerCalls {
   readonly shown: string;
-  json<T>(route: RouteName, ask: Ask): Promise<JsonReply<T>>;
+  json<T>(route: RouteName, ask: ServerCallRequest): Promise<JsonReply<T>>;
   /** The bytes of a reply as they come; `totalMs` is for each wait. */
-  bytes(route: RouteName, ask: Ask): AsyncGenerator<Buffer>;
+  bytes(route: RouteName, ask: ServerCallRequest): AsyncGenerator<Buffer>;
   /** Ends what is under way, and closes the connections. */
   close(): void;
 }
@@ -53,20 +52,20 @@ const TOTAL_MS = 20_000;
 /** A reply is held in memory as a whole. */
 const MAX_REPLY = 64 * 1_048_576;
 
-interface Exchange {
+interface ServerExchange {
   readonly reply: IncomingMessage;
   readonly request: ClientRequest;
   /** Whatever happens, it is to be called at the end. */
   readonly end: () => void;
 }
 
-export function serverCalls(options: CallOptions): ServerCalls {
+export function serverCalls(options: ServerCallOptions): ServerCalls {
   const { clock } = options;
   const address = serverAddress(options.url, options.ca);
   const underWay = new Set<ClientRequest>();
   let isClosed = false;
 
-  function headersOf({ headers, body }: Ask): Record<string, string | number> {
+  function headersOf({ headers, body }: ServerCallRequest): Record<string, string | number> {
     const all: Record<string, string | number> = { ...headers, accept: "application/json" };
     const token = options.token();
     if (token !== "") all.authorization = `Bearer ${token}`;
@@ -78,7 +77,7 @@ export function serverCalls(options: CallOptions): ServerCalls {
   }
 
   /** Sends the request; resolves with the head of the reply. */
-  function exchange(route: RouteName, ask: Ask, isAgain = false): Promise<Exchange> {
+  function exchange(route: RouteName, ask: ServerCallRequest, isAgain = false): Promise<ServerExchange> {
     return new Promise((resolve, reject) => {
       if (isClosed) return reject(new WireError("closed", "the link to the server was closed"));
       let request: ClientRequest;
@@ -130,7 +129,7 @@ export function serverCalls(options: CallOptions): ServerCalls {
     });
   }
 
-  async function json<T>(route: RouteName, ask: Ask): Promise<JsonReply<T>> {
+  async function json<T>(route: RouteName, ask: ServerCallRequest): Promise<JsonReply<T>> {
     const { reply, request, end } = await exchange(route, ask);
     try {
       const text = await readAll(address, reply, request);
@@ -143,7 +142,7 @@ export function serverCalls(options: CallOptions): ServerCalls {
     }
   }
 
-  async function* bytes(route: RouteName, ask: Ask): AsyncGenerator<Buffer> {
+  async function* bytes(route: RouteName, ask: ServerCallRequest): AsyncGenerator<Buffer> {
     const { reply, request, end } = await exchange(route, ask);
     end(); // from here on each wait has a time of its own
     const status = reply.statusCode ?? 0;
@@ -184,7 +183,12 @@ export function serverCalls(options: CallOptions): ServerCalls {
   };
 }
 
-function open(address: ServerAddress, route: RouteName, ask: Ask, headers: Record<string, string | number>) {
+function open(
+  address: ServerAddress,
+  route: RouteName,
+  ask: ServerCallRequest,
+  headers: Record<string, string | number>,
+) {
   const { hostname, port, prefix, agent, request } = address;
   const path = `${prefix}${pathOf(route, ask.params, ask.rest)}${ask.query === undefined ? "" : `?${ask.query}`}`;
   return request({ hostname, port, path, agent, method: ROUTES[route].method, headers });

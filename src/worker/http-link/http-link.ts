@@ -2,18 +2,17 @@
  *  away, restarts or answers too late changes nothing but the time things take.
  *
  *  What it does not promise: that a call was carried out only once. Claims and reports have ids, so it does not matter. */
-import { toWireHealth } from "../../contract/health.ts";
-import { HEADER } from "../../contract/wire.ts";
+import { HEADER, toWireHealth } from "../../contract/wire.ts";
 import type { RenewAnswerWire, SessionOpened, SessionRequestWire } from "../../contract/worker-schemas.ts";
-import type { RenewAnswer, SettleAnswer } from "../../core/work.ts";
+import type { RenewAnswer, SettleAnswer } from "../../core/worker-protocol.ts";
 import type { Clock } from "../../lib/clock.ts";
-import type { EngineLink, SessionRequest } from "../engine-link.ts";
-import { Claims } from "./claims.ts";
-import { httpFamily } from "./family.ts";
+import type { EngineLink, LinkSessionRequest } from "../engine-link.ts";
+import { type LinkLog, OutageLog } from "./backoff.ts";
+import { httpChildren } from "./children.ts";
+import { HttpClaims } from "./claims.ts";
 import { serverCalls } from "./http-call.ts";
-import { inSession, type LinkParts, type OpenSession, untilAnswered } from "./link-parts.ts";
+import { inSession, type LinkParts, type LinkSession, untilAnswered } from "./link-parts.ts";
 import { followNotices } from "./notices.ts";
-import { type LinkLog, Teller } from "./patience.ts";
 import { ReportQueue } from "./report-queue.ts";
 import { isDenied, isGone, mayPass, WireError } from "./wire-error.ts";
 
@@ -56,17 +55,17 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
   const { clock, random, log, heartbeatMs = HEARTBEAT_MS, leaseMs } = options;
   const calls = serverCalls(options);
   const closing = new AbortController();
-  const teller = new Teller(clock, log);
+  const teller = new OutageLog(clock, log);
   const parts: LinkParts = { calls, clock, random, teller, closed: closing.signal };
-  const claims = new Claims(parts, `${Math.floor(random() * 2 ** 48).toString(36)}-`);
-  const sessions = new Map<string, OpenSession>();
+  const claims = new HttpClaims(parts, `${Math.floor(random() * 2 ** 48).toString(36)}-`);
+  const sessions = new Map<string, LinkSession>();
   const queues = new Map<string, ReportQueue>();
   const drains = new Map<string, () => void>();
   let claimsAtOnce = 1;
   let isFirst = true;
   let current = "";
 
-  async function openSession(request: SessionRequest, given?: { readonly signal: AbortSignal }) {
+  async function openSession(request: LinkSessionRequest, given?: { readonly signal: AbortSignal }) {
     // The namespace travels in a header.
     const { namespace: _, queues: wanted, kinds, ...rest } = request;
     const wire: SessionRequestWire = { ...rest, kinds: [...kinds], queues: wanted === null ? null : [...wanted] };
@@ -82,7 +81,7 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
     teller.well();
     const { session: id, key } = opened.body;
     claimsAtOnce = Math.max(1, opened.body.claimsAtOnce);
-    const session: OpenSession = { id, key, leaseMs: opened.body.leaseMs };
+    const session: LinkSession = { id, key, leaseMs: opened.body.leaseMs };
     sessions.set(id, session);
     forget(id);
     current = id;
@@ -101,7 +100,7 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
     }
   }
 
-  async function renew(session: OpenSession, body: string): Promise<RenewAnswer> {
+  async function renew(session: LinkSession, body: string): Promise<RenewAnswer> {
     try {
       // In time for another try within the lease.
       const reply = await inSession<RenewAnswerWire>(parts, session, "renewSession", body, {
@@ -126,7 +125,7 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
   return {
     parts,
     heartbeatMs,
-    family: httpFamily(parts, sessionOf),
+    family: httpChildren(parts, sessionOf),
     access({ jobToken, namespace }) {
       if (jobToken === undefined) return {};
       return { PERDURE_URL: calls.shown, PERDURE_TOKEN: jobToken, PERDURE_NAMESPACE: namespace };
@@ -194,7 +193,7 @@ function isMistake(error: unknown): boolean {
   return isDenied(error) || (error instanceof WireError && error.isWrongAddress);
 }
 
-function known(sessions: ReadonlyMap<string, OpenSession>, id: string): OpenSession {
+function known(sessions: ReadonlyMap<string, LinkSession>, id: string): LinkSession {
   const session = sessions.get(id);
   if (session === undefined) throw new Error(`session ${id} was not opened by this link`);
   return session;

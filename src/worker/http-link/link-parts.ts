@@ -3,12 +3,12 @@ import type { RouteName } from "../../contract/routes.ts";
 import { HEADER } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
+import { CallBackoff, type OutageLog } from "./backoff.ts";
 import type { JsonReply, ServerCalls } from "./http-call.ts";
-import { Patience, type Teller } from "./patience.ts";
 import { mayPass } from "./wire-error.ts";
 
 /** A session as the server opened it. */
-export interface OpenSession {
+export interface LinkSession {
   readonly id: string;
   /** A renewal may bring another. */
   key: string;
@@ -19,7 +19,7 @@ export interface LinkParts {
   readonly calls: ServerCalls;
   readonly clock: Clock;
   readonly random: () => number;
-  readonly teller: Teller;
+  readonly teller: OutageLog;
   /** Aborted when the link is closed. */
   readonly closed: AbortSignal;
 }
@@ -27,7 +27,7 @@ export interface LinkParts {
 /** A call in the name of a session. */
 export function inSession<T>(
   { calls, teller }: LinkParts,
-  { id, key }: OpenSession,
+  { id, key }: LinkSession,
   route: RouteName,
   body: string,
   options: { readonly totalMs?: number; readonly signal?: AbortSignal } = {},
@@ -52,7 +52,7 @@ export async function untilAnswered<T>(
 ): Promise<T> {
   const { clock, random, teller } = parts;
   const { signal, isWorthWaiting = mayPass } = options;
-  const patience = new Patience(random);
+  const patience = new CallBackoff(random);
   for (;;) {
     if (signal.aborted) throw new PerdureError("closed", "the link to the server was closed");
     try {

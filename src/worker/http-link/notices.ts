@@ -4,8 +4,8 @@
 import { LIMIT } from "../../contract/wire.ts";
 import type { NoticeWire } from "../../contract/worker-schemas.ts";
 import { sleep } from "../../lib/clock.ts";
-import { inSession, type LinkParts, type OpenSession } from "./link-parts.ts";
-import { Patience } from "./patience.ts";
+import { CallBackoff } from "./backoff.ts";
+import { inSession, type LinkParts, type LinkSession } from "./link-parts.ts";
 import { isGone } from "./wire-error.ts";
 
 export interface NoticeListener {
@@ -20,12 +20,12 @@ const SAME_MS = 1_000;
 /** Listens until the signal is aborted, or the session is over. */
 export async function followNotices(
   parts: LinkParts,
-  session: OpenSession,
+  session: LinkSession,
   listener: NoticeListener,
   signal: AbortSignal,
 ): Promise<void> {
   const { clock, random, teller } = parts;
-  const patience = new Patience(random);
+  const patience = new CallBackoff(random);
   const body = JSON.stringify({ waitMs: LIMIT.waitMs });
   const options = { signal, totalMs: LIMIT.waitMs + ANSWER_MS };
   let told = new Set<string>();

@@ -1,15 +1,83 @@
-/** Reports of a session over HTTP. Those that come in one tick, or while a call is under way, go together in the next; a
- *  call is repeated as it is until it is answered, and the ids of the reports make that harmless.
- *
- *  A call that the server refuses as a whole is split in halves, so that only the guilty report is refused. */
+/** Reports of a session over HTTP. Those of one tick, or of the time a call is in progress, go together in the next;
+ *  a call is repeated until it is answered, and the ids of the reports make that harmless. Texts are cut to the
+ *  limits of the wire. */
+
 import { LIMIT } from "../../contract/wire.ts";
+import type { ReportWire } from "../../contract/worker-schemas.ts";
+import { type Failure, failure } from "../../core/decision/failure.ts";
 import { PerdureError } from "../../core/errors.ts";
-import type { Report, SettleAnswer } from "../../core/work.ts";
-import { inSession, type LinkParts, type OpenSession, untilAnswered } from "./link-parts.ts";
-import { reportText } from "./report-text.ts";
+import type { Report, ReportedOutcome, SettleAnswer } from "../../core/worker-protocol.ts";
+import { isOver } from "../../lib/text.ts";
+import { inSession, type LinkParts, type LinkSession, untilAnswered } from "./link-parts.ts";
 import { isGone, mayPass, WireError } from "./wire-error.ts";
 
-interface Waiting {
+// A report as JSON text, within the limits of the wire: what is over them the engine would cut, or refuse, anyway.
+
+/** What the engine takes as a result. */
+const MAX_RESULT_BYTES = 1_048_576;
+const MAX_TEXT = 100_000;
+const MAX_NAME = 1_000;
+const MAX_CODE = 2_147_483_647;
+
+function reportText({ jobId, attempt, from, outcome, usage, progress, log }: Report): string {
+  if (from.kind !== "worker") throw new Error(`a worker does not report as ${from.kind}`);
+  const { token, reportId } = from;
+  const wire: ReportWire = { jobId, attempt, token, reportId, outcome: wireOutcome(outcome) };
+  if (usage !== null) wire.usage = usage;
+  if (progress) wire.progress = progress;
+  if (log) wire.log = log;
+  return JSON.stringify(wire);
+}
+
+function wireOutcome(outcome: ReportedOutcome): ReportWire["outcome"] {
+  switch (outcome.kind) {
+    case "completed":
+      if (outcome.result === null || !isOver(outcome.result, MAX_RESULT_BYTES)) return outcome;
+      return { kind: "failed", failure: tooLarge() };
+    case "waiting":
+      return { kind: outcome.kind, children: [...outcome.children] };
+    case "failed":
+    case "timeout":
+      return { kind: outcome.kind, failure: wireFailure(outcome.failure) };
+    case "interrupted":
+    case "released":
+    case "lost":
+      return { kind: outcome.kind };
+    default:
+      throw new Error(`a worker does not report ${outcome.kind}`);
+  }
+}
+
+/** Too large to be sent only to be refused. */
+function tooLarge(): Failure {
+  const message = `the result is over the limit of ${MAX_RESULT_BYTES} bytes`;
+  return failure({ kind: "result", class: "logical", message });
+}
+
+function wireFailure(cause: Failure): Failure {
+  const short = (text: string | null) => (text === null ? null : text.slice(0, MAX_NAME));
+  return {
+    ...cause,
+    message: cause.message.slice(0, MAX_TEXT),
+    name: short(cause.name),
+    code: short(cause.code),
+    signal: short(cause.signal),
+    exitCode: within(cause.exitCode, -MAX_CODE - 1, MAX_CODE),
+    status: within(cause.status, 0, 9_999),
+    stack: cause.stack === null ? null : cause.stack.slice(0, MAX_TEXT),
+  };
+}
+
+/** A whole number of the wire, or none. */
+function within(value: number | null, least: number, most: number): number | null {
+  return value !== null && Number.isInteger(value) && value >= least && value <= most ? value : null;
+}
+
+// Reports of a session over HTTP. Those that come in one tick, or while a call is under way, go together in the next;
+// a call is repeated as it is until it is answered, and the ids of the reports make that harmless. A call that the
+// server refuses as a whole is split in halves, so that only the guilty report is refused.
+
+interface QueuedReport {
   readonly text: string;
   readonly resolve: (answer: SettleAnswer) => void;
   readonly reject: (error: unknown) => void;
@@ -21,12 +89,12 @@ const STALE: SettleAnswer = Object.freeze({ status: "stale", recorded: null });
 
 export class ReportQueue {
   readonly #parts: LinkParts;
-  readonly #session: OpenSession;
+  readonly #session: LinkSession;
   readonly #isCurrent: () => boolean;
-  #waiting: Waiting[] = [];
+  #waiting: QueuedReport[] = [];
   #isSending = false;
 
-  constructor(parts: LinkParts, session: OpenSession, isCurrent: () => boolean) {
+  constructor(parts: LinkParts, session: LinkSession, isCurrent: () => boolean) {
     this.#parts = parts;
     this.#session = session;
     this.#isCurrent = isCurrent;
@@ -47,7 +115,7 @@ export class ReportQueue {
     this.#isSending = false;
   }
 
-  #take(): Waiting[] {
+  #take(): QueuedReport[] {
     let count = 0;
     let bytes = 0;
     for (const { text } of this.#waiting) {
@@ -63,14 +131,14 @@ export class ReportQueue {
     return this.#waiting.splice(0, count);
   }
 
-  async #send(batch: readonly Waiting[]): Promise<void> {
+  async #send(batch: readonly QueuedReport[]): Promise<void> {
     const { closed } = this.#parts;
     const body = `{"reports":[${batch.map((each) => each.text).join(",")}]}`;
     try {
       const isWorthWaiting = (error: unknown) => mayPass(error) && !this.#isOfAnotherStore(error);
       const options = { signal: closed, isWorthWaiting };
       const answers = await untilAnswered(this.#parts, () => this.#ask(body, batch.length), options);
-      for (let i = 0; i < batch.length; i++) (batch[i] as Waiting).resolve(answers[i] as SettleAnswer);
+      for (let i = 0; i < batch.length; i++) (batch[i] as QueuedReport).resolve(answers[i] as SettleAnswer);
     } catch (error) {
       if (closed.aborted || !(error instanceof PerdureError)) for (const each of batch) each.reject(error);
       else if (isGone(error) || this.#isOfAnotherStore(error)) for (const each of batch) each.resolve(STALE);

@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { Asked } from "../../../test/http-worker/fake-server.ts";
 import { ACCEPTED, done, openLink, REQUEST, refusal } from "../../../test/http-worker/link-kit.ts";
 import { gate } from "../../../test/kit.ts";
-import { failure } from "../../core/failure.ts";
-import type { WorkerHealth } from "../../core/work.ts";
+import { failure } from "../../core/decision/failure.ts";
+import type { WorkerHealth } from "../../core/worker-protocol.ts";
 
 const accepted = ({ body }: Asked) => ({ json: { answers: body.reports.map(() => ACCEPTED) } });
 const idsOf = ({ body }: Asked) => body.reports.map((each: { reportId: string }) => each.reportId);

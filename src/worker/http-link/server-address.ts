@@ -5,7 +5,7 @@ import { Agent as HttpAgent, request as httpRequest } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import * as tls from "node:tls";
 import { ConfigError } from "../../core/errors.ts";
-import { withoutEnd } from "../../core/without-end.ts";
+import { withoutEnd } from "../../core/format.ts";
 
 export interface ServerAddress {
   /** As people may see it. */

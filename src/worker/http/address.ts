@@ -9,11 +9,11 @@ import { ConfigError } from "../../core/errors.ts";
 /** Stands in a list of allowed addresses for all of them. */
 const EVERYTHING = "private";
 
-interface Address {
+interface ParsedAddress {
   readonly family: 4 | 6;
   readonly bits: bigint;
 }
-interface Range extends Address {
+interface AddressRange extends ParsedAddress {
   readonly prefix: number;
 }
 
@@ -44,7 +44,7 @@ const BLOCKED_V6 = ranges(
   "3fff::/20", // documentation
 );
 /** Where an IPv4 address sits inside of IPv6, in its last bits or, for 6to4, 80 bits before. */
-const MAPPED: Range = { family: 6, bits: 0xffff_0000_0000n, prefix: 96 }; // as text it would be IPv4: see below
+const MAPPED: AddressRange = { family: 6, bits: 0xffff_0000_0000n, prefix: 96 }; // as text it would be IPv4: see below
 const NAT64 = range("64:ff9b::/96");
 const SIX_TO_FOUR = range("2002::/16");
 
@@ -70,7 +70,7 @@ export function checkAllow(value: unknown, path: string): readonly string[] {
   return asList(value, path, entry, 1_000);
 }
 
-function isReserved(address: Address): boolean {
+function isReserved(address: ParsedAddress): boolean {
   if (address.family === 4) return BLOCKED_V4.some((each) => holds(each, address));
   // Through a gateway these reach the IPv4 address inside. Allowing that one does not allow the way around it.
   if (holds(NAT64, address)) return isReserved(v4Within(address, 0));
@@ -78,32 +78,32 @@ function isReserved(address: Address): boolean {
   return !holds(GLOBAL_V6, address) || BLOCKED_V6.some((each) => holds(each, address));
 }
 
-function v4Within({ bits }: Address, bitsAfter: number): Address {
+function v4Within({ bits }: ParsedAddress, bitsAfter: number): ParsedAddress {
   return { family: 4, bits: (bits >> BigInt(bitsAfter)) & 0xffff_ffffn };
 }
 
-function isWithin(entry: string, address: Address): boolean {
+function isWithin(entry: string, address: ParsedAddress): boolean {
   const allowed = parseRange(entry);
   return allowed !== null && holds(allowed, address);
 }
 
-function holds({ family, bits, prefix }: Range, address: Address): boolean {
+function holds({ family, bits, prefix }: AddressRange, address: ParsedAddress): boolean {
   const rest = BigInt((family === 4 ? 32 : 128) - prefix);
   return family === address.family && bits >> rest === address.bits >> rest;
 }
 
-function ranges(...texts: string[]): Range[] {
+function ranges(...texts: string[]): AddressRange[] {
   return texts.map(range);
 }
 
-function range(text: string): Range {
+function range(text: string): AddressRange {
   const parsed = parseRange(text);
   if (parsed === null) throw new Error(`not a range: ${text}`);
   return parsed;
 }
 
 /** An address is a range of one. */
-function parseRange(text: string): Range | null {
+function parseRange(text: string): AddressRange | null {
   const [, base = "", length] = /^([^/%]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
   const address = parse(base);
   if (address === null) return null;
@@ -115,7 +115,7 @@ function parseRange(text: string): Range | null {
   return isMapped ? { ...v4Within(address, 0), prefix: prefix - 96 } : { ...address, prefix };
 }
 
-function parse(text: string): Address | null {
+function parse(text: string): ParsedAddress | null {
   // A zone ("fe80::1%eth0") names a network card, not another address.
   const [plain = ""] = text.split("%", 1);
   const family = isIP(plain);

@@ -1,7 +1,7 @@
 import { brotliCompressSync, constants, deflateSync, gzipSync } from "node:zlib";
 import { describe, expect, it, vi } from "vitest";
-import { checkHttpInput } from "../../core/http-input.ts";
-import { systemClock } from "../../engine/clock.ts";
+import { checkHttpInput } from "../../core/input/http-input.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { exchange } from "./exchange.ts";
 import { serve, serveRaw } from "./testing-server.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
-import { checkHttpInput, type HttpInput } from "../../core/http-input.ts";
-import { systemClock } from "../../engine/clock.ts";
+import { checkHttpInput, type HttpInput } from "../../core/input/http-input.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { VirtualClock } from "../../testing/virtual-clock.ts";
 import { type ExchangeOptions, exchange, type Lookup } from "./exchange.ts";
 import { CERTIFICATE, freePort, serve, serveRaw, type TestServer } from "./testing-server.ts";

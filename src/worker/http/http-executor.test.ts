@@ -1,10 +1,10 @@
 import { describe, expect, it, vi } from "vitest";
-import { decide } from "../../core/decide.ts";
-import type { HttpInput } from "../../core/http-input.ts";
-import { resolvePolicy } from "../../core/resolve-policy.ts";
-import { MIDDLE, T0, testJob } from "../../core/testing-job.ts";
-import type { ClaimedJob, ReportedOutcome } from "../../core/work.ts";
-import { systemClock } from "../../engine/clock.ts";
+import { decide } from "../../core/decision/decide.ts";
+import type { HttpInput } from "../../core/input/http-input.ts";
+import { MIDDLE, T0, testJob } from "../../core/job/testing-job.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
+import type { ClaimedJob, ReportedOutcome } from "../../core/worker-protocol.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { VirtualClock } from "../../testing/virtual-clock.ts";
 import { AttemptRun } from "../attempt-run.ts";
 import { type HttpExecutorOptions, httpExecutor } from "./http-executor.ts";

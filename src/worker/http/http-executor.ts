@@ -2,19 +2,19 @@
  *  throws. An expected status completes the job; any other is a failure that carries the status, and the policy decides.
  *  Every attempt of a job sends the same Idempotency-Key. What it cannot do: know whether a server that did not answer
  *  has done the work all the same. Only a server that heeds the key can make that harmless. */
+
+import { type Failure, failure } from "../../core/decision/failure.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
-import { type Failure, failure } from "../../core/failure.ts";
-import { type CheckedHttp, checkHttpInput, MAX_BODY_BYTES, shownUrl } from "../../core/http-input.ts";
-import { NO_INPUT } from "../../core/work.ts";
+import { type CheckedHttp, checkHttpInput, MAX_BODY_BYTES, shownUrl } from "../../core/input/http-input.ts";
+import { NO_INPUT } from "../../core/worker-protocol.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { jsonDepth } from "../../lib/json-depth.ts";
+import { jsonDepth } from "../../lib/json-text.ts";
 import { isOver, storable } from "../../lib/text.ts";
 import type { AttemptRun } from "../attempt-run.ts";
-import type { Executed, Executor } from "../executor.ts";
+import type { ExecutionResult, Executor } from "../executor.ts";
 import { checkAllow } from "./address.ts";
-import { exchange, type Lookup, type Reply } from "./exchange.ts";
-import { ExchangeError } from "./exchange-error.ts";
+import { ExchangeError, exchange, type HttpReply, type Lookup } from "./exchange.ts";
 
 export interface HttpExecutorOptions {
   /** Loopback, private and reserved addresses that jobs may reach all the same: addresses, ranges, or "private". */
@@ -40,7 +40,7 @@ export function httpExecutor(options: HttpExecutorOptions): Executor {
   return { kind: "http", run: (run) => runHttp(run, { ...options, allow }) };
 }
 
-async function runHttp(run: AttemptRun, options: HttpExecutorOptions): Promise<Executed> {
+async function runHttp(run: AttemptRun, options: HttpExecutorOptions): Promise<ExecutionResult> {
   let request: CheckedHttp | null = null;
   try {
     request = withOurHeaders(checkHttpInput(inputOf(run.job.payload), "payload"), run.jobId);
@@ -72,7 +72,7 @@ function withOurHeaders(request: CheckedHttp, jobId: string): CheckedHttp {
   return { ...request, headers: [...ours.filter(([name]) => !given.has(name)), ...request.headers] };
 }
 
-function judge(request: CheckedHttp, reply: Reply, clock: Clock): Executed {
+function judge(request: CheckedHttp, reply: HttpReply, clock: Clock): ExecutionResult {
   const { status, url, bytes, isCut } = reply;
   if (!request.expect.some(([low, high]) => status >= low && status <= high)) {
     const excerpt = oneLine(bytes);
@@ -90,12 +90,12 @@ function judge(request: CheckedHttp, reply: Reply, clock: Clock): Executed {
   return { outcome: { kind: "completed", result } };
 }
 
-function resultOf({ status, headers, bytes }: Reply): string {
+function resultOf({ status, headers, bytes }: HttpReply): string {
   return `{"status_code":${status},"headers":${JSON.stringify(headers)},"body":${bodyOf(bytes, headers["content-type"])}}`;
 }
 
 /** The body as JSON text. JSON is handed on as it came, so that numbers keep digits that JavaScript would lose. */
-function bodyOf(bytes: Buffer, type: Reply["headers"][string] | undefined): string {
+function bodyOf(bytes: Buffer, type: HttpReply["headers"][string] | undefined): string {
   let text: string;
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
@@ -123,7 +123,7 @@ function oneLine(bytes: Buffer): string {
 }
 
 /** Seconds or a date. A date is compared with the server's own clock where it tells it: ours may differ. */
-function retryAfterMs({ headers }: Reply, clock: Clock): number | null {
+function retryAfterMs({ headers }: HttpReply, clock: Clock): number | null {
   const asked = String(headers["retry-after"] ?? "").trim();
   if (/^\d+$/.test(asked)) return Math.min(Number(asked) * 1_000, MAX_DURATION_MS);
   const until = dateMs(asked);
@@ -139,7 +139,7 @@ function dateMs(text: string): number | null {
   return Number.isNaN(ms) ? null : ms;
 }
 
-function failed(cause: Failure): Executed {
+function failed(cause: Failure): ExecutionResult {
   return { outcome: { kind: "failed", failure: cause } };
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { follow, type Hop, isRedirect } from "./redirect.ts";
+import { follow, isRedirect, type RedirectHop } from "./exchange.ts";
 
 const HEADERS = [
   ["Authorization", "Bearer t"],
@@ -8,11 +8,11 @@ const HEADERS = [
   ["X-Trace", "1"],
 ] as const;
 
-function hop(parts: Partial<Omit<Hop, "url">> & { readonly url?: string } = {}): Hop {
+function hop(parts: Partial<Omit<RedirectHop, "url">> & { readonly url?: string } = {}): RedirectHop {
   const { url = "https://example.com/a/b?c", ...rest } = parts;
   return { url: new URL(url), method: "POST", headers: HEADERS, body: "body", ...rest };
 }
-const names = ({ headers }: Hop) => headers.map(([name]) => name);
+const names = ({ headers }: RedirectHop) => headers.map(([name]) => name);
 
 describe("a redirect", () => {
   it.each<[number, string | undefined, boolean]>([

@@ -8,7 +8,7 @@ export interface TestServer {
   readonly port: number;
   /** Without a slash at the end. */
   readonly url: string;
-  readonly requests: readonly Received[];
+  readonly requests: readonly ReceivedRequest[];
   /** Sockets that are open now. */
   readonly open: ReadonlySet<Socket>;
   /** How many there have been. */
@@ -16,18 +16,18 @@ export interface TestServer {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-export interface Received {
+export interface ReceivedRequest {
   readonly method: string;
   readonly url: string;
   readonly headers: http.IncomingHttpHeaders;
   readonly body: string;
 }
 
-type Answer = (response: http.ServerResponse, request: Received) => void;
+type TestAnswer = (response: http.ServerResponse, request: ReceivedRequest) => void;
 
 /** Reads each request to its end, keeps it, and has it answered. */
-export async function serve(answer: Answer, options: { host?: string; tls?: boolean } = {}): Promise<TestServer> {
-  const requests: Received[] = [];
+export async function serve(answer: TestAnswer, options: { host?: string; tls?: boolean } = {}): Promise<TestServer> {
+  const requests: ReceivedRequest[] = [];
   const listener: http.RequestListener = async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
@@ -49,7 +49,7 @@ export function serveRaw(talk: (socket: Socket) => void): Promise<TestServer> {
   );
 }
 
-async function listen(server: Server, requests: readonly Received[], host = "127.0.0.1"): Promise<TestServer> {
+async function listen(server: Server, requests: readonly ReceivedRequest[], host = "127.0.0.1"): Promise<TestServer> {
   const open = new Set<Socket>();
   let connections = 0;
   server.on("connection", (socket: Socket) => {

@@ -1,0 +1,156 @@
+/** What a dialect's reader may read beside its document: files of the same folder and of an Attune pack, nothing
+ *  outside. Also the place in the file for notes that come without one. */
+import { randomBytes } from "node:crypto";
+import { existsSync, realpathSync, statSync } from "node:fs";
+import { dirname, isAbsolute, join, resolve, sep } from "node:path";
+import { fieldPath, isPlain } from "../../core/check.ts";
+import { type ConfigError, show } from "../../core/errors.ts";
+import type { ReadContext } from "../../dialects/dialect.ts";
+import type { DialectSettings } from "../../dialects/settings.ts";
+import { type CliError, usageError } from "../exit.ts";
+import { stepsOf, withQuotes } from "../input/job-file.ts";
+import { readSmallFile, readYamlBytes, type YamlPath, type YamlText } from "../yaml/read.ts";
+import { YAML_LIMITS } from "../yaml/scan.ts";
+import type { AnyDocument } from "./documents.ts";
+
+// What a dialect's reader may look at beside its document: files of the same folder, and of a pack of Attune's that
+// the document is in. Nothing above that, by a path or by a link: a file that somebody downloaded must not be able to
+// send what else lies on this machine.
+
+/** As base64 no job can hold more. */
+const MAX_BYTES = 1_048_576;
+const PACK = "pack.yaml";
+
+export interface FileSurroundings {
+  readonly settings: DialectSettings;
+  readonly parameters: Readonly<Record<string, unknown>>;
+  /** All that were given, this one among them. */
+  readonly documents: readonly AnyDocument[];
+  /** Called when a reader asks for the parameters. */
+  readonly onParameters: () => void;
+}
+
+/** A context, and the way from a mistake to its place: in the document, or in a file that was read beside it. */
+export class FileContext {
+  readonly context: ReadContext;
+  readonly #document: AnyDocument;
+  readonly #beside = new Map<string, YamlText>();
+
+  constructor(document: AnyDocument, { settings, parameters, documents, onParameters }: FileSurroundings) {
+    this.#document = document;
+    this.context = {
+      settings,
+      get parameters() {
+        onParameters();
+        return parameters;
+      },
+      documents: documents.filter((each) => each !== document).map(({ yaml }) => yaml.value),
+      yaml: (path) => this.#yaml(path),
+      bytes: (path) => this.#bytes(path, MAX_BYTES + 1),
+      file: document.yaml.file,
+      randomBytes: (count) => randomBytes(count),
+    };
+  }
+
+  errorAt(error: ConfigError): CliError {
+    const path = error.path ?? "";
+    for (const [name, yaml] of this.#beside) {
+      if (!path.startsWith(name)) continue;
+      const rest = path.slice(name.length).replace(/^\./, "");
+      const told = withQuotes(error);
+      const message = told.startsWith(name) ? told.slice(name.length).replace(/^\./, "") : told;
+      return yaml.error(stepsOf(rest), message.replace(/^: /, ""));
+    }
+    return this.#document.yaml.error(stepsOf(path), withQuotes(error));
+  }
+
+  /** A note with its place, as far as it has one. */
+  noteAt(note: string): string {
+    for (const [name, yaml] of this.#beside) {
+      if (note.startsWith(name)) return placedNote(yaml, note.slice(name.length).replace(/^\./, ""));
+    }
+    return placedNote(this.#document.yaml, note);
+  }
+
+  #yaml(path: string): unknown | null {
+    const bytes = this.#bytes(path, YAML_LIMITS.bytes + 1);
+    if (bytes === null) return null;
+    const yaml = readYamlBytes(bytes, shownPath(this.#document.yaml.file, path));
+    this.#beside.set(path, yaml);
+    // An empty file is there all the same, and lacks what it must have.
+    return yaml.value ?? {};
+  }
+
+  #bytes(path: string, limit: number): Buffer | null {
+    const { dir } = this.#document;
+    const full = resolve(dir, path);
+    const shown = shownPath(this.#document.yaml.file, path);
+    if (path.includes("\0") || isAbsolute(path)) throw this.#leadsOut(path);
+    let real: string;
+    try {
+      real = realpathSync(full);
+    } catch {
+      return null;
+    }
+    const roots = [dir, ...(existsSync(join(dir, "..", PACK)) ? [join(dir, "..")] : [])].map((root) =>
+      realpathSync(root),
+    );
+    if (!roots.some((root) => real.startsWith(root.endsWith(sep) ? root : root + sep))) throw this.#leadsOut(path);
+    // A pipe or a device would never end.
+    return statSync(real).isFile() ? readSmallFile(real, shown, limit) : null;
+  }
+
+  /** The reader asks by a path and not by a field: it is the field that has this path, or the end of it. */
+  #leadsOut(path: string): CliError {
+    const { yaml } = this.#document;
+    const isEnd = (value: unknown) => typeof value === "string" && value !== "" && path.endsWith(`/${value}`);
+    const field = onlyMatch(yaml.value, (value) => value === path) ?? onlyMatch(yaml.value, isEnd);
+    const told = `${show(path)}: it is not beside the file that names it; put it there`;
+    return field === null ? usageError(`${yaml.file}: ${told}`) : yaml.error(field, `${pathOf(field)}: ${told}`);
+  }
+}
+
+function shownPath(file: string, path: string): string {
+  return file === "stdin" ? path : join(dirname(file), path);
+}
+
+// Where something stands that a reader tells without a path of its own: a note, which begins with one; a text that
+// only one field of the document has. What cannot be found has no place: a wrong one is worse than none.
+
+const LEADING = /^[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*|\[\d+\]|\["(?:[^"\\]|\\.)*"\])*(?=[: ])/;
+
+/** `job.yaml:3:5: resources.disk is ignored: …` */
+function placedNote(yaml: YamlText, note: string): string {
+  const [path = null] = LEADING.exec(note) ?? [];
+  const isThere = path !== null && yaml.find(stepsOf(path)) !== null;
+  return `${isThere ? yaml.where(stepsOf(path)) : yaml.file}: ${note}`;
+}
+
+/** The way to the one part of a value that fits; null where none does, or more than one. `key` is null in a list. */
+export function onlyMatch(value: unknown, fits: (value: unknown, key: string | null) => boolean): YamlPath | null {
+  const found = partsOf(value, fits, []);
+  const { value: only } = found.next();
+  return only !== undefined && found.next().done ? only : null;
+}
+
+function* partsOf(
+  value: unknown,
+  fits: (value: unknown, key: string | null) => boolean,
+  path: YamlPath,
+): Generator<YamlPath, undefined> {
+  const isList = Array.isArray(value);
+  if (!isList && !isPlain(value)) return;
+  for (const [key, each] of Object.entries(value)) {
+    const at = [...path, isList ? Number(key) : key];
+    if (fits(each, isList ? null : key)) yield at;
+    yield* partsOf(each, fits, at);
+  }
+}
+
+/** As errors name it: `jobs[2].input["a b"]`. */
+function pathOf(steps: YamlPath): string {
+  return steps.reduce<string>(
+    (path, step) => (typeof step === "number" ? `${path}[${step}]` : fieldPath(path, step)),
+    "",
+  );
+}

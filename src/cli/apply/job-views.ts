@@ -1,0 +1,84 @@
+/** Jobs in the format of other systems: what `-o` of `get` asks for, and everything that a view of a dialect reads. */
+
+import type { Perdure } from "../../core/api.ts";
+import { nearest } from "../../core/check.ts";
+import { show } from "../../core/errors.ts";
+import type { ViewChildren, ViewParts } from "../../dialects/dialect.ts";
+import { readChildren, readParts } from "../../dialects/read-view.ts";
+import { JOB_VIEW_NAMES } from "../../dialects/registry.ts";
+import { usageError } from "../exit.ts";
+import { bySession } from "../output/job-text.ts";
+import { serverNow } from "../target/server-time.ts";
+
+// What `-o` of `get` asks for, as kubectl's users write it: `yaml` and `json` print a job in the format that it came
+// in, a view prints it as another system shows it, in JSON, and `VIEW,yaml` prints that as YAML.
+
+const FORMATS = ["json", "yaml"] as const;
+type OutputFormat = (typeof FORMATS)[number];
+
+/** Perdure's own view: what `--json` prints. */
+export const OWN_VIEW = "perdure";
+
+interface JobOutputFormat {
+  /** Null: that of the system that the job came from. */
+  readonly view: string | null;
+  readonly format: OutputFormat;
+}
+
+export const OUTPUT_VIEWS: readonly string[] = [OWN_VIEW, ...JOB_VIEW_NAMES];
+
+export function outputOf(text: string, isJson: boolean): JobOutputFormat {
+  const output = parsed(text);
+  if (!isJson || output.format === "json") return output;
+  throw usageError(`--json and --output ${text} cannot be used together`);
+}
+
+function parsed(text: string): JobOutputFormat {
+  const [first = "", second, third] = text.split(",").map((part) => part.trim());
+  if (second === undefined)
+    return isFormat(first) ? { view: null, format: first } : { view: known(first), format: "json" };
+  if (third !== undefined)
+    throw usageError(`--output: got ${show(text)}; write a view and a format, as in agent-task,yaml`);
+  if (isFormat(second)) return { view: isFormat(first) ? twice(text) : known(first), format: second };
+  const hint =
+    isFormat(first) && OUTPUT_VIEWS.includes(second)
+      ? `; write ${second},${first}`
+      : `; allowed: ${FORMATS.join(", ")}`;
+  throw usageError(`--output: the format after the comma is ${show(second)}${hint}`);
+}
+
+function isFormat(text: string): text is OutputFormat {
+  return (FORMATS as readonly string[]).includes(text);
+}
+
+function twice(text: string): never {
+  throw usageError(
+    `--output: got ${show(text)}, two formats; write one of them, or a view and a format, as in agent-task,yaml`,
+  );
+}
+
+function known(view: string): string {
+  if (OUTPUT_VIEWS.includes(view)) return view;
+  const names = [...FORMATS, ...OUTPUT_VIEWS];
+  const near = nearest(view, names);
+  const hint = near === null ? "" : `. Did you mean ${show(near)}?`;
+  throw usageError(`--output: got ${show(view)}; allowed: ${names.join(", ")}${hint}`);
+}
+
+// All that a dialect's view may tell of.
+
+export async function viewParts(perdure: Perdure, id: string, withChildren = false): Promise<ViewParts> {
+  const handle = await perdure.job(id);
+  const [parts, workers, now, children] = await Promise.all([
+    readParts(handle),
+    bySession(perdure),
+    serverNow(perdure),
+    withChildren ? childrenOf(perdure, id) : undefined,
+  ]);
+  const workerName = (session: string) => workers.get(session)?.name ?? null;
+  return { ...parts, workerName, now, ...(children === undefined ? {} : { children }) };
+}
+
+function childrenOf(perdure: Perdure, id: string): Promise<ViewChildren> {
+  return readChildren((filter) => perdure.jobs({ ...filter, parent: id, order: "oldest" }));
+}

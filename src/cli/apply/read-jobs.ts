@@ -1,0 +1,101 @@
+/** Files of any kind, read into jobs: all of them, or none. A mistake is told with file, line and column; what a document
+ *  says and Perdure cannot do comes back as notes. */
+import { ConfigError } from "../../core/errors.ts";
+import { riskyNote, riskyVariables } from "../../core/input/exec-env.ts";
+import type { Dialect, DialectName, ReadEntry } from "../../dialects/dialect.ts";
+import type { DialectSettings } from "../../dialects/settings.ts";
+import { LIMITS } from "../../engine/limits.ts";
+import { isOver } from "../../lib/text.ts";
+import { usageError } from "../exit.ts";
+import { jobsOf } from "../input/job-file.ts";
+import type { YamlText } from "../yaml/read.ts";
+import { type AnyDocument, type DocumentsRequest, documentsOf } from "./documents.ts";
+import { FileContext, type FileSurroundings, onlyMatch } from "./file-context.ts";
+
+export interface ReadJob {
+  readonly entry: ReadEntry;
+  /** `job.yaml:3:5`, for what is said of it later. */
+  readonly where: string;
+  /** The place of its parent's id; without one, nobody knows it. */
+  readonly parentWhere?: string | undefined;
+  /** Null: a job file of ours. */
+  readonly dialect: DialectName | null;
+}
+
+export interface ReadJobsResult {
+  readonly jobs: readonly ReadJob[];
+  /** Each with its file, and with its place as far as it has one. */
+  readonly notes: readonly string[];
+}
+
+export interface ReadJobsRequest extends DocumentsRequest {
+  readonly parameters: Readonly<Record<string, unknown>>;
+  /** Asked for only if a document of another system is there. */
+  readonly settings: () => Promise<DialectSettings> | DialectSettings;
+}
+
+export async function readJobFiles(wish: ReadJobsRequest): Promise<ReadJobsResult> {
+  const documents = await documentsOf(wish);
+  const others = documents.filter(({ dialect }) => dialect !== null);
+  const settings = others.length === 0 ? null : await wish.settings();
+  let isAsked = false;
+  const onParameters = () => {
+    isAsked = true;
+  };
+  const read = documents.map((document) => {
+    const { dialect, yaml } = document;
+    if (dialect === null || settings === null) {
+      const own = jobsOf(yaml).map((job): ReadJob => ({ ...job, dialect: null }));
+      return { jobs: own, notes: riskyNotes(yaml, own) };
+    }
+    const { parameters } = wish;
+    return readForeign(document, { settings, parameters, documents: others, onParameters });
+  });
+  if (Object.keys(wish.parameters).length > 0 && !isAsked) {
+    throw usageError("--param: nothing in these files takes parameters; leave it out");
+  }
+  return { jobs: read.flatMap(({ jobs }) => jobs), notes: read.flatMap(({ notes }) => notes) };
+}
+
+function readForeign(document: AnyDocument, surroundings: FileSurroundings): ReadJobsResult {
+  const { yaml } = document;
+  const dialect = document.dialect as NonNullable<AnyDocument["dialect"]>;
+  const reader = new FileContext(document, surroundings);
+  try {
+    const { jobs, notes } = dialect.read(yaml.value, reader.context);
+    const where = yaml.where([]);
+    for (const { input } of jobs) refuseTooMuch(input);
+    const read = jobs.map((entry): ReadJob => {
+      return { entry: withKey(dialect, entry), where, parentWhere: parentWhere(yaml, entry), dialect: dialect.name };
+    });
+    return { jobs: read, notes: [...notes.map((note) => reader.noteAt(note)), ...riskyNotes(yaml, read)] };
+  } catch (error) {
+    throw error instanceof ConfigError ? reader.errorAt(error) : error;
+  }
+}
+
+/** One whose document has a name is found by it when the document is applied again. */
+function withKey({ named }: Dialect, entry: ReadEntry): ReadEntry {
+  return named === undefined ? entry : { ...entry, options: { ...entry.options, key: named.key(entry) } };
+}
+
+function parentWhere(yaml: YamlText, { options }: ReadEntry): string | undefined {
+  const parent = options?.parent;
+  const field = parent === undefined ? null : onlyMatch(yaml.value, (value) => value === parent);
+  return field === null ? undefined : yaml.where(field);
+}
+
+/** With the place of the variable, where only one field can be it. */
+function riskyNotes(yaml: YamlText, jobs: readonly ReadJob[]): string[] {
+  return riskyVariables(jobs.map(({ entry }) => entry)).map((name) => {
+    const field = onlyMatch(yaml.value, (value, key) => key === name || (key === "name" && value === name));
+    return `${field === null ? yaml.file : yaml.where(field)}: ${riskyNote(name)}`;
+  });
+}
+
+/** As it would be refused at the door, but with a place. */
+function refuseTooMuch(input: unknown): void {
+  if (!isOver(JSON.stringify(input) ?? "", LIMITS.payloadBytes)) return;
+  const allowed = `at most ${LIMITS.payloadBytes} bytes as JSON, files in base64 included`;
+  throw new ConfigError({ path: "", given: null, problem: "too much input", allowed });
+}

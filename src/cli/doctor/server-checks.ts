@@ -1,0 +1,124 @@
+/** The server: that it answers, knows the token, is of our version, and has our time. */
+
+import type { StoreTrouble } from "../../client/admin.ts";
+import type { PerdureClient } from "../../client/client.ts";
+import { Perdure } from "../../client/connect.ts";
+import { API_VERSION } from "../../contract/wire.ts";
+import { showMs } from "../../core/duration.ts";
+import { type ErrorCode, PerdureError } from "../../core/errors.ts";
+import type { Target } from "../target/target.ts";
+import { version } from "../version.ts";
+import { type CheckResult, errorText, note, ok, problem, warning } from "./finding.ts";
+
+const SKEW_MS = 2_000;
+/** Whoever asks a doctor does not want to wait for the dead. */
+const TIMEOUT = "5s";
+
+export function clientOf({ url, token, namespace }: Extract<Target, { kind: "server" }>): Promise<PerdureClient> {
+  return Perdure.connect(url, { token, namespace, timeout: TIMEOUT, patience: 0 });
+}
+
+export async function checkReach({ admin }: PerdureClient, url: string): Promise<CheckResult[]> {
+  const { origin } = new URL(url);
+  const answers = ok(`${origin} answers`);
+  try {
+    const found = await admin.version();
+    return [answers, judgeVersion(found.version, found.api)];
+  } catch (error) {
+    if (isAbout(error, "unauthorized", "forbidden")) return [answers]; // the check of the token tells
+    if (isAbout(error, "server_unreachable")) {
+      return [problem(error.message, "start it with `perdure up` or `perdure server`, or check --server")];
+    }
+    return [problem(`${origin}: ${errorText(error)}`, "check --server: is there a proxy, or another program?")];
+  }
+}
+
+function isAbout(error: unknown, ...codes: readonly ErrorCode[]): error is PerdureError {
+  return error instanceof PerdureError && codes.includes(error.code);
+}
+
+/** Who may not look has seen nothing wrong. */
+export function ifAllowed(run: () => Promise<readonly CheckResult[]>): () => Promise<readonly CheckResult[]> {
+  return async () => {
+    try {
+      return await run();
+    } catch (error) {
+      if (isAbout(error, "unauthorized", "forbidden")) return [note("not looked at: this token does not allow it")];
+      throw error;
+    }
+  };
+}
+
+export function judgeVersion(theirs: string, api: number): CheckResult {
+  const ours = version();
+  if (api !== API_VERSION) {
+    const words = `the server has version ${theirs} with interface ${api}, and this is ${ours} with ${API_VERSION}`;
+    return problem(words, "use the same version here and there");
+  }
+  if (theirs === ours) return ok(`the server has the same version, ${ours}`);
+  return warning(`the server has version ${theirs}, and this is ${ours}`, "use the same version here and there");
+}
+
+export async function checkToken({ admin }: PerdureClient): Promise<CheckResult[]> {
+  try {
+    const { id, name, scopes, namespace } = await admin.identity();
+    const where = namespace === null ? "all namespaces" : `the namespace ${namespace}`;
+    return [ok(`the token ${id} (${name}) may ${scopes.join(", ")} in ${where}`)];
+  } catch (error) {
+    if (isAbout(error, "unauthorized")) {
+      const advice = "set PERDURE_TOKEN, or name a file with another token by --token-file";
+      return [problem("the server does not know this token: it was revoked, is over, or is of another server", advice)];
+    }
+    if (isAbout(error, "forbidden")) return [problem(error.message, "check --namespace, or use another token")];
+    throw error;
+  }
+}
+
+export async function checkStatus({ admin }: PerdureClient): Promise<CheckResult[]> {
+  const { store, storeMs, storeFault = null, storeTrouble = null } = await admin.status();
+  if (storeFault !== null) {
+    const advice = "remove the cause; the server opens the database again by itself, and logs store_up";
+    return [problem(`the server takes no writes: ${store}: ${storeFault}`, advice)];
+  }
+  if (storeTrouble !== null) return [judgeTrouble(store, storeTrouble)];
+  return [ok(`${store}, behind the server${typeof storeMs === "number" ? `; it answers in ${showMs(storeMs)}` : ""}`)];
+}
+
+function judgeTrouble(store: string, { kind, cause, requests, forMs }: StoreTrouble): CheckResult {
+  const advice =
+    kind === "full"
+      ? "free space on the disk of the database; nothing has to be restarted"
+      : "check the database; the server logs store.trouble with the cause, and store.trouble_over when it works again";
+  const count = `${requests} ${requests === 1 ? "request" : "requests"} failed in ${showMs(forMs)}`;
+  return problem(`the store of the server (${store}) is ${kind}: ${cause ?? "no cause shown"}; ${count}`, advice);
+}
+
+/** It works until its next start, which fails; and a secret that was replaced goes on signing. */
+export async function checkSecrets({ admin }: PerdureClient): Promise<CheckResult[]> {
+  const { secretFault } = await admin.status();
+  if (secretFault === undefined) return [note("the server does not report on its signing secrets")];
+  if (secretFault === null) return [ok("the server can read its signing secrets")];
+  const advice = "give the file to the user of the server, with mode 600; the server reads it again by itself";
+  return [problem(`the server cannot read its signing secrets: ${secretFault}`, advice)];
+}
+
+export async function checkClock({ admin }: PerdureClient): Promise<CheckResult[]> {
+  const before = Date.now();
+  const { now } = await admin.status();
+  return [judgeClock(now, before, Date.now())];
+}
+
+/** What the way took is nobody's fault. */
+export function judgeClock(theirs: number, before: number, after: number): CheckResult {
+  const off = theirs - (before + after) / 2;
+  const doubt = (after - before) / 2;
+  const words = `this clock and the server's are ${showMs(Math.abs(off))} apart`;
+  if (Math.abs(off) - doubt <= SKEW_MS) return ok(words);
+  const advice =
+    off > 0
+      ? "set both by NTP; a SQLite server whose clock was set back is ahead of it until it is restarted with no unfinished job"
+      : "set both by NTP; instants given here, such as --run-at, mean another moment there";
+  return warning(`${words}: the server is ${off > 0 ? "ahead" : "behind"}`, advice);
+}
+
+export const notReached = [note("not looked at, as the server does not answer")];

@@ -1,0 +1,208 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import fc from "fast-check";
+import { afterAll, describe, expect, it } from "vitest";
+import { rounds } from "../../../test/tier.ts";
+import { checkEntry } from "../../core/api.ts";
+import { CliError } from "../exit.ts";
+import { readYaml } from "../yaml/read.ts";
+import { jobsOf, readJobFile } from "./job-file.ts";
+
+const jobs = (text: string) => jobsOf(readYaml(text, "job.yaml"));
+const entry = (text: string) => jobs(text)[0]?.entry;
+const refusal = (text: string): string => {
+  try {
+    jobs(text);
+  } catch (error) {
+    expect(error).toBeInstanceOf(CliError);
+    expect((error as CliError).exitCode).toBe(2);
+    return (error as Error).message;
+  }
+  return "nothing was wrong";
+};
+
+describe("a job file", () => {
+  it("has one job of any kind", () => {
+    const text = `
+kind: resize
+input: { file: a.png, sizes: [1, 2] }
+key: a.png
+queue: images
+priority: 3
+delay: 5s
+tags: [a, b]
+timeout: 1m
+expireIn: 1h
+deadline: 2026-11-16T09:00:00+01:00
+labels: { gpu: a100 }
+retry:
+  maxAttempts: 3
+  backoff: { initial: 2s }
+`;
+    const [job] = jobs(text);
+    expect(job?.entry).toEqual({
+      task: "resize",
+      input: { file: "a.png", sizes: [1, 2] },
+      options: {
+        ...{ key: "a.png", queue: "images", priority: 3, delay: 5_000, tags: ["a", "b"], timeout: 60_000 },
+        ...{ expireIn: 3_600_000, deadline: Date.parse("2026-11-16T08:00:00Z"), labels: { gpu: "a100" } },
+        retry: { maxAttempts: 3, backoff: { initial: "2s" } },
+      },
+    });
+    expect(job?.where).toBe("job.yaml:2:1");
+    expect(() => checkEntry(job?.entry as never)).not.toThrow();
+  });
+
+  it("has a command in short", () => {
+    expect(entry("argv: [./backup.sh, --fast]\nenv: {A: b}\ncwd: /srv\ninput: {x: 1}\nretry: 5")).toEqual({
+      task: "exec",
+      input: { argv: ["./backup.sh", "--fast"], env: { A: "b" }, cwd: "/srv", input: { x: 1 } },
+      options: { retry: 5 },
+    });
+    expect(entry("command: a | b\nshell: true")).toEqual({
+      ...{ task: "exec", input: { command: "a | b", shell: true }, options: {} },
+    });
+    expect(entry("kind: exec\nargv: [a]")).toEqual(entry("kind: exec\ninput: {argv: [a]}"));
+    expect(entry("kind: mine")).toEqual({ task: "mine", input: null, options: {} });
+  });
+
+  it("has many jobs, each with its place", () => {
+    const found = jobs("jobs:\n  - argv: [a]\n  - kind: http\n    input: {url: https://example.com}\n    runAt: 5");
+    expect(found.map(({ where, entry: { task } }) => [where, task])).toEqual([
+      ["job.yaml:2:5", "exec"],
+      ["job.yaml:3:5", "http"],
+    ]);
+    expect(found[1]?.entry.options).toEqual({ runAt: 5 });
+  });
+
+  it.each([
+    ["", "job.yaml:1:1: the file is empty; give one job"],
+    ["- a", "job.yaml:1:1: got a list; give one job"],
+    ["queue: a", "job.yaml:1:1: kind: it is missing; allowed: kind, such as exec"],
+    ["kind: a\nprioritty: 1", 'job.yaml:2:1: prioritty: unknown field "prioritty"'],
+    ["kind: a\nprioritty: 1", 'Did you mean "priority"?'],
+    ["agrv: [a]", 'Did you mean "argv"?'],
+    ["kind: a\nenv: {}", 'job.yaml:2:1: env: unknown field "env"'],
+    [
+      "kind: a\nretry:\n  maxAttempts: 0",
+      "job.yaml:3:3: retry.maxAttempts: got 0; allowed: a whole number, at least 1",
+    ],
+    ["kind: a\nretry:\n  rules:\n    - if: {kind: x}\n      then: fail", "job.yaml:4:12: retry.rules[0].if.kind: got"],
+    ["kind: a\nretry:\n  backof: {}", "job.yaml:3:3: retry.backof: unknown field"],
+    ["kind: a\nretry: {retryWhen: '{{ x'}", "job.yaml:2:9: retry.retryWhen"],
+    ["kind: a\nretry: {'a b': 1}", 'job.yaml:2:9: retry["a b"]: unknown field'],
+    ["jobs:\n  - kind: a\n  - kind: b\n    timeout: 0s", "job.yaml:4:5: jobs[1].timeout: got"],
+    ["jobs: []", "job.yaml:1:1: jobs: got a list of 0"],
+    ["jobs: [{kind: a}]\nqueue: b", "job.yaml:2:1: queue: unknown field"],
+    ["jobs: [5]", "job.yaml:1:8: jobs[0]: got 5; allowed: an object"],
+    ["kind: exec\ninput: {argv: []}", "job.yaml:2:9: input.argv: got a list of 0"],
+    ["argv:\n  - a\n  - 5", "job.yaml:3:5: argv[1]: got 5"],
+    ["argv: [a]\nenv: {PERDURE_X: a}", "job.yaml:2:7: env.PERDURE_X"],
+    ["command: a b", "job.yaml:1:1: command: got"],
+    ["command: a\nargv: [b]", "two commands"],
+    ["kind: http\nargv: [b]", 'job.yaml:1:1: kind: got "http"; allowed: exec, or no kind'],
+    ["kind: http\ninput:\n  url: ftp://x", "job.yaml:3:3: input.url: got an address of ftp:"],
+    ["kind: a\ndelay: 1s\nrunAt: 5", "job.yaml:2:1: delay: got"],
+    ["kind: a\nrunAt: 2026-11-16T09:00:00", "job.yaml:2:1: runAt: got"],
+    ["kind: a\nrunAt: 2026-02-30T09:00:00Z", "job.yaml:2:1: runAt: got"],
+    ["kind: a\nlabels: {gpu: 1}", "job.yaml:2:10: labels.gpu: got 1"],
+    ['kind: a\ntags: ["a\\n"]', "job.yaml:2:8: tags[0]: got"],
+    ["kind: a\nkey:", "job.yaml:2:1: key: got null"],
+    ["kind: a\nkind: b", 'job.yaml:2:1: the key "kind" is there twice'],
+    ["__proto__: {kind: a}", "job.yaml:1:1: __proto__: unknown field"],
+  ])("is refused with the place of the mistake: %j", (text, message) => {
+    expect(refusal(text)).toContain(message);
+  });
+
+  it("with too much input is refused", () => {
+    expect(refusal(JSON.stringify({ kind: "a", input: "\u0001".repeat(170_000) }))).toBe("nothing was wrong");
+    expect(refusal(`kind: a\ninput: "${"\\a".repeat(200_000)}"`)).toContain("job.yaml:2:1: input: too much input");
+  });
+
+  it("of any shape is read or refused", () => {
+    const names = [
+      "kind",
+      "input",
+      "argv",
+      "command",
+      "retry",
+      "jobs",
+      "delay",
+      "labels",
+      "tags",
+      "runAt",
+      "__proto__",
+    ];
+    const tree = fc.letrec((tie) => ({
+      any: fc.oneof(
+        { maxDepth: 3 },
+        fc.jsonValue({ maxDepth: 1 }),
+        fc.dictionary(fc.constantFrom(...names), tie("any"), { maxKeys: 5 }),
+        fc.array(tie("any"), { maxLength: 4 }),
+      ),
+    })).any;
+    fc.assert(
+      fc.property(tree, (value) => {
+        fc.pre(!/\d{16}/.test(JSON.stringify(value)));
+        expect(refusal(JSON.stringify(value))).toMatch(/^(job\.yaml:\d+:\d+: .|nothing was wrong)/s);
+        expect(({} as Record<string, unknown>).polluted).toBeUndefined();
+      }),
+      { numRuns: rounds(500) },
+    );
+  });
+});
+
+describe("reading a job file", () => {
+  const cwd = mkdtempSync(join(tmpdir(), "perdure-job-file-"));
+  afterAll(() => rmSync(cwd, { recursive: true }));
+  const from = (...chunks: string[]) => Readable.from(chunks.map((chunk) => Buffer.from(chunk))) as never;
+
+  it("takes a file of the working directory, or standard input", async () => {
+    writeFileSync(join(cwd, "job.yaml"), "argv: [a]");
+    expect((await readJobFile("job.yaml", { cwd }))[0]?.where).toBe("job.yaml:1:1");
+    expect((await readJobFile("-", { cwd }, from("argv:", " [é]")))[0]?.entry.input).toEqual({ argv: ["é"] });
+    await expect(readJobFile("none.yaml", { cwd })).rejects.toThrow('there is no file "none.yaml"');
+    await expect(readJobFile("-", { cwd }, from("x: 1"))).rejects.toThrow("stdin:1:1: x: unknown field");
+    await expect(
+      readJobFile(
+        "-",
+        { cwd },
+        from(
+          ..."x"
+            .repeat(20)
+            .split("")
+            .map((c) => c.repeat(100_000)),
+        ),
+      ),
+    ).rejects.toThrow("stdin: over 1048576 bytes");
+  });
+});
+
+describe("resources, annotations, parents and ports", () => {
+  const parent = "job_01m7gekg9zevv9a6xvvwmt1v8g";
+
+  it("are taken as the library takes them", () => {
+    const text = `argv: [a]\nports: [http]\nfill: { MY_PORT: port.http }\nparent: ${parent}\nresources: { cpu: 0.5, memory: 2g }\nannotations: { team/a: "x y" }\n`;
+    expect(entry(text)).toEqual({
+      task: "exec",
+      input: { argv: ["a"], ports: ["http"], fill: { MY_PORT: "port.http" } },
+      options: { parent, resources: { cpu: 0.5, memory: "2g" }, annotations: { "team/a": "x y" } },
+    });
+  });
+
+  it.each([
+    ["resources: { cpu: -1 }", "job.yaml:2:14: resources.cpu: got -1"],
+    ["resources: { memory: lots }", "job.yaml:2:14: resources.memory: got"],
+    ["resources: { gpu: 1 }", 'job.yaml:2:14: resources.gpu: unknown field "gpu"'],
+    ["annotations: { a: 1 }", "job.yaml:2:16: annotations.a: got 1; allowed: text"],
+    ["annotations: [a]", "job.yaml:2:1: annotations: got"],
+    [`annotations: { a: ${"x".repeat(17_000)} }`, "at most 16384 bytes in all"],
+    ["parent: 7", "job.yaml:2:1: parent: got 7; allowed: the id of a job"],
+    ["labels: { resource/cpu: '1' }", "say it with resources"],
+    ["fill: { A: port.http }", "job.yaml:2:9: fill.A: "],
+  ])("are refused where they cannot work: %s", (line, message) => {
+    expect(refusal(`argv: [a]\n${line}\n`)).toContain(message);
+  });
+});

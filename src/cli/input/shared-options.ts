@@ -1,0 +1,147 @@
+/** Options that several commands share: the retry policy, times, and `--env`. */
+import type { Duration } from "../../core/duration.ts";
+import { show } from "../../core/errors.ts";
+import type { PolicyFields, PresetName } from "../../core/policy/policy.ts";
+import type { Arguments, CommandOption } from "../command.ts";
+import { usageError } from "../exit.ts";
+import type { Io } from "../io.ts";
+
+// The retry policy that the options of `perdure run` describe.
+
+/** Who types `perdure run` wants a command to get through; without a number a failure would be final. The preset `default`
+ *  is what holds without one, so naming it changes nothing. */
+const DEFAULT_ATTEMPTS = 5;
+const MAX_ATTEMPTS = 1_000_000;
+
+export const POLICY_OPTIONS: readonly CommandOption[] = [
+  {
+    name: "max-attempts",
+    type: "string",
+    value: "N",
+    help: "Runs in all, the first included. Default: 5, or that of a preset other than default.",
+  },
+  {
+    name: "backoff",
+    type: "string",
+    value: "TIME",
+    help: "Wait before the first retry: 500ms, 2s, 1m, none. Default: 1s.",
+  },
+  { name: "backoff-factor", type: "string", value: "X", help: "Each wait is so many times the last. Default: 2." },
+  { name: "backoff-max", type: "string", value: "TIME", help: "No wait is longer. Default: 1m." },
+  {
+    name: "jitter",
+    type: "string",
+    value: "RATIO",
+    help: "Spread waits by up to this, from 0 to below 1. Default: 0.2.",
+  },
+  { name: "retry-on", type: "string", value: "CODES", help: "Retry only these exit codes: 1,75,100-110." },
+  { name: "no-retry-on", type: "string", value: "CODES", help: "Never retry these exit codes." },
+  { name: "retry-when", type: "string", value: "EXPR", help: "Retry only if true: '{{ exit_code == 75 }}'." },
+  {
+    name: "stop-when",
+    type: "string",
+    value: "EXPR",
+    help: "Give up if true: '{{ attempt > 2 and exit_code == 1 }}'.",
+  },
+  { name: "preset", type: "string", value: "NAME", help: "Begin with: default, opal, fluster, noetl, attune, agent." },
+];
+
+/** Of a new job. */
+export function policyOf(given: Arguments): PolicyFields {
+  const policy = givenPolicyOf(given);
+  const isDefault = policy.preset === undefined || policy.preset === "default";
+  if (policy.maxAttempts === undefined && isDefault) policy.maxAttempts = DEFAULT_ATTEMPTS;
+  return policy;
+}
+
+/** What the options say, and no more: of a job that has a policy. */
+export function givenPolicyOf(given: Arguments): PolicyFields {
+  const preset = given.text("preset");
+  const attempts = given.integer("max-attempts", { min: 1, max: MAX_ATTEMPTS });
+  const policy: PolicyFields = { backoff: backoffOf(given) };
+  if (preset !== undefined) policy.preset = preset as PresetName;
+  if (attempts !== undefined) policy.maxAttempts = attempts;
+  if (policy.backoff !== undefined && Object.keys(policy.backoff).length === 0) delete policy.backoff;
+  const [only, never] = [codesOf(given, "retry-on"), codesOf(given, "no-retry-on")];
+  if (only !== null) policy.retryOnExitCodes = only;
+  if (never !== null) policy.noRetryOnExitCodes = never;
+  const both = only?.find((code) => never?.includes(code));
+  if (both !== undefined) throw usageError(`--no-retry-on: ${both} is in --retry-on too; give each code once`);
+  const [retryWhen, stopWhen] = [given.text("retry-when"), given.text("stop-when")];
+  if (retryWhen !== undefined) policy.retryWhen = retryWhen;
+  if (stopWhen !== undefined) policy.stopWhen = stopWhen;
+  return policy;
+}
+
+function backoffOf(given: Arguments): NonNullable<PolicyFields["backoff"]> {
+  if (given.text("backoff") === "none") {
+    const other = ["backoff-factor", "backoff-max", "jitter"].find((name) => given.text(name) !== undefined);
+    if (other !== undefined) throw usageError(`--${other}: it means nothing with --backoff none`);
+    return { type: "none" };
+  }
+  const [initial, max] = [timeOf(given, "backoff"), timeOf(given, "backoff-max")];
+  const [factor, jitter] = [
+    numberOf(given, "backoff-factor", "a number from 1 on, such as 1.5"),
+    numberOf(given, "jitter", "a number from 0 to below 1, such as 0.2"),
+  ];
+  return {
+    ...(initial === undefined ? {} : { initial }),
+    ...(max === undefined ? {} : { max }),
+    ...(factor === undefined ? {} : { factor }),
+    ...(jitter === undefined ? {} : { jitter }),
+  };
+}
+
+/** A duration as text, checked. */
+export type TimeText = Extract<Duration, string>;
+
+/** A time with its unit: a bare number would be read in another unit by half of all people. */
+export function timeOf(given: Arguments, name: string): TimeText | undefined {
+  const text = given.text(name);
+  if (text === undefined || /^\d{1,15}(\.\d{1,6})?\s*(ms|s|m|h|d)$/.test(text.trim())) return text as TimeText;
+  throw usageError(`--${name}: got ${show(text)}; give a time with its unit, such as 500ms, 30s, 5m, 2h or 1d`);
+}
+
+function numberOf(given: Arguments, name: string, allowed: string): number | undefined {
+  const text = given.text(name);
+  if (text === undefined) return undefined;
+  if (/^\d{1,9}(\.\d{1,9})?$/.test(text)) return Number(text);
+  throw usageError(`--${name}: got ${show(text)}; give ${allowed}`);
+}
+
+/** `1,75,100-110`; null if it was not given. */
+function codesOf(given: Arguments, name: string): number[] | null {
+  const text = given.text(name);
+  if (text === undefined) return null;
+  return text.split(",").flatMap((part) => {
+    const [, first, last = first] = /^\s*(\d{1,3})(?:-(\d{1,3}))?\s*$/.exec(part) ?? [];
+    const [from, to] = [Number(first), Number(last)];
+    if (!(from >= 1 && from <= to && to <= 255)) {
+      throw usageError(`--${name}: got ${show(part)}; give exit codes from 1 to 255, as in 1,75,100-110`);
+    }
+    return Array.from({ length: to - from + 1 }, (_, i) => from + i);
+  });
+}
+
+// `--env`: variables for a command.
+
+export const ENV: CommandOption = {
+  ...{ name: "env", type: "string", value: "NAME[=VALUE]", multiple: true },
+  help: "Set, or pass on, a variable; stored with the job.",
+};
+
+/** `NAME=VALUE` sets, `NAME` passes on what is set here. */
+export function envOf(words: readonly string[], from: Io["env"]): Record<string, string> {
+  const env: Record<string, string> = {};
+  for (const word of words) {
+    const at = word.indexOf("=");
+    const name = at < 0 ? word : word.slice(0, at);
+    const value = at < 0 ? from[name] : word.slice(at + 1);
+    if (!/^[A-Za-z_]\w*$/.test(name)) {
+      throw usageError(`--env: got ${show(word)}; names have letters, digits and _, and begin with no digit`);
+    }
+    if (value === undefined) throw usageError(`--env ${name}: it is not set here; give ${name}=VALUE`);
+    env[name] = value;
+  }
+  return env;
+}

@@ -1,0 +1,76 @@
+/** An event as a row of a table. Cells may contain untrusted text; the printer escapes it. */
+
+import { failureText } from "../../core/decision/failure.ts";
+import { showMs } from "../../core/duration.ts";
+import { type JobEvent, type PerdureEvent, type StoredDecision, shownNames } from "../../core/job/event.ts";
+import { showTerms } from "../../core/job/redrive.ts";
+import { showLocal } from "./print.ts";
+import type { Column } from "./table.ts";
+import { painted, type TextPiece } from "./terminal-text.ts";
+
+// An event as a row of a table, for a person. The cells may hold text of strangers: whoever prints them escapes them.
+
+export const EVENT_COLUMNS: readonly Column[] = [
+  { head: "SEQ", side: "right" },
+  { head: "AT" },
+  { head: "JOB" },
+  { head: "EVENT" },
+  { head: "DETAIL", flexible: true },
+];
+
+/** All events of one job: its id need not stand in each line. */
+export function eventCells(event: PerdureEvent, withId: boolean): TextPiece[] {
+  const names = event.jobId === null ? [event.name] : shownNames(event);
+  const detail = event.jobId === null ? engineDetail(event.data) : jobDetail(event);
+  const id = withId ? (event.jobId ?? "") : "";
+  return [String(event.seq), painted("dim", showLocal(event.at)), id, names.join(", "), detail];
+}
+
+/** The few words that tell this event from others of its name; `--json` has all of it. */
+function jobDetail(event: JobEvent): string {
+  switch (event.name) {
+    case "job.submitted":
+      return `kind ${event.data.kind}, queue ${event.data.queue}`;
+    case "attempt.started":
+      return `run ${event.data.attempt} on worker ${event.data.worker}`;
+    case "job.cancel_requested":
+    case "job.cancelled":
+    case "job.discarded":
+      return by(event.data.by);
+    case "job.redriven":
+    case "job.rescheduled":
+    case "job.unblocked": {
+      const changed = event.name === "job.redriven" && event.data.changed ? showTerms(event.data.changed) : "";
+      const due = `due at ${showLocal(event.data.runAt)}`;
+      return [due, changed, by(event.data.by)].filter((part) => part !== "").join(", ");
+    }
+    default: {
+      const { attempt, decision, failure } = event.data;
+      const parts = [`run ${attempt}`];
+      if (decision.delay !== undefined) parts.push(`next after ${showMs(decision.delay.delayMs)}`);
+      if (decision.reason !== undefined) parts.push(decision.reason);
+      if (decision.matchedPart !== undefined) parts.push(`by ${decidedBy(decision.matched, decision.matchedPart)}`);
+      return parts.join(", ") + (failure === undefined ? "" : `: ${failureText(failure)}`);
+    }
+  }
+}
+
+function by(who: string | null): string {
+  return who === null ? "" : `by ${who}`;
+}
+
+function engineDetail({ v: _, ...data }: Readonly<Record<string, unknown>>): string {
+  return Object.entries(data)
+    .map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(", ");
+}
+
+// What decided, with its part: `retryOn "heartbeat ... stale"`, `rules[0] (exitCode 75)`. Parts may hold text of
+// strangers: whoever prints them escapes them.
+
+export function decidedBy(matched: string, part: StoredDecision["matchedPart"] | null): string {
+  if (part === undefined || part === null) return matched;
+  return matched === "retryOn" || matched === "noRetryOn"
+    ? `${matched} ${JSON.stringify(part)}`
+    : `${matched} (${part})`;
+}

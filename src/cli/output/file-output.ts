@@ -1,0 +1,97 @@
+/** Files of a job as output: copied to stdout (escaped on a terminal), or saved as a file, whole or not at all. */
+
+import { randomBytes } from "node:crypto";
+import { link, lstat, open, rename, stat, unlink } from "node:fs/promises";
+import type { CommandContext } from "../command.ts";
+import { CliError, EXIT } from "../exit.ts";
+import { TerminalStream } from "./terminal-text.ts";
+
+// A file that a command wrote, to our output: as it is into a pipe or file, neutralised on a terminal.
+
+const NEWLINE = 10;
+
+/** Whether its last line was ended. */
+export async function copyOut(
+  bytes: AsyncIterable<Uint8Array> | null,
+  { io, out }: Pick<CommandContext, "io" | "out">,
+): Promise<boolean> {
+  const terminal = new TerminalStream();
+  let last = NEWLINE;
+  for await (const chunk of bytes ?? []) {
+    if (out.gone.aborted) return true;
+    last = chunk.at(-1) ?? last;
+    const isReady = io.stdout.write(io.isTTY ? terminal.text(chunk) : chunk);
+    if (isReady) continue;
+    await new Promise<void>((resolve) => {
+      io.stdout.once("drain", resolve);
+      out.gone.addEventListener("abort", () => resolve());
+    });
+  }
+  if (io.isTTY) io.stdout.write(terminal.end());
+  return last === NEWLINE;
+}
+
+// Saves bytes as a file: whole or not at all. What is there already stays, unless it is to be replaced.
+
+interface FileDestination {
+  /** As the person wrote it, for messages. */
+  readonly given: string;
+  readonly path: string;
+}
+
+/** The answer is the number of bytes. They are asked for when they can be written: what is opened must be read. */
+export async function saveAs(
+  read: () => Promise<AsyncIterable<Uint8Array>>,
+  { given, path }: FileDestination,
+  replace: boolean,
+): Promise<number> {
+  const found = await lstat(path).catch(() => null);
+  if (found !== null && !replace) throw isThere(given);
+  if ((await stat(path).catch(() => null))?.isDirectory()) {
+    throw new CliError(EXIT.failed, `${given} is a directory; give the name of a file`);
+  }
+  const part = `${path}.${randomBytes(6).toString("hex")}.part`;
+  try {
+    const size = await write(read, part);
+    if (replace) await rename(part, path);
+    else await putNew(part, path, given);
+    return size;
+  } catch (error) {
+    await unlink(part).catch(() => {});
+    const { code, syscall, message } = error as NodeJS.ErrnoException;
+    if (syscall === undefined) throw error;
+    throw new CliError(EXIT.failed, `cannot save ${given}: ${code ?? message}`);
+  }
+}
+
+async function write(read: () => Promise<AsyncIterable<Uint8Array>>, path: string): Promise<number> {
+  const file = await open(path, "wx");
+  let size = 0;
+  try {
+    for await (const chunk of await read()) {
+      await file.writeFile(chunk);
+      size += chunk.byteLength;
+    }
+  } finally {
+    await file.close();
+  }
+  return size;
+}
+
+/** A link fails where a file has appeared meanwhile, which a rename would replace. */
+async function putNew(part: string, path: string, given: string): Promise<void> {
+  try {
+    await link(part, path);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "EEXIST") throw isThere(given);
+    // There are file systems without links.
+    await rename(part, path);
+    return;
+  }
+  await unlink(part);
+}
+
+function isThere(given: string): CliError {
+  return new CliError(EXIT.failed, `${given} is there already; replace it with --force, or give another name`);
+}

@@ -1,0 +1,136 @@
+/** Short texts for jobs and workers that several commands print: states, failures, ids, labels. They may contain
+ *  untrusted text; the printer escapes it. */
+
+import type { Perdure } from "../../core/api.ts";
+import { failureText } from "../../core/decision/failure.ts";
+import { showMs } from "../../core/duration.ts";
+import { CPU_LABEL, MEMORY_LABEL, RESOURCE_PREFIX } from "../../core/input/resources.ts";
+import type { JobState } from "../../core/job/job.ts";
+import { oneLine } from "../../core/job/job-name.ts";
+import type { JobInfo, SessionRow } from "../../core/job/views.ts";
+import { storable } from "../../lib/text.ts";
+import { eachWorker } from "../target/pages.ts";
+import { type Colour, type ColouredText, painted } from "./terminal-text.ts";
+
+// Words for jobs that several commands use. All of it may hold text of strangers: whoever prints it escapes it.
+
+const COLOURS: Readonly<Record<JobState, Colour | null>> = {
+  queued: null,
+  running: "cyan",
+  blocked: "yellow",
+  succeeded: "green",
+  failed: "red",
+  cancelled: "yellow",
+};
+
+/** The state and what a person would ask next: `failed (exhausted)`, `queued (in 3 min)`. */
+export function stateWords(job: JobInfo, now: number, workers: ReadonlyMap<string, KnownWorker>): ColouredText {
+  const notes: string[] = [];
+  if (job.reason !== null) notes.push(job.reason);
+  if (job.discardedAt !== null) notes.push("discarded");
+  if (job.state === "queued" && job.runAt > now) notes.push(`in ${showMs(job.runAt - now)}`);
+  if (job.state === "running") {
+    if (job.cancelRequestedAt !== null) notes.push("cancelling");
+    if (isSilent(job, now, workers)) notes.push("worker silent");
+  }
+  return painted(COLOURS[job.state], notes.length === 0 ? job.state : `${job.state} (${notes.join(", ")})`);
+}
+
+/** A message may hold a whole page. */
+const MAX_FAILURE = 500;
+
+/** On one line, why a job failed or is being retried; empty while it runs again, and where there is nothing to add. */
+export function failureLine({ state, failure }: JobInfo): string {
+  if ((state !== "failed" && state !== "queued") || failure == null) return "";
+  const { message, line } = failure;
+  if (line === undefined) return oneLine(message, MAX_FAILURE);
+  // A long message is cut, and not the line that decided.
+  return oneLine(failureText({ message: oneLine(message, MAX_FAILURE / 2), line }), MAX_FAILURE);
+}
+
+/** A reader settles nothing, so it says what the next engine will find: a run without a live worker. */
+function isSilent({ worker }: JobInfo, now: number, workers: ReadonlyMap<string, KnownWorker>): boolean {
+  const session = worker === null ? undefined : workers.get(worker);
+  return session !== undefined && (session.endedAt !== null || session.leaseEndsAt < now);
+}
+
+/** What lists of jobs show of workers. The kinds and queues they serve may be long, and are not kept. */
+export type KnownWorker = Pick<SessionRow, "name" | "endedAt" | "leaseEndsAt">;
+
+export async function bySession(perdure: Pick<Perdure, "workers">): Promise<ReadonlyMap<string, KnownWorker>> {
+  const known = new Map<string, KnownWorker>();
+  for await (const { id, name, endedAt, leaseEndsAt } of eachWorker(perdure))
+    known.set(id, { name, endedAt, leaseEndsAt });
+  return known;
+}
+
+/** Nobody reads more of a command in a list. */
+const LONG = 500;
+
+/** The command of a job of kind `exec`; empty for others, whose inputs are their own business. */
+export function commandLine({ kind, payload }: Pick<JobInfo, "kind" | "payload">): string {
+  if (kind !== "exec" || typeof payload !== "object" || payload === null) return "";
+  const { argv, command } = payload as { argv?: unknown; command?: unknown };
+  const words = Array.isArray(argv) ? argv.map((word) => shellWord(String(word))).join(" ") : command;
+  return typeof words === "string" ? storable(words, LONG) : "";
+}
+
+/** A line or so of it; `perdure get` has the whole. */
+const SHORT_RESULT = 300;
+
+export function shortResult({ result }: Pick<JobInfo, "result">): string | null {
+  if (result === undefined) return null;
+  return storable(typeof result === "string" ? result : JSON.stringify(result), SHORT_RESULT);
+}
+
+/** Quoted as a shell would need it, so that the list shows where an argument ends. */
+export function shellWord(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+// Short ids, as narrow lists show them; every command takes them (`job-reference.ts`).
+
+/** Time and a counter fill this much of an id: the rest is drawn, and differs only between programs. */
+const USUAL = 14;
+
+/** Ids as a narrow list shows them: as many characters as tell these jobs apart, and usually all others. */
+export function shortIds(jobs: readonly Pick<JobInfo, "id">[]): readonly string[] {
+  const ids = jobs.map(({ id }) => id);
+  const whole = "job_".length + 26;
+  let length = "job_".length + USUAL;
+  while (length < whole && new Set(ids.map((id) => id.slice(0, length))).size < ids.length) length += 1;
+  return ids.map((id) => id.slice(0, length));
+}
+
+// Words for workers that several commands use.
+
+type WorkerState = "alive" | "silent" | "draining" | "ended";
+
+/** Silent: its lease is over, and nobody has heard of it since. */
+export function workerState({ endedAt, leaseEndsAt, drainingAt }: SessionRow, now: number): WorkerState {
+  if (endedAt !== null) return "ended";
+  if (leaseEndsAt < now) return "silent";
+  return drainingAt === null ? "alive" : "draining";
+}
+
+export const WORKER_COLOURS: Readonly<Record<WorkerState, Colour | null>> = {
+  alive: "green",
+  silent: "red",
+  draining: "yellow",
+  ended: "dim",
+};
+
+/** Cpus and memory as people give them, and not as the labels that they are. What the host has is not shown. */
+export function labelWords(labels: SessionRow["labels"]): string {
+  const words = Object.entries(labels).flatMap(([label, value]) => {
+    if (label === CPU_LABEL) return [`cpu=${Number(value) / 1_000}`];
+    if (label === MEMORY_LABEL) return [`memory=${aboutGigabytes(Number(value))}`];
+    if (label.startsWith(RESOURCE_PREFIX)) return [];
+    return [value === "" ? label : `${label}=${value}`];
+  });
+  return words.join(",");
+}
+
+function aboutGigabytes(bytes: number): string {
+  return bytes < 2 ** 30 ? `${Math.round(bytes / 2 ** 20)}m` : `${Number((bytes / 2 ** 30).toFixed(1))}g`;
+}

@@ -1,0 +1,101 @@
+/** Retry policies, usage and budgets as text for people. */
+import { backoffMs } from "../../core/decision/backoff.ts";
+import { budgetText, limitText } from "../../core/decision/budget.ts";
+import { showMs } from "../../core/duration.ts";
+import { counted } from "../../core/format.ts";
+import { addUsage, money, type Usage } from "../../core/job/job.ts";
+import type { JobInfo } from "../../core/job/views.ts";
+import type { Backoff, Policy } from "../../core/policy/policy.ts";
+
+// A retry policy in short, before anything has been tried: how many attempts, and how long it waits between them.
+
+/** Delays that are shown one by one. */
+const SHOWN = 3;
+/** The middle of a draw: no jitter. */
+const MIDDLE = 0.5;
+
+export function attemptsText({ maxAttempts, workerLost }: Policy): string {
+  const own = `${maxAttempts} in all`;
+  const hasOwnLosses = workerLost.charge === "own" && workerLost.maxRetries > 0;
+  if (!hasOwnLosses) return maxAttempts === 1 ? `${own}, no retry` : own;
+  const lost = `${counted(workerLost.maxRetries, "retry", "retries")} after lost workers`;
+  return maxAttempts === 1 ? `${own}, no retry of failures; ${lost}` : `${own}; ${lost}`;
+}
+
+/** `30 s, 1 min, 2 min, … capped at 5 min, ±25 %`; null where there is no retry. */
+export function backoffText({ maxAttempts, backoff, workerLost }: Policy): string | null {
+  const retries = maxAttempts - 1;
+  if (retries > 0) return delaysText(backoff, retries);
+  return workerLost.charge === "own" && workerLost.maxRetries > 0
+    ? `after lost workers: ${delaysText(workerLost.backoff, workerLost.maxRetries)}`
+    : null;
+}
+
+function delaysText(backoff: Backoff, retries: number): string {
+  if (backoff.type === "none") return "none, at once";
+  const delay = (r: number) => backoffMs(backoff, r, MIDDLE).delayMs;
+  const count = Math.min(retries, SHOWN);
+  const delays = Array.from({ length: count }, (_, i) => delay(i + 1));
+  const last = delay(retries);
+  const isSteady = delays.every((each) => each === last);
+  const listed = isSteady ? `${showMs(last)}${retries > 1 ? " each" : ""}` : delays.map(showMs).join(", ");
+  const most = `${last === backoff.maxMs ? "capped at" : "up to"} ${showMs(last)}`;
+  const rest = isSteady || retries <= count ? "" : `, … ${most}`;
+  const jitter = backoff.jitter === 0 ? "" : `, ±${Number((backoff.jitter * 100).toFixed(1))} %`;
+  return `${listed}${rest}${jitter}`;
+}
+
+/** Null where nothing is limited. */
+export function policyBudgetText({ budget: { tokens, costUsd } }: Policy): string | null {
+  return tokens === null && costUsd === null ? null : limitText({ tokens, costUsd });
+}
+
+// What jobs have used of tokens and money, and what is left of the budgets that cover them, for people.
+
+export function usageText({ tokensIn, tokensOut, costUsd }: Usage): string {
+  const tokens = tokensIn + tokensOut === 0 ? [] : [`${tokensIn} tokens in, ${tokensOut} out`];
+  return [...tokens, ...(costUsd === 0 ? [] : [`${money(costUsd)} USD`])].join(", ") || "nothing";
+}
+
+/** By attempts that have ended, and by the running one as far as it has reported. */
+export function usedBy({ usage, liveUsage }: JobInfo): Usage | null {
+  return addUsage(usage, liveUsage);
+}
+
+/** With what of it is of the running attempt. */
+export function usageFact(job: JobInfo): string | null {
+  const used = usedBy(job);
+  if (used === null) return null;
+  const all = `${used.tokensIn} tokens in, ${used.tokensOut} out, ${money(used.costUsd)} USD`;
+  return job.liveUsage === null ? all : `${all}; of this ${usageText(job.liveUsage)} in progress`;
+}
+
+/** Its own budget, and each above it with the job that has it. */
+export function budgetFacts({ id, budgets }: JobInfo): [string, string][] {
+  return budgets.map((budget) =>
+    budget.jobId === id
+      ? ["Budget", `${budgetText(budget)} (with all below)`]
+      : ["Budget above", `${budget.jobId}: ${budgetText(budget)}`],
+  );
+}
+
+/** In short: what the job itself used, and its own budget. */
+export function spentText(job: JobInfo): string {
+  const own = job.budgets.find(({ jobId }) => jobId === job.id);
+  const usage = usedBy(job);
+  const used = usage === null ? [] : [`used ${usageText(usage)}`];
+  return [...used, ...(own === undefined ? [] : [`budget: ${budgetText(own)}`])].join("; ");
+}
+
+/** What a resubmitted job starts with, and what the one before it has spent. */
+export function budgetNotes(before: JobInfo, after: JobInfo): string[] {
+  const own = after.budgets.find(({ jobId }) => jobId === after.id);
+  const spent = before.usage === null ? "" : `; ${before.id} has used ${usageText(before.usage)}`;
+  const former = before.budgets.find(({ jobId }) => jobId === before.id);
+  const left = former === undefined ? spent : `; that of ${before.id}: ${budgetText(former)}`;
+  const above = after.budgets.filter((budget) => budget !== own);
+  return [
+    ...(own === undefined ? [] : [`it starts with a budget of ${limitText(own.limit)}${left}`]),
+    ...above.map((budget) => `it is under the budget of ${budget.jobId}: ${budgetText(budget)}`),
+  ];
+}

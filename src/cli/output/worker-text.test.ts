@@ -1,0 +1,13 @@
+import { describe, expect, it } from "vitest";
+import { labelWords } from "./job-text.ts";
+
+describe("labels of a worker", () => {
+  it("are shown with cpus and memory as people give them", () => {
+    expect(labelWords({ gpu: "a100", spot: "" })).toBe("gpu=a100,spot");
+    expect(labelWords({ "resource/cpu": "1500", "resource/host-cpu": "8000" })).toBe("cpu=1.5");
+    const memory = (bytes: number) => labelWords({ "resource/cpu": "1500", "resource/memory": String(bytes) });
+    expect(memory(8 * 2 ** 30)).toBe("cpu=1.5,memory=8g");
+    expect(memory(8_123_456_789)).toBe("cpu=1.5,memory=7.6g");
+    expect(memory(512 * 2 ** 20)).toBe("cpu=1.5,memory=512m");
+  });
+});

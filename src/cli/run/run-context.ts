@@ -1,0 +1,95 @@
+/** What the steps of `perdure run` share: the open engine or client, the live output, lines for the person, the final
+ *  report and the exit code. */
+import type { JobHandle, Perdure } from "../../core/api.ts";
+import { showMs } from "../../core/duration.ts";
+import { madeName } from "../../core/job/job-name.ts";
+import type { JobInfo } from "../../core/job/views.ts";
+import type { AttemptRow } from "../../store/store.ts";
+import type { CommandContext } from "../command.ts";
+import type { LiveOutput } from "../output/live-output.ts";
+import { safeJson } from "../output/terminal-text.ts";
+
+// What the steps of `perdure run` share.
+
+export interface RunContext {
+  readonly perdure: Perdure;
+  readonly context: CommandContext;
+  readonly live: LiveOutput;
+  /** A line for the person; none with --quiet. */
+  readonly say: (text: string) => void;
+}
+
+export function runs(count: number): string {
+  return `${count} ${count === 1 ? "run" : "runs"}`;
+}
+
+/** Begins a line of its own, also behind half a line of the command's. */
+export function noteWriter({ given, out }: CommandContext, live: LiveOutput): RunContext["say"] {
+  return (text) => {
+    if (given.flag("quiet")) return;
+    live.endLine("stderr");
+    out.note(text);
+  };
+}
+
+// How a job's end becomes the end of `perdure run`: the command's own exit code where there is one.
+
+/** What shells and `timeout` use. */
+export const EXIT_CODES = { timeout: 124, ours: 125, notRunnable: 126, notFound: 127, interrupted: 130 } as const;
+
+export function exitCodeOfJob(job: JobInfo, attempts: readonly AttemptRow[]): number {
+  // Also where the command's verdict was "completed" and its exit code another.
+  if (job.state === "succeeded") return 0;
+  if (job.state === "cancelled") return EXIT_CODES.interrupted;
+  const last = attempts.findLast((attempt) => attempt.failure !== null);
+  if (job.reason === "timeout" || last?.outcome === "timeout") return EXIT_CODES.timeout;
+  const failure = last?.failure ?? null;
+  if (failure === null || job.reason === "lost" || job.reason === "poison") return EXIT_CODES.ours;
+  if (failure.name === "WorkingDirectoryError") return EXIT_CODES.notRunnable;
+  if (failure.name === "SpawnError") return failure.code === "ENOENT" ? EXIT_CODES.notFound : EXIT_CODES.notRunnable;
+  // A verdict "failed" beside exit code 0 is a failure all the same.
+  return failure.exitCode === null || failure.exitCode === 0 ? 1 : failure.exitCode;
+}
+
+// How it ended: a line for a person, one JSON object for a program, and the exit code.
+
+/** `asked`: the exit code of one who was asked to stop. */
+export async function reportEnd(
+  { perdure, context, live, say }: RunContext,
+  job: JobHandle<unknown>,
+  asked: number | null = null,
+): Promise<number> {
+  const { given, io } = context;
+  const [info, rows, { attempts: stories }] = [await job.get(), await job.attempts(), await job.explain()];
+  const exitCode = asked ?? exitCodeOfJob(info, rows);
+  const took = info.finishedAt === null ? "" : `, ${showMs(info.finishedAt - info.submittedAt)}`;
+  const how = info.reason === null ? info.state : `${info.state} (${info.reason})`;
+  // A name that somebody gave; one that is made from the command tells nothing new.
+  const named = info.name === madeName(info) ? "" : ` (${info.name})`;
+  say(`${job.id}${named}: ${how} after ${runs(info.attempt)}${took}`);
+  if (!given.flag("json")) return exitCode;
+  const winner = info.state === "succeeded" ? info.attempt : null;
+  const { files } = winner === null ? { files: [] } : await (await perdure.outputs(job.id)).files(winner);
+  const attempts = rows.map(({ attempt, outcome, startedAt, endedAt, failure, result }) => ({
+    attempt,
+    outcome,
+    exitCode: failure?.exitCode ?? exitCodeIn(result),
+    signal: failure?.signal ?? null,
+    message: failure?.message ?? null,
+    startedAt,
+    endedAt,
+    delayMs: stories.find((story) => story.attempt === attempt)?.delay?.delayMs ?? null,
+  }));
+  const { state, reason } = info;
+  live.endLine("stdout");
+  io.stdout.write(
+    `${safeJson(JSON.stringify({ id: job.id, name: info.name, state, reason, exitCode, attempts, outputs: files }))}\n`,
+  );
+  return exitCode;
+}
+
+function exitCodeIn(result: string | null): number | null {
+  if (result === null) return null;
+  const { exitCode } = JSON.parse(result) as { exitCode?: unknown };
+  return typeof exitCode === "number" ? exitCode : null;
+}

@@ -1,0 +1,56 @@
+/** Which settings the server and worker commands take, and the log that they write to stderr. */
+
+import type { LogLevel, ServerLog } from "../../server/log.ts";
+import { createLog } from "../../server/log.ts";
+import type { Config } from "../config/config.ts";
+import { DIALECT_KEYS } from "../config/dialects.ts";
+import type { SettingKey } from "../config/settings.ts";
+import type { Io } from "../io.ts";
+
+// Which settings the commands that serve and work take.
+
+export const SERVER_KEYS = [
+  ...(["data", "db", "schema", "server.host", "server.port", "server.tls.cert", "server.tls.key"] as const),
+  ...(["server.insecure", "server.allowHosts", "server.bodyLimit", "server.maxConnections"] as const),
+  ...(["server.maxConnectionsPerAddress", "server.laneQuota", "server.sessionQuota"] as const),
+  ...(["server.outputs", "server.outputLimit", "server.secret", "server.secretFile", "server.lease"] as const),
+  ...(["server.retention.succeeded", "server.retention.failed", "server.retention.cancelled"] as const),
+  ...(["server.logLevel", "server.logFormat", "opal.engine", "opal.anonymous", "opal.runtime"] as const),
+  ...(["opal.maxRetries", "opal.retryBackoffs", "opal.leaseTtlSecs", "opal.leaseRenewSecs"] as const),
+  ...(["opal.reclaimScanEveryLoops", "opal.heartbeatIntervalSecs", "opal.workerTtlSecs"] as const),
+  ...DIALECT_KEYS.filter((key) => !key.startsWith("opal.")),
+] as const satisfies readonly SettingKey[];
+
+/** What a worker is, whoever starts it. */
+export const WORKER_KEYS = [
+  ...(["worker.concurrency", "worker.tasks", "worker.kinds", "worker.queues", "worker.labels"] as const),
+  ...(["worker.runtimes", "worker.name", "worker.grace", "worker.allowEnv", "worker.allowAddresses"] as const),
+  ...([
+    "worker.isolate",
+    "worker.runAs",
+    "worker.dir",
+    "worker.heartbeat",
+    "worker.lease",
+    "worker.cpu",
+    "worker.memory",
+  ] as const),
+  ...(["worker.scratchAge", "worker.scratchLimit"] as const),
+] as const satisfies readonly SettingKey[];
+
+/** How a worker finds its server, and what it tells. */
+export const LINK_KEYS = [
+  ...(["data", "url", "token", "tokenFile", "namespace", "server.logLevel", "server.logFormat"] as const),
+] as const satisfies readonly SettingKey[];
+
+// The log of a server or worker process: to stderr, so that stdout holds what was asked for.
+
+/** `role`: of the processes of `perdure up`, which one speaks. */
+export function processLog(config: Config, io: Io, role: "server" | "worker"): ServerLog {
+  const log = createLog({
+    write: (line) => void io.stderr.write(line),
+    now: Date.now,
+    level: config.text("server.logLevel") as LogLevel,
+    form: config.text("server.logFormat") === "text" ? "text" : "json",
+  });
+  return (level, message, fields) => log(level, message, { role, pid: process.pid, ...fields });
+}

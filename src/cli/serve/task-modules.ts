@@ -1,0 +1,70 @@
+/** Tasks from modules of the user's: everything that a module exports and that was made with `task()`, alone or in a list. */
+import { existsSync, statSync } from "node:fs";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { exec, http } from "../../core/input/builtin.ts";
+import { type AnyTask, isTask } from "../../core/task/task.ts";
+import { usageError } from "../exit.ts";
+
+const BUILT_IN: Readonly<Record<string, AnyTask>> = { exec: exec as AnyTask, http: http as AnyTask };
+
+/** The tasks of these modules and the built-in kinds, each kind once. */
+export async function loadTasks(paths: readonly string[], kinds: readonly string[], cwd: string): Promise<AnyTask[]> {
+  const tasks = new Map<string, AnyTask>();
+  for (const kind of kinds) {
+    const builtIn = BUILT_IN[kind];
+    if (builtIn === undefined) {
+      throw usageError(`--kind: got ${kind}; built in are exec and http, others come from modules: --tasks ./tasks.js`);
+    }
+    tasks.set(kind, builtIn);
+  }
+  for (const path of paths) {
+    const found = await tasksIn(path, cwd);
+    if (found.length === 0) {
+      throw usageError(`--tasks: ${path} exports no tasks; export what task("name", handler) gives`);
+    }
+    for (const each of found) {
+      const other = tasks.get(each.kind);
+      if (other !== undefined && other !== each) {
+        throw usageError(`--tasks: ${path} has a task ${each.kind}, but there is one of that name already; rename one`);
+      }
+      tasks.set(each.kind, each);
+    }
+  }
+  if (tasks.size === 0) throw usageError("nothing to work on: give --tasks or --kind");
+  return [...tasks.values()];
+}
+
+/** That they are there: the rest shows when they are loaded. */
+export function checkModules(paths: readonly string[], cwd: string): void {
+  for (const path of paths) {
+    const file = resolve(cwd, path);
+    if (!existsSync(file)) throw usageError(`--tasks: there is no file ${path}`);
+    // A named pipe would be waited for without end.
+    if (!statSync(file).isFile()) throw usageError(`--tasks: ${path} is not a plain file; give a module`);
+  }
+}
+
+async function tasksIn(path: string, cwd: string): Promise<AnyTask[]> {
+  const file = resolve(cwd, path);
+  checkModules([path], cwd);
+  let module: Readonly<Record<string, unknown>>;
+  try {
+    module = (await import(pathToFileURL(file).href)) as Readonly<Record<string, unknown>>;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ERR_UNKNOWN_FILE_EXTENSION") {
+      const advice = "compile it, use Node 22.18 or later, or start with `node --import tsx` and the package tsx";
+      throw usageError(`--tasks: this Node cannot read TypeScript, as in ${path}: ${advice}`);
+    }
+    throw usageError(`--tasks: ${path} cannot be loaded: ${(error as Error).message}${placeIn(error)}`);
+  }
+  return Object.values(module)
+    .flatMap((value) => (Array.isArray(value) ? (value as unknown[]) : [value]))
+    .filter(isTask);
+}
+
+/** Of a mistake in the text of a module, as `tasks.js:3`: the first line of the stack has it. */
+function placeIn(error: unknown): string {
+  const place = /^(?:file:\/\/)?(\S+:\d+)$/m.exec((error as Error).stack ?? "")?.[1];
+  return place === undefined ? "" : ` (${place})`;
+}

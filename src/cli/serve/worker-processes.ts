@@ -1,0 +1,152 @@
+/** The worker processes of `perdure up`: their command lines, and restarting the ones that exit. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { type Clock, sleep } from "../../lib/clock.ts";
+import type { ServerLog } from "../../server/log.ts";
+import type { Config } from "../config/config.ts";
+import { CHILD_LAST_MS } from "../stop-signals.ts";
+
+// The worker processes of `perdure up`. Each is a `perdure worker` on our own server, with a pipe from us: when that
+// breaks, however we ended, it stops too. One that dies is started again, later and later while it goes on dying.
+
+interface WorkerProcessesOptions {
+  readonly count: number;
+  /** The command line of a worker, without the program. */
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly cwd: string;
+  readonly clock: Clock;
+  readonly log: ServerLog;
+  /** Called when a worker ends for a mistake in what it was given. */
+  readonly onMistake: () => void;
+}
+
+const DRAINED = "exit code 0";
+/** Of its options or its modules: told by itself, and no better the next time. */
+const MISTAKE = "exit code 2";
+const MAX_PAUSE_MS = 30_000;
+/** Who lives this long has found its feet. */
+const STEADY_MS = 10_000;
+
+export class WorkerProcesses {
+  readonly #options: WorkerProcessesOptions;
+  readonly #stopping = new AbortController();
+  readonly #children = new Set<ChildProcess>();
+  readonly #keeping: Promise<void>[];
+
+  constructor(options: WorkerProcessesOptions) {
+    this.#options = options;
+    this.#keeping = Array.from({ length: options.count }, (_, i) => this.#keep(i + 1));
+  }
+
+  get pids(): number[] {
+    return [...this.#children].flatMap((child) => child.pid ?? []);
+  }
+
+  /** Ends them now: the end of their standard input kills their commands. One that does not hear it is killed, and its
+   *  supervisor, which holds a pipe from it, ends its commands. */
+  force(): void {
+    this.#stopping.abort();
+    for (const child of this.#children) child.stdin?.end();
+    this.#options.clock.after(CHILD_LAST_MS, () => {
+      for (const child of this.#children) child.kill("SIGKILL");
+    });
+  }
+
+  /** Asks them to finish; after the grace time, and a little for good-byes, there are none. */
+  async stop(graceMs: number): Promise<void> {
+    const { clock } = this.#options;
+    this.#stopping.abort();
+    for (const child of this.#children) child.kill("SIGTERM");
+    const over = Promise.all(this.#keeping);
+    const late = clock.after(graceMs + 15_000, () => {
+      for (const child of this.#children) child.kill("SIGKILL");
+    });
+    await over;
+    late();
+  }
+
+  async #keep(number: number): Promise<void> {
+    const { clock, log } = this.#options;
+    const { signal } = this.#stopping;
+    for (let pauseMs = 500; !signal.aborted; ) {
+      const startedAt = clock.monotonic();
+      const end = await this.#run();
+      if (signal.aborted) return;
+      if (end === MISTAKE) {
+        this.#options.onMistake();
+        return;
+      }
+      if (end === DRAINED) {
+        log("info", "a worker process was drained; the next start of this program has it again", { worker: number });
+        return;
+      }
+      pauseMs = clock.monotonic() - startedAt > STEADY_MS ? 500 : Math.min(MAX_PAUSE_MS, pauseMs * 2);
+      log("warn", "a worker process ended; it is started again", { worker: number, end, pauseMs });
+      await sleep(clock, pauseMs, { signal });
+    }
+  }
+
+  #run(): Promise<string> {
+    const { args, env, cwd } = this.#options;
+    const [, script = ""] = process.argv;
+    return new Promise((resolve) => {
+      const child = spawn(process.execPath, [...process.execArgv, script, ...args], {
+        ...{ cwd, env: { ...env }, stdio: ["pipe", "ignore", "inherit"] },
+        // In a group of its own: Ctrl-C in a terminal is for us, and we ask the workers in our turn. They end with us by
+        // their pipe.
+        detached: true,
+      });
+      this.#children.add(child);
+      child.stdin?.on("error", () => {}); // it is gone: that is told by its exit
+      child.once("error", (error) => resolve(`it cannot be started: ${error.message}`));
+      child.once("exit", (code, by) => {
+        this.#children.delete(child);
+        resolve(by === null ? `exit code ${code}` : by);
+      });
+    });
+  }
+}
+
+// The command line of a worker of our own, with the settings that `perdure up` was given, wherever from. Each of them
+// may take all of the machine's cpus and memory where nothing is said of them: the store counts what they take
+// together.
+
+export function workerArguments(config: Config, url: string, tokenFile: string, runAs?: string): string[] {
+  const args = ["worker", "--with-stdin", "--server", url, "--token-file", tokenFile];
+  const give = (flag: string, value: string) => args.push(`--${flag}=${value}`);
+  give("data", config.text("data"));
+  give("concurrency", String(config.integer("worker.concurrency")));
+  const [cpu, memory] = [config.number("worker.cpu"), config.bytes("worker.memory")];
+  if (cpu !== undefined) give("cpu", String(cpu));
+  if (memory !== undefined) give("memory", `${memory}b`);
+  give("scratch-age", `${config.durationMs("worker.scratchAge")}ms`);
+  give("scratch-limit", String(config.bytes("worker.scratchLimit")));
+  give("grace", `${config.durationMs("worker.grace")}ms`);
+  give("heartbeat", `${config.durationMs("worker.heartbeat")}ms`);
+  give("log-level", config.text("server.logLevel"));
+  give("log-format", config.text("server.logFormat"));
+  const lease = config.durationMs("worker.lease");
+  if (lease !== undefined) give("worker-lease", `${lease}ms`);
+  for (const [key, flag] of [
+    ["worker.tasks", "tasks"],
+    ["worker.kinds", "kind"],
+    ["worker.queues", "queue"],
+    ["worker.runtimes", "runtime"],
+    ["worker.allowEnv", "allow-env"],
+    ["worker.allowAddresses", "allow-address"],
+  ] as const) {
+    for (const each of config.list(key)) give(flag, each);
+  }
+  for (const [name, value] of Object.entries(config.labels("worker.labels"))) give("label", `${name}=${value}`);
+  for (const [key, flag] of [
+    ["worker.name", "name"],
+    ["worker.dir", "dir"],
+  ] as const) {
+    const value = config.text(key);
+    if (value !== undefined) give(flag, value);
+  }
+  if (config.flag("worker.isolate")) args.push("--isolate");
+  const user = runAs ?? config.text("worker.runAs");
+  if (user !== undefined) give("run-as", user);
+  return args;
+}

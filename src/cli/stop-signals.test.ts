@@ -1,0 +1,45 @@
+/** Signals that ask a process to stop. They are not sent: its listeners are called. */
+import { expect, it, onTestFinished, vi } from "vitest";
+import { SAME_MS, untilStopped } from "./stop-signals.ts";
+
+const NAMES = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
+/** `send` has the effect of a signal at an instant, and returns what has happened since the start. */
+function start() {
+  const before = new Map(NAMES.map((name) => [name, process.listeners(name)]));
+  const seen: unknown[] = [];
+  const { asked, forced } = untilStopped((text) => seen.push(text));
+  const added = NAMES.map((name) => {
+    const [listener] = process.listeners(name).filter((each) => !before.get(name)?.includes(each));
+    return { name, listener: listener as () => void };
+  });
+  const now = vi.spyOn(performance, "now");
+  onTestFinished(() => {
+    now.mockRestore();
+    for (const { name, listener } of added) process.off(name, listener);
+  });
+  void asked.then((name) => seen.push(name));
+  void forced.then((code) => seen.push(code));
+  return async (name: (typeof NAMES)[number], at: number) => {
+    now.mockReturnValue(at);
+    added.find((each) => each.name === name)?.listener();
+    await new Promise((resolve) => setImmediate(resolve));
+    return seen;
+  };
+}
+
+it("the first asks, and a second one forces with its own exit code", async () => {
+  const send = start();
+  const asked = ["SIGTERM: stopping; once more to stop at once", "SIGTERM"];
+  expect(await send("SIGTERM", 1_000)).toEqual(asked);
+  expect(await send("SIGINT", 1_000 + SAME_MS)).toEqual([...asked, 130]);
+  expect(await send("SIGHUP", 9_000)).toEqual([...asked, 130]);
+});
+
+it("one right behind the first is the same, as `timeout` sends it to a process and to its group", async () => {
+  const send = start();
+  const asked = ["SIGTERM: stopping; once more to stop at once", "SIGTERM"];
+  await send("SIGTERM", 1_000);
+  expect(await send("SIGTERM", 1_000 + SAME_MS - 1)).toEqual(asked);
+  expect(await send("SIGTERM", 1_000 + SAME_MS)).toEqual([...asked, 143]);
+});

@@ -1,0 +1,69 @@
+/** What of a job may be other when it is submitted once more, beside its words: where it waits, how long a run may take, how
+ *  often it is run and for how much, its variables. What is not named stays as it is. */
+import { isPlain } from "../../core/check.ts";
+import { show } from "../../core/errors.ts";
+import { checkExecInput } from "../../core/input/exec-input.ts";
+import type { PolicyFields, PolicyInput } from "../../core/policy/policy.ts";
+import { withPolicyFields } from "../../core/policy/policy-input.ts";
+import { MAX_COUNT } from "../../core/policy/resolve-backoff.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
+import type { ReadEntry } from "../../dialects/dialect.ts";
+import type { Arguments, CommandContext, CommandOption } from "../command.ts";
+import { usageError } from "../exit.ts";
+import { ENV, envOf, timeOf } from "../input/shared-options.ts";
+import { checkedOptions, jsonOf } from "./entry-from-options.ts";
+
+const text = (name: string, value: string, help: string): CommandOption => ({ name, type: "string", value, help });
+
+export const CHANGE_OPTIONS: readonly CommandOption[] = [
+  text("queue", "NAME", "Another queue to wait in."),
+  text("timeout", "TIME", "Another time that a run may take: 30s, 5m."),
+  text("max-attempts", "N", "Another number of runs in all, the first included."),
+  text("retry", "JSON", 'Other fields of its retry policy: {"budget":{"costUsd":5}}. With a preset, all of it.'),
+  { ...ENV, help: "Set, or pass on, a variable of a command; the others stay." },
+];
+
+export type ResubmitChange = (entry: ReadEntry) => ReadEntry;
+
+/** All of the options is checked now; the policy that they make, once the job is known. */
+export function changeOf({ given, io }: Pick<CommandContext, "given" | "io">): ResubmitChange {
+  const fields = { queue: given.text("queue"), timeout: timeOf(given, "timeout") };
+  const said = Object.entries(fields).filter(([, value]) => value !== undefined);
+  const options = checkedOptions(given, Object.fromEntries(said));
+  const retry = retryOf(given);
+  const env = envOf(given.texts("env"), io.env);
+  return (entry) => ({
+    ...entry,
+    ...(Object.keys(env).length === 0 ? {} : { input: withEnv(entry, env) }),
+    options: { ...entry.options, ...options, ...(retry === null ? {} : { retry: retry(entry.options?.retry) }) },
+  });
+}
+
+function withEnv({ task, input }: ReadEntry, env: Readonly<Record<string, string>>): unknown {
+  if (task !== "exec" || !isPlain(input)) throw usageError(`--env: only a command has variables, not the kind ${task}`);
+  const { env: own } = input as { env?: unknown };
+  const changed = { ...input, env: { ...(isPlain(own) ? own : {}), ...env } };
+  checkExecInput(changed, "");
+  return changed;
+}
+
+/** Null: the policy stays. */
+function retryOf(given: Arguments): ((own: PolicyInput | undefined) => PolicyInput) | null {
+  const json = given.text("retry");
+  const attempts = given.integer("max-attempts", { min: 1, max: MAX_COUNT });
+  if (json === undefined && attempts === undefined) return null;
+  const wished = json === undefined ? {} : fieldsOf(jsonOf(json, "--retry"));
+  return (own) => {
+    const merged = withPolicyFields((isPlain(own) ? own : {}) as PolicyFields, wished);
+    const policy = attempts === undefined ? merged : { ...merged, maxAttempts: attempts };
+    resolvePolicy(policy, "--retry");
+    return policy;
+  };
+}
+
+/** A number alone is that of the runs, as in a submit. */
+function fieldsOf(value: unknown): PolicyFields {
+  if (isPlain(value)) return value as PolicyFields;
+  if (typeof value === "number") return { maxAttempts: value };
+  throw usageError(`--retry: got ${show(value)}; give an object with fields of the policy, or a number of runs`);
+}

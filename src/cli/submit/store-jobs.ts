@@ -1,0 +1,153 @@
+/** What `perdure submit` and `perdure apply` do with jobs that have been read: store them all, say their ids, and wait for
+ *  their ends if that is wanted. Nothing here checks them again. */
+
+import type { JobHandle, Perdure } from "../../core/api.ts";
+import { PerdureError } from "../../core/errors.ts";
+import { isTerminal } from "../../core/job/job.ts";
+import type { SubmitEntry } from "../../core/task/task.ts";
+import { isId } from "../../lib/id.ts";
+import { impliedParent, type JobToStore, submitAll } from "../apply/named-jobs.ts";
+import type { CommandContext } from "../command.ts";
+import { endOf, printLine, shownJob } from "../commands/wait.ts";
+import { EXIT, usageError } from "../exit.ts";
+import { fullId, nullIfForbidden } from "../jobs/job-reference.ts";
+import { reportIfWaiting } from "../run/why-waiting.ts";
+import { untilInterrupted } from "../stop-signals.ts";
+import { type Target, withPerdure } from "../target/target.ts";
+import { type StoredEntry, warnIfNoWorker } from "./warn-no-worker.ts";
+
+export interface StoreJobsRequest {
+  /** For messages: `submit`. */
+  readonly command: string;
+  readonly target: Target;
+  readonly jobs: readonly JobToStore[];
+  /** Answer with a list, however many there are. */
+  readonly isList: boolean;
+  /** Begins what is said if no worker is there for the only job: why it may not be what was meant. */
+  readonly doubt?: string | null;
+}
+
+/** The answer is the exit code. */
+export async function storeJobs(context: CommandContext, wish: StoreJobsRequest): Promise<number> {
+  if (wish.target.kind === "store") await (await import("../target/open-store.ts")).makeStore(wish.target);
+  return withPerdure(context, (perdure) => storeIn(context, perdure, wish));
+}
+
+/** The same with an engine or a client that is open already. */
+export async function storeIn(context: CommandContext, perdure: Perdure, wanted: StoreJobsRequest): Promise<number> {
+  const { given, out } = context;
+  const wish = { ...wanted, jobs: await Promise.all(wanted.jobs.map((job) => withWholeParent(perdure, job))) };
+  if (wish.isList) for (const job of wish.jobs) await checkParent(perdure, job);
+  if (wish.target.kind === "store" && context.io.env.PERDURE_JOB_ID) {
+    out.note("this job has no server, so what it submits is no child of it; see `perdure up`");
+  }
+  const stored = await storeAll(context, perdure, wish);
+  const warnings = await warnIfNoWorker(context, perdure, stored.jobs, wish);
+  if (given.flag("wait")) return waitForEnds(context, perdure, { ...stored, warnings }, wish);
+  if (given.flag("json")) {
+    const shown = stored.jobs.map(({ job: { id, created } }) => ({ id, created, ...warningOf(id, warnings) }));
+    out.json(wish.isList ? shown : shown[0]);
+  }
+  return stored.failed === 0 ? EXIT.done : EXIT.failed;
+}
+
+/** A parent may be given by a short id. */
+async function withWholeParent(perdure: Perdure, job: JobToStore): Promise<JobToStore> {
+  const short = job.entry.options?.parent;
+  if (short === undefined || isId(short, "job")) return job;
+  const parent = await fullId(perdure, short).catch((error: unknown) => {
+    if (!(error instanceof PerdureError) || error.code !== "job_not_found") throw error;
+    throw usageError(`${job.parentWhere ?? job.where ?? "--parent"}: ${error.message}`);
+  });
+  return { ...job, entry: { ...job.entry, options: { ...job.entry.options, parent } } };
+}
+
+/** Before any job of the files is stored. A parent that ends in this very moment is reported job by job. */
+async function checkParent(perdure: Perdure, { entry: { options }, ...places }: JobToStore): Promise<void> {
+  const parent = options?.parent;
+  const where = places.parentWhere ?? places.where;
+  if (parent === undefined) return;
+  try {
+    const state = (await nullIfForbidden(perdure.job(parent).then((job) => job.get())))?.state;
+    if (state !== undefined && isTerminal(state))
+      throw usageError(`${where}: its parent ${parent} has ended: it is ${state}`);
+  } catch (error) {
+    if (!(error instanceof PerdureError) || error.code !== "job_not_found") throw error;
+    throw usageError(`${where}: its parent: ${error.message}`);
+  }
+}
+
+interface StoredEntries {
+  readonly jobs: readonly StoredEntry[];
+  readonly failed: number;
+}
+
+/** For programs; people read it on stderr. */
+function warningOf(id: string, warnings: ReadonlyMap<string, string>): { warning?: string } {
+  const warning = warnings.get(id);
+  return warning === undefined ? {} : { warning };
+}
+
+async function storeAll(
+  { given, io, out }: CommandContext,
+  perdure: Perdure,
+  { jobs, command, target }: StoreJobsRequest,
+): Promise<StoredEntries> {
+  const [only] = jobs;
+  const printed = (job: JobHandle<unknown>, key: string | undefined, note: string | null = null) => {
+    if (!given.flag("json")) out.line(job.id);
+    if (!job.created) out.note(note ?? `${job.id} already exists; the key ${key} names it`);
+    return job;
+  };
+  if (only?.where === null) {
+    const { task, input, options } = await withUpload(perdure, only);
+    const job = printed(await perdure.submit(task as string, input, options), options?.key);
+    return { jobs: [{ job, entry: only.entry }], failed: 0 };
+  }
+  const outcomes = await submitAll(perdure, jobs, impliedParent(io, target));
+  const stored = outcomes.flatMap((outcome, i): StoredEntry[] => {
+    const { entry, where } = jobs[i] as JobToStore;
+    if (outcome.ok) return [{ job: printed(outcome.job, entry.options?.key, outcome.note), entry }];
+    out.note(`perdure ${command}: ${where}: ${outcome.message}`);
+    return [];
+  });
+  return { jobs: stored, failed: outcomes.length - stored.length };
+}
+
+/** The entry with what was piped: stored now, and the job's with the submit. */
+async function withUpload(perdure: Perdure, { entry, piped }: JobToStore): Promise<SubmitEntry> {
+  if (piped == null) return entry;
+  const { id: upload, bytes, sha256 } = await piped.upload(perdure);
+  const input = { ...(entry.input as object), stdinFile: { bytes, sha256 } };
+  return { ...entry, input, options: { ...entry.options, upload } };
+}
+
+async function waitForEnds(
+  context: CommandContext,
+  perdure: Perdure,
+  { jobs, failed, warnings }: StoredEntries & { readonly warnings: ReadonlyMap<string, string> },
+  { isList, target }: StoreJobsRequest,
+): Promise<number> {
+  const { given, out } = context;
+  const handles = jobs.map(({ job }) => job);
+  return untilInterrupted(context, async (signal) => {
+    const over = new AbortController();
+    const there = { perdure, say: (text: string) => out.note(text), at: target.kind };
+    const unwarned = handles.filter(({ id }) => !warnings.has(id));
+    for (const job of unwarned.slice(0, 3)) void reportIfWaiting(there, job, over.signal);
+    const ends = await Promise.all(
+      handles.map(async (job) => {
+        const { end, why } = await endOf(job, { timeoutMs: null, signal });
+        if (!given.flag("json") && !signal.aborted) printLine(out, await job.get(), why);
+        return end;
+      }),
+    );
+    over.abort();
+    if (given.flag("json") && !signal.aborted) {
+      const infos = await Promise.all(handles.map((job) => job.get()));
+      const shown = infos.map((info, i) => ({ created: handles[i]?.created, ...shownJob(info) }));
+      out.json(isList ? shown : shown[0]);
+    }
+    return failed === 0 && ends.every((end) => end === "succeeded") ? EXIT.done : EXIT.failed;
+  });
+}

@@ -1,0 +1,156 @@
+/** Warns of jobs that were stored and that no worker would take now: they wait, and nobody else would say so. A hint: what
+ *  a server does not let us see is not warned of, and a worker that is being started is not known yet. */
+
+import type { JobHandle, Perdure } from "../../core/api.ts";
+import { nearest } from "../../core/check.ts";
+import { resourceLabels, toResources } from "../../core/input/resources.ts";
+import type { SubmitEntry } from "../../core/task/task.ts";
+import { labelText, type NewLane } from "../../store/lane.ts";
+import type { CommandContext } from "../command.ts";
+import { workerState } from "../output/job-text.ts";
+import { MissingWorker, workerCommand } from "../run/why-waiting.ts";
+import { eachWorker } from "../target/pages.ts";
+import { serverNow } from "../target/server-time.ts";
+import type { Target } from "../target/target.ts";
+
+export interface StoredEntry {
+  readonly job: JobHandle<unknown>;
+  readonly entry: SubmitEntry;
+}
+
+/** A list of a thousand jobs may lack a thousand things; the first few are enough to act on. */
+const MAX_NOTES = 3;
+
+/** Kinds among which a misspelt one is looked for. */
+const MAX_KINDS = 5_000;
+
+/** What each of them lacks, by its id. `doubt` begins what is said of the only job: why it may not be what was meant. */
+export async function warnIfNoWorker(
+  { out }: Pick<CommandContext, "out">,
+  perdure: Perdure,
+  stored: readonly StoredEntry[],
+  { target, doubt }: { readonly target: Target; readonly doubt?: string | null },
+): Promise<ReadonlyMap<string, string>> {
+  const warnings = new Map<string, string>();
+  const created = stored.filter(({ job }) => job.created);
+  if (created.length === 0) return warnings;
+  const lanes = await lanesOf(created, target);
+  const fleet = lanes && (await fleetFor(perdure, target, [...lanes.values()]));
+  if (lanes === null || fleet === null) return warnings;
+  const byLane = new Map<string, string | null>();
+  for (const [name, lane] of lanes) {
+    byLane.set(name, fleet.live === 0 && doubt == null ? alone(lane, target) : lackWords(lane, fleet, target));
+  }
+  const noted = new Set<string>();
+  for (const { job, entry } of created) {
+    const lack = byLane.get(nameOf(entry, laneOf(entry, target.namespace))) ?? null;
+    if (lack === null) continue;
+    warnings.set(job.id, lack);
+    if (noted.has(lack) || noted.size >= MAX_NOTES) continue;
+    noted.add(lack);
+    out.note(doubt == null ? lack : `note: ${doubt}; ${lack}`);
+  }
+  if (doubt == null) await noteUnpublished(out, created, fleet);
+  return warnings;
+}
+
+/** Where they are, by what was given; null where that cannot be seen. */
+async function lanesOf(created: readonly StoredEntry[], { namespace }: Target): Promise<Map<string, NewLane> | null> {
+  const lanes = new Map<string, NewLane>();
+  try {
+    for (const { job, entry } of created) {
+      const given = laneOf(entry, namespace);
+      const name = nameOf(entry, given);
+      if (!lanes.has(name)) lanes.set(name, await storedLane(job, entry, given));
+    }
+  } catch {
+    return null;
+  }
+  return lanes;
+}
+
+function nameOf({ options }: SubmitEntry, { kind, labels }: NewLane): string {
+  return `${kind} ${options?.queue ?? ""} ${labelText(labels)}`;
+}
+
+/** What the live workers are to these lanes. */
+interface WorkerFleet {
+  readonly live: number;
+  readonly lacks: ReadonlyMap<NewLane, MissingWorker>;
+  /** Kinds that they take, a bounded number of them. */
+  readonly kinds: ReadonlySet<string>;
+}
+
+/** Of those that live; null where they cannot be seen. They are read a page at a time, until some worker takes each lane. */
+async function fleetFor(perdure: Perdure, { kind }: Target, lanes: readonly NewLane[]): Promise<WorkerFleet | null> {
+  const lacks = new Map(lanes.map((lane) => [lane, new MissingWorker(lane)]));
+  const kinds = new Set<string>();
+  const open = new Set(lacks.values());
+  let live = 0;
+  try {
+    const now = kind === "server" ? null : await serverNow(perdure);
+    for await (const worker of eachWorker(perdure)) {
+      // A server ends those that are silent; without one nobody does.
+      if (now === null ? worker.endedAt !== null : workerState(worker, now) !== "alive") continue;
+      live += 1;
+      for (const each of worker.kinds) if (kinds.size < MAX_KINDS) kinds.add(each);
+      for (const lack of open) {
+        lack.meet(worker);
+        if (lack.isServed) open.delete(lack);
+      }
+      if (open.size === 0) break;
+    }
+  } catch {
+    return null;
+  }
+  return { live, lacks, kinds };
+}
+
+/** Of kinds that no live worker serves: that no other has left defaults for them either. */
+async function noteUnpublished(
+  out: CommandContext["out"],
+  created: readonly StoredEntry[],
+  { kinds }: Pick<WorkerFleet, "kinds">,
+): Promise<void> {
+  const seen = new Set<string>();
+  for (const { job, entry } of created) {
+    const kind = openKind(entry);
+    if (kind === null || seen.has(kind) || kinds.has(kind)) continue;
+    if (seen.add(kind).size > MAX_NOTES) return;
+    const { sources } = await job.explain();
+    if (Object.values(sources?.from ?? {}).includes("task")) continue;
+    out.note(`no worker has published defaults for ${kind}: it has 1 attempt, by preset default`);
+  }
+}
+
+/** The kind of a submit that leaves its retries to the task. */
+function openKind({ task, options }: SubmitEntry): string | null {
+  const isOurs = task === "exec" || task === "http";
+  return typeof task === "string" && !isOurs && options?.retry === undefined ? task : null;
+}
+
+function alone(lane: NewLane, { kind }: Target): string {
+  return `no worker is there yet; start one with ${workerCommand(kind, lane)}`;
+}
+
+function lackWords(lane: NewLane, { lacks, kinds }: WorkerFleet, { kind }: Target): string | null {
+  const lack = lacks.get(lane) as MissingWorker;
+  const words = lack.words(kind);
+  if (words === null || lack.isTaken || kinds.has(lane.kind)) return words;
+  const near = nearest(lane.kind, [...kinds]);
+  return near === null ? words : `${words}. Did you mean ${near}?`;
+}
+
+/** A submit by name that gives no queue has the one that its task has where it works. */
+async function storedLane(job: JobHandle<unknown>, { task, options }: SubmitEntry, given: NewLane): Promise<NewLane> {
+  const isOurs = task === "exec" || task === "http";
+  if (typeof task !== "string" || isOurs || options?.queue !== undefined) return given;
+  const { kind, queue, labels } = await job.get();
+  return { ...given, kind, queue, labels };
+}
+
+function laneOf({ task, options = {} }: SubmitEntry, namespace: string): NewLane {
+  const { queue = "default", labels = {}, resources } = options;
+  const needs = resources === undefined ? {} : resourceLabels(toResources(resources, "resources"));
+  return { namespace, queue, kind: typeof task === "string" ? task : task.kind, labels: { ...labels, ...needs } };
+}

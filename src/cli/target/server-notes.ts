@@ -1,0 +1,149 @@
+/** Notes that a server leaves in its data directory: the address of the running server, and the database that holds
+ *  the jobs if it is not the file in that directory. */
+import { closeSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { holdLock, writeDurably } from "../../store/open.ts";
+import { hasEnded, processName } from "../../worker/process-proof.ts";
+import { CliError, EXIT } from "../exit.ts";
+import { NOTE_BYTES, OWN, openPlainSync, readNote, readOpen } from "../input/read-file.ts";
+
+// `server.json` in the data directory: which process serves this data, and where. It keeps a second server from the
+// same file, and tells the command line on this machine where to call. A server that was killed leaves it behind;
+// that its process has ended is then seen by its number and start time.
+
+interface ServerFile {
+  readonly pid: number;
+  /** Names the process, so that a later one of the same number is not taken for it; null where that cannot be had. */
+  readonly process: string | null;
+  /** Null until it listens. */
+  readonly url: string | null;
+}
+
+export const SERVER_FILE = "server.json";
+
+/** The live server of a data directory, if there is one. `check` is called with the open file of one that lives, and throws if
+ *  it must not be believed. */
+export function liveServer(dir: string, check?: (descriptor: number, path: string) => void): ServerFile | null {
+  const path = join(dir, SERVER_FILE);
+  return readWith(path, (found, descriptor) => {
+    if (found === null || isGone(found)) return null;
+    check?.(descriptor, path);
+    return found;
+  });
+}
+
+export class ServerClaim {
+  readonly #path: string;
+  readonly #release: () => void;
+  #written: ServerFile = { pid: process.pid, process: processName(), url: null };
+
+  private constructor(path: string, release: () => void) {
+    this.#path = path;
+    this.#release = release;
+    this.#write();
+  }
+
+  /** Throws if another server is at work on this data. The lock is the kernel's and goes with the process; the file beside
+   *  it only tells. */
+  static async take(dir: string): Promise<ServerClaim> {
+    const path = join(dir, SERVER_FILE);
+    const release = await holdLock(join(dir, "server.lock"));
+    if (release !== null) return new ServerClaim(path, release);
+    const other = read(path);
+    const who = other === null ? "another server" : `the server with pid ${other.pid}`;
+    const where = other?.url ? `, at ${other.url}` : "";
+    const advice = "stop it first, or name another directory with --data";
+    throw new CliError(EXIT.failed, `${dir} is in use by ${who}${where}; ${advice}`);
+  }
+
+  listening(url: string): void {
+    this.#written = { ...this.#written, url };
+    this.#write();
+  }
+
+  release(): void {
+    rmSync(this.#path, { force: true });
+    this.#release();
+  }
+
+  /** Whole or not at all: others read it at any time. */
+  #write(): void {
+    writeDurably(this.#path, JSON.stringify(this.#written), { replace: true });
+  }
+}
+
+function read(path: string): ServerFile | null {
+  return readWith(path, (found) => found);
+}
+
+function readWith(
+  path: string,
+  use: (found: ServerFile | null, descriptor: number) => ServerFile | null,
+): ServerFile | null {
+  let descriptor: number;
+  try {
+    descriptor = openPlainSync(path, path, OWN);
+  } catch (error) {
+    if (error instanceof CliError) throw error;
+    return null;
+  }
+  try {
+    return use(parsed(descriptor), descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function parsed(descriptor: number): ServerFile | null {
+  try {
+    const {
+      pid,
+      process: name,
+      url,
+    } = JSON.parse(readOpen(descriptor, NOTE_BYTES).toString("utf8")) as Partial<ServerFile>;
+    return typeof pid === "number" ? { pid, process: name ?? null, url: url ?? null } : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Without proof (another container on a shared directory, another system) the number alone decides. */
+function isGone({ pid, process: name }: ServerFile): boolean {
+  if (name !== null && hasEnded({ pid, process: name })) return true;
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "ESRCH";
+  }
+}
+
+// `database` in a data directory: the jobs of its server are not in the file beside it, but in this database. It
+// outlives the server, so that nobody takes an empty file for its jobs while it is away: what is stored there would
+// never be seen.
+
+const DATABASE_NOTE = "database";
+
+/** `shown` is the database without a password; null: the file in the directory itself. */
+export function rememberDatabase(dir: string, shown: string | null): void {
+  const path = join(dir, DATABASE_NOTE);
+  if (shown === null) rmSync(path, { force: true });
+  else if (databaseOf(dir) !== shown) writeDurably(path, `${shown}\n`, { replace: true });
+}
+
+/** Refuses a directory whose jobs lie elsewhere. */
+export function refuseOtherDatabase({ path, given }: { readonly path: string; readonly given: string }): void {
+  const database = databaseOf(path);
+  if (database === null) return;
+  throw new CliError(
+    EXIT.failed,
+    `the jobs of ${given} are in ${database}, and the server that has them is not running here: start it again, name ` +
+      "the database with PERDURE_DB or --db, or another server with --server. `perdure up` without --db begins to use the " +
+      "file in the directory instead",
+  );
+}
+
+/** The database that a directory's server was last given; null: the file in the directory. */
+export function databaseOf(dir: string): string | null {
+  return readNote(join(dir, DATABASE_NOTE))?.trim().slice(0, 500) || null;
+}

@@ -1,0 +1,298 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { afterAll, describe, expect, it } from "vitest";
+import { IS_FULL, rounds } from "../../../test/tier.ts";
+import { CliError } from "../exit.ts";
+import { readYaml, readYamlBytes, readYamlDocuments, readYamlFile } from "./read.ts";
+
+const value = (text: string) => readYaml(text, "f.yaml").value;
+const refusal = (text: string): string => {
+  try {
+    value(text);
+  } catch (error) {
+    expect(error).toBeInstanceOf(CliError);
+    expect((error as CliError).exitCode).toBe(2);
+    return (error as Error).message;
+  }
+  return "nothing was wrong";
+};
+
+describe("YAML text", () => {
+  it("is read as YAML or JSON, by the core schema", () => {
+    expect(value("a: 1\nb: [x, yes, true, ~]\nc: 0x1F\nd: 2026-11-16T09:00:00Z\n1: one")).toEqual({
+      ...{ a: 1, b: ["x", "yes", true, null], c: 31, d: "2026-11-16T09:00:00Z", "1": "one" },
+    });
+    expect(value('{\n\t"a": [1, "\\uD83D\\uDE00", "a\\/b"],\n\t"b": {}\n}')).toEqual({ a: [1, "😀", "a/b"], b: {} });
+    expect(value("")).toBeNull();
+    expect(value("a: &x {k: 1}\nb: [*x, *x]\nc: &x 2\nd: *x")).toEqual({
+      ...{ a: { k: 1 }, b: [{ k: 1 }, { k: 1 }], c: 2, d: 2 },
+    });
+    expect(value("%YAML 1.1\n---\na: yes\nb: 'on'")).toEqual({ a: "yes", b: "on" });
+    expect(value('"<<": 1')).toEqual({ "<<": 1 });
+  });
+
+  it.each([
+    ["a: 1\nb: 2\na: 3", 'f.yaml:3:1: the key "a" is there twice; keep one'],
+    ['1: a\n"1": b', 'f.yaml:2:1: the key "1" is there twice; keep one'],
+    ["a: &a {x: 1}\nb:\n  <<: *a", "f.yaml:3:3: merge keys (<<) are not read; write the keys out"],
+    ["%YAML 1.1\n---\na: &a {x: 1}\nb:\n  <<: *a", "f.yaml:5:3: merge keys"],
+    ["a: !!js/function 'x'", "f.yaml:1:4: a tag that is not known"],
+    ["a: !!binary aGk=", "f.yaml:1:4: a tag that is not known"],
+    ["a: !!set {x}", "f.yaml:1:4: a tag that is not known"],
+    ["a:\n  - !mine x", "f.yaml:2:5: a tag that is not known"],
+    ["a: 1\n---\nb: 1", "f.yaml:2:1: a second document; one file has one"],
+    ["a:\n\tb: 1", "f.yaml:2:1: tabs do not indent in YAML; use spaces"],
+    ["a: b: c", "f.yaml:1:4: a second colon in one line"],
+    ['a: "x', "f.yaml:1:6: something is missing here"],
+    ["? [a]\n: b", "f.yaml:1:3: a key that is no text"],
+    ["&a x: 1\n*a : 2", "f.yaml:2:1: a key that is no text"],
+    [
+      "id: 12345678901234567890",
+      'f.yaml:1:5: "12345678901234567890" is too large to be kept exactly; put it in quotes',
+    ],
+    ["a: .inf", 'f.yaml:1:4: ".inf" is no number that JSON has'],
+    ["a: *x", "f.yaml:1:4: *x names nothing: there is no &x before it"],
+    ["a: &a [*a]", "f.yaml:1:8: *a contains itself"],
+    ["a: \x00", "f.yaml:1:4: a control character"],
+    ["[1,,2]", "f.yaml:1:4: a comma with nothing before it"],
+    ["a: ]", "f.yaml:1:4: a ] that closes nothing"],
+    ["[".repeat(65), "f.yaml:1:65: nested more than 64 levels deep"],
+    ["- ".repeat(65), "nested more than 64 levels deep"],
+    ["- ".repeat(100_000), "f.yaml:1:133: nested more than 64 levels deep"],
+    ["? ".repeat(100_000), "nested more than 64 levels deep"],
+    [Array.from({ length: 1_300 }, (_, i) => `${" ".repeat(i)}a:`).join("\n"), "nested more than 64 levels deep"],
+    ["x".repeat(1_048_577), "f.yaml: over 1048576 bytes"],
+    ["é".repeat(600_000), "f.yaml: over 1048576 bytes"],
+  ])("is refused with place and advice (case %#)", (text, message) => {
+    expect(refusal(text)).toContain(message);
+  });
+
+  it("may be nested 64 levels deep, aliases included", () => {
+    expect(refusal("[".repeat(64) + "]".repeat(64))).toBe("nothing was wrong");
+    expect(refusal(`a: &a ${"[".repeat(40)}${"]".repeat(40)}\nb: ${"[".repeat(40)}*a${"]".repeat(40)}`)).toContain(
+      "deep",
+    );
+  });
+
+  it("knows where each part stands, through aliases too", () => {
+    const text = readYaml(
+      'retry: &r\n  maxAttempts: 3\n  rules:\n    - if: {kind: x}\njobs: [1, {"a b": *r}]',
+      "f.yaml",
+    );
+    expect(text.positionOf(["retry", "maxAttempts"])).toEqual({ line: 2, column: 3 });
+    expect(text.positionOf(["retry", "rules", 0, "if", "kind"])).toEqual({ line: 4, column: 12 });
+    expect(text.positionOf(["jobs", 1, "a b"])).toEqual({ line: 5, column: 12 });
+    expect(text.positionOf(["jobs", 1, "a b", "maxAttempts"])).toEqual({ line: 2, column: 3 });
+    expect(text.positionOf(["retry", "nope", "deeper"])).toEqual({ line: 1, column: 1 });
+    expect(text.where([])).toBe("f.yaml:1:1");
+    expect(readYaml("", "f.yaml").positionOf(["a"])).toEqual({ line: 1, column: 1 });
+  });
+});
+
+const nines = (name: string) => `[${Array(9).fill(`*${name}`).join(",")}]`;
+const lol = [
+  "a: &a [x,x,x,x,x,x,x,x,x]",
+  ...[..."bcdefghi"].map((c, i) => `${c}: &${c} ${nines("abcdefgh"[i] as string)}`),
+];
+
+/** Of the processor, and the best of five: other tests share the machine. */
+function leastMs(work: () => void): number {
+  const times = [1, 2, 3, 4, 5].map(() => {
+    const before = process.cpuUsage();
+    work();
+    return cpuMs(before);
+  });
+  return Math.min(...times);
+}
+
+const LETTERS = "abcdefghij".repeat(100_000);
+
+function lookAtLetters(): void {
+  let sum = 0;
+  for (let i = 0; i < 1e7; i++) sum = (sum * 31 + LETTERS.charCodeAt(i % 1e6)) | 0;
+  expect(sum).not.toBe(0.5);
+}
+
+function cpuMs(before: NodeJS.CpuUsage): number {
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / 1_000;
+}
+
+describe("S17: a bomb", () => {
+  it.each([
+    ["of aliases that name each other", lol.join("\n")],
+    ["of one long text, many times", `a: &a ${"x".repeat(100_000)}\nb: [${Array(99).fill("*a").join(",")}]`],
+    ["of many aliases", `a: &a x\nb:\n${"- *a\n".repeat(200_000)}`],
+    ["of many anchors", Array.from({ length: 70_000 }, (_, i) => `- &a${i} x`).join("\n")],
+    ["of dashes", "- ".repeat(500_000)],
+    ["of question marks", "? ".repeat(500_000)],
+    ["of brackets", "[".repeat(1_048_576)],
+    ["of closing brackets", "]".repeat(1_048_576)],
+    ["of commas", `[${",".repeat(1_000_000)}`],
+    ["of tags", "!!a ".repeat(260_000)],
+    ["of directives", "%a\n".repeat(340_000)],
+  ])("%s is refused at once and leaves nothing in memory", (_, text) => {
+    expect(refusal(text)).toMatch(/^f\.yaml:\d+:\d+: /);
+    if (!IS_FULL) return;
+    const took = leastMs(() => expect(refusal(text)).toMatch(/^f\.yaml:\d+:\d+: /));
+    // 50 ms, which are promised of an ordinary machine; on a slow one as long as to look at ten million letters three times.
+    expect(took).toBeLessThan(Math.max(50, 3 * leastMs(lookAtLetters)));
+    const grown = [1, 2, 3].map(() => {
+      const before = process.memoryUsage().rss;
+      refusal(text);
+      return process.memoryUsage().rss - before;
+    });
+    expect(Math.min(...grown)).toBeLessThan(20_000_000); // the least: the heap grows when it likes
+  });
+
+  it.runIf(IS_FULL)("of a hundred thousand keys takes no quadratic time", () => {
+    const before = process.cpuUsage();
+    expect(Object.keys(value(Array.from({ length: 100_000 }, (_, i) => `k${i}:`).join("\n")) as object)).toHaveLength(
+      1e5,
+    );
+    expect(cpuMs(before)).toBeLessThan(10_000); // compared with each other they would need minutes
+  });
+});
+
+describe("S16: names of prototypes", () => {
+  it("are keys like others", () => {
+    const text =
+      '{"__proto__": {"polluted": 1}, "constructor": {"prototype": {"polluted": 1}}, "a": [{"__proto__": null}]}';
+    const object = value(text) as Record<string, unknown>;
+    expect(({} as Record<string, unknown>).polluted).toBeUndefined();
+    expect(object.polluted).toBeUndefined();
+    expect(Object.getPrototypeOf(object)).toBeNull();
+    expect(Object.keys(object)).toEqual(["__proto__", "constructor", "a"]);
+    expect(JSON.parse(JSON.stringify(object))).toEqual(JSON.parse(text));
+    expect(value("a: &x {__proto__: {polluted: 1}}\nb: *x\n__proto__: *x")).toBeDefined();
+    expect(({} as Record<string, unknown>).polluted).toBeUndefined();
+  });
+});
+
+/** Pieces of which attacks are made. */
+const piece = fc.oneof(
+  fc.constantFrom(
+    "a: ",
+    "- ",
+    "? ",
+    ": ",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    "&a ",
+    "*a",
+    "!!str ",
+    "!x ",
+    "<<: ",
+    "|\n",
+    ">-\n",
+  ),
+  fc.constantFrom(
+    "\n",
+    "\n  ",
+    "\t",
+    " ",
+    "---\n",
+    "...\n",
+    "%YAML 1.1\n",
+    "#c\n",
+    '"',
+    "'",
+    "\\",
+    "\u2028",
+    "\ufeff",
+    "\r",
+  ),
+  fc.constantFrom("__proto__: ", "constructor: ", "prototype: ", "polluted: 1", ".nan", "1e999", "\ud800", "\0", "~"),
+  fc.string({ unit: "binary", maxLength: 5 }),
+);
+
+describe("any text", () => {
+  const check = (text: string) => {
+    try {
+      // What was taken can be kept as JSON and comes back the same.
+      const taken = value(text);
+      expect(JSON.parse(JSON.stringify(taken))).toEqual(taken);
+    } catch (error) {
+      if (!(error instanceof CliError)) throw error;
+      expect(error.message).toMatch(/^f\.yaml:\d+:\d+: ./);
+    }
+    expect(({} as Record<string, unknown>).polluted).toBeUndefined();
+  };
+
+  it("is read or refused, and nothing else happens", () => {
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 40 }), (pieces) => check(pieces.join(""))),
+      { numRuns: rounds(2_000) },
+    );
+    fc.assert(fc.property(fc.string({ unit: "binary", maxLength: 200 }), check), { numRuns: rounds(1_000) });
+  });
+
+  it("that is JSON means what it means as JSON", () => {
+    fc.assert(
+      fc.property(fc.json({ maxDepth: 5, stringUnit: "binary" }), (json) => {
+        fc.pre(!/\d{16}/.test(json)); // whole numbers that JSON itself would change are refused
+        expect(JSON.stringify(value(json))).toBe(JSON.stringify(JSON.parse(json)));
+      }),
+      { numRuns: rounds(500) },
+    );
+  });
+
+  it("of any bytes is text in UTF-8, or refused", () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 100 }), (bytes) => {
+        try {
+          readYamlBytes(bytes, "f.yaml");
+        } catch (error) {
+          expect(error).toBeInstanceOf(CliError);
+        }
+      }),
+    );
+  });
+});
+
+describe("a file", () => {
+  const dir = mkdtempSync(join(tmpdir(), "perdure-yaml-"));
+  afterAll(() => rmSync(dir, { recursive: true }));
+
+  it("is read whole, or not there, or told to be no text", () => {
+    writeFileSync(join(dir, "a.yaml"), "\ufeffa: 1\n");
+    writeFileSync(join(dir, "b.yaml"), Buffer.from([0x61, 0xff]));
+    mkdirSync(join(dir, "c.yaml"));
+    expect(readYamlFile(join(dir, "a.yaml"), "a.yaml")?.value).toEqual({ a: 1 });
+    expect(readYamlFile(join(dir, "none.yaml"), "none.yaml")).toBeNull();
+    expect(() => readYamlFile(join(dir, "b.yaml"), "b.yaml")).toThrow("b.yaml: it is not text in UTF-8");
+    expect(() => readYamlFile(join(dir, "c.yaml"), "c.yaml")).toThrow("c.yaml: it is a directory; give a file");
+    expect(() => readYamlFile("/dev/zero", "zero")).toThrow("zero: it is a device; give a file");
+  });
+});
+
+describe("several documents", () => {
+  const values = (text: string) => readYamlDocuments(text, "jobs.yaml").map(({ value }) => value);
+
+  it("are read one by one, each with its own places; empty ones are left out", () => {
+    expect(values("a: 1\n---\nb: 2\n---\n# nothing\n---\n- c\n")).toEqual([{ a: 1 }, { b: 2 }, ["c"]]);
+    expect(values("")).toEqual([null]);
+    expect(values("---\n---\n")).toEqual([null]);
+    expect(values('{"a": 1}')).toEqual([{ a: 1 }]);
+    const [, second] = readYamlDocuments("a: 1\n---\nb:\n  c: 2\n", "jobs.yaml");
+    expect(second?.where(["b", "c"])).toBe("jobs.yaml:4:3");
+    expect(second?.where([])).toBe("jobs.yaml:3:1");
+  });
+
+  it("have the limits of one, and anchors of their own", () => {
+    expect(() => values("a: 1\n---\nb: 1\nb: 2\n")).toThrow('jobs.yaml:4:1: the key "b" is there twice');
+    expect(() => values("a: &x 1\n---\nb: *x\n")).toThrow("jobs.yaml:3:4: *x names nothing");
+    expect(() => values(`a: ${"[".repeat(100)}`)).toThrow("nested more than 64 levels");
+    expect(() => values("--- 1\n".repeat(1_001))).toThrow("jobs.yaml:1001:");
+    expect(() => values(`a: 1\n---\n${"x".repeat(1_048_576)}`)).toThrow("over 1048576 bytes");
+  });
+
+  it("are one too many where one is wanted", () => {
+    expect(() => readYaml("a: 1\n---\nb: 2\n", "job.yaml")).toThrow("a second document");
+  });
+});

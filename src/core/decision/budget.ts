@@ -1,0 +1,239 @@
+/** What a job has spent of what its policy grants: attempts since its last redrive, tokens and money in its whole life. A
+ *  budget of tokens and money covers the job that has it and everything below it. */
+
+import { counted } from "../format.ts";
+import { type Job, money, type Usage } from "../job/job.ts";
+import type { Policy } from "../policy/policy.ts";
+
+/** What was charged to `maxAttempts` so far. Every charge, and every place that shows one, counts by it. */
+export function chargedAttempts({ failures, losses, policy }: Pick<Job, "failures" | "losses" | "policy">) {
+  const shared = policy.workerLost.charge === "shared";
+  return { used: shared ? failures + losses : failures, limit: policy.maxAttempts };
+}
+
+/** "4 of 5 charged", and the losses, which may have a budget of their own. */
+export function chargedText(
+  { used, limit }: { readonly used: number; readonly limit: number },
+  losses: number,
+): string {
+  return `${used} of ${limit} charged${losses === 0 ? "" : `, ${counted(losses, "loss", "losses")}`}`;
+}
+
+/** Tokens in and out together, and money. */
+export interface Amount {
+  readonly tokens: number;
+  readonly costUsd: number;
+}
+
+/** The same, where null means no limit. */
+export interface BudgetLimit {
+  readonly tokens: number | null;
+  readonly costUsd: number | null;
+}
+
+export type BudgetPart = keyof Amount;
+const PARTS: readonly BudgetPart[] = ["tokens", "costUsd"];
+const UNITS: Readonly<Record<BudgetPart, string>> = { tokens: "tokens", costUsd: "USD" };
+
+/** A budget, an estimate and a grant are never larger. */
+export const MAX_BUDGET: Amount = Object.freeze({ tokens: Number.MAX_SAFE_INTEGER, costUsd: 1_000_000_000 });
+
+/** A budget as it stands: of the job that has it, with all below. */
+export interface BudgetNow {
+  /** The job that has it. */
+  readonly jobId: string;
+  /** By its policy, and what redrives granted. */
+  readonly limit: BudgetLimit;
+  /** By attempts that have ended. */
+  readonly spent: Amount;
+  /** By attempts that are running, as far as they have reported. */
+  readonly live: Amount;
+  /** What running attempts were estimated to spend, and have not spent yet. */
+  readonly reserved: Amount;
+}
+
+/** Why an attempt may not start, or a job may not go on. */
+export interface BudgetShortage {
+  readonly jobId: string;
+  readonly part: BudgetPart;
+  readonly limit: number;
+  /** Spent and live. */
+  readonly used: number;
+  readonly left: number;
+  /** What other attempts have reserved; absent where nothing is. */
+  readonly reserved?: number;
+  /** What the attempt was estimated to spend; 0 where nothing is. */
+  readonly wanted: number;
+}
+
+export const NO_BUDGETS: readonly BudgetNow[] = Object.freeze([]);
+export const NO_AMOUNT: Amount = Object.freeze({ tokens: 0, costUsd: 0 });
+
+export function hasBudget({ budget }: Pick<Policy, "budget">): boolean {
+  return budget.tokens !== null || budget.costUsd !== null;
+}
+
+export function amountOf(usage: Usage | null): Amount {
+  if (usage === null) return NO_AMOUNT;
+  return { tokens: usage.tokensIn + usage.tokensOut, costUsd: money(usage.costUsd) };
+}
+
+export function addAmount(a: Amount, b: Amount, sign: 1 | -1 = 1): Amount {
+  return { tokens: a.tokens + sign * b.tokens, costUsd: money(a.costUsd + sign * b.costUsd) };
+}
+
+/** What one attempt of a job takes of the budgets that cover it, beside what it has spent. */
+export function heldBy(policy: Policy, live: Usage | null): Pick<BudgetNow, "live" | "reserved"> {
+  const used = amountOf(live);
+  const { estimate } = policy.budget;
+  if (estimate === undefined) return { live: used, reserved: NO_AMOUNT };
+  return {
+    live: used,
+    reserved: {
+      tokens: Math.max(0, (estimate.tokens ?? 0) - used.tokens),
+      costUsd: money(Math.max(0, (estimate.costUsd ?? 0) - used.costUsd)),
+    },
+  };
+}
+
+/** What is left of a budget: less than 0 where attempts in progress have spent more than it had. */
+export function leftOf({ limit, spent, live, reserved }: BudgetNow): BudgetLimit {
+  const left = (part: BudgetPart) =>
+    limit[part] === null ? null : (limit[part] as number) - spent[part] - live[part] - reserved[part];
+  const cost = left("costUsd");
+  return { tokens: left("tokens"), costUsd: cost === null ? null : money(cost) };
+}
+
+/** Which part of a limit is used up, or null. */
+export function spentPart(limit: BudgetLimit, used: Amount): BudgetPart | null {
+  return PARTS.find((part) => limit[part] !== null && used[part] >= (limit[part] as number)) ?? null;
+}
+
+/** Which budget of the policy is used up ("tokens" or "costUsd") by this job alone, or null. */
+export function spentBudget({ budget }: Policy, usage: Usage | null): BudgetPart | null {
+  return usage === null ? null : spentPart(budget, amountOf(usage));
+}
+
+/** The first budget, the nearest first, of which nothing is left but what is reserved. Attempts that are running count. */
+export function spentAbove(budgets: readonly BudgetNow[]): BudgetShortage | null {
+  for (const budget of budgets) {
+    const used = addAmount(budget.spent, budget.live);
+    const part = spentPart(budget.limit, used);
+    if (part !== null) return shortage(budget, part, 0);
+  }
+  return null;
+}
+
+/** May an attempt of this job start? Not if a budget above it has nothing left, or less than the job's estimate. Its own budget
+ *  is no reason: a parent whose children have spent it may still end in good order, and is stopped if it spends more. */
+export function noStart(
+  { id, policy }: Pick<Job, "id" | "policy">,
+  budgets: readonly BudgetNow[],
+): BudgetShortage | null {
+  const estimate = policy.budget.estimate;
+  for (const budget of budgets) {
+    if (budget.jobId === id) continue;
+    const left = leftOf(budget);
+    for (const part of PARTS) {
+      const [of, wanted] = [left[part], estimate?.[part] ?? 0];
+      if (of !== null && (of <= 0 || wanted > of)) return shortage(budget, part, wanted);
+    }
+  }
+  return null;
+}
+
+/** Why a redrive would be in vain: one of the budgets that cover the job, its own included, has nothing left. */
+export function noRedrive(budgets: readonly BudgetNow[]): BudgetShortage | null {
+  for (const budget of budgets) {
+    const left = leftOf(budget);
+    const part = PARTS.find((each) => left[each] !== null && (left[each] as number) <= 0);
+    if (part !== undefined) return shortage(budget, part, 0);
+  }
+  return null;
+}
+
+/** More of what is limited; what is not stays without limit. */
+export function raised({ tokens, costUsd }: BudgetLimit, more: Partial<Amount>): BudgetLimit {
+  return {
+    tokens: tokens === null ? null : tokens + (more.tokens ?? 0),
+    costUsd: costUsd === null ? null : money(costUsd + (more.costUsd ?? 0)),
+  };
+}
+
+/** Why a grant cannot be: none of the budgets, as they are with it, has a limit of what is granted, or one would be too large. */
+export function grantTrouble(more: Partial<Amount>, budgets: readonly BudgetNow[]): string | null {
+  for (const part of PARTS.filter((each) => more[each] !== undefined)) {
+    const limited = budgets.filter(({ limit }) => limit[part] !== null);
+    if (limited.length === 0) {
+      return `neither the job nor a job above it has a budget${budgets.length === 0 ? "" : ` of ${UNITS[part]}`}`;
+    }
+    const large = limited.find(({ limit }) => (limit[part] as number) > MAX_BUDGET[part]);
+    if (large !== undefined) {
+      return `the budget of ${large.jobId} would be ${large.limit[part]} ${UNITS[part]}; allowed: at most ${MAX_BUDGET[part]}`;
+    }
+  }
+  return null;
+}
+
+/** The budgets that cover a job after a redrive: its own by its new policy, all others with what was granted. The first is its
+ *  own where it has one, also where it had none before: then it has spent what the job itself has. */
+export function redrivenBudgets(
+  { id, usage, policy: before }: Pick<Job, "id" | "usage" | "policy">,
+  policy: Policy,
+  budgets: readonly BudgetNow[],
+  more: Partial<Amount> = {},
+): readonly BudgetNow[] {
+  const own = budgets.find(({ jobId }) => jobId === id);
+  const others = budgets
+    .filter((budget) => budget !== own)
+    .map((budget) => ({ ...budget, limit: raised(budget.limit, more) }));
+  if (own !== undefined) return [{ ...own, limit: movedLimit(own.limit, before.budget, policy.budget) }, ...others];
+  if (!hasBudget(policy)) return others;
+  const { tokens, costUsd } = policy.budget;
+  const spent = { spent: amountOf(usage), live: NO_AMOUNT, reserved: NO_AMOUNT };
+  return [{ jobId: id, limit: { tokens, costUsd }, ...spent }, ...others];
+}
+
+/** A limit moves as its policy does: what was granted beside the policy stays. */
+function movedLimit(limit: BudgetLimit, before: BudgetLimit, after: BudgetLimit): BudgetLimit {
+  const moved = (part: BudgetPart) => {
+    const [now, was, is] = [limit[part], before[part], after[part]];
+    return now === null || was === null || is === null ? is : now + is - was;
+  };
+  const costUsd = moved("costUsd");
+  return { tokens: moved("tokens"), costUsd: costUsd === null ? null : money(costUsd) };
+}
+
+function shortage(budget: BudgetNow, part: BudgetPart, wanted: number): BudgetShortage {
+  const used = addAmount(budget.spent, budget.live)[part];
+  const limit = budget.limit[part] as number;
+  const left = Math.max(0, leftOf(budget)[part] as number);
+  const reserved = budget.reserved[part] > 0 ? { reserved: budget.reserved[part] } : {};
+  return { jobId: budget.jobId, part, limit, used, ...reserved, left, wanted };
+}
+
+/** `0.7 of 1 USD spent, 0.1 left`, with what is reserved. */
+export function budgetText(budget: BudgetNow): string {
+  const left = leftOf(budget);
+  const used = addAmount(budget.spent, budget.live);
+  const parts = PARTS.filter((part) => budget.limit[part] !== null).map((part) => {
+    const unit = UNITS[part];
+    const reserved = budget.reserved[part] === 0 ? "" : `, ${budget.reserved[part]} reserved`;
+    const rest = Math.max(0, left[part] as number);
+    return `${used[part]} of ${budget.limit[part]} ${unit} spent${reserved}, ${rest} left`;
+  });
+  return parts.join("; ");
+}
+
+/** `1 USD`, `1000 tokens and 1 USD`, or `no limit`. */
+export function limitText({ tokens, costUsd }: BudgetLimit): string {
+  const parts = [...(tokens === null ? [] : [`${tokens} tokens`]), ...(costUsd === null ? [] : [`${costUsd} USD`])];
+  return parts.length === 0 ? "no limit" : parts.join(" and ");
+}
+
+/** `the budget of job_1 (1 USD) has 0.1 left, and 0.4 is wanted`. */
+export function shortageText({ jobId, part, limit, used, reserved, left, wanted }: BudgetShortage): string {
+  const held = reserved === undefined ? "" : `, ${reserved} reserved`;
+  const rest = wanted > left && left > 0 ? `${left} left, and an attempt is estimated at ${wanted}` : "nothing left";
+  return `the budget of ${jobId} (${limit} ${UNITS[part]}, ${used} spent${held}) has ${rest}`;
+}

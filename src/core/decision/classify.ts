@@ -1,0 +1,280 @@
+/** Classifies the outcome of an attempt: which rule, list or condition of the policy matches it, and which class that
+ *  gives. */
+import { evaluateCondition } from "../expression/expression.ts";
+import type { FailReason, Job } from "../job/job.ts";
+import type { Policy, Rule } from "../policy/policy.ts";
+import { type Failure, failure } from "./failure.ts";
+import { findInLines } from "./line-phrases.ts";
+import { type FoundPart, findPart, findWord } from "./message-parts.ts";
+import type { Outcome } from "./outcome.ts";
+import { lineList, unknownLists } from "./phrase-lists.ts";
+
+// Step 7 of the decision: may this failure be retried at all, by what the policy says of its kind? Knows nothing of
+// budgets and delays. Pure, and it never throws: a condition that errs means "do not retry".
+
+/** An outcome that may be a failure.
+ *  @example
+ *  const cause = failure({ kind: "exit", message: "exit code 7", exitCode: 7 });
+ *  const outcome: FailureOutcome = { kind: "failed", failure: cause }; */
+export type FailureOutcome = Extract<Outcome, { kind: "completed" | "failed" | "timeout" | "queue_timeout" }>;
+
+/** Whether a failure may be retried, and by which part of the policy.
+ *  @example
+ *  const { kind, matched }: Verdict = classify(running, outcome); */
+export interface Verdict {
+  readonly kind: "retry" | "fail" | "defer";
+  /** Set when `kind` is "fail". */
+  readonly reason: FailReason | null;
+  /** The rule, list, condition or switch that decided, in words of the policy: `rules[1]`, `noRetryOnExitCodes`. */
+  readonly matched: string;
+  /** Which part of that list or rule it was; null where it has no parts, or none of them matched. */
+  readonly found: FoundPart | null;
+  /** The rule that matched, for its own budget and backoff; never one of the preset's fallback rules. */
+  readonly rule: { readonly index: number; readonly rule: Rule } | null;
+  readonly failure: Failure;
+  /** What went wrong while a condition was evaluated. */
+  readonly conditionError: string | null;
+}
+
+type JobFacts = Pick<Job, "id" | "kind" | "failures" | "losses" | "firstStartedAt" | "policy">;
+
+/** `attempt` of rules and conditions: the number of this run among those that its chapter is charged for, from 1. A run that
+ *  was handed back, was deferred, waited for children or was charged to a rule alone keeps its number when it comes again, and
+ *  a redrive begins at 1: it counts as the budgets do. The job's own `attempt`, which only ever grows, is the fence. */
+export function chargedNumber({ failures, losses }: Pick<Job, "failures" | "losses">): number {
+  return failures + losses + 1;
+}
+
+/** Whether a failure may be retried at all, by the policy of its job. How often is for `decide`.
+ *  @example
+ *  const { kind, matched } = classify(running, outcome);
+ *  console.log(kind, matched); // "fail", "noRetryOnExitCodes" */
+export function classify(job: JobFacts, outcome: FailureOutcome): Verdict {
+  const cause = failureOf(outcome);
+  const verdict = judge(job, outcome, cause);
+  // Whatever said no: a job that nobody ever started failed because nobody could be found for it.
+  if (verdict.reason !== null && outcome.kind === "queue_timeout" && job.firstStartedAt === null) {
+    return { ...verdict, reason: "unschedulable" };
+  }
+  return verdict;
+}
+
+const NOT_POLLED = { value: false, error: null } as const;
+
+/** Whether a completed run is to be run again because its result matches `retryWhen`. An error is no match. */
+export function polled(
+  job: JobFacts,
+  outcome: Extract<Outcome, { kind: "completed" }>,
+): { readonly value: boolean; readonly error: string | null } {
+  const { retryWhen } = job.policy;
+  return retryWhen === null ? NOT_POLLED : evaluateCondition(retryWhen, variables(job, outcome));
+}
+
+/** The failure a bad outcome stands for; timeouts in the queue and polled results have none of their own. */
+export function failureOf(outcome: FailureOutcome): Failure {
+  switch (outcome.kind) {
+    case "failed":
+    case "timeout":
+      return outcome.failure;
+    case "queue_timeout":
+      return failure({ kind: "queue_timeout", message: "it was due for longer than expireIn and nobody started it" });
+    case "completed":
+      return failure({ kind: "result", message: "the result matched retryWhen" });
+  }
+}
+
+function judge(job: JobFacts, outcome: FailureOutcome, cause: Failure): Verdict {
+  const no: FailAnswer = (reason, matched, found = null, conditionError = null) => {
+    return { kind: "fail", reason, matched, found, rule: null, failure: cause, conditionError };
+  };
+  const yes: RetryAnswer = (matched, found = null) => {
+    return { kind: "retry", reason: null, matched, found, rule: null, failure: cause, conditionError: null };
+  };
+  const { policy } = job;
+
+  const attempt = chargedNumber(job);
+  if (cause.class === "logical" && !isRetriedByPreset(policy, cause, attempt)) {
+    return no("rejected", "the task said no");
+  }
+  if (cause.class === "invalid") return no("invalid", "invalid input");
+
+  const own = firstMatch(policy.rules, cause, attempt);
+  if (own !== null) {
+    const { index, rule, found } = own;
+    if (rule.then === "fail") return no("rejected", `rules[${index}]`, found);
+    return { ...yes(`rules[${index}]`, found), kind: rule.then, rule: { index, rule } };
+  }
+
+  const { stopWhen, retryWhen } = policy;
+  const names = stopWhen !== null || retryWhen !== null ? variables(job, outcome) : {};
+  if (stopWhen !== null) {
+    const stop = evaluateCondition(stopWhen, names);
+    if (stop.error !== null) return no("rejected", "stopWhen", null, stop.error);
+    if (stop.value) return no("rejected", "stopWhen");
+  }
+  if (retryWhen !== null) {
+    const retry = evaluateCondition(retryWhen, names);
+    if (!retry.value) return no("rejected", "retryWhen", null, retry.error);
+  }
+
+  if (outcome.kind === "timeout") return policy.onTimeout === "retry" ? yes("onTimeout") : no("timeout", "onTimeout");
+  if (outcome.kind === "completed") return yes("retryWhen");
+  const fallback = fallbackOf(policy, cause, attempt, yes, no);
+  if (outcome.kind === "queue_timeout") return (retryWhen === null ? fallback : null) ?? yes("queue timeout");
+  return judgeFailed(policy, cause, fallback, yes, no);
+}
+
+type RetryAnswer = (matched: string, found?: FoundPart | null) => Verdict;
+type FailAnswer = (
+  reason: FailReason,
+  matched: string,
+  found?: FoundPart | null,
+  conditionError?: string | null,
+) => Verdict;
+
+function firstMatch(rules: readonly Rule[], cause: Failure, attempt: number) {
+  for (const [index, rule] of rules.entries()) {
+    const found = matchOf(rule, cause, attempt);
+    if (found !== null) return { index, rule, found: found.part === "" ? null : found };
+  }
+  return null;
+}
+
+/** What the preset's own rules say; null if they do not know it. */
+function fallbackOf(policy: Policy, cause: Failure, attempt: number, yes: RetryAnswer, no: FailAnswer): Verdict | null {
+  const fallback = firstMatch(policy.fallback, cause, attempt);
+  if (fallback === null) return null;
+  const matched = `preset ${policy.preset}`;
+  return fallback.rule.then === "fail" ? no("rejected", matched, fallback.found) : yes(matched, fallback.found);
+}
+
+/** Some systems have reasons that a command reports itself and that may pass. Then a reported failure is judged like any other;
+ *  only a rule of the preset that names the kind `result` allows that, and whatever the user wrote still comes first. */
+function isRetriedByPreset({ fallback }: Policy, cause: Failure, attempt: number): boolean {
+  const rule = firstMatch(fallback, cause, attempt)?.rule;
+  return rule?.then === "retry" && rule.if.kind?.includes("result") === true;
+}
+
+function judgeFailed(
+  policy: Policy,
+  cause: Failure,
+  fallback: Verdict | null,
+  yes: RetryAnswer,
+  no: FailAnswer,
+): Verdict {
+  const { exitCode } = cause;
+  const code: FoundPart = { part: String(exitCode), line: null };
+  if (exitCode !== null && policy.noRetryOnExitCodes.includes(exitCode))
+    return no("rejected", "noRetryOnExitCodes", code);
+  if (policy.retryOnExitCodes.length > 0) {
+    const allowed = exitCode !== null && policy.retryOnExitCodes.includes(exitCode);
+    return allowed ? yes("retryOnExitCodes", code) : no("rejected", "retryOnExitCodes");
+  }
+  const { retryWhen, retryOn, noRetryOn } = policy;
+  for (const text of [messageOf(cause), aroundOf(cause)]) {
+    const denied = findPart(text, noRetryOn);
+    if (denied !== null) return no("rejected", "noRetryOn", denied);
+    const allowed = retryWhen === null ? findPart(text, retryOn) : null;
+    if (allowed !== null) return yes("retryOn", allowed);
+  }
+  if (retryWhen !== null) return yes("retryWhen");
+  if (fallback !== null) return fallback;
+  const unknown = unknownLists(policy);
+  const found = unknown === null ? null : { part: unknown, line: null };
+  return policy.onUnknown === "retry" ? yes("onUnknown", found) : no("rejected", "onUnknown", found);
+}
+
+function variables(job: JobFacts, outcome: FailureOutcome): Record<string, unknown> {
+  const done = outcome.kind === "completed";
+  const cause = done ? null : failureOf(outcome);
+  const result = done ? outcome.result : null;
+  return {
+    result: cause === null ? result : resultOf(cause),
+    data: done && outcome.data !== undefined ? outcome.data : result,
+    status_code: done ? (outcome.statusCode ?? statusIn(result)) : (cause?.status ?? null),
+    error: cause?.message ?? null,
+    success: done,
+    attempt: chargedNumber(job),
+    execution_id: job.id,
+    node_id: job.kind,
+    exit_code: cause?.exitCode ?? null,
+    signal: cause?.signal ?? null,
+    failure: cause,
+  };
+}
+
+/** A failed run has left no result: this is what is known of it. */
+function resultOf({ status, message, exitCode, signal }: Failure): Record<string, unknown> {
+  return { status_code: status, error: message, success: false, exit_code: exitCode, signal };
+}
+
+/** A function that polls an API may return `{ status_code: 202 }` and be judged by it. */
+function statusIn(result: unknown): number | null {
+  if (typeof result !== "object" || result === null || !Object.hasOwn(result, "status_code")) return null;
+  const code = (result as { status_code: unknown }).status_code;
+  return typeof code === "number" ? code : null;
+}
+
+// Whether a rule matches a failure, and by what. Pure, and in time that grows with the texts alone.
+
+/** The conditions of the rule with the values of theirs that matched, and the line of the message part; null if it does not match. */
+export function matchOf({ if: wanted }: Rule, cause: Failure, attempt: number): FoundPart | null {
+  const parts: string[] = [];
+  const has = <T>(name: string, values: readonly T[] | null, found: T | null): boolean => {
+    if (values === null) return true;
+    if (found === null || !values.includes(found)) return false;
+    parts.push(`${name} ${found}`);
+    return true;
+  };
+  if (!has("kind", wanted.kind, cause.kind)) return null;
+  if (!has("exitCode", wanted.exitCode, cause.exitCode)) return null;
+  if (!has("signal", wanted.signal, cause.signal)) return null;
+  if (!has("error", wanted.error, cause.name)) return null;
+  if (!has("attempt", wanted.attempt, attempt)) return null;
+  if (wanted.status !== null) {
+    const { status } = cause;
+    const range = status === null ? undefined : wanted.status.find(([low, high]) => status >= low && status <= high);
+    if (range === undefined) return null;
+    parts.push(`status ${range[0] === range[1] ? range[0] : range.join("-")}`);
+  }
+  let line: string | null = null;
+  if (wanted.message !== null) {
+    const found = findPart(messageOf(cause), wanted.message);
+    if (found === null) return null;
+    parts.push(`message ${JSON.stringify(found.part)}`);
+    line = found.line;
+  }
+  if (wanted.words !== undefined) {
+    const found = findWord(messageOf(cause), wanted.words);
+    if (found === null) return null;
+    parts.push(`message ${JSON.stringify(found.part)}`);
+    line = found.line;
+  }
+  if (wanted.lines !== undefined) {
+    const list = lineList(wanted.lines);
+    const found = list === null ? null : findInLines(linesOf(cause), list);
+    if (found === null) return null;
+    parts.push(`lines ${JSON.stringify(found.part)}`);
+    line = found.line;
+  }
+  return { part: parts.join(", "), line };
+}
+
+/** Parts are searched for in the message and in the code: `ECONNRESET` is often only there. */
+function messageOf({ message, code }: Failure): string {
+  return `${message} ${code ?? ""}`;
+}
+
+/** The last lines of a command, and behind them the message: that is the line of the error itself. */
+function linesOf(cause: Failure): string[] {
+  const { name } = cause;
+  const message = name === null || name === "Error" ? messageOf(cause) : `${name}: ${messageOf(cause)}`;
+  return [...aroundOf(cause).split("\n"), ...message.split("\n")];
+}
+
+/** Where the lists search for what is not in the message: programs explain themselves in several lines of stderr, and which of
+ *  them is the message is a guess. Stacks of errors name files, and are not searched. */
+function aroundOf({ kind, stack }: Failure): string {
+  const isCommand = kind === "exit" || kind === "signal" || kind === "oom";
+  return isCommand && stack !== null ? stack : "";
+}

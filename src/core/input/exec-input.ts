@@ -1,0 +1,249 @@
+/** What a job of kind `exec` says: a command, and how it is to be run. Checked at submit, and again before it runs. */
+import { asBoolean, asInteger, asList, asObject, asText, type Fields, fieldPath, isPlain, reader } from "../check.ts";
+import { type Duration, toMs } from "../duration.ts";
+import { ConfigError } from "../errors.ts";
+import { asArgument, checkEnv, checkFill, checkPorts, type Fill } from "./exec-env.ts";
+import { toBytes } from "./resources.ts";
+
+/** A command and what it gets: arguments, environment, files, limits.
+ *  @example
+ *  const input: ExecInput = { argv: ["ffmpeg", "-i", "inputs/a.mov", "artifacts/a.mp4"], limits: { openFiles: 256 } }; */
+export interface ExecInput {
+  /** The program and its arguments; no shell sees them. */
+  argv?: readonly string[];
+  /** Text for `/bin/sh -c`, only together with `shell: true`. Put values into `env`, never into this text. */
+  command?: string;
+  shell?: boolean;
+  /** Added to the minimal environment. Names such as PATH or LD_PRELOAD must be allowed by the worker. */
+  env?: Readonly<Record<string, string>>;
+  /** Default: a directory of the attempt's own. */
+  cwd?: string;
+  /** Text for its standard input; without it and without `input` there is none. */
+  stdin?: string;
+  /** A JSON value for its standard input. */
+  input?: unknown;
+  /** Bytes for its standard input that were uploaded before: see `upload` of a submit. Each attempt reads them from the start. */
+  stdinFile?: StdinFile;
+  /** Files for it, by their names: content in base64. It finds them in `inputs/` of the attempt's directory
+   *  (`$PERDURE_OUTPUT_DIR/inputs/NAME`). They count as payload, and go with the other scratch files. */
+  files?: Readonly<Record<string, string>>;
+  /** Names of ports that it wants. Each attempt is given a free one for each: `PERDURE_PORT_HTTP` for the name `http`. */
+  ports?: readonly string[];
+  /** More variables, filled in by the worker: `jobId`, `attempt` (from 1), `attemptIndex` (from 0), `port.NAME`. For programs
+   *  that know these under other names. */
+  fill?: Readonly<Record<string, string>>;
+  /** Between SIGTERM and SIGKILL. Default: 10 s. */
+  grace?: Duration;
+  /** Bytes kept of stdout, and of stderr, or text such as `4m`: half from the beginning, half from the end. Default: 1 MiB. */
+  outputCap?: number | string;
+  limits?: ExecLimits;
+  /** Of the files it makes, as in 0o077. Default: the worker's; its own directory is for its owner alone in any case. */
+  umask?: number;
+  /** Keeps its scratch files when the job has ended. */
+  keep?: boolean;
+}
+
+/** What was uploaded. With it in the input, one key never names jobs with different bytes.
+ *  @example
+ *  const { id, bytes, sha256 } = await perdure.upload(createReadStream("dump.sql"));
+ *  const stdinFile: StdinFile = { bytes, sha256 };
+ *  await perdure.submit(exec, { argv: ["psql"], stdinFile }, { upload: id }); */
+export interface StdinFile {
+  readonly bytes: number;
+  /** In hexadecimal digits. */
+  readonly sha256: string;
+}
+
+/** For the command with all its descendants, but for `openFiles` and `fileSize`, which are for each process.
+ *  @example
+ *  const limits: ExecLimits = { openFiles: 256, fileSize: 100_000_000 }; */
+export interface ExecLimits {
+  /** Bytes of memory, or text such as `512m` or `2g`. Checked ten times a second: what grows faster gets further. */
+  memory?: number | string;
+  processes?: number;
+  /** Bytes of any file it writes, or text such as `512m` or `2g`. */
+  fileSize?: number | string;
+  openFiles?: number;
+}
+
+/** In bytes, where a limit is a size. */
+export type CheckedLimits = { readonly [K in keyof ExecLimits]: number };
+
+export interface CheckedExec {
+  readonly argv: readonly [string, ...string[]];
+  readonly env: Readonly<Record<string, string>>;
+  readonly cwd: string | null;
+  readonly stdin: string | null;
+  /** Not together with `stdin`. */
+  readonly stdinFile: StdinFile | null;
+  /** Names that are safe to write in one directory, and base64. */
+  readonly files: Readonly<Record<string, string>>;
+  /** Names, each of which makes a variable of its own. */
+  readonly ports: readonly string[];
+  /** Ports named here are among those above. */
+  readonly fill: Readonly<Record<string, Fill>>;
+  readonly graceMs: number;
+  readonly outputCap: number;
+  readonly limits: CheckedLimits;
+  readonly umask: number | null;
+  readonly keep: boolean;
+}
+
+const KEYS = [
+  ...["argv", "command", "shell", "env", "cwd", "stdin", "input", "stdinFile", "files", "ports", "fill"],
+  ...["grace", "outputCap", "limits", "umask", "keep"],
+] as const;
+const LIMIT_KEYS = ["memory", "processes", "fileSize", "openFiles"] as const;
+
+const DEFAULT_GRACE_MS = 10_000;
+const MAX_GRACE_MS = 3_600_000;
+const DEFAULT_CAP = 1_048_576;
+const MAX_CAP = 64 * 1_048_576;
+/** Of an upload. */
+export const MAX_STDIN_BYTES = 64 * 1_048_576;
+const MAX_TEXT = 131_072; // Linux takes no longer argument
+const MAX_ARGS = 10_000;
+const MAX_FILES = 20;
+const MAX_NAME_BYTES = 255; // no file system takes a longer one
+
+export function checkExecInput(value: unknown, path: string): CheckedExec {
+  const fields = asObject(value, path, KEYS as readonly (typeof KEYS)[number][]);
+  const read = reader(fields, path);
+  const env = read("env", checkEnv, {});
+  const ports = read("ports", checkPorts, []);
+  return {
+    argv: argvOf(fields, path),
+    env,
+    cwd: read("cwd", (text, at) => asText(text, at, 4_096), null),
+    stdin: stdinOf(fields, path),
+    stdinFile: read("stdinFile", (value, at) => checkStdinFile(value, at, fields), null),
+    files: read("files", checkFiles, {}),
+    ports,
+    fill: read("fill", (value, at) => checkFill(value, at, { ports, env }), {}),
+    graceMs: read("grace", graceOf, DEFAULT_GRACE_MS),
+    outputCap: read("outputCap", (n, at) => asInteger(bytesIn(n, at), at, { min: 1_024, max: MAX_CAP }), DEFAULT_CAP),
+    limits: read("limits", checkLimits, {}),
+    umask: read("umask", (n, at) => asInteger(n, at, { min: 0, max: 0o777 }), null),
+    keep: read("keep", asBoolean, false),
+  };
+}
+
+function argvOf(fields: Fields<string>, path: string): [string, ...string[]] {
+  const { argv, command } = fields;
+  const shell = fields.shell === undefined ? false : asBoolean(fields.shell, fieldPath(path, "shell"));
+  if ((argv === undefined) === (command === undefined)) {
+    const allowed = 'either argv, as in ["./flaky.sh", "--fast"], or command with shell set to true';
+    throw new ConfigError({
+      path,
+      given: fields,
+      allowed,
+      problem: argv === undefined ? "no command" : "two commands",
+    });
+  }
+  if (command !== undefined) {
+    const at = fieldPath(path, "command");
+    if (!shell) {
+      const allowed = "shell set to true beside it, so that it is clear that a shell reads it; or argv instead";
+      throw new ConfigError({ path: at, given: command, allowed });
+    }
+    return ["/bin/sh", "-c", asText(command, at, MAX_TEXT)];
+  }
+  if (shell) {
+    const allowed = "command: text for the shell, in place of argv";
+    throw new ConfigError({ path: fieldPath(path, "shell"), given: true, allowed });
+  }
+  // An argument may be empty, but for the first.
+  const list = asList(argv, fieldPath(path, "argv"), asArgument, MAX_ARGS, 1);
+  asText(list[0], `${fieldPath(path, "argv")}[0]`, 4_096);
+  return list as [string, ...string[]];
+}
+
+function stdinOf(fields: Fields<string>, path: string): string | null {
+  const { stdin, input } = fields;
+  if (stdin !== undefined && input !== undefined) {
+    const allowed = "either stdin, a text, or input, a JSON value";
+    throw new ConfigError({ path: fieldPath(path, "stdin"), given: stdin, allowed });
+  }
+  if (input !== undefined) return jsonOf(input, fieldPath(path, "input"));
+  if (stdin === undefined) return null;
+  if (typeof stdin === "string") return stdin;
+  throw new ConfigError({ path: fieldPath(path, "stdin"), given: stdin, allowed: "a text" });
+}
+
+function checkStdinFile(value: unknown, path: string, { stdin, input }: Fields<string>): StdinFile {
+  if (stdin !== undefined || input !== undefined) {
+    const allowed = "it cannot be used together with stdin or input";
+    throw new ConfigError({ path, given: "a file", allowed });
+  }
+  const { bytes, sha256 } = asObject(value, path, ["bytes", "sha256"]);
+  const size = asInteger(bytes, fieldPath(path, "bytes"), { min: 0, max: MAX_STDIN_BYTES });
+  if (typeof sha256 === "string" && /^[0-9a-f]{64}$/.test(sha256)) return { bytes: size, sha256 };
+  throw new ConfigError({ path: fieldPath(path, "sha256"), given: sha256, allowed: "64 hexadecimal digits" });
+}
+
+function jsonOf(value: unknown, path: string): string {
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value);
+  } catch {
+    text = undefined; // circular, a BigInt, too deep, or a toJSON that throws
+  }
+  if (text !== undefined) return text;
+  throw new ConfigError({ path, given: typeof value, allowed: "a value that JSON can hold" });
+}
+
+function checkFiles(value: unknown, path: string): Record<string, string> {
+  if (!isPlain(value) || Object.keys(value).length > MAX_FILES) {
+    const allowed = `an object of at most ${MAX_FILES} names, each with its content in base64`;
+    throw new ConfigError({ path, given: value, allowed });
+  }
+  const files: Record<string, string> = Object.create(null);
+  for (const [name, content] of Object.entries(value)) {
+    const at = fieldPath(path, name);
+    if (!isFileName(name)) {
+      const allowed = `plain names of 1 to ${MAX_NAME_BYTES} bytes: no folder, no "." or "..", no control characters`;
+      throw new ConfigError({ path: at, given: name, allowed });
+    }
+    files[name] = asBase64(content, at);
+  }
+  return files;
+}
+
+const CONTROL = /\p{Cc}/u;
+
+function isFileName(name: string): boolean {
+  if (name === "" || name === "." || name === ".." || /[/\\]/.test(name) || CONTROL.test(name)) return false;
+  // Half of a pair would be written as another character, perhaps that of another file.
+  return name.isWellFormed() && new TextEncoder().encode(name).length <= MAX_NAME_BYTES;
+}
+
+const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
+
+/** Bytes as a text, with the padding of RFC 4648. What Node itself would skip without a word is refused. */
+export function asBase64(value: unknown, path: string): string {
+  if (typeof value === "string" && value.length % 4 === 0 && BASE64.test(value)) return value;
+  throw new ConfigError({ path, given: value, allowed: "base64: A-Z, a-z, 0-9, + and /, padded with =" });
+}
+
+function graceOf(value: unknown, path: string): number {
+  const ms = toMs(value, path);
+  if (ms <= MAX_GRACE_MS) return ms;
+  throw new ConfigError({ path, given: value, allowed: "at most 1h" });
+}
+
+function checkLimits(value: unknown, path: string): CheckedLimits {
+  const fields = asObject(value, path, LIMIT_KEYS);
+  const limits: { -readonly [K in keyof CheckedLimits]: CheckedLimits[K] } = {};
+  for (const key of LIMIT_KEYS) {
+    if (fields[key] === undefined) continue;
+    const at = fieldPath(path, key);
+    const isSize = key === "memory" || key === "fileSize";
+    limits[key] = asInteger(isSize ? bytesIn(fields[key], at) : fields[key], at, { min: 1 });
+  }
+  return limits;
+}
+
+/** A text as resources have it, in bytes; anything else as it is. */
+function bytesIn(value: unknown, path: string): unknown {
+  return typeof value === "string" ? toBytes(value, path) : value;
+}

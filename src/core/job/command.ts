@@ -1,0 +1,135 @@
+/** What an operator may ask of a job, and what follows. Pure, and separate from `decide`: nothing is charged here.
+ *  A command that finds its wish already fulfilled is a no-op, not an error, so that it can be repeated safely. */
+import {
+  type BudgetNow,
+  grantTrouble,
+  NO_BUDGETS,
+  noRedrive,
+  redrivenBudgets,
+  shortageText,
+} from "../decision/budget.ts";
+import { EVENT_FORMAT, type JobEventBody } from "./event.ts";
+import { evolve } from "./fold.ts";
+import { isTerminal, type Job } from "./job.ts";
+import { happened, type Transition } from "./lifecycle.ts";
+import { changedTerms, type JobTerms, type RedriveTerms, redrivenTerms } from "./redrive.ts";
+
+/** What a person asks of a job.
+ *  @example
+ *  const command: Command = { kind: "cancel", by: "ada" }; */
+export type Command =
+  | { readonly kind: "cancel" | "retry" | "discard"; readonly by?: string | null }
+  /** With a chapter, after that one alone: a job that was redriven meanwhile is left as it is. */
+  | {
+      readonly kind: "redrive";
+      readonly chapter?: number;
+      readonly changes?: RedriveTerms;
+      readonly by?: string | null;
+    }
+  | { readonly kind: "reschedule"; readonly runAt: number; readonly by?: string | null }
+  /** What it waited for has ended. The engine's own: `attempt` is the run that began to wait. */
+  | { readonly kind: "unblock"; readonly attempt: number; readonly runAt: number; readonly by?: string | null };
+
+/** What a command makes of a job: a change, nothing, or a refusal.
+ *  @example
+ *  const decision: CommandDecision = decideCommand(running, { kind: "cancel" }, Date.now()); */
+export type CommandDecision =
+  /** With `terms`, the job has these from now on; with `budgets`, those that cover it have these limits. */
+  | ({ readonly kind: "apply"; readonly terms?: JobTerms; readonly budgets?: readonly BudgetNow[] } & Transition)
+  | { readonly kind: "noop"; readonly message: string }
+  /** `isBudget`: a budget that covers the job has nothing left. */
+  | { readonly kind: "refuse"; readonly message: string; readonly isBudget?: boolean };
+
+/** Decides what a command makes of a job. Pure.
+ *  `budgets` are those that cover the job, the nearest first.
+ *  @example
+ *  const decision = decideCommand(running, { kind: "cancel" }, Date.now());
+ *  if (decision.kind === "refuse") console.error(decision.message); */
+export function decideCommand(
+  job: Job,
+  command: Command,
+  now: number,
+  budgets: readonly BudgetNow[] = NO_BUDGETS,
+): CommandDecision {
+  const by = command.by ?? null;
+  switch (command.kind) {
+    case "cancel":
+      if (isTerminal(job.state)) return noop(`the job has already ${past(job)}`);
+      if (job.state !== "running") return apply(job, { name: "job.cancelled", data: { v: EVENT_FORMAT, by } }, now);
+      if (job.cancelRequestedAt !== null) return noop("a cancel was already requested");
+      return apply(job, { name: "job.cancel_requested", data: { v: EVENT_FORMAT, by } }, now);
+    case "retry":
+      if (job.state === "failed" || job.state === "cancelled") return redrive(job, {}, by, { now, budgets });
+      if (job.state !== "queued") return refuse(job, "retry", "queued, failed or cancelled");
+      return job.runAt <= now ? noop("the job is already due") : reschedule(job, now, by, now);
+    case "reschedule":
+      if (job.state !== "queued") return refuse(job, "reschedule", "queued");
+      return command.runAt === job.runAt
+        ? noop("the job is already due at that time")
+        : reschedule(job, command.runAt, by, now);
+    case "unblock":
+      if (job.state !== "blocked" || job.attempt !== command.attempt) return noop("the job waits for nothing any more");
+      return apply(job, { name: "job.unblocked", data: requeued(job, command.runAt, by) }, now);
+    case "redrive":
+      if ((command.chapter ?? job.chapter) !== job.chapter) return noop("the job was given a new start");
+      if (job.state !== "failed" && job.state !== "cancelled") return refuse(job, "redrive", "failed or cancelled");
+      return redrive(job, command.changes ?? {}, by, { now, budgets });
+    case "discard":
+      if (job.state !== "failed") return refuse(job, "discard", "failed");
+      if (job.discardedAt !== null) return noop("the job was already discarded");
+      return apply(job, { name: "job.discarded", data: { v: EVENT_FORMAT, by } }, now);
+  }
+}
+
+function reschedule(job: Job, runAt: number, by: string | null, now: number): CommandDecision {
+  return apply(job, { name: "job.rescheduled", data: requeued(job, runAt, by) }, now);
+}
+
+function redrive(
+  job: Job,
+  changes: RedriveTerms,
+  by: string | null,
+  { now, budgets: before }: { readonly now: number; readonly budgets: readonly BudgetNow[] },
+): CommandDecision {
+  const terms = redrivenTerms(job, changes);
+  if (typeof terms === "string") return { kind: "refuse", message: `cannot redrive it with these changes: ${terms}` };
+  const budgets = redrivenBudgets(job, terms.policy, before, changes.budget);
+  const trouble = changes.budget === undefined ? null : grantTrouble(changes.budget, budgets);
+  if (trouble !== null) return { kind: "refuse", message: `cannot grant more budget: ${trouble}` };
+  const short = noRedrive(budgets);
+  if (short !== null) {
+    const more =
+      changes.budget === undefined ? "grant more by a redrive with --budget (option `budget`)" : "grant more than that";
+    return { kind: "refuse", isBudget: true, message: `cannot redrive: ${shortageText(short)}; ${more}` };
+  }
+  const limits = changes.budget === undefined && terms.policy === job.policy ? {} : { budgets };
+  const granted = changes.budget === undefined ? {} : { budget: changes.budget };
+  const changed = changedTerms(job, terms);
+  if (changed === null) {
+    const data = { ...requeued(job, now, by), ...granted };
+    return { ...apply(job, { name: "job.redriven", data }, now), ...limits };
+  }
+  const next = { ...job, ...terms };
+  const data = { ...requeued(next, now, by), changed, ...granted };
+  return { ...apply(next, { name: "job.redriven", data }, now), terms, ...limits };
+}
+
+function requeued({ expireInMs }: Job, runAt: number, by: string | null) {
+  return { v: EVENT_FORMAT, by, runAt, expiresAt: expireInMs === null ? null : runAt + expireInMs };
+}
+
+function apply(job: Job, event: JobEventBody, now: number): CommandDecision & { readonly kind: "apply" } {
+  return { kind: "apply", event, next: evolve(job, happened(event, now)) };
+}
+
+function noop(message: string): CommandDecision {
+  return { kind: "noop", message };
+}
+
+function refuse(job: Job, verb: string, wanted: string): CommandDecision {
+  return { kind: "refuse", message: `cannot ${verb} a job that is ${job.state}; it must be ${wanted}` };
+}
+
+function past(job: Job): string {
+  return job.state === "cancelled" ? "been cancelled" : job.state;
+}

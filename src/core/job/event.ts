@@ -1,0 +1,197 @@
+/** Events: the record that something happened to a job. `data` carries a format number `v`; readers refuse formats
+ *  they do not know. One change of a job writes one event; views show some of them under two names (`shownNames`). */
+import type { Amount, BudgetShortage } from "../decision/budget.ts";
+import type { Charge, Counters, Decision, Delay } from "../decision/decide.ts";
+import type { Crash } from "../decision/evidence.ts";
+import type { Failure } from "../decision/failure.ts";
+import type { PolicySources } from "../policy/policy-sources.ts";
+import type { FailReason, JobState, Usage } from "./job.ts";
+import type { ChangedTerms } from "./redrive.ts";
+
+export const EVENT_FORMAT = 1;
+
+/** A decision as stored: without the counters, which the event carries beside it, and only where they moved. */
+export interface StoredDecision {
+  readonly kind: Decision["kind"];
+  readonly step: number;
+  readonly class: string;
+  readonly matched: string;
+  /** Which part of the list or rule it was, and the line in which that was found; not in events of earlier versions. */
+  readonly matchedPart?: string;
+  readonly matchedText?: string;
+  readonly reason?: FailReason;
+  readonly detail?: string | null;
+  readonly charge?: Charge | null;
+  readonly runAt?: number;
+  readonly delay?: Delay;
+  readonly conditionError?: string;
+  /** The budget that is used up, where the decision is about one. */
+  readonly shortage?: BudgetShortage;
+}
+
+export interface AttemptEndData {
+  readonly v: number;
+  readonly attempt: number;
+  readonly decision: StoredDecision;
+  readonly counters?: Partial<Counters>;
+  readonly usage?: Usage;
+  readonly expiresAt?: number | null;
+  readonly failure?: Omit<Failure, "stack">;
+}
+
+/** What an event of a job says: its name and data.
+ *  @example
+ *  const isEnd = (event: JobEventBody) => event.name === "attempt.succeeded"; */
+export type JobEventBody =
+  | {
+      readonly name: "job.submitted";
+      readonly data: {
+        readonly v: number;
+        readonly state: JobState;
+        readonly runAt: number;
+        readonly expiresAt: number | null;
+        readonly kind: string;
+        readonly queue: string;
+        readonly namespace: string;
+        readonly maxAttempts: number;
+        readonly labels?: Readonly<Record<string, string>>;
+        readonly priority?: number;
+        readonly timeoutMs?: number;
+        readonly deadlineAt?: number;
+        /** The job whose child it is. */
+        readonly parentId?: string;
+        /** Who submitted it, as far as it is known. */
+        readonly by?: string;
+        /** The id of the token with which it was submitted to a server: names of tokens may be alike. */
+        readonly token?: string;
+        /** Where the values of its policy came from; left out where none was given. */
+        readonly sources?: PolicySources;
+      };
+    }
+  | {
+      readonly name: "attempt.started";
+      readonly data: {
+        readonly v: number;
+        readonly attempt: number;
+        readonly session: string;
+        readonly worker: string;
+      };
+    }
+  | { readonly name: "attempt.succeeded" | "attempt.failed" | "attempt.timed_out"; readonly data: AttemptEndData }
+  | {
+      readonly name: "attempt.lost";
+      readonly data: AttemptEndData & {
+        readonly why: string;
+        readonly session: string | null;
+        readonly by: string | null;
+        readonly renewedAt: number | null;
+        /** What is known of the loss; not in events of earlier versions. */
+        readonly crash?: Crash;
+      };
+    }
+  /** It runs again when all that it waits for have ended. */
+  | { readonly name: "attempt.waiting"; readonly data: AttemptEndData & { readonly waitsFor: readonly string[] } }
+  | {
+      readonly name: "attempt.interrupted";
+      readonly data: AttemptEndData & { readonly why: "interrupted" | "released" };
+    }
+  | {
+      readonly name: "job.queue_timeout";
+      readonly data: AttemptEndData & { readonly why: "queue_timeout" | "deadline" };
+    }
+  /** It was due, and not started: a budget above it had too little left. */
+  | { readonly name: "job.over_budget"; readonly data: AttemptEndData }
+  | { readonly name: "job.cancel_requested" | "job.cancelled" | "job.discarded"; readonly data: CommandData }
+  | {
+      readonly name: "job.rescheduled" | "job.unblocked";
+      readonly data: CommandData & { readonly runAt: number; readonly expiresAt: number | null };
+    }
+  | {
+      readonly name: "job.redriven";
+      readonly data: CommandData & {
+        readonly runAt: number;
+        readonly expiresAt: number | null;
+        /** What of the job is other from here on. */
+        readonly changed?: ChangedTerms;
+        /** What was granted in addition, in every budget that covers the job. */
+        readonly budget?: Partial<Amount>;
+      };
+    };
+
+interface CommandData {
+  readonly v: number;
+  /** Who asked, as far as it is known. */
+  readonly by: string | null;
+}
+
+export type JobEventName = JobEventBody["name"];
+
+/** An event of a job as read back. `n` counts from 1 without gaps; `seq` is store-wide.
+ *  @example
+ *  for await (const event of job.events()) console.log((event as JobEvent).n, event.name); */
+export type JobEvent = JobEventBody & {
+  readonly seq: number;
+  readonly jobId: string;
+  readonly n: number;
+  readonly at: number;
+};
+
+/** Events of the engine itself (`worker.*`, `queue.*`, `engine.*`) belong to no job and have no n.
+ *  @example
+ *  const isEngines = (event: PerdureEvent): event is EngineEvent => event.jobId === null; */
+export interface EngineEvent {
+  readonly seq: number;
+  readonly jobId: null;
+  readonly n: 0;
+  readonly at: number;
+  readonly name: string;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+/** An event of a job, or of the engine.
+ *  @example
+ *  for await (const event of perdure.events({ follow: true })) console.log(event.seq, event.name); */
+export type PerdureEvent = JobEvent | EngineEvent;
+
+/** The names under which people see an event: what happened to the attempt, then what it meant for the job.
+ *  @example
+ *  for await (const event of job.events()) if (event.jobId !== null) console.log(shownNames(event).join(", ")); */
+export function shownNames(event: JobEventBody): readonly string[] {
+  switch (event.name) {
+    case "attempt.succeeded":
+    case "attempt.failed":
+    case "attempt.timed_out":
+    case "attempt.lost":
+    case "attempt.waiting":
+    case "attempt.interrupted":
+    case "job.queue_timeout":
+    case "job.over_budget":
+      return [event.name, ...consequence(event.data.decision)];
+    default:
+      return [event.name];
+  }
+}
+
+function consequence(decision: StoredDecision): readonly string[] {
+  switch (decision.kind) {
+    case "succeed":
+      return ["job.succeeded"];
+    case "cancel":
+      return ["job.cancelled"];
+    case "retry":
+      return ["job.retry_scheduled"];
+    case "block":
+      return ["job.blocked"];
+    case "fail":
+      return decision.step === 8 || decision.reason === "lost"
+        ? ["job.retries_exhausted", "job.failed"]
+        : ["job.failed"];
+  }
+}
+
+/** An event of the engine that is written with a change, in its transaction. */
+export interface EngineRecord {
+  readonly at: number;
+  readonly name: string;
+  readonly data: Readonly<Record<string, unknown>>;
+}

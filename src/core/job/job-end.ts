@@ -1,0 +1,104 @@
+/** The end of a job as `result()` returns or throws it. */
+
+import type { JobHandle } from "../api.ts";
+import { type Failure, failureText } from "../decision/failure.ts";
+import { PerdureError } from "../errors.ts";
+import type { JobEvent, PerdureEvent } from "./event.ts";
+import type { FailReason, Job } from "./job.ts";
+import type { AttemptRow } from "./views.ts";
+
+// What `result()` throws for a job that failed.
+
+/** The job ended as failed. `reason` says how, `failure` is that of its last attempt.
+ *  @example
+ *  await job.result().catch((error) => {
+ *    if (error instanceof JobFailedError) console.error(error.reason, error.failure?.message);
+ *  }); */
+export class JobFailedError extends PerdureError {
+  readonly jobId: string;
+  readonly reason: FailReason;
+  readonly failure: Failure | null;
+  readonly attempt: number;
+
+  constructor(jobId: string, reason: FailReason, failure: Failure | null, attempt: number) {
+    const last = failure === null ? "" : `: ${failureText(failure)}`;
+    super("job_failed", `${jobId} failed (${reason}) after ${attempt} ${attempt === 1 ? "run" : "runs"}${last}`);
+    this.name = "JobFailedError";
+    this.jobId = jobId;
+    this.reason = reason;
+    this.failure = failure;
+    this.attempt = attempt;
+  }
+}
+
+// What `result()` makes of a job that has ended, or gone on to a later chapter: nothing if the chapter asked for
+// succeeded, else the error that it throws. The same for an engine in this process and for a server.
+
+/** As much of a job as its end needs. */
+export type JobEndFields = Pick<Job, "id" | "chapter" | "state" | "reason" | "attempt">;
+
+/** Null when the chapter succeeded. Attempts and events are read only where they are needed. */
+export async function errorOfEnd(
+  job: JobEndFields,
+  chapter: number,
+  handle: Pick<JobHandle<unknown>, "attempts" | "events">,
+): Promise<PerdureError | null> {
+  if (job.chapter > chapter) {
+    const { reason, attempt } = await earlierChapterEnd(handle.events(), chapter);
+    if (reason !== null) return failed(job.id, reason, await lastOf(handle, attempt), chapter, attempt);
+    const message = `chapter ${chapter} of ${job.id} was cancelled; the job is now in chapter ${job.chapter}`;
+    return new PerdureError("job_cancelled", message);
+  }
+  switch (job.state) {
+    case "succeeded":
+      return null;
+    case "failed":
+      return failed(job.id, job.reason as FailReason, await lastOf(handle, job.attempt), job.chapter, job.attempt);
+    default:
+      return new PerdureError("job_cancelled", `${job.id} was cancelled`);
+  }
+}
+
+/** That attempt alone: there may be very many before it. */
+async function lastOf(handle: Pick<JobHandle<unknown>, "attempts">, attempt: number): Promise<AttemptRow[]> {
+  if (attempt === 0) return [];
+  try {
+    return await handle.attempts({ after: attempt - 1, limit: 1 });
+  } catch (error) {
+    // A server of an earlier version knows no pages.
+    if ((error as { readonly code?: unknown }).code !== "invalid_request") throw error;
+    return handle.attempts();
+  }
+}
+
+/** A chapter that was followed by another can only have failed or been cancelled; its last decision says which, by its
+ *  reason. It need not be that of an attempt: a wait that ran out decides too. */
+export async function earlierChapterEnd(
+  events: AsyncIterable<PerdureEvent>,
+  chapter: number,
+): Promise<{ readonly reason: FailReason | null; readonly attempt: number }> {
+  let current = 1;
+  let attempt = 0;
+  let reason: FailReason | null = null;
+  for await (const event of events) {
+    const { name, data } = event as JobEvent;
+    if (name === "job.redriven") current += 1;
+    if (current > chapter) break;
+    if (name === "attempt.started") attempt = data.attempt;
+    if (current === chapter && "decision" in data) reason = data.decision.reason ?? null;
+  }
+  return { reason, attempt };
+}
+
+/** The failure of a chapter's last attempt, if it had one. */
+export function lastFailure(attempts: readonly AttemptRow[], chapter: number): Failure | null {
+  return attempts.findLast((attempt) => attempt.chapter === chapter)?.failure ?? null;
+}
+
+function failed(id: string, reason: FailReason, attempts: readonly AttemptRow[], chapter: number, attempt: number) {
+  return new JobFailedError(id, reason, lastFailure(attempts, chapter), attempt);
+}
+
+export function resultTimeout(id: string, timeoutMs: number | null): PerdureError {
+  return new PerdureError("result_timeout", `${id} did not end within ${timeoutMs} ms; it goes on`);
+}

@@ -1,0 +1,183 @@
+/** The presets: our own default, and the documented numbers of the five systems that Perdure speaks for. Each is a
+ *  policy in full, so that a stored policy never depends on the version that resolved it. `default` grants no retry
+ *  of failures (a task must say that it may run twice), but a hundred after lost workers, which are nobody's fault. */
+import { deepFreeze } from "../check.ts";
+import type { Backoff, Policy, PresetName, Rule, RuleCondition, WorkerLostPolicy } from "./policy.ts";
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+
+/** Doubling delays without floor. */
+function doubling(initialMs: number, maxMs: number, jitter: number): Extract<Backoff, { type: "exponential" }> {
+  return { type: "exponential", initialMs, factor: 2, maxMs, jitter, minMs: 0, immediate: 0, clampAfterJitter: false };
+}
+
+/** Also what an exponential backoff starts from where the preset has none. */
+export const DEFAULT_BACKOFF = doubling(SECOND, MINUTE, 0.2);
+
+/** No condition at all; every rule fills in some. */
+export const ANY: RuleCondition = {
+  kind: null,
+  exitCode: null,
+  signal: null,
+  error: null,
+  message: null,
+  status: null,
+  attempt: null,
+};
+
+function rule(condition: Partial<RuleCondition>, verdict: Rule["then"]): Rule {
+  // biome-ignore lint/suspicious/noThenProperty: the policy language says "then"; a rule is never awaited.
+  return { if: { ...ANY, ...condition }, then: verdict, maxRetries: null, backoff: null };
+}
+
+/** Losses spend `maxAttempts` and wait by the main backoff. The two other fields are not read then; 0 and none are
+ *  what `resolvePolicy` writes there as well, so that equal policies have equal text. */
+export const SHARED_LOSS: WorkerLostPolicy = {
+  charge: "shared",
+  maxRetries: 0,
+  backoff: { type: "none" },
+  poison: null,
+};
+
+const DEFAULT: Policy = {
+  preset: "default",
+  maxAttempts: 1,
+  backoff: DEFAULT_BACKOFF,
+  maxElapsedMs: null,
+  maxDefers: 1_000,
+  honourRetryAfter: true,
+  retryAfterMaxMs: HOUR,
+  retryOnExitCodes: [],
+  noRetryOnExitCodes: [],
+  retryOn: [],
+  noRetryOn: [],
+  retryWhen: null,
+  stopWhen: null,
+  rules: [],
+  // All of 4xx but those that ask for another try: 408 Request Timeout, 425 Too Early, 429 Too Many Requests.
+  fallback: [
+    rule(
+      {
+        kind: ["http"],
+        status: [
+          [400, 407],
+          [409, 424],
+          [426, 428],
+          [430, 499],
+        ],
+      },
+      "fail",
+    ),
+  ],
+  onTimeout: "retry",
+  onUnknown: "retry",
+  workerLost: {
+    charge: "own",
+    maxRetries: 100,
+    // At once the first time; later ones apart, so that jobs lost together do not come back together.
+    backoff: { ...doubling(SECOND, 30 * SECOND, 0.2), immediate: 1 },
+    poison: { losses: 3, withinMs: 30 * SECOND },
+  },
+  budget: { tokens: null, costUsd: null },
+};
+
+/** What a command reports: in its result.json, or by its end and the last line of its stderr. */
+const REPORTED = ["result", "exit", "signal"] as const;
+
+/** None of the five sources knows `Retry-After`, fallback rules of ours or the poison guard. */
+const SOURCE: Policy = { ...DEFAULT, honourRetryAfter: false, fallback: [], workerLost: SHARED_LOSS };
+
+/** The policies that others start from, by name.
+ *  @example
+ *  console.log(presets.agent.maxAttempts, presets.agent.backoff); */
+export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
+  default: DEFAULT,
+
+  // `MAX_RETRIES` 2 is two runs in all. Slot 0 of the schedule is never used: 8 s, then 15 s. An engine error is
+  // final; a lost worker and a worker out of memory are not, whether the system killed it or it reports so itself.
+  opal: {
+    ...SOURCE,
+    preset: "opal",
+    maxAttempts: 2,
+    backoff: {
+      type: "schedule",
+      delaysMs: [3 * SECOND, 8 * SECOND, 15 * SECOND],
+      offset: 1,
+      maxMs: 15 * SECOND,
+      jitter: 0,
+      minMs: 0,
+      immediate: 0,
+      clampAfterJitter: false,
+    },
+    fallback: [
+      rule({ kind: ["oom"] }, "retry"),
+      rule({ kind: REPORTED, words: ["invalid_input"] }, "fail"),
+      rule({ kind: REPORTED, words: ["worker_oom"] }, "retry"),
+    ],
+    onTimeout: "fail",
+    onUnknown: "fail",
+  },
+
+  // Two budgets: `max_retries_failure` 0 is one run, and 100 preemptions are free and come back at once. A wait for a
+  // worker that ran out is the end, whatever the budgets say: UNSCHEDULABLE is final.
+  fluster: {
+    ...SOURCE,
+    preset: "fluster",
+    backoff: doubling(SECOND, MINUTE, 0),
+    fallback: [rule({ kind: ["queue_timeout"] }, "fail")],
+    workerLost: { charge: "own", maxRetries: 100, backoff: { type: "none" }, poison: null },
+  },
+
+  // Its `jitter: true` is ×[0.5, 1.5); `resolvePolicy` knows that, since without it there is none.
+  noetl: { ...SOURCE, preset: "noetl", maxAttempts: 3, backoff: doubling(SECOND, MINUTE, 0) },
+
+  // Unclassified errors are final. The deny parts win, which its own code promises but does not do.
+  attune: {
+    ...SOURCE,
+    preset: "attune",
+    backoff: doubling(SECOND, 5 * MINUTE, 0.2),
+    retryOn: [
+      "worker queue ttl expired",
+      "worker did not pick up task",
+      "worker unavailable",
+      "heartbeat ... stale",
+      "timeout",
+      "timed out",
+      "transient",
+      "temporary",
+      "temporarily",
+      "connection refused",
+      "connection reset",
+      "econnrefused",
+      "econnreset",
+      "etimedout",
+    ],
+    noRetryOn: ["validation", "permission denied", "not found", "invalid parameter"],
+    onUnknown: "fail",
+  },
+
+  // Everything is transient but what the agent reports itself, and a wrong key, which does not heal.
+  agent: {
+    ...SOURCE,
+    preset: "agent",
+    backoff: { ...doubling(30 * SECOND, 5 * MINUTE, 0.25), minMs: SECOND },
+    fallback: [
+      rule(
+        {
+          kind: ["http"],
+          status: [
+            [401, 401],
+            [403, 403],
+          ],
+        },
+        "fail",
+      ),
+      // A program that was killed may have gone on after a refusal that it printed: that is not how it ended.
+      rule({ kind: ["exit", "error", "http"], lines: "authentication-failed-1" }, "fail"),
+    ],
+  },
+} satisfies Record<PresetName, Policy>);
+
+export const PRESET_NAMES = Object.keys(presets) as readonly PresetName[];

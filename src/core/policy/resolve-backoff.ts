@@ -1,0 +1,129 @@
+/** From the backoff people write to the one that is stored. What is not given comes from a base, the backoff this one
+ *  replaces, as long as the type stays the same. Another type starts afresh: no jitter, no floor, no immediate retry,
+ *  and for exponential the initial delay, factor and cap of preset `default`. */
+import { asBoolean, asInteger, asList, asNumber, asObject, asOneOf, type Fields, fieldPath, reader } from "../check.ts";
+import { showMs, toMs } from "../duration.ts";
+import { ConfigError, show } from "../errors.ts";
+import type { Backoff } from "./policy.ts";
+import { DEFAULT_BACKOFF } from "./presets.ts";
+
+/** The limit of every count in a policy: a poll every 32 s for a year. More than that is a schedule, not a retry. */
+export const MAX_COUNT = 1_000_000;
+const MAX_DELAYS = 100;
+/** Enough to go from a millisecond to any cap in a few steps; more is surely a slip of units. */
+export const MAX_FACTOR = 1_000;
+
+const TYPES = ["exponential", "schedule", "fixed", "none"] as const;
+const COMMON = ["max", "jitter", "min", "immediate", "clampAfterJitter"] as const;
+const FIELDS = {
+  exponential: ["type", "initial", "factor", ...COMMON],
+  schedule: ["type", "delays", "offset", ...COMMON],
+  fixed: ["type", "delay", ...COMMON],
+  none: ["type"],
+} as const;
+type BackoffField = (typeof FIELDS)[Backoff["type"]][number];
+const ALL: readonly BackoffField[] = [...new Set(TYPES.flatMap((type): readonly BackoffField[] => FIELDS[type]))];
+
+export interface BackoffContext {
+  readonly base: Backoff;
+  /** What `jitter: true` stands for. */
+  readonly fullJitter: number;
+}
+
+export function resolveBackoff(value: unknown, path: string, { base, fullJitter }: BackoffContext): Backoff {
+  const fields = asObject(value, path, ALL);
+  const type = typeOf(fields, path, base);
+  if (type === "none") return { type };
+
+  const read = reader(fields, path);
+  const same = base.type === type ? base : null;
+  const minMs = read("min", toMs, same?.minMs ?? 0);
+  const common = {
+    jitter: read("jitter", (given, at) => resolveJitter(given, at, fullJitter), same?.jitter ?? 0),
+    minMs,
+    immediate: read("immediate", (given, at) => asInteger(given, at, { min: 0, max: MAX_COUNT }), same?.immediate ?? 0),
+    clampAfterJitter: read("clampAfterJitter", asBoolean, same?.clampAfterJitter ?? false),
+  };
+  const cap = (fallback: number) => read("max", (given, at) => capFrom(given, at, minMs), Math.max(fallback, minMs));
+
+  switch (type) {
+    case "exponential": {
+      const from = base.type === type ? base : DEFAULT_BACKOFF;
+      const initialMs = read("initial", toMs, from.initialMs);
+      const factor = read("factor", (given, at) => asNumber(given, at, { min: 1, max: MAX_FACTOR }), from.factor);
+      // `{ initial: "5m" }` must not wait for the base's one minute. A cap below `initial` that was given does hold.
+      const maxMs = cap(fields.initial === undefined ? from.maxMs : Math.max(from.maxMs, initialMs));
+      return { type, initialMs, factor, maxMs, ...common };
+    }
+    case "schedule": {
+      const from = base.type === type ? base : null;
+      const delaysMs = required(fields, "delays", path, from?.delaysMs, (given, at) =>
+        asList(given, at, toMs, MAX_DELAYS, 1),
+      );
+      const offset = read(
+        "offset",
+        (given, at) => asInteger(given, at, { min: 0, max: MAX_DELAYS }),
+        from?.offset ?? 0,
+      );
+      // Without a cap of its own a schedule ends at its longest delay, and a fixed delay at itself.
+      const maxMs = cap(from !== null && fields.delays === undefined ? from.maxMs : Math.max(...delaysMs));
+      return { type, delaysMs, offset, maxMs, ...common };
+    }
+    case "fixed": {
+      const from = base.type === type ? base : null;
+      const delayMs = required(fields, "delay", path, from?.delayMs, toMs);
+      const maxMs = cap(from !== null && fields.delay === undefined ? from.maxMs : delayMs);
+      return { type, delayMs, maxMs, ...common };
+    }
+  }
+}
+
+/** The type given; else the base's if every field belongs to it, else exponential. */
+function typeOf(fields: Fields<BackoffField>, path: string, base: Backoff): Backoff["type"] {
+  const given = ALL.filter((field) => fields[field] !== undefined);
+  const fits = (type: Backoff["type"]) => given.every((field) => belongs(field, type));
+  const implied = fits(base.type) ? base.type : "exponential";
+  const type = fields.type === undefined ? implied : asOneOf(fields.type, TYPES, fieldPath(path, "type"));
+
+  const stray = given.find((field) => !belongs(field, type));
+  if (stray !== undefined) {
+    const home = TYPES.filter((each) => belongs(stray, each)).join(", ");
+    throw new ConfigError({
+      path: fieldPath(path, stray),
+      given: fields[stray],
+      allowed: `with type ${show(type)} only ${FIELDS[type].join(", ")}`,
+      problem: `"${stray}" belongs to type ${home}`,
+    });
+  }
+  return type;
+}
+
+function belongs(field: BackoffField, type: Backoff["type"]): boolean {
+  return (FIELDS[type] as readonly BackoffField[]).includes(field);
+}
+
+function required<T>(
+  fields: Fields<BackoffField>,
+  field: BackoffField,
+  path: string,
+  inherited: T | undefined,
+  check: (value: unknown, path: string) => T,
+): T {
+  const value = fields[field];
+  return value === undefined && inherited !== undefined ? inherited : check(value, fieldPath(path, field));
+}
+
+function resolveJitter(value: unknown, path: string, fullJitter: number): number {
+  if (typeof value === "boolean") return value ? fullJitter : 0;
+  if (typeof value !== "number" || !(value >= 0 && value < 1)) {
+    throw new ConfigError({ path, given: value, allowed: "a number from 0 to below 1, true or false" });
+  }
+  return value;
+}
+
+/** A cap below the floor would make one of the two a lie. */
+function capFrom(value: unknown, path: string, minMs: number): number {
+  const ms = toMs(value, path);
+  if (ms < minMs) throw new ConfigError({ path, given: value, allowed: `at least min, which is ${showMs(minMs)}` });
+  return ms;
+}

@@ -1,0 +1,155 @@
+/** The routes of fluster's controller service, and Connect's form of errors. */
+import { ConfigError, type ErrorCode, show } from "../../../core/errors.ts";
+import type { Clock } from "../../../lib/clock.ts";
+import { JsonText, operator, type RouteCall, type ServerParts } from "../../../server/context.ts";
+import type { ErrorForm, ServedRoute } from "../../../server/served-route.ts";
+import { readJobId, readListJobs } from "../controller.ts";
+import { FlusterJobs, launchJob } from "./jobs.ts";
+
+// The Connect protocol, for unary calls with JSON: its codes and their statuses, its headers, its errors. What is
+// refused before a handler is called, such as a caller without a token, has its form too.
+
+const STATUS = {
+  ...{ invalid_argument: 400, failed_precondition: 400, unauthenticated: 401, permission_denied: 403 },
+  ...{ not_found: 404, already_exists: 409, resource_exhausted: 429 },
+  ...{ unknown: 500, internal: 500, unimplemented: 501, unavailable: 503, deadline_exceeded: 504 },
+} as const;
+
+type ConnectCode = keyof typeof STATUS;
+
+/** By default what is the caller's fault is `invalid_argument`, and all else `internal`. */
+const CODES: Partial<Readonly<Record<ErrorCode, ConnectCode>>> = {
+  ...{ unauthorized: "unauthenticated", forbidden: "permission_denied" },
+  ...{ job_not_found: "not_found", not_found: "not_found", key_conflict: "already_exists" },
+  ...{ wrong_state: "failed_precondition", parent_ended: "failed_precondition", budget_spent: "failed_precondition" },
+  ...{
+    body_too_large: "resource_exhausted",
+    too_many_requests: "resource_exhausted",
+    store_full: "resource_exhausted",
+  },
+  ...{ closed: "unavailable", overloaded: "unavailable", signing_key_missing: "unavailable" },
+  ...{ store_unavailable: "unavailable", store_unknown: "unknown" },
+};
+
+const JSON_TYPE = "application/json";
+
+/** An error as clients of Connect read it. A body of another type is answered as the protocol has it: 415 with what is taken. */
+const connectError: ErrorForm = ({ status, headers, body }, asked) => {
+  if (body.code === "unsupported_media_type") {
+    const { "content-encoding": encoding = "identity" } = asked;
+    if (!["identity", "gzip"].includes(encoding.toLowerCase())) {
+      const message = `compression ${show(encoding.slice(0, 50))} is not supported: supported encodings are gzip and identity`;
+      return { status: STATUS.unimplemented, headers, body: { code: "unimplemented", message } };
+    }
+    return {
+      status,
+      headers: { ...headers, "accept-post": JSON_TYPE },
+      body: { code: "unknown", message: body.message },
+    };
+  }
+  const code = CODES[body.code] ?? (status < 500 ? "invalid_argument" : "internal");
+  return { status: STATUS[code], headers, body: { code, message: body.message } };
+};
+
+/** A refusal that is none of our errors. */
+function connectReply(code: ConnectCode, message: string): JsonText {
+  return new JsonText(JSON.stringify({ code, message }), STATUS[code]);
+}
+
+const VERSION_HEADER = "connect-protocol-version";
+const TIMEOUT_HEADER = "connect-timeout-ms";
+const LONGEST_MS = 2 ** 31 - 1; // of a timer
+
+/** Calls a handler within the time that its caller gives it. What is under way then goes on: whether it was done is unknown to
+ *  the caller, as after any lost reply. */
+async function withinDeadline(call: RouteCall, clock: Clock, work: () => Promise<object>): Promise<JsonText> {
+  const { headers } = call.request;
+  checkVersion(headers[VERSION_HEADER]);
+  const ms = timeoutIn(headers[TIMEOUT_HEADER]);
+  if (ms === 0) return tooLate(ms); // nothing is begun
+  const reply = work().then((message) => new JsonText(JSON.stringify(message)));
+  if (ms === null) return reply;
+  let cancel = () => {};
+  const over = new Promise<JsonText>((resolve) => {
+    cancel = clock.after(Math.min(ms, LONGEST_MS), () => resolve(tooLate(ms)), { background: true });
+  });
+  reply.catch(() => {}); // when nobody waits for it any more
+  return Promise.race([reply, over]).finally(() => cancel());
+}
+
+function tooLate(ms: number): JsonText {
+  return connectReply("deadline_exceeded", `the call took longer than its ${ms} ms`);
+}
+
+function checkVersion(given: unknown): void {
+  if (given === undefined || given === "1") return;
+  throw new ConfigError({ path: VERSION_HEADER, given, allowed: '"1"' });
+}
+
+function timeoutIn(given: unknown): number | null {
+  if (given === undefined) return null;
+  if (typeof given === "string" && /^\d{1,10}$/.test(given)) return Number(given);
+  throw new ConfigError({ path: TIMEOUT_HEADER, given, allowed: "a number of milliseconds, of at most 10 digits" });
+}
+
+// fluster's controller calls for its clients, over the one engine: `LaunchJob`, `GetJobStatus`, `TerminateJob` and
+// `ListJobs` of `fluster.cluster.ControllerService`, by the Connect protocol with JSON. They need a token, as
+// everything does. Its other calls, those of its workers among them, are not implemented: its workers have no place
+// here.
+
+const SERVICE = "/fluster.cluster.ControllerService";
+
+/** To be among the `routes` of `createServer`. */
+export function flusterRoutes(parts: ServerParts): ServedRoute[] {
+  const { engine } = parts;
+  const jobs = new FlusterJobs(engine);
+
+  const rpc = (name: string, scope: "submit" | "read", handle: (call: RouteCall) => Promise<object>): ServedRoute => ({
+    ...base(`fluster.${name}`, "POST", `${SERVICE}/${name}`),
+    access: { scope },
+    share: () => (scope === "read" ? "reader" : "caller"),
+    isSearch: name === "ListJobs",
+    handle: (call) => withinDeadline(call, engine.clock, () => handle(call)),
+  });
+
+  return [
+    rpc("LaunchJob", "submit", (call) => launchJob(parts, jobs, call)),
+    rpc("GetJobStatus", "read", async ({ namespace, body }) => ({
+      job: await jobs.status(await jobs.get(namespace, readJobId(body))),
+    })),
+    rpc("TerminateJob", "submit", async ({ namespace, body, who }) => {
+      await jobs.terminate(await jobs.get(namespace, readJobId(body)), operator(who));
+      return {};
+    }),
+    rpc("ListJobs", "read", async ({ namespace, body }) => {
+      checkNamespace(readListJobs(body), namespace);
+      const listed = await jobs.list(namespace);
+      return listed.length === 0 ? {} : { jobs: listed };
+    }),
+    {
+      ...base("fluster.other", "POST", `${SERVICE}/*`),
+      handle: async ({ params }) => connectReply("unimplemented", `${params["*"]?.slice(0, 100)} is not implemented`),
+    },
+    ...(["GET", "PUT", "DELETE"] as const).map((method) => ({
+      ...base(`fluster.${method}`, method, `${SERVICE}/*`),
+      handle: async ({ reply }: RouteCall) => {
+        reply.header("allow", "POST");
+        return new JsonText(JSON.stringify({ code: "unknown", message: "send it by POST" }), 405);
+      },
+    })),
+  ];
+}
+
+/** For any valid token. */
+function base(name: string, method: ServedRoute["method"], path: string): Omit<ServedRoute, "handle"> {
+  return {
+    ...{ name, method, path, access: { scope: null }, accepts: ["application/json"], schema: {}, status: 200 },
+    ...{ share: () => "reader", errorForm: connectError, takesGzip: true, checksEmptyType: method === "POST" },
+  };
+}
+
+function checkNamespace(wanted: string | null, namespace: string): void {
+  if (wanted === null || wanted === namespace) return;
+  const allowed = `${JSON.stringify(namespace)}, or none; another one is chosen by the header Perdure-Namespace`;
+  throw new ConfigError({ path: "namespace", given: wanted, allowed });
+}

@@ -1,0 +1,131 @@
+/** Submits of OPAL's clients, also without a token where that is allowed. */
+
+import { randomBytes } from "node:crypto";
+import type { IncomingHttpHeaders } from "node:http";
+import type { FastifyRequest } from "fastify";
+import { ConfigError, PerdureError } from "../../../core/errors.ts";
+import { exec } from "../../../core/input/builtin.ts";
+import { resolvePolicy } from "../../../core/policy/resolve-policy.ts";
+import { LIMITS } from "../../../engine/limits.ts";
+import type { SubmitAnswer, SubmitItem } from "../../../engine/submit-item.ts";
+import { checkBuiltinKind } from "../../../engine/submit-item.ts";
+import { isOver } from "../../../lib/text.ts";
+import {
+  JsonText,
+  type Principal,
+  type RouteCall,
+  type RouteHandler,
+  type ServerParts,
+} from "../../../server/context.ts";
+import { isLoopback } from "../../../server/request-guard.ts";
+import { principal } from "../../../server/routes/submit.ts";
+import { opalExec } from "../exec.ts";
+import { opalJobPolicy, opalRetry } from "../retry.ts";
+import { type OpalSettings, opalPolicy } from "../settings.ts";
+import { OPAL_TAG, opalId, opalKey, opalStatus } from "../words.ts";
+import { type OpalForm, readForm, tooLarge } from "./form.ts";
+
+// What is configured of OPAL's door.
+
+export interface OpalOptions {
+  /** The command that runs prompts; null where none is configured, and then jobs can be read but not submitted. */
+  readonly engine: readonly string[] | null;
+  /** Whoever is on this machine needs no token. */
+  readonly anonymous: boolean;
+  readonly settings: OpalSettings;
+}
+
+// `opal.anonymous`: OPAL's clients send no token, and on the machine itself they need none. It opens this door alone,
+// to callers on loopback alone, of a server that listens on loopback alone. The guards on Host and Origin stand
+// before it as before everything, so no page in a browser comes in by it. It does not tell users of one machine from
+// each other.
+
+const ANONYMOUS: Principal = Object.freeze({
+  ...{ id: "anonymous", name: "anonymous", namespace: "default", isAnonymous: true },
+  scopes: Object.freeze(["read", "submit"] as const),
+});
+
+/** To be called before the server listens. */
+export function checkAnonymous(anonymous: boolean, host: string): void {
+  if (!anonymous || isLoopback(host)) return;
+  throw new ConfigError({
+    path: "opal.anonymous",
+    given: true,
+    allowed: "only where the server listens on this machine alone, such as on 127.0.0.1",
+    problem: `the server listens on ${host}, and whoever reaches that could run the engine without a token`,
+  });
+}
+
+/** The caller that has no token, if it is on this machine. */
+export function anonymousCaller({ socket, headers }: Pick<FastifyRequest, "socket" | "headers">): Principal | null {
+  const { remoteAddress, localAddress } = socket;
+  const isHere = isLoopback(remoteAddress ?? "") && isLoopback(localAddress ?? "");
+  return isHere && !isForwarded(headers) ? ANONYMOUS : null;
+}
+
+/** A proxy on this machine speaks for somebody who may be anywhere. One that does not say so cannot be told from a client. */
+function isForwarded(headers: IncomingHttpHeaders): boolean {
+  return ["forwarded", "via", "x-real-ip"].some((name) => name in headers) || namesWith(headers, "x-forwarded-");
+}
+
+function namesWith(headers: IncomingHttpHeaders, start: string): boolean {
+  return Object.keys(headers).some((name) => name.startsWith(start));
+}
+
+// A prompt becomes a job of kind `exec`: the engine that is configured, under the policy that OPAL's variables say.
+// The job's own id is Perdure's; the client's is in its submit key, so that one id is one job, whoever sends it how
+// often. A repeat is answered as the first was. After a change of the engine it is another body, and refused.
+
+/** An id of 12 hex digits may be taken: once in some million millions. */
+const DRAWS = 3;
+
+export function opalSubmit(parts: ServerParts, options: OpalOptions): RouteHandler {
+  const ofServer = resolvePolicy(opalPolicy(options.settings), "opal");
+
+  function toItem(call: RouteCall, form: OpalForm, id: string): SubmitItem {
+    const { prompt, metadata, inputFile } = form;
+    const file = inputFile === null ? {} : { inputFile };
+    const retry = opalRetry(form.retry, "retry");
+    const input = opalExec({ engine: engineOf(options), prompt, metadata, retry, opalId: id, ...file });
+    checkBuiltinKind(exec.kind, input);
+    const payload = JSON.stringify(input);
+    if (isOver(payload, LIMITS.payloadBytes)) throw tooLarge();
+    const policy = retry === null ? ofServer : resolvePolicy(opalJobPolicy(options.settings, retry), "retry");
+    return {
+      ...{ kind: exec.kind, payload, policy, namespace: call.namespace, key: opalKey(id), tags: [OPAL_TAG] },
+      ...(call.who === ANONYMOUS ? { by: "opal:anonymous" } : { by: principal(call), token: call.who.id }),
+    };
+  }
+
+  async function submit(call: RouteCall, form: OpalForm, id: string): Promise<SubmitAnswer> {
+    const [answer] = await parts.engine.submit([toItem(call, form, id)]);
+    return answer as SubmitAnswer;
+  }
+
+  return async (call) => {
+    engineOf(options); // before a body is read for nothing
+    const form = await readForm(call);
+    const isOurs = form.jobId === undefined || form.jobId === null;
+    for (let draw = 1; ; draw++) {
+      const id = opalId(form.jobId, randomBytes);
+      const answer = await submit(call, form, id);
+      if (answer.status === "ok" && (answer.created || !isOurs)) {
+        return new JsonText(JSON.stringify({ id, status: opalStatus(answer.state) }), 201);
+      }
+      const isTaken = answer.status === "ok" || answer.error.code === "key_conflict";
+      if (isTaken && isOurs && draw < DRAWS) continue;
+      throw answer.status === "ok" ? conflict(id) : answer.error.code === "key_conflict" ? conflict(id) : answer.error;
+    }
+  };
+}
+
+function engineOf({ engine }: OpalOptions): readonly string[] {
+  if (engine !== null) return engine;
+  const message = "no opal.engine is configured, so nothing here can run a prompt; set it and start the server again";
+  throw new PerdureError("wrong_state", message, { path: "opal.engine" });
+}
+
+function conflict(id: string): PerdureError {
+  const message = `job_id: ${id} belongs to a job with another prompt, metadata, file, retry or engine; use another id`;
+  return new PerdureError("key_conflict", message, { path: "job_id" });
+}

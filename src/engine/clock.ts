@@ -1,2 +1,0 @@
-/** The clock of the machine. */
-export { systemClock } from "../lib/system-clock.ts";

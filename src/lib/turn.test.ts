@@ -1,0 +1,16 @@
+import { expect, it } from "vitest";
+import { Slices } from "./turn.ts";
+
+it("lets the event loop turn when a slice is over, and not before", async () => {
+  let now = 0;
+  let turns = 0;
+  const slices = new Slices({ monotonic: () => now }, async () => {
+    turns += 1;
+  });
+  for (let step = 0; step < 100; step++) {
+    if (slices.isOver) await slices.next();
+    now += 3; // what a step costs
+  }
+  // A slice is 10 ms, and so four steps.
+  expect(turns).toBe(24);
+});

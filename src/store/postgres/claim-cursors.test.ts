@@ -1,0 +1,55 @@
+/** Where a claim begins to look in a lane, and that nothing behind that place is missed for long. */
+import { expect, test } from "vitest";
+import { ClaimCursors } from "./claim-cursors.ts";
+
+const NOW = 1_000_000;
+const none = new Array(10).fill(0);
+const with5 = (at: number) => none.map((_, priority) => (priority === 5 ? at : 0));
+
+test("the first look is at the whole, the next ones begin where the last job was taken", () => {
+  const marks = new ClaimCursors();
+  expect(marks.of([1], 0)).toEqual({ marks: none, whole: true });
+  marks.taken(1, 5, NOW - 60_000, NOW);
+  expect(marks.of([1], 1)).toEqual({ marks: with5(NOW - 60_000), whole: false });
+});
+
+test("never so late that a job of the last two seconds could be missed", () => {
+  const marks = new ClaimCursors();
+  marks.of([1], 0);
+  marks.taken(1, 5, NOW, NOW);
+  expect(marks.of([1], 1).marks).toEqual(with5(NOW - 2_000));
+});
+
+test("what is put back there moves the mark back, and only that lane's and priority's", () => {
+  const marks = new ClaimCursors();
+  marks.of([1, 2], 0);
+  for (const lane of [1, 2]) marks.taken(lane, 5, NOW - 9_000, NOW);
+  marks.put(1, 5, NOW - 20_000);
+  marks.put(1, 4, NOW - 30_000);
+  marks.put(2, 5, NOW);
+  expect(marks.of([1, 2], 1).marks).toEqual([...with5(NOW - 20_000), ...with5(NOW - 9_000)]);
+});
+
+test("each lane has its look at the whole once a second, whoever looks at the others", () => {
+  const marks = new ClaimCursors();
+  marks.of([1], 0);
+  marks.of([2], 600);
+  for (const lane of [1, 2]) marks.taken(lane, 5, NOW - 9_000, NOW);
+  expect(marks.of([2], 1_100).whole).toBe(false);
+  expect(marks.of([1], 1_100)).toEqual({ marks: none, whole: true });
+  expect(marks.of([1, 2], 1_700)).toEqual({ marks: [...with5(NOW - 9_000), ...none], whole: true });
+});
+
+test("looks that take long come less often; after a hint everything is looked at", () => {
+  const marks = new ClaimCursors();
+  marks.of([1], 0);
+  marks.tookWhole(100);
+  marks.taken(1, 5, NOW - 9_000, NOW);
+  expect(marks.of([1], 1_999).whole).toBe(false);
+  expect(marks.of([1], 2_000).whole).toBe(true);
+  marks.tookWhole(60_000); // a stall, and no measure of anything
+  expect(marks.of([1], 6_999).whole).toBe(false);
+  expect(marks.of([1], 7_000).whole).toBe(true);
+  marks.lookAtWhole();
+  expect(marks.of([1], 7_001)).toEqual({ marks: none, whole: true });
+});

@@ -1,0 +1,89 @@
+import { expect, it } from "vitest";
+import { type Gate, gate } from "../../test/kit.ts";
+import { keptCounts } from "./queue-counts.ts";
+import type { QueueCounts } from "./store.ts";
+
+/** Counts of so many entries, and how often they were made. */
+function setUp(entries: number) {
+  let made = 0;
+  const counts = keptCounts(async () => {
+    made += 1;
+    return { queues: [], entries };
+  }, 100);
+  const madeAfter = async (...times: readonly number[]) => {
+    await Promise.all(times.map((now) => counts.of(null, now)));
+    return made;
+  };
+  return { counts, madeAfter };
+}
+
+it("keeps counts of many jobs for a time that grows with them, and makes new ones once for all who ask", async () => {
+  const { counts, madeAfter } = setUp(5_000); // 10 ms
+  expect(await madeAfter(0)).toBe(1);
+  expect(await madeAfter(9)).toBe(1);
+  expect(await madeAfter(10, 10, 10)).toBe(2);
+  expect(await madeAfter(1)).toBe(2);
+  expect(await madeAfter(0)).toBe(3); // the clock was set back
+  counts.forget();
+  expect(await madeAfter(0)).toBe(4);
+});
+
+it("counts few jobs each time", async () => {
+  const { madeAfter } = setUp(100);
+  expect(await madeAfter(0)).toBe(1);
+  expect(await madeAfter(0)).toBe(2);
+});
+
+/** Counts that end when the test lets them. */
+function setUpSlow(entries: number) {
+  const ends: Gate<void>[] = [];
+  let queue = "before";
+  const counts = keptCounts(async () => {
+    const seen = queue;
+    const end = gate();
+    ends.push(end);
+    await end.passed;
+    return { queues: [{ namespace: "n", queue: seen } as QueueCounts], entries };
+  }, 100);
+  const change = () => {
+    queue = "after";
+  };
+  const ask = async () => (await counts.of("n", 0)).map((found) => found.queue);
+  return { counts, ends, change, ask };
+}
+
+it("makes the first count once for all who ask", async () => {
+  const { ends, ask } = setUpSlow(5_000);
+  const asked = Array.from({ length: 50 }, ask);
+  expect(ends).toHaveLength(1);
+  ends[0]?.open();
+  await Promise.all(asked);
+  expect(ends).toHaveLength(1);
+});
+
+it("neither keeps nor shares a count that began before it was to forget", async () => {
+  const { counts, ends, change, ask } = setUpSlow(5_000);
+  const early = ask();
+  change();
+  counts.forget();
+  const late = ask();
+  expect(ends).toHaveLength(2);
+  ends[0]?.open();
+  expect(await early).toEqual(["before"]);
+  const later = ask();
+  expect(ends).toHaveLength(2); // it shares the second
+  ends[1]?.open();
+  expect(await Promise.all([late, later, ask()])).toEqual([["after"], ["after"], ["after"]]);
+});
+
+it("counts few jobs again for who asked while they were counted: they may have changed since", async () => {
+  const { ends, change, ask } = setUpSlow(100);
+  const early = ask();
+  change();
+  const late = ask();
+  ends[0]?.open();
+  expect(await early).toEqual(["before"]);
+  await expect.poll(() => ends.length).toBe(2);
+  ends[1]?.open();
+  expect(await late).toEqual(["after"]);
+});

@@ -1,0 +1,108 @@
+/** A store that is opened again by itself after its disk failed, or after its file was moved away and put back. When a flush
+ *  fails the system may drop what it held, so nothing is tried again with the same handle: the file is opened anew, checked,
+ *  written to, and only then takes the place of the one that broke. Until then reads go on with the old handle, and what would
+ *  write is refused as not done.
+ *  What it does not do: open a database again that is damaged. That needs a person, and a backup. */
+import type { Store } from "../store.ts";
+import type { BrokenStore } from "./writer.ts";
+
+export interface Reopening {
+  /** The store, opened; `onBroken` is called at most once. */
+  readonly first: (onBroken: (broken: BrokenStore) => void) => Store;
+  /** Opens the same database anew, and has written to it. */
+  readonly reopen: (onBroken: (broken: BrokenStore) => void) => Promise<Store>;
+  readonly random: () => number;
+  /** Words for the operator. */
+  readonly report: (message: string) => void;
+}
+
+/** The first try follows at once: most errors pass. The last pause is short enough that nobody waits long for a disk that works
+ *  again, and long enough for one that does not. */
+const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [100, 5_000];
+/** One that breaks sooner than this after it was opened has not healed, and the pauses go on growing. */
+const STEADY_MS = 30_000;
+
+export function reopeningStore({ first, reopen, random, report }: Reopening): Store {
+  let fault: ReturnType<NonNullable<Store["fault"]>> = null;
+  let isClosed = false;
+  let pauseMs = 0;
+  let tries = 0;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let trying: Promise<void> = Promise.resolve();
+  const listeners = new Map<() => void, () => void>();
+
+  function onBroken({ cause, opensWhen }: BrokenStore): void {
+    fault = { kind: opensWhen === null ? "damaged" : "disk", cause };
+    clearTimeout(timer);
+    if (opensWhen === null) {
+      report(`store_down: the database takes no writes (${cause}); stop all who use it, and restore a backup`);
+      return;
+    }
+    report(`store_down: the database takes no writes (${cause}); it is opened again when ${opensWhen}`);
+    tries = 0;
+    schedule();
+  }
+
+  function schedule(): void {
+    if (isClosed) return;
+    const tryAgain = () => {
+      trying = tryToOpen();
+    };
+    timer = setTimeout(tryAgain, pauseMs * (0.5 + random() / 2));
+    pauseMs = Math.min(LONGEST_PAUSE_MS, Math.max(FIRST_PAUSE_MS, pauseMs * 2));
+  }
+
+  async function tryToOpen(): Promise<void> {
+    tries += 1;
+    let next: Store;
+    try {
+      next = await reopen(onBroken);
+    } catch (error) {
+      const cause = (error as Error).message;
+      if (cause !== fault?.cause) report(`store_down: the database cannot be opened again: ${cause}`);
+      fault = { kind: "disk", cause };
+      schedule();
+      return;
+    }
+    if (isClosed) return next.close();
+    await takeOver(next);
+  }
+
+  async function takeOver(next: Store): Promise<void> {
+    const last = current;
+    current = next;
+    fault = null;
+    timer = setTimeout(() => {
+      pauseMs = 0;
+    }, STEADY_MS);
+    timer.unref();
+    report(`store_up: the database is open again, at attempt ${tries}`);
+    for (const listener of listeners.keys()) listeners.set(listener, next.watch(listener));
+    await last.close().catch(() => {}); // it has nothing left to write
+    for (const listener of [...listeners.keys()]) listener(); // whatever changed meanwhile
+  }
+
+  let current = first(onBroken);
+  // Each call goes to the store of its moment.
+  const calls = Object.entries(current).map(([name, value]) => {
+    const call = (...args: unknown[]) => (current[name as keyof Store] as (...all: unknown[]) => unknown)(...args);
+    return [name, typeof value === "function" ? call : value] as const;
+  });
+  return {
+    ...(Object.fromEntries(calls) as unknown as Store),
+    fault: () => fault,
+    watch(listener) {
+      listeners.set(listener, current.watch(listener));
+      return () => {
+        listeners.get(listener)?.();
+        listeners.delete(listener);
+      };
+    },
+    async close() {
+      isClosed = true;
+      clearTimeout(timer);
+      await trying;
+      await current.close();
+    },
+  };
+}

@@ -1,0 +1,84 @@
+/** Children of an attempt over HTTP, in the name of the session that holds it. Calls are repeated until they are answered: a
+ *  child always has a key, so that it is submitted once, however often it is sent.
+ *
+ *  A server that has been given another store, or a session that is over, is an error: then the attempt is lost anyway. */
+import { toRequest } from "../../contract/job-request.ts";
+import type { RouteName } from "../../contract/routes.ts";
+import { HEADER } from "../../contract/wire.ts";
+import { PerdureError } from "../../core/errors.ts";
+import type { Child, ChildState, Family, HeldParent } from "../../core/task/task.ts";
+import { type LinkParts, untilAnswered } from "./link-parts.ts";
+import { mayPass, WireError } from "./wire-error.ts";
+
+type ChildSessionLookup = (id: string) => { readonly key: string; readonly isCurrent: boolean } | null;
+
+/** So many children are asked for in one call. A reply has fewer if their payloads and results are large. */
+const CHILDREN_PER_CALL = 100;
+
+interface ChildrenReply {
+  readonly children: ChildState[];
+  readonly next?: string | null;
+}
+
+export function httpChildren(parts: LinkParts, sessionOf: ChildSessionLookup): Family {
+  async function ask<T>(route: RouteName, parent: HeldParent, body: string): Promise<T> {
+    const { jobId, session, token } = parent;
+    const key = sessionOf(session)?.key;
+    if (key === undefined) throw new PerdureError("lease_lost", `session ${session} is over, and its attempts with it`);
+    const headers = { [HEADER.sessionKey]: key, [HEADER.lease]: token };
+    const params = { session, id: jobId };
+    const call = () => parts.calls.json<T>(route, { params, headers, body, signal: parts.closed });
+    const reply = await untilAnswered(parts, call, {
+      signal: parts.closed,
+      isWorthWaiting: (error) => mayPass(error) && !(isForbidden(error) && sessionOf(session)?.isCurrent !== true),
+    });
+    parts.teller.well();
+    return reply.body;
+  }
+
+  /** As many of them, from the first on, as the server gives. */
+  async function look(parent: HeldParent, ids: readonly string[]): Promise<ChildState[]> {
+    try {
+      const { children } = await ask<ChildrenReply>("lookChildren", parent, JSON.stringify({ ids }));
+      if (children.length > 0) return children;
+    } catch (error) {
+      if (!isTooLarge(error) || ids.length < 2) throw error;
+      return look(parent, ids.slice(0, ids.length >> 1));
+    }
+    throw new PerdureError("internal", `the server told nothing of ${ids[0]}`);
+  }
+
+  return {
+    async submit(parent, entry) {
+      const { id, created } = await ask<Child<unknown>>("submitChild", parent, toRequest(entry));
+      return { id, created };
+    },
+
+    async look(parent, ids) {
+      const found: ChildState[] = [];
+      while (found.length < ids.length) {
+        found.push(...(await look(parent, ids.slice(found.length, found.length + CHILDREN_PER_CALL))));
+      }
+      return found;
+    },
+
+    async list(parent) {
+      const found: ChildState[] = [];
+      for (let cursor: string | null | undefined; cursor !== null; ) {
+        const page: ChildrenReply = await ask<ChildrenReply>("lookChildren", parent, JSON.stringify({ cursor }));
+        found.push(...page.children);
+        cursor = page.next ?? null;
+      }
+      return found;
+    },
+  };
+}
+
+function isForbidden(error: unknown): boolean {
+  return error instanceof WireError && error.code === "forbidden";
+}
+
+/** Of the reply. */
+function isTooLarge(error: unknown): boolean {
+  return error instanceof WireError && error.code === "body_too_large" && error.status === null;
+}
