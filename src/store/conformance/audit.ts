@@ -1,12 +1,13 @@
 /** What must be true of a store at any time, whatever was done to it: checked after every test of the suite.
  *  The failure model's I2 (one winner), I3 (attempts grow), I4 (budgets), I10 (history) and I11 (accounting). */
 import { deepStrictEqual as equal, ok } from "node:assert/strict";
+
 import { addAmount, amountOf, type BudgetNow, NO_AMOUNT } from "../../core/decision/budget.ts";
 import type { JobEvent, PerdureEvent } from "../../core/job/event.ts";
 import { BEFORE, evolve, foldEvents } from "../../core/job/fold.ts";
 import { isTerminal, JOB_STATES, type Job, type JobState, type Usage } from "../../core/job/job.ts";
 import { progressOf } from "../../core/job/testing-job.ts";
-import type { History, JobRow, Store } from "../store.ts";
+import type { History, JobRow, SessionRow, Store } from "../store.ts";
 
 /** Of more jobs than this, some are read one by one as well; all of them are checked by the feed. */
 const READ_ALONE = 100;
@@ -152,12 +153,21 @@ function numbersTo(n: number): number[] {
   return Array.from({ length: n }, (_, i) => i + 1);
 }
 
+export async function allSessions(store: Store): Promise<SessionRow[]> {
+  const sessions: SessionRow[] = [];
+  for (let page = await store.sessions(); page.length > 0; ) {
+    sessions.push(...page);
+    page = await store.sessions({ after: (sessions.at(-1) as SessionRow).id });
+  }
+  return sessions;
+}
+
 async function checkCounts(store: Store, jobs: readonly JobRow[]): Promise<void> {
   const queues = await store.counts(null, 0);
   for (const state of JOB_STATES) {
     const counted = queues.reduce((sum, queue) => sum + queue.counts[state as JobState], 0);
     equal(counted, jobs.filter((job) => job.state === state).length, `the counts of ${state} add up`);
   }
-  const running = (await store.sessions()).reduce((sum, session) => sum + session.running, 0);
+  const running = (await allSessions(store)).reduce((sum, session) => sum + session.running, 0);
   equal(running, jobs.filter((job) => job.state === "running").length, "every running job has its session");
 }
