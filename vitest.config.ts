@@ -31,7 +31,9 @@ export default defineConfig({
       reporter: ["text-summary"],
       // The heart is covered in full; the rest is measured by what it does to processes and files.
       thresholds: {
-        "src/core/{decision/{decide,classify,backoff,budget},policy/resolve-*,job/{fold,lifecycle,command}}.ts": { 100: true },
+        "src/core/{decision/{decide,classify,backoff,budget},policy/resolve-*,job/{fold,lifecycle,command}}.ts": {
+          100: true,
+        },
       },
     },
   },
