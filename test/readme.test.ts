@@ -27,7 +27,7 @@ import { IS_FULL } from "./tier.ts";
 const TSX = join(ROOT, "node_modules/tsx/dist/cli.mjs");
 const PAGES = [
   ...["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"],
-  ...["docs", "docs/guides", "docs/decisions"].flatMap((folder) =>
+  ...["docs", "docs/guides", "docs/decisions", "docs/internals"].flatMap((folder) =>
     readdirSync(join(ROOT, folder))
       .filter((name) => name.endsWith(".md"))
       .map((name) => `${folder}/${name}`),

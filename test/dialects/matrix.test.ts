@@ -1,11 +1,11 @@
-/** docs/dialects.md is a table of promises, and a table nobody checks goes stale. Here: every file it names is there, every
+/** docs/internals/dialects.md is a table of promises, and a table nobody checks goes stale. Here: every file it names is there, every
  *  test it names is one, and every rule it names is explained. Not whether a test shows what its row says. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { ROOT } from "../fences.ts";
 
-const PAGE = readFileSync(join(ROOT, "docs/dialects.md"), "utf8");
+const PAGE = readFileSync(join(ROOT, "docs/internals/dialects.md"), "utf8");
 const COLUMNS = ["promise", "where", "test", "note"];
 const RULES = "Rules where we depart from a document";
 
@@ -85,7 +85,7 @@ function readTitles(file: string): string {
   return [...found].map(([, text = ""]) => text.slice(1, -1).replaceAll(/\\(.)/g, "$1")).join("\n");
 }
 
-describe("docs/dialects.md", () => {
+describe("docs/internals/dialects.md", () => {
   it("has five parts of one form, each of which says where its tests are", () => {
     expect(PARTS.map(({ title }) => title)).toEqual(["OPAL", "fluster", "NoETL", "Attune", "AgentTask"]);
     for (const { title, tests, heads, rows } of PARTS) {

@@ -1,5 +1,5 @@
 /** NoETL's document "Event-Driven Retry Architecture", section by section: each quoted line is one of its own. Where it
- *  contradicts itself, the rule that is followed stands beside the test; docs/dialects.md has them all. */
+ *  contradicts itself, the rule that is followed stands beside the test; docs/internals/dialects.md has them all. */
 import { describe, expect, it } from "vitest";
 import { readYaml } from "../../src/cli/yaml/read.ts";
 import { failure } from "../../src/core/decision/failure.ts";

@@ -2,6 +2,7 @@
 import type { Duration } from "../../core/duration.ts";
 import { show } from "../../core/errors.ts";
 import type { PolicyFields, PresetName } from "../../core/policy/policy.ts";
+import { PRESET_NAMES } from "../../core/policy/presets.ts";
 import type { Arguments, CommandOption } from "../command.ts";
 import { usageError } from "../exit.ts";
 import type { Io } from "../io.ts";
@@ -43,7 +44,7 @@ export const POLICY_OPTIONS: readonly CommandOption[] = [
     value: "EXPR",
     help: "Give up if true: '{{ attempt > 2 and exit_code == 1 }}'.",
   },
-  { name: "preset", type: "string", value: "NAME", help: "Begin with: default, opal, fluster, noetl, attune, agent." },
+  { name: "preset", type: "string", value: "NAME", help: `Begin with: ${PRESET_NAMES.join(", ")}.` },
 ];
 
 /** Of a new job. */

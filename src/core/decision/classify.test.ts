@@ -174,6 +174,7 @@ describe("conditions", () => {
     ["error == '503 Service Unavailable'"],
     ["not success"],
     ["attempt == 4"],
+    ["job_id == 'job-1' and kind == 'fetch'"],
     ["execution_id == 'job-1'"],
     ["node_id == 'fetch'"],
     ["exit_code == 7"],

@@ -195,6 +195,8 @@ function variables(job: JobFacts, outcome: FailureOutcome): Record<string, unkno
     error: cause?.message ?? null,
     success: done,
     attempt: chargedNumber(job),
+    job_id: job.id,
+    kind: job.kind,
     execution_id: job.id,
     node_id: job.kind,
     exit_code: cause?.exitCode ?? null,

@@ -23,8 +23,8 @@ export const FAILURE_KINDS = [
 export type FailureKind = (typeof FAILURE_KINDS)[number];
 
 /** transient: may pass by itself. logical: the task itself said no. invalid: the input can never work. budget: the task
- *  reports that it has spent what it was granted. Only the first is retried, but for what a rule of the preset knows: `opal`
- *  retries a command that reports `worker_oom`.
+ *  reports that it has spent what it was granted. Only the first is retried, unless a fallback rule of the preset retries what
+ *  a command reports.
  *  @example
  *  const isFinal = (cls: FailureClass) => cls !== "transient"; */
 export type FailureClass = "transient" | "logical" | "invalid" | "budget";

@@ -7,8 +7,7 @@ import { type LinePhrases, type PhraseIndex, phraseIndex } from "./line-phrases.
 // How programs report that a key, a token or a password was refused, which another attempt does not heal: phrases for
 // the last lines of stderr, and phrases that show that a line is about something else. Collected from what clients of
 // model APIs, gRPC, AWS, Google, GitHub, git, npm, curl, kubectl, docker, databases and ssh write;
-// test/dialects/agent-task-errors.test.ts has their texts. A number alone and the word "authentication" alone report
-// nothing.
+// test/dialects has their texts. A number alone and the word "authentication" alone report nothing.
 
 /** A status of HTTP in the forms in which it is written; a number alone may count files or milliseconds. */
 function statusForms(status: number): string[] {

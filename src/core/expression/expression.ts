@@ -26,6 +26,9 @@ export const CONDITION_VARIABLES = [
   "error",
   "success",
   "attempt",
+  "job_id",
+  "kind",
+  // Earlier names of `job_id` and `kind`. Stored policies have them, so they stay.
   "execution_id",
   "node_id",
   "exit_code",

@@ -39,7 +39,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** The action a job came from. By convention it stands in an annotation `SYSTEM/action`, as `attune/action`. */
+/** The action a job came from. By convention it is in an annotation `SYSTEM/action`. */
 export function actionName(annotations: Readonly<Record<string, string>>): string | null {
   return annotated(annotations, "/action");
 }

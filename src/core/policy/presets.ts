@@ -1,6 +1,7 @@
-/** The presets: our own default, and the documented numbers of the five systems that Perdure speaks for. Each is a
- *  policy in full, so that a stored policy never depends on the version that resolved it. `default` grants no retry
- *  of failures (a task must say that it may run twice), but a hundred after lost workers, which are nobody's fault. */
+/** The table of presets: the default, and the documented numbers of five source systems. A preset is data: no code of the
+ *  core depends on its name. The names are public and stored in policies, and a redrive resolves them again, so the table is
+ *  here and not with the dialects. Each preset is a complete policy: a stored policy does not depend on the version that
+ *  resolved it. `default` grants no retry of failures (a task must opt in to run twice), but a hundred after lost workers. */
 import { deepFreeze } from "../check.ts";
 import type { Backoff, Policy, PresetName, Rule, RuleCondition, WorkerLostPolicy } from "./policy.ts";
 
@@ -130,7 +131,6 @@ export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
     workerLost: { charge: "own", maxRetries: 100, backoff: { type: "none" }, poison: null },
   },
 
-  // Its `jitter: true` is ×[0.5, 1.5); `resolvePolicy` knows that, since without it there is none.
   noetl: { ...SOURCE, preset: "noetl", maxAttempts: 3, backoff: doubling(SECOND, MINUTE, 0) },
 
   // Unclassified errors are final. The deny parts win, which its own code promises but does not do.
@@ -179,5 +179,8 @@ export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
     ],
   },
 } satisfies Record<PresetName, Policy>);
+
+/** What `jitter: true` means under a preset that has no jitter of its own. NoETL's is a factor of 0.5 to 1.5. */
+export const FULL_JITTER: Readonly<Partial<Record<PresetName, number>>> = { noetl: 0.5 };
 
 export const PRESET_NAMES = Object.keys(presets) as readonly PresetName[];

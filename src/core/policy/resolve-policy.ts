@@ -21,7 +21,7 @@ import { toMs } from "../duration.ts";
 import { ConfigError } from "../errors.ts";
 import { parseCondition } from "../expression/expression.ts";
 import type { Policy, PolicyFields, PolicyInput, Rule, RuleCondition, WorkerLostPolicy } from "./policy.ts";
-import { PRESET_NAMES, presets, SHARED_LOSS } from "./presets.ts";
+import { FULL_JITTER, PRESET_NAMES, presets, SHARED_LOSS } from "./presets.ts";
 import { type BackoffContext, MAX_COUNT, resolveBackoff } from "./resolve-backoff.ts";
 
 // From the policy people write to the one that is stored and decided on. Every field given replaces the preset's;
@@ -64,7 +64,7 @@ const SHORT_FORMS = "a number of runs such as 5, false for one run, or an object
  *  console.log(policy.maxAttempts, policy.onUnknown); */
 export function resolvePolicy(input?: PolicyInput, path = "retry"): Policy {
   if (input === undefined) return presets.default;
-  // What it grants nobody could guess: NoETL means 3 runs by it, and preset `default` is one.
+  // Refused because its meaning is not obvious: some systems mean three attempts by it, the default preset has one.
   if ((input as unknown) === true) {
     const problem = "true does not say how many runs";
     throw new ConfigError({ path, given: input, allowed: `${SHORT_FORMS}, such as { maxAttempts: 5 }`, problem });
@@ -133,9 +133,10 @@ function resolveFields(fields: Fields<PolicyField>, path: string): Policy {
   return policy;
 }
 
-/** What `jitter: true` means under a preset: its own, NoETL's documented ×[0.5, 1.5), or ours. */
+/** What `jitter: true` means under a preset: what its table says, its own jitter, or that of the default preset. */
 function jitterOf(base: Policy): number {
-  if (base.preset === "noetl") return 0.5;
+  const named = FULL_JITTER[base.preset];
+  if (named !== undefined) return named;
   return base.backoff.type !== "none" && base.backoff.jitter > 0 ? base.backoff.jitter : 0.2;
 }
 

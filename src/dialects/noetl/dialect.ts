@@ -102,7 +102,7 @@ function nextStep(value: unknown, path: string): { readonly name: string; readon
 // The dialect of NoETL, as in its document on event-driven retries: one task with its `retry`, alone or as the only
 // step of a playbook, and the timeline of events that its server writes. step: fetch_data type: http url:
 // https://api.example.com/data retry: { max_attempts: 5, retry_when: "{{ status_code >= 500 }}" } What differs from
-// the document's letter, and why, is in docs/dialects.md.
+// the document's letter, and why, is in docs/internals/dialects.md.
 
 export const noetl: Dialect = {
   name: "noetl",
