@@ -17,6 +17,7 @@ import type { SubmitItem } from "../src/engine/submit-item.ts";
 import type { Clock } from "../src/lib/clock.ts";
 import { idMaker } from "../src/lib/id.ts";
 import { withFields } from "../src/lib/log.ts";
+import { systemLoop } from "../src/lib/system-clock.ts";
 import { openStore } from "../src/store/open.ts";
 import type { AttemptRow, JobRow, Store } from "../src/store/store.ts";
 import { counted } from "../src/testing/real-work.ts";
@@ -119,6 +120,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const { leaseMs = 15_000, skew = { ms: 0 }, wrapLink = (link) => link, services = true, outputs } = options;
   const clock = new VirtualClock();
   const seen: Clock = {
+    ...systemLoop,
     now: () => clock.now() + skew.ms,
     monotonic: () => clock.now(),
     after: (ms, call) => clock.after(ms, call),

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import type { Clock } from "../lib/clock.ts";
+import { systemLoop } from "../lib/system-clock.ts";
 import type { Blobs } from "../store/blobs.ts";
 import { directoryBlobs } from "../store/directory-blobs.ts";
 import type { AttemptDirectory } from "../worker/exec/exec-executor.ts";
@@ -21,7 +22,9 @@ function newDir(): string {
 function machine(kept: Blobs, { maxBytes = 1_000_000, dir = newDir() } = {}) {
   const due: (() => void)[] = [];
   const clock: Clock = {
-    ...{ now: () => 0, monotonic: () => 0 },
+    ...systemLoop,
+    now: () => 0,
+    monotonic: () => 0,
     after(_ms, call) {
       due.push(call);
       return () => {};

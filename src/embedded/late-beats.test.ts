@@ -4,7 +4,8 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { type Gate, gate } from "../../test/kit.ts";
-import { nextTurn } from "../lib/turn.ts";
+import { nextTurn } from "../lib/clock.ts";
+import { systemLoop } from "../lib/system-clock.ts";
 import { CLOCK_STEP_MS } from "../store/clock-mark.ts";
 import { openStore } from "../store/open.ts";
 import type { Store } from "../store/store.ts";
@@ -84,6 +85,7 @@ class Machine {
     const base = {
       now: () => world.time + world.wallMs,
       monotonic: () => world.time - beganAt + 0.25,
+      ...systemLoop,
       after: () => () => {},
     };
     const slow: Store = {
@@ -125,7 +127,7 @@ class Machine {
     if (process?.beat == null || process.beat.toStore.isOpen) return;
     process.beat.knownMs = this.#aheadMs;
     process.beat.toStore.open();
-    for (let turns = 0; turns < 3; turns++) await nextTurn();
+    for (let turns = 0; turns < 3; turns++) await nextTurn(systemLoop);
     const now = process.now();
     this.#reached = Math.max(this.#reached, now);
     if (!process.isForeign) this.#aheadMs = Math.max(this.#aheadMs, now - world.time);
@@ -230,7 +232,7 @@ it("an answer that comes late brings the line as it is then", async () => {
   const clock = new VirtualClock();
   const fresh = await openStore({ url: ":memory:", clock, random: () => 0.5, newSecret: () => "x".repeat(40) });
   let wallMs = 0;
-  const base = { now: () => clock.now() + wallMs, monotonic: () => clock.now(), after: () => () => {} };
+  const base = { ...systemLoop, now: () => clock.now() + wallMs, monotonic: () => clock.now(), after: () => () => {} };
   const answer = gate();
   const slow: Store = {
     ...fresh,
@@ -247,7 +249,7 @@ it("an answer that comes late brings the line as it is then", async () => {
   const second = await localClock(base, slow, boot, () => {}); // before anything was stored
   await first.beat(BEAT);
   const late = second.beat(BEAT);
-  await nextTurn();
+  await nextTurn(systemLoop);
   clock.moveTo(clock.now() + 60_000);
   answer.open();
   await late;

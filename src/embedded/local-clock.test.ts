@@ -7,6 +7,7 @@ import { resolvePolicy } from "../core/policy/resolve-policy.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { SubmitItem } from "../engine/submit-item.ts";
 import type { Clock } from "../lib/clock.ts";
+import { systemLoop } from "../lib/system-clock.ts";
 import { directoryBlobs } from "../store/directory-blobs.ts";
 import { VirtualClock } from "../testing/virtual-clock.ts";
 import { openEngine } from "./open-engine.ts";
@@ -25,6 +26,7 @@ class Machine {
   get clock(): Clock {
     const { time } = this;
     return {
+      ...systemLoop,
       now: () => time.now() + this.wallMs,
       monotonic: () => time.now(),
       after: (ms, call) => time.after(ms, call),

@@ -95,6 +95,8 @@ export async function localClock(base: Clock, store: Store, boot: MachineBoot | 
       now,
       monotonic: () => base.monotonic(),
       after: (ms, call, options) => base.after(ms, call, options),
+      turn: (call) => base.turn(call),
+      tick: (call) => base.tick(call),
       fromWall: (at) => at + Math.max(0, now() - base.now()),
     },
     async beat(beat) {

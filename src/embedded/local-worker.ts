@@ -6,7 +6,6 @@ import type { Report, SettleAnswer } from "../core/worker-protocol.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Log } from "../engine/parts.ts";
 import { toItem } from "../engine/submit-item.ts";
-import { inNextTick } from "../lib/turn.ts";
 import type { Blobs } from "../store/blobs.ts";
 import { buildWorker } from "../worker/build-worker.ts";
 import type { EngineLink } from "../worker/engine-link.ts";
@@ -56,7 +55,7 @@ function reportTogether(engine: Engine): EngineLink["report"] {
 
   return (report) =>
     new Promise((resolve, reject) => {
-      if (waiting.push({ report, resolve, reject }) === 1) inNextTick(() => void send());
+      if (waiting.push({ report, resolve, reject }) === 1) engine.clock.tick(() => void send());
     });
 }
 

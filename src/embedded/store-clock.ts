@@ -70,6 +70,8 @@ export async function storeClock(base: Clock, store: Store, failed: (error: unkn
     },
     monotonic: () => base.monotonic(),
     after: (ms, call, options) => base.after(ms, call, options),
+    turn: (call) => base.turn(call),
+    tick: (call) => base.tick(call),
   };
   return {
     clock,

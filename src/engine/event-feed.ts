@@ -2,8 +2,7 @@
 
 import { isOutage } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
-import { sleep } from "../lib/clock.ts";
-import { nextTurn } from "../lib/turn.ts";
+import { nextTurn, sleep } from "../lib/clock.ts";
 import type { EventPage } from "../store/store.ts";
 import { DEFAULTS } from "./limits.ts";
 import type { EngineParts } from "./parts.ts";
@@ -49,7 +48,7 @@ export async function* eventFeed(
     after = page.upTo;
     onRead?.(after);
     if (!page.isEnd) {
-      await nextTurn(); // others have their turn
+      await nextTurn(clock); // others have their turn
       continue;
     }
     if (!follow) return;

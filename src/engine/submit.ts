@@ -7,9 +7,9 @@ import { actionName, rowName } from "../core/job/job-name.ts";
 import { DEFAULT_PRIORITY, NO_LABELS, submitJob } from "../core/job/lifecycle.ts";
 import { checkedName } from "../core/names.ts";
 import type { Policy } from "../core/policy/policy.ts";
+import { nextTurn } from "../lib/clock.ts";
 import { jsonDepth } from "../lib/json-text.ts";
 import { isOver } from "../lib/text.ts";
-import { nextTurn } from "../lib/turn.ts";
 import type { InsertAnswer, NewJob, TransactionClient } from "../store/store.ts";
 import { redriveChildren } from "./children/cascade.ts";
 import {
@@ -49,7 +49,7 @@ export async function submit(
     const result = Promise.allSettled([submitList(parts, list, parents)]).then(([one]) => one);
     results.push(result);
     if (beside)
-      await nextTurn(); // lets what was begun go out
+      await nextTurn(parts.clock); // lets what was begun go out
     else if ((await result).status === "rejected" && results.length === 1) break;
   }
   return joined(lists, await Promise.all(results));

@@ -1,6 +1,15 @@
-/** Time as an argument: whoever needs it gets a clock, so that tests can bring their own. The real one is elsewhere. */
+/** Time as an argument: whoever needs it gets a clock, so that tests can bring their own. The real one is in
+ *  `system-clock.ts`. */
 
-export interface Clock {
+/** The event loop. Whoever puts work off to a later turn asks the clock, so that a simulator can decide the order. */
+export interface EventLoop {
+  /** Calls in the next turn of the event loop, after whatever has arrived meanwhile. */
+  turn(call: () => void): void;
+  /** Calls when the code that runs now has returned, before the next turn. */
+  tick(call: () => void): void;
+}
+
+export interface Clock extends EventLoop {
   /** Wall time, milliseconds UTC. */
   now(): number;
   /** Never jumps; only differences mean anything. */
@@ -17,6 +26,11 @@ export interface TimerOptions {
   /** A check that is repeated to be sure, although nothing may have changed. A virtual clock skips it while nothing has
    *  changed since it was last made. */
   readonly recheck?: boolean;
+}
+
+/** Resolves in the next turn of the event loop: between two steps of long work, others have their turn. */
+export function nextTurn(loop: Pick<EventLoop, "turn">): Promise<void> {
+  return new Promise((resolve) => loop.turn(resolve));
 }
 
 /** Resolves after `ms`, or at once when the signal aborts. */

@@ -1,10 +1,14 @@
-/** The clock of the machine. */
-import type { Clock } from "./clock.ts";
+/** The clock of the machine, with the turns of the event loop as they were when this module was loaded: a test that fakes
+ *  timers afterwards (Vitest, Jest, sinon) does not stop a store that is in use. */
+import type { Clock, EventLoop } from "./clock.ts";
 
 /** Node fires a timer of more than 2^31 ms at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
+export const systemLoop: EventLoop = { turn: setImmediate, tick: process.nextTick };
+
 export const systemClock: Clock = {
+  ...systemLoop,
   now: () => Date.now(),
   monotonic: () => performance.now(),
   after(ms, call, options) {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { systemLoop } from "../lib/system-clock.ts";
 import { VirtualClock } from "../testing/virtual-clock.ts";
 import { ADMISSION, Admission, type AdmissionLimits } from "./admission.ts";
 import { EventLoopDelay } from "./event-loop-delay.ts";
@@ -96,7 +97,7 @@ describe("the lag of the event loop", () => {
 
   it("counts a turn that is not over", () => {
     let now = 0;
-    const lag = new EventLoopDelay({ now: () => now, monotonic: () => now, after: () => () => {} });
+    const lag = new EventLoopDelay({ ...systemLoop, now: () => now, monotonic: () => now, after: () => () => {} });
     lag.start();
     now = 2_000;
     expect(lag.ms).toBeGreaterThan(500);

@@ -6,7 +6,7 @@ function setUp() {
   let now = 0;
   let due: (() => void)[] = [];
   const started: string[] = [];
-  const gate = new ConnectionPriority({ monotonic: () => now }, (call) => due.push(call));
+  const gate = new ConnectionPriority({ monotonic: () => now, turn: (call) => due.push(call) });
   return {
     started,
     request: (name: string) => gate.take(() => started.push(name)),

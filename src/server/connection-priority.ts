@@ -14,8 +14,7 @@ export const REST_MS = 500;
 const BURST_TURNS = 3;
 
 export class ConnectionPriority {
-  readonly #clock: Pick<Clock, "monotonic">;
-  readonly #afterTurn: (call: () => void) => void;
+  readonly #clock: Pick<Clock, "monotonic" | "turn">;
   #held: (() => void)[] = [];
   #hasAccepted = false;
   #isWatching = false;
@@ -24,16 +23,15 @@ export class ConnectionPriority {
   #holdsSince: number | null = null;
   #restsUntil = Number.NEGATIVE_INFINITY;
 
-  constructor(clock: Pick<Clock, "monotonic">, afterTurn: (call: () => void) => void = setImmediate) {
+  constructor(clock: Pick<Clock, "monotonic" | "turn">) {
     this.#clock = clock;
-    this.#afterTurn = afterTurn;
   }
 
   accepted(): void {
     this.#hasAccepted = true;
     if (this.#isWatching) return;
     this.#isWatching = true;
-    this.#afterTurn(() => this.#turnIsOver());
+    this.#clock.turn(() => this.#turnIsOver());
   }
 
   /** Starts a request now, or when the burst of connections is over. */
@@ -58,7 +56,7 @@ export class ConnectionPriority {
     } else if (this.#holdsSince === null && this.#turns >= BURST_TURNS && now >= this.#restsUntil) {
       this.#holdsSince = now;
     }
-    this.#afterTurn(() => this.#turnIsOver());
+    this.#clock.turn(() => this.#turnIsOver());
   }
 
   #release(): void {

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { systemLoop } from "../lib/system-clock.ts";
 import { type ConnectionLimits, ServerConnections } from "./connections.ts";
 import { connectionsWithin } from "./http-server.ts";
 
@@ -14,6 +15,7 @@ async function setUp(limits: Partial<ConnectionLimits> = {}) {
   let now = 0;
   const timers = new Set<{ at: number; call: () => void }>();
   const clock = {
+    ...systemLoop,
     now: () => now,
     monotonic: () => now,
     after(ms: number, call: () => void) {

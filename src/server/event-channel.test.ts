@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import { PerdureError } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
 import type { EngineFeedOptions } from "../engine/event-feed.ts";
-import { nextTurn } from "../lib/turn.ts";
+import { nextTurn } from "../lib/clock.ts";
+import { systemLoop } from "../lib/system-clock.ts";
 import type { EventPage, EventQuery } from "../store/store.ts";
 import { VirtualClock } from "../testing/virtual-clock.ts";
 import { type Channel, EventChannels } from "./event-channel.ts";
@@ -16,7 +17,7 @@ function event(seq: number, text = ""): PerdureEvent {
 }
 
 async function turns(count = 5): Promise<void> {
-  for (let i = 0; i < count; i++) await nextTurn();
+  for (let i = 0; i < count; i++) await nextTurn(systemLoop);
 }
 
 /** Channels over events that the test adds; each page of those that are behind has one event, and `asked` their places. */
@@ -47,7 +48,7 @@ function setUp({ text = "", page }: { text?: string; page?: (query: EventQuery) 
       asked.push(query.after);
       underWay += 1;
       most = Math.max(most, underWay);
-      await nextTurn();
+      await nextTurn(systemLoop);
       underWay -= 1;
       return page?.(query) ?? { events: [event(query.after + 1, text)], upTo: query.after + 1, isEnd: false };
     },

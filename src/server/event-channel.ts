@@ -5,8 +5,7 @@
 import { isOutage } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
 import type { EngineFeedOptions } from "../engine/event-feed.ts";
-import { type Clock, sleep } from "../lib/clock.ts";
-import { nextTurn } from "../lib/turn.ts";
+import { type Clock, nextTurn, sleep } from "../lib/clock.ts";
 import type { EventPage, EventQuery } from "../store/store.ts";
 import { TurnLimiter } from "./turn-limiter.ts";
 
@@ -81,10 +80,11 @@ export class EventChannels {
   readonly #open = new Map<string, Channel>();
   /** Pages of those that are behind are read one after the other. */
   #reading: Promise<unknown> = Promise.resolve();
-  readonly #behind = new TurnLimiter(PAGES_PER_TURN);
+  readonly #behind: TurnLimiter;
 
   constructor(parts: ChannelParts) {
     this.#parts = parts;
+    this.#behind = new TurnLimiter(PAGES_PER_TURN, parts.clock);
   }
 
   /** For one stream; `leave` is to be called at its end. */
@@ -102,7 +102,8 @@ export class EventChannels {
       empty: () => void this.#open.delete(name),
       inTurn: (read) => {
         const result = this.#reading.then(read);
-        this.#reading = result.then(nextTurn, nextTurn);
+        const turn = () => nextTurn(this.#parts.clock);
+        this.#reading = result.then(turn, turn);
         return result;
       },
       pass: (caller) => this.#behind.pass(caller),

@@ -5,7 +5,8 @@ import { expect, it, onTestFinished, vi } from "vitest";
 import { openBench } from "../../test/kit.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
 import type { Engine } from "../engine/engine.ts";
-import { nextTurn } from "../lib/turn.ts";
+import { nextTurn } from "../lib/clock.ts";
+import { systemLoop } from "../lib/system-clock.ts";
 import type { EventQuery } from "../store/store.ts";
 import { VirtualClock } from "../testing/virtual-clock.ts";
 import { EventChannels, type EventSelection } from "./event-channel.ts";
@@ -216,7 +217,7 @@ it("lets others have their turn of the event loop after each page", async () => 
   await once(server.listen(0, "127.0.0.1"), "listening");
   onTestFinished(() => void server.close());
   server.once("request", async () => {
-    for (; !isOver; turns++) await nextTurn();
+    for (; !isOver; turns++) await nextTurn(systemLoop);
   });
   await (await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)).text();
   expect(turns).toBeGreaterThanOrEqual(pages);

@@ -2,8 +2,7 @@
  *  client takes them, so a slow client costs no memory; one that takes nothing for a while is dropped, and can come back with
  *  the id of the last it saw. */
 import type { ServerResponse } from "node:http";
-import type { Clock } from "../lib/clock.ts";
-import { nextTurn } from "../lib/turn.ts";
+import { type Clock, nextTurn } from "../lib/clock.ts";
 import type { Channel } from "./event-channel.ts";
 
 /** Proxies cut connections on which nothing happens. */
@@ -77,7 +76,7 @@ export async function streamEvents(parts: EventStreamParts): Promise<void> {
       put(chunk.text);
       sent = place;
       if (room !== null) await room;
-      await nextTurn(); // others have their turn
+      await nextTurn(clock); // others have their turn
       if (gone.signal.aborted || out.destroyed) break;
     }
   } finally {

@@ -1,9 +1,11 @@
 import { describe, expect, it } from "vitest";
+import { systemLoop } from "../lib/system-clock.ts";
 import { ReplyBudget, type ReplyGrant } from "./reply-budget.ts";
 
 function setUp(maxWaiting = 10) {
   const timers = new Set<() => void>();
   const clock = {
+    ...systemLoop,
     now: () => 0,
     monotonic: () => 0,
     after(_ms: number, call: () => void) {

@@ -3,13 +3,12 @@ import { TurnLimiter } from "./turn-limiter.ts";
 
 it("gives so many passes a turn, to callers one after the other", async () => {
   let turn = () => {};
-  const share = new TurnLimiter(
-    2,
-    () =>
-      new Promise((resolve) => {
-        turn = resolve;
-      }),
-  );
+  const loop = {
+    turn(call: () => void) {
+      turn = call;
+    },
+  };
+  const share = new TurnLimiter(2, loop);
   const order: string[] = [];
   for (const name of ["a1", "a2", "a3", "a4", "a5", "b1"]) {
     void share.pass(name.slice(0, 1)).then(() => order.push(name));

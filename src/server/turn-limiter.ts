@@ -1,18 +1,18 @@
 /** So many steps of work in one turn of the event loop, for all callers together. The others wait for the next turn, callers one
  *  after the other: whoever has many steps to make keeps nobody else waiting, and requests come between any two turns. */
-import { nextTurn } from "../lib/turn.ts";
+import type { EventLoop } from "../lib/clock.ts";
 
 export class TurnLimiter {
   readonly #perTurn: number;
-  readonly #turn: () => Promise<void>;
+  readonly #loop: Pick<EventLoop, "turn">;
   /** By caller, in the order of their turns. */
   readonly #queues = new Map<string, (() => void)[]>();
   #given = 0;
   #isTurning = false;
 
-  constructor(perTurn: number, turn: () => Promise<void> = nextTurn) {
+  constructor(perTurn: number, loop: Pick<EventLoop, "turn">) {
     this.#perTurn = perTurn;
-    this.#turn = turn;
+    this.#loop = loop;
   }
 
   /** Resolves when the caller may make a step. */
@@ -37,7 +37,7 @@ export class TurnLimiter {
     }
     if (this.#isTurning || this.#given === 0) return;
     this.#isTurning = true;
-    void this.#turn().then(() => {
+    this.#loop.turn(() => {
       this.#isTurning = false;
       this.#given = 0;
       this.#give();

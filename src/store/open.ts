@@ -56,7 +56,7 @@ export async function openStore({
     if (given === undefined) continue;
     throw new ConfigError({ path: `open.${path}`, given, allowed: "nothing: it is for PostgreSQL only" });
   }
-  return openSqlite({ path: sqlitePath(url), ...rest });
+  return openSqlite({ path: sqlitePath(url), clock, ...rest });
 }
 
 type VersionQuery = Pick<OpenStore, "url" | "schema" | "clock" | "random">;

@@ -1,6 +1,6 @@
 /** Pages of long lists: logs, attempts, sessions and events. Bounded in rows and in characters. */
 import type { PerdureEvent } from "../core/job/event.ts";
-import { nextTurn } from "../lib/turn.ts";
+import { type EventLoop, nextTurn } from "../lib/clock.ts";
 
 // Pages of what may be very long: logs, attempts and events of a job, and sessions. Bounded in rows and in
 // characters.
@@ -109,6 +109,7 @@ export function eventScanOf(
 
 export async function namespacePage(
   { namespace, ...query }: EventQuery & { readonly namespace: string },
+  loop: Pick<EventLoop, "turn">,
   look: (after: number, most: { readonly limit: number; readonly chars: number }) => Promise<EventScan>,
 ): Promise<EventPage> {
   const events: PerdureEvent[] = [];
@@ -122,7 +123,7 @@ export async function namespacePage(
     }
     upTo = found.upTo;
     if (found.isEnd) return { events, upTo, isEnd: true };
-    await nextTurn(); // others have their turn
+    await nextTurn(loop); // others have their turn
   }
   return { events, upTo, isEnd: false };
 }

@@ -3,8 +3,8 @@
  *  and real work of handlers, for which the clock stands still. Checks that are repeated to be sure (polls, beats, sweeps) are
  *  made once after each change and skipped from then on, so that a quiet day costs as much as a quiet second. */
 import { PerdureError } from "../core/errors.ts";
-import type { Clock } from "../lib/clock.ts";
-import { nextTurn } from "../lib/turn.ts";
+import { type Clock, nextTurn } from "../lib/clock.ts";
+import { systemLoop } from "../lib/system-clock.ts";
 import type { DueDates } from "./due-dates.ts";
 import { RealWork, realSleep } from "./real-work.ts";
 import type { VirtualClock } from "./virtual-clock.ts";
@@ -46,6 +46,8 @@ export class TimeMover {
   readonly engineClock: Clock = {
     now: () => this.#parts.clock.now(),
     monotonic: () => this.#parts.clock.monotonic(),
+    turn: (call) => this.#parts.clock.turn(call),
+    tick: (call) => this.#parts.clock.tick(call),
     after: (ms, call, options) => {
       let isPending = true;
       const done = () => {
@@ -137,7 +139,7 @@ export class TimeMover {
 
   async #quiet(): Promise<void> {
     for (let quiet = 0; quiet < QUIET_TURNS; ) {
-      await nextTurn();
+      await nextTurn(systemLoop);
       quiet = this.#parts.calls.underWay === 0 ? quiet + 1 : 0;
     }
   }

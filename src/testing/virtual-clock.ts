@@ -1,6 +1,7 @@
 /** A clock that stands still until it is moved. Timers fire in the order of their instants, at their instants. */
 import { type Duration, toMs } from "../core/duration.ts";
 import type { Clock, TimerOptions } from "../lib/clock.ts";
+import { systemLoop } from "../lib/system-clock.ts";
 
 interface Timer {
   readonly at: number;
@@ -40,6 +41,9 @@ export class VirtualClock implements Clock {
 
   readonly now = (): number => this.#now;
   readonly monotonic = (): number => this.#now;
+  /** The event loop is the real one. */
+  readonly turn = systemLoop.turn;
+  readonly tick = systemLoop.tick;
 
   after(ms: number, call: () => void, options?: TimerOptions): () => void {
     this.#order += 1;

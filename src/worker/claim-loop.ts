@@ -2,7 +2,6 @@
  *  of cpu and memory is left, the engine counts: a claim that waits for some gets it as soon as it is free. */
 import type { ClaimedJob } from "../core/worker-protocol.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
-import { inNextTick } from "../lib/turn.ts";
 import { type EngineLink, isClosed } from "./engine-link.ts";
 import type { WorkerTrouble } from "./health.ts";
 
@@ -62,7 +61,7 @@ export class ClaimLoop {
         });
         // Handlers that end in this turn of the event loop free their slots together: by the next tick all have, one
         // claim serves them all, and it shares the commit of their reports.
-        await new Promise<void>((resolve) => inNextTick(resolve));
+        await new Promise<void>((resolve) => this.#for.clock.tick(resolve));
         continue;
       }
       this.#claims += 1;

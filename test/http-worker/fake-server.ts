@@ -4,6 +4,7 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "no
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
 import type { Clock } from "../../src/lib/clock.ts";
+import { systemLoop } from "../../src/lib/system-clock.ts";
 
 export interface Asked {
   readonly method: string;
@@ -90,6 +91,7 @@ export function quickClock(): QuickClock {
   const pauses: number[] = [];
   const limits = new Set<() => void>();
   return {
+    ...systemLoop,
     now: () => now,
     monotonic: () => now,
     pauses,

@@ -6,7 +6,7 @@ import type { Command } from "../../core/job/command.ts";
 import { type RedriveChanges, type RedriveTerms, toRedriveTerms } from "../../core/job/redrive.ts";
 import { checkFilter } from "../../engine/job-filter.ts";
 import { redriveMany } from "../../engine/redrive-many.ts";
-import { nextTurn } from "../../lib/turn.ts";
+import { nextTurn } from "../../lib/clock.ts";
 import type { JobFilter } from "../../store/store.ts";
 import {
   JsonText,
@@ -44,7 +44,7 @@ function listRoutes(parts: ServerParts): RouteHandlers {
       let next: string | null = filter.cursor ?? null;
       let isShort = false;
       do {
-        if (texts.length > 0) await nextTurn(); // others have their turn
+        if (texts.length > 0) await nextTurn(engine.clock); // others have their turn
         const cursor: Pick<JobFilter, "cursor"> = next === null ? {} : { cursor: next };
         const asked = Math.min(rows, limit - texts.length);
         const page = await engine.store.find({ ...filter, ...cursor, limit: asked });

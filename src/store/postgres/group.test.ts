@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { PerdureError } from "../../core/errors.ts";
 import type { RefusedItem } from "../../core/worker-protocol.ts";
+import { systemLoop } from "../../lib/system-clock.ts";
 import { GroupCommit, refusal } from "./group.ts";
 
 type Answer = number | RefusedItem;
@@ -10,13 +11,8 @@ const badData = () => Object.assign(new Error("bad"), { code: "22P02" });
 const list = (length: number) => Array.from({ length }, (_, i) => i);
 
 function group(run: (items: readonly number[]) => Promise<number[]>, isPartly = true): GroupCommit<number, Answer> {
-  return new GroupCommit<number, Answer>({
-    run,
-    refuse: (_, error) => refusal(error),
-    inFlight: 2,
-    together: 10,
-    isPartly,
-  });
+  const refuse = (_: number, error: unknown) => refusal(error);
+  return new GroupCommit<number, Answer>({ run, refuse, inFlight: 2, together: 10, isPartly }, systemLoop);
 }
 
 describe("a list in several parts", () => {
@@ -26,13 +22,12 @@ describe("a list in several parts", () => {
 
   it("is split by its weight as well", async () => {
     const sizes: number[] = [];
-    const heavy = new GroupCommit<number, number>({
-      async run(items) {
-        sizes.push(items.length);
-        return [...items];
-      },
-      ...{ inFlight: 1, together: 10, weigh: () => 3_000_000 },
-    });
+    const run = async (items: readonly number[]) => {
+      sizes.push(items.length);
+      return [...items];
+    };
+    const verb = { run, inFlight: 1, together: 10, weigh: () => 3_000_000 };
+    const heavy = new GroupCommit<number, number>(verb, systemLoop);
     expect(await heavy.submit(list(7))).toEqual(list(7));
     expect(sizes).toEqual([2, 2, 2, 1]);
     await Promise.all([heavy.submit([1]), heavy.submit([2]), heavy.submit([3])]);

@@ -2,6 +2,7 @@
  *  fails for its data is split in halves and repeated, until only the guilty item is refused. */
 import { PerdureError } from "../../core/errors.ts";
 import type { RefusedItem } from "../../core/worker-protocol.ts";
+import type { EventLoop } from "../../lib/clock.ts";
 import { errorClassOf, explained, messageOf } from "./error-classes.ts";
 
 export interface GroupVerb<Item, Answer> {
@@ -31,13 +32,15 @@ const MAX_WEIGHT = 8_000_000;
 
 export class GroupCommit<Item, Answer> {
   readonly #verb: GroupVerb<Item, Answer>;
+  readonly #loop: Pick<EventLoop, "turn">;
   #queue: GroupCall<Item, Answer>[] = [];
   #running = 0;
   #scheduled = false;
   #idle: (() => void)[] = [];
 
-  constructor(verb: GroupVerb<Item, Answer>) {
+  constructor(verb: GroupVerb<Item, Answer>, loop: Pick<EventLoop, "turn">) {
     this.#verb = verb;
+    this.#loop = loop;
   }
 
   submit(items: readonly Item[]): Promise<Answer[]> {
@@ -100,7 +103,7 @@ export class GroupCommit<Item, Answer> {
   #schedule(): void {
     if (this.#scheduled || this.#running >= this.#verb.inFlight) return;
     this.#scheduled = true;
-    setImmediate(() => {
+    this.#loop.turn(() => {
       this.#scheduled = false;
       this.#flush();
     });

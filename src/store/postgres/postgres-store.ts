@@ -59,12 +59,12 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
   const sessions = sessionVerbs(context);
   const amend = amendVerb(context);
   const groups = {
-    insert: new GroupCommit(insertVerb(context)),
+    insert: new GroupCommit(insertVerb(context), clock),
     // Apart: a key may have to wait for somebody's open transaction.
-    insertKeyed: new GroupCommit({ ...insertVerb(context), inFlight: 3 }),
-    insertChildren: new GroupCommit(insertChildrenVerb(context)),
-    locked: new GroupCommit<SettleItem, SettleAnswer>(lockedSettleVerb(context)),
-    amend: new GroupCommit(amend),
+    insertKeyed: new GroupCommit({ ...insertVerb(context), inFlight: 3 }, clock),
+    insertChildren: new GroupCommit(insertChildrenVerb(context), clock),
+    locked: new GroupCommit<SettleItem, SettleAnswer>(lockedSettleVerb(context), clock),
+    amend: new GroupCommit(amend, clock),
   };
   const within = insertWithin(context, channel);
   const time = sql("time", "select (extract(epoch from clock_timestamp()) * 1000)::bigint");

@@ -171,7 +171,7 @@ export function reader(context: PostgresContext) {
     if (namespace === undefined) {
       return wholePage(foundIn(await db.read(eventsAfter, [after, safe, limit, charsOf(query)])), query);
     }
-    return namespacePage({ ...query, namespace }, (from, most) => look(namespace, from, safe, most));
+    return namespacePage({ ...query, namespace }, context.clock, (from, most) => look(namespace, from, safe, most));
   }
 
   /** Looks through the next events for those of a namespace. */

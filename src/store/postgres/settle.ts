@@ -36,8 +36,8 @@ const STILL = "j.no = m.no and j.revision = m.revision and j.state + 0 = 1 and j
 
 export function settler(context: PostgresContext, locked: GroupCommit<SettleItem, SettleAnswer>) {
   const { started, generation, marks } = context;
-  const succeed = new GroupCommit(succeedVerb(context));
-  const retry = new GroupCommit(retryVerb(context));
+  const succeed = new GroupCommit(succeedVerb(context), context.clock);
+  const retry = new GroupCommit(retryVerb(context), context.clock);
 
   /** What can be decided without asking, or null. */
   function decideKnown(item: SettleItem): DecidedSettlement | null {

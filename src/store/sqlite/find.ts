@@ -2,7 +2,7 @@
  *  serves the search best, or from the table itself; each is checked against all conditions. SQLite works inside our process,
  *  so this is done in slices, one a turn of the event loop, and a call ends after a number of them (`find-scan.ts`). */
 
-import { nextTurn } from "../../lib/turn.ts";
+import { type EventLoop, nextTurn } from "../../lib/clock.ts";
 import {
   afterPrefix,
   isCalled,
@@ -71,7 +71,12 @@ interface FindSlice {
 type RunRead = <T>(give: () => T) => Promise<T>;
 type FoundPage = { readonly jobs: JobRow[]; readonly next: string | null };
 
-export function finder({ db, interned }: SqliteContext, reader: SqliteReader, secret: string) {
+export function finder(
+  { db, interned }: SqliteContext,
+  reader: SqliteReader,
+  secret: string,
+  loop: Pick<EventLoop, "turn">,
+) {
   const few = (index: string, state: number) =>
     db.prepare(
       `select count(*) as jobs from (select 1 from job indexed by ${index} where state = ${state} limit ${FEW})`,
@@ -100,7 +105,7 @@ export function finder({ db, interned }: SqliteContext, reader: SqliteReader, se
         return { jobs, next: writeCursor(place, filter, secret) };
       }
       size = Math.min(SCAN, size * GROWTH, plan.budget - checked);
-      await nextTurn(); // others have their turn
+      await nextTurn(loop); // others have their turn
     }
   };
 

@@ -1,6 +1,7 @@
 /** When everything has been pruned, nothing is left: no table keeps rows that no verb can reach any more. */
 import { expect, test } from "vitest";
 import { resourceLabels } from "../../core/input/resources.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { Bench } from "../conformance/bench.ts";
 import { broke, DAY, done, placeOf, reportOf, SECOND, T0, TWICE, usageOf } from "../conformance/kit.ts";
 import { openDatabase } from "./driver.ts";
@@ -15,7 +16,7 @@ test("a store whose jobs and sessions are all pruned is empty", async () => {
   for (const step of MIGRATIONS) db.exec(step);
   db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's'), ('signing_secret', 's')");
   const bench = new Bench(async () => ({
-    store: sqliteStore(db, { random: Math.random, report: () => {}, shared: false }),
+    store: sqliteStore(db, { clock: systemClock, random: Math.random, report: () => {}, shared: false }),
   }));
   await bench.begin();
   const tables = (db.prepare("select name from sqlite_master where type = 'table'").all() as { name: string }[])

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { systemClock } from "../../lib/system-clock.ts";
 import { type Database, openDatabase, type SqlStatement } from "./driver.ts";
 import { openSqlite } from "./open.ts";
 import { sqliteStore } from "./sqlite-store.ts";
@@ -53,7 +54,7 @@ describe("a file that is locked for a moment", () => {
 
   it("does not fail a read: it is tried again", async () => {
     const { db, state } = await opened();
-    const store = sqliteStore(db, { random: () => 0, report: () => {}, shared: false });
+    const store = sqliteStore(db, { clock: systemClock, random: () => 0, report: () => {}, shared: false });
     state.times = 5;
     expect(await store.jobs(["job_unknown"])).toEqual([null]);
     expect(state.times).toBe(0);

@@ -1,6 +1,7 @@
 /** What it costs to settle losses: the store runs in the event loop and holds the write lock meanwhile. Counted is what is read,
  *  by a spy between store and driver. */
 import { expect, test } from "vitest";
+import { systemClock } from "../../lib/system-clock.ts";
 import { Bench } from "../conformance/bench.ts";
 import { LEASE, placeOf, reaped, T0 } from "../conformance/kit.ts";
 import { type Database, openDatabase, type SqlStatement } from "./driver.ts";
@@ -50,7 +51,7 @@ async function readFor(
     prepare: (sql) => spied(sql, db.prepare(sql)),
   };
   const bench = new Bench(async () => ({
-    store: sqliteStore(driver, { random: Math.random, report: () => {}, shared: false }),
+    store: sqliteStore(driver, { clock: systemClock, random: Math.random, report: () => {}, shared: false }),
   }));
   await bench.begin();
   await bench.insert(Array.from({ length: sessions }, () => ({})));

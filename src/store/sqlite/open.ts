@@ -4,6 +4,7 @@ import { closeSync, constants, existsSync, fstatSync, openSync, statSync, writeF
 import { basename, dirname, join } from "node:path";
 import { PerdureError } from "../../core/errors.ts";
 import { makeFolderDurablySync } from "../../files/durable.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import type { SchemaVersion, Store, WallMark } from "../store.ts";
 import { truncateErasedSecret } from "./access.ts";
 import { returnToWall } from "./clock-line.ts";
@@ -13,7 +14,7 @@ import { APPLICATION_ID, MIGRATIONS } from "./migrations.ts";
 import { reopeningStore } from "./reopening-store.ts";
 import { type DatabaseIdentity, identityOf, proveDisk, refuseOther } from "./same-database.ts";
 import { sqliteStore } from "./sqlite-store.ts";
-import type { BrokenStore } from "./writer.ts";
+import type { BrokenStore, WriterClock } from "./writer.ts";
 
 // Opens a database file: creates it for its owner only, refuses what is not ours or newer than we are, migrates. Safe
 // from two processes at once: each step looks again under the write lock.
@@ -21,6 +22,8 @@ import type { BrokenStore } from "./writer.ts";
 interface OpenSqlite {
   /** A file, or `:memory:`. */
   readonly path: string;
+  /** For its turns and timers. */
+  readonly clock?: WriterClock;
   readonly random: () => number;
   /** Words for the operator. */
   readonly report?: (message: string) => void;
@@ -34,7 +37,8 @@ const WRITE_AHEAD = "pragma journal_mode = wal";
 /** How long another process may keep a new file locked before we say so. */
 const OPEN_WAIT_MS = 10_000;
 
-export async function openSqlite({ path, random, newSecret, mark, report = () => {} }: OpenSqlite): Promise<Store> {
+export async function openSqlite(options: OpenSqlite): Promise<Store> {
+  const { path, clock = systemClock, random, newSecret, mark, report = () => {} } = options;
   const shared = path !== ":memory:";
   if (shared) createPrivately(path);
   const db = await openDatabase(path);
@@ -49,16 +53,16 @@ export async function openSqlite({ path, random, newSecret, mark, report = () =>
       returnToWall(db, mark);
       await whenFree(path, random, () => db.exec(WRITE_AHEAD));
     }
-    const options = { random, report, shared };
-    if (!shared) return sqliteStore(db, options);
+    const storeOptions = { clock, random, report, shared };
+    if (!shared) return sqliteStore(db, storeOptions);
     let live = { db, identity: identityOf(db), misplaced: filesInPlace(path) };
     const onEvents = (lastEvent: number) => {
       live.identity = { ...live.identity, lastEvent };
     };
     const storeOf = (of: Database, onBroken: (broken: BrokenStore) => void) =>
-      sqliteStore(of, { ...options, fileWatch: { onBroken, onEvents, misplaced: live.misplaced } });
+      sqliteStore(of, { ...storeOptions, fileWatch: { onBroken, onEvents, misplaced: live.misplaced } });
     return reopeningStore({
-      ...options,
+      ...storeOptions,
       first: (onBroken) => storeOf(db, onBroken),
       async reopen(onBroken) {
         const identity = identityNow(live);

@@ -2,6 +2,7 @@
  *  through a table that grows with the number of jobs. A spy between store and driver notes the statements. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ClaimedJob } from "../../core/worker-protocol.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { Bench } from "../conformance/bench.ts";
 import {
   broke,
@@ -88,7 +89,7 @@ beforeAll(async () => {
   db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's'), ('signing_secret', 's')");
   spy = new Spy(db);
   bench = new Bench(async () => ({
-    store: sqliteStore(spy.driver, { random: Math.random, report: () => {}, shared: false }),
+    store: sqliteStore(spy.driver, { clock: systemClock, random: Math.random, report: () => {}, shared: false }),
   }));
   await bench.begin();
   // A little of everything, so that nothing is answered without being looked for.

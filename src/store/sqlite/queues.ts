@@ -1,5 +1,5 @@
 /** Queues: what is in them, and pausing them. A queue exists when a job names it. */
-import { nextTurn } from "../../lib/turn.ts";
+import { type EventLoop, nextTurn } from "../../lib/clock.ts";
 import type { Lane } from "../lane.ts";
 import { type CountedQueues, type CountRows, queueCounts } from "../queue-counts.ts";
 import type { QueueCounts } from "../store.ts";
@@ -40,7 +40,7 @@ export function pauseVerb({ db, events }: SqliteContext): SqliteVerb<PauseCall, 
 
 /** Counts in slices, one a turn of the event loop: SQLite works inside our process. Those of one turn are of one moment. Where
  *  there are more, jobs that change state meanwhile may be counted twice, or not at all. */
-export function countReader({ db, interned }: SqliteContext, atOnce: number) {
+export function countReader({ db, interned }: SqliteContext, atOnce: number, loop: Pick<EventLoop, "turn">) {
   // Each state from its own small index, and the succeeded ones as what is left of all: no row of a job is read, save
   // the running ones.
   const readyEnd = db.prepare(
@@ -143,7 +143,7 @@ export function countReader({ db, interned }: SqliteContext, atOnce: number) {
     for (;;) {
       const queues = await answer(oneTurn);
       if (queues !== null) return { queues, entries };
-      await nextTurn(); // others have their turn
+      await nextTurn(loop); // others have their turn
     }
   };
 }

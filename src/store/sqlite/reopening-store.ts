@@ -3,6 +3,7 @@
  *  written to, and only then takes the place of the one that broke. Until then reads go on with the old handle, and what would
  *  write is refused as not done.
  *  What it does not do: open a database again that is damaged. That needs a person, and a backup. */
+import type { Clock } from "../../lib/clock.ts";
 import type { Store } from "../store.ts";
 import type { BrokenStore } from "./writer.ts";
 
@@ -11,6 +12,7 @@ export interface Reopening {
   readonly first: (onBroken: (broken: BrokenStore) => void) => Store;
   /** Opens the same database anew, and has written to it. */
   readonly reopen: (onBroken: (broken: BrokenStore) => void) => Promise<Store>;
+  readonly clock: Pick<Clock, "after">;
   readonly random: () => number;
   /** Words for the operator. */
   readonly report: (message: string) => void;
@@ -22,18 +24,18 @@ const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [100, 5_000];
 /** One that breaks sooner than this after it was opened has not healed, and the pauses go on growing. */
 const STEADY_MS = 30_000;
 
-export function reopeningStore({ first, reopen, random, report }: Reopening): Store {
+export function reopeningStore({ first, reopen, clock, random, report }: Reopening): Store {
   let fault: ReturnType<NonNullable<Store["fault"]>> = null;
   let isClosed = false;
   let pauseMs = 0;
   let tries = 0;
-  let timer: ReturnType<typeof setTimeout> | undefined;
+  let cancelTimer = () => {};
   let trying: Promise<void> = Promise.resolve();
   const listeners = new Map<() => void, () => void>();
 
   function onBroken({ cause, opensWhen }: BrokenStore): void {
     fault = { kind: opensWhen === null ? "damaged" : "disk", cause };
-    clearTimeout(timer);
+    cancelTimer();
     if (opensWhen === null) {
       report(`store_down: the database takes no writes (${cause}); stop all who use it, and restore a backup`);
       return;
@@ -48,7 +50,7 @@ export function reopeningStore({ first, reopen, random, report }: Reopening): St
     const tryAgain = () => {
       trying = tryToOpen();
     };
-    timer = setTimeout(tryAgain, pauseMs * (0.5 + random() / 2));
+    cancelTimer = clock.after(pauseMs * (0.5 + random() / 2), tryAgain);
     pauseMs = Math.min(LONGEST_PAUSE_MS, Math.max(FIRST_PAUSE_MS, pauseMs * 2));
   }
 
@@ -72,10 +74,10 @@ export function reopeningStore({ first, reopen, random, report }: Reopening): St
     const last = current;
     current = next;
     fault = null;
-    timer = setTimeout(() => {
+    const rest = () => {
       pauseMs = 0;
-    }, STEADY_MS);
-    timer.unref();
+    };
+    cancelTimer = clock.after(STEADY_MS, rest, { background: true });
     report(`store_up: the database is open again, at attempt ${tries}`);
     for (const listener of listeners.keys()) listeners.set(listener, next.watch(listener));
     await last.close().catch(() => {}); // it has nothing left to write
@@ -100,7 +102,7 @@ export function reopeningStore({ first, reopen, random, report }: Reopening): St
     },
     async close() {
       isClosed = true;
-      clearTimeout(timer);
+      cancelTimer();
       await trying;
       await current.close();
     },

@@ -1,6 +1,7 @@
 /** Searches and counts leave others their turns of the event loop. */
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { nextTurn } from "../../lib/turn.ts";
+import { nextTurn } from "../../lib/clock.ts";
+import { systemClock, systemLoop } from "../../lib/system-clock.ts";
 import { Bench } from "../conformance/bench.ts";
 import { newJob, T0 } from "../conformance/kit.ts";
 import { openDatabase } from "./driver.ts";
@@ -13,7 +14,15 @@ async function openSliced() {
   const db = await openDatabase(":memory:");
   for (const step of MIGRATIONS) db.exec(step);
   db.exec("insert into meta (name, value) values ('generation', 'g'), ('secret', 's'), ('signing_secret', 's')");
-  return { store: sqliteStore(db, { random: Math.random, report: () => {}, shared: false, countAtOnce: AT_ONCE }) };
+  return {
+    store: sqliteStore(db, {
+      clock: systemClock,
+      random: Math.random,
+      report: () => {},
+      shared: false,
+      countAtOnce: AT_ONCE,
+    }),
+  };
 }
 const bench = new Bench(openSliced);
 beforeEach(() => bench.begin());
@@ -27,7 +36,7 @@ async function turnsOf<T>(read: Promise<T>): Promise<{ readonly answer: T; reado
   });
   let turns = -1;
   while (!isOver) {
-    await nextTurn();
+    await nextTurn(systemLoop);
     turns += 1;
   }
   return { answer: await answer, turns };
@@ -84,7 +93,7 @@ test("a search and a count that are in progress when the store is closed are fin
   );
   const found = store.find({ submittedAfter: T0 + 1_000, limit: 1 });
   const counted = store.counts("default", T0);
-  await nextTurn();
+  await nextTurn(systemLoop);
   await store.close();
   expect(await found).toEqual({ jobs: [], next: null });
   expect((await counted)[0]?.counts.queued).toBe(4 * AT_ONCE);

@@ -1,5 +1,6 @@
 /** The SQLite adapter: one connection, synchronous inside, several processes on one file. Each verb has its file. */
 import { PerdureError } from "../../core/errors.ts";
+import { sleep } from "../../lib/clock.ts";
 import { namespacePage, wholePage } from "../pages.ts";
 import { COUNT_AT_ONCE, keptCounts } from "../queue-counts.ts";
 import type { EventPage, EventQuery, Store } from "../store.ts";
@@ -33,9 +34,10 @@ import { closeSessionVerb, drainSessionVerb, openSessionVerb, sessionReader } fr
 import { settleVerb } from "./settle.ts";
 import { cascadedVerb, cascadeReader, childCounter, reachableReader, unblockableReader, usageVerb } from "./waits.ts";
 import { watcher } from "./watch.ts";
-import { BUSY_WAIT_MS, type FileWatch, isLocked, Writer } from "./writer.ts";
+import { BUSY_WAIT_MS, type FileWatch, isLocked, Writer, type WriterClock } from "./writer.ts";
 
 export interface SqliteOptions {
+  readonly clock: WriterClock;
   readonly random: () => number;
   /** Words for the operator. */
   readonly report: (message: string) => void;
@@ -54,7 +56,7 @@ export interface SqliteOptions {
 const MAX_LOCKED_READS = 1_000;
 
 export function sqliteStore(db: Database, options: SqliteOptions): Store {
-  const { random, report, shared, fileWatch, countAtOnce = COUNT_AT_ONCE } = options;
+  const { clock, random, report, shared, fileWatch, countAtOnce = COUNT_AT_ONCE } = options;
   const meta = db.prepare("select value from meta where name = ?");
   const text = (name: string) => {
     const row = meta.get(name) as { value: string } | undefined;
@@ -74,10 +76,17 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     const last = events.takeLast();
     if (last > 0) fileWatch?.onEvents(last);
   };
-  const writer = new Writer(db, random, report, forget, fileWatch === undefined ? null : { ...fileWatch, onCommit });
+  const writer = new Writer(
+    db,
+    clock,
+    random,
+    report,
+    forget,
+    fileWatch === undefined ? null : { ...fileWatch, onCommit },
+  );
 
   const read = reader(context);
-  const find = finder(context, read, text("secret"));
+  const find = finder(context, read, text("secret"), clock);
   const verbs = {
     settle: settleVerb(context),
     amend: amendVerb(context),
@@ -106,7 +115,7 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
   const cascades = cascadeReader(context);
   const childCounts = childCounter(context);
   const reachable = reachableReader(context);
-  const count = countReader(context, countAtOnce);
+  const count = countReader(context, countAtOnce, clock);
   const counts = keptCounts((now) => inSlices((slice) => count(now, slice)), countAtOnce);
   const tokens = tokenReader(context);
   const { laneCount, policyCount, laneUse } = laneCounter(context);
@@ -139,7 +148,7 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
       } catch (error) {
         if (!isLocked(error) || tries >= MAX_LOCKED_READS || !open) throw readError(error);
       }
-      await new Promise((resolve) => setTimeout(resolve, 1 + random() * BUSY_WAIT_MS));
+      await sleep(clock, 1 + random() * BUSY_WAIT_MS);
     }
   }
   async function one<Item, Answer>(
@@ -156,7 +165,9 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
   async function eventPage(query: EventQuery): Promise<EventPage> {
     const { namespace, jobId } = query;
     if (namespace === undefined || jobId !== undefined) return wholePage(await answer(() => read.events(query)), query);
-    return namespacePage({ ...query, namespace }, (from, most) => answer(() => read.look(namespace, from, most)));
+    return namespacePage({ ...query, namespace }, clock, (from, most) =>
+      answer(() => read.look(namespace, from, most)),
+    );
   }
 
   return {

@@ -7,7 +7,7 @@
  *  event loop stood still for 2.9 s). */
 import { PerdureError } from "../../core/errors.ts";
 import type { RefusedItem } from "../../core/worker-protocol.ts";
-import { inNextTurn } from "../../lib/turn.ts";
+import type { Clock } from "../../lib/clock.ts";
 import { type Database, rollback, SQLITE, sqliteCode } from "./driver.ts";
 import { diskError, isDamage } from "./error-classes.ts";
 import { type FilesInPlace, MisplacedFile } from "./files-in-place.ts";
@@ -26,6 +26,9 @@ export interface FileWatch {
   /** A commit was made, and nothing broke. */
   readonly onCommit?: () => void;
 }
+
+/** Turns and timers; what time it is, the callers say. */
+export type WriterClock = Pick<Clock, "after" | "turn">;
 
 export interface SqliteVerb<Item, Answer> {
   /** Within a group, verbs run in this order: reports free slots before claims fill them. */
@@ -67,6 +70,7 @@ export function isLocked(error: unknown): boolean {
 
 export class Writer {
   readonly #db: Database;
+  readonly #clock: WriterClock;
   readonly #random: () => number;
   readonly #report: (message: string) => void;
   readonly #onRollback: () => void;
@@ -79,6 +83,7 @@ export class Writer {
   /** `watch`: of whoever opens the database again; null if nobody does. */
   constructor(
     db: Database,
+    clock: WriterClock,
     random: () => number,
     report: (message: string) => void,
     onRollback: () => void,
@@ -86,6 +91,7 @@ export class Writer {
   ) {
     this.#report = report;
     this.#db = db;
+    this.#clock = clock;
     this.#random = random;
     this.#onRollback = onRollback;
     this.#watch = watch;
@@ -116,9 +122,9 @@ export class Writer {
   async drained(): Promise<void> {
     if (this.#queue.length === 0) return;
     const message = "another process has kept the database locked; nothing of this call was stored";
-    const timer = setTimeout(() => this.#refuseAll(new PerdureError("store_io", message)), CLOSE_WAIT_MS);
+    const cancel = this.#clock.after(CLOSE_WAIT_MS, () => this.#refuseAll(new PerdureError("store_io", message)));
     await new Promise<void>((resolve) => this.#idle.push(resolve));
-    clearTimeout(timer);
+    cancel();
   }
 
   #schedule(delayMs: number | null = null): void {
@@ -128,8 +134,8 @@ export class Writer {
       this.#scheduled = false;
       this.#flush();
     };
-    if (delayMs === null) inNextTurn(flush);
-    else setTimeout(flush, delayMs);
+    if (delayMs === null) this.#clock.turn(flush);
+    else this.#clock.after(delayMs, flush);
   }
 
   #flush(): void {

@@ -106,7 +106,7 @@ export class ReportQueue {
       this.#waiting.push({ text, resolve, reject });
       if (this.#isSending) return;
       this.#isSending = true;
-      process.nextTick(() => void this.#sendAll());
+      this.#parts.clock.tick(() => void this.#sendAll());
     });
   }
 

@@ -13,6 +13,7 @@ import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { tempDir } from "../../../test/http-worker/kit.ts";
 import { namedPipe } from "../../../test/kit.ts";
+import { systemClock } from "../../lib/system-clock.ts";
 import { giveDirectory } from "../exec/run-user.ts";
 import { processName } from "../process-proof.ts";
 import { HostDirectory, type HostDirectoryOptions } from "./host-directory.ts";
@@ -20,7 +21,7 @@ import { HostDirectory, type HostDirectoryOptions } from "./host-directory.ts";
 const DAY = 86_400_000;
 
 async function open(root: string, options: Partial<HostDirectoryOptions> = {}) {
-  const clock = { now: () => Date.now(), monotonic: () => performance.now(), after: () => () => {} };
+  const clock = { ...systemClock, after: () => () => {} };
   const log = (_: string, message: string) => expect.unreachable(message);
   const host = await HostDirectory.open({ root, clock, keepMs: DAY, keepBytes: 10_000, log, ...options });
   onTestFinished(() => host.close());

@@ -11,9 +11,9 @@ import { LIMITS } from "../../../engine/limits.ts";
 import { toInfo } from "../../../engine/read-job.ts";
 import type { SubmitItem } from "../../../engine/submit-item.ts";
 import { checkBuiltinKind, toSubmitItem } from "../../../engine/submit-item.ts";
+import { nextTurn } from "../../../lib/clock.ts";
 import { isId } from "../../../lib/id.ts";
 import { isOver } from "../../../lib/text.ts";
-import { nextTurn } from "../../../lib/turn.ts";
 import type { RouteCall, ServerParts } from "../../../server/context.ts";
 import { principal, storeItems } from "../../../server/routes/submit.ts";
 import { viewParts } from "../../../server/views.ts";
@@ -81,7 +81,7 @@ export class FlusterJobs {
         shown.push(jobStatusJson({ ...flusterStatus(parts), attempts: [] }, parts.job));
       }
       cursor = page.next;
-      await nextTurn(); // others have their turn
+      await nextTurn(this.#engine.clock); // others have their turn
     } while (cursor !== null && shown.length < MAX_LISTED);
     return shown;
   }
@@ -96,7 +96,7 @@ export class FlusterJobs {
       const page = await this.#engine.store.find({ parentId: row.id, limit: CHILDREN_PAGE, ...from });
       for (const child of page.jobs) await this.terminate(child, by);
       cursor = page.next;
-      await nextTurn();
+      await nextTurn(this.#engine.clock);
     } while (cursor !== null);
   }
 

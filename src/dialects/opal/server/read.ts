@@ -6,7 +6,7 @@ import type { JobEvent } from "../../../core/job/event.ts";
 import { attemptsAtSnapshot, eventsAtSnapshot } from "../../../core/job/snapshot.ts";
 import type { Engine } from "../../../engine/engine.ts";
 import { lastAttempts, toInfo } from "../../../engine/read-job.ts";
-import { nextTurn } from "../../../lib/turn.ts";
+import { nextTurn } from "../../../lib/clock.ts";
 import { type JobFilter, type JobRow, SESSIONS_PAGE, type SessionRow, type Store } from "../../../store/store.ts";
 import { type OpalAttempts, type OpalResult, opalAttempts, opalResult } from "../attempts.ts";
 import { type OpalEndedAttempt, type OpalJob, opalJob, type WorkerName } from "../job.ts";
@@ -55,7 +55,7 @@ export class OpalReader {
       for (const job of shown) if (job !== null) jobs.set(job.id, job);
       next = page.next;
       pages += 1;
-      await nextTurn(); // others have their turn
+      await nextTurn(this.#engine.clock); // others have their turn
       // Jobs of other doors may bear the tag too: nobody looks through all of them.
     } while (next !== null && jobs.size < MAX_LISTED && pages < MAX_PAGES);
     return jobs;

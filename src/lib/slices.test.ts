@@ -1,12 +1,14 @@
 import { expect, it } from "vitest";
-import { Slices } from "./turn.ts";
+import { Slices } from "./slices.ts";
 
 it("lets the event loop turn when a slice is over, and not before", async () => {
   let now = 0;
   let turns = 0;
-  const slices = new Slices({ monotonic: () => now }, async () => {
+  const turn = (call: () => void) => {
     turns += 1;
-  });
+    call();
+  };
+  const slices = new Slices({ monotonic: () => now, turn });
   for (let step = 0; step < 100; step++) {
     if (slices.isOver) await slices.next();
     now += 3; // what a step costs
