@@ -3,6 +3,7 @@
 import type { RouteName } from "../contract/routes.ts";
 import { LIMIT } from "../contract/wire.ts";
 import type { FeedOptions } from "../core/api.ts";
+import { PerdureError } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
 import { isAway, notOurs } from "./fault.ts";
 import type { ClientCallOptions, ClientHttpLink, OpenedReply } from "./http-call.ts";
@@ -21,20 +22,36 @@ function routeOf({ jobId }: FeedOptions): readonly [RouteName, ClientCallOptions
 }
 
 async function* pages(link: ClientHttpLink, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
-  const { signal } = options;
+  const { signal, order, before } = options;
   const [route, of] = routeOf(options);
-  let after: number | null = options.after ?? 0;
-  while (after !== null && !signal?.aborted) {
-    const query = new URLSearchParams({ after: String(after), limit: String(LIMIT.events) });
-    const page: { readonly events: readonly PerdureEvent[]; readonly next: number | null } = await link.json(route, {
-      ...{ ...of, query },
-    });
-    for (const event of page.events) {
+  const query = new URLSearchParams({ after: String(options.after ?? 0) });
+  if (before !== undefined) query.set("before", String(before));
+  if (order === "newest") query.set("order", order);
+  for (let left = options.limit ?? Number.POSITIVE_INFINITY; left > 0 && !signal?.aborted; ) {
+    query.set("limit", String(Math.min(left, LIMIT.events)));
+    const { events, next } = await link.json<EventPageReply>(route, { ...of, query }).catch(unlessTooOld);
+    for (const event of events) {
       if (signal?.aborted) return;
       yield event;
     }
-    after = page.next;
+    if (next === null) return;
+    query.set(order === "newest" ? "before" : "after", String(next));
+    left -= events.length;
   }
+}
+
+interface EventPageReply {
+  readonly events: readonly PerdureEvent[];
+  readonly next: number | null;
+}
+
+/** A server of version 0.1.0 knows neither of these parameters. */
+function unlessTooOld(error: unknown): never {
+  const { code, path } = error as Partial<PerdureError>;
+  if (code !== "invalid_request" || (path !== "order" && path !== "before")) throw error;
+  const what = path === "order" ? "newest first" : "before a number";
+  const message = `this server is too old to list events ${what}; upgrade it, or read them from \`after\` on`;
+  throw new PerdureError(code, message, { path, cause: error });
 }
 
 async function* follow(link: ClientHttpLink, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {

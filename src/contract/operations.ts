@@ -89,13 +89,15 @@ const FILTER = {
 
 const FEED = {
   after: Type.Optional(Count),
+  before: Type.Optional(Count),
+  order: Type.Optional(words(["oldest", "newest"])),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT.events })),
 };
 const Feed = closed(FEED);
 /** Which there are is known to the dialects alone. */
 const View = Type.Optional(Type.String({ minLength: 1, maxLength: 100 }));
 const FEED_TEXT =
-  "A page of events as JSON; `next` is the `after` of the next page, null at the end. With `Accept: text/event-stream`, " +
+  "A page of events as JSON; `next` is the `after` of the next page, or with `order=newest` its `before`; null at the end. With `Accept: text/event-stream`, " +
   "those after `Last-Event-ID` (or `after`) and then those to come, as server-sent events whose ids are their numbers; " +
   "with neither of the two, from now on.";
 const EventPage = closed({ events: Type.Array(EventSchema), next: orNull(Type.Integer()) });

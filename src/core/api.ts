@@ -1,7 +1,7 @@
 /** The public API of Perdure as types, the same for an embedded engine and for the client of a server, and the checks
  *  of its options. */
 
-import { asBoolean, asInteger, asText, checkKeys, checkOptions } from "./check.ts";
+import { asBoolean, asInteger, asOneOf, asText, checkKeys, checkOptions } from "./check.ts";
 import type { DialectSettings } from "./dialect-settings.ts";
 import { type Duration, toMs } from "./duration.ts";
 import { ConfigError, type PerdureError } from "./errors.ts";
@@ -47,7 +47,8 @@ export interface Perdure extends AsyncDisposable {
   explain(id: string): Promise<Explanation>;
   /** What the attempts of a job left: their logs and files. */
   outputs(id: string): Promise<JobOutputs>;
-  /** Events of all jobs and of the engine, from `after` (an event's `seq`) on; with `follow`, those to come too. */
+  /** Events of all jobs and of the engine, from `after` (an event's `seq`) on; with `follow`, those to come too. With `order:
+   *  "newest"`, the last of them first. */
   events(options?: number | FeedOptions): AsyncGenerator<PerdureEvent, void, void>;
 
   /** Ends a job: at once if it waits, by its signal if it runs. */
@@ -240,8 +241,14 @@ export interface SkippedJob {
 export interface FeedOptions {
   /** The `seq` of the last event already seen; 0 for all. */
   readonly after?: number;
+  /** Only events before this `seq`. */
+  readonly before?: number;
+  /** Default: oldest first. A server of version 0.1.0 refuses `newest`. */
+  readonly order?: "oldest" | "newest";
+  /** At most this many. */
+  readonly limit?: number;
   readonly jobId?: string;
-  /** Wait for more when all have been read. */
+  /** Wait for more when all have been read. Not with `before`, `order` or `limit`. */
   readonly follow?: boolean;
   readonly signal?: AbortSignal;
 }
@@ -272,13 +279,20 @@ export function checkResult(options: ResultOptions): number | null {
 }
 
 /** Of one job's events; of all events, also `jobId`. */
-export const JOB_FEED_KEYS = ["after", "follow", "signal"];
+export const JOB_FEED_KEYS = ["after", "before", "order", "limit", "follow", "signal"];
 const FEED_KEYS = [...JOB_FEED_KEYS, "jobId"];
 
 export function checkFeed(options: FeedOptions, known: readonly string[] = FEED_KEYS): FeedOptions {
   checkOptions(options, known, "events");
   if (options.after !== undefined) asInteger(options.after, "events.after", { min: 0 });
+  if (options.before !== undefined) asInteger(options.before, "events.before", { min: 0 });
+  if (options.order !== undefined) asOneOf(options.order, ["oldest", "newest"], "events.order");
+  if (options.limit !== undefined) asInteger(options.limit, "events.limit", { min: 1 });
   if (options.follow !== undefined) asBoolean(options.follow, "events.follow");
+  const unbounded = (["before", "order", "limit"] as const).find((name) => options[name] !== undefined);
+  if (options.follow === true && unbounded !== undefined) {
+    throw new ConfigError({ path: `events.${unbounded}`, given: options[unbounded], allowed: "nothing with follow" });
+  }
   if (options.jobId !== undefined) asText(options.jobId, "events.jobId", 200);
   checkSignal(options.signal, "events.signal");
   return options;

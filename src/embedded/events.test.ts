@@ -40,6 +40,24 @@ describe("events", () => {
     expect(await all(kit.perdure.events({ after: (events.at(-1) as PerdureEvent).seq }))).toEqual([]);
   });
 
+  it("are given newest first, as many as are asked for", async () => {
+    await using kit = await openTestEngine();
+    await kit.perdure.submitMany(Array.from({ length: 600 }, (_, i) => ({ task: "k", input: i })));
+    const events = await all(kit.perdure.events());
+    const back = events.toReversed();
+    expect(await all(kit.perdure.events({ order: "newest" }))).toEqual(back);
+    expect(await all(kit.perdure.events({ order: "newest", limit: 520 }))).toEqual(back.slice(0, 520));
+    const { seq, jobId } = events[9] as PerdureEvent;
+    expect(await all(kit.perdure.events({ order: "newest", before: seq, limit: 2 }))).toEqual([events[8], events[7]]);
+    expect(await all(kit.perdure.events({ before: seq, limit: 3 }))).toEqual(events.slice(0, 3));
+    const job = await kit.perdure.job(jobId as string);
+    expect(await all(job.events({ order: "newest", limit: 1 }))).toEqual([events[9]]);
+    for (const options of [{ order: "newest" }, { before: 5 }, { limit: 1 }] as const) {
+      expect(() => kit.perdure.events({ ...options, follow: true })).toThrow("allowed: nothing with follow");
+    }
+    expect(() => kit.perdure.events({ order: "up" as never })).toThrow('events.order: got "up"; allowed: "oldest"');
+  });
+
   it("of the engine belong to no job", async () => {
     await using kit = await openTestEngine();
     const worker = await kit.perdure.work([flaky]);

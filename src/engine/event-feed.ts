@@ -1,15 +1,21 @@
-/** The event feed: all events from a cursor on, in order, without gaps, and then those to come. */
+/** The event feed: all events from a cursor on, in order, without gaps, and then those to come. Or the newest first, back
+ *  to the oldest. */
 
 import { isOutage } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
 import { nextTurn, sleep } from "../lib/clock.ts";
-import type { EventPage } from "../store/store.ts";
+import type { EventOrder, EventPage } from "../store/store.ts";
 import { DEFAULTS } from "./limits.ts";
 import type { EngineParts } from "./parts.ts";
 
 export interface EngineFeedOptions {
   /** The `seq` of the last event already seen; 0 for all. */
   readonly after?: number;
+  /** Only events before this `seq`. */
+  readonly before?: number;
+  /** Default: oldest first; it cannot be followed otherwise. */
+  readonly order?: EventOrder;
+  readonly limit?: number;
   readonly jobId?: string;
   /** Only events of its jobs, and those of the engine that name it. */
   readonly namespace?: string;
@@ -29,12 +35,13 @@ export async function* eventFeed(
   const { store, clock, hub } = parts;
   const { jobId, namespace, follow = false, signal, onRead } = options;
   const which = { ...(jobId === undefined ? {} : { jobId }), ...(namespace === undefined ? {} : { namespace }) };
-  let after = options.after ?? 0;
+  const { order = "oldest" } = options;
+  let { after = 0, before = Number.MAX_SAFE_INTEGER, limit: left = Number.POSITIVE_INFINITY } = options;
   while (!signal?.aborted) {
     const seen = hub.written.version;
     let page: EventPage;
     try {
-      page = await store.eventPage({ after, limit: PAGE, ...which });
+      page = await store.eventPage({ after, before, order, limit: Math.min(PAGE, left), ...which });
     } catch (error) {
       // Whoever follows has a cursor: after an outage it goes on where it was.
       if (!follow || !isOutage(error)) throw error;
@@ -45,7 +52,10 @@ export async function* eventFeed(
       if (signal?.aborted) return;
       yield event;
     }
-    after = page.upTo;
+    left -= page.events.length;
+    if (left === 0) return;
+    if (order === "newest") before = page.upTo;
+    else after = page.upTo;
     onRead?.(after);
     if (!page.isEnd) {
       await nextTurn(clock); // others have their turn

@@ -46,8 +46,16 @@ export const LOG_PAGE = 32;
 /** Each event may carry a failure with its stack, or what a job was submitted with. */
 const EVENTS_CHARS = 4_194_304;
 
+/** The order of events: by their numbers, up or down. */
+export type EventOrder = "oldest" | "newest";
+
 export interface EventQuery {
+  /** Only those after this number; 0: from the first on. */
   readonly after: number;
+  /** Only those before this number: where the next page of the newest begins. */
+  readonly before?: number;
+  /** Default: oldest first. */
+  readonly order?: EventOrder;
   /** Below 0: all there are. */
   readonly limit: number;
   /** Characters of data in a page; the event that exceeds it is the last of the page. Default: EVENTS_CHARS. */
@@ -59,7 +67,8 @@ export interface EventQuery {
 
 export interface EventPage {
   readonly events: PerdureEvent[];
-  /** All that fits, up to this number, has been given: the place to go on from. */
+  /** Every match up to this number was returned; newest first, down to it. The next page begins there, by `after` or
+   *  `before`. */
   readonly upTo: number;
   /** There was nothing behind it. A page may be short, or empty, before the end. */
   readonly isEnd: boolean;
@@ -69,7 +78,7 @@ export interface EventPage {
 // reader looks through all of them, a bounded number at a time and in all, and is told how far it came. So a page may
 // be empty before the end, and nobody looks at foreign ones twice.
 
-/** Events looked at in one go: a few milliseconds of work. */
+/** Events scanned in one go: a few milliseconds of work. */
 export const SCAN_EVENTS = 2_000;
 /** Goes for one page. */
 const MAX_SCANS = 50;
@@ -79,6 +88,13 @@ export interface FoundEvents {
   readonly events: readonly PerdureEvent[];
   /** Characters of their data. */
   readonly chars: number;
+}
+
+/** The numbers between which events are read, both exclusive. */
+export type SeqRange = Required<Pick<EventQuery, "after" | "before">>;
+
+export function seqRange({ after, before = Number.MAX_SAFE_INTEGER }: EventQuery): SeqRange {
+  return { after, before };
 }
 
 /** How many characters a page may have. */
@@ -99,29 +115,31 @@ export function eventScanOf(
   { events, chars }: FoundEvents,
   most: { readonly limit: number; readonly chars: number },
   end: number,
-  looked: number,
+  scanned: number,
 ): EventScan {
   if (events.length >= most.limit || chars >= most.chars) {
     return { events, chars, upTo: (events.at(-1) as PerdureEvent).seq, isEnd: false };
   }
-  return { events, chars, upTo: end, isEnd: looked < SCAN_EVENTS };
+  return { events, chars, upTo: end, isEnd: scanned < SCAN_EVENTS };
 }
 
 export async function namespacePage(
   { namespace, ...query }: EventQuery & { readonly namespace: string },
   loop: Pick<EventLoop, "turn">,
-  look: (after: number, most: { readonly limit: number; readonly chars: number }) => Promise<EventScan>,
+  scan: (range: SeqRange, most: { readonly limit: number; readonly chars: number }) => Promise<EventScan>,
 ): Promise<EventPage> {
   const events: PerdureEvent[] = [];
+  let range = seqRange(query);
   let upTo = query.after;
   let chars = charsOf(query);
   for (let looks = 0; events.length < query.limit && chars > 0 && looks < MAX_SCANS; looks++) {
-    const found = await look(upTo, { limit: query.limit - events.length, chars });
+    const found = await scan(range, { limit: query.limit - events.length, chars });
     chars -= found.chars;
     for (const event of found.events) {
       if (event.jobId !== null || event.data.namespace === namespace) events.push(event);
     }
     upTo = found.upTo;
+    range = query.order === "newest" ? { ...range, before: upTo } : { ...range, after: upTo };
     if (found.isEnd) return { events, upTo, isEnd: true };
     await nextTurn(loop); // others have their turn
   }

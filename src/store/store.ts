@@ -41,6 +41,7 @@ export {
   ATTEMPTS_PAGE,
   type AttemptLog,
   type AttemptsPage,
+  type EventOrder,
   type EventPage,
   type EventQuery,
   LOG_PAGE,

@@ -5,6 +5,8 @@ import { expect, it, onTestFinished } from "vitest";
 import { eachQueue, eachWorker } from "../../src/cli/target/pages.ts";
 import { Perdure as Client } from "../../src/client/index.ts";
 import { Perdure } from "../../src/index.ts";
+import { releasedWire } from "../fixtures/wire-schemas.ts";
+import { all } from "../kit.ts";
 
 it("redriveMany names no skipped jobs where the server does not know of them", async () => {
   const server = createServer((request, response) => {
@@ -43,6 +45,25 @@ it.each([200, 450])(
     expect(await perdure.workers()).toHaveLength(count);
   },
 );
+
+it("a server that cannot list events newest first is named as the reason", async () => {
+  const { operations } = await releasedWire();
+  expect(operations.listEvents?.query).not.toHaveProperty("properties.order");
+  await using client = await Client.connect("http://localhost:1", {
+    token: "t".repeat(40),
+    async fetch(url) {
+      const { searchParams } = new URL(String(url));
+      const path = ["order", "before"].find((name) => searchParams.has(name));
+      const message = `${path}: unknown field "${path}"; allowed: after, limit.`;
+      if (path !== undefined) return Response.json({ code: "invalid_request", message, path }, { status: 400 });
+      return Response.json({ events: [], next: null });
+    },
+  });
+  const upgrade = { code: "invalid_request", message: expect.stringContaining("server is too old to list events") };
+  await expect(all(client.events({ order: "newest" }))).rejects.toMatchObject(upgrade);
+  await expect(all(client.events({ before: 9 }))).rejects.toMatchObject(upgrade);
+  expect(await all(client.events({ order: "oldest", after: 5 }))).toEqual([]);
+});
 
 it("all pages are read where none is asked for", async () => {
   const pages = { "": "b", b: "d", d: null } as const;

@@ -57,6 +57,18 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("events over %s", (stor
       after = next;
     }
     expect(names).toEqual(["job.submitted", "attempt.started", "attempt.failed"]);
+    const back: string[] = [];
+    for (let from: string | null = ""; from !== null; ) {
+      const { events, next }: { events: { name: string }[]; next: number | null } = (
+        await call("GET", `/v1/jobs/${id}/events?order=newest&limit=2${from}`)
+      ).body;
+      back.push(...events.map(nameOf));
+      from = next === null ? null : `&before=${next}`;
+    }
+    expect(back).toEqual(names.toReversed());
+    const accept = { headers: { accept: "text/event-stream" } };
+    const refused = await call("GET", "/v1/events?order=newest", accept);
+    expect([refused.status, refused.body.path]).toEqual([400, "order"]);
     const own = (await call("GET", `/v1/jobs/${id}/events`)).body;
     expect([own.events.map(nameOf), own.next]).toEqual([names, null]);
   });

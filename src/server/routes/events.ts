@@ -2,6 +2,7 @@
  *  them and the call names none. */
 import { HEADER, LIMIT } from "../../contract/wire.ts";
 import { PerdureError, show } from "../../core/errors.ts";
+import type { EventQuery } from "../../store/store.ts";
 import { HIJACKED, type RouteCall, type RouteHandlers, type ServerParts } from "../context.ts";
 import { EventChannels, type EventSelection } from "../event-channel.ts";
 import { streamEvents } from "../event-stream.ts";
@@ -22,9 +23,9 @@ export function eventRoutes(parts: ServerParts): RouteHandlers {
   let streams = 0;
 
   async function page({ query }: RouteCall, which: EventSelection): Promise<unknown> {
-    const { after = 0, limit = DEFAULT_LIMIT } = query as { readonly after?: number; readonly limit?: number };
+    const { after = 0, limit = DEFAULT_LIMIT, ...rest } = query as Partial<EventQuery>;
     const most = { limit: Math.min(limit, LIMIT.events), chars: limits.pageChars };
-    const found = await engine.store.eventPage({ ...which, after, ...most });
+    const found = await engine.store.eventPage({ ...rest, ...which, after, ...most });
     return { events: found.events, next: found.isEnd ? null : found.upTo };
   }
 
@@ -66,8 +67,12 @@ export function eventRoutes(parts: ServerParts): RouteHandlers {
     return row?.state === "running" && row.attempt === attempt;
   }
 
-  const answer = (call: RouteCall, which: EventSelection) =>
-    wantsStream(call) ? stream(call, which) : page(call, which);
+  async function answer(call: RouteCall, which: EventSelection): Promise<unknown> {
+    if (!wantsStream(call)) return page(call, which);
+    const path = ["before", "order"].find((name) => call.query[name] !== undefined);
+    if (path === undefined) return stream(call, which);
+    throw new PerdureError("invalid_request", `${path}: a stream is oldest first, without an end`, { path });
+  }
 
   return {
     listEvents: (call) => answer(call, isForAll(call) ? {} : { namespace: call.namespace }),

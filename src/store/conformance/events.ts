@@ -1,6 +1,7 @@
 /** The event feed: all events in the order of their numbers, which are never given twice. */
 import { expect, test } from "vitest";
 import type { PerdureEvent } from "../../core/job/event.ts";
+import type { EventQuery } from "../store.ts";
 import type { Bench } from "./bench.ts";
 import { broke, DAY, done, reportOf, SECOND, T0, TWICE } from "./kit.ts";
 
@@ -52,6 +53,46 @@ export function eventTests(bench: Bench): void {
     const rest = await bench.store.events({ after: seq, limit: 1, jobId: job.id });
     expect(rest).toEqual([own[1]]);
   });
+
+  test("are read newest first too, a page at a time, between any two places", async () => {
+    const { job, session } = await bench.running({ namespace: "mine", retry: TWICE });
+    await bench.insert(Array.from({ length: 9 }, (_, i) => ({ namespace: i % 2 === 0 ? "mine" : "other" })));
+    await bench.report(job, broke());
+    await bench.endSession(session, T0 + 1);
+    for (const which of [{}, { jobId: job.id }, { namespace: "mine" }, { jobId: job.id, namespace: "mine" }]) {
+      const { events } = await bench.store.eventPage({ after: 0, limit: 99, ...which });
+      expect(events.length).toBeGreaterThan(2);
+      const [after, before] = [events[0]?.seq as number, events.at(-1)?.seq as number];
+      for (const limit of [1, 2, 99]) {
+        for (const chars of [1, 1_000_000]) {
+          const size = { limit, chars };
+          expect(await newest({ ...which, after: 0, ...size })).toEqual(events.toReversed());
+          expect(await newest({ ...which, after, before, ...size })).toEqual(events.slice(1, -1).toReversed());
+        }
+      }
+      const between = await bench.store.eventPage({ ...which, after, before, limit: 99 });
+      expect(between.events).toEqual(events.slice(1, -1));
+    }
+    const none = { after: 0, limit: 9, order: "newest", jobId: job.id, namespace: "other" } as const;
+    expect(await bench.store.eventPage(none)).toMatchObject({ events: [], isEnd: true });
+  });
+
+  /** All pages of it, newest first. */
+  async function newest(query: EventQuery): Promise<PerdureEvent[]> {
+    const read: PerdureEvent[] = [];
+    for (let { before } = query; ; ) {
+      const page = await bench.store.eventPage({
+        ...query,
+        order: "newest",
+        ...(before === undefined ? {} : { before }),
+      });
+      expect(page.events.length).toBeLessThanOrEqual(query.limit);
+      read.push(...page.events);
+      if (page.isEnd) return read;
+      expect(page.upTo).toBeLessThan(before ?? Number.POSITIVE_INFINITY);
+      before = page.upTo;
+    }
+  }
 
   test("of calls made at once are whole and in order for each job", async () => {
     const session = await bench.open({ slots: 60 });

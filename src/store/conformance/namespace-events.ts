@@ -71,6 +71,8 @@ export function namespaceEventTests(bench: Bench): void {
     expect(idle.events).toEqual([]);
     expect(idle.upTo).toBe(await bench.store.lastSeq());
     expect(await page("mine", idle.upTo)).toEqual(idle);
+    const back = await bench.store.eventPage({ after: 0, limit: 500, namespace: "mine", order: "newest" });
+    expect(back.events).toEqual(events.toReversed());
     const third = await bench.submit({ namespace: "mine" });
     expect((await page("mine", idle.upTo)).events.map(({ jobId }) => jobId)).toEqual([third]);
     await clear();

@@ -113,6 +113,10 @@ async function useEverything(): Promise<void> {
   await bench.store.lastFailures([id]);
   await bench.store.events({ after: 0, limit: 10 });
   await bench.store.events({ after: 0, limit: 10, namespace: "default" });
+  await bench.store.events({ after: 0, limit: 10, jobId: id });
+  await bench.store.events({ after: 0, limit: 10, order: "newest" });
+  await bench.store.events({ after: 0, limit: 10, order: "newest", namespace: "default" });
+  await bench.store.events({ after: 0, limit: 10, order: "newest", jobId: id });
   await bench.store.lastSeq();
   await bench.store.cancelsFor([session]);
   await bench.store.sessions();
@@ -247,13 +251,21 @@ describe("plans", () => {
     expect(lines.some((line) => line.includes("Tid Scan on job"))).toBe(true);
   });
 
-  test("of events of a namespace follow their numbers, and sort nothing", () => {
-    const lines = plans.get("perdure_events_of_namespace") as string[];
-    expect(lines.some((line) => line.includes("Index Scan using event_pkey on event e"))).toBe(true);
-    expect(lines.some((line) => /Index Cond: .*seq > .*seq <= /.test(line))).toBe(true);
-    expect(lines.filter((line) => line.includes("Sort"))).toEqual([]);
-    const end = plans.get("perdure_events_look") as string[];
-    expect(end.some((line) => line.includes("Index Only Scan using event_pkey on event"))).toBe(true);
+  test.each([
+    ["oldest", "asc", "Index Scan using", "Index Only Scan using"],
+    ["newest", "desc", "Index Scan Backward using", "Index Only Scan Backward using"],
+  ])("of events, %s first, follow an index, and sort nothing", (_, direction, scan, onlyScan) => {
+    const has = (name: string, step: string, condition: RegExp) => {
+      const lines = plans.get(`perdure_${name}_${direction}`) as string[];
+      expect(lines.some((line) => line.includes(step))).toBe(true);
+      expect(lines.some((line) => condition.test(line))).toBe(true);
+      expect(lines.filter((line) => line.includes("Sort"))).toEqual([]);
+    };
+    const range = /Index Cond: .*seq > .*seq < /;
+    has("events", `${scan} event_pkey on event e`, range);
+    has("events_of_namespace", `${scan} event_pkey on event e`, range);
+    has("events_scan", `${onlyScan} event_pkey on event e`, range);
+    has("events_of_job", `${scan} event_job on event e`, /Index Cond: .*job = .*n > .*n < /);
   });
 
   test("of outputs take the chunks they need by their key", () => {

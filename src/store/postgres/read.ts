@@ -8,11 +8,14 @@ import { storable } from "../../lib/text.ts";
 import { serves } from "../lane.ts";
 import {
   charsOf,
+  type EventOrder,
   type EventScan,
   eventScanOf,
   type FoundEvents,
   namespacePage,
   SCAN_EVENTS,
+  type SeqRange,
+  seqRange,
   wholePage,
 } from "../pages.ts";
 import {
@@ -89,41 +92,8 @@ export function reader(context: PostgresContext) {
          (select n, body from $s.log_chunk where job = b.job and attempt = a.attempt and n > $3::int order by n limit $4) l) p
      where b.id = $1`,
   );
-  // The first of them, up to the one that goes beyond so many characters.
-  const upTo = (most: string, rows: string) =>
-    `select seq, id, n, at, name, data, chars from (
-       select r.*, sum(chars) over (order by seq rows unbounded preceding) as chars_so_far
-       from (select e.seq, e.n, e.at, e.name, e.data, length(e.data)::int as chars, ${rows}) r
-     ) p where chars_so_far - chars < ${most}::bigint order by seq`;
-  const eventsAfter = sql(
-    "events",
-    upTo(
-      "$4",
-      `b.id from $s.event e left join $s.submission b on b.job = e.job
-       where e.seq > $1 and e.seq <= $2 order by e.seq limit $3`,
-    ),
-  );
-  // The end of the next events to be looked at, then those of them that fit.
-  const lookEnd = sql(
-    "events_look",
-    `select max(seq), count(*) from
-       (select seq from $s.event where seq > $1 and seq <= $2 order by seq limit $3) looked`,
-  );
-  const lookAmong = sql(
-    "events_of_namespace",
-    upTo(
-      "$5",
-      `b.id from $s.event e
-       left join $s.submission b on b.job = e.job left join $s.lane l on l.no = b.lane
-       where e.seq > $1 and e.seq <= $2 and (e.job is null or l.namespace = $3) order by e.seq limit $4`,
-    ),
-  );
+  const eventReads = { oldest: eventStatements("asc", "max"), newest: eventStatements("desc", "min") };
   const last = sql("last_seq", "select max(seq) from $s.event where seq <= $1");
-  // A job's events are written under its row's lock: what is there is there without gaps.
-  const eventsOfJob = sql(
-    "events_of_job",
-    upTo("$5", "$2::text as id from $s.event e where job = $1 and job is not null and seq > $3 order by n limit $4"),
-  );
   const lateRows = sql(
     "late",
     "select attempt, at, session, outcome from $s.late_report where job = $1 order by attempt",
@@ -155,36 +125,88 @@ export function reader(context: PostgresContext) {
     );
   }
 
+  function eventStatements(direction: "asc" | "desc", last: "max" | "min") {
+    const between = "e.seq > $1 and e.seq < $2";
+    // The first of them, up to the one that goes beyond so many characters.
+    const page = (name: string, most: string, rows: string, by = "seq") =>
+      sql(
+        `${name}_${direction}`,
+        `select seq, id, n, at, name, data, chars from (
+           select r.*, sum(chars) over (order by ${by} ${direction} rows unbounded preceding) as chars_so_far
+           from (select e.seq, e.n, e.at, e.name, e.data, length(e.data)::int as chars, ${rows}) r
+         ) p where chars_so_far - chars < ${most}::bigint order by ${by} ${direction}`,
+      );
+    return {
+      all: page(
+        "events",
+        "$4",
+        `b.id from $s.event e left join $s.submission b on b.job = e.job
+         where ${between} order by e.seq ${direction} limit $3`,
+      ),
+      // A job's events are written under its row's lock: what is there is there without gaps. By `n`, which the index of
+      // a job has: a page costs the same wherever it begins.
+      ofJob: page(
+        "events_of_job",
+        "$6",
+        `$4::text as id from $s.event e where job = $3 and job is not null and ${between}
+         and n > coalesce((select x.n from $s.event x where x.seq = $1 and x.job = $3), 0)
+         and n < coalesce((select x.n from $s.event x where x.seq = $2 and x.job = $3), 2147483647)
+         order by n ${direction} limit $5`,
+        "n",
+      ),
+      // The last of the next events to scan, then those of them that match.
+      scanEnd: sql(
+        `events_scan_${direction}`,
+        `select ${last}(seq), count(*) from
+           (select seq from $s.event e where ${between} order by seq ${direction} limit $3) scanned`,
+      ),
+      ofNamespace: page(
+        "events_of_namespace",
+        "$5",
+        `b.id from $s.event e
+         left join $s.submission b on b.job = e.job left join $s.lane l on l.no = b.lane
+         where ${between} and (e.job is null or l.namespace = $3) order by e.seq ${direction} limit $4`,
+      ),
+    };
+  }
+
   async function eventsOf(job: StoredJob, query: EventQuery): Promise<FoundEvents> {
     const limit = query.limit < 0 ? null : query.limit;
-    return foundIn(await db.read(eventsOfJob, [job.no, job.id, query.after, limit, charsOf(query)]));
+    const { after, before } = seqRange(query);
+    const { ofJob } = eventReads[query.order ?? "oldest"];
+    return foundIn(await db.read(ofJob, [after, before, job.no, job.id, limit, charsOf(query)]));
   }
 
   async function eventPage(query: EventQuery): Promise<EventPage> {
-    const { after, limit, jobId, namespace } = query;
+    const { limit, jobId, namespace, order = "oldest" } = query;
     if (jobId !== undefined) {
       const [job] = await known([jobId]);
       const isForeign = job === undefined || (namespace !== undefined && job.namespace !== namespace);
       return wholePage(isForeign ? NOTHING : await eventsOf(job, query), query);
     }
-    const safe = await feed.safe();
+    const { after, before: wanted } = seqRange(query);
+    const before = Math.min(wanted, (await feed.safe()) + 1);
     if (namespace === undefined) {
-      return wholePage(foundIn(await db.read(eventsAfter, [after, safe, limit, charsOf(query)])), query);
+      return wholePage(foundIn(await db.read(eventReads[order].all, [after, before, limit, charsOf(query)])), query);
     }
-    return namespacePage({ ...query, namespace }, context.clock, (from, most) => look(namespace, from, safe, most));
+    const scan = (range: SeqRange, most: { readonly limit: number; readonly chars: number }) =>
+      scanEvents(namespace, range, most, order);
+    return namespacePage({ ...query, before, namespace }, context.clock, scan);
   }
 
-  /** Looks through the next events for those of a namespace. */
-  async function look(
+  /** Scans the next events for those of a namespace. */
+  async function scanEvents(
     namespace: string,
-    after: number,
-    safe: number,
+    { after, before }: SeqRange,
     most: { readonly limit: number; readonly chars: number },
+    order: EventOrder,
   ): Promise<EventScan> {
-    const [[seq, looked] = []] = await db.read(lookEnd, [after, safe, SCAN_EVENTS]);
+    const { scanEnd, ofNamespace } = eventReads[order];
+    const [[seq, scanned] = []] = await db.read(scanEnd, [after, before, SCAN_EVENTS]);
     if (typeof seq !== "number") return { events: [], chars: 0, upTo: after, isEnd: true };
-    const found = foundIn(await db.read(lookAmong, [after, seq, namespace, most.limit, most.chars]));
-    return eventScanOf(found, most, seq, looked as number);
+    const [low, high] = order === "oldest" ? [after, seq + 1] : [seq - 1, before];
+    const found = foundIn(await db.read(ofNamespace, [low, high, namespace, most.limit, most.chars]));
+    return eventScanOf(found, most, seq, scanned as number);
   }
 
   async function attempts(id: string, { after = 0, limit = ATTEMPTS_PAGE }: AttemptsPage = {}): Promise<AttemptRow[]> {

@@ -222,6 +222,9 @@ describe("no hot verb walks through the jobs:", () => {
       await bench.store.events({ after: 5, limit: 10, jobId: job(0).id });
       await bench.store.events({ after: 5, limit: 10, namespace: "default" });
       await bench.store.events({ after: 5, limit: 10, namespace: "nobody" });
+      await bench.store.events({ after: 5, limit: 10, order: "newest" });
+      await bench.store.events({ after: 5, limit: 10, order: "newest", jobId: job(0).id });
+      await bench.store.events({ after: 5, limit: 10, order: "newest", namespace: "nobody" });
       await bench.store.lastSeq();
       await bench.store.cancelsFor([session]);
       await bench.store.sessions();

@@ -6,7 +6,16 @@ import type { Job, Usage } from "../../core/job/job.ts";
 import { rowName } from "../../core/job/job-name.ts";
 import { storable } from "../../lib/text.ts";
 import { serves } from "../lane.ts";
-import { charsOf, type EventScan, eventScanOf, type FoundEvents, SCAN_EVENTS } from "../pages.ts";
+import {
+  charsOf,
+  type EventOrder,
+  type EventScan,
+  eventScanOf,
+  type FoundEvents,
+  SCAN_EVENTS,
+  type SeqRange,
+  seqRange,
+} from "../pages.ts";
 import {
   ATTEMPT_LOG,
   ATTEMPTS_CHARS,
@@ -51,22 +60,7 @@ export function reader({ db, interned }: SqliteContext) {
     "select n, body from log_chunk where job = ? and attempt = ? and n > ? order by n limit ?",
   );
   const lastLog = db.prepare("select max(attempt) as attempt from log_chunk where job = ?");
-  const eventsAfter = db.prepare(
-    `select e.seq, e.n, e.at, e.name, e.data, j.id from event e left join job j on j.no = e.job
-     where e.seq > ? order by e.seq limit ?`,
-  );
-  const eventsOfJob = db.prepare(
-    "select seq, n, at, name, data, ?2 as id from event where job = ?1 and seq > ?3 order by n limit ?4",
-  );
-  // The end of the next events to be looked at, then those of them that fit.
-  const lookEnd = db.prepare(
-    "select max(seq) as seq, count(*) as looked from (select seq from event where seq > ? order by seq limit ?)",
-  );
-  const lookAmong = db.prepare(
-    `select e.seq, e.n, e.at, e.name, e.data, j.id from event e
-     left join job j on j.no = e.job left join lane l on l.no = j.lane
-     where e.seq > ? and e.seq <= ? and (e.job is null or l.namespace = ?) order by e.seq limit ?`,
-  );
+  const eventReads = { oldest: eventStatements("asc", "max"), newest: eventStatements("desc", "min") };
   const last = db.prepare("select max(seq) as seq from event");
   const lateRows = db.prepare("select attempt, at, session, outcome from late_report where job = ? order by attempt");
   const pausedAt = db.prepare("select paused_at from queue where namespace = ? and queue = ?");
@@ -162,19 +156,55 @@ export function reader({ db, interned }: SqliteContext) {
     return parseOrNull(row?.failure ?? null);
   }
 
-  function events(query: EventQuery): FoundEvents {
-    const { after, limit, jobId, namespace } = query;
-    if (jobId === undefined) return upTo(charsOf(query), eventsAfter.iterate(after, limit));
-    const job = stored(jobId);
-    if (job === null || (namespace !== undefined && job.namespace !== namespace)) return { events: [], chars: 0 };
-    return upTo(charsOf(query), eventsOfJob.iterate(job.no, jobId, after, limit));
+  function eventStatements(direction: "asc" | "desc", last: "max" | "min") {
+    const between = "e.seq > ? and e.seq < ?";
+    return {
+      all: db.prepare(
+        `select e.seq, e.n, e.at, e.name, e.data, j.id from event e left join job j on j.no = e.job
+         where ${between} order by e.seq ${direction} limit ?`,
+      ),
+      // By `n`, which the index of a job has: a page costs the same wherever it begins.
+      ofJob: db.prepare(
+        `select seq, n, at, name, data, ?2 as id from event where job = ?1 and seq > ?3 and seq < ?4
+         and n > coalesce((select n from event where seq = ?3 and job = ?1), 0)
+         and n < coalesce((select n from event where seq = ?4 and job = ?1), 9e15) order by n ${direction} limit ?5`,
+      ),
+      // The last of the next events to scan, then those of them that match.
+      scanEnd: db.prepare(
+        `select ${last}(seq) as seq, count(*) as scanned
+         from (select seq from event e where ${between} order by seq ${direction} limit ?)`,
+      ),
+      ofNamespace: db.prepare(
+        `select e.seq, e.n, e.at, e.name, e.data, j.id from event e
+         left join job j on j.no = e.job left join lane l on l.no = j.lane
+         where ${between} and (e.job is null or l.namespace = ?) order by e.seq ${direction} limit ?`,
+      ),
+    };
   }
 
-  /** Looks through the next events for those of a namespace. */
-  function look(namespace: string, after: number, most: { readonly limit: number; readonly chars: number }): EventScan {
-    const { seq, looked } = lookEnd.get(after, SCAN_EVENTS) as { seq: number | null; looked: number };
+  function events(query: EventQuery): FoundEvents {
+    const { limit, jobId, namespace, order = "oldest" } = query;
+    const { after, before } = seqRange(query);
+    const reads = eventReads[order];
+    if (jobId === undefined) return upTo(charsOf(query), reads.all.iterate(after, before, limit));
+    const job = stored(jobId);
+    if (job === null || (namespace !== undefined && job.namespace !== namespace)) return { events: [], chars: 0 };
+    return upTo(charsOf(query), reads.ofJob.iterate(job.no, jobId, after, before, limit));
+  }
+
+  /** Scans the next events for those of a namespace. */
+  function scanEvents(
+    namespace: string,
+    { after, before }: SeqRange,
+    most: { readonly limit: number; readonly chars: number },
+    order: EventOrder = "oldest",
+  ): EventScan {
+    const { scanEnd, ofNamespace } = eventReads[order];
+    const { seq, scanned } = scanEnd.get(after, before, SCAN_EVENTS) as { seq: number | null; scanned: number };
     if (seq === null) return { events: [], chars: 0, upTo: after, isEnd: true };
-    return eventScanOf(upTo(most.chars, lookAmong.iterate(after, seq, namespace, most.limit)), most, seq, looked);
+    const [low, high] = order === "oldest" ? [after, seq + 1] : [seq - 1, before];
+    const found = upTo(most.chars, ofNamespace.iterate(low, high, namespace, most.limit));
+    return eventScanOf(found, most, seq, scanned);
   }
 
   function history(id: string, isWhole: boolean): History | null {
@@ -200,7 +230,7 @@ export function reader({ db, interned }: SqliteContext) {
     lastFailure: lastFailureOf,
     log,
     events,
-    look,
+    scanEvents,
     history,
     job(id: string): JobRow | null {
       const job = stored(id);

@@ -165,8 +165,8 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
   async function eventPage(query: EventQuery): Promise<EventPage> {
     const { namespace, jobId } = query;
     if (namespace === undefined || jobId !== undefined) return wholePage(await answer(() => read.events(query)), query);
-    return namespacePage({ ...query, namespace }, clock, (from, most) =>
-      answer(() => read.look(namespace, from, most)),
+    return namespacePage({ ...query, namespace }, clock, (range, most) =>
+      answer(() => read.scanEvents(namespace, range, most, query.order)),
     );
   }
 
