@@ -93,12 +93,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   contract: ["core"],
   store: ["core", "lib", "files"],
   engine: ["core", "lib", "store"], // of the store its port only: see below
-  worker: ["core", "contract", "lib", "files"],
+  wire: ["core", "contract"],
+  worker: ["core", "contract", "wire", "lib", "files"],
   // Wires the library together, and hands the address of a server to the client.
   embedded: ["core", "lib", "store", "engine", "worker", "client", "contract"],
   testing: ["embedded", "core", "lib", "store"],
   server: ["core", "lib", "store", "engine", "contract", "dialects"], // of the store types and ports only: see below
-  client: ["core", "contract"],
+  client: ["core", "contract", "wire", "lib"],
   cli: ["core", "lib", "dialects", "contract", "store", "engine", "worker", "embedded", "server", "client"],
 };
 const SERVER = [...(MAY_IMPORT.server ?? []), "server", "dialects"];
@@ -151,7 +152,7 @@ describe("imports", () => {
     expect(reaching.filter(({ file }) => file !== "src/store/open.ts").map(show)).toEqual([]);
   });
 
-  it("from outside are few: the Jinja parser in core, nothing in lib and client, Node and what a folder is for elsewhere", () => {
+  it("from outside are few: the Jinja parser in core, nothing in lib, wire and client, Node and what a folder is for elsewhere", () => {
     const guests: Readonly<Record<string, readonly string[]>> = {
       contract: ["typebox"],
       server: ["typebox", "fastify"],
@@ -161,7 +162,7 @@ describe("imports", () => {
     const outside = all.filter(({ target }) => !target.startsWith("src/"));
     const allowed = ({ file, target }: Import) => {
       if (folderOf(file) === "core") return target === "@huggingface/jinja";
-      if (folderOf(file) === "lib" || folderOf(file) === "client") return false;
+      if (["lib", "wire", "client"].includes(folderOf(file))) return false;
       if (guests[folderOf(file)]?.includes(packageOf(target))) return true;
       if (file === "src/store/sqlite/driver.ts" && target === "@photostructure/sqlite") return true;
       return target.startsWith("node:") || (file.startsWith("src/store/postgres/") && target === "pg");
@@ -211,10 +212,10 @@ describe("time and chance", () => {
     ["src/worker/exec/supervisor.mjs", CLOCKS], // a program of its own, which outlives its worker
   ];
 
-  it("come from outside: core, lib, store, engine and worker have none of their own", () => {
+  it("come from outside: core, lib, wire, store, engine and worker have none of their own", () => {
     const wrong: string[] = [];
     for (const file of SOURCES) {
-      if (!["core", "lib", "store", "engine", "worker"].includes(folderOf(file))) continue;
+      if (!["core", "lib", "wire", "store", "engine", "worker"].includes(folderOf(file))) continue;
       const allowed = ALLOWED.filter(([where]) => file.startsWith(where)).flatMap(([, names]) => names);
       const code = withoutComments(read(file));
       for (const name of CLOCKS) if (code.includes(name) && !allowed.includes(name)) wrong.push(`${file}: ${name}`);

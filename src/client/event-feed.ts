@@ -5,10 +5,12 @@ import { LIMIT } from "../contract/wire.ts";
 import type { FeedOptions } from "../core/api.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
-import { isAway, notOurs } from "./fault.ts";
+import { sleep } from "../lib/clock.ts";
+import { systemClock } from "../lib/system-clock.ts";
+import { CallBackoff, isAway } from "../wire/repeat.ts";
+import { notOurs } from "../wire/wire-error.ts";
 import type { ClientCallOptions, ClientHttpLink, OpenedReply } from "./http-call.ts";
 import { SseParser } from "./sse.ts";
-import { after as callAfter, growingPause, pause } from "./timers.ts";
 
 /** A server says something on every stream well within this time. Silence for longer is a connection that is gone. */
 const SILENCE_MS = 60_000;
@@ -57,7 +59,7 @@ function unlessTooOld(error: unknown): never {
 async function* follow(link: ClientHttpLink, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
   const { signal } = options;
   let after = options.after ?? 0;
-  let failures = 0;
+  const backoff = new CallBackoff(Math.random);
   for (;;) {
     const opened = await openStream(link, options, after);
     if (signal?.aborted) return opened?.stop();
@@ -66,7 +68,7 @@ async function* follow(link: ClientHttpLink, options: FeedOptions): AsyncGenerat
         const parser = new SseParser();
         const reader = (opened.response.body as ReadableStream<Uint8Array>).getReader();
         for (let chunk = await read(reader, opened); chunk !== null; chunk = await read(reader, opened)) {
-          failures = 0;
+          backoff.reset();
           for (const { data } of parser.feed(chunk)) {
             const event = JSON.parse(data) as PerdureEvent;
             if (!(event.seq > after)) continue; // a stream opened anew may begin with what was seen already
@@ -81,7 +83,7 @@ async function* follow(link: ClientHttpLink, options: FeedOptions): AsyncGenerat
       }
     }
     if (signal?.aborted) return;
-    await pause(growingPause(failures++), signal);
+    await sleep(systemClock, backoff.after(null), signal === undefined ? {} : { signal });
     if (signal?.aborted) return;
   }
 }
@@ -101,17 +103,17 @@ async function openStream(link: ClientHttpLink, options: FeedOptions, after: num
     const type = opened.response.headers.get("content-type") ?? "nothing";
     if (type.startsWith("text/event-stream")) return opened;
     opened.stop();
-    throw notOurs(opened.response.url, type).error;
+    throw notOurs(link.base, type);
   } catch (error) {
     if (signal?.aborted) return null;
-    if (!link.isClosed && isAway(error)) return null;
+    if (isAway(error)) return null;
     throw error;
   }
 }
 
 /** The next bytes; null when the stream has ended or broken off, which is the same to us. */
 async function read(reader: ReadableStreamDefaultReader<Uint8Array>, opened: OpenedReply): Promise<Uint8Array | null> {
-  const cancel = callAfter(SILENCE_MS, () => opened.stop());
+  const cancel = systemClock.after(SILENCE_MS, () => opened.stop());
   try {
     const { value } = await reader.read();
     return value ?? null;

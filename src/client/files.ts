@@ -5,9 +5,11 @@ import type { JobOutputs, LogPage, Uploaded } from "../core/api.ts";
 import { asInteger } from "../core/check.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { BlobFile } from "../core/job/views.ts";
-import { type CalledOperation, unreachable, wordsOf } from "./fault.ts";
+import { sleep } from "../lib/clock.ts";
+import { systemClock } from "../lib/system-clock.ts";
+import { CallBackoff } from "../wire/repeat.ts";
+import { unreachable, wordsOf } from "../wire/wire-error.ts";
 import type { ClientHttpLink, OpenedReply } from "./http-call.ts";
-import { growingPause, pause } from "./timers.ts";
 
 // What the attempts of a job left, fetched from the server.
 
@@ -21,7 +23,6 @@ interface WireOutputs {
   readonly next?: number | null;
 }
 
-const READ: CalledOperation = { where: "the server", isRead: true };
 /** Pieces that break off in a row, before a reader is told. */
 const MAX_BREAKS = 5;
 
@@ -51,7 +52,7 @@ export async function jobOutputs(link: ClientHttpLink, id: string): Promise<JobO
       if (!isSane(attempt, name)) return null;
       const from = (at: number) => openFile(link, id, attempt, name, at);
       const opened = await from(offset);
-      return opened === null ? null : bytes(opened, offset, from);
+      return opened === null ? null : bytes(link.base, opened, offset, from);
     },
     async log(attempt, after = 0) {
       asInteger(after, "log.after", { min: 0 });
@@ -74,7 +75,7 @@ async function logPage(link: ClientHttpLink, id: string, attempt: number, after:
     const text = await opened.response.text();
     return { text, next: Number(opened.response.headers.get(HEADER.logNext) ?? after) };
   } catch (error) {
-    throw unreachable(READ, `a log broke off (${wordsOf(error)})`, error).error;
+    throw unreachable({ server: link.base }, `a log broke off (${wordsOf(error)})`);
   } finally {
     opened.stop();
   }
@@ -94,10 +95,12 @@ async function openFile(link: ClientHttpLink, id: string, attempt: number, name:
 
 /** The bytes; where they break off, the rest is asked for. */
 async function* bytes(
+  server: string,
   first: OpenedReply,
   offset: number,
   from: (offset: number) => Promise<OpenedReply | null>,
 ): AsyncGenerator<Uint8Array, void, void> {
+  const backoff = new CallBackoff(Math.random);
   let at = offset;
   let breaks = 0;
   for (let opened: OpenedReply | null = first; opened !== null; ) {
@@ -112,6 +115,7 @@ async function* bytes(
           break;
         }
         breaks = 0;
+        backoff.reset();
         at += chunk.byteLength;
         yield chunk;
       }
@@ -119,8 +123,8 @@ async function* bytes(
       opened.stop();
     }
     breaks += 1;
-    if (breaks > MAX_BREAKS) throw unreachable(READ, `a file broke off (${wordsOf(broken)})`, broken).error;
-    await pause(growingPause(breaks));
+    if (breaks > MAX_BREAKS) throw unreachable({ server }, `a file broke off (${wordsOf(broken)})`);
+    await sleep(systemClock, backoff.after(broken));
     opened = await from(at);
   }
   throw new PerdureError("not_found", "the file was removed while it was read");

@@ -1,44 +1,37 @@
-/** A call to the server: its address, its headers, its reply, and when it is made again.
+/** A call to the server by a fetch: its time limit, its reply, and when it is made again.
  *
- *  A call that may be repeated (a look, a wait, a submit with a key) is made again while the server is away or its reply
+ *  A call that may be repeated (a read, a wait, a submit with a key) is made again while the server is away or its reply
  *  was lost, after growing pauses, until it has been tried for `patienceMs`. Any other is made again only when the server
  *  itself has said that it did nothing (429, 503, 507): a submit without a key whose reply was lost may have been stored,
  *  and ends with `server_unreachable`. A fetch does not tell whether a connection failed before or after it was used, so
  *  that a refused connection counts as lost, too. */
 
-import { pathOf, ROUTES, type RouteName } from "../contract/routes.ts";
-import { HEADER } from "../contract/wire.ts";
-import { ConfigError, PerdureError } from "../core/errors.ts";
-import { type CalledOperation, Fault, faultOf, notOurs, unreachable, wordsOf } from "./fault.ts";
-import { after, CallLimiter, growingPause, pause } from "./timers.ts";
+import { ROUTES, type RouteName } from "../contract/routes.ts";
+import { PerdureError } from "../core/errors.ts";
+import { sleep } from "../lib/clock.ts";
+import { limiter } from "../lib/limiter.ts";
+import { systemClock } from "../lib/system-clock.ts";
+import { CallBackoff, mayRepeat } from "../wire/repeat.ts";
+import { requestHead, type WireCall, type WireCaller } from "../wire/request.ts";
+import { notOurs, parseReply, refusal, unreachable, WireError, type WireTarget, wordsOf } from "../wire/wire-error.ts";
 
-export interface LinkOptions {
+export interface LinkOptions extends WireCaller {
   /** Without a slash at its end. */
   readonly base: string;
-  readonly token: string;
-  /** Null: that of the token. */
-  readonly namespace: string | null;
   readonly fetch: typeof fetch;
   /** For the reply to an ordinary call. */
   readonly timeoutMs: number;
   readonly patienceMs: number;
 }
 
-export interface ClientCallOptions {
-  readonly params?: Readonly<Record<string, string | number>>;
-  /** Fills the `*` of a path. */
-  readonly rest?: string;
-  readonly query?: URLSearchParams;
-  /** JSON text, or bytes. */
+export interface ClientCallOptions extends WireCall {
   readonly body?: string | Uint8Array<ArrayBuffer>;
-  readonly headers?: Readonly<Record<string, string>>;
   /** The server may hold the call for so long before it answers. */
   readonly heldMs?: number;
   /** Made twice, it does what it does once. Default: true for a GET. */
   readonly repeatable?: boolean;
   readonly patienceMs?: number;
   readonly timeoutMs?: number;
-  readonly signal?: AbortSignal;
 }
 
 /** A reply whose body is still to come. */
@@ -47,9 +40,6 @@ export interface OpenedReply {
   /** To be called in the end, whatever happened. */
   stop(): void;
 }
-
-const JSON_TYPE = "application/json";
-const BYTES = "application/octet-stream";
 
 /** Ordinary calls at a time. A fetch opens a connection for each, and thousands of them are slower than these. */
 const AT_ONCE = 32;
@@ -61,15 +51,16 @@ export class ClientHttpLink {
   readonly #options: LinkOptions;
   /** Ways to end what is under way: there may be thousands, too many for listeners of one signal. */
   readonly #live = new Set<() => void>();
-  readonly #turns = new CallLimiter(AT_ONCE);
+  readonly #inTurn = limiter(AT_ONCE);
   #isClosed = false;
 
   constructor(options: LinkOptions) {
     this.#options = options;
   }
 
-  get isClosed(): boolean {
-    return this.#isClosed;
+  /** The address of the server. */
+  get base(): string {
+    return this.#options.base;
   }
 
   /** Ends what is under way, and refuses what comes. */
@@ -82,7 +73,7 @@ export class ClientHttpLink {
   json<T>(name: RouteName, options: ClientCallOptions = {}): Promise<T> {
     const once = () => this.#once<T>(name, options);
     // A call that is held waits for its answer at no cost, and must not keep others from theirs.
-    const call = options.heldMs === undefined ? () => this.#turns.run(once) : once;
+    const call = options.heldMs === undefined ? () => this.#inTurn(once) : once;
     return this.#patiently(name, options, call);
   }
 
@@ -90,10 +81,8 @@ export class ClientHttpLink {
     this.#throwIfOver(options.signal);
     const opened = await this.#open(name, options);
     try {
-      const text = await this.#text(name, opened);
-      return (text === "" ? undefined : JSON.parse(text)) as T;
-    } catch (thrown) {
-      throw thrown instanceof Fault ? thrown : notOurs(this.#options.base, "something that is not JSON");
+      const text = await this.#text(name, opened.response);
+      return parseReply(this.base, opened.response.headers.get("content-type"), text);
     } finally {
       opened.stop();
     }
@@ -111,20 +100,21 @@ export class ClientHttpLink {
   async #patiently<T>(name: RouteName, options: ClientCallOptions, call: () => Promise<T>): Promise<T> {
     const { repeatable = ROUTES[name].method === "GET", patienceMs = this.#options.patienceMs, signal } = options;
     const startedAt = performance.now();
-    for (let failures = 0; ; failures++) {
+    let backoff: CallBackoff | null = null;
+    for (;;) {
       this.#throwIfOver(signal);
       try {
         return await call();
-      } catch (thrown) {
+      } catch (error) {
         this.#throwIfOver(signal);
-        if (!(thrown instanceof Fault)) throw thrown;
-        // What the server asks for, and something drawn on top: those it refused together do not come back together.
-        const pauseMs = thrown.retryAfterMs + growingPause(failures);
-        const isWorthIt = thrown.done === "no" || (thrown.done === "maybe" && repeatable);
-        const isFirst = failures === 0 && thrown.done === "no" && patienceMs > 0 && pauseMs <= FIRST_REPEAT_MS;
-        if (!isWorthIt || (!isFirst && performance.now() - startedAt + pauseMs > patienceMs)) throw thrown.error;
+        if (!mayRepeat(error, repeatable)) throw error;
+        const isFirst = backoff === null && !error.mayBeDone && patienceMs > 0;
+        backoff ??= new CallBackoff(Math.random);
+        const pauseMs = backoff.after(error);
+        const isInTime = performance.now() - startedAt + pauseMs <= patienceMs;
+        if (!isInTime && !(isFirst && pauseMs <= FIRST_REPEAT_MS)) throw error;
         const scope = this.#scope(signal);
-        await pause(pauseMs, scope.signal);
+        await sleep(systemClock, pauseMs, scope);
         scope.end();
       }
     }
@@ -151,11 +141,11 @@ export class ClientHttpLink {
   /** Sends it, and has the head of a reply that is a success. */
   async #open(name: RouteName, options: ClientCallOptions): Promise<OpenedReply & { unlimited(): void }> {
     const { base, timeoutMs } = this.#options;
-    const url = urlOf(base, name, options);
+    const { method, path, headers } = requestHead(name, options, this.#options);
     const scope = this.#scope(options.signal);
     let isLate = false;
     const limitMs = (options.timeoutMs ?? timeoutMs) + (options.heldMs ?? 0);
-    const unlimited = after(limitMs, () => {
+    const unlimited = systemClock.after(limitMs, () => {
       isLate = true;
       scope.abort();
     });
@@ -165,58 +155,34 @@ export class ClientHttpLink {
       scope.abort(); // lets go of a body that nobody reads
     };
     try {
-      const response = await this.#options.fetch(url, {
-        method: ROUTES[name].method,
-        headers: this.#headers(options),
+      const response = await this.#options.fetch(base + path, {
+        method,
+        headers,
         ...(options.body === undefined ? {} : { body: options.body }),
         redirect: "manual", // followed, it would take the token along, or make a GET of a POST
         signal: scope.signal,
       });
       if (response.ok) return { response, stop, unlimited };
       if (response.status < 400) throw notOurs(base, "a redirect");
-      const text = await this.#text(name, { response });
-      throw faultOf(this.#called(name), response.status, text, response.headers.get("retry-after"));
+      const text = await this.#text(name, response);
+      throw refusal(this.#target(name), response.status, response.headers.get("retry-after"), text);
     } catch (thrown) {
       stop();
-      if (thrown instanceof Fault) throw thrown;
-      throw unreachable(this.#called(name), isLate ? `no answer within ${limitMs} ms` : wordsOf(thrown), thrown);
+      if (thrown instanceof WireError) throw thrown;
+      throw unreachable(this.#target(name), isLate ? `no answer within ${limitMs} ms` : thrown);
     }
   }
 
-  #called(name: RouteName): CalledOperation {
-    return { where: this.#options.base, isRead: ROUTES[name].method === "GET" };
+  /** A read changes nothing, so that it does not matter whether it was done. */
+  #target(name: RouteName): WireTarget {
+    return { server: this.base, isDoubtful: ROUTES[name].method !== "GET" };
   }
 
-  async #text(name: RouteName, { response }: Pick<OpenedReply, "response">): Promise<string> {
+  async #text(name: RouteName, response: Response): Promise<string> {
     try {
       return await response.text();
     } catch (thrown) {
-      throw unreachable(this.#called(name), `the reply broke off (${wordsOf(thrown)})`, thrown);
+      throw unreachable(this.#target(name), `the reply broke off (${wordsOf(thrown)})`);
     }
   }
-
-  #headers(options: ClientCallOptions): Record<string, string> {
-    const { token, namespace } = this.#options;
-    return {
-      accept: "application/json",
-      authorization: `Bearer ${token}`,
-      ...(namespace === null ? {} : { [HEADER.namespace]: namespace }),
-      // Only with a body: a server refuses an empty one that claims to be JSON.
-      ...(options.body === undefined ? {} : { "content-type": typeof options.body === "string" ? JSON_TYPE : BYTES }),
-      ...options.headers,
-    };
-  }
-}
-
-function urlOf(base: string, name: RouteName, { params = {}, rest = "", query }: ClientCallOptions): string {
-  for (const [param, value] of Object.entries(params)) refuseDots(String(value), `${name}.${param}`);
-  for (const part of rest.split("/")) refuseDots(part, `${name}.name`);
-  const search = query?.toString() ?? "";
-  return `${base}${pathOf(name, params, rest)}${search === "" ? "" : `?${search}`}`;
-}
-
-/** In an address these mean "here" and "one up", however they are written: the call would go to another route. */
-function refuseDots(part: string, path: string): void {
-  if (part === "." || part === "..")
-    throw new ConfigError({ path, given: part, allowed: "a name other than . and .." });
 }

@@ -13,8 +13,8 @@ import type { PerdureEvent } from "../core/job/event.ts";
 import { isTerminal } from "../core/job/job.ts";
 import { errorOfEnd, resultTimeout } from "../core/job/job-end.ts";
 import type { AttemptRow, JobInfo } from "../core/job/views.ts";
+import { isAway } from "../wire/repeat.ts";
 import { eventFeed } from "./event-feed.ts";
-import { isAway } from "./fault.ts";
 import type { ClientCallOptions, ClientHttpLink } from "./http-call.ts";
 import type { EndWaiter } from "./wait-end.ts";
 import { toJobInfo, type WireJob } from "./wire-jobs.ts";
@@ -60,7 +60,7 @@ export class ClientJobHandle<Output> implements JobHandle<Output> {
       if (job.chapter <= this.chapter && !isTerminal(job.state)) return null;
       return { error: await errorOfEnd(job, this.chapter, this), result: job.result };
     } catch (error) {
-      if (isAway(error) && !this.#link.isClosed) return null;
+      if (isAway(error)) return null;
       throw error;
     }
   }

@@ -2,8 +2,9 @@
  *  ended, with up to 1,000 jobs each. An outage is waited out: who waits for a result hears nothing of it. */
 import { LIMIT } from "../contract/wire.ts";
 import { PerdureError } from "../core/errors.ts";
-import { isAway } from "./fault.ts";
-import { after, growingPause, pause } from "./timers.ts";
+import { sleep } from "../lib/clock.ts";
+import { systemClock } from "../lib/system-clock.ts";
+import { CallBackoff, isAway } from "../wire/repeat.ts";
 
 export interface AwaitedJob {
   readonly id: string;
@@ -73,7 +74,7 @@ export class EndWaiter {
         },
       };
       const abort = () => wait.answer("aborted");
-      const cancel = timeoutMs === null ? () => {} : after(Math.max(0, timeoutMs), () => wait.answer("timeout"));
+      const cancel = timeoutMs === null ? () => {} : systemClock.after(timeoutMs, () => wait.answer("timeout"));
       signal?.addEventListener("abort", abort);
       this.#unasked.push(wait);
       this.#soon();
@@ -138,19 +139,19 @@ export class EndWaiter {
 
   async #run(batch: EndWaitBatch): Promise<void> {
     const { waits, stop } = batch;
-    let failures = 0;
+    const backoff = new CallBackoff(Math.random);
     while (!stop.signal.aborted) {
       try {
         const { ended, missing } = await this.#ask(jobsOf(waits), LIMIT.waitMs, stop.signal);
         if (stop.signal.aborted) break;
-        failures = 0;
+        backoff.reset();
         const told = new Set([...ended, ...missing]);
         for (const wait of [...waits]) if (told.has(wait.id)) wait.answer("told");
-        if (waits.size > 0) await pause(Math.min(LONGEST_GATHERING_MS, waits.size / 10), stop.signal);
+        if (waits.size > 0) await sleep(systemClock, Math.min(LONGEST_GATHERING_MS, waits.size / 10), stop);
       } catch (error) {
         if (stop.signal.aborted) break;
         if (!isAway(error)) for (const wait of [...waits]) wait.fail(error);
-        else await pause(growingPause(failures++), stop.signal);
+        else await sleep(systemClock, backoff.after(error), stop);
       }
       if (!stop.signal.aborted && this.#small().length > MAX_SMALL) {
         // They were many and have become few: put together.

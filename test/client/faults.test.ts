@@ -141,7 +141,9 @@ describe("a call that fails", () => {
     const { perdure, sent } = await withOptions({ patience: "1s" }, refused);
     await expect(look(perdure)).rejects.toMatchObject({
       code: "server_unreachable",
-      message: expect.stringMatching(/^http:\/\/server:7070 cannot be reached: connect ECONNREFUSED [\d.:]+$/),
+      message: expect.stringMatching(
+        /^the server at http:\/\/server:7070 cannot be reached: connect ECONNREFUSED [\d.:]+$/,
+      ),
     });
     expect(sent.length).toBeGreaterThan(1);
     const hasty = await withOptions({ patience: 0 }, refused);

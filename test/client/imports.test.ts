@@ -25,12 +25,12 @@ function isOnlyTypes(names: string): boolean {
   return list?.every((name) => name === "" || name.startsWith("type ")) ?? false;
 }
 
-it("the client loads files of core and contract only, and no package, parser or part of Node", () => {
+it("the client loads files of core, contract, wire and lib only, and no package, parser or part of Node", () => {
   const modules = loaded(new URL("../../src/client/index.ts", import.meta.url));
   const outside = [...modules.values()].flat().filter((target) => !target.startsWith("."));
   expect(outside).toEqual([]);
   const folders = new Set([...modules.keys()].map((file) => /src[/\\](\w+)[/\\]/.exec(file)?.[1]));
-  expect([...folders].sort()).toEqual(["client", "contract", "core"]);
+  expect([...folders].sort()).toEqual(["client", "contract", "core", "lib", "wire"]);
   expect([...modules.keys()].filter((file) => /expression|jinja|schemas|operations/.test(file))).toEqual([]);
   const code = [...modules.keys()].map((file) =>
     readFileSync(file, "utf8").replaceAll(/\/\*[\s\S]*?\*\/|\/\/ .*$/gm, ""),

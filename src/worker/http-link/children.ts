@@ -7,12 +7,12 @@ import type { RouteName } from "../../contract/routes.ts";
 import { HEADER } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { Child, ChildState, Family, HeldParent } from "../../core/task/task.ts";
+import { isForbidden, isReplyTooLarge, mayPass } from "../../wire/repeat.ts";
 import { type LinkParts, untilAnswered } from "./link-parts.ts";
-import { mayPass, WireError } from "./wire-error.ts";
 
 type ChildSessionLookup = (id: string) => { readonly key: string; readonly isCurrent: boolean } | null;
 
-/** So many children are asked for in one call. A reply has fewer if their payloads and results are large. */
+/** Children that are asked for in one call. A reply has fewer if their payloads and results are large. */
 const CHILDREN_PER_CALL = 100;
 
 interface ChildrenReply {
@@ -32,20 +32,20 @@ export function httpChildren(parts: LinkParts, sessionOf: ChildSessionLookup): F
       signal: parts.closed,
       isWorthWaiting: (error) => mayPass(error) && !(isForbidden(error) && sessionOf(session)?.isCurrent !== true),
     });
-    parts.teller.well();
-    return reply.body;
+    parts.outage.answered();
+    return reply;
   }
 
-  /** As many of them, from the first on, as the server gives. */
+  /** As many of them, from the first on, as the server returns. */
   async function look(parent: HeldParent, ids: readonly string[]): Promise<ChildState[]> {
     try {
       const { children } = await ask<ChildrenReply>("lookChildren", parent, JSON.stringify({ ids }));
       if (children.length > 0) return children;
     } catch (error) {
-      if (!isTooLarge(error) || ids.length < 2) throw error;
+      if (!isReplyTooLarge(error) || ids.length < 2) throw error;
       return look(parent, ids.slice(0, ids.length >> 1));
     }
-    throw new PerdureError("internal", `the server told nothing of ${ids[0]}`);
+    throw new PerdureError("internal", `the reply of the server has nothing about ${ids[0]}`);
   }
 
   return {
@@ -72,13 +72,4 @@ export function httpChildren(parts: LinkParts, sessionOf: ChildSessionLookup): F
       return found;
     },
   };
-}
-
-function isForbidden(error: unknown): boolean {
-  return error instanceof WireError && error.code === "forbidden";
-}
-
-/** Of the reply. */
-function isTooLarge(error: unknown): boolean {
-  return error instanceof WireError && error.code === "body_too_large" && error.status === null;
 }

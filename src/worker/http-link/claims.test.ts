@@ -110,7 +110,7 @@ describe("a claim", () => {
     expect((await link.claim(session, { limit: 1, waitMs: 0, signal: never() })).jobs).toHaveLength(1);
     expect(clock.pauses.every((ms) => ms >= 5_000)).toBe(true);
     expect(logged.filter((line) => line.startsWith("error: "))).toHaveLength(1);
-    expect(logged[0]).toContain('give this worker a token with the scope "work"');
+    expect(logged[0]).toContain('give this worker a valid token with the scope "work"');
   });
 
   it("finds its session over where the server does not know it, or refuses its key for a whole lease", async () => {

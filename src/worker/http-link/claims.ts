@@ -8,10 +8,10 @@
 import { LIMIT } from "../../contract/wire.ts";
 import type { ClaimAnswerWire, ClaimRequestWire } from "../../contract/worker-schemas.ts";
 import { sleep } from "../../lib/clock.ts";
+import { CallBackoff, isForbidden, isGone, isReplyTooLarge, mayPass } from "../../wire/repeat.ts";
+import { WireError } from "../../wire/wire-error.ts";
 import type { LinkClaimAnswer, LinkClaimOptions } from "../engine-link.ts";
-import { CallBackoff } from "./backoff.ts";
 import { inSession, type LinkParts, type LinkSession } from "./link-parts.ts";
-import { isGone, mayPass, WireError } from "./wire-error.ts";
 
 const NOTHING: LinkClaimAnswer = Object.freeze({ alive: true, drain: false, jobs: [] });
 const GONE: LinkClaimAnswer = Object.freeze({ alive: false, drain: false, jobs: [] });
@@ -34,26 +34,29 @@ export class HttpClaims {
   }
 
   async claim(session: LinkSession, { limit, waitMs, signal }: LinkClaimOptions): Promise<LinkClaimAnswer> {
-    const { clock, random, teller } = this.#parts;
+    const { clock, random, outage } = this.#parts;
     this.#count += 1;
     const claimId = `${this.#prefix}${this.#count}`;
     const request: ClaimRequestWire & { waitMs: number } = {
-      ...{ limit: Math.min(limit, this.#most), waitMs: Math.min(waitMs, LIMIT.waitMs), claimId },
+      limit: Math.min(limit, this.#most),
+      waitMs: Math.min(waitMs, LIMIT.waitMs),
+      claimId,
     };
-    const patience = new CallBackoff(random);
+    const backoff = new CallBackoff(random);
     let mayBeDone = false;
     const askedAt = clock.monotonic();
     while (!signal.aborted) {
       try {
         return await this.#ask(session, request, { signal, totalMs: request.waitMs + ANSWER_MS });
       } catch (error) {
+        // Forbidden: the token, or another store that does not know our key. After a lease the session is over in any case.
         if (isGone(error) || (isForbidden(error) && clock.monotonic() - askedAt > session.leaseMs)) return GONE;
-        if (isTooLarge(error)) return this.#askForFewer(error, request.limit);
+        if (isReplyTooLarge(error)) return this.#askForFewer(error, request.limit);
         mayBeDone ||= error instanceof WireError && error.mayBeDone;
         if (signal.aborted) break;
         if (!mayPass(error)) throw error;
-        teller.trouble(error);
-        await sleep(clock, patience.after(error), { signal });
+        outage.failed(error);
+        await sleep(clock, backoff.after(error), { signal });
       }
     }
     return mayBeDone ? this.#lastWord(session, request) : NOTHING;
@@ -65,9 +68,9 @@ export class HttpClaims {
     options: { readonly totalMs: number; readonly signal?: AbortSignal },
   ): Promise<LinkClaimAnswer> {
     const text = JSON.stringify(request);
-    const { body } = await inSession<ClaimAnswerWire>(this.#parts, session, "claimJobs", text, options);
+    const answer = await inSession<ClaimAnswerWire>(this.#parts, session, "claimJobs", text, options);
     if (this.#most < LIMIT.claim) this.#most = Math.min(LIMIT.claim, 2 * this.#most);
-    return body;
+    return answer;
   }
 
   async #lastWord(session: LinkSession, request: ClaimRequestWire): Promise<LinkClaimAnswer> {
@@ -80,19 +83,8 @@ export class HttpClaims {
 
   /** Those jobs come back when the engine finds that we never heard of them. */
   #askForFewer(error: WireError, asked: number): LinkClaimAnswer {
-    this.#parts.teller.trouble(error);
+    this.#parts.outage.failed(error);
     this.#most = Math.max(1, asked >> 2);
     return NOTHING;
   }
-}
-
-/** Either the token is at fault, or the store is another one and knows nothing of our key. After a whole lease the session
- *  is over anyway, and opening a new one tells which it is. */
-function isForbidden(error: unknown): boolean {
-  return error instanceof WireError && error.code === "forbidden";
-}
-
-/** Of the reply; a request for jobs is never too large. */
-function isTooLarge(error: unknown): error is WireError {
-  return error instanceof WireError && error.code === "body_too_large" && error.status === null;
 }

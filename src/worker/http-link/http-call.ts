@@ -2,13 +2,14 @@
  *
  *  Every call ends: by its reply, or by a `WireError` after its time. It is not repeated here, but for one case: the server
  *  may close a kept connection in the moment it is used, which says nothing about the server. */
-import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from "node:http";
+import type { ClientRequest, IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
-import { pathOf, ROUTES, type RouteName } from "../../contract/routes.ts";
-import { HEADER } from "../../contract/wire.ts";
+import type { RouteName } from "../../contract/routes.ts";
+import { PerdureError } from "../../core/errors.ts";
 import type { Clock } from "../../lib/clock.ts";
+import { requestHead, type WireCall } from "../../wire/request.ts";
+import { notSent, parseReply, refusal, tooLarge, unreachable, WireError } from "../../wire/wire-error.ts";
 import { type ServerAddress, serverAddress } from "./server-address.ts";
-import { notJson, notSent, refusal, tooLarge, unanswered, WireError } from "./wire-error.ts";
 
 export interface ServerCallOptions {
   readonly url: string;
@@ -21,26 +22,14 @@ export interface ServerCallOptions {
   readonly ca?: string | undefined;
 }
 
-export interface ServerCallRequest {
-  readonly params?: Readonly<Record<string, string | number>>;
-  /** Fills the `*` of a path. */
-  readonly rest?: string;
-  readonly query?: string;
-  readonly headers?: Readonly<Record<string, string>>;
-  /** JSON as text, or bytes. */
-  readonly body?: string | Uint8Array;
+export interface ServerCallRequest extends WireCall {
   /** Until the reply is whole; default 20 s. */
   readonly totalMs?: number;
-  readonly signal?: AbortSignal;
-}
-
-export interface JsonReply<T> {
-  readonly body: T;
 }
 
 export interface ServerCalls {
   readonly shown: string;
-  json<T>(route: RouteName, ask: ServerCallRequest): Promise<JsonReply<T>>;
+  json<T>(route: RouteName, ask: ServerCallRequest): Promise<T>;
   /** The bytes of a reply as they come; `totalMs` is for each wait. */
   bytes(route: RouteName, ask: ServerCallRequest): AsyncGenerator<Buffer>;
   /** Ends what is under way, and closes the connections. */
@@ -62,18 +51,15 @@ interface ServerExchange {
 export function serverCalls(options: ServerCallOptions): ServerCalls {
   const { clock } = options;
   const address = serverAddress(options.url, options.ca);
+  const target = { server: address.shown };
   const underWay = new Set<ClientRequest>();
   let isClosed = false;
 
-  function headersOf({ headers, body }: ServerCallRequest): Record<string, string | number> {
-    const all: Record<string, string | number> = { ...headers, accept: "application/json" };
-    const token = options.token();
-    if (token !== "") all.authorization = `Bearer ${token}`;
-    if (options.namespace !== null) all[HEADER.namespace] = options.namespace;
-    if (body === undefined) return all;
-    all["content-type"] = typeof body === "string" ? "application/json" : "application/octet-stream";
-    all["content-length"] = typeof body === "string" ? Buffer.byteLength(body) : body.byteLength;
-    return all;
+  function send(route: RouteName, ask: ServerCallRequest): ClientRequest {
+    const { method, path, headers } = requestHead(route, ask, { token: options.token(), namespace: options.namespace });
+    if (ask.body !== undefined) headers["content-length"] = String(Buffer.byteLength(ask.body));
+    const { hostname, port, prefix, agent, request } = address;
+    return request({ hostname, port, path: prefix + path, agent, method, headers });
   }
 
   /** Sends the request; resolves with the head of the reply. */
@@ -82,9 +68,9 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
       if (isClosed) return reject(new WireError("closed", "the link to the server was closed"));
       let request: ClientRequest;
       try {
-        request = open(address, route, ask, headersOf(ask));
+        request = send(route, ask);
       } catch (error) {
-        return reject(notSent(error)); // a token that no header can hold
+        return reject(error instanceof PerdureError ? error : notSent(error));
       }
       underWay.add(request);
       const { totalMs = TOTAL_MS, signal } = ask;
@@ -122,21 +108,20 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
         end();
         const isStale = request.reusedSocket && (error.code === "ECONNRESET" || error.code === "EPIPE");
         if (isStale && !isAgain && !isClosed && !signal?.aborted) resolve(exchange(route, ask, true));
-        else reject(unanswered(address.shown, error, isSent));
+        else reject(unreachable(target, error, isSent));
       });
       if (signal?.aborted) onAbort();
       else request.end(ask.body);
     });
   }
 
-  async function json<T>(route: RouteName, ask: ServerCallRequest): Promise<JsonReply<T>> {
+  async function json<T>(route: RouteName, ask: ServerCallRequest): Promise<T> {
     const { reply, request, end } = await exchange(route, ask);
     try {
       const text = await readAll(address, reply, request);
       const status = reply.statusCode ?? 0;
-      if (status < 200 || status > 299) throw refusal(address.shown, status, reply.headers, text);
-      if (status === 204) return { body: undefined as T };
-      return { body: parsed<T>(address, reply.headers, text) };
+      if (status < 200 || status > 299) throw refusal(target, status, reply.headers["retry-after"], text);
+      return parseReply(address.shown, reply.headers["content-type"], text);
     } finally {
       end();
     }
@@ -146,7 +131,9 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
     const { reply, request, end } = await exchange(route, ask);
     end(); // from here on each wait has a time of its own
     const status = reply.statusCode ?? 0;
-    if (status !== 200) throw refusal(address.shown, status, reply.headers, await readAll(address, reply, request));
+    if (status !== 200) {
+      throw refusal(target, status, reply.headers["retry-after"], await readAll(address, reply, request));
+    }
     const waitMs = ask.totalMs ?? TOTAL_MS;
     const arm = () =>
       clock.after(waitMs, () => reply.destroy(new Error(`silent for ${waitMs} ms`)), { background: true });
@@ -163,7 +150,7 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
       }
       if (!reply.complete) throw new Error("the reply was cut short");
     } catch (error) {
-      throw unanswered(address.shown, error as Error, true);
+      throw unreachable(target, error);
     } finally {
       cancel();
       ask.signal?.removeEventListener("abort", onAbort);
@@ -183,22 +170,11 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
   };
 }
 
-function open(
-  address: ServerAddress,
-  route: RouteName,
-  ask: ServerCallRequest,
-  headers: Record<string, string | number>,
-) {
-  const { hostname, port, prefix, agent, request } = address;
-  const path = `${prefix}${pathOf(route, ask.params, ask.rest)}${ask.query === undefined ? "" : `?${ask.query}`}`;
-  return request({ hostname, port, path, agent, method: ROUTES[route].method, headers });
-}
-
 function readAll({ shown }: ServerAddress, reply: IncomingMessage, request: ClientRequest): Promise<string> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
-    const fail = (error: Error) => reject(unanswered(shown, error, true));
+    const fail = (error: Error) => reject(unreachable({ server: shown }, error));
     reply.on("data", (chunk: Buffer) => {
       size += chunk.length;
       chunks.push(chunk);
@@ -215,13 +191,4 @@ function readAll({ shown }: ServerAddress, reply: IncomingMessage, request: Clie
     reply.on("error", fail);
     reply.on("close", () => fail(new Error("the reply was cut short"))); // after the end this changes nothing
   });
-}
-
-function parsed<T>({ shown }: ServerAddress, headers: IncomingHttpHeaders, text: string): T {
-  if (!String(headers["content-type"] ?? "").includes("json")) throw notJson(shown, true);
-  try {
-    return JSON.parse(text) as T;
-  } catch {
-    throw notJson(shown, false);
-  }
 }

@@ -6,15 +6,16 @@ import { HEADER, toWireHealth } from "../../contract/wire.ts";
 import type { RenewAnswerWire, SessionOpened, SessionRequestWire } from "../../contract/worker-schemas.ts";
 import type { RenewAnswer, SettleAnswer } from "../../core/worker-protocol.ts";
 import type { Clock } from "../../lib/clock.ts";
+import { isDenied, isGone, isRefused, mayPass } from "../../wire/repeat.ts";
+import { WireError } from "../../wire/wire-error.ts";
 import type { EngineLink, LinkSessionRequest } from "../engine-link.ts";
-import { type LinkLog, OutageLog } from "./backoff.ts";
 import { httpChildren } from "./children.ts";
 import { HttpClaims } from "./claims.ts";
 import { serverCalls } from "./http-call.ts";
 import { inSession, type LinkParts, type LinkSession, untilAnswered } from "./link-parts.ts";
 import { followNotices } from "./notices.ts";
+import { type LinkLog, OutageLog } from "./outage-log.ts";
 import { ReportQueue } from "./report-queue.ts";
-import { isDenied, isGone, mayPass, WireError } from "./wire-error.ts";
 
 export interface HttpLinkOptions {
   readonly url: string;
@@ -47,7 +48,13 @@ const HEARTBEAT_MS = 2_000;
 const KEPT_SESSIONS = 10;
 const CLOSE_MS = 5_000;
 const GONE: RenewAnswer = Object.freeze({
-  ...{ alive: false, leaseMs: 0, drain: false, lost: [], cancel: [], overspent: [], unheard: [] },
+  alive: false,
+  leaseMs: 0,
+  drain: false,
+  lost: [],
+  cancel: [],
+  overspent: [],
+  unheard: [],
 });
 const STALE: SettleAnswer = Object.freeze({ status: "stale", recorded: null });
 
@@ -55,8 +62,8 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
   const { clock, random, log, heartbeatMs = HEARTBEAT_MS, leaseMs } = options;
   const calls = serverCalls(options);
   const closing = new AbortController();
-  const teller = new OutageLog(clock, log);
-  const parts: LinkParts = { calls, clock, random, teller, closed: closing.signal };
+  const outage = new OutageLog(clock, log);
+  const parts: LinkParts = { calls, clock, random, outage, closed: closing.signal };
   const claims = new HttpClaims(parts, `${Math.floor(random() * 2 ** 48).toString(36)}-`);
   const sessions = new Map<string, LinkSession>();
   const queues = new Map<string, ReportQueue>();
@@ -78,10 +85,10 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
       isWorthWaiting: (error) => mayPass(error) && !(isFirst && isMistake(error)),
     });
     isFirst = false;
-    teller.well();
-    const { session: id, key } = opened.body;
-    claimsAtOnce = Math.max(1, opened.body.claimsAtOnce);
-    const session: LinkSession = { id, key, leaseMs: opened.body.leaseMs };
+    outage.answered();
+    const { session: id, key } = opened;
+    claimsAtOnce = Math.max(1, opened.claimsAtOnce);
+    const session: LinkSession = { id, key, leaseMs: opened.leaseMs };
     sessions.set(id, session);
     forget(id);
     current = id;
@@ -103,16 +110,15 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
   async function renew(session: LinkSession, body: string): Promise<RenewAnswer> {
     try {
       // In time for another try within the lease.
-      const reply = await inSession<RenewAnswerWire>(parts, session, "renewSession", body, {
+      const { key, ...answer } = await inSession<RenewAnswerWire>(parts, session, "renewSession", body, {
         totalMs: session.leaseMs / 2,
       });
-      const { key, ...answer } = reply.body;
       if (key !== undefined) session.key = key;
       // A server of an earlier version says nothing of budgets.
       return { ...answer, overspent: answer.overspent ?? [], unheard: [] };
     } catch (error) {
       if (isGone(error)) return GONE;
-      teller.trouble(error);
+      outage.failed(error);
       throw error;
     }
   }
@@ -182,11 +188,6 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
       calls.close();
     },
   };
-}
-
-/** For what it holds, and not for who sends it. */
-function isRefused(error: unknown): boolean {
-  return error instanceof WireError && ["invalid_request", "invalid_config", "body_too_large"].includes(error.code);
 }
 
 function isMistake(error: unknown): boolean {

@@ -8,8 +8,9 @@ import { type Failure, failure } from "../../core/decision/failure.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { Report, ReportedOutcome, SettleAnswer } from "../../core/worker-protocol.ts";
 import { isOver } from "../../lib/text.ts";
+import { isForbidden, isGone, mayPass } from "../../wire/repeat.ts";
+import { WireError } from "../../wire/wire-error.ts";
 import { inSession, type LinkParts, type LinkSession, untilAnswered } from "./link-parts.ts";
-import { isGone, mayPass, WireError } from "./wire-error.ts";
 
 // A report as JSON text, within the limits of the wire: what is over them the engine would cut, or refuse, anyway.
 
@@ -153,15 +154,20 @@ export class ReportQueue {
 
   /** Our token opened a session since, and the key of this one is refused: the store behind the server is another one. */
   #isOfAnotherStore(error: unknown): boolean {
-    return error instanceof WireError && error.code === "forbidden" && !this.#isCurrent();
+    return isForbidden(error) && !this.#isCurrent();
   }
 
   async #ask(body: string, count: number): Promise<readonly SettleAnswer[]> {
-    const reply = await inSession<{ answers: SettleAnswer[] }>(this.#parts, this.#session, "reportAttempts", body, {
-      signal: this.#parts.closed,
-    });
-    const { answers } = reply.body;
+    const { answers } = await inSession<{ answers: SettleAnswer[] }>(
+      this.#parts,
+      this.#session,
+      "reportAttempts",
+      body,
+      {
+        signal: this.#parts.closed,
+      },
+    );
     if (Array.isArray(answers) && answers.length === count) return answers;
-    throw new WireError("internal", `the server answered ${count} reports with something else`, { mayBeDone: true });
+    throw new WireError("internal", `the reply of the server does not answer ${count} reports`, { mayBeDone: true });
   }
 }

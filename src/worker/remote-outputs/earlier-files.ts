@@ -3,9 +3,9 @@ import { type FileHandle, mkdir, open, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { openPlain } from "../../files/plain-files.ts";
 import { sleep } from "../../lib/clock.ts";
+import { CallBackoff, mayPass } from "../../wire/repeat.ts";
+import { WireError } from "../../wire/wire-error.ts";
 import type { AttemptDirectory } from "../exec/exec-executor.ts";
-import { CallBackoff } from "../http-link/backoff.ts";
-import { mayPass, WireError } from "../http-link/wire-error.ts";
 import type { RemoteFile, SessionFiles } from "./session-files.ts";
 
 /** More than this is left where it is. */
@@ -95,13 +95,13 @@ async function fetchOne(files: SessionFiles, placed: AttemptDirectory, wanted: W
 
 async function tried<T>(files: SessionFiles, placed: AttemptDirectory, call: () => Promise<T>): Promise<T> {
   const { clock, random } = files.parts;
-  const patience = new CallBackoff(random);
+  const backoff = new CallBackoff(random);
   for (let left = TRIES - 1; ; left--) {
     try {
       return await call();
     } catch (error) {
       if (left === 0 || placed.signal.aborted || !mayPass(error)) throw error;
-      await sleep(clock, patience.after(error), { signal: placed.signal });
+      await sleep(clock, backoff.after(error), { signal: placed.signal });
     }
   }
 }

@@ -7,8 +7,8 @@ import { createHash, type Hash } from "node:crypto";
 import type { BigIntStats } from "node:fs";
 import { type FileHandle, lstat } from "node:fs/promises";
 import { openPlain } from "../../files/plain-files.ts";
+import { WireError } from "../../wire/wire-error.ts";
 import type { AttemptDirectory } from "../exec/exec-executor.ts";
-import { WireError } from "../http-link/wire-error.ts";
 import { PIECE, PieceWriter } from "./sent-file.ts";
 import type { SessionFiles } from "./session-files.ts";
 

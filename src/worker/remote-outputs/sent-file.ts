@@ -3,8 +3,8 @@
  *  again. */
 
 import { openPlain } from "../../files/plain-files.ts";
+import { WireError } from "../../wire/wire-error.ts";
 import type { AttemptDirectory } from "../exec/exec-executor.ts";
-import { WireError } from "../http-link/wire-error.ts";
 import type { SessionFiles, StagedPiece } from "./session-files.ts";
 
 // Sends pieces of one file. Over a slow line a whole piece may not get through in its time: then the next is smaller.

@@ -1,8 +1,8 @@
 /** Files of attempts on the server, in the name of the session that holds the attempt. */
 import { HEADER } from "../../contract/wire.ts";
+import { isForbidden, isGone } from "../../wire/repeat.ts";
 import type { AttemptDirectory } from "../exec/exec-executor.ts";
 import type { LinkParts } from "../http-link/link-parts.ts";
-import { isGone, WireError } from "../http-link/wire-error.ts";
 
 export interface RemoteFile {
   readonly name: string;
@@ -45,11 +45,15 @@ export class SessionFiles {
     body: Uint8Array,
     staged?: StagedPiece,
   ): Promise<number> {
-    const query = `offset=${offset}${staged === undefined ? "" : `&upload=${staged.upload}&last=${staged.last}`}`;
+    const query = new URLSearchParams({ offset: String(offset) });
+    if (staged !== undefined) {
+      query.set("upload", String(staged.upload));
+      query.set("last", String(staged.last));
+    }
     const ask = { params: paramsOf(placed), rest: name, query, headers: this.#headers(placed), body };
-    const { body: answer } = await this.parts.calls.json<{ size: number }>("writeOutput", ask);
-    this.parts.teller.well();
-    return answer.size;
+    const { size } = await this.parts.calls.json<{ size: number }>("writeOutput", ask);
+    this.parts.outage.answered();
+    return size;
   }
 
   /** The size that a file has on the server. A piece of nothing far beyond its end changes nothing, and is told it. */
@@ -61,8 +65,9 @@ export class SessionFiles {
   /** Removes a file, or only what an upload has staged for it. */
   async remove(placed: AttemptDirectory, name: string, upload?: number): Promise<void> {
     const ask = { params: paramsOf(placed), rest: name, headers: this.#headers(placed) };
-    await this.parts.calls.json("removeOutput", upload === undefined ? ask : { ...ask, query: `upload=${upload}` });
-    this.parts.teller.well();
+    const query = new URLSearchParams(upload === undefined ? {} : { upload: String(upload) });
+    await this.parts.calls.json("removeOutput", { ...ask, query });
+    this.parts.outage.answered();
   }
 
   /** Names what is staged: pieces of two uploads never mix. */
@@ -72,10 +77,10 @@ export class SessionFiles {
   }
   #uploads = 0;
 
-  async listEarlier(placed: AttemptDirectory): Promise<RemoteOutputs> {
+  listEarlier(placed: AttemptDirectory): Promise<RemoteOutputs> {
     const params = { session: placed.session, id: placed.job.id };
     const ask = { params, headers: this.#headers(placed), signal: placed.signal };
-    return (await this.parts.calls.json<RemoteOutputs>("listEarlierOutputs", ask)).body;
+    return this.parts.calls.json<RemoteOutputs>("listEarlierOutputs", ask);
   }
 
   readEarlier(placed: AttemptDirectory, attempt: number, name: string, offset: number): AsyncGenerator<Buffer> {
@@ -83,7 +88,7 @@ export class SessionFiles {
     const ask = {
       params,
       rest: name,
-      query: `offset=${offset}`,
+      query: new URLSearchParams({ offset: String(offset) }),
       headers: this.#headers(placed),
       signal: placed.signal,
     };
@@ -92,8 +97,7 @@ export class SessionFiles {
 
   /** The attempt is not, or no longer, in the hands of its session: nobody wants its files. */
   isLost(placed: AttemptDirectory, error: unknown): boolean {
-    const isForbidden = error instanceof WireError && error.code === "forbidden";
-    return isGone(error) || (isForbidden && this.#sessionOf(placed.session)?.isCurrent !== true);
+    return isGone(error) || (isForbidden(error) && this.#sessionOf(placed.session)?.isCurrent !== true);
   }
 
   #headers({ session, job }: AttemptDirectory): Record<string, string> {

@@ -5,10 +5,10 @@
 import { lstat } from "node:fs/promises";
 import { join } from "node:path";
 import { namesBelow } from "../../files/plain-files.ts";
+import { mayPass } from "../../wire/repeat.ts";
 import type { AttemptDirectory } from "../exec/exec-executor.ts";
 import { readSmallJson } from "../exec/result-files.ts";
 import { untilAnswered } from "../http-link/link-parts.ts";
-import { mayPass } from "../http-link/wire-error.ts";
 import { SentArtifact } from "./sent-artifact.ts";
 import { SentFile } from "./sent-file.ts";
 import type { SessionFiles } from "./session-files.ts";
@@ -133,7 +133,7 @@ export class UploadQueue {
     } catch (error) {
       const isLost = this.#files.isLost(this.placed, error);
       if (isLost || !(mayPass(error) || isOver(error))) this.#refuse(file, error);
-      else if (!isOver(error)) this.#files.parts.teller.trouble(error);
+      else if (!isOver(error)) this.#files.parts.outage.failed(error);
       else if (file instanceof SentArtifact)
         await file.over().catch(() => {}); // at the end there may be room for it
       else this.#refuse(file, error);

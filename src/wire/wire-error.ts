@@ -1,0 +1,149 @@
+/** A call to a server that did not succeed: what the server replied, or that no whole reply came. The same errors for the
+ *  SDK and for workers; whether and when a call is made again is in `repeat.ts`. */
+import { type ErrorReply, isLater } from "../contract/wire.ts";
+import { type ErrorCode, PerdureError } from "../core/errors.ts";
+
+interface WireFacts {
+  /** Of the reply; null without one. */
+  readonly status?: number | null;
+  /** How long the server asked to wait. */
+  readonly retryAfterMs?: number | null;
+  /** The request may have reached the server, and been carried out. */
+  readonly mayBeDone?: boolean;
+  /** The address itself is at fault: another program answers there, or its certificate is not trusted. */
+  readonly isWrongAddress?: boolean;
+  readonly path?: string | null;
+  readonly cause?: unknown;
+}
+
+export class WireError extends PerdureError {
+  readonly status: number | null;
+  readonly retryAfterMs: number | null;
+  readonly mayBeDone: boolean;
+  readonly isWrongAddress: boolean;
+
+  constructor(code: ErrorCode, message: string, facts: WireFacts = {}) {
+    super(code, message, { ...(facts.path ? { path: facts.path } : {}), cause: facts.cause });
+    this.status = facts.status ?? null;
+    this.retryAfterMs = facts.retryAfterMs ?? null;
+    this.mayBeDone = facts.mayBeDone ?? false;
+    this.isWrongAddress = facts.isWrongAddress ?? false;
+  }
+}
+
+/** Where a call went, for messages. */
+export interface WireTarget {
+  readonly server: string;
+  /** The message says that the call may have been done: for callers who do not repeat it by themselves. */
+  readonly isDoubtful?: boolean;
+}
+
+/** No reply came, or not all of it. `isSent`: the request may have reached the server. */
+export function unreachable({ server, isDoubtful }: WireTarget, thrown: unknown, isSent = true): WireError {
+  const { code, cause } = (thrown ?? {}) as { code?: unknown; cause?: { code?: unknown } };
+  const isWrongAddress = WRONG.test(String(code ?? cause?.code ?? ""));
+  const doubt = isDoubtful && isSent ? "; whether the call was done is unknown" : "";
+  const facts = { mayBeDone: isSent, isWrongAddress, cause: typeof thrown === "string" ? undefined : thrown };
+  return new WireError(
+    "server_unreachable",
+    `the server at ${server} cannot be reached: ${wordsOf(thrown)}${doubt}`,
+    facts,
+  );
+}
+
+/** Of TLS, and of something that does not speak HTTP. */
+const WRONG = /CERT|ISSUER|SIGNATURE|ALTNAME|^ERR_(TLS|SSL)|^EPROTO$|^HPE_/;
+
+/** What a fetch or a socket threw, as text: the reason lies in its cause, or in its code where a name has several
+ *  addresses, whose common error has no message. */
+export function wordsOf(thrown: unknown): string {
+  if (typeof thrown === "string") return thrown;
+  const { message, code, cause } = (thrown ?? {}) as { message?: unknown; code?: unknown; cause?: unknown };
+  const inner = (cause ?? {}) as { message?: unknown; code?: unknown };
+  for (const words of [inner.message, inner.code, message, code]) {
+    if (typeof words === "string" && words !== "") return words;
+  }
+  return String(thrown);
+}
+
+/** The request cannot be sent as it is: a token that no header can hold. */
+export function notSent(error: unknown): WireError {
+  return new WireError("unauthorized", `the request cannot be sent: ${(error as Error).message}`, { cause: error });
+}
+
+export function tooLarge(server: string, limit: number): WireError {
+  return new WireError("body_too_large", `the reply of ${server} is over ${limit} bytes`, { mayBeDone: true });
+}
+
+/** Something answers there that is not a Perdure server: calling it again does not help. */
+export function notOurs(server: string, what: string, status: number | null = null): WireError {
+  const message = `${server} answered with ${what}, which is not a reply of a Perdure server; is the address right?`;
+  return new WireError("not_found", message, { status, mayBeDone: true, isWrongAddress: true });
+}
+
+/** The value of a success; undefined where it has none. */
+export function parseReply<T>(server: string, contentType: string | null | undefined, text: string): T {
+  if (text === "") return undefined as T;
+  try {
+    return JSON.parse(text) as T;
+  } catch {
+    if (!contentType?.includes("json")) throw notOurs(server, "something that is not JSON");
+    throw new WireError("internal", `the reply of ${server} is not valid JSON`, { mayBeDone: true });
+  }
+}
+
+/** A reply that is not a success. */
+export function refusal(
+  target: WireTarget,
+  status: number,
+  retryAfter: string | null | undefined,
+  text: string,
+): WireError {
+  const { server } = target;
+  const retryAfterMs = inMs(retryAfter);
+  const reply = errorReply(text);
+  if (reply === null) {
+    // A proxy answers for the server, or another program does.
+    const what = `status ${status}`;
+    if (status >= 500) return withFacts(unreachable(target, `${what}, without a reason`), { status, retryAfterMs });
+    const code = status < 400 || status === 404 || status === 405 ? null : (OF_PROXIES[status] ?? "invalid_request");
+    if (code === null) return notOurs(server, status < 400 ? "a redirect" : what, status);
+    return new WireError(code, `${server} answered with ${what}, without a reason`, { status, retryAfterMs });
+  }
+  // 4xx, 503 and 507 mean that nothing was done.
+  const facts = { status, retryAfterMs, mayBeDone: status >= 500 && !isLater(status), path: reply.path };
+  // A server that stops is back soon, or another one is: to others it is just away.
+  if (reply.code === "closed") return new WireError("server_unreachable", `the server at ${server} is stopping`, facts);
+  return new WireError(reply.code, reply.message, facts);
+}
+
+/** Statuses that a proxy before the server may answer with. */
+const OF_PROXIES: Readonly<Record<number, ErrorCode>> = {
+  401: "unauthorized",
+  403: "forbidden",
+  407: "unauthorized",
+  413: "body_too_large",
+  421: "misdirected",
+  429: "too_many_requests",
+};
+
+function withFacts(error: WireError, facts: WireFacts): WireError {
+  return new WireError(error.code, error.message, { mayBeDone: error.mayBeDone, ...facts });
+}
+
+/** The code may be one of a newer server: then the status says what to do. */
+function errorReply(text: string): ErrorReply | null {
+  try {
+    const { code, message, path } = (JSON.parse(text) ?? {}) as Partial<ErrorReply>;
+    if (typeof code !== "string" || typeof message !== "string") return null;
+    return { code, message, path: typeof path === "string" ? path : null };
+  } catch {
+    return null;
+  }
+}
+
+/** In seconds, as our server sends it; a date is not read. */
+function inMs(header: string | null | undefined): number | null {
+  const seconds = Number(header ?? Number.NaN);
+  return Number.isFinite(seconds) && seconds >= 0 ? seconds * 1_000 : null;
+}
