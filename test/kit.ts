@@ -12,6 +12,7 @@ import type { AnyTask } from "../src/core/task/task.ts";
 import type { ClaimedJob, Report } from "../src/core/worker-protocol.ts";
 import { localLink } from "../src/embedded/local-worker.ts";
 import { Engine } from "../src/engine/engine.ts";
+import type { EngineObserver } from "../src/engine/observer.ts";
 import type { EngineOptions, Log } from "../src/engine/parts.ts";
 import type { SubmitItem } from "../src/engine/submit-item.ts";
 import type { Clock } from "../src/lib/clock.ts";
@@ -90,6 +91,7 @@ export interface BenchOptions {
   readonly skew?: { ms: number };
   readonly wrapLink?: (link: EngineLink) => EngineLink;
   readonly outputs?: EngineOptions["outputs"];
+  readonly observer?: EngineObserver;
   /** False: the test reaps by hand. */
   readonly services?: boolean;
 }
@@ -117,7 +119,7 @@ const DEFAULT_POLICY = resolvePolicy();
 
 /** An engine on `:memory:` and a virtual clock, closed when the test is over. */
 export async function openBench(options: BenchOptions = {}): Promise<Bench> {
-  const { leaseMs = 15_000, skew = { ms: 0 }, wrapLink = (link) => link, services = true, outputs } = options;
+  const { leaseMs = 15_000, skew = { ms: 0 }, wrapLink = (link) => link, services = true, outputs, observer } = options;
   const clock = new VirtualClock();
   const seen: Clock = {
     ...systemLoop,
@@ -141,6 +143,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
     name: "bench",
     leaseMs,
     ...(outputs ? { outputs } : {}),
+    ...(observer ? { observer } : {}),
   });
   if (services) engine.start();
   const link = wrapLink(localLink(engine));

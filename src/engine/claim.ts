@@ -4,6 +4,7 @@ import type { Resources } from "../core/input/resources.ts";
 import { sleep } from "../lib/clock.ts";
 import type { ClaimAnswer, OverBudgetJob } from "../store/store.ts";
 import { DEFAULTS } from "./limits.ts";
+import { observed, tell } from "./observer.ts";
 import type { EngineParts } from "./parts.ts";
 import { tidyOutputs } from "./settle.ts";
 
@@ -41,8 +42,11 @@ export async function claim(parts: EngineParts, session: string, options: ClaimO
     if (signal?.aborted) return NOTHING; // whoever asked is leaving: a job claimed now would only be handed back
     const seen = hub.ready.version;
     const now = clock.now();
-    const [answer] = (await store.claim([request], now)) as [ClaimAnswer];
-    if (answer.jobs.length > 0) hub.written.fire();
+    const [answer] = (await observed(parts, "claim", limit, () => store.claim([request], now))) as [ClaimAnswer];
+    if (answer.jobs.length > 0) {
+      hub.written.fire();
+      tell(parts, (observer) => observer.claimed?.(session, answer.jobs));
+    }
     if (answer.overBudget !== undefined) ended(parts, answer.overBudget);
     // A claim that has had a reply gets nothing new, however long it waits.
     if (!answer.alive || answer.jobs.length > 0 || answer.delivery !== null) return answer;

@@ -7,6 +7,7 @@ import { isTerminal, type Job } from "../core/job/job.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { AmendAnswer, JobRow } from "../store/store.ts";
 import { endOrphans } from "./lost-attempts.ts";
+import { observed } from "./observer.ts";
 import type { EngineParts } from "./parts.ts";
 import { tidyOutputs } from "./settle.ts";
 
@@ -41,7 +42,8 @@ export async function command(parts: EngineParts, jobId: string, given: Command)
   const wanted = commandInEngineTime(clock, given);
   const decide: Parameters<typeof store.amend>[2] = (job, asked, _parent, budgets) =>
     decideCommand(job, asked, now, budgets);
-  const [answer] = (await store.amend([{ jobId, command: wanted }], now, decide)) as [AmendAnswer];
+  const amend = () => store.amend([{ jobId, command: wanted }], now, decide);
+  const [answer] = (await observed(parts, "command", 1, amend)) as [AmendAnswer];
   switch (answer.status) {
     case "unknown_job":
       throw jobNotFound(jobId);

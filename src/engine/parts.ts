@@ -9,6 +9,7 @@ import type { Blobs } from "../store/blobs.ts";
 import type { EngineProcess, OpenSession, Store } from "../store/store.ts";
 import type { Hub } from "./hub.ts";
 import type { Retention } from "./limits.ts";
+import type { EngineObserver } from "./observer.ts";
 import type { StoreState } from "./store-state.ts";
 import type { SubmitItem } from "./submit-item.ts";
 
@@ -43,6 +44,8 @@ export interface EngineOptions {
     };
   /** Shared with whoever used the store before there was an engine. */
   readonly storeState?: StoreState;
+  /** Told what this engine does. */
+  readonly observer?: EngineObserver;
   /** Called when the reaper has settled an attempt as lost. What it throws is logged. */
   readonly onLost?: (jobId: string, attempt: number, answer: SettleAnswer & { readonly status: "accepted" }) => void;
 }

@@ -11,8 +11,9 @@ import type { ExpiredJob } from "../store/store.ts";
 import { BackgroundService } from "./background-service.ts";
 import { DEFAULTS } from "./limits.ts";
 import { lostReport, lostVerdict } from "./lost-attempts.ts";
+import { tell } from "./observer.ts";
 import type { EngineParts } from "./parts.ts";
-import { settle } from "./settle.ts";
+import { settle, settledAttempts } from "./settle.ts";
 
 const BATCH = 1_000;
 /** So many are settled in one call: on SQLite a call is one turn of the event loop, and nobody else writes meanwhile. */
@@ -88,12 +89,21 @@ export class Reaper extends BackgroundService {
     const judged = await this.#withVerdict(found);
     for (const job of judged) this.#judge(job, now);
     const rest = found.filter((job) => !judged.has(job));
-    const answers = await settle(this.#parts, rest.map(toReport), { at: now });
+    const answers = await this.#end(rest.map(toReport), now);
     answers.forEach((answer, i) => {
       const job = rest[i] as ExpiredJob;
       if (answer.status === "accepted" && job.why === "lost") this.#tellLost(job.jobId, job.attempt, answer);
       this.#answered(job, answer, now);
     });
+  }
+
+  async #end(reports: readonly Report[], now: number): Promise<SettleAnswer[]> {
+    const answers = await settle(this.#parts, reports, { at: now });
+    tell(this.#parts, (observer) => {
+      const reaped = settledAttempts(reports, answers);
+      if (reaped.length > 0) observer.reaped?.(reaped);
+    });
+    return answers;
   }
 
   #answered({ jobId }: ExpiredJob, answer: SettleAnswer, now: number): void {
@@ -123,7 +133,7 @@ export class Reaper extends BackgroundService {
     const judging = this.#inTurn(async () => {
       // Read again: verdicts of those that wait are not held in memory.
       const report = await lostReport(this.#parts, job, { isCommand: true, now });
-      const [answer] = (await settle(this.#parts, [report], { at: now })) as [SettleAnswer];
+      const [answer] = (await this.#end([report], now)) as [SettleAnswer];
       this.#answered(job, answer, now);
     })
       .catch((error: unknown) => {

@@ -7,6 +7,7 @@ import type { HeldAttempt, NewSession, RenewAnswer, SettleAnswer, WorkerHealth }
 import { isOver, storable } from "../lib/text.ts";
 import type { DrainAnswer, WithdrawRequest } from "../store/store.ts";
 import { LIMITS } from "./limits.ts";
+import { observed } from "./observer.ts";
 import type { EngineParts } from "./parts.ts";
 import { settle } from "./settle.ts";
 import { checkDefaults } from "./task-defaults.ts";
@@ -58,7 +59,8 @@ export async function renew(
   health?: WorkerHealth | null,
 ): Promise<RenewAnswer> {
   const request = { session, held: held.map(storableHeld), ...(health === undefined ? {} : { health }) };
-  const [answer] = (await parts.store.renew([request], parts.clock.now())) as [RenewAnswer];
+  const renewal = () => parts.store.renew([request], parts.clock.now());
+  const [answer] = (await observed(parts, "renew", held.length, renewal)) as [RenewAnswer];
   // A session gets no jobs while its lease is over: now it may.
   if (answer.alive && answer.wasOver) parts.hub.ready.fire();
   await handBack(parts, session, answer.unheard);

@@ -13,6 +13,7 @@ import { isOver, storable } from "../lib/text.ts";
 import type { AttemptLease } from "../store/store.ts";
 import { isWait, validatedWaits } from "./children/child-rules.ts";
 import { LIMITS } from "./limits.ts";
+import { observed, type SettledAttempt, tell } from "./observer.ts";
 import type { EngineParts } from "./parts.ts";
 
 // Removes files of a job's attempts that nobody needs any more. That it fails costs room, nothing else.
@@ -54,7 +55,8 @@ export async function settle(
     }
     return settlement;
   };
-  const answers = await store.settle(reports.map(storableReport), now, decide);
+  const settling = () => store.settle(reports.map(storableReport), now, decide);
+  const answers = await observed(parts, "settle", reports.length, settling);
   let ready = makesRoom;
   const tidying: Promise<void>[] = [];
   answers.forEach((answer, i) => {
@@ -70,8 +72,21 @@ export async function settle(
   if (ready) hub.ready.fire();
   hub.written.fire();
   if (mayGoOn !== null) parts.kin.mayGoOn(mayGoOn);
+  tell(parts, (observer) => {
+    const settled = settledAttempts(reports, answers);
+    if (settled.length > 0) observer.settled?.(settled);
+  });
   if (tidied) await Promise.all(tidying);
   return answers;
+}
+
+/** Those that changed something. */
+export function settledAttempts(reports: readonly Report[], answers: readonly SettleAnswer[]): SettledAttempt[] {
+  return reports.flatMap(({ jobId, attempt, outcome }, i) => {
+    const answer = answers[i];
+    if (answer?.status !== "accepted" || answer.repeated) return [];
+    return [{ jobId, attempt, outcome: outcome.kind, state: answer.state }];
+  });
 }
 
 function decideReport(parts: EngineParts, job: Job, report: Report, held: AttemptLease, now: number): Settlement {

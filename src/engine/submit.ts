@@ -22,6 +22,7 @@ import {
 } from "./children/child-rules.ts";
 import { toEngineTime } from "./command.ts";
 import { LIMITS } from "./limits.ts";
+import { type ObservedJob, observed, tell } from "./observer.ts";
 import type { EngineParts } from "./parts.ts";
 import type { SubmitAnswer, SubmitItem } from "./submit-item.ts";
 import { checkUpload, dropUploads } from "./upload.ts";
@@ -96,7 +97,10 @@ async function submitList(
       answers[i] = { status: "refused", error };
     }
   });
-  const stored = client === undefined ? await parts.store.insert(jobs, now) : await within(parts, client, jobs, now);
+  const stored =
+    client === undefined
+      ? await observed(parts, "submit", jobs.length, () => parts.store.insert(jobs, now))
+      : await within(parts, client, jobs, now);
   let inserted = false;
   const badly: number[] = [];
   const unused: string[] = [];
@@ -127,9 +131,16 @@ async function submitList(
   if (inserted && client === undefined) {
     parts.hub.ready.fire();
     parts.hub.written.fire();
+    tell(parts, (observer) => observer.submitted?.(newJobs(jobs, stored)));
   }
   for (const i of badly) answers[i] = await withNewStart(parts, items[i] as SubmitItem, answers[i] as SubmitAnswer);
   return answers;
+}
+
+function newJobs(jobs: readonly NewJob[], stored: readonly InsertAnswer[]): ObservedJob[] {
+  return jobs.flatMap(({ id, namespace, queue, kind }, i) =>
+    stored[i]?.status === "inserted" ? [{ id, namespace, queue, kind }] : [],
+  );
 }
 
 /** Uploads that are not as their items say, by the place of the item; null where there are no uploads at all. */
