@@ -96,7 +96,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   wire: ["core", "contract"],
   worker: ["core", "contract", "wire", "lib", "files"],
   // Wires the library together, and hands the address of a server to the client.
-  embedded: ["core", "lib", "store", "engine", "worker", "client", "contract"],
+  embedded: ["core", "lib", "store", "engine", "worker", "client", "contract", "dialects"], // of the dialects their settings only
   testing: ["embedded", "core", "lib", "store"],
   server: ["core", "lib", "store", "engine", "contract", "dialects"], // of the store types and ports only: see below
   client: ["core", "contract", "wire", "lib"],
@@ -144,6 +144,13 @@ describe("imports", () => {
     expect(engine.filter(({ target }) => !ports.includes(target)).map(show)).toEqual([]);
     const kit = toStore.filter(({ file, typeOnly }) => folderOf(file) === "testing" && !typeOnly);
     expect(kit.map(show)).toEqual([]);
+  });
+
+  it("of the library reach the settings of the dialects, and nothing else of them", () => {
+    const reaching = ours.filter(
+      ({ file, target }) => folderOf(file) === "embedded" && folderOf(target) === "dialects",
+    );
+    expect(reaching.filter(({ target }) => target !== "src/dialects/settings.ts").map(show)).toEqual([]);
   });
 
   it("of an adapter never reach another, and only `store/open.ts` chooses one", () => {

@@ -19,7 +19,6 @@ import {
   type Uploaded,
 } from "../core/api.ts";
 import { asText, checkOptions } from "../core/check.ts";
-import type { DialectSettings } from "../core/dialect-settings.ts";
 import { type Duration, toInstant } from "../core/duration.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
 import type { Explanation } from "../core/explain/explain.ts";
@@ -185,7 +184,7 @@ export class PerdureClient implements Perdure {
     throw new PerdureError("invalid_config", message, { path: "work" });
   }
 
-  dialectSettings(): Promise<DialectSettings> {
+  dialectSettings(): Promise<object> {
     return this.#link.json("getDialects");
   }
 

@@ -2,7 +2,6 @@
  *  of its options. */
 
 import { asBoolean, asInteger, asOneOf, asText, checkKeys, checkOptions } from "./check.ts";
-import type { DialectSettings } from "./dialect-settings.ts";
 import { type Duration, toMs } from "./duration.ts";
 import { ConfigError, type PerdureError } from "./errors.ts";
 import type { Explanation } from "./explain/explain.ts";
@@ -80,8 +79,9 @@ export interface Perdure extends AsyncDisposable {
   /** Starts a worker in this process for these tasks. */
   work(tasks: readonly AnyTask[], options?: WorkOptions): Promise<WorkerHandle>;
 
-  /** What is set for jobs that come in the words of another system: a server's own, or those this was opened with. */
-  dialectSettings(): Promise<DialectSettings>;
+  /** What holds for files of other systems that say nothing else: as the server has it, or as this was opened with. Their
+   *  content is known to `dialectSettingsFrom` of `perdure/dialects`. */
+  dialectSettings(): Promise<object>;
 
   /** Tells what a running attempt has used so far, in all; of two reports the larger numbers count. For what its own worker
    *  cannot see. Throws `lease_lost` if it does not run any more. A server takes it only from a client that shows the job's

@@ -28,4 +28,4 @@ export {
   recognise,
   submitKeysOf,
 } from "./registry.ts";
-export { DIALECT_DEFAULTS, type DialectSettings } from "./settings.ts";
+export { DIALECT_DEFAULTS, type DialectSettings, dialectSettingsFrom } from "./settings.ts";

@@ -1,2 +1,55 @@
-/** The settings of the dialects; `core/dialect-settings.ts` says why they are there. */
-export * from "../core/dialect-settings.ts";
+/** What holds for jobs of each dialect where their files say nothing. Set by whoever holds the jobs: a server in its
+ *  configuration, a program when it opens a store, or a command for data of its own. In the units of the source systems. */
+import type { Perdure } from "../core/api.ts";
+import { asObject } from "../core/check.ts";
+import { AGENT_DEFAULTS, type AgentSettings } from "./agent-task/settings.ts";
+import { ATTUNE_DEFAULTS, type AttuneSettings } from "./attune/settings.ts";
+import { FLUSTER_DEFAULTS, type FlusterSettings } from "./fluster/settings.ts";
+import { OPAL_FILE_DEFAULTS, type OpalFileSettings } from "./opal/settings.ts";
+
+/** What holds for jobs of each dialect where their files say nothing.
+ *  @example
+ *  const settings: DialectSettings = await dialectSettingsFrom(perdure); */
+export interface DialectSettings {
+  readonly opal: OpalFileSettings;
+  readonly fluster: FlusterSettings;
+  readonly attune: AttuneSettings;
+  readonly agent: AgentSettings;
+}
+
+/** As a program sets them: what it leaves out has its default. */
+export type DialectSettingsInput = { readonly [K in keyof DialectSettings]?: Partial<DialectSettings[K]> };
+
+/** What holds where nothing is set.
+ *  @example
+ *  const retries = DIALECT_DEFAULTS.fluster.defaultMaxRetriesFailure; */
+export const DIALECT_DEFAULTS: DialectSettings = {
+  opal: OPAL_FILE_DEFAULTS,
+  fluster: FLUSTER_DEFAULTS,
+  attune: ATTUNE_DEFAULTS,
+  agent: AGENT_DEFAULTS,
+};
+
+const GROUPS = Object.keys(DIALECT_DEFAULTS) as (keyof DialectSettings)[];
+
+/** The settings of a server, or those that a store was opened with. A group that it does not know has its defaults.
+ *  @example
+ *  const { fluster } = await dialectSettingsFrom(perdure); */
+export async function dialectSettingsFrom(perdure: Pick<Perdure, "dialectSettings">): Promise<DialectSettings> {
+  const given = (await perdure.dialectSettings()) as Partial<DialectSettings>;
+  return merged((name) => ({ ...DIALECT_DEFAULTS[name], ...given[name] }));
+}
+
+/** Refuses unknown groups and fields. */
+export function withDialectDefaults(given: DialectSettingsInput, path: string): DialectSettings {
+  const groups = asObject(given, path, GROUPS);
+  return merged((name) => {
+    const own = groups[name];
+    const defaults: object = DIALECT_DEFAULTS[name];
+    return own === undefined ? defaults : { ...defaults, ...asObject(own, `${path}.${name}`, Object.keys(defaults)) };
+  });
+}
+
+function merged(group: (name: keyof DialectSettings) => object): DialectSettings {
+  return Object.fromEntries(GROUPS.map((name) => [name, group(name)])) as unknown as DialectSettings;
+}

@@ -14,7 +14,6 @@ import {
   type Uploaded,
 } from "../core/api.ts";
 import { asText } from "../core/check.ts";
-import { DIALECT_DEFAULTS, type DialectSettings } from "../core/dialect-settings.ts";
 import { type Duration, toInstant } from "../core/duration.ts";
 import { ConfigError, PerdureError, show } from "../core/errors.ts";
 import type { Explanation } from "../core/explain/explain.ts";
@@ -49,7 +48,8 @@ import { checkClient, checkSubmitMany, refuseClient } from "./options.ts";
 
 /** What it is made of, beside its workers. */
 export interface EmbeddedParts extends Omit<LocalWorkerParts, "running"> {
-  readonly dialects?: DialectSettings;
+  /** Settings of files of other systems, as whoever asks for them reads them. */
+  readonly dialects?: object;
   /** Who gives orders through it, for their events; left out, nobody is named. */
   readonly by?: string;
 }
@@ -206,8 +206,8 @@ export class EmbeddedPerdure implements Perdure {
     return jobOutputs(this.#parts.blobs, this.#engine.store, id);
   }
 
-  async dialectSettings(): Promise<DialectSettings> {
-    return this.#parts.dialects ?? DIALECT_DEFAULTS;
+  async dialectSettings(): Promise<object> {
+    return this.#parts.dialects ?? {};
   }
 
   async setUsage(id: string, attempt: number, total: Usage): Promise<void> {

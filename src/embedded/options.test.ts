@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { dialectSettingsFrom } from "../dialects/settings.ts";
 import { InvalidInputError, Perdure, PerdureError, task } from "../index.ts";
 import { openTestEngine } from "../testing/index.ts";
 
@@ -297,7 +298,7 @@ describe("options of the other calls", () => {
 describe("what dialects are opened with", () => {
   it("is told again, with the rest as in their documents", async () => {
     await using kit = await openTestEngine({ dialects: { fluster: { defaultMaxRetriesFailure: 4 } } });
-    const { fluster, attune } = await kit.perdure.dialectSettings();
+    const { fluster, attune } = await dialectSettingsFrom(kit.perdure);
     expect(fluster).toEqual({
       defaultMaxRetriesFailure: 4,
       defaultMaxRetriesPreemption: 100,

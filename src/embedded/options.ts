@@ -3,11 +3,11 @@
 
 import { userInfo } from "node:os";
 import { asInteger, asObject, asText, checkKeys, checkOptions } from "../core/check.ts";
-import { type DialectSettingsInput, withDialectDefaults } from "../core/dialect-settings.ts";
 import { type Duration, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import { checkedName, MAX_NAME } from "../core/names.ts";
 import type { SubmitEntry, SubmitOptions, TransactionClient } from "../core/task/task.ts";
+import { type DialectSettingsInput, withDialectDefaults } from "../dialects/settings.ts";
 import type { Retention } from "../engine/limits.ts";
 import { storable } from "../lib/text.ts";
 
@@ -38,7 +38,7 @@ export interface OpenOptions {
   retention?: { succeeded?: Duration | false; failed?: Duration | false; cancelled?: Duration | false };
   /** How long a submit key keeps its meaning after its job has ended. */
   keyWindow?: Duration;
-  /** For jobs in the words of other systems: what holds where their files say nothing. */
+  /** For files of other systems: what holds where they say nothing. */
   dialects?: DialectSettingsInput;
   /** Who acts through it, for the events of what is done: cancelled, redriven, paused, pruned and so on. Default: `user:NAME`,
    *  the user of this machine. A server names the token. */
@@ -81,7 +81,7 @@ export function checkOpen(options: OpenOptions) {
       connections === undefined ? undefined : asInteger(connections, "open.connections", { min: 1, max: 1_000 }),
     namespace: options.namespace === undefined ? "default" : asText(options.namespace, "open.namespace", 200),
     retention: options.retention === undefined ? undefined : options.retention,
-    dialects: options.dialects === undefined ? undefined : withDialectDefaults(options.dialects, "open.dialects"),
+    dialects: withDialectDefaults(options.dialects ?? {}, "open.dialects"),
     by: options.by === undefined ? undefined : checkedName(options.by, "open.by"),
     keyWindowMs: options.keyWindow === undefined ? undefined : toMs(options.keyWindow, "open.keyWindow"),
   };

@@ -61,7 +61,7 @@ async function openEmbedded(options: OpenOptions, ambient: HostEnvironment | und
   };
   const { engine, close } = await openEngine(wish, ambient);
   engine.start();
-  return new EmbeddedPerdure({ engine, namespace, log, blobs, by, ...(dialects && { dialects }) }, async () => {
+  return new EmbeddedPerdure({ engine, namespace, log, blobs, by, dialects }, async () => {
     await close();
     await artifacts.remove();
   });

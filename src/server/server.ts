@@ -4,8 +4,8 @@
 import Fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import { OPERATIONS } from "../contract/operations.ts";
 import { ROUTES, type RouteName } from "../contract/routes.ts";
-import { DIALECT_DEFAULTS, type DialectSettings } from "../core/dialect-settings.ts";
 import type { SettingFact } from "../core/job/views.ts";
+import { DIALECT_DEFAULTS, type DialectSettings } from "../dialects/settings.ts";
 import { ADMISSION, Admission, type AdmissionLimits } from "./admission.ts";
 import { Auth, tokenEnded } from "./auth.ts";
 import { CallSignals, RequestCall, sendResult } from "./call.ts";

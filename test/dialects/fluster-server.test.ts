@@ -1,8 +1,8 @@
 /** fluster's client against a server: the same words, and the cluster's own defaults. */
 import { expect, it, onTestFinished } from "vitest";
-import { DIALECT_DEFAULTS } from "../../src/core/dialect-settings.ts";
 import { task } from "../../src/core/task/task.ts";
 import { Entrypoint, fluster } from "../../src/dialects/fluster/client.ts";
+import { DIALECT_DEFAULTS } from "../../src/dialects/settings.ts";
 import { openKit } from "../client/kit.ts";
 
 const defaults = { defaultMaxRetriesFailure: 2, defaultMaxRetriesPreemption: 7, defaultRetryDelayMs: 1 };

@@ -1,10 +1,10 @@
 /** fluster's "Retry Handling Design", section by section, with its numbers, through the real engine. What its commands find
  *  in their environment is in `fluster-worker.test.ts`, what they take of a worker in `fluster-resources.test.ts`. */
 import { describe, expect, it } from "vitest";
-import { DIALECT_DEFAULTS } from "../../src/core/dialect-settings.ts";
 import { flusterDialect } from "../../src/dialects/fluster/dialect.ts";
 import type { FlusterRetryConfig } from "../../src/dialects/fluster/retry.ts";
 import type { FlusterStatus } from "../../src/dialects/fluster/view.ts";
+import { DIALECT_DEFAULTS } from "../../src/dialects/settings.ts";
 import { VIRTUAL_START } from "../../src/testing/virtual-clock.ts";
 import { openStage, type Play, STORES, type Stage, type StoreName } from "./kit.ts";
 

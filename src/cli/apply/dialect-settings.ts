@@ -1,6 +1,6 @@
 /** Which dialect settings apply to files of other systems: those of the server if there is one, else those of this
  *  command. Also a note for settings that a simulated preset does not use. */
-import type { DialectSettings } from "../../core/dialect-settings.ts";
+import { type DialectSettings, dialectSettingsFrom } from "../../dialects/settings.ts";
 import type { CommandContext } from "../command.ts";
 import { loadConfig } from "../config/config.ts";
 import { DIALECT_KEYS, dialectSettingsOf } from "../config/dialects.ts";
@@ -12,7 +12,7 @@ export async function dialectSettingsFor(
   context: Pick<CommandContext, "given" | "io">,
   target: Target,
 ): Promise<DialectSettings> {
-  if (target.kind === "server") return withServer(target, (perdure) => perdure.dialectSettings());
+  if (target.kind === "server") return withServer(target, dialectSettingsFrom);
   return localDialectSettings(context);
 }
 

@@ -1,9 +1,9 @@
 /** Which calls an apply of named documents makes: each lookup is one over the network. */
 import { expect, it } from "vitest";
 import type { Perdure as Engine, JobsFilter } from "../../core/api.ts";
-import { DIALECT_DEFAULTS } from "../../core/dialect-settings.ts";
 import { PerdureError } from "../../core/errors.ts";
 import { dialectOf } from "../../dialects/registry.ts";
+import { DIALECT_DEFAULTS } from "../../dialects/settings.ts";
 import { Perdure } from "../../embedded/perdure.ts";
 import type { JobToStore } from "./named-jobs.ts";
 import { submitAll } from "./named-jobs.ts";

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { DIALECT_DEFAULTS } from "../../core/dialect-settings.ts";
+import { DIALECT_DEFAULTS } from "../../dialects/settings.ts";
 import type { Io } from "../io.ts";
 import { loadConfig } from "./config.ts";
 import { DIALECT_KEYS, dialectSettingsOf } from "./dialects.ts";

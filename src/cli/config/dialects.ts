@@ -2,9 +2,10 @@
  *  with its place, when a server starts or a command reads a file that may need them. */
 import { readdirSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { AGENT_TIERS, type AgentTier, type DialectSettings } from "../../core/dialect-settings.ts";
 import { show } from "../../core/errors.ts";
+import { AGENT_TIERS, type AgentTier } from "../../dialects/agent-task/settings.ts";
 import { OPAL_DEFAULTS } from "../../dialects/opal/settings.ts";
+import type { DialectSettings } from "../../dialects/settings.ts";
 import { usageError } from "../exit.ts";
 import { readSmallFile, readYamlDocuments, textIn } from "../yaml/read.ts";
 import { YAML_LIMITS } from "../yaml/scan.ts";

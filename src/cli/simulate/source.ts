@@ -1,7 +1,6 @@
 /** The policy that is simulated, and what of its job matters: from the options, or from a file. */
 import { resolve } from "node:path";
 import { isPlain } from "../../core/check.ts";
-import { DIALECT_DEFAULTS, type DialectSettings } from "../../core/dialect-settings.ts";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";
 import type { Policy, PolicyFields, PolicyInput } from "../../core/policy/policy.ts";
@@ -10,6 +9,7 @@ import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { Scenario } from "../../core/simulate/simulate.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
 import { retryBlock, retryDialects } from "../../dialects/retry-block.ts";
+import { DIALECT_DEFAULTS, type DialectSettings } from "../../dialects/settings.ts";
 import { dialectSettingsFor, unusedSettings } from "../apply/dialect-settings.ts";
 import { KINDS } from "../apply/documents.ts";
 import { readJobFiles } from "../apply/read-jobs.ts";

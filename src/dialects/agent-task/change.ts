@@ -12,6 +12,7 @@ import type { JobInfo } from "../../core/job/views.ts";
 import { toPolicyInput } from "../../core/policy/policy-input.ts";
 import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { ReadEntry } from "../dialect.ts";
+import { dialectSettingsFrom } from "../settings.ts";
 import { RESUBMIT_OF, tagsFrom } from "../shared.ts";
 import { withBudget, withModel, withPrompt } from "./exec.ts";
 import { ANNOTATION, VARIABLE } from "./fields.ts";
@@ -175,7 +176,7 @@ export async function resubmit(
   { key, roles: documents = [] }: ResubmitOptions = {},
 ): Promise<Resubmitted> {
   const job = await (await perdure.job(id)).get();
-  const roles = change.role === undefined ? null : { documents, settings: await perdure.dialectSettings() };
+  const roles = change.role === undefined ? null : { documents, settings: await dialectSettingsFrom(perdure) };
   const { task, input, options = {} } = changed(job, change, roles);
   const { parent, ...others } = options;
   const hasParent = parent !== undefined && !isTerminal((await (await perdure.job(parent)).get()).state);

@@ -8,8 +8,8 @@
  *
  *  Files are named from the attempt's own directory, where the agent is started and where it leaves its result.json. */
 import type { ExecInput } from "../../core/input/exec-input.ts";
-import type { AgentTier } from "../settings.ts";
 import { type AgentBudget, type AgentModel, PROMPT_FILE, ROLE_FILE, VARIABLE } from "./fields.ts";
+import type { AgentTier } from "./settings.ts";
 
 export interface AgentCommand {
   readonly name: string;

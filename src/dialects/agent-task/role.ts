@@ -6,7 +6,6 @@ import type { JobInfo } from "../../core/job/views.ts";
 import type { PolicyFields } from "../../core/policy/policy.ts";
 import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { ReadContext, ReadEntry } from "../dialect.ts";
-import { AGENT_TIERS, type AgentRetrySettings, type AgentTier } from "../settings.ts";
 import { withBudget, withModel, withRole } from "./exec.ts";
 import {
   type AgentBudget,
@@ -21,6 +20,7 @@ import {
   VARIABLE,
 } from "./fields.ts";
 import { readMetadata } from "./metadata.ts";
+import { AGENT_TIERS, type AgentRetrySettings, type AgentTier } from "./settings.ts";
 import { type AgentSharedFields, agentPolicy, effective, readRetry, readValues } from "./values.ts";
 
 // `ClusterAgentRole`: defaults for tasks that name it. A role is no job. It takes effect where it lies beside its

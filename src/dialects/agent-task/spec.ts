@@ -2,7 +2,6 @@
 import { asList, asOneOf, asText, fieldPath, isPlain } from "../../core/check.ts";
 import { ConfigError, show } from "../../core/errors.ts";
 import type { ResourcesInput } from "../../core/input/resources.ts";
-import { AGENT_TIERS, type AgentRetrySettings, type AgentTier } from "../settings.ts";
 import { asJobId } from "../shared.ts";
 import {
   type AgentBudget,
@@ -13,6 +12,7 @@ import {
   readBudget,
   readModel,
 } from "./fields.ts";
+import { AGENT_TIERS, type AgentRetrySettings, type AgentTier } from "./settings.ts";
 import { readRetry } from "./values.ts";
 
 // `resources` as in a pod: what is requested is counted when a worker is chosen, a limit of memory ends what grows

@@ -5,9 +5,10 @@ import type { JobInfo } from "../../core/job/views.ts";
 import type { Backoff, PolicyFields } from "../../core/policy/policy.ts";
 import { presets } from "../../core/policy/presets.ts";
 import { MAX_COUNT } from "../../core/policy/resolve-backoff.ts";
-import type { AgentRetrySettings, AgentTier, DialectSettings } from "../settings.ts";
+import type { DialectSettings } from "../settings.ts";
 import { noteCap } from "../shared.ts";
 import { type AgentBudget, type AgentModel, ANNOTATION, asSeconds, fieldsOf } from "./fields.ts";
+import type { AgentRetrySettings, AgentTier } from "./settings.ts";
 
 // `spec.retry`, and where its numbers come from: the task, else its role, else its tier, else the preset, field by
 // field. `maxAttempts` counts runs, the first included: 0 and 1 are both one run. The backoff is

@@ -5,7 +5,7 @@ import { findPart } from "../../core/decision/message-parts.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import type { RetryRecord } from "../../core/explain/decision-text.ts";
 import type { PolicyFields } from "../../core/policy/policy.ts";
-import type { AttuneRetrySettings } from "../settings.ts";
+import type { AttuneRetrySettings } from "./settings.ts";
 
 /** What one place says; what it leaves out comes from the next: the action's, then the pack's, then the global. */
 export interface AttuneRetryFields extends Partial<AttuneRetrySettings> {

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { DialectSettingsInput } from "../../core/dialect-settings.ts";
 import { task } from "../../core/task/task.ts";
+import type { DialectSettingsInput } from "../../dialects/settings.ts";
 import { openTestEngine } from "../../testing/index.ts";
 import { Entrypoint, type FlusterCluster, type FlusterSubmit, fluster } from "./client.ts";
 

@@ -8,6 +8,7 @@ import { ConfigError, PerdureError } from "../../core/errors.ts";
 import { riskyNote, riskyVariables } from "../../core/input/exec-env.ts";
 import { type AnyTask, isTask, type Task } from "../../core/task/task.ts";
 import { readParts } from "../read-view.ts";
+import { dialectSettingsFrom } from "../settings.ts";
 import { type FlusterResources, readFluster } from "./dialect.ts";
 import type { FlusterEntrypoint, FlusterEnvironment } from "./entrypoint.ts";
 import type { FlusterRetryConfig } from "./retry.ts";
@@ -95,7 +96,7 @@ export function fluster(
 
   return {
     async submit(job) {
-      const { fluster: settings } = await cluster.dialectSettings();
+      const { fluster: settings } = await dialectSettingsFrom(cluster);
       const callable = callableOf(job);
       const { jobs, notes } = readFluster(callable === null ? job : { ...job, entrypoint: named(callable) }, settings);
       const entries = jobs.map((entry) => (callable === null ? entry : { ...entry, task: callable.task }));

@@ -4,11 +4,11 @@ import { ConfigError } from "../../core/errors.ts";
 import type { ExecInput } from "../../core/input/exec-input.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import type { ReadEntry } from "../dialect.ts";
-import type { FlusterSettings } from "../settings.ts";
 import { isJobId } from "../shared.ts";
 import { readFluster } from "./dialect.ts";
 import { PYTHON_LABEL, pythonEntrypoint } from "./entrypoint.ts";
 import { type ProtoMessage, readProto, toProtoJson } from "./proto-json.ts";
+import type { FlusterSettings } from "./settings.ts";
 import { type FlusterStatus, flusterIdTag, flusterKey, isFlusterId, MAX_FLUSTER_ID } from "./view.ts";
 
 const RESOURCE_SPEC: ProtoMessage = {

@@ -6,10 +6,10 @@ import { ConfigError } from "../../core/errors.ts";
 import { type ResourcesInput, toBytes, toResources } from "../../core/input/resources.ts";
 import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { Dialect, ReadEntry, Reading } from "../dialect.ts";
-import type { FlusterSettings } from "../settings.ts";
 import { asJobId } from "../shared.ts";
 import { flusterWork } from "./entrypoint.ts";
 import { FLUSTER_RETRY_FIELDS, flusterPolicy } from "./retry.ts";
+import type { FlusterSettings } from "./settings.ts";
 import { FLUSTER_NAME, FLUSTER_TAG, flusterKey, flusterStatus, isFlusterId } from "./view.ts";
 
 export interface FlusterResources {

@@ -8,8 +8,8 @@ import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
 import type { Policy, PolicyFields } from "../../core/policy/policy.ts";
 import { MAX_COUNT } from "../../core/policy/resolve-backoff.ts";
-import type { FlusterSettings } from "../settings.ts";
 import { noteCap } from "../shared.ts";
+import type { FlusterSettings } from "./settings.ts";
 
 /** As people write it, in TypeScript and in YAML. */
 export interface FlusterRetryConfig {

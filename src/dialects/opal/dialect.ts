@@ -14,12 +14,11 @@ import { checkExecInput } from "../../core/input/exec-input.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { Dialect, ReadContext, Reading, ViewParts } from "../dialect.ts";
-import type { OpalFileSettings } from "../settings.ts";
 import { type OpalAttempts, opalAttempts } from "./attempts.ts";
 import { opalExec } from "./exec.ts";
 import { type OpalJob, opalJob } from "./job.ts";
 import { type OpalRetry, opalJobPolicy, opalRetry } from "./retry.ts";
-import { type OpalSettings, opalVariables } from "./settings.ts";
+import { type OpalFileSettings, type OpalSettings, opalVariables } from "./settings.ts";
 import { isOpalId, OPAL_MARK, OPAL_TAG, opalId, opalIdOf, opalKey } from "./words.ts";
 
 const KEYS = ["prompt", "metadata", "job_id", "input_file", "retry", "env"] as const;

@@ -27,6 +27,17 @@ export const OPAL_DEFAULTS: OpalSettings = Object.freeze({
   workerTtlSecs: 10,
 });
 
+/** What holds for a file of OPAL's that says nothing else. */
+export interface OpalFileSettings extends Pick<OpalSettings, "maxRetries" | "backoffs"> {
+  readonly engine: readonly string[] | null;
+}
+
+export const OPAL_FILE_DEFAULTS: OpalFileSettings = {
+  engine: null,
+  maxRetries: OPAL_DEFAULTS.maxRetries,
+  backoffs: OPAL_DEFAULTS.backoffs,
+};
+
 export const MAX_SECS = 86_400; // a day: more is surely a slip of units
 const MIN_SECS = 0.1;
 /** As a worker may have them: it renews within its lease, and no lease is longer than an hour. */

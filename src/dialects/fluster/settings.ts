@@ -1,0 +1,13 @@
+/** What holds for fluster's jobs where their documents say nothing. */
+
+export interface FlusterSettings {
+  readonly defaultMaxRetriesFailure: number;
+  readonly defaultMaxRetriesPreemption: number;
+  readonly defaultRetryDelayMs: number;
+}
+
+export const FLUSTER_DEFAULTS: FlusterSettings = {
+  defaultMaxRetriesFailure: 0,
+  defaultMaxRetriesPreemption: 100,
+  defaultRetryDelayMs: 1_000,
+};
