@@ -1,9 +1,18 @@
-/** Rows to jobs. A row is an array, half the cost of an object, and made into a job for every one that is read: so each
+/** Rows to jobs and back. A row is an array, half the cost of an object, and made into a job for every one that is read: so each
  *  job is one flat literal, and both functions name the same properties in the same order, for one hidden class. */
-import { JOB_STATES } from "../core/job/job.ts";
+import { JOB_STATES, type JobProgressFields } from "../core/job/job.ts";
 import type { Policy } from "../core/policy/policy.ts";
 import type { Lane } from "./lane.ts";
-import { NO_TAGS, parseOrNull, type StartedJob, type StoredJob, toReason } from "./stored-job.ts";
+import {
+  checkAt,
+  jsonOrNull,
+  NO_TAGS,
+  parseOrNull,
+  STATE_CODES,
+  type StartedJob,
+  type StoredJob,
+  toReason,
+} from "./stored-job.ts";
 
 /** What the small numbers in a row mean. */
 export interface InternedValues {
@@ -130,4 +139,48 @@ export function toStarted(
     payload: r[16] as string,
     previous: r[17] as string | null,
   };
+}
+
+/** A type of PostgreSQL; SQLite has no use for it. */
+export type ColumnType = "smallint" | "int" | "bigint" | "text";
+
+/** The columns that a settle or an amend may change, in the order of `addProgress`. */
+export const PROGRESS_COLUMNS: Readonly<Record<string, ColumnType>> = {
+  state: "smallint",
+  reason: "text",
+  chapter: "int",
+  revision: "int",
+  failures: "int",
+  losses: "int",
+  defers: "int",
+  handbacks: "int",
+  streak: "int",
+  streak_session: "text",
+  evidence: "int",
+  rule_counts: "text",
+  run_at: "bigint",
+  expires_at: "bigint",
+  check_at: "bigint",
+  cancel_requested_at: "bigint",
+  first_started_at: "bigint",
+  finished_at: "bigint",
+  discarded_at: "bigint",
+  usage: "text",
+  avoid_session: "int",
+};
+
+/** Values of rows, one row after another. */
+export type RowValues = (string | number | null)[];
+
+/** Adds what becomes of a job, in the order of `PROGRESS_COLUMNS`. */
+export function addProgress(
+  values: RowValues,
+  { deadlineAt }: Pick<StoredJob, "deadlineAt">,
+  next: JobProgressFields,
+  avoidSession: number | null,
+): void {
+  values.push(STATE_CODES[next.state], next.reason, next.chapter, next.revision, next.failures, next.losses);
+  values.push(next.defers, next.handbacks, next.streak, next.streakSession, next.evidence, jsonOrNull(next.ruleCounts));
+  values.push(next.runAt, next.expiresAt, checkAt(next.expiresAt, deadlineAt), next.cancelRequestedAt);
+  values.push(next.firstStartedAt, next.finishedAt, next.discardedAt, jsonOrNull(next.usage), avoidSession);
 }

@@ -1,6 +1,6 @@
 /** What a store knows of a session that was lost, and what that says about its jobs, the same in every adapter. */
 import { createHash } from "node:crypto";
-import { type Crash, processKey, type WatchedSession } from "../core/decision/evidence.ts";
+import { type Crash, processKey, SUSPECT_STREAK, type WatchedSession } from "../core/decision/evidence.ts";
 import type { NewSession, Report } from "../core/worker-protocol.ts";
 import type { Beat, EngineProcess } from "./store.ts";
 import type { StoredJob } from "./stored-job.ts";
@@ -68,21 +68,64 @@ export interface EngineGap {
   readonly by: EngineProcess | null;
 }
 
-/** What is known of the loss of a job, where this report says that it was lost. */
-export function crashOf(
-  job: StoredJob,
-  report: Report,
-  session: LostSession | null,
-  { gap, others }: { readonly gap: EngineGap | null; readonly others: () => Crash["others"] },
-): Crash | undefined {
-  if (report.outcome.kind !== "lost") return undefined;
-  if (report.from.kind !== "reaper") return { beside: 0, excuse: "alive" };
-  if (session === null) return { beside: 0, excuse: "unknown" };
-  const beside = Math.max(0, session.lostWith - 1);
-  if (session.endedAt !== null && session.lostAt === null) return { beside, excuse: "stopped" };
-  if (isAway(job, session, gap)) return { beside, excuse: "engine_away" };
-  const found = beside === 0 ? others() : undefined;
-  return found === undefined ? { beside } : { beside, others: found };
+/** What is known of the sessions of a list of reports, before any of its jobs is settled. */
+export interface LossFacts {
+  /** By number; empty where no report is of the reaper. */
+  readonly sessions: ReadonlyMap<number, LostSession>;
+  readonly gap: EngineGap | null;
+  /** How other workers fared; asked only for a job that was alone in its session's process. */
+  others(session: LostSession, job: StoredJob): Crash["others"];
+}
+
+export const NO_LOSSES: LossFacts = { sessions: new Map(), gap: null, others: () => undefined };
+
+/** To be written of a lost session. */
+export interface LossMark {
+  readonly lostWith: number;
+  /** The only job that it held. */
+  readonly job: number | null;
+}
+
+/** The losses of one settle: what they say about their jobs, and what is to be written of their sessions. */
+export class Losses {
+  /** By the session's number. */
+  readonly marks = new Map<number, LossMark>();
+  /** Sessions that ran a suspect alone, which has ended. */
+  readonly endedTrials = new Set<number>();
+  readonly #facts: LossFacts;
+
+  constructor(facts: LossFacts) {
+    this.#facts = facts;
+  }
+
+  /** What is known of the loss of a job, where this report says that it was lost. */
+  crash(job: StoredJob, { from, outcome }: Report): Crash | undefined {
+    if (outcome.kind !== "lost") return undefined;
+    if (from.kind !== "reaper") return { beside: 0, excuse: "alive" };
+    const { sessions, gap } = this.#facts;
+    const session = job.session === null ? undefined : sessions.get(job.session);
+    if (session === undefined) return { beside: 0, excuse: "unknown" };
+    const beside = Math.max(0, session.lostWith - 1);
+    if (hasStopped(session)) return { beside, excuse: "stopped" };
+    if (isAway(job, session, gap)) return { beside, excuse: "engine_away" };
+    const others = beside === 0 ? this.#facts.others(session, job) : undefined;
+    return others === undefined ? { beside } : { beside, others };
+  }
+
+  /** The attempt is taken from its session. */
+  took({ no, state, session, streak }: StoredJob, { from }: Report): void {
+    if (state !== "running" || session === null) return;
+    if (streak >= SUSPECT_STREAK) this.endedTrials.add(session);
+    if (from.kind !== "reaper") return;
+    const lost = this.#facts.sessions.get(session);
+    if (lost === undefined || hasStopped(lost)) return;
+    const { lostWith } = lost;
+    this.marks.set(session, { lostWith, job: lostWith === 1 ? no : null });
+  }
+}
+
+function hasStopped({ endedAt, lostAt }: LostSession): boolean {
+  return endedAt !== null && lostAt === null;
 }
 
 /** It was last heard of within the gap, or so shortly before that it may have died in it. A process that was the engine itself

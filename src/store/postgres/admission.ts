@@ -2,17 +2,17 @@
  *  the host hold. Claims of one host that take any are serialized. */
 
 import type { Resources } from "../../core/input/resources.ts";
-import { type Settlement, startJob } from "../../core/job/lifecycle.ts";
+import { startJob } from "../../core/job/lifecycle.ts";
 import { hostName, type TakenResources } from "../lane-fairness.ts";
 import type { OverBudgetJob } from "../store.ts";
 import type { StoredJob } from "../stored-job.ts";
-import { bigints, ints, texts } from "./arrays.ts";
+import { bigints, ints } from "./arrays.ts";
 import type { PgConnection } from "./connections.ts";
 import type { PostgresContext } from "./context.ts";
 import type { PgRow, PgValue } from "./driver.ts";
 import { writeJobEvents } from "./events.ts";
 import { ledgerBook } from "./ledgers.ts";
-import { JOB_COLUMNS, learnRows, progressValues, toJob, WRITE_MOVES } from "./rows.ts";
+import { JOB_COLUMNS, learnRows, type Move, moveValues, toJob, WRITE_MOVES } from "./rows.ts";
 import type { SessionFacts } from "./sessions.ts";
 
 // Starts due jobs that a budget covers: each reserves what it is estimated to spend, or fails where a budget above it
@@ -68,19 +68,19 @@ export function admission(context: PostgresContext) {
       ask,
     );
     const chosen: number[] = [];
-    const ended: { job: StoredJob; made: Settlement }[] = [];
+    const ended: Move[] = [];
     // As they stand in line: a job that comes first has the first right to what is left.
     for (const job of jobs.toSorted(byLine)) {
-      const made = startJob(job, now, ledgers.budgets(job.budget));
-      if (made !== null) {
-        ended.push({ job, made });
+      const change = startJob(job, now, ledgers.budgets(job.budget));
+      if (change !== null) {
+        ended.push({ job, change, at: now, avoidSession: null });
         continue;
       }
       ledgers.start(job);
       chosen.push(job.no);
     }
     const begun = chosen.length === 0 ? [] : await ask(begin, [session, now, bigints(chosen), ...told]);
-    if (ended.length > 0) await ask(end, endValues(ended, now));
+    if (ended.length > 0) await ask(end, moveValues(ended.toSorted((a, b) => a.job.no - b.job.no)));
     await book.write(ledgers, ask);
     return {
       begun: begun as unknown as PostgresAdmitted["begun"],
@@ -92,16 +92,6 @@ export function admission(context: PostgresContext) {
 /** By priority, then longest due. */
 export function byLine(a: StoredJob, b: StoredJob): number {
   return a.priority - b.priority || a.runAt - b.runAt || a.no - b.no;
-}
-
-function endValues(list: readonly { job: StoredJob; made: Settlement }[], now: number): PgValue[] {
-  const sorted = list.toSorted((a, b) => a.job.no - b.job.no);
-  return [
-    ...progressValues(sorted.map(({ job, made }) => ({ job, next: made.next, avoidSession: null }))),
-    bigints(sorted.map(() => now)),
-    texts(sorted.map(({ made }) => made.event.name)),
-    texts(sorted.map(({ made }) => JSON.stringify(made.event.data))),
-  ];
 }
 
 // What running jobs take of their host's cpu and memory: one row for each that takes any, written by its claim. A row

@@ -8,23 +8,14 @@ import { withStanding } from "../family-rules.ts";
 import type { Ledgers } from "../ledger.ts";
 import type { AmendAnswer, DecideCommand, NamedParent, ParentNow } from "../store.ts";
 import { hashOfPolicy, type StoredJob, toFacts } from "../stored-job.ts";
-import { bigints, texts } from "./arrays.ts";
+import { texts } from "./arrays.ts";
 import type { PgConnection } from "./connections.ts";
 import type { PostgresContext } from "./context.ts";
 import type { PgRow } from "./driver.ts";
 import { writeJobEvents } from "./events.ts";
 import { type GroupVerb, refusal } from "./group.ts";
 import { ledgerBook } from "./ledgers.ts";
-import {
-  JOB_COLUMNS,
-  learnRows,
-  type Move,
-  PROGRESS_NAMES,
-  progressArrays,
-  progressValues,
-  SET_PROGRESS,
-  toJob,
-} from "./rows.ts";
+import { JOB_COLUMNS, learnRows, MOVES, moveValues, SET_PROGRESS, toJob } from "./rows.ts";
 
 export interface PostgresAmendItem {
   readonly jobId: string;
@@ -78,16 +69,13 @@ export function amendVerb(context: PostgresContext): PostgresAmendVerb {
   // A running job can only be asked to stop; what its session reports meanwhile stays as it is.
   const move = sql(
     "amend",
-    `with m as materialized (
-       select * from unnest(${progressArrays(1)}, $23::bigint[], $24::text[], $25::text[])
-         as u (${PROGRESS_NAMES}, at, event, data)
-     ),
+    `with ${MOVES},
      asked as (
        update $s.job j set cancel_requested_at = m.cancel_requested_at, revision = j.revision + 1
-       from m where j.no = m.no and j.revision = m.old_revision and j.state + 0 = 1 returning j.no, j.revision, m.at, m.event, m.data
+       from m where j.no = m.no and j.revision = m.revision - 1 and j.state + 0 = 1 returning j.no, j.revision, m.at, m.event, m.data
      ),
      moved as (
-       update $s.job j set ${SET_PROGRESS} from m where j.no = m.no and j.revision = m.old_revision and j.state + 0 <> 1
+       update $s.job j set ${SET_PROGRESS} from m where j.no = m.no and j.revision = m.revision - 1 and j.state + 0 <> 1
        returning j.no, j.revision, m.at, m.event, m.data
      ),
      changed as materialized (select * from asked union all select * from moved),
@@ -172,9 +160,8 @@ export function amendVerb(context: PostgresContext): PostgresAmendVerb {
     const { next, event, terms, budgets } = decision as AppliedCommand;
     if (terms !== undefined) await setTerms(connection, job.no, terms, now);
     if (budgets !== undefined) await setBudgets(connection, job, budgets, ledgers);
-    const change: Move = { job: { ...job, ...terms }, next, avoidSession: null };
-    const told = [bigints([now]), texts([event.name]), texts([JSON.stringify(event.data)])];
-    await connection.ask(move, [...progressValues([change]), ...told]);
+    const change = { next, event };
+    await connection.ask(move, moveValues([{ job: { ...job, ...terms }, change, at: now, avoidSession: null }]));
     const changed = { ...job, ...terms, ...next };
     jobs.set(job.id, changed);
     if (next.state === "queued") marks.put(job.lane, changed.priority, next.runAt);

@@ -2,9 +2,12 @@
  *  over one row, and neither side has to quote and parse. The type must be that of the parameter (`$1::bigint[]`). A list
  *  that is null throughout becomes the empty array: `unnest` fills up with nulls. */
 
+import type { ColumnType } from "../job-row.ts";
+
 const BIGINT = { oid: 20, size: 8 };
 const INT = { oid: 23, size: 4 };
 const SMALLINT = { oid: 21, size: 2 };
+const NUMBERS = { bigint: BIGINT, int: INT, smallint: SMALLINT };
 const TEXT_OID = 25;
 const HEADER = 20;
 
@@ -59,6 +62,15 @@ export function texts(list: readonly (string | null)[]): Buffer {
     at += 4 + length;
   }
   return buffer.subarray(0, at);
+}
+
+/** Rows, one after another in one list, as an array for each column. */
+export function columnArrays(values: readonly (string | number | null)[], types: readonly ColumnType[]): Buffer[] {
+  const wide = types.length;
+  return types.map((type, column) => {
+    const list = Array.from({ length: values.length / wide }, (_, row) => values[row * wide + column]);
+    return type === "text" ? texts(list as (string | null)[]) : numbers(list as Numbers, NUMBERS[type]);
+  });
 }
 
 function countNulls(list: readonly unknown[]): number {

@@ -1,35 +1,22 @@
 /** What PostgreSQL knows of sessions that were lost: asked only where the reaper settles. The sessions are locked by then. */
-import {
-  type Crash,
-  type FindOtherWorkers,
-  otherWorkers,
-  processKey,
-  SUSPECT_STREAK,
-  type WatchedSession,
-} from "../../core/decision/evidence.ts";
-import type { Report } from "../../core/worker-protocol.ts";
+import { type FindOtherWorkers, otherWorkers, processKey, type WatchedSession } from "../../core/decision/evidence.ts";
 import {
   byProcess,
-  crashOf,
   diedWith,
   type EngineGap,
+  Losses,
+  type LossFacts,
   type LostSession,
   NEWEST_WATCHED,
+  NO_LOSSES,
   type ProcessSession,
 } from "../losses.ts";
-import type { StoredJob } from "../stored-job.ts";
+import type { SettleItem } from "../plan/settle.ts";
+import { parseOrNull, type StoredJob } from "../stored-job.ts";
 import { bigints, ints, texts } from "./arrays.ts";
 import type { PgConnection } from "./connections.ts";
 import type { PostgresContext } from "./context.ts";
 import type { PgRow } from "./driver.ts";
-
-export interface Losses {
-  crash(job: StoredJob, report: Report): Crash | undefined;
-  /** The attempt was taken from its session. */
-  took(job: StoredJob, report: Report): void;
-  /** What is to be noted of the sessions. */
-  write(connection: PgConnection): Promise<void>;
-}
 
 const WATCHED = `s.no, s.host, s.pool, s.process, s.pid, s.started_at,
   s.renewed_at, s.ended_at, s.lost_at`;
@@ -82,60 +69,47 @@ export function lossKeeper({ sql }: PostgresContext) {
     });
   }
 
-  /** For one list of reports: what it says of a session was so before any of them was settled. */
-  return async (
-    connection: PgConnection,
-    jobs: readonly StoredJob[],
-    reports: readonly Report[],
-    now: number,
-  ): Promise<Losses> => {
-    const sessions = new Map<number, LostSession>();
+  async function factsOf(connection: PgConnection, jobs: readonly StoredJob[], now: number): Promise<LossFacts> {
+    const { ask } = connection;
+    const numbers = new Set(jobs.flatMap(({ session }) => (session === null ? [] : [session])));
+    const sessions = new Map((await lostSessions(connection, numbers)).map((session) => [session.no, session]));
+    const [[gap = null] = []] = await ask(gapOf);
     const own = new Map<number, number[]>();
-    let others: FindOtherWorkers = () => ({ lost: 0, watchedMs: 0 });
-    let gap: EngineGap | null = null;
-    if (reports.some(({ from }) => from.kind === "reaper")) {
-      const numbers = new Set(jobs.flatMap(({ session }) => (session === null ? [] : [session])));
-      for (const session of await lostSessions(connection, numbers)) sessions.set(session.no, session);
-      const [[text = ""] = []] = await connection.ask(gapOf);
-      gap = text === "" ? null : (JSON.parse(text as string) as EngineGap);
-      const alone = jobs.filter(({ session }) => session !== null && sessions.get(session)?.lostWith === 1);
-      if (alone.length > 0) {
-        others = otherWorkers((await connection.ask(newest)).map(watchedSession), now);
-        for (const [job, session] of await connection.ask(lostIn, [bigints(alone.map(({ no }) => no))])) {
-          own.set(job as number, [...(own.get(job as number) ?? []), session as number]);
-        }
+    let others: FindOtherWorkers | null = null;
+    const alone = jobs.filter(({ session }) => session !== null && sessions.get(session)?.lostWith === 1);
+    if (alone.length > 0) {
+      others = otherWorkers((await ask(newest)).map(watchedSession), now);
+      for (const [job, session] of await ask(lostIn, [bigints(alone.map(({ no }) => no))])) {
+        own.set(job as number, [...(own.get(job as number) ?? []), session as number]);
       }
     }
-    const marks = new Map<number, { readonly lostWith: number; readonly job: number | null }>();
-    const tried = new Set<number>();
     return {
-      crash(job, report) {
-        const session = job.session === null ? null : (sessions.get(job.session) ?? null);
-        const ask = () => (session === null ? undefined : others(session, own.get(job.no) ?? []));
-        return crashOf(job, report, session, { gap, others: ask });
-      },
-      took(job, { from }) {
-        if (job.state !== "running" || job.session === null) return;
-        if (job.streak >= SUSPECT_STREAK) tried.add(job.session);
-        const session = sessions.get(job.session);
-        if (from.kind !== "reaper" || session === undefined) return;
-        const { no, lostWith, endedAt, lostAt } = session;
-        if (endedAt !== null && lostAt === null) return; // it had stopped
-        marks.set(no, { lostWith, job: lostWith === 1 ? job.no : null });
-      },
-      async write({ ask }) {
-        const list = [...marks].sort(([a], [b]) => a - b);
-        if (list.length > 0) {
-          const numbers = ints(list.map(([no]) => no));
-          const counts = ints(list.map(([, { lostWith }]) => lostWith));
-          const alone = bigints(list.map(([, { job }]) => job));
-          await ask(mark, [numbers, bigints(list.map(() => now)), counts, alone]);
-        }
-        if (tried.size > 0) await ask(endTrial, [ints([...tried].sort((a, b) => a - b))]);
-      },
+      sessions,
+      gap: parseOrNull<EngineGap>(gap as string | null),
+      others: (session, job) => others?.(session, own.get(job.no) ?? []) ?? NONE_WATCHED,
     };
+  }
+
+  return {
+    /** Sessions are read only where the reaper reports. */
+    async of(connection: PgConnection, jobs: readonly StoredJob[], items: readonly SettleItem[]): Promise<Losses> {
+      const isReaping = items.some(({ report }) => report.from.kind === "reaper");
+      return new Losses(isReaping ? await factsOf(connection, jobs, items[0]?.now ?? 0) : NO_LOSSES);
+    },
+    async write({ ask }: PgConnection, { marks, endedTrials }: Losses, now: number): Promise<void> {
+      const list = [...marks].sort(([a], [b]) => a - b);
+      if (list.length > 0) {
+        const numbers = ints(list.map(([no]) => no));
+        const counts = ints(list.map(([, { lostWith }]) => lostWith));
+        const alone = bigints(list.map(([, { job }]) => job));
+        await ask(mark, [numbers, bigints(list.map(() => now)), counts, alone]);
+      }
+      if (endedTrials.size > 0) await ask(endTrial, [ints([...endedTrials].sort((a, b) => a - b))]);
+    },
   };
 }
+
+const NONE_WATCHED = { lost: 0, watchedMs: 0 };
 
 function ofRow([no, host, pool, process, pid, startedAt, renewedAt, endedAt, lostAt]: PgRow) {
   return { no, host, pool, process, pid, startedAt, renewedAt, endedAt, lostAt } as Omit<WatchedSession, "isExplained">;

@@ -1,8 +1,15 @@
 /** Rows to jobs and back, in the order of `JOB_COLUMNS`. */
-import type { JobProgressFields } from "../../core/job/job.ts";
-import { type InternedValues, JOB_COLUMN_NAMES } from "../job-row.ts";
-import { checkAt, jsonOrNull, STATE_CODES, type StoredJob } from "../stored-job.ts";
-import { bigints, ints, smallints, texts } from "./arrays.ts";
+import type { Transition } from "../../core/job/lifecycle.ts";
+import {
+  addProgress,
+  type ColumnType,
+  type InternedValues,
+  JOB_COLUMN_NAMES,
+  PROGRESS_COLUMNS,
+  type RowValues,
+} from "../job-row.ts";
+import type { StoredJob } from "../stored-job.ts";
+import { columnArrays } from "./arrays.ts";
 import type { PgConnection } from "./connections.ts";
 import type { PgRow, PgValue } from "./driver.ts";
 import { writeJobEvents } from "./events.ts";
@@ -37,71 +44,48 @@ export function learnRows(
   return interned.learn(column(2), column(3), column(18) as (number | null)[], connection?.ask);
 }
 
-/** One job's change as `UPDATE_PROGRESS` takes it. */
+/** A change of a job, with its event. */
 export interface Move {
   readonly job: StoredJob;
-  readonly next: JobProgressFields;
+  readonly change: Transition;
+  readonly at: number;
   readonly avoidSession: number | null;
 }
 
-/** The fields that a settle or an amend may move, as arrays from `$first` on: no, and the rest. */
-export function progressArrays(first: number): string {
-  const types = [
-    ...["bigint", "int", "smallint", "text", "int", "int", "int", "int", "int", "int", "text", "int", "text"],
-    ...["bigint", "bigint", "bigint", "bigint", "bigint", "bigint", "bigint", "text", "int"],
-  ];
-  return types.map((type, i) => `$${first + i}::${type}[]`).join(", ");
-}
+const MOVE_COLUMNS: Readonly<Record<string, ColumnType>> = {
+  no: "bigint",
+  ...PROGRESS_COLUMNS,
+  at: "bigint",
+  event: "text",
+  data: "text",
+};
 
-export const PROGRESS_NAMES =
-  "no, old_revision, state, reason, chapter, failures, losses, defers, handbacks, streak, streak_session, evidence, rule_counts, " +
-  "run_at, expires_at, check_at, cancel_requested_at, first_started_at, finished_at, discarded_at, usage, avoid_session";
+/** The rows of `moveValues`, to be written where the job has not changed since: `j.revision = m.revision - 1`. */
+export const MOVES = `m as materialized (
+    select * from unnest(${Object.values(MOVE_COLUMNS)
+      .map((type, i) => `$${i + 1}::${type}[]`)
+      .join(", ")}) as u (${Object.keys(MOVE_COLUMNS).join(", ")})
+  )`;
 
-export const SET_PROGRESS = `
-  state = m.state, reason = m.reason, chapter = m.chapter, revision = j.revision + 1, failures = m.failures,
-  losses = m.losses, defers = m.defers, handbacks = m.handbacks, streak = m.streak, streak_session = m.streak_session,
-  evidence = m.evidence, rule_counts = m.rule_counts, run_at = m.run_at, expires_at = m.expires_at, check_at = m.check_at,
-  cancel_requested_at = m.cancel_requested_at, first_started_at = m.first_started_at, finished_at = m.finished_at,
-  discarded_at = m.discarded_at, usage = m.usage, live_usage = null, avoid_session = m.avoid_session`;
+export const SET_PROGRESS = `${Object.keys(PROGRESS_COLUMNS)
+  .map((name) => `${name} = m.${name}`)
+  .join(", ")}, live_usage = null`;
 
 /** Writes changes of jobs, each with its event. */
-export const WRITE_MOVES = `with m as materialized (
-    select * from unnest(${progressArrays(1)}, $23::bigint[], $24::text[], $25::text[])
-      as u (${PROGRESS_NAMES}, at, event, data)
-  ),
+export const WRITE_MOVES = `with ${MOVES},
   moved as (
-    update $s.job j set ${SET_PROGRESS} from m where j.no = m.no and j.revision = m.old_revision
+    update $s.job j set ${SET_PROGRESS} from m where j.no = m.no and j.revision = m.revision - 1
     returning j.no, j.revision, m.at, m.event, m.data
   ),
   ${writeJobEvents("moved", "at", "event", "data")}
   select no from moved`;
 
-export function progressValues(moves: readonly Move[]): PgValue[] {
-  const longs = (pick: (move: Move) => number | null) => bigints(moves.map(pick));
-  const whole = (pick: (move: Move) => number | null) => ints(moves.map(pick));
-  const words = (pick: (move: Move) => string | null) => texts(moves.map(pick));
-  return [
-    longs(({ job }) => job.no),
-    whole(({ job }) => job.revision),
-    smallints(moves.map(({ next }) => STATE_CODES[next.state])),
-    words(({ next }) => next.reason),
-    whole(({ next }) => next.chapter),
-    whole(({ next }) => next.failures),
-    whole(({ next }) => next.losses),
-    whole(({ next }) => next.defers),
-    whole(({ next }) => next.handbacks),
-    whole(({ next }) => next.streak),
-    words(({ next }) => next.streakSession),
-    whole(({ next }) => next.evidence),
-    words(({ next }) => jsonOrNull(next.ruleCounts)),
-    longs(({ next }) => next.runAt),
-    longs(({ next }) => next.expiresAt),
-    longs(({ job, next }) => checkAt(next.expiresAt, job.deadlineAt)),
-    longs(({ next }) => next.cancelRequestedAt),
-    longs(({ next }) => next.firstStartedAt),
-    longs(({ next }) => next.finishedAt),
-    longs(({ next }) => next.discardedAt),
-    words(({ next }) => jsonOrNull(next.usage)),
-    whole(({ avoidSession }) => avoidSession),
-  ];
+export function moveValues(moves: readonly Move[]): PgValue[] {
+  const values: RowValues = [];
+  for (const { job, change, at, avoidSession } of moves) {
+    values.push(job.no);
+    addProgress(values, job, change.next, avoidSession);
+    values.push(at, change.event.name, JSON.stringify(change.event.data));
+  }
+  return columnArrays(values, Object.values(MOVE_COLUMNS));
 }

@@ -1,48 +1,47 @@
 /** Settles attempts the long way: the rows are locked, read, decided on and written in one transaction. */
 import { SUSPECT_STREAK } from "../../core/decision/evidence.ts";
-import { type Settlement, storedFailure, usageIn } from "../../core/job/lifecycle.ts";
-import type { Report, SettleAnswer } from "../../core/worker-protocol.ts";
-import { budgetsAtEnd, type Ledgers } from "../ledger.ts";
+import type { SettleAnswer } from "../../core/worker-protocol.ts";
+import type { ColumnType, RowValues } from "../job-row.ts";
+import type { Ledgers } from "../ledger.ts";
 import {
+  ATTEMPT_COLUMNS,
+  addAttempt,
+  avoidedSession,
   type ClosedAttempt,
-  isUnwanted,
-  mayClose,
-  nextCheck,
+  type LateAttemptReport,
   type PauseSpan,
-  repeatedAnswer,
-  reportIdOf,
+  planSettle,
   type SessionLease,
-} from "../settle-rules.ts";
-import { jsonOrNull, parseOrNull, STATE_CODES, type StoredJob, sessionIn } from "../stored-job.ts";
-import { bigints, ints, smallints, texts } from "./arrays.ts";
+  type SettleFacts,
+  type SettleItem,
+  type SettleMove,
+  type SettlePlan,
+  waitsOf,
+} from "../plan/settle.ts";
+import type { StoredJob } from "../stored-job.ts";
+import { bigints, columnArrays, ints, texts } from "./arrays.ts";
 import type { PgConnection } from "./connections.ts";
 import type { PostgresContext } from "./context.ts";
+import type { PgRow, PgValue } from "./driver.ts";
 import { type GroupVerb, refusal } from "./group.ts";
 import { ledgerBook } from "./ledgers.ts";
-import { type Losses, lossKeeper } from "./losses.ts";
-import { JOB_COLUMNS, learnRows, progressValues, toJob, WRITE_MOVES } from "./rows.ts";
-import { logStatement, type SettleItem } from "./settle.ts";
+import { lossKeeper } from "./losses.ts";
+import { JOB_COLUMNS, learnRows, type Move, moveValues, toJob, WRITE_MOVES } from "./rows.ts";
+import { logStatement } from "./settle.ts";
 
-interface LockedSettlement {
-  readonly item: SettleItem;
-  readonly job: StoredJob;
-  readonly made: Settlement;
-}
+const ATTEMPT_TYPES: readonly ColumnType[] = [
+  ...(["bigint", "int", "int", "int", "bigint", "bigint", "text", "text", "text", "text"] as const),
+  ...(["text", "smallint", "text", "bigint"] as const),
+];
 
-/** What was read under the locks. */
-interface LockedFacts {
-  readonly jobs: Map<string, StoredJob>;
-  readonly leases: ReadonlyMap<number, SessionLease>;
-  readonly closed: Map<string, ClosedAttempt>;
-  readonly pauses: ReadonlyMap<string, readonly PauseSpan[]>;
+interface LockedFacts extends SettleFacts {
   readonly ledgers: Ledgers;
-  readonly losses: Losses;
 }
 
 export function lockedSettleVerb(context: PostgresContext): GroupVerb<SettleItem, SettleAnswer> {
   const { db, sql, interned, generation, marks, started, wrote } = context;
   const book = ledgerBook(context);
-  const lossesOf = lossKeeper(context);
+  const losses = lossKeeper(context);
   const lock = sql(
     "settle_lock",
     `select ${JOB_COLUMNS} from $s.submission b join $s.job j on j.no = b.job where b.id = any ($1::text[])
@@ -71,22 +70,20 @@ export function lockedSettleVerb(context: PostgresContext): GroupVerb<SettleItem
   const write = sql("settle_write", WRITE_MOVES);
   const close = sql(
     "settle_close",
-    `insert into $s.attempt (job, attempt, chapter, session, started_at, ended_at, outcome, failure, usage, result,
-       report_id, after_state, after_reason, after_run_at)
-     select * from unnest($1::bigint[], $2::int[], $3::int[], $4::int[], $5::bigint[], $6::bigint[], $7::text[],
-       $8::text[], $9::text[], $10::text[], $11::text[], $12::smallint[], $13::text[], $14::bigint[])`,
+    `insert into $s.attempt (${ATTEMPT_COLUMNS.join(", ")})
+     select * from unnest(${ATTEMPT_TYPES.map((type, i) => `$${i + 1}::${type}[]`).join(", ")})`,
   );
-  const look = sql(
-    "settle_look",
+  const check = sql(
+    "settle_check",
     `update $s.job j set check_at = m.check_at from unnest($1::bigint[], $2::bigint[]) as m (no, check_at)
      where j.no = m.no`,
   );
-  const late = sql(
+  const addLate = sql(
     "settle_late",
     `insert into $s.late_report (job, attempt, at, session, outcome)
      select * from unnest($1::bigint[], $2::int[], $3::bigint[], $4::text[], $5::text[]) on conflict do nothing`,
   );
-  const tell = sql(
+  const setProgress = sql(
     "settle_progress",
     `update $s.job j set progress = m.progress from unnest($1::bigint[], $2::text[]) as m (no, progress)
      where j.no = m.no`,
@@ -102,152 +99,100 @@ export function lockedSettleVerb(context: PostgresContext): GroupVerb<SettleItem
     const rows = await connection.ask(lock, [texts(items.map(({ report }) => report.jobId))]);
     const names = await learnRows(interned, rows, connection);
     const jobs = new Map(rows.map((row) => toJob(row, names)).map((job) => [job.id, job]));
+    const found = [...jobs.values()];
     const sessions = new Set<number>();
-    for (const { session } of jobs.values()) if (session !== null) sessions.add(session);
-    // Only for the reaper does the lease decide, and only it and the end of a suspect write to the session. The others must
-    // not keep renewals waiting.
+    for (const { session } of found) if (session !== null) sessions.add(session);
+    // Only for the reaper does the lease decide, and only it and the end of a suspect write to the session. The others
+    // must not keep renewals waiting.
     const isReaping = items.some(({ report }) => report.from.kind === "reaper");
-    const hasSuspect = [...jobs.values()].some(({ streak }) => streak >= SUSPECT_STREAK);
+    const hasSuspect = found.some(({ streak }) => streak >= SUSPECT_STREAK);
     const held = isReaping || hasSuspect ? lockLeases : readLeases;
-    const leases = sessions.size === 0 ? [] : await connection.ask(held, [ints([...sessions])]);
-    const ofJobs = items.flatMap(({ report }) => {
-      const no = jobs.get(report.jobId)?.no;
-      return no === undefined ? [] : [{ no, attempt: report.attempt }];
-    });
-    const places = [bigints(ofJobs.map(({ no }) => no)), ints(ofJobs.map(({ attempt }) => attempt))];
-    const closed = await connection.ask(closedAttempts, places);
+    const leases = new Map<number, SessionLease>();
+    for (const row of sessions.size === 0 ? [] : await connection.ask(held, [ints([...sessions])])) {
+      const [no, renewed_at, lease_ends_at, ended_at] = row;
+      leases.set(no as number, { renewed_at, lease_ends_at, ended_at } as SessionLease);
+    }
+    const closed = await readClosed(connection, items, jobs);
     const waiting = items.filter(({ report }) => report.from.kind === "expiry");
     const queues = new Set(waiting.map(({ report }) => jobs.get(report.jobId)?.queue ?? ""));
     const spans = queues.size === 0 ? [] : await connection.ask(pauses, [texts([...queues])]);
-    const byQueue = new Map<string, PauseSpan[]>();
-    for (const [namespace, queue, from_at, to_at] of spans) {
-      const name = JSON.stringify([namespace, queue]);
-      byQueue.set(name, [...(byQueue.get(name) ?? []), { from_at, to_at } as PauseSpan]);
-    }
     const ledgers = await book.lock(
-      [...jobs.values()].map(({ budget }) => budget),
+      found.map(({ budget }) => budget),
       connection.ask,
     );
     return {
+      generation,
       jobs,
+      lease: (session) => leases.get(session) ?? null,
+      closed: (job, attempt) => closed.get(`${job.no}.${attempt}`) ?? null,
+      pauses: (job) => pausesOf(job, spans),
       ledgers,
-      losses: await lossesOf(
-        connection,
-        [...jobs.values()],
-        items.map(({ report }) => report),
-        items[0]?.now ?? 0,
-      ),
-      leases: new Map(
-        leases.map(
-          ([no, renewed_at, lease_ends_at, ended_at]) =>
-            [no, { renewed_at, lease_ends_at, ended_at }] as [number, SessionLease],
-        ),
-      ),
-      closed: new Map(
-        closed.map(([job, attempt, report_id, outcome, after_state, after_reason, after_run_at]) => [
-          `${job}.${attempt}`,
-          { report_id, outcome, after_state, after_reason, after_run_at } as ClosedAttempt,
-        ]),
-      ),
-      pauses: byQueue,
+      ledgersOf: () => ledgers,
+      losses: await losses.of(connection, found, items),
     };
+  }
+
+  async function readClosed(
+    connection: PgConnection,
+    items: readonly SettleItem[],
+    jobs: ReadonlyMap<string, StoredJob>,
+  ): Promise<ReadonlyMap<string, ClosedAttempt>> {
+    const numbers: number[] = [];
+    const attempts: number[] = [];
+    for (const { report } of items) {
+      const job = jobs.get(report.jobId);
+      if (job === undefined) continue;
+      numbers.push(job.no);
+      attempts.push(report.attempt);
+    }
+    const closed = new Map<string, ClosedAttempt>();
+    for (const row of await connection.ask(closedAttempts, [bigints(numbers), ints(attempts)])) {
+      const [job, attempt, report_id, outcome, after_state, after_reason, after_run_at] = row;
+      const end = { report_id, outcome, after_state, after_reason, after_run_at } as ClosedAttempt;
+      closed.set(`${job}.${attempt}`, end);
+    }
+    return closed;
   }
 
   async function settleAll(connection: PgConnection, items: readonly SettleItem[]): Promise<SettleAnswer[]> {
     const facts = await read(connection, items);
-    const { jobs, leases, closed, pauses: spans, ledgers, losses } = facts;
-    let made: LockedSettlement[] = [];
-    const looks = new Map<number, number>();
-    const lates: { job: StoredJob; item: SettleItem }[] = [];
-    const answers: SettleAnswer[] = [];
-    for (const item of items) {
-      const { report, now } = item;
-      const job = jobs.get(report.jobId);
-      if (job === undefined) {
-        answers.push({ status: "unknown_job" });
-        continue;
-      }
-      const held = job.session === null ? null : (leases.get(job.session) ?? null);
-      const isOverdue = () => {
-        const inQueue = () => {
-          const all = spans.get(JSON.stringify([job.namespace, job.queue])) ?? [];
-          return all.filter(({ to_at }) => to_at === null || to_at > job.runAt);
-        };
-        const next = nextCheck(job, now, inQueue);
-        if (typeof next === "number") looks.set(job.no, next);
-        return next === null;
-      };
-      if (!mayClose(job, { report, now, generation, held, isOverdue })) {
-        const before = closed.get(`${job.no}.${report.attempt}`) ?? null;
-        const repeated = repeatedAnswer(report, before);
-        if (repeated === null && report.from.kind === "worker" && before !== null) lates.push({ job, item });
-        answers.push(repeated ?? { status: "stale", recorded: before?.outcome ?? null });
-        continue;
-      }
-      const settlement = item.decide(job, report, {
-        session: job.worker,
-        renewedAt: held?.renewed_at ?? null,
-        ended: held === null || held.ended_at !== null,
-        usage: parseOrNull(job.liveUsage),
-        budgets: budgetsAtEnd(ledgers, job),
-        crash: losses.crash(job, report),
-      });
-      losses.took(job, report);
-      ledgers.spend(job.budget, usageIn(settlement));
-      const { state, reason, runAt } = settlement.next;
-      const afterRunAt = state === "queued" ? runAt : null;
-      answers.push({ status: "accepted", repeated: false, state, reason, runAt: afterRunAt });
-      // The same job again in one list: what was decided first is written before the next is decided on.
-      if (made.some((earlier) => earlier.job.no === job.no)) {
-        await writeAll(connection, made);
-        made = [];
-      }
-      made.push({ item, job, made: settlement });
-      looks.delete(job.no);
-      if (afterRunAt !== null) marks.put(job.lane, job.priority, afterRunAt);
-      jobs.set(job.id, { ...job, ...settlement.next, liveUsage: null });
-      if (job.state === "running") {
-        const after = { after_state: STATE_CODES[state], after_reason: reason, after_run_at: afterRunAt };
-        const { kind: outcome } = report.outcome;
-        closed.set(`${job.no}.${report.attempt}`, { report_id: reportIdOf(report), outcome, ...after });
-      }
+    const plan = planSettle(items, facts);
+    for (const round of roundsOf(plan)) await writeMoves(connection, round);
+    await losses.write(connection, facts.losses, items[0]?.now ?? 0);
+    await book.write(facts.ledgers, connection.ask);
+    const { nextChecks, late } = plan;
+    if (nextChecks.size > 0) {
+      await connection.ask(check, [bigints([...nextChecks.keys()]), bigints([...nextChecks.values()])]);
     }
-    await writeAll(connection, made);
-    await losses.write(connection);
-    await book.write(ledgers, connection.ask);
-    if (looks.size > 0) await connection.ask(look, [bigints([...looks.keys()]), bigints([...looks.values()])]);
-    if (lates.length > 0) await connection.ask(late, lateValues(lates));
-    return answers;
+    if (late.length > 0) await connection.ask(addLate, lateValues(late));
+    for (const { job, settlement } of plan.moves) {
+      const { state, runAt } = settlement.next;
+      if (state === "queued") marks.put(job.lane, job.priority, runAt);
+    }
+    return plan.answers;
   }
 
-  async function writeAll(connection: PgConnection, list: readonly LockedSettlement[]): Promise<void> {
-    if (list.length === 0) return;
-    const sorted = list.toSorted((a, b) => a.job.no - b.job.no);
-    const moves = sorted.map(({ item, job, made }) => ({
-      job,
-      next: made.next,
-      avoidSession: isUnwanted(item.report) ? job.session : null,
-    }));
-    const events = [
-      bigints(sorted.map(({ item }) => item.now)),
-      texts(sorted.map(({ made }) => made.event.name)),
-      texts(sorted.map(({ made }) => JSON.stringify(made.event.data))),
-    ];
-    await connection.ask(write, [...progressValues(moves), ...events]);
-    const runs = sorted.filter(({ job }) => job.state === "running"); // a wait that ran out is no attempt
-    if (runs.length > 0) await connection.ask(close, attemptValues(runs));
-    const blocked = sorted.filter(({ made }) => made.next.state === "blocked");
-    if (blocked.length > 0) await connection.ask(block, blockedValues(blocked));
-    const logs = sorted.filter(({ item }) => item.report.log !== null);
-    if (logs.length > 0) await connection.ask(addLogs, logValues(logs));
-    const told = sorted.filter(({ item }) => item.report.progress);
-    if (told.length > 0) {
-      const values = [
-        bigints(told.map(({ job }) => job.no)),
-        texts(told.map(({ item }) => item.report.progress ?? null)),
-      ];
-      await connection.ask(tell, values);
+  async function writeMoves(connection: PgConnection, moves: readonly SettleMove[]): Promise<void> {
+    if (moves.length === 0) return;
+    const sorted = moves.toSorted((a, b) => a.job.no - b.job.no);
+    await connection.ask(write, moveValues(sorted.map(toMove)));
+    const attempts: RowValues = [];
+    for (const move of sorted) addAttempt(attempts, move);
+    if (attempts.length > 0) await connection.ask(close, columnArrays(attempts, ATTEMPT_TYPES));
+    const blocked: RowValues = [];
+    const logs: RowValues = [];
+    const progress: RowValues = [];
+    for (const move of sorted) {
+      const { no, attempt } = move.job;
+      const { report, now } = move.item;
+      const waits = waitsOf(move);
+      if (waits !== null) blocked.push(no, attempt, waits, now);
+      if (report.log !== null) logs.push(no, report.attempt, report.log);
+      if (report.progress) progress.push(no, report.progress);
     }
+    if (blocked.length > 0) await connection.ask(block, columnArrays(blocked, ["bigint", "int", "text", "bigint"]));
+    if (logs.length > 0) await connection.ask(addLogs, columnArrays(logs, ["bigint", "int", "text"]));
+    if (progress.length > 0) await connection.ask(setProgress, columnArrays(progress, ["bigint", "text"]));
   }
 
   return {
@@ -263,55 +208,42 @@ export function lockedSettleVerb(context: PostgresContext): GroupVerb<SettleItem
   };
 }
 
-function attemptValues(list: readonly LockedSettlement[]) {
-  const usageOf = ({ made }: LockedSettlement) => jsonOrNull((made.event.data as { usage?: object }).usage ?? null);
-  const failureOf = ({ item, made }: LockedSettlement) => jsonOrNull(storedFailure(item.report.outcome, made.event));
-  const resultOf = ({ outcome }: Report) => (outcome.kind === "completed" ? outcome.result : null);
-  return [
-    bigints(list.map(({ job }) => job.no)),
-    ints(list.map(({ job }) => job.attempt)),
-    ints(list.map(({ job }) => job.chapter)),
-    ints(list.map(({ job }) => job.session)),
-    bigints(list.map(({ job }) => job.startedAt)),
-    bigints(list.map(({ item }) => item.now)),
-    texts(list.map(({ item }) => item.report.outcome.kind)),
-    texts(list.map(failureOf)),
-    texts(list.map(usageOf)),
-    texts(list.map(({ item }) => resultOf(item.report))),
-    texts(list.map(({ item }) => reportIdOf(item.report))),
-    smallints(list.map(({ made }) => STATE_CODES[made.next.state])),
-    texts(list.map(({ made }) => made.next.reason)),
-    bigints(list.map(({ made }) => (made.next.state === "queued" ? made.next.runAt : null))),
-  ];
+/** One statement changes a row once: a job that is reported again is written in the next round. */
+function roundsOf({ moves, oncePerJob }: SettlePlan): readonly (readonly SettleMove[])[] {
+  if (oncePerJob) return [moves];
+  const rounds: SettleMove[][] = [];
+  let seen = new Set<number>();
+  for (const move of moves) {
+    if (rounds.length === 0 || seen.has(move.job.no)) {
+      rounds.push([]);
+      seen = new Set();
+    }
+    seen.add(move.job.no);
+    rounds.at(-1)?.push(move);
+  }
+  return rounds;
 }
 
-/** Kept once per attempt, so that people see that someone came too late, and with what. */
-function lateValues(list: readonly { job: StoredJob; item: SettleItem }[]) {
-  const sessionOf = ({ from }: Report) => (from.kind === "worker" ? sessionIn(from.token) : null);
-  return [
-    bigints(list.map(({ job }) => job.no)),
-    ints(list.map(({ item }) => item.report.attempt)),
-    bigints(list.map(({ item }) => item.now)),
-    texts(list.map(({ item }) => sessionOf(item.report))),
-    texts(list.map(({ item }) => item.report.outcome.kind)),
-  ];
+function toMove(move: SettleMove): Move {
+  return { job: move.job, change: move.settlement, at: move.item.now, avoidSession: avoidedSession(move) };
 }
 
-function blockedValues(list: readonly LockedSettlement[]) {
-  const waitsOf = ({ event }: Settlement) =>
-    JSON.stringify((event.data as { waitsFor?: readonly string[] }).waitsFor ?? []);
-  return [
-    bigints(list.map(({ job }) => job.no)),
-    ints(list.map(({ job }) => job.attempt)),
-    texts(list.map(({ made }) => waitsOf(made))),
-    bigints(list.map(({ item }) => item.now)),
-  ];
+/** `rows` are the pauses of some queues. */
+function pausesOf(job: StoredJob, rows: readonly PgRow[]): PauseSpan[] {
+  const spans: PauseSpan[] = [];
+  for (const [namespace, queue, from_at, to_at] of rows) {
+    if (namespace !== job.namespace || queue !== job.queue) continue;
+    if (to_at === null || (to_at as number) > job.runAt) spans.push({ from_at, to_at } as PauseSpan);
+  }
+  return spans;
 }
 
-function logValues(list: readonly LockedSettlement[]) {
+function lateValues(list: readonly LateAttemptReport[]): PgValue[] {
   return [
-    bigints(list.map(({ job }) => job.no)),
-    ints(list.map(({ item }) => item.report.attempt)),
-    texts(list.map(({ item }) => item.report.log)),
+    bigints(list.map(({ job }) => job)),
+    ints(list.map(({ attempt }) => attempt)),
+    bigints(list.map(({ at }) => at)),
+    texts(list.map(({ session }) => session)),
+    texts(list.map(({ outcome }) => outcome)),
   ];
 }

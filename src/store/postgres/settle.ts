@@ -1,11 +1,10 @@
 /** Closes attempts that this process started itself in one statement without reading them first; all others are
  *  passed to settle-locked.ts. */
 import { NO_BUDGETS } from "../../core/decision/budget.ts";
-import { type Settlement, storedFailure, succeededText } from "../../core/job/lifecycle.ts";
-import type { Report, SettleAnswer } from "../../core/worker-protocol.ts";
-import { mayClose, reportIdOf } from "../settle-rules.ts";
-import type { DecideReport } from "../store.ts";
-import { isPlainRetry, isPlainSuccess, STATE_CODES, type StoredJob } from "../stored-job.ts";
+import { storedFailure, succeededText } from "../../core/job/lifecycle.ts";
+import type { SettleAnswer } from "../../core/worker-protocol.ts";
+import { acceptedAnswer, mayClose, reportIdOf, resultOf, type SettleItem, type SettleMove } from "../plan/settle.ts";
+import { isPlainRetry, isPlainSuccess, STATE_CODES } from "../stored-job.ts";
 import { bigints, ints, texts } from "./arrays.ts";
 import type { PostgresContext } from "./context.ts";
 import type { PgValue } from "./driver.ts";
@@ -16,18 +15,6 @@ import { GroupCommit, type GroupVerb } from "./group.ts";
 // decided here, and the statement writes the decision only where, under the row's lock, the row is still the one that
 // was decided on. What is not known, has moved, or needs more than that is locked, decided and written by
 // settle-locked.ts.
-
-export interface SettleItem {
-  readonly report: Report;
-  readonly now: number;
-  readonly decide: DecideReport;
-}
-
-interface DecidedSettlement {
-  readonly item: SettleItem;
-  readonly job: StoredJob;
-  readonly made: Settlement;
-}
 
 /** True: written. False: the row had moved, and nothing was. */
 type Written = boolean;
@@ -40,7 +27,7 @@ export function settler(context: PostgresContext, locked: GroupCommit<SettleItem
   const retry = new GroupCommit(retryVerb(context), context.clock);
 
   /** What can be decided without asking, or null. */
-  function decideKnown(item: SettleItem): DecidedSettlement | null {
+  function decideKnown(item: SettleItem): SettleMove | null {
     const { report, now } = item;
     const { outcome, from } = report;
     if (from.kind !== "worker" || (outcome.kind !== "completed" && outcome.kind !== "failed")) return null;
@@ -48,16 +35,16 @@ export function settler(context: PostgresContext, locked: GroupCommit<SettleItem
     const job = started.get(report.jobId);
     if (job === undefined || job.handbacks > 0 || job.streak > 0) return null;
     started.delete(report.jobId);
-    if (!mayClose(job, { report, now, generation, held: null, isOverdue: () => false })) return null;
+    if (!mayClose(job, report, { now, generation, lease: null })) return null;
     try {
-      const made = item.decide(job, report, {
+      const settlement = item.decide(job, report, {
         session: job.worker,
         renewedAt: null,
         ended: false,
         usage: null,
         budgets: NO_BUDGETS,
       });
-      return { item, job, made };
+      return { item, job, settlement };
     } catch {
       return null; // it will throw again where one item can be refused
     }
@@ -66,22 +53,19 @@ export function settler(context: PostgresContext, locked: GroupCommit<SettleItem
   return {
     async settle(items: readonly SettleItem[]): Promise<SettleAnswer[]> {
       const answers: SettleAnswer[] = new Array(items.length);
-      const done: [number, DecidedSettlement][] = [];
-      const again: [number, DecidedSettlement][] = [];
+      const done: [number, SettleMove][] = [];
+      const again: [number, SettleMove][] = [];
       const rest: number[] = [];
       // Reports of one job are taken in their order, all of them under its lock.
       const alone = new Set(items.map(({ report }) => report.jobId)).size === items.length;
       items.forEach((item, i) => {
         const decided = alone ? decideKnown(item) : null;
         if (decided === null) rest.push(i);
-        else if (isPlainSuccess(decided.job, decided.made.next)) done.push([i, decided]);
-        else if (isPlainRetry(decided.job, decided.made.next)) again.push([i, decided]);
+        else if (isPlainSuccess(decided.job, decided.settlement.next)) done.push([i, decided]);
+        else if (isPlainRetry(decided.job, decided.settlement.next)) again.push([i, decided]);
         else rest.push(i);
       });
-      const through = async (
-        group: GroupCommit<DecidedSettlement, Written>,
-        list: readonly [number, DecidedSettlement][],
-      ) => {
+      const through = async (group: GroupCommit<SettleMove, Written>, list: readonly [number, SettleMove][]) => {
         const written = await group.submit(list.map(([, decided]) => decided));
         list.forEach(([i, decided], k) => {
           if (written[k] === true) answers[i] = answerOf(decided);
@@ -100,14 +84,14 @@ export function settler(context: PostgresContext, locked: GroupCommit<SettleItem
     },
   };
 
-  function answerOf({ job, made }: DecidedSettlement): SettleAnswer {
-    const { state, reason, runAt } = made.next;
+  function answerOf({ job, settlement }: SettleMove): SettleAnswer {
+    const { state, runAt } = settlement.next;
     if (state === "queued") marks.put(job.lane, job.priority, runAt);
-    return { status: "accepted", repeated: false, state, reason, runAt: state === "queued" ? runAt : null };
+    return acceptedAnswer(settlement);
   }
 }
 
-function succeedVerb({ db, sql, wrote }: PostgresContext): GroupVerb<DecidedSettlement, Written> {
+function succeedVerb({ db, sql, wrote }: PostgresContext): GroupVerb<SettleMove, Written> {
   const [before, after] = succeededText(0).split('"attempt":0') as [string, string];
   const statement = sql(
     "succeed",
@@ -129,10 +113,10 @@ function succeedVerb({ db, sql, wrote }: PostgresContext): GroupVerb<DecidedSett
   return {
     inFlight: 2,
     together: 500,
-    weigh: ({ item }) => resultOf(item)?.length ?? 0,
+    weigh: ({ item }) => resultOf(item.report)?.length ?? 0,
     async run(list) {
       const sorted = inOrder(list);
-      const results = sorted.map(({ item }) => resultOf(item));
+      const results = sorted.map(({ item }) => resultOf(item.report));
       const rows = await db.write(statement, [...known(sorted), texts(results), reportIds(sorted)], { repeat: true });
       wrote();
       return writtenOf(
@@ -143,7 +127,7 @@ function succeedVerb({ db, sql, wrote }: PostgresContext): GroupVerb<DecidedSett
   };
 }
 
-function retryVerb({ db, sql, wrote }: PostgresContext): GroupVerb<DecidedSettlement, Written> {
+function retryVerb({ db, sql, wrote }: PostgresContext): GroupVerb<SettleMove, Written> {
   const statement = sql(
     "retry",
     `with again as (
@@ -168,20 +152,20 @@ function retryVerb({ db, sql, wrote }: PostgresContext): GroupVerb<DecidedSettle
   return {
     inFlight: 2,
     together: 500,
-    weigh: ({ item }) => resultOf(item)?.length ?? 0,
+    weigh: ({ item }) => resultOf(item.report)?.length ?? 0,
     async run(list) {
       const sorted = inOrder(list);
       const rows = await db.write(
         statement,
         [
           ...known(sorted),
-          bigints(sorted.map(({ made }) => made.next.runAt)),
+          bigints(sorted.map(({ settlement }) => settlement.next.runAt)),
           texts(sorted.map(({ item }) => item.report.outcome.kind)),
           texts(sorted.map(failureJson)),
           reportIds(sorted),
-          texts(sorted.map(({ made }) => JSON.stringify(made.event.data))),
+          texts(sorted.map(({ settlement }) => JSON.stringify(settlement.event.data))),
           // Of a completed run that is to be run again.
-          texts(sorted.map(({ item }) => resultOf(item))),
+          texts(sorted.map(({ item }) => resultOf(item.report))),
         ],
         { repeat: true },
       );
@@ -194,20 +178,16 @@ function retryVerb({ db, sql, wrote }: PostgresContext): GroupVerb<DecidedSettle
   };
 }
 
-function failureJson({ item, made }: DecidedSettlement): string {
-  return JSON.stringify(storedFailure(item.report.outcome, made.event));
-}
-
-function resultOf({ report: { outcome } }: SettleItem): string | null {
-  return outcome.kind === "completed" ? outcome.result : null;
+function failureJson({ item, settlement }: SettleMove): string {
+  return JSON.stringify(storedFailure(item.report.outcome, settlement.event));
 }
 
 /** Rows are locked in the order of their numbers, everywhere. */
-function inOrder(list: readonly DecidedSettlement[]): readonly DecidedSettlement[] {
+function inOrder(list: readonly SettleMove[]): readonly SettleMove[] {
   return list.toSorted((a, b) => a.job.no - b.job.no);
 }
 
-function known(list: readonly DecidedSettlement[]): PgValue[] {
+function known(list: readonly SettleMove[]): PgValue[] {
   return [
     bigints(list.map(({ job }) => job.no)),
     ints(list.map(({ job }) => job.revision)),
@@ -215,11 +195,11 @@ function known(list: readonly DecidedSettlement[]): PgValue[] {
   ];
 }
 
-function reportIds(list: readonly DecidedSettlement[]): PgValue {
+function reportIds(list: readonly SettleMove[]): PgValue {
   return texts(list.map(({ item }) => reportIdOf(item.report)));
 }
 
-function writtenOf(list: readonly DecidedSettlement[], written: readonly number[]): Written[] {
+function writtenOf(list: readonly SettleMove[], written: readonly number[]): Written[] {
   if (written.length === list.length) return list.map(() => true);
   const numbers = new Set(written);
   return list.map(({ job }) => numbers.has(job.no));

@@ -1,20 +1,21 @@
 /** What SQLite knows of sessions that were lost: asked only where the reaper settles. */
+import { type FindOtherWorkers, otherWorkers, processKey, type WatchedSession } from "../../core/decision/evidence.ts";
 import {
-  type Crash,
-  type FindOtherWorkers,
-  otherWorkers,
-  processKey,
-  type WatchedSession,
-} from "../../core/decision/evidence.ts";
-import type { Report } from "../../core/worker-protocol.ts";
-import { crashOf, diedWith, type EngineGap, type LostSession, NEWEST_WATCHED, type ProcessSession } from "../losses.ts";
+  diedWith,
+  type EngineGap,
+  Losses,
+  type LossFacts,
+  type LostSession,
+  NEWEST_WATCHED,
+  NO_LOSSES,
+  type ProcessSession,
+} from "../losses.ts";
+import type { SettleItem } from "../plan/settle.ts";
 import { parseOrNull, type StoredJob } from "../stored-job.ts";
 import type { SqliteContext } from "./context.ts";
 
 const WATCHED = `no, host, pool, process, pid, started_at as startedAt,
   renewed_at as renewedAt, ended_at as endedAt, lost_at as lostAt`;
-
-export type LossKeeper = ReturnType<typeof lossKeeper>;
 
 export function lossKeeper({ db }: SqliteContext) {
   const find = db.prepare(
@@ -36,22 +37,18 @@ export function lossKeeper({ db }: SqliteContext) {
      from session where reaped < 2 order by no desc limit ${NEWEST_WATCHED}`,
   );
   const gap = db.prepare("select value from meta where name = 'gap'");
+  const endTrial = db.prepare("update session set alone_until = null where no = ?");
   const countOf = (no: number) => (inHand.get(no) as { jobs: number }).jobs;
 
-  /** For one list of reports: what it says of a session was so before any of them was settled. */
-  return (jobs: Iterable<StoredJob>, reports: readonly Report[], now: number) => {
+  function factsOf(jobs: Iterable<StoredJob>, now: number): LossFacts {
     const sessions = new Map<number, LostSession>();
     const processes = new Map<string, readonly ProcessSession[]>();
     let others: FindOtherWorkers | null = null;
-    let lastGap: EngineGap | null = null;
-    if (reports.some(({ from }) => from.kind === "reaper")) {
-      lastGap = parseOrNull<EngineGap>((gap.get() as { value: string } | undefined)?.value ?? null);
-      for (const { session } of jobs) {
-        if (session === null || sessions.has(session)) continue;
-        const found = find.get(session) as LostSession | undefined;
-        if (found !== undefined)
-          sessions.set(session, { ...found, lostWith: diedWith(found, countOf(session), processOf(found)) });
-      }
+    for (const { session } of jobs) {
+      if (session === null || sessions.has(session)) continue;
+      const found = find.get(session) as LostSession | undefined;
+      if (found === undefined) continue;
+      sessions.set(session, { ...found, lostWith: diedWith(found, countOf(session), processOf(found)) });
     }
 
     /** Read once for all of its sessions. */
@@ -67,26 +64,28 @@ export function lossKeeper({ db }: SqliteContext) {
     }
 
     return {
-      crash(job: StoredJob, report: Report): Crash | undefined {
-        const session = job.session === null ? null : (sessions.get(job.session) ?? null);
-        const ask = () => {
-          if (session === null) return undefined;
-          others ??= otherWorkers(newest.all() as unknown as WatchedSession[], now);
-          return others(
-            session,
-            (lostIn.all(job.no) as { session: number }[]).map((row) => row.session),
-          );
-        };
-        return crashOf(job, report, session, { gap: lastGap, others: ask });
-      },
-      /** The attempt was taken from its session, which is lost. */
-      took(job: StoredJob, { from }: Report): void {
-        const session = job.session === null ? undefined : sessions.get(job.session);
-        if (from.kind !== "reaper" || session === undefined) return;
-        const { no, lostWith, endedAt, lostAt } = session;
-        if (endedAt !== null && lostAt === null) return; // it had stopped
-        mark.run(now, lostWith, lostWith === 1 ? job.no : null, no);
+      sessions,
+      gap: parseOrNull<EngineGap>((gap.get() as { value: string } | undefined)?.value ?? null),
+      others(session, job) {
+        others ??= otherWorkers(newest.all() as unknown as WatchedSession[], now);
+        const own = lostIn.all(job.no) as { session: number }[];
+        return others(
+          session,
+          own.map((row) => row.session),
+        );
       },
     };
+  }
+
+  return {
+    /** Sessions are read only where the reaper reports. */
+    of(jobs: Iterable<StoredJob>, items: readonly SettleItem[]): Losses {
+      const isReaping = items.some(({ report }) => report.from.kind === "reaper");
+      return new Losses(isReaping ? factsOf(jobs, items[0]?.now ?? 0) : NO_LOSSES);
+    },
+    write({ marks, endedTrials }: Losses, now: number): void {
+      for (const [no, { lostWith, job }] of marks) mark.run(now, lostWith, job, no);
+      for (const no of endedTrials) endTrial.run(no);
+    },
   };
 }

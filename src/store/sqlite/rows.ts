@@ -1,9 +1,16 @@
 /** Rows to objects and back: jobs in the order of `JOB_COLUMNS`, jobs that a claim has just started (with fewer
  *  columns), and ledgers of budgets. */
 import type { JobProgressFields } from "../../core/job/job.ts";
-import { JOB_COLUMN_NAMES, toJob as jobOf, toStarted } from "../job-row.ts";
+import {
+  addProgress,
+  JOB_COLUMN_NAMES,
+  toJob as jobOf,
+  PROGRESS_COLUMNS,
+  type RowValues,
+  toStarted,
+} from "../job-row.ts";
 import { type LedgerRow, Ledgers } from "../ledger.ts";
-import { checkAt, jsonOrNull, STATE_CODES, type StartedJob, type StoredJob } from "../stored-job.ts";
+import type { StartedJob, StoredJob } from "../stored-job.ts";
 import type { SqliteContext } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
 import type { SqliteInterned } from "./interned.ts";
@@ -15,38 +22,16 @@ export const JOB_COLUMNS = JOB_COLUMN_NAMES.join(", ");
 /** The driver does not say that rows are arrays: statements are told to return them. */
 export const toJob = jobOf as (row: unknown, interned: SqliteInterned) => StoredJob;
 
-/** Sets every field that a settle or an amend may move; the order is that of `progressValues`. */
-export const UPDATE_PROGRESS = `update job set
-  state = ?, reason = ?, chapter = ?, revision = ?, failures = ?, losses = ?, defers = ?, handbacks = ?, streak = ?,
-  streak_session = ?, evidence = ?, rule_counts = ?, run_at = ?, expires_at = ?, check_at = ?, cancel_requested_at = ?,
-  first_started_at = ?, finished_at = ?, discarded_at = ?, usage = ?, live_usage = null, avoid_session = ?
-  where no = ?`;
+/** Sets every field that a settle or an amend may change, to the values of `progressValues`. */
+export const UPDATE_PROGRESS = `update job set ${Object.keys(PROGRESS_COLUMNS)
+  .map((name) => `${name} = ?`)
+  .join(", ")}, live_usage = null where no = ?`;
 
 export function progressValues(job: StoredJob, next: JobProgressFields, avoidSession: number | null): SqlValue[] {
-  return [
-    STATE_CODES[next.state],
-    next.reason,
-    next.chapter,
-    next.revision,
-    next.failures,
-    next.losses,
-    next.defers,
-    next.handbacks,
-    next.streak,
-    next.streakSession,
-    next.evidence,
-    jsonOrNull(next.ruleCounts),
-    next.runAt,
-    next.expiresAt,
-    checkAt(next.expiresAt, job.deadlineAt),
-    next.cancelRequestedAt,
-    next.firstStartedAt,
-    next.finishedAt,
-    next.discardedAt,
-    jsonOrNull(next.usage),
-    avoidSession,
-    job.no,
-  ];
+  const values: RowValues = [];
+  addProgress(values, job, next, avoidSession);
+  values.push(job.no);
+  return values;
 }
 
 // Reads the jobs that a claim has just started. A claim is the busiest reader, and a column costs as much as a small
