@@ -59,8 +59,9 @@ function play(name: string, outcomes: readonly Outcome[]): void {
     const { decision, next } = settleJob(running, outcome, null, startedAt, 0.5);
     job = { ...running, ...next };
     const then = decision.kind === "retry" ? `retry in ${decision.delay.delayMs} ms` : decision.kind;
-    const why = decision.kind === "fail" ? `${decision.reason}, by ${decision.matched}` : `by ${decision.matched}`;
-    console.log(`  run ${attempt} ${outcome.kind}: ${then} (step ${decision.step}, ${why}; failures ${job.failures})`);
+    const why = decision.kind === "fail" ? `${decision.step}, ${decision.reason}` : decision.step;
+    const by = decision.match === undefined ? "" : `, by ${JSON.stringify(decision.match)}`;
+    console.log(`  attempt ${attempt} ${outcome.kind}: ${then} (${why}${by}; failures ${job.failures})`);
   }
 }
 

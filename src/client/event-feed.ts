@@ -1,10 +1,11 @@
-/** Events from a server, in order, without gaps or repeats. Who follows is not told of an outage: the stream is opened
+/** Events from a server, in order, without gaps or repeats, those of an earlier version in the current format. Who follows is not told of an outage: the stream is opened
  *  again where it broke off. */
 import type { RouteName } from "../contract/routes.ts";
 import { LIMIT } from "../contract/wire.ts";
 import type { FeedOptions } from "../core/api.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
+import { currentEvent } from "../core/job/event-formats.ts";
 import { sleep } from "../lib/clock.ts";
 import { systemClock } from "../lib/system-clock.ts";
 import { CallBackoff, isAway } from "../wire/repeat.ts";
@@ -34,7 +35,7 @@ async function* pages(link: ClientHttpLink, options: FeedOptions): AsyncGenerato
     const { events, next } = await link.json<EventPageReply>(route, { ...of, query }).catch(unlessTooOld);
     for (const event of events) {
       if (signal?.aborted) return;
-      yield event;
+      yield currentEvent(event);
     }
     if (next === null) return;
     query.set(order === "newest" ? "before" : "after", String(next));
@@ -74,7 +75,7 @@ async function* follow(link: ClientHttpLink, options: FeedOptions): AsyncGenerat
             if (!(event.seq > after)) continue; // a stream opened anew may begin with what was seen already
             if (signal?.aborted) return;
             after = event.seq;
-            yield event;
+            yield currentEvent(event);
           }
           after = Math.max(after, Number(parser.lastId) || 0);
         }

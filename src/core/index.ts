@@ -19,6 +19,7 @@ export {
   NonRetryableError,
   RetryAfterError,
 } from "./decision/failure.ts";
+export type { DecisionStep, Match } from "./decision/match.ts";
 export type { Outcome, OutcomeKind } from "./decision/outcome.ts";
 export { type Duration, duration, toMs } from "./duration.ts";
 export { ConfigError, PerdureError } from "./errors.ts";

@@ -30,18 +30,18 @@ describe("a job of preset attune", () => {
     const lines = (await ask("explain", id)).split("\n");
     const shown = lines.filter((line) => /Decision|Retry reason/.test(line)).map((line) => line.split("; run ")[0]);
     expect(shown).toEqual([
-      '  Decision (step 10): retry, because retryOn "heartbeat ... stale" matched "Worker heartbeat is stale"',
+      '  Decision: retry, because retryOn "heartbeat ... stale" matched "Worker heartbeat is stale"',
       "  Retry reason: worker_heartbeat_stale.",
-      '  Decision (step 10): retry, because retryOn "worker did not pick up task" matched "worker did not pick up task"',
+      '  Decision: retry, because retryOn "worker did not pick up task" matched "worker did not pick up task"',
       "  Retry reason: queue_timeout.",
-      '  Decision (step 7): fail as rejected, because noRetryOn "permission denied" matched "Permission denied"',
+      '  Decision: fail as rejected, because noRetryOn "permission denied" matched "Permission denied"',
     ]);
     const story = JSON.parse(await ask("explain", id, "--json"));
     expect(story.retries).toMatchObject([
-      { attempt: 1, reason: "worker_heartbeat_stale", matched: "retryOn", matchedPart: "heartbeat ... stale" },
-      { attempt: 2, reason: "queue_timeout", matchedText: "worker did not pick up task" },
+      { attempt: 1, reason: "worker_heartbeat_stale", match: { list: "retryOn", entry: "heartbeat ... stale" } },
+      { attempt: 2, reason: "queue_timeout", match: { line: "worker did not pick up task" } },
     ]);
-    expect(story.attempts[2]).toMatchObject({ matched: "noRetryOn", matchedPart: "permission denied" });
+    expect(story.attempts[2]).toMatchObject({ match: { by: "list", list: "noRetryOn", entry: "permission denied" } });
     expect(await ask("events", id)).toMatch(
       /attempt\.failed, job\.retry_scheduled +run 1, next after 1 ms, by retryOn "heartbeat \.\.\. stale": Worker heartbeat/,
     );

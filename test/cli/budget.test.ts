@@ -62,7 +62,7 @@ describe.each(KINDS)("a budget of 1 USD on %s, and three children that would spe
       expect((await ask(command, first.id)).stdout).toMatch(new RegExp(`^Budget above +${job.id}: ${spent}$`, "m"));
     }
     expect((await ask("explain", last.id)).stdout).toContain(
-      `it was due, and was not started.\n  Decision (step 3): fail as budget, because the budget of ${job.id} (1 USD, 1.8 spent) has nothing left`,
+      `it was due, and was not started.\n  Decision: fail as budget, because the budget of ${job.id} (1 USD, 1.8 spent) has nothing left`,
     );
 
     // Nothing is left: a redrive needs a grant.

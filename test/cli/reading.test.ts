@@ -207,7 +207,7 @@ describe("explain", () => {
     const done = await ask(["explain", stock.ids.done]);
     expect(done).toMatchObject({ code: 0, stderr: "" });
     expect(done.stdout).toMatch(/^Succeeded at /);
-    expect(done.stdout).toContain("Decision (step 10): retry");
+    expect(done.stdout).toContain("Decision: retry");
     expect((await ask(["explain", stock.ids.failed])).stdout).toMatch(/^Failed \(rejected\) at /);
     expect((await ask(["explain", stock.ids.waiting])).stdout).toMatch(/^Waiting|^Queued/);
   });

@@ -3,6 +3,7 @@
  *  as a worker and an engine do, without a store: the line of the error and the last 2 KiB of stderr, then the preset. */
 import { describe, expect, it } from "vitest";
 import { classify, type FailureOutcome } from "../../src/core/decision/classify.ts";
+import { matchLine, matchName } from "../../src/core/decision/match.ts";
 import { failed, testJob } from "../../src/core/job/testing-job.ts";
 import { resolvePolicy } from "../../src/core/policy/resolve-policy.ts";
 import { Capture } from "../../src/worker/exec/capture.ts";
@@ -19,8 +20,8 @@ function ended(stderr: string, exitCode = 1): FailureOutcome {
 }
 
 const verdictOn = (outcome: FailureOutcome) => {
-  const { kind, matched, found } = classify(testJob({ policy: POLICY }), outcome);
-  return { kind, matched, line: found?.line ?? null };
+  const { kind, match } = classify(testJob({ policy: POLICY }), outcome);
+  return { kind, matched: matchName(match), line: matchLine(match) };
 };
 
 const OPENAI_401 = `Traceback (most recent call last):

@@ -450,7 +450,7 @@ spec:
         });
       };
       expect(judge("authentication handshake timed out")).toMatchObject({
-        ...{ kind: "fail", matched: "preset agent", found: { part: 'message "authentication"' } },
+        ...{ kind: "fail", match: { by: "preset", preset: "agent", conditions: 'message "authentication"' } },
       });
       expect(judge("token expired")).toMatchObject({ kind: "retry" });
     });

@@ -2,6 +2,7 @@
  *  Quoted is what it says; where its letter and dialect-notes differ, the test's name has the note's number. Worker health
  *  (states, selection, alerts) is not here. */
 import { describe, expect, it } from "vitest";
+import { matchText } from "../../src/core/decision/match.ts";
 import { attune } from "../../src/dialects/attune/dialect.ts";
 import type { ReadContext } from "../../src/dialects/dialect.ts";
 import { retryReason } from "../../src/dialects/registry.ts";
@@ -313,13 +314,13 @@ describe.each(STORES)("Attune on %s", (store) => {
       await stage.engine.command(id, { kind: "redrive" });
       const { text, retries, preset } = await stage.engine.explain(id);
       expect(
-        retries.map((retry) => [retry.attempt, retry.matched, retry.matchedPart, retryReason(preset, retry)]),
+        retries.map((retry) => [retry.attempt, retry.match && matchText(retry.match), retryReason(preset, retry)]),
       ).toEqual([
-        [1, "retryOn", "heartbeat ... stale", "worker_heartbeat_stale"],
-        [2, "retryOn", "connection refused", "transient_error"],
-        [3, "lease_expired", null, "worker_heartbeat_stale"],
-        [null, "queue timeout", null, "queue_timeout"],
-        [null, null, null, "manual_retry"],
+        [1, 'retryOn "heartbeat ... stale"', "worker_heartbeat_stale"],
+        [2, 'retryOn "connection refused"', "transient_error"],
+        [3, "lease_expired", "worker_heartbeat_stale"],
+        [null, "queue timeout", "queue_timeout"],
+        [null, null, "manual_retry"],
       ]);
       expect(text).toContain('because retryOn "heartbeat ... stale" matched "exit code 1: Worker heartbeat is stale";');
       expect(text).toContain('because retryOn "connection refused" matched "connect: Connection refused";');

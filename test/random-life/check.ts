@@ -53,7 +53,7 @@ export async function checkJob(bench: Bench, job: JobRow): Promise<void> {
   const free = ["handback", "waiting"];
   const paid = decided.filter((each) => !["cancel", "succeed"].includes(each.kind) && !free.includes(each.class));
   expect(paid.filter((each) => each.class === "lost").length, "each loss is counted").toBe(job.losses);
-  const failed = paid.filter((each) => each.class !== "lost" && each.step !== 3 && each.matched !== "deadline");
+  const failed = paid.filter((each) => each.class !== "lost" && each.step !== "budget" && each.step !== "deadline");
   expect(failed.length, "and each failure").toBe(job.failures);
 
   const attempts = await bench.attempts(job.id);

@@ -1,8 +1,9 @@
 /** An event as a row of a table. Cells may contain untrusted text; the printer escapes it. */
 
 import { failureText } from "../../core/decision/failure.ts";
+import { matchPart, matchText } from "../../core/decision/match.ts";
 import { showMs } from "../../core/duration.ts";
-import { type JobEvent, type PerdureEvent, type StoredDecision, shownNames } from "../../core/job/event.ts";
+import { type JobEvent, type PerdureEvent, shownNames } from "../../core/job/event.ts";
 import { showTerms } from "../../core/job/redrive.ts";
 import { showLocal } from "./print.ts";
 import type { Column } from "./table.ts";
@@ -49,7 +50,8 @@ function jobDetail(event: JobEvent): string {
       const parts = [`run ${attempt}`];
       if (decision.delay !== undefined) parts.push(`next after ${showMs(decision.delay.delayMs)}`);
       if (decision.reason !== undefined) parts.push(decision.reason);
-      if (decision.matchedPart !== undefined) parts.push(`by ${decidedBy(decision.matched, decision.matchedPart)}`);
+      const { match } = decision;
+      if (match !== undefined && matchPart(match) !== null) parts.push(`by ${matchText(match)}`);
       return parts.join(", ") + (failure === undefined ? "" : `: ${failureText(failure)}`);
     }
   }
@@ -63,14 +65,4 @@ function engineDetail({ v: _, ...data }: Readonly<Record<string, unknown>>): str
   return Object.entries(data)
     .map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`)
     .join(", ");
-}
-
-// What decided, with its part: `retryOn "heartbeat ... stale"`, `rules[0] (exitCode 75)`. Parts may hold text of
-// strangers: whoever prints them escapes them.
-
-export function decidedBy(matched: string, part: StoredDecision["matchedPart"] | null): string {
-  if (part === undefined || part === null) return matched;
-  return matched === "retryOn" || matched === "noRetryOn"
-    ? `${matched} ${JSON.stringify(part)}`
-    : `${matched} (${part})`;
 }

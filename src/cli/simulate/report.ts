@@ -1,9 +1,9 @@
 /** The result of a simulation as text: a table of its steps, a chart over time, and statistics over many simulations. */
+import { matchText } from "../../core/decision/match.ts";
 import { showMs } from "../../core/duration.ts";
 import { counted } from "../../core/format.ts";
 import type { Distribution, MsRange, Percentiles, SimulatedStep, Simulation } from "../../core/simulate/simulate.ts";
 import type { DialectEnd } from "../../dialects/simulated-end.ts";
-import { decidedBy } from "../output/event-row.ts";
 import type { Printer } from "../output/print.ts";
 import type { Column } from "../output/table.ts";
 import { type Colour, padTo, painted, type TextPiece } from "../output/terminal-text.ts";
@@ -60,8 +60,14 @@ function rowOf(step: SimulatedStep, takesTime: boolean): TextPiece[] {
     delayMs === null ? "" : showMs(delayMs),
     delayRangeMs === null ? "" : rangeWords(delayRangeMs),
     charge === null ? "" : `${charge.to === "maxAttempts" ? "" : `${charge.to} `}${charge.used}/${charge.limit}`,
-    `${decidedBy(step.matched, step.matchedPart)}, step ${step.step}`,
+    decidedBy(step),
   ];
+}
+
+/** The rule, list, condition or switch; before it the step, where that went against it or decided alone. */
+function decidedBy({ step, match }: SimulatedStep): string {
+  if (match === null) return step;
+  return step === "exhausted" || step === "elapsed" ? `${step}: ${matchText(match)}` : matchText(match);
 }
 
 /** `800 ms–1.2 s`, `1.6–2.4 s`; nothing where there is none that could be seen. */

@@ -13,6 +13,7 @@ import {
 } from "../job/testing-job.ts";
 import type { Policy, RuleCondition } from "../policy/policy.ts";
 import { classify, type FailureOutcome, failureOf, polled } from "./classify.ts";
+import { matchName } from "./match.ts";
 
 type Row = [name: string, policy: Partial<Policy>, outcome: FailureOutcome, verdict: string, matched: string];
 
@@ -29,24 +30,24 @@ const around = (stack: string) => failed({ kind: "exit", exitCode: 1, message: "
 
 /** The verdict in a word: "retry", "defer", or the reason why not. */
 function verdictOn(policy: Partial<Policy>, outcome: FailureOutcome, parts: TestJobFields = {}) {
-  const { kind, reason, matched } = classify(testJob({ ...parts, policy }), outcome);
-  return [reason ?? kind, matched];
+  const { kind, reason, match } = classify(testJob({ ...parts, policy }), outcome);
+  return [reason ?? kind, matchName(match)];
 }
 
 describe("classify, in order, first match wins:", () => {
   // biome-ignore format: a table, one row a line
   const ROWS: Row[] = [
     // What the task itself reported.
-    ["a logical failure is rejected, whatever the rules say", { rules: [retryAll] }, failed({ class: "logical" }), "rejected", "the task said no"],
-    ["a logical failure is rejected, whatever the lists say", { retryOnExitCodes: [7] }, failed({ class: "logical", exitCode: 7 }), "rejected", "the task said no"],
+    ["a logical failure is rejected, whatever the rules say", { rules: [retryAll] }, failed({ class: "logical" }), "rejected", "rejected by the task"],
+    ["a logical failure is rejected, whatever the lists say", { retryOnExitCodes: [7] }, failed({ class: "logical", exitCode: 7 }), "rejected", "rejected by the task"],
     ["invalid input is invalid, whatever the rules say", { rules: [retryAll] }, failed({ class: "invalid" }), "invalid", "invalid input"],
-    ["a timeout may carry a logical verdict", { onTimeout: "retry" }, timedOut({ class: "logical" }), "rejected", "the task said no"],
+    ["a timeout may carry a logical verdict", { onTimeout: "retry" }, timedOut({ class: "logical" }), "rejected", "rejected by the task"],
     ["a logical failure that a rule of the preset retries is retried", { preset: "opal", fallback: OOM_RETRIES, onUnknown: "fail" }, oomReported(), "retry", "preset opal"],
-    ["only where that rule names the kind", { fallback: [testRule({ message: ["worker_oom"] }, "retry")] }, oomReported(), "rejected", "the task said no"],
+    ["only where that rule names the kind", { fallback: [testRule({ message: ["worker_oom"] }, "retry")] }, oomReported(), "rejected", "rejected by the task"],
     ["a rule of one's own wins over it", { fallback: OOM_RETRIES, rules: [failAll] }, failed({ kind: "result", class: "logical", message: "it: worker_oom" }), "rejected", "rules[0]"],
     ["so does a denied part", { fallback: OOM_RETRIES, noRetryOn: ["worker_oom"] }, oomReported(), "rejected", "noRetryOn"],
-    ["an error that a handler throws is no report of a command", { fallback: OOM_RETRIES }, failed({ class: "logical", message: "worker_oom" }), "rejected", "the task said no"],
-    ["nor is another reason", { fallback: OOM_RETRIES }, failed({ kind: "result", class: "logical", message: "model_missing" }), "rejected", "the task said no"],
+    ["an error that a handler throws is no report of a command", { fallback: OOM_RETRIES }, failed({ class: "logical", message: "worker_oom" }), "rejected", "rejected by the task"],
+    ["nor is another reason", { fallback: OOM_RETRIES }, failed({ kind: "result", class: "logical", message: "model_missing" }), "rejected", "rejected by the task"],
     // Rules.
     ["a rule to retry wins over stopWhen", { rules: [retryAll], stopWhen: "true" }, failed(), "retry", "rules[0]"],
     ["a rule to fail wins over retryWhen", { rules: [failAll], retryWhen: "true" }, failed(), "rejected", "rules[0]"],
@@ -159,7 +160,7 @@ describe("conditions", () => {
     ["an error in retryWhen means: do not retry", { retryWhen: BROKEN }, "retryWhen"],
   ])("%s", (_, policy, matched) => {
     const verdict = classify(testJob({ policy }), failed());
-    expect(verdict).toMatchObject({ kind: "fail", reason: "rejected", matched });
+    expect(verdict).toMatchObject({ kind: "fail", reason: "rejected", match: { by: "condition", condition: matched } });
     expect(verdict.conditionError).toEqual(expect.any(String));
   });
 
@@ -187,7 +188,10 @@ describe("conditions", () => {
     const counts = { attempt: 9, failures: 2, losses: 1 };
     const job = testJob({ id: "job-1", kind: "fetch", ...counts, policy: { retryWhen: `{{ ${condition} }}` } });
     const parts = { status: 503, message: "503 Service Unavailable", exitCode: 7, signal: "SIGTERM", code: "E1" };
-    expect(classify(job, failed({ kind: "http", ...parts }))).toMatchObject({ kind: "retry", matched: "retryWhen" });
+    expect(classify(job, failed({ kind: "http", ...parts }))).toMatchObject({
+      kind: "retry",
+      match: { condition: "retryWhen" },
+    });
   });
 
   it.each([

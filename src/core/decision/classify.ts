@@ -5,6 +5,7 @@ import type { FailReason, Job } from "../job/job.ts";
 import type { Policy, Rule } from "../policy/policy.ts";
 import { type Failure, failure } from "./failure.ts";
 import { findInLines } from "./line-phrases.ts";
+import { listMatch, type Match, presetMatch, ruleMatch } from "./match.ts";
 import { type FoundPart, findPart, findWord } from "./message-parts.ts";
 import type { Outcome } from "./outcome.ts";
 import { lineList, unknownLists } from "./phrase-lists.ts";
@@ -20,15 +21,13 @@ export type FailureOutcome = Extract<Outcome, { kind: "completed" | "failed" | "
 
 /** Whether a failure may be retried, and by which part of the policy.
  *  @example
- *  const { kind, matched }: Verdict = classify(running, outcome); */
+ *  const { kind, match }: Verdict = classify(running, outcome); */
 export interface Verdict {
   readonly kind: "retry" | "fail" | "defer";
   /** Set when `kind` is "fail". */
   readonly reason: FailReason | null;
-  /** The rule, list, condition or switch that decided, in words of the policy: `rules[1]`, `noRetryOnExitCodes`. */
-  readonly matched: string;
-  /** Which part of that list or rule it was; null where it has no parts, or none of them matched. */
-  readonly found: FoundPart | null;
+  /** The rule, list, condition or switch that decided. */
+  readonly match: Match;
   /** The rule that matched, for its own budget and backoff; never one of the preset's fallback rules. */
   readonly rule: { readonly index: number; readonly rule: Rule } | null;
   readonly failure: Failure;
@@ -47,8 +46,8 @@ export function chargedNumber({ failures, losses }: Pick<Job, "failures" | "loss
 
 /** Whether a failure may be retried at all, by the policy of its job. How often is for `decide`.
  *  @example
- *  const { kind, matched } = classify(running, outcome);
- *  console.log(kind, matched); // "fail", "noRetryOnExitCodes" */
+ *  const { kind, match } = classify(running, outcome);
+ *  console.log(kind, match); // "fail", { by: "exitCodes", list: "noRetryOnExitCodes", code: 2 } */
 export function classify(job: JobFacts, outcome: FailureOutcome): Verdict {
   const cause = failureOf(outcome);
   const verdict = judge(job, outcome, cause);
@@ -84,53 +83,54 @@ export function failureOf(outcome: FailureOutcome): Failure {
 }
 
 function judge(job: JobFacts, outcome: FailureOutcome, cause: Failure): Verdict {
-  const no: FailAnswer = (reason, matched, found = null, conditionError = null) => {
-    return { kind: "fail", reason, matched, found, rule: null, failure: cause, conditionError };
+  const no: FailAnswer = (reason, match, conditionError = null) => {
+    return { kind: "fail", reason, match, rule: null, failure: cause, conditionError };
   };
-  const yes: RetryAnswer = (matched, found = null) => {
-    return { kind: "retry", reason: null, matched, found, rule: null, failure: cause, conditionError: null };
+  const yes: RetryAnswer = (match) => {
+    return { kind: "retry", reason: null, match, rule: null, failure: cause, conditionError: null };
   };
   const { policy } = job;
 
   const attempt = chargedNumber(job);
   if (cause.class === "logical" && !isRetriedByPreset(policy, cause, attempt)) {
-    return no("rejected", "the task said no");
+    return no("rejected", { by: "task" });
   }
-  if (cause.class === "invalid") return no("invalid", "invalid input");
+  if (cause.class === "invalid") return no("invalid", { by: "invalidInput" });
 
   const own = firstMatch(policy.rules, cause, attempt);
   if (own !== null) {
     const { index, rule, found } = own;
-    if (rule.then === "fail") return no("rejected", `rules[${index}]`, found);
-    return { ...yes(`rules[${index}]`, found), kind: rule.then, rule: { index, rule } };
+    const match = ruleMatch(index, found);
+    if (rule.then === "fail") return no("rejected", match);
+    return { ...yes(match), kind: rule.then, rule: { index, rule } };
   }
 
   const { stopWhen, retryWhen } = policy;
   const names = stopWhen !== null || retryWhen !== null ? variables(job, outcome) : {};
   if (stopWhen !== null) {
     const stop = evaluateCondition(stopWhen, names);
-    if (stop.error !== null) return no("rejected", "stopWhen", null, stop.error);
-    if (stop.value) return no("rejected", "stopWhen");
+    if (stop.error !== null || stop.value) return no("rejected", STOP_WHEN, stop.error);
   }
   if (retryWhen !== null) {
     const retry = evaluateCondition(retryWhen, names);
-    if (!retry.value) return no("rejected", "retryWhen", null, retry.error);
+    if (!retry.value) return no("rejected", RETRY_WHEN, retry.error);
   }
 
-  if (outcome.kind === "timeout") return policy.onTimeout === "retry" ? yes("onTimeout") : no("timeout", "onTimeout");
-  if (outcome.kind === "completed") return yes("retryWhen");
+  if (outcome.kind === "timeout") {
+    const match: Match = { by: "onTimeout" };
+    return policy.onTimeout === "retry" ? yes(match) : no("timeout", match);
+  }
+  if (outcome.kind === "completed") return yes(RETRY_WHEN);
   const fallback = fallbackOf(policy, cause, attempt, yes, no);
-  if (outcome.kind === "queue_timeout") return (retryWhen === null ? fallback : null) ?? yes("queue timeout");
+  if (outcome.kind === "queue_timeout") return (retryWhen === null ? fallback : null) ?? yes({ by: "queueTimeout" });
   return judgeFailed(policy, cause, fallback, yes, no);
 }
 
-type RetryAnswer = (matched: string, found?: FoundPart | null) => Verdict;
-type FailAnswer = (
-  reason: FailReason,
-  matched: string,
-  found?: FoundPart | null,
-  conditionError?: string | null,
-) => Verdict;
+type RetryAnswer = (match: Match) => Verdict;
+type FailAnswer = (reason: FailReason, match: Match, conditionError?: string | null) => Verdict;
+
+const STOP_WHEN: Match = { by: "condition", condition: "stopWhen" };
+const RETRY_WHEN: Match = { by: "condition", condition: "retryWhen" };
 
 function firstMatch(rules: readonly Rule[], cause: Failure, attempt: number) {
   for (const [index, rule] of rules.entries()) {
@@ -144,8 +144,8 @@ function firstMatch(rules: readonly Rule[], cause: Failure, attempt: number) {
 function fallbackOf(policy: Policy, cause: Failure, attempt: number, yes: RetryAnswer, no: FailAnswer): Verdict | null {
   const fallback = firstMatch(policy.fallback, cause, attempt);
   if (fallback === null) return null;
-  const matched = `preset ${policy.preset}`;
-  return fallback.rule.then === "fail" ? no("rejected", matched, fallback.found) : yes(matched, fallback.found);
+  const match = presetMatch(policy.preset, fallback.found);
+  return fallback.rule.then === "fail" ? no("rejected", match) : yes(match);
 }
 
 /** Some systems have reasons that a command reports itself and that may pass. Then a reported failure is judged like any other;
@@ -163,25 +163,26 @@ function judgeFailed(
   no: FailAnswer,
 ): Verdict {
   const { exitCode } = cause;
-  const code: FoundPart = { part: String(exitCode), line: null };
-  if (exitCode !== null && policy.noRetryOnExitCodes.includes(exitCode))
-    return no("rejected", "noRetryOnExitCodes", code);
+  if (exitCode !== null && policy.noRetryOnExitCodes.includes(exitCode)) {
+    return no("rejected", { by: "exitCodes", list: "noRetryOnExitCodes", code: exitCode });
+  }
   if (policy.retryOnExitCodes.length > 0) {
     const allowed = exitCode !== null && policy.retryOnExitCodes.includes(exitCode);
-    return allowed ? yes("retryOnExitCodes", code) : no("rejected", "retryOnExitCodes");
+    if (!allowed) return no("rejected", { by: "exitCodes", list: "retryOnExitCodes" });
+    return yes({ by: "exitCodes", list: "retryOnExitCodes", code: exitCode });
   }
   const { retryWhen, retryOn, noRetryOn } = policy;
   for (const text of [messageOf(cause), aroundOf(cause)]) {
     const denied = findPart(text, noRetryOn);
-    if (denied !== null) return no("rejected", "noRetryOn", denied);
+    if (denied !== null) return no("rejected", listMatch("noRetryOn", denied));
     const allowed = retryWhen === null ? findPart(text, retryOn) : null;
-    if (allowed !== null) return yes("retryOn", allowed);
+    if (allowed !== null) return yes(listMatch("retryOn", allowed));
   }
-  if (retryWhen !== null) return yes("retryWhen");
+  if (retryWhen !== null) return yes(RETRY_WHEN);
   if (fallback !== null) return fallback;
-  const unknown = unknownLists(policy);
-  const found = unknown === null ? null : { part: unknown, line: null };
-  return policy.onUnknown === "retry" ? yes("onUnknown", found) : no("rejected", "onUnknown", found);
+  const lists = unknownLists(policy);
+  const match: Match = lists.length === 0 ? { by: "onUnknown" } : { by: "onUnknown", unknownLists: lists };
+  return policy.onUnknown === "retry" ? yes(match) : no("rejected", match);
 }
 
 function variables(job: JobFacts, outcome: FailureOutcome): Record<string, unknown> {

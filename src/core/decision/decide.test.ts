@@ -25,6 +25,7 @@ import { presets } from "../policy/presets.ts";
 import { type BudgetNow, NO_AMOUNT } from "./budget.ts";
 import { type Decision, decide, MAX_HANDBACKS, MIN_DEFER_MS, RELEASE_DELAY_MS } from "./decide.ts";
 import type { Crash, Excuse } from "./evidence.ts";
+import { matchName } from "./match.ts";
 import type { Outcome } from "./outcome.ts";
 
 const NOW = T0 + 1_000;
@@ -38,9 +39,9 @@ function decided(parts: TestJobFields, outcome: Given, { now = NOW, random = MID
 
 /** Step, what follows, and what decided it, in a line. */
 function told(decision: Decision): string {
-  const { step, kind, matched } = decision;
+  const { step, kind, match } = decision;
   const end = kind === "fail" ? ` ${decision.reason}${decision.detail === null ? "" : ` (${decision.detail})`}` : "";
-  return `${step} ${kind}${end}: ${matched}`;
+  return `${step}: ${kind}${end}${match === undefined ? "" : `, ${matchName(match)}`}`;
 }
 
 const PLAIN = { maxMs: 3_600_000, jitter: 0, minMs: 0, immediate: 0, clampAfterJitter: false };
@@ -70,7 +71,7 @@ describe("budgets that cover a job", () => {
   it("end it where another attempt would spend more, with their numbers", () => {
     for (const outcome of [failed(), timedOut(), lost()]) {
       const shortage = { jobId: "job_p", part: "tokens", limit: 100, used: 100, left: 0, wanted: 0 };
-      expect(by(outcome)).toMatchObject({ kind: "fail", reason: "budget", step: 3, charge: null, shortage });
+      expect(by(outcome)).toMatchObject({ kind: "fail", reason: "budget", step: "budget", charge: null, shortage });
     }
     expect(by(failed(), { ...spent, live: NO_AMOUNT })).toMatchObject({ kind: "retry" });
   });
@@ -85,7 +86,7 @@ describe("budgets that cover a job", () => {
   it("end it without an attempt where it cannot start, unless it was cancelled", () => {
     const shortage = { jobId: "job_p", part: "tokens", limit: 100, used: 100, left: 0, wanted: 0 } as const;
     const refused = by({ kind: "over_budget", shortage }, spent, waitingJob());
-    expect(refused).toMatchObject({ kind: "fail", reason: "budget", step: 3, class: "over_budget", shortage });
+    expect(refused).toMatchObject({ kind: "fail", reason: "budget", step: "budget", class: "over_budget", shortage });
     expect(by({ kind: "over_budget", shortage }, spent, cancelled)).toMatchObject({ kind: "cancel" });
   });
 
@@ -101,118 +102,118 @@ describe("decide takes the first step that matches:", () => {
   // biome-ignore format: a table, one row a line
   const ROWS: [name: string, job: TestJobFields, outcome: Given, decision: string][] = [
     // 1. The work is done.
-    ["completed succeeds", {}, completed(), "1 succeed: completed"],
-    ["completed wins over a cancel request", cancelled, completed(), "1 succeed: completed"],
-    ["completed wins over a spent budget", { ...broke, policy: BUDGET }, completed(), "1 succeed: completed"],
-    ["completed wins over everything at once", { ...cancelled, ...broke, ...poisoned, handbacks: 19, policy: { ...BUDGET, ...LATE } }, completed(), "1 succeed: completed"],
-    ["completed with another result than the polled one succeeds", { policy: POLLING }, completed("ready"), "1 succeed: completed"],
-    ["completed succeeds although rules and stopWhen would fail it", { policy: { stopWhen: "true", rules: [testRule({}, "fail")] } }, completed(), "1 succeed: completed"],
-    ["completed succeeds when its retryWhen errs", { policy: { retryWhen: "{{ attempt / 0 > 1 }}" } }, completed(), "1 succeed: completed"],
+    ["completed succeeds", {}, completed(), "completed: succeed"],
+    ["completed wins over a cancel request", cancelled, completed(), "completed: succeed"],
+    ["completed wins over a spent budget", { ...broke, policy: BUDGET }, completed(), "completed: succeed"],
+    ["completed wins over everything at once", { ...cancelled, ...broke, ...poisoned, handbacks: 19, policy: { ...BUDGET, ...LATE } }, completed(), "completed: succeed"],
+    ["completed with another result than the polled one succeeds", { policy: POLLING }, completed("ready"), "completed: succeed"],
+    ["completed succeeds although rules and stopWhen would fail it", { policy: { stopWhen: "true", rules: [testRule({}, "fail")] } }, completed(), "completed: succeed"],
+    ["completed succeeds when its retryWhen errs", { policy: { retryWhen: "{{ attempt / 0 > 1 }}" } }, completed(), "completed: succeed"],
 
     // 2. Somebody wants it cancelled.
-    ["a cancel wins over a polled result", { ...cancelled, policy: POLLING }, completed("pending"), "2 cancel: cancel requested"],
-    ["a cancel wins over a spent budget", { ...cancelled, ...broke, policy: BUDGET }, failed(), "2 cancel: cancel requested"],
-    ["a cancel wins over a handback", cancelled, INTERRUPTED, "2 cancel: cancel requested"],
-    ["a cancel wins over a release", cancelled, RELEASED, "2 cancel: cancel requested"],
-    ["a cancel wins over the deadline", cancelled, DEADLINE, "2 cancel: cancel requested"],
-    ["a cancel wins over a queue timeout", cancelled, QUEUE_TIMEOUT, "2 cancel: cancel requested"],
-    ["a cancel wins over a loss", { ...cancelled, ...poisoned }, lost(), "2 cancel: cancel requested"],
-    ["a cancel wins over a timeout", cancelled, timedOut(), "2 cancel: cancel requested"],
-    ["a cancel wins over the task's own verdict", cancelled, failed({ class: "logical" }), "2 cancel: cancel requested"],
+    ["a cancel wins over a polled result", { ...cancelled, policy: POLLING }, completed("pending"), "cancel: cancel"],
+    ["a cancel wins over a spent budget", { ...cancelled, ...broke, policy: BUDGET }, failed(), "cancel: cancel"],
+    ["a cancel wins over a handback", cancelled, INTERRUPTED, "cancel: cancel"],
+    ["a cancel wins over a release", cancelled, RELEASED, "cancel: cancel"],
+    ["a cancel wins over the deadline", cancelled, DEADLINE, "cancel: cancel"],
+    ["a cancel wins over a queue timeout", cancelled, QUEUE_TIMEOUT, "cancel: cancel"],
+    ["a cancel wins over a loss", { ...cancelled, ...poisoned }, lost(), "cancel: cancel"],
+    ["a cancel wins over a timeout", cancelled, timedOut(), "cancel: cancel"],
+    ["a cancel wins over the task's own verdict", cancelled, failed({ class: "logical" }), "cancel: cancel"],
 
     // 3. There is nothing left to pay with.
-    ["a spent budget wins over a polled result", { ...broke, policy: { ...BUDGET, ...POLLING } }, completed("pending"), "3 fail budget (tokens): budget"],
-    ["a spent budget wins over a handback", { ...broke, policy: BUDGET }, INTERRUPTED, "3 fail budget (tokens): budget"],
-    ["a spent budget wins over a release", { ...broke, policy: BUDGET }, RELEASED, "3 fail budget (tokens): budget"],
-    ["a spent budget wins over the deadline", { ...broke, policy: BUDGET }, DEADLINE, "3 fail budget (tokens): budget"],
-    ["a spent budget wins over a queue timeout", { ...broke, policy: BUDGET }, QUEUE_TIMEOUT, "3 fail budget (tokens): budget"],
-    ["a spent budget wins over poison", { ...broke, ...poisoned, policy: BUDGET }, lost(), "3 fail budget (tokens): budget"],
-    ["a spent budget wins over a timeout", { ...broke, policy: BUDGET }, timedOut(), "3 fail budget (tokens): budget"],
-    ["a spent budget wins over the task's own verdict", { ...broke, policy: BUDGET }, failed({ class: "logical" }), "3 fail budget (tokens): budget"],
-    ["money can be spent while tokens are left", { usage: usageOf(99, 5), policy: BUDGET }, failed(), "3 fail budget (costUsd): budget"],
-    ["a task that reports a spent budget is final, although none was counted", { policy: { maxAttempts: 5, rules: [testRule({}, "retry")] } }, failed({ class: "budget" }), "3 fail budget (reported): budget"],
-    ["a task that reports it and then times out is final too", { policy: { maxAttempts: 5 } }, timedOut({ class: "budget" }), "3 fail budget (reported): budget"],
-    ["a cancel wins over a reported budget", cancelled, failed({ class: "budget" }), "2 cancel: cancel requested"],
-    ["a budget that is not spent says nothing", { usage: usageOf(99, 4.9), policy: { ...BUDGET, maxAttempts: 2 } }, failed(), "10 retry: onUnknown"],
+    ["a spent budget wins over a polled result", { ...broke, policy: { ...BUDGET, ...POLLING } }, completed("pending"), "budget: fail budget (tokens)"],
+    ["a spent budget wins over a handback", { ...broke, policy: BUDGET }, INTERRUPTED, "budget: fail budget (tokens)"],
+    ["a spent budget wins over a release", { ...broke, policy: BUDGET }, RELEASED, "budget: fail budget (tokens)"],
+    ["a spent budget wins over the deadline", { ...broke, policy: BUDGET }, DEADLINE, "budget: fail budget (tokens)"],
+    ["a spent budget wins over a queue timeout", { ...broke, policy: BUDGET }, QUEUE_TIMEOUT, "budget: fail budget (tokens)"],
+    ["a spent budget wins over poison", { ...broke, ...poisoned, policy: BUDGET }, lost(), "budget: fail budget (tokens)"],
+    ["a spent budget wins over a timeout", { ...broke, policy: BUDGET }, timedOut(), "budget: fail budget (tokens)"],
+    ["a spent budget wins over the task's own verdict", { ...broke, policy: BUDGET }, failed({ class: "logical" }), "budget: fail budget (tokens)"],
+    ["money can be spent while tokens are left", { usage: usageOf(99, 5), policy: BUDGET }, failed(), "budget: fail budget (costUsd)"],
+    ["a task that reports a spent budget is final, although none was counted", { policy: { maxAttempts: 5, rules: [testRule({}, "retry")] } }, failed({ class: "budget" }), "budget: fail budget (reported)"],
+    ["a task that reports it and then times out is final too", { policy: { maxAttempts: 5 } }, timedOut({ class: "budget" }), "budget: fail budget (reported)"],
+    ["a cancel wins over a reported budget", cancelled, failed({ class: "budget" }), "cancel: cancel"],
+    ["a budget that is not spent says nothing", { usage: usageOf(99, 4.9), policy: { ...BUDGET, maxAttempts: 2 } }, failed(), "retry: retry, onUnknown"],
 
     // 4. Handed back.
-    ["an interruption is not charged, although nothing is left", { losses: 100, policy: LATE }, INTERRUPTED, "4 retry: interrupted"],
-    ["a release is not charged, although nothing is left", { losses: 100, policy: LATE }, RELEASED, "4 retry: released"],
-    ["rules do not apply to a handback", { policy: { rules: [testRule({}, "fail")], stopWhen: "true" } }, INTERRUPTED, "4 retry: interrupted"],
-    ["an interruption is a loss to a job that may run at most once", { policy: ONCE }, INTERRUPTED, "6 fail lost: interrupted"],
-    ["a release is none to a job that may run at most once: it had not started", { policy: ONCE }, RELEASED, "4 retry: released"],
-    ["an interruption is free where failures may be retried, if not losses", { policy: { ...ONCE, maxAttempts: 2 } }, INTERRUPTED, "4 retry: interrupted"],
-    ["an interruption is free where losses may be retried, if not failures", { policy: { workerLost: lossPolicy({ maxRetries: 1 }) } }, INTERRUPTED, "4 retry: interrupted"],
-    ["an interruption is free where both are charged to one run", { policy: { workerLost: SHARED } }, INTERRUPTED, "4 retry: interrupted"],
-    ["waiting for children is not charged, although nothing is left", { losses: 100, failures: 5, policy: LATE }, WAITING, "4 block: waits for children"],
-    ["a cancel wins over waiting", cancelled, WAITING, "2 cancel: cancel requested"],
-    ["a spent budget wins over waiting", { ...broke, policy: BUDGET }, WAITING, "3 fail budget (tokens): budget"],
-    ["the 20th handback counts as lost", { handbacks: 19 }, INTERRUPTED, "10 retry: handed back 20 times in a row"],
-    ["the 20th release counts as lost", { handbacks: 19 }, RELEASED, "10 retry: handed back 20 times in a row"],
-    ["the 20th handback fails as lost when no loss is left", { handbacks: 19, losses: 100 }, INTERRUPTED, "6 fail lost: handed back 20 times in a row"],
-    ["the 20th handback is bound by maxElapsed like a loss", { handbacks: 19, policy: LATE }, INTERRUPTED, "9 fail budget (elapsed): handed back 20 times in a row"],
+    ["an interruption is not charged, although nothing is left", { losses: 100, policy: LATE }, INTERRUPTED, "handback: retry, interrupted"],
+    ["a release is not charged, although nothing is left", { losses: 100, policy: LATE }, RELEASED, "handback: retry, released"],
+    ["rules do not apply to a handback", { policy: { rules: [testRule({}, "fail")], stopWhen: "true" } }, INTERRUPTED, "handback: retry, interrupted"],
+    ["an interruption is a loss to a job that may run at most once", { policy: ONCE }, INTERRUPTED, "exhausted: fail lost, interrupted"],
+    ["a release is none to a job that may run at most once: it had not started", { policy: ONCE }, RELEASED, "handback: retry, released"],
+    ["an interruption is free where failures may be retried, if not losses", { policy: { ...ONCE, maxAttempts: 2 } }, INTERRUPTED, "handback: retry, interrupted"],
+    ["an interruption is free where losses may be retried, if not failures", { policy: { workerLost: lossPolicy({ maxRetries: 1 }) } }, INTERRUPTED, "handback: retry, interrupted"],
+    ["an interruption is free where both are charged to one run", { policy: { workerLost: SHARED } }, INTERRUPTED, "handback: retry, interrupted"],
+    ["waiting for children is not charged, although nothing is left", { losses: 100, failures: 5, policy: LATE }, WAITING, "children: block"],
+    ["a cancel wins over waiting", cancelled, WAITING, "cancel: cancel"],
+    ["a spent budget wins over waiting", { ...broke, policy: BUDGET }, WAITING, "budget: fail budget (tokens)"],
+    ["the 20th handback counts as lost", { handbacks: 19 }, INTERRUPTED, "retry: retry, handed back 20 times in a row"],
+    ["the 20th release counts as lost", { handbacks: 19 }, RELEASED, "retry: retry, handed back 20 times in a row"],
+    ["the 20th handback fails as lost when no loss is left", { handbacks: 19, losses: 100 }, INTERRUPTED, "exhausted: fail lost, handed back 20 times in a row"],
+    ["the 20th handback is bound by maxElapsed like a loss", { handbacks: 19, policy: LATE }, INTERRUPTED, "elapsed: fail budget (elapsed), handed back 20 times in a row"],
 
     // 5. Too late to be scheduled.
-    ["the deadline is final, whatever is left", { policy: { maxAttempts: 9 } }, DEADLINE, "5 fail unschedulable (deadline): deadline"],
-    ["the deadline is final after a start, too", { failures: 1, policy: { maxAttempts: 9 } }, DEADLINE, "5 fail unschedulable (deadline): deadline"],
-    ["rules do not apply to the deadline", { policy: { rules: [testRule({}, "retry")] } }, DEADLINE, "5 fail unschedulable (deadline): deadline"],
+    ["the deadline is final, whatever is left", { policy: { maxAttempts: 9 } }, DEADLINE, "deadline: fail unschedulable (deadline)"],
+    ["the deadline is final after a start, too", { failures: 1, policy: { maxAttempts: 9 } }, DEADLINE, "deadline: fail unschedulable (deadline)"],
+    ["rules do not apply to the deadline", { policy: { rules: [testRule({}, "retry")] } }, DEADLINE, "deadline: fail unschedulable (deadline)"],
 
     // 6. Lost.
-    ["poison wins over a spent loss budget", { ...poisoned, losses: 100 }, lost(), "6 fail poison (3 quick losses in a row): poison guard"],
-    ["poison wins over maxElapsed", { ...poisoned, policy: LATE }, lost(), "6 fail poison (3 quick losses in a row): poison guard"],
-    ["a spent loss budget wins over maxElapsed", { losses: 100, policy: LATE }, lost(), "6 fail lost: lease_expired"],
-    ["a loss is bound by maxElapsed", { policy: LATE }, lost(), "9 fail budget (elapsed): lease_expired"],
-    ["rules and conditions do not apply to a loss", { policy: { rules: [testRule({}, "fail")], stopWhen: "true", retryWhen: "false" } }, lost(), "10 retry: lease_expired"],
-    ["lists do not apply to a loss", { policy: { noRetryOn: ["lease"], retryOnExitCodes: [7], onUnknown: "fail" } }, lost(), "10 retry: lease_expired"],
-    ["a loss does not spend maxAttempts", { failures: 0, policy: { maxAttempts: 1 } }, lost(), "10 retry: lease_expired"],
-    ["a shared loss does spend maxAttempts", { policy: { maxAttempts: 1, workerLost: SHARED } }, lost(), "6 fail lost: lease_expired"],
-    ["a command that dies by a signal is a failure, not a loss", {}, failed({ kind: "signal", signal: "SIGKILL", exitCode: 137 }), "8 fail exhausted: onUnknown"],
-    ["a command out of memory is a failure, not a loss", {}, failed({ kind: "oom", exitCode: 137 }), "8 fail exhausted: onUnknown"],
+    ["poison wins over a spent loss budget", { ...poisoned, losses: 100 }, lost(), "poison: fail poison (3 quick losses in a row)"],
+    ["poison wins over maxElapsed", { ...poisoned, policy: LATE }, lost(), "poison: fail poison (3 quick losses in a row)"],
+    ["a spent loss budget wins over maxElapsed", { losses: 100, policy: LATE }, lost(), "exhausted: fail lost, lease_expired"],
+    ["a loss is bound by maxElapsed", { policy: LATE }, lost(), "elapsed: fail budget (elapsed), lease_expired"],
+    ["rules and conditions do not apply to a loss", { policy: { rules: [testRule({}, "fail")], stopWhen: "true", retryWhen: "false" } }, lost(), "retry: retry, lease_expired"],
+    ["lists do not apply to a loss", { policy: { noRetryOn: ["lease"], retryOnExitCodes: [7], onUnknown: "fail" } }, lost(), "retry: retry, lease_expired"],
+    ["a loss does not spend maxAttempts", { failures: 0, policy: { maxAttempts: 1 } }, lost(), "retry: retry, lease_expired"],
+    ["a shared loss does spend maxAttempts", { policy: { maxAttempts: 1, workerLost: SHARED } }, lost(), "exhausted: fail lost, lease_expired"],
+    ["a command that dies by a signal is a failure, not a loss", {}, failed({ kind: "signal", signal: "SIGKILL", exitCode: 137 }), "exhausted: fail exhausted, onUnknown"],
+    ["a command out of memory is a failure, not a loss", {}, failed({ kind: "oom", exitCode: 137 }), "exhausted: fail exhausted, onUnknown"],
 
     // 7. Judged by its kind.
-    ["the task's own verdict wins over everything below", { policy: { maxAttempts: 9, ...LATE } }, failed({ class: "logical" }), "7 fail rejected: the task said no"],
-    ["invalid input wins over everything below", { policy: { ...LATE } }, failed({ class: "invalid" }), "7 fail invalid: invalid input"],
-    ["a rule to fail wins over the spent budget of runs", { policy: { rules: [testRule({}, "fail")] } }, failed(), "7 fail rejected: rules[0]"],
-    ["stopWhen", { policy: { stopWhen: "true" } }, failed(), "7 fail rejected: stopWhen"],
-    ["stopWhen on a polled result", { policy: { ...POLLING, maxAttempts: 9, stopWhen: "{{ attempt >= 1 }}" } }, completed("pending"), "7 fail rejected: stopWhen"],
-    ["retryWhen", { policy: { retryWhen: "false" } }, failed(), "7 fail rejected: retryWhen"],
-    ["onTimeout", { policy: { onTimeout: "fail" } }, timedOut(), "7 fail timeout: onTimeout"],
-    ["noRetryOnExitCodes", { policy: { noRetryOnExitCodes: [7] } }, exited(7), "7 fail rejected: noRetryOnExitCodes"],
-    ["retryOnExitCodes", { policy: { retryOnExitCodes: [8] } }, exited(7), "7 fail rejected: retryOnExitCodes"],
-    ["noRetryOn", { policy: { noRetryOn: ["broke"] } }, failed(), "7 fail rejected: noRetryOn"],
-    ["the preset's own rules", {}, answered(404), "7 fail rejected: preset default"],
-    ["onUnknown", { policy: { onUnknown: "fail" } }, failed(), "7 fail rejected: onUnknown"],
-    ["a queue timeout that a rule refuses, never started", { ...waitingJob(), policy: { rules: [testRule({ kind: ["queue_timeout"] }, "fail")] } }, QUEUE_TIMEOUT, "7 fail unschedulable: rules[0]"],
+    ["the task's own verdict wins over everything below", { policy: { maxAttempts: 9, ...LATE } }, failed({ class: "logical" }), "not_retryable: fail rejected, rejected by the task"],
+    ["invalid input wins over everything below", { policy: { ...LATE } }, failed({ class: "invalid" }), "not_retryable: fail invalid, invalid input"],
+    ["a rule to fail wins over the spent budget of runs", { policy: { rules: [testRule({}, "fail")] } }, failed(), "not_retryable: fail rejected, rules[0]"],
+    ["stopWhen", { policy: { stopWhen: "true" } }, failed(), "not_retryable: fail rejected, stopWhen"],
+    ["stopWhen on a polled result", { policy: { ...POLLING, maxAttempts: 9, stopWhen: "{{ attempt >= 1 }}" } }, completed("pending"), "not_retryable: fail rejected, stopWhen"],
+    ["retryWhen", { policy: { retryWhen: "false" } }, failed(), "not_retryable: fail rejected, retryWhen"],
+    ["onTimeout", { policy: { onTimeout: "fail" } }, timedOut(), "not_retryable: fail timeout, onTimeout"],
+    ["noRetryOnExitCodes", { policy: { noRetryOnExitCodes: [7] } }, exited(7), "not_retryable: fail rejected, noRetryOnExitCodes"],
+    ["retryOnExitCodes", { policy: { retryOnExitCodes: [8] } }, exited(7), "not_retryable: fail rejected, retryOnExitCodes"],
+    ["noRetryOn", { policy: { noRetryOn: ["broke"] } }, failed(), "not_retryable: fail rejected, noRetryOn"],
+    ["the preset's own rules", {}, answered(404), "not_retryable: fail rejected, preset default"],
+    ["onUnknown", { policy: { onUnknown: "fail" } }, failed(), "not_retryable: fail rejected, onUnknown"],
+    ["a queue timeout that a rule refuses, never started", { ...waitingJob(), policy: { rules: [testRule({ kind: ["queue_timeout"] }, "fail")] } }, QUEUE_TIMEOUT, "not_retryable: fail unschedulable, rules[0]"],
 
     // 8. Its budget is used up, before 9 is asked.
-    ["the last run failed", { policy: LATE }, failed(), "8 fail exhausted: onUnknown"],
-    ["the last run timed out", { policy: LATE }, timedOut(), "8 fail timeout: onTimeout"],
-    ["the last poll is still not what was waited for", { policy: { ...POLLING, ...LATE } }, completed("pending"), "8 fail exhausted: retryWhen"],
-    ["nobody ever started it", { ...waitingJob() }, QUEUE_TIMEOUT, "8 fail unschedulable: queue timeout"],
-    ["nobody started it in this chapter", { state: "queued", chapter: 2, firstStartedAt: null }, QUEUE_TIMEOUT, "8 fail unschedulable: queue timeout"],
-    ["nobody started it again", { failures: 1, policy: { maxAttempts: 2 } }, QUEUE_TIMEOUT, "8 fail exhausted: queue timeout"],
-    ["a rule's own budget is used up", { ruleCounts: { 0: 2 }, policy: { maxAttempts: 9, rules: [testRule({}, "retry", { maxRetries: 2 })] } }, failed(), "8 fail exhausted: rules[0]"],
-    ["a rule's own budget of none is used up at once", { policy: { maxAttempts: 9, rules: [testRule({}, "retry", { maxRetries: 0 })] } }, failed(), "8 fail exhausted: rules[0]"],
-    ["a rule's own budget is used up by a timeout", { policy: { maxAttempts: 9, rules: [testRule({}, "retry", { maxRetries: 0 })] } }, timedOut(), "8 fail timeout: rules[0]"],
+    ["the last run failed", { policy: LATE }, failed(), "exhausted: fail exhausted, onUnknown"],
+    ["the last run timed out", { policy: LATE }, timedOut(), "exhausted: fail timeout, onTimeout"],
+    ["the last poll is still not what was waited for", { policy: { ...POLLING, ...LATE } }, completed("pending"), "exhausted: fail exhausted, retryWhen"],
+    ["nobody ever started it", { ...waitingJob() }, QUEUE_TIMEOUT, "exhausted: fail unschedulable, queue timeout"],
+    ["nobody started it in this chapter", { state: "queued", chapter: 2, firstStartedAt: null }, QUEUE_TIMEOUT, "exhausted: fail unschedulable, queue timeout"],
+    ["nobody started it again", { failures: 1, policy: { maxAttempts: 2 } }, QUEUE_TIMEOUT, "exhausted: fail exhausted, queue timeout"],
+    ["a rule's own budget is used up", { ruleCounts: { 0: 2 }, policy: { maxAttempts: 9, rules: [testRule({}, "retry", { maxRetries: 2 })] } }, failed(), "exhausted: fail exhausted, rules[0]"],
+    ["a rule's own budget of none is used up at once", { policy: { maxAttempts: 9, rules: [testRule({}, "retry", { maxRetries: 0 })] } }, failed(), "exhausted: fail exhausted, rules[0]"],
+    ["a rule's own budget is used up by a timeout", { policy: { maxAttempts: 9, rules: [testRule({}, "retry", { maxRetries: 0 })] } }, timedOut(), "exhausted: fail timeout, rules[0]"],
 
     // 9. It would take too long.
-    ["a retry would lie beyond maxElapsed", { policy: { ...LATE, maxAttempts: 2 } }, failed(), "9 fail budget (elapsed): onUnknown"],
-    ["a deferral would lie beyond maxElapsed", { policy: { ...LATE, rules: [testRule({}, "defer")] } }, failed(), "9 fail budget (elapsed): rules[0]"],
-    ["a poll would lie beyond maxElapsed", { policy: { ...LATE, ...POLLING, maxAttempts: 2 } }, completed("pending"), "9 fail budget (elapsed): retryWhen"],
+    ["a retry would lie beyond maxElapsed", { policy: { ...LATE, maxAttempts: 2 } }, failed(), "elapsed: fail budget (elapsed), onUnknown"],
+    ["a deferral would lie beyond maxElapsed", { policy: { ...LATE, rules: [testRule({}, "defer")] } }, failed(), "elapsed: fail budget (elapsed), rules[0]"],
+    ["a poll would lie beyond maxElapsed", { policy: { ...LATE, ...POLLING, maxAttempts: 2 } }, completed("pending"), "elapsed: fail budget (elapsed), retryWhen"],
 
     // 10. Again.
-    ["a failure", { policy: { maxAttempts: 2 } }, failed(), "10 retry: onUnknown"],
-    ["a timeout", { policy: { maxAttempts: 2 } }, timedOut(), "10 retry: onTimeout"],
-    ["a queue timeout", { ...waitingJob(), policy: { maxAttempts: 2 } }, QUEUE_TIMEOUT, "10 retry: queue timeout"],
-    ["a poll", { policy: { ...POLLING, maxAttempts: 2 } }, completed("pending"), "10 retry: retryWhen"],
-    ["an allowed exit code", { policy: { maxAttempts: 2, retryOnExitCodes: [7] } }, exited(7), "10 retry: retryOnExitCodes"],
-    ["an allowed message", { policy: { maxAttempts: 2, retryOn: ["broke"] } }, failed(), "10 retry: retryOn"],
-    ["a rule", { policy: { maxAttempts: 2, rules: [testRule({}, "retry")] } }, failed(), "10 retry: rules[0]"],
-    ["a deferral", { policy: { rules: [testRule({}, "defer")] } }, failed(), "10 retry: rules[0]"],
-    ["a preset's own rule", { policy: { ...presets.opal } }, failed({ kind: "oom" }), "10 retry: preset opal"],
-    ["a loss found by its lease", {}, lost(), "10 retry: lease_expired"],
-    ["a loss found by its worker", {}, { kind: "lost", why: "worker_gone", session: "s1", renewedAt: null, by: null }, "10 retry: worker_gone"],
-    ["a run that was killed and nobody asked", {}, { kind: "lost", why: "killed", session: "s1", renewedAt: null, by: null }, "10 retry: killed"],
+    ["a failure", { policy: { maxAttempts: 2 } }, failed(), "retry: retry, onUnknown"],
+    ["a timeout", { policy: { maxAttempts: 2 } }, timedOut(), "retry: retry, onTimeout"],
+    ["a queue timeout", { ...waitingJob(), policy: { maxAttempts: 2 } }, QUEUE_TIMEOUT, "retry: retry, queue timeout"],
+    ["a poll", { policy: { ...POLLING, maxAttempts: 2 } }, completed("pending"), "retry: retry, retryWhen"],
+    ["an allowed exit code", { policy: { maxAttempts: 2, retryOnExitCodes: [7] } }, exited(7), "retry: retry, retryOnExitCodes"],
+    ["an allowed message", { policy: { maxAttempts: 2, retryOn: ["broke"] } }, failed(), "retry: retry, retryOn"],
+    ["a rule", { policy: { maxAttempts: 2, rules: [testRule({}, "retry")] } }, failed(), "retry: retry, rules[0]"],
+    ["a deferral", { policy: { rules: [testRule({}, "defer")] } }, failed(), "retry: retry, rules[0]"],
+    ["a preset's own rule", { policy: { ...presets.opal } }, failed({ kind: "oom" }), "retry: retry, preset opal"],
+    ["a loss found by its lease", {}, lost(), "retry: retry, lease_expired"],
+    ["a loss found by its worker", {}, { kind: "lost", why: "worker_gone", session: "s1", renewedAt: null, by: null }, "retry: retry, worker_gone"],
+    ["a run that was killed and nobody asked", {}, { kind: "lost", why: "killed", session: "s1", renewedAt: null, by: null }, "retry: retry, killed"],
   ];
 
   it.each(ROWS)("%s", (_, parts, outcome, decision) => {
@@ -247,8 +248,11 @@ describe("a decision's class", () => {
     ["handback", INTERRUPTED],
     ["handback", RELEASED],
   ])("is %s, too, where a cancel or a spent budget decides", (cls, outcome) => {
-    expect(decided({ ...cancelled, policy: POLLING }, outcome)).toMatchObject({ step: 2, class: cls });
-    expect(decided({ ...broke, policy: { ...POLLING, ...BUDGET } }, outcome)).toMatchObject({ step: 3, class: cls });
+    expect(decided({ ...cancelled, policy: POLLING }, outcome)).toMatchObject({ step: "cancel", class: cls });
+    expect(decided({ ...broke, policy: { ...POLLING, ...BUDGET } }, outcome)).toMatchObject({
+      step: "budget",
+      class: cls,
+    });
   });
 });
 
@@ -328,7 +332,7 @@ describe("at the limits", () => {
     expect(decided({ policy }, failed(), { now: T0 + 8_001 })).toMatchObject({
       kind: "fail",
       detail: "elapsed",
-      step: 9,
+      step: "elapsed",
     });
   });
 
@@ -347,11 +351,11 @@ describe("at the limits", () => {
 
   it("the 19th handback in a row is free, the 20th is a loss and begins anew", () => {
     expect(decided({ handbacks: MAX_HANDBACKS - 2 }, RELEASED)).toMatchObject({
-      step: 4,
+      step: "handback",
       counters: { handbacks: 19, losses: 0 },
     });
     expect(decided({ handbacks: MAX_HANDBACKS - 1 }, RELEASED)).toMatchObject({
-      step: 10,
+      step: "retry",
       counters: { handbacks: 0, losses: 1 },
     });
   });
@@ -587,7 +591,11 @@ describe("the delay", () => {
 describe("a condition that errs", () => {
   it("is told with the decision", () => {
     const decision = decided({ policy: { maxAttempts: 2, stopWhen: "{{ attempt / 0 > 1 }}" } }, failed());
-    expect(decision).toMatchObject({ kind: "fail", matched: "stopWhen", conditionError: expect.any(String) });
+    expect(decision).toMatchObject({
+      kind: "fail",
+      match: { condition: "stopWhen" },
+      conditionError: expect.any(String),
+    });
   });
 
   it("is not spoken of when there was none", () => {

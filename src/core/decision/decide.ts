@@ -1,6 +1,7 @@
 /** Decides what follows an attempt. Pure: the same job, outcome, instant and draw give the same decision. Reports,
- *  lost leases, timeouts, queue expiry and budgets all come through here, so the rules exist once. The steps are
- *  numbered as in docs/lifecycle.md; the first match wins. This is the one place where counters are raised. */
+ *  lost leases, timeouts, queue expiry and budgets all come through here, so the rules exist once. The steps are those
+ *  of docs/lifecycle.md (`DECISION_STEPS`); the first that applies decides. This is the one place where counters are
+ *  raised. */
 
 import type { FailReason, Job } from "../job/job.ts";
 import type { Backoff } from "../policy/policy.ts";
@@ -16,7 +17,7 @@ import {
 } from "./budget.ts";
 import { classify, type FailureOutcome, polled } from "./classify.ts";
 import { DECISIVE, evidenceOf } from "./evidence.ts";
-import type { FoundPart } from "./message-parts.ts";
+import type { DecisionStep, Match } from "./match.ts";
 import type { Outcome } from "./outcome.ts";
 
 /** What an outcome counts as.
@@ -64,12 +65,10 @@ export type Counters = Pick<
 >;
 
 interface DecisionParts {
-  readonly step: number;
+  readonly step: DecisionStep;
   readonly class: DecisionClass;
-  /** The rule, list, condition or step that decided. */
-  readonly matched: string;
-  /** Which part of that rule or list, and the line in which it was found. */
-  readonly found?: FoundPart;
+  /** What of the policy or of the outcome decided; absent where the step alone says it. */
+  readonly match?: Match;
   readonly charge: Charge | null;
   readonly counters: Counters;
   /** Why a condition could not be evaluated. */
@@ -98,13 +97,13 @@ export const RELEASE_DELAY_MS = 1_000;
 /** A deferral never comes back at once, whatever the backoff says. */
 export const MIN_DEFER_MS = 1_000;
 
-type DecisionFacts = Omit<DecisionParts, "step" | "matched">;
+type DecisionFacts = Omit<DecisionParts, "step" | "match">;
 
 /** Decides what follows an attempt: the one place that does. Pure: time and chance are arguments.
  *  `budgets` are those that cover the job, the nearest first, with what this attempt spent, and without what it held.
  *  @example
  *  const decision = decide(running, outcome, Date.now(), Math.random());
- *  console.log(decision.kind, decision.matched); */
+ *  console.log(decision.kind, decision.step, decision.match); */
 export function decide(
   job: Job,
   outcome: Outcome,
@@ -114,40 +113,40 @@ export function decide(
 ): Decision {
   if (outcome.kind === "completed") {
     const again = polled(job, outcome);
-    if (!again.value) return succeed(job, again.error); // 1
+    if (!again.value) return succeed(job, again.error);
   }
   if (job.cancelRequestedAt !== null) {
-    return { kind: "cancel", step: 2, class: classOf(outcome), matched: "cancel requested", ...rested(job) }; // 2
+    return { kind: "cancel", step: "cancel", class: classOf(outcome), ...rested(job) };
   }
   const spent = outOfBudget(job, outcome, budgets);
   if (spent !== null) {
     const facts = { ...rested(job), class: classOf(outcome) };
-    return { kind: "fail", reason: "budget", ...spent, step: 3, matched: "budget", ...facts }; // 3
+    return { kind: "fail", reason: "budget", ...spent, step: "budget", ...facts };
   }
   switch (outcome.kind) {
     case "over_budget": {
       const { shortage } = outcome;
       const facts = { ...rested(job), class: "over_budget", detail: shortage.part, shortage } as const;
-      return { kind: "fail", reason: "budget", step: 3, matched: "budget", ...facts }; // 3
+      return { kind: "fail", reason: "budget", step: "budget", ...facts };
     }
     case "waiting":
-      return { kind: "block", step: 4, class: "waiting", matched: "waits for children", ...rested(job) }; // 4
+      return { kind: "block", step: "children", class: "waiting", ...rested(job) };
     case "interrupted":
     case "released":
-      return handBack(job, outcome, now, random); // 4
+      return handBack(job, outcome, now, random);
     case "deadline":
       return {
         ...rested(job),
         ...{ kind: "fail", reason: "unschedulable", detail: "deadline" },
-        ...{ step: 5, class: "queue_timeout", matched: "deadline" },
-      }; // 5
+        ...{ step: "deadline", class: "queue_timeout" },
+      };
     case "lost":
-      return lose(job, outcome, now, random); // 6
+      return lose(job, outcome, now, random);
     case "completed":
     case "failed":
     case "timeout":
     case "queue_timeout":
-      return judged(job, outcome, now, random); // 7 to 10
+      return judged(job, outcome, now, random);
   }
 }
 
@@ -173,7 +172,7 @@ function isReportedSpent(outcome: Outcome): boolean {
 
 /** A condition that erred is noted: someone who waits for a poll wants to know why there was none. */
 function succeed(job: Job, conditionError: string | null): Decision {
-  const made = { step: 1, class: "completed", matched: "completed", charge: null, counters: count(job, {}) } as const;
+  const made = { step: "completed", class: "completed", charge: null, counters: count(job, {}) } as const;
   return conditionError === null ? { kind: "succeed", ...made } : { kind: "succeed", conditionError, ...made };
 }
 
@@ -216,15 +215,15 @@ function count(job: Job, moved: Partial<Counters>): Counters {
 function handBack(job: Job, outcome: Outcome & { kind: "interrupted" | "released" }, now: number, random: number) {
   // A run that our shutdown cut off had begun: a job that must not run twice cannot have it back.
   if (outcome.kind === "interrupted" && isAtMostOnce(job))
-    return chargeLoss(job, NO_STREAK, "interrupted", now, random);
+    return chargeLoss(job, NO_STREAK, { by: "interrupted" }, now, random);
   const handbacks = job.handbacks + 1;
   if (handbacks >= MAX_HANDBACKS) {
-    const matched = `handed back ${MAX_HANDBACKS} times in a row`;
-    return chargeLoss(job, NO_STREAK, matched, now, random);
+    return chargeLoss(job, NO_STREAK, { by: "handbacks", count: MAX_HANDBACKS }, now, random);
   }
   const delayMs = outcome.kind === "released" ? RELEASE_DELAY_MS : 0;
   const facts: DecisionFacts = { class: "handback", charge: null, counters: count(job, { handbacks }) };
-  return retryAt(now, { baseMs: delayMs, jitter: 0, delayMs }, { step: 4, matched: outcome.kind, ...facts });
+  const delay: Delay = { baseMs: delayMs, jitter: 0, delayMs };
+  return retryAt(now, delay, { step: "handback", match: { by: outcome.kind }, ...facts });
 }
 
 type Streak = Pick<Counters, "streak" | "streakSession" | "evidence">;
@@ -243,10 +242,10 @@ function lose(job: Job, outcome: Outcome & { kind: "lost" }, now: number, random
     const charge = lossCharge(job, losses);
     return {
       ...{ kind: "fail", reason: "poison", detail: `${streak.streak} quick losses in a row` },
-      ...{ step: 6, class: "lost", matched: "poison guard", charge, counters: count(job, { losses, ...streak }) },
+      ...{ step: "poison", class: "lost", charge, counters: count(job, { losses, ...streak }) },
     };
   }
-  return chargeLoss(job, streak, outcome.why, now, random);
+  return chargeLoss(job, streak, { by: "loss", why: outcome.why }, now, random);
 }
 
 /** Only by a loss that it was alone in, and only if all of them together leave too little chance that it is innocent. */
@@ -279,42 +278,42 @@ function lossCharge(job: Job, losses: number): Charge {
   return charged("maxAttempts", used, limit);
 }
 
-function chargeLoss(job: Job, streak: Streak, matched: string, now: number, random: number): Decision {
+function chargeLoss(job: Job, streak: Streak, match: Match, now: number, random: number): Decision {
   const losses = job.losses + 1;
   const { workerLost, backoff, maxAttempts } = job.policy;
   const shared = workerLost.charge === "shared";
   const charge = lossCharge(job, losses);
   const facts: DecisionFacts = { class: "lost", charge, counters: count(job, { losses, ...streak }) };
   const usedUp = shared ? charge.used >= maxAttempts : losses > workerLost.maxRetries;
-  if (usedUp) return { kind: "fail", reason: "lost", detail: null, step: 6, matched, ...facts };
+  if (usedUp) return { kind: "fail", reason: "lost", detail: null, step: "exhausted", match, ...facts };
   const delay = backoffMs(shared ? backoff : workerLost.backoff, shared ? charge.used : losses, random);
-  return withinElapsed(job, now, delay, { step: 10, matched, ...facts });
+  return withinElapsed(job, now, delay, { step: "retry", match, ...facts });
 }
 
 function judged(job: Job, outcome: FailureOutcome, now: number, random: number): Decision {
   const verdict = classify(job, outcome);
   const { policy } = job;
-  const { matched } = verdict;
+  const { match } = verdict;
   const cls = classOf(outcome);
   const noted = verdict.conditionError === null ? {} : { conditionError: verdict.conditionError };
-  const by = verdict.found === null ? { matched } : { matched, found: verdict.found };
 
   if (verdict.kind === "fail") {
     const { charge, counters } = chargeFailure(job);
     const reason = verdict.reason as FailReason;
-    return { kind: "fail", reason, detail: null, step: 7, ...by, class: cls, charge, counters, ...noted };
+    const step = "not_retryable";
+    return { kind: "fail", reason, detail: null, step, match, class: cls, charge, counters, ...noted };
   }
 
   const spent = chargeVerdict(job, verdict.rule, verdict.kind === "defer");
   const { charge, counters } = spent;
   if (spent.usedUp) {
     const reason = endReason(job, outcome);
-    return { kind: "fail", reason, detail: null, step: 8, ...by, class: cls, charge, counters };
+    return { kind: "fail", reason, detail: null, step: "exhausted", match, class: cls, charge, counters };
   }
 
   const backoff: Backoff = verdict.rule?.rule.backoff ?? policy.backoff;
   const delay = withRetryAfter(job, verdict.failure.retryAfterMs, backoffMs(backoff, spent.r, random), spent.deferred);
-  return withinElapsed(job, now, delay, { step: 10, ...by, class: cls, charge, counters });
+  return withinElapsed(job, now, delay, { step: "retry", match, class: cls, charge, counters });
 }
 
 interface ChargedRetry {
@@ -370,12 +369,12 @@ function withRetryAfter(job: Job, asked: number | null, delay: Delay, deferred: 
   return { ...delay, delayMs: Math.max(floor, wanted), retryAfterMs };
 }
 
-/** Step 9, then 10. */
+/** A retry, unless it would come too late. */
 function withinElapsed(job: Job, now: number, delay: Delay, made: DecisionParts): Decision {
   const { maxElapsedMs } = job.policy;
   const runAt = now + delay.delayMs;
   if (maxElapsedMs !== null && job.firstStartedAt !== null && runAt > job.firstStartedAt + maxElapsedMs) {
-    return { ...made, kind: "fail", reason: "budget", detail: "elapsed", step: 9 };
+    return { ...made, kind: "fail", reason: "budget", detail: "elapsed", step: "elapsed" };
   }
   return retryAt(now, delay, made);
 }

@@ -32,8 +32,7 @@ describe("lists of phrases", () => {
     const fallback = [testRule({ lines: "authentication-failed-99" }, "fail")];
     const job = testJob({ policy: { ...presets.agent, maxAttempts: 3, fallback } });
     expect(classify(job, failed("HTTP 401"))).toMatchObject({
-      ...{ kind: "retry", matched: "onUnknown" },
-      found: { part: 'this version does not know lines "authentication-failed-99"', line: null },
+      ...{ kind: "retry", match: { by: "onUnknown", unknownLists: ["authentication-failed-99"] } },
     });
     const decided = settleJob(testJob({ ...job, state: "running" }), failed("HTTP 401"), null, T0, 0.5);
     const { event, next: after } = decided;

@@ -190,10 +190,8 @@ export function lineList(name: string): PhraseIndex | null {
   return LISTS.get(name) ?? null;
 }
 
-/** In words, the lists of a policy that a newer version has written; null where all are known. */
-export function unknownLists({ rules, fallback }: Policy): string | null {
+/** The lists that a policy names and this version does not have: a newer version wrote the policy. */
+export function unknownLists({ rules, fallback }: Policy): readonly string[] {
   const names = [...rules, ...fallback].flatMap(({ if: { lines } }) => (lines === undefined ? [] : [lines]));
-  const unknown = names.filter((name) => lineList(name) === null);
-  if (unknown.length === 0) return null;
-  return `this version does not know ${unknown.map((name) => `lines ${JSON.stringify(name).slice(0, 100)}`).join(", ")}`;
+  return names.filter((name) => lineList(name) === null).map((name) => name.slice(0, 100));
 }

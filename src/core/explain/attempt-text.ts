@@ -1,6 +1,7 @@
 /** What each attempt did, as data and in sentences, from the event that began it and the one that ended it. */
 import type { Charge, Delay } from "../decision/decide.ts";
 import type { Crash, Excuse } from "../decision/evidence.ts";
+import type { DecisionStep, Match } from "../decision/match.ts";
 import { showMs } from "../duration.ts";
 import { counted, quoted, showAt, showSpan, showText } from "../format.ts";
 import type { JobEvent, StoredDecision } from "../job/event.ts";
@@ -40,12 +41,11 @@ export interface AttemptHistory {
   readonly outcome: AttemptOutcome;
   readonly failure: ShownFailure | null;
   readonly usage: Usage | null;
-  /** What was decided, by which rule or step, and the same as a clause for people; null while it runs. */
+  /** What was decided, by which step, and the same as a clause for people; null while it runs. */
   readonly verdict: StoredDecision["kind"] | null;
-  readonly matched: string | null;
-  /** Which part of that rule or list, and the line in which it was found; null of decisions of earlier versions. */
-  readonly matchedPart: string | null;
-  readonly matchedText: string | null;
+  readonly step: DecisionStep | null;
+  /** What of the policy or of the outcome decided; null where the step alone says it. */
+  readonly match: Match | null;
   readonly because: string | null;
   /** The budget that paid for it; null when nothing was charged. */
   readonly charge: Charge | null;
@@ -73,9 +73,8 @@ export function beginAttempt({ data, at }: AttemptStarted, before: JobProgressFi
     failure: null,
     usage: null,
     verdict: null,
-    matched: null,
-    matchedPart: null,
-    matchedText: null,
+    step: null,
+    match: null,
     because: null,
     charge: null,
     delay: null,
@@ -92,9 +91,8 @@ export function endAttempt(begun: AttemptHistory, event: AttemptEnded, decided: 
     failure: failure ?? null,
     usage: usage ?? null,
     verdict: decision.kind,
-    matched: decision.matched,
-    matchedPart: decision.matchedPart ?? null,
-    matchedText: decision.matchedText ?? null,
+    step: decision.step,
+    match: decision.match ?? null,
     because: because(decided),
     charge: decision.charge ?? null,
     delay: decision.delay ?? null,

@@ -4,6 +4,7 @@ import { shortageText } from "../decision/budget.ts";
 import { type Charge, type Delay, MAX_HANDBACKS } from "../decision/decide.ts";
 import { chanceText } from "../decision/evidence.ts";
 import type { Failure } from "../decision/failure.ts";
+import { type Match, matchLine, matchName, matchPart } from "../decision/match.ts";
 import { showMs } from "../duration.ts";
 import { counted, quoted, showAt, showText } from "../format.ts";
 import type { JobEvent, StoredDecision } from "../job/event.ts";
@@ -31,10 +32,6 @@ export interface DecisionInHistory {
   readonly cancel: CommandOrigin | null;
 }
 
-/** How `decide` begins what it matched, where a number or a name follows. */
-const PRESET = "preset ";
-const HANDED_BACK = "handed back ";
-
 export function isDecided(event: JobEvent): event is DecidedEvent {
   return "decision" in event.data;
 }
@@ -44,9 +41,7 @@ export function tellDecision(decided: DecisionInHistory): string[] {
   const { decision, failure } = decided.event.data;
   if (decision.kind === "succeed") return tooLate(decided.cancel);
   const verdict = decision.kind === "fail" ? `fail as ${decision.reason}` : decided.deferred ? "defer" : decision.kind;
-  const lines = [
-    `  Decision (step ${decision.step}): ${verdict}, because ${because(decided)}${otherwise(decided)}; ${charged(decided)}.`,
-  ];
+  const lines = [`  Decision: ${verdict}, because ${because(decided)}${otherwise(decided)}; ${charged(decided)}.`];
   if (decision.runAt !== undefined && decision.delay !== undefined) {
     lines.push(`  Next run due at ${showAt(decision.runAt)}, ${delayed(decision, decision.delay, failure)}.`);
   }
@@ -61,25 +56,29 @@ function tooLate(cancel: CommandOrigin | null): string[] {
 /** The clause that follows "because". */
 export function because({ event, after, deferred, cancel }: DecisionInHistory): string {
   const { decision, failure } = event.data;
-  const { step, charge } = decision;
-  switch (decision.kind) {
-    case "succeed":
+  switch (decision.step) {
+    case "completed":
       return "the task completed";
     case "cancel":
       return cancel === null ? "a cancel had been requested" : `a cancel was requested ${askedBy(cancel)}`;
-    case "block":
+    case "budget":
+      return decision.shortage === undefined
+        ? budgetWords(decision.detail, after.usage)
+        : shortageText(decision.shortage);
+    case "children":
       return "its children are to end first";
+    case "deadline":
+      return "its deadline for starting had passed";
+    case "poison":
+      return `the poison guard stopped it: ${decision.detail} in different sessions${proofWords(event, after)}`;
+    case "exhausted":
+      return usedUp(decision);
+    case "elapsed":
+      return "the next run would have come later than maxElapsed after the first start of this chapter";
+    case "handback":
+    case "not_retryable":
     case "retry":
-      return matchedWords(decision, deferred ? "defer" : "retry", failure);
-    case "fail":
-      if (decision.shortage !== undefined) return shortageText(decision.shortage);
-      if (step === 3) return budgetWords(decision.detail, after.usage);
-      if (step === 9) return "the next run would have come later than maxElapsed after the first start of this chapter";
-      if (decision.reason === "poison") {
-        return `the poison guard stopped it: ${decision.detail} in different sessions${proofWords(event, after)}`;
-      }
-      if (decision.reason === "lost") return charge == null ? "its workers were lost" : lostWords(decision, charge);
-      return step === 8 && charge != null ? usedUp(charge) : matchedWords(decision, "fail", failure);
+      return matchWords(decision, deferred ? "defer" : decision.kind, failure);
   }
 }
 
@@ -92,8 +91,9 @@ function proofWords(event: DecidedEvent, { evidence }: JobProgressFields): strin
 /** A spent budget hides what the policy would have said without it. */
 function otherwise({ event }: DecisionInHistory): string {
   const { decision, failure } = event.data;
-  if (decision.step !== 8 && decision.step !== 9) return "";
-  return ` (else it would be retried, as ${matchedWords(decision, "retry", failure)})`;
+  const isLoss = decision.class === "lost" && decision.step === "exhausted";
+  if (isLoss || (decision.step !== "exhausted" && decision.step !== "elapsed")) return "";
+  return ` (else it would be retried, as ${matchWords(decision, "retry", failure)})`;
 }
 
 export function askedBy({ at, by }: CommandOrigin): string {
@@ -110,7 +110,16 @@ export function usageWords({ tokensIn, tokensOut, costUsd }: Usage): string {
   return `${tokensIn} tokens in, ${tokensOut} tokens out, ${costUsd} USD`;
 }
 
-function usedUp({ to, used, limit }: Charge): string {
+function usedUp(decision: StoredDecision): string {
+  const { match, charge } = decision;
+  if (charge == null) return "what it may be charged is used up";
+  if (decision.class !== "lost") return chargeWords(charge);
+  const shared = charge.to === "maxAttempts" ? ", lost ones included" : "";
+  const cause = match?.by === "handbacks" ? `${matchWords(decision, "retry", undefined)}, and ` : "";
+  return `${cause}${chargeWords(charge)}${shared}`;
+}
+
+function chargeWords({ to, used, limit }: Charge): string {
   if (to === "workerLost")
     return `it was lost ${counted(used, "time")} and ${grants(limit)} granted after lost workers`;
   if (to !== "maxAttempts") return `${to} matched ${counted(used, "time")} and ${grants(limit)} granted by it`;
@@ -122,77 +131,61 @@ function grants(limit: number): string {
   return limit === 1 ? "only 1 retry is" : `only ${limit} retries are`;
 }
 
-function lostWords(decision: StoredDecision, charge: Charge): string {
-  const shared = charge.to === "maxAttempts" ? ", lost ones included" : "";
-  const cause = decision.matched.startsWith(HANDED_BACK) ? `${matchedWords(decision, "retry", undefined)}, and ` : "";
-  return `${cause}${usedUp(charge)}${shared}`;
-}
-
 /** What the matched rule, list, condition or switch says; `then` is its own verdict, before any budget. */
-function matchedWords(
-  { matched, matchedPart, matchedText, conditionError, class: cls }: StoredDecision,
-  then: "retry" | "fail" | "defer",
+function matchWords(
+  { match, conditionError, class: cls }: StoredDecision,
+  then: StoredDecision["kind"] | "defer",
   failure: ShownFailure | undefined,
 ): string {
+  if (match === undefined) return "of something that this version does not know";
   if (conditionError !== undefined) {
-    return `${matched} could not be evaluated (${showText(conditionError)}), which means no retry`;
+    return `${matchName(match)} could not be evaluated (${showText(conditionError)}), which means no retry`;
   }
-  const rule = /^rules\[(\d+)\]$/.exec(matched);
-  if (rule)
-    return `${matched}, rule ${Number(rule[1]) + 1} of its policy, matched this failure${partText(matchedPart, matchedText)}`;
-  if (matched.startsWith(PRESET)) {
-    const preset = quoted(matched.slice(PRESET.length));
-    return `a rule of the preset ${preset} matched this failure${partText(matchedPart, matchedText)}`;
-  }
-  if (matched.startsWith(HANDED_BACK)) return `it was ${matched}, which counts as a lost worker`;
-  const code = failure?.exitCode ?? null;
-  const exit = code === null ? "a failure without an exit code" : `exit code ${code}`;
-  switch (matched) {
-    case "the task said no":
+  switch (match.by) {
+    case "rule":
+      return `${matchName(match)}, rule ${match.index + 1} of its policy, matched this failure${partText(match)}`;
+    case "preset":
+      return `a rule of the preset ${quoted(match.preset)} matched this failure${partText(match)}`;
+    case "handbacks":
+      return `it was ${matchName(match)}, which counts as a lost worker`;
+    case "task":
       if (failure?.code === "malformed_result")
         return "its result.json cannot be used, which another run would not change";
       return "the task itself said that another run cannot help";
-    case "invalid input":
+    case "invalidInput":
       return "its input can never work";
-    case "stopWhen":
-      return "stopWhen is true";
-    case "retryWhen":
+    case "condition":
+      if (match.condition === "stopWhen") return "stopWhen is true";
       if (cls === "polled") return "its result matches retryWhen";
       return then === "fail" ? "retryWhen is not true" : "retryWhen is true";
     case "onTimeout":
       return `onTimeout is set to ${then}`;
     case "onUnknown":
-      return `onUnknown is set to ${then}, and no rule, list or condition matched this failure${partText(matchedPart, undefined)}`;
-    case "queue timeout":
+      return `onUnknown is set to ${then}, and no rule, list or condition matched this failure${partText(match)}`;
+    case "queueTimeout":
       return "a job that nobody started in time is queued again while its budget lasts";
-    case "noRetryOnExitCodes":
-      return `${exit} is in noRetryOnExitCodes`;
-    case "retryOnExitCodes":
-      return `${exit} is ${then === "fail" ? "not in" : "in"} retryOnExitCodes`;
-    case "noRetryOn":
-    case "retryOn":
-      // Decisions of earlier versions do not name the part.
-      if (matchedPart === undefined) return `its message has a part that ${matched} lists`;
-      return `${matched} ${quoted(matchedPart)} matched ${quoted(matchedText ?? "")}`;
-    case "lease_expired":
-    case "worker_gone":
-    case "killed":
+    case "exitCodes": {
+      const code = failure?.exitCode ?? null;
+      const exit = code === null ? "a failure without an exit code" : `exit code ${code}`;
+      return `${exit} is ${match.code === undefined ? "not in" : "in"} ${match.list}`;
+    }
+    case "list":
+      if (match.entry === undefined) return `its message has a part that ${match.list} lists`;
+      return `${match.list} ${quoted(match.entry)} matched ${quoted(match.line ?? "")}`;
+    case "loss":
       return "a lost worker is not the job's fault";
     case "interrupted":
       return "the worker was shutting down";
     case "released":
       return "it had not been started";
-    case "deadline":
-      return "its deadline for starting had passed";
-    default:
-      return `of ${quoted(matched)}`;
   }
 }
 
 /** Of a rule: its conditions with the values that matched, and the line in which a part of a message was found. */
-function partText(part: string | undefined, text: string | undefined): string {
-  if (part === undefined) return "";
-  return text === undefined ? ` (${showText(part)})` : `: ${showText(part)} matched ${quoted(text)}`;
+function partText(match: Match): string {
+  const [part, line] = [matchPart(match), matchLine(match)];
+  if (part === null) return "";
+  return line === null ? ` (${showText(part)})` : `: ${showText(part)} matched ${quoted(line)}`;
 }
 
 /** What the decision cost, "run 7, 4 of 5 charged" for the job's own budget. */
@@ -211,7 +204,8 @@ function charged({ event, after, deferred }: DecisionInHistory): string {
 }
 
 function delayed({ step }: StoredDecision, delay: Delay, failure: ShownFailure | undefined): string {
-  if (step === 4) return delay.delayMs === 0 ? "at once" : `${showMs(delay.delayMs)} later and not in the same session`;
+  if (step === "handback")
+    return delay.delayMs === 0 ? "at once" : `${showMs(delay.delayMs)} later and not in the same session`;
   const parts = [delay.baseMs === 0 ? "no backoff" : `backoff ${showMs(delay.baseMs)}`];
   if (delay.jitter !== 0) parts.push(`jitter ${percent(delay.jitter)}`);
   const asked = failure?.retryAfterMs ?? null;
@@ -239,10 +233,8 @@ export interface RetryRecord {
   readonly attempt: number | null;
   /** What the end counted as (`failure`, `timeout`, `lost`, `queue_timeout`, `polled`), or `redrive`. */
   readonly cause: string;
-  /** The rule, list, condition or switch that granted it; which part of that, and the line in which the part was found. */
-  readonly matched: string | null;
-  readonly matchedPart: string | null;
-  readonly matchedText: string | null;
+  /** The rule, list, condition or switch that granted it; null for a redrive. */
+  readonly match: Match | null;
   readonly failure: ShownFailure | null;
 }
 
@@ -255,15 +247,13 @@ export interface RetryWithLine extends RetryRecord {
 /** Null for an event that grants no retry. */
 export function retryIn(event: JobEvent): RetryRecord | null {
   if (event.name === "job.redriven") {
-    const nothing = { matched: null, matchedPart: null, matchedText: null, failure: null };
-    return { at: event.at, attempt: null, cause: "redrive", ...nothing };
+    return { at: event.at, attempt: null, cause: "redrive", match: null, failure: null };
   }
   if (!isDecided(event)) return null;
   const { attempt, decision, failure = null } = event.data;
   if (decision.kind !== "retry" || decision.class === "handback") return null;
-  const { matched, matchedPart = null, matchedText = null } = decision;
   const ended = event.name === "job.queue_timeout" ? null : attempt;
-  return { at: event.at, attempt: ended, cause: decision.class, matched, matchedPart, matchedText, failure };
+  return { at: event.at, attempt: ended, cause: decision.class, match: decision.match ?? null, failure };
 }
 
 // What an operator can do about a job that failed for good: the way on depends on why it ended.

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { rounds } from "../../../test/tier.ts";
 import { chargedAttempts, chargedText } from "../decision/budget.ts";
 import { type Failure, failure } from "../decision/failure.ts";
+import type { Match } from "../decision/match.ts";
 import type { Outcome } from "../decision/outcome.ts";
 import { type Command, decideCommand } from "../job/command.ts";
 import type { JobEvent, JobEventBody, JobEventName } from "../job/event.ts";
@@ -109,13 +110,13 @@ describe("a job with a failure, a loss and a retry pending", () => {
       `Queued for a retry: due at ${at(26_455)}, in 1.5 s; run 3, 2 of 5 charged, 1 loss.`,
       `Job job_1 was submitted at ${at(0)}: kind "send-mail", queue "mail", namespace "default", maxAttempts 5.`,
       `Attempt 1 started at ${at(5)} on worker "alpha" (session "s1") and failed after 3.2 s: "exit code 7: boom".`,
-      "  Decision (step 10): retry, because onUnknown is set to retry, and no rule, list or condition matched this failure; run 1, 1 of 5 charged, 4 left.",
+      "  Decision: retry, because onUnknown is set to retry, and no rule, list or condition matched this failure; run 1, 1 of 5 charged, 4 left.",
       `  Next run due at ${at(4_305)}, 1.1 s later (backoff 1 s, jitter +10 %).`,
       `Attempt 2 started at ${at(4_305)} on worker "beta" (session "s2") and was lost after 20 s: its session did not renew its lease in time; its last renewal was at ${at(16_305)}, 12 s into the attempt; found by "engine-1".`,
-      "  Decision (step 10): retry, because a lost worker is not the job's fault; loss 1, 99 of 100 retries after lost workers left.",
+      "  Decision: retry, because a lost worker is not the job's fault; loss 1, 99 of 100 retries after lost workers left.",
       `  Next run due at ${at(24_305)}, at once (no backoff).`,
       `Attempt 3 started at ${at(24_305)} on worker "beta" (session "s3") and failed after 150 ms: "connect ECONNREFUSED" (code ECONNREFUSED).`,
-      "  Decision (step 10): retry, because onUnknown is set to retry, and no rule, list or condition matched this failure; run 3, 2 of 5 charged, 3 left.",
+      "  Decision: retry, because onUnknown is set to retry, and no rule, list or condition matched this failure; run 3, 2 of 5 charged, 3 left.",
       `  Next run due at ${at(26_455)}, 2 s later (backoff 2 s).`,
       "It waits in backoff after attempt 3. The retry command runs it now.",
     ]);
@@ -130,8 +131,8 @@ describe("a job with a failure, a loss and a retry pending", () => {
     expect(told.attempts).toHaveLength(3);
     expect(told.attempts[0]).toEqual({
       ...{ attempt: 1, chapter: 1, worker: "alpha", session: "s1", dueAt: T0, startedAt: T0 + 5, endedAt: T0 + 3_205 },
-      ...{ outcome: "failed", usage: null, verdict: "retry", matched: "onUnknown", nextRunAt: T0 + 4_305 },
-      ...{ matchedPart: null, matchedText: null },
+      ...{ outcome: "failed", usage: null, verdict: "retry", step: "retry", nextRunAt: T0 + 4_305 },
+      match: { by: "onUnknown" },
       because: "onUnknown is set to retry, and no rule, list or condition matched this failure",
       charge: { to: "maxAttempts", used: 1, limit: 5, left: 4 },
       delay: { baseMs: 1_000, jitter: 0.1, delayMs: 1_100 },
@@ -142,14 +143,13 @@ describe("a job with a failure, a loss and a retry pending", () => {
   });
 
   it("names each retry, with its place among the lines", () => {
-    const nothing = { matchedPart: null, matchedText: null };
     expect(told.retries).toEqual([
       {
-        ...{ at: T0 + 3_205, attempt: 1, cause: "failure", matched: "onUnknown", ...nothing, line: 3 },
+        ...{ at: T0 + 3_205, attempt: 1, cause: "failure", match: { by: "onUnknown" }, line: 3 },
         failure: told.attempts[0]?.failure,
       },
       {
-        ...{ at: expect.any(Number), attempt: 2, cause: "lost", matched: "lease_expired", ...nothing },
+        ...{ at: expect.any(Number), attempt: 2, cause: "lost", match: { by: "loss", why: "lease_expired" } },
         ...{ failure: null, line: expect.any(Number) },
       },
       expect.objectContaining({ attempt: 3, cause: "failure" }),
@@ -315,7 +315,7 @@ describe("running, blocked, succeeded and cancelled", () => {
     const told = new Play().run({ kind: "waiting", children }).explain();
     expect(told.summary).toMatch(/^Blocked since .*: it waits for 7 children to end; run 1, 0 of 1 charged\.$/);
     expect(told.text).toContain("job_3, job_4 and 2 more. When all of them have ended it runs again");
-    expect(told.text).toContain("Decision (step 4): block, because its children are to end first; nothing charged.");
+    expect(told.text).toContain("Decision: block, because its children are to end first; nothing charged.");
     expect(told.next).toEqual({ kind: "unblock", waitsFor: children });
   });
 
@@ -345,7 +345,7 @@ describe("running, blocked, succeeded and cancelled", () => {
   it("says that an attempt ended by a cancel was not charged", () => {
     const play = new Play({ maxAttempts: 3 }).start().wait(10).command({ kind: "cancel" }).end(fails());
     expect(play.text).toContain(
-      `  Decision (step 2): cancel, because a cancel was requested at ${at(10)} by someone who gave no name; nothing charged.`,
+      `  Decision: cancel, because a cancel was requested at ${at(10)} by someone who gave no name; nothing charged.`,
     );
     expect(play.explain().summary).toContain(`Cancelled at ${at(2_010)}, as asked at ${at(10)} by someone`);
   });
@@ -562,7 +562,7 @@ describe("which rule or step decided", () => {
       "a rule that fails",
       { ...five, rules: [rule("fail")] },
       fails(),
-      "(step 7): fail as rejected, because rules[0], rule 1 of its policy, matched this failure;",
+      "Decision: fail as rejected, because rules[0], rule 1 of its policy, matched this failure;",
     ],
     [
       "a rule that names what it matches",
@@ -650,13 +650,13 @@ describe("which rule or step decided", () => {
       "a released attempt",
       five,
       RELEASED,
-      "(step 4): retry, because it had not been started; nothing charged (handed back 1 time in a row; number 20 counts as a loss).",
+      "Decision: retry, because it had not been started; nothing charged (handed back 1 time in a row; number 20 counts as a loss).",
     ],
     [
       "an interrupted attempt",
       five,
       INTERRUPTED,
-      "(step 4): retry, because the worker was shutting down; nothing charged",
+      "Decision: retry, because the worker was shutting down; nothing charged",
     ],
     [
       "a loss on a shared budget",
@@ -673,26 +673,18 @@ describe("which rule or step decided", () => {
     expect(play.text).toMatch(/because stopWhen could not be evaluated \(.+\), which means no retry; run 1, 1 of 5/);
   });
 
-  it("quotes a decision of a version that knows more steps than this one", () => {
+  it.each<[Match, string]>([
+    [{ by: "list", list: "retryOn" }, "retry, because its message has a part that retryOn lists;"],
+    [{ by: "rule", index: 0 }, "retry, because rules[0], rule 1 of its policy, matched this failure;"],
+    [{ by: "preset", preset: "agent" }, 'retry, because a rule of the preset "agent" matched this failure;'],
+  ])("explains a decision of an early version, which does not name the part: %j", (match, words) => {
     const play = new Play().start();
-    const decision = { kind: "fail", step: 7, class: "failure", matched: "circuit open", reason: "rejected" };
-    const event = { name: "attempt.failed", data: { v: 1, attempt: 1, decision } } as JobEventBody;
-    play.apply({ event, next: evolve(play.job, { ...event, at: play.now } as JobEvent) });
-    expect(play.text).toContain('because of "circuit open"; nothing charged.');
-  });
-
-  it.each([
-    ["retryOn", "retry, because its message has a part that retryOn lists;"],
-    ["rules[0]", "retry, because rules[0], rule 1 of its policy, matched this failure;"],
-    ["preset agent", 'retry, because a rule of the preset "agent" matched this failure;'],
-  ])("explains a decision of an earlier version, which does not name the part: %s", (matched, words) => {
-    const play = new Play().start();
-    const decision = { kind: "retry", step: 10, class: "failure", matched, runAt: T0 };
+    const decision = { kind: "retry", step: "retry", class: "failure", match, runAt: T0 } as const;
     const cause = failure({ kind: "error", message: "it broke" });
-    const event = { name: "attempt.failed", data: { v: 1, attempt: 1, decision, failure: cause } } as JobEventBody;
+    const event: JobEventBody = { name: "attempt.failed", data: { v: 2, attempt: 1, decision, failure: cause } };
     play.apply({ event, next: evolve(play.job, { ...event, at: play.now } as JobEvent) });
     expect(play.text).toContain(words);
-    expect(play.explain().retries).toMatchObject([{ matched, matchedPart: null, matchedText: null }]);
+    expect(play.explain().retries).toMatchObject([{ match }]);
   });
 
   it("charges a queue timeout without naming a run", () => {

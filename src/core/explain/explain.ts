@@ -311,7 +311,7 @@ function dueLater(job: JobProgressFields, events: readonly JobEvent[], now: numb
     const line = `It was asked to run no sooner than ${showAt(job.runAt)}. ${hint}`;
     return { reason: "delayed", summary: `Queued with a delay: ${due}`, line };
   }
-  if (cause.data.decision.step === 4) {
+  if (cause.data.decision.step === "handback") {
     const line = `Attempt ${job.attempt} was handed back, so the job waits a moment before it is offered again.`;
     return { reason: "handed_back", summary: `Queued again after it was handed back: ${due}`, line };
   }

@@ -4,7 +4,7 @@ import { EVENT_FORMAT, type JobEventBody, type StoredDecision, shownNames } from
 const v = EVENT_FORMAT;
 
 function decided(parts: Partial<StoredDecision>): StoredDecision {
-  return { kind: "retry", step: 10, class: "failure", matched: "onUnknown", ...parts };
+  return { kind: "retry", step: "retry", class: "failure", match: { by: "onUnknown" }, ...parts };
 }
 
 function ended(name: string, parts: Partial<StoredDecision>): JobEventBody {
@@ -13,33 +13,41 @@ function ended(name: string, parts: Partial<StoredDecision>): JobEventBody {
 
 describe("shownNames", () => {
   it.each<[string, JobEventBody, string[]]>([
-    ["a success", ended("attempt.succeeded", { kind: "succeed", step: 1 }), ["attempt.succeeded", "job.succeeded"]],
+    [
+      "a success",
+      ended("attempt.succeeded", { kind: "succeed", step: "completed" }),
+      ["attempt.succeeded", "job.succeeded"],
+    ],
     ["a retry after a failure", ended("attempt.failed", {}), ["attempt.failed", "job.retry_scheduled"]],
     ["a retry after a timeout", ended("attempt.timed_out", {}), ["attempt.timed_out", "job.retry_scheduled"]],
     ["a retry after a loss", ended("attempt.lost", {}), ["attempt.lost", "job.retry_scheduled"]],
-    ["a wait", ended("attempt.waiting", { kind: "block", step: 4 }), ["attempt.waiting", "job.blocked"]],
-    ["a handback", ended("attempt.interrupted", { step: 4 }), ["attempt.interrupted", "job.retry_scheduled"]],
+    ["a wait", ended("attempt.waiting", { kind: "block", step: "children" }), ["attempt.waiting", "job.blocked"]],
+    ["a handback", ended("attempt.interrupted", { step: "handback" }), ["attempt.interrupted", "job.retry_scheduled"]],
     ["a retry after a queue timeout", ended("job.queue_timeout", {}), ["job.queue_timeout", "job.retry_scheduled"]],
-    ["a cancel", ended("attempt.failed", { kind: "cancel", step: 2 }), ["attempt.failed", "job.cancelled"]],
+    ["a cancel", ended("attempt.failed", { kind: "cancel", step: "cancel" }), ["attempt.failed", "job.cancelled"]],
     [
       "a failure without another try",
-      ended("attempt.failed", { kind: "fail", step: 7, reason: "rejected" }),
+      ended("attempt.failed", { kind: "fail", step: "not_retryable", reason: "rejected" }),
       ["attempt.failed", "job.failed"],
     ],
     [
       "the last of the runs",
-      ended("attempt.failed", { kind: "fail", step: 8, reason: "exhausted" }),
+      ended("attempt.failed", { kind: "fail", step: "exhausted", reason: "exhausted" }),
       ["attempt.failed", "job.retries_exhausted", "job.failed"],
     ],
     [
       "the last of the losses",
-      ended("attempt.lost", { kind: "fail", step: 6, reason: "lost" }),
+      ended("attempt.lost", { kind: "fail", step: "exhausted", reason: "lost" }),
       ["attempt.lost", "job.retries_exhausted", "job.failed"],
     ],
-    ["poison", ended("attempt.lost", { kind: "fail", step: 6, reason: "poison" }), ["attempt.lost", "job.failed"]],
+    [
+      "poison",
+      ended("attempt.lost", { kind: "fail", step: "poison", reason: "poison" }),
+      ["attempt.lost", "job.failed"],
+    ],
     [
       "a budget spent",
-      ended("attempt.failed", { kind: "fail", step: 9, reason: "budget" }),
+      ended("attempt.failed", { kind: "fail", step: "elapsed", reason: "budget" }),
       ["attempt.failed", "job.failed"],
     ],
   ])("tells %s by what happened to the attempt, then by what it meant for the job", (_, event, names) => {

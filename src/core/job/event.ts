@@ -4,21 +4,21 @@ import type { Amount, BudgetShortage } from "../decision/budget.ts";
 import type { Charge, Counters, Decision, Delay } from "../decision/decide.ts";
 import type { Crash } from "../decision/evidence.ts";
 import type { Failure } from "../decision/failure.ts";
+import type { DecisionStep, Match } from "../decision/match.ts";
 import type { PolicySources } from "../policy/policy-sources.ts";
 import type { FailReason, JobState, Usage } from "./job.ts";
 import type { ChangedTerms } from "./redrive.ts";
 
-export const EVENT_FORMAT = 1;
+/** What is written. Earlier formats are read as this one (event-formats.ts). */
+export const EVENT_FORMAT = 2;
 
 /** A decision as stored: without the counters, which the event carries beside it, and only where they moved. */
 export interface StoredDecision {
   readonly kind: Decision["kind"];
-  readonly step: number;
+  readonly step: DecisionStep;
   readonly class: string;
-  readonly matched: string;
-  /** Which part of the list or rule it was, and the line in which that was found; not in events of earlier versions. */
-  readonly matchedPart?: string;
-  readonly matchedText?: string;
+  /** What of the policy or of the outcome decided; absent where the step alone says it. */
+  readonly match?: Match;
   readonly reason?: FailReason;
   readonly detail?: string | null;
   readonly charge?: Charge | null;
@@ -183,9 +183,7 @@ function consequence(decision: StoredDecision): readonly string[] {
     case "block":
       return ["job.blocked"];
     case "fail":
-      return decision.step === 8 || decision.reason === "lost"
-        ? ["job.retries_exhausted", "job.failed"]
-        : ["job.failed"];
+      return decision.step === "exhausted" ? ["job.retries_exhausted", "job.failed"] : ["job.failed"];
   }
 }
 

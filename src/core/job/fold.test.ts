@@ -55,7 +55,7 @@ function happened(body: JobEventBody, at = AT): TimedEvent {
 }
 
 function ended(decision: Partial<StoredDecision>, more: object = {}, name = "attempt.failed"): TimedEvent {
-  const stored = { kind: "retry", step: 10, class: "failure", matched: "onUnknown", ...decision };
+  const stored = { kind: "retry", step: "retry", class: "failure", match: { by: "onUnknown" }, ...decision };
   return { name, at: AT, data: { v, attempt: 7, decision: stored, ...more } } as TimedEvent;
 }
 
@@ -232,7 +232,7 @@ describe("foldEvents", () => {
     [
       "a format of the future",
       [submitted, { ...started, data: { ...started.data, v: EVENT_FORMAT + 1 } } as KeptEvent],
-      /event 2 has format 2/,
+      /event 2 has format 3/,
     ],
   ])("refuses %s", (_, events, message) => {
     expect(() => foldEvents(events)).toThrow(message);

@@ -50,7 +50,7 @@ describe("a run that waits for children", () => {
   it("leaves the job blocked, with nothing charged and no end", () => {
     const job = testJob({ failures: 2, losses: 1, handbacks: 3, streak: 1, streakSession: "s0" });
     const { event, next, decision } = settled(job, WAITING, usageOf(5));
-    expect(decision).toMatchObject({ kind: "block", step: 4, charge: null });
+    expect(decision).toMatchObject({ kind: "block", step: "children", charge: null });
     expect(event).toMatchObject({ name: "attempt.waiting", data: { attempt: 1, waitsFor: ["job_a", "job_b"] } });
     expect(next).toMatchObject({ state: "blocked", failures: 2, losses: 1, finishedAt: null, expiresAt: null });
     expect(next).toMatchObject({ handbacks: 0, streak: 0, usage: usageOf(5), revision: 3 });
@@ -123,7 +123,7 @@ describe("startedData", () => {
 describe("succeededText", () => {
   it("is the event of a run that succeeded and moved no counter", () => {
     const data = JSON.parse(succeededText(7)) as unknown;
-    const decision = { kind: "succeed", step: 1, class: "completed", matched: "completed" };
+    const decision = { kind: "succeed", step: "completed", class: "completed" };
     expect(data).toEqual({ v: EVENT_FORMAT, attempt: 7, decision });
   });
 });
@@ -168,7 +168,7 @@ describe("settleJob", () => {
       v: EVENT_FORMAT,
       attempt: 1,
       decision: {
-        ...{ kind: "retry", step: 10, class: "failure", matched: "onUnknown", runAt: NOW + 1_000 },
+        ...{ kind: "retry", step: "retry", class: "failure", match: { by: "onUnknown" }, runAt: NOW + 1_000 },
         charge: { to: "maxAttempts", used: 1, limit: 2, left: 1 },
         delay: { baseMs: 1_000, jitter: 0, delayMs: 1_000 },
       },
@@ -183,7 +183,7 @@ describe("settleJob", () => {
       data: {
         v: EVENT_FORMAT,
         attempt: 1,
-        decision: { kind: "succeed", step: 1, class: "completed", matched: "completed" },
+        decision: { kind: "succeed", step: "completed", class: "completed" },
       },
     });
   });
@@ -225,7 +225,9 @@ describe("settleJob", () => {
 
   it("keeps a condition's error for the story", () => {
     const { event } = settled(testJob({ policy: { ...TWO, retryWhen: "{{ attempt / 0 > 1 }}" } }), failed());
-    expect(event.data).toMatchObject({ decision: { matched: "retryWhen", conditionError: expect.any(String) } });
+    expect(event.data).toMatchObject({
+      decision: { match: { condition: "retryWhen" }, conditionError: expect.any(String) },
+    });
   });
 
   it("calls a job that was claimed and given back, but never started, unschedulable", () => {
@@ -516,19 +518,19 @@ describe("preset attune", () => {
     "connect ECONNREFUSED 127.0.0.1:5432",
     "read ECONNRESET",
   ])("takes %o for transient", (message) => {
-    expect(three().run(failed(message)).last).toMatchObject({ kind: "retry", matched: "retryOn" });
+    expect(three().run(failed(message)).last).toMatchObject({ kind: "retry", match: { by: "list", list: "retryOn" } });
   });
 
   it.each([
-    ["Validation error: name is required", "noRetryOn"],
-    ["Validation error: timeout must be positive", "noRetryOn"],
-    ["Permission denied", "noRetryOn"],
-    ["Action not found", "noRetryOn"],
-    ["Invalid parameters", "noRetryOn"],
-    ["connection closed", "onUnknown"],
-    ["something else", "onUnknown"],
-  ])("takes %o for permanent", (message, matched) => {
-    expect(three().run(failed(message)).last).toMatchObject({ kind: "fail", reason: "rejected", matched });
+    ["Validation error: name is required", { by: "list", list: "noRetryOn" }],
+    ["Validation error: timeout must be positive", { by: "list", list: "noRetryOn" }],
+    ["Permission denied", { by: "list", list: "noRetryOn" }],
+    ["Action not found", { by: "list", list: "noRetryOn" }],
+    ["Invalid parameters", { by: "list", list: "noRetryOn" }],
+    ["connection closed", { by: "onUnknown" }],
+    ["something else", { by: "onUnknown" }],
+  ])("takes %o for permanent", (message, match) => {
+    expect(three().run(failed(message)).last).toMatchObject({ kind: "fail", reason: "rejected", match });
   });
 
   it("retries a queue timeout, a timeout and a lost worker from the same budget", () => {
@@ -577,7 +579,7 @@ describe("preset agent", () => {
     "does not retry a wrong key, which does not heal: %o",
     (outcome) => {
       const story = storyOf({ preset: "agent", maxAttempts: 5 }).run(outcome);
-      expect(story.last).toMatchObject({ kind: "fail", reason: "rejected", matched: "preset agent" });
+      expect(story.last).toMatchObject({ kind: "fail", reason: "rejected", match: { by: "preset", preset: "agent" } });
     },
   );
 

@@ -6,6 +6,7 @@ import { addAmount, amountOf, type BudgetNow, NO_BUDGETS, noStart } from "../dec
 import { type FailureOutcome, failureOf } from "../decision/classify.ts";
 import { type Counters, type Decision, decide } from "../decision/decide.ts";
 import { type Failure, lineBeside } from "../decision/failure.ts";
+import { matchLine } from "../decision/match.ts";
 import type { Outcome } from "../decision/outcome.ts";
 import type { PolicySources } from "../policy/policy-sources.ts";
 import type { Report } from "../worker-protocol.ts";
@@ -113,7 +114,7 @@ function shownFailure(outcome: FailureOutcome, decision: Decision): Omit<Failure
   const cause = failureOf(outcome);
   const { kind, class: cls, message, name, code, exitCode, signal, status, retryAfterMs } = cause;
   const shown = { kind, class: cls, message, name, code, exitCode, signal, status, retryAfterMs };
-  const line = lineBeside(cause, decision.found?.line ?? null);
+  const line = lineBeside(cause, matchLine(decision.match));
   return line === undefined ? shown : { ...shown, line };
 }
 
@@ -125,7 +126,7 @@ export function storedFailure(outcome: Report["outcome"], { data }: JobEventBody
   return shown?.line === undefined ? outcome.failure : { ...outcome.failure, line: shown.line };
 }
 
-const SUCCEEDED: StoredDecision = { kind: "succeed", step: 1, class: "completed", matched: "completed" };
+const SUCCEEDED: StoredDecision = { kind: "succeed", step: "completed", class: "completed" };
 
 /** The event of a run that succeeded and moved no counter, as text: only the number differs between them. */
 export function succeededText(attempt: number): string {
@@ -134,12 +135,9 @@ export function succeededText(attempt: number): string {
 
 function stored(decision: Decision): StoredDecision {
   if (decision.kind === "succeed" && decision.conditionError === undefined) return SUCCEEDED;
-  const { kind, step, class: cls, matched, charge, conditionError } = decision;
-  const told: Mutable<StoredDecision> = { kind, step, class: cls, matched };
-  if (decision.found !== undefined) {
-    told.matchedPart = decision.found.part;
-    if (decision.found.line !== null) told.matchedText = decision.found.line;
-  }
+  const { kind, step, class: cls, match, charge, conditionError } = decision;
+  const told: Mutable<StoredDecision> = { kind, step, class: cls };
+  if (match !== undefined) told.match = match;
   if (charge !== null) told.charge = charge;
   if (decision.kind === "retry") {
     told.runAt = decision.runAt;

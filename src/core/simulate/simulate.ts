@@ -2,6 +2,7 @@
  *  that follows. Each step is the real `settleJob`. */
 
 import { type Charge, type Decision, decide } from "../decision/decide.ts";
+import type { DecisionStep, Match } from "../decision/match.ts";
 import type { Outcome } from "../decision/outcome.ts";
 import { because, type DecidedEvent } from "../explain/decision-text.ts";
 import { decideCommand } from "../job/command.ts";
@@ -24,8 +25,6 @@ import type { PlayedOutcome } from "./played-outcome.ts";
 // A job in a simulation, and the steps it has gone through. The times beside the drawn one bound what other draws of
 // jitter would make of the same steps.
 
-/** The step that gives a run back as if it had not been: `maxElapsed` does not hold there. */
-const HANDED_BACK = 4;
 /** The draw that leaves a delay as it is. */
 const MIDDLE = 0.5;
 
@@ -93,9 +92,7 @@ class SimulatedJob {
       decision: deferred ? "defer" : decision.kind,
       step: decision.step,
       class: decision.class,
-      matched: decision.matched,
-      matchedPart: decision.found?.part ?? null,
-      matchedText: decision.found?.line ?? null,
+      match: decision.match ?? null,
       because: because({ event: kept, after: next, deferred, cancel: null }),
       reason: decision.kind === "fail" ? decision.reason : null,
       detail: decision.kind === "fail" ? decision.detail : null,
@@ -156,7 +153,7 @@ class SimulatedJob {
   #isClose(decision: Decision, [leastMs, mostMs]: MsRange): boolean {
     const { maxElapsedMs } = this.#scenario.policy;
     const first = this.#firstStart;
-    if (maxElapsedMs === null || first === null || decision.step === HANDED_BACK) return false;
+    if (maxElapsedMs === null || first === null || isHandedBack(decision)) return false;
     if (decision.kind === "retry") return this.#ended.most - first.most + mostMs > maxElapsedMs;
     return this.#ended.least - first.least + leastMs <= maxElapsedMs;
   }
@@ -164,15 +161,20 @@ class SimulatedJob {
   /** A run that comes at all comes within `maxElapsed`. */
   #within(decision: Decision, due: SimulatedInstant): SimulatedInstant {
     const { maxElapsedMs } = this.#scenario.policy;
-    if (maxElapsedMs === null || this.#firstStart === null || decision.step === HANDED_BACK) return due;
+    if (maxElapsedMs === null || this.#firstStart === null || isHandedBack(decision)) return due;
     return { ...due, most: Math.min(due.most, this.#firstStart.most + maxElapsedMs) };
   }
 }
 
-/** What the delay is at the two ends of chance; null where there is none. Step 9 is left out: it forbids the wait, and does
- *  not change its length. */
+/** The attempt counts as if it had not been: `maxElapsed` does not apply. */
+function isHandedBack({ step }: Decision): boolean {
+  return step === "handback";
+}
+
+/** What the delay is at the two ends of chance; null where there is none. `maxElapsed` is left out: it forbids the
+ *  wait, and does not change its length. */
 function rangeOf(job: Job, outcome: Outcome, decision: Decision, at: number): MsRange | null {
-  if (decision.kind !== "retry" && decision.step !== 9) return null;
+  if (decision.kind !== "retry" && decision.step !== "elapsed") return null;
   const free = { ...job, policy: { ...job.policy, maxElapsedMs: null } };
   const delayAt = (draw: number) =>
     (decide(free, outcome, at, draw) as Extract<Decision, { kind: "retry" }>).delay.delayMs;
@@ -237,13 +239,10 @@ export interface SimulatedStep {
   /** How long it ran, or waited to be started. */
   readonly tookMs: number;
   readonly decision: Decision["kind"] | "defer";
-  /** Which step of the decision, and which rule, list, condition or switch in it. */
-  readonly step: number;
+  /** Which step of the decision, and what of the policy or of the outcome; null where the step alone says it. */
+  readonly step: DecisionStep;
   readonly class: string;
-  readonly matched: string;
-  /** Which part of that rule or list, and the text in which it was found. */
-  readonly matchedPart: string | null;
-  readonly matchedText: string | null;
+  readonly match: Match | null;
   readonly because: string;
   readonly reason: FailReason | null;
   readonly detail: string | null;

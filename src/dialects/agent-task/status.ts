@@ -83,8 +83,8 @@ export function failureReason(attempt: AgentEndedAttempt, decision: StoredDecisi
 
 /** What was used up when no retry was left; null where none had been granted, so that none is exhausted. Lost workers, and
  *  rules, may have a budget of their own. */
-export function usedUp({ step, reason, charge }: StoredDecision, maxAttempts: number): string | null {
-  if (step !== 8 && reason !== "lost") return null;
+export function usedUp({ step, charge }: StoredDecision, maxAttempts: number): string | null {
+  if (step !== "exhausted") return null;
   const to = charge?.to ?? "maxAttempts";
   if (to === "maxAttempts") return maxAttempts > 1 ? `all ${maxAttempts} runs are used` : null;
   const limit = charge?.limit ?? 0;

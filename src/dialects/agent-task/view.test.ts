@@ -99,7 +99,7 @@ describe("the view of a task", () => {
 });
 
 describe("reasons", () => {
-  const decision = (parts: object) => ({ step: 10, class: "failure", matched: "", kind: "retry", ...parts }) as never;
+  const decision = (parts: object) => ({ step: "retry", class: "failure", kind: "retry", ...parts }) as never;
   const failed = (parts: Parameters<typeof failure>[0]) => ({ attempt: 1, outcome: "failed", failure: failure(parts) });
   const RETRIED = decision({});
 
@@ -141,7 +141,7 @@ describe("reasons", () => {
 
   it("of a program that is not there are logical: nothing would heal it", () => {
     const missing = failed({ kind: "error", class: "invalid", message: "no such program" });
-    const rejected = decision({ kind: "fail", reason: "invalid", step: 7 });
+    const rejected = decision({ kind: "fail", reason: "invalid", step: "not_retryable" });
     expect(attemptReason(missing, rejected)).toBe("logical: no such program");
   });
 });

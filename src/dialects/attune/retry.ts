@@ -1,6 +1,7 @@
 /** Attune's retries: the configuration as its files and its `RetryConfig` have it, in seconds, the policy that follows from it,
  *  and the word for why an execution was retried. Which failures are retriable at all is in preset `attune`. */
 import { asBoolean, asInteger, asNumber, asObject, reader } from "../../core/check.ts";
+import { matchLine, matchPart } from "../../core/decision/match.ts";
 import { findPart } from "../../core/decision/message-parts.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import type { RetryRecord } from "../../core/explain/decision-text.ts";
@@ -114,22 +115,23 @@ export function reasonInText(text: string): RetryReason {
 }
 
 /** By how the execution before ended, or that a person asked for another. */
-export function reasonOf({ cause, matched, matchedPart, matchedText, failure }: RetryRecord): RetryReason {
+export function reasonOf({ cause, match, failure }: RetryRecord): RetryReason {
   switch (cause) {
     case "redrive":
       return "manual_retry";
     case "queue_timeout":
       return "queue_timeout";
     case "lost":
-      return matched === "lease_expired" ? "worker_heartbeat_stale" : "worker_unavailable";
+      return match?.by === "loss" && match.why === "lease_expired" ? "worker_heartbeat_stale" : "worker_unavailable";
     case "timeout":
       return "transient_error";
     case "failure": {
+      const found = match == null ? null : (matchLine(match) ?? matchPart(match));
       // The message, or the line around it in which the pattern was found.
-      const texts = [`${failure?.message ?? ""} ${failure?.code ?? ""}`, matchedText ?? matchedPart ?? ""];
+      const texts = [`${failure?.message ?? ""} ${failure?.code ?? ""}`, found ?? ""];
       const known = texts.map(reasonInText).find((reason) => reason !== "unknown");
       // A pattern of somebody's own.
-      return known ?? (matched === "retryOn" ? "transient_error" : "unknown");
+      return known ?? (match?.by === "list" ? "transient_error" : "unknown");
     }
     default:
       return "unknown";

@@ -2,6 +2,7 @@
 
 import { shortageText } from "../../core/decision/budget.ts";
 import type { Failure } from "../../core/decision/failure.ts";
+import { matchName } from "../../core/decision/match.ts";
 import type { JobEvent } from "../../core/job/event.ts";
 import { isTerminal } from "../../core/job/job.ts";
 import type { AttemptRow, JobInfo } from "../../core/job/views.ts";
@@ -161,7 +162,10 @@ const LOSSES: Readonly<Record<string, string>> = {
 
 function lossOf(outcome: string, event: FlusterDecidedEvent | undefined): string {
   if (outcome === "interrupted") return "it was shut down";
-  if (outcome === "released") return `the job was ${event?.data.decision.matched ?? "handed back"}`;
+  if (outcome === "released") {
+    const match = event?.data.decision.match;
+    return `the job was ${match === undefined ? "handed back" : matchName(match)}`;
+  }
   return (event?.name === "attempt.lost" ? LOSSES[event.data.why] : undefined) ?? "it was lost";
 }
 

@@ -11,6 +11,7 @@
  *  (a redrive), execution_cancel_requested, execution_cancelled, execution_discarded.
  *  Left out of action_started.context are `work` and `task`: the input of the job, which would be repeated for each attempt. */
 import { shortageText } from "../../core/decision/budget.ts";
+import { matchName } from "../../core/decision/match.ts";
 import type { AttemptEndData, JobEvent, StoredDecision } from "../../core/job/event.ts";
 import { counted, type NumberedEvent } from "../charged-attempts.ts";
 import type { ViewParts } from "../dialect.ts";
@@ -147,7 +148,7 @@ function consequences(
       return [eventPart("step_retry", "PENDING", { ...numbers, last_error: error })];
     }
     case "fail": {
-      const isSpent = decision.step === 8 || decision.reason === "lost";
+      const isSpent = decision.step === "exhausted";
       const attempts = { attempts: next - 1, max_attempts: maxAttempts };
       const exhausted = eventPart("step_retry_exhausted", "FAILED", attempts, { error });
       const reason = isSpent && !isRetried ? "no_retry_configured" : decision.reason;
@@ -160,13 +161,19 @@ function consequences(
   }
 }
 
-const THEIR_NAMES: Readonly<Record<string, string>> = { retryWhen: "retry_when", stopWhen: "stop_when" };
+/** What decided, under the name it has in the document. */
+function decisionName({ step, match }: StoredDecision): string {
+  if (match === undefined) return step === "poison" ? "poison guard" : step;
+  if (match.by === "condition") return match.condition === "retryWhen" ? "retry_when" : "stop_when";
+  return match.by === "task" ? "the task said no" : matchName(match);
+}
 
 /** What said no, under the name it has in the document: the limit, or a condition, and what was wrong with it if it could not
  *  be evaluated. */
-function decidedBy({ matched, detail, conditionError }: StoredDecision, isSpent: boolean): NoetlEventContext {
+function decidedBy(decision: StoredDecision, isSpent: boolean): NoetlEventContext {
+  const { detail, conditionError } = decision;
   return {
-    decided_by: isSpent ? "max_attempts" : (THEIR_NAMES[matched] ?? matched),
+    decided_by: isSpent ? "max_attempts" : decisionName(decision),
     ...(detail == null ? {} : { detail }),
     ...(conditionError === undefined ? {} : { condition_error: conditionError }),
   };
@@ -182,7 +189,7 @@ export function errorIn(event: JobEvent): string | null {
     case "attempt.lost":
       return `worker lost: ${event.data.why.replaceAll("_", " ")}`;
     case "attempt.interrupted":
-      return event.data.decision.class === "handback" ? null : `worker lost: ${event.data.decision.matched}`;
+      return event.data.decision.class === "handback" ? null : `worker lost: ${decisionName(event.data.decision)}`;
     case "job.over_budget":
       return shortageIn(event.data.decision);
     case "job.queue_timeout":

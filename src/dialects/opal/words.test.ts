@@ -144,7 +144,7 @@ describe("Retry Reason Filtering, which it recommends", () => {
         "preinvalid_inputs: WORKER_OOM",
         "coworker_oomph worker_oom.",
       ]) {
-        expect(decided(made(oom))).toMatchObject({ kind: "retry", matched: "preset opal" });
+        expect(decided(made(oom))).toMatchObject({ kind: "retry", match: { by: "preset", preset: "opal" } });
       }
       for (const other of [
         "invalid_input",

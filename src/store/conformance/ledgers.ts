@@ -61,7 +61,7 @@ export function ledgerTests(bench: Bench): void {
     const told = { shortage: { jobId: parent.id, part: "costUsd", limit: 1, used: 1 } };
     expect(await bench.report(c, broke(), T0 + 2)).toMatchObject({ state: "failed", reason: "budget" });
     const [, , last] = await bench.store.events({ after: 0, limit: 9, jobId: c.id });
-    expect(last).toMatchObject({ name: "attempt.failed", data: { decision: { step: 3, ...told } } });
+    expect(last).toMatchObject({ name: "attempt.failed", data: { decision: { step: "budget", ...told } } });
     // Work that is done is done.
     expect(await bench.report(a, done(), T0 + 2, { usage: usd(0.6) })).toMatchObject({ state: "succeeded" });
     expect(await budgetOf(parent.id)).toMatchObject({ live: { costUsd: 0.5 }, spent: { costUsd: 0.7 } });

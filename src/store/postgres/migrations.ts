@@ -243,4 +243,8 @@ export const MIGRATIONS: readonly string[] = [
   -- A short name for what it can run, to compare sessions by; those from before, which have none, count as alike.
   alter table $s.session add column pool text not null default '';
   `,
+  `
+  -- No change of tables. Events are written in format 2, which an earlier version does not know; those in format 1 stay, and are
+  -- read as format 2 (core/job/event-formats.ts).
+  `,
 ];

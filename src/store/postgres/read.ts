@@ -2,6 +2,7 @@
 import type { BudgetNow } from "../../core/decision/budget.ts";
 import type { Failure } from "../../core/decision/failure.ts";
 import type { JobEvent, PerdureEvent } from "../../core/job/event.ts";
+import { currentEvent } from "../../core/job/event-formats.ts";
 import type { Job, Usage } from "../../core/job/job.ts";
 import { rowName } from "../../core/job/job-name.ts";
 import { storable } from "../../lib/text.ts";
@@ -309,5 +310,5 @@ function foundIn(rows: readonly PgRow[]): FoundEvents {
 }
 
 function toEvent([seq, jobId, n, at, name, data]: PgRow): PerdureEvent {
-  return { seq, jobId, n, at, name, data: JSON.parse(data as string) } as PerdureEvent;
+  return currentEvent({ seq, jobId, n, at, name, data: JSON.parse(data as string) } as PerdureEvent);
 }

@@ -2,6 +2,7 @@
 import { NO_BUDGETS } from "../../core/decision/budget.ts";
 import type { Failure } from "../../core/decision/failure.ts";
 import type { JobEvent, PerdureEvent } from "../../core/job/event.ts";
+import { currentEvent } from "../../core/job/event-formats.ts";
 import type { Job, Usage } from "../../core/job/job.ts";
 import { rowName } from "../../core/job/job-name.ts";
 import { storable } from "../../lib/text.ts";
@@ -273,5 +274,5 @@ function upTo(most: number, rows: Iterable<unknown>): FoundEvents {
 }
 
 function toEvent({ seq, id, n, at, name, data }: EventRow): PerdureEvent {
-  return { seq, jobId: id, n, at, name, data: JSON.parse(data) } as PerdureEvent;
+  return currentEvent({ seq, jobId: id, n, at, name, data: JSON.parse(data) } as PerdureEvent);
 }
