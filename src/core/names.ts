@@ -9,17 +9,16 @@ export const MAX_KEY = 500;
 
 // Control characters and half surrogate pairs cannot be typed or searched for.
 const NAME = /^[^\p{Cc}\p{Cs}]+$/u;
-/** Names that passed: a few come again and again, and the check is slower than all else that is done to a job at submit. */
-const known = new Set<string>();
 
 export function isName(value: unknown, limit: number = MAX_NAME): value is string {
-  if (typeof value !== "string" || value.length > limit) return false;
-  if (known.has(value)) return true;
-  if (!NAME.test(value)) return false;
-  // A key has another limit, and is used once as a rule.
-  if (limit === MAX_NAME) {
-    if (known.size >= 1_000) known.clear();
-    known.add(value);
+  return typeof value === "string" && value.length > 0 && value.length <= limit && (isAscii(value) || NAME.test(value));
+}
+
+/** Printable ASCII, as nearly all names are: a tenth of a microsecond less for each name of each job. */
+function isAscii(text: string): boolean {
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code < 0x20 || code > 0x7e) return false;
   }
   return true;
 }
