@@ -58,11 +58,11 @@ describe("toMs", () => {
   });
 
   it("takes hostile text in no time", () => {
-    const begin = performance.now();
+    const before = process.cpuUsage();
     for (const text of ["9".repeat(1_000_000), " ".repeat(1_000_000), `1${" ".repeat(1_000_000)}x`]) {
       expect(() => toMs(text, "x")).toThrow();
     }
-    expect(performance.now() - begin).toBeLessThan(1_000);
+    expect(process.cpuUsage(before).user).toBeLessThan(1_000_000);
   });
 
   it("gives whole milliseconds within bounds for every number it accepts", () => {
