@@ -4,12 +4,19 @@
 
 import { checkEntry } from "../core/api.ts";
 import { asInteger, checkOptions, fieldPath, isPlain } from "../core/check.ts";
-import { asSpan, toInstant, toMs } from "../core/duration.ts";
+import { asSpan, toInstant } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
-import { asGrant, checkSubmit, REDRIVE_KEYS, toPayload } from "../core/input/submit-check.ts";
+import { asGrant, REDRIVE_KEYS, toPayload } from "../core/input/submit-check.ts";
 import type { RedriveChanges } from "../core/job/redrive.ts";
 import { chosenValues } from "../core/policy/policy-sources.ts";
-import type { SubmitEntry, SubmitOptions, TaskOptions } from "../core/task/task.ts";
+import {
+  eachOption,
+  type OptionName,
+  SUBMIT_OPTIONS,
+  type SubmitOptions,
+  TASK_OPTION_NAMES,
+} from "../core/task/submit-options.ts";
+import type { SubmitEntry, TaskOptions } from "../core/task/task.ts";
 import { NO_INPUT } from "../core/worker-protocol.ts";
 
 const NO_OPTIONS: SubmitOptions & TaskOptions = Object.freeze({});
@@ -19,44 +26,27 @@ export function toRequest(given: SubmitEntry): string {
   const { task, input, options = NO_OPTIONS } = checkEntry(given);
   const [kind, defaults] = typeof task === "string" ? [task, NO_OPTIONS] : [task.kind, task.options];
   const payload = toPayload(input);
-  checkSubmit(options);
-  refuseClient((options as SubmitOptions).client, "submit.client");
-  // An option that was given as undefined counts as not given.
-  const { retry = defaults.retry, queue = defaults.queue, priority = defaults.priority } = options;
-  const { timeout = defaults.timeout, expireIn = defaults.expireIn, runAt, deadline } = options;
-  const { key, delay, tags, labels, resources, annotations, name } = options;
-  const { parent, upload } = options as SubmitOptions;
-  const sources = saidSources(options, defaults);
-  if (delay !== undefined) toMs(delay, "submit.delay");
-  if (timeout !== undefined) asSpan(timeout, "submit.timeout");
-  if (expireIn !== undefined) asSpan(expireIn, "submit.expireIn");
-  checkPlain(retry, "submit.retry");
-  checkPlain(labels, "submit.labels");
-  checkPlain(annotations, "submit.annotations");
-  const request = {
-    ...{
-      kind,
-      name,
-      key,
-      queue,
-      priority,
-      delay,
-      tags,
-      timeout,
-      expireIn,
-      retry,
-      labels,
-      resources,
-      annotations,
-      parent,
-      upload,
-    },
-    ...(sources === null ? {} : { sources }),
-    runAt: runAt === undefined ? undefined : toInstant(runAt, "submit.runAt"),
-    deadline: deadline === undefined ? undefined : toInstant(deadline, "submit.deadline"),
-  };
+  const request: Record<string, unknown> = { kind };
+  eachOption(options, (name, checked) => {
+    if (name === "client") refuseClient(checked, "submit.client");
+    if (name !== "sources") request[name] = toWire(name, options[name as keyof typeof options], checked);
+  });
+  for (const name of TASK_OPTION_NAMES) {
+    const value = defaults[name];
+    if (value === undefined || request[name] !== undefined) continue;
+    request[name] = toWire(name, value, SUBMIT_OPTIONS[name].check(value, `submit.${name}`));
+  }
+  const sources = namedSources(options, defaults);
+  if (sources !== null) request.sources = sources;
   const text = JSON.stringify(request);
   return payload === NO_INPUT ? text : `${text.slice(0, -1)},"input":${payload}}`;
+}
+
+/** As it was given, but for a Date. */
+function toWire(name: OptionName, value: unknown, checked: unknown): unknown {
+  if (value instanceof Date) return checked;
+  checkPlain(value, `submit.${name}`);
+  return value;
 }
 
 /** What a redrive changes, as the server takes it. */
@@ -73,11 +63,10 @@ export function toRedriveRequest(changes: RedriveChanges, path: string): object 
 }
 
 /** A server sees one list of values: it is told which of them are the task's. */
-function saidSources(options: SubmitOptions & TaskOptions, defaults: TaskOptions): Record<string, string> | null {
-  const { retry, timeout, expireIn, queue, priority, sources } = options;
-  const given = { retry, timeout, expireIn, queue, priority } as TaskOptions;
-  const said = Object.entries(chosenValues(given, defaults, sources).from).filter(([, source]) => source !== "submit");
-  return said.length === 0 ? null : Object.fromEntries(said);
+function namedSources(options: SubmitOptions, defaults: TaskOptions): Record<string, string> | null {
+  const { from } = chosenValues(options, defaults, options.sources);
+  const named = Object.entries(from).filter(([, source]) => source !== "submit");
+  return named.length === 0 ? null : Object.fromEntries(named);
 }
 
 const MAX_DEPTH = 20;

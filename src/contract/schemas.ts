@@ -1,11 +1,19 @@
 /** The building blocks of requests and replies. Schemas check what comes in and describe what goes out; types of the wire
  *  are derived from them. What a policy or the input of a command may hold is checked behind this door by the same code as in
  *  the library, so that the messages are the same. */
-import { type Static, type TSchema, Type } from "typebox";
+import { type Static, type TOptional, type TSchema, type TUnsafe, Type } from "typebox";
 import { SCOPES } from "../core/access.ts";
 import { ERROR_CODES } from "../core/errors.ts";
 import { FAIL_REASONS, JOB_STATES, MAX_USAGE } from "../core/job/job.ts";
-import { POLICY_SOURCES, type PolicySource } from "../core/policy/policy-sources.ts";
+import {
+  type OptionName,
+  type OptionRule,
+  SUBMIT_OPTIONS,
+  type SubmitOptions,
+  TASK_OPTION_NAMES,
+  WIRE_OPTION_NAMES,
+} from "../core/task/submit-options.ts";
+import { INSTANT, SPAN } from "../core/wire-schema.ts";
 
 const CLOSED = { additionalProperties: false } as const;
 
@@ -28,19 +36,14 @@ export function closed<T extends Parameters<typeof Type.Object>[0]>(fields: T, d
 }
 
 export const Name = Type.String({ minLength: 1, maxLength: 200 });
-export const Labels = Type.Record(Type.String({ minLength: 1, maxLength: 200 }), Name, {
-  maxProperties: 20,
-  description: "Names and values; a worker must have all labels of a job.",
-});
+export const Labels = Type.Unsafe<Record<string, string>>(SUBMIT_OPTIONS.labels.wire);
 export const JobId = Type.String({
   minLength: 1,
   maxLength: 100,
   description: "As in `job_01m7gekg9zevv9a6xvvwmt1v8g`.",
 });
-export const Instant = Type.Number({ minimum: 0, maximum: 8.64e15, description: "Milliseconds since 1970 (UTC)." });
-export const Span = Type.Union([Type.Number({ minimum: 0 }), Type.String({ maxLength: 40 })], {
-  description: 'Milliseconds, or a text as in "30s", "5m", "2h".',
-});
+export const Instant = Type.Unsafe<number>(INSTANT);
+export const Span = Type.Unsafe<number | string>(SPAN);
 export const Wait = Type.Integer({
   minimum: 0,
   maximum: 30_000,
@@ -65,27 +68,6 @@ const USAGE = {
 };
 export const UsageSchema = closed(USAGE);
 
-/** Policies are checked by `core/policy/resolve-policy.ts`, which names the field and the nearest known word. */
-export const PolicySchema = Type.Unknown({
-  description:
-    "How often and when to retry: a number of runs, false for one run, or an object as in the guide on retry policies, " +
-    'such as {"maxAttempts": 5, "backoff": {"initial": "1s", "factor": 2, "max": "1m"}}.',
-});
-
-const ResourcesSchema = closed(
-  {
-    cpu: Type.Optional(Type.Number({ minimum: 0, maximum: 100_000, description: "Cpus, as in 0.5." })),
-    memory: Type.Optional(
-      Type.Union([Type.Number({ minimum: 0 }), Type.String({ maxLength: 40 })], {
-        description: 'Bytes, or a text as in "512m" or "2g".',
-      }),
-    ),
-  },
-  "What it takes of a worker's cpu and memory: it is started only where so much is left.",
-);
-
-const SAID = POLICY_SOURCES.filter((source) => source !== "submit") as Exclude<PolicySource, "submit">[];
-
 export const JobRequest = closed({
   kind: Type.String({
     minLength: 1,
@@ -93,47 +75,21 @@ export const JobRequest = closed({
     description: "What runs it: `exec`, `http`, or the name of a task.",
   }),
   input: Type.Optional(Type.Unknown({ description: "Any JSON value, kept byte for byte; up to 1 MiB." })),
-  name: Type.Optional(
-    Type.String({
-      ...{ minLength: 1, maxLength: 200 },
-      description: "Shown to people. Default: its action or manifest, else its kind and a short argument.",
-    }),
-  ),
-  key: Type.Optional(Type.String({ minLength: 1, maxLength: 500, description: "At most one job per key." })),
-  queue: Type.Optional(Name),
-  priority: Type.Optional(Type.Integer({ minimum: 0, maximum: 9 })),
-  delay: Type.Optional(Span),
-  runAt: Type.Optional(Instant),
-  tags: Type.Optional(Type.Array(Name, { maxItems: 20 })),
-  timeout: Type.Optional(Span),
-  expireIn: Type.Optional(Span),
-  deadline: Type.Optional(Instant),
-  retry: Type.Optional(PolicySchema),
-  labels: Type.Optional(Labels),
-  resources: Type.Optional(ResourcesSchema),
-  annotations: Type.Optional(
-    Type.Record(Name, Type.String({ maxLength: 16_384 }), {
-      maxProperties: 32,
-      description: "Texts to be kept with the job and shown; up to 16 KiB in all.",
-    }),
-  ),
-  sources: Type.Optional(
-    Type.Record(Type.String({ minLength: 1, maxLength: 50 }), words(SAID), {
-      maxProperties: 30,
-      description: "Where values of the policy, timeout and expireIn came from, by their names; shown by explain.",
-    }),
-  ),
-  parent: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 100, description: "The job whose child it is, which must not have ended." }),
-  ),
-  upload: Type.Optional(
-    Type.String({
-      ...{ minLength: 1, maxLength: 100 },
-      description: "The id of an upload that the command reads as standard input; the job takes it as its own.",
-    }),
-  ),
+  ...optional(WIRE_OPTION_NAMES),
 });
 export type JobRequest = Static<typeof JobRequest>;
+
+/** The defaults of a task. */
+export const TaskDefaultsSchema = closed(optional(TASK_OPTION_NAMES));
+
+/** Options of a submit, each of which may be left out. */
+function optional<const K extends OptionName>(names: readonly K[]): { [P in K]: TOptional<TUnsafe<SubmitOptions[P]>> } {
+  const fields = names.map((name) => [
+    name,
+    Type.Optional(Type.Unsafe((SUBMIT_OPTIONS[name] as OptionRule).wire ?? {})),
+  ]);
+  return Object.fromEntries(fields);
+}
 
 const Amount = Type.Object({ tokens: Type.Number(), costUsd: Type.Number() });
 

@@ -13,8 +13,7 @@ import {
   Labels,
   Name,
   orNull,
-  PolicySchema,
-  Span,
+  TaskDefaultsSchema,
   UsageSchema,
   Wait,
   words,
@@ -31,14 +30,6 @@ export const HealthSchema = closed({
   in_hand: Count,
   slots: Count,
   load: Figure,
-});
-
-const DefaultsSchema = closed({
-  retry: Type.Optional(PolicySchema),
-  timeout: Type.Optional(Span),
-  expireIn: Type.Optional(Span),
-  queue: Type.Optional(Name),
-  priority: Type.Optional(Type.Integer({ minimum: 0, maximum: 9 })),
 });
 
 export const SessionRequestSchema = closed({
@@ -58,7 +49,7 @@ export const SessionRequestSchema = closed({
   leaseMs: Type.Optional(Type.Integer({ minimum: 300, maximum: 3_600_000 })),
   defaults: Type.Optional(
     orNull(
-      Type.Record(Name, DefaultsSchema, {
+      Type.Record(Name, TaskDefaultsSchema, {
         maxProperties: 1_000,
         description:
           "The defaults of its tasks, by kind: a submit by name takes from them what it does not give. Up to 256 KiB.",

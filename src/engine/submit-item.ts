@@ -3,29 +3,27 @@
  *  and are not read. */
 
 import { checkEntry } from "../core/api.ts";
-import { asInteger, asText, checkKeys, type Mutable } from "../core/check.ts";
-import { asSpan, toInstant, toMs } from "../core/duration.ts";
+import { checkKeys, type Mutable } from "../core/check.ts";
 import { ConfigError, type PerdureError } from "../core/errors.ts";
 import { exec, http } from "../core/input/builtin.ts";
 import { checkExecInput } from "../core/input/exec-input.ts";
 import { checkHttpInput } from "../core/input/http-input.ts";
-import { RESOURCE_PREFIX, resourceLabels, toResources } from "../core/input/resources.ts";
-import { checkSubmit, toPayload } from "../core/input/submit-check.ts";
+import { resourceLabels } from "../core/input/resources.ts";
+import { toPayload } from "../core/input/submit-check.ts";
 import type { JobState } from "../core/job/job.ts";
 import type { Policy, PolicyInput } from "../core/policy/policy.ts";
-import {
-  chosenValues,
-  type PolicySource,
-  type PolicySources,
-  type PolicyValues,
-  toSources,
-} from "../core/policy/policy-sources.ts";
+import { chosenValues, type PolicySources, toSources } from "../core/policy/policy-sources.ts";
 import { resolvePolicy } from "../core/policy/resolve-policy.ts";
-import type { AnyTask, SubmitEntry, SubmitOptions, TaskOptions } from "../core/task/task.ts";
-
-// What a submit says, in people's words, made into what the engine takes: options checked, durations and instants in
-// milliseconds, the policy resolved. For the library and for a server. It does not look into the payload: that is
-// JSON text already, and `submit` checks its size.
+import {
+  type CheckedOption,
+  eachOption,
+  type OptionName,
+  SUBMIT_OPTIONS,
+  type SubmitOptions,
+  TASK_OPTION_NAMES,
+  type TaskValues,
+} from "../core/task/submit-options.ts";
+import type { AnyTask, SubmitEntry, TaskOptions } from "../core/task/task.ts";
 
 /** A job as the engine takes it: durations in milliseconds, the payload as JSON text, the policy resolved. */
 export interface SubmitItem {
@@ -56,7 +54,7 @@ export interface SubmitItem {
   /** Where the values of its policy came from. */
   readonly sources?: PolicySources | null;
   /** A submit by name: what it gives. The rest is filled in from what workers publish for the kind. */
-  readonly open?: { readonly given: PolicyValues; readonly said?: Readonly<Record<string, PolicySource>> } | null;
+  readonly open?: { readonly given: TaskValues; readonly named?: SubmitOptions["sources"] } | null;
   /** Its queue is what workers publish: its key names the same job with that queue given, and with none. */
   readonly openQueue?: boolean;
   /** Whose quota its lane counts for, where that is new. */
@@ -92,60 +90,132 @@ interface SubmitRequest {
   readonly policy?: Policy;
 }
 
-const NO_OPTIONS: TaskOptions = Object.freeze({});
+const NO_OPTIONS: SubmitOptions & TaskOptions = Object.freeze({});
 const DEFAULT_POLICY = resolvePolicy();
 
 export function toSubmitItem(request: SubmitRequest): SubmitItem {
-  const { options, taskOptions: defaults = NO_OPTIONS, policy = DEFAULT_POLICY } = request;
-  checkSubmit(options);
-  // An option that was given as undefined counts as not given.
-  const { queue = defaults.queue, priority = defaults.priority, timeout = defaults.timeout } = options;
-  const { expireIn = defaults.expireIn, delay, runAt, deadline, key, tags, labels } = options;
+  const { options, taskOptions, retry, policy = DEFAULT_POLICY } = request;
   const item: Mutable<SubmitItem> = {
     kind: request.kind,
     payload: request.payload,
-    policy: options.retry === undefined ? policy : resolved(options.retry),
+    policy,
     namespace: request.namespace,
   };
-  addSources(item, request);
-  if (queue !== undefined) item.queue = queue;
-  if (priority !== undefined) item.priority = priority;
-  if (timeout !== undefined) item.timeoutMs = asSpan(timeout, "submit.timeout");
-  if (expireIn !== undefined) item.expireInMs = asSpan(expireIn, "submit.expireIn");
-  if (delay !== undefined) item.delayMs = toMs(delay, "submit.delay");
-  if (runAt !== undefined) item.runAt = toInstant(runAt, "submit.runAt");
-  if (deadline !== undefined) item.deadlineAt = toInstant(deadline, "submit.deadline");
-  if (key !== undefined) item.key = key;
-  if (tags !== undefined) item.tags = tags;
-  if (labels !== undefined) item.labels = checkedLabels(labels);
-  const { resources, annotations, parent, name } = options;
-  if (name !== undefined) item.name = name;
-  if (resources !== undefined) {
-    item.labels = { ...item.labels, ...resourceLabels(toResources(resources, "submit.resources")) };
+  let given: Mutable<TaskValues> | null = retry === undefined ? null : { retry };
+  if (options !== NO_OPTIONS) {
+    eachOption(options, (name, checked) => {
+      putOption(item, name, checked);
+      if (isTaskOption(name)) {
+        given ??= {};
+        given[name] = options[name] as never;
+      }
+    });
   }
-  if (annotations !== undefined) item.annotations = annotations;
-  if (parent !== undefined) item.parent = { id: parent, attempt: null };
-  if (options.upload !== undefined) item.upload = options.upload;
+  if (taskOptions !== undefined) putDefaults(item, taskOptions, given ?? NO_OPTIONS);
+  addSources(item, taskOptions, given, options.sources);
   return item;
 }
 
+type PutOption<K extends OptionName> = (item: Mutable<SubmitItem>, checked: CheckedOption<K>) => void;
+
+/** What each option makes of the item. Those that are not here are for others to read. */
+const PUT: { readonly [K in OptionName]?: PutOption<K> } = {
+  name(item, name) {
+    item.name = name;
+  },
+  key(item, key) {
+    item.key = key;
+  },
+  queue(item, queue) {
+    item.queue = queue;
+  },
+  priority(item, priority) {
+    item.priority = priority;
+  },
+  delay(item, ms) {
+    item.delayMs = ms;
+  },
+  runAt(item, at) {
+    item.runAt = at;
+  },
+  tags(item, tags) {
+    item.tags = tags;
+  },
+  timeout(item, ms) {
+    item.timeoutMs = ms;
+  },
+  expireIn(item, ms) {
+    item.expireInMs = ms;
+  },
+  deadline(item, at) {
+    item.deadlineAt = at;
+  },
+  retry(item, retry) {
+    item.policy = resolved(retry);
+  },
+  labels(item, labels) {
+    item.labels = item.labels === undefined ? labels : { ...labels, ...item.labels };
+  },
+  resources(item, resources) {
+    item.labels = { ...item.labels, ...resourceLabels(resources) };
+  },
+  annotations(item, annotations) {
+    item.annotations = annotations;
+  },
+  parent(item, id) {
+    item.parent = { id, attempt: null };
+  },
+  upload(item, id) {
+    item.upload = id;
+  },
+};
+
+function putOption(item: Mutable<SubmitItem>, name: OptionName, checked: unknown): void {
+  PUT[name]?.(item, checked as never);
+}
+
+const TASK_OPTIONS: ReadonlySet<string> = new Set(TASK_OPTION_NAMES);
+
+function isTaskOption(name: OptionName): name is (typeof TASK_OPTION_NAMES)[number] {
+  return TASK_OPTIONS.has(name);
+}
+
+/** Puts what the task, or what workers publish for its kind, says and the submit does not. The policy is resolved
+ *  elsewhere. */
+export function putDefaults(item: Mutable<SubmitItem>, defaults: TaskValues, given: TaskValues): void {
+  for (const [name, checked] of checkedDefaults(defaults))
+    if (given[name] === undefined) putOption(item, name, checked);
+}
+
+type CheckedDefaults = readonly (readonly [keyof TaskValues, unknown])[];
+const defaultsOfTasks = new WeakMap<TaskValues, CheckedDefaults>();
+
+/** A task's options are checked once, and not for each of its jobs. */
+function checkedDefaults(defaults: TaskValues): CheckedDefaults {
+  let checked = defaultsOfTasks.get(defaults);
+  if (checked === undefined) {
+    const names = TASK_OPTION_NAMES.filter((name) => name !== "retry" && defaults[name] !== undefined);
+    checked = names.map((name) => [name, SUBMIT_OPTIONS[name].check(defaults[name], `submit.${name}`)] as const);
+    defaultsOfTasks.set(defaults, checked);
+  }
+  return checked;
+}
+
 /** Most submits give none of these: then all that is said of them is known, and made once. */
-function addSources(item: Mutable<SubmitItem>, { options, taskOptions, retry = options.retry }: SubmitRequest): void {
-  const { timeout, expireIn, queue, priority, sources: said } = options;
-  const isBare = retry === undefined && timeout === undefined && expireIn === undefined;
-  if (isBare && queue === undefined && priority === undefined) {
+function addSources(
+  item: Mutable<SubmitItem>,
+  taskOptions: TaskOptions | undefined,
+  given: TaskValues | null,
+  named: SubmitOptions["sources"],
+): void {
+  if (given === null) {
     if (taskOptions !== undefined) item.sources = taskSources(taskOptions);
     else if (!isBuiltin(item.kind)) item.open = NOTHING_GIVEN;
     return;
   }
-  const given: Mutable<PolicyValues> = {};
-  if (retry !== undefined) given.retry = retry;
-  if (timeout !== undefined) given.timeout = timeout;
-  if (expireIn !== undefined) given.expireIn = expireIn;
-  if (queue !== undefined) given.queue = queue;
-  if (priority !== undefined) given.priority = priority;
-  item.sources = toSources(chosenValues(given, taskOptions ?? NO_OPTIONS, said).from);
-  if (taskOptions === undefined && !isBuiltin(item.kind)) item.open = said === undefined ? { given } : { given, said };
+  item.sources = toSources(chosenValues(given, taskOptions ?? NO_OPTIONS, named).from);
+  if (taskOptions === undefined && !isBuiltin(item.kind))
+    item.open = named === undefined ? { given } : { given, named };
 }
 
 const NOTHING_GIVEN = Object.freeze({ given: NO_OPTIONS });
@@ -165,13 +235,6 @@ function isBuiltin(kind: string): boolean {
   return kind === exec.kind || kind === http.kind;
 }
 
-function checkedLabels(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
-  const reserved = Object.keys(labels).find((name) => name.startsWith(RESOURCE_PREFIX));
-  if (reserved === undefined) return labels;
-  const allowed = `names that do not begin with ${RESOURCE_PREFIX}; say it with resources`;
-  throw new ConfigError({ path: "submit.labels", given: reserved, allowed });
-}
-
 const taskPolicies = new WeakMap<AnyTask, Policy>();
 
 /** A task's policy, with the task's options checked: once. */
@@ -185,15 +248,14 @@ export function policyOf(task: AnyTask): Policy {
   return policy;
 }
 
-const TASK_KEYS = ["retry", "timeout", "queue", "priority", "expireIn", "schema"];
+const TASK_KEYS = [...TASK_OPTION_NAMES, "schema"];
 
 export function checkTask(kind: string, options: TaskOptions): void {
   const path = `task ${kind}`;
   checkKeys(options, TASK_KEYS, path);
-  if (options.timeout !== undefined) asSpan(options.timeout, `${path}: timeout`);
-  if (options.expireIn !== undefined) asSpan(options.expireIn, `${path}: expireIn`);
-  if (options.queue !== undefined) asText(options.queue, `${path}: queue`, 200);
-  if (options.priority !== undefined) asInteger(options.priority, `${path}: priority`, { min: 0, max: 9 });
+  for (const name of TASK_OPTION_NAMES) {
+    if (options[name] !== undefined) SUBMIT_OPTIONS[name].check(options[name], `${path}: ${name}`);
+  }
 }
 
 const inputPolicies = new WeakMap<object, Policy>();
@@ -238,10 +300,8 @@ function uploadMisplaced(upload: string): ConfigError {
 // What a submit of the library says, made into what the engine takes: the kind and defaults of its task, its input as
 // text.
 
-const NO_ENTRY_OPTIONS: SubmitOptions = Object.freeze({});
-
 export function toItem(entry: SubmitEntry, namespace: string): SubmitItem {
-  const { task, input, options = NO_ENTRY_OPTIONS } = checkEntry(entry);
+  const { task, input, options = NO_OPTIONS } = checkEntry(entry);
   checkBuiltin(task, input, (options as SubmitOptions | null)?.upload); // options are checked below
   const payload = toPayload(input);
   if (typeof task === "string") return toSubmitItem({ kind: task, payload, options, namespace });

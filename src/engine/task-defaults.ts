@@ -6,7 +6,6 @@
  *  kind, so that a list of submits costs one read. */
 
 import type { Mutable } from "../core/check.ts";
-import { asSpan } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import { isName } from "../core/names.ts";
 import type { Policy } from "../core/policy/policy.ts";
@@ -17,8 +16,7 @@ import type { Clock } from "../lib/clock.ts";
 import { isOver } from "../lib/text.ts";
 import type { Store } from "../store/store.ts";
 import { LIMITS } from "./limits.ts";
-import type { SubmitItem } from "./submit-item.ts";
-import { checkTask } from "./submit-item.ts";
+import { checkTask, putDefaults, type SubmitItem } from "./submit-item.ts";
 
 interface PublishedTaskOptions {
   readonly session: string;
@@ -77,16 +75,11 @@ export class TaskDefaults {
 }
 
 function fillOne(item: Mutable<SubmitItem>, { options, policy, ...published }: PublishedTaskOptions): void {
-  const { given, said } = item.open as NonNullable<SubmitItem["open"]>;
-  const { values, from } = chosenValues(given, options, said);
+  const { given, named } = item.open as NonNullable<SubmitItem["open"]>;
   if (given.retry === undefined && policy !== null) item.policy = policy;
-  if (given.queue === undefined && values.queue !== undefined) {
-    item.openQueue = true;
-    item.queue = values.queue;
-  }
-  if (values.priority !== undefined) item.priority = values.priority;
-  if (values.timeout !== undefined) item.timeoutMs = asSpan(values.timeout, "timeout");
-  if (values.expireIn !== undefined) item.expireInMs = asSpan(values.expireIn, "expireIn");
+  if (given.queue === undefined && options.queue !== undefined) item.openQueue = true;
+  putDefaults(item, options, given);
+  const { from } = chosenValues(given, options, named);
   // A submit of a task to a server gives the task's values itself: then nothing was taken from what is published.
   const isTaken = Object.keys(from).length > Object.keys(item.sources?.from ?? {}).length;
   item.sources = toSources(from, isTaken ? published : null);

@@ -5,6 +5,7 @@ import { hostname } from "node:os";
 import { checkStop } from "../core/api.ts";
 import { ConfigError } from "../core/errors.ts";
 import { exec, http } from "../core/input/builtin.ts";
+import { TASK_OPTION_NAMES } from "../core/task/submit-options.ts";
 import type { AnyTask } from "../core/task/task.ts";
 import type { StopOptions, WorkerHandle, WorkOptions } from "../core/task/work-options.ts";
 import type { ClaimedJob, NewSession } from "../core/worker-protocol.ts";
@@ -101,10 +102,9 @@ export function buildWorker(parts: WorkerParts): BuiltWorker {
 function defaultsOf(tasks: readonly AnyTask[]): Pick<NewSession, "defaults"> {
   const own = tasks.filter((task) => task !== exec && task !== http);
   if (own.length === 0) return {};
-  const said = own.map(({ kind, options }) => {
-    const { retry, timeout, queue, priority, expireIn } = options;
-    const values = Object.entries({ retry, timeout, queue, priority, expireIn });
-    return [kind, Object.fromEntries(values.filter(([, value]) => value !== undefined))] as const;
+  const published = own.map(({ kind, options }) => {
+    const names = TASK_OPTION_NAMES.filter((name) => options[name] !== undefined);
+    return [kind, Object.fromEntries(names.map((name) => [name, options[name]]))] as const;
   });
-  return { defaults: Object.fromEntries(said.filter(([, values]) => Object.keys(values).length > 0)) };
+  return { defaults: Object.fromEntries(published.filter(([, values]) => Object.keys(values).length > 0)) };
 }

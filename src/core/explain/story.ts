@@ -8,8 +8,9 @@ import { BEFORE, evolve, foldEvents } from "../job/fold.ts";
 import type { JobProgressFields } from "../job/job.ts";
 import { type ChangedTerms, showTerms } from "../job/redrive.ts";
 import type { Policy, PresetName } from "../policy/policy.ts";
-import { POLICY_SOURCES, type PolicySource, type PolicySources } from "../policy/policy-sources.ts";
+import type { PolicySources } from "../policy/policy-sources.ts";
 import { presets } from "../policy/presets.ts";
+import { POLICY_SOURCES, type PolicySource } from "../task/submit-options.ts";
 import { type AttemptHistory, beginAttempt, endAttempt, tellAttempt, tellRunning } from "./attempt-text.ts";
 import {
   askedBy,

@@ -1,13 +1,14 @@
 import { describe, expect, it } from "vitest";
 import { explain } from "../explain/explain.ts";
 import { submitJob } from "../job/lifecycle.ts";
-import { chosenValues, type PolicySource, type PolicyValues, toSources } from "./policy-sources.ts";
+import type { PolicySource, TaskValues } from "../task/submit-options.ts";
+import { chosenValues, toSources } from "./policy-sources.ts";
 import { resolvePolicy } from "./resolve-policy.ts";
 
 type Said = Readonly<Record<string, PolicySource>>;
 
 describe("where a policy comes from", () => {
-  it.each<[string, PolicyValues, PolicyValues, Said | undefined, PolicyValues, Said]>([
+  it.each<[string, TaskValues, TaskValues, Said | undefined, TaskValues, Said]>([
     ["nothing is given", {}, {}, undefined, {}, {}],
     [
       "a task alone",
@@ -43,7 +44,7 @@ describe("where a policy comes from", () => {
     ],
     [
       "what is undefined is not given",
-      { timeout: undefined } as unknown as PolicyValues,
+      { timeout: undefined } as unknown as TaskValues,
       { timeout: 7 },
       undefined,
       { timeout: 7 },

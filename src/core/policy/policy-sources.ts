@@ -2,11 +2,8 @@
  *  of these counts: the submit, the defaults of the task, then the preset. A submit may itself come from an action, its pack or
  *  settings. The policy that is stored has no word of it: equal policies stay one. */
 
-import type { Duration } from "../duration.ts";
+import { type PolicySource, TASK_OPTION_NAMES, type TaskValues } from "../task/submit-options.ts";
 import type { PolicyInput } from "./policy.ts";
-
-export const POLICY_SOURCES = ["submit", "task", "action", "pack", "settings"] as const;
-export type PolicySource = (typeof POLICY_SOURCES)[number];
 
 export interface PolicySources {
   /** By the name of the value; what is not in it is the preset's. */
@@ -16,24 +13,15 @@ export interface PolicySources {
   readonly worker?: string;
 }
 
-/** What both a submit and a task may say. */
-export interface PolicyValues {
-  readonly retry?: PolicyInput;
-  readonly timeout?: Duration | null;
-  readonly expireIn?: Duration | null;
-  readonly queue?: string;
-  readonly priority?: number;
-}
-
-const PLAIN = ["timeout", "expireIn", "queue", "priority"] as const satisfies readonly (keyof PolicyValues)[];
+const PLAIN = TASK_OPTION_NAMES.filter((name) => name !== "retry");
 
 /** The values that hold, and the place each came from. `retry` is taken as a whole: a submit that has one takes nothing of the
  *  task's. `said` names other sources of what the submit gives. */
 export function chosenValues(
-  submit: PolicyValues,
-  task: PolicyValues,
+  submit: TaskValues,
+  task: TaskValues,
   said: Readonly<Record<string, PolicySource>> = {},
-): { readonly values: PolicyValues; readonly from: Readonly<Record<string, PolicySource>> } {
+): { readonly values: TaskValues; readonly from: Readonly<Record<string, PolicySource>> } {
   const from: Record<string, PolicySource> = {};
   const values: Record<string, unknown> = {};
   const retry = submit.retry ?? task.retry;
@@ -50,7 +38,7 @@ export function chosenValues(
     // Where a job waits, and before whom, is no rule of its retries: told only where a submit did not say it.
     if (source === "task" || name === "timeout" || name === "expireIn") from[name] = sourceOf(name, source, said);
   }
-  return { values: values as PolicyValues, from };
+  return { values: values as TaskValues, from };
 }
 
 function sourceOf(field: string, source: "submit" | "task", said: Readonly<Record<string, PolicySource>>) {

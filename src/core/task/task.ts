@@ -1,65 +1,14 @@
-/** Tasks and how they are submitted: the definition that jobs of a kind run, the options of a submit, and the
- *  children of a job. */
+/** Tasks: the definition that jobs of a kind run, the entries of a submit, and the children of a job. The options of a submit
+ *  are in `submit-options.ts`. */
 
 import type { Failure } from "../decision/failure.ts";
-import type { Duration } from "../duration.ts";
 import { ConfigError } from "../errors.ts";
-import type { ResourcesInput } from "../input/resources.ts";
 import type { FailReason, JobState, Usage } from "../job/job.ts";
-import type { PolicyInput } from "../policy/policy.ts";
-import type { PolicySource } from "../policy/policy-sources.ts";
 import type { JsonCheck, JsonImage } from "./json-type.ts";
 import type { SchemaInput, SchemaOutput, StandardSchema } from "./schema.ts";
+import type { SubmitOptions, TaskValues } from "./submit-options.ts";
 
-// What a submit may say beside the input. Types only; `engine/submit-item.ts` checks them.
-
-/** A client of the `pg` package, or what looks like one, with a transaction begun.
- *  @example
- *  const client: TransactionClient = await pool.connect();
- *  await perdure.submit(resize, { url }, { client }); // stored when your transaction commits */
-export interface TransactionClient {
-  query(query: { text: string; values: unknown[]; rowMode: "array" }): Promise<{ rows: unknown[][] }>;
-}
-
-/** What a submit may say beside the input. It takes precedence over the task's own options.
- *  @example
- *  const options: SubmitOptions = { key: "resize-a", delay: "10m", retry: 5, tags: ["images"] };
- *  await perdure.submit(resize, { url }, options); */
-export interface SubmitOptions {
-  /** Shown to people, and found by `jobs({ name })`. Default: its action or manifest, else its kind and a short argument. */
-  name?: string;
-  /** At most one job per key: a second submit with the same body finds the first. */
-  key?: string;
-  queue?: string;
-  /** 0 (first) to 9; default 5. */
-  priority?: number;
-  delay?: Duration;
-  runAt?: Date | number;
-  tags?: readonly string[];
-  timeout?: Duration;
-  /** How long it may be due without being started. */
-  expireIn?: Duration;
-  /** No run may start after this instant. */
-  deadline?: Date | number;
-  retry?: PolicyInput;
-  /** Labels a worker must have. */
-  labels?: Readonly<Record<string, string>>;
-  /** What of a worker's cpu and memory it takes while it runs: it is started only where so much is left. */
-  resources?: ResourcesInput;
-  /** Texts to be kept with it and shown; the engine never reads them. */
-  annotations?: Readonly<Record<string, string>>;
-  /** For who submits in the name of another document: where values of the policy, `timeout` and `expireIn` came from, by their
-   *  names. Shown by `explain`. */
-  sources?: Readonly<Record<string, Exclude<PolicySource, "submit">>>;
-  /** The job whose child it is, which must not have ended. Cancelled with it. */
-  parent?: string;
-  /** The id of what `upload` stored, which this job takes as its own: its command reads it as standard input. The input must
-   *  have `stdinFile`. */
-  upload?: string;
-  /** PostgreSQL: a client of the `pg` package inside a transaction of yours on the same database. The job is stored with
-   *  that transaction: there when it commits, never there if it is rolled back. A server cannot be given one. */
-  client?: TransactionClient;
-}
+export type { SubmitOptions, TransactionClient } from "./submit-options.ts";
 
 /** One of the jobs that `submitMany` stores.
  *  @example
@@ -212,12 +161,8 @@ export type SubmitChild = <T extends AnyTask | string>(
 /** Defaults for jobs of this kind; `submit` may override each.
  *  @example
  *  const options: TaskOptions = { retry: { maxAttempts: 3 }, timeout: "2m", queue: "images" }; */
-export interface TaskOptions<Schema extends StandardSchema | undefined = StandardSchema | undefined> {
-  readonly retry?: PolicyInput;
-  readonly timeout?: Duration;
-  readonly queue?: string;
-  readonly priority?: number;
-  readonly expireIn?: Duration;
+export interface TaskOptions<Schema extends StandardSchema | undefined = StandardSchema | undefined>
+  extends TaskValues {
   /** Checks the input, at submit and before the handler, which receives what the schema makes of it. Any library that follows
    *  Standard Schema: zod, valibot, arktype, TypeBox with an adapter. */
   readonly schema?: Schema;

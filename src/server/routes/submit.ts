@@ -6,8 +6,7 @@ import { statusOf } from "../../contract/wire.ts";
 import { checkKeys, isPlain, type Mutable } from "../../core/check.ts";
 import { ConfigError, ERROR_CODES, PerdureError } from "../../core/errors.ts";
 import type { Usage } from "../../core/job/job.ts";
-import type { PolicyInput } from "../../core/policy/policy.ts";
-import type { SubmitOptions } from "../../core/task/task.ts";
+import { WIRE_OPTION_NAMES } from "../../core/task/submit-options.ts";
 import { NO_INPUT } from "../../core/worker-protocol.ts";
 import type { SubmitAnswer, SubmitItem } from "../../engine/submit-item.ts";
 import { checkBuiltinKind, toSubmitItem } from "../../engine/submit-item.ts";
@@ -102,14 +101,14 @@ export function submitRoutes(parts: ServerParts): RouteHandlers {
   ): Mutable<SubmitItem> {
     if (!isPlain(request)) throw new ConfigError({ path: "submit", given: request, allowed: "an object" });
     const { kind, input, retry, ...options } = request as JobRequest;
-    checkKeys(options, OPTION_KEYS, "submit");
+    checkKeys(options, WIRE_OPTION_NAMES, "submit");
     checkBuiltinKind(kind, input, options.upload);
     const payload = sliceOf(text, "input") ?? NO_INPUT;
     const { namespace } = call;
-    const policy = retry === undefined ? {} : { policy: known.of(retry), retry: retry as PolicyInput };
+    const policy = retry === undefined ? {} : { policy: known.of(retry), retry };
     const item: Mutable<SubmitItem> = toSubmitItem({
       ...{ kind, payload, namespace, ...policy },
-      options: options as SubmitOptions, // durations are checked there
+      options, // checked there
     });
     item.by = principal(call);
     // What a job submits with its own token is its child, while this attempt of it runs.
@@ -190,11 +189,6 @@ export async function storeItems(
   const owner = tokenOwner(call.who.id, principal(call));
   return quota.submit(items, owner, (admitted) => engine.submit(admitted));
 }
-
-const OPTION_KEYS = [
-  ...["key", "queue", "priority", "delay", "runAt", "tags", "timeout", "expireIn", "deadline", "labels"],
-  ...["resources", "annotations", "parent", "upload", "name", "sources"],
-];
 
 function submitted({ id, created, chapter, state }: SubmitAnswer & { readonly status: "ok" }): Submitted {
   return { id, created, chapter, state };
