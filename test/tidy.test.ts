@@ -46,8 +46,10 @@ function importsOf(file: string): Import[] {
 /** `src/core/errors.ts` is in `core`; `src/index.ts` in none. What a dialect adds to the server or the command line is in a folder
  *  of its own, with other rights than its readers: `dialects/server`, `dialects/cli`. */
 function folderOf(path: string): string {
-  const [, folder = "", dialect, layer, ...rest] = path.split("/");
+  const [, folder = "", dialect, ...within] = path.split("/");
   if (!path.startsWith("src/") || dialect === undefined) return "";
+  // What is common to those of all dialects is in `dialects/cli/` itself.
+  const [layer, ...rest] = dialect === "cli" ? [dialect, ...within] : within;
   const isLayer = rest.length > 0 && (layer === "server" || layer === "cli");
   return folder === "dialects" && isLayer ? `dialects/${layer}` : folder;
 }

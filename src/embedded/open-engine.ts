@@ -27,7 +27,7 @@ export interface HostEnvironment {
 }
 
 export interface EngineSetup<Outputs extends Blobs = Blobs>
-  extends Pick<EngineOptions, "leaseMs" | "reapEveryMs" | "retention" | "keyWindowMs" | "onLost"> {
+  extends Pick<EngineOptions, "leaseMs" | "reapEveryMs" | "retention" | "keyWindowMs" | "observer"> {
   readonly url: string | undefined;
   readonly schema: string | undefined;
   readonly connections: number | undefined;
@@ -61,7 +61,7 @@ export async function openEngine<Outputs extends Blobs>(
     reapEveryMs,
     retention,
     keyWindowMs,
-    onLost,
+    observer,
   } = wish;
   const { clock: base, random, boot = null, wrapStore, wrapOutputs } = ambient ?? hostEnvironmentOf(systemClock);
   const newSecret = () => randomBytes(24).toString("base64url");
@@ -83,7 +83,7 @@ export async function openEngine<Outputs extends Blobs>(
       ...(leaseMs === undefined ? {} : { leaseMs }),
       ...(reapEveryMs === undefined ? {} : { reapEveryMs }),
       ...(keyWindowMs === undefined ? {} : { keyWindowMs }),
-      ...(onLost === undefined ? {} : { onLost }),
+      ...(observer === undefined ? {} : { observer }),
     });
     return { engine, outputs, close: () => closeEngine(engine, stop) };
   } catch (error) {

@@ -2,7 +2,6 @@
  *  for them. */
 
 import type { Mutable } from "../core/check.ts";
-import type { SettleAnswer } from "../core/worker-protocol.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { FieldLog } from "../lib/log.ts";
 import type { Blobs } from "../store/blobs.ts";
@@ -46,8 +45,6 @@ export interface EngineOptions {
   readonly storeState?: StoreState;
   /** Told what this engine does. */
   readonly observer?: EngineObserver;
-  /** Called when the reaper has settled an attempt as lost. What it throws is logged. */
-  readonly onLost?: (jobId: string, attempt: number, answer: SettleAnswer & { readonly status: "accepted" }) => void;
 }
 
 /** Where ends, waits and cancels of children are reported. */

@@ -92,7 +92,6 @@ export class Reaper extends BackgroundService {
     const answers = await this.#end(rest.map(toReport), now);
     answers.forEach((answer, i) => {
       const job = rest[i] as ExpiredJob;
-      if (answer.status === "accepted" && job.why === "lost") this.#tellLost(job.jobId, job.attempt, answer);
       this.#answered(job, answer, now);
     });
   }
@@ -142,14 +141,6 @@ export class Reaper extends BackgroundService {
       })
       .finally(() => this.#judging.delete(job.jobId));
     this.#judging.set(job.jobId, judging);
-  }
-
-  #tellLost(...lost: Parameters<NonNullable<EngineParts["onLost"]>>): void {
-    try {
-      this.#parts.onLost?.(...lost);
-    } catch (error) {
-      this.#parts.log("error", `onLost: ${String(error)}`);
-    }
   }
 
   /** How far the wall clock moved against the monotonic one since the last look. */

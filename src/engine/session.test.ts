@@ -2,10 +2,9 @@ import { describe, expect, it } from "vitest";
 import { all, gate, openBench, openSession } from "../../test/kit.ts";
 import { resolvePolicy } from "../core/policy/resolve-policy.ts";
 import { task } from "../core/task/task.ts";
-import type { SettleAnswer, WorkerHealth } from "../core/worker-protocol.ts";
+import type { WorkerHealth } from "../core/worker-protocol.ts";
 import type { ClaimAnswer } from "../store/store.ts";
 import { Engine } from "./engine.ts";
-import type { EngineOptions } from "./parts.ts";
 
 const POLICY = resolvePolicy();
 const REQUEST = {
@@ -102,44 +101,6 @@ describe("a session", () => {
       for (const fits of [300, 3_600_000]) await bench.engine.openSession({ ...REQUEST, leaseMs: fits });
     },
   );
-});
-
-describe("onLost", () => {
-  async function reaping(onLost: NonNullable<EngineOptions["onLost"]>) {
-    const bench = await openBench({ services: false });
-    const { store, clock } = bench;
-    const logged: string[] = [];
-    const log = (_: string, message: string) => void logged.push(message);
-    const newId = (prefix: string) => `${prefix}_00000000000000000000000000`;
-    const engine = new Engine({ store, clock, newId, random: () => 0.5, name: "e", log, onLost });
-    const session = await openSession(bench);
-    const ids = [await bench.submit("k"), await bench.submit("k"), await bench.submit("k", { expireInMs: 1_000 })];
-    await bench.engine.claim(session, { limit: 2 });
-    for (let s = 0; s <= 17; s++) {
-      await engine.reap();
-      await bench.advance(1_000);
-    }
-    await engine.stop();
-    return { bench, logged, ids };
-  }
-
-  it("is told of each attempt that was settled as lost, and of nothing else", async () => {
-    const told: [string, number, SettleAnswer][] = [];
-    const { ids } = await reaping((...lost) => void told.push(lost));
-    expect(told.map(([id]) => id)).toEqual(ids.slice(0, 2));
-    for (const [, attempt, answer] of told) {
-      expect(attempt).toBe(1);
-      expect(answer).toMatchObject({ status: "accepted", repeated: false, state: "queued" });
-    }
-  });
-
-  it("may throw: it is logged, and all are settled", async () => {
-    const { bench, logged, ids } = await reaping(() => {
-      throw new Error("no room in the log");
-    });
-    expect(logged).toEqual(Array(2).fill("onLost: Error: no room in the log"));
-    for (const id of ids.slice(0, 2)) expect(await bench.job(id)).toMatchObject({ losses: 1 });
-  });
 });
 
 describe("the feed of a namespace", () => {

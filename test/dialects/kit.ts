@@ -88,7 +88,7 @@ export interface Stage {
   // biome-ignore lint/suspicious/noExplicitAny: tests look into it as they like.
   view(dialect: Dialect, id: string): Promise<any>;
   /** Another engine on the same store, of which nothing runs by itself either. */
-  rival(options?: Pick<EngineOptions, "onLost">): Engine;
+  rival(options?: Pick<EngineOptions, "observer">): Engine;
   /** Lets time pass; the reaper looks whenever something could have run out. */
   advance(ms: number): Promise<void>;
 }

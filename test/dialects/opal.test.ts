@@ -77,7 +77,9 @@ describe.each(STORES)("OPAL on %s", (store) => {
     const stage = await openStage(store);
     const reclaimed: string[] = [];
     const rivals = ["a", "b", "c"].map((name) =>
-      stage.rival({ onLost: (_, attempt) => reclaimed.push(`${name}${attempt}`) }),
+      stage.rival({
+        observer: { reaped: (all) => void reclaimed.push(...all.map(({ attempt }) => `${name}${attempt}`)) },
+      }),
     );
     const id = await apply(stage, "prompt: x\nenv: { OPAL_MAX_RETRIES: 3 }");
     const losses = async () => (await stage.parts(id)).events.filter(({ name }) => name === "attempt.lost").length;

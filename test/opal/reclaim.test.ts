@@ -3,7 +3,7 @@ import { expect, it, onTestFinished } from "vitest";
 import type { JobEvent } from "../../src/core/job/event.ts";
 import { resolvePolicy } from "../../src/core/policy/resolve-policy.ts";
 import { opalJobPolicy, opalRetry } from "../../src/dialects/opal/retry.ts";
-import { opalOnLost } from "../../src/dialects/opal/server/reclaim.ts";
+import { ReclaimLog } from "../../src/dialects/opal/server/reclaim.ts";
 import { opalPolicy, opalSettings } from "../../src/dialects/opal/settings.ts";
 import { logTime } from "../../src/dialects/opal/worker-log.ts";
 import { type OpenedEngine, openEngine } from "../../src/embedded/open-engine.ts";
@@ -28,13 +28,15 @@ async function start(readsOf: (store: Store) => Reads = (store) => store) {
     lines.push(`${level}: ${message}`);
     told();
   };
+  const reclaims = new ReclaimLog(log);
   const opened: OpenedEngine = await openEngine({
     ...{ url: ":memory:", schema: undefined, connections: undefined, log: () => {} },
     outputs: () => directoryBlobs("/nonexistent"),
-    onLost: opalOnLost(() => readsOf(opened.engine.store), log),
+    observer: reclaims,
   });
   onTestFinished(() => opened.close());
   const { engine } = opened;
+  reclaims.start(readsOf(engine.store));
   const policy = resolvePolicy(opalPolicy(opalSettings({})));
   const session = {
     namespace: "default",

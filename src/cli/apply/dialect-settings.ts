@@ -1,9 +1,9 @@
 /** Which dialect settings apply to files of other systems: those of the server if there is one, else those of this
  *  command. Also a note for settings that a simulated preset does not use. */
+import { DIALECT_KEYS, dialectSettingsOf, policyKeysOf } from "../../dialects/cli/registry.ts";
 import { type DialectSettings, dialectSettingsFrom } from "../../dialects/settings.ts";
 import type { CommandContext } from "../command.ts";
 import { loadConfig } from "../config/config.ts";
-import { DIALECT_KEYS, dialectSettingsOf } from "../config/dialects.ts";
 import { type Target, withServer } from "../target/target.ts";
 
 // Whose settings hold for files of other systems: the server's, where there is one; else those of this command.
@@ -24,12 +24,9 @@ export function localDialectSettings(context: Pick<CommandContext, "given" | "io
 // A preset has the numbers of its system's document. Whoever has set others, for files of that system, is told that
 // they are not in what is simulated.
 
-/** Of the settings for files, those that change a policy. */
-const OF_POLICIES = /^(opal\.(maxRetries|retryBackoffs)$|fluster\.|attune\.retry\.|agent\.retry\.)/;
-
 export function unusedSettings(context: Pick<CommandContext, "given" | "io">): string[] {
   const preset = context.given.text("preset");
-  const keys = DIALECT_KEYS.filter((key) => OF_POLICIES.test(key) && key.startsWith(`${preset}.`));
+  const keys = policyKeysOf(preset);
   if (keys.length === 0) return [];
   const config = loadConfig(context, keys);
   const set = keys.filter((key) => config.isSet(key));

@@ -9,6 +9,7 @@ import { type FileValues, readConfigFile } from "./config-file.ts";
 import { BadValue, valueFromTexts } from "./read-value.ts";
 import type { Setting, SettingValue } from "./setting.ts";
 import {
+  equivalentsOf,
   KEYS,
   type MaybeForeverSetting,
   type MaybeUnsetSetting,
@@ -140,8 +141,8 @@ function inOtherTerms(
   io: Io,
   file: FileValues,
 ): EffectiveSetting | null {
-  const set = (setting.orSeconds ?? [])
-    .map((key) => effective(key as SettingKey, given, io, file))
+  const set = equivalentsOf(setting.key as SettingKey)
+    .map((key) => effective(key, given, io, file))
     .filter(({ source }) => source !== DEFAULT)
     .map(({ value, ...rest }) => ({ ...rest, value: Math.round((value as number) * 1_000) }));
   return set.sort((a, b) => a.value - b.value)[0] ?? null;

@@ -12,9 +12,9 @@ interface CommonSetting {
   readonly help: string;
   /** What is never shown: all of it, or the password within an address. */
   readonly secret?: "all" | "password";
-  /** Keys of settings in seconds that say the same in the terms of another system. Where this one is not given, the smallest of
-   *  those that are counts, with its source. */
-  readonly orSeconds?: readonly string[];
+  /** Keys of settings that say the same as this one, which is in seconds and in the terms of another system. Where such a
+   *  setting is not given, the smallest of those that are given for it counts, with its source. */
+  readonly secondsOf?: readonly string[];
 }
 
 type SettingDefault<T> = T | ((io: Pick<Io, "isTTY">) => T);

@@ -164,7 +164,6 @@ export const SERVER_SETTINGS = [
     default: DEFAULTS.lease,
     min: LIMITS.lease.from,
     max: LIMITS.lease.to,
-    orSeconds: ["opal.leaseTtlSecs"],
     help: "How long a worker may be silent before its jobs are given to others.",
   },
   {

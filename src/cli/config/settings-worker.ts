@@ -170,7 +170,6 @@ export const WORKER_SETTINGS = [
     default: 2_000,
     min: 100,
     max: HOUR,
-    orSeconds: ["opal.leaseRenewSecs", "opal.heartbeatIntervalSecs"],
     help: "How often the worker says that it is there.",
   },
   {
@@ -180,7 +179,6 @@ export const WORKER_SETTINGS = [
     type: "duration",
     min: LIMITS.lease.from,
     max: LIMITS.lease.to,
-    orSeconds: ["opal.leaseTtlSecs"],
     help: "A lease of its own. Default: the server's.",
   },
 ] as const satisfies readonly Setting[];

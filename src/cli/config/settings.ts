@@ -1,9 +1,8 @@
 /** All settings, in the order in which `perdure config` shows them. Names of options, of environment variables and of keys in
  *  the file are what users rely on. Paths are relative to the working directory, whatever names them. */
 import { isName } from "../../core/names.ts";
-import { OPAL_SETTINGS } from "../../dialects/opal/cli/settings.ts";
+import { DIALECT_SETTINGS } from "../../dialects/cli/settings.ts";
 import type { Setting } from "./setting.ts";
-import { DIALECT_SETTINGS } from "./settings-dialects.ts";
 import { SERVER_SETTINGS } from "./settings-server.ts";
 import { WORKER_SETTINGS } from "./settings-worker.ts";
 
@@ -75,13 +74,7 @@ const SHARED_SETTINGS = [
   },
 ] as const satisfies readonly Setting[];
 
-export const SETTINGS = [
-  ...SHARED_SETTINGS,
-  ...SERVER_SETTINGS,
-  ...WORKER_SETTINGS,
-  ...OPAL_SETTINGS,
-  ...DIALECT_SETTINGS,
-] as const;
+export const SETTINGS = [...SHARED_SETTINGS, ...SERVER_SETTINGS, ...WORKER_SETTINGS, ...DIALECT_SETTINGS] as const;
 
 type KnownSetting = (typeof SETTINGS)[number];
 export type SettingKey = KnownSetting["key"];
@@ -111,6 +104,11 @@ const OURS: readonly string[] = [
 /** Whether a variable of the environment means anything to us. */
 export function isKnownVariable(name: string): boolean {
   return OURS.includes(name) || /^PERDURE_(TEST|PORT)_/.test(name) || VARIABLES.includes(name);
+}
+
+/** Settings in seconds that say the same as this one in the terms of another system. */
+export function equivalentsOf(key: SettingKey): readonly SettingKey[] {
+  return SETTINGS.filter((setting: Setting) => setting.secondsOf?.includes(key)).map((setting) => setting.key);
 }
 
 export const VARIABLES: readonly string[] = SETTINGS.flatMap((setting: Setting) => setting.env ?? []);

@@ -1,9 +1,9 @@
 /** Which settings the server and worker commands take, and the log that they write to stderr. */
 
+import { DIALECT_SETTINGS } from "../../dialects/cli/settings.ts";
 import type { LogLevel, ServerLog } from "../../server/log.ts";
 import { createLog } from "../../server/log.ts";
 import type { Config } from "../config/config.ts";
-import { DIALECT_KEYS } from "../config/dialects.ts";
 import type { SettingKey } from "../config/settings.ts";
 import type { Io } from "../io.ts";
 
@@ -15,10 +15,8 @@ export const SERVER_KEYS = [
   ...(["server.maxConnectionsPerAddress", "server.laneQuota", "server.sessionQuota"] as const),
   ...(["server.outputs", "server.outputLimit", "server.secret", "server.secretFile", "server.lease"] as const),
   ...(["server.retention.succeeded", "server.retention.failed", "server.retention.cancelled"] as const),
-  ...(["server.logLevel", "server.logFormat", "opal.engine", "opal.anonymous", "opal.runtime"] as const),
-  ...(["opal.maxRetries", "opal.retryBackoffs", "opal.leaseTtlSecs", "opal.leaseRenewSecs"] as const),
-  ...(["opal.reclaimScanEveryLoops", "opal.heartbeatIntervalSecs", "opal.workerTtlSecs"] as const),
-  ...DIALECT_KEYS.filter((key) => !key.startsWith("opal.")),
+  ...(["server.logLevel", "server.logFormat"] as const),
+  ...DIALECT_SETTINGS.map(({ key }) => key),
 ] as const satisfies readonly SettingKey[];
 
 /** What a worker is, whoever starts it. */

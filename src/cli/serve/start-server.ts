@@ -2,20 +2,15 @@
 
 import { randomBytes } from "node:crypto";
 import { dirname, resolve } from "node:path";
-import { flusterRoutes } from "../../dialects/fluster/server/routes.ts";
-import { opalOptions, openRuntimeFolder, reapEveryMs } from "../../dialects/opal/cli/serve.ts";
-import { opalOnLost } from "../../dialects/opal/server/reclaim.ts";
-import { opalDoor } from "../../dialects/opal/server/routes.ts";
-import { RuntimeFolder } from "../../dialects/opal/server/runtime-folder.ts";
+import type { DialectServing } from "../../dialects/cli/dialect-cli.ts";
+import { DIALECT_CLIS, dialectSettingsOf } from "../../dialects/cli/registry.ts";
 import { type OpenedEngine, openEngine } from "../../embedded/open-engine.ts";
-import type { ServerParts } from "../../server/context.ts";
 import type { ServerLog } from "../../server/log.ts";
 import { createServer } from "../../server/server.ts";
 import { TokenBook } from "../../server/tokens.ts";
 import { holdLock, isPostgres as isPostgresUrl, makeFolderDurablySync } from "../../store/open.ts";
 import type { CommandContext } from "../command.ts";
 import { type Config, factsOf } from "../config/config.ts";
-import { dialectSettingsOf } from "../config/dialects.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { readBounded } from "../input/read-file.ts";
 import { type DataDir, dataAt, makeDataDirectory } from "../target/data-directory.ts";
@@ -49,17 +44,19 @@ export async function startServing(
   const target = storeOf(config, dir, io.cwd);
   const isPostgres = isPostgresUrl(target.url);
   const store = target.isData ? dir.file : target.shown;
-  const opal = opalOptions(config);
   const dialects = dialectSettingsOf(config, io.cwd);
-  const opalRoutes = opalDoor(opal, config.text("server.host"));
-  const routes = (parts: ServerParts) => [...opalRoutes(parts), ...flusterRoutes(parts)];
   const closing: (() => unknown)[] = [];
   const close = async () => {
     for (const step of closing.reverse()) await step();
   };
   try {
-    const files = await openRuntimeFolder(config, io.cwd, ownFolders(config, dir));
-    closing.push(() => files?.close());
+    const servings: DialectServing[] = [];
+    for (const { serve } of DIALECT_CLIS) {
+      const serving = await serve?.({ config, cwd: io.cwd, log, folders: ownFolders(config, dir) });
+      if (serving === undefined) continue;
+      servings.push(serving);
+      closing.push(() => serving.close?.());
+    }
     const claim = await claimed(dir.path, isPostgres);
     closing.push(() => claim?.release());
     if (claim !== null) rememberDatabase(dir.path, target.isData ? null : store);
@@ -71,8 +68,12 @@ export async function startServing(
       log,
       outputs: outputsOf(config.text("server.outputs"), io.cwd, target.url),
       leaseMs: config.durationMs("server.lease"),
-      reapEveryMs: reapEveryMs(opal),
-      onLost: opalOnLost(() => opened.engine.store, log),
+      reapEveryMs: Math.min(...servings.flatMap(({ reapEveryMs }) => reapEveryMs ?? [])),
+      observer: {
+        reaped(attempts) {
+          for (const serving of servings) serving.reaped?.(attempts);
+        },
+      },
       retention: {
         succeeded: config.durationMs("server.retention.succeeded"),
         failed: config.durationMs("server.retention.failed"),
@@ -109,13 +110,14 @@ export async function startServing(
         },
         dialects,
         settings: factsOf(config),
-        routes,
+        routes: (parts) => servings.flatMap((serving) => serving.routes?.(parts) ?? []),
       },
     );
     engine.start();
-    const runtime = files === null ? null : new RuntimeFolder({ engine, blobs: outputs, files, log });
-    runtime?.start();
-    closing.push(() => runtime?.stop());
+    for (const serving of servings) {
+      const stop = serving.start?.({ engine, blobs: outputs });
+      if (stop !== undefined) closing.push(stop);
+    }
     const { url, localUrl } = await server.listen().catch((error: unknown) => {
       throw listenError(error, config);
     });

@@ -1,12 +1,35 @@
-/** `perdure serve` with OPAL: its options from the settings, and the checks of the runtime directory. */
+/** OPAL in a server: its options from the settings, its routes, the runtime directory and the log of reclaims. */
 import { realpathSync } from "node:fs";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import type { Config } from "../../../cli/config/config.ts";
 import { usageError } from "../../../cli/exit.ts";
 import { holdLock, MirrorFolder, MirrorRefused } from "../../../store/open.ts";
+import type { DialectServing, ServerStart } from "../../cli/dialect-cli.ts";
+import { ReclaimLog } from "../server/reclaim.ts";
+import { opalDoor } from "../server/routes.ts";
 import { RUNTIME_FOLDERS } from "../server/runtime-files.ts";
+import { RuntimeFolder } from "../server/runtime-folder.ts";
 import type { OpalOptions } from "../server/submit.ts";
 import { checkTogether, OPAL_DEFAULTS, type OpalSettings } from "../settings.ts";
+
+export async function serveOpal({ config, cwd, log, folders }: ServerStart): Promise<DialectServing> {
+  const options = opalOptions(config);
+  const routes = opalDoor(options, config.text("server.host"));
+  const files = await openRuntimeFolder(config, cwd, folders);
+  const reclaims = new ReclaimLog(log);
+  return {
+    routes,
+    reapEveryMs: reapEveryMs(options),
+    reaped: (attempts) => reclaims.reaped(attempts),
+    start({ engine, blobs }) {
+      reclaims.start(engine.store);
+      const runtime = files === null ? null : new RuntimeFolder({ engine, blobs, files, log });
+      runtime?.start();
+      return async () => runtime?.stop();
+    },
+    close: () => files?.close(),
+  };
+}
 
 // The folder of `opal.runtime`: opened, or refused, before the server makes or opens anything else.
 

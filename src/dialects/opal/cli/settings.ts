@@ -50,6 +50,7 @@ export const OPAL_SETTINGS = [
     key: "opal.leaseTtlSecs",
     env: "OPAL_LEASE_TTL_SECS",
     default: 15,
+    secondsOf: ["server.lease", "worker.lease"],
     help: "Seconds that a lease lasts.",
   },
   {
@@ -57,6 +58,7 @@ export const OPAL_SETTINGS = [
     key: "opal.leaseRenewSecs",
     env: "OPAL_LEASE_RENEW_SECS",
     default: 5,
+    secondsOf: ["worker.heartbeat"],
     help: "Seconds between renewals of a lease.",
   },
   {
@@ -73,6 +75,7 @@ export const OPAL_SETTINGS = [
     key: "opal.heartbeatIntervalSecs",
     env: "OPAL_HEARTBEAT_INTERVAL_SECS",
     default: 2,
+    secondsOf: ["worker.heartbeat"],
     help: "Seconds between signs of life of a worker.",
   },
   {

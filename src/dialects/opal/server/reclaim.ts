@@ -1,27 +1,54 @@
-/** The warning that OPAL's operators look for: one line for each attempt that was lost, by the engine that found it. For
- *  jobs of this door only. It reads the job back, so it comes a moment after the reclaim; where the store cannot be read
- *  then, another line says so, and the job's events still tell it. */
+/** The warning that OPAL's operators search for: one line for each lost attempt of an OPAL job, logged by the server whose
+ *  engine found it. It reads the job back, so it comes a moment after the reclaim. Where the store cannot be read then,
+ *  another line reports that; the job's events still have the loss. */
 import type { JobEvent } from "../../../core/job/event.ts";
-import type { EngineOptions } from "../../../engine/parts.ts";
+import type { SettledAttempt } from "../../../engine/observer.ts";
 import type { ServerLog } from "../../../server/log.ts";
 import { JSON_KEYS } from "../../../server/log.ts";
 import type { Store } from "../../../store/store.ts";
 import { OPAL_TAG, opalIdOf } from "../words.ts";
 import { reclaimRecord } from "../worker-log.ts";
 
-/** Of a job with more, no line is written: nobody reads so many back for it. */
+/** For a job with more events no line is written: reading them back would cost too much. */
 const MAX_EVENTS = 5_000;
 
-type OnLost = NonNullable<EngineOptions["onLost"]>;
-type LostOpalAttempt = { readonly jobId: string; readonly attempt: number };
+type LostOpalAttempt = Pick<SettledAttempt, "jobId" | "attempt">;
+type ReclaimReads = Pick<Store, "jobs" | "history">;
 
-/** To be given to the engine as its `onLost`; `storeOf` is asked when there is something to tell, since an engine is made
- *  with this before it can be asked for its store. */
-export function opalOnLost(storeOf: () => Pick<Store, "jobs" | "history">, log: ServerLog): OnLost {
-  let waiting: LostOpalAttempt[] = [];
+export class ReclaimLog {
+  readonly #log: ServerLog;
+  #store: ReclaimReads | null = null;
+  #waiting: LostOpalAttempt[] = [];
 
-  async function tell(lost: readonly LostOpalAttempt[]): Promise<void> {
-    const store = storeOf();
+  constructor(log: ServerLog) {
+    this.#log = log;
+  }
+
+  /** Must be called before the engine reaps. */
+  start(store: ReclaimReads): void {
+    this.#store = store;
+  }
+
+  /** As an observer of the engine. All that one round of the reaper found are read together. */
+  reaped(attempts: readonly SettledAttempt[]): void {
+    const lost = attempts.filter(({ outcome }) => outcome === "lost");
+    if (lost.length === 0) return;
+    const isFirst = this.#waiting.length === 0;
+    this.#waiting.push(...lost);
+    if (isFirst) queueMicrotask(() => this.#flush());
+  }
+
+  #flush(): void {
+    const lost = this.#waiting;
+    this.#waiting = [];
+    this.#write(lost).catch((error: unknown) => {
+      this.#log("warn", "jobs were reclaimed, but cannot be read for OPAL's log", { jobs: lost.length, error });
+    });
+  }
+
+  async #write(lost: readonly LostOpalAttempt[]): Promise<void> {
+    const store = this.#store;
+    if (store === null) return;
     const rows = await store.jobs(lost.map(({ jobId }) => jobId));
     for (const [i, row] of rows.entries()) {
       const { attempt } = lost[i] as LostOpalAttempt;
@@ -33,20 +60,7 @@ export function opalOnLost(storeOf: () => Pick<Store, "jobs" | "history">, log: 
       if (record === null) continue;
       const { session, why } = record.lost.data;
       const fields = { jobId: history.job.id, session, why, worker: record.line.worker };
-      log("warn", record.line.event, { ...fields, [JSON_KEYS]: record.line });
+      this.#log("warn", record.line.event, { ...fields, [JSON_KEYS]: record.line });
     }
   }
-
-  return (jobId, attempt) => {
-    waiting.push({ jobId, attempt });
-    if (waiting.length > 1) return;
-    // All that one look of the reaper found are read together.
-    queueMicrotask(() => {
-      const lost = waiting;
-      waiting = [];
-      tell(lost).catch((error: unknown) => {
-        log("warn", "jobs were reclaimed, but cannot be read for OPAL's log", { jobs: lost.length, error });
-      });
-    });
-  };
 }

@@ -2,10 +2,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { DIALECT_DEFAULTS } from "../../dialects/settings.ts";
-import type { Io } from "../io.ts";
-import { loadConfig } from "./config.ts";
-import { DIALECT_KEYS, dialectSettingsOf } from "./dialects.ts";
+import { loadConfig } from "../../cli/config/config.ts";
+import type { Io } from "../../cli/io.ts";
+import { DIALECT_DEFAULTS } from "../settings.ts";
+import { DIALECT_KEYS, dialectSettingsOf } from "./registry.ts";
 
 function settings(files: Readonly<Record<string, string>> = {}, env: Io["env"] = {}) {
   const cwd = mkdtempSync(join(tmpdir(), "perdure-dialects-"));

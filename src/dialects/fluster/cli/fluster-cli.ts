@@ -1,0 +1,20 @@
+/** fluster on the command line and in a server. */
+import type { DialectCli } from "../../cli/dialect-cli.ts";
+import type { FlusterSettings } from "../settings.ts";
+import { FLUSTER_SETTINGS } from "./settings.ts";
+
+const KEYS = FLUSTER_SETTINGS.map(({ key }) => key);
+
+export const flusterCli: DialectCli = {
+  settings: {
+    group: "fluster",
+    keys: KEYS,
+    policyKeys: KEYS,
+    read: (config): FlusterSettings => ({
+      defaultMaxRetriesFailure: config.integer("fluster.default_max_retries_failure"),
+      defaultMaxRetriesPreemption: config.integer("fluster.default_max_retries_preemption"),
+      defaultRetryDelayMs: config.integer("fluster.default_retry_delay_ms"),
+    }),
+  },
+  serve: async () => ({ routes: (await import("../server/routes.ts")).flusterRoutes }),
+};
