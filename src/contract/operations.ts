@@ -15,6 +15,7 @@ import {
   JobSchema,
   Name,
   type Operation,
+  open,
   orNull,
   RedriveRequest,
   ScopeName,
@@ -274,12 +275,12 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
   },
   reportAttempts: {
     ...{ tag: "worker protocol", summary: "Report how attempts ended", params: OfSession, session: true },
-    body: closed({ reports: Type.Array(ReportSchema, { minItems: 1, maxItems: LIMIT.reports }) }),
+    body: open({ reports: Type.Array(ReportSchema, { minItems: 1, maxItems: LIMIT.reports }) }),
     reply: closed({ answers: Type.Array(ReportAnswerSchema) }),
   },
   waitForNotice: {
     ...{ tag: "worker protocol", summary: "Wait for a cancel or a drain", params: OfSession, session: true },
-    body: closed({ waitMs: Type.Optional(Wait) }),
+    body: open({ waitMs: Type.Optional(Wait) }),
     reply: NoticeSchema,
   },
   writeOutput: {

@@ -35,6 +35,12 @@ export function closed<T extends Parameters<typeof Type.Object>[0]>(fields: T, d
   return Type.Object(fields, description === undefined ? CLOSED : { ...CLOSED, description });
 }
 
+/** An object whose further fields are ignored, for calls that workers make all the time: a field of a newer worker must not
+ *  cost it the lease. Its handler picks the fields it knows. */
+export function open<T extends Parameters<typeof Type.Object>[0]>(fields: T, description?: string) {
+  return Type.Object(fields, description === undefined ? {} : { description });
+}
+
 export const Name = Type.String({ minLength: 1, maxLength: 200 });
 export const Labels = Type.Unsafe<Record<string, string>>(SUBMIT_OPTIONS.labels.wire);
 export const JobId = Type.String({
@@ -67,6 +73,8 @@ const USAGE = {
   costUsd: Type.Number({ minimum: 0, maximum: MAX_USAGE }),
 };
 export const UsageSchema = closed(USAGE);
+/** As a worker reports it. */
+export const ReportedUsage = open(USAGE);
 
 export const JobRequest = closed({
   kind: Type.String({

@@ -1,6 +1,7 @@
 /** Constants and forms of the wire that need no schema library: headers and limits, the status of each error code,
  *  and the health of a worker. */
 import type { ErrorCode } from "../core/errors.ts";
+import type { Usage } from "../core/job/job.ts";
 import type { WorkerHealth } from "../core/worker-protocol.ts";
 
 // Names and numbers that both ends of the wire must agree on.
@@ -17,6 +18,8 @@ export const HEADER = {
   attempt: "perdure-attempt",
   /** Where the next page of a log begins. */
   logNext: "perdure-log-next",
+  /** What a worker or a server knows beyond 0.1.0 (`features.ts`). */
+  features: "perdure-features",
   /** Of every reply; a log of the server names it too. */
   requestId: "perdure-request-id",
   /** Of an error in the form of another system, whose body has no place for our code. */
@@ -90,6 +93,11 @@ export function statusOf(code: ErrorCode): number {
 /** Statuses that say: not done, try again later. They carry `Retry-After`. */
 export function isLater(status: number): boolean {
   return status === 429 || status === 503 || status === 507;
+}
+
+/** The fields of the wire and no others, for the sender and for the receiver. */
+export function toWireUsage({ tokensIn, tokensOut, costUsd }: Usage): Usage {
+  return { tokensIn, tokensOut, costUsd };
 }
 
 // A worker's figures as they travel: the wire has the names that operators of other systems know.

@@ -12,9 +12,10 @@ import {
   JobId,
   Labels,
   Name,
+  open,
   orNull,
+  ReportedUsage,
   TaskDefaultsSchema,
-  UsageSchema,
   Wait,
   words,
 } from "./schemas.ts";
@@ -22,7 +23,7 @@ import { LIMIT } from "./wire.ts";
 
 const Figure = Type.Number({ minimum: 0, maximum: 1e15 });
 
-export const HealthSchema = closed({
+export const HealthSchema = open({
   consecutive_failures: Count,
   total: Count,
   failed: Count,
@@ -67,15 +68,17 @@ export const SessionOpened = closed({
 });
 export type SessionOpened = Static<typeof SessionOpened>;
 
-export const HeldSchema = closed({
+export const HeldSchema = open({
   jobId: JobId,
   attempt: AttemptNumber,
-  usage: Type.Optional(orNull(UsageSchema)),
+  usage: Type.Optional(orNull(ReportedUsage)),
   progress: Type.Optional(orNull(Type.String({ maxLength: 8_192, description: "JSON text, up to 4 KiB." }))),
   log: Type.Optional(orNull(Type.String({ maxLength: 131_072, description: "Log text since the last renewal." }))),
 });
 
-export const RenewRequestSchema = closed({
+export type HeldWire = Static<typeof HeldSchema>;
+
+export const RenewRequestSchema = open({
   held: Type.Array(HeldSchema, { maxItems: LIMIT.held, description: "All attempts in its hands." }),
   health: Type.Optional(HealthSchema),
 });
@@ -101,16 +104,12 @@ export const RenewAnswerSchema = closed({
 });
 export type RenewAnswerWire = Static<typeof RenewAnswerSchema>;
 
-const resources = (description: string) =>
-  closed(
-    {
-      cpu: Type.Integer({ minimum: 0, maximum: 1e9, description: "Thousandths of a cpu." }),
-      memory: Type.Integer({ minimum: 0, maximum: 2 ** 52, description: "Bytes." }),
-    },
-    description,
-  );
+const RESOURCES = {
+  cpu: Type.Integer({ minimum: 0, maximum: 1e9, description: "Thousandths of a cpu." }),
+  memory: Type.Integer({ minimum: 0, maximum: 2 ** 52, description: "Bytes." }),
+};
 
-export const ClaimRequestSchema = closed({
+export const ClaimRequestSchema = open({
   limit: Type.Integer({
     minimum: 1,
     maximum: 100_000,
@@ -130,7 +129,7 @@ export const ClaimRequestSchema = closed({
     }),
   ),
   room: Type.Optional(
-    resources("It takes no more than this. What the worker and its host have left is counted by the server."),
+    open(RESOURCES, "It takes no more than this. What the worker and its host have left is counted by the server."),
   ),
 });
 export type ClaimRequestWire = Static<typeof ClaimRequestSchema>;
@@ -149,7 +148,7 @@ export const ClaimedJobSchema = closed({
   maxAttempts: Type.Integer(),
   tags: Type.Array(Type.String()),
   previous: orNull(Type.String({ description: "How the attempt before this one failed, as JSON text." })),
-  needs: Type.Optional(resources("What it takes of its host while it runs.")),
+  needs: Type.Optional(closed(RESOURCES, "What it takes of its host while it runs.")),
   jobToken: Type.Optional(
     Type.String({ description: "For commands: to submit children, read them and tell usage while this attempt runs." }),
   ),
@@ -162,7 +161,7 @@ export const ClaimAnswerSchema = closed({
 });
 export type ClaimAnswerWire = Static<typeof ClaimAnswerSchema>;
 
-const FailureReport = closed(
+const FailureReport = open(
   {
     kind: words(FAILURE_KINDS),
     message: Type.String({ maxLength: 100_000 }),
@@ -179,19 +178,19 @@ const FailureReport = closed(
 );
 
 const OutcomeSchema = Type.Union([
-  closed({
+  open({
     kind: words(["completed"]),
     result: Type.Optional(orNull(Type.String({ description: "JSON text, up to 1 MiB." }))),
   }),
-  closed({ kind: words(["failed", "timeout"]), failure: FailureReport }),
-  closed({
+  open({ kind: words(["failed", "timeout"]), failure: FailureReport }),
+  open({
     kind: words(["waiting"], "Ended so that these children can be waited for; it runs again when all have ended."),
     children: Type.Array(JobId, { maxItems: MAX_WAITS_FOR }),
   }),
-  closed({ kind: words(["interrupted", "released", "lost"], "Ended by its worker's shutdown; never started; lost.") }),
+  open({ kind: words(["interrupted", "released", "lost"], "Ended by its worker's shutdown; never started; lost.") }),
 ]);
 
-export const ReportSchema = closed({
+export const ReportSchema = open({
   jobId: JobId,
   attempt: AttemptNumber,
   token: Type.String({ minLength: 1, maxLength: 300, description: "The lease token of the claim." }),
@@ -201,7 +200,7 @@ export const ReportSchema = closed({
     description: "Made once for this attempt; repeated, it gets the same answer.",
   }),
   outcome: OutcomeSchema,
-  usage: Type.Optional(orNull(UsageSchema)),
+  usage: Type.Optional(orNull(ReportedUsage)),
   progress: Type.Optional(orNull(Type.String({ maxLength: 8_192 }))),
   log: Type.Optional(orNull(Type.String({ maxLength: 131_072 }))),
 });
@@ -222,7 +221,7 @@ export const NoticeSchema = closed({
 });
 export type NoticeWire = Static<typeof NoticeSchema>;
 
-export const LookRequestSchema = closed({
+export const LookRequestSchema = open({
   ids: Type.Optional(Type.Array(JobId, { maxItems: MAX_WAITS_FOR, description: "Default: all children of this job." })),
   cursor: Type.Optional(
     Type.String({ minLength: 1, maxLength: 1_000, description: "`next` of the page before, where no ids are given." }),

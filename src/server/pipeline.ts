@@ -3,6 +3,7 @@
 
 import type { Socket } from "node:net";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { OWN_FEATURES } from "../contract/features.ts";
 import { HEADER } from "../contract/wire.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { StoreState } from "../engine/store-state.ts";
@@ -49,6 +50,8 @@ export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
   addParsers(app, bodyLimit);
 
   app.addHook("onRequest", async (request, reply) => {
+    // Before anything can be refused: a worker learns from an error, too, what this server knows.
+    if (request.headers[HEADER.features] !== undefined) reply.header(HEADER.features, OWN_FEATURES);
     const served = request.is404 ? null : (request.routeOptions.config.served ?? null);
     if (served?.access.open) return;
     // Without a route this always throws: 401 or 404.

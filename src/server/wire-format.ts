@@ -1,8 +1,9 @@
 /** Jobs as they are sent and reports as they are received. JSON bodies are copied byte for byte: parsing them would
  *  change numbers, repeated keys and escapes. */
 
+import { toWireUsage } from "../contract/wire.ts";
 import type { ReportWire } from "../contract/worker-schemas.ts";
-import { type Failure, failure } from "../core/decision/failure.ts";
+import type { Failure } from "../core/decision/failure.ts";
 import { MAX_DURATION_MS } from "../core/duration.ts";
 import { NO_INPUT, type Report, type ReportedOutcome } from "../core/worker-protocol.ts";
 import { storable } from "../lib/text.ts";
@@ -41,7 +42,7 @@ export function toReport(report: ReportWire): Report {
     attempt: report.attempt,
     from: { kind: "worker", token: report.token, reportId: storable(report.reportId, MAX_ID) },
     outcome: toOutcome(report.outcome),
-    usage: report.usage ?? null,
+    usage: report.usage == null ? null : toWireUsage(report.usage),
     progress: keptProgress(report.progress),
     log: report.log ?? null,
   };
@@ -51,22 +52,26 @@ const MAX_ID = 100;
 const MAX_PROGRESS = 4_096;
 
 function toOutcome(outcome: ReportWire["outcome"]): ReportedOutcome {
-  if ("failure" in outcome) return { kind: outcome.kind, failure: toFailure(outcome.failure as Partial<Failure>) };
-  if (outcome.kind === "completed") return { kind: "completed", result: resultOf(outcome) };
-  if (outcome.kind === "waiting") return { kind: "waiting", children: waitedFor(outcome) };
-  return { kind: outcome.kind };
+  // By its kind alone: an outcome may have fields of another kind, which nobody checked.
+  switch (outcome.kind) {
+    case "completed":
+      return { kind: "completed", result: (outcome as { readonly result?: string | null }).result ?? null };
+    case "waiting":
+      return { kind: "waiting", children: (outcome as { readonly children: readonly string[] }).children };
+    case "failed":
+    case "timeout":
+      return { kind: outcome.kind, failure: toFailure((outcome as { readonly failure: WireFailure }).failure) };
+    default:
+      return { kind: outcome.kind };
+  }
 }
 
-function waitedFor(outcome: { readonly children?: readonly string[] }): readonly string[] {
-  return outcome.children ?? [];
-}
+type WireFailure = Partial<Failure> & Pick<Failure, "kind" | "message">;
 
-function resultOf(outcome: { readonly result?: string | null }): string | null {
-  return outcome.result ?? null;
-}
-
-function toFailure(given: Partial<Failure>): Failure {
-  const full = failure(given as Failure);
+function toFailure({ kind, message, ...given }: WireFailure): Failure {
+  const { name = null, code = null, exitCode = null, signal = null, status = null, stack = null } = given;
+  const { class: cls = "transient", retryAfterMs: asked = null } = given;
+  const full = { kind, class: cls, message, name, code, exitCode, signal, status, retryAfterMs: asked, stack };
   const { retryAfterMs } = full;
   // A fraction, or the far end of time, must not become a `runAt`.
   return retryAfterMs === null ? full : { ...full, retryAfterMs: Math.round(Math.min(retryAfterMs, MAX_DURATION_MS)) };

@@ -2,7 +2,7 @@
  *  each of them, so there are no spreads and replies are made into text once.
  *
  *  Every call but the first proves with a key that it is the session it names. */
-import { fromWireHealth, type WireHealth } from "../../contract/wire.ts";
+import { fromWireHealth, toWireUsage, type WireHealth } from "../../contract/wire.ts";
 import type {
   ClaimRequestWire,
   RenewAnswerWire,
@@ -115,7 +115,7 @@ export function sessionRoutes(parts: ServerParts): RouteHandlers {
         limit: room.limit(session, limit, grant?.room),
         ...{ claimId, last, waitMs },
         signal: call.signal,
-        ...(left === undefined ? {} : { room: left }),
+        ...(left === undefined ? {} : { room: { cpu: left.cpu, memory: left.memory } }),
       });
       const { alive, drain } = answer;
       let jobs = answer.jobs;
@@ -175,9 +175,10 @@ const STALE: SettleAnswer = Object.freeze({ status: "stale", recorded: null });
 const UNKNOWN: SettleAnswer = Object.freeze({ status: "unknown_job" });
 
 function toHeld(held: RenewRequestWire["held"][number], i: number): HeldAttempt {
-  const { jobId, attempt, usage = null, log = null } = held;
+  const { jobId, attempt, usage, log = null } = held;
   if (!isId(jobId, "job")) throw refusal(`held[${i}].jobId`, jobId, "the id of a job");
-  return { jobId, attempt, usage, progress: keptProgress(held.progress), log };
+  const reported = usage == null ? null : toWireUsage(usage);
+  return { jobId, attempt, usage: reported, progress: keptProgress(held.progress), log };
 }
 
 function checkedLabels(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {

@@ -4,7 +4,9 @@
  *  may close a kept connection in the moment it is used, which says nothing about the server. */
 import type { ClientRequest, IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
+import { type Feature, namesFeature, OWN_FEATURES } from "../../contract/features.ts";
 import type { RouteName } from "../../contract/routes.ts";
+import { HEADER } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { requestHead, type WireCall } from "../../wire/request.ts";
@@ -32,6 +34,9 @@ export interface ServerCalls {
   json<T>(route: RouteName, ask: ServerCallRequest): Promise<T>;
   /** The bytes of a reply as they come; `totalMs` is for each wait. */
   bytes(route: RouteName, ask: ServerCallRequest): AsyncGenerator<Buffer>;
+  /** Whether the server named this feature in its latest reply. Before the first reply, and after one of 0.1.0 or of a
+   *  proxy, it has none. */
+  serverKnows(feature: Feature): boolean;
   /** Ends what is under way, and closes the connections. */
   close(): void;
 }
@@ -54,10 +59,12 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
   const target = { server: address.shown };
   const underWay = new Set<ClientRequest>();
   let isClosed = false;
+  let features: string | undefined;
 
   function send(route: RouteName, ask: ServerCallRequest): ClientRequest {
     const { method, path, headers } = requestHead(route, ask, { token: options.token(), namespace: options.namespace });
     if (ask.body !== undefined) headers["content-length"] = String(Buffer.byteLength(ask.body));
+    headers[HEADER.features] = OWN_FEATURES;
     const { hostname, port, prefix, agent, request } = address;
     return request({ hostname, port, path: prefix + path, agent, method, headers });
   }
@@ -100,6 +107,7 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
       });
       request.on("response", (reply) => {
         hasReply = true;
+        features = reply.headers[HEADER.features] as string | undefined;
         resolve({ reply, request, end });
       });
       // After the reply has begun this changes nothing: its reader hears of it.
@@ -162,6 +170,7 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
     shown: address.shown,
     json,
     bytes,
+    serverKnows: (feature) => namesFeature(features, feature),
     close() {
       isClosed = true;
       for (const request of underWay) request.destroy(new Error("the link to the server was closed"));

@@ -2,9 +2,15 @@
  *  away, restarts or answers too late changes nothing but the time things take.
  *
  *  What it does not promise: that a call was carried out only once. Claims and reports have ids, so it does not matter. */
-import { HEADER, toWireHealth } from "../../contract/wire.ts";
-import type { RenewAnswerWire, SessionOpened, SessionRequestWire } from "../../contract/worker-schemas.ts";
-import type { RenewAnswer, SettleAnswer } from "../../core/worker-protocol.ts";
+import { HEADER, toWireHealth, toWireUsage } from "../../contract/wire.ts";
+import type {
+  HeldWire,
+  RenewAnswerWire,
+  RenewRequestWire,
+  SessionOpened,
+  SessionRequestWire,
+} from "../../contract/worker-schemas.ts";
+import type { HeldAttempt, RenewAnswer, SettleAnswer } from "../../core/worker-protocol.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { isDenied, isGone, isRefused, mayPass } from "../../wire/repeat.ts";
 import { WireError } from "../../wire/wire-error.ts";
@@ -73,11 +79,7 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
   let current = "";
 
   async function openSession(request: LinkSessionRequest, given?: { readonly signal: AbortSignal }) {
-    // The namespace travels in a header.
-    const { namespace: _, queues: wanted, kinds, ...rest } = request;
-    const wire: SessionRequestWire = { ...rest, kinds: [...kinds], queues: wanted === null ? null : [...wanted] };
-    if (leaseMs !== undefined) wire.leaseMs = leaseMs;
-    const body = JSON.stringify(wire);
+    const body = JSON.stringify(toSessionWire(request, leaseMs));
     const signal = given?.signal ?? closing.signal;
     const opened = await untilAnswered(parts, () => calls.json<SessionOpened>("openSession", { body, signal }), {
       signal,
@@ -155,13 +157,15 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
 
     async renew(id, held, health) {
       const session = known(sessions, id);
-      const body = JSON.stringify(health === undefined ? { held } : { held, health: toWireHealth(health) });
+      const wire: RenewRequestWire = { held: held.map(toHeldWire) };
+      if (health !== undefined) wire.health = toWireHealth(health);
+      const body = JSON.stringify(wire);
       try {
         return await renew(session, body);
       } catch (error) {
         if (!isRefused(error)) throw error;
-        // The lease must not depend on what there is to tell: the bare names do not grow, and hold nothing to refuse.
-        log("error", `what the attempts had to tell was refused, and is dropped: ${(error as Error).message}`);
+        // The lease must not depend on what attempts report: their bare names do not grow, and hold nothing to refuse.
+        log("error", `usage, progress and logs in a renewal were refused and are dropped: ${(error as Error).message}`);
         const bare = held.map(({ jobId, attempt }) => ({ jobId, attempt }));
         return renew(session, JSON.stringify({ held: bare }));
       }
@@ -188,6 +192,26 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
       calls.close();
     },
   };
+}
+
+// Each field by name: what an engine in the same process gets besides, a server would refuse.
+
+function toSessionWire(request: LinkSessionRequest, leaseMs: number | undefined): SessionRequestWire {
+  const { name, host, pid, kinds, queues, labels, slots, process: named, defaults } = request; // the namespace is a header
+  const wire: SessionRequestWire = { name, host, pid, kinds: [...kinds], slots, labels };
+  wire.queues = queues === null ? null : [...queues];
+  if (named !== undefined) wire.process = named;
+  if (defaults !== undefined) wire.defaults = defaults as NonNullable<SessionRequestWire["defaults"]> | null;
+  if (leaseMs !== undefined) wire.leaseMs = leaseMs;
+  return wire;
+}
+
+function toHeldWire({ jobId, attempt, usage, progress, log }: HeldAttempt): HeldWire {
+  const wire: HeldWire = { jobId, attempt };
+  if (usage != null) wire.usage = toWireUsage(usage);
+  if (progress != null) wire.progress = progress;
+  if (log != null) wire.log = log;
+  return wire;
 }
 
 function isMistake(error: unknown): boolean {

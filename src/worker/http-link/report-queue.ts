@@ -2,7 +2,7 @@
  *  a call is repeated until it is answered, and the ids of the reports make that harmless. Texts are cut to the
  *  limits of the wire. */
 
-import { LIMIT } from "../../contract/wire.ts";
+import { LIMIT, toWireUsage } from "../../contract/wire.ts";
 import type { ReportWire } from "../../contract/worker-schemas.ts";
 import { type Failure, failure } from "../../core/decision/failure.ts";
 import { PerdureError } from "../../core/errors.ts";
@@ -24,7 +24,7 @@ function reportText({ jobId, attempt, from, outcome, usage, progress, log }: Rep
   if (from.kind !== "worker") throw new Error(`a worker does not report as ${from.kind}`);
   const { token, reportId } = from;
   const wire: ReportWire = { jobId, attempt, token, reportId, outcome: wireOutcome(outcome) };
-  if (usage !== null) wire.usage = usage;
+  if (usage !== null) wire.usage = toWireUsage(usage);
   if (progress) wire.progress = progress;
   if (log) wire.log = log;
   return JSON.stringify(wire);
@@ -33,8 +33,10 @@ function reportText({ jobId, attempt, from, outcome, usage, progress, log }: Rep
 function wireOutcome(outcome: ReportedOutcome): ReportWire["outcome"] {
   switch (outcome.kind) {
     case "completed":
-      if (outcome.result === null || !isOver(outcome.result, MAX_RESULT_BYTES)) return outcome;
-      return { kind: "failed", failure: tooLarge() };
+      if (outcome.result !== null && isOver(outcome.result, MAX_RESULT_BYTES)) {
+        return { kind: "failed", failure: tooLarge() };
+      }
+      return { kind: outcome.kind, result: outcome.result };
     case "waiting":
       return { kind: outcome.kind, children: [...outcome.children] };
     case "failed":
@@ -58,13 +60,15 @@ function tooLarge(): Failure {
 function wireFailure(cause: Failure): Failure {
   const short = (text: string | null) => (text === null ? null : text.slice(0, MAX_NAME));
   return {
-    ...cause,
+    kind: cause.kind,
+    class: cause.class,
     message: cause.message.slice(0, MAX_TEXT),
     name: short(cause.name),
     code: short(cause.code),
     signal: short(cause.signal),
     exitCode: within(cause.exitCode, -MAX_CODE - 1, MAX_CODE),
     status: within(cause.status, 0, 9_999),
+    retryAfterMs: cause.retryAfterMs,
     stack: cause.stack === null ? null : cause.stack.slice(0, MAX_TEXT),
   };
 }
