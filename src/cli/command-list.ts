@@ -54,12 +54,12 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: "logs",
-    summary: "Show what a command wrote, or a task logged",
+    summary: "Show the output of a command, or the log of a task",
     load: async () => (await import("./commands/logs.ts")).logs,
   },
   {
     name: "events",
-    summary: "Show what happened, in order, to one job or to all",
+    summary: "List events, of one job or of all",
     load: async () => (await import("./commands/events.ts")).events,
   },
   {

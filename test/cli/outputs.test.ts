@@ -46,7 +46,7 @@ describe("logs", () => {
     [["logs", UNKNOWN], 1, /^perdure logs: no job has the id/],
     [["logs", "ID", "--attempt", "9"], 1, /has no attempt 9; see `perdure get job_/],
     [["logs", "ID", "--attempt", "0"], 2, /--attempt: got "0"; give a whole number from 1/],
-    [["logs", "ID", "--stdout", "--stderr"], 2, /give either --stdout or --stderr/],
+    [["logs", "ID", "--stdout", "--stderr"], 2, /--stdout and --stderr cannot be used together/],
     [["logs", "ID", "--data", "none"], 1, /there is no Perdure data in none/],
   ])("refuse %j in one line", async (argv, code, line) => {
     const said = await ask(...argv.map((word) => (word === "ID" ? id : word)));

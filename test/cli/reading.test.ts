@@ -241,11 +241,11 @@ describe("events", () => {
     const every = await askJson<{ seq: number }[]>(["events"]);
     const two = await ask(["events", "--limit", "2", "--json"]);
     expect(JSON.parse(two.stdout)).toEqual(every.slice(0, 2));
-    expect(two.stderr).toBe(`there are more: repeat it with --after ${every[1]?.seq}\n`);
+    expect(two.stderr).toBe(`there are more; continue with --after ${every[1]?.seq}\n`);
     expect(await askJson(["events", "--after", String(every[1]?.seq)])).toEqual(every.slice(2));
     const last = String(every.at(-1)?.seq);
     expect(await ask(["events", "--after", last])).toEqual({
-      ...{ code: 0, stdout: "", stderr: `there are no events after ${last}\n` },
+      ...{ code: 0, stdout: "", stderr: `no events after ${last}\n` },
     });
     expect((await ask(["events", "--limit", String(every.length)])).stderr).toBe("");
   });

@@ -1,8 +1,7 @@
 /** `perdure events`: what happened, in order, to one job or to all, with what the engine did itself. */
 
-import type { JobHandle, Perdure } from "../../core/api.ts";
+import type { FeedOptions, Perdure } from "../../core/api.ts";
 import type { PerdureEvent } from "../../core/job/event.ts";
-import { isTerminal } from "../../core/job/job.ts";
 import type { EventTable } from "../../dialects/dialect.ts";
 import { VIEWED_EVENTS } from "../../dialects/read-view.ts";
 import { EVENT_VIEW_NAMES, eventTable, eventView } from "../../dialects/registry.ts";
@@ -18,33 +17,35 @@ import type { Column } from "../output/table.ts";
 import type { TextPiece } from "../output/terminal-text.ts";
 import { TARGET, withPerdure } from "../target/target.ts";
 
-/** Of all events; a single job has as many as it has. */
+/** Of all events; of a single job all are shown. */
 const DEFAULT_LIMIT = 100;
-/** Of those that were there before, when others are to come. */
+/** Of the last events that --follow begins with. */
 const FOLLOW_LIMIT = 20;
 const MAX_LIMIT = 1_000_000;
 
 export const events: CliCommand = {
   name: "events",
-  summary: "Show what happened, in order, to one job or to all",
+  summary: "List events, of one job or of all",
   usage: "perdure events [ID] [OPTIONS]",
   options: [
     {
       ...{ name: "follow", short: "f", type: "boolean" },
-      help: "Show the last of them, and then those to come. With an ID, until the job has ended.",
+      help: "Show the last events, then new ones as they come. With an ID, until the job has ended.",
     },
-    { name: "after", type: "string", value: "SEQ", help: "Only those after the event of this number." },
+    { name: "newest", type: "boolean", help: "Newest first." },
+    { name: "after", type: "string", value: "SEQ", help: "Only events after this number." },
+    { name: "before", type: "string", value: "SEQ", help: "Only events before this number." },
     {
       ...{ name: "limit", short: "n", type: "string", value: "N" },
-      help: `At most this many. Default: ${DEFAULT_LIMIT}; before following, ${FOLLOW_LIMIT}; with an ID, all.`,
+      help: `At most this many. Default: ${DEFAULT_LIMIT}; with --follow, the last ${FOLLOW_LIMIT}; with an ID, all.`,
     },
     {
       ...{ name: "view", type: "string", value: "VIEW" },
-      help: `Those of one job, as another system shows them, with --json as its data: ${EVENT_VIEW_NAMES.join(", ")}. Up to ${VIEWED_EVENTS} events.`,
+      help: `Show the events of one job as another system does, with --json as its data: ${EVENT_VIEW_NAMES.join(", ")}. Up to ${VIEWED_EVENTS} events.`,
     },
     {
       ...{ name: "all-namespaces", type: "boolean" },
-      help: "Of a server: of all namespaces, with what concerns them all. Requires a token for all namespaces.",
+      help: "On a server: events of all namespaces. Requires a token for all namespaces.",
     },
     ...TARGET,
     { name: "json", type: "boolean", help: "Print one JSON document; with --follow, one object a line." },
@@ -52,6 +53,7 @@ export const events: CliCommand = {
   ],
   examples: [
     "perdure events job_01m7gekg9zevv9a6xvvwmt1v8g",
+    "perdure events --newest --limit 50",
     "perdure events --after 1200 --limit 50 --json",
     "perdure events -f",
     "perdure events --view noetl job_01m7gekg9zevv9a6xvvwmt1v8g",
@@ -61,6 +63,7 @@ export const events: CliCommand = {
     const { given } = context;
     const id = given.optionalJobId();
     const after = given.integer("after", { min: 0, max: Number.MAX_SAFE_INTEGER });
+    const before = given.integer("before", { min: 0, max: Number.MAX_SAFE_INTEGER });
     const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
     if (given.flag("view")) return showView(context, id);
     const allNamespaces = given.flag("all-namespaces");
@@ -70,8 +73,10 @@ export const events: CliCommand = {
     }
     const open = { allNamespaces };
     if (!given.flag("follow")) {
-      return withPerdure(context, (perdure) => list(context, perdure, { id, after, limit }), open);
+      return withPerdure(context, (perdure) => list(context, perdure, { id, after, before, limit }), open);
     }
+    const other = ["newest", "before"].find((name) => given.flag(name));
+    if (other !== undefined) throw usageError(`--follow and --${other} cannot be used together`);
     if (after !== undefined && limit !== undefined) {
       throw usageError("with --follow, --after and --limit cannot be used together");
     }
@@ -79,32 +84,23 @@ export const events: CliCommand = {
     return withPerdure(
       context,
       async (perdure) => {
-        if (id === undefined) return followEvents(context, perdure, { after, last, withId: true });
+        if (id === undefined) return followEvents(context, perdure, { after, last });
         const job = await perdure.job(await fullId(perdure, id));
-        // All of one job, from its first on, as they are read.
-        const from = after ?? (limit === undefined ? 0 : undefined);
-        return followEvents(context, job, { after: from, last, withId: false, isOver: isOver(job) });
+        // Without --limit all events of the job, from its first on.
+        return followEvents(context, job, { after: after ?? (limit === undefined ? 0 : undefined), last });
       },
       open,
     );
   },
 };
 
-/** Whether an event is the last of a job that has ended. */
-function isOver(job: JobHandle<unknown>): (event: PerdureEvent) => Promise<boolean> {
-  return async ({ n }) => {
-    const { state, revision } = await job.get();
-    return isTerminal(state) && n >= revision;
-  };
-}
-
-/** From the first event on: the other systems know no part of it. */
+/** From the first event on: the other systems have no partial views. */
 async function showView(context: CommandContext, id: string | undefined): Promise<number> {
   const { given, out } = context;
   const name = given.text("view");
   const view = { json: eventView(name, "--view"), table: eventTable(name, "--view") };
   if (id === undefined) throw usageError(`--view requires the ID of a job. Usage: ${events.usage}`);
-  const other = ["after", "limit", "all-namespaces"].find((name) => given.flag(name));
+  const other = ["after", "before", "limit", "newest", "all-namespaces"].find((name) => given.flag(name));
   if (other !== undefined)
     throw usageError(`--view and --${other} cannot be used together: a view has all events of a job`);
   return withPerdure(context, async (perdure) => {
@@ -121,30 +117,41 @@ function printTable(out: Printer, { heads, rows }: EventTable): void {
   const columns = heads.map((head, c): Column => {
     return { head, side: head === "#" ? "right" : "left", flexible: c === heads.length - 1 };
   });
-  if (rows.length === 0) out.note("there are no events");
+  if (rows.length === 0) out.note("no events");
   else out.table(columns, rows);
 }
 
 interface EventListRequest {
   readonly id: string | undefined;
   readonly after: number | undefined;
+  readonly before: number | undefined;
   readonly limit: number | undefined;
 }
 
 async function list(
   context: CommandContext,
   perdure: Perdure,
-  { id, after = 0, limit }: EventListRequest,
+  { id, after = 0, before, limit = id === undefined ? DEFAULT_LIMIT : Number.POSITIVE_INFINITY }: EventListRequest,
 ): Promise<number> {
   const { given, out } = context;
-  const feed = await feedOf(context, perdure, id, after);
-  const part = new EventListPart(feed, limit ?? (id === undefined ? DEFAULT_LIMIT : Number.POSITIVE_INFINITY));
+  const isNewest = given.flag("newest");
+  const options: FeedOptions = {
+    ...{ after, signal: out.gone },
+    ...(before === undefined ? {} : { before }),
+    ...(isNewest ? { order: "newest" } : {}),
+    // One more, to know whether there are others.
+    ...(limit === Number.POSITIVE_INFINITY ? {} : { limit: limit + 1 }),
+  };
+  // A job that does not exist is an error, not a job without events.
+  const feed =
+    id === undefined ? perdure.events(options) : (await perdure.job(await fullId(perdure, id))).events(options);
+  const part = new EventListPart(feed, limit);
   if (given.flag("json")) await out.jsonList(part.events());
   else {
     const count = await out.tables(EVENT_COLUMNS, rowsOf(part, id === undefined));
-    if (count === 0) out.note(after === 0 ? "there are no events" : `there are no events after ${after}`);
+    if (count === 0) out.note(after === 0 ? "no events" : `no events after ${after}`);
   }
-  if (part.more) out.note(`there are more: repeat it with --after ${part.lastSeq}`);
+  if (part.more) out.note(`there are more; continue with --${isNewest ? "before" : "after"} ${part.lastSeq}`);
   return EXIT.done;
 }
 
@@ -152,13 +159,7 @@ async function* rowsOf(part: EventListPart, withId: boolean): AsyncGenerator<Tex
   for await (const event of part.events()) yield eventCells(event, withId);
 }
 
-/** A job that is not there is an error, not a job without events. */
-async function feedOf({ out }: CommandContext, perdure: Perdure, id: string | undefined, after: number) {
-  const options = { after, signal: out.gone };
-  return id === undefined ? perdure.events(options) : (await perdure.job(await fullId(perdure, id))).events(options);
-}
-
-/** The first events of a feed; one more is looked at, to know whether there are others. */
+/** The first events of a feed, and whether there are others. */
 class EventListPart {
   more = false;
   lastSeq = 0;

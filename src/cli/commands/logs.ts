@@ -1,4 +1,4 @@
-/** `perdure logs`: what a command wrote, or a task logged. */
+/** `perdure logs`: the output of a command, or what a task logged. */
 
 import type { JobOutputs } from "../../core/api.ts";
 import type { JobInfo } from "../../core/job/views.ts";
@@ -11,18 +11,18 @@ import { TARGET, withPerdure } from "../target/target.ts";
 
 export const logs: CliCommand = {
   name: "logs",
-  summary: "Show what a command wrote, or a task logged",
+  summary: "Show the output of a command, or the log of a task",
   usage: "perdure logs ID [OPTIONS]",
   about:
-    "Shows stdout and then stderr of the last attempt of a command, as far as they were kept, or what a task wrote with " +
-    "ctx.log; of a running attempt, what has come so far. With --follow it goes on with what comes, also of further " +
-    "attempts, until the job has ended. On a terminal control characters are shown escaped; into a pipe or " +
-    "file the bytes go as they are.",
+    "Prints stdout and then stderr of the last attempt of a command, as far as they were kept, or what a task logged with " +
+    "ctx.log; of a running attempt, the output so far. With --follow it prints new output as it comes, also of further " +
+    "attempts, until the job has ended. On a terminal control characters are escaped; a pipe or file gets the bytes as " +
+    "they are.",
   options: [
-    { name: "follow", short: "f", type: "boolean", help: "Go on with what comes, until the job has ended." },
-    { name: "attempt", short: "a", type: "string", value: "N", help: "Of this attempt. Default: the last." },
-    { name: "stdout", type: "boolean", help: "Only what it wrote to stdout." },
-    { name: "stderr", type: "boolean", help: "Only what it wrote to stderr." },
+    { name: "follow", short: "f", type: "boolean", help: "Print new output as it comes, until the job has ended." },
+    { name: "attempt", short: "a", type: "string", value: "N", help: "The attempt to show. Default: the last." },
+    { name: "stdout", type: "boolean", help: "Only stdout." },
+    { name: "stderr", type: "boolean", help: "Only stderr." },
     ...TARGET,
     { name: "json", type: "boolean", help: "Print one JSON document; with --follow, one object a line." },
     { name: "verbose", short: "v", type: "boolean", help: "Show warnings of the engine on stderr." },
@@ -36,7 +36,7 @@ export const logs: CliCommand = {
     const { given } = context;
     const short = given.jobId();
     const wanted = given.integer("attempt", { min: 1, max: 1_000_000_000 });
-    if (given.flag("stdout") && given.flag("stderr")) throw usageError("give either --stdout or --stderr");
+    if (given.flag("stdout") && given.flag("stderr")) throw usageError("--stdout and --stderr cannot be used together");
     const streams = (["stdout", "stderr"] as const).filter(
       (name) => !given.flag(name === "stdout" ? "stderr" : "stdout"),
     );
@@ -69,7 +69,7 @@ export const logs: CliCommand = {
   },
 };
 
-/** The running one, or the last that left something: one that was handed back before it began left nothing. */
+/** The running attempt, or the last that left something: one that was handed back before it started left nothing. */
 function lastOf({ state, attempt }: JobInfo, outputs: JobOutputs): number {
   return state === "running" ? attempt : (outputs.attempts.at(-1) ?? attempt);
 }

@@ -1,8 +1,9 @@
-/** `perdure events --follow`: the last events, then new ones until Ctrl-C or until the job has ended. The feed is
- *  read forwards only, so the last events are found by binary search. */
+/** `perdure events --follow`: the last events, then new ones until Ctrl-C or until the job has ended. A line is printed when
+ *  its event comes, so that columns have fixed widths; on a narrow terminal instants are shown without their date. */
 
-import type { FeedOptions } from "../../core/api.ts";
+import type { JobHandle, Perdure } from "../../core/api.ts";
 import type { PerdureEvent } from "../../core/job/event.ts";
+import { isTerminal } from "../../core/job/job.ts";
 import type { CommandContext } from "../command.ts";
 import { EXIT } from "../exit.ts";
 import { EVENT_COLUMNS, eventCells } from "../output/event-row.ts";
@@ -10,45 +11,37 @@ import { writeJsonLine } from "../output/print.ts";
 import { cutToWidth, padTo, painted, safeLine, textOf, textWidth } from "../output/terminal-text.ts";
 import { untilInterrupted } from "../stop-signals.ts";
 
-// `perdure events --follow`: the last events, and then those to come, until Ctrl-C, or until the job has ended. A
-// line is printed when its event comes, so that columns have fixed widths; on a narrow terminal instants are shown
-// without their date.
-
-/** All events, or those of one job. */
-interface EventSource {
-  events(options: Omit<FeedOptions, "jobId">): AsyncGenerator<PerdureEvent, void, void>;
-}
-
 interface FollowEventsRequest {
+  /** Undefined: the `last` events come first. */
   readonly after: number | undefined;
-  /** How many of those that are there already. */
   readonly last: number;
-  /** Those of several jobs: each line names its own. */
-  readonly withId: boolean;
-  /** Of one job: whether nothing comes after an event. */
-  readonly isOver?: ((event: PerdureEvent) => Promise<boolean>) | null;
 }
 
+/** Of one job, or of all. */
 export function followEvents(
   context: CommandContext,
-  source: EventSource,
-  { after, last, withId, isOver = null }: FollowEventsRequest,
+  source: Perdure | JobHandle<unknown>,
+  { after, last }: FollowEventsRequest,
 ): Promise<number> {
   const { given, out, io } = context;
+  const job = "id" in source ? source : null;
   const print = given.flag("json")
     ? (event: PerdureEvent) => writeJsonLine(io, out, event)
-    : linesTo(context, withId).print;
+    : linesTo(context, job === null).print;
   return untilInterrupted(context, async (signal) => {
-    const read = (from: number) => source.events({ after: from, signal });
-    const before = after === undefined || isOver !== null ? await lastEvents(read, after === undefined ? last : 1) : [];
-    if (after === undefined) for (const event of before) await print(event);
-    const latest = before.at(-1);
-    const seen = after ?? latest?.seq ?? 0;
-    // With --after, some may still be to come that are there already.
-    if (latest !== undefined && latest.seq <= seen && (await isOver?.(latest)) === true) return EXIT.done;
-    for await (const event of source.events({ after: seen, follow: true, signal })) {
+    let seen = after ?? 0;
+    if (after === undefined) {
+      const newest: PerdureEvent[] = [];
+      for await (const event of source.events({ order: "newest", limit: last, signal })) newest.push(event);
+      for (const event of newest.reverse()) await print(event);
+      seen = newest.at(-1)?.seq ?? 0;
+    }
+    const hasEnded = job !== null && isTerminal((await job.get()).state);
+    for await (const event of source.events({ after: seen, follow: !hasEnded, signal })) {
       await print(event);
-      if ((await isOver?.(event)) === true) return EXIT.done;
+      if (job === null || hasEnded) continue;
+      const { state, revision } = await job.get();
+      if (isTerminal(state) && event.n >= revision) break;
     }
     return EXIT.done;
   });
@@ -92,53 +85,4 @@ function linesTo(
       return undefined;
     },
   };
-}
-
-// The last events that there are. A feed is read forwards only, from a number on, and numbers have gaps; so where it
-// ends is searched for, and millions of events need not be read for the sake of twenty.
-
-/** All events after this number that are there now. */
-type ReadAfter = (after: number) => AsyncIterable<PerdureEvent>;
-
-/** Where so few numbers are left to search, reading is as quick. */
-const NEAR = 500;
-
-export async function lastEvents(read: ReadAfter, count: number): Promise<PerdureEvent[]> {
-  const near = await nearEnd(read);
-  // Where there are too few behind it, from further and further before it.
-  for (let back = count; ; back *= 4) {
-    const from = Math.max(0, near - back);
-    const found = await tail(read(from), count);
-    if (found.length === count || from === 0) return found;
-  }
-}
-
-/** A number after which there are events, and not many; 0 if there are none. */
-async function nearEnd(read: ReadAfter): Promise<number> {
-  let low = 0;
-  let high = 1;
-  while (await hasAfter(read, high)) {
-    low = high;
-    high *= 8;
-  }
-  while (high - low > NEAR) {
-    const middle = Math.floor((low + high) / 2);
-    if (await hasAfter(read, middle)) low = middle;
-    else high = middle;
-  }
-  return low;
-}
-
-async function hasAfter(read: ReadAfter, after: number): Promise<boolean> {
-  for await (const _ of read(after)) return true;
-  return false;
-}
-
-async function tail(events: AsyncIterable<PerdureEvent>, count: number): Promise<PerdureEvent[]> {
-  let kept: PerdureEvent[] = [];
-  for await (const event of events) {
-    kept.push(event);
-    if (kept.length >= 2 * count) kept = kept.slice(-count);
-  }
-  return kept.slice(-count);
 }
