@@ -12,7 +12,7 @@ import { KINDS, openWhere, type Where } from "./targets.ts";
 
 async function submitted({ ask }: Where, ...argv: string[]): Promise<string> {
   const { code, stdout, stderr } = await ask("submit", ...argv);
-  expect({ code, stderr: stderr.replaceAll(/no worker (is there yet|has published).*\n/g, "") }).toEqual({
+  expect({ code, stderr: stderr.replaceAll(/no worker (is running|has published).*\n/g, "") }).toEqual({
     code: 0,
     stderr: "",
   });

@@ -26,7 +26,7 @@ describe("perdure run on a server", () => {
     program.kill("SIGINT");
     const said = await program.ended;
     expect(said.code).toBe(130);
-    expect(said.stderr).toContain("cancelling; press once more to leave at once");
+    expect(said.stderr).toContain("cancelling; press Ctrl-C again to exit now");
     expect(endingOf(said)).toMatchObject({ id: idIn(said), state: "cancelled", exitCode: 130 });
     expect(await stateOf(idIn(said))).toBe("cancelled");
   }, 120_000);

@@ -1,7 +1,7 @@
 /** The other commands that go on, and those that wait or save, on data of this machine and on a server. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { textWidth } from "../../src/cli/output/terminal-text.ts";
 import type { PerdureEvent } from "../../src/core/job/event.ts";
 import { openKit } from "../client/kit.ts";
@@ -243,7 +243,7 @@ describe.each(
       const slow = await target.script(untilThere("go-wait"));
       const quick = await target.script("true");
       const waiting = startMain(["wait", slow.id, quick.id], { env: target.env });
-      await waiting.says("succeeded  after 1 run");
+      await waiting.says("succeeded  after 1 attempt");
       expect(waiting.io.stdout.text).not.toContain(slow.id);
       go("go-wait");
       expect(await waiting.ended).toBe(0);
@@ -259,7 +259,7 @@ describe.each(
       const said = await askHere(["wait", failed.id, done.id, failed.id]);
       expect(said).toMatchObject({ code: 1, stderr: "" });
       expect(said.stdout.trimEnd().split("\n")).toHaveLength(2);
-      expect(said.stdout).toMatch(new RegExp(`^${failed.id}  .+  failed \\(exhausted\\)  after 1 run, `, "m"));
+      expect(said.stdout).toMatch(new RegExp(`^${failed.id}  .+  failed \\(exhausted\\)  after 1 attempt, `, "m"));
       expect(await askHere(["wait", "-q", cancelled.id])).toEqual({ code: 1, stdout: "", stderr: "" });
       const json = await askHere(["wait", "--json", "--timeout", "50ms", done.id, later.id]);
       expect(json.code).toBe(124);
@@ -328,9 +328,13 @@ it("events and logs are followed over a restart of the server, and nothing comes
   await using kit = await openKit();
   const env = { PERDURE_URL: kit.url, PERDURE_TOKEN: kit.token };
   const first = await kit.embedded.submit("k");
+  const fetched = vi.spyOn(globalThis, "fetch");
+  onTestFinished(() => fetched.mockRestore());
   const events = startMain(["events", "-f", "--json"], { env });
   const logs = startMain(["logs", "-f", first.id], { env });
   await events.says(first.id);
+  const isFollowed = () => fetched.mock.calls.some(([url]) => String(url).includes(`${first.id}/events`));
+  await expect.poll(isFollowed).toBe(true);
   await kit.stop();
   await kit.start();
   const second = await kit.embedded.submit("k");
@@ -339,5 +343,5 @@ it("events and logs are followed over a restart of the server, and nothing comes
   const seqs = lines.map((line) => (JSON.parse(line) as PerdureEvent).seq);
   expect(seqs).toEqual([...new Set(seqs)].sort((a, b) => a - b));
   await kit.embedded.cancel(first.id);
-  expect(await logs.ended).toBe(0);
+  expect([await logs.ended, logs.io.stderr.text]).toEqual([0, ""]);
 }, 120_000);

@@ -40,7 +40,7 @@ describe.each(KINDS)("submit an action to %s", (kind) => {
     const argv = ["mypack.external_api_call", "-p", "url=https://example.org", "--tag", "red", "--key", "k1"];
     const { code, stdout, stderr } = await ask("submit", ...argv);
     const start = `perdure ${kind === "server" ? "worker" : "up"} --runtime python`;
-    expect({ code, stderr }).toEqual({ code: 0, stderr: `no worker is there yet; start one with \`${start}\`\n` });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: `no worker is running; start one with \`${start}\`\n` });
     const job = await (await library.job(stdout.trimEnd())).get();
     expect(job).toMatchObject({ kind: "exec", timeoutMs: 120_000, expireInMs: 120_000, tags: ["red"], key: "k1" });
     expect(job.labels).toEqual({ "runtime/python": "yes" });
@@ -195,7 +195,7 @@ describe("submit an action", () => {
     const alone = await ask("submit", "mypack.action");
     expect(alone.code).toBe(0);
     expect(alone.stderr).toBe(
-      "note: there are no packs here, so mypack.action is an ordinary kind; no worker takes jobs of the kind " +
+      "note: there are no packs here, so mypack.action is an ordinary kind; no worker takes jobs of kind " +
         `mypack.action yet; start one with \`perdure ${kind === "data" ? "up" : "worker"}\`\n`,
     );
     await library.work([task("mypack.action", () => null)]);
@@ -311,7 +311,7 @@ describe("examples/attune", () => {
     const { library, ask } = await openWhere("data", { cwd });
     await library.work([exec], { runtimes: ["node", "shell"], stopGrace: 0 });
     const called = await ask("submit", "mypack.external_api_call", "-p", "url=https://api.example.org/price", "-w");
-    expect(called).toMatchObject({ code: 0, stdout: expect.stringContaining("succeeded  after 2 runs") });
+    expect(called).toMatchObject({ code: 0, stdout: expect.stringContaining("succeeded  after 2 attempts") });
     const [id = ""] = called.stdout.split("\n");
     const job = await (await library.job(id)).get();
     expect(job.result).toMatchObject({ output: { url: "https://api.example.org/price", price: 42 } });

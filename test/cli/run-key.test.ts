@@ -50,9 +50,9 @@ describe("a job that has ended, met again by its key,", () => {
     const again = await runKey(place, script, "--again", ...options);
     expect(again.code).toBe(0);
     expect(again.stderr).toMatch(
-      /redriven after 1 run, with maxAttempts 2, backoff .*"initialMs":1,.*, timeout 50 s\n/,
+      /redriven after 1 attempt, with maxAttempts 2, backoff .*"initialMs":1,.*, timeout 50 s\n/,
     );
-    expect(again.stderr).toContain("run 2, 1 of 2 charged: exit code 5, retrying in 1 ms");
+    expect(again.stderr).toContain("attempt 2 failed: exit code 5 (counted as 1/2); retrying in 1 ms");
     const job = JSON.parse((await perdureAt(place, ["get", idIn(first), "--json"])).stdout);
     expect(job).toMatchObject({ attempt: 3, timeoutMs: 50_000, policy: { backoff: { initialMs: 1, jitter: 0 } } });
     expect((await perdureAt(place, ["explain", idIn(first)])).stdout).toContain("changed: maxAttempts 2, backoff");
@@ -89,7 +89,7 @@ describe("a job that runs, met by its key,", () => {
     const first = startKey(place, script, "--max-attempts", "1");
     await first.says("up");
     const second = startHere(place, script, "--max-attempts", "1");
-    await second.says("the job of this key");
+    await second.says("resuming the job with this key (1 attempt so far, running)");
     writeFileSync(join(place.cwd, "go"), "");
     expect([(await first.ended).code, await second.ended]).toEqual([9, 9]);
     expect(readFileSync(join(place.cwd, "runs"), "utf8")).toBe("ran\n");
@@ -101,12 +101,12 @@ describe("a job that runs, met by its key,", () => {
     const first = startHere(place, script, "--max-attempts", "1");
     await first.says("up");
     const second = startHere(place, script, "--max-attempts", "4");
-    await second.says("it keeps the options it was submitted with");
+    await second.says("the job keeps the options it was submitted with");
     writeFileSync(join(place.cwd, "go"), "");
     expect([await first.ended, await second.ended]).toEqual([9, 9]);
   });
 
-  it("is gone on with when its process was ended with SIGTERM, uncharged", async () => {
+  it("is resumed when its process was ended with SIGTERM, and that attempt is not counted", async () => {
     const place = newPlace();
     const sleep = `sleep ${longTime()}`;
     const script = `echo run $PERDURE_ATTEMPT; [ "$PERDURE_ATTEMPT" = 2 ] || exec ${sleep}`;
@@ -115,9 +115,12 @@ describe("a job that runs, met by its key,", () => {
     first.kill("SIGTERM");
     const said = await first.ended;
     expect(said.code).toBe(143);
-    expect(said.stderr).toContain("--key");
+    expect(said.stderr).toContain(
+      ": interrupted (not counted as an attempt); run again with the same --key to resume\n",
+    );
     expect(processesWith(sleep)).toEqual([]);
     const second = await runKey(place, script, "--json");
+    expect(second.stderr).toContain("resuming the job with this key (1 attempt so far, queued)");
     expect(second).toMatchObject({ code: 0, stdout: expect.stringMatching(/^run 2\n/) });
     expect(idIn(second)).toBe(idIn(said));
     expect(endingOf(second).attempts.map(({ outcome }) => outcome)).toEqual(["interrupted", "completed"]);
@@ -131,14 +134,14 @@ describe("a job that runs, met by its key,", () => {
     const first = startKey(place, script);
     await first.says("run 1");
     const second = startHere(place, script);
-    await second.says("the job of this key");
+    await second.says("resuming the job with this key (1 attempt so far, running)");
     first.kill("SIGTERM");
     expect((await first.ended).code).toBe(143);
     expect(await second.ended).toBe(0);
     expect(second.io.stdout.text).toBe("run 2\n");
   });
 
-  it("is gone on with after kill -9, and the old command is gone before the new one starts", async () => {
+  it("is resumed after kill -9, and the old command is gone before the new one starts", async () => {
     const place = newPlace();
     const beat = (n: number) => join(place.cwd, `beat.${n}`);
     // It ignores what can be ignored, and writes to no pipe that would break.

@@ -62,9 +62,11 @@ describe("what is retried", () => {
     expect(ending).toMatchObject({ state: "failed", exitCode: runs.at(-1) });
   });
 
-  it("is told in the line of the run", async () => {
-    const { stderr } = await scriptAt(newPlace(), [...FAST, "--stop-when", "{{ exit_code == 7 }}"], "exit 7");
-    expect(stderr).toMatch(/^run 1, 1 of 5 charged: exit code 7, giving up because .*stopWhen/m);
+  it("that fail the job end the line of the attempt, and explain says why", async () => {
+    const place = newPlace();
+    const { stderr } = await scriptAt(place, [...FAST, "--stop-when", "{{ exit_code == 7 }}"], "exit 7");
+    expect(stderr).toMatch(/^attempt 1\/5 failed: exit code 7; giving up$/m);
+    expect((await perdureAt(place, ["explain", idIn({ stderr })])).stdout).toContain("stopWhen");
   });
 
   it.runIf(IS_FULL)("is any preset of the help", async () => {

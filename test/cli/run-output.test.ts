@@ -34,7 +34,7 @@ describe.skipIf(!hasScript)("a terminal", () => {
     expect(code).toBe(3);
     expect(uncoloured(stdout)).not.toMatch(DANGEROUS);
     expect(stdout.split(SHOWN)).toHaveLength(4);
-    expect(stdout).toContain(`exit code 3: ${SHOWN}, giving up`);
+    expect(stdout).toContain(`attempt 1/1 failed: exit code 3 (${SHOWN}); giving up`);
   });
 
   it("gets none in the object of --json either, which still means the same", async () => {

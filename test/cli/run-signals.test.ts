@@ -47,7 +47,7 @@ describe("Ctrl-C", () => {
     const program = start(place, ["run", "--", "sh", "-c", script]);
     await program.says("up");
     program.kill("SIGINT");
-    await program.says("press once more");
+    await program.says("cancelling; press Ctrl-C again to exit now");
     program.kill("SIGINT");
     expect((await program.ended).code).toBe(130);
     await untilGone(n);

@@ -33,10 +33,10 @@ describe("perdure run on a server", () => {
     const lines = running.io.stderr.text.trimEnd().split("\n");
     expect(lines[0]).toBe(`${id}: submitted to ${target.url}, queue default`);
     expect(lines[1]).toBe("err 1");
-    expect(lines[2]).toMatch(/^run 1, 1 of 2 charged: exit code 7: err 1, retrying in /);
+    expect(lines[2]).toMatch(/^attempt 1\/2 failed: exit code 7 \(err 1\); retrying in /);
     expect(lines[3]).toBe("err 2");
-    expect(lines[4]).toMatch(/^run 2, 2 of 2 charged: exit code 7: err 2, giving up because /);
-    expect(lines[5]).toMatch(new RegExp(`^${id}: failed \\(exhausted\\) after 2 runs, `));
+    expect(lines[4]).toBe("attempt 2/2 failed: exit code 7 (err 2); giving up");
+    expect(lines[5]).toMatch(new RegExp(`^${id}: failed \\(exhausted\\) after 2 attempts, `));
   }, 120_000);
 
   it.runIf(IS_FULL)(
@@ -65,20 +65,20 @@ describe("perdure run on a server", () => {
     const missing = await ask(["run", "--max-attempts", "1", "--", "no-such-program"], here());
     expect(missing.code).toBe(127);
     // However soon it ended: that it is told is why it is run in the foreground.
-    expect(missing.stderr).toMatch(/^run 1, .*no-such-program/m);
+    expect(missing.stderr).toMatch(/^attempt 1\/1 failed: .*no-such-program/m);
     const running = start(`echo up; ${untilThere("never")}`);
     await running.says("up");
     await target.perdure.cancel(idIn({ stderr: running.io.stderr.text }));
     expect(await running.ended).toBe(130);
   }, 120_000);
 
-  it("goes on with the job of its key, tells how it ended, and runs it again with --again", async () => {
+  it("resumes the job with its key, prints how it ended, and redrives it with --again", async () => {
     const script = `echo run $PERDURE_ATTEMPT; ${untilThere("go-key")}; [ $PERDURE_ATTEMPT = 2 ]`;
     const options = ["--key", "nightly", "--max-attempts", "1"];
     const first = start(script, ...options);
     await first.says("run 1");
     const second = start(script, ...options);
-    await second.says("going on with the job of this key");
+    await second.says("resuming the job with this key (1 attempt so far, running)");
     await second.says("run 1");
     writeFileSync(join(target.dir, "go-key"), "");
     expect([await first.ended, await second.ended]).toEqual([1, 1]);
@@ -106,20 +106,20 @@ describe("perdure run on a server", () => {
     const other = await serverTarget();
     onTestFinished(() => other.close());
     const waiting = startMain(["run", "--", "echo", "at last"], { env: other.env, cwd: other.dir });
-    await waiting.says("no worker for it yet; start one with `perdure worker`");
+    await waiting.says("waiting: no worker takes this job yet; start one with `perdure worker`");
     await other.work();
     expect(await waiting.ended).toBe(0);
     expect(waiting.io.stdout.text).toBe("at last\n");
     expect(waiting.io.stderr.text.split("no worker")).toHaveLength(2);
   }, 120_000);
 
-  it("says that a job is too large for every worker, not that there is none", async () => {
+  it("says that a job is too large for every worker", async () => {
     const waiting = startMain(["submit", "--wait", "--cpu", "99999", "--", "true"], here());
-    await waiting.says("no worker has so much: it takes 99999 cpus; start a larger one with `perdure worker`");
+    await waiting.says("no worker is large enough for 99999 cpus; start a larger one with `perdure worker`");
     const [id = ""] = waiting.io.stdout.text.split("\n");
     await target.perdure.cancel(id);
     expect(await waiting.ended).toBe(1);
-    expect(waiting.io.stderr.text).not.toContain("no worker for it");
+    expect(waiting.io.stderr.text).not.toContain("no worker takes this job");
   }, 120_000);
 
   it.runIf(IS_FULL)(

@@ -18,9 +18,9 @@ describe("perdure run", () => {
     const lines = stderr.trimEnd().split("\n");
     expect(lines).toEqual([
       "no luck",
-      expect.stringMatching(/^run 1, 1 of 3 charged: exit code 7: no luck, retrying in \d+ ms because .+/),
-      expect.stringMatching(/^run 2: succeeded after [\d.]+ m?s, done$/),
-      expect.stringMatching(/^job_\w{26}: succeeded after 2 runs, /),
+      expect.stringMatching(/^attempt 1\/3 failed: exit code 7 \(no luck\); retrying in \d+ ms$/),
+      expect.stringMatching(/^attempt 2 succeeded after [\d.]+ m?s$/),
+      expect.stringMatching(/^job_\w{26}: succeeded after 2 attempts, /),
     ]);
     const id = idIn({ stderr });
     expect(readdirSync(join(place.data, "artifacts", id)).sort()).toEqual(["attempt_1", "attempt_2"]);
@@ -52,8 +52,8 @@ describe("perdure run", () => {
   ])("tries %j once, and exits with %i", async (argv, code, words) => {
     const { stderr, ...said } = await perdureAt(newPlace(), ["run", "--", ...argv]);
     expect(said).toEqual({ code, stdout: "" });
-    expect(stderr).toContain(`run 1, 1 of 5 charged: cannot start: ${words}`);
-    expect(stderr).toMatch(/: failed \(invalid\) after 1 run, /);
+    expect(stderr).toContain(`attempt 1/5 failed: cannot start: ${words}`);
+    expect(stderr).toMatch(/: failed \(invalid\) after 1 attempt, /);
   });
 
   it("exits so as a program too", async () => {
@@ -106,7 +106,7 @@ describe("perdure run", () => {
     const said = await scriptAt(newPlace(), [...ONCE, "--json"], "printf out; printf err >&2; exit 3");
     expect(said.stdout).toMatch(/^out\n\{"id".*\}\n$/);
     expect(endingOf(said)).toMatchObject({ state: "failed", reason: "exhausted", exitCode: 3, outputs: [] });
-    expect(said.stderr).toMatch(/^err\nrun 1, .*\njob_.*\n$/);
+    expect(said.stderr).toMatch(/^err\nattempt 1\/1 .*\njob_.*\n$/);
   });
 
   it("tells signals in that object, and nothing else with --quiet", async () => {
@@ -128,7 +128,7 @@ describe("perdure run", () => {
         names.map((name) => ({ code: 0, stdout: `${name}\n` })),
       );
       expect(new Set(said.map(idIn)).size).toBe(names.length);
-      for (const { stderr } of said) expect(stderr).toMatch(/^job_.*: succeeded after 2 runs/m);
+      for (const { stderr } of said) expect(stderr).toMatch(/^job_.*: succeeded after 2 attempts/m);
     },
     120_000,
   );

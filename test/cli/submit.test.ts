@@ -46,7 +46,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
 
     const again = await ask("submit", ...argv);
     expect(again.stdout.trimEnd()).toBe(id);
-    expect(again.stderr).toContain("already exists; the key k1 names it");
+    expect(again.stderr).toContain("already exists for key k1");
     const other = await ask("submit", "resize", "--input", "{}", "--queue", "images", "--key", "k1");
     expect(other).toMatchObject({ code: 1, stdout: "" });
     expect(other.stderr).toMatch(/^perdure submit: [^\n]*k1[^\n]*\n$/);
@@ -116,11 +116,11 @@ describe.each(KINDS)("submit to %s", (kind) => {
   it("warns of jobs that no worker takes, and stores them", async () => {
     const { ask, askJson, library, dir } = await openWhere(kind);
     const command = kind === "data" ? "up" : "worker";
-    const alone = `no worker is there yet; start one with \`perdure ${command}\``;
+    const alone = `no worker is running; start one with \`perdure ${command}\``;
     expect(await ask("submit", "resize")).toMatchObject({ code: 0, stderr: expect.stringContaining(`${alone}\n`) });
     await library.work([task("resize", () => 1)]);
     expect(await ask("submit", "resize")).toMatchObject({ code: 0, stderr: "" });
-    const warning = `no worker takes jobs of the kind rezise yet; start one with \`perdure ${command}\`. Did you mean resize?`;
+    const warning = `no worker takes jobs of kind rezise yet; start one with \`perdure ${command}\`. Did you mean resize?`;
     const said = await ask("submit", "rezise");
     expect(said).toMatchObject({
       code: 0,
@@ -129,7 +129,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
     });
     expect(await askJson("submit", "rezise", "--key", "a")).toEqual({ id: expect.any(String), created: true, warning });
     expect(await askJson("submit", "rezise", "--key", "a")).toEqual({ id: expect.any(String), created: false });
-    const label = "no worker for it yet";
+    const label = "no worker takes this job yet";
     writeFileSync(join(dir, "two.yaml"), "jobs:\n  - {kind: resize}\n  - {kind: resize, labels: {gpu: 'yes'}}\n");
     expect(await askJson("submit", "-f", "two.yaml")).toEqual([
       { id: expect.any(String), created: true },
@@ -161,7 +161,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
       if (ctx.attempt === 1) throw new Error("connection reset");
     });
     const lonely = await ask("submit", "flaky", "--key", "k");
-    expect(lonely.stderr).toContain("no worker has published defaults for flaky: it has 1 attempt, by preset default");
+    expect(lonely.stderr).toContain("no worker has published defaults for flaky; using preset default (1 attempt)");
     const worker = await library.work([flaky], { name: "w 1" });
     // Not what was stored before, and the same job under the same key.
     expect((await ask("submit", "flaky", "--key", "k")).stdout).toBe(lonely.stdout);
@@ -194,7 +194,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
     expect((await ask("submit", "there", "--key", "k2")).stdout.trim()).toBe(first.id);
     expect((await ask("submit", "there", "--key", "k2", "--queue", "rr")).stderr).toContain("k2");
     await library.work([task("elsewhere", { queue: "rr" }, () => 1)], { queues: ["qq", "default"] });
-    expect((await ask("submit", "elsewhere")).stderr).toContain("no worker for it yet");
+    expect((await ask("submit", "elsewhere")).stderr).toContain("no worker takes this job yet");
   });
 
   it("waits for the end, and exits by it", async () => {
@@ -207,7 +207,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
     const done = await ask("submit", "good", "--input", "1", "--wait");
     expect(done).toMatchObject({
       code: 0,
-      stdout: expect.stringMatching(/^(job_\w{26})\n\1 {2}good {2}succeeded {2}after 1 run/),
+      stdout: expect.stringMatching(/^(job_\w{26})\n\1 {2}good {2}succeeded {2}after 1 attempt/),
     });
     expect(await askJson("submit", "good", "--input", "1", "-w")).toMatchObject({
       state: "succeeded",
@@ -227,7 +227,7 @@ describe("submit", () => {
     const { code, stdout, stderr } = await perdure(["submit", "k"], { cwd });
     expect(code).toBe(0);
     expect(stdout.trimEnd()).toMatch(ID);
-    expect(stderr).toContain("no worker is there yet; start one with `perdure up`\n");
+    expect(stderr).toContain("no worker is running; start one with `perdure up`\n");
     expect((await perdure(["ps"], { cwd })).stdout).toContain(stdout.trimEnd());
   });
 

@@ -52,7 +52,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect((await proc.ready).url).toMatch(/^https:\/\//);
     const run = new Proc(home, ["run", "--data", "data", "--", "sh", "-c", "echo over TLS"], {});
     expect((await run.ended).code).toBe(0);
-    expect(run.log).toContain("succeeded after 1 run");
+    expect(run.log).toContain("succeeded after 1 attempt");
   });
 
   it.each([

@@ -11,8 +11,7 @@ import type { CliCommand, CommandContext } from "../command.ts";
 import { usageError } from "../exit.ts";
 import { NO_STDIN, pipedInput, STDIN } from "../input/piped-input.ts";
 import { ENV, envOf, givenPolicyOf, POLICY_OPTIONS, policyOf, timeOf } from "../input/shared-options.ts";
-import { runLocally } from "../run/run-locally.ts";
-import { DEFAULT_QUEUE, runOnServer } from "../run/run-on-server.ts";
+import { DEFAULT_QUEUE, runJob } from "../run/run-job.ts";
 import { isThisMachine, TARGET, type Target, targetOf } from "../target/target.ts";
 
 export const run: CliCommand = {
@@ -21,16 +20,22 @@ export const run: CliCommand = {
   usage: "perdure run [OPTIONS] -- COMMAND [ARGS…]",
   endsAtFirstWord: true,
   about:
-    "Stores the command as a job and retries it as the options say. It runs here, or on the workers of a server if " +
-    "there is one for the data, or --server names one. Its output is shown as it comes, and a line on stderr tells of each " +
-    "run. What is piped into it is stored with the job, up to 64 MiB, and each attempt reads it from the start. Exits with the command's last exit code; 124 after a timeout, 125 if its runs were " +
-    "lost, 126 and 127 if it could not be started, 130 if it was cancelled (Ctrl-C), 2 for a mistake in the options. On a " +
-    "server it goes on when this terminal goes away.",
+    "Submits the command as a job and retries it as the options say. It runs here, or on the workers of a server, if one " +
+    "serves this data or --server names one. Its output is shown as it comes, with one line per attempt on stderr. " +
+    "Standard input that is piped is stored with the job, up to 64 MiB, and each attempt reads it from the start. Exits " +
+    "with the command's last exit code; 124 after a timeout, 125 if its attempts were lost, 126 or 127 if it could not be " +
+    "started, 130 if it was cancelled (Ctrl-C), 2 for a mistake in the options. On a server the job keeps running when " +
+    "this terminal is closed.",
   options: [
     ...POLICY_OPTIONS,
-    { name: "timeout", type: "string", value: "TIME", help: "End a run that takes longer: 30s, 5m." },
-    { name: "name", type: "string", value: "NAME", help: "What people see in lists. Default: made from the command." },
-    { name: "key", type: "string", value: "KEY", help: "Names the job: run again, it goes on, or tells how it ended." },
+    { name: "timeout", type: "string", value: "TIME", help: "End an attempt that takes longer: 30s, 5m." },
+    { name: "name", type: "string", value: "NAME", help: "The name shown in lists. Default: made from the command." },
+    {
+      name: "key",
+      type: "string",
+      value: "KEY",
+      help: "Names the job: run again with it to resume the job, or to see how it ended.",
+    },
     {
       name: "again",
       type: "boolean",
@@ -43,14 +48,14 @@ export const run: CliCommand = {
     },
     {
       ...{ name: "queue", type: "string", value: "NAME" },
-      help: `On a server: the queue to wait in. Default: ${DEFAULT_QUEUE}.`,
+      help: `On a server: the queue of the job. Default: ${DEFAULT_QUEUE}.`,
     },
     NO_STDIN,
     STDIN,
-    { name: "keep", type: "boolean", help: "Keep its scratch files when it has ended." },
+    { name: "keep", type: "boolean", help: "Keep the scratch files when the job has ended." },
     ...TARGET,
     { name: "json", type: "boolean", help: "Print how it ended as one JSON object on the last line of stdout." },
-    { name: "quiet", short: "q", type: "boolean", help: "Nothing on stderr but the command's own." },
+    { name: "quiet", short: "q", type: "boolean", help: "Print nothing on stderr but the command's own." },
   ],
   examples: [
     "perdure run -- ./flaky.sh",
@@ -87,13 +92,10 @@ export const run: CliCommand = {
       ...(Object.keys(own).length === 0 ? {} : { retry: own }),
       ...(timeout === undefined ? {} : { timeout }),
     };
-    // Last of all: nothing else is wrong when somebody is waited for.
+    // Last: standard input is read only when everything else is right.
     const piped = await pipedInput(context, stdinWish(context));
     try {
-      const wanted = { input, retry, timeout, key, name, changes, piped };
-      return await (target.kind === "store"
-        ? runLocally(context, target, wanted)
-        : runOnServer(context, target, wanted));
+      return await runJob(context, target, { input, retry, timeout, key, name, changes, piped });
     } finally {
       await piped?.close();
     }
@@ -132,7 +134,7 @@ function inTheWordsOfOptions(check: () => void): void {
   }
 }
 
-/** Here each run has a queue of its own, so that no other takes it. */
+/** Without a server each job has a queue of its own, so that no other `perdure run` takes it. */
 function checkQueue(queue: string | undefined, { kind }: Target): void {
   if (queue === undefined) return;
   if (kind === "store") {

@@ -14,10 +14,10 @@ export const submit: CliCommand = {
   summary: "Submit jobs for workers to run",
   usage: "perdure submit KIND | -f FILE | - | -- COMMAND [ARGS…]  [OPTIONS]",
   about:
-    "Prints the id of each job, which is stored for good then. A file has one job, or many under `jobs:`; with a mistake in " +
-    "it none of them is stored. A command is a job of the kind exec; it runs in this directory if its worker is on this " +
-    "machine, else in one of its own. A kind PACK.ACTION is an action of Attune's, found in the directories of " +
-    "attune.packs; its parameters are given with -p. With --wait, exits as `perdure wait` does.",
+    "Prints the id of each job once it is stored. A file has one job, or many under `jobs:`; with a mistake in it none of " +
+    "them is stored. A command is a job of kind exec; it runs in this directory if its worker is on this machine, else in " +
+    "a directory of its own. A kind PACK.ACTION is an Attune action, found in the directories of attune.packs; pass its " +
+    "parameters with -p. With --wait, exits as `perdure wait` does.",
   options: [
     {
       ...{ name: "file", short: "f", type: "string", value: "FILE" },
@@ -28,7 +28,7 @@ export const submit: CliCommand = {
     { name: "cwd", type: "string", value: "DIR", help: "The working directory of a command." },
     { ...STDIN, help: "Store standard input, up to 64 MiB, with a command: each attempt reads it from the start." },
     ...JOB_OPTIONS,
-    { name: "wait", short: "w", type: "boolean", help: "Wait until they have ended." },
+    { name: "wait", short: "w", type: "boolean", help: "Wait until all of them have ended." },
     ...TARGET,
     ...READING,
   ],

@@ -15,7 +15,7 @@ import { fullId } from "../jobs/job-reference.ts";
 import { stateWords } from "../output/job-text.ts";
 import { showSince } from "../output/print.ts";
 import { painted } from "../output/terminal-text.ts";
-import { EXIT_CODES, runs } from "../run/run-context.ts";
+import { attempts, EXIT_CODES } from "../run/run-context.ts";
 import { reportIfWaiting } from "../run/why-waiting.ts";
 import { untilInterrupted } from "../stop-signals.ts";
 import { TARGET, type Target, targetOf, withPerdure } from "../target/target.ts";
@@ -114,7 +114,7 @@ const MAX_WHY = 200;
 
 export function printLine(out: CommandContext["out"], info: JobInfo, why: string | null): void {
   const took = showSince(info.submittedAt, info.finishedAt ?? Date.now());
-  const rest = `  after ${runs(info.attempt)}, ${took}${why === null ? "" : `: ${oneLine(why, MAX_WHY)}`}`;
+  const rest = `  after ${attempts(info.attempt)}, ${took}${why === null ? "" : `: ${oneLine(why, MAX_WHY)}`}`;
   out.line(info.id, "  ", jobName(info), "  ", stateWords(info, Date.now(), new Map()), painted("dim", rest));
 }
 

@@ -14,10 +14,8 @@ import { type Printer, writeJsonLine } from "../output/print.ts";
 import { untilInterrupted } from "../stop-signals.ts";
 import { followOutput } from "./follow-output.ts";
 
-// `perdure logs --follow`: what a job writes, as it comes, over all runs to come.
-
 interface FollowLogsRequest {
-  /** Only this run. */
+  /** Only this attempt. */
   readonly attempt: number | undefined;
   readonly streams: readonly OutputChunk["stream"][];
 }
@@ -28,7 +26,7 @@ interface LogSink {
   text(attempt: number, log: string, gone: AbortSignal): Promise<void> | undefined;
   /** A remark on stderr. */
   say(text: string): void;
-  /** A run is over. */
+  /** An attempt has ended. */
   flush(): void;
 }
 

@@ -1,92 +1,136 @@
-/** Follows what a job writes, run after run, until the job has ended: the output of a command, and what a task logs. It is
- *  read from where the last look ended: about twice a second, and at once when something happened to the job. A run that is known to have ended is read once more,
- *  and so nothing of its end is missed: workers store what a run wrote before they report it.
+/** Follows a job, attempt after attempt, until it has ended, and reads what its attempts write: the output of a command, and
+ *  what a task logs. It reads on about twice a second, and at once when an event of the job came. An attempt that has ended is
+ *  read once more, so that its end is not missed: workers store what an attempt wrote before they report it.
  *
- *  What it does not promise: the order of stdout and stderr among each other. An outage of the server is waited out. */
+ *  The order of stdout and stderr among each other is not promised. An outage of the server is waited out. */
 
 import type { JobHandle, JobOutputs, Perdure } from "../../core/api.ts";
 import { isOutage } from "../../core/errors.ts";
 import { exec } from "../../core/input/builtin.ts";
 import { isTerminal } from "../../core/job/job.ts";
-import type { JobInfo } from "../../core/job/views.ts";
 import type { OutputChunk } from "../../core/task/work-options.ts";
-import { JobChanges } from "./job-changes.ts";
 
-const LOOK_EVERY_MS = 500;
-/** The state of the job is asked for when an event tells of a change, and so often in any case. */
+/** Wakes up when an event of a job came. */
+export class JobChanges implements Disposable {
+  readonly #over = new AbortController();
+  /** Aborted when the one who listens is. */
+  readonly #signal: AbortSignal;
+  #isChanged = false;
+  #wake = () => {};
+  #fault: unknown = null;
+
+  /** Of the events after this one; without it, of all. */
+  constructor(job: Pick<JobHandle<unknown>, "events">, signal: AbortSignal, after = 0) {
+    this.#signal = AbortSignal.any([signal, this.#over.signal]);
+    this.#signal.addEventListener("abort", () => this.#wake());
+    void this.#follow(job, after);
+  }
+
+  /** True where an event came since the last call, or comes within `ms`. Throws what ended the events: no more will come. */
+  async within(ms: number): Promise<boolean> {
+    if (!this.#isChanged && !this.#signal.aborted && this.#fault === null) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, ms);
+        this.#wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    }
+    if (this.#fault !== null && !this.#signal.aborted) throw this.#fault;
+    const isChanged = this.#isChanged;
+    this.#isChanged = false;
+    return isChanged;
+  }
+
+  [Symbol.dispose](): void {
+    this.#over.abort();
+  }
+
+  async #follow(job: Pick<JobHandle<unknown>, "events">, after: number): Promise<void> {
+    try {
+      for await (const _ of job.events({ after, follow: true, signal: this.#signal })) {
+        this.#isChanged = true;
+        this.#wake();
+      }
+    } catch (error) {
+      this.#fault = error ?? new Error("the events ended");
+      this.#wake();
+    }
+  }
+}
+
+const READ_EVERY_MS = 500;
+/** The job is read when an event of it came, and this often in any case. */
 const ASK_EVERY_MS = 5_000;
 const STREAMS = ["stdout", "stderr"] as const;
 
 export interface FollowOutputOptions {
   readonly perdure: Perdure;
   readonly job: JobHandle<unknown>;
-  /** The first run to be followed; null: the latest that there is, or else the first. */
+  /** The first attempt to follow; null: the latest, or else the first. */
   readonly from: number | null;
   /** Only that one. */
   readonly once?: boolean;
   readonly signal: AbortSignal;
-  /** A promise while the reader is behind. */
-  readonly show: (chunk: OutputChunk) => Promise<void> | undefined;
-  /** What a task logged; where it is not asked for it is not read. */
+  /** A promise while the reader is behind. Null: the output is not read, as our own worker shows it. */
+  readonly show: ((chunk: OutputChunk) => Promise<void> | undefined) | null;
+  /** What a task logged; left out, it is not read. */
   readonly showLog?: (attempt: number, text: string) => Promise<void> | undefined;
   readonly onBegin?: (attempt: number) => void;
-  /** All of its output has been shown. */
+  /** The attempt has ended, and all of its output was shown. */
   readonly onEnd?: (attempt: number) => Promise<void> | void;
 }
 
 /** Resolves when the job has ended and all was shown, or when aborted. */
 export async function followOutput(parts: FollowOutputOptions): Promise<void> {
   const { job, signal } = parts;
-  using bell = new JobChanges(job, signal);
-  const outputs = await parts.perdure.outputs(job.id);
+  using changes = new JobChanges(job, signal);
+  const outputs = parts.show === null ? null : await parts.perdure.outputs(job.id);
   let info = await job.get();
   let askedAt = performance.now();
   let attempt = parts.from ?? Math.max(1, info.attempt);
-  let run: FollowedAttempt | null = null;
+  let followed: FollowedAttempt | null = null;
   while (!signal.aborted) {
     try {
-      if (run === null && attempt <= info.attempt) {
-        run = new FollowedAttempt(parts, outputs, attempt, info.kind);
+      if (followed === null && attempt <= info.attempt) {
+        followed = new FollowedAttempt(parts, outputs, attempt, info.kind);
         parts.onBegin?.(attempt);
       }
-      if (run !== null) {
-        const isOver = hasEnded(info, attempt);
-        await run.read(isOver);
+      if (followed !== null) {
+        const isOver = info.attempt > attempt || info.state !== "running";
+        await followed.read(isOver);
         if (isOver && !signal.aborted) {
           await parts.onEnd?.(attempt);
-          run = null;
+          followed = null;
           attempt += 1;
           if (parts.once) return;
         }
       }
-      if (run === null && attempt > info.attempt && isTerminal(info.state)) return;
-      if (run === null && attempt <= info.attempt) continue;
-      const isRung = await bell.rings(run === null ? ASK_EVERY_MS : LOOK_EVERY_MS);
-      if (!isRung && performance.now() - askedAt < ASK_EVERY_MS) continue;
+      if (followed === null && attempt > info.attempt && isTerminal(info.state)) return;
+      if (followed === null && attempt <= info.attempt) continue;
+      const isChanged = await changes.within(followed === null || outputs === null ? ASK_EVERY_MS : READ_EVERY_MS);
+      if (!isChanged && performance.now() - askedAt < ASK_EVERY_MS) continue;
       info = await job.get();
       askedAt = performance.now();
     } catch (error) {
       if (!isOutage(error)) throw error;
-      await bell.rings(LOOK_EVERY_MS);
+      await changes.within(READ_EVERY_MS);
     }
   }
 }
 
-function hasEnded({ state, attempt }: JobInfo, run: number): boolean {
-  return attempt > run || state !== "running";
-}
-
-/** One run, and how far its output has been shown. */
+/** One attempt, and how far its output has been shown. */
 class FollowedAttempt {
   readonly #parts: FollowOutputOptions;
-  readonly #outputs: JobOutputs;
+  readonly #outputs: JobOutputs | null;
   readonly #attempt: number;
   /** Only commands have any. */
   readonly #streams: readonly OutputChunk["stream"][];
   readonly #offsets = { stdout: 0, stderr: 0 };
   #logged = 0;
 
-  constructor(parts: FollowOutputOptions, outputs: JobOutputs, attempt: number, kind: string) {
+  constructor(parts: FollowOutputOptions, outputs: JobOutputs | null, attempt: number, kind: string) {
     this.#parts = parts;
     this.#outputs = outputs;
     this.#attempt = attempt;
@@ -96,6 +140,7 @@ class FollowedAttempt {
   /** Shows what is new. Remarks on a command come at its end: they must not break a line of its output in two. */
   async read(isOver: boolean): Promise<void> {
     const { signal, show, job } = this.#parts;
+    if (show === null || this.#outputs === null) return;
     for (const stream of this.#streams) {
       const bytes = await this.#outputs.read(this.#attempt, `${stream}.log`, this.#offsets[stream]);
       for await (const chunk of bytes ?? []) {
@@ -104,13 +149,13 @@ class FollowedAttempt {
         await show({ jobId: job.id, attempt: this.#attempt, stream, bytes: chunk });
       }
     }
-    if (isOver || this.#streams.length === 0) await this.#readLog();
+    if (isOver || this.#streams.length === 0) await this.#readLog(this.#outputs);
   }
 
-  async #readLog(): Promise<void> {
+  async #readLog(outputs: JobOutputs): Promise<void> {
     const { signal, showLog } = this.#parts;
     while (showLog !== undefined && !signal.aborted) {
-      const { text, next } = await this.#outputs.log(this.#attempt, this.#logged);
+      const { text, next } = await outputs.log(this.#attempt, this.#logged);
       if (text === "") return;
       this.#logged = next;
       await showLog(this.#attempt, text);

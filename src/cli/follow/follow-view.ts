@@ -14,7 +14,7 @@ import { CliError, EXIT } from "../exit.ts";
 import { writeJsonLine } from "../output/print.ts";
 import { cutToWidth, padTo, painted, safeLine } from "../output/terminal-text.ts";
 import { untilInterrupted } from "../stop-signals.ts";
-import { JobChanges } from "./job-changes.ts";
+import { JobChanges } from "./follow-output.ts";
 
 /** Each reading costs as much as all events that the job has. */
 export const READ_EVERY_MS = 250;
@@ -55,12 +55,12 @@ export function followView(
     };
     let { job, events } = await printNew();
     const handle = await perdure.job(id);
-    using bell = new JobChanges(handle, signal, events.at(-1)?.seq ?? 0);
+    using changes = new JobChanges(handle, signal, events.at(-1)?.seq ?? 0);
     while (!isTerminal(job.state) && !signal.aborted) {
       await sleep(clock, READ_EVERY_MS, { signal });
-      await bell.rings(ASK_EVERY_MS);
+      await changes.within(ASK_EVERY_MS);
       const { revision } = await handle.get();
-      // Those that ring may have come while the view was read.
+      // They may have come while the view was read.
       if (revision === job.revision) continue;
       const seen = events.at(-1)?.seq ?? 0;
       try {

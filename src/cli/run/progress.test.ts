@@ -9,26 +9,55 @@ const STORY = {
 };
 const line = (parts: object = {}) => attemptLine({ ...STORY, ...parts } as unknown as ProgressAttempt);
 
-describe("the line of a run", () => {
+describe("the line of an attempt", () => {
   it.each([
-    [{}, "run 2, 2 of 5 charged: exit code 7, retrying in 2.0 s because it may help"],
-    [{ delay: { delayMs: 850 } }, "run 2, 2 of 5 charged: exit code 7, retrying in 850 ms because it may help"],
-    [{ delay: { delayMs: 90_000 } }, "run 2, 2 of 5 charged: exit code 7, retrying in 1.5 min because it may help"],
-    [{ delay: null }, "run 2, 2 of 5 charged: exit code 7, retrying now because it may help"],
-    [{ verdict: "fail" }, "run 2, 2 of 5 charged: exit code 7, giving up because it may help"],
-    [{ verdict: "cancel", charge: null }, "run 2: exit code 7, cancelled"],
-    [{ outcome: "completed", verdict: "succeed", charge: null }, "run 2: succeeded after 1.5 s, done"],
-    [{ outcome: "waiting", verdict: "block", charge: null, failure: null }, "run 2: waiting for its children"],
-    [{ outcome: "interrupted", charge: null }, "run 2: interrupted, nothing is charged"],
+    [{}, "attempt 2/5 failed: exit code 7; retrying in 2.0 s"],
+    [{ delay: { delayMs: 850 } }, "attempt 2/5 failed: exit code 7; retrying in 850 ms"],
+    [{ delay: { delayMs: 90_000 } }, "attempt 2/5 failed: exit code 7; retrying in 1.5 min"],
+    [{ delay: null }, "attempt 2/5 failed: exit code 7; retrying now"],
     [
-      { outcome: "lost", charge: { to: "workerLost", used: 1, limit: 100 }, delay: { delayMs: 0 } },
-      "run 2, 1 of 100 charged to workerLost: lost: the process that ran it is gone, retrying now because it may help",
+      { failure: failure({ kind: "exit", message: "exit code 75: reset: by peer", exitCode: 75 }) },
+      "attempt 2/5 failed: exit code 75 (reset: by peer); retrying in 2.0 s",
     ],
-  ])("with %j is told so", (parts, text) => {
+    [{ verdict: "fail" }, "attempt 2/5 failed: exit code 7; giving up"],
+    [{ verdict: "fail", charge: null }, "attempt 2 failed: exit code 7; giving up"],
+    [{ verdict: "cancel", charge: null }, "attempt 2 cancelled: exit code 7"],
+    [{ outcome: "timed_out" }, "attempt 2/5 timed out after 1.5 s; retrying in 2.0 s"],
+    [{ outcome: "completed", verdict: "succeed", charge: null }, "attempt 2 succeeded after 1.5 s"],
+    [
+      { outcome: "polled", failure: null },
+      "attempt 2/5 completed after 1.5 s, not done yet by retryWhen; retrying in 2.0 s",
+    ],
+  ])("with %j is short", (parts, text) => {
     expect(line(parts)).toBe(text);
   });
 
-  it("is not told while it runs", () => {
+  it.each([
+    [
+      { outcome: "waiting", verdict: "block", charge: null, failure: null },
+      "attempt 2 is waiting for its children (not counted as an attempt)",
+    ],
+    [
+      { outcome: "interrupted", charge: null, failure: null, delay: null },
+      "attempt 2 interrupted by the shutdown of its worker (not counted as an attempt); retrying now",
+    ],
+    [
+      { outcome: "lost", charge: { to: "workerLost", used: 1, limit: 100 }, failure: null, delay: { delayMs: 0 } },
+      "attempt 2 lost: its worker is gone (not counted as an attempt; workerLost 1/100); retrying now",
+    ],
+    [
+      { charge: { to: "rules[0]", used: 1, limit: 3 } },
+      "attempt 2 failed: exit code 7 (not counted as an attempt; rules[0] 1/3); retrying in 2.0 s",
+    ],
+    [
+      { attempt: 4, outcome: "lost", failure: null, charge: { to: "maxAttempts", used: 2, limit: 5 } },
+      "attempt 4 lost: its worker is gone (counted as 2/5); retrying in 2.0 s",
+    ],
+  ])("says how it counts: %j", (parts, text) => {
+    expect(line(parts)).toBe(text);
+  });
+
+  it("is not printed while the attempt runs", () => {
     expect(line({ endedAt: null })).toBeNull();
   });
 });

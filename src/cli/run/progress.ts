@@ -1,106 +1,84 @@
-/** Progress of `perdure run`: one line for each attempt as it ends. */
+/** Progress of `perdure run`: one line for each attempt when it has ended. */
 import type { JobHandle } from "../../core/api.ts";
 import { showMs } from "../../core/duration.ts";
 import type { Explanation } from "../../core/explain/explain.ts";
 
-// Tells of each run when it has ended, and at the end of those that were not told yet.
-
-/** Tells when it is asked to, each run once. */
-export class ReportedAttempts {
+export class ProgressPrinter {
   readonly #job: JobHandle<unknown>;
   readonly #say: (text: string) => void;
-  #told: number;
+  #printed: number;
 
-  /** `told`: runs that ended before we came. */
-  constructor(job: JobHandle<unknown>, say: (text: string) => void, told: number) {
+  /** `printed`: the last attempt that needs no line. */
+  constructor(job: JobHandle<unknown>, say: (text: string) => void, printed: number) {
     this.#job = job;
     this.#say = say;
-    this.#told = told;
+    this.#printed = printed;
   }
 
-  async tell(): Promise<void> {
-    const { attempts } = await this.#job.explain();
-    for (const story of attempts.slice(this.#told)) {
-      const line = attemptLine(story);
-      if (line === null) return;
+  /** Prints a line for each attempt that has ended since. */
+  async report(): Promise<void> {
+    for (const attempt of (await this.#job.explain()).attempts) {
+      const line = attempt.attempt > this.#printed ? attemptLine(attempt) : null;
+      if (line === null) continue;
       this.#say(line);
-      this.#told += 1;
+      this.#printed = attempt.attempt;
     }
   }
 }
-
-/** Tells by itself, as the events come. */
-export class ProgressReporter {
-  readonly #job: JobHandle<unknown>;
-  readonly #runs: ReportedAttempts;
-  readonly #over = new AbortController();
-  readonly #following: Promise<void>;
-
-  constructor(job: JobHandle<unknown>, say: (text: string) => void, told: number) {
-    this.#job = job;
-    this.#runs = new ReportedAttempts(job, say, told);
-    this.#following = this.#follow().catch(() => {}); // aborted, or the engine was closed
-  }
-
-  async end(): Promise<void> {
-    this.#over.abort();
-    await this.#following;
-    await this.#runs.tell();
-  }
-
-  async #follow(): Promise<void> {
-    for await (const event of this.#job.events({ follow: true, signal: this.#over.signal })) {
-      if (event.name.startsWith("attempt.") && event.name !== "attempt.started") await this.#runs.tell();
-    }
-  }
-}
-
-// A line for a person about each run of the command, as it ends.
 
 export type ProgressAttempt = Explanation["attempts"][number];
 
-/** `run 2, 2 of 5 charged: exit code 7, retrying in 2.0 s because …`; null while it runs. */
-export function attemptLine(story: ProgressAttempt): string | null {
-  if (story.endedAt === null) return null;
-  const { charge } = story;
-  const charged = charge === null ? "" : `, ${charge.used} of ${charge.limit} charged${budget(charge.to)}`;
-  // It has not ended badly, and goes on later: nothing more is to be said.
-  if (story.verdict === "block") return `run ${story.attempt}: waiting for its children`;
-  return `run ${story.attempt}${charged}: ${whatHappened(story)}, ${whatFollows(story)}`;
+/** `attempt 1/5 failed: exit code 75 (connection reset by peer); retrying in 588 ms`; null while it runs. */
+export function attemptLine(attempt: ProgressAttempt): string | null {
+  if (attempt.endedAt === null) return null;
+  return `attempt ${numberOf(attempt)} ${whatHappened(attempt)}${countedAs(attempt)}${whatFollows(attempt)}`;
 }
 
-/** Which budget, where it is not the usual one. */
-function budget(to: string): string {
-  return to === "maxAttempts" ? "" : ` to ${to}`;
+/** Beside the limit, where the attempts that count are those that were made. */
+function numberOf({ attempt, charge }: ProgressAttempt): string {
+  return charge?.to === "maxAttempts" && charge.used === attempt ? `${attempt}/${charge.limit}` : String(attempt);
 }
 
-function whatHappened({ outcome, failure, startedAt, endedAt }: ProgressAttempt): string {
+function whatHappened({ outcome, verdict, failure, startedAt, endedAt }: ProgressAttempt): string {
+  const took = showMs((endedAt as number) - startedAt);
+  if (verdict === "cancel") return `cancelled${failure === null ? "" : `: ${causeOf(failure.message)}`}`;
   switch (outcome) {
     case "completed":
-      return `succeeded after ${showMs((endedAt as number) - startedAt)}`;
+      return `succeeded after ${took}`;
+    case "polled":
+      return `completed after ${took}, not done yet by retryWhen`;
+    case "waiting":
+      return "is waiting for its children";
     case "lost":
-      return "lost: the process that ran it is gone";
+      return "lost: its worker is gone";
     case "interrupted":
-      return "interrupted";
+      return "interrupted by the shutdown of its worker";
     case "released":
-      return "handed back";
+      return "handed back before it started";
+    case "timed_out":
+      return `timed out after ${took}`;
     default:
-      return failure?.message ?? outcome;
+      return `failed: ${causeOf(failure?.message ?? outcome)}`;
   }
 }
 
-function whatFollows({ verdict, delay, because, outcome }: ProgressAttempt): string {
-  if (verdict === "retry" && (outcome === "interrupted" || outcome === "released")) return "nothing is charged";
-  switch (verdict) {
-    case "succeed":
-      return "done";
-    case "cancel":
-      return "cancelled";
-    case "retry":
-      return `retrying ${delay === null || delay.delayMs === 0 ? "now" : `in ${showDelay(delay.delayMs)}`} because ${because}`;
-    default:
-      return `giving up because ${because}`;
-  }
+/** `exit code 75: connection reset by peer` with the program's own words in brackets. */
+function causeOf(message: string): string {
+  return message.replace(/^((?:exit code|signal) \w+): (.+)$/s, "$1 ($2)");
+}
+
+/** Said where the number of the attempt does not show it. */
+function countedAs({ attempt, charge, verdict }: ProgressAttempt): string {
+  if (charge === null) return verdict === "retry" || verdict === "block" ? " (not counted as an attempt)" : "";
+  const { to, used, limit } = charge;
+  if (to !== "maxAttempts") return ` (not counted as an attempt; ${to} ${used}/${limit})`;
+  return used === attempt ? "" : ` (counted as ${used}/${limit})`;
+}
+
+function whatFollows({ verdict, delay }: ProgressAttempt): string {
+  if (verdict === "fail") return "; giving up";
+  if (verdict !== "retry") return "";
+  return `; retrying ${delay === null || delay.delayMs === 0 ? "now" : `in ${showDelay(delay.delayMs)}`}`;
 }
 
 /** With a decimal from a second on, so that a column of them can be compared. */

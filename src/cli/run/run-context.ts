@@ -1,4 +1,4 @@
-/** What the steps of `perdure run` share: the open engine or client, the live output, lines for the person, the final
+/** What the steps of `perdure run` share: the open engine or client, the live output, its own lines on stderr, the final
  *  report and the exit code. */
 import type { JobHandle, Perdure } from "../../core/api.ts";
 import { showMs } from "../../core/duration.ts";
@@ -9,21 +9,19 @@ import type { CommandContext } from "../command.ts";
 import type { LiveOutput } from "../output/live-output.ts";
 import { safeJson } from "../output/terminal-text.ts";
 
-// What the steps of `perdure run` share.
-
 export interface RunContext {
   readonly perdure: Perdure;
   readonly context: CommandContext;
   readonly live: LiveOutput;
-  /** A line for the person; none with --quiet. */
+  /** Prints a line on stderr; none with --quiet. */
   readonly say: (text: string) => void;
 }
 
-export function runs(count: number): string {
-  return `${count} ${count === 1 ? "run" : "runs"}`;
+export function attempts(count: number): string {
+  return `${count} ${count === 1 ? "attempt" : "attempts"}`;
 }
 
-/** Begins a line of its own, also behind half a line of the command's. */
+/** Starts a new line first where the command's last one has no end. */
 export function noteWriter({ given, out }: CommandContext, live: LiveOutput): RunContext["say"] {
   return (text) => {
     if (given.flag("quiet")) return;
@@ -51,26 +49,25 @@ export function exitCodeOfJob(job: JobInfo, attempts: readonly AttemptRow[]): nu
   return failure.exitCode === null || failure.exitCode === 0 ? 1 : failure.exitCode;
 }
 
-// How it ended: a line for a person, one JSON object for a program, and the exit code.
-
-/** `asked`: the exit code of one who was asked to stop. */
+/** Prints how the job ended, with --json also as one object, and returns the exit code. `asked`: that of a signal. */
 export async function reportEnd(
   { perdure, context, live, say }: RunContext,
   job: JobHandle<unknown>,
   asked: number | null = null,
 ): Promise<number> {
   const { given, io } = context;
-  const [info, rows, { attempts: stories }] = [await job.get(), await job.attempts(), await job.explain()];
+  const [info, rows] = [await job.get(), await job.attempts()];
   const exitCode = asked ?? exitCodeOfJob(info, rows);
   const took = info.finishedAt === null ? "" : `, ${showMs(info.finishedAt - info.submittedAt)}`;
   const how = info.reason === null ? info.state : `${info.state} (${info.reason})`;
-  // A name that somebody gave; one that is made from the command tells nothing new.
+  // Only a name that was given: one made from the command is nothing new.
   const named = info.name === madeName(info) ? "" : ` (${info.name})`;
-  say(`${job.id}${named}: ${how} after ${runs(info.attempt)}${took}`);
+  say(`${job.id}${named}: ${how} after ${attempts(info.attempt)}${took}`);
   if (!given.flag("json")) return exitCode;
+  const { attempts: explained } = await job.explain();
   const winner = info.state === "succeeded" ? info.attempt : null;
   const { files } = winner === null ? { files: [] } : await (await perdure.outputs(job.id)).files(winner);
-  const attempts = rows.map(({ attempt, outcome, startedAt, endedAt, failure, result }) => ({
+  const tried = rows.map(({ attempt, outcome, startedAt, endedAt, failure, result }) => ({
     attempt,
     outcome,
     exitCode: failure?.exitCode ?? exitCodeIn(result),
@@ -78,12 +75,12 @@ export async function reportEnd(
     message: failure?.message ?? null,
     startedAt,
     endedAt,
-    delayMs: stories.find((story) => story.attempt === attempt)?.delay?.delayMs ?? null,
+    delayMs: explained.find((each) => each.attempt === attempt)?.delay?.delayMs ?? null,
   }));
   const { state, reason } = info;
   live.endLine("stdout");
   io.stdout.write(
-    `${safeJson(JSON.stringify({ id: job.id, name: info.name, state, reason, exitCode, attempts, outputs: files }))}\n`,
+    `${safeJson(JSON.stringify({ id: job.id, name: info.name, state, reason, exitCode, attempts: tried, outputs: files }))}\n`,
   );
   return exitCode;
 }

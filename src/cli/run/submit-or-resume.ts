@@ -1,4 +1,4 @@
-/** Stores the command as a job, or finds the job that its key names already. */
+/** Submits the command as a job, or finds the job that its key already names, and resumes or redrives it. */
 
 import type { JobHandle } from "../../core/api.ts";
 import { toMs } from "../../core/duration.ts";
@@ -14,7 +14,7 @@ import type { SubmitOptions } from "../../core/task/task.ts";
 import { usageError } from "../exit.ts";
 import type { PipedInput } from "../input/piped-input.ts";
 import type { TimeText } from "../input/shared-options.ts";
-import { type RunContext, reportEnd, runs } from "./run-context.ts";
+import { attempts, type RunContext, reportEnd } from "./run-context.ts";
 
 export interface RunRequest {
   readonly input: ExecInput;
@@ -22,16 +22,21 @@ export interface RunRequest {
   readonly timeout: TimeText | undefined;
   readonly key: string | undefined;
   readonly name: string | undefined;
-  /** What of it was given: with --again, a redrive changes that. */
+  /** The options that were given: with --again, the redrive changes these. */
   readonly changes: RedriveChanges;
-  /** What its command reads. */
+  /** The standard input of the command. */
   readonly piped: PipedInput | null;
 }
 
 type RunJobHandle = JobHandle<unknown>;
 
-/** `exitCode`: it had ended already, and that was told. */
-export type SubmittedRun = { readonly job: RunJobHandle; readonly exitCode: number | null };
+export interface SubmittedRun {
+  readonly job: RunJobHandle;
+  /** Its attempts that had ended before. */
+  readonly ended: number;
+  /** Not null: the job had ended before, and that was printed. */
+  readonly exitCode: number | null;
+}
 
 export async function submitOrResume(
   here: RunContext,
@@ -39,14 +44,16 @@ export async function submitOrResume(
   where: Pick<SubmitOptions, "queue" | "expireIn">,
 ): Promise<SubmittedRun> {
   const job = await submitted(here, wanted, where);
-  if (job.created) return { job, exitCode: null };
-  const met = await job.get();
-  if (!isTerminal(met.state)) {
-    tellMet(here, met, wanted);
-    return { job, exitCode: null };
+  if (job.created) return { job, ended: 0, exitCode: null };
+  const found = await job.get();
+  if (!isTerminal(found.state)) {
+    reportResumed(here, found, wanted);
+    return { job, ended: found.state === "running" ? found.attempt - 1 : found.attempt, exitCode: null };
   }
-  if (here.context.given.flag("again")) return { job: await redriven(here, job, met, wanted), exitCode: null };
-  return { job, exitCode: await tellEnd(here, job, met) };
+  if (here.context.given.flag("again")) {
+    return { job: await redriven(here, job, found, wanted), ended: found.attempt, exitCode: null };
+  }
+  return { job, ended: found.attempt, exitCode: await reportEnded(here, job, found) };
 }
 
 async function submitted(
@@ -55,8 +62,8 @@ async function submitted(
   where: Pick<SubmitOptions, "queue" | "expireIn">,
 ): Promise<RunJobHandle> {
   const { perdure } = here;
-  const before = key === undefined || piped !== null ? null : await withItsInput(here, key, input);
-  if (before !== null) return before;
+  const found = key === undefined || piped !== null ? null : await withStoredInput(here, key, input);
+  if (found !== null) return found;
   const named = {
     ...(key === undefined ? {} : { key }),
     ...(timeout === undefined ? {} : { timeout }),
@@ -80,51 +87,55 @@ async function submitted(
   }
 }
 
-/** The job of this key, if it has a stored input and nothing is piped this time: it goes on with what it has. Null: it is for the
- *  submit to find out. */
-async function withItsInput({ perdure, say }: RunContext, key: string, input: ExecInput): Promise<RunJobHandle | null> {
+/** The job with this key, where it has stored standard input and nothing is piped this time: it keeps that input. Null: the
+ *  submit decides. */
+async function withStoredInput(
+  { perdure, say }: RunContext,
+  key: string,
+  input: ExecInput,
+): Promise<RunJobHandle | null> {
   const { jobs } = await perdure.jobs({ key, limit: 1 });
   const [found] = jobs;
   const { stdinFile, ...rest } = (found?.payload ?? {}) as ExecInput;
   if (found === undefined || stdinFile === undefined || JSON.stringify(rest) !== JSON.stringify(input)) return null;
-  say(
-    `${found.id}: nothing is piped, so it keeps the ${stdinFile.bytes} bytes of standard input that are stored with it`,
-  );
+  say(`${found.id}: nothing is piped; using the ${stdinFile.bytes} bytes of standard input stored with the job`);
   return perdure.job(found.id);
 }
 
 async function redriven(
   { perdure, say }: RunContext,
   job: RunJobHandle,
-  met: JobInfo,
+  found: JobInfo,
   { changes, name }: RunRequest,
 ): Promise<RunJobHandle> {
-  if (met.state === "succeeded") {
-    throw usageError(`--again: ${job.id} has succeeded, which is final; use another --key to run the command anew`);
+  if (found.state === "succeeded") {
+    throw usageError(`--again: ${job.id} has succeeded, which is final; use another --key to run the command again`);
   }
-  if (name !== undefined && name !== met.name) {
+  if (name !== undefined && name !== found.name) {
     throw usageError(
-      `--name: ${job.id} has the name ${show(met.name)}, which a redrive does not change; leave --name out, or use another --key`,
+      `--name: ${job.id} has the name ${show(found.name)}, which a redrive does not change; leave --name out, or use another --key`,
     );
   }
-  const changed = changedTerms(met, await perdure.redrive(job.id, changes));
-  say(`${job.id}: redriven after ${runs(met.attempt)}${changed === null ? "" : `, with ${showTerms(changed)}`}`);
+  const changed = changedTerms(found, await perdure.redrive(job.id, changes));
+  say(`${job.id}: redriven after ${attempts(found.attempt)}${changed === null ? "" : `, with ${showTerms(changed)}`}`);
   return perdure.job(job.id);
 }
 
-/** A job of this key is under way. */
-function tellMet({ say }: RunContext, met: JobInfo, { retry, timeout }: RunRequest): void {
-  const state = met.state === "running" ? `run ${met.attempt} may be under way in another process` : "it waits";
-  say(`${met.id}: going on with the job of this key, after ${runs(met.attempt)}; ${state}`);
-  const isOther = JSON.stringify(resolvePolicy(retry, "retry")) !== JSON.stringify(met.policy);
-  if (isOther || (timeout === undefined ? null : toMs(timeout, "--timeout")) !== met.timeoutMs) {
-    say(`${met.id}: it keeps the options it was submitted with`);
+function reportResumed(
+  { say }: RunContext,
+  { id, attempt, state, policy, timeoutMs }: JobInfo,
+  given: RunRequest,
+): void {
+  say(`${id}: resuming the job with this key (${attempts(attempt)} so far, ${state})`);
+  const isOther = JSON.stringify(resolvePolicy(given.retry, "retry")) !== JSON.stringify(policy);
+  if (isOther || (given.timeout === undefined ? null : toMs(given.timeout, "--timeout")) !== timeoutMs) {
+    say(`${id}: the job keeps the options it was submitted with`);
   }
 }
 
-/** An ended job, met again by its key. */
-async function tellEnd(here: RunContext, job: RunJobHandle, { state }: JobInfo): Promise<number> {
+/** The job with this key had ended before. */
+async function reportEnded(here: RunContext, job: RunJobHandle, { state }: JobInfo): Promise<number> {
   for (const line of (await job.explain()).text.split("\n")) here.say(line);
-  if (state !== "succeeded") here.say("To run it once more, add --again.");
+  if (state !== "succeeded") here.say("To redrive the job, add --again.");
   return reportEnd({ ...here, say: () => {} }, job);
 }

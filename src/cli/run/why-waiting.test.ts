@@ -19,43 +19,43 @@ function lackOf(wanted: ReturnType<typeof job>, workers: readonly SessionRow[], 
   return lack.words(at);
 }
 
-const NOBODY = "no worker for it yet; start one with `perdure worker`";
+const NOBODY = "no worker takes this job yet; start one with `perdure worker`";
 
-describe("what a job lacks to begin", () => {
+describe("what a job lacks to start", () => {
   it.each([
     ["nothing, where a worker takes it", job(), null],
     ["nothing, where a worker has more than it takes", sized(0.5, GIB), null],
     [
       "a worker of its kind",
       job({ kind: "mail" }),
-      "no worker takes jobs of the kind mail yet; start one with `perdure worker`",
+      "no worker takes jobs of kind mail yet; start one with `perdure worker`",
     ],
     [
       "a worker with its labels, though others take its kind",
       job({ kind: "http", labels: { zone: "b" } }),
-      "no worker for it yet; start one with `perdure worker --label zone=b`",
+      "no worker takes this job yet; start one with `perdure worker --label zone=b`",
     ],
     [
       "a worker with its runtime and its labels",
       job({ labels: { "runtime/python": "yes", zone: "b c" } }),
-      "no worker for it yet; start one with `perdure worker --runtime python --label 'zone=b c'`",
+      "no worker takes this job yet; start one with `perdure worker --runtime python --label 'zone=b c'`",
     ],
     [
       "cpus",
       sized(999, 0),
-      "no worker has so much: it takes 999 cpus; start a larger one with `perdure worker` (see --cpu), or submit it with less",
+      "no worker is large enough for 999 cpus; start a larger one with `perdure worker` (see --cpu), or submit the job with less",
     ],
     [
       "cpus and memory",
       sized(4, 2 * GIB),
-      "no worker has so much: it takes 4 cpus and 2048 MiB of memory; start a larger one with `perdure worker` (see --cpu, --memory), or submit it with less",
+      "no worker is large enough for 4 cpus and 2048 MiB of memory; start a larger one with `perdure worker` (see --cpu, --memory), or submit the job with less",
     ],
   ])("is %s", (_, wanted, told) => {
     expect(lackOf(wanted, [worker()])).toBe(told);
   });
 
-  it("is told for data without a server by what can be started there", () => {
-    expect(lackOf(job(), [], "store")).toBe("no worker for it yet; start one with `perdure up`");
+  it("without a server, names the command that works there", () => {
+    expect(lackOf(job(), [], "store")).toBe("no worker takes this job yet; start one with `perdure up`");
     expect(lackOf(sized(999, 0), [worker()], "store")).toContain("start a larger one with `perdure up` (see --cpu)");
   });
 

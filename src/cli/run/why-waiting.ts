@@ -1,5 +1,5 @@
-/** Says once why a job does not begin, where that is for a person to mend: nobody is there to run it, or its queue is
- *  paused. A hint: what the server does not let us see is not told. */
+/** Prints once why a job does not start, where a person can fix it: no worker takes it, or its queue is paused. A hint:
+ *  where the server does not show its workers or queues, nothing is printed. */
 import type { JobHandle, Perdure } from "../../core/api.ts";
 import { RESOURCE_PREFIX, resourcesIn, showResources } from "../../core/input/resources.ts";
 import type { JobInfo, SessionRow } from "../../core/job/views.ts";
@@ -14,7 +14,6 @@ import type { RunContext } from "./run-context.ts";
 
 const PATIENCE_MS = 2_000;
 
-/** Where the job is. */
 type TargetKind = Target["kind"];
 
 export async function reportIfWaiting(
@@ -35,12 +34,16 @@ export async function reportIfWaiting(
       if (lack.isServed || signal.aborted) break;
     }
     if (signal.aborted) return;
-    if (isPaused) say(`${job.id}: the queue ${queue} is paused; it begins when that is resumed`);
+    if (isPaused) say(`${job.id}: waiting: queue ${queue} is paused; resume it with ${resumeCommand(queue)}`);
     const words = lack.words(at);
-    if (words !== null) say(`${job.id}: ${words}`);
+    if (words !== null) say(`${job.id}: waiting: ${words}`);
   } catch {
-    // It goes on all the same.
+    // Only the hint is missing.
   }
+}
+
+function resumeCommand(queue: string): string {
+  return `\`perdure queues resume ${shellWord(queue)}\``;
 }
 
 async function isPausedQueue(perdure: Pick<Perdure, "queues">, name: string): Promise<boolean> {
@@ -50,7 +53,7 @@ async function isPausedQueue(perdure: Pick<Perdure, "queues">, name: string): Pr
 
 type JobNeeds = Pick<JobInfo, "namespace" | "kind" | "queue" | "labels">;
 
-/** What is missing for the job to begin, found from workers that are read one after the other and not kept. */
+/** What the job lacks to start, found from workers that are read one after the other and not kept. */
 export class MissingWorker {
   readonly #job: JobNeeds;
   readonly #sizeless: JobNeeds;
@@ -63,7 +66,7 @@ export class MissingWorker {
     this.#sizeless = { ...job, labels: Object.fromEntries(labelsBesideSize(job)) };
   }
 
-  /** Some worker has it all: there is no need to read on. */
+  /** Some worker takes the job: there is no need to read on. */
   get isServed(): boolean {
     return this.#isServed;
   }
@@ -81,7 +84,7 @@ export class MissingWorker {
     this.#isOnlySize ||= serves(worker, this.#sizeless);
   }
 
-  /** Null if some worker has it all. */
+  /** Null where some worker takes the job. */
   words(at: TargetKind = "server"): string | null {
     if (this.#isServed) return null;
     const job = this.#job;
@@ -89,19 +92,20 @@ export class MissingWorker {
     const needs = resourcesIn(job.labels);
     if (needs === null || !this.#isOnlySize) return `${this.#nobody()}; start one with ${start}`;
     const options = [...(needs.cpu === 0 ? [] : ["--cpu"]), ...(needs.memory === 0 ? [] : ["--memory"])];
-    const larger = `start a larger one with ${start} (see ${options.join(", ")}), or submit it with less`;
-    return `no worker has so much: it takes ${showResources(needs)}; ${larger}`;
+    const larger = `start a larger one with ${start} (see ${options.join(", ")}), or submit the job with less`;
+    return `no worker is large enough for ${showResources(needs)}; ${larger}`;
   }
 
-  /** Commands are what most workers take: their kind is named to nobody. */
+  /** Most workers take commands, so their kind is not named. */
   #nobody(): string {
     const { kind } = this.#job;
-    return kind === "exec" || this.#isTaken ? "no worker for it yet" : `no worker takes jobs of the kind ${kind} yet`;
+    return kind === "exec" || this.#isTaken
+      ? "no worker takes this job yet"
+      : `no worker takes jobs of kind ${kind} yet`;
   }
 }
 
-/** The command for a worker that has what the job asks for; one without would leave it waiting. Without a server there is
- *  nobody whom `perdure worker` could work for. */
+/** The command that starts a worker for the job, with the labels it requires. `perdure worker` requires a server. */
 export function workerCommand(at: TargetKind, job: Pick<JobNeeds, "labels">): string {
   const options = labelsBesideSize(job).map(([name, value]) =>
     name.startsWith(RUNTIME) && value === "yes"

@@ -31,11 +31,11 @@ export const JOB_OPTIONS: readonly CommandOption[] = [
   text("priority", "N", "0, the first, to 9. Default: 5."),
   text("delay", "TIME", "Not before this time has passed: 30s, 2h."),
   text("run-at", "INSTANT", "Not before this instant: 2026-11-16T09:00:00Z."),
-  { name: "tag", type: "string", value: "TAG", multiple: true, help: "To find it by." },
+  { name: "tag", type: "string", value: "TAG", multiple: true, help: "A tag to find the job by." },
   text("timeout", "TIME", "End a run that takes longer: 30s, 5m."),
   text("expire-in", "TIME", "How long it may be due without being started."),
   text("deadline", "INSTANT", "No run may start after this instant."),
-  { name: "label", type: "string", value: "NAME=VALUE", multiple: true, help: "A label that its worker must have." },
+  { name: "label", type: "string", value: "NAME=VALUE", multiple: true, help: "A label that the worker must have." },
   text("cpu", "N", "Cpus that it takes of its worker: 0.5, 2."),
   text("memory", "SIZE", "Memory that it takes of its worker: 512m, 2g."),
   text("parent", "ID", "The job whose child it is."),
@@ -46,7 +46,7 @@ export const JOB_OPTIONS: readonly CommandOption[] = [
   text("retry", "JSON", 'The retry policy in full: 3, or {"preset":"agent","maxAttempts":5}.'),
   ...POLICY_OPTIONS.map((option) =>
     option.name === "max-attempts"
-      ? { ...option, help: "Runs in all, the first included. Default: 1, with another option of retries 5." }
+      ? { ...option, help: "Attempts in all, the first included. Default: 1, with another retry option 5." }
       : option,
   ),
 ];
@@ -80,7 +80,7 @@ export async function kindEntry({ given, io }: CommandContext): Promise<CliJobEn
   const [kind] = given.positionals;
   given.atMost(1);
   for (const name of ["env", "cwd"]) {
-    if (given.flag(name)) throw usageError(`--${name}: it is for a command after --; a kind has its input`);
+    if (given.flag(name)) throw usageError(`--${name} requires a command after --; a kind has its input`);
   }
   const input = await inputOf({ given, io });
   const entry = checked(given, { kind, ...(input === undefined ? {} : { input }), ...givenFields(given) });

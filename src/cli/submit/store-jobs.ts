@@ -1,5 +1,5 @@
-/** What `perdure submit` and `perdure apply` do with jobs that have been read: store them all, say their ids, and wait for
- *  their ends if that is wanted. Nothing here checks them again. */
+/** What `perdure submit` and `perdure apply` do with jobs that have been read: submit them all, print their ids, and with
+ *  --wait wait until they have ended. Nothing is checked again. */
 
 import type { JobHandle, Perdure } from "../../core/api.ts";
 import { PerdureError } from "../../core/errors.ts";
@@ -21,13 +21,13 @@ export interface StoreJobsRequest {
   readonly command: string;
   readonly target: Target;
   readonly jobs: readonly JobToStore[];
-  /** Answer with a list, however many there are. */
+  /** Print a list, however many there are. */
   readonly isList: boolean;
-  /** Begins what is said if no worker is there for the only job: why it may not be what was meant. */
+  /** Begins the warning that no worker takes the only job: why it may not be what was meant. */
   readonly doubt?: string | null;
 }
 
-/** The answer is the exit code. */
+/** Returns the exit code. */
 export async function storeJobs(context: CommandContext, wish: StoreJobsRequest): Promise<number> {
   if (wish.target.kind === "store") await (await import("../target/open-store.ts")).makeStore(wish.target);
   return withPerdure(context, (perdure) => storeIn(context, perdure, wish));
@@ -39,7 +39,7 @@ export async function storeIn(context: CommandContext, perdure: Perdure, wanted:
   const wish = { ...wanted, jobs: await Promise.all(wanted.jobs.map((job) => withWholeParent(perdure, job))) };
   if (wish.isList) for (const job of wish.jobs) await checkParent(perdure, job);
   if (wish.target.kind === "store" && context.io.env.PERDURE_JOB_ID) {
-    out.note("this job has no server, so what it submits is no child of it; see `perdure up`");
+    out.note("this job runs without a server, so jobs that it submits are not its children; see `perdure up`");
   }
   const stored = await storeAll(context, perdure, wish);
   const warnings = await warnIfNoWorker(context, perdure, stored.jobs, wish);
@@ -70,7 +70,7 @@ async function checkParent(perdure: Perdure, { entry: { options }, ...places }: 
   try {
     const state = (await nullIfForbidden(perdure.job(parent).then((job) => job.get())))?.state;
     if (state !== undefined && isTerminal(state))
-      throw usageError(`${where}: its parent ${parent} has ended: it is ${state}`);
+      throw usageError(`${where}: its parent ${parent} has ended (${state})`);
   } catch (error) {
     if (!(error instanceof PerdureError) || error.code !== "job_not_found") throw error;
     throw usageError(`${where}: its parent: ${error.message}`);
@@ -96,7 +96,7 @@ async function storeAll(
   const [only] = jobs;
   const printed = (job: JobHandle<unknown>, key: string | undefined, note: string | null = null) => {
     if (!given.flag("json")) out.line(job.id);
-    if (!job.created) out.note(note ?? `${job.id} already exists; the key ${key} names it`);
+    if (!job.created) out.note(note ?? `${job.id} already exists for key ${key}`);
     return job;
   };
   if (only?.where === null) {

@@ -1,5 +1,5 @@
-/** Warns of jobs that were stored and that no worker would take now: they wait, and nobody else would say so. A hint: what
- *  a server does not let us see is not warned of, and a worker that is being started is not known yet. */
+/** Warns of submitted jobs that no worker would take now. A hint: where the server does not show its workers nothing is
+ *  printed, and a worker that is being started is not known yet. */
 
 import type { JobHandle, Perdure } from "../../core/api.ts";
 import { nearest } from "../../core/check.ts";
@@ -24,7 +24,7 @@ const MAX_NOTES = 3;
 /** Kinds among which a misspelt one is looked for. */
 const MAX_KINDS = 5_000;
 
-/** What each of them lacks, by its id. `doubt` begins what is said of the only job: why it may not be what was meant. */
+/** What each of them lacks, by its id. `doubt` begins the warning of the only job: why it may not be what was meant. */
 export async function warnIfNoWorker(
   { out }: Pick<CommandContext, "out">,
   perdure: Perdure,
@@ -119,7 +119,7 @@ async function noteUnpublished(
     if (seen.add(kind).size > MAX_NOTES) return;
     const { sources } = await job.explain();
     if (Object.values(sources?.from ?? {}).includes("task")) continue;
-    out.note(`no worker has published defaults for ${kind}: it has 1 attempt, by preset default`);
+    out.note(`no worker has published defaults for ${kind}; using preset default (1 attempt)`);
   }
 }
 
@@ -130,7 +130,7 @@ function openKind({ task, options }: SubmitEntry): string | null {
 }
 
 function alone(lane: NewLane, { kind }: Target): string {
-  return `no worker is there yet; start one with ${workerCommand(kind, lane)}`;
+  return `no worker is running; start one with ${workerCommand(kind, lane)}`;
 }
 
 function lackWords(lane: NewLane, { lacks, kinds }: WorkerFleet, { kind }: Target): string | null {
