@@ -7,7 +7,7 @@ import { PerdureError } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
 import { currentEvent } from "../core/job/event-formats.ts";
 import { sleep } from "../lib/clock.ts";
-import { systemClock } from "../lib/system-clock.ts";
+import { systemTimers } from "../lib/system-timers.ts";
 import { CallBackoff, isAway } from "../wire/repeat.ts";
 import { notOurs } from "../wire/wire-error.ts";
 import type { ClientCallOptions, ClientHttpLink, OpenedReply } from "./http-call.ts";
@@ -84,7 +84,7 @@ async function* follow(link: ClientHttpLink, options: FeedOptions): AsyncGenerat
       }
     }
     if (signal?.aborted) return;
-    await sleep(systemClock, backoff.after(null), signal === undefined ? {} : { signal });
+    await sleep(systemTimers, backoff.after(null), signal === undefined ? {} : { signal });
     if (signal?.aborted) return;
   }
 }
@@ -114,7 +114,7 @@ async function openStream(link: ClientHttpLink, options: FeedOptions, after: num
 
 /** The next bytes; null when the stream has ended or broken off, which is the same to us. */
 async function read(reader: ReadableStreamDefaultReader<Uint8Array>, opened: OpenedReply): Promise<Uint8Array | null> {
-  const cancel = systemClock.after(SILENCE_MS, () => opened.stop());
+  const cancel = systemTimers.after(SILENCE_MS, () => opened.stop());
   try {
     const { value } = await reader.read();
     return value ?? null;

@@ -6,7 +6,7 @@ import { asInteger } from "../core/check.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { BlobFile } from "../core/job/views.ts";
 import { sleep } from "../lib/clock.ts";
-import { systemClock } from "../lib/system-clock.ts";
+import { systemTimers } from "../lib/system-timers.ts";
 import { CallBackoff } from "../wire/repeat.ts";
 import { unreachable, wordsOf } from "../wire/wire-error.ts";
 import type { ClientHttpLink, OpenedReply } from "./http-call.ts";
@@ -124,7 +124,7 @@ async function* bytes(
     }
     breaks += 1;
     if (breaks > MAX_BREAKS) throw unreachable({ server }, `a file broke off (${wordsOf(broken)})`);
-    await sleep(systemClock, backoff.after(broken));
+    await sleep(systemTimers, backoff.after(broken));
     opened = await from(at);
   }
   throw new PerdureError("not_found", "the file was removed while it was read");

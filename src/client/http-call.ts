@@ -10,7 +10,7 @@ import { ROUTES, type RouteName } from "../contract/routes.ts";
 import { PerdureError } from "../core/errors.ts";
 import { sleep } from "../lib/clock.ts";
 import { limiter } from "../lib/limiter.ts";
-import { systemClock } from "../lib/system-clock.ts";
+import { systemTimers } from "../lib/system-timers.ts";
 import { CallBackoff, mayRepeat } from "../wire/repeat.ts";
 import { requestHead, type WireCall, type WireCaller } from "../wire/request.ts";
 import { notOurs, parseReply, refusal, unreachable, WireError, type WireTarget, wordsOf } from "../wire/wire-error.ts";
@@ -114,7 +114,7 @@ export class ClientHttpLink {
         const isInTime = performance.now() - startedAt + pauseMs <= patienceMs;
         if (!isInTime && !(isFirst && pauseMs <= FIRST_REPEAT_MS)) throw error;
         const scope = this.#scope(signal);
-        await sleep(systemClock, pauseMs, scope);
+        await sleep(systemTimers, pauseMs, scope);
         scope.end();
       }
     }
@@ -145,7 +145,7 @@ export class ClientHttpLink {
     const scope = this.#scope(options.signal);
     let isLate = false;
     const limitMs = (options.timeoutMs ?? timeoutMs) + (options.heldMs ?? 0);
-    const unlimited = systemClock.after(limitMs, () => {
+    const unlimited = systemTimers.after(limitMs, () => {
       isLate = true;
       scope.abort();
     });

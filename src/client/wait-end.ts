@@ -3,7 +3,7 @@
 import { LIMIT } from "../contract/wire.ts";
 import { PerdureError } from "../core/errors.ts";
 import { sleep } from "../lib/clock.ts";
-import { systemClock } from "../lib/system-clock.ts";
+import { systemTimers } from "../lib/system-timers.ts";
 import { CallBackoff, isAway } from "../wire/repeat.ts";
 
 export interface AwaitedJob {
@@ -74,7 +74,7 @@ export class EndWaiter {
         },
       };
       const abort = () => wait.answer("aborted");
-      const cancel = timeoutMs === null ? () => {} : systemClock.after(timeoutMs, () => wait.answer("timeout"));
+      const cancel = timeoutMs === null ? () => {} : systemTimers.after(timeoutMs, () => wait.answer("timeout"));
       signal?.addEventListener("abort", abort);
       this.#unasked.push(wait);
       this.#soon();
@@ -147,11 +147,11 @@ export class EndWaiter {
         backoff.reset();
         const told = new Set([...ended, ...missing]);
         for (const wait of [...waits]) if (told.has(wait.id)) wait.answer("told");
-        if (waits.size > 0) await sleep(systemClock, Math.min(LONGEST_GATHERING_MS, waits.size / 10), stop);
+        if (waits.size > 0) await sleep(systemTimers, Math.min(LONGEST_GATHERING_MS, waits.size / 10), stop);
       } catch (error) {
         if (stop.signal.aborted) break;
         if (!isAway(error)) for (const wait of [...waits]) wait.fail(error);
-        else await sleep(systemClock, backoff.after(error), stop);
+        else await sleep(systemTimers, backoff.after(error), stop);
       }
       if (!stop.signal.aborted && this.#small().length > MAX_SMALL) {
         // They were many and have become few: put together.
