@@ -1,30 +1,31 @@
-/** The port for files of jobs, and the rules that every adapter shares: which names are allowed, how large a file may
- *  be, when an upload is a repeat. */
+/** The port for files of jobs, and the rules every adapter shares: allowed names, size limits, and when an upload is a
+ *  repeat. */
 import type { FileHandle } from "node:fs/promises";
 import type { Readable } from "node:stream";
 import { ConfigError, PerdureError } from "../core/errors.ts";
 import type { BlobFile } from "../core/job/views.ts";
 
-// The port for what attempts leave behind: files, apart from the rows of jobs. An attempt is named by its job and
-// number; numbers only grow, also when a job is redriven, so what an earlier attempt left is never overwritten. What
-// it does not promise: two writers of one file at a time. An attempt has one worker.
+// Files of attempts are stored apart from the rows of jobs, by job and attempt number. Attempt numbers only grow, also
+// after a redrive, so an earlier attempt's files are never overwritten. Concurrent writers of one file are not
+// supported: an attempt has one worker.
 
 export type { BlobFile } from "../core/job/views.ts";
 
 export interface Blobs {
-  /** The numbers of the attempts that left something, in order. */
+  /** The numbers of the attempts that have files, in ascending order. */
   attempts(jobId: string): Promise<number[]>;
-  /** What an attempt left for the user; `more` were too many to list, or could not be read. */
+  /** The files of an attempt; `more` is how many were not listed, because there were too many or they could not be
+   *  read. */
   list(jobId: string, attempt: number): Promise<{ readonly files: readonly BlobFile[]; readonly more: number }>;
-  /** `stdout.log`, `stderr.log`, `result.json`, or `artifacts/NAME`, from `offset` on; null if it is not there. Of attempt 0,
-   *  `stdin`: what the job brought along, which stays until the job is deleted. */
+  /** `stdout.log`, `stderr.log`, `result.json`, or `artifacts/NAME`, from `offset`; null if it does not exist. For
+   *  attempt 0: `stdin`, the input of the job, which is kept until the job is deleted. */
   get(jobId: string, attempt: number, name: string, offset?: number): Promise<Readable | null>;
-  /** Puts bytes at `offset` and ends the file behind them, so that a repeated call changes nothing. If the file is shorter
-   *  than `offset` nothing is written; the answer is its size in any case. `maxBytes` is for all files of the attempt
-   *  together: over it, an error with the code `output_too_large`. Where the `length` of the source is told, a piece that
-   *  lies wholly within what is there is a repeat that came late, and changes nothing.
-   *  With `upload`, the bytes are staged under its number: offsets and the answer are about those. The file stays as it is
-   *  until the piece that is the `last`, and is then replaced as a whole. Staged bytes have a `maxBytes` of their own. */
+  /** Writes bytes at `offset` and truncates the file after them, so a repeated call changes nothing. If the file is
+   *  shorter than `offset`, nothing is written; returns the size of the file in any case. `maxBytes` limits all files
+   *  of the attempt together; beyond it the call fails with `output_too_large`. If `length` is set, a piece that lies
+   *  wholly within the file is a late repeat and changes nothing.
+   *  With `upload`, bytes are staged under that number, and offsets and the returned size refer to the staged bytes.
+   *  The file is replaced as a whole when the piece marked `last` arrives. Staged bytes have their own `maxBytes`. */
   write(
     jobId: string,
     attempt: number,
@@ -33,14 +34,14 @@ export interface Blobs {
     source: AsyncIterable<Uint8Array>,
     options?: BlobWriteOptions,
   ): Promise<{ readonly size: number }>;
-  /** Removes a file, or what an `upload` has staged for it. That it does not exist is no error. */
+  /** Removes a file, or what an `upload` has staged for it. Succeeds if it does not exist. */
   remove(jobId: string, attempt: number, name: string, options?: { readonly upload?: number }): Promise<void>;
-  /** Ids of jobs that have an input (`stdin` of attempt 0), in their order, after this one. It is written before its job is
-   *  submitted, so that there may be no job yet, or never. */
+  /** Ids of jobs with an input (`stdin` of attempt 0), in ascending order, after this one. An input is written before
+   *  its job is submitted, so the job may not exist yet, or never. */
   inputs(after: string, limit: number): Promise<string[]>;
   /** Removes scratch files of a job that has ended. */
   tidy(jobId: string): Promise<void>;
-  /** Removes all that jobs left. */
+  /** Removes all files of these jobs. */
   delete(jobIds: readonly string[]): Promise<void>;
 }
 
@@ -51,34 +52,34 @@ interface BlobWriteOptions {
   readonly last?: boolean | undefined;
 }
 
-/** A file of an attempt of which the disk did not take all. */
+/** A file of an attempt that could not be flushed. */
 export interface Unflushed {
   readonly name: string;
   readonly error: Error;
 }
 
-/** Where an attempt can write by itself: a directory on this machine. */
+/** Where an attempt writes its files directly: a directory on this machine. */
 export interface AttemptPlaces {
-  /** Makes a place for an attempt. Says where the attempt before it lies, if there was one. */
+  /** Creates the directory of an attempt. `previous` is the directory of the attempt before it, if there is one. */
   begin(
     jobId: string,
     attempt: number,
     keep: boolean,
   ): Promise<{ readonly dir: string; readonly previous: string | null }>;
-  /** The input of a job, for its command to read from the start; null if there is none. */
+  /** The input of a job, open for reading from the start; null if it has none. */
   openStdin(jobId: string): Promise<FileHandle | null>;
-  /** Puts what an attempt left on the disk, so that it is found again after a power cut: its output, its verdict and the
-   *  artifacts that `list` names. The answer is what could not be put there. */
+  /** Flushes the files of an attempt so that they survive a power cut: output, verdict and the artifacts that `list`
+   *  returns. Returns the files that could not be flushed. */
   flush(jobId: string, attempt: number): Promise<readonly Unflushed[]>;
 }
 
-// The names that files of an attempt may have, wherever they are kept.
+// File names that an attempt may use, the same for every adapter.
 
 export const FILES: ReadonlySet<string> = new Set(["result.json", "stdout.log", "stderr.log"]);
 export const ARTIFACTS = "artifacts";
-/** Beside them: what is to replace a file, and is not whole yet. No name of a file begins with it. */
+/** Folder for incomplete replacements of files. No file name begins with it. */
 export const STAGED = "staged";
-/** What a job brings along is kept as the file of an attempt before the first. */
+/** A job's input is stored as a file of an attempt before the first. */
 export const INPUT_ATTEMPT = 0;
 export const STDIN = "stdin";
 
@@ -86,9 +87,9 @@ const MAX_PART_BYTES = 255;
 const MAX_NAME_BYTES = 1_024;
 const ALLOWED =
   `stdout.log, stderr.log, result.json, or ${ARTIFACTS}/PATH of at most ${MAX_NAME_BYTES} bytes, ${MAX_PART_BYTES} in each ` +
-  "part, without empty parts, . and .., control characters and \\";
+  "part; empty parts, . and .., control characters and \\ are not allowed";
 
-/** The parts of a name; null if nothing may be called that. */
+/** The parts of a file name; null if the name is not allowed. */
 export function partsOf(name: string, attempt: number): string[] | null {
   if (attempt === INPUT_ATTEMPT) return name === STDIN ? [name] : null;
   if (typeof name !== "string" || !name.isWellFormed() || /[\p{Cc}\\]/u.test(name)) return null;
@@ -102,21 +103,26 @@ function isPart(part: string): boolean {
   return part !== "" && part !== "." && part !== ".." && Buffer.byteLength(part) <= MAX_PART_BYTES;
 }
 
-/** The same for whoever wants to write. */
+/** Like `partsOf`, but throws if the name is not allowed. */
 export function checkedParts(name: string, attempt: number): string[] {
   const parts = partsOf(name, attempt);
   if (parts === null) throw new ConfigError({ path: "name", given: name, allowed: ALLOWED });
   return parts;
 }
 
-/** Something lies there that is no file of ours, or a file lies where a folder would have to be. */
+/** The name, or a folder in it, is taken by something that is not our file. */
 export function nameTaken(name: string): ConfigError {
-  const problem = "something else has this name, or that of a folder in it";
-  return new ConfigError({ path: "name", given: name, allowed: "a name that is free, or that of a file", problem });
+  const problem = "the name, or a folder in it, is taken by something else";
+  return new ConfigError({
+    path: "name",
+    given: name,
+    allowed: "an unused name, or the name of an existing file",
+    problem,
+  });
 }
 
 export function tooLarge(name: string, maxBytes: number): PerdureError {
-  const message = `${name}: the files of this attempt together are over the limit of ${maxBytes} bytes`;
+  const message = `${name}: the files of this attempt exceed the limit of ${maxBytes} bytes`;
   return new PerdureError("output_too_large", message, { path: name });
 }
 
@@ -124,23 +130,23 @@ export function isTooLarge(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === "output_too_large";
 }
 
-/** Before anything is touched: a number that is none would become part of a path. */
+/** Call before touching any file: the attempt number becomes part of a path. */
 export function checkPlace(attempt: number, offset: number): void {
   if (!Number.isSafeInteger(attempt) || attempt < INPUT_ATTEMPT)
-    throw new TypeError(`not the number of an attempt: ${attempt}`);
-  if (!Number.isSafeInteger(offset) || offset < 0) throw new TypeError(`not a place in a file: ${offset}`);
+    throw new TypeError(`not an attempt number: ${attempt}`);
+  if (!Number.isSafeInteger(offset) || offset < 0) throw new TypeError(`not a file offset: ${offset}`);
 }
 
 export function checkUpload(upload: number): void {
-  if (!Number.isSafeInteger(upload) || upload < 1) throw new TypeError(`not the number of an upload: ${upload}`);
+  if (!Number.isSafeInteger(upload) || upload < 1) throw new TypeError(`not an upload number: ${upload}`);
 }
 
-/** What is staged is whole behind the last piece: it was taken at its offset, or had been before. */
+/** Whether staged bytes are complete after the last piece: it was just written at its offset, or had been before. */
 export function isWhole(size: number, offset: number, length: number | undefined): boolean {
   return length === undefined ? size >= offset : size === offset + length;
 }
 
-/** A piece of which all is there already. One without a length, or without a byte, is none: that ends the file there. */
+/** Whether a piece was written before. A piece without a length or without bytes never is: it truncates the file. */
 export function isRepeat(offset: number, length: number | undefined, size: number): boolean {
   return length !== undefined && length > 0 && offset + length <= size;
 }

@@ -1,23 +1,23 @@
-/** Marks of a store's time line. A store without a clock of its own has a line that never goes back: it follows the wall
- *  clock, and where that is set back, goes on by the monotonic clock. Each beat leaves a mark, so that all processes on the
- *  store, and those that are started later, continue the same line. */
+/** Marks of a store's time line. A store without its own clock keeps a line that never goes back: it follows the wall
+ *  clock, and continues by the monotonic clock when the wall clock is set back. Each beat stores a mark, from which all
+ *  processes on the store, including later ones, continue the same line. */
 
-/** A difference below this is jitter, drift or a small correction, and is stood out; from here on it is a step. */
+/** A smaller difference is jitter, drift or a small correction, and is absorbed; a larger one is a step. */
 export const CLOCK_STEP_MS = 1_000;
 
 /** A point in time by the clocks of one process. */
 export interface WallMark {
   readonly wall: number;
-  /** Milliseconds by a monotonic clock that all processes of this boot of the machine share. */
+  /** Milliseconds on a monotonic clock shared by all processes of this boot. */
   readonly monotonic: number;
-  /** Names the boot; null where none can be named: then monotonic times of two processes cannot be compared. */
+  /** Identifies the boot; null if unknown, in which case monotonic times of two processes cannot be compared. */
   readonly boot: string | null;
 }
 
-/** The time of a beat; with a mark from a clock that keeps the line. */
+/** The time of a beat, with a mark if the clock keeps the line. */
 export interface BeatTime {
   readonly now: number;
-  /** Its clocks at `now`. */
+  /** The clocks of the process at `now`. */
   readonly mark?: WallMark;
 }
 
@@ -28,13 +28,13 @@ export interface ClockMark {
   readonly boot: string | null;
 }
 
-/** The line at the time of a reading. Within one boot that is exact, also for a reading that is older than the mark. After
- *  another boot it is where the line had come to: how long the machine was away is unknown, unless the wall clock shows it. */
+/** The line at the time of a reading. Exact within one boot, also for a reading older than the mark. After a reboot it
+ *  is the last known point of the line: how long the machine was down is unknown unless the wall clock shows it. */
 export function continued(mark: ClockMark, reading: Omit<WallMark, "wall">): number {
   return isSameBoot(mark, reading) ? mark.at + (reading.monotonic - mark.monotonic) : mark.at;
 }
 
-/** A reading that was taken before the mark: as if a process read its clocks and stored them later. */
+/** Whether a reading was taken before the mark: a process read its clocks and stored them later. */
 export function isOlder(reading: Omit<WallMark, "wall">, mark: ClockMark): boolean {
   return isSameBoot(mark, reading) && reading.monotonic < mark.monotonic;
 }

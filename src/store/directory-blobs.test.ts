@@ -116,9 +116,9 @@ describe("an attempt's place", () => {
   it("is never made, listed or removed for what is no id of a job", async () => {
     const { root, blobs } = open();
     for (const id of ["..", "", "../x", "job_1/..", "run_01h455vb4pex5vsknk084sn02q", "job_\0"]) {
-      await expect(blobs.begin(id, 1, false)).rejects.toThrow("not the id of a job");
-      await expect(blobs.delete([id])).rejects.toThrow("not the id of a job");
-      await expect(blobs.get(id, 1, "stdout.log")).rejects.toThrow("not the id of a job");
+      await expect(blobs.begin(id, 1, false)).rejects.toThrow("not a job id");
+      await expect(blobs.delete([id])).rejects.toThrow("not a job id");
+      await expect(blobs.get(id, 1, "stdout.log")).rejects.toThrow("not a job id");
     }
     expect(existsSync(root)).toBe(false);
   });

@@ -1,5 +1,5 @@
-/** Files of jobs in a directory: reads, lists, moves and deletes them, and flushes what a program wrote itself.
- *  Writing is in directory-writer.ts. */
+/** Files of jobs in a directory: reading, listing, moving, deleting, and flushing what a program wrote itself. Uploads
+ *  are written by directory-writer.ts. */
 import { lstat, mkdir, readdir, rename, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
@@ -9,14 +9,14 @@ import { isId } from "../lib/id.ts";
 import { ARTIFACTS, type AttemptPlaces, type Blobs, FILES, INPUT_ATTEMPT, STDIN, type Unflushed } from "./blobs.ts";
 import { directoryWriter, foldersOf, INPUTS, isReal } from "./directory-writer.ts";
 
-// Flushes what an attempt left in its directory, before anybody hears of its end. A command that left nothing costs
-// nothing: an empty log that is missing after a power cut reads as an empty one. What it does not flush: scratch
-// files, which are promised to nobody, and artifacts beyond those that are listed.
+// Flushes an attempt's directory before its outcome is reported. A command that left no files costs nothing: an empty
+// log that is missing after a power cut reads as empty. Not flushed: scratch files, and artifacts beyond those that are
+// listed.
 
-/** Flushes at a time: the file system writes those together, and Node has four threads for all that we do with files. */
+/** Concurrent flushes: the file system groups them, and Node has four threads for all file work. */
 const AT_ONCE = 4;
 
-/** `folders` are those of the attempt, below the root. */
+/** `folders` are the attempt's folders, relative to the root. */
 async function flushAttempt(root: string, folders: readonly string[]): Promise<readonly Unflushed[]> {
   if (!(await isReal(root, ...folders))) return [];
   const dir = join(root, ...folders);
@@ -67,7 +67,7 @@ async function doneAtOnce(work: (readonly [string, () => Promise<void>])[]): Pro
 
 async function flushPlain(path: string): Promise<void> {
   const file = await openPlain(path);
-  if (file === null) return; // what cannot be read is not listed either
+  if (file === null) return; // unreadable files are not listed either
   try {
     await file.datasync();
   } finally {
@@ -75,9 +75,9 @@ async function flushPlain(path: string): Promise<void> {
   }
 }
 
-// Blobs in a directory: <root>/<jobId>/attempt_<n>/result.json stdout.log stderr.log artifacts/
-// <root>/inputs/<jobId>/stdin Attempts write there themselves, so there is nothing to move, and a reader sees what is
-// there already. All of it is for the owner alone. Links are neither listed nor followed: the command made them.
+// Layout: <root>/<jobId>/attempt_<n>/{result.json,stdout.log,stderr.log,artifacts/} and <root>/inputs/<jobId>/stdin.
+// Attempts write there directly, so nothing has to be moved and readers see output while it is written. Everything is
+// private to the owner. Links are neither listed nor followed: the command created them.
 
 const INPUT_FILES: ReadonlySet<string> = new Set([STDIN]);
 const KEPT = new Set([...FILES, ARTIFACTS]);
@@ -85,13 +85,14 @@ const KEEP = ".keep";
 const ATTEMPT = /^attempt_(\d+)$/;
 
 interface DirectoryBlobs extends Blobs, AttemptPlaces {
-  /** For an attempt that nobody runs any more: before it counts, what it left is flushed. Whether all of it was. */
+  /** Flushes the files of an attempt that nobody runs any more, before its outcome is stored. Returns whether all of it
+   *  was flushed. */
   keepAttempt(jobId: string, attempt: number): Promise<boolean>;
 }
 
 export function directoryBlobs(root: string): DirectoryBlobs {
   const jobDir = (jobId: string) => {
-    if (!isId(jobId, "job")) throw new TypeError(`not the id of a job: ${jobId}`);
+    if (!isId(jobId, "job")) throw new TypeError(`not a job id: ${jobId}`);
     return join(root, jobId);
   };
   const attemptDir = (jobId: string, attempt: number) => join(jobDir(jobId), `attempt_${attempt}`);
@@ -120,7 +121,8 @@ export function directoryBlobs(root: string): DirectoryBlobs {
       await mkdir(jobDir(jobId), { recursive: true, mode: 0o700 });
       await mkdir(dir, { mode: 0o700 }).catch(async (error: NodeJS.ErrnoException) => {
         if (error.code !== "EEXIST") throw error;
-        // A restored backup counts again: what lies there belongs to another time, and is kept beside.
+        // After a restored backup attempt numbers repeat: the existing directory is from another history and is moved
+        // aside.
         await moveAside(dir);
         await mkdir(dir, { mode: 0o700 });
       });
@@ -137,7 +139,7 @@ export function directoryBlobs(root: string): DirectoryBlobs {
     async get(jobId, attempt, name, offset = 0) {
       jobDir(jobId);
       const place = foldersOf(jobId, attempt);
-      // Looser than for those who write: a command may have given a file any name.
+      // Less strict than for writing: a command may have given a file any name.
       const parts = name.split("/");
       const known = attempt === INPUT_ATTEMPT ? INPUT_FILES : FILES;
       const isArtifact = parts[0] === ARTIFACTS && attempt !== INPUT_ATTEMPT;

@@ -1,6 +1,6 @@
-/** Writes files of attempts into a directory. Nothing is written through a link, symbolic or hard, and into nothing but
- *  plain files: a command may have put other things there. What it does not stop: a command that changes folders while they
- *  are walked through; it runs as the same user and could write there itself. */
+/** Writes files of attempts into a directory. Writes only to plain files, never through a symbolic or hard link: a
+ *  command may have created anything there. Does not protect against a command that changes folders during the write;
+ *  it runs as the same user and could write there itself. */
 import { constants } from "node:fs";
 import { type FileHandle, lstat, mkdir, open, readdir, rename, rmdir, unlink } from "node:fs/promises";
 import { basename, join } from "node:path";
@@ -40,13 +40,14 @@ export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
     const dir = join(root, ...file.counted);
     const tally = maxBytes === undefined ? null : await tallies.enter(dir);
     const pieces = source[Symbol.asyncIterator]();
-    // Acknowledged only when it is found again after a power cut: its bytes, and the folders on the way to it. What is staged
-    // is sent again where its folders are lost.
+    // Acknowledged only when it survives a power cut: the bytes and the folders on the path. If the folders of staged
+    // bytes are lost, the bytes are sent again.
     const flush = async (size: number, isNew = true) => {
       try {
         await Promise.all([handle.datasync(), isNew && upload === undefined ? flushFolders(root, folders) : null]);
       } catch (error) {
-        // The system now holds these bytes for written, and a second flush would succeed without them: they must come again.
+        // After a failed flush the kernel considers these bytes written, and a second flush would succeed without them:
+        // they must be sent again.
         const left = offset > size ? 0 : offset;
         await handle.truncate(left);
         if (tally !== null) tally.bytes -= size - left;
@@ -56,11 +57,11 @@ export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
     try {
       const { size } = await handle.stat();
       if (offset > size || isRepeat(offset, length, size)) {
-        // Whoever wrote it may have been cut off before it was flushed, and nobody sends it again.
+        // The writer may have been interrupted before the flush, and nobody sends it again.
         if (size > 0) await flush(size);
         return { size };
       }
-      // Only when something is there to take its place: a caller may be gone before it has sent a byte.
+      // Truncate only when there are bytes to replace it: the caller may disconnect before sending any.
       let next = await pieces.next();
       await handle.truncate(offset);
       if (tally !== null) tally.bytes -= size - offset;
@@ -79,13 +80,13 @@ export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
     } catch (error) {
       throw explained(error, name);
     } finally {
-      await pieces.return?.(); // whoever sends the rest is not kept waiting
+      await pieces.return?.(); // do not keep the sender waiting
       if (tally !== null) tallies.leave(dir);
       await handle.close();
     }
   };
 
-  /** Puts what an upload has staged into the place of the file, in one step. */
+  /** Replaces the file with what an upload has staged, in one step. */
   async function publish(jobId: string, attempt: number, name: string, upload: number, maxBytes?: number) {
     const [from, to] = [placeOf(jobId, attempt, name, upload), placeOf(jobId, attempt, name)];
     const [staged, path] = [join(root, ...from.parts), join(root, ...to.parts)];
@@ -120,7 +121,8 @@ export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
     await removeEmpty(root, folders, upload === undefined ? 3 : 2);
   };
 
-  // One at a time for a file: a worker that heard nothing sends a piece again while the first is still being written.
+  // One write at a time for a file: a worker that got no reply sends a piece again while the first is still being
+  // written.
   const turn = <T>(jobId: string, attempt: number, name: string, run: () => Promise<T>) =>
     turns.take(`${jobId}/${attempt}/${name}`, run);
   return {
@@ -137,7 +139,7 @@ export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
           }
           return answer;
         } catch (error) {
-          // It will never be whole.
+          // It will never be complete.
           if (isTooLarge(error)) await remove(jobId, attempt, name, { upload });
           throw error;
         }
@@ -152,9 +154,9 @@ export function directoryWriter(root: string): Pick<Blobs, "write" | "remove"> {
 }
 
 interface FilePlace {
-  /** Below the root. */
+  /** Relative to the root. */
   readonly parts: readonly string[];
-  /** The folder with whose files it is counted. */
+  /** The folder whose size limit includes the file. */
   readonly counted: readonly string[];
 }
 
@@ -165,7 +167,7 @@ function placeOf(jobId: string, attempt: number, name: string, upload?: number):
   return { parts: [...own, STAGED, String(upload), ...parts], counted: [...own, STAGED] };
 }
 
-/** Removes these folders, the innermost first, where they are empty; the first `kept` of them stay. */
+/** Removes these folders if empty, innermost first; the first `kept` of them stay. */
 async function removeEmpty(root: string, folders: readonly string[], kept: number): Promise<void> {
   for (let n = folders.length; n > kept; n--) {
     const isGone = await rmdir(join(root, ...folders.slice(0, n))).then(
@@ -176,14 +178,15 @@ async function removeEmpty(root: string, folders: readonly string[], kept: numbe
   }
 }
 
-/** Where the files of an attempt lie below the root. Inputs have a folder of their own, so that they can be listed. */
+/** Where the files of an attempt lie, relative to the root. Inputs have a folder of their own so that they can be
+ *  listed. */
 export function foldersOf(jobId: string, attempt: number): readonly [string, string] {
   return attempt === INPUT_ATTEMPT ? [INPUTS, jobId] : [jobId, `attempt_${attempt}`];
 }
 
 export const INPUTS = "inputs";
 
-/** Lets calls of one name go one after the other. */
+/** Runs calls for the same name one after another. */
 class SerialWrites {
   readonly #last = new Map<string, Promise<unknown>>();
 
@@ -200,7 +203,7 @@ class SerialWrites {
   }
 }
 
-/** Whether these folders, one below the other, are folders and not links to some: the command may have put those there. */
+/** Whether these nested folders are real folders and not links, which a command may have created. */
 export async function isReal(root: string, ...folders: readonly string[]): Promise<boolean> {
   let path = root;
   for (const folder of folders) {
@@ -213,8 +216,8 @@ export async function isReal(root: string, ...folders: readonly string[]): Promi
 
 const MAX_TRIES = 50;
 
-/** Makes the folders and does something in them. Whoever removes the last other file takes the empty folders with it, and may come
- *  between: then they are made again. */
+/** Creates the folders and runs something in them. Removing the last other file also removes the empty folders; if that
+ *  happens in between, they are created again. */
 async function withFolders<T>(root: string, folders: readonly string[], name: string, run: () => Promise<T>) {
   for (let tries = 1; ; tries++) {
     try {
@@ -240,7 +243,7 @@ async function makeFolders(root: string, folders: readonly string[], name: strin
 
 const ODD = new Set(["ELOOP", "EISDIR", "ENOTDIR", "ENXIO", "EMLINK"]);
 
-/** Null: it is not there, and not to be made. */
+/** Null: it does not exist and must not be created. */
 async function openToWrite(path: string, name: string, create: boolean): Promise<FileHandle | null> {
   const flags = constants.O_WRONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | (create ? constants.O_CREAT : 0);
   let file: FileHandle;
@@ -267,11 +270,11 @@ async function writeAll(file: FileHandle, piece: Uint8Array, at: number): Promis
 function explained(error: unknown, name: string): unknown {
   const { code } = (error ?? {}) as { code?: unknown };
   if (code !== "ENOSPC" && code !== "EDQUOT") return error;
-  return new PerdureError("store_full", `${name}: the disk for the outputs of jobs is full`, { cause: error });
+  return new PerdureError("store_full", `${name}: the disk for job outputs is full`, { cause: error });
 }
 
-/** The bytes of an attempt's files: those who write at the same time share one count, and who comes next has it still.
- *  Measuring anew for each of many small files would cost the square of their number. */
+/** Size of an attempt's files. Concurrent writers share one count, which is kept for the next writer: measuring again
+ *  for each of many small files would be quadratic. */
 interface FolderTally {
   bytes: number;
   writers: number;
@@ -297,13 +300,13 @@ class FolderTallies {
       tally = fresh;
     }
     tally.writers += 1;
-    this.#byDir.delete(dir); // the one used last comes last
+    this.#byDir.delete(dir); // most recently used last
     this.#byDir.set(dir, tally);
     await tally.measured;
     return tally;
   }
 
-  /** So many of its bytes are gone. */
+  /** Subtracts removed bytes. */
   less(dir: string, bytes: number): void {
     const tally = this.#byDir.get(dir);
     if (tally !== undefined) tally.bytes -= bytes;

@@ -1,11 +1,10 @@
 /** Data of the engine's own events: tokens, workers and prunes. Never a token or its hash. Events without a namespace
- *  are shown only to those who may read all namespaces. */
+ *  are shown only to callers that may read all namespaces. */
 import type { AccessToken } from "../core/access.ts";
 import type { NewSession } from "../core/worker-protocol.ts";
 import type { PrunedState } from "./prune-places.ts";
 
-// What the engine's events of tokens say: who made or revoked which one, never the token or its hash. One for all
-// namespaces names none, and is seen by those who may see all.
+// Who created or revoked which token. An event of a token for all namespaces has no namespace.
 
 export const TOKEN_CREATED = "token.created";
 export const TOKEN_REVOKED = "token.revoked";
@@ -21,7 +20,7 @@ export function revokedToken(
   return { v: 1, token: id, name, by, ...(namespace === null ? {} : { namespace }) };
 }
 
-// What the engine's events of workers say. All of them name the namespace: by it they are found.
+// Events of workers. They always have a namespace, by which they are found.
 
 export function startedWorker({ id, name, kinds, namespace }: NewSession) {
   return { v: 1, session: id, worker: name, kinds, namespace };
@@ -31,8 +30,8 @@ export function endedWorker(session: string, namespace: string, why: "stopped" |
   return { v: 1, session, why, namespace };
 }
 
-// The engine's event of a prune that somebody asked for: one for each transaction that deleted jobs, so that none is
-// deleted without it. It names no namespace: a prune is of all, and seen by those who may see all.
+// A prune requested by a person: one event per transaction that deletes jobs. A prune covers all namespaces, so it has
+// none.
 
 export const JOBS_PRUNED = "jobs.pruned";
 

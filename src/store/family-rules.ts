@@ -1,18 +1,18 @@
-/** Rules for parents and children, the same in every adapter: may a child be stored, does a cancel from above apply,
- *  how many blocked jobs are checked at a time. */
+/** Rules for parents and children, the same in every adapter: whether a child may be stored, whether a cancel from
+ *  above applies, and how many blocked jobs are checked at a time. */
 import { isTerminal } from "../core/job/job.ts";
 import type { RefusedItem } from "../core/worker-protocol.ts";
 import type { NamedParent, NewJob, ParentNow } from "./store.ts";
 
-// May a job be stored as the child of another? Asked under the parent's lock, the same in every adapter.
+// Whether a job may be stored as a child of another. Checked under the parent's lock.
 
 export interface ParentFacts extends ParentNow {
   readonly namespace: string;
-  /** The number of the nearest job, from the parent upwards, that has a budget. */
+  /** The number of the nearest job with a budget, from the parent upwards. */
   readonly budget: number | null;
 }
 
-/** Null: it may. */
+/** Null: the child may be stored. */
 export function refusedChild({ parent, namespace }: NewJob, found: ParentFacts | null): RefusedItem | null {
   if (parent === null) return null;
   const why = objection(parent, namespace, found);
@@ -24,18 +24,18 @@ function objection(
   namespace: string,
   found: ParentFacts | null,
 ): string | null {
-  // One of another namespace is not to be told from none.
-  if (found === null || found.namespace !== namespace) return `there is no job ${id} to be its parent`;
-  if (isTerminal(found.state)) return `its parent ${id} has ended: it is ${found.state}`;
-  if (found.cancelRequestedAt !== null) return `its parent ${id} is to be cancelled`;
+  // A parent in another namespace must be indistinguishable from a missing one.
+  if (found === null || found.namespace !== namespace) return `parent job ${id} does not exist`;
+  if (isTerminal(found.state)) return `parent job ${id} has already ended (${found.state})`;
+  if (found.cancelRequestedAt !== null) return `parent job ${id} is being cancelled`;
   if (attempt === null || (found.state === "running" && found.attempt === attempt)) return null;
-  return `attempt ${attempt} of its parent ${id} has ended`;
+  return `attempt ${attempt} of parent job ${id} has ended`;
 }
 
-// Whether a cancel stands for a job: its own, or one from above that goes through it because it had ended before. It
-// is asked under the locks of all jobs in the line, the same in every adapter.
+// Whether a cancel applies to a job: its own, or one from above that passes through ended ancestors. Checked under the
+// locks of all jobs in the line.
 
-/** The job, its parent, and so on. A line may end where an answer is known. */
+/** The job, its parent, and so on. The line may end where the answer is known. */
 export function withStanding(line: readonly ParentNow[]): NamedParent | null {
   const [job] = line;
   if (job === undefined) return null;
@@ -43,8 +43,8 @@ export function withStanding(line: readonly ParentNow[]): NamedParent | null {
   return { state, attempt, cancelRequestedAt, isCancelled: stands(line) };
 }
 
-/** Whoever has ended without a cancel lets one through from above. Whoever lives without one was given a new start, or nobody
- *  above was cancelled. */
+/** An ancestor that ended without a cancel lets one from above through. One that is live without a cancel was redriven,
+ *  or nothing above it was cancelled. */
 function stands(line: readonly ParentNow[]): boolean {
   const teller = line.find((job) => !letsThrough(job));
   return teller !== undefined && teller.cancelRequestedAt !== null;
@@ -54,6 +54,6 @@ export function letsThrough({ state, cancelRequestedAt }: ParentNow): boolean {
   return isTerminal(state) && cancelRequestedAt === null;
 }
 
-/** So many blocked jobs are looked at together where all are to be looked at. The look after it goes on from there, and
- *  begins again at the end: it is the net under what wakes each of them by name. */
+/** Blocked jobs checked at a time when all are checked. The next check continues from there and starts again at the
+ *  end. This is the safety net under the wake-ups of single jobs. */
 export const BLOCKED_PAGE = 1_000;

@@ -1,32 +1,32 @@
 /** What both adapters share of a job search: patterns, limits of a scan, and cursors. A cursor is valid only for the
- *  query and the store that made it; its signature catches mistakes and protects nothing. */
+ *  query and the store that made it; its signature catches mistakes and is not a security measure. */
 
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import { PerdureError } from "../core/errors.ts";
 import type { JobFilter } from "./store.ts";
 
-// Bounds of a search. Its cost does not grow with the jobs that are stored: a call checks a bounded number of jobs,
-// in the order of the search, and returns a cursor to go on from. So a page may be short, or empty, while there are
-// more.
+// Limits of a search. Its cost does not grow with the number of stored jobs: a call checks a bounded number of jobs in
+// search order and returns a cursor. So a page may be short or empty while there are more matches.
 
-/** Jobs that a call checks for what no index answers: a pattern of a name or an action, and a reason. On SQLite also the jobs
- *  that any search checks in one turn of the event loop: one to three milliseconds of work. */
+/** Jobs that a call checks for conditions without an index: a name or action pattern, and a reason. On SQLite also the
+ *  jobs that any search checks in one turn of the event loop: one to three milliseconds of work. */
 export const SCAN = 5_000;
-/** Jobs that a call checks in all on SQLite, over many turns, for conditions that are cheap to check: about 50 ms of work. */
+/** Jobs that a call on SQLite checks in total, over many turns, for conditions that are cheap to check: about 50 ms of
+ *  work. */
 export const MAX_CHECKED = 100_000;
-/** Of one id prefix: more candidates than this make it ambiguous for everybody. */
+/** More matches of an id prefix than this make it ambiguous. */
 export const MAX_PREFIXED = 1_000;
 
 export function isPattern(text: string): boolean {
   return /[*?]/.test(text);
 }
 
-/** In the syntax of SQLite's GLOB, where `[` opens a set. */
+/** Converts to the syntax of SQLite's GLOB, where `[` opens a set. */
 export function toGlob(pattern: string): string {
   return pattern.replaceAll("[", "[[]");
 }
 
-/** In the syntax of LIKE. */
+/** Converts to the syntax of LIKE. */
 export function toLike(pattern: string): string {
   return pattern
     .replaceAll(/[\\%_]/g, "\\$&")
@@ -34,8 +34,8 @@ export function toLike(pattern: string): string {
     .replaceAll("?", "_");
 }
 
-/** Whether a text fits a pattern, in time that does not explode with the number of stars. */
-function fits(pattern: string, text: string): boolean {
+/** Whether a text matches a pattern, in time that does not explode with the number of stars. */
+function matchesPattern(pattern: string, text: string): boolean {
   const [p, t] = [[...pattern], [...text]];
   let [i, j, star, from] = [0, 0, -1, 0];
   while (j < t.length) {
@@ -54,12 +54,12 @@ function fits(pattern: string, text: string): boolean {
   return i === p.length;
 }
 
-/** The first text after all that begin with this one, in the order of bytes. Ids are ASCII. */
+/** The smallest text greater than all texts with this prefix, in byte order. Ids are ASCII. */
 export function afterPrefix(prefix: string): string {
   return `${prefix.slice(0, -1)}${String.fromCharCode(prefix.charCodeAt(prefix.length - 1) + 1)}`;
 }
 
-/** What a page of a scan says of the next one. */
+/** Where the next page begins; null after the last. */
 export function nextOf<Row>(
   rows: readonly Row[],
   limit: number,
@@ -70,15 +70,15 @@ export function nextOf<Row>(
   return scanned?.isCut ? scanned.end : null;
 }
 
-/** The kinds that a search by name means, where a job is called by its kind. */
+/** Whether a search by name matches jobs that have no name and are called by their kind. */
 export function isCalled({ name }: JobFilter, kind: string): boolean {
-  return name !== undefined && (isPattern(name) ? fits(name, kind) : name === kind);
+  return name !== undefined && (isPattern(name) ? matchesPattern(name, kind) : name === kind);
 }
 
-// Cursors of job searches: opaque to callers, and good only for the query and the store that made them. The secret in
-// the database keeps mistakes out and guards nothing: a cursor is a place in what its query would show anyway.
+// Cursors of job searches: opaque to callers, and valid only for the query and the store that made them. The secret in
+// the database catches mistakes and protects nothing: a cursor only marks a position in its own query.
 
-/** The place after which the next page begins. */
+/** A cursor for the page after this position. */
 export function writeCursor(after: number, filter: JobFilter, secret: string): string {
   const body = `${after}.${fingerprint(filter)}`;
   return Buffer.from(`${body}.${sign(body, secret)}`).toString("base64url");
@@ -90,10 +90,13 @@ export function readCursor(cursor: string, filter: JobFilter, secret: string): n
   const expected = Buffer.from(sign(`${after}.${print}`, secret));
   const given = Buffer.from(signature);
   if (given.length !== expected.length || !timingSafeEqual(given, expected)) {
-    throw new PerdureError("invalid_cursor", "the cursor was not made by this store; start again without one");
+    throw new PerdureError(
+      "invalid_cursor",
+      "the cursor was not made by this store; restart the search without a cursor",
+    );
   }
   if (print !== fingerprint(filter)) {
-    throw new PerdureError("invalid_cursor", "the cursor belongs to another query; repeat the same filter with it");
+    throw new PerdureError("invalid_cursor", "the cursor belongs to another query; use it with the same filter");
   }
   return Number(after);
 }
@@ -102,7 +105,7 @@ function sign(body: string, secret: string): string {
   return createHmac("sha256", secret).update(body).digest("base64url").slice(0, 22);
 }
 
-/** The same for the same query, whatever the page size. */
+/** Equal for equal queries, whatever the page size. */
 function fingerprint({ cursor: _, limit: __, ...query }: JobFilter): string {
   const fields = Object.entries(query).sort(([a], [b]) => (a < b ? -1 : 1));
   return createHash("sha256").update(JSON.stringify(fields)).digest("base64url").slice(0, 16);

@@ -1,32 +1,34 @@
-/** Lanes and policies are stored once, and named by numbers that every process keeps in memory. They are deleted when no job
- *  names them and nobody has used them for a while. What makes that safe:
+/** Lanes and policies are stored once and referred to by numbers, which every process caches. They are deleted when no
+ *  job refers to them and they have not been used for a while. Why that is safe:
  *
- *  Whoever is about to store a job has noted in the row of its lane and its policy that they are in use, within the last
- *  `TOUCH_EVERY_MS` and in a transaction that has ended. A row whose note is older than an hour (`PruneQuery.namesUnusedBefore`)
- *  is therefore named by no job that is yet to come, and those that are there are found by looking through all of them, a slice at
- *  a time. Numbers are never used again, so a process that still knows a deleted one finds nothing under it, and stores it anew.
+ *  Before a process stores a job, it has noted in the rows of its lane and policy that they are in use, within the last
+ *  `TOUCH_EVERY_MS` and in a committed transaction. So a row whose note is older than an hour
+ *  (`PruneQuery.namesUnusedBefore`) is not referred to by any future job, and existing references are found by scanning
+ *  all jobs, a slice at a time. Numbers are never reused: a process that still caches a deleted one finds nothing under
+ *  it and stores the name again.
  *
- *  Nothing is written for a job: an index of jobs by lane and by policy would cost every submit and every change of state. */
+ *  Nothing extra is written per job: an index of jobs by lane and policy would cost every submit and every change of
+ *  state. */
 import type { Policy } from "../core/policy/policy.ts";
 import { ByteCache } from "../lib/byte-cache.ts";
 
 /** Far below the time after which a name counts as unused. */
 const TOUCH_EVERY_MS = 60_000;
-/** Names of one sweep, of each sort. */
+/** Names of each kind in one sweep. */
 export const MAX_CANDIDATES = 20_000;
 
-/** A number that was met, and when it was last noted that it is in use. */
+/** A cached number, and when its use was last noted. */
 export interface KnownName {
   readonly no: number;
   touchedAt: number;
 }
 
-/** Clocks may be set back: then it is noted again. */
+/** False also if the clock was set back: then the use is noted again. */
 export function isFresh({ touchedAt }: KnownName, now: number): boolean {
   return now >= touchedAt && now - touchedAt < TOUCH_EVERY_MS;
 }
 
-/** Policies in memory, by number. Each may be 64 KiB of JSON, which as objects is about four times as much. */
+/** Limit of cached policies. Each may be 64 KiB of JSON, about four times as much as objects. */
 const POLICY_BYTES = 16 * 1024 * 1024;
 const OBJECT_FACTOR = 4;
 
@@ -48,13 +50,13 @@ export class PolicyMemory {
   }
 }
 
-/** One sweep: the names that nobody used of late, less those that are met among the jobs. */
+/** One sweep: the names not used recently, minus those that jobs refer to. */
 export class NameSweep {
   readonly lanes: Set<number>;
   readonly policies: Set<number>;
-  /** It is about names that were not used since. */
+  /** Names not used since this time. */
   readonly unusedBefore: number;
-  /** The number of the last job that was looked at. */
+  /** The number of the last job that was scanned. */
   after = 0;
 
   constructor(unusedBefore: number, lanes: Iterable<number>, policies: Iterable<number>) {
@@ -67,11 +69,11 @@ export class NameSweep {
     return this.lanes.size === 0 && this.policies.size === 0;
   }
 
-  /** Jobs name these. */
-  lanesMet(lanes: readonly number[]): void {
+  /** Jobs refer to these. */
+  keepLanes(lanes: readonly number[]): void {
     for (const no of lanes) this.lanes.delete(no);
   }
-  policiesMet(policies: readonly number[]): void {
+  keepPolicies(policies: readonly number[]): void {
     for (const no of policies) this.policies.delete(no);
   }
 }

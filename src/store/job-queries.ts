@@ -1,7 +1,7 @@
 /** Queries for jobs: the filter of a search, blocked jobs that may continue, and children that a cancel reaches. */
 import type { FailReason, JobState } from "../core/job/job.ts";
 
-// Which jobs a search means.
+// The filter of a search.
 
 export interface JobFilter {
   readonly namespace?: string;
@@ -16,7 +16,7 @@ export interface JobFilter {
   readonly deadLetter?: boolean;
   readonly submittedAfter?: number;
   readonly submittedBefore?: number;
-  /** Their names, and the actions they came from: a text, or a pattern with `*` and `?`. */
+  /** Name, and action it came from: a text, or a pattern with `*` and `?`. */
   readonly name?: string;
   readonly action?: string;
   readonly reason?: readonly FailReason[];
@@ -27,21 +27,21 @@ export interface JobFilter {
   readonly cursor?: string;
 }
 
-// What the port says of jobs and their children: which blocked jobs may go on, and whom a cancel concerns.
+// Which blocked jobs may continue, and which children a cancel reaches.
 
 export interface UnblockableQuery {
-  /** Null: all that are blocked. */
+  /** Null: all blocked jobs. */
   readonly parents: readonly string[] | null;
   readonly limit: number;
 }
 export interface Unblockable {
   readonly jobs: UnblockableJob[];
-  /** Whether there are others to look at; false at the end of a round. */
+  /** Whether more jobs remain to be checked; false at the end of a round. */
   readonly more: boolean;
 }
 export interface UnblockableJob {
   readonly jobId: string;
-  /** The run that began to wait. */
+  /** The attempt that started to wait. */
   readonly attempt: number;
 }
 
@@ -59,6 +59,6 @@ export interface Reachable {
 
 export interface ReachableJob {
   readonly jobId: string;
-  /** It has ended: nothing is to be asked of it, but of those below it. */
+  /** It has ended: only the jobs below it need the cancel. */
   readonly isOver: boolean;
 }

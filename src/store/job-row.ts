@@ -1,5 +1,5 @@
-/** Rows to jobs and back. A row is an array, half the cost of an object, and made into a job for every one that is read: so each
- *  job is one flat literal, and both functions name the same properties in the same order, for one hidden class. */
+/** Converts rows to jobs and back. A row is an array, at half the cost of an object. Each job is one flat literal, and
+ *  both functions name the same properties in the same order, so that all jobs share one hidden class. */
 import { JOB_STATES, type JobProgressFields } from "../core/job/job.ts";
 import type { Policy } from "../core/policy/policy.ts";
 import type { Lane } from "./lane.ts";
@@ -14,14 +14,14 @@ import {
   toReason,
 } from "./stored-job.ts";
 
-/** What the small numbers in a row mean. */
+/** Resolves the small numbers in a row. */
 export interface InternedValues {
   lane(no: number): Lane;
   policy(no: number): Policy;
   sessionId(no: number): string;
 }
 
-/** The columns of a row of `toJob`, in their order. */
+/** The columns of a row of `toJob`, in order. */
 export const JOB_COLUMN_NAMES: readonly string[] = [
   ...["no", "id", "lane", "policy", "priority", "state", "run_at", "revision", "chapter", "attempt"],
   ...["failures", "losses", "defers", "handbacks", "streak", "streak_session", "rule_counts", "reason", "session"],
@@ -80,9 +80,9 @@ export function toJob(r: readonly unknown[], interned: InternedValues): StoredJo
   };
 }
 
-/** A job that this session has started at this instant, with nothing rare about it (a parent is, and so is a budget): what is known of it, or always as
- *  usual, is not in the row. The order of the columns: no, id, lane, policy, priority, run_at, revision, attempt, failures,
- *  submitted_at, first_started_at, expire_in, timeout_ms, key, tags, whether it is rare, body, failure before. */
+/** A job that this session has just started, and that has no rare fields (a parent or a budget is rare). Fields with a
+ *  known value are not in the row. Column order: no, id, lane, policy, priority, run_at, revision, attempt, failures,
+ *  submitted_at, first_started_at, expire_in, timeout_ms, key, tags, whether it is rare, body, previous failure. */
 export function toStarted(
   r: readonly unknown[],
   interned: InternedValues,
@@ -141,7 +141,7 @@ export function toStarted(
   };
 }
 
-/** A type of PostgreSQL; SQLite has no use for it. */
+/** A PostgreSQL type; SQLite ignores it. */
 export type ColumnType = "smallint" | "int" | "bigint" | "text";
 
 /** The columns that a settle or an amend may change, in the order of `addProgress`. */
@@ -172,7 +172,7 @@ export const PROGRESS_COLUMNS: Readonly<Record<string, ColumnType>> = {
 /** Values of rows, one row after another. */
 export type RowValues = (string | number | null)[];
 
-/** Adds what becomes of a job, in the order of `PROGRESS_COLUMNS`. */
+/** Adds the new values of a job's columns, in the order of `PROGRESS_COLUMNS`. */
 export function addProgress(
   values: RowValues,
   { deadlineAt }: Pick<StoredJob, "deadlineAt">,

@@ -3,12 +3,12 @@ import { capacityLabels, resourceLabels } from "../core/input/resources.ts";
 import { type Lane, serves } from "./lane.ts";
 import {
   fitting,
+  freeCapacity,
   heavyShares,
   hostName,
   type LaneShare,
   LaneTurns,
   lightShare,
-  roomFor,
   sortLanes,
 } from "./lane-fairness.ts";
 
@@ -64,7 +64,7 @@ describe("room", () => {
     ["and no more than the claim wants", none, none, of(1_000, 9_999), of(1_000, 400)],
   ])("is %s", (_, bySession, byHost, room, left) => {
     const asked = room === undefined ? request : { ...request, room };
-    expect(roomFor(small, { bySession, byHost }, asked)).toEqual(left);
+    expect(freeCapacity(small, { bySession, byHost }, asked)).toEqual(left);
   });
 
   it("is that of a host with its name, per namespace; a session of an unknown host shares with nobody", () => {

@@ -1,8 +1,8 @@
-/** How the lanes of a claim are shared out. Jobs that take cpu or memory ("heavy") are claimed apart from all others, and
- *  apart from those of other needs: only so many of them at a time as fit into what the session and its host have left.
- *  A claim is answered from the first share that has due jobs, and that share then goes behind all others, so that neither
- *  light nor heavy jobs starve, nor one need beside another. One that does not fit waits for room: nobody is held back
- *  for its sake. */
+/** How a claim is divided among lanes. Jobs that need cpu or memory ("heavy") are claimed apart from all others and
+ *  apart from those with other needs, and only as many as the session and its host have capacity for. A claim is
+ *  answered from the first share with due jobs, and that share then moves behind all others, so neither light nor heavy
+ *  jobs starve, nor one kind of need because of another. A job that is too large waits for capacity without holding
+ *  back others. */
 import {
   fits,
   hostResources,
@@ -15,52 +15,56 @@ import {
 import type { Lane } from "./lane.ts";
 import type { ClaimRequest } from "./store.ts";
 
-/** The lanes of a session. */
+/** The lanes that a session can serve. */
 export interface SessionLanes {
   readonly light: ReadonlySet<number>;
-  /** With what each job of theirs takes. */
+  /** Lane to the needs of each of its jobs. */
   readonly heavy: ReadonlyMap<number, Resources>;
-  /** What the session may take in all. */
+  /** The session's total capacity. */
   readonly capacity: Resources;
-  /** What its host has for all sessions there. */
+  /** The host's capacity for all its sessions. */
   readonly host: Resources;
 }
 
-/** What running jobs take now. */
+/** What running jobs use now. */
 export interface TakenResources {
   readonly bySession: Resources;
-  /** By all sessions of the same host, this one included. */
+  /** By all sessions of the host, including this one. */
   readonly byHost: Resources;
 }
 
-/** Names the host of a session within a store. Per namespace: tenants must not be able to fill each other's hosts. A session
- *  that does not say where it is shares with nobody. */
+/** Identifies the host of a session within a store. Per namespace: tenants must not be able to fill each other's hosts.
+ *  A session that does not report its host shares with nobody. */
 export function hostName({ id, namespace, host }: { id: string; namespace: string; host: string }): string {
   return JSON.stringify(host === "" ? [namespace, host, id] : [namespace, host]);
 }
 
-/** What a claim may still take: of its session, of its host, and of what the request says itself. */
-export function roomFor({ capacity, host }: SessionLanes, taken: TakenResources, { room }: ClaimRequest): Resources {
+/** Capacity left for a claim: the minimum of its session's, its host's and what the request allows. */
+export function freeCapacity(
+  { capacity, host }: SessionLanes,
+  taken: TakenResources,
+  { room }: ClaimRequest,
+): Resources {
   const left = lesser(without(capacity, taken.bySession), without(host, taken.byHost));
   return room === undefined ? left : lesser(left, room);
 }
 
-/** Lanes that a claim looks through together. */
+/** Lanes that a claim scans together. */
 export interface LaneShare {
-  /** Orders the shares. */
+  /** Sort key of the shares. */
   readonly name: string;
   readonly lanes: readonly number[];
   readonly limit: number;
-  /** What each of its jobs takes; null if nothing. */
+  /** Needs of each of its jobs; null if none. */
   readonly needs: Resources | null;
 }
 
 const MAX_SESSIONS = 1_000;
-/** Of the shares of a session, far more than one claim looks at: those that do not fit keep their places among so many. */
+/** Shares remembered per session, far more than one claim scans, so that shares without capacity keep their place. */
 const MAX_NAMES = 1_000;
 const LIGHT = "";
 
-/** The lanes that a session with these labels serves. */
+/** The lanes that a session with these labels can serve. */
 export function sortLanes(lanes: Iterable<Lane>, labels: Readonly<Record<string, string>>): SessionLanes {
   const light = new Set<number>();
   const heavy = new Map<number, Resources>();
@@ -72,7 +76,7 @@ export function sortLanes(lanes: Iterable<Lane>, labels: Readonly<Record<string,
   return { light, heavy, capacity: resourcesIn(labels) ?? NO_RESOURCES, host: hostResources(labels) };
 }
 
-/** The heavy lanes whose jobs fit into the room. */
+/** The heavy lanes whose jobs fit into this capacity. */
 export function fitting({ heavy }: SessionLanes, room: Resources): ReadonlySet<number> {
   return new Set([...heavy].filter(([, needs]) => fits(needs, room)).map(([no]) => no));
 }
@@ -82,7 +86,7 @@ export function lightShare(chosen: readonly number[], { limit }: ClaimRequest): 
   return { name: LIGHT, lanes: chosen, limit, needs: null };
 }
 
-/** The shares of these heavy lanes: one for all of the same needs. */
+/** The shares of these heavy lanes: one per distinct needs. */
 export function heavyShares(
   { heavy }: SessionLanes,
   chosen: readonly number[],
@@ -105,23 +109,23 @@ export function howMany({ cpu, memory }: Resources, room: Resources): number {
   return Math.min(of(cpu, room.cpu), of(memory, room.memory));
 }
 
-/** Whose turn it is, for each session: its shares stand in a queue, and one that is taken from goes to the end of it. One that
- *  cannot be taken from now, for want of room or of due jobs, keeps its place, whatever others are taken meanwhile. What
- *  is taken while nothing else fits counts too: the room that is free after that is for those who waited for it. */
+/** Whose turn it is, per session: its shares form a queue, and one that jobs were taken from moves to the end. A share
+ *  that cannot be used now, for lack of capacity or due jobs, keeps its place, even while jobs of the only usable share
+ *  are taken: capacity freed later goes to those that waited. */
 export class LaneTurns {
   readonly #queues = new Map<number, Set<string>>();
 
-  /** In the order in which they are to be tried: by their places in the queue. New ones come last. */
+  /** The shares in the order to try them. New ones come last. */
   order(session: number, shares: readonly LaneShare[]): readonly LaneShare[] {
     if (shares.length < 2) return shares;
     const byName = new Map(shares.map((share) => [share.name, share]));
     const queue = this.#queueOf(session);
     for (const name of queue) {
       if (queue.size <= MAX_NAMES) break;
-      if (!byName.has(name)) queue.delete(name); // At the front, unheard of for long: mostly, such jobs come no more.
+      if (!byName.has(name)) queue.delete(name); // At the front and unused for long: such jobs rarely return.
     }
     for (const name of [...byName.keys()].sort()) if (name !== LIGHT) queue.add(name);
-    queue.add(LIGHT); // Last in a new queue: until now it had nothing but light jobs to take.
+    queue.add(LIGHT); // Last in a new queue: until now there were only light jobs.
     return [...queue].flatMap((name) => byName.get(name) ?? []);
   }
 

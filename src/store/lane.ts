@@ -1,9 +1,6 @@
 /** Lanes: jobs of one namespace, queue, kind and set of labels wait in one lane. A claim scans those that its session
- *  can serve, from where the last scan ended. */
+ *  can serve, starting where the last scan ended. */
 import { CPU_LABEL, MEMORY_LABEL } from "../core/input/resources.ts";
-
-// Lanes: jobs of one namespace, queue, kind and set of labels wait in one lane, and a session looks through those it
-// can serve.
 
 export interface Lane {
   readonly no: number;
@@ -17,16 +14,16 @@ export type NewLane = Omit<Lane, "no">;
 
 export interface LaneUseQuery {
   readonly namespace: string;
-  /** One owner, under all the texts by which its lanes are stored. */
+  /** One owner, in every form in which lanes store it. */
   readonly owners: readonly string[];
-  /** All of that namespace. */
+  /** All lanes of that namespace. */
   readonly lanes: readonly NewLane[];
 }
 
 export interface LaneUse {
   readonly total: number;
   readonly owned: number;
-  /** For each lane that was asked for. */
+  /** For each lane in the query. */
   readonly exists: readonly boolean[];
 }
 
@@ -47,7 +44,7 @@ export function serves(session: Capability, lane: NewLane): boolean {
   );
 }
 
-/** These labels of a lane say how much of a worker its jobs take: at least so much it must have. */
+/** Labels that state how much of a worker's cpu or memory each job needs: the worker must have at least that much. */
 function isNeed(label: string): boolean {
   return label === CPU_LABEL || label === MEMORY_LABEL;
 }
@@ -62,41 +59,42 @@ export function laneName({ namespace, queue, kind, labels }: NewLane): string {
   return JSON.stringify([namespace, queue, kind, labelText(labels)]);
 }
 
-/** Lanes of a claim beside each other, and how far it looks at a time. */
+/** The lanes of one claim, and whether more remain. */
 export interface LaneWindow {
   readonly lanes: readonly number[];
-  /** Other lanes may hold waiting jobs too. */
+  /** Other lanes may also have waiting jobs. */
   readonly partial: boolean;
   /** Where the window after this one begins. */
   readonly next: number;
 }
 
 export const FEW_LANES = 16;
-/** Lanes of a window: some for each job that is wanted. */
+/** Lanes of a window: a few for each requested job. */
 const LANES_A_JOB = 4;
 const MIN_WINDOW = 32;
 const MAX_WINDOW = 200;
-/** Waiting lanes of other sessions that are passed over for one window. */
+/** Waiting lanes of other sessions that are skipped for one window. */
 const MAX_PASSED = 2_000;
 
 export function windowSize(wanted: number): number {
   return Math.min(MAX_WINDOW, Math.max(MIN_WINDOW, wanted * LANES_A_JOB));
 }
 
-// The walk of a claim through the lanes that hold waiting jobs, from where the last one ended, round to there again.
+// A claim scans the lanes with waiting jobs in a circle, starting where the last one ended.
 
-/** The waiting lanes after a number, in their order: a row each, as a database gives them. */
+/** The waiting lanes after a number, in ascending order: one row per lane, as the database returns it. */
 type LanePage = readonly (readonly unknown[])[];
 
 interface LaneWalk {
   /** Where it begins; 0: before the first lane. */
   readonly start: number;
-  /** Lanes of a page, and at most of the window. */
+  /** Lanes per page, and at most in the window. */
   readonly size: number;
   readonly isWanted: (lane: number) => boolean;
 }
 
-/** Yields the number after which it wants the next page. A generator, as one adapter reads at once and the other waits. */
+/** Yields the number after which it needs the next page. A generator, because one adapter reads synchronously and the
+ *  other awaits. */
 export function* walkLanes({ start, size, isWanted }: LaneWalk): Generator<number, LaneWindow, LanePage> {
   const lanes: number[] = [];
   let passed = 0;

@@ -17,13 +17,13 @@ import { addUsage, type Usage } from "../core/job/job.ts";
 import type { Policy } from "../core/policy/policy.ts";
 import { parseOrNull, type StoredJob } from "./stored-job.ts";
 
-// Ledgers: what has been spent of each budget. A job with a budget of tokens or money has one; each job names the
-// nearest of them, and each ledger the next above it. What an attempt holds of its budgets is known from its row (its
-// policy and what it has reported), so a ledger has sums only. They change in the transaction that changes the row:
-// taken at the start, moved by each report of usage, turned into what was spent at the end. Adapters read ledgers
-// under their locks, the jobs' before the ledgers' and those above first, and write back the ones that changed.
+// A job with a budget of tokens or money has a ledger. Each job refers to the nearest ledger above it, and each ledger
+// to the next one above. What a running attempt holds of its budgets follows from its row (policy and reported usage),
+// so a ledger only has sums. They change in the transaction that changes the row: reserved at the start, moved by each
+// usage report, turned into spending at the end. Adapters read ledgers under lock, after the locks of the jobs and
+// upper ledgers first, and write back those that changed.
 
-/** As it is stored: its job's number, that of the next above, and the budget as JSON. */
+/** Stored form: the job's number, the number of the next ledger above, and the budget as JSON. */
 export type LedgerRow = readonly [job: number, above: number | null, body: string];
 
 interface Ledger {
@@ -39,7 +39,7 @@ export function newLedger(jobId: string, { budget }: Policy, spent: Amount = NO_
 
 type BudgetedJob = Pick<StoredJob, "budget" | "policy">;
 
-/** Ledgers that were read together, with all that are above them. */
+/** Ledgers that were read together with all ledgers above them. */
 export class Ledgers {
   readonly #ledgers = new Map<number, Mutable<Ledger>>();
   readonly #changed = new Set<number>();
@@ -48,7 +48,7 @@ export class Ledgers {
     this.learn(rows);
   }
 
-  /** Those that are known stay as they are: they may have changed. */
+  /** Adds ledgers. Known ones are kept: they may have changed. */
   learn(rows: Iterable<LedgerRow>): void {
     for (const [no, above, body] of rows) {
       if (!this.#ledgers.has(no)) this.#ledgers.set(no, { no, above, budget: JSON.parse(body) as BudgetNow });
@@ -59,17 +59,18 @@ export class Ledgers {
     return this.#ledgers.has(no);
   }
 
-  /** The nearest first. One that is gone was pruned with its job: whoever outlives it is not covered any more. */
+  /** The nearest first. A missing one was pruned with its job and no longer covers the jobs below it. */
   budgets(no: number | null): readonly BudgetNow[] {
     return no === null ? NO_BUDGETS : this.#line(no).map(({ budget }) => budget);
   }
 
-  /** An attempt starts: its estimate is reserved. */
+  /** An attempt starts: reserves its estimate. */
   start({ budget, policy }: BudgetedJob): void {
     this.#add(budget, heldBy(policy, null), 1);
   }
 
-  /** A running attempt has reported more. Whether it is to be stopped: it spends, and a budget that covers it is used up. */
+  /** A running attempt has reported more usage. Returns whether to stop it: it spends, and a budget that covers it is
+   *  used up. */
   move(job: BudgetedJob, before: Usage | null, after: Usage | null): boolean {
     const [was, is] = [amountOf(before), amountOf(after)];
     if (was.tokens !== is.tokens || was.costUsd !== is.costUsd) {
@@ -80,7 +81,7 @@ export class Ledgers {
     return tokens + costUsd > 0 && spentAbove(this.budgets(job.budget)) !== null;
   }
 
-  /** A running attempt ends: what it held is free. */
+  /** A running attempt ends: frees what it held. */
   release(job: BudgetedJob & Pick<StoredJob, "state" | "liveUsage">): void {
     if (job.state === "running") this.#add(job.budget, heldBy(job.policy, parseOrNull(job.liveUsage)), -1);
   }
@@ -98,7 +99,7 @@ export class Ledgers {
     }
   }
 
-  /** What is to be written, those above first; they count as written then. */
+  /** The changed ledgers to write, upper ones first; marks them as written. */
   takeChanged(): { readonly no: number; readonly body: string }[] {
     const numbers = [...this.#changed].sort((a, b) => a - b);
     this.#changed.clear();
@@ -126,20 +127,21 @@ export class Ledgers {
   }
 }
 
-/** Every settle of a job that is covered: what the attempt held is free before it is decided on. */
+/** For every settle of a covered job: what the attempt held is freed before the decision. */
 export function budgetsAtEnd(ledgers: Ledgers, job: StoredJob): readonly BudgetNow[] {
   if (job.budget === null) return NO_BUDGETS;
   ledgers.release(job);
   return ledgers.budgets(job.budget);
 }
 
-// What running attempts say they have used, against the budget of their job.
+// Usage reported by running attempts, compared with the budget of their job.
 
-/** Has a running job, by what its earlier attempts used and what this one said so far, spent its budget? */
+/** Whether a running job has exceeded its budget, by the usage of earlier attempts and what this one has reported so
+ *  far. */
 export function isOverspent(policy: Policy, before: Usage | null, live: Usage | null): boolean {
   const { tokens, costUsd } = policy.budget;
   if (tokens === null && costUsd === null) return false;
-  // One that spends nothing itself may finish, as after a redrive of a job whose budget was spent before.
+  // An attempt without usage of its own may finish, as after a redrive of a job whose budget was used up before.
   if (live === null || live.tokensIn + live.tokensOut + live.costUsd === 0) return false;
   return spentBudget(policy, addUsage(before, live)) !== null;
 }

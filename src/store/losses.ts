@@ -1,38 +1,38 @@
-/** What a store knows of a session that was lost, and what that says about its jobs, the same in every adapter. */
+/** What a store knows about a lost session, and what that means for its jobs. The same in every adapter. */
 import { createHash } from "node:crypto";
 import { type Crash, processKey, SUSPECT_STREAK, type WatchedSession } from "../core/decision/evidence.ts";
 import type { NewSession, Report } from "../core/worker-protocol.ts";
 import type { Beat, EngineProcess } from "./store.ts";
 import type { StoredJob } from "./stored-job.ts";
 
-/** Of the newest sessions so many are looked at: far more than start in ten minutes, and few enough to read at once. */
+/** How many of the newest sessions are checked: far more than start in ten minutes, and few enough to read at once. */
 export const NEWEST_WATCHED = 2_000;
 
-/** A short name for what a session can run. The texts may be long, and are to be compared with those of thousands. */
+/** A short hash of what a session can run. The texts may be long and are compared across thousands of sessions. */
 export function poolOf({ namespace, kinds, queues, labels }: NewSession): string {
   const text = JSON.stringify([namespace, kinds, queues, labels]);
   return createHash("sha256").update(text).digest("base64url").slice(0, 22);
 }
 
-/** A session that holds, or held, what the reaper settles. */
+/** A session that holds, or held, the attempts that the reaper settles. */
 export interface LostSession extends Omit<WatchedSession, "isExplained"> {
   readonly leaseMs: number;
-  /** Attempts in hand of its process when it was found. */
+  /** Attempts that its process held when it was found lost. */
   readonly lostWith: number;
 }
 
-/** A session of the process of a lost one. */
+/** A session of the same process as a lost one. */
 export interface ProcessSession extends Pick<WatchedSession, "no" | "process" | "pid" | "lostAt"> {
-  /** It was lost, and all that it held is settled. */
+  /** It was lost, and all its attempts are settled. */
   readonly isReaped: boolean;
   /** Attempts that it holds now. */
   readonly held: number;
-  /** As noted when it was lost; 0: it is not, or held nothing. */
+  /** As noted when it was lost; 0: not lost, or it held nothing. */
   readonly lostWith: number;
 }
 
-/** Attempts that the process of a session held when it died. Sessions of one process die together and are found one after the
- *  other, as their leases end: so those count, too, that were found and settled since this one was last heard of. */
+/** Attempts that a session's process held when it exited. Sessions of one process are lost together but found one after
+ *  another, as their leases end: so those found and settled since this session's last renewal count too. */
 export function diedWith(
   { no, renewedAt, lostWith }: LostSession,
   held: number,
@@ -48,7 +48,7 @@ export function diedWith(
   return Math.max(inHand, most);
 }
 
-/** The sessions by their process. */
+/** Groups the sessions by process. */
 export function byProcess(sessions: Iterable<ProcessSession>): ReadonlyMap<string, readonly ProcessSession[]> {
   const groups = new Map<string, ProcessSession[]>();
   for (const session of sessions) {
@@ -60,33 +60,33 @@ export function byProcess(sessions: Iterable<ProcessSession>): ReadonlyMap<strin
   return groups;
 }
 
-/** The time from the last beat of an engine that has ended, as far as is known, to the next beat of any. */
+/** The time from the last known beat of an engine that exited to the next beat of any engine. */
 export interface EngineGap {
   readonly from: number;
   readonly to: number;
-  /** The last engine before it; null where its whole machine went down, or it is not known. */
+  /** The last engine before the gap; null if its whole machine went down, or it is unknown. */
   readonly by: EngineProcess | null;
 }
 
-/** What is known of the sessions of a list of reports, before any of its jobs is settled. */
+/** What is known of the sessions in a list of reports, before any of its jobs is settled. */
 export interface LossFacts {
-  /** By number; empty where no report is of the reaper. */
+  /** By number; empty if no report is from the reaper. */
   readonly sessions: ReadonlyMap<number, LostSession>;
   readonly gap: EngineGap | null;
-  /** How other workers fared; asked only for a job that was alone in its session's process. */
+  /** Whether other workers were lost too; queried only for a job that was alone in its session's process. */
   others(session: LostSession, job: StoredJob): Crash["others"];
 }
 
 export const NO_LOSSES: LossFacts = { sessions: new Map(), gap: null, others: () => undefined };
 
-/** To be written of a lost session. */
+/** What is stored about a lost session. */
 export interface LossMark {
   readonly lostWith: number;
   /** The only job that it held. */
   readonly job: number | null;
 }
 
-/** The losses of one settle: what they say about their jobs, and what is to be written of their sessions. */
+/** The losses of one settle: what they mean for their jobs, and what is stored about their sessions. */
 export class Losses {
   /** By the session's number. */
   readonly marks = new Map<number, LossMark>();
@@ -98,7 +98,7 @@ export class Losses {
     this.#facts = facts;
   }
 
-  /** What is known of the loss of a job, where this report says that it was lost. */
+  /** What is known about the loss of a job, if this report closes it as lost. */
   crash(job: StoredJob, { from, outcome }: Report): Crash | undefined {
     if (outcome.kind !== "lost") return undefined;
     if (from.kind !== "reaper") return { beside: 0, excuse: "alive" };
@@ -128,8 +128,8 @@ function hasStopped({ endedAt, lostAt }: LostSession): boolean {
   return endedAt !== null && lostAt === null;
 }
 
-/** It was last heard of within the gap, or so shortly before that it may have died in it. A process that was the engine itself
- *  may have been ended by a job: that is no excuse. */
+/** Its last renewal was within the gap, or so shortly before that it may have exited during it. Does not excuse a
+ *  process that ran the engine itself: a job may have killed it. */
 function isAway({ startedAt }: StoredJob, session: LostSession, gap: EngineGap | null): boolean {
   if (gap === null) return false;
   const { renewedAt, leaseMs, host, process, pid } = session;

@@ -1,4 +1,4 @@
-/** Which adapter serves an address. */
+/** Selects the store adapter for an address. */
 import { resolve } from "node:path";
 import { ConfigError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -26,7 +26,7 @@ export interface OpenStore {
   readonly random: () => number;
   readonly report?: (message: string) => void;
   readonly newSecret: () => string;
-  /** The clocks of this process, for a store that has none of its own. */
+  /** The clocks of this process, for a store without its own clock. */
   readonly mark?: () => WallMark;
 }
 
@@ -41,7 +41,7 @@ export async function openStore({
   ...rest
 }: OpenStore): Promise<Store> {
   if (isPostgres(url)) {
-    // Loaded when asked for: its driver is a good part of a short command's time.
+    // Loaded on demand: the driver takes a good part of a short command's time.
     const { openPostgres } = await import("./postgres/open.ts");
     return openPostgres({
       url: url.trim(),
@@ -54,14 +54,14 @@ export async function openStore({
   }
   for (const [path, given] of Object.entries({ schema, connections })) {
     if (given === undefined) continue;
-    throw new ConfigError({ path: `open.${path}`, given, allowed: "nothing: it is for PostgreSQL only" });
+    throw new ConfigError({ path: `open.${path}`, given, allowed: "no value: it applies to PostgreSQL only" });
   }
   return openSqlite({ path: sqlitePath(url), clock, ...rest });
 }
 
 type VersionQuery = Pick<OpenStore, "url" | "schema" | "clock" | "random">;
 
-/** The version of the tables at an address. Nothing is made or brought forward. */
+/** The schema version at an address. Creates and migrates nothing. */
 export async function schemaVersion({
   url = DEFAULT_FILE,
   schema,
@@ -73,7 +73,7 @@ export async function schemaVersion({
   return postgresVersion({ url: url.trim(), schema, random, clock });
 }
 
-/** What is damaged in a database file that is there; PostgreSQL looks after its own. */
+/** Integrity errors in an existing database file; empty for PostgreSQL, which checks its own files. */
 export async function storeFaults({
   url = DEFAULT_FILE,
   random,
@@ -85,25 +85,25 @@ export function isPostgres(url: string): boolean {
   return /^\s*postgres(ql)?:/i.test(url);
 }
 
-/** The file of an address that is not a PostgreSQL server's; throws if it cannot be one. A relative one begins at `from`. */
+/** The file path of a SQLite address; throws if it is not one. A relative path is resolved against `from`. */
 export function sqlitePath(given: string, from = ""): string {
   if (typeof given !== "string" || given.trim() === "" || given.includes("\0")) {
     throw new ConfigError({ path: "open.url", given, allowed: ALLOWED });
   }
-  // A blank before or after an address is a slip of the one who pasted it, never part of a name.
+  // Whitespace around an address is a paste error, never part of the name.
   const url = given.trim();
-  // The other form in which a PostgreSQL server is named. Not shown: there may be a password in it.
+  // The keyword form of a PostgreSQL address. Not shown: it may contain a password.
   if (/(^|\s)(host|hostaddr|dbname|user|password|port)\s*=/i.test(url)) {
     throw new ConfigError({ path: "open.url", given: "host=…", allowed: ALLOWED });
   }
   const path = url.replace(/^sqlite:(\/\/)?/, "");
-  // A scheme that we do not know, or a special name of SQLite's, would quietly become the name of a file.
+  // An unknown scheme, or a special name of SQLite's, would silently become a file name.
   if (/^[a-z][a-z0-9+.-]+:/i.test(path) || (/^:.*:$/.test(path) && path !== ":memory:")) {
-    // Without what follows: there may be a password in it.
+    // Show only the scheme: a password may follow.
     const shown = /^:/.test(path) ? path : `${path.slice(0, path.indexOf(":"))}:…`;
     throw new ConfigError({ path: "open.url", given: shown, allowed: ALLOWED });
   }
-  // With something before its scheme, as a quote or a letter too many. Not shown, for the same reason.
+  // Something before the scheme, such as a quote or an extra letter. Not shown, for the same reason.
   if (path.includes("://")) throw new ConfigError({ path: "open.url", given: "…://…", allowed: ALLOWED });
   return path === ":memory:" ? path : resolve(from, path);
 }

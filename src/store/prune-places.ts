@@ -1,22 +1,22 @@
-/** How far a round of pruning has come. A round is several calls, each of which looks at a bounded number of jobs: those that
- *  must stay, such as the children of a parent that has not ended, may be hundreds of thousands, and nobody else writes while
- *  they are looked at. So a call goes on where the one before it stopped. What is kept here is a matter of speed only: a job
- *  that was passed over, since its deletion was undone or it was locked, is found by the next round. */
+/** Progress of a round of pruning. A round takes several calls, each of which checks a bounded number of jobs: those
+ *  that must stay, such as children of a live parent, may be hundreds of thousands, and the check blocks all other
+ *  writes. So each call continues where the last one stopped. This state only saves time: a job that was skipped
+ *  because its deletion was rolled back or it was locked is found by the next round. */
 import type { PruneQuery } from "./store.ts";
 
 export type PrunedState = keyof PruneQuery["endedBefore"];
 export const PRUNED_STATES = ["succeeded", "failed", "cancelled"] as const satisfies readonly PrunedState[];
 
 export const PAGE = 500;
-/** Of all states together, in one call. */
+/** Pages of all states together in one call. */
 export const MAX_PAGES = 8;
-/** Each engine has one; those that were given up are forgotten in turn. */
+/** One per engine; abandoned rounds are evicted in turn. */
 const MAX_ROUNDS = 16;
 
 export class PrunePlaces {
   readonly #rounds = new Map<string, PruneRound>();
 
-  /** The round that this call belongs to: all its calls ask for the same at the same instant. */
+  /** The round that this call belongs to: all its calls have the same query and time. */
   of({ now, endedBefore }: PruneQuery): PruneRound {
     const name = JSON.stringify([now, endedBefore]);
     const round = this.#rounds.get(name) ?? new PruneRound(endedBefore, () => this.#rounds.delete(name));
@@ -28,7 +28,7 @@ export class PrunePlaces {
 }
 
 export class PruneRound {
-  /** The number of the last job that was looked at; a state that is not here is done. */
+  /** The number of the last checked job per state; a missing state is done. */
   readonly #after = new Map<PrunedState, number>();
   readonly #forget: () => void;
   #pages = 0;
@@ -43,7 +43,7 @@ export class PruneRound {
     this.#pages = 0;
   }
 
-  /** After which job to go on; null if the state is done, or this call has looked at enough. */
+  /** Where to continue; null if the state is done, or this call has checked enough. */
   after(state: PrunedState): number | null {
     return this.#pages >= MAX_PAGES ? null : (this.#after.get(state) ?? null);
   }
@@ -57,7 +57,7 @@ export class PruneRound {
     this.#after.delete(state);
   }
 
-  /** Ends a call: whether there may be more. */
+  /** Ends a call; returns whether there may be more. */
   end(): boolean {
     if (this.#after.size > 0) return true;
     this.#forget();

@@ -5,23 +5,22 @@ import { isRunQueue } from "../core/names.ts";
 import type { InternedValues } from "./job-row.ts";
 import type { QueueCounts } from "./store.ts";
 
-// Queues with what is in them, put together from counts by lane: a queue has as many lanes as kinds and sets of
-// labels.
+// A queue has one lane per kind and set of labels.
 
 type RawRows = readonly (readonly unknown[])[];
 
 export interface CountRows {
-  /** Lane, code of a state, jobs. */
+  /** Lane, state code, number of jobs. */
   readonly counted: RawRows;
-  /** Lane, jobs. */
+  /** Lane, number of jobs. */
   readonly due: RawRows;
-  /** Namespace, queue, since when. */
+  /** Namespace, queue, paused since. */
   readonly paused: RawRows;
 }
 
 type QueueEntry = { -readonly [K in keyof QueueCounts]: QueueCounts[K] };
 
-/** Of all namespaces, sorted by their names, paused ones without a job among them. */
+/** For all namespaces, sorted by name, including paused queues without jobs. */
 export function queueCounts(rows: CountRows, interned: Pick<InternedValues, "lane">): QueueCounts[] {
   const queues = new Map<string, QueueEntry>();
   const at = (space: string, queue: string) => {
@@ -53,31 +52,30 @@ export function queueCounts(rows: CountRows, interned: Pick<InternedValues, "lan
   return all.sort((a, b) => (a.namespace + a.queue < b.namespace + b.queue ? -1 : 1));
 }
 
-/** The queue of a single run, whose job has ended. */
+/** The queue of a single `perdure run`, whose job has ended. */
 function isOver({ queue, paused, counts }: QueueCounts): boolean {
   return isRunQueue(queue) && !paused && counts.queued + counts.running + counts.blocked === 0;
 }
 
-// What is in the queues, counted once for all who ask. Counting goes through an entry of an index for each job: with
-// many jobs the counts are kept for a while, and a count under way is shared, so that counting never takes more than
-// about a tenth of the time however many ask. With few jobs each call counts, and its numbers are exact.
+// Counting reads one index entry per job. Counts of many jobs are cached and a running count is shared; with few jobs
+// each call counts, and its numbers are exact.
 
-/** Entries that are counted in one go: two to four milliseconds of work. Counts of no more than these are not kept. */
+/** Entries counted at once: two to four milliseconds of work. Counts of no more than these are not cached. */
 export const COUNT_AT_ONCE = 10_000;
-/** A million take about 200 ms, and are kept for two seconds. */
+/** A million entries take about 200 ms and are cached for two seconds. */
 const ENTRIES_PER_MS = 500;
 
 export interface CountedQueues {
   /** Of all namespaces. */
   readonly queues: readonly QueueCounts[];
-  /** Entries that were gone through. */
+  /** Entries that were read. */
   readonly entries: number;
 }
 
 export function keptCounts(count: (now: number) => Promise<CountedQueues>, few = COUNT_AT_ONCE) {
   let kept: { readonly at: number; readonly counted: CountedQueues } | null = null;
   let underWay: Promise<CountedQueues> | null = null;
-  /** Raised by `forget`: a count that began before it is not kept. */
+  /** Incremented by `forget`: a count that started before it is not cached. */
   let generation = 0;
 
   async function countAnew(now: number): Promise<CountedQueues> {
@@ -92,14 +90,14 @@ export function keptCounts(count: (now: number) => Promise<CountedQueues>, few =
   }
 
   async function current(now: number): Promise<CountedQueues> {
-    // A clock that was set back makes nothing younger.
+    // After the clock was set back, an entry from the future is not treated as fresh.
     if (kept !== null && Math.abs(now - kept.at) < kept.counted.entries / ENTRIES_PER_MS) return kept.counted;
     if (underWay === null) {
       underWay = countAnew(now);
       return underWay;
     }
     const counted = await underWay;
-    // Whether they are few is known only now. They may have changed since that count began.
+    // Only now is it known that they are few. They may have changed since the count began.
     return counted.entries > few ? counted : count(now);
   }
 
@@ -108,7 +106,7 @@ export function keptCounts(count: (now: number) => Promise<CountedQueues>, few =
       const { queues } = await current(now);
       return queues.filter((queue) => namespace === null || queue.namespace === namespace);
     },
-    /** Counts anew when asked: a queue was paused or resumed, and whoever did it is to see that. */
+    /** Drops the cached counts: a queue was paused or resumed, and the caller must see that. */
     forget(): void {
       generation += 1;
       kept = null;

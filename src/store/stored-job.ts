@@ -9,29 +9,29 @@ export const STATE_CODES = Object.fromEntries(JOB_STATES.map((state, code) => [s
   number
 >;
 
-/** A job with what only the store knows of it. */
+/** A job with the fields that only the store knows. */
 export interface StoredJob extends Job {
-  /** Its number inside the database. */
+  /** Its number in the database. */
   readonly no: number;
   readonly lane: number;
   readonly session: number | null;
   readonly liveUsage: string | null;
   readonly progress: string | null;
-  /** The number of the nearest job, from itself upwards, that has a budget; null where none has. */
+  /** The number of the nearest job with a budget, from itself upwards; null if there is none. */
   readonly budget: number | null;
 }
 
-/** A job as everybody may know it. */
+/** A job without the store's own fields. */
 export function toFacts({ no: _no, lane: _lane, session: _session, ...rest }: StoredJob): Job {
   const { liveUsage: _usage, progress: _progress, budget: _budget, ...job } = rest;
   return job;
 }
 
-/** A job in the hands of a claim. */
+/** A job that was just claimed. */
 export interface StartedJob {
   readonly job: StoredJob;
   readonly payload: string;
-  /** How the attempt before this one failed, as JSON. */
+  /** How the previous attempt failed, as JSON. */
   readonly previous: string | null;
 }
 
@@ -45,9 +45,10 @@ export function toAnnotations(text: string | null): Readonly<Record<string, stri
 
 const LOST = JSON.stringify(failure({ kind: "lost", message: "worker lost" }));
 
-/** How the last attempt of a redrive ended badly, as a list shows it of a job that has not ended, from the attempts of the job
- *  with the latest first. Runs that were handed back are no part of that. A lost worker leaves no failure, so it is given one. The
- *  first attempt of an older redrive ends the search: there may be thousands behind it. `chapter` is an expression of SQL. */
+/** SQL for the failure that a list shows for a job that has not ended: of its latest failed attempt since the last
+ *  redrive. Expects attempts of the job, latest first. Released and interrupted attempts are skipped. A lost worker
+ *  leaves no failure, so one is made up for it. The first attempt of an older redrive ends the search: there may be
+ *  thousands behind it. `chapter` is an SQL expression. */
 export function openFailure(chapter: string): { readonly column: string; readonly where: string } {
   return {
     column: `case when chapter <> ${chapter} then null when outcome = 'lost' then '${LOST}' else failure end`,
@@ -77,7 +78,7 @@ export function hashOfPolicy(policy: Policy): string {
   return createHash("sha256").update(JSON.stringify(policy)).digest("base64url");
 }
 
-/** When the sweep must look at a waiting job. */
+/** When the sweep must check a waiting job. */
 export function checkAt(expiresAt: number | null, deadlineAt: number | null): number | null {
   if (expiresAt === null || deadlineAt === null) return expiresAt ?? deadlineAt;
   return Math.min(expiresAt, deadlineAt);
@@ -107,12 +108,12 @@ function isRested(job: StoredJob): boolean {
   return job.handbacks === 0 && job.streak === 0;
 }
 
-/** A job of which this was told is to run no more, and neither are its children. */
+/** Whether a command cancels the job and its children. */
 export function isCancel({ name }: { readonly name: string }): boolean {
   return name === "job.cancelled" || name === "job.cancel_requested";
 }
 
-/** More than anyone runs at a time; beyond it jobs are simply read again. */
+/** More than a process runs at a time; beyond it jobs are read again. */
 export const MAX_STARTED = 20_000;
 
 /** The proof that a session holds an attempt: format, store generation, session, attempt. Opaque to workers. */

@@ -1,34 +1,34 @@
-/** What the store's calls for workers take and return: claim, withdraw, renew, and the task defaults that sessions
- *  publish. */
+/** Arguments and answers of the store's calls for workers: claim, withdraw and renew, and the task defaults that
+ *  sessions publish. */
 import type { Resources } from "../core/input/resources.ts";
 import type { TaskOptions } from "../core/task/task.ts";
 import type { ClaimedJob, HeldAttempt, WorkerHealth } from "../core/worker-protocol.ts";
 
-// What `claim`, `withdrawClaim` and `renew` of the port take and answer.
+// `claim`, `withdrawClaim` and `renew`.
 
 export interface ClaimRequest {
   readonly session: string;
-  /** At most so many; a store may give fewer at a time. */
+  /** The maximum number of jobs; a store may return fewer. */
   readonly limit: number;
-  /** Repeated with the same id, a claim returns the same jobs. Null where replies cannot be lost. */
+  /** A repeated claim with the same id returns the same jobs. Null if replies cannot be lost. */
   readonly claimId: string | null;
-  /** The last word on this claim id: it gets what the id got before, and nothing new is ever claimed under it. */
+  /** Closes this claim id: returns what the id got before, and nothing new is ever claimed under it. */
   readonly last?: boolean;
-  /** It takes no more cpu and memory than this, whatever the store finds free of its session's and its host's. */
+  /** Limits the cpu and memory of the claimed jobs, in addition to what session and host have free. */
   readonly room?: Resources;
 }
 
 export interface ClaimAnswer {
   /** False when the session has ended. */
   readonly alive: boolean;
-  /** The session is to take no more jobs: it gets none. */
+  /** The session is draining: it gets no jobs. */
   readonly drain: boolean;
   readonly jobs: ClaimedJob[];
   /** Jobs that were due and have failed instead: a budget above them has too little left. */
   readonly overBudget?: readonly OverBudgetJob[];
-  /** When the next job for this session falls due, if none is due now. */
+  /** When the next job for this session is due, if none is due now. */
   readonly nextAt: number | null;
-  /** Which reply to its claim id this is, from 1. Null where nothing was claimed, or it has no id. */
+  /** The number of this reply to the claim id, from 1. Null if nothing was claimed, or it has no id. */
   readonly delivery: number | null;
 }
 
@@ -40,15 +40,16 @@ export interface OverBudgetJob {
 export interface WithdrawRequest {
   readonly session: string;
   readonly claimId: string;
-  /** Of the reply that did not get through: nothing is withdrawn until every reply to this claim has not. */
+  /** The number of the reply that was not delivered. Nothing is withdrawn while any reply to this claim may have been
+   *  delivered. */
   readonly delivery: number;
 }
 
-/** With more replies than this to one claim nothing is withdrawn: its jobs come back when the session renews. */
+/** With more replies than this to one claim nothing is withdrawn: its jobs are released when the session renews. */
 const MAX_UNDELIVERED = 100;
 
-/** The replies that did not get through, this one included, and whether they are all that were given. Replies are not given in the
- *  order of their calls, so a later one says nothing about those before it. */
+/** The undelivered replies, including this one, and whether they are all replies that were sent. Replies may be sent
+ *  out of order, so a later one says nothing about earlier ones. */
 export function noteUndelivered(text: string, delivery: number, deliveries: number): { text: string; all: boolean } {
   const failed = new Set(JSON.parse(text) as number[]);
   if (delivery <= deliveries && failed.size < MAX_UNDELIVERED) failed.add(delivery);
@@ -58,23 +59,23 @@ export function noteUndelivered(text: string, delivery: number, deliveries: numb
 export interface RenewRequest {
   readonly session: string;
   readonly held: readonly HeldAttempt[];
-  /** A job of this session that it does not list, and claimed longer ago than this, is one it never heard of. The
-   *  session's lease, where it is not said. */
+  /** A job of this session that the renewal does not list, and that was claimed longer ago than this, counts as never
+   *  received. Default: the session's lease. */
   readonly unheardAfterMs?: number;
-  /** Left as it was where nothing is said. */
+  /** Unchanged if missing. */
   readonly health?: WorkerHealth | null;
 }
 
-// What a session publishes of its tasks, read back.
+// The task defaults that a session publishes.
 
-/** Of a session; empty where its task has no defaults. */
+/** Empty if the task has no defaults. */
 export interface PublishedDefaults {
   readonly session: string;
   readonly worker: string;
   readonly options: TaskOptions;
 }
 
-/** Of more than these, older ones are not asked. */
+/** How many of the newest sessions are searched. */
 export const NEWEST_SESSIONS = 1_000;
 
 export interface PublishedRow {

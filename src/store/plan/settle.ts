@@ -1,4 +1,4 @@
-/** Plans a settle: which reports close their attempts, what each one is answered, and what is written. Pure: an adapter
+/** Plans a settle: which reports close their attempts, the answer to each one, and what is written. Pure: an adapter
  *  reads the facts under its locks, calls `planSettle`, and writes the plan. */
 
 import { NO_BUDGETS } from "../../core/decision/budget.ts";
@@ -23,7 +23,7 @@ export interface SessionLease {
   readonly ended_at: number | null;
 }
 
-/** An attempt as it was closed. */
+/** A closed attempt as stored. */
 export interface ClosedAttempt {
   readonly report_id: string | null;
   readonly outcome: string;
@@ -41,18 +41,18 @@ export interface PauseSpan {
 /** What the reports are checked against, read under the locks of the jobs. */
 export interface SettleFacts {
   readonly generation: string;
-  /** By id. The plan replaces a job that is reported more than once by what its earlier report made of it. */
+  /** By id. When a job has several reports, the plan replaces it after each one. */
   readonly jobs: Map<string, StoredJob>;
   lease(session: number): SessionLease | null;
   closed(job: StoredJob, attempt: number): ClosedAttempt | null;
   /** Pauses of the job's queue that ended after its `runAt`, and a current one. */
   pauses(job: StoredJob): readonly PauseSpan[];
-  /** Asked only for jobs with a budget. The plan changes the ledgers. */
+  /** Called only for jobs with a budget. The plan changes the ledgers. */
   ledgersOf(job: StoredJob): Ledgers;
   readonly losses: Losses;
 }
 
-/** One attempt, or waiting time, that ends. */
+/** One attempt, or wait, that ends. */
 export interface SettleMove {
   readonly item: SettleItem;
   readonly job: StoredJob;
@@ -81,7 +81,7 @@ export interface SettlePlan {
 
 export function planSettle(items: readonly SettleItem[], facts: SettleFacts): SettlePlan {
   const { jobs, generation, losses } = facts;
-  // Nearly always each report is about another job. Then nothing must be kept for later reports.
+  // Nearly always each report is for a different job. Then no state is needed for later reports.
   const oncePerJob = jobs.size === items.length;
   const closedNow = new Map<string, ClosedAttempt>();
   const moves: SettleMove[] = [];
@@ -163,7 +163,7 @@ export function mayClose(job: StoredJob, report: Report, facts: ReporterFacts): 
     case "worker":
       return job.worker !== null && from.token === leaseToken(facts.generation, job.worker, attempt);
     case "reaper":
-      // Without a session nobody can report the attempt or renew its lease.
+      // Without a session no worker can report the attempt or renew its lease.
       return facts.lease === null || facts.lease.lease_ends_at < facts.now;
     case "release":
       return job.worker === from.session;
@@ -189,13 +189,13 @@ function repeatedAnswer(report: Report, before: ClosedAttempt | null): SettleAns
   };
 }
 
-// Whether a queued job has waited too long. Its time starts at `runAt` and stands still while its queue is paused, so
-// pauses during the wait are added to its expiry. In its last millisecond a job may still be started.
+// Whether a queued job has waited too long. Its time starts at `runAt` and stops while its queue is paused, so pauses
+// during the wait are added to its expiry. In its last millisecond a job may still be started.
 
 /** While a queue is paused the end of the pause is unknown: check again after this long. */
 const PAUSED_CHECK_MS = 5_000;
 
-/** Null: it is overdue. Else the time of the next check, or undefined where none is needed. */
+/** Null: it is overdue. Otherwise the time of the next check, or undefined if none is needed. */
 export function nextCheck(job: StoredJob, now: number, pauses: () => readonly PauseSpan[]): number | undefined | null {
   if (job.deadlineAt !== null && job.deadlineAt < now) return null;
   if (job.expiresAt === null) return undefined;
@@ -218,7 +218,7 @@ export const ATTEMPT_COLUMNS: readonly string[] = [
   ...["report_id", "after_state", "after_reason", "after_run_at"],
 ];
 
-/** Adds the values of the closed attempt, in the order of `ATTEMPT_COLUMNS`. Nothing for a wait that expired. */
+/** Adds the values of the closed attempt, in the order of `ATTEMPT_COLUMNS`. Nothing for an expired wait. */
 export function addAttempt(values: (string | number | null)[], { item, job, settlement }: SettleMove): void {
   if (job.state !== "running") return;
   const { report, now } = item;
@@ -230,12 +230,12 @@ export function addAttempt(values: (string | number | null)[], { item, job, sett
   values.push(next.state === "queued" ? next.runAt : null);
 }
 
-/** The children that a job waits for from now on, as JSON; null: it does not wait. */
+/** The children that a job now waits for, as JSON; null if it does not wait. */
 export function waitsOf({ settlement: { event, next } }: SettleMove): string | null {
   return event.name === "attempt.waiting" && next.state === "blocked" ? JSON.stringify(event.data.waitsFor) : null;
 }
 
-/** The session that gave the job back, and gets it again last; null: none did. */
+/** The session that released the job, and gets it again only as a last resort; null if none did. */
 export function avoidedSession({ item: { report }, job }: SettleMove): number | null {
   const { from, outcome } = report;
   return outcome.kind === "released" && !(from.kind === "release" && from.undelivered === true) ? job.session : null;

@@ -129,7 +129,7 @@ export function postgresBlobs(context: PostgresContext, call: RunBlobCall): Blob
 }
 
 function checkedId(jobId: string): string {
-  if (!isId(jobId, "job")) throw new TypeError(`not the id of a job: ${jobId}`);
+  if (!isId(jobId, "job")) throw new TypeError(`not a job id: ${jobId}`);
   return jobId;
 }
 

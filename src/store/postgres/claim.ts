@@ -8,12 +8,12 @@ import type { InternedValues } from "../job-row.ts";
 import type { LaneWindow } from "../lane.ts";
 import {
   fitting,
+  freeCapacity,
   heavyShares,
   howMany,
   type LaneShare,
   LaneTurns,
   lightShare,
-  roomFor,
   type SessionLanes,
 } from "../lane-fairness.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
@@ -169,7 +169,7 @@ export function claimVerb(context: PostgresContext, sessions: Sessions) {
     const light = await windowOf(facts, lanes.light, "light", request.limit);
     const first = lightShare(light.lanes, request);
     if (lanes.heavy.size === 0) return { lanes, light, heavy: null, shares: [first] };
-    const room = roomFor(lanes, await holds.taken(facts), request);
+    const room = freeCapacity(lanes, await holds.taken(facts), request);
     const heavy = await windowOf(facts, fitting(lanes, room), "heavy", request.limit);
     // Each share is a statement of its own: only those that have due jobs are worth one.
     const values = [facts.no, now, facts.leaseMs, ints(heavy.lanes)];
@@ -267,7 +267,7 @@ export function claimVerb(context: PostgresContext, sessions: Sessions) {
           if (isBusy && !suspect.beside) return { begun: [], admitted: null };
         }
         if (share.needs !== null) {
-          const room = roomFor(lanes, await holds.lockedTaken(connection, facts), request);
+          const room = freeCapacity(lanes, await holds.lockedTaken(connection, facts), request);
           const limit = Math.min(share.limit, howMany(share.needs, room));
           if (limit === 0) return { begun: [], admitted: null };
           values[LIMIT_VALUE] = limit;

@@ -309,8 +309,8 @@ function nameSweeper({ db, sql }: PostgresContext): (unusedBefore: number | unde
     const mine = sweep;
     if (!mine.isEmpty) {
       const [[last, count, lanes, policies] = []] = await db.read(jobs, [mine.after]);
-      mine.lanesMet(JSON.parse((lanes as string | null) ?? "[]") as number[]);
-      mine.policiesMet(JSON.parse((policies as string | null) ?? "[]") as number[]);
+      mine.keepLanes(JSON.parse((lanes as string | null) ?? "[]") as number[]);
+      mine.keepPolicies(JSON.parse((policies as string | null) ?? "[]") as number[]);
       mine.after = (last as number | null) ?? mine.after;
       if (!mine.isEmpty && count === SLICE) return true;
     }

@@ -5,7 +5,7 @@ import { startedText } from "../../core/job/lifecycle.ts";
 import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, ROOM_CHECK_MS, SuspectTrials } from "../claim-rules.ts";
 import type { LaneWindow } from "../lane.ts";
-import { fitting, heavyShares, type LaneShare, LaneTurns, lightShare, roomFor } from "../lane-fairness.ts";
+import { fitting, freeCapacity, heavyShares, type LaneShare, LaneTurns, lightShare } from "../lane-fairness.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED } from "../stored-job.ts";
 import { admission, holdKeeper } from "./admission.ts";
@@ -110,7 +110,7 @@ export function claimVerb(context: SqliteContext): ClaimVerb {
     const light = windowOf(facts, lanes.light, "light", limit);
     const first = lightShare(light.lanes, request);
     if (lanes.heavy.size === 0) return { light, heavy: null, shares: [first] };
-    const room = roomFor(lanes, holds.taken(facts), request);
+    const room = freeCapacity(lanes, holds.taken(facts), request);
     const heavy = windowOf(facts, fitting(lanes, room), "heavy", limit);
     // A lane is known for as long as the store remembers it: only one with due jobs has a place in the queue.
     const due = heavy.lanes.filter((lane) => pick(facts, [lane], 1, now, ANY_STREAK).length > 0);

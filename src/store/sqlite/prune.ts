@@ -190,8 +190,8 @@ function nameSweeper({ db }: SqliteContext): (unusedBefore: number | undefined) 
       numbers(unusedPolicies.all(unusedBefore)),
     );
     const rows = sweep.isEmpty ? [] : (jobs.all(sweep.after) as unknown as [number, number, number][]);
-    sweep.lanesMet(rows.map(([, lane]) => lane));
-    sweep.policiesMet(rows.map(([, , policy]) => policy));
+    sweep.keepLanes(rows.map(([, lane]) => lane));
+    sweep.keepPolicies(rows.map(([, , policy]) => policy));
     sweep.after = rows.at(-1)?.[0] ?? sweep.after;
     if (!sweep.isEmpty && rows.length === SLICE) return true;
     const lanes = dropLanes.run(JSON.stringify([...sweep.lanes]), sweep.unusedBefore);
