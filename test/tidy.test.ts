@@ -1,6 +1,6 @@
 /** What must stay true of the tree as a whole: who may import whom, where time and chance may come from, that the
  *  error table and its page agree. Nothing about taste. */
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
@@ -300,6 +300,18 @@ describe("the error table", () => {
     const raisers = SOURCES.filter((file) => file !== "src/core/errors.ts").map(read);
     const unused = Object.keys(ERROR_CODES).filter((code) => !raisers.some((text) => text.includes(`"${code}"`)));
     expect(unused.filter((code) => code !== "invalid_config")).toEqual(reserved); // ConfigError raises that one
+  });
+});
+
+describe("the architecture page", () => {
+  it("names files that exist, and counts the files of its walks", () => {
+    const page = read("ARCHITECTURE.md");
+    const named = [...page.matchAll(/`((?:src|test|docs)\/[^`*]+)`/g)].map(([, path]) => path as string);
+    expect(named.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
+    const walked = [...page.matchAll(/^\| \w* *\| `(src\/[^`]+\.ts)` \|/gm)].map(([, path]) => path as string);
+    expect(walked).toEqual([...new Set(walked)]);
+    const counts = [...page.matchAll(/^(\d+) files pass /gm)].map(([, count]) => Number(count));
+    expect(counts.reduce((sum, count) => sum + count, 0)).toBe(walked.length);
   });
 });
 
