@@ -79,7 +79,7 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: "redrive",
-    summary: "Give failed jobs a new start, with fresh budgets",
+    summary: "Redrive failed jobs, with fresh budgets",
     load: async () => (await import("./commands/redrive.ts")).redrive,
   },
   {

@@ -11,7 +11,6 @@ import {
   type FeedOptions,
   type JobHandle,
   type JobOutputs,
-  type JobsFilter,
   type Perdure,
   type RedriveManyAnswer,
   type RedriveManyOptions,
@@ -25,6 +24,7 @@ import type { Explanation } from "../core/explain/explain.ts";
 import { checkInput } from "../core/input/submit-check.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
 import type { Usage } from "../core/job/job.ts";
+import { type JobsFilter, toWireFilter } from "../core/job/jobs-filter.ts";
 import type { RedriveChanges } from "../core/job/redrive.ts";
 import type { JobInfo, QueueCounts, SessionRow } from "../core/job/views.ts";
 import type {
@@ -43,7 +43,7 @@ import { type ClientCallOptions, ClientHttpLink, type LinkOptions } from "./http
 import { ClientJobHandle } from "./job-handle.ts";
 import { type SubmittedItem, submitMany } from "./submit-many.ts";
 import { EndWaiter } from "./wait-end.ts";
-import { checkJobId, toJobInfo, toQuery, toWireFilter, type WireJob } from "./wire-jobs.ts";
+import { checkJobId, toJobInfo, toQuery, type WireJob } from "./wire-jobs.ts";
 
 /** A client of a server: the same calls as an engine in this process, and `admin`.
  *  @example

@@ -5,7 +5,6 @@ export type {
   FeedOptions,
   JobHandle,
   JobOutputs,
-  JobsFilter,
   LogPage,
   RedriveManyAnswer,
   RedriveManyOptions,
@@ -24,6 +23,7 @@ export type { HttpInput } from "../core/input/http-input.ts";
 export type { EngineEvent, JobEvent, PerdureEvent } from "../core/job/event.ts";
 export type { FailReason, JobState, Usage } from "../core/job/job.ts";
 export { JobFailedError } from "../core/job/job-end.ts";
+export type { JobsFilter } from "../core/job/jobs-filter.ts";
 export type { RedriveChanges } from "../core/job/redrive.ts";
 export type { AttemptRow, BlobFile, JobInfo, QueueCounts, SessionRow } from "../core/job/views.ts";
 export type { BackoffInput, PolicyFields, PolicyInput, PresetName, RuleInput } from "../core/policy/policy.ts";

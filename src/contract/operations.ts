@@ -1,6 +1,6 @@
 /** What each route takes and answers. The server checks requests by it, and the OpenAPI page is made from it. */
-import { type TSchema, Type } from "typebox";
-import { FAIL_REASONS } from "../core/job/job.ts";
+import { Type } from "typebox";
+import { FILTER_RULES } from "../core/job/jobs-filter.ts";
 import { QUEUE_OPERATIONS, TOKEN_OPERATIONS, UPLOAD_OPERATIONS } from "./admin-operations.ts";
 import type { RouteName } from "./routes.ts";
 import {
@@ -19,7 +19,6 @@ import {
   orNull,
   RedriveRequest,
   ScopeName,
-  State,
   SubmitAnswerSchema,
   Submitted,
   UsageSchema,
@@ -62,31 +61,12 @@ const Upload = Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE
 const Place = Type.Integer({ minimum: 0, maximum: 2_147_483_647 });
 
 const upTo = (most: number) => Type.Optional(Type.Integer({ minimum: 1, maximum: most }));
-const many = (schema: TSchema, max: number) => Type.Optional(Type.Array(schema, { maxItems: max }));
 
-/** Of a search; in a query, lists are repeated names, as in `state=queued&state=running`. */
-const FILTER = {
-  state: many(State, 6),
-  kind: many(Name, 100),
-  queue: many(Name, 100),
-  tag: Type.Optional(Name),
-  key: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 600, description: "Of a child: its parent, `/`, its key." }),
-  ),
-  parent: Type.Optional(JobId),
-  name: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 500,
-      description: "A name, or a pattern with `*` and `?`, as in `backup-*`.",
-    }),
-  ),
-  action: Type.Optional(Type.String({ minLength: 1, maxLength: 500, description: "An action, or a pattern." })),
-  reason: many(words(FAIL_REASONS), 8),
-  deadLetter: Type.Optional(Type.Boolean({ description: "Only jobs that failed and wait for a person." })),
-  submittedAfter: Type.Optional(Instant),
-  submittedBefore: Type.Optional(Instant),
-};
+/** The fields of a search. In a query, lists are repeated names, as in `state=queued&state=running`. */
+const filterFields = (rules: typeof FILTER_RULES) =>
+  Object.fromEntries(rules.map(([name, { wire }]) => [name, Type.Optional(Type.Unsafe(wire))]));
+const ListFilter = closed(filterFields(FILTER_RULES));
+const RedriveFilter = closed(filterFields(FILTER_RULES.filter(([, { listOnly }]) => listOnly !== true)));
 
 const FEED = {
   after: Type.Optional(Count),
@@ -132,15 +112,7 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
     description:
       "A call checks 100,000 jobs at most, and with a pattern or a reason 5,000, so that a page may be short, or empty: there " +
       "are more while `next` is not null.",
-    query: closed({
-      ...FILTER,
-      id: Type.Optional(
-        Type.String({ minLength: 4, maxLength: 30, description: "The beginning of an id, with or without `job_`." }),
-      ),
-      order: Type.Optional(words(["newest", "oldest"])),
-      limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT.jobs })),
-      cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 1_000 })),
-    }),
+    query: ListFilter,
     reply: closed({ jobs: Type.Array(JobSchema), next: orNull(Type.String()) }),
   },
   waitJobs: {
@@ -161,7 +133,7 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
   redriveJobs: {
     ...{ tag: "jobs", summary: "Redrive the dead letters that fit, oldest first" },
     body: closed({
-      filter: Type.Optional(closed(FILTER)),
+      filter: Type.Optional(RedriveFilter),
       dryRun: Type.Optional(Type.Boolean({ description: "Only name them." })),
       limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT.jobs })),
       changes: Type.Optional(RedriveRequest),

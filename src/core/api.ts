@@ -7,7 +7,8 @@ import { ConfigError, type PerdureError } from "./errors.ts";
 import type { Explanation } from "./explain/explain.ts";
 import type { StdinFile } from "./input/exec-input.ts";
 import type { PerdureEvent } from "./job/event.ts";
-import type { FailReason, JobState, Usage } from "./job/job.ts";
+import type { Usage } from "./job/job.ts";
+import { type JobsFilter, REDRIVE_FIELDS } from "./job/jobs-filter.ts";
 import type { RedriveChanges } from "./job/redrive.ts";
 import type { AttemptRow, BlobFile, JobInfo, QueueCounts, SessionRow } from "./job/views.ts";
 import {
@@ -160,36 +161,6 @@ export type SubmitManyAnswer =
   | { readonly ok: true; readonly job: JobHandle<unknown> }
   | { readonly ok: false; readonly error: PerdureError };
 
-/** Which jobs are meant. All given fields must fit.
- *  @example
- *  const filter: JobsFilter = { state: "failed", kind: "resize", limit: 50 };
- *  const { jobs, next } = await perdure.jobs(filter); */
-export interface JobsFilter {
-  state?: JobState | readonly JobState[];
-  kind?: string | readonly string[];
-  queue?: string | readonly string[];
-  tag?: string;
-  key?: string;
-  /** Only children of this job. */
-  parent?: string;
-  /** Only jobs of this name, or of names that fit a pattern with `*` and `?`, as in "backup-*". */
-  name?: string;
-  /** Only jobs of this action, or of actions that fit a pattern. */
-  action?: string;
-  /** Only jobs that failed for one of these reasons. */
-  reason?: FailReason | readonly FailReason[];
-  /** Only jobs whose id begins so, with or without `job_`; at least 4 characters of the rest. */
-  id?: string;
-  /** Only jobs that failed and wait for a person. */
-  deadLetter?: boolean;
-  submittedAfter?: Date | number;
-  submittedBefore?: Date | number;
-  order?: "newest" | "oldest";
-  /** Up to 1000; default 100. */
-  limit?: number;
-  cursor?: string;
-}
-
 /** An input that is stored, for a job to be submitted with.
  *  @example
  *  const { id, bytes, sha256 }: Uploaded = await perdure.upload(createReadStream("dump.sql"));
@@ -324,7 +295,7 @@ export function checkRedriveMany(
   filter: JobsFilter,
   options: RedriveManyOptions,
 ): { readonly filter: JobsFilter; readonly dryRun: boolean } {
-  checkOptions(filter, REDRIVE_FILTER_KEYS, "redriveMany");
+  checkOptions(filter, REDRIVE_FIELDS, "redriveMany");
   checkOptions(options, ["dryRun", "limit", "changes"], "redriveMany");
   const { dryRun = false, limit = MAX_REDRIVEN } = options;
   if (filter.deadLetter === false) {
@@ -336,9 +307,3 @@ export function checkRedriveMany(
     dryRun: asBoolean(dryRun, "redriveMany.dryRun"),
   };
 }
-
-/** Those that say which jobs: in what order and how many is not the filter's to say. */
-const REDRIVE_FILTER_KEYS = [
-  ...["state", "kind", "queue", "tag", "key", "deadLetter", "submittedAfter", "submittedBefore", "parent"],
-  ...["name", "action", "reason"],
-];

@@ -6,7 +6,6 @@ import {
   type FeedOptions,
   type JobHandle,
   type JobOutputs,
-  type JobsFilter,
   type Perdure,
   type RedriveManyAnswer,
   type RedriveManyOptions,
@@ -21,6 +20,7 @@ import type { StdinFile } from "../core/input/exec-input.ts";
 import { checkInput, checkInputs } from "../core/input/submit-check.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
 import type { Usage } from "../core/job/job.ts";
+import { checkJobsFilter, type JobsFilter } from "../core/job/jobs-filter.ts";
 import { type RedriveChanges, toRedriveTerms } from "../core/job/redrive.ts";
 import type { JobInfo, QueueCounts, SessionRow } from "../core/job/views.ts";
 import {
@@ -34,7 +34,6 @@ import {
 } from "../core/task/task.ts";
 import type { WorkerHandle, WorkOptions } from "../core/task/work-options.ts";
 import type { Engine } from "../engine/engine.ts";
-import { checkFilter } from "../engine/job-filter.ts";
 import { toInfo } from "../engine/read-job.ts";
 import { redriveMany } from "../engine/redrive-many.ts";
 import type { SubmitItem } from "../engine/submit-item.ts";
@@ -132,7 +131,7 @@ export class EmbeddedPerdure implements Perdure {
   }
 
   async jobs(filter: JobsFilter = {}): Promise<{ jobs: JobInfo[]; next: string | null }> {
-    const { jobs, next } = await this.#engine.store.find(checkFilter(filter, this.#namespace));
+    const { jobs, next } = await this.#engine.store.find({ namespace: this.#namespace, ...checkJobsFilter(filter) });
     return { jobs: jobs.map(toInfo), next };
   }
 

@@ -2,19 +2,13 @@
  *  redriven or deleted meanwhile, and what has no budget left, is skipped and named in the answer. One that is discarded in the
  *  same moment may be redriven all the same. */
 
-import {
-  checkRedriveMany,
-  type JobsFilter,
-  type RedriveManyAnswer,
-  type RedriveManyOptions,
-  type SkippedJob,
-} from "../core/api.ts";
+import { checkRedriveMany, type RedriveManyAnswer, type RedriveManyOptions, type SkippedJob } from "../core/api.ts";
 import { PerdureError } from "../core/errors.ts";
 import { type Command, decideCommand } from "../core/job/command.ts";
+import { checkJobsFilter, type JobsFilter } from "../core/job/jobs-filter.ts";
 import { toRedriveTerms } from "../core/job/redrive.ts";
 import type { JobFilter, JobRow } from "../store/store.ts";
 import type { Engine } from "./engine.ts";
-import { checkFilter } from "./job-filter.ts";
 
 /** Commands under way at a time: enough to share commits, and not the whole pool's work for a while. */
 const TOGETHER = 100;
@@ -36,7 +30,7 @@ export async function redriveMany(
   const now = engine.clock.now();
   // A dry run decides on the rows as they are; otherwise each is decided on under its lock.
   const judge = asked.dryRun ? (row: JobRow) => refusalOf(row, command, now) : () => null;
-  const { found, more } = await deadLetters(engine, checkFilter(asked.filter, namespace), judge);
+  const { found, more } = await deadLetters(engine, { namespace, ...checkJobsFilter(asked.filter) }, judge);
   const answer = { jobs: [] as string[], skipped: [] as SkippedJob[], more };
   for (let from = 0; from < found.length; from += TOGETHER) {
     const some = found.slice(from, from + TOGETHER);

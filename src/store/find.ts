@@ -17,6 +17,11 @@ export const MAX_CHECKED = 100_000;
 /** More matches of an id prefix than this make it ambiguous. */
 export const MAX_PREFIXED = 1_000;
 
+/** Fields of a filter that decide how a search is made, or how it is listed; each store handles them one by one. All others
+ *  are plain conditions, which a store has in a table. */
+export type PlannedField = "namespace" | "state" | "queue" | "kind" | "key" | "name" | "action" | "reason" | ListField;
+type ListField = "order" | "limit" | "cursor";
+
 export function isPattern(text: string): boolean {
   return /[*?]/.test(text);
 }

@@ -1,30 +1,9 @@
 /** Queries for jobs: the filter of a search, blocked jobs that may continue, and children that a cancel reaches. */
-import type { FailReason, JobState } from "../core/job/job.ts";
+import type { JobConditions } from "../core/job/jobs-filter.ts";
 
-// The filter of a search.
-
-export interface JobFilter {
+/** Which jobs a search means: the fields of `JOBS_FILTER`, checked. */
+export interface JobFilter extends JobConditions {
   readonly namespace?: string;
-  readonly state?: readonly JobState[];
-  readonly kind?: readonly string[];
-  readonly queue?: readonly string[];
-  readonly tag?: string;
-  readonly key?: string;
-  /** Children of this job. */
-  readonly parentId?: string;
-  /** Failed and not discarded. */
-  readonly deadLetter?: boolean;
-  readonly submittedAfter?: number;
-  readonly submittedBefore?: number;
-  /** Name, and action it came from: a text, or a pattern with `*` and `?`. */
-  readonly name?: string;
-  readonly action?: string;
-  readonly reason?: readonly FailReason[];
-  /** The id begins with this. */
-  readonly idPrefix?: string;
-  readonly order?: "newest" | "oldest";
-  readonly limit?: number;
-  readonly cursor?: string;
 }
 
 // Which blocked jobs may continue, and which children a cancel reaches.

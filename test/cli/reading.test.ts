@@ -117,7 +117,7 @@ describe("ps", () => {
     [["--limit", "0"], 'perdure ps: --limit: got "0"; give a whole number from 1 to 1000'],
     [["--limit", "x"], 'perdure ps: --limit: got "x"'],
     [["--all", "--limit", "3"], "perdure ps: --all and --limit cannot be used together"],
-    [["--queue", ""], "perdure ps: --queue: give a text"],
+    [["--queue", ""], "perdure ps: --queue: must be a text"],
     [["--cursor", "nonsense"], "perdure ps: the cursor was not made by this store"],
     [["extra"], 'perdure ps: unexpected argument "extra"'],
   ])("refuses %j in one line", async (argv, line) => {

@@ -1,7 +1,8 @@
 /** Which calls an apply of named documents makes: each lookup is one over the network. */
 import { expect, it } from "vitest";
-import type { Perdure as Engine, JobsFilter } from "../../core/api.ts";
+import type { Perdure as Engine } from "../../core/api.ts";
 import { PerdureError } from "../../core/errors.ts";
+import type { JobsFilter } from "../../core/job/jobs-filter.ts";
 import { dialectOf } from "../../dialects/registry.ts";
 import { DIALECT_DEFAULTS } from "../../dialects/settings.ts";
 import { Perdure } from "../../embedded/perdure.ts";

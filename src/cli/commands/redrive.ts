@@ -1,10 +1,10 @@
-/** `perdure redrive`: gives failed jobs another chapter, one by one or all that fit a filter. */
+/** `perdure redrive`: redrives failed jobs, one by one or all that match a filter. */
 
-import type { JobsFilter, SkippedJob } from "../../core/api.ts";
+import type { SkippedJob } from "../../core/api.ts";
 import { asOneOf, nearest } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";
-import { FAIL_REASONS } from "../../core/job/job.ts";
+import { FILTER_RULES, type JobsFilter } from "../../core/job/jobs-filter.ts";
 import type { RedriveChanges } from "../../core/job/redrive.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
@@ -14,30 +14,36 @@ import { REDRIVE_OPTIONS, redriveChangesOf } from "../submit/redrive-changes.ts"
 import { serverNow } from "../target/server-time.ts";
 import { TARGET, withPerdure } from "../target/target.ts";
 
-/** What the library does in one call. */
+/** The most that the library redrives in one call. */
 const MAX_LIMIT = 1_000;
-const WORDS = ["state", "kind", "queue", "tag", "key", "since", "before", "name", "action", "reason"] as const;
+/** The words of `--filter`: those options of a list that take a value and name it in full. */
+const FILTER_WORDS = FILTER_RULES.flatMap(([field, { cli, listOnly }]) => {
+  if (cli === undefined || cli.value === undefined || cli.form === "job" || listOnly === true) return [];
+  return [{ field, word: cli.name, form: cli.form }];
+});
+const WORDS = FILTER_WORDS.map(({ word }) => word);
 
 export const redrive: CliCommand = {
   name: "redrive",
-  summary: "Give failed jobs a new start, with fresh budgets",
+  summary: "Redrive failed jobs, with fresh budgets",
   usage: "perdure redrive ID… | --filter FILTER [OPTIONS]",
   about:
-    "With ids, jobs that failed or were cancelled. With a filter, the dead letters that fit, oldest first: jobs that failed " +
-    "and were neither redriven nor discarded. A filter has words with commas between them: kind=, queue=, tag=, key=, " +
-    "name= and action= (also with * and ?), reason=, " +
-    "since= and before= (when they were submitted: a time ago such as 2h, or an instant with its zone), and state=failed, " +
-    "which alone means all of them. Runs and time are granted anew; tokens and money that were spent stay " +
-    "spent: a job with nothing left in its budget, or in one above it, is refused, or with a filter skipped, unless --budget grants more. Exits with 1 if one of them was refused or skipped. Options such as --timeout and --max-attempts change the job from here on; what is not given stays as it is.",
+    "With ids, jobs that failed or were cancelled. With a filter, the matching dead letters, oldest first: jobs that failed " +
+    `and were neither redriven nor discarded. A filter is a list of ${WORDS.map((word) => `${word}=`).join(", ")}, ` +
+    "separated by commas. name= and action= may have * and ?; since= and before= (when the jobs were submitted) take a time " +
+    "ago such as 2h, or an instant with its zone; state=failed alone means all dead letters. Attempts and time are granted " +
+    "again; tokens and money that were spent stay spent: a job with nothing left in its budget, or in one above it, is " +
+    "refused, or with a filter skipped, unless --budget grants more. Exits with 1 if one of them was refused or skipped. " +
+    "Options such as --timeout and --max-attempts change the job from here on; the rest stays as it is.",
   options: [
     {
       ...{ name: "filter", type: "string", value: "FILTER", multiple: true },
-      help: "Those that fit all of it: kind=exec,queue=mail,since=1d.",
+      help: "Those that match all of it: kind=exec,queue=mail,since=1d.",
     },
-    { name: "dry-run", type: "boolean", help: "With --filter: only list them." },
+    { name: "dry-run", type: "boolean", help: "With --filter: list them and change nothing." },
     {
       ...{ name: "limit", short: "n", type: "string", value: "N" },
-      help: `With --filter: at most so many. Default: ${MAX_LIMIT}.`,
+      help: `With --filter: at most this many. Default: ${MAX_LIMIT}.`,
     },
     ...REDRIVE_OPTIONS,
     ...TARGET,
@@ -65,7 +71,7 @@ export const redrive: CliCommand = {
 
 async function redriveFitting(context: CommandContext, changes: RedriveChanges): Promise<number> {
   const { given, out } = context;
-  filterOf(given.texts("filter"), Date.now()); // what is wrong with it is said before anything is opened
+  filterOf(given.texts("filter"), Date.now()); // mistakes are reported before anything is opened
   const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
   const dryRun = given.flag("dry-run");
   const { jobs, skipped, more } = await withPerdure(context, async (perdure) => {
@@ -84,7 +90,7 @@ async function redriveFitting(context: CommandContext, changes: RedriveChanges):
   return code;
 }
 
-/** Of a list that may be long. */
+/** Ids that a line names. */
 const NAMED = 3;
 
 /** One line for all that have no budget left, and one for all others. */
@@ -114,22 +120,26 @@ export function filterOf(texts: readonly string[], now: number): JobsFilter {
   // A comma inside a value stays, unless a word follows it.
   for (const part of texts.flatMap((text) => text.split(/,(?=\s*[A-Za-z]+=)/))) {
     const [, word = "", value = ""] = /^\s*([A-Za-z]+)=(.*)$/s.exec(part) ?? [];
-    const known = WORDS.find((each) => each === word);
+    const known = FILTER_WORDS.find((each) => each.word === word);
     if (known === undefined) throw unknownWord(part, word);
-    if (seen.has(known)) throw usageError(`--filter: ${known} is given twice; give it once`);
-    seen.add(known);
-    if (value.trim() === "") throw usageError(`--filter: ${known} has no value; write ${known}=…`);
-    if (known === "since") filter.submittedAfter = instantOf(value, known, now);
-    else if (known === "before") filter.submittedBefore = instantOf(value, known, now);
-    else if (known === "reason") filter.reason = asOneOf(value, FAIL_REASONS, "--filter: reason");
-    else if (known !== "state") filter[known] = value;
-    else if (value !== "failed") {
-      throw usageError(
-        `--filter: got state=${value}; only failed jobs are dead letters, others are redriven by their ids`,
-      );
-    }
+    if (seen.has(word)) throw usageError(`--filter: ${word} is given twice`);
+    seen.add(word);
+    if (value.trim() === "") throw usageError(`--filter: ${word} has no value; write ${word}=…`);
+    const read = readWord(known, value, now);
+    if (read !== undefined) Object.assign(filter, { [known.field]: read });
   }
   return filter;
+}
+
+/** Undefined: it narrows nothing. */
+function readWord({ word, form }: (typeof FILTER_WORDS)[number], value: string, now: number): unknown {
+  if (word === "state") {
+    if (value === "failed") return undefined;
+    const why = "only failed jobs are dead letters; redrive others by their ids";
+    throw usageError(`--filter: got state=${value}; ${why}`);
+  }
+  if (form === "instant") return instantOf(value, word, now);
+  return Array.isArray(form) ? asOneOf(value, form, `--filter: ${word}`) : value;
 }
 
 function unknownWord(part: string, word: string): Error {
@@ -144,7 +154,7 @@ function instantOf(text: string, word: string, now: number): number {
     return asInstant(text.trim(), word);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    const allowed = "a time ago such as 2h or 7d, or an instant with its zone such as 2026-11-16T09:00:00Z";
-    throw usageError(`--filter: ${word}: got ${show(text)}; give ${allowed}`);
+    const allowed = "must be a time ago such as 2h or 7d, or an instant with its zone such as 2026-11-16T09:00:00Z";
+    throw usageError(`--filter: ${word}: got ${show(text)}; ${allowed}`);
   }
 }

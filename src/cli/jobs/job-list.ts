@@ -1,10 +1,10 @@
 /** Which jobs a list shows: the options for it, the filter they make, and the pages of jobs. */
 
-import type { JobsFilter, Perdure } from "../../core/api.ts";
+import type { Perdure } from "../../core/api.ts";
 import { asOneOf } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { PerdureError, show } from "../../core/errors.ts";
-import { FAIL_REASONS, JOB_STATES } from "../../core/job/job.ts";
+import { FILTER_RULES, type FilterOption, type JobsFilter } from "../../core/job/jobs-filter.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import { originTag } from "../../dialects/shared.ts";
 import { isId } from "../../lib/id.ts";
@@ -12,50 +12,28 @@ import type { Arguments, CommandOption } from "../command.ts";
 import { usageError } from "../exit.ts";
 import { asReference, fullId } from "./job-reference.ts";
 
-// Which jobs a list is to show, as the options say, and the jobs.
-
 const DEFAULT_LIMIT = 20;
-/** What the library gives at a time. */
+/** The most that the library returns in one call. */
 const MAX_LIMIT = 1_000;
 /** Inputs of jobs may have a megabyte each: with `--all` few of them are in memory at once. */
 const ALL_PAGE = 100;
 
+const FILTER_OPTIONS = FILTER_RULES.flatMap(([, { cli, wire }]): CommandOption[] => {
+  if (cli === undefined) return [];
+  const { name, help, value } = cli;
+  if (value === undefined) return [{ name, help, type: "boolean" }];
+  return [{ name, help, type: "string", value, ...(wire.type === "array" ? { multiple: true } : {}) }];
+});
+
 export const LIST_OPTIONS: readonly CommandOption[] = [
-  { name: "state", type: "string", multiple: true, value: "STATE", help: `Only these: ${JOB_STATES.join(", ")}.` },
-  { name: "queue", type: "string", multiple: true, value: "NAME", help: "Only jobs of this queue." },
-  { name: "kind", type: "string", multiple: true, value: "KIND", help: "Only jobs of this kind." },
-  { name: "tag", type: "string", value: "TAG", help: "Only jobs with this tag." },
-  { name: "key", type: "string", value: "KEY", help: "Only the job with this key." },
-  {
-    name: "name",
-    type: "string",
-    value: "NAME",
-    help: "Only jobs of this name; * and ? stand for any characters: 'backup-*'.",
-  },
-  { name: "action", type: "string", value: "ACTION", help: "Only jobs of this action: core.echo, 'core.*'." },
-  {
-    ...{ name: "reason", type: "string", multiple: true, value: "REASON" },
-    help: `Only jobs that failed for this reason: ${FAIL_REASONS.join(", ")}.`,
-  },
-  { name: "parent", type: "string", value: "ID", help: "Only children of this job." },
+  ...FILTER_OPTIONS,
   {
     ...{ name: "resubmit-of", type: "string", value: "ID" },
     help: "Only jobs that `perdure resubmit` made from this one.",
   },
-  {
-    name: "dead",
-    type: "boolean",
-    help: "Only dead letters, with their failures: jobs that failed and wait for a person.",
-  },
-  {
-    ...{ name: "since", type: "string", value: "TIME" },
-    help: "Only jobs submitted since: 30m, or 2026-11-16T09:00:00Z.",
-  },
-  { name: "before", type: "string", value: "TIME", help: "Only jobs submitted before." },
-  { name: "oldest", type: "boolean", help: "Oldest first." },
-  { name: "limit", short: "n", type: "string", value: "N", help: `At most so many. Default: ${DEFAULT_LIMIT}.` },
-  { name: "all", short: "a", type: "boolean", help: "All there are." },
-  { name: "cursor", type: "string", value: "CURSOR", help: "Go on where a list with the same filter ended." },
+  { name: "limit", short: "n", type: "string", value: "N", help: `At most this many. Default: ${DEFAULT_LIMIT}.` },
+  { name: "all", short: "a", type: "boolean", help: "All of them." },
+  { name: "cursor", type: "string", value: "CURSOR", help: "Continue where a list with the same filter ended." },
 ];
 
 interface JobListRequest {
@@ -70,34 +48,41 @@ export function readPages(given: Arguments, now: number): JobListRequest {
   const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
   if (all && limit !== undefined) throw usageError("--all and --limit cannot be used together");
   const filter: JobsFilter = { limit: all ? ALL_PAGE : (limit ?? DEFAULT_LIMIT) };
-  const states = given.texts("state").map((state) => asOneOf(state, JOB_STATES, "--state"));
-  if (states.length > 0) filter.state = [...new Set(states)].sort();
-  for (const name of ["queue", "kind"] as const) {
-    const names = given.texts(name).map((text) => filled(name, text));
-    if (names.length > 0) filter[name] = [...new Set(names)].sort();
+  for (const [field, { cli }] of FILTER_RULES) {
+    const value = cli === undefined ? undefined : optionValue(given, cli, now);
+    if (value !== undefined) Object.assign(filter, { [field]: value });
   }
-  const reasons = given.texts("reason").map((reason) => asOneOf(reason, FAIL_REASONS, "--reason"));
-  if (reasons.length > 0) filter.reason = [...new Set(reasons)].sort();
-  for (const name of ["tag", "key", "cursor", "name", "action"] as const) {
-    const text = given.text(name);
-    if (text !== undefined) filter[name] = filled(name, text);
-  }
-  const parent = given.text("parent");
-  if (parent !== undefined) filter.parent = asReference(parent);
-  if (given.flag("dead")) filter.deadLetter = true;
-  if (given.flag("oldest")) filter.order = "oldest";
-  const [since, before] = [instantOf(given, "since", now), instantOf(given, "before", now)];
-  if (since !== undefined) filter.submittedAfter = since;
-  if (before !== undefined) filter.submittedBefore = before;
+  const cursor = given.text("cursor");
+  if (cursor !== undefined) filter.cursor = filled("cursor", cursor);
   const origin = given.text("resubmit-of");
   if (origin === undefined) return { filter, all };
   if (filter.tag !== undefined) throw usageError("--tag and --resubmit-of cannot be used together");
   return { filter, all, origin: asReference(origin) };
 }
 
+/** The value of one field of the filter; undefined where its option was not given. */
+function optionValue(given: Arguments, { name, form }: FilterOption, now: number): unknown {
+  if (typeof form === "object" && "flag" in form) return given.flag(name) ? form.flag : undefined;
+  if (form === "instant") return instantOf(given, name, now);
+  const read = (text: string) => {
+    if (form === "job") return asReference(text);
+    return form === "text" ? filled(name, text) : asOneOf(text, form, `--${name}`);
+  };
+  if (!isMultiple(name)) {
+    const text = given.text(name);
+    return text === undefined ? undefined : read(text);
+  }
+  const values = given.texts(name).map(read);
+  return values.length === 0 ? undefined : [...new Set(values)].sort();
+}
+
+function isMultiple(name: string): boolean {
+  return FILTER_OPTIONS.some((option) => option.name === name && option.multiple === true);
+}
+
 function filled(name: string, text: string): string {
   if (text.trim() !== "" && text.length <= 500) return text;
-  throw usageError(`--${name}: give a text of 1 to 500 characters`);
+  throw usageError(`--${name}: must be a text of 1 to 500 characters`);
 }
 
 /** The filter with whole ids, however jobs were named. */
@@ -105,11 +90,14 @@ export async function withWholeIds(
   perdure: Perdure,
   { filter, origin }: Pick<JobListRequest, "filter" | "origin">,
 ): Promise<JobsFilter> {
-  return {
-    ...filter,
-    ...(filter.parent === undefined ? {} : { parent: await relatedId(perdure, filter.parent) }),
-    ...(origin === undefined ? {} : { tag: originTag(await relatedId(perdure, origin)) }),
-  };
+  const whole: JobsFilter = { ...filter };
+  for (const [field, { cli }] of FILTER_RULES) {
+    const reference = filter[field];
+    if (cli?.form !== "job" || typeof reference !== "string") continue;
+    Object.assign(whole, { [field]: await relatedId(perdure, reference) });
+  }
+  if (origin !== undefined) whole.tag = originTag(await relatedId(perdure, origin));
+  return whole;
 }
 
 /** A job that was deleted may have left others behind. */
@@ -127,9 +115,9 @@ const MAX_CALLS = 20;
 
 /** One page of jobs, or all pages one after the other. */
 export class JobListing {
-  /** Where the list goes on; null when it is at its end. Known when the jobs have been read. */
+  /** Where the next page begins; null at the end of the list. Known when the jobs have been read. */
   next: string | null = null;
-  /** Not all that were asked for: it has searched long enough. */
+  /** Fewer jobs than requested, though there may be more: the search reached its limit of calls. */
   isShort = false;
   readonly #perdure: Perdure;
   readonly #pages: JobListRequest;
@@ -156,12 +144,10 @@ export class JobListing {
   }
 }
 
-// Instants as people write them on a command line: `30m` ago, or a date and time.
-
 const AGO = /^\d{1,15}(\.\d{1,6})?\s*(ms|s|m|h|d)$/;
 const DATE = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})?)?$/;
 
-/** Milliseconds UTC. Without a zone it is local time, and a date alone is its beginning. */
+/** An instant as people write it: `30m` ago, or a date and time. In milliseconds UTC. Without a zone it is local time, and a date alone is its beginning. */
 export function instantOf(given: Arguments, name: string, now: number): number | undefined {
   const text = given.text(name)?.trim();
   if (text === undefined) return undefined;
@@ -170,6 +156,6 @@ export function instantOf(given: Arguments, name: string, now: number): number |
   const at = DATE.test(text) ? Date.parse(text.includes("T") ? text : `${text}T00:00`) : Number.NaN;
   if (!Number.isNaN(at)) return at;
   throw usageError(
-    `--${name}: got ${show(text)}; give a time ago, such as 30m, or an instant, such as 2026-11-16T09:00:00Z`,
+    `--${name}: got ${show(text)}; must be a time ago, such as 30m, or an instant, such as 2026-11-16T09:00:00Z`,
   );
 }

@@ -1,6 +1,6 @@
 /** A name that very many jobs have. */
 import { expect, it } from "vitest";
-import type { JobsFilter } from "../../core/api.ts";
+import type { JobsFilter } from "../../core/job/jobs-filter.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import { fullId } from "./job-reference.ts";
 

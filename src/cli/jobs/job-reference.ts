@@ -2,9 +2,10 @@
  *  the beginning of an id; the name of a job. The first that finds a job counts, an ambiguous one is refused with the
  *  candidates. Everything is found by indexes. */
 
-import type { JobsFilter, Perdure } from "../../core/api.ts";
+import type { Perdure } from "../../core/api.ts";
 import { PerdureError, show } from "../../core/errors.ts";
 import { jobName } from "../../core/job/job-name.ts";
+import type { JobsFilter } from "../../core/job/jobs-filter.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import { isName, MAX_KEY } from "../../core/names.ts";
 import { submitKeysOf } from "../../dialects/registry.ts";

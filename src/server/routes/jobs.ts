@@ -1,10 +1,10 @@
 /** Jobs: searches, one by one, commands on them, and their explanation. A page of a search ends early when it holds
  *  enough text, since a row may hold two megabytes. */
-import type { JobsFilter } from "../../core/api.ts";
+
 import { toInstant } from "../../core/duration.ts";
 import type { Command } from "../../core/job/command.ts";
+import { checkJobsFilter, type JobsFilter } from "../../core/job/jobs-filter.ts";
 import { type RedriveChanges, type RedriveTerms, toRedriveTerms } from "../../core/job/redrive.ts";
-import { checkFilter } from "../../engine/job-filter.ts";
 import { redriveMany } from "../../engine/redrive-many.ts";
 import { nextTurn } from "../../lib/clock.ts";
 import type { JobFilter } from "../../store/store.ts";
@@ -76,7 +76,7 @@ async function withinKin(parts: ServerParts, call: RouteCall): Promise<JobsFilte
 
 function checked(query: JobsFilter, namespace: string): JobFilter {
   try {
-    return checkFilter(query, namespace);
+    return { namespace, ...checkJobsFilter(query) };
   } catch (error) {
     throw inWireWords(error, "");
   }

@@ -1,11 +1,12 @@
-/** Searching jobs. Only bound values enter the statement; which index serves it follows from what is asked. What no index
- *  serves is searched for a part at a time (`find-scan.ts`). */
+/** Searching jobs. Only bound values enter the statement; which index serves it follows from the filter. What no index
+ *  serves is searched for a part at a time. */
 import {
   afterPrefix,
   isCalled,
   isPattern,
   MAX_PREFIXED,
   nextOf,
+  type PlannedField,
   readCursor,
   SCAN,
   toLike,
@@ -21,6 +22,21 @@ import { type PostgresReader, ROW_COLUMNS } from "./read.ts";
 
 const DEFAULT_LIMIT = 100;
 const MAX_FIND = 1_000;
+
+type Bind = (value: PgValue) => string;
+
+/** Conditions that every search has in the same form; null: it narrows nothing. A prefix of an id is read beforehand. */
+type PgField = Exclude<keyof JobFilter, PlannedField | "idPrefix">;
+type PgCondition<Value> = (value: Value, bind: Bind) => string | null;
+
+const PLAIN_CONDITIONS: { readonly [K in PgField]: PgCondition<NonNullable<JobFilter[K]>> } = {
+  parentId: (id, bind) => `b.parent = ${bind(id)}`,
+  tag: (tag, bind) => `j.no in (select job from $s.tag where tag = ${bind(tag)})`,
+  deadLetter: (isDead) => (isDead ? "j.discarded_at is null" : null),
+  submittedAfter: (at, bind) => `b.submitted_at >= ${bind(at)}`,
+  submittedBefore: (at, bind) => `b.submitted_at < ${bind(at)}`,
+};
+const PLAIN = Object.entries(PLAIN_CONDITIONS) as [PgField, PgCondition<unknown>][];
 
 export function finder({ db, sql, interned }: PostgresContext, reader: PostgresReader, secret: string) {
   const prefixed = sql(
@@ -43,16 +59,15 @@ export function finder({ db, sql, interned }: PostgresContext, reader: PostgresR
     const states = statesOf(filter);
     // Written out, not bound: only then is it known that an index on some states serves.
     if (states !== null) where.push(states.length === 0 ? "false" : `j.state in (${states.join(", ")})`);
-    if (filter.deadLetter === true) where.push("j.discarded_at is null");
     if (areAside(states)) where.push("(j.state = 2 or j.state >= 4)");
-    if (filter.parentId !== undefined) where.push(`b.parent = ${bind(filter.parentId)}`);
-    if (filter.tag !== undefined) where.push(`j.no in (select job from $s.tag where tag = ${bind(filter.tag)})`);
+    for (const [field, conditionOf] of PLAIN) {
+      const condition = filter[field] === undefined ? null : conditionOf(filter[field], bind);
+      if (condition !== null) where.push(condition);
+    }
     if (filter.key !== undefined) {
       const scope = filter.namespace === undefined ? "" : ` and namespace = ${bind(filter.namespace)}`;
       where.push(`b.id in (select id from $s.submit_key where key = ${bind(filter.key)}${scope})`);
     }
-    if (filter.submittedAfter !== undefined) where.push(`b.submitted_at >= ${bind(filter.submittedAfter)}`);
-    if (filter.submittedBefore !== undefined) where.push(`b.submitted_at < ${bind(filter.submittedBefore)}`);
     if (filter.idPrefix !== undefined) {
       const found = await db.read(prefixed, [filter.idPrefix, afterPrefix(filter.idPrefix)]);
       where.push(`b.job = any (${bind(bigints(found.map(([no]) => no as number)))}::bigint[])`);

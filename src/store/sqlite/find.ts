@@ -1,6 +1,6 @@
 /** Searching jobs. Only bound values enter the statements. Candidates come in the order of their numbers from the index that
  *  serves the search best, or from the table itself; each is checked against all conditions. SQLite works inside our process,
- *  so this is done in slices, one a turn of the event loop, and a call ends after a number of them (`find-scan.ts`). */
+ *  so this is done in slices, one a turn of the event loop, and a call ends after a number of them. */
 
 import { type EventLoop, nextTurn } from "../../lib/clock.ts";
 import {
@@ -9,6 +9,7 @@ import {
   isPattern,
   MAX_CHECKED,
   MAX_PREFIXED,
+  type PlannedField,
   readCursor,
   SCAN,
   toGlob,
@@ -42,6 +43,30 @@ class WhereClause {
   }
   toString(): string {
     return this.#texts.length === 0 ? "true" : this.#texts.join(" and ");
+  }
+}
+
+/** Conditions that every plan checks in the same way. One that many jobs can fail needs no index: a call checks a bounded
+ *  number of jobs. Undefined: it narrows nothing. */
+type SqliteField = Exclude<keyof JobFilter, PlannedField>;
+type SqliteCondition = readonly [sql: string, ...values: SqlValue[]] | undefined;
+
+const PLAIN_CONDITIONS: { readonly [K in SqliteField]: (value: NonNullable<JobFilter[K]>) => SqliteCondition } = {
+  parentId: (id) => ["j.parent = ?", id],
+  tag: (tag) => ["exists (select 1 from tag where tag = ? and job = j.no)", tag],
+  idPrefix: (prefix) => ["j.id >= ? and j.id < ?", prefix, afterPrefix(prefix)],
+  deadLetter: (isDead) => (isDead ? ["j.discarded_at is null"] : undefined),
+  submittedAfter: (at) => ["j.submitted_at >= ?", at],
+  submittedBefore: (at) => ["j.submitted_at < ?", at],
+};
+
+function addPlain(where: WhereClause, filter: JobFilter): void {
+  for (const [field, conditionOf] of Object.entries(PLAIN_CONDITIONS) as [
+    SqliteField,
+    (value: unknown) => SqliteCondition,
+  ][]) {
+    const condition = filter[field] === undefined ? undefined : conditionOf(filter[field]);
+    if (condition !== undefined) where.add(...condition);
   }
 }
 
@@ -157,14 +182,7 @@ export function finder(
     const states = statesOf(filter);
     if (lanes !== null) where.add("j.lane in (select value from json_each(?))", numbers(lanes));
     if (states !== null) where.add(`j.state in (${states.join(", ")})`);
-    if (filter.deadLetter === true) where.add("j.discarded_at is null");
-    if (filter.parentId !== undefined) where.add("j.parent = ?", filter.parentId);
-    if (filter.tag !== undefined) where.add("exists (select 1 from tag where tag = ? and job = j.no)", filter.tag);
-    if (filter.submittedAfter !== undefined) where.add("j.submitted_at >= ?", filter.submittedAfter);
-    if (filter.submittedBefore !== undefined) where.add("j.submitted_at < ?", filter.submittedBefore);
-    if (filter.idPrefix !== undefined) {
-      where.add("j.id >= ? and j.id < ?", filter.idPrefix, afterPrefix(filter.idPrefix));
-    }
+    addPlain(where, filter);
     const called = calledLanes(filter, lanes);
     const exact = exactOf(filter, called);
     if (exact !== null) where.add(`j.${exact} = ?`, filter[exact] as string);
