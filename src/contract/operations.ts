@@ -149,7 +149,7 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
   getJob: {
     ...command("Get a job"),
     query: closed({ view: View }),
-    description: "With `view`, as another system shows it: opal, opal-attempts, fluster, noetl, attune or agent-task.",
+    description: "With `view`, in the format of another system.",
   },
   cancelJob: command("Cancel a job", "At once if it waits, by its signal if it runs. Repeated, it changes nothing."),
   retryJob: command("Run a waiting job now, or redrive a failed or cancelled one"),
@@ -169,7 +169,7 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
     ...{
       tag: "jobs",
       summary: "Events of a job",
-      description: `${FEED_TEXT} With \`view\` (noetl, agent-task), all of them in the words of another system.`,
+      description: `${FEED_TEXT} With \`view\`, all of them in the format of another system.`,
       params: OfJob,
       query: closed({ ...FEED, view: View }),
       reply: EventPage,
@@ -302,12 +302,7 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation>> = {
   ...TOKEN_OPERATIONS,
   getDialects: {
     ...{ tag: "server", summary: "What holds for files of other systems where they say nothing" },
-    reply: Type.Object({
-      opal: Type.Unknown(),
-      fluster: Type.Unknown(),
-      attune: Type.Unknown(),
-      agent: Type.Unknown(),
-    }),
+    reply: Type.Record(Type.String(), Type.Unknown(), { description: "The settings of each dialect, by its group." }),
   },
 
   prune: {

@@ -88,6 +88,23 @@ export interface EventTable {
   readonly rows: readonly (readonly string[])[];
 }
 
+/** The fields that documents of a dialect are recognised by.
+ *  @example
+ *  const { text }: DocumentSigns = dialectOf("opal").signs;
+ *  console.log(`an OPAL job has ${text}`); */
+export interface DocumentSigns {
+  /** For people: what a document must have, as in "apiVersion and kind: AgentTask". */
+  readonly text: string;
+  /** Fields at the top that identify a document, alone or together. */
+  readonly fields: readonly string[];
+  /** Other fields at the top that are common: they identify no document, and are not misspelt. */
+  readonly common?: readonly string[];
+  /** Fields of `retry` that identify a document. */
+  readonly retry?: readonly string[];
+  /** Values of `kind` that identify a document. */
+  readonly kinds?: readonly string[];
+}
+
 /** A source system: reads its files, and shows jobs as it does.
  *  @example
  *  const dialect: Dialect = dialectOf("opal");
@@ -98,6 +115,10 @@ export interface Dialect {
   readonly called: string;
   /** Whether a document looks like one of its own. Cheap, and no promise that it is a good one. */
   recognises(document: unknown): boolean;
+  /** What its documents are recognised by, for the error about a document of no known kind. */
+  readonly signs: DocumentSigns;
+  /** A file in the folder above a document's: readers may then read that whole folder, not only the document's own. */
+  readonly packFile?: string;
   /** Throws a `ConfigError` whose path leads to the mistake from the document's root, as in `spec.retry.maxAttempts`. */
   read(document: unknown, context: ReadContext): Reading;
   /** Whether a job was made from one of its files, or by its API. */
@@ -112,6 +133,8 @@ export interface Dialect {
   eventTable?(parts: ViewParts): EventTable;
   /** The submit keys of the jobs that a text may stand for, where this system's clients know its jobs by ids of their own. */
   keysOf?(reference: string): readonly string[];
+  /** For help: what such a text is, as in "the name of an AgentTask". */
+  readonly reference?: string;
   /** For systems whose documents are objects with a name: applied again, they are the same job. */
   readonly named?: NamedDocuments;
   /** Annotations that only the dialect itself reads. */

@@ -5,6 +5,7 @@ export type {
   Dialect,
   DialectName,
   Difference,
+  DocumentSigns,
   EventTable,
   NamedDocuments,
   ReadContext,

@@ -46,6 +46,12 @@ export function recognise(document: unknown): Dialect | null {
   return found.length === 1 ? (found[0] as Dialect) : null;
 }
 
+/** The files by which a folder is known as one whose subfolders hold documents. */
+export const PACK_FILES: readonly string[] = DIALECTS.flatMap(({ packFile }) => packFile ?? []);
+
+/** For help: how a job can be referred to, in the terms of all dialects. */
+export const REFERENCE_TEXTS: readonly string[] = DIALECTS.flatMap(({ reference }) => reference ?? []);
+
 /** The submit keys of the jobs that a text may stand for, in the terms of any dialect: ids of OPAL's clients, names of
  *  AgentTasks and of jobs that fluster's clients launched.
  *  @example

@@ -30,6 +30,17 @@ export const DIALECT_DEFAULTS: DialectSettings = {
   agent: AGENT_DEFAULTS,
 };
 
+/** For a simulation, which runs nothing: with a placeholder for each program that is not set. */
+export function withPrograms(settings: DialectSettings): DialectSettings {
+  const { opal, agent } = settings;
+  const program = ["(none is set)"];
+  return {
+    ...settings,
+    opal: { ...opal, engine: opal.engine ?? program },
+    agent: { ...agent, command: agent.command ?? program },
+  };
+}
+
 const GROUPS = Object.keys(DIALECT_DEFAULTS) as (keyof DialectSettings)[];
 
 /** The settings of a server, or those that a store was opened with. A group that it does not know has its defaults.

@@ -7,7 +7,7 @@ import { ROUTES, type Route, type RouteName } from "../contract/routes.ts";
 import type { Operation } from "../contract/schemas.ts";
 import { ERROR_CODES } from "../core/errors.ts";
 import { HIJACKED, JsonText, type ServerParts } from "./context.ts";
-import { openApiDocument, openApiPath, scopeText } from "./openapi.ts";
+import { descriptionOf, openApiDocument, openApiPath } from "./openapi.ts";
 import type { ServedRoute } from "./served-route.ts";
 
 // A page for people, made from the tables that the server itself works by: one file, no scripts, nothing from
@@ -65,11 +65,11 @@ ${sections.join("\n")}
 }
 
 function entry(name: RouteName, route: Route, operation: Operation): string {
-  const { summary, description = "", params, query, body, bodyType, reply, replyType } = operation;
+  const { summary, params, query, body, bodyType, reply, replyType } = operation;
   const parts = [
     `<h3 id="${name}">${escaped(summary)}</h3>`,
     `<p class="path"><code>${route.method} ${escaped(openApiPath(route.path))}</code></p>`,
-    `<p>${marked(`${description} ${scopeText(route)}`.trim())}</p>`,
+    `<p>${marked(descriptionOf(name, route))}</p>`,
     block("Path", params),
     block("Query", query),
     bodyType === undefined ? block("Body", body) : `<p>Body: <code>${bodyType}</code></p>`,

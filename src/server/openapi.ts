@@ -4,6 +4,7 @@ import { OPERATIONS } from "../contract/operations.ts";
 import { ROUTES, type Route, type RouteName } from "../contract/routes.ts";
 import { ErrorSchema, type Operation } from "../contract/schemas.ts";
 import { API_VERSION, HEADER } from "../contract/wire.ts";
+import { EVENT_VIEW_NAMES, JOB_VIEW_NAMES } from "../dialects/registry.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -54,14 +55,28 @@ export function openApiPath(path: string): string {
   return path.replaceAll(/:([a-zA-Z]+)/g, "{$1}").replace("*", "{path}");
 }
 
-export function scopeText({ scope }: Route): string {
+/** The views that an operation takes. */
+const VIEWS: Readonly<Partial<Record<RouteName, readonly string[]>>> = {
+  getJob: JOB_VIEW_NAMES,
+  listJobEvents: EVENT_VIEW_NAMES,
+};
+
+/** An operation's description, with its views and the scope it needs. */
+export function descriptionOf(name: RouteName, route: Route): string {
+  const { description }: Operation = OPERATIONS[name];
+  const views = VIEWS[name];
+  const viewsText = views === undefined ? undefined : `Views: ${views.join(", ")}.`;
+  return [description, viewsText, scopeText(route)].filter((text) => text !== undefined).join(" ");
+}
+
+function scopeText({ scope }: Route): string {
   return scope === null
     ? "Any valid token will do."
     : `Needs the scope \`${scope}\`${scope === "admin" ? "" : ", or `admin`"}.`;
 }
 
 function operationOf(name: RouteName, route: Route, operation: Operation): Json {
-  const { tag, summary, description, body, bodyType, reply, replyType, status = 200 } = operation;
+  const { tag, summary, body, bodyType, reply, replyType, status = 200 } = operation;
   const success =
     reply === null
       ? { description: "Done" }
@@ -70,7 +85,7 @@ function operationOf(name: RouteName, route: Route, operation: Operation): Json 
     operationId: name,
     tags: [tag],
     summary,
-    description: [description, scopeText(route)].filter((text) => text !== undefined).join(" "),
+    description: descriptionOf(name, route),
     parameters: parametersOf(operation),
     ...(body === undefined
       ? {}

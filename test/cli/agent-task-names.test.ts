@@ -238,7 +238,7 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
         ["--role", "writer"],
         /no ClusterAgentRole "writer"; allowed: a role of a file .* or of the setting agent\.roles/,
       ],
-      [["-f", rolesIn(where)], /--file: it requires --role/],
+      [["-f", rolesIn(where)], /--file requires --role/],
     ] as const) {
       expect(await ask("resubmit", "my-task", ...argv)).toMatchObject({ code: 2, stderr: expect.stringMatching(line) });
     }

@@ -4,11 +4,12 @@ import { join, resolve } from "node:path";
 import { Readable } from "node:stream";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { readJobFiles } from "../../src/cli/apply/read-jobs.ts";
-import { OPERATIONS } from "../../src/contract/operations.ts";
+import { ROUTES } from "../../src/contract/routes.ts";
 import type { ReadEntry } from "../../src/dialects/dialect.ts";
 import { EVENT_VIEW_NAMES, JOB_VIEW_NAMES } from "../../src/dialects/registry.ts";
 import { DIALECT_DEFAULTS } from "../../src/dialects/settings.ts";
 import { toSubmitItem } from "../../src/engine/submit-item.ts";
+import { descriptionOf } from "../../src/server/openapi.ts";
 import { OWN, SAMPLES } from "../dialects/samples.ts";
 import { startServer } from "../server/kit.ts";
 import { perdure } from "./kit.ts";
@@ -71,7 +72,7 @@ describe.each(KINDS)("apply to %s", (kind) => {
     const stranger = await ask("apply", "-f", written(`${list}  - { apiVersion: v1, kind: Pod }\n`));
     expect(stranger).toMatchObject({
       code: 2,
-      stderr: expect.stringMatching(/jobs\.yaml:9:5: got a document of no kind/),
+      stderr: expect.stringMatching(/jobs\.yaml:9:5: got a document of no known kind/),
     });
     expect((await library.jobs()).jobs).toHaveLength(2);
   });
@@ -306,7 +307,7 @@ const BAD: readonly (readonly [string, string | RegExp])[] = [
   [OWN.replace("maxAttempts: 3", "retryWhen: 'attempt <'"), /^job\.yaml:2:\d+: retry\.retryWhen: /],
   // Files that are not there, and kinds that are none.
   [SAMPLES.attune, /^job\.yaml:3:1: entrypoint: there is no file/],
-  ["hello: world\n", "job.yaml:1:1: got a document of no kind that is known here"],
+  ["hello: world\n", "job.yaml:1:1: got a document of no known kind"],
   ["", "job.yaml:1:1: the file is empty"],
   ["# later\n", "job.yaml:1:1: the file is empty"],
   // A number where a text is wanted.
@@ -428,8 +429,9 @@ describe("convert", () => {
 
 describe("a view", () => {
   it("is named by the description of the API", () => {
-    for (const name of JOB_VIEW_NAMES) expect(OPERATIONS.getJob.description).toContain(name);
-    for (const name of EVENT_VIEW_NAMES) expect(OPERATIONS.listJobEvents.description).toContain(name);
+    const { getJob, listJobEvents } = ROUTES;
+    for (const name of JOB_VIEW_NAMES) expect(descriptionOf("getJob", getJob)).toContain(name);
+    for (const name of EVENT_VIEW_NAMES) expect(descriptionOf("listJobEvents", listJobEvents)).toContain(name);
   });
 
   it("that is not known is refused, with the nearest", async () => {

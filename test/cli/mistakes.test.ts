@@ -86,16 +86,14 @@ describe("a mistake in a file of another system", () => {
   ])("by which its kind would be known has the nearest word, and its place: %j", async (text, place, hint) => {
     const { code, stderr } = await dry(text);
     expect(code).toBe(2);
-    expect(stderr).toContain(
-      `b.yaml:${place}: got a document of no kind that is known here. Did you mean ${hint}? A job`,
-    );
-    expect(stderr).toContain("fluster's words in retry");
+    expect(stderr).toContain(`b.yaml:${place}: got a document of no known kind. Did you mean ${hint}? A job`);
+    expect(stderr).toContain("fluster's fields in retry");
     expect(stderr).toContain("kind: ClusterAgentRole");
   });
 
   it("has no hint where no word is near", async () => {
     const { stderr } = await dry("name: x\nentrypoint: y\n");
-    expect(stderr).toContain("b.yaml:1:1: got a document of no kind that is known here. A job of Perdure has argv");
+    expect(stderr).toContain("b.yaml:1:1: got a document of no known kind. A job of Perdure has argv");
   });
 
   it("has the place of a parent that is not there, and nothing is stored", async () => {
@@ -166,7 +164,7 @@ describe("a note", () => {
     const { code, stderr } = await says(argv, { "retry.yaml": "# ours?\nretry: 3\n" });
     expect([code, stderr]).toEqual([
       0,
-      "note: retry.yaml:2:1: retry: read as Perdure's own. If NoETL's is meant, say --dialect noetl\n",
+      "note: retry.yaml:2:1: retry: read as Perdure's own. It can be read with --dialect noetl\n",
     ]);
     const sure = await says([...argv, "--dialect", "perdure"], { "retry.yaml": "retry: 3\n" });
     expect([sure.code, sure.stderr]).toEqual([0, ""]);
@@ -174,7 +172,7 @@ describe("a note", () => {
       code: 2,
       stderr:
         "perdure simulate: retry.yaml:1:1: retry: true does not say how many runs; allowed: a number of runs such as 5, false " +
-        "for one run, or an object with a policy, such as { maxAttempts: 5 }. If NoETL's is meant, say --dialect noetl\n",
+        "for one run, or an object with a policy, such as { maxAttempts: 5 }. It can be read with --dialect noetl\n",
     });
   });
 });
@@ -224,7 +222,7 @@ describe("a word of the command line", () => {
     [["get", UNKNOWN, "-o", "agent-task,yml"], 'the format after the comma is "yml"; allowed: json, yaml\n'],
     [["get", UNKNOWN, "-o", "yaml,agent-task"], 'is "agent-task"; write agent-task,yaml\n'],
     [["get", UNKNOWN, "-o", "json,yaml"], "two formats; write one of them"],
-    [["get", UNKNOWN, "-o", "a,b,c"], "write a view and a format, as in agent-task,yaml\n"],
+    [["get", UNKNOWN, "-o", "a,b,c"], "write a view and a format, as in perdure,yaml\n"],
     [["get", UNKNOWN, "-o", "yaml", "--json"], "--json and --output yaml cannot be used together\n"],
   ])("is told with what was meant: %j", async (argv, message) => {
     const { code, stderr } = await says(argv, { "b.yaml": "argv: [a]\n" });

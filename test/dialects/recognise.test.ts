@@ -57,7 +57,7 @@ describe("a document", () => {
   it.each(["a: 1\n", "[1, 2]\n", "hello\n", "apiVersion: v1\nkind: Pod\n", "name: x\nentrypoint: y\n"])(
     "that is none is told with the kinds that there are: %j",
     async (text) => {
-      await expect(kindOf(text)).rejects.toThrow(/of no kind that is known here\. .*AgentTask/);
+      await expect(kindOf(text)).rejects.toThrow(/of no known kind\. .*AgentTask/);
     },
   );
 

@@ -3,9 +3,7 @@
 import { dirname, resolve } from "node:path";
 import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
-import { ROLE_KIND, TASK_KIND } from "../../dialects/agent-task/fields.ts";
 import type { Dialect } from "../../dialects/dialect.ts";
-import { FLUSTER_RETRY_FIELDS } from "../../dialects/fluster/retry.ts";
 import { candidates, DIALECTS, dialectOf, documentsWithin } from "../../dialects/registry.ts";
 import { type CliError, usageError } from "../exit.ts";
 import { bytesOf, EMPTY, TOP_KEYS } from "../input/job-file.ts";
@@ -105,21 +103,15 @@ function ownness(value: unknown): "sure" | "likely" | "possible" | "none" {
 // What is said of a document of no known kind: what the kinds are known by and, where a word of it is nearly one of
 // those, that word with its place. Which kind a document is of is decided elsewhere.
 
-/** What files of other systems are known by, alone or together. */
-const SIGNS = [
-  ...["prompt", "entrypoint", "resources", "environment", "ports", "scheduling_timeout_seconds"],
-  ...["step", "type", "tool", "workflow", "runtime", "runner_type", "entry_point", "apiVersion", "kind", "spec"],
-];
-/** Words that are nobody's sign, and no misspelling of one either. */
-const OTHERS = ["name", "ref", "metadata", "parameters", "description", "method", "url", "code", "script", "next"];
-const KNOWN: readonly string[] = [...SIGNS, ...TOP_KEYS];
-const RETRY_SIGNS: readonly string[] = [...FLUSTER_RETRY_FIELDS, "max_attempts"];
+const KNOWN_FIELDS: readonly string[] = [...DIALECTS.flatMap(({ signs }) => signs.fields), ...TOP_KEYS];
+const COMMON_FIELDS: readonly string[] = DIALECTS.flatMap(({ signs }) => signs.common ?? []);
+const RETRY_FIELDS: readonly string[] = DIALECTS.flatMap(({ signs }) => signs.retry ?? []);
+const KIND_VALUES: readonly string[] = DIALECTS.flatMap(({ signs }) => signs.kinds ?? []);
 
-const KINDS_THERE_ARE =
-  "A job of Perdure has argv, command, kind or jobs; an OPAL job has prompt; a fluster job has entrypoint with resources, " +
-  "environment, ports or fluster's words in retry; a NoETL task has step with type or tool, workflow, or " +
-  "retry.max_attempts; an Attune action has runtime and entrypoint, or runner_type and entry_point; an AgentTask has " +
-  `apiVersion and kind: ${TASK_KIND}, its role kind: ${ROLE_KIND}. Name it with --dialect`;
+const KNOWN_KINDS = [
+  "A job of Perdure has argv, command, kind or jobs",
+  ...DIALECTS.map(({ called, signs }) => `${called} has ${signs.text}`),
+].join("; ");
 
 function unknownKind(yaml: YamlText): CliError {
   const { value } = yaml;
@@ -127,7 +119,7 @@ function unknownKind(yaml: YamlText): CliError {
   const got = isPlain(value) ? "a document" : Array.isArray(value) ? "a list" : show(value);
   const slip = isPlain(value) ? slipIn(value as Record<string, unknown>) : null;
   const hint = slip === null ? "" : ` Did you mean ${show(slip.meant)} by ${show(slip.given)}?`;
-  return yaml.error(slip?.path ?? [], `got ${got} of no kind that is known here.${hint} ${KINDS_THERE_ARE}`);
+  return yaml.error(slip?.path ?? [], `got ${got} of no known kind.${hint} ${KNOWN_KINDS}. Pass --dialect to set it`);
 }
 
 interface MisspeltWord {
@@ -139,11 +131,11 @@ interface MisspeltWord {
 /** The first word that is nearly one by which a kind is known. */
 function slipIn(document: Record<string, unknown>): MisspeltWord | null {
   const { kind, retry } = document;
-  const meant = typeof kind === "string" ? nearest(kind, [TASK_KIND, ROLE_KIND]) : null;
+  const meant = typeof kind === "string" ? nearest(kind, KIND_VALUES) : null;
   if (meant !== null && meant !== kind) return { path: ["kind"], given: kind as string, meant };
   return (
-    slipAmong(Object.keys(document), KNOWN, OTHERS, []) ??
-    (isPlain(retry) ? slipAmong(Object.keys(retry), RETRY_SIGNS, [], ["retry"]) : null)
+    slipAmong(Object.keys(document), KNOWN_FIELDS, COMMON_FIELDS, []) ??
+    (isPlain(retry) ? slipAmong(Object.keys(retry), RETRY_FIELDS, [], ["retry"]) : null)
   );
 }
 

@@ -1,11 +1,11 @@
-/** What a dialect's reader may read beside its document: files of the same folder and of an Attune pack, nothing
- *  outside. Also the place in the file for notes that come without one. */
+/** What a dialect's reader may read beside its document: files of the same folder and of its pack, nothing outside. Also the place in the file for notes that come without one. */
 import { randomBytes } from "node:crypto";
 import { existsSync, realpathSync, statSync } from "node:fs";
 import { dirname, isAbsolute, join, resolve, sep } from "node:path";
 import { fieldPath, isPlain } from "../../core/check.ts";
 import { type ConfigError, show } from "../../core/errors.ts";
 import type { ReadContext } from "../../dialects/dialect.ts";
+import { PACK_FILES } from "../../dialects/registry.ts";
 import type { DialectSettings } from "../../dialects/settings.ts";
 import { type CliError, usageError } from "../exit.ts";
 import { stepsOf, withQuotes } from "../input/job-file.ts";
@@ -13,13 +13,11 @@ import { readSmallFile, readYamlBytes, type YamlPath, type YamlText } from "../y
 import { YAML_LIMITS } from "../yaml/scan.ts";
 import type { AnyDocument } from "./documents.ts";
 
-// What a dialect's reader may look at beside its document: files of the same folder, and of a pack of Attune's that
-// the document is in. Nothing above that, by a path or by a link: a file that somebody downloaded must not be able to
-// send what else lies on this machine.
+// A reader reads files of the document's folder and, where the folder above has a pack file, files of that folder too. Nothing
+// above that, by a path or by a link: a downloaded document must not be able to send other files of this machine.
 
 /** As base64 no job can hold more. */
 const MAX_BYTES = 1_048_576;
-const PACK = "pack.yaml";
 
 export interface FileSurroundings {
   readonly settings: DialectSettings;
@@ -92,9 +90,9 @@ export class FileContext {
     } catch {
       return null;
     }
-    const roots = [dir, ...(existsSync(join(dir, "..", PACK)) ? [join(dir, "..")] : [])].map((root) =>
-      realpathSync(root),
-    );
+    const above = join(dir, "..");
+    const isPack = PACK_FILES.some((name) => existsSync(join(above, name)));
+    const roots = [dir, ...(isPack ? [above] : [])].map((root) => realpathSync(root));
     if (!roots.some((root) => real.startsWith(root.endsWith(sep) ? root : root + sep))) throw this.#leadsOut(path);
     // A pipe or a device would never end.
     return statSync(real).isFile() ? readSmallFile(real, shown, limit) : null;

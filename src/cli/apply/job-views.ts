@@ -38,7 +38,7 @@ function parsed(text: string): JobOutputFormat {
   if (second === undefined)
     return isFormat(first) ? { view: null, format: first } : { view: known(first), format: "json" };
   if (third !== undefined)
-    throw usageError(`--output: got ${show(text)}; write a view and a format, as in agent-task,yaml`);
+    throw usageError(`--output: got ${show(text)}; write a view and a format, as in ${OWN_VIEW},yaml`);
   if (isFormat(second)) return { view: isFormat(first) ? twice(text) : known(first), format: second };
   const hint =
     isFormat(first) && OUTPUT_VIEWS.includes(second)
@@ -53,7 +53,7 @@ function isFormat(text: string): text is OutputFormat {
 
 function twice(text: string): never {
   throw usageError(
-    `--output: got ${show(text)}, two formats; write one of them, or a view and a format, as in agent-task,yaml`,
+    `--output: got ${show(text)}, two formats; write one of them, or a view and a format, as in ${OWN_VIEW},yaml`,
   );
 }
 

@@ -1,5 +1,4 @@
-/** Jobs of documents that have names, such as AgentTasks: one that is applied again is the job that exists, unless it differs
- *  from it. Nothing is ever updated. The submit decides who is first, by the key; only those that exist already are compared
+/** Jobs of documents that have names: a document that is applied again is the job that exists, unless it differs from it. Nothing is ever updated. The submit decides who is first, by the key; only those that exist already are compared
  *  after it. By the command of a job they are compared before it as well: its submit starts a child that has failed anew, which
  *  must not be done for a document that differs. */
 

@@ -1,5 +1,6 @@
 /** `perdure apply`: stores the jobs of files of any kind, ours or another system's. */
 import { show } from "../../core/errors.ts";
+import { withDialectHelp } from "../../dialects/cli/registry.ts";
 import { dialectSettingsFor } from "../apply/dialect-settings.ts";
 import { KINDS } from "../apply/documents.ts";
 import { showDry } from "../apply/dry-run.ts";
@@ -17,12 +18,6 @@ export const apply: CliCommand = {
   name: "apply",
   summary: "Submit the jobs of a file, ours or of another system",
   usage: "perdure apply -f FILE [-f FILE…] [-p KEY=VALUE…] [OPTIONS]",
-  about:
-    "Recognises what a file is where that is certain; --dialect names it. A file may hold several documents, " +
-    "with --- between them. With a mistake in one, no job of any is stored; one whose key belongs to another job is refused " +
-    "for itself. What a document asks for and Perdure cannot do is " +
-    "printed as a note. An AgentTask that is applied again is the same job, by its namespace and name: nothing is stored if it is " +
-    "unchanged, and one that differs is refused with what differs. With --wait, exits as `perdure wait` does.",
   options: [
     {
       ...{ name: "file", short: "f", type: "string", value: "FILE", multiple: true },
@@ -31,7 +26,7 @@ export const apply: CliCommand = {
     { ...PARAM, help: "A parameter, for files that take them; KEY:=JSON for any value but text." },
     {
       ...{ name: "key", type: "string", value: "KEY" },
-      help: "For files with one job: at most one job has this key; given again, it finds that job. It takes the place of an AgentTask's name.",
+      help: "For files with one job: at most one job has this key; given again, it finds that job. It replaces the key that follows from a document's name.",
     },
     { name: "dialect", type: "string", value: "NAME", help: `What the files are: ${KINDS.join(", ")}.` },
     {
@@ -43,13 +38,19 @@ export const apply: CliCommand = {
     ...TARGET,
     ...READING,
   ],
-  examples: [
-    "perdure apply -f job.yaml",
-    "perdure apply -f roles.yaml -f task.yaml --wait",
-    "perdure apply -f actions/fetch.yaml -p url=https://example.org",
-    "perdure apply -f part.yaml --key part-1",
-    "cat job.yaml | perdure apply -f - --dialect fluster --dry-run",
-  ],
+  ...withDialectHelp("apply", {
+    about:
+      "Recognises what a file is where that is certain; --dialect names it. A file may hold several documents, " +
+      "with --- between them. With a mistake in one, no job of any is stored; one whose key belongs to another job is refused " +
+      "for itself. What a document asks for and Perdure cannot do is " +
+      "printed as a note. With --wait, exits as `perdure wait` does.",
+    examples: [
+      "perdure apply -f job.yaml",
+      "perdure apply -f roles.yaml -f task.yaml --wait",
+      "perdure apply -f actions/fetch.yaml -p url=https://example.org",
+      "perdure apply -f part.yaml --key part-1",
+    ],
+  }),
 
   async run(context) {
     const { given, io, out } = context;

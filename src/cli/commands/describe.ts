@@ -1,21 +1,19 @@
 /** `perdure describe`: a job with all that is recorded of it, on one page: what it is, its state, its attempts, its children, and
- *  what happened, as events. In our own terms, whatever the job came from; in those of AgentTask only if that is asked for. */
+ *  what happened, as events. In our own terms, whatever the job came from; with -o in those of another system. */
 
 import { showMs } from "../../core/duration.ts";
-import { show } from "../../core/errors.ts";
 import { explain } from "../../core/explain/explain.ts";
 import { jobName } from "../../core/job/job-name.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import { givenKey } from "../../core/task/task.ts";
-import { printAgentAttempts, printAgentEvents, printAgentFacts } from "../../dialects/agent-task/cli/page.ts";
-import { agentTaskEvents } from "../../dialects/agent-task/events.ts";
-import { agentTaskView } from "../../dialects/agent-task/view.ts";
+import type { DescribedJob } from "../../dialects/cli/dialect-cli.ts";
+import { DESCRIBE_VIEWS, describerOf, withDialectHelp } from "../../dialects/cli/registry.ts";
 import type { ViewParts } from "../../dialects/dialect.ts";
-import { shownAnnotations, shownKey } from "../../dialects/registry.ts";
+import { eventView, jobView, shownAnnotations, shownKey } from "../../dialects/registry.ts";
 import { storable } from "../../lib/text.ts";
 import { viewParts } from "../apply/job-views.ts";
 import { type CliCommand, READING } from "../command.ts";
-import { EXIT, usageError } from "../exit.ts";
+import { EXIT } from "../exit.ts";
 import { fullId } from "../jobs/job-reference.ts";
 import { eventCells as eventRow } from "../output/event-row.ts";
 import { bySession, failureLine, type KnownWorker, shortResult, stateWords } from "../output/job-text.ts";
@@ -29,34 +27,31 @@ export const describe: CliCommand = {
   name: "describe",
   summary: "Describe a job with its attempts, children and events",
   usage: "perdure describe ID [OPTIONS]",
-  about:
-    "A job with all that is recorded of it, on one page. With --json: job, attempts, children and events. With -o agent-task, in the terms " +
-    "of AgentTask, whatever the job came from: a phase, a reason for each attempt (transient, logical or budget), and events " +
-    "such as Normal/Retrying and Warning/RetryExhausted, with times in UTC; with --json its manifest and status too.",
   options: [
-    { name: "output", short: "o", type: "string", value: "VIEW", help: "In the terms of another system: agent-task." },
+    {
+      ...{ name: "output", short: "o", type: "string", value: "VIEW" },
+      help: `In the terms of another system: ${DESCRIBE_VIEWS.join(", ")}. \`perdure get -o\` has more views.`,
+    },
     ...TARGET,
     ...READING,
   ],
-  examples: [
-    "perdure describe job_01m7gekg9zevv9a6xvvwmt1v8g",
-    "perdure describe -o agent-task job_01m7gekg9zevv9a6xvvwmt1v8g",
-  ],
+  ...withDialectHelp("describe", {
+    about: "A job with all that is recorded of it, on one page. With --json: job, attempts, children and events.",
+    examples: ["perdure describe job_01m7gekg9zevv9a6xvvwmt1v8g"],
+  }),
 
   async run(context) {
     const { given, out } = context;
     const short = given.jobId();
     const view = given.text("output");
-    if (view !== undefined && view !== "agent-task") {
-      throw usageError(`--output: got ${show(view)}; the only other view is agent-task. \`perdure get -o\` has more`);
-    }
+    const describeOther = view === undefined ? null : describerOf(view, "--output");
     await withPerdure(context, async (perdure) => {
       const id = await fullId(perdure, short);
       const [parts, workers] = await Promise.all([viewParts(perdure, id, true), bySession(perdure)]);
       const page = { parts, children: parts.children?.jobs ?? [], workers, now: parts.now ?? Date.now() };
-      if (given.flag("json")) out.json(view === undefined ? ownJson(page) : agentJson(page));
-      else if (view === undefined) printOwn(out, page);
-      else printAgentTask(out, page);
+      if (given.flag("json")) out.json(view === undefined ? ownJson(page) : viewJson(view, page));
+      else if (describeOther === null) printOwn(out, page);
+      else await describeOther(out, describedJob(out, page));
       if (parts.children?.more) {
         out.note(`only ${page.children.length} children are shown, failed ones first; \`perdure tree ${id}\` has more`);
       }
@@ -78,8 +73,16 @@ function ownJson({ parts: { job, events }, children, now }: DescribePage): objec
   return { job, attempts, children: children.map(shownChild), events };
 }
 
-function agentJson(page: DescribePage): object {
-  return { ...agentTaskView(page.parts), ...ownJson(page), events: agentTaskEvents(page.parts) };
+function viewJson(view: string, page: DescribePage): object {
+  const shown = jobView(view, "--output")(page.parts) as object;
+  return { ...shown, ...ownJson(page), events: eventView(view, "--output")(page.parts) };
+}
+
+function describedJob(out: Printer, page: DescribePage): DescribedJob {
+  const { parts, workers, now } = page;
+  const { job } = parts;
+  const state = stateWords(job, now, workers);
+  return { parts, name: nameOf(job), state, now, printChildren: () => printChildren(out, page) };
 }
 
 function printOwn(out: Printer, page: DescribePage): void {
@@ -104,16 +107,6 @@ function printOwn(out: Printer, page: DescribePage): void {
       return [at, names, detail];
     }),
   );
-}
-
-function printAgentTask(out: Printer, page: DescribePage): void {
-  const { parts, workers, now } = page;
-  const { job } = parts;
-  const view = agentTaskView(parts);
-  printAgentFacts(out, { job, name: nameOf(job), state: stateWords(job, now, workers), view });
-  printAgentAttempts(out, view);
-  printChildren(out, page);
-  printAgentEvents(out, agentTaskEvents(parts), now);
 }
 
 /** `3 attempts, backoff exponential 1 s to 1 min`; `perdure get --json` has the whole policy. */

@@ -2,6 +2,7 @@
 
 import type { FeedOptions, Perdure } from "../../core/api.ts";
 import type { PerdureEvent } from "../../core/job/event.ts";
+import { withDialectHelp } from "../../dialects/cli/registry.ts";
 import type { EventTable } from "../../dialects/dialect.ts";
 import { VIEWED_EVENTS } from "../../dialects/read-view.ts";
 import { EVENT_VIEW_NAMES, eventTable, eventView } from "../../dialects/registry.ts";
@@ -51,13 +52,14 @@ export const events: CliCommand = {
     { name: "json", type: "boolean", help: "Print one JSON document; with --follow, one object a line." },
     ...READING.filter(({ name }) => name !== "json"),
   ],
-  examples: [
-    "perdure events job_01m7gekg9zevv9a6xvvwmt1v8g",
-    "perdure events --newest --limit 50",
-    "perdure events --after 1200 --limit 50 --json",
-    "perdure events -f",
-    "perdure events --view noetl job_01m7gekg9zevv9a6xvvwmt1v8g",
-  ],
+  ...withDialectHelp("events", {
+    examples: [
+      "perdure events job_01m7gekg9zevv9a6xvvwmt1v8g",
+      "perdure events --newest --limit 50",
+      "perdure events --after 1200 --limit 50 --json",
+      "perdure events -f",
+    ],
+  }),
 
   async run(context) {
     const { given } = context;

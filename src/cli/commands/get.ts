@@ -6,6 +6,7 @@ import { showMs } from "../../core/duration.ts";
 import type { Explanation } from "../../core/explain/explain.ts";
 import { jobName } from "../../core/job/job-name.ts";
 import type { JobInfo } from "../../core/job/views.ts";
+import { withDialectHelp } from "../../dialects/cli/registry.ts";
 import { jobView, shownKey, showsChildren, sourceOf } from "../../dialects/registry.ts";
 import { originOf } from "../../dialects/shared.ts";
 import { storable } from "../../lib/text.ts";
@@ -29,18 +30,19 @@ export const get: CliCommand = {
     {
       ...{ name: "output", short: "o", type: "string", value: "FORMAT" },
       help:
-        "yaml or json: in the format of the system that the job came from, as an AgentTask manifest with its status, else in " +
-        `Perdure's own. A view, in JSON: ${OUTPUT_VIEWS.join(", ")}. A view in YAML: agent-task,yaml.`,
+        "yaml or json: in the format of the system that the job came from, else in Perdure's own. " +
+        `A view, in JSON: ${OUTPUT_VIEWS.join(", ")}. VIEW,yaml: a view in YAML.`,
     },
     ...TARGET,
     ...READING,
   ],
-  examples: [
-    "perdure get job_01m7gekg9zevv9a6xvvwmt1v8g",
-    "perdure get --json job_01m7gekg9zevv9a6xvvwmt1v8g",
-    "perdure get -o fluster job_01m7gekg9zevv9a6xvvwmt1v8g",
-    "perdure get -o yaml job_01m7gekg9zevv9a6xvvwmt1v8g",
-  ],
+  ...withDialectHelp("get", {
+    examples: [
+      "perdure get job_01m7gekg9zevv9a6xvvwmt1v8g",
+      "perdure get --json job_01m7gekg9zevv9a6xvvwmt1v8g",
+      "perdure get -o yaml job_01m7gekg9zevv9a6xvvwmt1v8g",
+    ],
+  }),
 
   async run(context) {
     const { given, out } = context;

@@ -4,17 +4,14 @@ import type { Perdure } from "../../core/api.ts";
 import { show } from "../../core/errors.ts";
 import { exec } from "../../core/input/builtin.ts";
 import type { ExecInput } from "../../core/input/exec-input.ts";
-import { type AgentChange, resubmit as resubmitJob, withChangesKept } from "../../dialects/agent-task/change.ts";
-import { jobDifferences } from "../../dialects/agent-task/differences.ts";
-import { readValues } from "../../dialects/agent-task/values.ts";
-import type { ReadEntry } from "../../dialects/dialect.ts";
+import { RESUBMIT } from "../../dialects/cli/registry.ts";
+import { type DialectSettings, dialectSettingsFrom } from "../../dialects/settings.ts";
 import { localDialectSettings } from "../apply/dialect-settings.ts";
-import { documentsOf } from "../apply/documents.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { asReference, fullId } from "../jobs/job-reference.ts";
 import { budgetNotes } from "../output/policy-text.ts";
-import { CHANGE_OPTIONS, changeOf, type ResubmitChange } from "../submit/resubmit-changes.ts";
+import { CHANGE_OPTIONS, changeOf } from "../submit/resubmit-changes.ts";
 import { TARGET, targetOf, withPerdure } from "../target/target.ts";
 
 export const resubmit: CliCommand = {
@@ -27,16 +24,7 @@ export const resubmit: CliCommand = {
     "With --role, retry, budget, model, tier and timeout that came from the role before are replaced by those of the new one; what the " +
     "task itself gave stays. The new job names the one it was made from; `perdure ps --resubmit-of ID` lists such jobs.",
   options: [
-    { name: "prompt", type: "string", value: "TEXT", help: "Another prompt, for an AgentTask." },
-    { name: "model", type: "string", value: "NAME", help: "Another model, for an AgentTask." },
-    {
-      ...{ name: "role", type: "string", value: "NAME" },
-      help: "Another ClusterAgentRole, for an AgentTask: of --file, or of the setting agent.roles.",
-    },
-    {
-      ...{ name: "file", short: "f", type: "string", value: "FILE", multiple: true },
-      help: "With --role: a file with ClusterAgentRole documents; - reads standard input.",
-    },
+    ...RESUBMIT.options,
     {
       name: "key",
       type: "string",
@@ -56,40 +44,23 @@ export const resubmit: CliCommand = {
 
   async run(context) {
     const { given, io, out } = context;
-    const { id: short, change } = wantedOf(context);
+    const { id: short, command } = wantedOf(context);
     const others = changeOf(context);
     const key = given.text("key");
-    const files = given.texts("file");
-    if (files.length > 0 && change.role === undefined) throw usageError("--file: it requires --role");
-    const roles = (await documentsOf({ files, io, dialect: "agent-task" })).map(({ yaml }) => yaml.value);
+    const copier = await RESUBMIT.open({ given, io, command });
     const target = targetOf(context);
     const { id, job, formerParent, before, after } = await withPerdure(context, async (perdure) => {
       const whole = await fullId(perdure, short);
       await refusePiped(perdure, whole);
-      const settings = () => (target.kind === "server" ? perdure.dialectSettings() : localDialectSettings(context));
-      const options = { roles, ...(key === undefined ? {} : { key }) };
-      const made = await resubmitJob(
-        changing(perdure, others, async () => settings()),
-        whole,
-        change,
-        options,
-      );
+      const settings = async (): Promise<DialectSettings> =>
+        target.kind === "server" ? dialectSettingsFrom(perdure) : localDialectSettings(context);
+      const made = await copier.resubmit(perdure, whole, { key, others, settings });
       return { id: whole, ...made, before: await (await perdure.job(whole)).get(), after: await made.job.get() };
     });
     if (given.flag("json")) {
       out.json({ id: job.id, created: job.created, resubmitOf: id, budgets: after.budgets, before: before.budgets });
     } else out.line(job.id);
-    if (change.role !== undefined && job.created) {
-      if (readValues(before) === null)
-        out.note("stored by an earlier version: its retry, model and budget count as its own");
-      out.note(
-        `changed: ${
-          jobDifferences(before, after)
-            .map(({ text }) => text)
-            .join("; ") || "nothing"
-        }`,
-      );
-    }
+    if (job.created) for (const note of copier.notes(before, after)) out.note(note);
     for (const line of budgetNotes(before, after)) out.note(line);
     if (formerParent !== null) out.note(`its parent ${formerParent} has ended: the new job has none`);
     if (!job.created) out.note(`${job.id} already exists; the key ${key} names it`);
@@ -107,39 +78,12 @@ async function refusePiped(perdure: Perdure, id: string): Promise<void> {
   );
 }
 
-/** Submits what it is given with the change made. */
-function changing(
-  perdure: Perdure,
-  change: ResubmitChange,
-  dialectSettings: Perdure["dialectSettings"],
-): Pick<Perdure, "job" | "submit" | "dialectSettings"> {
-  const submit = (kind: string, input?: unknown, given: NonNullable<ReadEntry["options"]> = {}) => {
-    const before = { task: kind, input, options: given };
-    const { task, input: changed, options } = withChangesKept(before, change(before));
-    return perdure.submit(task, changed, options);
-  };
-  return {
-    job: (id) => perdure.job(id),
-    submit: submit as Perdure["submit"],
-    dialectSettings,
-  };
-}
-
-function wantedOf({ given }: CommandContext): { readonly id: string; readonly change: AgentChange } {
+function wantedOf({ given }: CommandContext): { readonly id: string; readonly command: readonly string[] | null } {
   const { positionals, afterDashes } = given;
   if (afterDashes?.length === 0) throw usageError(`no command after --; usage: ${resubmit.usage}`);
   const before = positionals.slice(0, positionals.length - (afterDashes?.length ?? 0));
   const [id, extra] = before;
   if (id === undefined) throw usageError(`which job? Usage: ${resubmit.usage}`);
   if (extra !== undefined) throw usageError(`unexpected argument ${show(extra)}. Usage: ${resubmit.usage}`);
-  const prompt = given.text("prompt");
-  const model = given.text("model");
-  const role = given.text("role");
-  const change = {
-    ...(role === undefined ? {} : { role }),
-    ...(prompt === undefined ? {} : { prompt }),
-    ...(model === undefined ? {} : { model }),
-    ...(afterDashes === null ? {} : { command: afterDashes }),
-  };
-  return { id: asReference(id), change };
+  return { id: asReference(id), command: afterDashes };
 }

@@ -3,6 +3,7 @@ import { showMs } from "../../core/duration.ts";
 import { counted } from "../../core/format.ts";
 import { OUTCOME_FORMS } from "../../core/simulate/played-outcome.ts";
 import { type Scenario, simulate as simulateJob, simulateMany } from "../../core/simulate/simulate.ts";
+import { withDialectHelp } from "../../dialects/cli/registry.ts";
 import { simulatedEnd } from "../../dialects/simulated-end.ts";
 import type { CliCommand } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
@@ -14,22 +15,23 @@ export const simulate: CliCommand = {
   name: "simulate",
   summary: "Show what a retry policy would do, without running anything",
   usage: "perdure simulate [-f FILE] [--outcomes LIST | --failure-rate R] [OPTIONS]",
-  about:
-    "Plays outcomes through the real decisions and prints the schedule: each run, what is decided after it and by which rule, " +
-    "the wait and its range under jitter, the charge, and where it ends. Nothing is stored or started. Outcomes: " +
-    `${OUTCOME_FORMS}. A lost worker is taken to be noticed at once, and the next to be free when the job is due. Exits ` +
-    "with 0 however the job ends.",
   options: [
     ...SOURCE_OPTIONS,
     ...PLAN_OPTIONS,
     { name: "json", type: "boolean", help: "Print one JSON document, and nothing else, to stdout." },
   ],
-  examples: [
-    "perdure simulate --max-attempts 5 --backoff 2s --outcomes fail,fail,ok",
-    "perdure simulate --preset opal --outcomes lost,lost",
-    "perdure simulate -f task.yaml --outcomes fail,lost,fail,ok --jitter 0 --json",
-    "perdure simulate --max-attempts 4 --failure-rate 0.3 --runs 10000",
-  ],
+  ...withDialectHelp("simulate", {
+    about:
+      "Plays outcomes through the real decisions and prints the schedule: each run, what is decided after it and by which rule, " +
+      "the wait and its range under jitter, the charge, and where it ends. Nothing is stored or started. Outcomes: " +
+      `${OUTCOME_FORMS}. A lost worker is taken to be noticed at once, and the next to be free when the job is due. Exits ` +
+      "with 0 however the job ends.",
+    examples: [
+      "perdure simulate --max-attempts 5 --backoff 2s --outcomes fail,fail,ok",
+      "perdure simulate -f task.yaml --outcomes fail,lost,fail,ok --jitter 0 --json",
+      "perdure simulate --max-attempts 4 --failure-rate 0.3 --runs 10000",
+    ],
+  }),
 
   async run(context) {
     const { given, out, io } = context;

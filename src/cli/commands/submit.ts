@@ -1,4 +1,6 @@
 /** `perdure submit`: stores jobs for workers to run. */
+import { namedJob, withDialectHelp } from "../../dialects/cli/registry.ts";
+import { dialectSettingsFor } from "../apply/dialect-settings.ts";
 import type { JobToStore } from "../apply/named-jobs.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { usageError } from "../exit.ts";
@@ -13,11 +15,6 @@ export const submit: CliCommand = {
   name: "submit",
   summary: "Submit jobs for workers to run",
   usage: "perdure submit KIND | -f FILE | - | -- COMMAND [ARGS…]  [OPTIONS]",
-  about:
-    "Prints the id of each job once it is stored. A file has one job, or many under `jobs:`; with a mistake in it none of " +
-    "them is stored. A command is a job of kind exec; it runs in this directory if its worker is on this machine, else in " +
-    "a directory of its own. A kind PACK.ACTION is an Attune action, found in the directories of attune.packs; pass its " +
-    "parameters with -p. With --wait, exits as `perdure wait` does.",
   options: [
     {
       ...{ name: "file", short: "f", type: "string", value: "FILE" },
@@ -32,13 +29,18 @@ export const submit: CliCommand = {
     ...TARGET,
     ...READING,
   ],
-  examples: [
-    "perdure submit resize --input '{\"width\": 640}' --queue images",
-    "perdure submit mail -p to=a@example.org -p tries:=3 --key mail-17",
-    "perdure submit mypack.external_api_call -p url=https://example.org",
-    "perdure submit --max-attempts 3 --wait -- ./backup.sh --full",
-    "perdure submit -f jobs.yaml",
-  ],
+  ...withDialectHelp("submit", {
+    about:
+      "Prints the id of each job once it is stored. A file has one job, or many under `jobs:`; with a mistake in it none of " +
+      "them is stored. A command is a job of kind exec; it runs in this directory if its worker is on this machine, else in " +
+      "a directory of its own. With --wait, exits as `perdure wait` does.",
+    examples: [
+      "perdure submit resize --input '{\"width\": 640}' --queue images",
+      "perdure submit mail -p to=a@example.org -p tries:=3 --key mail-17",
+      "perdure submit --max-attempts 3 --wait -- ./backup.sh --full",
+      "perdure submit -f jobs.yaml",
+    ],
+  }),
 
   async run(context) {
     const { given } = context;
@@ -77,18 +79,11 @@ async function jobsOf(context: CommandContext, target: Target): Promise<JobToSto
   }
   if (afterDashes === null) {
     if (positionals.length === 0) throw usageError(`what to submit? Usage: ${submit.usage}`);
-    const entry = (await actionNamed(context, target)) ?? (await kindEntry(context));
+    const entry = (await namedJob(context, () => dialectSettingsFor(context, target))) ?? (await kindEntry(context));
     return [{ entry, where: null }];
   }
   if (afterDashes.length === 0) throw usageError(`no command after --; usage: ${submit.usage}`);
   if (positionals.length > afterDashes.length)
     throw usageError("a kind and a command after -- cannot be used together");
   return [{ entry: commandEntry(context, afterDashes, target), where: null }];
-}
-
-/** Loaded only for a name that may be one: most kinds have no dot. */
-async function actionNamed(context: CommandContext, target: Target): Promise<JobToStore["entry"] | null> {
-  if (!context.given.positionals[0]?.includes(".")) return null;
-  const { actionEntry } = await import("../../dialects/attune/cli/action-entry.ts");
-  return actionEntry(context, target);
 }

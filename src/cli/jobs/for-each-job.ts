@@ -78,7 +78,7 @@ async function resolvedOne(perdure: Perdure, text: string) {
   }
 }
 
-/** A client of OPAL may have chosen an id that has the form of ours: it counts where no job has that id. */
+/** A client of another system may have chosen an id in the form of ours: it is used if no job has that id. */
 async function acted(perdure: Perdure, id: string, act: (perdure: Perdure, id: string) => Promise<JobInfo>) {
   try {
     return await act(perdure, id);

@@ -8,20 +8,20 @@ import { jobName } from "../../core/job/job-name.ts";
 import type { JobsFilter } from "../../core/job/jobs-filter.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import { isName, MAX_KEY } from "../../core/names.ts";
-import { submitKeysOf } from "../../dialects/registry.ts";
+import { REFERENCE_TEXTS, submitKeysOf } from "../../dialects/registry.ts";
 import { originOf } from "../../dialects/shared.ts";
 import { isId } from "../../lib/id.ts";
 import { usageError } from "../exit.ts";
 
 // What stands for a job wherever a command takes one, in this order: 1. its id in full 2. the id or the name that
-// another system knows it by: an id of OPAL's clients, the name of an AgentTask 3. the beginning of its id, with or
+// another system uses for it 3. the beginning of its id, with or
 // without `job_` 4. its name; a job that `resubmit` made from another counts only where no other has the name The
 // first of these that finds a job counts. One that finds several is refused with the candidates: nothing is guessed.
 // All of it is found by indexes, never by a scan, in the namespace of the command.
 
 /** For the help of every command that takes a job. */
 export const REFERENCES =
-  "ID stands for a job: its id, the id that a client of OPAL knows, the name of an AgentTask or fluster job, the first characters of an id (4 or " +
+  `ID stands for a job: its id, ${REFERENCE_TEXTS.join(", ")}, the first characters of an id (4 or ` +
   "more, with or without job_), or the job's name. The first of these that fits counts; an ambiguous one is refused.";
 
 const FEWEST = 4;

@@ -9,7 +9,7 @@ import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { Scenario } from "../../core/simulate/simulate.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
 import { retryBlock, retryDialects } from "../../dialects/retry-block.ts";
-import { DIALECT_DEFAULTS, type DialectSettings } from "../../dialects/settings.ts";
+import { DIALECT_DEFAULTS, withPrograms } from "../../dialects/settings.ts";
 import { dialectSettingsFor, unusedSettings } from "../apply/dialect-settings.ts";
 import { KINDS } from "../apply/documents.ts";
 import { readJobFiles } from "../apply/read-jobs.ts";
@@ -113,17 +113,6 @@ async function readSource(context: CommandContext): Promise<SimulationSource> {
   return ofEntry(chosen(given, files.join(", "), jobs).entry, notes);
 }
 
-/** Nothing is run: which program it would be does not matter. */
-function withPrograms(settings: DialectSettings): DialectSettings {
-  const { opal, agent } = settings;
-  const program = ["(none is set)"];
-  return {
-    ...settings,
-    opal: { ...opal, engine: opal.engine ?? program },
-    agent: { ...agent, command: agent.command ?? program },
-  };
-}
-
 function shownName(name: string): string {
   return name === "-" ? "stdin" : name;
 }
@@ -156,7 +145,8 @@ async function retryAlone(
       : DIALECT_DEFAULTS;
     const notes: string[] = [];
     const policy = resolvePolicy(retryBlock(retry, "retry", () => settings, dialect, notes) ?? (retry as PolicyInput));
-    if (typeof retry === "number" && dialect === undefined) notes.push(`retry: read as Perdure's own. ${OF_NOETL}`);
+    if (typeof retry === "number" && dialect === undefined)
+      notes.push(`retry: read as Perdure's own.${hintFor(retry)}`);
     return ofPolicy(
       policy,
       notes.map((note) => `${file.where(["retry"])}: ${note}`),
@@ -168,13 +158,9 @@ async function retryAlone(
   }
 }
 
-/** Its `true` and its `3` look like ours. */
-const OF_NOETL = "If NoETL's is meant, say --dialect noetl";
-
-/** Words such as `initial_delay` are in several dialects, and tell none of them. */
+/** Values such as `true` and 3, and fields such as `initial_delay`, are valid in several dialects. */
 function hintFor(retry: unknown): string {
-  if (retry === true) return ` ${OF_NOETL}`;
-  const names = isPlain(retry) ? retryDialects(retry, "retry", DIALECT_DEFAULTS) : [];
+  const names = retryDialects(retry, "retry", DIALECT_DEFAULTS);
   return names.length === 0 ? "" : ` It can be read with --dialect ${names.join(" or ")}`;
 }
 

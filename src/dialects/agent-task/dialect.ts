@@ -52,12 +52,19 @@ export const agentTask: Dialect = {
     return { jobs: [], notes };
   },
 
+  signs: {
+    text: `apiVersion and kind: ${TASK_KIND}, its role kind: ${ROLE_KIND}`,
+    fields: ["apiVersion", "kind", "spec"],
+    common: ["metadata"],
+    kinds: [TASK_KIND, ROLE_KIND],
+  },
   isSource: ({ annotations }) => annotations?.[ANNOTATION.name] !== undefined,
   showsChildren: true,
   view: agentTaskView,
   events: agentTaskEvents,
   eventTable: (parts) => agentEventTable(agentTaskEvents(parts)),
   keysOf: nameKeys,
+  reference: "the name of an AgentTask",
   named: namedTasks,
   bookkeeping: [ANNOTATION.values],
 };

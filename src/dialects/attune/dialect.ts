@@ -26,6 +26,12 @@ export const attune: Dialect = {
     return has("runtime", "runner_type") && has("entrypoint", "entry_point");
   },
 
+  signs: {
+    text: "runtime and entrypoint, or runner_type and entry_point",
+    fields: ["runtime", "runner_type", "entry_point"],
+    common: ["name", "ref", "parameters", "description"],
+  },
+  packFile: "pack.yaml",
   read: readAttune,
   isSource: ({ annotations }) => annotations?.[ACTION] !== undefined,
   view: attuneView,

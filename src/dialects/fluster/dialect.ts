@@ -49,10 +49,17 @@ export const flusterDialect: Dialect = {
     return SIGNS.some(has) || (isPlain(retry) && Object.keys(retry).some((word) => words.includes(word)));
   },
 
+  signs: {
+    text: "entrypoint with resources, environment, ports or fluster's fields in retry",
+    fields: ["entrypoint", ...SIGNS],
+    common: ["name"],
+    retry: FLUSTER_RETRY_FIELDS,
+  },
   read: (document, { settings }) => readFluster(document, settings.fluster),
   isSource: ({ annotations }) => annotations?.[FLUSTER_NAME] !== undefined,
   view: flusterStatus,
   keysOf: (reference) => (isFlusterId(reference) ? [flusterKey(reference)] : []),
+  reference: "the name of a fluster job",
 };
 
 export function readFluster(document: unknown, settings: FlusterSettings): Reading {

@@ -108,6 +108,12 @@ export const noetl: Dialect = {
   name: "noetl",
   called: "a NoETL task",
   recognises,
+  signs: {
+    text: "step with type or tool, workflow, or retry.max_attempts",
+    fields: ["step", "type", "tool", "workflow"],
+    common: ["method", "url", "code", "script", "next"],
+    retry: ["max_attempts"],
+  },
   isSource: ({ annotations }) => annotations?.[STEP] !== undefined,
   read,
   view: noetlQueueRow,

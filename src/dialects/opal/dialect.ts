@@ -41,11 +41,13 @@ export const opal = {
   name: "opal",
   called: "an OPAL job",
   recognises,
+  signs: { text: "prompt", fields: ["prompt"], common: ["metadata"] },
   isSource: (job: JobInfo) => opalIdOf(job) !== null,
   read,
   view: ({ job, attempts, workerName, events }: ViewParts): OpalJob => opalJob(job, attempts, workerName, events),
   bookkeeping: [OPAL_MARK],
   keysOf: (reference: string) => (isOpalId(reference) ? [opalKey(reference)] : []),
+  reference: "the id that a client of OPAL uses",
 } as const satisfies Dialect;
 
 /** The document that OPAL keeps beside its jobs. */

@@ -19,7 +19,6 @@ export function expiryTests(bench: Bench): void {
     expect(await bench.store.expired({ now: end, limit: 9 })).toEqual([]);
   });
 
-  // fluster: "0 means no timeout", and UNSCHEDULABLE is what was "not scheduled within this time".
   test.each([
     ["the time it may wait", { expireInMs: MINUTE }, "queue_timeout"],
     ["its deadline", { deadlineAt: T0 + MINUTE }, "deadline"],

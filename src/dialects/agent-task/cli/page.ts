@@ -3,19 +3,21 @@
 
 import { commandLine, shortResult } from "../../../cli/output/job-text.ts";
 import type { Printer } from "../../../cli/output/print.ts";
-import { type Colour, painted, type TextPiece } from "../../../cli/output/terminal-text.ts";
+import { type Colour, painted } from "../../../cli/output/terminal-text.ts";
 import { showMs } from "../../../core/duration.ts";
-import type { JobInfo } from "../../../core/job/views.ts";
+import type { DescribedJob } from "../../cli/dialect-cli.ts";
 import { shownKey } from "../../registry.ts";
 import { originOf } from "../../shared.ts";
-import type { AgentEvent } from "../events.ts";
-import type { AgentTaskView } from "../view.ts";
+import { type AgentEvent, agentTaskEvents } from "../events.ts";
+import { type AgentTaskView, agentTaskView } from "../view.ts";
 
-export interface AgentTaskPage {
-  readonly job: JobInfo;
-  readonly name: string;
-  readonly state: TextPiece;
-  readonly view: AgentTaskView;
+export function printAgentTask(out: Printer, described: DescribedJob): void {
+  const { parts, now } = described;
+  const view = agentTaskView(parts);
+  printFacts(out, described, view);
+  printAttempts(out, view);
+  described.printChildren();
+  printEvents(out, agentTaskEvents(parts), now);
 }
 
 const PHASES: Readonly<Record<AgentTaskView["status"]["phase"], Colour | null>> = {
@@ -23,7 +25,7 @@ const PHASES: Readonly<Record<AgentTaskView["status"]["phase"], Colour | null>> 
   ...{ Failed: "red", TimedOut: "red", BudgetExceeded: "red", Cancelled: "yellow" },
 };
 
-export function printAgentFacts(out: Printer, { job, name, state, view }: AgentTaskPage): void {
+function printFacts(out: Printer, { parts: { job }, name, state }: DescribedJob, view: AgentTaskView): void {
   const { metadata, spec, status } = view;
   const text = (value: unknown) => (typeof value === "string" ? value : null);
   const { retry, budget, model } = spec as { retry: object; budget?: object; model?: unknown };
@@ -63,7 +65,7 @@ function pairs(values: object): string {
     .join(", ");
 }
 
-export function printAgentAttempts(out: Printer, { status: { history } }: AgentTaskView): void {
+function printAttempts(out: Printer, { status: { history } }: AgentTaskView): void {
   if (history.length === 0) return;
   out.line();
   out.table(
@@ -81,7 +83,7 @@ export function printAgentAttempts(out: Printer, { status: { history } }: AgentT
   );
 }
 
-export function printAgentEvents(out: Printer, events: readonly AgentEvent[], now: number): void {
+function printEvents(out: Printer, events: readonly AgentEvent[], now: number): void {
   if (events.length === 0) return;
   out.line();
   out.table(

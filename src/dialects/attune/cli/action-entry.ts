@@ -1,13 +1,11 @@
 /** `perdure submit mypack.action -p key=value`: the job of an action, by its name. */
 
-import { dialectSettingsFor } from "../../../cli/apply/dialect-settings.ts";
 import { FileContext } from "../../../cli/apply/file-context.ts";
 import type { CommandContext } from "../../../cli/command.ts";
 import { loadConfig } from "../../../cli/config/config.ts";
 import { type CliError, usageError } from "../../../cli/exit.ts";
 import { POLICY_OPTIONS } from "../../../cli/input/shared-options.ts";
 import { givenOptions, inputOf } from "../../../cli/submit/entry-from-options.ts";
-import type { Target } from "../../../cli/target/target.ts";
 import { isPlain, nearest } from "../../../core/check.ts";
 import { ConfigError, show } from "../../../core/errors.ts";
 import type { ReadEntry, Reading } from "../../dialect.ts";
@@ -40,7 +38,10 @@ export function readAction({ file, dir }: FoundAction, { parameters, settings }:
 // too.
 
 /** Null for an ordinary kind. */
-export async function actionEntry(context: CommandContext, target: Target): Promise<ReadEntry | null> {
+export async function actionEntry(
+  context: CommandContext,
+  settingsOf: () => Promise<DialectSettings>,
+): Promise<ReadEntry | null> {
   const { given, out } = context;
   const [name = ""] = given.positionals;
   const pack = packOf(name, context);
@@ -52,7 +53,7 @@ export async function actionEntry(context: CommandContext, target: Target): Prom
   }
   const parameters = (await inputOf(context)) ?? {};
   if (!isPlain(parameters)) throw usageError(`--input: got ${show(parameters)}; an action has an object of parameters`);
-  const settings = await dialectSettingsFor(context, target);
+  const settings = await settingsOf();
   const { jobs, notes } = readAction(action, { parameters: parameters as Record<string, unknown>, settings });
   const [entry] = jobs as readonly [ReadEntry];
   const options = withWishes(entry.options ?? {}, givenOptions(given));

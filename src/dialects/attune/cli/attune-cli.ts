@@ -6,6 +6,14 @@ import { ATTUNE_SETTINGS } from "./settings.ts";
 const KEYS = ATTUNE_SETTINGS.map(({ key }) => key);
 
 export const attuneCli: DialectCli = {
+  name: "attune",
+  help: {
+    submit: {
+      about:
+        "A kind PACK.ACTION is an Attune action, found in the directories of attune.packs; pass its parameters with -p.",
+      examples: ["perdure submit mypack.external_api_call -p url=https://example.org"],
+    },
+  },
   settings: {
     group: "attune",
     keys: KEYS,
@@ -20,5 +28,10 @@ export const attuneCli: DialectCli = {
         jitterFactor: config.number("attune.retry.jitter_factor"),
       },
     }),
+  },
+  namedJob: async (context, settings) => {
+    // Loaded only for a name that may be one: most kinds have no dot.
+    if (!context.given.positionals[0]?.includes(".")) return null;
+    return (await import("./action-entry.ts")).actionEntry(context, settings);
   },
 };

@@ -6,6 +6,11 @@ import { FLUSTER_SETTINGS } from "./settings.ts";
 const KEYS = FLUSTER_SETTINGS.map(({ key }) => key);
 
 export const flusterCli: DialectCli = {
+  name: "fluster",
+  help: {
+    apply: { examples: ["cat job.yaml | perdure apply -f - --dialect fluster --dry-run"] },
+    get: { examples: ["perdure get -o fluster job_01m7gekg9zevv9a6xvvwmt1v8g"] },
+  },
   settings: {
     group: "fluster",
     keys: KEYS,

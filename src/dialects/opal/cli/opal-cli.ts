@@ -3,6 +3,8 @@ import type { DialectCli } from "../../cli/dialect-cli.ts";
 import { OPAL_DEFAULTS, type OpalFileSettings } from "../settings.ts";
 
 export const opalCli: DialectCli = {
+  name: "opal",
+  help: { simulate: { examples: ["perdure simulate --preset opal --outcomes lost,lost"] } },
   settings: {
     group: "opal",
     keys: ["opal.engine", "opal.maxRetries", "opal.retryBackoffs"],
