@@ -55,7 +55,7 @@ function example(name: string, check: (run: (...args: string[]) => Promise<strin
 example("first-job", async (run) => {
   const text = await run();
   expect(text).toContain("Hello, Ada! (from attempt 2)");
-  expect(text).toMatch(/^Succeeded at .*; run 2, 1 of 3 charged\.$/m);
+  expect(text).toMatch(/^Succeeded at .*, with attempt 2 of 3\.$/m);
   expect(text).toMatch(/^Attempt 1 started at .* and failed after .*"the first run fails, to show a retry"\.$/m);
   expect(text).toMatch(/^Attempt 2 started at .* and completed after/m);
   expect(statSync(join(cwd, ".perdure")).mode & 0o777).toBe(0o700);
@@ -89,7 +89,7 @@ example("flaky-api", async (run) => {
 example("dead-letter", async (run) => {
   const text = await run();
   expect(text).toContain("dead letter: invoice A-1, exhausted after 2 runs");
-  expect(text).toContain("rules[1] matched 2 times and only 1 retry is granted by it");
+  expect(text).toContain("rules[1] matched 2 times and allows 1 retry");
   expect(text).toContain("dead letter: invoice A-2, rejected after 1 run");
   expect(text).toContain('"the card has expired" (CardDeclined)');
   expect(text).toContain("redriven: chapter 2, receipt for A-1");
@@ -101,7 +101,7 @@ example("cancel-from-another-process", async (run) => {
   expect(text).toContain("canceller: asked for the end of a job that is running");
   expect(text).toContain("worker: stopped, because the job was cancelled");
   expect(text).toContain("worker: result() says job_cancelled");
-  expect(text).toMatch(/^Cancelled at .*; run 1, 0 of 1 charged\.$/m);
+  expect(text).toMatch(/^Cancelled at .*, after attempt 1 \(0 of 1 counted\)\.$/m);
 });
 
 example("testing", async (run) => {

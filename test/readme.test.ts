@@ -100,7 +100,7 @@ function steady(text: string): string[] {
     .replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, "INSTANT")
     .replaceAll(/, [\d.]+ m?s after it was due,/g, "") // said only where a run began late
     .replaceAll(/after [\d.]+ m?s\b/g, "after SPAN")
-    .replaceAll(/[\d.]+ m?s after its submission/g, "SPAN after its submission");
+    .replaceAll(/[\d.]+ m?s after submission/g, "SPAN after submission");
   return lines.trimEnd().split("\n");
 }
 

@@ -253,7 +253,7 @@ describe("a job that nobody can run", () => {
     await kit.advance("10s");
     for (const job of [labelled, queued]) {
       expect((await job.get()).state).toBe("queued");
-      expect((await job.explain()).text).toContain("No worker can run this kind: of 1 live worker none");
+      expect((await job.explain()).text).toContain("No worker can run this kind: none of 1 live worker");
     }
     await kit.perdure.work([k], { queues: ["q"] });
     await queued.result();

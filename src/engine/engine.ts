@@ -1,8 +1,8 @@
 /** The engine: the verbs of the other files in this folder, over one store, with clock, randomness and ids from
  *  outside. Any number of engines may work on one store; none is special. */
 
-import { type Explanation, explainStory } from "../core/explain/explain.ts";
-import { JobHistoryReader } from "../core/explain/story.ts";
+import { type Explanation, explainHistory } from "../core/explain/explain.ts";
+import { JobHistoryReader } from "../core/explain/history.ts";
 import type { StdinFile } from "../core/input/exec-input.ts";
 import type { Command } from "../core/job/command.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
@@ -197,10 +197,10 @@ export class Engine {
     const history = await store.history(jobId, { events: false });
     if (history === null) throw jobNotFound(jobId);
     const { job, lateReports, capableSessions, liveSessions, queuePausedAt, isOrphan } = history;
-    const teller = new JobHistoryReader(job.policy);
-    for await (const event of eachEvent(store, job)) teller.add(event);
+    const reader = new JobHistoryReader(job.policy);
+    for await (const event of eachEvent(store, job)) reader.add(event);
     const around = { lateReports, capableSessions, liveSessions, queuePausedAt, isOrphan };
-    return explainStory(teller.story, { now: clock.now(), ...around });
+    return explainHistory(reader.history, { now: clock.now(), ...around });
   }
 
   /** Opens a session; the answer is its id. */

@@ -28,13 +28,15 @@ describe("a job of preset attune", () => {
   it("is explained with the retry reason and the pattern that matched, in text and as JSON", async () => {
     const { id, ask } = await endedJob("attune");
     const lines = (await ask("explain", id)).split("\n");
-    const shown = lines.filter((line) => /Decision|Retry reason/.test(line)).map((line) => line.split("; run ")[0]);
+    const shown = lines
+      .filter((line) => /Decision|Retry reason/.test(line))
+      .map((line) => line.replace(/\. (Attempt|Counted) .*$/, ""));
     expect(shown).toEqual([
-      '  Decision: retry, because retryOn "heartbeat ... stale" matched "Worker heartbeat is stale"',
+      '  Decision: retry: retryOn "heartbeat ... stale" matched "Worker heartbeat is stale"',
       "  Retry reason: worker_heartbeat_stale.",
-      '  Decision: retry, because retryOn "worker did not pick up task" matched "worker did not pick up task"',
+      '  Decision: retry: retryOn "worker did not pick up task" matched "worker did not pick up task"',
       "  Retry reason: queue_timeout.",
-      '  Decision: fail as rejected, because noRetryOn "permission denied" matched "Permission denied"',
+      '  Decision: fail (rejected): noRetryOn "permission denied" matched "Permission denied"',
     ]);
     const story = JSON.parse(await ask("explain", id, "--json"));
     expect(story.retries).toMatchObject([

@@ -62,7 +62,7 @@ describe.each(KINDS)("a budget of 1 USD on %s, and three children that would spe
       expect((await ask(command, first.id)).stdout).toMatch(new RegExp(`^Budget above +${job.id}: ${spent}$`, "m"));
     }
     expect((await ask("explain", last.id)).stdout).toContain(
-      `it was due, and was not started.\n  Decision: fail as budget, because the budget of ${job.id} (1 USD, 1.8 spent) has nothing left`,
+      ` and was not started.\n  Decision: fail (budget): the budget of ${job.id} (1 USD, 1.8 spent) has nothing left`,
     );
 
     // Nothing is left: a redrive needs a grant.
@@ -88,7 +88,7 @@ describe.each(KINDS)("a budget of 1 USD on %s, and three children that would spe
     expect((await ask("redrive", last.id, "--budget", "much")).code).toBe(2);
     expect((await ask("redrive", last.id, "--budget", "2")).code).toBe(0);
     expect(await (await library.job(last.id)).result({ timeout: "60s" })).toBe("cheap");
-    expect((await ask("explain", last.id)).stdout).toContain("2 USD more was granted");
+    expect((await ask("explain", last.id)).stdout).toContain("budget raised by 2 USD");
     expect((await ask("get", job.id)).stdout).toMatch(/^Budget +2\.4 of 3 USD spent, 0\.6 left/m);
   });
 

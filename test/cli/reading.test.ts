@@ -140,7 +140,7 @@ describe("get", () => {
     expect(stdout).toMatch(/^State +succeeded$/m);
     expect(stdout).toMatch(/^Key +img-1$/m);
     expect(stdout).toMatch(/^Tags +red$/m);
-    expect(stdout).toMatch(/^Runs +2, 1 of 3 charged$/m);
+    expect(stdout).toMatch(/^Attempts +2 of 3$/m);
     expect(stdout).toMatch(/^Submitted +\d{4}-\d\d-\d\dT[\d:.]+[+-]\d\d:\d\d$/m);
     expect(stdout).toMatch(/^ +1 +failed +\S+ +[\d.]+ m?s +1 ms +connection reset$/m);
     expect(stdout).toMatch(/^ +2 +completed +\S+ +[\d.]+ m?s$/m);
@@ -159,8 +159,8 @@ describe("get", () => {
     await vi.waitFor(async () => expect(await losses()).toBe(1), { timeout: 20_000 });
     await reaping.close();
     const [got, told] = [await perdure(["get", id, "--data", dir]), await perdure(["explain", id, "--data", dir])];
-    expect(got.stdout).toMatch(/^Runs +1, 1 of 2 charged, 1 loss$/m);
-    expect(told.stdout).toContain("run 1, 1 of 2 charged, 1 loss");
+    expect(got.stdout).toMatch(/^Attempts +1 of 2 \(1 loss\)$/m);
+    expect(told.stdout).toContain("attempt 1 of 2 (1 loss)");
   });
 
   it("shows what failed, on one line whatever it says", async () => {

@@ -125,7 +125,7 @@ describe("a job that runs, met by its key,", () => {
     expect(idIn(second)).toBe(idIn(said));
     expect(endingOf(second).attempts.map(({ outcome }) => outcome)).toEqual(["interrupted", "completed"]);
     const { stdout } = await perdureAt(place, ["get", idIn(second)]);
-    expect(stdout).toMatch(/^Runs +2, 0 of 5 charged$/m);
+    expect(stdout).toMatch(/^Attempts +2 \(0 of 5 counted\)$/m);
   });
 
   it("is taken over by who waits when its process is ended", async () => {

@@ -26,7 +26,7 @@ describe("perdure run", () => {
     expect(readdirSync(join(place.data, "artifacts", id)).sort()).toEqual(["attempt_1", "attempt_2"]);
     const story = await perdureAt(place, ["explain", id]);
     expect(story).toMatchObject({ code: 0, stderr: "" });
-    expect(story.stdout).toMatch(/^Succeeded at .*; run 2, 1 of 3 charged\.$/m);
+    expect(story.stdout).toMatch(/^Succeeded at .*, with attempt 2 of 3\.$/m);
     expect(story.stdout).toMatch(/^Attempt 1 started .* failed after .*: "exit code 7: no luck"\.$/m);
     expect(story.stdout).toMatch(/^Attempt 2 started .* completed after /m);
   });

@@ -172,12 +172,12 @@ describe.each(KINDS)("submit to %s", (kind) => {
     expect(info).toMatchObject({ attempt: 2, timeoutMs: 30_000, priority: 2, policy: { maxAttempts: 3 } });
     const by = `(published by worker "w 1", session ${worker.session})`;
     expect((await ask("explain", id)).stdout).toContain(
-      `\n  Its policy: maxAttempts, backoff, timeout, priority from the task ${by}; all else from preset "default".\n`,
+      `\n  Policy: maxAttempts, backoff, timeout, priority from the task ${by}; everything else from preset "default".\n`,
     );
     const once = await ask("submit", "flaky", "--retry", "1", "--wait");
     expect(once.code).toBe(1);
     expect((await ask("explain", once.stdout.slice(0, 30))).stdout).toContain(
-      `  Its policy: maxAttempts from the submit; timeout, priority from the task ${by}; all else`,
+      `  Policy: maxAttempts from the submit; timeout, priority from the task ${by}; everything else`,
     );
   });
 

@@ -1,6 +1,6 @@
 /** `perdure get`: one job, its attempts and its result. */
 
-import { chargedAttempts, chargedText } from "../../core/decision/budget.ts";
+import { jobAttemptText } from "../../core/decision/budget.ts";
 import { failureText } from "../../core/decision/failure.ts";
 import { showMs } from "../../core/duration.ts";
 import type { Explanation } from "../../core/explain/explain.ts";
@@ -124,7 +124,7 @@ export function jobFacts(
     ["Tags", job.tags.join(", ")],
     ["Labels", labels.join(", ")],
     ["Priority", String(job.priority)],
-    ["Runs", `${job.attempt}, ${chargedText(chargedAttempts(job), job.losses)}`],
+    ["Attempts", jobAttemptText(job)],
     ["Chapter", job.chapter === 1 ? null : String(job.chapter)],
     ["Timeout", span(job.timeoutMs)],
     ["Submitted", at(job.submittedAt)],

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { addUsage, type Usage } from "../job/job.ts";
 import { testJob } from "../job/testing-job.ts";
 import {
+  attemptText,
   type BudgetNow,
   type BudgetShortage,
   budgetText,
@@ -17,6 +18,21 @@ import {
 } from "./budget.ts";
 
 const used = (tokensIn: number, tokensOut: number, costUsd: number): Usage => ({ tokensIn, tokensOut, costUsd });
+
+describe("attemptText", () => {
+  const blank = { attempt: 2, used: 2, limit: 5, losses: 0, isOpen: false, chapter: 1 };
+  it.each<[Partial<typeof blank>, string]>([
+    [{}, "2 of 5"],
+    [{ used: 1, isOpen: true }, "2 of 5"],
+    [{ used: 1 }, "2 (1 of 5 counted)"],
+    [{ attempt: 0, used: 0 }, "0 of 5"],
+    [{ losses: 2 }, "2 of 5 (2 losses)"],
+    [{ attempt: 7, used: 3, isOpen: true, losses: 1 }, "7 (3 of 5 counted, 1 loss)"],
+    [{ attempt: 6, used: 0, chapter: 2 }, "6 (0 of 5 counted since the redrive)"],
+  ])("%j: %s", (parts, text) => {
+    expect(attemptText({ ...blank, ...parts })).toBe(text);
+  });
+});
 
 describe("spentBudget", () => {
   it.each<[string, { tokens: number | null; costUsd: number | null }, Usage | null, "tokens" | "costUsd" | null]>([

@@ -5,18 +5,37 @@ import { counted } from "../format.ts";
 import { type Job, money, type Usage } from "../job/job.ts";
 import type { Policy } from "../policy/policy.ts";
 
-/** What was charged to `maxAttempts` so far. Every charge, and every place that shows one, counts by it. */
+/** How many attempts count against `maxAttempts` so far. Every charge, and every place that shows one, uses this count. */
 export function chargedAttempts({ failures, losses, policy }: Pick<Job, "failures" | "losses" | "policy">) {
   const shared = policy.workerLost.charge === "shared";
   return { used: shared ? failures + losses : failures, limit: policy.maxAttempts };
 }
 
-/** "4 of 5 charged", and the losses, which may have a budget of their own. */
-export function chargedText(
-  { used, limit }: { readonly used: number; readonly limit: number },
-  losses: number,
-): string {
-  return `${used} of ${limit} charged${losses === 0 ? "" : `, ${counted(losses, "loss", "losses")}`}`;
+/** The number of the latest attempt, and how many of those since the last redrive count. */
+interface AttemptCount {
+  readonly attempt: number;
+  readonly used: number;
+  readonly limit: number;
+  readonly losses: number;
+  /** The latest attempt runs or succeeded: it does not count as used, but is one of those that may be made. */
+  readonly isOpen: boolean;
+  readonly chapter: number;
+}
+
+/** `2 of 5`, or `7 (3 of 5 counted, 1 loss)` where not every attempt counts. */
+export function attemptText({ attempt, used, limit, losses, isOpen, chapter }: AttemptCount): string {
+  const lost = losses === 0 ? [] : [counted(losses, "loss", "losses")];
+  const since = chapter === 1 ? "" : " since the redrive";
+  const isEach = attempt === used + (isOpen ? 1 : 0);
+  const notes = isEach ? lost : [`${used} of ${limit} counted${since}`, ...lost];
+  return `${attempt}${isEach ? ` of ${limit}` : ""}${notes.length === 0 ? "" : ` (${notes.join(", ")})`}`;
+}
+
+/** `attemptText` of a job as it is. */
+export function jobAttemptText(job: Job): string {
+  const isOpen = job.state === "running" || job.state === "succeeded";
+  const { attempt, losses, chapter } = job;
+  return attemptText({ attempt, losses, chapter, isOpen, ...chargedAttempts(job) });
 }
 
 /** Tokens in and out together, and money. */

@@ -1,4 +1,4 @@
-/** What each attempt did, as data and in sentences, from the event that began it and the one that ended it. */
+/** Each attempt as data and in sentences, from the events that started and ended it. */
 import type { Charge, Delay } from "../decision/decide.ts";
 import type { Crash, Excuse } from "../decision/evidence.ts";
 import type { DecisionStep, Match } from "../decision/match.ts";
@@ -10,20 +10,20 @@ import {
   because,
   type DecidedEvent,
   type DecisionInHistory,
+  decisionLines,
   type ShownFailure,
-  tellDecision,
-  usageWords,
+  usageText,
 } from "./decision-text.ts";
 
 export type AttemptOutcome =
   | "running"
   | "completed"
-  /** Completed, with a result that `retryWhen` sends round again. */
+  /** Completed, with a result that `retryWhen` matches: it runs again. */
   | "polled"
   | "failed"
   | "timed_out"
   | "lost"
-  /** Ended so that its children can be waited for. */
+  /** Ended to wait for its children. */
   | "waiting"
   | "interrupted"
   | "released";
@@ -35,32 +35,32 @@ export interface AttemptHistory {
   readonly worker: string;
   readonly session: string;
   readonly startedAt: number;
-  /** When its job had been due. */
+  /** When its job was due. */
   readonly dueAt: number;
   readonly endedAt: number | null;
   readonly outcome: AttemptOutcome;
   readonly failure: ShownFailure | null;
   readonly usage: Usage | null;
-  /** What was decided, by which step, and the same as a clause for people; null while it runs. */
+  /** What was decided, by which step, and why, as a clause; null while it runs. */
   readonly verdict: StoredDecision["kind"] | null;
   readonly step: DecisionStep | null;
-  /** What of the policy or of the outcome decided; null where the step alone says it. */
+  /** The part of the policy or of the outcome that decided; null where the step is enough. */
   readonly match: Match | null;
   readonly because: string | null;
-  /** The budget that paid for it; null when nothing was charged. */
+  /** The limit that it counts against; null where it counts against none. */
   readonly charge: Charge | null;
   readonly delay: Delay | null;
   readonly nextRunAt: number | null;
 }
 
-/** The event that ended an attempt; a queue timeout ends a wait. */
+/** An event that ended an attempt; a queue timeout and a spent budget end a wait. */
 export type AttemptEnded = Exclude<DecidedEvent, { name: "job.queue_timeout" | "job.over_budget" }>;
 export type AttemptStarted = Extract<JobEvent, { name: "attempt.started" }>;
 
-/** A wait after the due time that is worth a word. */
+/** Shorter waits after the due time are not shown. */
 const LONG_WAIT_MS = 1_000;
 
-export function beginAttempt({ data, at }: AttemptStarted, before: JobProgressFields): AttemptHistory {
+export function startedAttempt({ data, at }: AttemptStarted, before: JobProgressFields): AttemptHistory {
   return {
     attempt: data.attempt,
     chapter: before.chapter,
@@ -82,10 +82,10 @@ export function beginAttempt({ data, at }: AttemptStarted, before: JobProgressFi
   };
 }
 
-export function endAttempt(begun: AttemptHistory, event: AttemptEnded, decided: DecisionInHistory): AttemptHistory {
+export function endedAttempt(started: AttemptHistory, event: AttemptEnded, decided: DecisionInHistory): AttemptHistory {
   const { decision, failure, usage } = event.data;
   return {
-    ...begun,
+    ...started,
     endedAt: event.at,
     outcome: outcomeOf(event),
     failure: failure ?? null,
@@ -117,87 +117,87 @@ function outcomeOf(event: AttemptEnded): AttemptOutcome {
   }
 }
 
-export function tellRunning(story: AttemptHistory): string {
-  return `${opening(story)} and is still running.`;
+export function runningLine(attempt: AttemptHistory): string {
+  return `${startText(attempt)} and is still running.`;
 }
 
-export function tellAttempt(story: AttemptHistory, event: AttemptEnded, decided: DecisionInHistory): string[] {
-  const lines = [`${opening(story)} and ${ending(story, event)}.`];
+export function attemptLines(attempt: AttemptHistory, event: AttemptEnded, decided: DecisionInHistory): string[] {
+  const lines = [`${startText(attempt)} and ${endText(attempt, event)}.`];
   if (event.name === "attempt.lost" && event.data.crash !== undefined) {
-    lines.push(`  ${crashWords(event.data.crash)}`);
+    lines.push(`  ${crashText(event.data.crash)}`);
   }
-  if (story.usage !== null) lines.push(`  It used ${usageWords(story.usage)}.`);
-  return [...lines, ...tellDecision(decided)];
+  if (attempt.usage !== null) lines.push(`  It used ${usageText(attempt.usage)}.`);
+  return [...lines, ...decisionLines(decided)];
 }
 
-function opening({ attempt, worker, session, startedAt, dueAt }: AttemptHistory): string {
+function startText({ attempt, worker, session, startedAt, dueAt }: AttemptHistory): string {
   const wait = startedAt - dueAt >= LONG_WAIT_MS ? `, ${showSpan(dueAt, startedAt)} after it was due,` : "";
   return `Attempt ${attempt} started at ${showAt(startedAt)}${wait} on worker ${quoted(worker)} (session ${quoted(session)})`;
 }
 
-function ending({ startedAt, failure }: AttemptHistory, event: AttemptEnded): string {
+function endText({ startedAt, failure }: AttemptHistory, event: AttemptEnded): string {
   const after = `after ${showSpan(startedAt, event.at)}`;
-  const cause = failure === null ? "" : `: ${failureWords(failure)}`;
+  const cause = failure === null ? "" : `: ${failureText(failure)}`;
   switch (event.name) {
     case "attempt.succeeded":
       return `completed ${after}`;
     case "attempt.failed":
-      if (event.data.decision.class === "polled") return `completed ${after} with a result that asks for another run`;
+      if (event.data.decision.class === "polled") return `completed ${after} with a result that matches retryWhen`;
       return `failed ${after}${cause}`;
     case "attempt.timed_out":
       return `timed out ${after}${cause}`;
     case "attempt.lost":
-      return `was lost ${after}: ${lossWords(event.data, startedAt)}`;
+      return `was lost ${after}: ${lossText(event.data, startedAt)}`;
     case "attempt.waiting":
       return `ended ${after} to wait for ${counted(event.data.waitsFor.length, "child", "children")}`;
     case "attempt.interrupted":
-      if (event.data.why === "released") return `was handed back ${after}, before its work began`;
-      return `was interrupted ${after} by its worker's shutdown`;
+      if (event.data.why === "released") return `was handed back ${after}, before it started`;
+      return `was interrupted ${after} by the shutdown of its worker`;
   }
 }
 
-const LOSS: Readonly<Record<string, string>> = {
+const LOSSES: Readonly<Record<string, string>> = {
   lease_expired: "its session did not renew its lease in time",
-  worker_gone: "its worker was gone",
-  killed: "it was killed and nobody had asked for that",
+  worker_gone: "its worker had exited",
+  killed: "it was killed without a request to stop it",
 };
 
-function lossWords(
+function lossText(
   { why, by, renewedAt }: { why: string; by: string | null; renewedAt: number | null },
   startedAt: number,
 ): string {
-  const cause = LOSS[why] ?? showText(why);
-  return `${cause}; ${seenWords(renewedAt, startedAt)}; found by ${by === null ? "an engine that gave no name" : quoted(by)}`;
+  const cause = LOSSES[why] ?? showText(why);
+  return `${cause}; ${renewalText(renewedAt, startedAt)}; detected by ${by === null ? "an unnamed engine" : quoted(by)}`;
 }
 
 const EXCUSES: Readonly<Record<Excuse, string>> = {
-  engine_away: "the engine had ended at that time, and what ended it is likely to have ended the worker",
-  stopped: "its worker had stopped in good order",
-  alive: "its worker lived on",
-  unknown: "nothing is recorded of its session",
+  engine_away: "the engine had exited at that time too, probably for the same reason",
+  stopped: "its worker had shut down cleanly",
+  alive: "its worker kept running",
+  unknown: "its session has no record",
 };
 
-/** What the loss says about the job. */
-function crashWords({ beside, excuse, others }: Crash): string {
-  if (excuse !== undefined) return `It is not suspected for this loss: ${EXCUSES[excuse] ?? showText(excuse)}.`;
+/** What the loss shows about the job. */
+function crashText({ beside, excuse, others }: Crash): string {
+  if (excuse !== undefined) return `The job is not suspected of causing it: ${EXCUSES[excuse] ?? showText(excuse)}.`;
   if (beside > 0) {
-    return `${counted(beside, "other attempt")} ran in the same process, so any of them may have ended it, or something else.`;
+    return `${counted(beside, "other attempt")} ran in the same process; any of them may have caused the loss.`;
   }
-  if (others === undefined) return "It was alone in its worker.";
+  if (others === undefined) return "No other attempt ran in its worker.";
   const { lost, watchedMs } = others;
-  return `It was alone in its worker. Of other workers like it ${lost === 0 ? "none was" : lost === 1 ? "1 was" : `${lost} were`} lost in the ten minutes before, in which they ran for ${showMs(watchedMs)} in all.`;
+  return `No other attempt ran in its worker. In the ten minutes before, ${counted(lost, "similar worker")} ${lost === 1 ? "was" : "were"} lost in ${showMs(watchedMs)} of running time.`;
 }
 
 /** A session renews for all its attempts at once, so its last renewal may be older than a young attempt. */
-function seenWords(renewedAt: number | null, startedAt: number): string {
-  if (renewedAt === null) return "no renewal is on record";
-  const last = `its last renewal was at ${showAt(renewedAt)}`;
+function renewalText(renewedAt: number | null, startedAt: number): string {
+  if (renewedAt === null) return "no renewal was recorded";
+  const last = `last renewal at ${showAt(renewedAt)}`;
   if (renewedAt < startedAt) return `${last}, ${showSpan(renewedAt, startedAt)} before the attempt started`;
   return `${last}, ${showSpan(startedAt, renewedAt)} into the attempt`;
 }
 
-/** The message, and what it does not say itself. */
-export function failureWords({ message, name, code, exitCode, signal, status, kind }: ShownFailure): string {
+/** The message, and the facts that it does not contain. */
+export function failureText({ message, name, code, exitCode, signal, status, kind }: ShownFailure): string {
   const details: string[] = [];
   if (kind === "oom") details.push("out of memory");
   if (name !== null && name !== "Error") details.push(showText(name, NAME_LIMIT));

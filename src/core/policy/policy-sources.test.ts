@@ -82,21 +82,21 @@ describe("where a policy comes from", () => {
     [
       toSources({ maxAttempts: "task", backoff: "task", timeout: "submit" }, { session: "ses_1", worker: "w 1" }),
       3,
-      '  Its policy: timeout from the submit; maxAttempts, backoff from the task (published by worker "w 1", session ses_1); all else from preset "default".',
+      '  Policy: timeout from the submit; maxAttempts, backoff from the task (published by worker "w 1", session ses_1); everything else from preset "default".',
     ],
     [
       toSources({ maxAttempts: "action", backoff: "pack", timeout: "settings" }),
       3,
-      '  Its policy: maxAttempts from the action; backoff from its pack; timeout from the settings; all else from preset "default".',
+      '  Policy: maxAttempts from the action; backoff from its pack; timeout from the settings; everything else from preset "default".',
     ],
-    [null, undefined, '  Its policy is preset "default": no other values were given.'],
+    [null, undefined, '  Policy: preset "default" without changes.'],
     [null, 3, undefined],
-  ] as const)("is told by explain: %j", (sources, retry, line) => {
+  ] as const)("is shown by explain: %j", (sources, retry, line) => {
     const policy = resolvePolicy(retry);
     const job = { kind: "k", queue: "q", namespace: "n", runAt: 1, expireInMs: null, policy, sources };
     const event = { ...submitJob(job, 1).event, seq: 1, jobId: "job_1", n: 1, at: 1 };
     const { lines, sources: told } = explain({ events: [event], now: 2, policy });
-    expect(lines[1]?.startsWith("  Its policy") ? lines[1] : undefined).toBe(line);
+    expect(lines[1]?.startsWith("  Policy") ? lines[1] : undefined).toBe(line);
     expect(told).toEqual(sources);
   });
 });

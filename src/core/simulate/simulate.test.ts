@@ -84,13 +84,13 @@ describe("the presets, with the numbers of their documents", () => {
 });
 
 describe("a step", () => {
-  it("tells what decided, what it cost and how long it waits", () => {
+  it("shows what decided, whether it counts and how long it waits", () => {
     const retry: PolicyFields = { maxAttempts: 3, rules: [DEFER_429] };
     const [first, second, third] = played(retry, "fail,http:429:30s,ok", { takesMs: 500 }).steps;
     expect(first).toEqual({
       ...{ attempt: 1, outcome: "fail", startMs: 0, startRangeMs: [0, 0], tookMs: 500 },
       ...{ decision: "retry", step: "retry", class: "failure", match: { by: "onUnknown" }, reason: null, detail: null },
-      because: "onUnknown is set to retry, and no rule, list or condition matched this failure",
+      because: "no rule matched; unknown failures are retried (onUnknown: retry)",
       charge: { to: "maxAttempts", used: 1, limit: 3, left: 2 },
       ...{ delayMs: 1_000, baseDelayMs: 1_000, delayRangeMs: [800, 1_200], dependsOnJitter: false },
     });
@@ -127,7 +127,7 @@ describe("a step", () => {
   it("that is cancelled ends there", () => {
     const { end, steps } = played(5, "fail,cancel,ok");
     expect(end).toMatchObject({ state: "cancelled", reason: null, attempts: 2 });
-    expect(steps.at(-1)).toMatchObject({ decision: "cancel", step: "cancel", because: "a cancel had been requested" });
+    expect(steps.at(-1)).toMatchObject({ decision: "cancel", step: "cancel", because: "a cancel was requested" });
   });
 
   it("that is interrupted costs nothing", () => {
