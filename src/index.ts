@@ -1,17 +1,9 @@
 /** The door `perdure`: the library. */
 
-export type {
-  FeedOptions,
-  JobHandle,
-  JobOutputs,
-  LogPage,
-  RedriveManyAnswer,
-  RedriveManyOptions,
-  ResultOptions,
-  SkippedJob,
-  SubmitManyAnswer,
-  Uploaded,
-} from "./core/api.ts";
+export type { RedriveManyAnswer, RedriveManyOptions, SkippedJob } from "./core/api/commands.ts";
+export type { FeedOptions } from "./core/api/events.ts";
+export type { JobHandle, ResultOptions, SubmitManyAnswer } from "./core/api/jobs.ts";
+export type { JobOutputs, LogPage, Uploaded } from "./core/api/outputs.ts";
 export { type Failure, InvalidInputError, NonRetryableError, RetryAfterError } from "./core/decision/failure.ts";
 export { type Duration, duration } from "./core/duration.ts";
 export { ConfigError, type ErrorCode, PerdureError } from "./core/errors.ts";

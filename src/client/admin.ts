@@ -1,29 +1,30 @@
-/** What only a server has: its tokens, and what it says of itself. */
+/** Calls that exist only on a server: its tokens, settings and status. */
 import type { AccessToken, Scope } from "../core/access.ts";
 import type { Duration } from "../core/duration.ts";
 import type { ServerSettings } from "../core/job/views.ts";
 import type { ClientHttpLink } from "./http-call.ts";
+import { allPages } from "./pages.ts";
 
 /** A token without its secret.
  *  @example
  *  const tokens: TokenInfo[] = await client.admin.listTokens(); */
 export type TokenInfo = Omit<AccessToken, "hash">;
 
-/** A token to be made.
+/** A token to create.
  *  @example
  *  const wanted: NewToken = { name: "ci", scopes: ["submit"], expiresIn: "90d" };
  *  const { token } = await client.admin.createToken(wanted); */
 export interface NewToken {
-  /** For people; it stands in the events of what is done with the token. */
+  /** For people; events of commands that were given with the token name it. */
   readonly name: string;
   readonly scopes: readonly Scope[];
   /** Left out or null: all namespaces. */
   readonly namespace?: string | null;
-  /** Left out: it never ends. */
+  /** Left out: it never expires. */
   readonly expiresIn?: Duration;
 }
 
-/** What a server has seen of a store that is full, away or broken.
+/** Failures of a store that is full, unreachable or broken, as a server counts them.
  *  @example
  *  const { storeTrouble } = await client.admin.status(); */
 export interface StoreTrouble {
@@ -31,12 +32,12 @@ export interface StoreTrouble {
   /** For an admin of all namespaces only. */
   readonly cause?: string;
   readonly forMs: number;
-  /** How many requests, and rounds of the engine in the background, failed by it. */
+  /** How many requests, and background rounds of the engine, failed because of it. */
   readonly requests: number;
   readonly rounds: number;
 }
 
-/** Open: a server may say more.
+/** Open: a server may add fields.
  *  @example
  *  const { store, now }: ServerStatus = await client.admin.status(); */
 export interface ServerStatus {
@@ -44,9 +45,9 @@ export interface ServerStatus {
   readonly store: "sqlite" | "postgres";
   /** Why the store takes no writes; null if nothing is wrong. Only an admin of all namespaces is shown the cause with its path. */
   readonly storeFault?: string | null;
-  /** Why the server cannot read its signing secrets again, and goes on with those it knows; null if nothing is wrong. */
+  /** Why the server cannot read its signing secrets again, and continues with those it has; null if nothing is wrong. */
   readonly secretFault?: string | null;
-  /** Why the store refuses or loses calls, though not all of them, as on a full disk; null if nothing is wrong. */
+  /** Why the store fails some calls, as on a full disk; null if nothing is wrong. */
   readonly storeTrouble?: StoreTrouble | null;
   readonly [more: string]: unknown;
 }
@@ -65,17 +66,17 @@ export interface ServerVersion {
  *  const { name, scopes }: Identity = await client.admin.identity(); */
 export type Identity = Pick<AccessToken, "id" | "name" | "scopes" | "namespace">;
 
-/** What only a server has: its tokens, its settings, and what it reports of itself.
+/** Calls that exist only on a server: its tokens, settings and status.
  *  @example
  *  const admin: Admin = client.admin;
  *  await admin.revokeToken("tok_…"); */
 export interface Admin {
-  /** Makes a token. It is shown this once. */
+  /** Creates a token. It is shown only this once. */
   createToken(token: NewToken): Promise<{ readonly token: string; readonly info: TokenInfo }>;
   listTokens(): Promise<TokenInfo[]>;
   revokeToken(id: string): Promise<void>;
   status(): Promise<ServerStatus>;
-  /** Those of the process that answers, without secrets. */
+  /** The settings of the process that answers, without secrets. */
   settings(): Promise<ServerSettings>;
   version(): Promise<ServerVersion>;
   identity(): Promise<Identity>;
@@ -84,16 +85,12 @@ export interface Admin {
 export function adminOf(link: ClientHttpLink): Admin {
   return {
     createToken: (token) => link.json("createToken", { body: JSON.stringify(token) }),
-    async listTokens() {
+    listTokens() {
       type TokensReply = { readonly tokens: TokenInfo[]; readonly next?: string | null };
-      const all: TokenInfo[] = [];
-      // A server of an earlier version sends all of them, and knows no pages.
-      for (let query = new URLSearchParams(); ; ) {
+      return allPages(async (query) => {
         const { tokens, next } = await link.json<TokensReply>("listTokens", { query });
-        all.push(...tokens);
-        if (next == null) return all;
-        query = new URLSearchParams({ after: next });
-      }
+        return { items: tokens, next };
+      });
     },
     revokeToken: (id) => link.json("revokeToken", { params: { id } }),
     settings: () => link.json("getSettings"),

@@ -1,27 +1,27 @@
 /** `Perdure.connect()`: a client of a server. */
 
-import type * as face from "../core/api.ts";
+import type * as api from "../core/api.ts";
 import { asText, checkOptions } from "../core/check.ts";
 import { asSpan, type Duration, toMs } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";
 import { withoutEnd } from "../core/format.ts";
-import { PerdureClient } from "./client.ts";
+import { type PerdureClient, perdureClient } from "./client.ts";
 import type { LinkOptions } from "./http-call.ts";
 
-/** How a client calls its server.
+/** How a client connects to its server.
  *  @example
  *  const options: ConnectOptions = { token: "pdr_…", timeout: "10s", patience: "1m" }; */
 export interface ConnectOptions {
-  /** One that the server knows. */
+  /** A token of the server. */
   token: string;
-  /** For a token that may enter all namespaces; default: `default`. */
+  /** For a token of all namespaces; default: `default`. */
   namespace?: string;
   /** Makes the requests; default: the one of the platform. */
   fetch?: typeof fetch;
   /** How long the reply to one request may take; default 30 s. */
   timeout?: Duration;
   /** How long a call that may be repeated is repeated while the server is away; default 30 s. `result()` and followed
-   *  events wait for as long as it takes. */
+   *  events wait without limit. */
   patience?: Duration;
 }
 
@@ -29,12 +29,12 @@ export interface ConnectOptions {
  *  @example
  *  const client = await Perdure.connect("https://jobs.example.com", { token: "pdr_…" });
  *  await client.submit("resize", { url }); */
-export type Perdure = face.Perdure;
+export type Perdure = api.Perdure;
 export const Perdure = { connect };
 
-/** A client of the server at this address. Nothing is sent yet: the first call tells whether it is there. */
+/** A client of the server at this address. Nothing is sent yet: the first call fails if it cannot be reached. */
 async function connect(url: string | URL, options: ConnectOptions): Promise<PerdureClient> {
-  return new PerdureClient(checkConnect(url, options));
+  return perdureClient(checkConnect(url, options));
 }
 
 const DEFAULT_TIMEOUT = "30s";
@@ -51,7 +51,7 @@ export function checkConnect(url: string | URL, options: ConnectOptions, path = 
     base: checkUrl(url, `${path}.url`),
     token: checkHeader(options.token, `${path}.token`, "a token of the server"),
     namespace: namespace === undefined ? null : checkNamespace(namespace, `${path}.namespace`),
-    fetch: (input, init) => given(input, init), // called as a method, that of a browser throws
+    fetch: (input, init) => given(input, init), // a browser's fetch throws when it is called as a method
     timeoutMs: asSpan(timeout, `${path}.timeout`),
     patienceMs: toMs(patience, `${path}.patience`),
   };
@@ -75,14 +75,14 @@ function checkUrl(url: unknown, path: string): string {
   return `${origin}${withoutEnd(pathname, "/")}`;
 }
 
-/** It travels in a header, which holds no more than these. */
+/** It is sent in a header, which can hold only these characters. */
 function checkNamespace(value: unknown, path: string): string {
   const name = asText(value, path, 200);
   if (/^[\x20-\x7e\xa0-\xff]+$/.test(name) && name.trim() === name) return name;
   throw new ConfigError({ path, given: value, allowed: "a name of Latin letters, digits and signs" });
 }
 
-/** What a header can hold. The value is a secret, and never part of a message. */
+/** A text that a header can hold. The value is a secret, and never part of a message. */
 function checkHeader(value: unknown, path: string, allowed: string): string {
   if (typeof value === "string" && /^[\x21-\x7e]{1,1000}$/.test(value)) return value;
   const problem = value === undefined ? "missing" : "not the text of a token";

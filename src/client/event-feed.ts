@@ -2,7 +2,7 @@
  *  again where it broke off. */
 import type { RouteName } from "../contract/routes.ts";
 import { LIMIT } from "../contract/wire.ts";
-import type { FeedOptions } from "../core/api.ts";
+import type { FeedOptions } from "../core/api/events.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
 import { currentEvent } from "../core/job/event-formats.ts";

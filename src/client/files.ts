@@ -1,7 +1,7 @@
 /** Files over the wire: what the attempts of a job left, and inputs for commands, uploaded piece by piece. A piece
  *  whose reply was lost is sent again and changes nothing. */
 import { HEADER } from "../contract/wire.ts";
-import type { JobOutputs, LogPage, Uploaded } from "../core/api.ts";
+import type { JobOutputs, LogPage, Uploaded } from "../core/api/outputs.ts";
 import { asInteger } from "../core/check.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { BlobFile } from "../core/job/views.ts";

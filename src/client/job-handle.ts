@@ -1,13 +1,7 @@
-/** What `submit` gives back: a job's id and the chapter it was met in, with the verbs of that one job. */
+/** What `submit` returns: a job's id and the chapter it was found in, with the calls on this job. */
 
-import {
-  checkFeed,
-  checkResult,
-  type FeedOptions,
-  JOB_FEED_KEYS,
-  type JobHandle,
-  type ResultOptions,
-} from "../core/api.ts";
+import { checkFeed, type FeedOptions, JOB_FEED_KEYS } from "../core/api/events.ts";
+import { checkResult, type JobHandle, type ResultOptions } from "../core/api/jobs.ts";
 import type { Explanation } from "../core/explain/explain.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
 import { isTerminal } from "../core/job/job.ts";
@@ -16,11 +10,12 @@ import type { AttemptRow, JobInfo } from "../core/job/views.ts";
 import { isAway } from "../wire/repeat.ts";
 import { eventFeed } from "./event-feed.ts";
 import type { ClientCallOptions, ClientHttpLink } from "./http-call.ts";
+import { allPages, pageQuery } from "./pages.ts";
 import type { EndWaiter } from "./wait-end.ts";
 import { toJobInfo, type WireJob } from "./wire-jobs.ts";
 
-/** For the last look at a job whose time is up. */
-const LAST_LOOK_MS = 2_000;
+/** For the last read of a job when the time to wait has expired. */
+const LAST_READ_MS = 2_000;
 
 export class ClientJobHandle<Output> implements JobHandle<Output> {
   readonly id: string;
@@ -53,10 +48,10 @@ export class ClientJobHandle<Output> implements JobHandle<Output> {
     }
   }
 
-  /** Null when it has not ended, or the server is away. */
+  /** Null when it has not ended, or the server cannot be reached. */
   async #end(isLast: boolean): Promise<{ readonly error: Error | null; readonly result: unknown } | null> {
     try {
-      const job = await this.#get(isLast ? { timeoutMs: LAST_LOOK_MS, patienceMs: 0 } : {});
+      const job = await this.#get(isLast ? { timeoutMs: LAST_READ_MS, patienceMs: 0 } : {});
       if (job.chapter <= this.chapter && !isTerminal(job.state)) return null;
       return { error: await errorOfEnd(job, this.chapter, this), result: job.result };
     } catch (error) {
@@ -82,21 +77,14 @@ export class ClientJobHandle<Output> implements JobHandle<Output> {
   }
 
   async attempts(page?: { readonly after?: number; readonly limit?: number }): Promise<AttemptRow[]> {
-    if (page !== undefined) return (await this.#attemptPage(page)).attempts;
-    const all: AttemptRow[] = [];
-    // A server of an earlier version sends all of them, and knows no pages.
-    for (let after: number | null = null; ; ) {
-      const { attempts, next } = await this.#attemptPage(after === null ? {} : { after });
-      all.push(...attempts);
-      if (next == null) return all;
-      after = next;
-    }
+    if (page !== undefined) return (await this.#attemptPage(pageQuery(page))).attempts;
+    return allPages(async (query) => {
+      const { attempts, next } = await this.#attemptPage(query);
+      return { items: attempts, next };
+    });
   }
 
-  #attemptPage(page: { readonly after?: number; readonly limit?: number }) {
-    const query = new URLSearchParams(
-      Object.entries(page).map(([name, value]): [string, string] => [name, String(value)]),
-    );
+  #attemptPage(query: URLSearchParams) {
     type AttemptsReply = { readonly attempts: AttemptRow[]; readonly next?: number | null };
     return this.#link.json<AttemptsReply>("listAttempts", { params: { id: this.id }, query });
   }

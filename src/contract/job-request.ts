@@ -2,7 +2,7 @@
  *  would store, so that it is the same, byte for byte, wherever it is submitted. Spelling and plain values are checked here,
  *  with the same words as there; policies, and inputs of commands and requests, are checked by the server. */
 
-import { checkEntry } from "../core/api.ts";
+import { checkEntry } from "../core/api/jobs.ts";
 import { asInteger, checkOptions, fieldPath, isPlain } from "../core/check.ts";
 import { asSpan, toInstant } from "../core/duration.ts";
 import { ConfigError } from "../core/errors.ts";

@@ -1,7 +1,7 @@
 /** Reads a job with its attempts, events and children for a view, bounded: the same from a server and from a local
  *  database. */
 
-import type { JobHandle } from "../core/api.ts";
+import type { JobHandle } from "../core/api/jobs.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { JobEvent } from "../core/job/event.ts";
 import type { JobState } from "../core/job/job.ts";

@@ -1,13 +1,7 @@
-/** What `submit` gives back: a job's id and the chapter it was met in, with the verbs of that one job. */
+/** What `submit` returns: a job's id and the chapter it was found in, with the calls on this job. */
 
-import {
-  checkFeed,
-  checkResult,
-  type FeedOptions,
-  JOB_FEED_KEYS,
-  type JobHandle,
-  type ResultOptions,
-} from "../core/api.ts";
+import { checkFeed, type FeedOptions, JOB_FEED_KEYS } from "../core/api/events.ts";
+import { checkResult, type JobHandle, type ResultOptions } from "../core/api/jobs.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { Explanation } from "../core/explain/explain.ts";
 import type { PerdureEvent } from "../core/job/event.ts";

@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
-import type { JobOutputs } from "../core/api.ts";
+import type { JobOutputs } from "../core/api/outputs.ts";
 import { asInteger, asText } from "../core/check.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type Blobs, INPUT_ATTEMPT, type AttemptPlaces as LocalPlaces, STDIN } from "../store/blobs.ts";

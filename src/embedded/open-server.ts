@@ -1,14 +1,14 @@
-/** `Perdure.open("http://…")`: a client of a server that can start workers of this process for it, too. What keeps a store
- *  and how long is the server's own business: options about that are refused here, not ignored. */
+/** `Perdure.open("http://…")`: a client of a server that can also start workers for it in this process. Options of a store and
+ *  its retention are set on the server: they are refused here, not ignored. */
 
-import { PerdureClient } from "../client/client.ts";
+import { type PerdureClient, perdureClient } from "../client/client.ts";
 import { checkConnect } from "../client/connect.ts";
 import type { LinkOptions } from "../client/http-call.ts";
-import { checkGrace } from "../core/api.ts";
-import type { Duration } from "../core/duration.ts";
+import { checkGrace } from "../core/api/workers.ts";
+import type { Perdure } from "../core/api.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
-import { type AnyTask, isTask } from "../core/task/task.ts";
-import type { WorkerHandle, WorkOptions } from "../core/task/work-options.ts";
+import { isTask } from "../core/task/task.ts";
+import type { WorkerHandle } from "../core/task/work-options.ts";
 import type { Log } from "../engine/parts.ts";
 import { policyOf } from "../engine/submit-item.ts";
 import { connectWorker } from "../worker/connect-worker.ts";
@@ -16,7 +16,7 @@ import { checkOpen, type OpenOptions } from "./options.ts";
 
 const OF_THE_SERVER = ["schema", "connections", "artifacts", "retention", "keyWindow", "dialects", "by"] as const;
 
-export async function openServer(url: string, options: OpenOptions, log: Log): Promise<ServerPerdure> {
+export async function openServer(url: string, options: OpenOptions, log: Log): Promise<PerdureClient> {
   const { leaseMs } = checkOpen(options);
   for (const key of OF_THE_SERVER) {
     if (options[key] === undefined) continue;
@@ -29,58 +29,51 @@ export async function openServer(url: string, options: OpenOptions, log: Log): P
     throw new ConfigError({ path: "open.token", given: token, problem: "missing", allowed });
   }
   const link = checkConnect(url, { token, ...(namespace === undefined ? {} : { namespace }) }, "open");
-  return new ServerPerdure(link, leaseMs, log);
+  return serverPerdure(link, leaseMs, log);
 }
 
-export class ServerPerdure extends PerdureClient {
-  readonly #options: LinkOptions;
-  readonly #leaseMs: number | undefined;
-  readonly #log: Log;
-  readonly #starting = new Set<Promise<WorkerHandle>>();
-  readonly #workers = new Set<WorkerHandle>();
-  readonly #closing = new AbortController();
-  #closed: Promise<void> | null = null;
-
-  constructor(options: LinkOptions, leaseMs: number | undefined, log: Log) {
-    super(options);
-    this.#options = options;
-    this.#leaseMs = leaseMs;
-    this.#log = log;
-  }
+function serverPerdure(link: LinkOptions, leaseMs: number | undefined, log: Log): PerdureClient {
+  const client = perdureClient(link);
+  const starting = new Set<Promise<WorkerHandle>>();
+  const workers = new Set<WorkerHandle>();
+  const closing = new AbortController();
+  let closed: Promise<void> | null = null;
 
   /** Waits for a server that cannot be reached. A wrong token is an error at once. */
-  override async work(tasks: readonly AnyTask[], options: WorkOptions = {}): Promise<WorkerHandle> {
-    if (this.#closed !== null) throw new PerdureError("closed", "the client is closed, or about to be");
+  const work: Perdure["work"] = async (tasks, options = {}) => {
+    if (closed !== null) throw new PerdureError("closed", "the client is closed, or about to be");
     if (Array.isArray(tasks)) for (const task of tasks) if (isTask(task)) policyOf(task);
-    const { base, token, namespace } = this.#options;
-    const starting = connectWorker(base, tasks, {
-      ...{ ...options, token, logger: this.#log, signal: this.#closing.signal },
+    const { base, token, namespace } = link;
+    const start = connectWorker(base, tasks, {
+      ...{ ...options, token, logger: log, signal: closing.signal },
       ...(namespace === null ? {} : { namespace }),
-      ...(this.#leaseMs === undefined ? {} : { lease: this.#leaseMs }),
+      ...(leaseMs === undefined ? {} : { lease: leaseMs }),
     });
-    this.#starting.add(starting);
+    starting.add(start);
     try {
-      const worker = await starting;
-      this.#workers.add(worker);
+      const worker = await start;
+      workers.add(worker);
       return worker;
     } finally {
-      this.#starting.delete(starting);
+      starting.delete(start);
     }
-  }
+  };
 
   /** Stops the workers that were started here as `stop` does, then ends the client's own calls. */
-  override async close(options: { grace?: Duration } = {}): Promise<void> {
-    this.#closed ??= this.#close(checkGrace(options, "close"));
-    return this.#closed;
-  }
+  const close: Perdure["close"] = async (options = {}) => {
+    closed ??= stop(checkGrace(options, "close"));
+    return closed;
+  };
 
-  async #close(grace: number): Promise<void> {
-    this.#closing.abort();
+  async function stop(grace: number): Promise<void> {
+    closing.abort();
     try {
-      await Promise.allSettled(this.#starting);
-      await Promise.all([...this.#workers].map((worker) => worker.stop({ grace })));
+      await Promise.allSettled(starting);
+      await Promise.all([...workers].map((worker) => worker.stop({ grace })));
     } finally {
-      await super.close();
+      await client.close();
     }
   }
+
+  return { ...client, work, close, [Symbol.asyncDispose]: () => close() };
 }

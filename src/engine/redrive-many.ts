@@ -2,7 +2,12 @@
  *  redriven or deleted meanwhile, and what has no budget left, is skipped and named in the answer. One that is discarded in the
  *  same moment may be redriven all the same. */
 
-import { checkRedriveMany, type RedriveManyAnswer, type RedriveManyOptions, type SkippedJob } from "../core/api.ts";
+import {
+  checkRedriveMany,
+  type RedriveManyAnswer,
+  type RedriveManyOptions,
+  type SkippedJob,
+} from "../core/api/commands.ts";
 import { PerdureError } from "../core/errors.ts";
 import { type Command, decideCommand } from "../core/job/command.ts";
 import { checkJobsFilter, type JobsFilter } from "../core/job/jobs-filter.ts";

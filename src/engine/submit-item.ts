@@ -2,7 +2,7 @@
  *  instants in milliseconds, the policy resolved, inputs of the built-in kinds checked. Other payloads are JSON text
  *  and are not read. */
 
-import { checkEntry } from "../core/api.ts";
+import { checkEntry } from "../core/api/jobs.ts";
 import { checkKeys, type Mutable } from "../core/check.ts";
 import { ConfigError, type PerdureError } from "../core/errors.ts";
 import { exec, http } from "../core/input/builtin.ts";

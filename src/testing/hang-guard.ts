@@ -1,7 +1,7 @@
 /** Detects that a test waits for something that cannot happen while the virtual clock stands still, rejects with what
  *  to do, and wraps the library's calls in this check. It acts only when nothing is in progress. */
 
-import type { JobHandle, SubmitManyAnswer } from "../core/api.ts";
+import type { JobHandle, SubmitManyAnswer } from "../core/api/jobs.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { AnyTask, SubmitOptions } from "../core/task/task.ts";
 import type { WorkerHandle } from "../core/task/work-options.ts";

@@ -4,7 +4,7 @@
  *  What it does not do: speed up real waiting inside a handler. The clock stands still while a handler waits for a
  *  `setTimeout`, a file or a request, for up to `patience`. */
 
-import type { JobHandle } from "../core/api.ts";
+import type { JobHandle } from "../core/api/jobs.ts";
 import { type Duration, toMs } from "../core/duration.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
 import { isTerminal } from "../core/job/job.ts";

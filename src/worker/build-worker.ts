@@ -2,7 +2,7 @@
  *  commands and requests where they are among the tasks. Not started: whoever stops it must know it before. */
 
 import { hostname } from "node:os";
-import { checkStop } from "../core/api.ts";
+import { checkStop } from "../core/api/workers.ts";
 import { ConfigError } from "../core/errors.ts";
 import { exec, http } from "../core/input/builtin.ts";
 import { TASK_OPTION_NAMES } from "../core/task/submit-options.ts";

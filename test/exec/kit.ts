@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
-import type { JobHandle } from "../../src/core/api.ts";
+import type { JobHandle } from "../../src/core/api/jobs.ts";
 import { type ExecResult, exec } from "../../src/core/input/builtin.ts";
 import type { ExecInput } from "../../src/core/input/exec-input.ts";
 import type { JobInfo } from "../../src/core/job/views.ts";

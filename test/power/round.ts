@@ -2,7 +2,8 @@
 import { setMaxListeners } from "node:events";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Perdure as Face, JobOutputs } from "../../src/core/api.ts";
+import type { JobOutputs } from "../../src/core/api/outputs.ts";
+import type { Perdure as Face } from "../../src/core/api.ts";
 import { Perdure } from "../../src/embedded/perdure.ts";
 import { sleep } from "../../src/lib/clock.ts";
 import { systemClock } from "../../src/lib/system-clock.ts";

@@ -2,7 +2,8 @@
  *  after it. By the command of a job they are compared before it as well: its submit starts a child that has failed anew, which
  *  must not be done for a document that differs. */
 
-import type { JobHandle, Perdure, SubmitManyAnswer } from "../../core/api.ts";
+import type { JobHandle, SubmitManyAnswer } from "../../core/api/jobs.ts";
+import type { Perdure } from "../../core/api.ts";
 import { PerdureError } from "../../core/errors.ts";
 import { isTerminal } from "../../core/job/job.ts";
 import type { JobInfo } from "../../core/job/views.ts";

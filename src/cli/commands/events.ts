@@ -1,6 +1,7 @@
 /** `perdure events`: what happened, in order, to one job or to all, with what the engine did itself. */
 
-import type { FeedOptions, Perdure } from "../../core/api.ts";
+import type { FeedOptions } from "../../core/api/events.ts";
+import type { Perdure } from "../../core/api.ts";
 import type { PerdureEvent } from "../../core/job/event.ts";
 import { withDialectHelp } from "../../dialects/cli/registry.ts";
 import type { EventTable } from "../../dialects/dialect.ts";

@@ -1,6 +1,6 @@
 /** `perdure logs`: the output of a command, or what a task logged. */
 
-import type { JobOutputs } from "../../core/api.ts";
+import type { JobOutputs } from "../../core/api/outputs.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import type { CliCommand, CommandContext } from "../command.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";

@@ -1,6 +1,6 @@
 /** `perdure redrive`: redrives failed jobs, one by one or all that match a filter. */
 
-import type { SkippedJob } from "../../core/api.ts";
+import type { SkippedJob } from "../../core/api/commands.ts";
 import { asOneOf, nearest } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";

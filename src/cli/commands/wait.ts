@@ -1,6 +1,7 @@
 /** `perdure wait`: until jobs have ended. */
 
-import type { JobHandle, Perdure } from "../../core/api.ts";
+import type { JobHandle } from "../../core/api/jobs.ts";
+import type { Perdure } from "../../core/api.ts";
 import { failureText } from "../../core/decision/failure.ts";
 import { toMs } from "../../core/duration.ts";
 import { PerdureError } from "../../core/errors.ts";

@@ -1,7 +1,8 @@
 /** `perdure events --follow`: the last events, then new ones until Ctrl-C or until the job has ended. A line is printed when
  *  its event comes, so that columns have fixed widths; on a narrow terminal instants are shown without their date. */
 
-import type { JobHandle, Perdure } from "../../core/api.ts";
+import type { JobHandle } from "../../core/api/jobs.ts";
+import type { Perdure } from "../../core/api.ts";
 import type { PerdureEvent } from "../../core/job/event.ts";
 import { isTerminal } from "../../core/job/job.ts";
 import type { CommandContext } from "../command.ts";

@@ -2,7 +2,8 @@
  *  line. */
 
 import { StringDecoder } from "node:string_decoder";
-import type { JobHandle, Perdure } from "../../core/api.ts";
+import type { JobHandle } from "../../core/api/jobs.ts";
+import type { Perdure } from "../../core/api.ts";
 import { isTerminal } from "../../core/job/job.ts";
 import { jobName } from "../../core/job/job-name.ts";
 import type { OutputChunk } from "../../core/task/work-options.ts";

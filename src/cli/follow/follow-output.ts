@@ -4,7 +4,9 @@
  *
  *  The order of stdout and stderr among each other is not promised. An outage of the server is waited out. */
 
-import type { JobHandle, JobOutputs, Perdure } from "../../core/api.ts";
+import type { JobHandle } from "../../core/api/jobs.ts";
+import type { JobOutputs } from "../../core/api/outputs.ts";
+import type { Perdure } from "../../core/api.ts";
 import { isOutage } from "../../core/errors.ts";
 import { exec } from "../../core/input/builtin.ts";
 import { isTerminal } from "../../core/job/job.ts";

@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import { rounds } from "../../../test/tier.ts";
-import { checkEntry } from "../../core/api.ts";
+import { checkEntry } from "../../core/api/jobs.ts";
 import { CliError } from "../exit.ts";
 import { readYaml } from "../yaml/read.ts";
 import { jobsOf, readJobFile } from "./job-file.ts";

@@ -8,7 +8,8 @@ import { fstatSync, type Stats, statSync, unlinkSync, writeSync } from "node:fs"
 import { type FileHandle, open } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Perdure, Uploaded } from "../../core/api.ts";
+import type { Uploaded } from "../../core/api/outputs.ts";
+import type { Perdure } from "../../core/api.ts";
 import { MAX_STDIN_BYTES, type StdinFile } from "../../core/input/exec-input.ts";
 import type { CommandContext, CommandOption } from "../command.ts";
 import { usageError } from "../exit.ts";

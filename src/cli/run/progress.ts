@@ -1,5 +1,5 @@
 /** Progress of `perdure run`: one line for each attempt when it has ended. */
-import type { JobHandle } from "../../core/api.ts";
+import type { JobHandle } from "../../core/api/jobs.ts";
 import { showMs } from "../../core/duration.ts";
 import type { Explanation } from "../../core/explain/explain.ts";
 

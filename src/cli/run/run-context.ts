@@ -1,6 +1,8 @@
 /** What the steps of `perdure run` share: the open engine or client, the live output, its own lines on stderr, the final
  *  report and the exit code. */
-import type { JobHandle, Perdure } from "../../core/api.ts";
+
+import type { JobHandle } from "../../core/api/jobs.ts";
+import type { Perdure } from "../../core/api.ts";
 import { showMs } from "../../core/duration.ts";
 import { madeName } from "../../core/job/job-name.ts";
 import type { JobInfo } from "../../core/job/views.ts";

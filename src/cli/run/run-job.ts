@@ -2,7 +2,8 @@
  *  ended. The same here and on a server; `RunPlace` is what differs. */
 
 import { createHash, randomBytes } from "node:crypto";
-import type { JobHandle, Perdure } from "../../core/api.ts";
+import type { JobHandle } from "../../core/api/jobs.ts";
+import type { Perdure } from "../../core/api.ts";
 import { PerdureError } from "../../core/errors.ts";
 import { exec } from "../../core/input/builtin.ts";
 import { runQueue } from "../../core/names.ts";

@@ -1,6 +1,6 @@
 /** Submits the command as a job, or finds the job that its key already names, and resumes or redrives it. */
 
-import type { JobHandle } from "../../core/api.ts";
+import type { JobHandle } from "../../core/api/jobs.ts";
 import { toMs } from "../../core/duration.ts";
 import { PerdureError, show } from "../../core/errors.ts";
 import { exec } from "../../core/input/builtin.ts";

@@ -1,6 +1,8 @@
 /** Prints once why a job does not start, where a person can fix it: no worker takes it, or its queue is paused. A hint:
  *  where the server does not show its workers or queues, nothing is printed. */
-import type { JobHandle, Perdure } from "../../core/api.ts";
+
+import type { JobHandle } from "../../core/api/jobs.ts";
+import type { Perdure } from "../../core/api.ts";
 import { RESOURCE_PREFIX, resourcesIn, showResources } from "../../core/input/resources.ts";
 import type { JobInfo, SessionRow } from "../../core/job/views.ts";
 import { sleep } from "../../lib/clock.ts";

@@ -1,7 +1,8 @@
 /** What `perdure submit` and `perdure apply` do with jobs that have been read: submit them all, print their ids, and with
  *  --wait wait until they have ended. Nothing is checked again. */
 
-import type { JobHandle, Perdure } from "../../core/api.ts";
+import type { JobHandle } from "../../core/api/jobs.ts";
+import type { Perdure } from "../../core/api.ts";
 import { PerdureError } from "../../core/errors.ts";
 import { isTerminal } from "../../core/job/job.ts";
 import type { SubmitEntry } from "../../core/task/task.ts";

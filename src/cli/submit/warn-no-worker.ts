@@ -1,7 +1,8 @@
 /** Warns of submitted jobs that no worker would take now. A hint: where the server does not show its workers nothing is
  *  printed, and a worker that is being started is not known yet. */
 
-import type { JobHandle, Perdure } from "../../core/api.ts";
+import type { JobHandle } from "../../core/api/jobs.ts";
+import type { Perdure } from "../../core/api.ts";
 import { nearest } from "../../core/check.ts";
 import { resourceLabels, toResources } from "../../core/input/resources.ts";
 import type { SubmitEntry } from "../../core/task/task.ts";

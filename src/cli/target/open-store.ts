@@ -5,7 +5,7 @@
 import { randomBytes } from "node:crypto";
 import { statSync } from "node:fs";
 import type { Perdure } from "../../core/api.ts";
-import { EmbeddedPerdure } from "../../embedded/embedded-perdure.ts";
+import { embeddedPerdure } from "../../embedded/embedded-perdure.ts";
 import { type EngineSetup, hostEnvironmentOf, type OpenedEngine, openEngine } from "../../embedded/open-engine.ts";
 import { thisUser } from "../../embedded/options.ts";
 import type { Retention } from "../../engine/limits.ts";
@@ -89,7 +89,7 @@ async function useEngine<T>(
   use: (perdure: Perdure) => Promise<T>,
 ): Promise<T> {
   engine.start();
-  const perdure = new EmbeddedPerdure({ engine, namespace, log, blobs: outputs, by: thisUser() }, close);
+  const perdure = embeddedPerdure({ engine, namespace, log, blobs: outputs, by: thisUser() }, close);
   try {
     return await use(perdure);
   } finally {

@@ -1,6 +1,6 @@
 /** The end of a job as `result()` returns or throws it. */
 
-import type { JobHandle } from "../api.ts";
+import type { JobHandle } from "../api/jobs.ts";
 import { type Failure, failureText } from "../decision/failure.ts";
 import { PerdureError } from "../errors.ts";
 import type { JobEvent, PerdureEvent } from "./event.ts";

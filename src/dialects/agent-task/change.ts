@@ -1,6 +1,7 @@
 /** Changes of an AgentTask for a resubmit, and `resubmit` for programs. */
 
-import type { JobHandle, Perdure } from "../../core/api.ts";
+import type { JobHandle } from "../../core/api/jobs.ts";
+import type { Perdure } from "../../core/api.ts";
 import { asList, asText, isPlain } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
