@@ -1,5 +1,6 @@
 /** What is measured. Each scenario gets fresh databases and returns rows of the table. */
 import { type JobHandle, Perdure, type SubmitEntry, type Task, task } from "perdure";
+import { cliStart } from "./cli-start.ts";
 import { remoteDrain } from "./remote.ts";
 
 export interface Row {
@@ -182,6 +183,7 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   },
 
   remote: remoteDrain,
+  "cli-start": cliStart,
 };
 
 async function timeDrain(perdure: Perdure, task: Task<{ n: number }, unknown>, count: number): Promise<number> {

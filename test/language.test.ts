@@ -101,7 +101,8 @@ it("is in the messages", () => {
 it("is in the help of every command", async () => {
   if (!isChecked("src/cli")) return;
   const commands = await Promise.all(COMMANDS.map((command) => command.load()));
-  const pages = [["help", overview(COMMANDS)], ...commands.map((command) => [`help ${command.name}`, helpOn(command)])];
+  const pages = await Promise.all(commands.map(async (command) => [`help ${command.name}`, await helpOn(command)]));
+  pages.push(["help", overview(COMMANDS)]);
   expect(pages.flatMap(([name = "", text = ""]) => hits(text.replace(/\s+/g, " "), () => name))).toEqual([]);
 });
 

@@ -3,7 +3,7 @@ import { nearest } from "../core/check.ts";
 import { show } from "../core/errors.ts";
 import { type CliCommand, type CommandOption, HELP } from "./command.ts";
 import { usageError } from "./exit.ts";
-import { REFERENCES } from "./jobs/job-reference.ts";
+import { referenceHelp } from "./jobs/job-reference.ts";
 
 type NamedCommand = Pick<CliCommand, "name" | "summary">;
 
@@ -36,10 +36,10 @@ export function shortHelp(commands: readonly NamedCommand[]): string {
   return ["Usage: perdure COMMAND [OPTIONS]", ...wrapped(`Commands: ${names}. See \`perdure --help\`.`, 0)].join("\n");
 }
 
-export function helpOn({ summary, usage, about, options, examples }: CliCommand): string {
+export async function helpOn({ summary, usage, about, options, examples }: CliCommand): Promise<string> {
   const sections = [wrapped(summary, 0), [`Usage: ${usage}`]];
   if (about !== undefined) sections.push(wrapped(about, 0));
-  if (/^perdure \w+ \[?ID\b/.test(usage)) sections.push(wrapped(REFERENCES, 0));
+  if (/^perdure \w+ \[?ID\b/.test(usage)) sections.push(wrapped(await referenceHelp(), 0));
   sections.push(["Options:", ...rows([...options, HELP].map((option) => [optionWords(option), optionHelp(option)]))]);
   if (examples.length > 0) sections.push(["Examples:", ...examples.map((line) => `  ${line}`)]);
   return sections.map((lines) => lines.join("\n")).join("\n\n");

@@ -57,7 +57,7 @@ async function dispatch(
     case "--help":
     case "-h": {
       const [about] = rest;
-      out.block(about === undefined ? overview(commands) : helpOn(await loaded(commandNamed(commands, about))));
+      out.block(about === undefined ? overview(commands) : await helpOn(await loaded(commandNamed(commands, about))));
       return EXIT.done;
     }
   }
@@ -67,7 +67,7 @@ async function dispatch(
   const command = await loaded(commandNamed(commands, first));
   const given = readArguments(command, rest);
   if (given !== null) return command.run({ io, out, given });
-  out.block(helpOn(command));
+  out.block(await helpOn(command));
   return EXIT.done;
 }
 

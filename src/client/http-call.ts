@@ -25,7 +25,7 @@ export interface LinkOptions extends WireCaller {
 }
 
 export interface ClientCallOptions extends WireCall {
-  readonly body?: string | Uint8Array<ArrayBuffer>;
+  readonly body?: string | Uint8Array;
   /** The server may hold the call for so long before it answers. */
   readonly heldMs?: number;
   /** Made twice, it does what it does once. Default: true for a GET. */

@@ -63,14 +63,16 @@ function waiting(run: AttemptRun, dropped: string | null): ReportedOutcome {
   return { kind: "waiting", children: run.waitsFor ?? [] };
 }
 
-/** As stacks name this file, be it as a path or as a URL. */
-const HERE = `${new URL(import.meta.url).pathname}:`;
+/** How a stack names the file of this code, be it by path or by URL: this module, or the chunk of the build that holds it. */
+const THIS_FILE = `${new URL(import.meta.url).pathname}:`;
 
-/** From the frame of `runFunction` on, a stack tells of this package and no longer of the handler. */
+/** Cuts the frames of Perdure off the end of a stack: those are about the worker, and not about the handler. */
 function withoutOurFrames(cause: Failure): Failure {
-  const at = cause.stack?.lastIndexOf(HERE) ?? -1;
-  if (cause.stack === null || at < 0) return cause;
-  return { ...cause, stack: cause.stack.slice(0, Math.max(0, cause.stack.lastIndexOf("\n", at))) };
+  const lines = cause.stack?.split("\n") ?? [];
+  let end = lines.findLastIndex((line) => line.includes(THIS_FILE));
+  if (cause.stack === null || end < 0) return cause;
+  while (end > 1 && lines[end - 1]?.includes(THIS_FILE)) end -= 1;
+  return { ...cause, stack: lines.slice(0, end).join("\n") };
 }
 
 /** Running it again would give the same: the task itself is at fault. */

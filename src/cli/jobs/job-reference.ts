@@ -8,7 +8,6 @@ import { jobName } from "../../core/job/job-name.ts";
 import type { JobsFilter } from "../../core/job/jobs-filter.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import { isName, MAX_KEY } from "../../core/names.ts";
-import { REFERENCE_TEXTS, submitKeysOf } from "../../dialects/registry.ts";
 import { originOf } from "../../dialects/shared.ts";
 import { isId } from "../../lib/id.ts";
 import { usageError } from "../exit.ts";
@@ -20,9 +19,16 @@ import { usageError } from "../exit.ts";
 // All of it is found by indexes, never by a scan, in the namespace of the command.
 
 /** For the help of every command that takes a job. */
-export const REFERENCES =
-  `ID stands for a job: its id, ${REFERENCE_TEXTS.join(", ")}, the first characters of an id (4 or ` +
-  "more, with or without job_), or the job's name. The first of these that fits counts; an ambiguous one is refused.";
+export async function referenceHelp(): Promise<string> {
+  const { REFERENCE_TEXTS } = await dialects();
+  return (
+    `ID stands for a job: its id, ${REFERENCE_TEXTS.join(", ")}, the first characters of an id (4 or ` +
+    "more, with or without job_), or the job's name. The first of these that fits counts; an ambiguous one is refused."
+  );
+}
+
+/** Loaded when needed: most commands refer to no job, and all readers of foreign documents take longer to load than they run. */
+const dialects = () => import("../../dialects/registry.ts");
 
 const FEWEST = 4;
 const SHORT_ID = /^(?:job_)?[0-7][0-9a-hjkmnp-tv-z]{3,25}$/;
@@ -48,6 +54,7 @@ export async function fullId(perdure: Pick<Perdure, "job" | "jobs">, text: strin
   const isWhole = isId(text, "job");
   const missing = isWhole ? await missingError(perdure, text) : null;
   if (isWhole && missing === null) return text;
+  const { submitKeysOf } = await dialects();
   const keys = submitKeysOf(text).map((key) => ({ key }));
   const byKey = onlyOne(text, await found(perdure, keys));
   if (byKey !== null) return byKey;
