@@ -20,6 +20,7 @@ import { idMaker } from "../src/lib/id.ts";
 import { withFields } from "../src/lib/log.ts";
 import { systemLoop } from "../src/lib/system-clock.ts";
 import { openStore } from "../src/store/open.ts";
+import { openDatabase } from "../src/store/sqlite/driver.ts";
 import type { AttemptRow, JobRow, Store } from "../src/store/store.ts";
 import { counted } from "../src/testing/real-work.ts";
 import { VirtualClock } from "../src/testing/virtual-clock.ts";
@@ -67,6 +68,14 @@ export function tempFile(name = "jobs.db"): string {
   return join(directory, name);
 }
 
+/** How many policies a SQLite file has, read behind the store's back. */
+export async function policiesIn(path: string): Promise<number> {
+  const db = await openDatabase(path);
+  const { count } = db.prepare("select count(*) as count from policy").get() as { count: number };
+  db.close();
+  return count;
+}
+
 /** A named pipe that nobody writes to. A reader that waits for one is released after some seconds: its test fails, and does not
  *  hang. */
 export function namedPipe(path = tempFile("pipe")): string {
@@ -94,6 +103,8 @@ export interface BenchOptions {
   readonly observer?: EngineObserver;
   /** False: the test reaps by hand. */
   readonly services?: boolean;
+  /** Of the store; in memory by default. */
+  readonly url?: string;
 }
 
 export interface Bench {
@@ -117,9 +128,17 @@ export interface Bench {
 
 const DEFAULT_POLICY = resolvePolicy();
 
-/** An engine on `:memory:` and a virtual clock, closed when the test is over. */
+/** An engine and a virtual clock, closed when the test is over. */
 export async function openBench(options: BenchOptions = {}): Promise<Bench> {
-  const { leaseMs = 15_000, skew = { ms: 0 }, wrapLink = (link) => link, services = true, outputs, observer } = options;
+  const {
+    leaseMs = 15_000,
+    skew = { ms: 0 },
+    wrapLink = (link) => link,
+    services = true,
+    outputs,
+    observer,
+    url = ":memory:",
+  } = options;
   const clock = new VirtualClock();
   const seen: Clock = {
     ...systemLoop,
@@ -129,7 +148,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   };
   const random = () => 0.5;
   const calls = { underWay: 0 };
-  const opened = await openStore({ url: ":memory:", clock: seen, random, newSecret: () => "x".repeat(32) });
+  const opened = await openStore({ url, clock: seen, random, newSecret: () => "x".repeat(32) });
   const store = counted(opened, calls);
   const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
   const logged: string[] = [];
@@ -236,6 +255,6 @@ export async function vanish(bench: Bench): Promise<readonly ClaimedJob[]> {
 
 /** Events that belong to no job. */
 export async function engineEvents(bench: Bench): Promise<{ name: string; data: unknown }[]> {
-  const events = await bench.store.events({ after: 0, limit: 10_000 });
+  const events = (await bench.store.events.page({ after: 0, limit: 10_000 })).events;
   return events.filter((event) => event.jobId === null).map(({ name, data }) => ({ name, data }));
 }

@@ -115,7 +115,7 @@ function payloadsOfSeed(): readonly string[] {
 async function roundTrip(store: Store): Promise<{ payloads: number; results: number }> {
   const texts = payloadsOfSeed();
   const session = newSession({ kinds: ["echo"], slots: TOGETHER });
-  await store.openSession(session, T0);
+  await store.sessions.open(session, T0);
   let payloads = 0;
   let results = 0;
   while (payloads < PAYLOADS) {

@@ -265,7 +265,7 @@ class Life {
       await checkJob(this.bench, await this.bench.job(job.id));
     }
     await checkFamilies(this.bench, jobs);
-    const told = await this.bench.store.counts("default", this.bench.clock.now());
+    const told = await this.bench.store.queues.counts("default", this.bench.clock.now());
     for (const state of JOB_STATES) {
       expect(told.reduce((sum, queue) => sum + queue.counts[state], 0)).toBe(counts.get(state));
     }

@@ -202,7 +202,7 @@ describe("close", () => {
     let closed = false;
     const wrapStore = (store: Store): Store => ({
       ...store,
-      closeSession: () => Promise.reject(new Error("the disk is gone")),
+      sessions: { ...store.sessions, close: () => Promise.reject(new Error("the disk is gone")) },
       close: async () => {
         closed = true;
         await store.close();

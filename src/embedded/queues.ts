@@ -8,7 +8,7 @@ import type { EmbeddedParts } from "./parts.ts";
 export function embeddedQueues({ engine, namespace, by }: EmbeddedParts): QueuesApi {
   return {
     async queues(page) {
-      const all = await engine.store.counts(namespace, engine.clock.now());
+      const all = await engine.store.queues.counts(namespace, engine.clock.now());
       if (page === undefined) return all;
       const { after = "", limit = LIMIT.queues } = page;
       return all.filter(({ queue }) => queue > after).slice(0, limit); // they are sorted by their names

@@ -18,10 +18,10 @@ export function embeddedWorkers(
   const { engine, namespace } = parts;
   return {
     async workers(page) {
-      if (page !== undefined) return engine.store.sessions({ namespace, ...page });
+      if (page !== undefined) return engine.store.sessions.list({ namespace, ...page });
       const all: SessionRow[] = [];
       for (;;) {
-        const page = await engine.store.sessions({ namespace, after: all.at(-1)?.id ?? null });
+        const page = await engine.store.sessions.list({ namespace, after: all.at(-1)?.id ?? null });
         all.push(...page);
         if (page.length < SESSIONS_PAGE) return all;
       }
@@ -29,7 +29,7 @@ export function embeddedWorkers(
 
     async drain(session) {
       // A worker of another namespace does not exist here.
-      const found = await engine.store.session(session);
+      const found = await engine.store.sessions.get(session);
       if (found?.namespace !== namespace || (await engine.drainSession(session, by)) === "unknown") {
         throw new PerdureError("not_found", `no worker has the session ${show(session)}, or it ended long ago`);
       }

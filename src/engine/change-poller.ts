@@ -29,7 +29,8 @@ export class ChangePoller extends BackgroundService {
     const awaited = hub.nextAwaited(AWAITED_AT_ONCE);
     if (awaited.length > 0) for (const jobId of await store.ended(awaited)) hub.ended(jobId);
     for (const session of hub.sessions()) {
-      for (const { jobId, attempt } of await store.cancelsFor([session])) hub.cancelAsked(session, jobId, attempt);
+      for (const { jobId, attempt } of await store.sessions.cancelsFor([session]))
+        hub.cancelAsked(session, jobId, attempt);
     }
     return awaited.length;
   }

@@ -212,7 +212,7 @@ export class Engine {
     return drainSession(this.#parts, id, by);
   }
   async closeSession(id: string): Promise<void> {
-    await this.#parts.store.closeSession(id, this.#parts.clock.now(), "stopped");
+    await this.#parts.store.sessions.close(id, this.#parts.clock.now(), "stopped");
     this.#parts.hub.written.fire();
   }
   onCancel(session: string, call: (jobId: string, attempt: number) => void): () => void {
@@ -221,7 +221,7 @@ export class Engine {
 
   async setPaused(namespace: string, queue: string, paused: boolean, by: string | null = null): Promise<void> {
     const { store, clock, hub } = this.#parts;
-    await store.setPaused(namespace, queue, paused, clock.now(), by);
+    await store.queues.setPaused(namespace, queue, paused, clock.now(), by);
     hub.ready.fire();
     hub.written.fire();
   }

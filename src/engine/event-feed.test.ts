@@ -38,7 +38,7 @@ describe("the event feed", () => {
       for await (const { name } of bench.engine.events({ follow: true, signal: controller.signal })) names.push(name);
     })();
     await bench.settled();
-    await bench.store.setPaused("default", "q", true, bench.clock.now()); // past the engine
+    await bench.store.queues.setPaused("default", "q", true, bench.clock.now()); // past the engine
     await bench.settled();
     expect(names).toEqual([]);
     await bench.advance(1_000);

@@ -41,7 +41,7 @@ export async function* eventFeed(
     const seen = hub.written.version;
     let page: EventPage;
     try {
-      page = await store.eventPage({ after, before, order, limit: Math.min(PAGE, left), ...which });
+      page = await store.events.page({ after, before, order, limit: Math.min(PAGE, left), ...which });
     } catch (error) {
       // Whoever follows has a cursor: after an outage it goes on where it was.
       if (!follow || !isOutage(error)) throw error;

@@ -128,7 +128,7 @@ export async function endOrphans(parts: EngineParts, cancelled: readonly Job[]):
   const running = cancelled.filter(({ state }) => state === "running");
   if (running.length === 0) return new Set();
   const sessions = new Set(running.flatMap(({ worker }) => (worker === null ? [] : [worker])));
-  const reached = new Set((await parts.store.cancelsFor([...sessions])).map(({ jobId }) => jobId));
+  const reached = new Set((await parts.store.sessions.cancelsFor([...sessions])).map(({ jobId }) => jobId));
   const orphans = running.filter(({ id }) => !reached.has(id));
   if (orphans.length === 0) return new Set();
   const inTurn = limiter(READ_AT_ONCE);

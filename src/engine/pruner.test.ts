@@ -1,12 +1,14 @@
 import { expect, it } from "vitest";
-import { openBench } from "../../test/kit.ts";
+import { openBench, policiesIn, tempFile } from "../../test/kit.ts";
+import { lanesIn } from "../store/conformance/kit.ts";
 import type { EngineParts } from "./parts.ts";
 import { Pruner } from "./pruner.ts";
 
 const [MINUTE, HOUR] = [60_000, 3_600_000];
 
 it("the pruner deletes a lane and a policy that no job names, an hour after their last use, and looks once an hour", async () => {
-  const { engine, store, clock, submit } = await openBench({ services: false });
+  const path = tempFile();
+  const { engine, store, clock, submit } = await openBench({ services: false, url: path });
   const sweeps: number[] = [];
   const watched = Object.assign(Object.create(store), {
     prune(query: Parameters<typeof store.prune>[0]) {
@@ -17,7 +19,7 @@ it("the pruner deletes a lane and a policy that no job names, an hour after thei
   const seen = { now: () => clock.now(), monotonic: () => clock.now(), after: () => () => {} };
   const parts = { store: watched, clock: seen } as unknown as EngineParts;
   const pruner = new Pruner(parts, { succeeded: 0, failed: 0, cancelled: 0 }, 0);
-  const names = async () => [await store.laneCount("default"), await store.policyCount()];
+  const names = async () => [await lanesIn(store), await policiesIn(path)];
 
   const id = await submit("k", { queue: "only-here" });
   await engine.command(id, { kind: "cancel" });

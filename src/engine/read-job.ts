@@ -24,11 +24,11 @@ const EVENTS = 500;
 
 /** The events of a job in their order, up to the number given: the job may go on meanwhile. */
 export async function* eachEvent(
-  store: Pick<Store, "eventPage">,
+  store: Pick<Store, "events">,
   { id, revision }: Pick<Job, "id" | "revision">,
 ): AsyncGenerator<JobEvent, void, void> {
   for (let after = 0; ; ) {
-    const page = await store.eventPage({ jobId: id, after, limit: EVENTS });
+    const page = await store.events.page({ jobId: id, after, limit: EVENTS });
     for (const event of page.events as JobEvent[]) {
       if (event.n > revision) return;
       yield event;

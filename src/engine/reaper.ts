@@ -70,8 +70,8 @@ export class Reaper extends BackgroundService {
   async #endGone(now: number): Promise<void> {
     const { store, isGone } = this.#parts;
     if (isGone === undefined) return;
-    for (const session of await store.openSessions()) {
-      if (isGone(session)) await store.closeSession(session.id, now, "gone");
+    for (const session of await store.sessions.listOpen()) {
+      if (isGone(session)) await store.sessions.close(session.id, now, "gone");
     }
   }
 

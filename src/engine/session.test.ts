@@ -3,7 +3,7 @@ import { all, gate, openBench, openSession } from "../../test/kit.ts";
 import { resolvePolicy } from "../core/policy/resolve-policy.ts";
 import { task } from "../core/task/task.ts";
 import type { WorkerHealth } from "../core/worker-protocol.ts";
-import type { ClaimAnswer } from "../store/store.ts";
+import type { ClaimAnswer, EventQuery } from "../store/store.ts";
 import { Engine } from "./engine.ts";
 
 const POLICY = resolvePolicy();
@@ -70,7 +70,7 @@ describe("a session", () => {
     };
     expect(await bench.engine.renew(session, [], health)).toMatchObject({ alive: true, drain: false });
     await bench.engine.renew(session, []);
-    expect((await bench.store.sessions())[0]?.health).toEqual(health);
+    expect((await bench.store.sessions.list())[0]?.health).toEqual(health);
   });
 
   it("may have a lease of its own, by which it is reaped and its unheard jobs are given back", async () => {
@@ -97,7 +97,7 @@ describe("a session", () => {
       const bench = await openBench({ services: false });
       const refused = bench.engine.openSession({ ...REQUEST, leaseMs });
       await expect(refused).rejects.toMatchObject({ code: "invalid_config", path: "leaseMs" });
-      expect(await bench.store.sessions()).toEqual([]);
+      expect(await bench.store.sessions.list()).toEqual([]);
       for (const fits of [300, 3_600_000]) await bench.engine.openSession({ ...REQUEST, leaseMs: fits });
     },
   );
@@ -117,7 +117,7 @@ describe("the feed of a namespace", () => {
       upTo = seq;
     };
     expect(await all(bench.engine.events({ namespace: "mine", onRead }))).toHaveLength(601);
-    expect(upTo).toBe(await bench.store.lastSeq());
+    expect(upTo).toBe(await bench.store.events.lastSeq());
     expect(await all(bench.engine.events({ namespace: "mine", after: upTo }))).toEqual([]);
     const others = await all(bench.engine.events({ namespace: "other" }));
     expect(others).toHaveLength(10_001);
@@ -129,11 +129,12 @@ describe("the feed of a namespace", () => {
     const asked: number[] = [];
     const store = new Proxy(bench.store, {
       get(target, property) {
-        if (property !== "eventPage") return Reflect.get(target, property);
-        return (query: Parameters<typeof target.eventPage>[0]) => {
+        if (property !== "events") return Reflect.get(target, property);
+        const page = (query: EventQuery) => {
           asked.push(query.after);
-          return target.eventPage(query);
+          return target.events.page(query);
         };
+        return { ...target.events, page };
       },
     });
     const options = { random: () => 0.5, name: "e", log: () => {}, newId: (prefix: string) => `${prefix}_1` };
@@ -147,7 +148,7 @@ describe("the feed of a namespace", () => {
     })();
     for (let n = 0; n < 5; n++) await bench.submit("k", { namespace: "other" });
     await bench.advance(3_000);
-    const before = await bench.store.lastSeq();
+    const before = await bench.store.events.lastSeq();
     expect(asked.at(-1)).toBe(before);
     await bench.submit("k", { namespace: "mine", by: "alice" });
     await bench.advance(1_000);
@@ -162,7 +163,8 @@ describe("who submitted a job", () => {
   it("is told by its first event, where it is known", async () => {
     const bench = await openBench({ services: false });
     const [known, unknown] = [await bench.submit("k", { by: "token:ü" }), await bench.submit("k", { by: null })];
-    const first = async (jobId: string) => (await bench.store.events({ after: 0, limit: 1, jobId }))[0]?.data;
+    const first = async (jobId: string) =>
+      (await bench.store.events.page({ after: 0, limit: 1, jobId })).events[0]?.data;
     expect(await first(known)).toMatchObject({ by: "token:ü", kind: "k" });
     expect(await first(unknown)).not.toHaveProperty("by");
     const [answer] = await bench.engine.submit([{ kind: "k", payload: "null", policy: POLICY, by: "a\nb" }]);

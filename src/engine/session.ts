@@ -90,7 +90,7 @@ export async function openSession(parts: EngineParts, request: SessionRequest): 
   const id = newId("ses");
   checkSize(request);
   if (request.defaults != null) checkDefaults(request.defaults, request.kinds);
-  if (!(await store.openSession({ ...request, id, leaseMs }, clock.now()))) {
+  if (!(await store.sessions.open({ ...request, id, leaseMs }, clock.now()))) {
     const message =
       `this token has ${request.most} live sessions, which is its quota (server.sessionQuota): start workers with more slots, ` +
       "stop some, or use another token; those that are gone count until their lease ends";
@@ -118,7 +118,7 @@ export async function drainSession(
   id: string,
   by: string | null,
 ): Promise<DrainAnswer> {
-  const answer = await store.drainSession(id, clock.now(), by);
+  const answer = await store.sessions.drain(id, clock.now(), by);
   if (answer === "draining") {
     hub.ready.fire();
     hub.written.fire();

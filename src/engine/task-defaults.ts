@@ -67,7 +67,7 @@ export class TaskDefaults {
   }
 
   async #read(namespace: string, kind: string): Promise<PublishedTaskOptions | null> {
-    const row = await this.#store.taskDefaults(namespace, kind);
+    const row = await this.#store.sessions.taskDefaults(namespace, kind);
     if (row === null) return null;
     const { session, worker, options } = row;
     return { session, worker, options, policy: options.retry === undefined ? null : resolvePolicy(options.retry) };

@@ -24,9 +24,9 @@ function channelsOf({ clock, store, events }: Pick<Engine, "clock" | "store"> & 
     },
     eventPage(query) {
       pages.push(query);
-      return store.eventPage(query);
+      return store.events.page(query);
     },
-    lastSeq: () => store.lastSeq(),
+    lastSeq: () => store.events.lastSeq(),
   });
   return { channels, pages, follows };
 }
@@ -112,7 +112,7 @@ it("shows that it is alive, and moves the client on past events that are not for
   await vi.waitFor(() => expect(follows).toHaveLength(1));
   await submit("k");
   await advance(15_000);
-  const seq = await engine.store.lastSeq();
+  const seq = await engine.store.events.lastSeq();
   expect(await reader.read()).toMatchObject({ value: `id: ${seq}\n\n` });
   await advance(15_000);
   expect(await reader.read()).toMatchObject({ value: ":\n\n" });
@@ -126,7 +126,7 @@ it("shows that it is alive, and moves the client on past events that are not for
 it("reads each event once for all streams with the same filter, wherever they began", async () => {
   const { clock, engine, channels, pages, follows, submit } = await bench();
   for (let i = 0; i < 10; i++) await submit("k");
-  const first = await engine.store.lastSeq();
+  const first = await engine.store.events.lastSeq();
   const { port } = await serve(clock, channels, { after: 0 });
   const late = await serve(clock, channels, { after: first - 3 });
   const before = Promise.all([idsOf(port, 10), idsOf(port, 10), idsOf(late.port, 3)]);

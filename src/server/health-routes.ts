@@ -27,7 +27,7 @@ export function healthRoutes({ engine, keys, stopping }: ServerParts): ServedRou
   async function askStore(): Promise<boolean> {
     // It may still answer what it is asked, and take nothing.
     if ((engine.store.fault?.() ?? null) !== null) return false;
-    const answers = engine.store.setting("ready").then(
+    const answers = engine.store.settings.get("ready").then(
       () => true,
       () => false,
     );

@@ -23,15 +23,20 @@ function quotaOver(
 ) {
   const seen = { asked: 0, now: 0 };
   const store = {
-    async laneUse({ owners, lanes }: LaneUseQuery) {
-      seen.asked += 1;
-      const owned = [...stored.values()].filter((each) => owners.includes(each)).length;
-      return { total: stored.size, owned, exists: lanes.map(({ queue }) => stored.has(queue)) };
+    queues: {
+      async laneUse({ owners, lanes }: LaneUseQuery) {
+        seen.asked += 1;
+        const owned = [...stored.values()].filter((each) => owners.includes(each)).length;
+        return { total: stored.size, owned, exists: lanes.map(({ queue }) => stored.has(queue)) };
+      },
     },
     // Who is whose child, and who submitted those at the top.
     facts: async ([id = ""]: readonly string[]) =>
       [family.has(id) ? { namespace: "a", parentId: family.get(id) ?? null } : null] as never,
-    events: async ({ jobId }: { jobId?: string }) => [{ data: { by: "token:ci", token: `of ${jobId}` } }] as never,
+    events: {
+      page: async ({ jobId }: { jobId?: string }) =>
+        ({ events: [{ data: { by: "token:ci", token: `of ${jobId}` } }] }) as never,
+    },
   };
   const limits = { lanesPerToken, lanesPerNamespace };
   const quota = new LaneQuota({ store, limits, clock: { monotonic: () => seen.now } });

@@ -7,7 +7,7 @@ import { isName, isRunQueue } from "../core/names.ts";
 import { LIMITS } from "../engine/limits.ts";
 import type { SubmitAnswer, SubmitItem } from "../engine/submit-item.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { NewLane, Store } from "../store/store.ts";
+import type { EventStore, NewLane, QueueStore, Store } from "../store/store.ts";
 import type { ServerLimits } from "./context.ts";
 
 /** Lanes that calls of this server are about to make: they are not in the store yet, and count for a quota all the same.
@@ -93,7 +93,10 @@ export function tokenOwner(id: string, name: string): LaneOwner {
   return { key: `token-id:${id}`, name };
 }
 
-type QuotaStore = Pick<Store, "laneUse" | "facts" | "events">;
+interface QuotaStore extends Pick<Store, "facts"> {
+  readonly events: Pick<EventStore, "page">;
+  readonly queues: Pick<QueueStore, "laneUse">;
+}
 
 interface LaneQuotaParts {
   readonly store: QuotaStore;
@@ -192,7 +195,7 @@ export class LaneQuota {
     const { store, limits } = this.#parts;
     const lanes = new Map(list.map(({ name, item }) => [name, laneOf(item)]));
     const owners = [...new Set([owner.key, owner.name])];
-    const use = await store.laneUse({ namespace, owners, lanes: [...lanes.values()] });
+    const use = await store.queues.laneUse({ namespace, owners, lanes: [...lanes.values()] });
     // No await from here on: what is counted is added in the same turn.
     const existing = new Set([...lanes.keys()].filter((_, i) => use.exists[i] === true));
     const shares = { own: shareOf(namespace, owner), all: JSON.stringify([namespace]) };
@@ -243,7 +246,7 @@ export class LaneQuota {
       if (job?.namespace !== namespace) return NO_TOP;
       if (job.parentId !== null) id = job.parentId;
       else {
-        const [first] = await store.events({ after: 0, limit: 1, jobId: id });
+        const [first] = (await store.events.page({ after: 0, limit: 1, jobId: id })).events;
         return submitterOf(first?.data);
       }
     }

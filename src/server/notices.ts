@@ -46,7 +46,7 @@ export class Notices {
       for (;;) {
         if (asked) {
           asked = false;
-          cancel = await store.cancelsFor([session]);
+          cancel = await store.sessions.cancelsFor([session]);
         }
         const row = await this.#session(session);
         const notice = { alive: row !== undefined, drain: row?.drainingAt != null, cancel };
@@ -90,8 +90,8 @@ export class Notices {
 
   #look(): Promise<Map<string, OpenSession>> {
     this.#openAt = this.#engine.clock.monotonic();
-    this.#open = this.#engine.store
-      .openSessions()
+    this.#open = this.#engine.store.sessions
+      .listOpen()
       .then((rows) => new Map(rows.map((row) => [row.id, row])))
       .catch((error: unknown) => {
         this.#openAt = Number.NEGATIVE_INFINITY;

@@ -46,7 +46,7 @@ interface TokenToCreate {
 }
 
 interface TokenBookOptions {
-  readonly store: Pick<Store, "addToken" | "tokens" | "revokeToken">;
+  readonly store: Pick<Store, "tokens">;
   readonly clock: Clock;
   readonly randomBytes: RandomBytes;
   readonly log: ServerLog;
@@ -135,19 +135,19 @@ export class TokenBook {
       ...{ id, name, hash: hashOf(token), scopes: [...new Set(scopes)], namespace },
       ...{ createdAt: now, expiresAt, revokedAt: null },
     };
-    await store.addToken(info, wanted.by ?? null);
+    await store.tokens.add(info, wanted.by ?? null);
     await this.refresh();
     return { token, info };
   }
 
   list(): Promise<AccessToken[]> {
-    return this.#options.store.tokens();
+    return this.#options.store.tokens.list();
   }
 
   /** False if there is none, or it was revoked before. */
   async revoke(id: string, by: string | null = null): Promise<boolean> {
     const { store, clock } = this.#options;
-    const revoked = await store.revokeToken(id, clock.now(), by);
+    const revoked = await store.tokens.revoke(id, clock.now(), by);
     // Here it is over at once, whether or not the store can be read now.
     this.#known.delete(id);
     this.#endHeld();
@@ -194,7 +194,7 @@ export class TokenBook {
 
   async #readOnce(): Promise<void> {
     this.#refreshedAt = this.#options.clock.monotonic();
-    const tokens = await this.#options.store.tokens();
+    const tokens = await this.#options.store.tokens.list();
     this.#known = new Map(tokens.map((token) => [token.id, { token, digest: Buffer.from(token.hash, "hex") }]));
     this.#endHeld();
   }

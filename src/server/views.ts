@@ -37,7 +37,7 @@ export async function viewParts({ engine }: Pick<ServerParts, "engine">, row: Jo
   const events: JobEvent[] = [];
   for await (const event of eachEvent(store, row)) events.push(event);
   const sessions = [...attempts, ...events.map(({ data }) => data as { readonly session?: string | null })];
-  const names = await store.workerNames([
+  const names = await store.sessions.names([
     ...new Set(sessions.flatMap(({ session }) => (typeof session === "string" ? [session] : []))),
   ]);
   return {

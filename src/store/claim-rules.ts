@@ -45,6 +45,19 @@ export const DRAINING: ClaimAnswer = Object.freeze({
 /** When a session with more lanes than one claim scans should claim again. */
 export const NEXT_WINDOW_MS = 25;
 
+// Replies to claims that could not be delivered.
+
+/** With more replies than this to one claim nothing is withdrawn: its jobs are released when the session renews. */
+const MAX_UNDELIVERED = 100;
+
+/** The undelivered replies, including this one, and whether they are all replies that were sent. Replies may be sent
+ *  out of order, so a later one says nothing about earlier ones. */
+export function noteUndelivered(text: string, delivery: number, deliveries: number): { text: string; all: boolean } {
+  const failed = new Set(JSON.parse(text) as number[]);
+  if (delivery <= deliveries && failed.size < MAX_UNDELIVERED) failed.add(delivery);
+  return { text: JSON.stringify([...failed]), all: failed.size === deliveries };
+}
+
 // Which session makes room for a suspect, which must run alone in its worker. An idle worker takes it at once. If all
 // are busy, one session claims nothing more until it is empty; if that takes too long, another session gets its turn,
 // and finally the suspect runs beside other jobs, so it never waits forever. Other jobs do not starve either: a session

@@ -1,14 +1,7 @@
 /** Pages of long lists: logs, attempts, sessions and events. Bounded in rows and in characters. */
 import type { PerdureEvent } from "../core/job/event.ts";
 import { type EventLoop, nextTurn } from "../lib/clock.ts";
-
-/** Which attempts of a job to read. */
-export interface AttemptsPage {
-  /** The last attempt that was read; 0: start with the first. */
-  readonly after?: number;
-  /** At most ATTEMPTS_PAGE, the default. */
-  readonly limit?: number;
-}
+import type { EventPage, EventQuery } from "./port/events.ts";
 
 export const ATTEMPTS_PAGE = 100;
 /** Characters of results and failures per page; the attempt that exceeds it is the last one on the page. */
@@ -19,57 +12,10 @@ export const ATTEMPT_LOG = 65_536;
 /** Sessions per page. Each may have 32 KiB of kinds and queues. */
 export const SESSIONS_PAGE = 200;
 
-export interface SessionsQuery {
-  /** Null: all namespaces. */
-  readonly namespace?: string | null;
-  /** The last session that was read; null: start with the first. */
-  readonly after?: string | null;
-  /** At most SESSIONS_PAGE, the default. */
-  readonly limit?: number;
-  /** Excludes sessions that ended before this time; null: includes all. */
-  readonly endedSince?: number | null;
-}
-
-/** A page of an attempt's log: at most LOG_PAGE pieces, each as long as one renewal may carry. */
-export interface AttemptLog {
-  readonly attempt: number;
-  readonly text: string;
-  /** Where the next page starts. */
-  readonly next: number;
-}
-
 export const LOG_PAGE = 32;
 
 /** Each event may have a failure with its stack, or the input of a submit. */
 const EVENTS_CHARS = 4_194_304;
-
-/** Order of events by sequence number. */
-export type EventOrder = "oldest" | "newest";
-
-export interface EventQuery {
-  /** Only events after this number; 0: start with the first. */
-  readonly after: number;
-  /** Only events before this number: where the next page begins in newest-first order. */
-  readonly before?: number;
-  /** Default: oldest first. */
-  readonly order?: EventOrder;
-  /** Negative: no limit. */
-  readonly limit: number;
-  /** Characters of data in a page; the event that exceeds it is the last of the page. Default: EVENTS_CHARS. */
-  readonly chars?: number;
-  readonly jobId?: string;
-  /** Only events of jobs in this namespace, and engine events with this namespace. */
-  readonly namespace?: string;
-}
-
-export interface EventPage {
-  readonly events: PerdureEvent[];
-  /** Every match up to this number was returned (newest first: down to it). The next page starts here, by `after` or
-   *  `before`. */
-  readonly upTo: number;
-  /** There are no more events. A page may be short or empty before the end. */
-  readonly isEnd: boolean;
-}
 
 // A page of the events of one namespace. There is no index by namespace, because every write would pay for it: the
 // reader scans all events, a bounded number per call, and gets the position it reached. So a page may be empty before

@@ -85,28 +85,34 @@ export class DueDates {
         changed(commands.map(({ jobId }) => jobId));
         return answers;
       },
-      setPaused: async (namespace, queue, paused, now, by) => {
-        await store.setPaused(namespace, queue, paused, now, by);
-        this.#pause(placeOf(namespace, queue), paused, now);
-        this.#forgetLater(now);
-        changed(this.#dates.keys());
+      queues: {
+        ...store.queues,
+        setPaused: async (namespace, queue, paused, now, by) => {
+          await store.queues.setPaused(namespace, queue, paused, now, by);
+          this.#pause(placeOf(namespace, queue), paused, now);
+          this.#forgetLater(now);
+          changed(this.#dates.keys());
+        },
       },
-      openSession: async (session, now) => {
-        const isOpen = await store.openSession(session, now);
-        this.#forgetLater(now);
-        changed([]);
-        return isOpen;
-      },
-      closeSession: async (id, now, why) => {
-        await store.closeSession(id, now, why);
-        this.#forgetLater(now);
-        changed([]);
-      },
-      drainSession: async (id, now, by) => {
-        const answer = await store.drainSession(id, now, by);
-        this.#forgetLater(now);
-        changed([]);
-        return answer;
+      sessions: {
+        ...store.sessions,
+        open: async (session, now) => {
+          const isOpen = await store.sessions.open(session, now);
+          this.#forgetLater(now);
+          changed([]);
+          return isOpen;
+        },
+        close: async (id, now, why) => {
+          await store.sessions.close(id, now, why);
+          this.#forgetLater(now);
+          changed([]);
+        },
+        drain: async (id, now, by) => {
+          const answer = await store.sessions.drain(id, now, by);
+          this.#forgetLater(now);
+          changed([]);
+          return answer;
+        },
       },
       prune: (query) => {
         for (const id of this.#endedEarly) this.#stale.add(id);

@@ -8,6 +8,7 @@ export function counted<T extends object>(port: T, calls: { underWay: number }):
   return new Proxy(port, {
     get(target, property, receiver) {
       const verb: unknown = Reflect.get(target, property, receiver);
+      if (typeof verb === "object" && verb !== null) return counted(verb, calls); // a part of it, such as the sessions of a store
       if (typeof verb !== "function") return verb;
       return (...args: unknown[]) => {
         const answer: unknown = verb.apply(target, args);

@@ -39,7 +39,7 @@ describe("a worker's figures", () => {
       await bench.advance(10_000);
       expect(await bench.job(id)).toMatchObject({ state: "cancelled" });
     }
-    const health = async () => (await bench.store.sessions())[0]?.health;
+    const health = async () => (await bench.store.sessions.list())[0]?.health;
     expect(await health()).toMatchObject({ total: 2, failed: 0, consecutiveFailures: 0 });
     await bench.submit("fails");
     await bench.advance(10_000);
@@ -64,7 +64,7 @@ describe("a worker's figures", () => {
       { total: 0, inHand: 1, slots: 4 },
       { total: 1, inHand: 0, averageMs: 6_000 },
     ]);
-    const [session] = await bench.store.sessions();
+    const [session] = await bench.store.sessions.list();
     expect(session?.health).toMatchObject({ total: 1, slots: 4 });
   });
 });
@@ -99,7 +99,7 @@ describe("a worker that is told to drain", () => {
     const worker = await bench.work([task("slow", () => end.passed)]);
     const id = await bench.submit("slow");
     await bench.settled();
-    await bench.store.drainSession(worker.session, bench.clock.now());
+    await bench.store.sessions.drain(worker.session, bench.clock.now());
     let isDrained = false;
     void worker.drained.then(() => {
       isDrained = true;
@@ -120,7 +120,7 @@ describe("a worker that is told to drain", () => {
     const worker = await bench.work([task("slow", () => new Promise<void>(() => {}))], { stopGraceMs: 1_000 });
     const id = await bench.submit("slow");
     await bench.settled();
-    await bench.store.drainSession(worker.session, bench.clock.now());
+    await bench.store.sessions.drain(worker.session, bench.clock.now());
     await bench.advance(6_000);
     const stopped = worker.stop(2_000);
     await bench.advance(10_000);

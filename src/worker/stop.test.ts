@@ -24,7 +24,7 @@ describe("stop", () => {
     expect(ran).toEqual(["first"]);
     expect(await bench.job(id)).toMatchObject({ state: "succeeded", result: '"in time"', attempt: 1 });
     expect(await bench.job(later)).toMatchObject({ state: "queued", attempt: 0, revision: 1 });
-    expect(await bench.store.sessions()).toMatchObject([{ running: 0, endedAt: bench.clock.now() }]);
+    expect(await bench.store.sessions.list()).toMatchObject([{ running: 0, endedAt: bench.clock.now() }]);
   });
 
   it("claims nothing that comes in the moment it is asked", async () => {

@@ -121,7 +121,7 @@ async function withStore<T>(dir: string, use: (store: Store) => Promise<T>): Pro
 }
 
 export function eventsIn(dir: string): Promise<readonly PerdureEvent[]> {
-  return withStore(dir, (store) => store.events({ after: 0, limit: 10_000 }));
+  return withStore(dir, async (store) => (await store.events.page({ after: 0, limit: 10_000 })).events);
 }
 
 /** A worker for kind `k` and commands that took what there was a minute ago and was never heard of again; or `isGone`: its process is known
@@ -130,9 +130,9 @@ export function claimAndVanish(dir: string, isGone = false): Promise<void> {
   return withStore(dir, async (store) => {
     const then = Date.now() - 60_000;
     const session = { id: "ses_gone", namespace: "default", name: "gone", host: "elsewhere", pid: 1, leaseMs: 15_000 };
-    await store.openSession({ ...session, kinds: ["k", "exec"], queues: null, labels: {}, slots: 10 }, then);
+    await store.sessions.open({ ...session, kinds: ["k", "exec"], queues: null, labels: {}, slots: 10 }, then);
     await store.claim([{ session: session.id, limit: 10, claimId: null }], then);
-    if (isGone) await store.closeSession(session.id, then, "gone");
+    if (isGone) await store.sessions.close(session.id, then, "gone");
   });
 }
 

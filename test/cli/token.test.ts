@@ -218,7 +218,7 @@ describe("the signing secret", () => {
   const lost = async (url: string) => {
     const store = await openStore({ url, clock: systemClock, random: Math.random, newSecret: () => "n".repeat(40) });
     onTestFinished(() => store.close());
-    await store.setSettingIfAbsent(SETTING, "the fingerprint of a secret that is lost");
+    await store.settings.setIfAbsent(SETTING, "the fingerprint of a secret that is lost");
     return store;
   };
   const printOf = (file: string) => fingerprint(readSecretFile(file)?.[0]?.text ?? "");
@@ -229,12 +229,14 @@ describe("the signing secret", () => {
     const store = await lost(db);
     const argv = ["token", "rotate-secret", "--force", "--db", db, "--secret-file", join(cwd, "secret")];
     expect(await perdure(argv, { cwd })).toMatchObject({ code: 0, stderr: "" });
-    expect(await store.setting(SETTING)).toBe(printOf(join(cwd, "secret")));
+    expect(await store.settings.get(SETTING)).toBe(printOf(join(cwd, "secret")));
     expect(readSecretFile(join(cwd, "secret"))).toHaveLength(1);
-    expect((await store.events({ after: 0, limit: 9 })).map(({ name }) => name)).toEqual(["secret.replaced"]);
+    expect((await store.events.page({ after: 0, limit: 9 })).events.map(({ name }) => name)).toEqual([
+      "secret.replaced",
+    ]);
     // One that the file has is not lost: servers with a copy of the file go on.
     expect((await perdure([...argv, "--after", "10m"], { cwd })).code).toBe(0);
-    expect(await store.setting(SETTING)).toBe(fingerprint(readSecretFile(join(cwd, "secret"))?.[1]?.text ?? ""));
+    expect(await store.settings.get(SETTING)).toBe(fingerprint(readSecretFile(join(cwd, "secret"))?.[1]?.text ?? ""));
   });
 
   it.each([
@@ -245,7 +247,7 @@ describe("the signing secret", () => {
     const store = await lost(join(dir, "perdure.db"));
     const said = await perdure(["token", "rotate-secret", "--force"], { cwd: dir, env: { ...env, PERDURE_DATA: dir } });
     expect(said).toMatchObject({ code: 0, stderr: "" });
-    expect(await store.setting(SETTING)).toBe(printOf(join(dir, "secret")));
+    expect(await store.settings.get(SETTING)).toBe(printOf(join(dir, "secret")));
   });
 
   it("that is lost is not replaced under a running server, nor where the store cannot be reached", async () => {
@@ -262,7 +264,7 @@ describe("the signing secret", () => {
     const elsewhere = await perdure(argv, { cwd: dir });
     expect(elsewhere).toMatchObject({ code: 1, stderr: expect.stringContaining("are in postgres://db.example/jobs") });
     expect(existsSync(join(dir, "secret"))).toBe(false);
-    expect(await store.setting(SETTING)).toBe("the fingerprint of a secret that is lost");
+    expect(await store.settings.get(SETTING)).toBe("the fingerprint of a secret that is lost");
   });
 
   it("is shown by no command", async () => {

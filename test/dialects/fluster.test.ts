@@ -246,7 +246,7 @@ describe.each(STORES)("fluster on %s", (store) => {
     ])("with a mistake is refused, and nothing is stored: %j", async (retry, path) => {
       const controller = await openController(store);
       await expect(controller.submit(retry as FlusterRetryConfig)).rejects.toMatchObject({ path });
-      expect(await controller.store.counts("default", T0)).toEqual([]);
+      expect(await controller.store.queues.counts("default", T0)).toEqual([]);
     });
   });
 

@@ -262,7 +262,7 @@ class RealStage implements Stage {
     await this.advance(took);
     this.#held.delete(held);
     if (play === "gone") {
-      await this.store.closeSession(session, this.clock.now(), "gone");
+      await this.store.sessions.close(session, this.clock.now(), "gone");
       await this.engine.reap();
       return this.#after(jobId);
     }
@@ -301,7 +301,7 @@ class RealStage implements Stage {
     const [attempts, history, sessions] = await Promise.all([
       lastAttempts(this.store, job),
       this.store.history(id),
-      this.store.sessions(),
+      this.store.sessions.list(),
     ]);
     const names = new Map(sessions.map(({ id: session, name }) => [session, name]));
     return {

@@ -120,7 +120,7 @@ describe.each(STORES)("OPAL on %s", (store) => {
       );
       expect(claims.flat()).toMatchObject([{ id, attempt }]);
       expect(opalAttemptsView(await stage.parts(id))).toMatchObject({ attempts: attempt });
-      await stage.store.closeSession(
+      await stage.store.sessions.close(
         sessions[claims.findIndex((jobs) => jobs.length > 0)] as string,
         stage.clock.now(),
         "gone",

@@ -39,13 +39,13 @@ const insert: Run = (world, dice, both) => {
 const open: Run = (world, dice, both) => {
   const session = draw.drawSession(dice);
   world.sessions.push(session);
-  return both("openSession", session, (store) => store.openSession(session, world.now));
+  return both("openSession", session, (store) => store.sessions.open(session, world.now));
 };
 
 const close: Run = (world, dice, both) => {
   const id = world.anySession(dice);
   const why = dice.pick(["stopped", "gone"] as const);
-  return both("closeSession", { id, why }, (store) => store.closeSession(id, world.now, why));
+  return both("closeSession", { id, why }, (store) => store.sessions.close(id, world.now, why));
 };
 
 const claim: Run = async (world, dice, both) => {
@@ -141,11 +141,11 @@ const crash: Run = async (world, dice, both) => {
   const id = world.anyHeld(dice)?.session;
   const old = world.sessions.find((session) => session.id === id);
   if (id === undefined || old === undefined) return;
-  await both("closeSession", { id, why: "gone" }, (store) => store.closeSession(id, world.now, "gone"));
+  await both("closeSession", { id, why: "gone" }, (store) => store.sessions.close(id, world.now, "gone"));
   await sweep(world, dice, both);
   const next: NewSession = { ...old, id: draw.drawSession(dice).id };
   world.sessions.push(next);
-  await both("openSession", next, (store) => store.openSession(next, world.now));
+  await both("openSession", next, (store) => store.sessions.open(next, world.now));
   await claimFor(world, { session: next.id, limit: 1 + dice.below(5), claimId: null }, both);
 };
 
@@ -164,7 +164,7 @@ const amend: Run = (world, dice, both) => {
 /** What an engine does for blocked jobs, and now and then one that remembers wrongly. */
 const unblock: Run = async (world, dice, both) => {
   const query = { parents: dice.chance(0.5) ? null : dice.some(world.ids.slice(-9)), limit: 1_000 };
-  const found = await both("unblockable", query, async (store) => byId((await store.unblockable(query)).jobs));
+  const found = await both("unblockable", query, async (store) => byId((await store.children.unblockable(query)).jobs));
   const guess = { jobId: world.anyId(dice), attempt: 1 + dice.below(2) };
   const runAt = world.now + dice.below(2_000);
   const commands = [...found, ...(dice.chance(0.3) ? [guess] : [])].map(({ jobId, attempt }) => ({
@@ -176,15 +176,15 @@ const unblock: Run = async (world, dice, both) => {
 
 /** Passes cancels on to children, or only says so. */
 const cascade: Run = async (world, dice, both) => {
-  const found = await both("cascades", null, async (store) => (await store.cascades(1_000)).sort());
+  const found = await both("cascades", null, async (store) => (await store.children.cascades(1_000)).sort());
   for (const parentId of found) {
     const isHonest = dice.chance(0.7);
     await both("cascaded", { parentId, isHonest }, async (store) => {
       const { jobs } = await store.find({ parentId, state: ["queued", "running", "blocked"] });
       const commands = jobs.map(({ id }) => ({ jobId: id, command: { kind: "cancel" } as const }));
       if (isHonest) await store.amend(commands, world.now, decideCommandAt(world.now));
-      await store.cascaded(parentId);
-      return (await store.cascades(1_000)).includes(parentId);
+      await store.children.cascaded(parentId);
+      return (await store.children.cascades(1_000)).includes(parentId);
     });
   }
 };
@@ -198,7 +198,7 @@ const usage: Run = (world, dice, both) => {
 const pause: Run = (world, dice, both) => {
   const [namespace, queue, paused] = [dice.pick(draw.NAMESPACES), dice.pick(draw.QUEUES), dice.chance(0.5)];
   return both("setPaused", { namespace, queue, paused }, (store) =>
-    store.setPaused(namespace, queue, paused, world.now),
+    store.queues.setPaused(namespace, queue, paused, world.now),
   );
 };
 
@@ -250,9 +250,9 @@ const look: Run = (world, dice, both) => {
   return both("look", { ids, sessions, namespace }, async (store) => ({
     jobs: await store.jobs(ids),
     ended: (await store.ended(ids)).sort(),
-    cancels: byId(await store.cancelsFor(sessions)),
-    open: byName(await store.openSessions()),
-    counts: await store.counts(namespace, world.now),
+    cancels: byId(await store.sessions.cancelsFor(sessions)),
+    open: byName(await store.sessions.listOpen()),
+    counts: await store.queues.counts(namespace, world.now),
   }));
 };
 

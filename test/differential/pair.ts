@@ -114,16 +114,18 @@ async function compareAll(world: World, both: Both, eventCount: number): Promise
     ),
   );
   await both("blocked", null, async (store) => ({
-    free: (await store.unblockable({ parents: null, limit: 1_000 })).jobs.sort((a, b) => (a.jobId < b.jobId ? -1 : 1)),
-    due: (await store.cascades(1_000)).sort(),
+    free: (await store.children.unblockable({ parents: null, limit: 1_000 })).jobs.sort((a, b) =>
+      a.jobId < b.jobId ? -1 : 1,
+    ),
+    due: (await store.children.cascades(1_000)).sort(),
   }));
-  await both("counts", null, (store) => store.counts(null, world.now));
-  await both("sessions", null, async (store) => byName(await store.sessions()));
+  await both("counts", null, (store) => store.queues.counts(null, world.now));
+  await both("sessions", null, async (store) => byName(await store.sessions.list()));
   await both("events", null, async (store) => {
     let events: PerdureEvent[] = [];
     // A transaction that somebody else on the server keeps open may delay the feed.
     for (let tries = 0; tries < FEED_TRIES && events.length < eventCount; tries++) {
-      events = await store.events({ after: 0, limit: 100_000 });
+      events = (await store.events.page({ after: 0, limit: 100_000 })).events;
     }
     // Those of one call may come in any order.
     return events.map((event) => show(withoutSeq(event))).sort();

@@ -17,7 +17,7 @@ const parent = task("parent", async (_: null, ctx) => {
 describe("a wake that was lost", () => {
   it("is found by the sweep, within 5 s", async () => {
     const bench = await openBench();
-    const lost = vi.spyOn(bench.store, "unblockable").mockRejectedValue(new Error("killed here"));
+    const lost = vi.spyOn(bench.store.children, "unblockable").mockRejectedValue(new Error("killed here"));
     const id = await bench.submit("parent");
     await bench.work([parent, child]);
     await bench.advance(100);
@@ -37,7 +37,7 @@ describe("a wake that was lost", () => {
     const id = await bench.submit("parent");
     await bench.work([parent, slow]);
     await bench.advance(100);
-    const lost = vi.spyOn(bench.store, "cascades").mockRejectedValue(new Error("killed here"));
+    const lost = vi.spyOn(bench.store.children, "cascades").mockRejectedValue(new Error("killed here"));
     await bench.engine.command(id, { kind: "cancel" });
     await bench.advance(100);
     const { jobs } = await bench.store.find({ parentId: id });
@@ -47,7 +47,7 @@ describe("a wake that was lost", () => {
     expect((await bench.store.find({ parentId: id })).jobs[0]?.cancelRequestedAt).not.toBe(null);
     hold.open();
     await bench.advance(100);
-    expect(await bench.store.cascades(10)).toEqual([]);
+    expect(await bench.store.children.cascades(10)).toEqual([]);
   });
 });
 
@@ -120,7 +120,7 @@ describe("a parent that is redriven while its cancel is still on its way", () =>
     const bench = await openBench();
     const id = await bench.submit("loop");
     const old = await bench.submit("child", { parent: { id, attempt: null } });
-    const lost = vi.spyOn(bench.store, "cascades").mockRejectedValue(new Error("killed here"));
+    const lost = vi.spyOn(bench.store.children, "cascades").mockRejectedValue(new Error("killed here"));
     await bench.engine.command(id, { kind: "cancel" });
     await bench.settled();
     lost.mockRestore();
@@ -132,7 +132,7 @@ describe("a parent that is redriven while its cancel is still on its way", () =>
     await bench.engine.command(id, { kind: "cancel" });
     await bench.engine.sweepKin();
     expect([(await bench.job(old)).state, (await bench.job(fresh)).state]).toEqual(["cancelled", "cancelled"]);
-    expect(await bench.store.cascades(10)).toEqual([]);
+    expect(await bench.store.children.cascades(10)).toEqual([]);
   });
 });
 
@@ -141,7 +141,7 @@ describe("a cancel that was on its way when parent and child were given a new st
     const bench = await openBench();
     const id = await bench.submit("loop");
     const child = await bench.submit("child", { parent: { id, attempt: null } });
-    const lost = vi.spyOn(bench.store, "cascades").mockRejectedValue(new Error("killed here"));
+    const lost = vi.spyOn(bench.store.children, "cascades").mockRejectedValue(new Error("killed here"));
     await bench.engine.command(id, { kind: "cancel" });
     await bench.settled();
     lost.mockRestore();

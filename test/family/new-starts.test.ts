@@ -77,7 +77,7 @@ describe("a run whose cancel was asked for", () => {
     await bench.engine.sweepKin();
     goOn.open();
     await asked;
-    expect(await bench.store.cascades(10)).toEqual([]);
+    expect(await bench.store.children.cascades(10)).toEqual([]);
     expect((await bench.job(child)).state).toBe("cancelled");
   });
 });
@@ -97,8 +97,8 @@ describe("a child that ended before its parent's new start", () => {
   it("is seen in its new start where an operator was first", async () => {
     const bench = await openBench({ services: false });
     const { child, held } = await redriven(bench);
-    const eventPage = bench.store.eventPage.bind(bench.store);
-    vi.spyOn(bench.store, "eventPage").mockImplementation(async (query) => {
+    const eventPage = bench.store.events.page.bind(bench.store);
+    vi.spyOn(bench.store.events, "page").mockImplementation(async (query) => {
       const found = await eventPage(query);
       if (query.jobId === child) await bench.engine.command(child, { kind: "redrive", by: "operator" });
       return found;
@@ -111,9 +111,9 @@ describe("a child that ended before its parent's new start", () => {
   it("has one new start: when it ended again meanwhile, that is for the parent to judge", async () => {
     const bench = await openBench({ services: false });
     const { child, held } = await redriven(bench);
-    const eventPage = bench.store.eventPage.bind(bench.store);
+    const eventPage = bench.store.events.page.bind(bench.store);
     let isFirst = true;
-    vi.spyOn(bench.store, "eventPage").mockImplementation(async (query) => {
+    vi.spyOn(bench.store.events, "page").mockImplementation(async (query) => {
       const found = await eventPage(query);
       if (query.jobId !== child || !isFirst) return found;
       isFirst = false;
@@ -177,7 +177,7 @@ describe("a child that went on through its parent's new start", () => {
   it("is not ended by a cancel that was taken back while it was on its way", async () => {
     const bench = await openBench({ services: false });
     const { id, child, session } = await family(bench);
-    const lost = vi.spyOn(bench.store, "cascades").mockRejectedValue(new Error("not yet"));
+    const lost = vi.spyOn(bench.store.children, "cascades").mockRejectedValue(new Error("not yet"));
     await bench.engine.command(id, { kind: "cancel" });
     await bench.settled();
     lost.mockRestore();

@@ -19,13 +19,13 @@ async function families(bench: Bench, count: number) {
 it("a cancel is passed on however many others were taken back", async () => {
   const bench = await openBench({ services: false });
   const many = await families(bench, 250);
-  const lost = vi.spyOn(bench.store, "cascades").mockRejectedValue(new Error("not yet"));
+  const lost = vi.spyOn(bench.store.children, "cascades").mockRejectedValue(new Error("not yet"));
   for (const { parent } of many) await bench.engine.command(parent, { kind: "cancel" });
   await bench.settled();
   lost.mockRestore();
-  expect(await bench.store.cascades(1_000)).toHaveLength(250);
+  expect(await bench.store.children.cascades(1_000)).toHaveLength(250);
   for (const { parent } of many) await bench.engine.command(parent, { kind: "redrive" });
-  expect(await bench.store.cascades(1_000)).toEqual([]);
+  expect(await bench.store.children.cascades(1_000)).toEqual([]);
   const [last] = await families(bench, 1);
   await bench.engine.command(last?.parent ?? "", { kind: "cancel" });
   await bench.engine.sweepKin();
@@ -83,13 +83,13 @@ it("a cancel reaches those who live below children that have ended, and says not
   expect(await bench.job(running)).toMatchObject({ state: "running", cancelRequestedAt: expect.any(Number) });
   expect([await bench.job(upper), await bench.job(lower)]).toEqual(before);
   expect(await stateOf(bench, other)).toBe("queued");
-  const events = await bench.store.events({ after: 0, limit: 100, jobId: left });
+  const events = (await bench.store.events.page({ after: 0, limit: 100, jobId: left })).events;
   expect(events.at(-1)).toMatchObject({ name: "job.cancelled", data: { by: `parent:${lower}` } });
   // It is over: nothing is left to be done, and nothing is written again.
-  expect(await bench.store.cascades(10)).toEqual([]);
-  const seq = await bench.store.lastSeq();
+  expect(await bench.store.children.cascades(10)).toEqual([]);
+  const seq = await bench.store.events.lastSeq();
   await bench.engine.sweepKin();
-  expect(await bench.store.lastSeq()).toBe(seq);
+  expect(await bench.store.events.lastSeq()).toBe(seq);
 });
 
 it("a cancel goes through more ended children than one page has", async () => {
@@ -110,15 +110,15 @@ it("a cancel goes through more ended children than one page has", async () => {
   await bench.engine.sweepKin();
   const states = (await bench.store.facts(left)).map((job) => job?.state);
   expect(states).toEqual(left.map(() => "cancelled"));
-  expect(await bench.store.cascades(10)).toEqual([]);
+  expect(await bench.store.children.cascades(10)).toEqual([]);
 });
 
 it("a cancel that was taken back does not reach those below ended children any more", async () => {
   const bench = await openBench({ services: false });
   const { parent, left } = await withEndedBetween(bench);
   await cancelOnly(bench, parent);
-  const reachable = bench.store.reachable.bind(bench.store);
-  vi.spyOn(bench.store, "reachable").mockImplementation(async (query) => {
+  const reachable = bench.store.children.reachable.bind(bench.store);
+  vi.spyOn(bench.store.children, "reachable").mockImplementation(async (query) => {
     const page = await reachable(query);
     // The last moment: the living one has been found, and is to be asked.
     if (page.jobs.some(({ jobId }) => jobId === left)) await bench.engine.command(parent, { kind: "redrive" });
@@ -126,27 +126,27 @@ it("a cancel that was taken back does not reach those below ended children any m
   });
   await bench.engine.sweepKin();
   expect([await stateOf(bench, parent), await stateOf(bench, left)]).toEqual(["queued", "queued"]);
-  expect(await bench.store.cascades(10)).toEqual([]);
+  expect(await bench.store.children.cascades(10)).toEqual([]);
 });
 
 it("an ended child that is given a new start while a cancel is passed on is cancelled as one that lives", async () => {
   const bench = await openBench({ services: false });
   const { parent, upper, lower, left } = await withEndedBetween(bench);
   await cancelOnly(bench, parent);
-  const reachable = bench.store.reachable.bind(bench.store);
-  const looked = vi.spyOn(bench.store, "reachable").mockImplementation(async (query) => {
+  const reachable = bench.store.children.reachable.bind(bench.store);
+  const looked = vi.spyOn(bench.store.children, "reachable").mockImplementation(async (query) => {
     const page = await reachable(query);
     if (query.parentId === lower) await bench.engine.command(lower, { kind: "redrive" });
     return page;
   });
   await bench.engine.sweepKin();
   expect([await stateOf(bench, lower), await stateOf(bench, left)]).toEqual(["queued", "queued"]);
-  expect(await bench.store.cascades(10)).toEqual([parent]); // it is not done yet
+  expect(await bench.store.children.cascades(10)).toEqual([parent]); // it is not done yet
   looked.mockRestore();
   await bench.engine.sweepKin();
   expect([await stateOf(bench, lower), await stateOf(bench, left)]).toEqual(["cancelled", "cancelled"]);
   expect(await stateOf(bench, upper)).toBe("failed");
-  expect(await bench.store.cascades(10)).toEqual([]);
+  expect(await bench.store.children.cascades(10)).toEqual([]);
 });
 
 it("a child that ends in the moment it is to be asked leaves nobody behind", async () => {
@@ -155,15 +155,15 @@ it("a child that ends in the moment it is to be asked leaves nobody behind", asy
   const child = await bench.submit("child", { parent: { id: parent, attempt: null } });
   const left = await bench.submit("left", { parent: { id: child, attempt: null } });
   await cancelOnly(bench, parent);
-  const reachable = bench.store.reachable.bind(bench.store);
-  vi.spyOn(bench.store, "reachable").mockImplementation(async (query) => {
+  const reachable = bench.store.children.reachable.bind(bench.store);
+  vi.spyOn(bench.store.children, "reachable").mockImplementation(async (query) => {
     const page = await reachable(query);
     if (query.parentId === parent) await end(bench, "child");
     return page;
   });
   await bench.engine.sweepKin();
   expect([await stateOf(bench, child), await stateOf(bench, left)]).toEqual(["failed", "cancelled"]);
-  expect(await bench.store.cascades(10)).toEqual([]);
+  expect(await bench.store.children.cascades(10)).toEqual([]);
 });
 
 it("a cancel of a job that has ended reaches nobody", async () => {
@@ -178,8 +178,8 @@ it("a parent is woken while a long cancel is being passed on, and other cancels 
   const bench = await openBench();
   const [big, other] = await families(bench, 2);
   const hold = gate();
-  const reachable = bench.store.reachable.bind(bench.store);
-  vi.spyOn(bench.store, "reachable").mockImplementation(async (query) => {
+  const reachable = bench.store.children.reachable.bind(bench.store);
+  vi.spyOn(bench.store.children, "reachable").mockImplementation(async (query) => {
     if (query.parentId === big?.parent) await hold.passed; // ten thousand children take their time
     return reachable(query);
   });

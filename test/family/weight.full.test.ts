@@ -21,14 +21,16 @@ async function heavyFamily(bench: Bench): Promise<{ readonly id: string; readonl
 /** Notes how much text the store answers with, and how many bodies are among it. */
 function weigh(bench: Bench): { heavy: number } {
   const read = { heavy: 0 };
-  for (const verb of ["jobs", "facts", "find", "reachable", "amend", "history", "attempts"] as const) {
-    const call = bench.store[verb].bind(bench.store) as (...given: unknown[]) => Promise<unknown>;
-    vi.spyOn(bench.store, verb as "jobs").mockImplementation(async (...given) => {
+  const spy = <Part extends object>(part: Part, verb: keyof Part) => {
+    const call = (part[verb] as (...given: unknown[]) => Promise<unknown>).bind(part);
+    vi.spyOn(part, verb as never).mockImplementation((async (...given: unknown[]) => {
       const answer = await call(...given);
       read.heavy += JSON.stringify(answer).split("x".repeat(10_000)).length - 1;
-      return answer as never;
-    });
-  }
+      return answer;
+    }) as never);
+  };
+  for (const verb of ["jobs", "facts", "find", "amend", "history", "attempts"] as const) spy(bench.store, verb);
+  spy(bench.store.children, "reachable");
   return read;
 }
 

@@ -177,7 +177,7 @@ export async function expectSound(url: string, scene: Scene, answers: Answers): 
 async function eventsNamed(store: Store, names: readonly string[]): Promise<object[]> {
   const found: object[] = [];
   for (let after = 0; ; ) {
-    const page = await store.events({ after, limit: 500 });
+    const page = (await store.events.page({ after, limit: 500 })).events;
     for (const event of page) if (names.includes(event.name)) found.push(event);
     if (page.length < 500) return found;
     after = page.at(-1)?.seq as number;

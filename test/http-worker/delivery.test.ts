@@ -20,7 +20,7 @@ const NEEDS = [{ cpu: 0.1 }, { cpu: 0.2, memory: "1m" }, { cpu: 0.1 }, undefined
 async function eventCounts({ store }: TestServer): Promise<Map<string, number>> {
   const counts = new Map<string, number>();
   for (let after = 0; ; ) {
-    const events = await store.events({ after, limit: 1_000 });
+    const events = (await store.events.page({ after, limit: 1_000 })).events;
     for (const { name } of events) counts.set(name, (counts.get(name) ?? 0) + 1);
     const last = events.at(-1);
     if (last === undefined) return counts;

@@ -37,7 +37,7 @@ describe("the token", () => {
     const ada = await token({ name: "ada", scopes: ["submit"] });
     await call("POST", "/api/jobs", { body: { prompt: "x" }, token: ada });
     const [job] = (await store.find({})).jobs;
-    const [submitted] = await store.events({ after: 0, limit: 1, jobId: job?.id as string });
+    const [submitted] = (await store.events.page({ after: 0, limit: 1, jobId: job?.id as string })).events;
     expect(submitted?.data).toMatchObject({ by: "token:ada" });
   });
 });
@@ -51,7 +51,7 @@ describe("opal.anonymous", () => {
     expect((await call("GET", "/api/jobs", { token: null })).body).toMatchObject({ job_1: { status: "queued" } });
     const [job] = (await store.find({})).jobs;
     expect(job?.namespace).toBe("default");
-    const [submitted] = await store.events({ after: 0, limit: 1, jobId: job?.id as string });
+    const [submitted] = (await store.events.page({ after: 0, limit: 1, jobId: job?.id as string })).events;
     expect(submitted?.data).toMatchObject({ by: "opal:anonymous" });
 
     for (const path of ["/v1/jobs", "/v1/tokens", "/v1/version", "/v1/other", "/other", "/v1/jobs/%zz", "/apis"]) {

@@ -12,7 +12,7 @@ const CHARGED = ["failures", "losses", "defers", "ruleCounts"] as const;
 
 /** What its events, its attempts and its row say must be the same, and within its policy. */
 export async function checkJob(bench: Bench, job: JobRow): Promise<void> {
-  const events = (await bench.store.events({ after: 0, limit: -1, jobId: job.id })) as JobEvent[];
+  const events = (await bench.store.events.page({ after: 0, limit: -1, jobId: job.id })).events as JobEvent[];
   const { payload: _p, result, progress: _g, ...row } = job;
   expect(row).toMatchObject(foldEvents(events));
   const { maxAttempts, workerLost } = job.policy;
@@ -70,7 +70,8 @@ export async function checkJob(bench: Bench, job: JobRow): Promise<void> {
 /** After a sweep, with nothing under way. */
 export async function checkFamilies(bench: Bench, jobs: readonly JobRow[]): Promise<void> {
   const byId = new Map(jobs.map((job) => [job.id, job]));
-  const eventsOf = async (id: string) => (await bench.store.events({ after: 0, limit: -1, jobId: id })) as JobEvent[];
+  const eventsOf = async (id: string) =>
+    (await bench.store.events.page({ after: 0, limit: -1, jobId: id })).events as JobEvent[];
   const keys = new Set<string>();
   for (const job of jobs) {
     if (job.state === "blocked") {

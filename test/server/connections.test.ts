@@ -55,10 +55,13 @@ describe("a flood of idle connections", () => {
       maxConnections: 8,
       wrapStore: (store) =>
         Object.assign(Object.create(store), {
-          async counts(...args: Parameters<typeof store.counts>) {
-            entered.open();
-            await release.passed;
-            return store.counts(...args);
+          queues: {
+            ...store.queues,
+            async counts(...args: Parameters<typeof store.queues.counts>) {
+              entered.open();
+              await release.passed;
+              return store.queues.counts(...args);
+            },
           },
         }),
     });
@@ -137,10 +140,13 @@ describe("requests that were sent before the reply to the one before", () => {
     const server = await start({
       wrapStore: (store) =>
         Object.assign(Object.create(store), {
-          async counts(...args: Parameters<typeof store.counts>) {
-            started += 1;
-            await release.passed;
-            return store.counts(...args);
+          queues: {
+            ...store.queues,
+            async counts(...args: Parameters<typeof store.queues.counts>) {
+              started += 1;
+              await release.passed;
+              return store.queues.counts(...args);
+            },
           },
         }),
     });

@@ -81,10 +81,13 @@ describe("a server", () => {
       admission: { reads: { atOnce: 1, maxWaitingOfOne: 1, maxWaiting: 10, maxWaitMs: 60_000 } },
       wrapStore: (store) =>
         Object.assign(Object.create(store), {
-          async counts(...args: Parameters<typeof store.counts>) {
-            entered.open();
-            await release.passed;
-            return store.counts(...args);
+          queues: {
+            ...store.queues,
+            async counts(...args: Parameters<typeof store.queues.counts>) {
+              entered.open();
+              await release.passed;
+              return store.queues.counts(...args);
+            },
           },
         }),
     });

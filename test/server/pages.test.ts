@@ -159,7 +159,7 @@ describe("lists that may be very long come in pages, which a client reads on", (
         if (after === null) return { sizes, seqs };
       }
     };
-    const stored = await server.store.events({ after: 0, limit: -1 });
+    const stored = (await server.store.events.page({ after: 0, limit: -1 })).events;
     const all = await read("/v1/events");
     expect(all.seqs).toEqual(stored.map(({ seq }) => seq));
     const own = await read("/v1/events", { headers });
@@ -168,7 +168,7 @@ describe("lists that may be very long come in pages, which a client reads on", (
       expect(sizes.length).toBeGreaterThan(1);
       expect(Math.max(...sizes)).toBeLessThan(8_000);
     }
-    const { events } = await server.store.eventPage({ jobId: ids[0] as string, after: 0, limit: 100, chars: 10 });
+    const { events } = await server.store.events.page({ jobId: ids[0] as string, after: 0, limit: 100, chars: 10 });
     expect(events).toHaveLength(1);
     expect((await read(`/v1/jobs/${ids[0]}/events`, { headers })).seqs).toHaveLength(2);
   });

@@ -74,7 +74,8 @@ describe("an outage of the store", () => {
   it("is told as such: 503, try again, and not ready, but alive", async () => {
     const refuse = () => Promise.reject(new PerdureError("store_unavailable", "connect ECONNREFUSED 10.0.0.7:5432"));
     const server = await start({
-      wrapStore: (store) => Object.assign(Object.create(store), { counts: refuse, setting: refuse }),
+      wrapStore: (store) =>
+        Object.assign(Object.create(store), { queues: { counts: refuse }, settings: { get: refuse } }),
     });
     const reply = await server.call("GET", "/v1/queues");
     expect([reply.status, reply.body.code, reply.headers.get("retry-after")]).toEqual([503, "store_unavailable", "1"]);
@@ -95,10 +96,13 @@ describe("stopping", () => {
             held.open();
             return store.jobs(...args);
           },
-          async counts(...args: Parameters<typeof store.counts>) {
-            entered.open();
-            await release.passed;
-            return store.counts(...args);
+          queues: {
+            ...store.queues,
+            async counts(...args: Parameters<typeof store.queues.counts>) {
+              entered.open();
+              await release.passed;
+              return store.queues.counts(...args);
+            },
           },
         }),
     });
@@ -120,10 +124,12 @@ describe("stopping", () => {
     const server = await start({
       wrapStore: (store) =>
         Object.assign(Object.create(store), {
-          async counts() {
-            entered.open();
-            await release.passed;
-            return [];
+          queues: {
+            async counts() {
+              entered.open();
+              await release.passed;
+              return [];
+            },
           },
         }),
     });

@@ -16,22 +16,24 @@ async function openBook() {
     if (world.away) throw new PerdureError("store_unavailable", "away");
   };
   const store = {
-    async addToken(token: AccessToken) {
-      guard();
-      world.stored = [...world.stored, token];
-    },
-    async tokens() {
-      world.reads += 1;
-      guard();
-      return world.stored;
-    },
-    async revokeToken(id: string, now: number) {
-      guard();
-      const had = world.stored.some((token) => token.id === id && token.revokedAt === null);
-      world.stored = world.stored.map((token) =>
-        token.id === id ? { ...token, revokedAt: token.revokedAt ?? now } : token,
-      );
-      return had;
+    tokens: {
+      async add(token: AccessToken) {
+        guard();
+        world.stored = [...world.stored, token];
+      },
+      async list() {
+        world.reads += 1;
+        guard();
+        return world.stored;
+      },
+      async revoke(id: string, now: number) {
+        guard();
+        const had = world.stored.some((token) => token.id === id && token.revokedAt === null);
+        world.stored = world.stored.map((token) =>
+          token.id === id ? { ...token, revokedAt: token.revokedAt ?? now } : token,
+        );
+        return had;
+      },
     },
   };
   const logged: string[] = [];

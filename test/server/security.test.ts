@@ -155,9 +155,9 @@ describe("S06: guessing tokens", () => {
   });
 
   it("finds only hashes where tokens are kept", async () => {
-    const [stored] = await server.store.tokens();
+    const [stored] = await server.store.tokens.list();
     expect(stored?.hash).toBe(hashOf(server.admin));
-    expect(JSON.stringify(await server.store.tokens())).not.toContain(server.admin.split("_").slice(2).join("_"));
+    expect(JSON.stringify(await server.store.tokens.list())).not.toContain(server.admin.split("_").slice(2).join("_"));
   });
 });
 
@@ -317,7 +317,7 @@ describe("S36: errors", () => {
     const broken = await startServer({
       wrapStore: (store) =>
         Object.assign(Object.create(store), {
-          counts: () => Promise.reject(new Error("select secret from /var/lib/perdure at db.internal")),
+          queues: { counts: () => Promise.reject(new Error("select secret from /var/lib/perdure at db.internal")) },
         }),
     });
     onTestFinished(broken.close);

@@ -34,7 +34,7 @@ export function outputsOf(given: string | undefined, cwd: string, db: string) {
     const isDatabase = given === undefined || given === "database";
     const dir = isDatabase ? null : resolve(cwd, given);
     const mine = dir === null ? "database" : `directory ${markOf(dir)}`;
-    const agreed = await store.setSettingIfAbsent(SETTING, mine);
+    const agreed = await store.settings.setIfAbsent(SETTING, mine);
     if (agreed !== mine) throw new CliError(EXIT.usage, disagreement(agreed, given));
     return dir === null ? store.blobs() : directoryBlobs(dir);
   };
@@ -71,7 +71,7 @@ export function readableOutputs(target: StoreTarget, given: string | undefined, 
   return async (store: Store): Promise<Blobs> => {
     const here = directoryOf(target, given, cwd);
     if (store.blobs === undefined) return here;
-    const agreed = (await store.setting(SETTING)) ?? "database";
+    const agreed = (await store.settings.get(SETTING)) ?? "database";
     if (agreed === "database") return both(here, store.blobs(), Number.POSITIVE_INFINITY);
     const shared = given === undefined ? null : resolve(cwd, given);
     return shared !== null && agreed === `directory ${markIn(shared)}` ? directoryBlobs(shared) : outOfReach;

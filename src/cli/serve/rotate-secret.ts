@@ -93,11 +93,11 @@ export async function replaceLostSecret(
   const target = storeOf(context, config, wish.dir);
   refuseServed(target);
   return withEngine(context, target, {}, async ({ store, clock }) => {
-    const print = await store.setting(SETTING);
+    const print = await store.settings.get(SETTING);
     const done = rotateSecret(config, wish);
     const prints = done.secrets.map(({ text }) => fingerprint(text));
     if (print !== null && !prints.includes(print)) {
-      await store.replaceSetting(SETTING, print, prints[0] ?? null, secretReplaced(clock.now(), thisUser()));
+      await store.settings.replace(SETTING, print, prints[0] ?? null, secretReplaced(clock.now(), thisUser()));
     }
     return done;
   });

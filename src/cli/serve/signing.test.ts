@@ -50,9 +50,12 @@ async function bench() {
 function withFormer(store: Store, secret: string) {
   let former: string | null = secret;
   return Object.assign(Object.create(store), {
-    formerSecret: async () => former,
-    eraseFormerSecret: async () => {
-      former = null;
+    settings: {
+      ...store.settings,
+      formerSecret: async () => former,
+      eraseFormerSecret: async () => {
+        former = null;
+      },
     },
   }) as Store;
 }
@@ -64,7 +67,7 @@ describe("the signing secret of a server", () => {
     expect(statSync(file("a")).mode & 0o777).toBe(0o600);
     const [secret] = readSecretFile(file("a")) ?? [];
     expect(secret?.text).toMatch(/^pds_[A-Za-z0-9_-]{43}$/);
-    expect(await store.setting(SETTING)).toBe(fingerprint(secret?.text as string));
+    expect(await store.settings.get(SETTING)).toBe(fingerprint(secret?.text as string));
     for (const part of [url, `${url}-wal`]) expect(readFileSync(part).includes(secret?.text as string)).toBe(false);
     expect(logged.join()).not.toContain(secret?.text);
     const again = await start("a");
@@ -118,8 +121,8 @@ describe("the signing secret of a server", () => {
       expect(one.keys.check("x", a.keys.sign("x"))).toBe("current");
       expect(one.keys.missing).toBeNull();
     }
-    expect(await store.setting(SETTING)).toBe(b.keys.current.print);
-    const events = await store.events({ after: 0, limit: 100 });
+    expect(await store.settings.get(SETTING)).toBe(b.keys.current.print);
+    const events = (await store.events.page({ after: 0, limit: 100 })).events;
     expect(events.map(({ name, data }) => [name, data])).toEqual([["secret.replaced", { v: 1, by: "server" }]]);
     time.skipped += DAY;
     expect(b.keys.check("x", before)).toBeNull();
@@ -151,12 +154,12 @@ describe("the signing secret of a server", () => {
       ...{ id: "ses_1", namespace: "default", name: "w", host: "h", pid: 1, process: null, kinds: ["k"], queues: null },
       ...{ labels: {}, slots: 1, leaseMs: 15_000 },
     };
-    await store.openSession(session as never, clock.now());
+    await store.sessions.open(session as never, clock.now());
     rotate("a");
     time.skipped = 60_000;
     await look();
     expect(keys.check("x", before)).toBe("former");
-    await store.closeSession("ses_1", clock.now());
+    await store.sessions.close("ses_1", clock.now());
     time.skipped += 60_000;
     await look();
     expect(keys.check("x", before)).toBeNull();
@@ -168,7 +171,7 @@ describe("the signing secret of a server", () => {
     rotate("a", { graceMs: 1_000 });
     time.skipped = DAY;
     const { keys } = await start("a");
-    expect(await store.setting(SETTING)).toBe(keys.current.print);
+    expect(await store.settings.get(SETTING)).toBe(keys.current.print);
   });
 
   it("of an earlier version is moved out of the database, replaced, and accepted for a day", async () => {
@@ -176,7 +179,7 @@ describe("the signing secret of a server", () => {
     const former = "f".repeat(32);
     const old = withFormer(store, former);
     const { keys } = await start("a", { store: old });
-    expect(await old.formerSecret()).toBeNull();
+    expect(await old.settings.formerSecret()).toBeNull();
     const [first, second] = readSecretFile(file("a")) ?? [];
     expect(first?.text).not.toBe(former);
     expect(second).toMatchObject({ text: former, isUnnamed: true, until: expect.any(Number) });

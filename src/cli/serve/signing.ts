@@ -29,8 +29,7 @@ const RETIRE_MS = 30_000;
 const SKEW_MS = 10_000;
 
 export interface SigningParts {
-  readonly store: Pick<Store, "setting" | "setSettingIfAbsent" | "replaceSetting" | "openSessions"> &
-    Pick<Store, "formerSecret" | "eraseFormerSecret">;
+  readonly store: Pick<Store, "settings" | "sessions">;
   readonly clock: Clock;
   readonly log: ServerLog;
   /** The full path of the file. */
@@ -74,13 +73,13 @@ export class Signing {
     const seen = stampOf(file);
     const keys = new KeyRing(secretsOf(parts), clock.now);
     const current = keys.current.print;
-    const print = await store.setSettingIfAbsent(SETTING, current);
+    const print = await store.settings.setIfAbsent(SETTING, current);
     if (!keys.has(print)) {
       if (isNew) rmSync(file, { force: true }); // another server was faster, and this one of ours is worth nothing
       throw refusal(parts, isNew);
     }
-    if (print !== current) await store.replaceSetting(SETTING, print, current, secretReplaced(clock.now(), "server"));
-    if ((await store.formerSecret()) !== null) await store.eraseFormerSecret();
+    if (print !== current) await store.settings.replace(SETTING, print, current, secretReplaced(clock.now(), "server"));
+    if ((await store.settings.formerSecret()) !== null) await store.settings.eraseFormerSecret();
     const signing = new Signing(parts, keys, seen);
     signing.#later();
     return signing;
@@ -132,9 +131,9 @@ export class Signing {
     const { store, clock, log } = this.#parts;
     const { print, id } = this.keys.current;
     if (print === this.#announced) return;
-    const before = await store.setSettingIfAbsent(SETTING, print);
+    const before = await store.settings.setIfAbsent(SETTING, print);
     if (before !== print && this.keys.has(before)) {
-      await store.replaceSetting(SETTING, before, print, secretReplaced(clock.now(), "server"));
+      await store.settings.replace(SETTING, before, print, secretReplaced(clock.now(), "server"));
     }
     this.#announced = print;
     log("info", "signs with a new secret", { signsWith: id });
@@ -142,7 +141,7 @@ export class Signing {
 
   async #compare(): Promise<void> {
     const { store, log, file } = this.#parts;
-    const print = await store.setSettingIfAbsent(SETTING, this.keys.current.print);
+    const print = await store.settings.setIfAbsent(SETTING, this.keys.current.print);
     const missing = this.keys.has(print) ? null : print;
     if (missing !== null && this.keys.missing === null) {
       log(
@@ -165,7 +164,7 @@ export class Signing {
     if (clock.monotonic() - this.#lookedForFormerAt < RETIRE_MS) return;
     this.#lookedForFormerAt = clock.monotonic();
     const since = current.signsFrom + SKEW_MS;
-    if (clock.now() < since || (await store.openSessions()).some(({ startedAt }) => startedAt < since)) return;
+    if (clock.now() < since || (await store.sessions.listOpen()).some(({ startedAt }) => startedAt < since)) return;
     for (const id of retiring) this.keys.retire(id);
     log("info", "former signing secrets are not accepted any more: no session is left that was opened with them", {
       secrets: retiring,
@@ -187,12 +186,12 @@ function secretsOf({ given, file }: SigningParts): Secret[] {
 /** Makes the file where it is needed: for a new store, and for a secret that an earlier version kept in the database. True if
  *  there was none. */
 async function ensureFile({ store, clock, file, given, log, shown }: SigningParts): Promise<boolean> {
-  const former = await store.formerSecret();
+  const former = await store.settings.formerSecret();
   const found = readSecretFile(file);
   if (former === null) {
     if (found !== null || given.length > 0) return false;
     // Its servers have one: this is for `refusal` to say, and not a reason to make another.
-    if ((await store.setting(SETTING)) !== null) throw refusal({ file, given, shown }, true);
+    if ((await store.settings.get(SETTING)) !== null) throw refusal({ file, given, shown }, true);
     const isMade = writeSecretFile(file, [{ text: newSecret(), signsFrom: null, until: null }], { replace: false });
     if (isMade) log("info", "made a signing secret; all servers of this database need a copy of the file", { file });
     return isMade;

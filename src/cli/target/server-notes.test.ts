@@ -89,7 +89,7 @@ describe("the token file", () => {
     const second = readTokenFile(join(dir, "token"), "") as string;
     expect(second).not.toBe(first);
     expect(lines).toEqual([`${join(dir, "token")} was empty, as after a power cut: it has a new token now`]);
-    expect((await store.tokens()).map(({ hash }) => hash)).toContain(hashOf(second));
+    expect((await store.tokens.list()).map(({ hash }) => hash)).toContain(hashOf(second));
     expect(statSync(join(dir, "token")).mode & 0o777).toBe(0o600);
     expect(readdirSync(dir).sort()).toEqual(["token", "worker-token"]);
   });

@@ -108,7 +108,7 @@ export async function ownTokens(
   store: Store,
   { dir, now, isShared, hasWorkers, log }: OwnTokensRequest,
 ): Promise<OwnTokens> {
-  const isFirst = !isShared || (await store.tokens()).every((token) => token.revokedAt !== null);
+  const isFirst = !isShared || (await store.tokens.list()).every((token) => token.revokedAt !== null);
   const own = async (name: string, label: string, scopes: readonly Scope[], isWanted: boolean) => {
     const file = join(dir, name);
     if (!isWanted && inspectTokenFile(file) === null) return null;
@@ -135,11 +135,11 @@ function inFile(file: string, log: OwnTokensRequest["log"]): string {
 /** A token whose file is there but which the store does not know, as after a change of the database, is made known. */
 async function ensure(store: Store, token: string, name: string, scopes: readonly Scope[], now: () => number) {
   const hash = hashOf(token);
-  const isKnown = async () => (await store.tokens()).some((known) => known.hash === hash);
+  const isKnown = async () => (await store.tokens.list()).some((known) => known.hash === hash);
   if (await isKnown()) return;
   const id = token.split("_")[1] as string;
   const rest = { namespace: null, createdAt: now(), expiresAt: null, revokedAt: null };
-  await store.addToken({ id, name, hash, scopes, ...rest }, "server").catch(async (error: unknown) => {
+  await store.tokens.add({ id, name, hash, scopes, ...rest }, "server").catch(async (error: unknown) => {
     if (!(await isKnown())) throw error; // another server on this directory was faster
   });
 }

@@ -73,7 +73,7 @@ function throwNotAChild(parentId: string, id: string | undefined): never {
 /** The answer is about how much text was added. */
 async function addStates(store: Store, rows: readonly JobRow[], to: ChildState[]): Promise<number> {
   const badly = rows.filter(({ state }) => state === "failed" || state === "cancelled").map(({ id }) => id);
-  const found = badly.length === 0 ? [] : await store.lastFailures(badly);
+  const found = badly.length === 0 ? [] : await store.children.failures(badly);
   const failures = new Map(badly.map((id, i) => [id, found[i] ?? null]));
   let weight = 0;
   for (const row of rows) {

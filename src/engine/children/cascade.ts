@@ -26,7 +26,7 @@ const PARENTS_AT_ONCE = 4;
 export async function cascadeCancels(parts: EngineParts, isStopped: () => boolean): Promise<void> {
   const done = new Set<string>();
   for (;;) {
-    const parents = (await parts.store.cascades(CASCADE_BATCH)).filter((id) => !done.has(id));
+    const parents = (await parts.store.children.cascades(CASCADE_BATCH)).filter((id) => !done.has(id));
     if (parents.length === 0) return;
     for (const id of parents) done.add(id);
     const next = parents.values();
@@ -40,7 +40,7 @@ export async function cascadeCancels(parts: EngineParts, isStopped: () => boolea
 
 async function cascadeEach(parts: EngineParts, parents: Iterator<string>, isStopped: () => boolean): Promise<void> {
   for (let { value, done } = parents.next(); done !== true && !isStopped(); { value, done } = parents.next()) {
-    if (await cancelBelow(parts, value)) await parts.store.cascaded(value);
+    if (await cancelBelow(parts, value)) await parts.store.children.cascaded(value);
   }
 }
 
@@ -50,7 +50,7 @@ async function cancelBelow(parts: EngineParts, parentId: string): Promise<boolea
   let isWhole = true;
   let after: number | null = null;
   do {
-    const page: Reachable = await parts.store.reachable({ parentId, after, limit: CASCADE_BATCH });
+    const page: Reachable = await parts.store.children.reachable({ parentId, after, limit: CASCADE_BATCH });
     const over = page.jobs.filter(({ isOver }) => isOver).map(({ jobId }) => jobId);
     const living = page.jobs.filter(({ isOver }) => !isOver).map(({ jobId }) => jobId);
     const late = living.length === 0 ? [] : await cancelAll(parts, parentId, living);

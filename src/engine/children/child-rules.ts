@@ -22,7 +22,7 @@ export async function parentsOf({ store }: EngineParts, items: readonly SubmitIt
   const children = items.filter(({ parent }) => parent != null);
   if (children.length === 0) return null;
   const ids = [...new Set(children.map(({ parent }) => parent?.id ?? ""))].filter((id) => isId(id, "job"));
-  const [rows, counts] = await Promise.all([store.facts(ids), store.childCounts(ids)]);
+  const [rows, counts] = await Promise.all([store.facts(ids), store.children.counts(ids)]);
   const parents = new Map<string, ParentCapacity>();
   rows.forEach((row, i) => {
     if (row === null) return;

@@ -115,7 +115,7 @@ export class ChildSweeper extends BackgroundService {
   /** Of these, or of some of all. Whether there are more to look at. */
   async #unblock(parents: readonly string[] | null): Promise<boolean> {
     const { store, clock, hub } = this.#parts;
-    const { jobs, more } = await store.unblockable({ parents, limit: BATCH });
+    const { jobs, more } = await store.children.unblockable({ parents, limit: BATCH });
     if (jobs.length === 0) return more;
     const now = clock.now();
     const commands = jobs.map(({ jobId, attempt }) => {

@@ -18,19 +18,19 @@ export function eventRoutes(parts: ServerParts): RouteHandlers {
   const { store, clock } = engine;
   const channels = new EventChannels({
     ...{ clock, events: (options) => engine.events(options) },
-    ...{ eventPage: (query) => store.eventPage(query), lastSeq: () => store.lastSeq() },
+    ...{ eventPage: (query) => store.events.page(query), lastSeq: () => store.events.lastSeq() },
   });
   let streams = 0;
 
   async function page({ query }: RouteCall, which: EventSelection): Promise<unknown> {
     const { after = 0, limit = DEFAULT_LIMIT, ...rest } = query as Partial<EventQuery>;
     const most = { limit: Math.min(limit, LIMIT.events), chars: limits.pageChars };
-    const found = await engine.store.eventPage({ ...rest, ...which, after, ...most });
+    const found = await engine.store.events.page({ ...rest, ...which, after, ...most });
     return { events: found.events, next: found.isEnd ? null : found.upTo };
   }
 
   async function stream(call: RouteCall, which: EventSelection): Promise<typeof HIJACKED> {
-    const after = startOf(call) ?? (await engine.store.lastSeq());
+    const after = startOf(call) ?? (await engine.store.events.lastSeq());
     if (streams >= MAX_STREAMS) {
       throw new PerdureError("overloaded", `${MAX_STREAMS} streams of events are open; try again later`);
     }

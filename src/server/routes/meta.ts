@@ -31,7 +31,7 @@ export function metaRoutes({ engine, keys, version, storeKind, dialects, setting
       const isOperator = who.scopes.includes("admin") && who.namespace === null;
       const storeFault = fault === null || isOperator ? (fault?.cause ?? null) : FAULTS[fault.kind];
       const secretFault = keys.fault === null || isOperator ? keys.fault : SECRET_FAULT;
-      const reading = store.setting("status"); // any short question will do
+      const reading = store.settings.get("status"); // any short question will do
       const isRead = await reading.then(
         () => true,
         (error: unknown) => {

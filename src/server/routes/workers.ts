@@ -14,7 +14,7 @@ export function workerRoutes({ engine }: ServerParts): RouteHandlers {
       if (after !== null && !isId(after, "ses")) {
         throw new PerdureError("invalid_cursor", "after is not the id of a session", { path: "after" });
       }
-      const sessions = await engine.store.sessions({ namespace, after, limit });
+      const sessions = await engine.store.sessions.list({ namespace, after, limit });
       const next = sessions.length < Math.min(limit, SESSIONS_PAGE) ? null : (sessions.at(-1)?.id ?? null);
       const workers = sessions.map(({ health, ...rest }) => ({
         ...rest,
@@ -25,7 +25,7 @@ export function workerRoutes({ engine }: ServerParts): RouteHandlers {
     async drainWorker({ namespace, params, who }) {
       const { session = "" } = params;
       // One of another namespace is not there.
-      const known = isId(session, "ses") ? await engine.store.session(session) : null;
+      const known = isId(session, "ses") ? await engine.store.sessions.get(session) : null;
       if (known?.namespace !== namespace || (await engine.drainSession(session, operator(who))) === "unknown") {
         throw new PerdureError("not_found", "no worker has this session");
       }

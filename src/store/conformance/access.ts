@@ -15,28 +15,28 @@ export function accessTests(bench: Bench): void {
   test("tokens are listed as they were added, oldest first", async () => {
     const young = newToken("a", { createdAt: T0 + SECOND, expiresAt: T0 + 9 * SECOND, namespace: "n", name: "ü'\"" });
     const old = newToken("b", { scopes: ["submit", "work", "admin"] });
-    await bench.store.addToken(young);
-    await bench.store.addToken(old);
-    expect(await bench.store.tokens()).toEqual([old, young]);
+    await bench.store.tokens.add(young);
+    await bench.store.tokens.add(old);
+    expect(await bench.store.tokens.list()).toEqual([old, young]);
   });
 
   test("a token whose id or hash is taken is refused, and the first stays as it was", async () => {
     const first = newToken("a");
-    await bench.store.addToken(first);
+    await bench.store.tokens.add(first);
     for (const other of [newToken("a", { hash: "0".repeat(64) }), newToken("b", { hash: first.hash }), first]) {
-      await expect(bench.store.addToken(other)).rejects.toMatchObject({ code: "store_refused" });
+      await expect(bench.store.tokens.add(other)).rejects.toMatchObject({ code: "store_refused" });
     }
-    expect(await bench.store.tokens()).toEqual([first]);
-    await bench.store.addToken(newToken("c"));
+    expect(await bench.store.tokens.list()).toEqual([first]);
+    await bench.store.tokens.add(newToken("c"));
   });
 
   test("a token is revoked once, and stays in the list", async () => {
-    await bench.store.addToken(newToken("a"));
-    await bench.store.addToken(newToken("b"));
-    expect(await bench.store.revokeToken("a", T0 + 1)).toBe(true);
-    expect(await bench.store.revokeToken("a", T0 + 2)).toBe(false);
-    expect(await bench.store.revokeToken("nobody", T0 + 2)).toBe(false);
-    expect((await bench.store.tokens()).map(({ id, revokedAt }) => [id, revokedAt])).toEqual([
+    await bench.store.tokens.add(newToken("a"));
+    await bench.store.tokens.add(newToken("b"));
+    expect(await bench.store.tokens.revoke("a", T0 + 1)).toBe(true);
+    expect(await bench.store.tokens.revoke("a", T0 + 2)).toBe(false);
+    expect(await bench.store.tokens.revoke("nobody", T0 + 2)).toBe(false);
+    expect((await bench.store.tokens.list()).map(({ id, revokedAt }) => [id, revokedAt])).toEqual([
       ["a", T0 + 1],
       ["b", null],
     ]);
@@ -45,16 +45,16 @@ export function accessTests(bench: Bench): void {
   test("orders of operators leave an event that says who gave them, in the namespace that they are about", async () => {
     const { store } = bench;
     const all = newToken("a");
-    await store.addToken(all, "token:ops (x)");
-    await store.addToken(newToken("b", { namespace: "n", scopes: ["work"] }), "user:me");
-    await expect(store.addToken(all, "user:twice")).rejects.toMatchObject({ code: "store_refused" });
-    await store.revokeToken("b", T0 + 1, "token:ops (x)");
-    await store.revokeToken("b", T0 + 2, "user:twice");
-    await store.setPaused("n", "q", true, T0 + 3, "user:me");
-    await store.setPaused("n", "q", true, T0 + 4, "user:twice");
-    await store.setPaused("n", "q", false, T0 + 5, "user:me");
+    await store.tokens.add(all, "token:ops (x)");
+    await store.tokens.add(newToken("b", { namespace: "n", scopes: ["work"] }), "user:me");
+    await expect(store.tokens.add(all, "user:twice")).rejects.toMatchObject({ code: "store_refused" });
+    await store.tokens.revoke("b", T0 + 1, "token:ops (x)");
+    await store.tokens.revoke("b", T0 + 2, "user:twice");
+    await store.queues.setPaused("n", "q", true, T0 + 3, "user:me");
+    await store.queues.setPaused("n", "q", true, T0 + 4, "user:twice");
+    await store.queues.setPaused("n", "q", false, T0 + 5, "user:me");
     const told = async (namespace?: string) =>
-      (await store.events({ after: 0, limit: 100, ...(namespace === undefined ? {} : { namespace }) }))
+      (await store.events.page({ after: 0, limit: 100, ...(namespace === undefined ? {} : { namespace }) })).events
         .filter(({ name }) => /^(token|queue)\./.test(name))
         .map(({ name, at, data }) => [name, at - T0, (data as { by?: string }).by, (data as { token?: string }).token]);
     const ofN = [
@@ -66,47 +66,47 @@ export function accessTests(bench: Bench): void {
     expect(await told()).toEqual([["token.created", 0, "token:ops (x)", "a"], ...ofN]);
     expect(await told("n")).toEqual(ofN);
     expect(await told("default")).toEqual([]);
-    expect(JSON.stringify(await store.events({ after: 0, limit: 100 }))).not.toContain(all.hash);
+    expect(JSON.stringify((await store.events.page({ after: 0, limit: 100 })).events)).not.toContain(all.hash);
   });
 
   test("a new store has no secret to sign with", async () => {
-    expect(await bench.store.formerSecret()).toBeNull();
-    await bench.store.eraseFormerSecret();
+    expect(await bench.store.settings.formerSecret()).toBeNull();
+    await bench.store.settings.eraseFormerSecret();
     if (bench.canReopen) await bench.reopen();
-    expect(await bench.store.formerSecret()).toBeNull();
+    expect(await bench.store.settings.formerSecret()).toBeNull();
   });
 
   test("a setting is changed or deleted only by who knows its value", async () => {
     const { store } = bench;
-    expect(await store.replaceSetting("key", "a", "b")).toBe(false);
-    await store.setSettingIfAbsent("key", "a");
+    expect(await store.settings.replace("key", "a", "b")).toBe(false);
+    await store.settings.setIfAbsent("key", "a");
     const others = bench.hasSecond ? [await bench.second(), await bench.second()] : [store, store];
-    const answers = await Promise.all(others.map((each, i) => each.replaceSetting("key", "a", `b${i}`)));
+    const answers = await Promise.all(others.map((each, i) => each.settings.replace("key", "a", `b${i}`)));
     expect(answers.filter((isDone) => isDone)).toHaveLength(1);
     const value = `b${answers.indexOf(true)}`;
-    expect(await store.setting("key")).toBe(value);
-    expect(await store.replaceSetting("key", "a", null)).toBe(false);
+    expect(await store.settings.get("key")).toBe(value);
+    expect(await store.settings.replace("key", "a", null)).toBe(false);
     const record = (at: number) => ({ at, name: "secret.replaced", data: { v: 1, by: "user:me" } });
-    expect(await store.replaceSetting("key", "a", "c", record(T0))).toBe(false);
-    expect(await store.replaceSetting("key", value, "c", record(T0 + 1))).toBe(true);
-    expect(await store.replaceSetting("key", "c", null, record(T0 + 2))).toBe(true);
-    expect(await store.setting("key")).toBeNull();
-    const events = await store.events({ after: 0, limit: 100 });
+    expect(await store.settings.replace("key", "a", "c", record(T0))).toBe(false);
+    expect(await store.settings.replace("key", value, "c", record(T0 + 1))).toBe(true);
+    expect(await store.settings.replace("key", "c", null, record(T0 + 2))).toBe(true);
+    expect(await store.settings.get("key")).toBeNull();
+    const events = (await store.events.page({ after: 0, limit: 100 })).events;
     expect(events.map(({ name, at, data }) => ({ name, at, data }))).toEqual([record(T0 + 1), record(T0 + 2)]);
   });
 
   test("a setting keeps what was first written, for everybody", async () => {
-    expect(await bench.store.setting("outputs")).toBeNull();
+    expect(await bench.store.settings.get("outputs")).toBeNull();
     const others = bench.hasSecond ? [await bench.second(), await bench.second()] : [bench.store, bench.store];
-    const answers = await Promise.all(others.map((store, i) => store.setSettingIfAbsent("outputs", `value ${i}`)));
+    const answers = await Promise.all(others.map((store, i) => store.settings.setIfAbsent("outputs", `value ${i}`)));
     expect(answers[0]).toBe(answers[1]);
-    expect(await bench.store.setting("outputs")).toBe(answers[0]);
-    expect(await bench.store.setSettingIfAbsent("outputs", "later")).toBe(answers[0]);
-    expect(await bench.store.setSettingIfAbsent("other", "ü\n")).toBe("ü\n");
+    expect(await bench.store.settings.get("outputs")).toBe(answers[0]);
+    expect(await bench.store.settings.setIfAbsent("outputs", "later")).toBe(answers[0]);
+    expect(await bench.store.settings.setIfAbsent("other", "ü\n")).toBe("ü\n");
     // What the store keeps for itself is no setting.
-    expect(await bench.store.setting("secret")).toBeNull();
-    expect(await bench.store.setSettingIfAbsent("generation", "mine")).toBe("mine");
+    expect(await bench.store.settings.get("secret")).toBeNull();
+    expect(await bench.store.settings.setIfAbsent("generation", "mine")).toBe("mine");
     if (bench.canReopen) await bench.reopen();
-    expect(await bench.store.setting("other")).toBe("ü\n");
+    expect(await bench.store.settings.get("other")).toBe("ü\n");
   });
 }

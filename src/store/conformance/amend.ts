@@ -91,7 +91,7 @@ export function amendTests(bench: Bench): void {
         if (expected === "applied") {
           expect(answer).toEqual({ status: "applied", job, message: null });
           expect(after.revision).toBe(before.revision + 1);
-          const last = (await bench.store.events({ after: 0, limit: 99, jobId: id })).at(-1);
+          const last = (await bench.store.events.page({ after: 0, limit: 99, jobId: id })).events.at(-1);
           expect(last).toMatchObject({ at: T0 + 1, data: { by: "ann" } });
         } else expect(after).toEqual(before);
         if (expected === "noop") expect(answer).toEqual({ status: "noop", job, message: expect.any(String) });

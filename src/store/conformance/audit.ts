@@ -96,7 +96,7 @@ const PATIENCE_MS = 30_000;
  *  of the server. */
 export async function jobEvents(store: Store, count: number): Promise<JobEvent[]> {
   for (const start = performance.now(); ; ) {
-    const all = await store.events({ after: 0, limit: 1_000_000, chars: Number.MAX_SAFE_INTEGER });
+    const all = (await store.events.page({ after: 0, limit: 1_000_000, chars: Number.MAX_SAFE_INTEGER })).events;
     const feed = all.filter(({ jobId }) => jobId !== null) as JobEvent[];
     if (feed.length >= count || performance.now() - start > PATIENCE_MS) return feed;
   }
@@ -105,7 +105,7 @@ export async function jobEvents(store: Store, count: number): Promise<JobEvent[]
 async function readFeed(store: Store): Promise<PerdureEvent[]> {
   const feed: PerdureEvent[] = [];
   for (let after = 0; ; after = feed.at(-1)?.seq ?? 0) {
-    const page = await store.events({ after, limit: 500 });
+    const page = (await store.events.page({ after, limit: 500 })).events;
     for (const event of page) {
       ok(event.seq > (feed.at(-1)?.seq ?? 0), `event ${event.seq} comes after ${feed.at(-1)?.seq}`);
       feed.push(event);
@@ -155,15 +155,15 @@ function numbersTo(n: number): number[] {
 
 export async function allSessions(store: Store): Promise<SessionRow[]> {
   const sessions: SessionRow[] = [];
-  for (let page = await store.sessions(); page.length > 0; ) {
+  for (let page = await store.sessions.list(); page.length > 0; ) {
     sessions.push(...page);
-    page = await store.sessions({ after: (sessions.at(-1) as SessionRow).id });
+    page = await store.sessions.list({ after: (sessions.at(-1) as SessionRow).id });
   }
   return sessions;
 }
 
 async function checkCounts(store: Store, jobs: readonly JobRow[]): Promise<void> {
-  const queues = await store.counts(null, 0);
+  const queues = await store.queues.counts(null, 0);
   for (const state of JOB_STATES) {
     const counted = queues.reduce((sum, queue) => sum + queue.counts[state as JobState], 0);
     equal(counted, jobs.filter((job) => job.state === state).length, `the counts of ${state} add up`);

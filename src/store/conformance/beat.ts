@@ -6,7 +6,9 @@ import { DAY, done, LEASE, MINUTE, placeOf, SECOND, T0 } from "./kit.ts";
 
 export function beatTests(bench: Bench): void {
   const held = async () =>
-    (await bench.store.events({ after: 0, limit: 999 })).filter((event) => event.name === "engine.reaping_held");
+    (await bench.store.events.page({ after: 0, limit: 999 })).events.filter(
+      (event) => event.name === "engine.reaping_held",
+    );
 
   test("in time hold nothing up", async () => {
     expect(await bench.beat(T0)).toEqual({ heldUntil: expect.any(Number), gapMs: null });
@@ -99,7 +101,7 @@ export function beatTests(bench: Bench): void {
     const back = T0 - DAY;
     expect(await bench.beat(back, 0, "engine-2")).toEqual({ heldUntil: back + LEASE, gapMs: -DAY });
     expect(await held()).toHaveLength(1);
-    expect((await bench.store.sessions())[0]?.leaseEndsAt).toBe(back + LEASE);
+    expect((await bench.store.sessions.list())[0]?.leaseEndsAt).toBe(back + LEASE);
   });
 
   test("after a jump back make no lease immortal", async () => {
@@ -108,7 +110,7 @@ export function beatTests(bench: Bench): void {
     const back = T0 - DAY;
     const answer = await bench.beat(back, -DAY);
     expect(answer).toEqual({ heldUntil: back + LEASE, gapMs: -DAY });
-    const [row] = await bench.store.sessions();
+    const [row] = await bench.store.sessions.list();
     expect(row?.leaseEndsAt).toBe(back + LEASE);
     await bench.awake(back + SECOND, back + LEASE + SECOND);
     expect(await bench.row(job.id)).toMatchObject({ state: "queued", losses: 1 });

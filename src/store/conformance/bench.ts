@@ -36,6 +36,8 @@ export interface Made {
   readonly second?: () => Promise<Store>;
   /** Deletes the row of a session behind the store's back. Missing where nobody else can reach the data. */
   readonly dropSession?: (id: string) => Promise<void>;
+  /** Counts the rows of policies behind the store's back. Missing where nobody else can reach the data. */
+  readonly policyCount?: () => Promise<number>;
   /** When all of them are closed. */
   readonly closed?: () => Promise<void>;
 }
@@ -82,6 +84,11 @@ export class Bench {
     await this.#made?.dropSession?.(id);
   }
 
+  /** Null where nobody else can reach the data. */
+  async policyCount(): Promise<number | null> {
+    return (await this.#made?.policyCount?.()) ?? null;
+  }
+
   async reopen(): Promise<void> {
     await this.store.close();
     this.#store = (await this.#made?.reopen?.()) as Store;
@@ -115,11 +122,11 @@ export class Bench {
 
   async open(parts: Partial<NewSession> = {}, now = T0): Promise<string> {
     const session = newSession(parts);
-    await this.store.openSession(session, now);
+    await this.store.sessions.open(session, now);
     return session.id;
   }
   async endSession(id: string, now: number, why: "stopped" | "gone" = "stopped"): Promise<void> {
-    await this.store.closeSession(id, now, why);
+    await this.store.sessions.close(id, now, why);
   }
   async claimAnswer(
     session: string,
@@ -196,6 +203,6 @@ export class Bench {
     return row;
   }
   async names(id: string): Promise<string[]> {
-    return (await this.store.events({ after: 0, limit: 1_000, jobId: id })).map((event) => event.name);
+    return (await this.store.events.page({ after: 0, limit: 1_000, jobId: id })).events.map((event) => event.name);
   }
 }

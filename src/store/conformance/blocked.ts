@@ -5,8 +5,9 @@ import type { Bench } from "./bench.ts";
 import { broke, done, jobId, LEASE, MINUTE, reportOf, SECOND, T0, usageOf, waiting } from "./kit.ts";
 
 export function blockedTests(bench: Bench): void {
-  const all = async () => (await bench.store.unblockable({ parents: null, limit: 100 })).jobs;
-  const ofThese = async (...parents: string[]) => (await bench.store.unblockable({ parents, limit: 100 })).jobs;
+  const all = async () => (await bench.store.children.unblockable({ parents: null, limit: 100 })).jobs;
+  const ofThese = async (...parents: string[]) =>
+    (await bench.store.children.unblockable({ parents, limit: 100 })).jobs;
   const unblock = (id: string, attempt: number, now: number) =>
     bench.amend(id, { kind: "unblock", attempt, runAt: now }, now);
 
@@ -156,12 +157,12 @@ export function blockedTests(bench: Bench): void {
     );
     const seen = new Set<string>();
     for (let i = 0; i < 4; i++) {
-      const some = await bench.store.unblockable({ parents: null, limit: 2 });
+      const some = await bench.store.children.unblockable({ parents: null, limit: 2 });
       expect(some).toMatchObject({ jobs: { length: i < 3 ? 2 : 1 }, more: i < 3 });
       for (const { jobId: id } of some.jobs) seen.add(id);
     }
     expect(seen.size).toBe(7);
-    const few = await bench.store.unblockable({ parents: jobs.map(({ id }) => id), limit: 3 });
+    const few = await bench.store.children.unblockable({ parents: jobs.map(({ id }) => id), limit: 3 });
     expect(few).toMatchObject({ jobs: { length: 3 }, more: true });
   });
 

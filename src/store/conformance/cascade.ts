@@ -6,7 +6,7 @@ import { broke, DAY, decideCommandAt, done, jobId, T0, waiting } from "./kit.ts"
 
 export function cascadeTests(bench: Bench): void {
   const childOf = (id: string) => bench.submit({ parent: { id, attempt: null }, depth: 1 });
-  const due = () => bench.store.cascades(100);
+  const due = () => bench.store.children.cascades(100);
   const cancel = (id: string, now = T0) => bench.amend(id, { kind: "cancel" }, now);
 
   test("notes the cancel of a queued, a running and a blocked parent", async () => {
@@ -20,7 +20,7 @@ export function cascadeTests(bench: Bench): void {
       expect(await cancel(id)).toMatchObject({ status: "applied" });
       expect(await due()).toContain(id);
     }
-    expect(await bench.store.cascades(2)).toHaveLength(2);
+    expect(await bench.store.children.cascades(2)).toHaveLength(2);
   });
 
   test("does not note what has no children, what changes nothing, and other commands", async () => {
@@ -49,15 +49,15 @@ export function cascadeTests(bench: Bench): void {
     const parent = await bench.submit();
     const children = [await childOf(parent), await childOf(parent)];
     await cancel(parent);
-    await bench.store.cascaded(parent);
+    await bench.store.children.cascaded(parent);
     expect(await due()).toEqual([parent]);
     await cancel(children[0] as string);
-    await bench.store.cascaded(parent);
+    await bench.store.children.cascaded(parent);
     expect(await due()).toEqual([parent]);
     await cancel(children[1] as string);
-    await bench.store.cascaded(parent);
-    await bench.store.cascaded(parent);
-    await bench.store.cascaded(jobId());
+    await bench.store.children.cascaded(parent);
+    await bench.store.children.cascaded(parent);
+    await bench.store.children.cascaded(jobId());
     expect(await due()).toEqual([]);
   });
 
@@ -69,7 +69,7 @@ export function cascadeTests(bench: Bench): void {
     await cancel(job.id);
     await cancel((a as NonNullable<typeof a>).id);
     await bench.report(b as NonNullable<typeof b>, done());
-    await bench.store.cascaded(job.id);
+    await bench.store.children.cascaded(job.id);
     expect(await due()).toEqual([]);
   });
 
@@ -84,14 +84,17 @@ export function cascadeTests(bench: Bench): void {
     await cancel(children[6] as string);
     const pages: { readonly jobId: string; readonly isOver: boolean }[][] = [];
     for (let after: number | null = null, more = true; more; more = after !== null) {
-      const page = await bench.store.reachable({ parentId: job.id, after, limit: 2 });
+      const page = await bench.store.children.reachable({ parentId: job.id, after, limit: 2 });
       pages.push(page.jobs);
       after = page.next;
     }
     const ids = [(runs as NonNullable<typeof runs>).id, ...children.slice(3, 6)];
     expect(pages.flat()).toEqual(ids.map((jobId) => ({ jobId, isOver: false })));
     expect(Math.max(...pages.map(({ length }) => length))).toBe(2);
-    expect(await bench.store.reachable({ parentId: jobId(), after: null, limit: 2 })).toEqual({ jobs: [], next: null });
+    expect(await bench.store.children.reachable({ parentId: jobId(), after: null, limit: 2 })).toEqual({
+      jobs: [],
+      next: null,
+    });
   });
 
   test("goes on downwards: a child with children is noted in its turn", async () => {
@@ -160,7 +163,8 @@ export function cascadeTests(bench: Bench): void {
     await bench.report(leaf, done());
     const asked = await childOf(top);
     await childOf(asked);
-    const look = async (parentId: string) => (await bench.store.reachable({ parentId, after: null, limit: 9 })).jobs;
+    const look = async (parentId: string) =>
+      (await bench.store.children.reachable({ parentId, after: null, limit: 9 })).jobs;
     expect(await look(top)).toEqual([
       { jobId: upper, isOver: true },
       { jobId: asked, isOver: false },
@@ -231,7 +235,7 @@ export function cascadeTests(bench: Bench): void {
     expect(await prune()).toEqual([leaf.id]);
     await cancel(child);
     expect(await prune()).toEqual([child]);
-    await bench.store.cascaded(top);
+    await bench.store.children.cascaded(top);
     expect(await prune()).toEqual([top, upper, lower].sort());
   });
 
@@ -240,7 +244,7 @@ export function cascadeTests(bench: Bench): void {
     const child = await childOf(parent);
     await cancel(parent);
     await cancel(child);
-    await bench.store.cascaded(parent);
+    await bench.store.children.cascaded(parent);
     await bench.amend(parent, { kind: "redrive" });
     expect((await bench.row(child)).state).toBe("cancelled");
     await childOf(parent);
@@ -259,7 +263,7 @@ export function cascadeTests(bench: Bench): void {
       });
     expect(await prune()).toMatchObject({ jobs: 0 });
     await cancel(child);
-    await bench.store.cascaded(parent);
+    await bench.store.children.cascaded(parent);
     expect((await prune()).ids).toHaveLength(2);
     expect(await due()).toEqual([]);
   });

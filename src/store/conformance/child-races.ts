@@ -36,7 +36,7 @@ export function childRaceTests(name: string, makeArena: () => Promise<Arena>): v
 
     async function running(count: number): Promise<ClaimedJob[]> {
       const session = newSession({ slots: count });
-      await stores[0].openSession(session, T0);
+      await stores[0].sessions.open(session, T0);
       const jobs = Array.from({ length: count }, () => newJob());
       await stores[0].insert(jobs, T0);
       return (await stores[0].claim([{ session: session.id, limit: count, claimId: null }], T0))[0]?.jobs ?? [];
@@ -67,7 +67,7 @@ export function childRaceTests(name: string, makeArena: () => Promise<Arena>): v
           );
           const answer = stored as InsertAnswer;
           expect(cancelled.status).toBe("applied");
-          const due = await stores[0].cascades(1_000);
+          const due = await stores[0].children.cascades(1_000);
           if (answer.status === "inserted") {
             outcomes.stored += 1;
             expect(due).toContain(parent.id);
@@ -111,13 +111,13 @@ export function childRaceTests(name: string, makeArena: () => Promise<Arena>): v
         expect(second).toMatchObject({ status: "inserted" });
         await atOnce(
           i,
-          () => stores[0].cascaded(parent.id),
+          () => stores[0].children.cascaded(parent.id),
           () => cancel(stores[1], parent.id),
         );
-        expect(await stores[0].cascades(1_000)).toContain(parent.id);
+        expect(await stores[0].children.cascades(1_000)).toContain(parent.id);
         await cancel(stores[0], (second as { id: string }).id);
-        await stores[0].cascaded(parent.id);
-        expect(await stores[0].cascades(1_000)).not.toContain(parent.id);
+        await stores[0].children.cascaded(parent.id);
+        expect(await stores[0].children.cascades(1_000)).not.toContain(parent.id);
       }
     });
 
@@ -134,7 +134,7 @@ export function childRaceTests(name: string, makeArena: () => Promise<Arena>): v
         const [[a], [b]] = await atOnce(i, unblock(stores[0]), unblock(stores[1]));
         expect([a?.status, b?.status].sort()).toEqual(["applied", "noop"]);
       }
-      expect((await stores[1].unblockable({ parents: null, limit: 100 })).jobs).toEqual([]);
+      expect((await stores[1].children.unblockable({ parents: null, limit: 100 })).jobs).toEqual([]);
     });
 
     test("usage told on two connections at once keeps the larger of each number", async () => {

@@ -16,7 +16,7 @@ export function claimTests(bench: Bench): void {
       ...{ state: "running", attempt: 1, worker: session, startedAt: T0 + SECOND, firstStartedAt: T0 + SECOND },
       ...{ revision: 2, expiresAt: null },
     });
-    const [, started] = await bench.store.events({ after: 0, limit: 9, jobId: id });
+    const [, started] = (await bench.store.events.page({ after: 0, limit: 9, jobId: id })).events;
     const data = { attempt: 1, session, worker: "worker-1" };
     expect(started).toMatchObject({ name: "attempt.started", n: 2, at: T0 + SECOND, data });
   });
@@ -131,7 +131,7 @@ export function claimTests(bench: Bench): void {
     await bench.submit({ queue: "mail", runAt: T0 + SECOND });
     const other = await bench.submit({ queue: "mail", namespace: "b" });
     const session = await bench.open();
-    await bench.store.setPaused("default", "mail", true, T0);
+    await bench.store.queues.setPaused("default", "mail", true, T0);
     expect(await bench.claimAnswer(session, 9, T0)).toEqual({
       alive: true,
       drain: false,
@@ -141,7 +141,7 @@ export function claimTests(bench: Bench): void {
     });
     const elsewhere = await bench.claim(await bench.open({ namespace: "b" }), 9);
     expect(elsewhere.map((job) => job.id)).toEqual([other]);
-    await bench.store.setPaused("default", "mail", false, T0 + 10);
+    await bench.store.queues.setPaused("default", "mail", false, T0 + 10);
     expect(await bench.claim(session, 9, T0 + 10)).toHaveLength(1);
   });
 

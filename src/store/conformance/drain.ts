@@ -9,9 +9,9 @@ const HEALTH: WorkerHealth = {
 };
 
 export function drainTests(bench: Bench): void {
-  const row = async (id: string) => (await bench.store.sessions()).find((session) => session.id === id);
+  const row = async (id: string) => (await bench.store.sessions.list()).find((session) => session.id === id);
   const engineEvents = async () => {
-    const events = await bench.store.events({ after: 0, limit: 99 });
+    const events = (await bench.store.events.page({ after: 0, limit: 99 })).events;
     return events.filter(({ jobId }) => jobId === null);
   };
 
@@ -19,25 +19,25 @@ export function drainTests(bench: Bench): void {
     const { job, session } = await bench.running({ namespace: "n" });
     await bench.submit({ namespace: "n" });
     expect(await bench.renew(session, [placeOf(job)], T0)).toMatchObject({ alive: true, drain: false });
-    expect(await bench.store.drainSession(session, T0 + 1)).toBe("draining");
+    expect(await bench.store.sessions.drain(session, T0 + 1)).toBe("draining");
     const none = { alive: true, drain: true, jobs: [], nextAt: null, delivery: null };
     expect(await bench.claimAnswer(session, 5, T0 + 2)).toEqual(none);
     expect(await bench.claimAnswer(session, 5, T0 + 2, "named")).toEqual(none);
     expect(await bench.renew(session, [placeOf(job)], T0 + 3)).toMatchObject({ alive: true, drain: true, lost: [] });
     expect(await row(session)).toMatchObject({ drainingAt: T0 + 1, endedAt: null, running: 1 });
-    expect(await bench.store.openSessions()).toMatchObject([{ id: session, drainingAt: T0 + 1 }]);
+    expect(await bench.store.sessions.listOpen()).toMatchObject([{ id: session, drainingAt: T0 + 1 }]);
     expect(await bench.report(job)).toMatchObject({ status: "accepted" });
     expect(await bench.claim(await bench.open({ namespace: "n" }), 5)).toHaveLength(1);
   });
 
   test("it is drained once, with one event that names its namespace", async () => {
     const session = await bench.open({ namespace: "n" });
-    await Promise.all([bench.store.drainSession(session, T0 + 1), bench.store.drainSession(session, T0 + 1)]);
-    expect(await bench.store.drainSession(session, T0 + 2)).toBe("draining");
+    await Promise.all([bench.store.sessions.drain(session, T0 + 1), bench.store.sessions.drain(session, T0 + 1)]);
+    expect(await bench.store.sessions.drain(session, T0 + 2)).toBe("draining");
     expect((await row(session))?.drainingAt).toBe(T0 + 1);
     await bench.endSession(session, T0 + 3);
-    expect(await bench.store.drainSession(session, T0 + 4)).toBe("ended");
-    expect(await bench.store.drainSession("ses_unknown", T0 + 4)).toBe("unknown");
+    expect(await bench.store.sessions.drain(session, T0 + 4)).toBe("ended");
+    expect(await bench.store.sessions.drain("ses_unknown", T0 + 4)).toBe("unknown");
     const events = await engineEvents();
     expect(events.map(({ name }) => name)).toEqual(["worker.started", "worker.draining", "worker.stopped"]);
     for (const { data } of events) expect(data).toMatchObject({ v: 1, session, namespace: "n" });
@@ -48,7 +48,7 @@ export function drainTests(bench: Bench): void {
     await bench.insert([{}, {}]);
     const session = await bench.open();
     const first = await bench.claimAnswer(session, 1, T0, "named");
-    await bench.store.drainSession(session, T0 + 1);
+    await bench.store.sessions.drain(session, T0 + 1);
     const again = await bench.claimAnswer(session, 1, T0 + 2, "named");
     expect(again).toMatchObject({ alive: true, drain: true });
     expect(again.jobs).toEqual(first.jobs);
@@ -56,7 +56,7 @@ export function drainTests(bench: Bench): void {
 
   test("a session that drains and falls silent is reaped as any other", async () => {
     const { job, session } = await bench.running();
-    await bench.store.drainSession(session, T0 + 1);
+    await bench.store.sessions.drain(session, T0 + 1);
     await bench.awake(T0, T0 + LEASE + 2 * SECOND);
     expect(await bench.row(job.id)).toMatchObject({ losses: 1 });
     expect(await row(session)).toMatchObject({ drainingAt: T0 + 1, running: 0 });

@@ -6,7 +6,7 @@ import type { Bench } from "./bench.ts";
 import { broke, DAY, done, reportOf, SECOND, T0, TWICE } from "./kit.ts";
 
 export function eventTests(bench: Bench): void {
-  const all = () => bench.store.events({ after: 0, limit: 10_000 });
+  const all = async () => (await bench.store.events.page({ after: 0, limit: 10_000 })).events;
   const pruneAll = (now: number) => {
     const endedBefore = { succeeded: now, failed: now, cancelled: now };
     return bench.store.prune({ now, endedBefore, keyWindowMs: DAY, sessionsEndedBefore: now, limit: 1_000 });
@@ -27,7 +27,7 @@ export function eventTests(bench: Bench): void {
       [5, "attempt.started"],
       [6, "attempt.succeeded"],
     ]);
-    expect(await bench.store.lastSeq()).toBe(events.at(-1)?.seq);
+    expect(await bench.store.events.lastSeq()).toBe(events.at(-1)?.seq);
   });
 
   test("are read from any place on, a page at a time", async () => {
@@ -35,22 +35,22 @@ export function eventTests(bench: Bench): void {
     const events = await all();
     const read: PerdureEvent[] = [];
     for (;;) {
-      const page = await bench.store.events({ after: read.at(-1)?.seq ?? 0, limit: 7 });
+      const page = (await bench.store.events.page({ after: read.at(-1)?.seq ?? 0, limit: 7 })).events;
       if (page.length === 0) break;
       read.push(...page);
     }
     expect(read).toEqual(events);
-    expect(await bench.store.events({ after: await bench.store.lastSeq(), limit: 7 })).toEqual([]);
+    expect((await bench.store.events.page({ after: await bench.store.events.lastSeq(), limit: 7 })).events).toEqual([]);
   });
 
   test("of one job are its own, from any place on", async () => {
     const { job } = await bench.running();
     await bench.submit();
     await bench.report(job);
-    const own = await bench.store.events({ after: 0, limit: 9, jobId: job.id });
+    const own = (await bench.store.events.page({ after: 0, limit: 9, jobId: job.id })).events;
     expect(own.map((event) => event.n)).toEqual([1, 2, 3]);
     const seq = own[0]?.seq as number;
-    const rest = await bench.store.events({ after: seq, limit: 1, jobId: job.id });
+    const rest = (await bench.store.events.page({ after: seq, limit: 1, jobId: job.id })).events;
     expect(rest).toEqual([own[1]]);
   });
 
@@ -60,7 +60,7 @@ export function eventTests(bench: Bench): void {
     await bench.report(job, broke());
     await bench.endSession(session, T0 + 1);
     for (const which of [{}, { jobId: job.id }, { namespace: "mine" }, { jobId: job.id, namespace: "mine" }]) {
-      const { events } = await bench.store.eventPage({ after: 0, limit: 99, ...which });
+      const { events } = await bench.store.events.page({ after: 0, limit: 99, ...which });
       expect(events.length).toBeGreaterThan(2);
       const [after, before] = [events[0]?.seq as number, events.at(-1)?.seq as number];
       for (const limit of [1, 2, 99]) {
@@ -70,18 +70,18 @@ export function eventTests(bench: Bench): void {
           expect(await newest({ ...which, after, before, ...size })).toEqual(events.slice(1, -1).toReversed());
         }
       }
-      const between = await bench.store.eventPage({ ...which, after, before, limit: 99 });
+      const between = await bench.store.events.page({ ...which, after, before, limit: 99 });
       expect(between.events).toEqual(events.slice(1, -1));
     }
     const none = { after: 0, limit: 9, order: "newest", jobId: job.id, namespace: "other" } as const;
-    expect(await bench.store.eventPage(none)).toMatchObject({ events: [], isEnd: true });
+    expect(await bench.store.events.page(none)).toMatchObject({ events: [], isEnd: true });
   });
 
   /** All pages of it, newest first. */
   async function newest(query: EventQuery): Promise<PerdureEvent[]> {
     const read: PerdureEvent[] = [];
     for (let { before } = query; ; ) {
-      const page = await bench.store.eventPage({
+      const page = await bench.store.events.page({
         ...query,
         order: "newest",
         ...(before === undefined ? {} : { before }),
@@ -113,24 +113,24 @@ export function eventTests(bench: Bench): void {
   test("go with their job when it is pruned, and their numbers never come back", async () => {
     const { job } = await bench.running();
     await bench.report(job, done(), T0 + 1);
-    const last = await bench.store.lastSeq();
+    const last = await bench.store.events.lastSeq();
     await pruneAll(T0 + DAY);
     expect((await all()).filter((event) => event.jobId === job.id)).toEqual([]);
     await bench.submit({ at: T0 + DAY });
     const fresh = (await all()).at(-1) as PerdureEvent;
     expect(fresh.name).toBe("job.submitted");
     expect(fresh.seq).toBeGreaterThan(last);
-    expect(await bench.store.events({ after: last, limit: 9 })).toEqual([fresh]);
+    expect((await bench.store.events.page({ after: last, limit: 9 })).events).toEqual([fresh]);
   });
 
   test("a reader that waits at the end misses nothing that comes after a prune of everything", async () => {
     const id = await bench.submit();
     await bench.amend(id, { kind: "cancel" }, T0 + 1);
-    const cursor = await bench.store.lastSeq();
+    const cursor = await bench.store.events.lastSeq();
     await pruneAll(T0 + DAY);
     expect(await all()).toEqual([]);
     const next = await bench.submit({ at: T0 + DAY });
-    const seen = await bench.store.events({ after: cursor, limit: 9 });
+    const seen = (await bench.store.events.page({ after: cursor, limit: 9 })).events;
     expect(seen.map((event) => event.jobId)).toEqual([next]);
   });
 

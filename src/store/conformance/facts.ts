@@ -28,11 +28,11 @@ export function factTests(bench: Bench): void {
     await bench.report(handed, broke("before"));
     await bench.report(await bench.take(other, T0 + SECOND), INTERRUPTED, T0 + SECOND);
     const ids = [over.id, twice.id, jobId(), handed.id, await bench.submit()];
-    expect(await bench.store.lastFailures(ids)).toMatchObject([null, { message: "second" }, null, null, null]);
-    for (const [i, failure] of (await bench.store.lastFailures(ids)).entries()) {
+    expect(await bench.store.children.failures(ids)).toMatchObject([null, { message: "second" }, null, null, null]);
+    for (const [i, failure] of (await bench.store.children.failures(ids)).entries()) {
       expect(failure).toEqual((await bench.store.attempts(ids[i] as string)).at(-1)?.failure ?? null);
     }
-    expect(await bench.store.lastFailures([])).toEqual([]);
+    expect(await bench.store.children.failures([])).toEqual([]);
   });
 
   test("commands are answered without bodies", async () => {

@@ -55,7 +55,7 @@ export function fenceTests(bench: Bench): void {
     const tokens: string[] = [];
     for (const store of [elsewhere, bench.store]) {
       await store.insert([job], T0);
-      await store.openSession(session, T0);
+      await store.sessions.open(session, T0);
       const [answer] = await store.claim([{ session: session.id, limit: 1, claimId: null }], T0);
       tokens.push(answer?.jobs[0]?.token as string);
     }

@@ -58,18 +58,18 @@ export function groupTests(bench: Bench): void {
     await bench.insert([{}, {}, {}, {}]);
     const [a, b, c] = (await bench.claim(session, 3)) as [ClaimedJob, ClaimedJob, ClaimedJob];
     const used = newSession();
-    await bench.store.openSession(used, T0);
+    await bench.store.sessions.open(used, T0);
     const results = await Promise.allSettled([
       bench.store.insert([newJob({ priority: 99 })], T0),
       bench.report(a, done()),
-      bench.store.openSession(used, T0),
+      bench.store.sessions.open(used, T0),
       bench.report(b, broke()),
       bench.amend(c.id, { kind: "cancel" }),
       bench.renew(session, [placeOf(c)], T0 + 1),
       bench.store.insert([newJob({ kind: "other", runAt: T0 + 5 })], T0),
       bench.claim(session, 5),
       bench.beat(T0 + 1),
-      bench.store.setPaused("default", "mail", true, T0),
+      bench.store.queues.setPaused("default", "mail", true, T0),
     ]);
     expect(results.map((result) => result.status)).toEqual(results.map((_, i) => (i === 2 ? "rejected" : "fulfilled")));
     expect(results[2]).toMatchObject({ reason: { code: "store_refused" } });

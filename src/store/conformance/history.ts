@@ -119,7 +119,7 @@ export function historyTests(bench: Bench): void {
           break;
         case "pause":
         case "resume":
-          await bench.store.setPaused("default", "default", verb === "pause", now);
+          await bench.store.queues.setPaused("default", "default", verb === "pause", now);
           break;
         case "sweep": {
           const found = await bench.store.expired({ now, limit: 3 });
@@ -132,7 +132,7 @@ export function historyTests(bench: Bench): void {
           break;
       }
     }
-    await bench.store.setPaused("default", "default", false, now);
+    await bench.store.queues.setPaused("default", "default", false, now);
   }
 
   function someJob(which: number, now: number) {

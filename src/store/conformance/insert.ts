@@ -40,7 +40,7 @@ export function insertTests(bench: Bench): void {
 
   test("writes one event for each job, at the time of the call", async () => {
     const id = await bench.submit({ at: T0 + 7 });
-    const events = await bench.store.events({ after: 0, limit: 10, jobId: id });
+    const events = (await bench.store.events.page({ after: 0, limit: 10, jobId: id })).events;
     expect(events).toMatchObject([{ jobId: id, n: 1, at: T0 + 7, name: "job.submitted" }]);
   });
 
@@ -55,7 +55,7 @@ export function insertTests(bench: Bench): void {
 
   test("stores nothing for an empty list", async () => {
     expect(await bench.store.insert([], T0)).toEqual([]);
-    expect(await bench.store.lastSeq()).toBe(0);
+    expect(await bench.store.events.lastSeq()).toBe(0);
   });
 
   test("refuses an id that is taken and leaves its job alone", async () => {
@@ -72,6 +72,6 @@ export function insertTests(bench: Bench): void {
     expect(rows.map((row) => row?.id ?? null)).toEqual([null, id, null, id]);
     expect(await bench.store.history(jobId())).toBeNull();
     expect(await bench.store.attempts(jobId())).toEqual([]);
-    expect(await bench.store.events({ after: 0, limit: 10, jobId: jobId() })).toEqual([]);
+    expect((await bench.store.events.page({ after: 0, limit: 10, jobId: jobId() })).events).toEqual([]);
   });
 }

@@ -11,7 +11,7 @@ import type { PolicyInput } from "../../core/policy/policy.ts";
 import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { ClaimedJob, NewSession, Report, ReportedOutcome } from "../../core/worker-protocol.ts";
 import { idMaker } from "../../lib/id.ts";
-import type { AttemptLease, DecideCommand, DecideReport, NewJob } from "../store.ts";
+import type { AttemptLease, DecideCommand, DecideReport, NewJob, Store } from "../store.ts";
 
 export { T0 };
 export const SECOND = 1_000;
@@ -147,6 +147,11 @@ export function overdue({ jobId, attempt }: Place, kind: "queue_timeout" | "dead
 
 export function placeOf({ id, attempt }: { readonly id: string; readonly attempt: number }): Place {
   return { jobId: id, attempt };
+}
+
+/** How many lanes a namespace has. */
+export async function lanesIn(store: Store, namespace = "default"): Promise<number> {
+  return (await store.queues.laneUse({ namespace, owners: [], lanes: [] })).total;
 }
 
 // Decisions.

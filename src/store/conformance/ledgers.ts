@@ -60,7 +60,7 @@ export function ledgerTests(bench: Bench): void {
     expect((await bench.renew(session, [placeOf(parent)], T0 + 1)).overspent).toEqual([]);
     const told = { shortage: { jobId: parent.id, part: "costUsd", limit: 1, used: 1 } };
     expect(await bench.report(c, broke(), T0 + 2)).toMatchObject({ state: "failed", reason: "budget" });
-    const [, , last] = await bench.store.events({ after: 0, limit: 9, jobId: c.id });
+    const [, , last] = (await bench.store.events.page({ after: 0, limit: 9, jobId: c.id })).events;
     expect(last).toMatchObject({ name: "attempt.failed", data: { decision: { step: "budget", ...told } } });
     // Work that is done is done.
     expect(await bench.report(a, done(), T0 + 2, { usage: usd(0.6) })).toMatchObject({ state: "succeeded" });
@@ -274,7 +274,7 @@ async function grow(stores: readonly Store[], seed: number): Promise<void> {
   const depths = new Map([[root.id, 0]]);
   await pick(stores).insert([root], T0);
   const sessions = [newSession({ kinds: [kind] }), newSession({ kinds: [kind] })];
-  for (const session of sessions) await pick(stores).openSession(session, T0);
+  for (const session of sessions) await pick(stores).sessions.open(session, T0);
   const held: Hand[] = [];
   let now = T0;
 

@@ -6,7 +6,7 @@ import type { Bench } from "./bench.ts";
 import { reportOf, T0 } from "./kit.ts";
 
 export function namespaceEventTests(bench: Bench): void {
-  const page = (namespace: string, after = 0, limit = 500) => bench.store.eventPage({ after, limit, namespace });
+  const page = (namespace: string, after = 0, limit = 500) => bench.store.events.page({ after, limit, namespace });
   const flood = async (count: number) => {
     for (let left = count; left > 0; left -= 2_000) {
       await bench.insert(Array.from({ length: Math.min(left, 2_000) }, () => ({ namespace: "flood" })));
@@ -16,17 +16,17 @@ export function namespaceEventTests(bench: Bench): void {
   test("are those of its jobs, and those of the engine that name it", async () => {
     const { job } = await bench.running({ namespace: "mine" });
     const { session } = await bench.running({ namespace: "other" });
-    await bench.store.setPaused("mine", "q", true, T0 + 1);
-    await bench.store.setPaused("other", "q", true, T0 + 1);
-    await bench.store.drainSession(session, T0 + 1);
+    await bench.store.queues.setPaused("mine", "q", true, T0 + 1);
+    await bench.store.queues.setPaused("other", "q", true, T0 + 1);
+    await bench.store.sessions.drain(session, T0 + 1);
     await bench.report(job);
     const { events, upTo } = await page("mine");
     expect(events.map(({ name }) => name)).toEqual([
       ...["job.submitted", "worker.started", "attempt.started", "queue.paused", "attempt.succeeded"],
     ]);
-    expect(events).toEqual(await bench.store.events({ after: 0, limit: 99, namespace: "mine" }));
-    expect(upTo).toBe(await bench.store.lastSeq());
-    const all = await bench.store.eventPage({ after: 0, limit: 99 });
+    expect(events).toEqual((await bench.store.events.page({ after: 0, limit: 99, namespace: "mine" })).events);
+    expect(upTo).toBe(await bench.store.events.lastSeq());
+    const all = await bench.store.events.page({ after: 0, limit: 99 });
     expect(all.events).toHaveLength(10);
     expect(all.upTo).toBe(upTo);
     expect(await page("nobody")).toEqual({ events: [], upTo, isEnd: true });
@@ -34,7 +34,8 @@ export function namespaceEventTests(bench: Bench): void {
 
   test("of one job are there only for its own namespace", async () => {
     const id = await bench.submit({ namespace: "mine" });
-    const of = (namespace: string) => bench.store.events({ after: 0, limit: 9, jobId: id, namespace });
+    const of = async (namespace: string) =>
+      (await bench.store.events.page({ after: 0, limit: 9, jobId: id, namespace })).events;
     expect(await of("mine")).toHaveLength(1);
     expect(await of("other")).toEqual([]);
   });
@@ -69,9 +70,9 @@ export function namespaceEventTests(bench: Bench): void {
     await flood(IS_FULL ? 5_000 : 1_500);
     const idle = await page("mine", upTo);
     expect(idle.events).toEqual([]);
-    expect(idle.upTo).toBe(await bench.store.lastSeq());
+    expect(idle.upTo).toBe(await bench.store.events.lastSeq());
     expect(await page("mine", idle.upTo)).toEqual(idle);
-    const back = await bench.store.eventPage({ after: 0, limit: 500, namespace: "mine", order: "newest" });
+    const back = await bench.store.events.page({ after: 0, limit: 500, namespace: "mine", order: "newest" });
     expect(back.events).toEqual(events.toReversed());
     const third = await bench.submit({ namespace: "mine" });
     expect((await page("mine", idle.upTo)).events.map(({ jobId }) => jobId)).toEqual([third]);

@@ -62,7 +62,7 @@ export function pageTests(bench: Bench): void {
       const seqs: number[] = [];
       let pages = 0;
       for (let after = 0; ; pages++) {
-        const page = await bench.store.eventPage({ after, limit: 100, chars, ...which });
+        const page = await bench.store.events.page({ after, limit: 100, chars, ...which });
         seqs.push(...page.events.map(({ seq }) => seq));
         if (page.isEnd) return { seqs, pages };
         after = page.upTo;
@@ -76,31 +76,31 @@ export function pageTests(bench: Bench): void {
       expect(cut.pages).toBe(whole.seqs.length);
       expect((await read(which, 300)).seqs).toEqual(whole.seqs);
     }
-    expect(await bench.store.events({ jobId: id, after: 0, limit: -1, chars: 1 })).toHaveLength(9);
+    expect((await bench.store.events.page({ jobId: id, after: 0, limit: -1, chars: 1 })).events).toHaveLength(9);
   });
 
   test("sessions are read on after the last one, of one namespace or of all", async () => {
     const ids: string[] = [];
     for (let i = 0; i < 5; i++) ids.push(await bench.open({ namespace: i === 2 ? "other" : "default" }));
-    const read = async (query: object) => (await bench.store.sessions(query)).map(({ id }) => id);
+    const read = async (query: object) => (await bench.store.sessions.list(query)).map(({ id }) => id);
     expect(await read({})).toEqual(ids);
     expect(await read({ limit: 2 })).toEqual(ids.slice(0, 2));
     expect(await read({ after: ids[1], limit: 2 })).toEqual(ids.slice(2, 4));
     const own = ids.filter((_, i) => i !== 2);
     expect(await read({ namespace: "default", after: own[0], limit: 2 })).toEqual(own.slice(1, 3));
     expect(await read({ limit: SESSIONS_PAGE * 10, after: ids[4] })).toEqual([]);
-    expect(await bench.store.session(ids[2] as string)).toMatchObject({ id: ids[2], namespace: "other" });
-    expect(await bench.store.session("ses_none")).toBeNull();
+    expect(await bench.store.sessions.get(ids[2] as string)).toMatchObject({ id: ids[2], namespace: "other" });
+    expect(await bench.store.sessions.get("ses_none")).toBeNull();
     await bench.endSession(ids[0] as string, T0 + 5);
     expect(await read({ endedSince: T0 + 5 })).toEqual(ids);
     expect(await read({ endedSince: T0 + 6, limit: 2 })).toEqual(ids.slice(1, 3));
-    expect(await bench.store.workerNames([ids[0] as string, "ses_none"])).toEqual(new Map([[ids[0], "worker-1"]]));
+    expect(await bench.store.sessions.names([ids[0] as string, "ses_none"])).toEqual(new Map([[ids[0], "worker-1"]]));
   });
 
   test("a session is refused where its owner has as many live ones as it may; ended ones do not count", async () => {
     const open = async (owner: string | null, now = T0) => {
       const session = newSession({ owner, most: 2 });
-      return (await bench.store.openSession(session, now)) ? session.id : null;
+      return (await bench.store.sessions.open(session, now)) ? session.id : null;
     };
     const first = (await open("x")) as string;
     expect(first).not.toBeNull();
@@ -113,6 +113,6 @@ export function pageTests(bench: Bench): void {
     expect(await open("x", T0 + 1)).toBeNull();
     // Those that were silent for a lease are gone, reaped or not.
     expect(await open("x", T0 + LEASE + SECOND)).not.toBeNull();
-    expect(await bench.store.sessions()).toHaveLength(6);
+    expect(await bench.store.sessions.list()).toHaveLength(6);
   });
 }

@@ -21,7 +21,7 @@ export function parentTests(bench: Bench): void {
     );
     const row = await bench.row(deep);
     expect(row).toMatchObject({ parentId: id, depth: 2, key: "deep", tags: ["t"], annotations: { a: "b" } });
-    const [event] = await bench.store.events({ after: 0, limit: 1, jobId: deep });
+    const [event] = (await bench.store.events.page({ after: 0, limit: 1, jobId: deep })).events;
     expect(event).toMatchObject({ name: "job.submitted", data: { parentId: id } });
   });
 

@@ -6,7 +6,8 @@ import { broke, DAY, SECOND, T0, TWICE } from "./kit.ts";
 const WAIT = 10 * SECOND;
 
 export function pauseTests(bench: Bench): void {
-  const pause = (paused: boolean, at: number, queue = "default") => bench.store.setPaused("default", queue, paused, at);
+  const pause = (paused: boolean, at: number, queue = "default") =>
+    bench.store.queues.setPaused("default", queue, paused, at);
   /** Sweeps each second, as an engine does, 1 ms after it: a job is overdue after its last instant. Answers when it ended, as
    *  seconds after T0. */
   async function endedAt(id: string, from: number, to: number): Promise<number | null> {
@@ -66,7 +67,7 @@ export function pauseTests(bench: Bench): void {
   test("of another queue, or namespace, mean nothing", async () => {
     const id = await bench.submit({ expireInMs: WAIT });
     await pause(true, T0, "other");
-    await bench.store.setPaused("elsewhere", "default", true, T0);
+    await bench.store.queues.setPaused("elsewhere", "default", true, T0);
     expect(await endedAt(id, 9, 20)).toBe(10);
   });
 
@@ -100,19 +101,23 @@ export function pauseTests(bench: Bench): void {
     const id = await bench.submit({ queue: "mail" });
     await pause(true, T0 + 1, "mail");
     await pause(true, T0 + 2, "mail");
-    expect(await bench.store.counts("default", T0)).toMatchObject([{ queue: "mail", paused: true, pausedAt: T0 + 1 }]);
+    expect(await bench.store.queues.counts("default", T0)).toMatchObject([
+      { queue: "mail", paused: true, pausedAt: T0 + 1 },
+    ]);
     expect(await bench.store.history(id)).toMatchObject({ queuePausedAt: T0 + 1 });
     await pause(false, T0 + 3, "mail");
     await pause(false, T0 + 4, "mail");
-    expect(await bench.store.counts("default", T0)).toMatchObject([{ queue: "mail", paused: false, pausedAt: null }]);
+    expect(await bench.store.queues.counts("default", T0)).toMatchObject([
+      { queue: "mail", paused: false, pausedAt: null },
+    ]);
     expect(await bench.store.history(id)).toMatchObject({ queuePausedAt: null });
-    const names = (await bench.store.events({ after: 0, limit: 99 })).map((event) => event.name);
+    const names = (await bench.store.events.page({ after: 0, limit: 99 })).events.map((event) => event.name);
     expect(names).toEqual(["job.submitted", "queue.paused", "queue.resumed"]);
   });
 
   test("show a queue that no job has named yet", async () => {
     await pause(true, T0, "new");
-    expect(await bench.store.counts(null, T0)).toMatchObject([{ queue: "new", paused: true, due: 0 }]);
+    expect(await bench.store.queues.counts(null, T0)).toMatchObject([{ queue: "new", paused: true, due: 0 }]);
   });
 
   test("let running jobs finish", async () => {

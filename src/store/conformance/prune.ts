@@ -38,7 +38,9 @@ export function pruneTests(bench: Bench): void {
   test("that somebody asked for leaves an event with the number of jobs, one that nobody asked for leaves none", async () => {
     await oneOfEach();
     const recorded = async (namespace?: string) =>
-      (await bench.store.events({ after: 0, limit: 100, ...(namespace === undefined ? {} : { namespace }) }))
+      (
+        await bench.store.events.page({ after: 0, limit: 100, ...(namespace === undefined ? {} : { namespace }) })
+      ).events
         .filter(({ name }) => name === "jobs.pruned")
         .map(({ jobId, n, at, data }) => ({ jobId, n, at: at - T0, ...data }));
     await prune({ succeeded: T0 + DAY });
@@ -165,7 +167,7 @@ export function pruneTests(bench: Bench): void {
     const alive = await bench.open({ leaseMs: 90 * DAY });
     await bench.awake(T0 + 3 * SECOND, T0 + 4 * SECOND);
     await prune({}, { sessionsEndedBefore: T0 + DAY });
-    expect((await bench.store.sessions()).map((session) => session.id)).toEqual([alive]);
+    expect((await bench.store.sessions.list()).map((session) => session.id)).toEqual([alive]);
     for (const id of [old, remembered]) expect(await bench.renew(id, [], T0 + 5)).toMatchObject({ alive: false });
     // The row of a job tells who ran it, as its events do, for as long as there is a row.
     expect((await bench.row(job.id)).worker).toBe(remembered);
@@ -173,7 +175,7 @@ export function pruneTests(bench: Bench): void {
     if (bench.canReopen) await bench.reopen();
     expect((await bench.row(job.id)).worker).toBe(remembered);
     await prune(everything(T0 + DAY), { sessionsEndedBefore: T0 + DAY });
-    expect((await bench.store.sessions()).map((session) => session.id)).toEqual([alive]);
+    expect((await bench.store.sessions.list()).map((session) => session.id)).toEqual([alive]);
   });
 
   test("jobs remember their session whatever the clock did meanwhile", async () => {
@@ -191,7 +193,7 @@ export function pruneTests(bench: Bench): void {
     for (const each of [session, idle]) await bench.endSession(each, back + 2);
     await bench.awake(back + 3 * SECOND, back + 4 * SECOND);
     await prune({}, { now: back + MINUTE, sessionsEndedBefore: back + MINUTE });
-    expect(await bench.store.sessions()).toEqual([]);
+    expect(await bench.store.sessions.list()).toEqual([]);
     if (bench.canReopen) await bench.reopen();
     for (const id of [early, late]) {
       expect((await bench.row(id)).worker).toBe(session);
@@ -209,7 +211,7 @@ export function pruneTests(bench: Bench): void {
     await bench.beat(T0 + 3);
     await prune(everything(T0 + DAY), { sessionsEndedBefore: T0 + DAY });
     await prune(everything(T0 + DAY), { sessionsEndedBefore: T0 + DAY });
-    expect(await bench.store.sessions()).toEqual([]);
+    expect(await bench.store.sessions.list()).toEqual([]);
     const { job, session } = await bench.running({ kind: "b", at: T0 + DAY });
     expect((await bench.row(job.id)).worker).toBe(session);
     expect(await bench.renew(session, [placeOf(job)], T0 + DAY + LEASE)).toMatchObject({ lost: [] });

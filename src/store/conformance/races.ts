@@ -77,7 +77,7 @@ async function atOnce(calls: readonly (() => Promise<unknown>)[]): Promise<void>
 async function running(count: number, retry: typeof RETRY | number = RETRY): Promise<ClaimedJob[]> {
   const kind = `kind-${Math.random()}`;
   const session = newSession({ kinds: [kind], slots: count });
-  await stores[0].openSession(session, T0);
+  await stores[0].sessions.open(session, T0);
   await either().insert(
     Array.from({ length: count }, () => newJob({ kind, retry })),
     T0,

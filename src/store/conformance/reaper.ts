@@ -15,7 +15,7 @@ export function reaperTests(bench: Bench): void {
     expect(await bench.settleOne(reaped(placeOf(job)), T0 + LEASE + 1)).toMatchObject({ state: "queued" });
     expect(await bench.row(job.id)).toMatchObject({ losses: 1, failures: 0, streak: 1 });
     expect(await bench.store.attempts(job.id)).toMatchObject([{ outcome: "lost", endedAt: T0 + LEASE + 1 }]);
-    const [, , lost] = await bench.store.events({ after: 0, limit: 9, jobId: job.id });
+    const [, , lost] = (await bench.store.events.page({ after: 0, limit: 9, jobId: job.id })).events;
     expect(lost).toMatchObject({ name: "attempt.lost", data: { why: "lease_expired", by: "engine-1", renewedAt: T0 } });
   });
 
@@ -30,7 +30,7 @@ export function reaperTests(bench: Bench): void {
       Promise.all([kept, job, unwanted].map(async ({ id }) => (await bench.store.history(id))?.isOrphan));
     expect(await areOrphans()).toEqual([false, true, true]);
     // Nobody is asked to stop it: that is how a cancel knows.
-    expect(await bench.store.cancelsFor([other])).toEqual([]);
+    expect(await bench.store.sessions.cancelsFor([other])).toEqual([]);
     const found = await bench.store.expired({ now: T0, limit: 10 });
     const lost = [job, unwanted].map((each) => ({ ...placeOf(each), why: "lost" }));
     expect(found).toEqual(lost);
@@ -112,7 +112,7 @@ export function reaperTests(bench: Bench): void {
     await bench.endSession(session, T0 + SECOND);
     expect(await bench.sweep(T0 + SECOND)).toMatchObject({ answers: [{ status: "accepted", state: "queued" }] });
     expect(await bench.row(job.id)).toMatchObject({ losses: 1 });
-    const last = (await bench.store.events({ after: 0, limit: 99, jobId: job.id })).at(-1);
+    const last = (await bench.store.events.page({ after: 0, limit: 99, jobId: job.id })).events.at(-1);
     expect(last).toMatchObject({ name: "attempt.lost", data: { why: "worker_gone", session } });
   });
 
@@ -125,7 +125,7 @@ export function reaperTests(bench: Bench): void {
     await bench.endSession(session, wake, "gone");
     expect((await bench.sweep(wake)).found).toEqual([{ ...placeOf(gone), why: "lost" }]);
     expect((await bench.row(late.id)).state).toBe("running");
-    const events = await bench.store.events({ after: 0, limit: 99 });
+    const events = (await bench.store.events.page({ after: 0, limit: 99 })).events;
     expect(events.filter((event) => event.name === "worker.lost")).toMatchObject([{ data: { session, why: "gone" } }]);
   });
 

@@ -19,7 +19,7 @@ export function renewTests(bench: Bench): void {
       unheard: [],
     };
     expect(answer).toEqual(expected);
-    const [row] = await bench.store.sessions();
+    const [row] = await bench.store.sessions.list();
     expect(row).toMatchObject({ renewedAt: T0 + 9 * SECOND, leaseEndsAt: T0 + 9 * SECOND + LEASE, running: 1 });
     await bench.awake(T0, T0 + 9 * SECOND + LEASE);
     expect((await bench.row(job.id)).state).toBe("running");
@@ -53,10 +53,10 @@ export function renewTests(bench: Bench): void {
     await bench.amend(job.id, { kind: "cancel" }, T0 + 1);
     expect((await bench.renew(session, [placeOf(job)], T0 + 2)).cancel).toEqual([placeOf(job)]);
     expect((await bench.renew(session, [placeOf(job)], T0 + 3)).cancel).toEqual([placeOf(job)]);
-    expect(await bench.store.cancelsFor([jobId(), session])).toEqual([placeOf(job)]);
+    expect(await bench.store.sessions.cancelsFor([jobId(), session])).toEqual([placeOf(job)]);
     await bench.report(job, broke(), T0 + 4);
     expect(await bench.renew(session, [placeOf(job)], T0 + 5)).toMatchObject({ cancel: [], lost: [placeOf(job)] });
-    expect(await bench.store.cancelsFor([session])).toEqual([]);
+    expect(await bench.store.sessions.cancelsFor([session])).toEqual([]);
   });
 
   test("names what it runs but has not listed for a lease", async () => {
@@ -116,9 +116,9 @@ export function renewTests(bench: Bench): void {
 
   test("changes no revision and writes no event", async () => {
     const { job, session } = await bench.running();
-    const seq = await bench.store.lastSeq();
+    const seq = await bench.store.events.lastSeq();
     await bench.renew(session, [{ ...placeOf(job), progress: "1", usage: usageOf(1), log: "x" }], T0 + 1);
-    expect(await bench.store.lastSeq()).toBe(seq);
+    expect(await bench.store.events.lastSeq()).toBe(seq);
     expect((await bench.row(job.id)).revision).toBe(2);
   });
 

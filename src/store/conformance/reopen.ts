@@ -10,12 +10,16 @@ export function reopenTests(bench: Bench): void {
     if (!bench.canReopen) skip(IN_MEMORY);
     const { job } = await bench.running({ retry: TWICE, key: "k", tags: ["t"] });
     await bench.report(job, broke(), T0 + 1, { log: "log" });
-    await bench.store.setPaused("default", "mail", true, T0);
+    await bench.store.queues.setPaused("default", "mail", true, T0);
     await bench.beat(T0);
     const read = async () => [
       ...[await bench.row(job.id), await bench.store.history(job.id), await bench.store.attempts(job.id)],
-      ...[await bench.store.sessions(), await bench.store.counts(null, T0), await bench.store.lastSeq()],
-      ...[await bench.store.events({ after: 0, limit: 99 }), await bench.store.find({ tag: "t" })],
+      ...[
+        await bench.store.sessions.list(),
+        await bench.store.queues.counts(null, T0),
+        await bench.store.events.lastSeq(),
+      ],
+      ...[(await bench.store.events.page({ after: 0, limit: 99 })).events, await bench.store.find({ tag: "t" })],
     ];
     const before = await read();
     await bench.reopen();
@@ -43,11 +47,11 @@ export function reopenTests(bench: Bench): void {
   test("goes on counting where it was", async ({ skip }) => {
     if (!bench.canReopen) skip(IN_MEMORY);
     await bench.submit();
-    const seq = await bench.store.lastSeq();
+    const seq = await bench.store.events.lastSeq();
     await bench.reopen();
     await bench.submit({ queue: "other", retry: 4 });
-    expect(await bench.store.lastSeq()).toBeGreaterThan(seq);
-    expect(await bench.store.events({ after: seq, limit: 10 })).toHaveLength(1);
+    expect(await bench.store.events.lastSeq()).toBeGreaterThan(seq);
+    expect((await bench.store.events.page({ after: seq, limit: 10 })).events).toHaveLength(1);
     expect(await bench.claim(await bench.open(), 9)).toHaveLength(2);
   });
 

@@ -187,11 +187,11 @@ export function resourceTests(bench: Bench): void {
       { ...SMALL, queue: "q" },
       { ...SMALL, runAt: T0 + MINUTE },
     ]);
-    await bench.store.setPaused("default", "q", true, T0);
+    await bench.store.queues.setPaused("default", "q", true, T0);
     expect(await bench.claimAnswer(session, 9, T0)).toMatchObject({ jobs: [], nextAt: T0 + MINUTE });
-    await bench.store.setPaused("default", "q", false, T0);
+    await bench.store.queues.setPaused("default", "q", false, T0);
     expect(await claim(session, 9)).toHaveLength(1);
-    await bench.store.drainSession(session, T0);
+    await bench.store.sessions.drain(session, T0);
     expect(await bench.claimAnswer(session, 9, T0 + MINUTE)).toMatchObject({ drain: true, jobs: [] });
   });
 

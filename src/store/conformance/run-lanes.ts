@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { runQueue } from "../../core/names.ts";
 import type { Store } from "../store.ts";
 import type { Bench } from "./bench.ts";
-import { DAY, decideCommandAt, newJob, newSession, T0 } from "./kit.ts";
+import { DAY, decideCommandAt, lanesIn, newJob, newSession, T0 } from "./kit.ts";
 
 const QUEUE = runQueue("0123456789abcdef");
 
@@ -12,8 +12,8 @@ export function runLaneTests(bench: Bench): void {
     const endedBefore = { succeeded: T0 + DAY, failed: T0 + DAY, cancelled: T0 + DAY };
     return store.prune({ now: T0 + DAY, keyWindowMs: 0, sessionsEndedBefore: 0, limit: 100, endedBefore });
   };
-  const lanes = () => bench.store.laneCount("default");
-  const queues = async () => (await bench.store.counts("default", T0)).map(({ queue }) => queue);
+  const lanes = () => lanesIn(bench.store);
+  const queues = async () => (await bench.store.queues.counts("default", T0)).map(({ queue }) => queue);
   const insertInto = async (store: Store) => {
     const job = newJob({ queue: QUEUE });
     expect(await store.insert([job], T0)).toEqual([{ status: "inserted", id: job.id }]);
@@ -38,7 +38,7 @@ export function runLaneTests(bench: Bench): void {
     await cancel(id);
     await cancel(other);
     expect(await queues()).toEqual(["run-nightly"]);
-    await bench.store.setPaused("default", QUEUE, true, T0);
+    await bench.store.queues.setPaused("default", QUEUE, true, T0);
     expect(await queues()).toEqual([QUEUE, "run-nightly"]);
   });
 
@@ -71,7 +71,7 @@ export function runLaneTests(bench: Bench): void {
       expect((await store.jobs(ids)).map((job) => job?.queue)).toEqual([runQueue("ffffffffffffffff"), QUEUE]);
     }
     const session = newSession({ queues: [QUEUE] });
-    await second.openSession(session, T0);
+    await second.sessions.open(session, T0);
     const [claimed] = await second.claim([{ session: session.id, limit: 9, claimId: null }], T0);
     expect(claimed?.jobs.map((job) => job.id)).toEqual([again]);
     await prune();

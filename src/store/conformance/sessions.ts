@@ -6,7 +6,7 @@ import { LEASE, MINUTE, newSession, placeOf, SECOND, T0 } from "./kit.ts";
 // Sessions: opened, listed, closed, buried. Also what queues hold, which sessions empty.
 
 export function sessionTests(bench: Bench): void {
-  const row = async (id: string) => (await bench.store.sessions()).find((session) => session.id === id);
+  const row = async (id: string) => (await bench.store.sessions.list()).find((session) => session.id === id);
 
   test("are listed with all that was said of them", async () => {
     const given = newSession({
@@ -17,15 +17,15 @@ export function sessionTests(bench: Bench): void {
       slots: 3,
       pid: 77,
     });
-    await bench.store.openSession(given, T0 + 1);
-    expect(await bench.store.sessions()).toEqual([
+    await bench.store.sessions.open(given, T0 + 1);
+    expect(await bench.store.sessions.list()).toEqual([
       {
         ...given,
         ...{ startedAt: T0 + 1, renewedAt: T0 + 1, leaseEndsAt: T0 + 1 + LEASE, endedAt: null, running: 0 },
         ...{ drainingAt: null, health: null },
       },
     ]);
-    const [event] = await bench.store.events({ after: 0, limit: 9 });
+    const [event] = (await bench.store.events.page({ after: 0, limit: 9 })).events;
     expect(event).toMatchObject({ jobId: null, n: 0, name: "worker.started" });
     expect(event?.data).toMatchObject({ session: given.id, namespace: "default" });
   });
@@ -33,7 +33,7 @@ export function sessionTests(bench: Bench): void {
   test("that have not ended are listed apart", async () => {
     const [a, b, c] = [await bench.open({ process: "p-1" }), await bench.open(), await bench.open()];
     await bench.endSession(b, T0 + 1);
-    const open = await bench.store.openSessions();
+    const open = await bench.store.sessions.listOpen();
     expect(open.map((session) => session.id)).toEqual([a, c]);
     expect(open[0]).toMatchObject({ process: "p-1", drainingAt: null });
   });
@@ -49,9 +49,9 @@ export function sessionTests(bench: Bench): void {
 
   test("of an id that is taken are refused", async () => {
     const session = newSession();
-    await bench.store.openSession(session, T0);
-    await expect(bench.store.openSession(session, T0)).rejects.toMatchObject({ code: "store_refused" });
-    expect(await bench.store.sessions()).toHaveLength(1);
+    await bench.store.sessions.open(session, T0);
+    await expect(bench.store.sessions.open(session, T0)).rejects.toMatchObject({ code: "store_refused" });
+    expect(await bench.store.sessions.list()).toHaveLength(1);
   });
 
   test("end once, with one event", async () => {
@@ -59,7 +59,7 @@ export function sessionTests(bench: Bench): void {
     await bench.endSession(id, T0 + 5);
     await bench.endSession(id, T0 + 9);
     expect(await row(id)).toMatchObject({ endedAt: T0 + 5 });
-    const names = (await bench.store.events({ after: 0, limit: 9 })).map((event) => event.name);
+    const names = (await bench.store.events.page({ after: 0, limit: 9 })).events.map((event) => event.name);
     expect(names).toEqual(["worker.started", "worker.stopped"]);
     await bench.endSession("ses_unknown", T0 + 9);
   });
@@ -70,7 +70,7 @@ export function sessionTests(bench: Bench): void {
     expect(await row(id)).toMatchObject({ endedAt: null });
     await bench.beat(T0 + LEASE + SECOND);
     expect(await row(id)).toMatchObject({ endedAt: T0 + LEASE + SECOND });
-    const last = (await bench.store.events({ after: 0, limit: 99 })).at(-1);
+    const last = (await bench.store.events.page({ after: 0, limit: 99 })).events.at(-1);
     expect(last).toMatchObject({ name: "worker.lost", data: { session: id, by: "engine-1", namespace: "default" } });
     expect(await bench.renew(id, [], T0 + LEASE + SECOND)).toMatchObject({ alive: false });
   });
@@ -89,7 +89,7 @@ export function sessionTests(bench: Bench): void {
     const id = await bench.open();
     await bench.endSession(id, T0 + 1);
     await bench.awake(T0, T0 + 2 * SECOND);
-    const names = (await bench.store.events({ after: 0, limit: 9 })).map((event) => event.name);
+    const names = (await bench.store.events.page({ after: 0, limit: 9 })).events.map((event) => event.name);
     expect(names).toEqual(["worker.started", "worker.stopped"]);
     expect(await row(id)).toMatchObject({ endedAt: T0 + 1 });
   });
@@ -110,11 +110,11 @@ export function sessionTests(bench: Bench): void {
     await bench.take(await bench.open({ queues: ["default"] }));
     const zero = { queued: 0, running: 0, blocked: 0, succeeded: 0, failed: 0, cancelled: 0 };
     const plain = { paused: false, pausedAt: null };
-    expect(await bench.store.counts("default", T0)).toEqual([
+    expect(await bench.store.queues.counts("default", T0)).toEqual([
       { namespace: "default", queue: "b", ...plain, due: 1, counts: { ...zero, queued: 1 } },
       { namespace: "default", queue: "default", ...plain, due: 1, counts: { ...zero, queued: 2, running: 1 } },
     ]);
-    expect(await bench.store.counts(null, T0 + MINUTE)).toMatchObject([{ due: 1 }, { due: 1 }, { due: 2 }]);
+    expect(await bench.store.queues.counts(null, T0 + MINUTE)).toMatchObject([{ due: 1 }, { due: 1 }, { due: 2 }]);
   });
 
   test("name the cancels that they are to hear of", async () => {
@@ -123,16 +123,16 @@ export function sessionTests(bench: Bench): void {
     await bench.running({ kind: "c" });
     await bench.amend(job.id, { kind: "cancel" });
     await bench.amend(other.id, { kind: "cancel" });
-    const both = await bench.store.cancelsFor([session, second]);
+    const both = await bench.store.sessions.cancelsFor([session, second]);
     expect(both).toEqual([placeOf(job), placeOf(other)]);
-    expect(await bench.store.cancelsFor([])).toEqual([]);
+    expect(await bench.store.sessions.cancelsFor([])).toEqual([]);
   });
 }
 
 // The defaults that sessions publish for their tasks: whose count, and that sessions without any stay as they were.
 
 export function taskDefaultTests(bench: Bench): void {
-  const ask = (kind = "work", namespace = "default") => bench.store.taskDefaults(namespace, kind);
+  const ask = (kind = "work", namespace = "default") => bench.store.sessions.taskDefaults(namespace, kind);
 
   test("are those of the newest session that serves the kind, in its namespace", async () => {
     expect(await ask()).toBeNull();
@@ -165,8 +165,8 @@ export function taskDefaultTests(bench: Bench): void {
   test("a session that publishes nothing is passed over", async () => {
     const a = await bench.open({ defaults: {} });
     await bench.open({ defaults: null });
-    await bench.store.openSession(newSession(), T0);
+    await bench.store.sessions.open(newSession(), T0);
     expect(await ask()).toEqual({ session: a, worker: "worker-1", options: {} });
-    expect((await bench.store.sessions()).length).toBe(3);
+    expect((await bench.store.sessions.list()).length).toBe(3);
   });
 }

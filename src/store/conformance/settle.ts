@@ -50,7 +50,7 @@ export function settleTests(bench: Bench): void {
     const whole = failure({ kind: "http", class: "transient", message: "503", ...parts, stack: "at line 1" });
     await bench.report(job, { kind: "failed", failure: whole });
     expect((await bench.store.attempts(job.id))[0]?.failure).toEqual(whole);
-    const [, , ended] = await bench.store.events({ after: 0, limit: 9, jobId: job.id });
+    const [, , ended] = (await bench.store.events.page({ after: 0, limit: 9, jobId: job.id })).events;
     const { stack: _, ...rest } = whole;
     expect(ended?.data).toMatchObject({ failure: rest });
     expect(ended?.data).not.toHaveProperty("failure.stack");
@@ -73,7 +73,7 @@ export function settleTests(bench: Bench): void {
     expect((await bench.row(job.id)).failure).toMatchObject({ message: "bye", line: "token expired", stack: null });
     const lines = (await bench.store.attempts(job.id)).map(({ failure }) => failure?.line ?? null);
     expect(lines).toEqual(["the disk is busy", null, "token expired"]);
-    const last = (await bench.store.events({ after: 0, limit: 99, jobId: job.id })).at(-1);
+    const last = (await bench.store.events.page({ after: 0, limit: 99, jobId: job.id })).events.at(-1);
     expect(last?.data).toMatchObject({ failure: { message: "bye", line: "token expired" } });
   });
 

@@ -29,7 +29,7 @@ export function suspectTests(bench: Bench): void {
     return now;
   }
   const crashes = async (id: string): Promise<(Crash | undefined)[]> => {
-    const events = await bench.store.events({ after: 0, limit: 99, jobId: id });
+    const events = (await bench.store.events.page({ after: 0, limit: 99, jobId: id })).events;
     return events.flatMap((event) => (event.name === "attempt.lost" ? [(event.data as { crash?: Crash }).crash] : []));
   };
 

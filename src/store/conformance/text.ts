@@ -73,8 +73,8 @@ export function textTests(bench: Bench): void {
     const claimed = await bench.take(await bench.open(session));
     expect(claimed).toMatchObject({ id: job.id, namespace: name, queue: name, kind: name, tags: [name] });
     expect(await bench.row(job.id)).toMatchObject({ key: name, labels: { [name]: name } });
-    expect((await bench.store.sessions())[0]).toMatchObject(session);
-    expect((await bench.store.counts(name, T0))[0]).toMatchObject({ namespace: name, queue: name });
+    expect((await bench.store.sessions.list())[0]).toMatchObject(session);
+    expect((await bench.store.queues.counts(name, T0))[0]).toMatchObject({ namespace: name, queue: name });
   });
 
   test("keeps what the text rules made of messages, stacks, logs and progress", async () => {
@@ -85,7 +85,7 @@ export function textTests(bench: Bench): void {
     const whole = failure({ kind: "error", message: nasty, stack: nasty, name: nasty, code: nasty });
     await bench.report(job, { kind: "failed", failure: whole }, T0 + 2, { log: nasty });
     expect(await bench.store.attempts(job.id)).toMatchObject([{ failure: whole, log: nasty + nasty }]);
-    const ended = (await bench.store.events({ after: 0, limit: 9, jobId: job.id })).at(-1);
+    const ended = (await bench.store.events.page({ after: 0, limit: 9, jobId: job.id })).events.at(-1);
     expect(ended).toMatchObject({ data: { failure: { message: nasty } } });
   });
 

@@ -27,7 +27,7 @@ const beatAt = (now: () => number, engine = "engine-1") =>
 
 test("an engine whose beat finds another at it does not wait, and reaps nobody in that round", async () => {
   const session = newSession();
-  await store.openSession(session, T0);
+  await store.sessions.open(session, T0);
   await store.insert([newJob()], T0);
   expect((await store.claim([{ session: session.id, limit: 1, claimId: null }], T0))[0]?.jobs).toHaveLength(1);
   const beat = (now: number) => beatAt(() => now);

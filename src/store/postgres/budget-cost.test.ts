@@ -17,7 +17,7 @@ test("a job without a budget above it is claimed by one statement, as ever; one 
   const { url } = newSchema("budget_cost");
   const store = await openPostgres({ url, random: Math.random, clock: systemClock, newSecret, connections: 1 });
   const session = newSession();
-  await store.openSession(session, T0);
+  await store.sessions.open(session, T0);
   const statements: string[] = [];
   const query = pg.Client.prototype.query;
   vi.spyOn(pg.Client.prototype, "query").mockImplementation(function (this: pg.Client, ...given: unknown[]) {

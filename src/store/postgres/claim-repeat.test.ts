@@ -22,17 +22,17 @@ const claim = async (now: number) => {
 };
 
 test("a repeated claim of a session that has ended gets nothing", async () => {
-  await store.openSession(session, T0);
+  await store.sessions.open(session, T0);
   const job = newJob();
   await store.insert([job], T0);
   expect(await claim(T0)).toEqual({ alive: true, ids: [job.id] });
-  await store.closeSession(session.id, T0 + 1, "gone");
+  await store.sessions.close(session.id, T0 + 1, "gone");
   // The reaper may not have been here yet: the job still runs in its name.
   expect(await claim(T0 + 2)).toEqual({ alive: false, ids: [] });
 });
 
 test("a repeated claim has its jobs in the order of the first", async () => {
-  await store.openSession(session, T0);
+  await store.sessions.open(session, T0);
   const jobs = [newJob({ priority: 9 }), newJob({ priority: 0 }), newJob({ priority: 5 })];
   await store.insert(jobs, T0);
   const first = await claim(T0);

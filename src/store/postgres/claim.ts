@@ -42,7 +42,7 @@ import type { PostgresContext } from "./context.ts";
 import type { PgRow, PgStatement, PgValue } from "./driver.ts";
 import { laneFinder } from "./lanes.ts";
 import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
-import type { SessionFacts, Sessions } from "./sessions.ts";
+import type { ReadSessionFacts, SessionFacts } from "./sessions.ts";
 
 /** Far fewer than the events of a batch (events.ts). */
 const MAX_CLAIM = 1_000;
@@ -78,7 +78,7 @@ interface EarlierClaim {
 /** The place of the limit among the values of a statement that starts jobs. */
 const LIMIT_VALUE = 5;
 
-export function claimVerb(context: PostgresContext, sessions: Sessions) {
+export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFacts) {
   const { db, sql, interned, started, marks, clock, generation, wrote } = context;
   const { lanesOf, windowOf, moveOn } = laneFinder(context);
   const holds = holdKeeper(context);
@@ -115,7 +115,7 @@ export function claimVerb(context: PostgresContext, sessions: Sessions) {
 
   async function claimOne(asked: ClaimRequest, now: number): Promise<ClaimAnswer> {
     const request = { ...asked, limit: Math.min(asked.limit, MAX_CLAIM) };
-    const facts = await sessions.facts(request.session);
+    const facts = await sessionFacts(request.session);
     if (facts === null) return DEAD;
     if (request.last && request.claimId !== null) return lastWord(facts, request.claimId, now);
     let isPlain = true;

@@ -19,5 +19,10 @@ conformance("postgres", async () => {
   const dropSession = async (id: string) => {
     await ask(postgresUrl(), `delete from "${schema}".session where id = $1`, [id]);
   };
-  return { store: await open(url), reopen: () => open(url), second: () => open(url), dropSession, closed: giveBack };
+  const policyCount = async () => {
+    const [row] = await ask(postgresUrl(), `select count(*)::int as count from "${schema}".policy`);
+    return (row as { count: number }).count;
+  };
+  const again = () => open(url);
+  return { store: await open(url), reopen: again, second: again, dropSession, policyCount, closed: giveBack };
 });

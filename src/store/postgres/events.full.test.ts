@@ -52,7 +52,7 @@ const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 /** Submits, runs and cancels jobs of a kind of its own. */
 async function write(store: Store, dice: Dice, kind: string): Promise<void> {
   const session = newSession({ kinds: [kind] });
-  await store.openSession(session, T0);
+  await store.sessions.open(session, T0);
   for (let round = 0; round < ROUNDS; round++) {
     await store.insert(jobsOf(1 + dice.below(8), kind), T0);
     const [claim] = await store.claim([{ session: session.id, limit: 6, claimId: null }], T0);
@@ -121,7 +121,8 @@ test("a follower sees every event once and in order while eight write", async ()
   const writing = [await open(), await open(), await open()] as const;
   const [first, second, hastyClient, counting] = [await connect(), await connect(), await connect(), await connect()];
   let over = false;
-  const fromStore: ReadPage = async (after, limit) => (await reading.events({ after, limit })) as PerdureEvent[];
+  const fromStore: ReadPage = async (after, limit) =>
+    (await reading.events.page({ after, limit })).events as PerdureEvent[];
   const hastily: ReadPage = async (after, limit) => {
     const text = `select seq::int8, job, n from ${SCHEMA}.event where seq > $1 order by seq limit $2`;
     const { rows } = await hastyClient.query<{ seq: string; job: string | null; n: number }>(text, [after, limit]);
@@ -163,13 +164,13 @@ test("a transaction left open delays the feed, and nothing else", async () => {
   };
   const store = await open({ ...systemClock, after });
   const client = await connect();
-  const before = await store.lastSeq();
+  const before = await store.events.lastSeq();
   await client.query("begin");
   await client.query("select pg_current_xact_id()");
 
   looks = 0;
   const session = newSession({ kinds: ["beside"] });
-  await store.openSession(session, T0);
+  await store.sessions.open(session, T0);
   const jobs = jobsOf(5, "beside");
   await store.insert(jobs, T0);
   const [claim] = await store.claim([{ session: session.id, limit: 5, claimId: null }], T0);
@@ -177,18 +178,18 @@ test("a transaction left open delays the feed, and nothing else", async () => {
   const answers = await store.settle(reports, T0, decideAt(T0));
   expect(answers.map(({ status }) => status)).toEqual(new Array(5).fill("accepted"));
   // What is read of one job does not wait either.
-  expect(await store.events({ after: 0, limit: 10, jobId: jobs[0]?.id ?? "" })).toHaveLength(3);
+  expect((await store.events.page({ after: 0, limit: 10, jobId: jobs[0]?.id ?? "" })).events).toHaveLength(3);
   expect(looks, "nobody has waited").toBe(0);
 
   for (let tries = 0; tries < 2; tries++) {
     const asked = performance.now();
-    expect(await store.events({ after: before, limit: 100 })).toEqual([]);
-    expect(await store.lastSeq()).toBe(before);
+    expect((await store.events.page({ after: before, limit: 100 })).events).toEqual([]);
+    expect(await store.events.lastSeq()).toBe(before);
     expect(performance.now() - asked).toBeLessThan(20_000); // a second each, on a machine that may be busy
   }
   expect(looks).toBeGreaterThan(0);
   await client.query("commit");
-  const names = (await store.events({ after: before, limit: 100 })).map((event) => event.name);
+  const names = (await store.events.page({ after: before, limit: 100 })).events.map((event) => event.name);
   expect(names.toSorted()).toEqual([
     ...new Array(5).fill("attempt.started"),
     ...new Array(5).fill("attempt.succeeded"),

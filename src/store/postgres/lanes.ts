@@ -88,7 +88,7 @@ export function laneFinder({ db, sql, interned, clock }: PostgresContext) {
   return { lanesOf, windowOf, moveOn };
 }
 
-export function laneCounter({ db, sql }: PostgresContext) {
+export function laneUseReader({ db, sql }: PostgresContext) {
   const count = sql("lane_count", "select count(*)::integer from $s.lane where namespace = $1");
   const owned = sql(
     "lanes_owned",
@@ -99,25 +99,15 @@ export function laneCounter({ db, sql }: PostgresContext) {
     `select u.ord::integer from unnest($2::text[], $3::text[], $4::text[]) with ordinality as u (queue, kind, labels, ord)
      join $s.lane l on l.namespace = $1 and l.queue = u.queue and l.kind = u.kind and l.labels = u.labels`,
   );
-  const policies = sql("policy_count", "select count(*)::integer from $s.policy");
-  const laneCount = async (namespace: string) => ((await db.read(count, [namespace]))[0]?.[0] ?? 0) as number;
-  return {
-    laneCount,
-    policyCount: async () => ((await db.read(policies))[0]?.[0] ?? 0) as number,
-    async laneUse({ namespace, owners, lanes }: LaneUseQuery): Promise<LaneUse> {
-      const column = (pick: (lane: NewLane) => string) => texts(lanes.map(pick));
-      const names = [
-        column(({ queue }) => queue),
-        column(({ kind }) => kind),
-        column((lane) => labelText(lane.labels)),
-      ];
-      const [total, [[own] = []], rows] = await Promise.all([
-        laneCount(namespace),
-        db.read(owned, [namespace, texts(owners)]),
-        db.read(byName, [namespace, ...names]),
-      ]);
-      const there = new Set(rows.map(([ord]) => (ord as number) - 1));
-      return { total, owned: own as number, exists: lanes.map((_, i) => there.has(i)) };
-    },
+  return async ({ namespace, owners, lanes }: LaneUseQuery): Promise<LaneUse> => {
+    const column = (pick: (lane: NewLane) => string) => texts(lanes.map(pick));
+    const names = [column(({ queue }) => queue), column(({ kind }) => kind), column((lane) => labelText(lane.labels))];
+    const [[[total] = []], [[own] = []], rows] = await Promise.all([
+      db.read(count, [namespace]),
+      db.read(owned, [namespace, texts(owners)]),
+      db.read(byName, [namespace, ...names]),
+    ]);
+    const there = new Set(rows.map(([ord]) => (ord as number) - 1));
+    return { total: total as number, owned: own as number, exists: lanes.map((_, i) => there.has(i)) };
   };
 }

@@ -2,19 +2,18 @@
  *  Withdrawing only names the jobs; they are settled as released. */
 import { mostUsage, type Usage } from "../../core/job/job.ts";
 import type { HeldAttempt, RenewAnswer } from "../../core/worker-protocol.ts";
+import { noteUndelivered } from "../claim-rules.ts";
 import type { InternedValues } from "../job-row.ts";
 import { isOverspent } from "../ledger.ts";
 import type { RenewRequest, WithdrawRequest } from "../store.ts";
 import { jsonOrNull, parseOrNull } from "../stored-job.ts";
-import { noteUndelivered } from "../worker-requests.ts";
 import { bigints, ints, texts } from "./arrays.ts";
 import type { PgConnection } from "./connections.ts";
 import type { PostgresContext } from "./context.ts";
 import type { PgRow } from "./driver.ts";
-import { liveUsageWriter } from "./ledgers.ts";
-import type { Sessions } from "./sessions.ts";
+import { liveUsageWriter, NOT_HELD } from "./ledgers.ts";
+import type { ReadSessionFacts } from "./sessions.ts";
 import { logStatement } from "./settle.ts";
-import { mostOf } from "./waits.ts";
 
 // Renewals: one write extends the lease of everything a session holds. What it tells of its attempts (usage,
 // progress, log) is stored only where the attempt is still its own. Two statements, each a transaction by itself: no
@@ -143,7 +142,7 @@ function named({ jobId, attempt }: HeldAttempt): HeldAttemptId {
 // Takes back what a claim was given whose reply could not be delivered. Only names the jobs: they are settled as
 // released.
 
-export function withdrawVerb({ db, sql }: PostgresContext, sessions: Sessions) {
+export function withdrawVerb({ db, sql }: PostgresContext, sessionFacts: ReadSessionFacts) {
   // Under the session's lock, as claims with an id are.
   const lock = sql(
     "withdraw_lock",
@@ -162,7 +161,7 @@ export function withdrawVerb({ db, sql }: PostgresContext, sessions: Sessions) {
   );
 
   return async ({ session, claimId, delivery }: WithdrawRequest) => {
-    const facts = await sessions.facts(session);
+    const facts = await sessionFacts(session);
     if (facts === null) return [];
     // Repeated after a commit whose answer was lost, it finds nothing: then the jobs come back when the session renews.
     return db.transaction(
@@ -184,4 +183,39 @@ export function withdrawVerb({ db, sql }: PostgresContext, sessions: Sessions) {
       { repeat: true },
     );
   };
+}
+
+// Usage that a running attempt reports of itself.
+
+export function usageVerb(context: PostgresContext) {
+  const { db, sql } = context;
+  const tellCovered = liveUsageWriter(context);
+  const tell = sql(
+    "set_usage",
+    `update $s.job j set live_usage = ${mostOf("j.live_usage", "$3::text")}
+     from $s.submission b where b.id = $1 and j.no = b.job and j.attempt = $2 and j.state + 0 = 1 and j.budget is null
+     returning j.no`,
+  );
+  const covered = sql(
+    "set_usage_covered",
+    `select j.no from $s.submission b join $s.job j on j.no = b.job
+     where b.id = $1 and j.attempt = $2 and j.state + 0 = 1 and j.budget is not null`,
+  );
+
+  return async (jobId: string, attempt: number, usage: Usage): Promise<boolean> => {
+    const [row] = await db.write(tell, [jobId, attempt, JSON.stringify(usage)], { repeat: true });
+    if (row !== undefined) return true;
+    const [[no] = []] = await db.read(covered, [jobId, attempt]);
+    if (no === undefined) return false;
+    return (await tellCovered([{ no: no as number, jobId, attempt, usage }])) !== NOT_HELD;
+  };
+}
+
+/** Of two usages, as JSON text or null, the larger number in each field: what was told never shrinks. */
+function mostOf(stored: string, told: string): string {
+  const field = (name: string) =>
+    `'${name}', greatest((${stored}::json ->> '${name}')::numeric, (${told}::json ->> '${name}')::numeric)`;
+  const fields = ["tokensIn", "tokensOut", "costUsd"].map(field).join(", ");
+  return `case when ${stored} is null or ${told} is null then coalesce(${told}, ${stored})
+    else json_build_object(${fields})::text end`;
 }

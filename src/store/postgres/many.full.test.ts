@@ -46,7 +46,7 @@ describe("a claim of more than a thousand", () => {
   it("gets a thousand at a time, in their order, until there are none", async () => {
     const { store, claim } = await open();
     const session = newSession({ slots: 5_000 });
-    await store.openSession(session, T0);
+    await store.sessions.open(session, T0);
     const jobs = Array.from({ length: 2_300 }, (_, i) => newJob({ at: T0 - 5_000 + i }));
     for (const answer of await store.insert(jobs, T0)) expect(answer.status).toBe("inserted");
     const taken: ClaimedJob[] = [];
@@ -67,7 +67,7 @@ describe("a claim of more than a thousand", () => {
   it("gets the same thousand when it is repeated, and rivals get others", async () => {
     const { store, claim } = await open();
     const sessions = Array.from({ length: 3 }, () => newSession({ slots: 5_000 }));
-    for (const session of sessions) await store.openSession(session, T0);
+    for (const session of sessions) await store.sessions.open(session, T0);
     const jobs = Array.from({ length: 3_500 }, () => newJob());
     await store.insert(jobs, T0);
     const first = await Promise.all(sessions.map(({ id }) => claim(id, "claim-1")));

@@ -8,7 +8,7 @@ import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import { systemClock } from "../../lib/system-clock.ts";
 import { Bench } from "../conformance/bench.ts";
-import { done, LEASE, placeOf, SECOND, T0, TWICE, waiting } from "../conformance/kit.ts";
+import { done, LEASE, lanesIn, placeOf, SECOND, T0, TWICE, waiting } from "../conformance/kit.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { openPostgres } from "./open.ts";
 
@@ -40,14 +40,14 @@ describe("a schema of version 1", () => {
     await versionOne(made);
     const bench = new Bench(async () => ({ store: await open(made.url) }));
     await bench.begin();
-    expect(await bench.store.sessions()).toMatchObject([{ id: "ses_old", health: null, drainingAt: null }]);
+    expect(await bench.store.sessions.list()).toMatchObject([{ id: "ses_old", health: null, drainingAt: null }]);
     const id = await bench.submit({ at: T0 + SECOND });
     const job = await bench.take("ses_old", T0 + SECOND);
     expect(job).toMatchObject({ id, token: "1.first.ses_old.1" });
-    expect(await bench.store.drainSession("ses_old", T0 + SECOND)).toBe("draining");
+    expect(await bench.store.sessions.drain("ses_old", T0 + SECOND)).toBe("draining");
     expect(await bench.renew("ses_old", [placeOf(job)], T0 + 2 * SECOND)).toMatchObject({ drain: true, lost: [] });
     await bench.report(job, undefined, T0 + 2 * SECOND);
-    expect(await bench.store.tokens()).toEqual([]);
+    expect(await bench.store.tokens.list()).toEqual([]);
     expect(await bench.store.blobs?.().attempts(id)).toEqual([]);
     await bench.end();
   });
@@ -69,10 +69,10 @@ describe("a schema of version 1", () => {
     const prune = (at: number) =>
       store.prune({ now: at, keyWindowMs: 0, sessionsEndedBefore: 0, limit: 9, endedBefore: { cancelled: at } });
     await prune(T0);
-    expect(await store.laneCount("default")).toBe(1);
+    expect(await lanesIn(store)).toBe(1);
     expect(await store.jobs([JOB])).toMatchObject([{ queue: used }]);
     await prune(T0 + 1);
-    expect(await store.laneCount("default")).toBe(0);
+    expect(await lanesIn(store)).toBe(0);
     await store.close();
   });
 
@@ -81,10 +81,10 @@ describe("a schema of version 1", () => {
     await versionOne(made);
     await ask(made.url, `insert into ${made.schema}.meta (name, value) values ('signing_secret', 'of its servers')`);
     const stores = await Promise.all(Array.from({ length: 5 }, () => open(made.url)));
-    const secrets = await Promise.all(stores.map((store) => store.formerSecret()));
+    const secrets = await Promise.all(stores.map((store) => store.settings.formerSecret()));
     expect(new Set(secrets)).toEqual(new Set(["of its servers"]));
-    await Promise.all(stores.map((store) => store.eraseFormerSecret()));
-    expect(await stores[0]?.formerSecret()).toBeNull();
+    await Promise.all(stores.map((store) => store.settings.eraseFormerSecret()));
+    expect(await stores[0]?.settings.formerSecret()).toBeNull();
     for (const store of stores) await store.close();
     const rows = await ask<{ value: string }>(
       made.url,
@@ -140,7 +140,7 @@ describe("a schema of version 2", () => {
     const jobs = await bench.claim("ses_old", 5, T0 + 2);
     expect(jobs.map(({ id }) => id)).toEqual(["job_waiting", child]);
     for (const job of jobs) await bench.report(job, done(), T0 + 3);
-    const found = await bench.store.unblockable({ parents: null, limit: 9 });
+    const found = await bench.store.children.unblockable({ parents: null, limit: 9 });
     expect(found.jobs).toEqual([{ jobId: "job_running", attempt: 1 }]);
     await bench.amend("job_running", { kind: "unblock", attempt: 1, runAt: T0 + 4 }, T0 + 4);
     await bench.report(await bench.take("ses_old", T0 + 4), done(), T0 + 5);

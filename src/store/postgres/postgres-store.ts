@@ -5,10 +5,10 @@ import type { SettleAnswer } from "../../core/worker-protocol.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
 import type { SettleItem } from "../plan/settle.ts";
 import type { Store } from "../store.ts";
-import { settingVerbs, tokenVerbs } from "./access.ts";
 import { amendVerb } from "./amend.ts";
 import { beatVerb, expiredReader } from "./beat.ts";
 import { postgresBlobs } from "./blobs.ts";
+import { childStore } from "./children.ts";
 import { claimVerb } from "./claim.ts";
 import { ClaimCursors } from "./claim-cursors.ts";
 import type { PgConnections } from "./connections.ts";
@@ -17,16 +17,16 @@ import { finder } from "./find.ts";
 import { GroupCommit } from "./group.ts";
 import { hasParents, insertChildrenVerb, insertVerb, insertWithin } from "./insert-verbs.ts";
 import { PostgresInterned } from "./interned.ts";
-import { laneCounter } from "./lanes.ts";
-import { renewVerb, withdrawVerb } from "./leases.ts";
+import { renewVerb, usageVerb, withdrawVerb } from "./leases.ts";
 import { pruneVerb } from "./prune.ts";
-import { countReader, pauseVerb } from "./queues.ts";
+import { queueStore } from "./queues.ts";
 import { reader } from "./read.ts";
 import { hasRunQueues } from "./run-lanes.ts";
-import { sessionVerbs } from "./sessions.ts";
+import { sessionFacts, sessionStore } from "./sessions.ts";
+import { settingStore } from "./settings.ts";
 import { settler } from "./settle.ts";
 import { lockedSettleVerb } from "./settle-locked.ts";
-import { waitVerbs } from "./waits.ts";
+import { tokenStore } from "./tokens.ts";
 import { watcher } from "./watch.ts";
 
 export interface PostgresOptions {
@@ -57,7 +57,7 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
   };
   const read = reader(context);
   const find = finder(context, read, fact("secret"));
-  const sessions = sessionVerbs(context);
+  const facts = sessionFacts(context);
   const amend = amendVerb(context);
   const groups = {
     insert: new GroupCommit(insertVerb(context), clock),
@@ -70,18 +70,13 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
   const within = insertWithin(context, channel);
   const time = sql("time", "select (extract(epoch from clock_timestamp()) * 1000)::bigint");
   const settling = settler(context, groups.locked);
-  const claim = claimVerb(context, sessions);
-  const withdraw = withdrawVerb(context, sessions);
+  const claim = claimVerb(context, facts);
+  const withdraw = withdrawVerb(context, facts);
   const renew = renewVerb(context);
+  const setUsage = usageVerb(context);
   const beat = beatVerb(context);
   const expired = expiredReader(context);
-  const waits = waitVerbs(context);
-  const counts = countReader(context);
-  const pause = pauseVerb(context);
   const prune = pruneVerb(context);
-  const tokens = tokenVerbs(context);
-  const { laneCount, policyCount, laneUse } = laneCounter(context);
-  const settings = settingVerbs(context);
   const underWay = new Set<Promise<unknown>>();
   let open = true;
 
@@ -123,51 +118,22 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
         const items = commands.map(({ jobId, command }) => ({ jobId, command, now, decide }));
         return parentId === undefined ? groups.amend.submit(items) : amend.runFor(parentId, items);
       }),
-    unblockable: (query) => call(() => waits.unblockable(query)),
-    childCounts: (parents) => call(() => waits.childCounts(parents)),
-    reachable: (query) => call(() => waits.reachable(query)),
-    cascades: (limit) => call(() => waits.cascades(limit)),
-    cascaded: (jobId) => call(() => waits.cascaded(jobId)),
-    setUsage: (jobId, attempt, usage) => call(() => waits.setUsage(jobId, attempt, usage)),
+    setUsage: (jobId, attempt, usage) => call(() => setUsage(jobId, attempt, usage)),
     jobs: (ids) => call(() => read.jobs(ids)),
     facts: (ids) => call(() => read.facts(ids)),
     ended: (ids) => call(() => read.ended(ids)),
     find: (filter) => call(() => find(filter)),
     history: (id, options) => call(() => read.history(id, options?.events !== false)),
     attempts: (id, page) => call(() => read.attempts(id, page)),
-    lastFailures: (ids) => call(() => read.lastFailures(ids)),
     log: (id, attempt, after) => call(() => read.log(id, attempt, after)),
-    events: (query) => call(async () => (await read.eventPage(query)).events),
-    eventPage: (query) => call(() => read.eventPage(query)),
-    lastSeq: () => call(read.lastSeq),
-    openSession: (session, now) => call(() => sessions.open(session, now)),
-    closeSession: (id, now, why = "stopped") => call(() => sessions.close(id, now, why)),
-    drainSession: (id, now, by = null) => call(() => sessions.drain(id, now, by)),
-    sessions: (query) => call(() => sessions.page(query)),
-    session: (id) => call(() => sessions.one(id)),
-    workerNames: (ids) => call(() => sessions.names(ids)),
-    openSessions: () => call(sessions.stillOpen),
-    taskDefaults: (namespace, kind) => call(() => sessions.taskDefaults(namespace, kind)),
-    cancelsFor: (ids) => call(() => sessions.cancelsFor(ids)),
-    counts: (namespace, now) => call(() => counts.of(namespace, now)),
-    setPaused: (namespace, queue, paused, now, by = null) =>
-      call(async () => {
-        await pause(namespace, queue, paused, now, by);
-        counts.forget();
-      }),
     beat: (given) => call(() => beat(given)),
     prune: (query) => call(() => prune(query)),
-    addToken: (token, by = null) => call(() => tokens.add(token, by)),
-    tokens: () => call(tokens.all),
-    laneCount: (namespace) => call(() => laneCount(namespace)),
-    policyCount: () => call(policyCount),
-    laneUse: (query) => call(() => laneUse(query)),
-    revokeToken: (id, now, by = null) => call(() => tokens.revoke(id, now, by)),
-    setting: (name) => call(() => settings.get(name)),
-    setSettingIfAbsent: (name, value) => call(() => settings.setIfAbsent(name, value)),
-    replaceSetting: (name, from, to, record) => call(() => settings.replace(name, from, to, record)),
-    formerSecret: () => call(settings.formerSecret),
-    eraseFormerSecret: () => call(settings.eraseFormerSecret),
+    children: through(call, childStore(context)),
+    events: through(call, { page: read.eventPage, lastSeq: read.lastSeq }),
+    sessions: through(call, sessionStore(context)),
+    queues: through(call, queueStore(context)),
+    tokens: through(call, tokenStore(context)),
+    settings: through(call, settingStore(context)),
     blobs: () => postgresBlobs(context, call),
     watch: watch.add,
     async close() {
@@ -179,4 +145,16 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
       await db.close();
     },
   };
+}
+
+type Call = <T>(give: () => Promise<T>) => Promise<T>;
+
+/** The same methods, each of them through `call`. */
+function through<Part extends { readonly [Name in keyof Part]: (...args: never[]) => Promise<unknown> }>(
+  call: Call,
+  part: Part,
+): Part {
+  const methods = Object.entries(part) as [string, (...args: unknown[]) => Promise<unknown>][];
+  const calls = methods.map(([name, method]) => [name, (...args: unknown[]) => call(() => method(...args))] as const);
+  return Object.fromEntries(calls) as unknown as Part;
 }

@@ -32,7 +32,7 @@ async function openTwo() {
   await store.insert([child], T0);
   await order(store, child.id, "cancel", T0);
   await order(store, parent, "cancel", LATE);
-  await store.cascaded(parent);
+  await store.children.cascaded(parent);
   return { schema, url, store, pruner, parent, child: child.id };
 }
 
@@ -112,6 +112,6 @@ it("a job between others stays if one above its parent is redriven after a prune
   expect(pruned).toMatchObject({ jobs: 0, ids: [] });
   await order(store, parent, "cancel", LATE + 2);
   await order(store, left.id, "cancel", LATE + 2);
-  await store.cascaded(parent);
+  await store.children.cascaded(parent);
   expect([...(await prune(pruner, LATE + 3)).ids].sort()).toEqual([child, below.id].sort());
 });

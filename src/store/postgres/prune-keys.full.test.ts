@@ -72,7 +72,7 @@ it("prunes and submits of the same keys neither refuse each other nor make a sec
 
   async function worker(store: Store): Promise<() => Promise<void>> {
     const session = newSession({ slots: 100, leaseMs: 1_000_000_000 });
-    await store.openSession(session, T0);
+    await store.sessions.open(session, T0);
     return async () => {
       const [answer] = await store.claim([{ session: session.id, limit: 20, claimId: null }], ++now);
       const jobs = answer?.jobs ?? [];

@@ -1,10 +1,24 @@
 /** Queues: what is in them, and pausing them. A queue exists when a job names it. */
 import { keptCounts, queueCounts } from "../queue-counts.ts";
+import type { QueueStore } from "../store.ts";
 import type { PostgresContext } from "./context.ts";
 import { LONG } from "./driver.ts";
 import { writeEngineEvents } from "./events.ts";
+import { laneUseReader } from "./lanes.ts";
 
-export function pauseVerb({ db, sql, wrote }: PostgresContext) {
+export function queueStore(context: PostgresContext): QueueStore {
+  const [counts, pause] = [countReader(context), pauseVerb(context)];
+  return {
+    counts: counts.of,
+    async setPaused(namespace, queue, paused, now, by = null) {
+      await pause(namespace, queue, paused, now, by);
+      counts.forget();
+    },
+    laneUse: laneUseReader(context),
+  };
+}
+
+function pauseVerb({ db, sql, wrote }: PostgresContext) {
   const pause = sql(
     "pause",
     `with paused as (
@@ -26,7 +40,7 @@ export function pauseVerb({ db, sql, wrote }: PostgresContext) {
   };
 }
 
-export function countReader({ db, sql, interned }: PostgresContext) {
+function countReader({ db, sql, interned }: PostgresContext) {
   // Each state from its own small index, and the succeeded ones as what is left of all.
   const counts = sql(
     "counts",

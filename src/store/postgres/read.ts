@@ -1,6 +1,5 @@
 /** Reading one job and what is recorded about it. */
 import type { BudgetNow } from "../../core/decision/budget.ts";
-import type { Failure } from "../../core/decision/failure.ts";
 import type { JobEvent, PerdureEvent } from "../../core/job/event.ts";
 import { currentEvent } from "../../core/job/event-formats.ts";
 import type { Job, Usage } from "../../core/job/job.ts";
@@ -9,7 +8,6 @@ import { storable } from "../../lib/text.ts";
 import { serves } from "../lane.ts";
 import {
   charsOf,
-  type EventOrder,
   type EventScan,
   eventScanOf,
   type FoundEvents,
@@ -26,6 +24,7 @@ import {
   type AttemptLog,
   type AttemptRow,
   type AttemptsPage,
+  type EventOrder,
   type EventPage,
   type EventQuery,
   type History,
@@ -78,12 +77,6 @@ export function reader(context: PostgresContext) {
          select *, coalesce(length(failure), 0) + coalesce(length(result), 0) as chars
          from $s.attempt where job = $1 and attempt > $2 order by attempt limit $3) p
      ) a where a.before < ${ATTEMPTS_CHARS} order by a.attempt`,
-  );
-  const failures = sql(
-    "last_failures",
-    `select (select a.failure from $s.submission b, lateral
-         (select failure from $s.attempt where job = b.job order by attempt desc limit 1) a where b.id = want.id)
-     from unnest($1::text[]) with ordinality as want (id, place) order by want.place`,
   );
   const logOf = sql(
     "log",
@@ -234,10 +227,6 @@ export function reader(context: PostgresContext) {
     }));
   }
 
-  async function lastFailures(ids: readonly string[]): Promise<(Failure | null)[]> {
-    return (await db.read(failures, [texts(ids)])).map(([text]) => parseOrNull(text as string | null));
-  }
-
   async function log(id: string, attempt: number | null, after = 0): Promise<AttemptLog | null> {
     const [[which, text, next] = []] = await db.read(logOf, [id, attempt, after, LOG_PAGE]);
     return typeof text !== "string" ? null : { attempt: which as number, text, next: next as number };
@@ -270,7 +259,6 @@ export function reader(context: PostgresContext) {
   return {
     toRows,
     attempts,
-    lastFailures,
     log,
     eventPage,
     history,

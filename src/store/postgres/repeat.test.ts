@@ -88,6 +88,6 @@ test.each([
   }
   expect(rule.hits()).toBe(1);
   expect(await stored()).toBe(before + 1);
-  expect((await store.cascades(9)).includes(parent.id)).toBe(isCancelled);
+  expect((await store.children.cascades(9)).includes(parent.id)).toBe(isCancelled);
   await audit(store);
 });

@@ -1,11 +1,10 @@
 /** Sessions: one start of a worker each. */
-import type { NewSession } from "../../core/worker-protocol.ts";
 import { startedWorker } from "../engine-events.ts";
 import type { Capability } from "../lane.ts";
 import { poolOf } from "../losses.ts";
-import { type DrainAnswer, type OpenSession, SESSIONS_PAGE, type SessionRow, type SessionsQuery } from "../store.ts";
+import { NEWEST_SESSIONS, type PublishedRow, toPublished } from "../published-defaults.ts";
+import { type OpenSession, SESSIONS_PAGE, type SessionRow, type SessionStore } from "../store.ts";
 import { jsonOrNull, parseOrNull } from "../stored-job.ts";
-import { NEWEST_SESSIONS, type PublishedDefaults, type PublishedRow, toPublished } from "../worker-requests.ts";
 import { texts } from "./arrays.ts";
 import type { PostgresContext } from "./context.ts";
 import type { PgRow } from "./driver.ts";
@@ -21,13 +20,32 @@ export interface SessionFacts extends Capability {
   readonly leaseMs: number;
 }
 
-export type Sessions = ReturnType<typeof sessionVerbs>;
-
 const COLUMNS = `no, id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
   renewed_at, lease_ends_at, ended_at, draining_at, health`;
 const MAX_FACTS = 1_000;
 
-export function sessionVerbs({ db, sql, interned, wrote }: PostgresContext) {
+/** Null if the session does not exist. */
+export type ReadSessionFacts = (id: string) => Promise<SessionFacts | null>;
+
+export function sessionFacts({ db, sql, interned }: PostgresContext): ReadSessionFacts {
+  const byId = sql("session", `select ${COLUMNS}, 0 from $s.session where id = $1`);
+  const known = new Map<string, SessionFacts>();
+
+  return async (id) => {
+    const cached = known.get(id);
+    if (cached !== undefined) return cached;
+    const [row] = await db.read(byId, [id]);
+    if (row === undefined) return null;
+    const { namespace, name, host, kinds, queues, labels, leaseMs } = toSession(row);
+    const found = { no: row[0] as number, id, namespace, name, host, kinds, queues, labels, leaseMs };
+    if (known.size >= MAX_FACTS) known.clear();
+    known.set(id, found);
+    interned.knowSession(found.no, id);
+    return found;
+  };
+}
+
+export function sessionStore({ db, sql, wrote }: PostgresContext): SessionStore {
   const add = (repeat: string) => `with added as (
        insert into $s.session (id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
          renewed_at, lease_ends_at, defaults, owner, pool)
@@ -71,7 +89,6 @@ export function sessionVerbs({ db, sql, interned, wrote }: PostgresContext) {
   );
   const names = sql("session_names", "select id, name from $s.session where id = any ($1::text[])");
   const visible = sql("session_visible", `select ${COLUMNS}, 0 from $s.session where id = $1 and reaped < 2`);
-  const byId = sql("session", `select ${COLUMNS}, 0 from $s.session where id = $1`);
   const asked = sql(
     "cancels",
     `select b.id, j.attempt from $s.session s join $s.job j on j.session = s.no join $s.submission b on b.job = j.no
@@ -86,25 +103,8 @@ export function sessionVerbs({ db, sql, interned, wrote }: PostgresContext) {
        and exists (select 1 from json_array_elements_text(kinds::json) as k (kind) where k.kind = $2)
      order by (ended_at is null and reaped = 0) desc, no desc limit 1`,
   );
-  const known = new Map<string, SessionFacts>();
-
-  /** Null: there is no such session. */
-  async function facts(id: string): Promise<SessionFacts | null> {
-    const cached = known.get(id);
-    if (cached !== undefined) return cached;
-    const [row] = await db.read(byId, [id]);
-    if (row === undefined) return null;
-    const { namespace, name, host, kinds, queues, labels, leaseMs } = toSession(row);
-    const found = { no: row[0] as number, id, namespace, name, host, kinds, queues, labels, leaseMs };
-    if (known.size >= MAX_FACTS) known.clear();
-    known.set(id, found);
-    interned.knowSession(found.no, id);
-    return found;
-  }
-
   return {
-    facts,
-    async open(s: NewSession, now: number): Promise<boolean> {
+    async open(s, now) {
       const queues = s.queues === null ? null : JSON.stringify(s.queues);
       const data = JSON.stringify(startedWorker(s));
       const names = [s.id, s.namespace, s.name, s.host, s.pid, s.process ?? null, JSON.stringify(s.kinds), queues];
@@ -129,12 +129,12 @@ export function sessionVerbs({ db, sql, interned, wrote }: PostgresContext) {
       wrote();
       return added.length > 0;
     },
-    async close(id: string, now: number, why: "stopped" | "gone"): Promise<void> {
+    async close(id, now, why = "stopped") {
       const name = why === "gone" ? "worker.lost" : "worker.stopped";
       await db.write(end, [now, id, name, why], { repeat: true });
       wrote();
     },
-    async drain(id: string, now: number, by: string | null): Promise<DrainAnswer> {
+    async drain(id, now, by = null) {
       if ((await db.write(drain, [now, id, by], { repeat: true })).length > 0) {
         wrote();
         return "draining";
@@ -143,33 +143,28 @@ export function sessionVerbs({ db, sql, interned, wrote }: PostgresContext) {
       if (ended === undefined) return "unknown";
       return ended === true ? "ended" : "draining";
     },
-    async taskDefaults(namespace: string, kind: string): Promise<PublishedDefaults | null> {
+    async taskDefaults(namespace, kind) {
       const [[session, worker, defaults] = []] = await db.read(published, [namespace, kind, JSON.stringify(kind)]);
       return toPublished(session === undefined ? undefined : ({ session, worker, defaults } as PublishedRow), kind);
     },
-    async page({
-      namespace = null,
-      after = null,
-      endedSince = null,
-      ...query
-    }: SessionsQuery = {}): Promise<SessionRow[]> {
+    async list({ namespace = null, after = null, endedSince = null, ...query } = {}) {
       const limit = Math.min(query.limit ?? SESSIONS_PAGE, SESSIONS_PAGE);
       return (await db.read(all, [namespace, after, limit, endedSince])).map(toSession);
     },
-    async one(id: string): Promise<SessionRow | null> {
+    async get(id) {
       const [row] = await db.read(visible, [id]);
       return row === undefined ? null : toSession(row);
     },
-    async names(ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
+    async names(ids) {
       return new Map((await db.read(names, [texts(ids)])).map(([id, name]) => [id as string, name as string]));
     },
-    async stillOpen(): Promise<OpenSession[]> {
+    async listOpen() {
       return (await db.read(open)).map(
         ([id, namespace, host, pid, process, startedAt, drainingAt]) =>
           ({ id, namespace, host, pid, process, startedAt, drainingAt }) as OpenSession,
       );
     },
-    async cancelsFor(ids: readonly string[]) {
+    async cancelsFor(ids) {
       const rows = await db.read(asked, [texts(ids)]);
       return rows.map(([jobId, attempt]) => ({ jobId: jobId as string, attempt: attempt as number }));
     },

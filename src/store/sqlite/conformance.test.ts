@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll } from "vitest";
+import { policiesIn } from "../../../test/kit.ts";
 import { IS_FULL } from "../../../test/tier.ts";
 import { conformance } from "../conformance/conformance.ts";
 import { openDatabase } from "./driver.ts";
@@ -22,7 +23,9 @@ conformance("sqlite file", async () => {
     db.prepare("delete from session where id = ?").run(id);
     db.close();
   };
-  return { store: await open(path), reopen: () => open(path), second: () => open(path), dropSession };
+  const again = () => open(path);
+  const policyCount = () => policiesIn(path);
+  return { store: await open(path), reopen: again, second: again, dropSession, policyCount };
 });
 
 if (IS_FULL) {

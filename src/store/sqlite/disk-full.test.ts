@@ -90,7 +90,7 @@ describe.runIf(canMount)("a full disk", () => {
 
   test("undoes every verb as a whole, and each can be repeated when there is space", async () => {
     const session = newSession({ slots: 400 });
-    await store.openSession(session, T0);
+    await store.sessions.open(session, T0);
     const jobs = Array.from({ length: 200 }, () => newJob());
     await store.insert(jobs, T0);
     const request = { session: session.id, limit: 100, claimId: "first" };
@@ -110,10 +110,10 @@ describe.runIf(canMount)("a full disk", () => {
       amend: () => store.amend(cancels, T0 + 1, decideCommandAt(T0 + 1)),
     };
     const before = await allJobs(store);
-    const seq = await store.lastSeq();
+    const seq = await store.events.lastSeq();
     for (const call of Object.values(calls)) await expect(call()).rejects.toMatchObject(FULL);
     expect(await allJobs(store)).toEqual(before);
-    expect(await store.lastSeq()).toBe(seq);
+    expect(await store.events.lastSeq()).toBe(seq);
 
     freeSpace();
     const settled = await calls.settle();

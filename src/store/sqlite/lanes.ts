@@ -97,21 +97,14 @@ export function laneFinder({ db, interned }: SqliteContext) {
   return { lanesOf, windowOf, moveOn };
 }
 
-export function laneCounter({ db }: SqliteContext) {
+export function laneUseReader({ db }: SqliteContext): (query: LaneUseQuery) => LaneUse {
   const count = db.prepare("select count(*) as count from lane where namespace = ?");
   const owned = db.prepare("select count(*) as count from lane where namespace = ? and owner = ?");
   const byName = db.prepare("select 1 from lane where namespace = ? and queue = ? and kind = ? and labels = ?");
-  const policies = db.prepare("select count(*) as count from policy");
   const counted = (row: unknown) => (row as { count: number }).count;
-  return {
-    laneCount: (namespace: string): number => counted(count.get(namespace)),
-    policyCount: (): number => counted(policies.get()),
-    laneUse: ({ namespace, owners, lanes }: LaneUseQuery): LaneUse => ({
-      total: counted(count.get(namespace)),
-      owned: owners.reduce((sum, owner) => sum + counted(owned.get(namespace, owner)), 0),
-      exists: lanes.map(
-        ({ queue, kind, labels }) => byName.get(namespace, queue, kind, labelText(labels)) !== undefined,
-      ),
-    }),
-  };
+  return ({ namespace, owners, lanes }) => ({
+    total: counted(count.get(namespace)),
+    owned: owners.reduce((sum, owner) => sum + counted(owned.get(namespace, owner)), 0),
+    exists: lanes.map(({ queue, kind, labels }) => byName.get(namespace, queue, kind, labelText(labels)) !== undefined),
+  });
 }

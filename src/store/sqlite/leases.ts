@@ -2,10 +2,10 @@
  *  Withdrawing only names the jobs; they are settled as released. */
 import { mostUsage, type Usage } from "../../core/job/job.ts";
 import type { HeldAttempt, RenewAnswer } from "../../core/worker-protocol.ts";
+import { noteUndelivered } from "../claim-rules.ts";
 import { isOverspent, Ledgers } from "../ledger.ts";
 import type { RenewRequest, WithdrawRequest } from "../store.ts";
 import { jsonOrNull, parseOrNull } from "../stored-job.ts";
-import { noteUndelivered } from "../worker-requests.ts";
 import type { SqliteContext } from "./context.ts";
 import { ledgerBook } from "./rows.ts";
 import { logWriter } from "./settle.ts";
@@ -145,4 +145,41 @@ export function withdrawVerb({ db }: SqliteContext): SqliteVerb<WithdrawRequest,
   }
 
   return { order: 10, run: (items) => items.map(withdrawOne) };
+}
+
+// Usage that a running attempt reports of itself.
+
+interface UsageCall {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly usage: Usage;
+}
+
+interface UsingRow {
+  readonly no: number;
+  readonly live_usage: string | null;
+  readonly policy: number;
+  readonly budget: number | null;
+}
+
+export function usageVerb({ db, interned }: SqliteContext): SqliteVerb<UsageCall, boolean> {
+  const running = db.prepare(
+    "select no, live_usage, policy, budget from job where id = ? and attempt = ? and state = 1",
+  );
+  const tell = db.prepare("update job set live_usage = ? where no = ?");
+  const book = ledgerBook({ db });
+  function tellOne({ jobId, attempt, usage }: UsageCall): boolean {
+    const row = running.get(jobId, attempt) as UsingRow | undefined;
+    if (row === undefined) return false;
+    const before = parseOrNull<Usage>(row.live_usage);
+    const live = mostUsage(before, usage);
+    tell.run(JSON.stringify(live), row.no);
+    if (row.budget === null) return true;
+    const ledgers = book.of(row.budget);
+    ledgers.move({ budget: row.budget, policy: interned.policy(row.policy) }, before, live);
+    book.write(ledgers);
+    return true;
+  }
+  // Before reports, as renewals: what was used by a run that ends in the same moment is not lost.
+  return { order: -1, run: (items) => items.map(tellOne) };
 }

@@ -43,14 +43,14 @@ test("a store whose jobs and sessions are all pruned is empty", async () => {
   // One that takes cpu, and spends of a budget.
   const labels = resourceLabels({ cpu: 500, memory: 100 });
   const { job: costly } = await bench.running({ kind: "costly", labels, retry: { budget: { costUsd: 1 } } });
-  await bench.store.setPaused("default", "mail", true, T0);
+  await bench.store.queues.setPaused("default", "mail", true, T0);
   expect(filled()).toEqual(tables.filter((name) => name !== "past_pause"));
 
   await bench.settle([reportOf(costly, done())], T0 + 2);
   for (const id of [parent.id, child, orphan]) await bench.amend(id, { kind: "cancel" }, T0 + 3);
-  for (const id of [parent.id, other]) await bench.store.cascaded(id);
-  await bench.store.setPaused("default", "mail", false, T0 + 3);
-  for (const { id } of await bench.store.openSessions()) await bench.endSession(id, T0 + 4);
+  for (const id of [parent.id, other]) await bench.store.children.cascaded(id);
+  await bench.store.queues.setPaused("default", "mail", false, T0 + 3);
+  for (const { id } of await bench.store.sessions.listOpen()) await bench.endSession(id, T0 + 4);
   await bench.awake(T0 + SECOND, T0 + 2 * SECOND);
   const now = T0 + 10 * DAY;
   const endedBefore = { succeeded: now, failed: now, cancelled: now };

@@ -34,21 +34,21 @@ describe("a file of version 1", () => {
     await versionOne(path);
     const bench = new Bench(async () => ({ store: await open(path) }));
     await bench.begin();
-    expect(await bench.store.sessions()).toMatchObject([{ id: "ses_old", health: null, drainingAt: null }]);
+    expect(await bench.store.sessions.list()).toMatchObject([{ id: "ses_old", health: null, drainingAt: null }]);
     const id = await bench.submit({ at: T0 + SECOND });
     const job = await bench.take("ses_old", T0 + SECOND);
     expect(job).toMatchObject({ id, token: "1.first.ses_old.1" });
-    expect(await bench.store.drainSession("ses_old", T0 + SECOND)).toBe("draining");
+    expect(await bench.store.sessions.drain("ses_old", T0 + SECOND)).toBe("draining");
     expect(await bench.renew("ses_old", [placeOf(job)], T0 + 2 * SECOND)).toMatchObject({ drain: true, lost: [] });
     await bench.report(job, undefined, T0 + 2 * SECOND);
-    await bench.store.addToken({
+    await bench.store.tokens.add({
       ...{ id: "t", name: "n", hash: "h", scopes: ["read"], namespace: null },
       ...{ createdAt: T0, expiresAt: null, revokedAt: null },
     });
-    expect(await bench.store.tokens()).toHaveLength(1);
-    expect(await bench.store.events({ after: 0, limit: 99 })).toHaveLength(6);
+    expect(await bench.store.tokens.list()).toHaveLength(1);
+    expect((await bench.store.events.page({ after: 0, limit: 99 })).events).toHaveLength(6);
     // An old event of a worker says nothing of its namespace.
-    expect(await bench.store.events({ after: 0, limit: 99, namespace: "default" })).toHaveLength(4);
+    expect((await bench.store.events.page({ after: 0, limit: 99, namespace: "default" })).events).toHaveLength(4);
     await bench.end();
   });
 
@@ -80,17 +80,17 @@ describe("a file whose servers kept their secret in it", () => {
     db.close();
     const holdsIt = () => [path, `${path}-wal`].some((file) => existsSync(file) && readFileSync(file).includes(secret));
     const store = await open(path);
-    await store.setSettingIfAbsent("outputs", "kept");
-    expect(await store.formerSecret()).toBe(secret);
+    await store.settings.setIfAbsent("outputs", "kept");
+    expect(await store.settings.formerSecret()).toBe(secret);
     expect(holdsIt()).toBe(true);
-    await store.eraseFormerSecret();
-    expect(await store.formerSecret()).toBeNull();
+    await store.settings.eraseFormerSecret();
+    expect(await store.settings.formerSecret()).toBeNull();
     expect(holdsIt()).toBe(false);
-    expect(await store.setting("outputs")).toBe("kept");
+    expect(await store.settings.get("outputs")).toBe("kept");
     await store.close();
     expect(holdsIt()).toBe(false);
     const again = await open(path);
-    expect(await again.setting("outputs")).toBe("kept");
+    expect(await again.settings.get("outputs")).toBe("kept");
     await again.close();
   });
 
@@ -104,7 +104,7 @@ describe("a file whose servers kept their secret in it", () => {
     // It keeps the log from being truncated; the files as they are then are those after a crash.
     reader.exec("begin");
     reader.prepare("select count(*) from meta").get();
-    await store.eraseFormerSecret();
+    await store.settings.eraseFormerSecret();
     for (const part of ["", "-wal"]) copyFileSync(path + part, copy + part);
     reader.exec("commit");
     reader.close();
@@ -114,7 +114,7 @@ describe("a file whose servers kept their secret in it", () => {
     for (const _ of [1, 2]) {
       const again = await open(copy);
       expect(holdsIt()).toBe(false);
-      expect(await again.formerSecret()).toBeNull();
+      expect(await again.settings.formerSecret()).toBeNull();
       await again.close();
     }
   });
@@ -171,7 +171,7 @@ describe("a file of version 2", () => {
     const jobs = await bench.claim("ses_old", 5, T0 + 2);
     expect(jobs.map(({ id }) => id)).toEqual(["job_waiting", child]);
     for (const job of jobs) await bench.report(job, done(), T0 + 3);
-    const found = await bench.store.unblockable({ parents: null, limit: 9 });
+    const found = await bench.store.children.unblockable({ parents: null, limit: 9 });
     expect(found.jobs).toEqual([{ jobId: "job_running", attempt: 1 }]);
     await bench.amend("job_running", { kind: "unblock", attempt: 1, runAt: T0 + 4 }, T0 + 4);
     await bench.report(await bench.take("ses_old", T0 + 4), done(), T0 + 5);

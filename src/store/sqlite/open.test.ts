@@ -187,7 +187,7 @@ describe("a damaged file", () => {
     const path = fresh();
     const store = await open(path);
     const session = newSession();
-    await store.openSession(session, T0);
+    await store.sessions.open(session, T0);
     await store.insert(
       Array.from({ length: 150 }, (_, i) =>
         newJob({ key: `key-${i}`, tags: ["tag"], payload: `"${"x".repeat(200)}"` }),
@@ -209,9 +209,9 @@ describe("a damaged file", () => {
       store = await open(path);
       const jobs = await allJobs(store);
       for (const job of jobs) await store.history(job.id);
-      await store.events({ after: 0, limit: 10_000 });
-      await store.counts(null, T0);
-      await store.sessions();
+      (await store.events.page({ after: 0, limit: 10_000 })).events;
+      await store.queues.counts(null, T0);
+      await store.sessions.list();
       await store.insert([newJob({ key: `${Math.random()}` })], T0);
       return "worked";
     } catch (error) {

@@ -6,13 +6,13 @@ import { PerdureError } from "../../core/errors.ts";
 import { makeFolderDurablySync } from "../../files/durable.ts";
 import { systemClock } from "../../lib/system-clock.ts";
 import type { SchemaVersion, Store, WallMark } from "../store.ts";
-import { truncateErasedSecret } from "./access.ts";
 import { returnToWall } from "./clock-line.ts";
 import { type Database, openDatabase, rollback, SQLITE, sqliteCode } from "./driver.ts";
 import { filesInPlace, type Misplaced } from "./files-in-place.ts";
 import { APPLICATION_ID, MIGRATIONS } from "./migrations.ts";
 import { reopeningStore } from "./reopening-store.ts";
 import { type DatabaseIdentity, identityOf, proveDisk, refuseOther } from "./same-database.ts";
+import { truncateErasedSecret } from "./settings.ts";
 import { sqliteStore } from "./sqlite-store.ts";
 import type { BrokenStore, WriterClock } from "./writer.ts";
 

@@ -179,12 +179,12 @@ describe("no hot verb walks through the jobs:", () => {
       await bench.store.setUsage(child.id, 1, usageOf(1));
       await bench.report(child, done());
       await bench.report(parent.job, waiting([child.id]));
-      await bench.store.unblockable({ parents: [id], limit: 10 });
-      await bench.store.unblockable({ parents: null, limit: 10 });
+      await bench.store.children.unblockable({ parents: [id], limit: 10 });
+      await bench.store.children.unblockable({ parents: null, limit: 10 });
       await bench.amend(id, { kind: "unblock", attempt: 1, runAt: T0 });
       await bench.amend(id, { kind: "cancel" });
-      await bench.store.cascades(10);
-      await bench.store.cascaded(id);
+      await bench.store.children.cascades(10);
+      await bench.store.children.cascaded(id);
       await bench.store.find({ parentId: id });
       await bench.store.find({ parentId: id, state: ["queued", "running"], order: "oldest" });
     }));
@@ -218,21 +218,21 @@ describe("no hot verb walks through the jobs:", () => {
       await bench.store.ended([job(0).id, job(3).id]);
       await bench.store.history(job(0).id);
       await bench.store.attempts(job(0).id);
-      await bench.store.events({ after: 5, limit: 10 });
-      await bench.store.events({ after: 5, limit: 10, jobId: job(0).id });
-      await bench.store.events({ after: 5, limit: 10, namespace: "default" });
-      await bench.store.events({ after: 5, limit: 10, namespace: "nobody" });
-      await bench.store.events({ after: 5, limit: 10, order: "newest" });
-      await bench.store.events({ after: 5, limit: 10, order: "newest", jobId: job(0).id });
-      await bench.store.events({ after: 5, limit: 10, order: "newest", namespace: "nobody" });
-      await bench.store.lastSeq();
-      await bench.store.cancelsFor([session]);
-      await bench.store.sessions();
-      await bench.store.openSessions();
+      (await bench.store.events.page({ after: 5, limit: 10 })).events;
+      (await bench.store.events.page({ after: 5, limit: 10, jobId: job(0).id })).events;
+      (await bench.store.events.page({ after: 5, limit: 10, namespace: "default" })).events;
+      (await bench.store.events.page({ after: 5, limit: 10, namespace: "nobody" })).events;
+      (await bench.store.events.page({ after: 5, limit: 10, order: "newest" })).events;
+      (await bench.store.events.page({ after: 5, limit: 10, order: "newest", jobId: job(0).id })).events;
+      (await bench.store.events.page({ after: 5, limit: 10, order: "newest", namespace: "nobody" })).events;
+      await bench.store.events.lastSeq();
+      await bench.store.sessions.cancelsFor([session]);
+      await bench.store.sessions.list();
+      await bench.store.sessions.listOpen();
     }));
 
   test("events of a namespace: in the order of their numbers, which are not sorted", async () => {
-    await bench.store.events({ after: 5, limit: 10, namespace: "nobody" });
+    (await bench.store.events.page({ after: 5, limit: 10, namespace: "nobody" })).events;
     const used = spy.plans().filter(({ sql }) => sql.includes("l.namespace"));
     expect(used.map(({ steps }) => steps)).toEqual([
       [
@@ -245,9 +245,9 @@ describe("no hot verb walks through the jobs:", () => {
 
   test("draining, tokens and settings", () =>
     expectNoWalk(async () => {
-      await bench.store.drainSession(await bench.open(), T0);
-      await bench.store.setSettingIfAbsent("a", "b");
-      await bench.store.revokeToken("nobody", T0);
+      await bench.store.sessions.drain(await bench.open(), T0);
+      await bench.store.settings.setIfAbsent("a", "b");
+      await bench.store.tokens.revoke("nobody", T0);
     }));
 
   test("beat, and the search for what has run out", () =>

@@ -1,8 +1,8 @@
 /** A process that is stopped between taking the instant of a job and storing it, while another sweeps its lane and policy. */
 import { expect, it, onTestFinished } from "vitest";
-import { tempFile } from "../../../test/kit.ts";
+import { policiesIn, tempFile } from "../../../test/kit.ts";
 import type { Command } from "../../core/job/command.ts";
-import { DAY, decideCommandAt, newJob, newSession, T0 } from "../conformance/kit.ts";
+import { DAY, decideCommandAt, lanesIn, newJob, newSession, T0 } from "../conformance/kit.ts";
 import { openSqlite } from "./open.ts";
 
 it("a job is stored under a lane and a policy that are there, whatever its process still knows", async () => {
@@ -20,19 +20,20 @@ it("a job is stored under a lane and a policy that are there, whatever its proce
   const endedBefore = { succeeded: T0 + DAY, failed: T0 + DAY, cancelled: T0 + DAY };
   const query = { now: T0 + DAY, keyWindowMs: 0, sessionsEndedBefore: 0, limit: 100, endedBefore };
   while ((await other.prune({ ...query, namesUnusedBefore: T0 + DAY })).more);
-  expect(await other.laneCount("default")).toBe(0);
+  expect(await lanesIn(other)).toBe(0);
 
   // Its instant was taken a second after it had noted the lane, a day ago.
   expect(await stopped.insert([late], T0 + 1_000)).toMatchObject([{ status: "inserted" }]);
   const session = newSession({ queues: ["swept"] });
-  await other.openSession(session, T0 + DAY);
+  await other.sessions.open(session, T0 + DAY);
   const [claimed] = await other.claim([{ session: session.id, limit: 9, claimId: null }], T0 + DAY);
   expect(claimed?.jobs.map(({ id }) => id)).toEqual([late.id]);
   expect(await other.jobs([late.id])).toMatchObject([{ queue: "swept", policy: { maxAttempts: 7 } }]);
 });
 
 it("a sweep goes through all jobs, a slice at a time, and leaves what a job takes up meanwhile", async () => {
-  const store = await openSqlite({ path: ":memory:", random: Math.random, newSecret: () => "secret ".repeat(9) });
+  const path = tempFile();
+  const store = await openSqlite({ path, random: Math.random, newSecret: () => "secret ".repeat(9) });
   onTestFinished(() => store.close());
   const [own, kept] = [{ maxAttempts: 7 }, { maxAttempts: 8 }];
   const amend = (jobId: string, command: Command) =>
@@ -49,7 +50,7 @@ it("a sweep goes through all jobs, a slice at a time, and leaves what a job take
   expect(await slice()).toBe(true);
   await amend(first.id, { kind: "redrive", changes: { retry: own } }); // of the slice that is over
   expect(await slice()).toBe(false);
-  expect(await store.policyCount()).toBe(4); // rows: what is in memory shows nothing
+  expect(await policiesIn(path)).toBe(4); // rows: what is in memory shows nothing
   expect(await store.jobs([first.id, last.id])).toMatchObject([
     { policy: { maxAttempts: 7 } },
     { queue: "last", policy: { maxAttempts: 8 } },

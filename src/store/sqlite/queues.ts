@@ -1,11 +1,31 @@
 /** Queues: what is in them, and pausing them. A queue exists when a job names it. */
 import { type EventLoop, nextTurn } from "../../lib/clock.ts";
 import type { Lane } from "../lane.ts";
-import { type CountedQueues, type CountRows, queueCounts } from "../queue-counts.ts";
-import type { QueueCounts } from "../store.ts";
+import { type CountedQueues, type CountRows, keptCounts, queueCounts } from "../queue-counts.ts";
+import type { QueueCounts, QueueStore } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
+import type { SqliteCalls } from "./calls.ts";
 import type { SqliteContext } from "./context.ts";
+import { laneUseReader } from "./lanes.ts";
 import type { SqliteVerb } from "./writer.ts";
+
+export function queueStore(
+  context: SqliteContext,
+  calls: SqliteCalls,
+  { countAtOnce, loop }: { readonly countAtOnce: number; readonly loop: Pick<EventLoop, "turn"> },
+): QueueStore {
+  const count = countReader(context, countAtOnce, loop);
+  const counts = keptCounts((now) => calls.inSlices((slice) => count(now, slice)), countAtOnce);
+  const [pause, laneUse] = [pauseVerb(context), laneUseReader(context)];
+  return {
+    counts: counts.of,
+    async setPaused(namespace, queue, paused, now, by = null) {
+      await calls.one(pause, { namespace, queue, paused, now, by });
+      counts.forget();
+    },
+    laneUse: (query) => calls.answer(() => laneUse(query)),
+  };
+}
 
 interface PauseCall {
   readonly namespace: string;
@@ -15,7 +35,7 @@ interface PauseCall {
   readonly by: string | null;
 }
 
-export function pauseVerb({ db, events }: SqliteContext): SqliteVerb<PauseCall, null> {
+function pauseVerb({ db, events }: SqliteContext): SqliteVerb<PauseCall, null> {
   const since = db.prepare("select paused_at from queue where namespace = ? and queue = ?");
   const pause = db.prepare("insert into queue (namespace, queue, paused_at) values (?, ?, ?)");
   const resume = db.prepare("delete from queue where namespace = ? and queue = ?");
@@ -40,7 +60,7 @@ export function pauseVerb({ db, events }: SqliteContext): SqliteVerb<PauseCall, 
 
 /** Counts in slices, one a turn of the event loop: SQLite works inside our process. Those of one turn are of one moment. Where
  *  there are more, jobs that change state meanwhile may be counted twice, or not at all. */
-export function countReader({ db, interned }: SqliteContext, atOnce: number, loop: Pick<EventLoop, "turn">) {
+function countReader({ db, interned }: SqliteContext, atOnce: number, loop: Pick<EventLoop, "turn">) {
   // Each state from its own small index, and the succeeded ones as what is left of all: no row of a job is read, save
   // the running ones.
   const readyEnd = db.prepare(

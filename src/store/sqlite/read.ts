@@ -1,6 +1,5 @@
 /** Reading one job and what is recorded about it. Reads never wait for writers. */
 import { NO_BUDGETS } from "../../core/decision/budget.ts";
-import type { Failure } from "../../core/decision/failure.ts";
 import type { JobEvent, PerdureEvent } from "../../core/job/event.ts";
 import { currentEvent } from "../../core/job/event-formats.ts";
 import type { Job, Usage } from "../../core/job/job.ts";
@@ -9,7 +8,6 @@ import { storable } from "../../lib/text.ts";
 import { serves } from "../lane.ts";
 import {
   charsOf,
-  type EventOrder,
   type EventScan,
   eventScanOf,
   type FoundEvents,
@@ -24,6 +22,7 @@ import {
   type AttemptLog,
   type AttemptRow,
   type AttemptsPage,
+  type EventOrder,
   type EventQuery,
   type History,
   type JobRow,
@@ -54,9 +53,6 @@ export function reader({ db, interned }: SqliteContext) {
   );
   const result = db.prepare("select result from attempt where job = ? and attempt = ?");
   const nextAttempt = db.prepare("select * from attempt where job = ? and attempt > ? order by attempt limit 1");
-  const lastFailure = db.prepare(
-    "select failure from attempt where job = (select no from job where id = ?) order by attempt desc limit 1",
-  );
   const logPage = db.prepare(
     "select n, body from log_chunk where job = ? and attempt = ? and n > ? order by n limit ?",
   );
@@ -152,11 +148,6 @@ export function reader({ db, interned }: SqliteContext) {
     return found;
   }
 
-  function lastFailureOf(id: string): Failure | null {
-    const row = lastFailure.get(id) as { failure: string | null } | undefined;
-    return parseOrNull(row?.failure ?? null);
-  }
-
   function eventStatements(direction: "asc" | "desc", last: "max" | "min") {
     const between = "e.seq > ? and e.seq < ?";
     return {
@@ -228,7 +219,6 @@ export function reader({ db, interned }: SqliteContext) {
   return {
     view,
     attempts,
-    lastFailure: lastFailureOf,
     log,
     events,
     scanEvents,

@@ -85,13 +85,8 @@ export function reopeningStore({ first, reopen, clock, random, report }: Reopeni
   }
 
   let current = first(onBroken);
-  // Each call goes to the store of its moment.
-  const calls = Object.entries(current).map(([name, value]) => {
-    const call = (...args: unknown[]) => (current[name as keyof Store] as (...all: unknown[]) => unknown)(...args);
-    return [name, typeof value === "function" ? call : value] as const;
-  });
   return {
-    ...(Object.fromEntries(calls) as unknown as Store),
+    ...forwarding(current, () => current),
     fault: () => fault,
     watch(listener) {
       listeners.set(listener, current.watch(listener));
@@ -107,4 +102,15 @@ export function reopeningStore({ first, reopen, clock, random, report }: Reopeni
       await current.close();
     },
   };
+}
+
+/** The same methods, parts and values. Each call goes to the target of its moment, which has the same shape. */
+function forwarding<Target extends object>(shape: Target, target: () => Target): Target {
+  const members = Object.entries(shape).map(([name, value]: [string, unknown]) => {
+    const member = () => target()[name as keyof Target];
+    if (typeof value === "object" && value !== null) return [name, forwarding(value, member as () => object)] as const;
+    if (typeof value !== "function") return [name, value] as const;
+    return [name, (...args: unknown[]) => (member() as (...all: unknown[]) => unknown)(...args)] as const;
+  });
+  return Object.fromEntries(members) as unknown as Target;
 }

@@ -2,16 +2,39 @@
 import type { NewSession } from "../../core/worker-protocol.ts";
 import { endedWorker, startedWorker } from "../engine-events.ts";
 import { poolOf } from "../losses.ts";
-import { type DrainAnswer, type OpenSession, SESSIONS_PAGE, type SessionRow, type SessionsQuery } from "../store.ts";
+import { NEWEST_SESSIONS, type PublishedRow, toPublished } from "../published-defaults.ts";
+import {
+  type DrainAnswer,
+  type OpenSession,
+  SESSIONS_PAGE,
+  type SessionRow,
+  type SessionStore,
+  type SessionsQuery,
+} from "../store.ts";
 import { jsonOrNull, parseOrNull } from "../stored-job.ts";
-import { NEWEST_SESSIONS, type PublishedRow, toPublished } from "../worker-requests.ts";
+import type { SqliteCalls } from "./calls.ts";
 import type { SqliteContext } from "./context.ts";
 import type { SqliteVerb } from "./writer.ts";
 
-export function openSessionVerb({
-  db,
-  events,
-}: SqliteContext): SqliteVerb<{ session: NewSession; now: number }, boolean> {
+export function sessionStore(context: SqliteContext, calls: SqliteCalls): SessionStore {
+  const read = sessionReader(context);
+  const [open, close, drain] = [openSessionVerb(context), closeSessionVerb(context), drainSessionVerb(context)];
+  return {
+    open: (session, now) => calls.one(open, { session, now }),
+    async close(id, now, why = "stopped") {
+      await calls.one(close, { id, now, why });
+    },
+    drain: (id, now, by = null) => calls.one(drain, { id, now, by }),
+    list: (query) => calls.answer(() => read.list(query)),
+    listOpen: () => calls.answer(read.listOpen),
+    get: (id) => calls.answer(() => read.get(id)),
+    names: (ids) => calls.answer(() => read.names(ids)),
+    cancelsFor: (ids) => calls.answer(() => read.cancelsFor(ids)),
+    taskDefaults: (namespace, kind) => calls.answer(() => read.taskDefaults(namespace, kind)),
+  };
+}
+
+function openSessionVerb({ db, events }: SqliteContext): SqliteVerb<{ session: NewSession; now: number }, boolean> {
   const add = db.prepare(
     `insert into session (id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
        renewed_at, lease_ends_at, defaults, owner, pool) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -46,7 +69,7 @@ export function openSessionVerb({
   };
 }
 
-export function closeSessionVerb({
+function closeSessionVerb({
   db,
   events,
 }: SqliteContext): SqliteVerb<{ id: string; now: number; why: "stopped" | "gone" }, null> {
@@ -68,7 +91,7 @@ export function closeSessionVerb({
   };
 }
 
-export function drainSessionVerb({
+function drainSessionVerb({
   db,
   events,
 }: SqliteContext): SqliteVerb<{ id: string; now: number; by: string | null }, DrainAnswer> {
@@ -94,7 +117,7 @@ const COLUMNS = `no, id, namespace, name, host, pid, process, kinds, queues, lab
 
 export { COLUMNS as SESSION_COLUMNS };
 
-export function sessionReader({ db }: SqliteContext) {
+function sessionReader({ db }: SqliteContext) {
   const all = db.prepare(
     `select ${COLUMNS}, (select count(*) from job j where j.state = 1 and j.session = s.no) as running
      from session s where s.reaped < 2 and (?1 is null or s.namespace = ?1)
@@ -120,17 +143,17 @@ export function sessionReader({ db }: SqliteContext) {
   return {
     taskDefaults: (namespace: string, kind: string) =>
       toPublished(published.get(namespace, kind) as PublishedRow | undefined, kind),
-    sessions: ({ namespace = null, after = null, endedSince = null, ...query }: SessionsQuery = {}): SessionRow[] => {
+    list: ({ namespace = null, after = null, endedSince = null, ...query }: SessionsQuery = {}): SessionRow[] => {
       const limit = Math.min(query.limit ?? SESSIONS_PAGE, SESSIONS_PAGE);
       return (all.all(namespace, after, limit, endedSince) as Record<string, unknown>[]).map(toSession);
     },
-    session: (id: string): SessionRow | null => {
+    get: (id: string): SessionRow | null => {
       const row = one.get(id) as Record<string, unknown> | undefined;
       return row === undefined ? null : toSession(row);
     },
-    workerNames: (ids: readonly string[]): ReadonlyMap<string, string> =>
+    names: (ids: readonly string[]): ReadonlyMap<string, string> =>
       new Map((names.all(JSON.stringify(ids)) as { id: string; name: string }[]).map(({ id, name }) => [id, name])),
-    openSessions: (): OpenSession[] =>
+    listOpen: (): OpenSession[] =>
       (open.all() as Record<string, unknown>[]).map(({ started_at, draining_at, ...row }) => ({
         ...(row as Omit<OpenSession, "startedAt" | "drainingAt">),
         startedAt: started_at as number,

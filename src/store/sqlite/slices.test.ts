@@ -70,19 +70,19 @@ test("many jobs are counted in slices, and their counts are kept for a while", a
   await bench.insert(
     Array.from({ length: count }, (_, i) => ({ queue: i % 3 === 0 ? "a" : "b", runAt: T0 + (i % 2) })),
   );
-  const { answer, turns } = await turnsOf(bench.store.counts("default", T0));
+  const { answer, turns } = await turnsOf(bench.store.queues.counts("default", T0));
   expect(answer.map(({ queue, counts, due }) => [queue, counts.queued, counts.succeeded, due])).toEqual([
     ["a", count / 3, 0, count / 6],
     ["b", (count * 2) / 3, 0, count / 3],
   ]);
   expect(turns).toBeGreaterThanOrEqual(5); // by state, and by lane
   await bench.submit({ queue: "a" });
-  const queued = async (now: number) => (await bench.store.counts("default", now))[0]?.counts.queued;
+  const queued = async (now: number) => (await bench.store.queues.counts("default", now))[0]?.counts.queued;
   expect(await queued(T0)).toBe(count / 3);
   expect(await queued(T0 + 10)).toBe(count / 3 + 1);
   // Whoever pauses a queue sees that at once.
-  await bench.store.setPaused("default", "a", true, T0 + 10);
-  expect((await bench.store.counts("default", T0 + 10))[0]?.paused).toBe(true);
+  await bench.store.queues.setPaused("default", "a", true, T0 + 10);
+  expect((await bench.store.queues.counts("default", T0 + 10))[0]?.paused).toBe(true);
 });
 
 test("a search and a count that are in progress when the store is closed are finished, as when it is opened again", async () => {
@@ -92,7 +92,7 @@ test("a search and a count that are in progress when the store is closed are fin
     T0,
   );
   const found = store.find({ submittedAfter: T0 + 1_000, limit: 1 });
-  const counted = store.counts("default", T0);
+  const counted = store.queues.counts("default", T0);
   await nextTurn(systemLoop);
   await store.close();
   expect(await found).toEqual({ jobs: [], next: null });

@@ -1,40 +1,29 @@
 /** The SQLite adapter: one connection, synchronous inside, several processes on one file. Each verb has its file. */
 import { PerdureError } from "../../core/errors.ts";
-import { sleep } from "../../lib/clock.ts";
 import { namespacePage, wholePage } from "../pages.ts";
-import { COUNT_AT_ONCE, keptCounts } from "../queue-counts.ts";
+import { COUNT_AT_ONCE } from "../queue-counts.ts";
 import type { EventPage, EventQuery, Store } from "../store.ts";
-import {
-  addTokenVerb,
-  eraseSecretVerb,
-  formerSecretReader,
-  replaceSettingVerb,
-  revokeTokenVerb,
-  settingReader,
-  settingVerb,
-  tokenReader,
-  truncateErasedSecret,
-} from "./access.ts";
 import { amendVerb } from "./amend.ts";
 import { beatVerb, expiredReader } from "./beat.ts";
+import { SqliteCalls } from "./calls.ts";
+import { childStore } from "./children.ts";
 import { claimVerb } from "./claim.ts";
 import { clockMarkReader } from "./clock-line.ts";
 import { EventLog, type SqliteContext } from "./context.ts";
 import type { Database } from "./driver.ts";
-import { readError } from "./error-classes.ts";
 import { finder } from "./find.ts";
 import { insertVerb } from "./insert.ts";
 import { SqliteInterned } from "./interned.ts";
-import { laneCounter } from "./lanes.ts";
-import { renewVerb, withdrawVerb } from "./leases.ts";
+import { renewVerb, usageVerb, withdrawVerb } from "./leases.ts";
 import { pruneVerb } from "./prune.ts";
-import { countReader, pauseVerb } from "./queues.ts";
+import { queueStore } from "./queues.ts";
 import { reader } from "./read.ts";
-import { closeSessionVerb, drainSessionVerb, openSessionVerb, sessionReader } from "./sessions.ts";
+import { sessionStore } from "./sessions.ts";
+import { settingStore } from "./settings.ts";
 import { settleVerb } from "./settle.ts";
-import { cascadedVerb, cascadeReader, childCounter, reachableReader, unblockableReader, usageVerb } from "./waits.ts";
+import { tokenStore } from "./tokens.ts";
 import { watcher } from "./watch.ts";
-import { BUSY_WAIT_MS, type FileWatch, isLocked, Writer, type WriterClock } from "./writer.ts";
+import { type FileWatch, Writer, type WriterClock } from "./writer.ts";
 
 export interface SqliteOptions {
   readonly clock: WriterClock;
@@ -51,9 +40,6 @@ export interface SqliteOptions {
   /** Entries of an index that are counted in one turn of the event loop. */
   readonly countAtOnce?: number;
 }
-
-/** Readers wait for nobody, save while another process mends the file after a crash: a few seconds' worth of tries. */
-const MAX_LOCKED_READS = 1_000;
 
 export function sqliteStore(db: Database, options: SqliteOptions): Store {
   const { clock, random, report, shared, fileWatch, countAtOnce = COUNT_AT_ONCE } = options;
@@ -88,85 +74,28 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
   const read = reader(context);
   const find = finder(context, read, text("secret"), clock);
   const verbs = {
-    settle: settleVerb(context),
-    amend: amendVerb(context),
     insert: insertVerb(context),
-    openSession: openSessionVerb(context),
-    renew: renewVerb(context),
-    beat: beatVerb(context),
-    pause: pauseVerb(context),
-    prune: pruneVerb(context),
-    closeSession: closeSessionVerb(context),
-    drainSession: drainSessionVerb(context),
-    addToken: addTokenVerb(context),
-    revokeToken: revokeTokenVerb(context),
-    setting: settingVerb(context),
-    replaceSetting: replaceSettingVerb(context),
-    eraseSecret: eraseSecretVerb(context),
-    cascaded: cascadedVerb(context),
-    usage: usageVerb(context),
     claim: claimVerb(context),
     withdraw: withdrawVerb(context),
+    renew: renewVerb(context),
+    settle: settleVerb(context),
+    usage: usageVerb(context),
+    amend: amendVerb(context),
+    beat: beatVerb(context),
+    prune: pruneVerb(context),
   };
-  const sessions = sessionReader(context);
   const expired = expiredReader(context);
   const clockMarks = clockMarkReader(context);
-  const unblockable = unblockableReader(context);
-  const cascades = cascadeReader(context);
-  const childCounts = childCounter(context);
-  const reachable = reachableReader(context);
-  const count = countReader(context, countAtOnce, clock);
-  const counts = keptCounts((now) => inSlices((slice) => count(now, slice)), countAtOnce);
-  const tokens = tokenReader(context);
-  const { laneCount, policyCount, laneUse } = laneCounter(context);
-  const setting = settingReader(context);
-  const formerSecret = formerSecretReader(context);
   const watch = watcher(db, shared);
-  let open = true;
-  const readings = new Set<Promise<unknown>>();
-
-  /** Reads answer at once, and in the same order as the calls. */
-  async function answer<T>(give: () => T): Promise<T> {
-    if (!open) throw new PerdureError("closed", "the store is closed");
-    return readNow(give);
-  }
-  /** A search or a count has turns of the event loop in between: a store that is closed in one of them waits for it. */
-  async function inSlices<T>(read: (slice: typeof readNow) => Promise<T>): Promise<T> {
-    if (!open) throw new PerdureError("closed", "the store is closed");
-    const reading = read(readNow);
-    readings.add(reading);
-    try {
-      return await reading;
-    } finally {
-      readings.delete(reading);
-    }
-  }
-  async function readNow<T>(give: () => T): Promise<T> {
-    for (let tries = 0; ; tries++) {
-      try {
-        return give();
-      } catch (error) {
-        if (!isLocked(error) || tries >= MAX_LOCKED_READS || !open) throw readError(error);
-      }
-      await sleep(clock, 1 + random() * BUSY_WAIT_MS);
-    }
-  }
-  async function one<Item, Answer>(
-    verb: Parameters<typeof writer.submit<Item, Answer>>[0],
-    item: Item,
-  ): Promise<Answer> {
-    return (await submit(verb, [item]))[0] as Answer;
-  }
-  function submit<Item, Answer>(verb: Parameters<typeof writer.submit<Item, Answer>>[0], items: readonly Item[]) {
-    if (!open) return Promise.reject(new PerdureError("closed", "the store is closed"));
-    return writer.submit(verb, items);
-  }
+  const calls = new SqliteCalls(writer, clock, random);
 
   async function eventPage(query: EventQuery): Promise<EventPage> {
     const { namespace, jobId } = query;
-    if (namespace === undefined || jobId !== undefined) return wholePage(await answer(() => read.events(query)), query);
+    if (namespace === undefined || jobId !== undefined) {
+      return wholePage(await calls.answer(() => read.events(query)), query);
+    }
     return namespacePage({ ...query, namespace }, clock, (range, most) =>
-      answer(() => read.scanEvents(namespace, range, most, query.order)),
+      calls.answer(() => read.scanEvents(namespace, range, most, query.order)),
     );
   }
 
@@ -174,94 +103,55 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     claimsAtOnce: 1,
     lists: { together: 2_000, beside: false },
     insert: (jobs, now) =>
-      submit(
+      calls.submit(
         verbs.insert,
         jobs.map((job) => ({ job, now })),
       ),
     async claim(requests, now) {
-      const answers = await answer(() => requests.map((request) => verbs.claim.peek(request, now)));
+      const answers = await calls.answer(() => requests.map((request) => verbs.claim.peek(request, now)));
       const busy = requests.filter((_, i) => answers[i] === null).map((request) => ({ request, now }));
-      const claimed = await submit(verbs.claim, busy);
+      const claimed = await calls.submit(verbs.claim, busy);
       return answers.map((found) => found ?? (claimed.shift() as (typeof claimed)[number]));
     },
-    withdrawClaim: (request) => one(verbs.withdraw, request),
+    withdrawClaim: (request) => calls.one(verbs.withdraw, request),
     renew: (requests, now) =>
-      submit(
+      calls.submit(
         verbs.renew,
         requests.map((request) => ({ request, now })),
       ),
     settle: (reports, now, decide) =>
-      submit(
+      calls.submit(
         verbs.settle,
         reports.map((report) => ({ report, now, decide })),
       ),
+    setUsage: (jobId, attempt, usage) => calls.one(verbs.usage, { jobId, attempt, usage }),
     amend: (commands, now, decide, parentId) =>
-      submit(
+      calls.submit(
         verbs.amend,
         commands.map(({ jobId, command }) => ({ jobId, command, now, decide, parentId })),
       ),
-    expired: (query) => answer(() => expired(query)),
-    unblockable: (query) => answer(() => unblockable(query)),
-    childCounts: (parents) => answer(() => childCounts(parents)),
-    reachable: (query) => answer(() => reachable(query)),
-    cascades: (limit) => answer(() => cascades(limit)),
-    cascaded: async (jobId) => {
-      await one(verbs.cascaded, jobId);
-    },
-    setUsage: (jobId, attempt, usage) => one(verbs.usage, { jobId, attempt, usage }),
-    jobs: (ids) => answer(() => ids.map(read.job)),
-    facts: (ids) => answer(() => ids.map(read.fact)),
-    ended: (ids) => answer(() => read.ended(ids)),
-    find: (filter) => inSlices((slice) => find(filter, slice)),
-    history: (id, options) => answer(() => read.history(id, options?.events !== false)),
-    attempts: (id, page) => answer(() => read.attempts(id, page)),
-    lastFailures: (ids) => answer(() => ids.map(read.lastFailure)),
-    log: (id, attempt, after) => answer(() => read.log(id, attempt, after)),
-    events: async (query) => (await eventPage(query)).events,
-    eventPage,
-    lastSeq: () => answer(read.lastSeq),
-    openSession: (session, now) => one(verbs.openSession, { session, now }),
-    closeSession: async (id, now, why = "stopped") => {
-      await one(verbs.closeSession, { id, now, why });
-    },
-    drainSession: (id, now, by = null) => one(verbs.drainSession, { id, now, by }),
-    sessions: (query) => answer(() => sessions.sessions(query)),
-    session: (id) => answer(() => sessions.session(id)),
-    workerNames: (ids) => answer(() => sessions.workerNames(ids)),
-    openSessions: () => answer(sessions.openSessions),
-    taskDefaults: (namespace, kind) => answer(() => sessions.taskDefaults(namespace, kind)),
-    cancelsFor: (ids) => answer(() => sessions.cancelsFor(ids)),
-    counts: counts.of,
-    setPaused: async (namespace, queue, paused, now, by = null) => {
-      await one(verbs.pause, { namespace, queue, paused, now, by });
-      counts.forget();
-    },
-    beat: (beat) => one(verbs.beat, beat),
-    clockMarks: () => answer(clockMarks),
-    prune: (query) => one(verbs.prune, query),
-    addToken: async (token, by = null) => {
-      await one(verbs.addToken, { token, by });
-    },
-    tokens: () => answer(tokens),
-    laneCount: (namespace) => answer(() => laneCount(namespace)),
-    policyCount: () => answer(policyCount),
-    laneUse: (query) => answer(() => laneUse(query)),
-    revokeToken: (id, now, by = null) => one(verbs.revokeToken, { id, now, by }),
-    setting: (name) => answer(() => setting(name)),
-    setSettingIfAbsent: (name, value) => one(verbs.setting, { name, value }),
-    replaceSetting: (name, from, to, record) => one(verbs.replaceSetting, { name, from, to, record }),
-    formerSecret: () => answer(formerSecret),
-    eraseFormerSecret: async () => {
-      await one(verbs.eraseSecret, null);
-      truncateErasedSecret(db);
-    },
+    jobs: (ids) => calls.answer(() => ids.map(read.job)),
+    facts: (ids) => calls.answer(() => ids.map(read.fact)),
+    ended: (ids) => calls.answer(() => read.ended(ids)),
+    find: (filter) => calls.inSlices((slice) => find(filter, slice)),
+    history: (id, options) => calls.answer(() => read.history(id, options?.events !== false)),
+    attempts: (id, page) => calls.answer(() => read.attempts(id, page)),
+    log: (id, attempt, after) => calls.answer(() => read.log(id, attempt, after)),
+    expired: (query) => calls.answer(() => expired(query)),
+    beat: (beat) => calls.one(verbs.beat, beat),
+    clockMarks: () => calls.answer(clockMarks),
+    prune: (query) => calls.one(verbs.prune, query),
+    children: childStore(context, calls),
+    events: { page: eventPage, lastSeq: () => calls.answer(read.lastSeq) },
+    sessions: sessionStore(context, calls),
+    queues: queueStore(context, calls, { countAtOnce, loop: clock }),
+    tokens: tokenStore(context, calls),
+    settings: settingStore(context, calls),
     watch: watch.add,
     async close() {
-      if (!open) return;
-      open = false;
+      if (!calls.close()) return;
       watch.stop();
-      await writer.drained();
-      await Promise.allSettled(readings);
+      await calls.ended();
       if (!writer.isBroken) bringLogHome(db);
       db.close();
     },

@@ -106,7 +106,7 @@ export class FlusterJobs {
 
   /** What its row says, where its events are not needed, or are too many. */
   async #rowAlone(row: JobRow): Promise<ViewParts> {
-    const names = row.worker === null ? new Map() : await this.#engine.store.workerNames([row.worker]);
+    const names = row.worker === null ? new Map() : await this.#engine.store.sessions.names([row.worker]);
     const workerName = (session: string): string | null => names.get(session) ?? null;
     return { job: toInfo(row), attempts: [], events: [], workerName, now: this.#engine.clock.now() };
   }

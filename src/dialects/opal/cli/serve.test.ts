@@ -107,7 +107,9 @@ describe("OPAL_RECLAIM_SCAN_EVERY_LOOPS", () => {
       for (let quiet = 0; quiet < 5; quiet = calls.underWay === 0 ? quiet + 1 : 0) {
         await new Promise((resolve) => setImmediate(resolve));
       }
-      const lost = (await store.events({ after: 0, limit: 99, jobId: id })).find(({ name }) => name === "attempt.lost");
+      const lost = (await store.events.page({ after: 0, limit: 99, jobId: id })).events.find(
+        ({ name }) => name === "attempt.lost",
+      );
       if (lost !== undefined) return lost.at - began;
     }
   }

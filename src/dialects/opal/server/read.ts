@@ -108,7 +108,7 @@ export class OpalReader {
   async #workerNames(rows: readonly Pick<JobRow, "worker">[]): Promise<WorkerName> {
     const ids = new Set(rows.flatMap(({ worker }) => (worker === null ? [] : [worker])));
     if (ids.size === 0) return () => null;
-    const names = await this.#engine.store.workerNames([...ids]);
+    const names = await this.#engine.store.sessions.names([...ids]);
     return (session) => names.get(session) ?? null;
   }
 
@@ -159,7 +159,7 @@ function isLongGone({ renewedAt, endedAt }: SessionRow, now: number): boolean {
 async function sessionsOf(store: Store, namespace: string, endedSince: number): Promise<SessionRow[]> {
   const all: SessionRow[] = [];
   for (let page = 0; page < SESSION_PAGES; page++) {
-    const found = await store.sessions({ namespace, endedSince, after: all.at(-1)?.id ?? null });
+    const found = await store.sessions.list({ namespace, endedSince, after: all.at(-1)?.id ?? null });
     all.push(...found);
     if (found.length < SESSIONS_PAGE) break;
   }

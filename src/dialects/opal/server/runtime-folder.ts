@@ -111,7 +111,7 @@ export class RuntimeFolder {
     const { store, leaseMs } = this.#options.engine;
     const { signal } = this.#stopping;
     const start = async () => {
-      this.#seen = await store.lastSeq();
+      this.#seen = await store.events.lastSeq();
     };
     while (!signal.aborted && !(await this.#tried("store", start))) await this.#pause(RETRY_MS);
     const following = this.#follow();

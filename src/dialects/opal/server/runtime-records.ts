@@ -43,7 +43,7 @@ export class RuntimeLeases {
       await this.#files.remove(leaseFile(id));
       return;
     }
-    const session = await this.#store.session(row.worker);
+    const session = await this.#store.sessions.get(row.worker);
     const held: HeldOpalLease = {
       ...{ id, session: row.worker, worker: session?.name ?? document.history.at(-1)?.worker_id ?? null },
       ...{ attempt: row.attempt, acquiredAt: row.startedAt ?? row.runAt, expiresAt: session?.leaseEndsAt ?? null },
@@ -59,7 +59,7 @@ export class RuntimeLeases {
     for (const [jobId, held] of this.#held) {
       try {
         if (!ends.has(held.session)) {
-          ends.set(held.session, (await this.#store.session(held.session))?.leaseEndsAt ?? null);
+          ends.set(held.session, (await this.#store.sessions.get(held.session))?.leaseEndsAt ?? null);
         }
         const now: HeldOpalLease = { ...held, expiresAt: ends.get(held.session) ?? held.expiresAt };
         if (now.expiresAt === held.expiresAt) continue;

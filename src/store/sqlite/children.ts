@@ -1,11 +1,27 @@
-/** Jobs and their children: which blocked jobs may go on, whose cancel is to be passed on, and what running attempts use. */
-import { mostUsage, type Usage } from "../../core/job/job.ts";
+/** Parents and children: which blocked jobs may continue, and whose cancel has yet to reach its children. */
+import type { Failure } from "../../core/decision/failure.ts";
 import { BLOCKED_PAGE } from "../family-rules.ts";
-import type { Reachable, ReachableQuery, Unblockable, UnblockableJob, UnblockableQuery } from "../store.ts";
+import type { ChildStore, Reachable, ReachableQuery, Unblockable, UnblockableJob, UnblockableQuery } from "../store.ts";
 import { parseOrNull } from "../stored-job.ts";
+import type { SqliteCalls } from "./calls.ts";
 import type { SqliteContext } from "./context.ts";
-import { ledgerBook } from "./rows.ts";
 import type { SqliteVerb } from "./writer.ts";
+
+export function childStore(context: SqliteContext, calls: SqliteCalls): ChildStore {
+  const [unblockable, reachable] = [unblockableReader(context), reachableReader(context)];
+  const [counts, failureOf] = [childCounter(context), failureReader(context)];
+  const [cascades, cascaded] = [cascadeReader(context), cascadedVerb(context)];
+  return {
+    unblockable: (query) => calls.answer(() => unblockable(query)),
+    counts: (parents) => calls.answer(() => counts(parents)),
+    failures: (ids) => calls.answer(() => ids.map(failureOf)),
+    reachable: (query) => calls.answer(() => reachable(query)),
+    cascades: (limit) => calls.answer(() => cascades(limit)),
+    async cascaded(jobId) {
+      await calls.one(cascaded, jobId);
+    },
+  };
+}
 
 interface BlockedRow {
   readonly no: number;
@@ -14,7 +30,7 @@ interface BlockedRow {
   readonly waits: string;
 }
 
-export function unblockableReader({ db }: SqliteContext): (query: UnblockableQuery) => Unblockable {
+function unblockableReader({ db }: SqliteContext): (query: UnblockableQuery) => Unblockable {
   const fields = "select b.job as no, j.id, b.attempt, b.waits from";
   const ofThese = db.prepare(
     `${fields} json_each(?) as want cross join job j on j.id = want.value cross join blocked b on b.job = j.no
@@ -52,9 +68,16 @@ export function unblockableReader({ db }: SqliteContext): (query: UnblockableQue
   };
 }
 
-export function childCounter({ db }: SqliteContext): (parents: readonly string[]) => number[] {
+function childCounter({ db }: SqliteContext): (parents: readonly string[]) => number[] {
   const count = db.prepare("select count(*) as children from job indexed by job_parent where parent = ?");
   return (parents) => parents.map((id) => (count.get(id) as { children: number }).children);
+}
+
+function failureReader({ db }: SqliteContext): (id: string) => Failure | null {
+  const last = db.prepare(
+    "select failure from attempt where job = (select no from job where id = ?) order by attempt desc limit 1",
+  );
+  return (id) => parseOrNull((last.get(id) as { failure: string | null } | undefined)?.failure ?? null);
 }
 
 interface ChildRow {
@@ -63,7 +86,7 @@ interface ChildRow {
   readonly over: number;
 }
 
-export function reachableReader({ db }: SqliteContext): (query: ReachableQuery) => Reachable {
+function reachableReader({ db }: SqliteContext): (query: ReachableQuery) => Reachable {
   const children = db.prepare(
     `select no, id, state >= 3 as over from job indexed by job_parent where parent = ? and no > ? and case
        when state < 3 then cancel_requested_at is null
@@ -79,12 +102,12 @@ export function reachableReader({ db }: SqliteContext): (query: ReachableQuery) 
   };
 }
 
-export function cascadeReader({ db }: SqliteContext): (limit: number) => string[] {
+function cascadeReader({ db }: SqliteContext): (limit: number) => string[] {
   const waiting = db.prepare("select j.id from cascade c cross join job j on j.no = c.job order by c.job limit ?");
   return (limit) => (waiting.all(limit) as { id: string }[]).map(({ id }) => id);
 }
 
-export function cascadedVerb({ db }: SqliteContext): SqliteVerb<string, null> {
+function cascadedVerb({ db }: SqliteContext): SqliteVerb<string, null> {
   // Where a child was not asked, because it came with a later cancel, there is still something to pass on.
   const forget = db.prepare(
     `delete from cascade where job = (select no from job where id = ?1) and not exists (
@@ -95,39 +118,4 @@ export function cascadedVerb({ db }: SqliteContext): SqliteVerb<string, null> {
     return null;
   };
   return { order: 3, run: (ids) => ids.map(one) };
-}
-
-interface UsageCall {
-  readonly jobId: string;
-  readonly attempt: number;
-  readonly usage: Usage;
-}
-
-interface UsingRow {
-  readonly no: number;
-  readonly live_usage: string | null;
-  readonly policy: number;
-  readonly budget: number | null;
-}
-
-export function usageVerb({ db, interned }: SqliteContext): SqliteVerb<UsageCall, boolean> {
-  const running = db.prepare(
-    "select no, live_usage, policy, budget from job where id = ? and attempt = ? and state = 1",
-  );
-  const tell = db.prepare("update job set live_usage = ? where no = ?");
-  const book = ledgerBook({ db });
-  function tellOne({ jobId, attempt, usage }: UsageCall): boolean {
-    const row = running.get(jobId, attempt) as UsingRow | undefined;
-    if (row === undefined) return false;
-    const before = parseOrNull<Usage>(row.live_usage);
-    const live = mostUsage(before, usage);
-    tell.run(JSON.stringify(live), row.no);
-    if (row.budget === null) return true;
-    const ledgers = book.of(row.budget);
-    ledgers.move({ budget: row.budget, policy: interned.policy(row.policy) }, before, live);
-    book.write(ledgers);
-    return true;
-  }
-  // Before reports, as renewals: what was used by a run that ends in the same moment is not lost.
-  return { order: -1, run: (items) => items.map(tellOne) };
 }

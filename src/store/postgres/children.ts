@@ -1,31 +1,12 @@
-/** Jobs and their children: which blocked jobs may go on, whose cancel is to be passed on, and what running attempts use. */
-import type { Usage } from "../../core/job/job.ts";
+/** Parents and children: which blocked jobs may continue, and whose cancel has yet to reach its children. */
 import { BLOCKED_PAGE } from "../family-rules.ts";
-import type {
-  Reachable,
-  ReachableJob,
-  ReachableQuery,
-  Unblockable,
-  UnblockableJob,
-  UnblockableQuery,
-} from "../store.ts";
+import type { ChildStore, ReachableJob, UnblockableJob } from "../store.ts";
+import { parseOrNull } from "../stored-job.ts";
 import { texts } from "./arrays.ts";
 import type { PostgresContext } from "./context.ts";
 import type { PgRow } from "./driver.ts";
-import { liveUsageWriter, NOT_HELD } from "./ledgers.ts";
 
-/** Of two usages, as JSON text or null, the larger number in each field: what was told never shrinks. */
-export function mostOf(stored: string, told: string): string {
-  const field = (name: string) =>
-    `'${name}', greatest((${stored}::json ->> '${name}')::numeric, (${told}::json ->> '${name}')::numeric)`;
-  const fields = ["tokensIn", "tokensOut", "costUsd"].map(field).join(", ");
-  return `case when ${stored} is null or ${told} is null then coalesce(${told}, ${stored})
-    else json_build_object(${fields})::text end`;
-}
-
-export function waitVerbs(context: PostgresContext) {
-  const { db, sql } = context;
-  const tellCovered = liveUsageWriter(context);
+export function childStore({ db, sql }: PostgresContext): ChildStore {
   const waited = `json_array_elements_text(w.waits::json) as want (id)
     join $s.submission cb on cb.id = want.id join $s.job c on c.no = cb.job`;
   const fields = "select w.job, b.id, w.attempt";
@@ -49,6 +30,12 @@ export function waitVerbs(context: PostgresContext) {
   const counts = sql(
     "child_counts",
     `select (select count(*)::int from $s.submission c where c.parent = want.id and c.parent is not null)
+     from unnest($1::text[]) with ordinality as want (id, place) order by want.place`,
+  );
+  const failures = sql(
+    "last_failures",
+    `select (select a.failure from $s.submission b, lateral
+         (select failure from $s.attempt where job = b.job order by attempt desc limit 1) a where b.id = want.id)
      from unnest($1::text[]) with ordinality as want (id, place) order by want.place`,
   );
   const children = sql(
@@ -77,17 +64,6 @@ export function waitVerbs(context: PostgresContext) {
        select from $s.submission b join $s.job j on j.no = b.job
        where b.parent = $2 and b.parent is not null and j.state + 0 < 3 and j.cancel_requested_at is null)`,
   );
-  const tell = sql(
-    "set_usage",
-    `update $s.job j set live_usage = ${mostOf("j.live_usage", "$3::text")}
-     from $s.submission b where b.id = $1 and j.no = b.job and j.attempt = $2 and j.state + 0 = 1 and j.budget is null
-     returning j.no`,
-  );
-  const covered = sql(
-    "set_usage_covered",
-    `select j.no from $s.submission b join $s.job j on j.no = b.job
-     where b.id = $1 and j.attempt = $2 and j.state + 0 = 1 and j.budget is not null`,
-  );
   /** Where the next look at all of them begins. */
   let place = 0;
 
@@ -101,20 +77,21 @@ export function waitVerbs(context: PostgresContext) {
   }
 
   return {
-    async unblockable({ parents, limit }: UnblockableQuery): Promise<Unblockable> {
+    async unblockable({ parents, limit }) {
       const rows = parents === null ? await lookAtNext(limit) : await db.read(ofThese, [texts(parents), limit]);
       const jobs = rows.map(([, jobId, attempt]) => ({ jobId, attempt }) as UnblockableJob);
       return { jobs, more: parents === null ? place > 0 : rows.length === limit };
     },
-    childCounts: async (parents: readonly string[]) =>
-      (await db.read(counts, [texts([...parents])])).map(([count]) => count as number),
-    async reachable({ parentId, after, limit }: ReachableQuery): Promise<Reachable> {
+    counts: async (parents) => (await db.read(counts, [texts(parents)])).map(([count]) => count as number),
+    failures: async (ids) =>
+      (await db.read(failures, [texts(ids)])).map(([text]) => parseOrNull(text as string | null)),
+    async reachable({ parentId, after, limit }) {
       const rows = await db.read(children, [parentId, after ?? 0, limit]);
       const jobs = rows.map(([, jobId, isOver]) => ({ jobId, isOver }) as ReachableJob);
       return { jobs, next: rows.length < limit ? null : (rows.at(-1)?.[0] as number) };
     },
-    cascades: async (limit: number) => (await db.read(waiting, [limit])).map(([id]) => id as string),
-    async cascaded(jobId: string): Promise<void> {
+    cascades: async (limit) => (await db.read(waiting, [limit])).map(([id]) => id as string),
+    async cascaded(jobId) {
       await db.transaction(
         async (connection) => {
           const [[no] = []] = await connection.ask(lock, [jobId]);
@@ -122,13 +99,6 @@ export function waitVerbs(context: PostgresContext) {
         },
         { repeat: true },
       );
-    },
-    async setUsage(jobId: string, attempt: number, usage: Usage): Promise<boolean> {
-      const [row] = await db.write(tell, [jobId, attempt, JSON.stringify(usage)], { repeat: true });
-      if (row !== undefined) return true;
-      const [[no] = []] = await db.read(covered, [jobId, attempt]);
-      if (no === undefined) return false;
-      return (await tellCovered([{ no: no as number, jobId, attempt, usage }])) !== NOT_HELD;
     },
   };
 }

@@ -1,18 +1,18 @@
-/** Tokens of access, and settings that all who use the store share. */
+/** Access tokens: their hashes, and an event for each that is created or revoked, in the same statement. */
 import type { AccessToken, Scope } from "../../core/access.ts";
 import { PerdureError } from "../../core/errors.ts";
-import type { EngineRecord } from "../../core/job/event.ts";
 import { createdToken, TOKEN_CREATED, TOKEN_REVOKED } from "../engine-events.ts";
+import type { TokenStore } from "../store.ts";
 import type { PostgresContext } from "./context.ts";
 import type { PgRow } from "./driver.ts";
 import { explained } from "./error-classes.ts";
 import { writeEngineEvents } from "./events.ts";
 
-/** As `revokedToken` says it, of the row itself. */
+/** As `revokedToken` has it, from the row itself. */
 const REVOKED =
   "json_strip_nulls(json_build_object('v', 1, 'token', id, 'name', name, 'by', $3::text, 'namespace', namespace))::text";
 
-export function tokenVerbs({ db, sql, wrote }: PostgresContext) {
+export function tokenStore({ db, sql, wrote }: PostgresContext): TokenStore {
   // The event in the same statement.
   const told = (write: string, at: string, name: string, data: string) =>
     `with changed as (${write} returning id, name, namespace), ${writeEngineEvents("changed", at, `'${name}'`, data)} select id from changed`;
@@ -53,7 +53,7 @@ export function tokenVerbs({ db, sql, wrote }: PostgresContext) {
   );
 
   return {
-    async add(token: AccessToken, by: string | null): Promise<void> {
+    async add(token, by = null) {
       const { id, name, hash, scopes, namespace, createdAt, expiresAt, revokedAt } = token;
       const values = [id, name, hash, JSON.stringify(scopes), namespace, createdAt, expiresAt, revokedAt];
       values.push(JSON.stringify(createdToken(token, by)));
@@ -65,8 +65,8 @@ export function tokenVerbs({ db, sql, wrote }: PostgresContext) {
         throw explained(error);
       }
     },
-    all: async (): Promise<AccessToken[]> => (await db.read(all)).map(toToken),
-    async revoke(id: string, now: number, by: string | null): Promise<boolean> {
+    list: async () => (await db.read(all)).map(toToken),
+    async revoke(id, now, by = null) {
       const care = { repeat: true };
       const revoked = await db.writeAs((tries) => (tries === 0 ? revoke : revokeAgain), [id, now, by], care);
       wrote();
@@ -85,56 +85,5 @@ function toToken(r: PgRow): AccessToken {
     createdAt: r[5] as number,
     expiresAt: r[6] as number | null,
     revokedAt: r[7] as number | null,
-  };
-}
-
-export function settingVerbs({ db, sql, wrote }: PostgresContext) {
-  const find = sql("setting", "select value from $s.meta where name = 'setting.' || $1");
-  const add = sql(
-    "setting_add",
-    "insert into $s.meta (name, value) values ('setting.' || $1, $2) on conflict (name) do nothing",
-  );
-
-  const recorded = (write: string) =>
-    `with changed as (${write} returning name),
-     recorded as (select 1 from changed where $4::text is not null),
-     ${writeEngineEvents("recorded", "$3::bigint", "$4::text", "$5::text")} select name from changed`;
-  const change = sql(
-    "setting_change",
-    recorded("update $s.meta set value = $6 where name = 'setting.' || $1 and value = $2"),
-  );
-  const remove = sql("setting_remove", recorded("delete from $s.meta where name = 'setting.' || $1 and value = $2"));
-  // With which servers of earlier versions signed. A deleted row stays in its page until the table is vacuumed.
-  const secret = sql("former_secret", "select value from $s.meta where name = 'signing_secret'");
-  const erase = sql("former_secret_erase", "delete from $s.meta where name = 'signing_secret'");
-
-  async function get(name: string): Promise<string | null> {
-    const [[value = null] = []] = await db.read(find, [name]);
-    return value as string | null;
-  }
-
-  return {
-    get,
-    async setIfAbsent(name: string, value: string): Promise<string> {
-      const there = await get(name);
-      if (there !== null) return there;
-      await db.write(add, [name, value], { repeat: true });
-      return (await get(name)) as string;
-    },
-    /** Not repeated: after a try whose end is unknown, the value it found would be its own. */
-    async replace(name: string, from: string, to: string | null, record?: EngineRecord): Promise<boolean> {
-      const event = [record?.at ?? 0, record?.name ?? null, record === undefined ? null : JSON.stringify(record.data)];
-      const values = [name, from, ...event];
-      const done = to === null ? await db.write(remove, values) : await db.write(change, [...values, to]);
-      if (record !== undefined) wrote();
-      return done.length > 0;
-    },
-    async formerSecret(): Promise<string | null> {
-      const [[value = null] = []] = await db.read(secret);
-      return value as string | null;
-    },
-    async eraseFormerSecret(): Promise<void> {
-      await db.write(erase, [], { repeat: true });
-    },
   };
 }
