@@ -233,7 +233,7 @@ describe.each(
       const wrong = await askHere(["ps", "--since", "yesterday"]);
       expect(wrong).toMatchObject({
         code: 2,
-        stderr: expect.stringContaining('--since: got "yesterday"; give a time'),
+        stderr: expect.stringContaining('--since: got "yesterday"; must be a time ago'),
       });
     });
   });

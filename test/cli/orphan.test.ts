@@ -23,7 +23,7 @@ it("is cancelled at once, with its children, and what happened is recorded", asy
   const child = await submit("k", "--parent", id);
   await claimAndVanish(dir);
   await dropSessions(dir);
-  expect((await ask("explain", id)).stdout).toContain("Its session does not exist any more");
+  expect((await ask("explain", id)).stdout).toContain("Its session no longer exists");
   expect(await ask("cancel", id)).toEqual({ code: 0, stdout: `${id}  cancelled\n`, stderr: "" });
   for (const each of [id, child]) {
     const names = (await eventsIn(dir)).filter(({ jobId }) => jobId === each).map(({ name }) => name);
