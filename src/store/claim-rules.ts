@@ -135,8 +135,8 @@ export class SuspectTrials {
 
   #keep(session: number, now: number, until: number): void {
     const service = this.#services.get(session);
-    const goesOn = service !== undefined && now < service.from + MAKE_ROOM_MS;
-    put(this.#services, session, { from: goesOn ? service.from : now, keptUntil: until });
+    const continues = service !== undefined && now < service.from + MAKE_ROOM_MS;
+    put(this.#services, session, { from: continues ? service.from : now, keptUntil: until });
   }
 }
 

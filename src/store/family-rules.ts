@@ -36,18 +36,18 @@ function objection(
 // locks of all jobs in the line.
 
 /** The job, its parent, and so on. The line may end where the answer is known. */
-export function withStanding(line: readonly ParentNow[]): NamedParent | null {
+export function namedParent(line: readonly ParentNow[]): NamedParent | null {
   const [job] = line;
   if (job === undefined) return null;
   const { state, attempt, cancelRequestedAt } = job;
-  return { state, attempt, cancelRequestedAt, isCancelled: stands(line) };
+  return { state, attempt, cancelRequestedAt, isCancelled: isCancelled(line) };
 }
 
 /** An ancestor that ended without a cancel lets one from above through. One that is live without a cancel was redriven,
  *  or nothing above it was cancelled. */
-function stands(line: readonly ParentNow[]): boolean {
-  const teller = line.find((job) => !letsThrough(job));
-  return teller !== undefined && teller.cancelRequestedAt !== null;
+function isCancelled(line: readonly ParentNow[]): boolean {
+  const decisive = line.find((job) => !letsThrough(job));
+  return decisive !== undefined && decisive.cancelRequestedAt !== null;
 }
 
 export function letsThrough({ state, cancelRequestedAt }: ParentNow): boolean {

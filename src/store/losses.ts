@@ -133,9 +133,9 @@ function hasStopped({ endedAt, lostAt }: LostSession): boolean {
 function isAway({ startedAt }: StoredJob, session: LostSession, gap: EngineGap | null): boolean {
   if (gap === null) return false;
   const { renewedAt, leaseMs, host, process, pid } = session;
-  const heardAt = Math.max(renewedAt, startedAt ?? 0);
+  const lastRenewal = Math.max(renewedAt, startedAt ?? 0);
   // Every session renews at least every third of its lease.
-  if (heardAt + leaseMs / 2 < gap.from || heardAt >= gap.to) return false;
+  if (lastRenewal + leaseMs / 2 < gap.from || lastRenewal >= gap.to) return false;
   const { by } = gap;
   return by === null || by.host !== host || by.pid !== pid || by.process !== process;
 }

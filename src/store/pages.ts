@@ -75,7 +75,7 @@ export async function namespacePage(
   let range = seqRange(query);
   let upTo = query.after;
   let chars = charsOf(query);
-  for (let looks = 0; events.length < query.limit && chars > 0 && looks < MAX_SCANS; looks++) {
+  for (let scans = 0; events.length < query.limit && chars > 0 && scans < MAX_SCANS; scans++) {
     const found = await scan(range, { limit: query.limit - events.length, chars });
     chars -= found.chars;
     for (const event of found.events) {

@@ -48,7 +48,7 @@ export class PruneRound {
     return this.#pages >= MAX_PAGES ? null : (this.#after.get(state) ?? null);
   }
 
-  lookedAt(state: PrunedState, upTo: number): void {
+  scanned(state: PrunedState, upTo: number): void {
     this.#after.set(state, upTo);
     this.#pages += 1;
   }

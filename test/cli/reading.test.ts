@@ -325,7 +325,7 @@ describe("the data directory", () => {
     writeFileSync(join(dir, "perdure.db"), "not a database, but long enough to be looked at ".repeat(100));
     const { code, stdout, stderr } = await perdure(["ps", "--data", dir]);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toMatch(/^perdure ps: .* is not an SQLite database; nothing was changed in it[^\n]*\n$/);
+    expect(stderr).toMatch(/^perdure ps: .* is not an SQLite database and was not changed[^\n]*\n$/);
   });
 
   it("is as it was after each command, but for SQLite's own files", async () => {

@@ -4,7 +4,7 @@ import type { Command, CommandDecision } from "../../core/job/command.ts";
 import { JOB_STATES, type JobState } from "../../core/job/job.ts";
 import type { JobTerms } from "../../core/job/redrive.ts";
 import { limiter } from "../../lib/limiter.ts";
-import { withStanding } from "../family-rules.ts";
+import { namedParent } from "../family-rules.ts";
 import type { Ledgers } from "../ledger.ts";
 import type { AmendAnswer, DecideCommand, NamedParent, ParentNow } from "../store.ts";
 import { hashOfPolicy, type StoredJob, toFacts } from "../stored-job.ts";
@@ -192,7 +192,7 @@ export function amendVerb(context: PostgresContext): PostgresAmendVerb {
 
 function parentNow(line: readonly PgRow[]): NamedParent | null {
   const upwards = [...line].sort(([a], [b]) => Number(a) - Number(b));
-  return withStanding(
+  return namedParent(
     upwards.map(([, state, attempt, cancelRequestedAt]): ParentNow => {
       const at = cancelRequestedAt === null ? null : Number(cancelRequestedAt);
       return { state: JOB_STATES[Number(state)] as JobState, attempt: Number(attempt), cancelRequestedAt: at };

@@ -50,6 +50,6 @@ test("looks that take long come less often; after a hint everything is looked at
   marks.tookWhole(60_000); // a stall, and no measure of anything
   expect(marks.of([1], 6_999).whole).toBe(false);
   expect(marks.of([1], 7_000).whole).toBe(true);
-  marks.lookAtWhole();
+  marks.scanWhole();
   expect(marks.of([1], 7_001)).toEqual({ marks: none, whole: true });
 });

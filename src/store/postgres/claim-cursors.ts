@@ -39,7 +39,7 @@ export class ClaimCursors {
   }
 
   /** Something may have come to lie behind the marks. */
-  lookAtWhole(): void {
+  scanWhole(): void {
     this.#lanes.clear();
   }
 

@@ -50,7 +50,7 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
   const short = schema.length <= 50 ? schema : createHash("sha256").update(schema).digest("hex").slice(0, 40);
   const channel = `perdure_${short}`;
   const marks = new ClaimCursors();
-  const watch = watcher(db.config, channel, me, clock, () => marks.lookAtWhole());
+  const watch = watcher(db.config, channel, me, clock, () => marks.scanWhole());
   const context: PostgresContext = {
     ...{ db, sql, clock, interned: new PostgresInterned(db, sql), started: new Map(), marks },
     ...{ generation: fact("generation"), wrote: watch.wrote },

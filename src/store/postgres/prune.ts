@@ -254,11 +254,11 @@ export function pruneVerb(context: PostgresContext) {
       for (const row of page) {
         if ((row[6] as number) < before && row[8] === false) found.push(row);
         if (found.length < limit) continue;
-        round.lookedAt(state, row[0] as number);
+        round.scanned(state, row[0] as number);
         return found;
       }
       if (page.length < PAGE || page.every((row) => (row[5] as number) >= before)) round.done(state);
-      else round.lookedAt(state, page.at(-1)?.[0] as number);
+      else round.scanned(state, page.at(-1)?.[0] as number);
     }
     return found;
   }

@@ -1,5 +1,5 @@
-/** What limits the due jobs that a claim may start: budgets above them, and the cpu and memory that running jobs of
- *  the host hold. */
+/** What limits the due jobs that a claim may start: budgets above them, and cpu and memory held by running jobs of the
+ *  host. */
 
 import type { Resources } from "../../core/input/resources.ts";
 import { startJob } from "../../core/job/lifecycle.ts";
@@ -9,8 +9,8 @@ import type { OverBudgetJob } from "../store.ts";
 import type { SqliteContext } from "./context.ts";
 import { JOB_COLUMNS, ledgerBook, progressValues, toJob, UPDATE_PROGRESS } from "./rows.ts";
 
-// Before due jobs are started: those that a budget covers reserve what they are estimated to spend, or fail where a
-// budget above them has too little left. Nothing is read for jobs without a budget.
+// Before due jobs start, those covered by a budget reserve their estimated spending, or fail if a budget above them has
+// too little left. Jobs without a budget cost no read.
 
 type BudgetedRow = readonly [no: number, runAt: number, streak: number, budget: number | null];
 
@@ -50,10 +50,10 @@ export function admission({ db, interned, events }: SqliteContext) {
   };
 }
 
-// What running jobs take of their host's cpu and memory: one row for each that takes any, written by its claim. A row
-// counts while its job runs that attempt, so that no way to end an attempt has to know of it.
+// Cpu and memory held on a host: one row per running job with needs, written by its claim. A row counts only while its
+// job runs that attempt, so code that ends attempts need not delete it.
 
-/** The session whose claim it is. */
+/** The session that claims. */
 interface HoldingSession {
   readonly no: number;
   readonly id: string;
@@ -83,7 +83,7 @@ export function holdKeeper({ db }: SqliteContext) {
       const row = sum.get(holder.no, hostName(holder)) as [number, number, number, number];
       return { byHost: { cpu: row[0], memory: row[1] }, bySession: { cpu: row[2], memory: row[3] } };
     },
-    /** These jobs were started just now, and take so much each. */
+    /** Records the needs of jobs that were just started. */
     hold(holder: HoldingSession, jobs: readonly number[], { cpu, memory }: Resources): void {
       const host = hostName(holder);
       dropEnded.run(host);

@@ -1,9 +1,9 @@
-/** Applies operators' commands, each decided by the pure function it came with, under the row's lock. */
+/** Applies operators' commands. Each comes with a pure function that decides it under the row's lock. */
 import { type BudgetNow, NO_BUDGETS } from "../../core/decision/budget.ts";
 import type { Command } from "../../core/job/command.ts";
 import { JOB_STATES, type JobState } from "../../core/job/job.ts";
 import type { JobTerms } from "../../core/job/redrive.ts";
-import { letsThrough, withStanding } from "../family-rules.ts";
+import { letsThrough, namedParent } from "../family-rules.ts";
 import type { Ledgers } from "../ledger.ts";
 import type { AmendAnswer, DecideCommand, NamedParent, ParentNow } from "../store.ts";
 import { hashOfPolicy, isCancel, type StoredJob, toFacts } from "../stored-job.ts";
@@ -16,7 +16,7 @@ interface SqliteAmendItem {
   readonly command: Command;
   readonly now: number;
   readonly decide: DecideCommand;
-  /** In whose name; undefined where it is nobody's. */
+  /** The parent that issued the command; undefined if none did. */
   readonly parentId: string | undefined;
 }
 
@@ -40,7 +40,7 @@ export function amendVerb({ db, interned, events }: SqliteContext): SqliteVerb<S
       line.push(job);
       next = letsThrough(job) ? parent : null;
     }
-    return withStanding(line);
+    return namedParent(line);
   }
 
   function amendOne({ jobId, command, now, decide, parentId }: SqliteAmendItem): AmendAnswer {
@@ -68,7 +68,7 @@ export function amendVerb({ db, interned, events }: SqliteContext): SqliteVerb<S
 
   const addLedger = db.prepare("insert into budget (job, above, body) values (?, ?, ?)");
   const setLedger = db.prepare("update job set budget = no where no = ?");
-  /** A job that had no budget before gets a ledger of its own; the children it has already are not below it. */
+  /** A job that had no budget gets a ledger. Children that already exist are not below it. */
   function setBudgets(job: StoredJob, budgets: readonly BudgetNow[], ledgers: Ledgers | null): void {
     if (ledgers !== null) {
       ledgers.limit(budgets, job.budget);
@@ -90,15 +90,15 @@ export function amendVerb({ db, interned, events }: SqliteContext): SqliteVerb<S
   }
 
   const free = db.prepare("delete from blocked where job = ?");
-  // Under the lock under which children are stored: none can come that would not be asked.
+  // Under the lock under which children are stored: no child can be added unnoticed.
   const passOn = db.prepare(
     "insert or ignore into cascade (job) select ?1 where exists (select 1 from job where parent = ?2)",
   );
 
-  // A new start takes back a cancel that was not passed on yet: children that it has not reached go on.
+  // A redrive cancels a cascade in progress: children that it has not reached continue.
   const takeBack = db.prepare("delete from cascade where job = ?");
 
-  // A running job can only be asked to stop; what its session reports meanwhile stays as it is.
+  // A running job can only be requested to stop; the usage and progress of its session are kept.
   const ask = db.prepare("update job set cancel_requested_at = ?, revision = ? where no = ?");
   function keepRunning(no: number, cancelRequestedAt: number | null, revision: number): void {
     ask.run(cancelRequestedAt, revision, no);

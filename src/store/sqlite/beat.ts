@@ -1,6 +1,6 @@
-/** Beats and expiry: who is late, and may we say so? A beat each second, by whichever engine is awake, shows that the
- *  store was up and somebody looked. After a silence (outage, laptop sleep) or a jump of the clock nobody's lateness
- *  means anything: for one lease length nothing is reaped, and an event says why. */
+/** Beats and expiry: which sessions are late, and whether that means anything. A beat each second, by any engine, shows
+ *  that the store was reachable and someone checked. After a silence (outage, laptop sleep) or a clock jump, late
+ *  sessions prove nothing: nothing is reaped for one lease length, and an event records why. */
 import { gapFound } from "../losses.ts";
 import type { Beat, BeatAnswer, EngineProcess, ExpiredJob, ExpiredQuery } from "../store.ts";
 import { parseOrNull } from "../stored-job.ts";
@@ -28,12 +28,12 @@ export function beatVerb({ db, events }: SqliteContext): SqliteVerb<Beat, BeatAn
     `update session set reaped = 1, ended_at = coalesce(ended_at, ?1),
        lost_at = case when ended_at is null then coalesce(lost_at, ?1) else lost_at end where no = ?2`,
   );
-  // After a jump backwards a lease could end a day from now: none may last longer than if it were renewed this moment.
+  // After a backward clock jump a lease could end a day from now: none may last longer than if it were renewed now.
   const shorten = db.prepare(
     "update session set lease_ends_at = ?1 + lease_ms where reaped = 0 and lease_ends_at > ?1 + lease_ms",
   );
 
-  // Whoever has a longer lease than the others may also renew later: it begins anew.
+  // A session with a longer lease may also renew later: its lease starts again.
   const prolong = db.prepare(
     `update session set lease_ends_at = ?1 + lease_ms
      where reaped = 0 and ended_at is null and lease_ms > ?2 and lease_ends_at < ?1 + lease_ms`,
@@ -52,7 +52,7 @@ export function beatVerb({ db, events }: SqliteContext): SqliteVerb<Beat, BeatAn
     const last = value("beat_at");
     const gapMs = last === null ? 0 : now - last;
     const jumped = Math.abs(clockJumpMs) > maxGapMs || gapMs < -maxGapMs;
-    // Held times of a clock that has since gone back would hold for ever.
+    // A hold from a clock that has since been set back would otherwise last forever.
     let heldUntil = Math.min(value("held_until") ?? 0, now + holdMs);
     const silent = gapMs > maxGapMs || jumped;
     if (silent) {
@@ -93,14 +93,14 @@ export function beatVerb({ db, events }: SqliteContext): SqliteVerb<Beat, BeatAn
 
 export function expiredReader({ db }: SqliteContext): (query: ExpiredQuery) => ExpiredJob[] {
   const held = db.prepare("select value from meta where name = 'held_until'");
-  // A session that has ended is over, whoever slept; one that is only late may be held.
+  // A session that has ended is expired even while reaping is held; one that is only late is not.
   const lost = db.prepare(
     `select j.id as jobId, j.attempt from session s indexed by session_unreaped
      join job j indexed by job_running on j.session = s.no and j.state = 1
      where s.reaped = 0 and s.lease_ends_at < ? and (? or s.ended_at is not null) limit ?`,
   );
-  // Running, and its session is missing, as after rows were lost, or was buried before: no lease of it will ever end. From one
-  // session to the next in the index of what runs, so that it costs a look for each session that holds jobs.
+  // Running jobs whose session is missing (rows were lost) or already reaped: no lease of theirs will ever end. Steps
+  // from session to session in the index of running jobs, so it costs one lookup per session with jobs.
   const orphans = db.prepare(
     `with recursive holder (no) as (
        select (select min(session) from job indexed by job_running where state = 1)

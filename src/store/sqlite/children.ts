@@ -42,7 +42,7 @@ function unblockableReader({ db }: SqliteContext): (query: UnblockableQuery) => 
   const open = db.prepare(
     "select 1 from json_each(?) as want cross join job c on c.id = want.value where c.state < 3 limit 1",
   );
-  /** Where the next look at all of them begins. */
+  /** Where the next check of all blocked jobs starts. */
   let place = 0;
 
   function nextRows(): BlockedRow[] {
@@ -57,7 +57,7 @@ function unblockableReader({ db }: SqliteContext): (query: UnblockableQuery) => 
     for (const row of parents === null ? nextRows() : (ofThese.all(JSON.stringify(parents)) as BlockedRow[])) {
       if (open.get(row.waits) !== undefined) continue;
       if (jobs.length === limit) {
-        // The rest is looked at the next time.
+        // The remaining ones are checked the next time.
         isFull = true;
         if (parents === null) place = row.no - 1;
         break;
@@ -108,7 +108,7 @@ function cascadeReader({ db }: SqliteContext): (limit: number) => string[] {
 }
 
 function cascadedVerb({ db }: SqliteContext): SqliteVerb<string, null> {
-  // Where a child was not asked, because it came with a later cancel, there is still something to pass on.
+  // If a child was not reached, because it was stored with a later cancel, the cascade stays.
   const forget = db.prepare(
     `delete from cascade where job = (select no from job where id = ?1) and not exists (
        select 1 from job indexed by job_parent where parent = ?1 and state < 3 and cancel_requested_at is null)`,

@@ -1,5 +1,5 @@
-/** Claims: starts due jobs for a session. A session looks through its lanes only, and in each lane through an index
- *  on (priority, run_at), so that jobs of other kinds and jobs in backoff cost nothing, however many they are. */
+/** Claims: starts due jobs for a session. Only the session's lanes are scanned, each through an index on (priority,
+ *  run_at), so jobs of other kinds and jobs in backoff cost nothing, however many there are. */
 import { ALONE_MS, SUSPECT_STREAK } from "../../core/decision/evidence.ts";
 import { startedText } from "../../core/job/lifecycle.ts";
 import type { ClaimedJob } from "../../core/worker-protocol.ts";
@@ -34,28 +34,28 @@ interface ClaimingSession extends LaneUser {
 }
 
 export interface ClaimVerb extends SqliteVerb<SqliteClaimItem, ClaimAnswer> {
-  /** The answer, if nothing is due and nothing need be written: a waiting claim must not take the write lock. */
+  /** The answer if nothing is due and nothing has to be written: a waiting claim must not take the write lock. */
   peek(request: ClaimRequest, now: number): ClaimAnswer | null;
 }
 
-/** What a claim looks through. */
+/** The lanes that a claim scans. */
 interface SqliteClaimScan {
   readonly light: LaneWindow;
-  /** Null: the session has no lanes of jobs that take cpu or memory. */
+  /** Null: the session has no lanes with jobs that need cpu or memory. */
   readonly heavy: LaneWindow | null;
   readonly shares: readonly LaneShare[];
 }
 
-/** The jobs of a share that a session is to have. */
+/** The jobs of a share that a session gets. */
 interface PickedJobs {
   readonly share: LaneShare;
   readonly picked: DueRow[];
-  /** It is one suspect, to be alone in its worker. */
+  /** The job is a suspect that must run alone in its worker. */
   readonly alone: boolean;
 }
 
 const NONE_DUE = 10;
-/** In place of `Found`: the session is to have nothing, so that its hands get empty for a suspect. */
+/** Returned in place of `Found`: the session gets nothing, so that it becomes empty for a suspect. */
 const MAKE_ROOM = "make room";
 const ANY_STREAK = Number.MAX_SAFE_INTEGER;
 
@@ -76,7 +76,7 @@ export function claimVerb(context: SqliteContext): ClaimVerb {
     "select priority from job indexed by job_ready where state = 0 and lane = ? and priority >= ? order by priority limit 1",
   );
   const fields = ["no", "run_at", "streak", "budget"].join(", ");
-  // A released job stays away from the session that did not want it, for one lease; after that it is better than nobody.
+  // A released job avoids the session that released it for one lease; after that any session may take it.
   const due = db.prepare(
     `select ${fields} from job indexed by job_ready
      where state = 0 and lane = ? and priority = ? and run_at <= ?
@@ -112,7 +112,7 @@ export function claimVerb(context: SqliteContext): ClaimVerb {
     if (lanes.heavy.size === 0) return { light, heavy: null, shares: [first] };
     const room = freeCapacity(lanes, holds.taken(facts), request);
     const heavy = windowOf(facts, fitting(lanes, room), "heavy", limit);
-    // A lane is known for as long as the store remembers it: only one with due jobs has a place in the queue.
+    // The cache may still have empty lanes: only a lane with due jobs gets a place in the queue.
     const due = heavy.lanes.filter((lane) => pick(facts, [lane], 1, now, ANY_STREAK).length > 0);
     return { light, heavy, shares: turns.order(facts.no, [first, ...heavyShares(lanes, due, limit, room)]) };
   }
@@ -145,8 +145,8 @@ export function claimVerb(context: SqliteContext): ClaimVerb {
     return picked;
   }
 
-  /** A poison job takes with it all that runs beside it. Which of them it was shows only when it runs alone: a suspect that is
-   *  first in line goes to a session that holds nothing, and others are not given to it meanwhile. */
+  /** A poison job takes down everything beside it; which job it was shows only when it runs alone. So a suspect that is
+   *  first in line goes to an idle session, which gets no other jobs meanwhile. */
   function apart(
     facts: ClaimingSession,
     share: LaneShare,
@@ -205,7 +205,7 @@ export function claimVerb(context: SqliteContext): ClaimVerb {
     return found === null ? nothingDue(facts, sight, now) : null;
   }
 
-  /** It tries a suspect, which is to be alone. */
+  /** The session runs a suspect, which must stay alone. */
   function triesOne({ alone_until }: ClaimingSession, now: number): ClaimAnswer | null {
     return alone_until === null || alone_until <= now ? null : later(alone_until);
   }
@@ -224,7 +224,7 @@ export function claimVerb(context: SqliteContext): ClaimVerb {
     if (heavy !== null) moveOn(facts, "heavy", heavy);
   }
 
-  /** From the first share that has any; null: none has. */
+  /** From the first share with due jobs; null if no share has any. */
   function pickFirst(
     facts: ClaimingSession,
     { shares }: SqliteClaimScan,
@@ -298,7 +298,7 @@ export function claimVerb(context: SqliteContext): ClaimVerb {
     return overBudget.length === 0 ? answer : { ...answer, overBudget };
   }
 
-  /** The jobs of an earlier claim whose reply was lost: those it still holds. */
+  /** The jobs of an earlier claim whose reply was lost, as far as the session still holds them. */
   function again(facts: ClaimingSession, text: string): ClaimedJob[] {
     const held = JSON.parse(text) as [number, number][];
     const attempts = new Map(held);

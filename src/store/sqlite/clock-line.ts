@@ -1,4 +1,4 @@
-/** The store's time line (`clock-mark.ts`) as the file keeps it: one mark, written with each beat, under the write lock. */
+/** The store's time line (`clock-mark.ts`) in a SQLite file: one mark, written with each beat under the write lock. */
 import { CLOCK_STEP_MS, type ClockMark, continued, isOlder, type WallMark } from "../clock-mark.ts";
 import type { SqliteContext } from "./context.ts";
 import type { Database } from "./driver.ts";
@@ -20,14 +20,14 @@ export interface ClockStep {
 export interface LinePoint {
   /** The line at the time of the reading. */
   readonly at: number;
-  /** How far it has come: more than `at` where another process stored a later mark. */
+  /** The latest point of the line: later than `at` if another process stored a later mark. */
   readonly reached: number;
-  /** What the wall clock did, if it stepped. */
+  /** The step of the wall clock, if there was one. */
   readonly step: ClockStep | null;
 }
 
-/** Advances the line by a reading of the clocks. One that is older than the stored mark, as of a process whose monotonic clock is
- *  not quite that of the others, leaves the mark alone: counted on from it, the time in between would count twice. */
+/** Advances the line by a reading of the clocks. A reading older than the stored mark, from a process whose monotonic
+ *  clock differs slightly, does not change the mark: continuing from it would count the time in between twice. */
 export function lineWriter({ db }: Pick<SqliteContext, "db">) {
   const read = markReader(db);
   const write = db.prepare(
@@ -69,9 +69,9 @@ function markReader(db: Database): () => StoredMark | null {
   };
 }
 
-/** Lets a line that is ahead go back to the wall clock, where that can hurt nobody: no job is unfinished, and no other process
- *  has the file open, so none counts on. Both are made certain under a lock that keeps everybody else out. What is left of
- *  the time ahead, as when jobs ended, is only kept longer by as much. The caller switches the write-ahead log on again. */
+/** Lets a line that is ahead return to the wall clock when that is safe: no job is unfinished, and no other process has
+ *  the file open. Both are checked under an exclusive lock. Retention of ended jobs only becomes longer by the time
+ *  ahead. The caller turns the write-ahead log on again. */
 export function returnToWall(db: Database, mark: () => WallMark): void {
   const read = markReader(db);
   const isAhead = (reading = mark(), stored = read()) =>
@@ -99,8 +99,8 @@ export function returnToWall(db: Database, mark: () => WallMark): void {
   db.exec("commit");
 }
 
-/** Begins a transaction if nobody else has the file open. With a write-ahead log others could read while we write; only a sole
- *  user can switch it off. */
+/** Begins a transaction if no other process has the file open. With a write-ahead log others could read while we write;
+ *  only the sole user of a file can switch it off. */
 function lockAlone(db: Database): boolean {
   try {
     db.exec("pragma journal_mode = delete; begin exclusive");

@@ -1,23 +1,21 @@
-/** What the verbs of one open database share, with the event log: events of a transaction are collected and inserted
- *  together. */
+/** What the verbs of one open database share, including the event log: events of a transaction are collected and
+ *  inserted together. */
 import type { StoredJob } from "../stored-job.ts";
 import { BulkInsert, type Database, type SqlValue } from "./driver.ts";
 import type { SqliteInterned } from "./interned.ts";
-
-// What the verbs of one open database share.
 
 export interface SqliteContext {
   readonly db: Database;
   readonly interned: SqliteInterned;
   readonly events: EventLog;
-  /** Jobs this connection started, as they were then, until they are settled. A job whose revision has not moved is
-   *  still the same, and need not be read again. */
+  /** Jobs that this connection started, as they were then, until they are settled. If the revision is unchanged, so is
+   *  the job, and it need not be read again. */
   readonly started: Map<string, StoredJob>;
-  /** Names this database: a token of another one does not fit. A copy keeps the name. */
+  /** Identifies this database: a token of another database does not match. A copy of the file keeps it. */
   readonly generation: string;
 }
 
-// The event log as the verbs of one transaction write it: rows are gathered and inserted together.
+// The event log of one transaction: rows are collected and inserted together.
 
 export class EventLog {
   readonly #insert: BulkInsert;
@@ -38,13 +36,13 @@ export class EventLog {
     this.#last = this.#insert.run(rows) || this.#last;
   }
 
-  /** What a failed attempt at a group gathered must not leak into the next. */
+  /** Drops what a failed try of a group collected. */
   discard(): void {
     this.#rows = [];
     this.#last = 0;
   }
 
-  /** The number of the last event since this was asked before; 0 if there is none. After the commit. */
+  /** The number of the last event since the previous call; 0 if there is none. Call after the commit. */
   takeLast(): number {
     const last = this.#last;
     this.#last = 0;

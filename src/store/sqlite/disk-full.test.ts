@@ -181,7 +181,7 @@ describe("a disk that breaks under a write", () => {
     const many = Array.from({ length: 3999 }, () => job(1000));
     const group = [code(store.insert(many, T0)), code(store.insert([job(), job()], T0))];
     seen.push(await Promise.all(group), await insert());
-    while (!told.some((line) => line.includes("cannot be opened again"))) await new Promise((r) => setTimeout(r, 5));
+    while (!told.some((line) => line.includes("reopening the database failed"))) await new Promise((r) => setTimeout(r, 5));
     seen.push(store.fault() !== null, (await store.jobs(kept)).every((found) => found !== null));
     limit("unlimited");
     seen.push(await healed(), changes > 0);
@@ -217,7 +217,7 @@ describe("a disk that breaks under a write", () => {
       null,
     ]);
     expect(told[0]).toBe(
-      "store_down: the database takes no writes (disk I/O error); it is opened again when the disk works",
+      "store_down: the database is not accepting writes (disk I/O error); it will be reopened when the disk works",
     );
     expect(told.filter((line) => line.startsWith("store_up"))).toHaveLength(2);
     expect(all).toBe(true);

@@ -1,10 +1,10 @@
-/** The SQLite driver behind a few types, bulk inserts, and a lock on a file that ends with its process. */
+/** Wraps the SQLite driver: a few types, bulk inserts, and a file lock that ends with its process. */
 
 import { chmodSync } from "node:fs";
 import { PerdureError } from "../../core/errors.ts";
 
-// Chooses the SQLite driver: `node:sqlite` where Node has it without a flag (22.13), else `@photostructure/sqlite`.
-// Both are `DatabaseSync`; this file is the only one that knows there are two.
+// Uses `node:sqlite` if Node has it without a flag (22.13), otherwise `@photostructure/sqlite`. Both are
+// `DatabaseSync`; only this file distinguishes them.
 
 export type SqlValue = string | number | null | Uint8Array;
 
@@ -12,7 +12,7 @@ export interface SqlStatement {
   run(...values: SqlValue[]): { changes: number | bigint; lastInsertRowid: number | bigint };
   get(...values: SqlValue[]): unknown;
   all(...values: SqlValue[]): unknown[];
-  /** Row by row; whoever stops early is to end it, as `for … of` does. */
+  /** Row by row. A caller that stops early must close it, as `for … of` does. */
   iterate(...values: SqlValue[]): IterableIterator<unknown>;
   setReturnArrays(enabled: boolean): void;
 }
@@ -27,20 +27,20 @@ type DatabaseClass = new (path: string, options: { timeout: number }) => Databas
 
 export async function openDatabase(path: string): Promise<Database> {
   const DatabaseSync = await loadDriver();
-  // A lock held by another process is waited for on the event loop, never inside SQLite: see writer.ts.
+  // Locks of other processes are awaited on the event loop, never inside SQLite: see writer.ts.
   return new DatabaseSync(path, { timeout: 0 });
 }
 
-/** Rolls back where SQLite has not done so by itself, as it does when the disk fails: the first error is the one to report. */
+/** Rolls back unless SQLite already has, as it does when the disk fails: the first error is the one to report. */
 export function rollback(db: Database): void {
   try {
     db.exec("rollback");
   } catch {
-    // It has already rolled back.
+    // SQLite has already rolled back.
   }
 }
 
-/** For people: which driver this is, and the version of SQLite in it. */
+/** For display: the driver and its SQLite version. */
 export async function driverName(): Promise<string> {
   const db = await openDatabase(":memory:");
   try {
@@ -71,8 +71,8 @@ async function loadDriver(): Promise<DatabaseClass> {
   }
 }
 
-/** Node 22 warns on stderr, once, that its SQLite is experimental. Nobody who runs a command can do anything about it; all
- *  other warnings go their way. `load` must not wait: it is given up when it returns. */
+/** Suppresses Node 22's one warning on stderr that its SQLite is experimental; users cannot act on it. Other warnings
+ *  are printed. `load` must be synchronous: the suppression ends when it returns. */
 export function withoutSqliteWarning<T>(load: () => T): T {
   const { emitWarning } = process;
   process.emitWarning = ((warning: string | Error, ...rest: unknown[]) => {
@@ -96,7 +96,7 @@ export const SQLITE = {
 export function sqliteCode(error: unknown): number | null {
   const { errcode, code, message } = (error ?? {}) as { errcode?: unknown; code?: unknown; message?: unknown };
   if (typeof errcode === "number") return errcode & 0xff;
-  // `all` of the driver for Node 20 keeps the code to itself; SQLite's words for these are fixed.
+  // `all` of the driver for Node 20 does not set the code, but SQLite's messages for these are fixed.
   return code === "ERR_SQLITE_ERROR" ? (CODES[String(message)] ?? SQLITE.ERROR) : null;
 }
 
@@ -111,7 +111,7 @@ const CODES: Readonly<Record<string, number>> = {
   "file is not a database": SQLITE.NOTADB,
 };
 
-// Inserts many rows with few calls: a statement for 50 rows costs little more than one for one.
+// Inserts many rows with few calls: a statement for 50 rows costs little more than one for a single row.
 
 const CHUNK = 50;
 
@@ -128,7 +128,7 @@ export class BulkInsert {
     this.#width = columns.length;
   }
 
-  /** `values`: all rows one after the other. Returns the rowid of the last one; 0 if there is none. */
+  /** `values`: all rows one after another. Returns the rowid of the last one; 0 if there is none. */
   run(values: readonly SqlValue[]): number {
     const step = CHUNK * this.#width;
     let [at, last]: [number, number | bigint] = [0, 0];
@@ -141,10 +141,10 @@ export class BulkInsert {
   }
 }
 
-// A lock that goes with its process, however that ends: an open transaction on a small SQLite file of its own. Node
-// has no other way to have one from the kernel.
+// A lock that ends with its process, however that exits: an open transaction on a small SQLite file. Node has no other
+// way to get a lock from the kernel.
 
-/** A function that lets go of it; null if somebody else has it. */
+/** Returns a function that releases the lock; null if another process holds it. */
 export async function holdLock(path: string): Promise<(() => void) | null> {
   const db = await openDatabase(path);
   try {

@@ -50,9 +50,9 @@ const refusal = (message: RegExp) => ({ code: "store_unavailable", message: expe
 
 describe("a database whose files are moved away while it is in use", () => {
   test.each([
-    ["its directory", () => directory, /jobs\.db was deleted or moved away .*; put it back/],
-    ["the file alone", () => path, /jobs\.db was deleted or moved away .*; put it back/],
-    ["its write-ahead log", () => `${path}-wal`, /jobs\.db-wal was deleted or moved away .*; put it back/],
+    ["its directory", () => directory, /jobs\.db was deleted or moved while .*; restore the file/],
+    ["the file alone", () => path, /jobs\.db was deleted or moved while .*; restore the file/],
+    ["its write-ahead log", () => `${path}-wal`, /jobs\.db-wal was deleted or moved while .*; restore the file/],
   ])("refuses writes and names the file, reads, and stores again when %s is back", async (_, what, message) => {
     const from = what();
     renameSync(from, `${from}.aside`);
@@ -64,7 +64,7 @@ describe("a database whose files are moved away while it is in use", () => {
     renameSync(`${from}.aside`, from);
     await stores();
     expect(lines).toEqual([
-      expect.stringMatching(/^store_down: .* it is opened again when the file is back$/),
+      expect.stringMatching(/^store_down: .* it will be reopened when the file is back$/),
       expect.stringMatching(/^store_up: /),
     ]);
     await store.close();
@@ -82,7 +82,7 @@ describe("a database whose files are moved away while it is in use", () => {
     const cancel = [{ jobId: kept[0] as string, command: { kind: "cancel" } as const }];
     await expect(store.amend(cancel, T0, moveAway as never)).rejects.toMatchObject({
       code: "store_unknown",
-      message: expect.stringMatching(/^the file was not in its place while this was stored/),
+      message: expect.stringMatching(/^the file was moved or replaced during the commit/),
     });
     renameSync(`${directory}.aside`, directory);
     await stores();

@@ -1,5 +1,5 @@
-/** Whether the open files are still those that their paths name. A file that was deleted or replaced can be written to for as
- *  long as it is open, and nobody finds what was stored in it: such a commit must not be acknowledged. */
+/** Checks that the open files are still those at their paths. A file that was deleted or replaced stays writable while
+ *  it is open, but nobody can find what is stored in it: such a commit must not be acknowledged. */
 import { realpathSync, type Stats, statSync } from "node:fs";
 import { resolve } from "node:path";
 
@@ -9,17 +9,17 @@ export interface Misplaced {
   readonly message: string;
 }
 
-/** Null: they are in their place. */
+/** Returns null if the files are unchanged. */
 export type FilesInPlace = () => Misplaced | null;
 
-/** A commit that went to a file which is not in its place. */
+/** A commit went to a file that is no longer at its path. */
 export class MisplacedFile extends Error {}
 
-const REMEDY = "put it back, or stop every process that uses it and restore a backup";
+const REMEDY = "restore the file, or stop every process that uses it and restore a backup";
 
-/** Of a database that was opened and read, so that its write-ahead log exists. */
+/** For a database that was opened and read, so that its write-ahead log exists. */
 export function filesInPlace(path: string): FilesInPlace {
-  // SQLite keeps the log beside the file that a link leads to. Absolute, because the process may change its directory.
+  // SQLite keeps the log beside the target of a link. Absolute paths, because the process may change its directory.
   const paths = { database: resolve(path), log: `${realpathSync(path)}-wal` };
   const files = (["database", "log"] as const).map((file) => ({
     file,
@@ -31,14 +31,14 @@ export function filesInPlace(path: string): FilesInPlace {
       if (opened === null) continue;
       const found = statOf(name);
       if (isSame(found, opened)) continue;
-      const what = found === null ? "deleted or moved away" : "replaced by another file";
+      const what = found === null ? "deleted or moved" : "replaced by another file";
       return { file, message: `${name} was ${what} while it was in use; ${REMEDY}` };
     }
     return null;
   };
 }
 
-/** Null: no such file. One that cannot be examined, as in a directory that was closed to us, counts as unchanged. */
+/** Null: no such file. A file that cannot be examined, for example for lack of permission, counts as unchanged. */
 function statOf(name: string): Pick<Stats, "dev" | "ino"> | "unknown" | null {
   try {
     return statSync(name, { throwIfNoEntry: false }) ?? null;

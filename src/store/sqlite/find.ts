@@ -1,6 +1,6 @@
-/** Searching jobs. Only bound values enter the statements. Candidates come in the order of their numbers from the index that
- *  serves the search best, or from the table itself; each is checked against all conditions. SQLite works inside our process,
- *  so this is done in slices, one a turn of the event loop, and a call ends after a number of them. */
+/** Searches jobs. Only bound values enter the statements. Candidates come in order of their numbers from the most
+ *  suitable index or from the table, and each is checked against all conditions. SQLite blocks the process, so a search
+ *  runs in slices, one per turn of the event loop, and a call ends after a number of them (`../find.ts`). */
 
 import { type EventLoop, nextTurn } from "../../lib/clock.ts";
 import {
@@ -26,9 +26,9 @@ import { JOB_COLUMNS, toJob } from "./rows.ts";
 const DEFAULT_LIMIT = 100;
 export const MAX_FIND = 1_000;
 
-/** Jobs in a state whose index has another order are sorted if they are fewer than this. */
+/** Jobs in a state whose index has another order are sorted if there are fewer than this. */
 const FEW = SCAN;
-/** The first slice is small, as most pages are full after it; those after it grow. */
+/** The first slice is small because most pages are full after it; later slices grow. */
 const FIRST_SLICE = 8;
 const GROWTH = 4;
 
@@ -46,8 +46,8 @@ class WhereClause {
   }
 }
 
-/** Conditions that every plan checks in the same way. One that many jobs can fail needs no index: a call checks a bounded
- *  number of jobs. Undefined: it narrows nothing. */
+/** Conditions that every plan checks in the same way. They need no index, because a call checks a bounded
+ *  number of jobs. Undefined: no condition. */
 type SqliteField = Exclude<keyof JobFilter, PlannedField>;
 type SqliteCondition = readonly [sql: string, ...values: SqlValue[]] | undefined;
 
@@ -70,7 +70,7 @@ function addPlain(where: WhereClause, filter: JobFilter): void {
   }
 }
 
-/** A list of candidates, such as the children of a job: `from` to `where`, and what the number of a job is called there. */
+/** A list of candidates, such as the children of a job: `from` to `where`, and the name of its job number column. */
 interface FindBranch {
   readonly from: string;
   readonly number: string;
@@ -78,10 +78,10 @@ interface FindBranch {
 }
 
 interface FindPlan {
-  /** Candidates are those of all branches together. Null: all jobs. */
+  /** The union of all branches is searched. Null: all jobs. */
   readonly branches: readonly FindBranch[] | null;
   readonly where: WhereClause;
-  /** Jobs that may be checked. */
+  /** How many jobs may be checked. */
   readonly budget: number;
 }
 
@@ -89,7 +89,7 @@ interface FindSlice {
   readonly jobs: readonly JobRow[];
   readonly hasMore: boolean;
   readonly checked: number;
-  /** The place to go on from. */
+  /** Where the next slice starts. */
   readonly last: number;
 }
 
@@ -130,11 +130,11 @@ export function finder(
         return { jobs, next: writeCursor(place, filter, secret) };
       }
       size = Math.min(SCAN, size * GROWTH, plan.budget - checked);
-      await nextTurn(loop); // others have their turn
+      await nextTurn(loop); // yield to other work
     }
   };
 
-  /** Reads the next slice: as many candidates after `place`, and up to `room` of them that fit. */
+  /** Reads the next slice: a number of candidates after `place`, and up to `room` matches. */
   function slicer({ branches, where }: FindPlan, newest: boolean) {
     const [after, until, order, extreme] = newest ? ["<", ">=", "desc", "min"] : [">", "<=", "asc", "max"];
     const columns = JOB_COLUMNS.replaceAll(/\w+/g, "j.$&");
@@ -192,7 +192,7 @@ export function finder(
     return { where, budget, branches: isNothing ? [] : branchesOf(filter, { lanes, states, exact }) };
   }
 
-  /** What no index answers. */
+  /** Conditions without an index. */
   function addScans(where: WhereClause, filter: JobFilter, exact: ExactField, called: readonly Lane[]): boolean {
     const { name, action, reason } = filter;
     if (name !== undefined && exact !== "name") {
@@ -210,7 +210,7 @@ export function finder(
     );
   }
 
-  /** The lists that candidates are taken from: the shortest that is known to serve. */
+  /** The candidate lists: the shortest known list that contains all matches. */
   function branchesOf(filter: JobFilter, known: ResolvedFilter): readonly FindBranch[] | null {
     const { key, tag, parentId, idPrefix, namespace } = filter;
     if (key !== undefined) {
@@ -231,10 +231,10 @@ export function finder(
     return stateBranches(known.states) ?? laneBranches(known.lanes);
   }
 
-  /** Null where a state has no index that serves: succeeded jobs have none, and many that wait would have to be sorted. */
+  /** Null if a state has no suitable index: succeeded jobs have none, and many waiting jobs would have to be sorted. */
   function stateBranches(states: readonly number[] | null): readonly FindBranch[] | null {
     const branches = (states ?? [STATE_CODES.succeeded]).map((code) => {
-      // Written out, not bound: only then can SQLite tell that an index on some states serves.
+      // Written out, not bound: only then can SQLite use a partial index on some states.
       if (isAside(code)) return ordered("job_aside", `state = ${code} and (state = 2 or state >= 4)`);
       if (code === STATE_CODES.succeeded) return null;
       const index = code === STATE_CODES.queued ? "job_ready" : "job_running";
@@ -244,7 +244,7 @@ export function finder(
     return branches.every((branch) => branch !== null) ? branches : null;
   }
 
-  /** Null where the lanes are many, or all that there are. */
+  /** Null if there are many lanes, or all are meant. */
   function laneBranches(lanes: readonly Lane[] | null): readonly FindBranch[] | null {
     if (lanes === null || lanes.length > FEW_LANES || lanes.length === [...interned.lanes()].length) return null;
     return lanes.map(({ no }) => ordered("job_lane", "lane = ?", no));
@@ -259,7 +259,7 @@ export function finder(
       .filter((lane) => kind === undefined || kind.includes(lane.kind));
   }
 
-  /** Lanes whose jobs, where they have no name, are called by a kind that the search means. */
+  /** Lanes whose jobs, if unnamed, are called by a kind that matches the search. */
   function calledLanes(filter: JobFilter, lanes: readonly Lane[] | null): readonly Lane[] {
     if (filter.name === undefined) return [];
     return [...(lanes ?? interned.lanes())].filter((lane) => isCalled(filter, lane.kind));
@@ -278,19 +278,19 @@ function ordered(index: string, condition: string, ...values: SqlValue[]): FindB
   return { from: `from job indexed by ${index} where ${condition}`, number: "no", values };
 }
 
-/** Blocked, failed and cancelled jobs have an index of their own. */
+/** Blocked, failed and cancelled jobs have their own index. */
 function isAside(code: number): boolean {
   return code === STATE_CODES.blocked || code >= STATE_CODES.failed;
 }
 
-/** Codes of our own, so that they may stand in the statement. Null: any state. */
+/** State codes are our own numbers, so they may be part of the statement. Null: any state. */
 function statesOf({ state, deadLetter, reason }: JobFilter): number[] | null {
-  const asked = state === undefined ? null : [...new Set(state)].map((name) => STATE_CODES[name]);
-  if (deadLetter !== true && reason === undefined) return asked;
-  return asked === null || asked.includes(STATE_CODES.failed) ? [STATE_CODES.failed] : [];
+  const codes = state === undefined ? null : [...new Set(state)].map((name) => STATE_CODES[name]);
+  if (deadLetter !== true && reason === undefined) return codes;
+  return codes === null || codes.includes(STATE_CODES.failed) ? [STATE_CODES.failed] : [];
 }
 
-/** The column whose index serves the search. */
+/** The column whose index can be used. */
 function exactOf({ name, action }: JobFilter, called: readonly Lane[]): ExactField {
   if (name !== undefined && !isPattern(name) && called.length === 0) return "name";
   return action !== undefined && !isPattern(action) ? "action" : null;

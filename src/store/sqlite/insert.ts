@@ -1,4 +1,4 @@
-/** Stores new jobs. Keys are looked up first, then parents: the write lock is ours, so nobody can come between. */
+/** Stores new jobs. Keys are checked first, then parents: the write lock is held, so nothing changes in between. */
 import { hasBudget } from "../../core/decision/budget.ts";
 import { JOB_STATES, type JobState } from "../../core/job/job.ts";
 import { submittedText } from "../../core/job/lifecycle.ts";
@@ -40,14 +40,14 @@ export function insertVerb({ db, interned, events }: SqliteContext): SqliteVerb<
   ];
   const jobs = new BulkInsert(db, "job", columns);
   const payloads = new BulkInsert(db, "payload", ["job", "body"]);
-  // Most jobs have no parent, name, budget or annotations: a value that is always null is not bound for each of them.
+  // Most jobs have no parent, name, budget or annotations: values that are always null are not bound for each of them.
   const wholes = new BulkInsert(db, "job", [...columns, "parent", "depth", "name", "action", "budget"]);
   const ledgers = new BulkInsert(db, "budget", ["job", "above", "body"]);
   const annotated = new BulkInsert(db, "payload", ["job", "body", "annotations"]);
   const parentById = db.prepare("select lane, state, attempt, cancel_requested_at, budget from job where id = ?");
   const tags = new BulkInsert(db, "tag", ["tag", "job"]);
   const lastNo = db.prepare("select seq from sqlite_sequence where name = 'job'");
-  // The job's own state where it still exists, the stub's where it was pruned.
+  // The state of the job if it still exists, or of the stub if it was pruned.
   const byKey = db.prepare(
     `select k.id, k.body_hash, k.state as stub_state, k.chapter as stub_chapter, k.until, j.state, j.chapter
      from submit_key k left join job j on j.id = k.id where k.namespace = ? and k.key = ?`,
@@ -63,13 +63,13 @@ export function insertVerb({ db, interned, events }: SqliteContext): SqliteVerb<
       return null;
     }
     if (!isSameBody(row.body_hash, job.bodyHash)) return { status: "conflict", id: row.id };
-    // A job of this very list has its key but no row yet: only a stub has an end to its window.
+    // A job of this same list has its key but no row yet: only a stub has an end of its window.
     const pruned = row.until !== null;
     const state = JOB_STATES[row.state ?? row.stub_state ?? 0] as JobState;
     return { status: "exists", id: row.id, state, chapter: row.chapter ?? row.stub_chapter ?? 1, pruned };
   }
 
-  /** Nothing moves a parent while a list is stored. */
+  /** Nothing changes a parent while a list is stored. */
   function findParent(id: string, seen: Map<string, ParentFacts | null>): ParentFacts | null {
     const known = seen.get(id);
     if (known !== undefined) return known;

@@ -1,6 +1,6 @@
-/** Lanes, policies and sessions are stored once and named by small numbers. This is the cache of what the numbers
- *  mean. Numbers are never used again, so what is cached stays true; what another process added is read when it is first met, and
- *  what was deleted (`names.ts`) is found to be gone when it is used again. */
+/** Cache of lanes, policies and sessions, which are stored once and referred to by small numbers. Numbers are never
+ *  reused, so cached values stay valid; values that another process added are read on first use, and deleted ones
+ *  (`../interned-names.ts`) are found missing when they are used again. */
 import { PerdureError } from "../../core/errors.ts";
 import { isRunQueue } from "../../core/names.ts";
 import type { Policy } from "../../core/policy/policy.ts";
@@ -9,9 +9,9 @@ import { isFresh, type KnownName, PolicyMemory } from "../interned-names.ts";
 import { type Lane, labelText, laneName, type NewLane } from "../lane.ts";
 import type { Database, SqlStatement } from "./driver.ts";
 
-/** More sessions than this are not kept in memory: each start of a worker makes one. */
+/** How many sessions are cached: each start of a worker makes one. */
 const MAX_SESSIONS = 10_000;
-/** Hashes of policies and their numbers. */
+/** How many policy hashes are cached. */
 const MAX_HASHES = 10_000;
 
 export class SqliteInterned {
@@ -19,7 +19,7 @@ export class SqliteInterned {
   readonly #laneNos = new Map<string, KnownName>();
   #lastLane = 0;
   #forgotten = 0;
-  /** Sweeps that had deleted something when numbers were last found to be good. */
+  /** The number of sweeps that had deleted something when the cache was last checked. */
   #swept = 0;
   readonly #policies = new PolicyMemory();
   readonly #policyNos = new Map<string, KnownName>();
@@ -49,13 +49,13 @@ export class SqliteInterned {
     };
   }
 
-  /** All lanes, those that other processes added since the last call included. */
+  /** All lanes, including those that other processes added since the last call. */
   lanes(): IterableIterator<Lane> {
     this.#readLanes();
     return this.#lanes.values();
   }
 
-  /** Changes whenever the set of lanes may have. */
+  /** Changes whenever the set of lanes may have changed. */
   get laneVersion(): number {
     this.#readLanes();
     return this.#forgotten * 1e9 + this.#lastLane;
@@ -71,8 +71,9 @@ export class SqliteInterned {
     return lane;
   }
 
-  /** First in a write transaction that uses names: if any were deleted since, by whomever, each is looked up again before it is
-   *  used. Instants cannot show it: a process may have been stopped for hours between taking the instant of a job and this. */
+  /** Call first in a write transaction that uses names: if any process deleted some since, each is looked up again
+   *  before it is used. Timestamps cannot detect it: a process may have been stopped for hours between reading the time
+   *  of a job and this call. */
   dropSwept(): void {
     const swept = (this.#sql.swept.get() as { value: number } | undefined)?.value ?? 0;
     if (swept === this.#swept) return;
@@ -81,24 +82,24 @@ export class SqliteInterned {
     for (const known of this.#laneNos.values()) known.touchedAt = Number.NEGATIVE_INFINITY;
   }
 
-  /** Within a write transaction. The caller forgets what was added if that transaction is rolled back. */
+  /** Within a write transaction. The caller drops what was added if the transaction is rolled back. */
   internLane(lane: NewLane & { readonly owner?: string | null }, now: number): number {
     const labels = labelText(lane.labels);
     const name = JSON.stringify([lane.namespace, lane.queue, lane.kind, labels]);
     const known = this.#laneNos.get(name);
-    // The lane of a single run goes with its last job, whenever that is.
+    // The lane of a single run is deleted with its last job, whenever that is.
     if (known !== undefined && isFresh(known, now) && !isRunQueue(lane.queue)) return known.no;
     const { namespace, queue, kind } = lane;
     const stored = this.#sql.laneByName.get(namespace, queue, kind, labels) as { no: number } | undefined;
     if (stored === undefined) this.#sql.addLane.run(namespace, queue, kind, labels, now, lane.owner ?? null);
     else this.#sql.touchLane.run(now, stored.no);
     this.#readLanes();
-    const met = this.#laneNos.get(name) as KnownName;
-    met.touchedAt = now;
-    return met.no;
+    const current = this.#laneNos.get(name) as KnownName;
+    current.touchedAt = now;
+    return current.no;
   }
 
-  /** Forgets lanes that were deleted, by whomever. To keep one does no harm but for the memory it takes. */
+  /** Drops deleted lanes from the cache. Keeping one only costs memory. */
   dropLanes(): void {
     this.#readLanes();
     if ((this.#sql.laneCount.get() as { count: number }).count === this.#lanes.size) return;
@@ -122,7 +123,7 @@ export class SqliteInterned {
     return policy;
   }
 
-  /** Within a write transaction, as of lanes. */
+  /** Within a write transaction, as for lanes. */
   internPolicy(hash: string, policy: Policy, now: number): number {
     const known = this.#policyNos.get(hash);
     if (known !== undefined && isFresh(known, now)) return known.no;
@@ -144,7 +145,7 @@ export class SqliteInterned {
     return id;
   }
 
-  /** After a rollback: numbers given out in that transaction may mean something else, or nothing. */
+  /** After a rollback: numbers assigned in that transaction may mean something else, or nothing. */
   forget(): void {
     this.#forgotten += 1;
     this.#lanes.clear();
@@ -160,7 +161,7 @@ export class SqliteInterned {
       const text = row.labels as unknown as string;
       const lane = { ...row, labels: JSON.parse(text) as Record<string, string> };
       this.#lanes.set(row.no, lane);
-      // Touched by nobody here yet.
+      // Not used by this process yet.
       const known = { no: row.no, touchedAt: Number.NEGATIVE_INFINITY };
       this.#laneNos.set(JSON.stringify([row.namespace, row.queue, row.kind, text]), known);
       this.#lastLane = row.no;
@@ -169,5 +170,5 @@ export class SqliteInterned {
 }
 
 function missing(what: string, no: number): PerdureError {
-  return new PerdureError("store_io", `the database names ${what} ${no}, which is not there: restore a backup`);
+  return new PerdureError("store_io", `the database refers to ${what} ${no}, which does not exist; restore a backup`);
 }

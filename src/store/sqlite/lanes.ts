@@ -1,7 +1,7 @@
-/** Which lanes a claim looks through. A session with few lanes looks through all of them. One with many (a queue per
- *  tenant) looks at those that hold waiting jobs, found by leaping through the index from lane to lane, and at no more
- *  than a window of them at a time; the next claim begins where this one ended. So a claim costs the same however many
- *  lanes there are; within a window the order is exact, between windows it is everyone's turn. */
+/** Selects the lanes that a claim scans. A session with few lanes scans all of them. A session with many (such as a
+ *  queue per tenant) scans those with waiting jobs, found by skipping through the index from lane to lane, at most a
+ *  window of them at a time; the next claim starts where this one ended. So a claim costs the same however many lanes
+ *  there are. Within a window the order is exact; windows take turns. */
 
 import {
   type Capability,
@@ -28,7 +28,7 @@ export interface LaneUser {
 
 const MAX_SESSIONS = 1_000;
 
-/** Light and heavy lanes are walked through apart from each other. */
+/** Light and heavy lanes are scanned separately. */
 type SqliteLanePart = "light" | "heavy";
 
 export function laneFinder({ db, interned }: SqliteContext) {
@@ -47,7 +47,7 @@ export function laneFinder({ db, interned }: SqliteContext) {
   const known = new Map<number, { readonly version: number; readonly lanes: SessionLanes }>();
   const places = { light: new Map<number, number>(), heavy: new Map<number, number>() };
 
-  /** The lanes of a session; kept until lanes are added. */
+  /** The lanes of a session; cached until lanes are added. */
   function lanesOf(user: LaneUser): SessionLanes {
     const version = interned.laneVersion;
     const cached = known.get(user.no);
@@ -65,7 +65,7 @@ export function laneFinder({ db, interned }: SqliteContext) {
     return lanes;
   }
 
-  /** Tells whether a lane's queue is open. */
+  /** Returns a function that checks whether a lane's queue is open. */
   function openness(): (lane: number) => boolean {
     const closed = paused.all() as { namespace: string; queue: string }[];
     if (closed.length === 0) return () => true;
@@ -76,7 +76,7 @@ export function laneFinder({ db, interned }: SqliteContext) {
     };
   }
 
-  /** Of these lanes of a session. */
+  /** The next window of these lanes of a session. */
   function windowOf(user: LaneUser, mine: ReadonlySet<number>, part: SqliteLanePart, wanted: number): LaneWindow {
     const isOpen = openness();
     if (mine.size <= FEW_LANES) return { lanes: [...mine].filter(isOpen), partial: false, next: 0 };
@@ -88,7 +88,7 @@ export function laneFinder({ db, interned }: SqliteContext) {
     return step.value;
   }
 
-  /** The next claim of this session goes on after this window. */
+  /** The next claim of this session starts after this window. */
   function moveOn(user: LaneUser, part: SqliteLanePart, window: LaneWindow): void {
     if (places[part].size >= MAX_SESSIONS) places[part].clear();
     places[part].set(user.no, window.next);

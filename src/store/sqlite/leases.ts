@@ -1,5 +1,4 @@
-/** Leases of claimed jobs: a session renews them, and a claim whose reply could not be delivered is withdrawn.
- *  Withdrawing only names the jobs; they are settled as released. */
+/** Leases of claimed jobs: a session renews them, and a claim whose reply could not be delivered is withdrawn. */
 import { mostUsage, type Usage } from "../../core/job/job.ts";
 import type { HeldAttempt, RenewAnswer } from "../../core/worker-protocol.ts";
 import { noteUndelivered } from "../claim-rules.ts";
@@ -11,8 +10,8 @@ import { ledgerBook } from "./rows.ts";
 import { logWriter } from "./settle.ts";
 import type { SqliteVerb } from "./writer.ts";
 
-// Renewals: one write extends the lease of everything a session holds. What it tells of its attempts (usage,
-// progress, log) is stored only where the attempt is still its own.
+// Renewals: one write extends the lease of everything a session holds. Usage, progress and logs of an attempt are
+// stored only if the session still holds it.
 
 interface SqliteRenewItem {
   readonly request: RenewRequest;
@@ -51,7 +50,7 @@ export function renewVerb(context: SqliteContext): SqliteVerb<SqliteRenewItem, R
     `select no, id, attempt, started_at, cancel_requested_at, policy, usage, live_usage, budget from job indexed by job_running
      where state = 1 and session = ?`,
   );
-  const tell = db.prepare(
+  const write = db.prepare(
     "update job set live_usage = coalesce(?, live_usage), progress = coalesce(?, progress) where no = ?",
   );
   const addLog = logWriter(context);
@@ -97,14 +96,14 @@ export function renewVerb(context: SqliteContext): SqliteVerb<SqliteRenewItem, R
     return { alive: true, leaseMs: facts.lease_ms, drain, wasOver, lost, cancel, overspent, unheard };
   }
 
-  /** `live`: what it has used, by all that was told. */
+  /** `live`: total usage, merged from all renewals. */
   function store(no: number, { attempt, usage, progress, log }: HeldAttempt, live: Usage | null): void {
-    const told = usage == null ? null : live;
-    if (told !== null || (progress ?? null) !== null) tell.run(jsonOrNull(told), progress ?? null, no);
+    const used = usage == null ? null : live;
+    if (used !== null || (progress ?? null) !== null) write.run(jsonOrNull(used), progress ?? null, no);
     if (log) addLog(no, attempt, log);
   }
 
-  // Before reports: a run that ends in the same moment must not shut the door on the log it has already handed over.
+  // Before reports: the log of an attempt that ends at the same time must still be stored.
   return { order: -1, run: (items) => items.map(({ request, now }) => renewOne(request, now)) };
 }
 
@@ -112,8 +111,7 @@ function named({ jobId, attempt }: HeldAttempt) {
   return { jobId, attempt };
 }
 
-// Takes back what a claim was given whose reply could not be delivered. Only names the jobs: they are settled as
-// released.
+// Withdraws a claim whose reply could not be delivered. Only returns the jobs: the caller settles them as released.
 
 interface ClaimRow {
   readonly session: number;

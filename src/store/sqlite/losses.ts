@@ -1,4 +1,4 @@
-/** What SQLite knows of sessions that were lost: asked only where the reaper settles. */
+/** What SQLite knows about lost sessions; read only when the reaper settles. */
 import { type FindOtherWorkers, otherWorkers, processKey, type WatchedSession } from "../../core/decision/evidence.ts";
 import {
   diedWith,
@@ -22,7 +22,7 @@ export function lossKeeper({ db }: SqliteContext) {
     `select ${WATCHED}, lease_ms as leaseMs, coalesce(lost_with, 0) as lostWith from session where no = ?`,
   );
   const inHand = db.prepare("select count(*) as jobs from job indexed by job_running where state = 1 and session = ?");
-  // The sessions of a process that died with it, or before it.
+  // Sessions of the same process that were lost with it or earlier.
   const ofProcess = db.prepare(
     `select no, process, pid, reaped, lost_at as lostAt, coalesce(lost_with, 0) as lostWith
      from session indexed by session_process
@@ -51,7 +51,7 @@ export function lossKeeper({ db }: SqliteContext) {
       sessions.set(session, { ...found, lostWith: diedWith(found, countOf(session), processOf(found)) });
     }
 
-    /** Read once for all of its sessions. */
+    /** Read once for all sessions of the process. */
     function processOf({ process, pid }: LostSession): readonly ProcessSession[] {
       const key = processKey({ process, pid });
       if (key === null) return [];
@@ -78,7 +78,7 @@ export function lossKeeper({ db }: SqliteContext) {
   }
 
   return {
-    /** Sessions are read only where the reaper reports. */
+    /** Sessions are read only for reports of the reaper. */
     of(jobs: Iterable<StoredJob>, items: readonly SettleItem[]): Losses {
       const isReaping = items.some(({ report }) => report.from.kind === "reaper");
       return new Losses(isReaping ? factsOf(jobs, items[0]?.now ?? 0) : NO_LOSSES);

@@ -1,7 +1,7 @@
 /** The schema, as numbered steps forward. A step that has been released is never edited. States are small numbers
  *  (`STATE_CODES`); times are milliseconds UTC; a job is `no` inside the database and `id` outside. */
 
-/** "PERD": how we know a database file as ours. */
+/** "PERD": identifies a database file as ours. */
 export const APPLICATION_ID = 0x50455244;
 
 export const MIGRATIONS: readonly string[] = [

@@ -1,5 +1,5 @@
-/** Opens a database file: creates it privately, migrates it, and checks that it is the expected one. Reads the
- *  version and checks a file without migrating it. */
+/** Opens a database file: creates it privately, checks that it is ours and not newer than this version, and migrates
+ *  it. Also reads the version and checks a file without migrating it. */
 import { closeSync, constants, existsSync, fstatSync, openSync, statSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { PerdureError } from "../../core/errors.ts";
@@ -16,25 +16,24 @@ import { truncateErasedSecret } from "./settings.ts";
 import { sqliteStore } from "./sqlite-store.ts";
 import type { BrokenStore, WriterClock } from "./writer.ts";
 
-// Opens a database file: creates it for its owner only, refuses what is not ours or newer than we are, migrates. Safe
-// from two processes at once: each step looks again under the write lock.
+// Safe from two processes at once: each step checks again under the write lock.
 
 interface OpenSqlite {
   /** A file, or `:memory:`. */
   readonly path: string;
-  /** For its turns and timers. */
+  /** For turns and timers of the writer. */
   readonly clock?: WriterClock;
   readonly random: () => number;
-  /** Words for the operator. */
+  /** Receives messages for the operator. */
   readonly report?: (message: string) => void;
-  /** For the store's generation, and what its cursors are checked by. */
+  /** For the store's generation and the signature of its cursors. */
   readonly newSecret: () => string;
   /** The clocks of this process. */
   readonly mark?: (() => WallMark) | undefined;
 }
 
 const WRITE_AHEAD = "pragma journal_mode = wal";
-/** How long another process may keep a new file locked before we say so. */
+/** How long another process may keep a new file locked before opening fails. */
 const OPEN_WAIT_MS = 10_000;
 
 export async function openSqlite(options: OpenSqlite): Promise<Store> {
@@ -81,13 +80,13 @@ export async function openSqlite(options: OpenSqlite): Promise<Store> {
 function tune(db: Database): void {
   // FULL: with NORMAL a power cut lost every one of 300 acknowledged inserts.
   db.exec(`${WRITE_AHEAD}; pragma synchronous = full`);
-  // A log of up to 40 MB before it is copied into the file: pages that are written again and again are copied once.
-  // Jobs that fail once ran 14 % faster than with SQLite's 4 MB.
+  // The log may grow to 40 MB before it is copied into the file: pages that are rewritten often are copied once. Jobs
+  // that fail once ran 14 % faster than with SQLite's default of 4 MB.
   db.exec("pragma temp_store = memory; pragma cache_size = -65536; pragma wal_autocheckpoint = 10000");
 }
 
-/** What the broken handle knows of its database, but not less than what this process has stored: where it cannot even read, or
- *  where the index of its log is that of another database, it knows too little. */
+/** What the broken handle reads of its database, but at least what this process has stored: if it cannot read, or the
+ *  index of its log belongs to another database, it reports too little. */
 function identityNow({
   db,
   identity,
@@ -102,14 +101,15 @@ function identityNow({
   }
 }
 
-/** A handle on a database without its file would create it, and one without its log would miss what was stored last. Another file
- *  in its place may be the same database, as after a disk was mounted again: that is found out when it is opened. */
+/** A handle on a database without its file would create it, and one without its log would miss the latest data. A
+ *  different file at its path may be the same database, as after a disk was mounted again: that is checked after
+ *  opening. */
 function refuseWithoutFiles(path: string, misplaced: Misplaced | null): void {
   if (misplaced === null || (misplaced.file === "database" && existsSync(path))) return;
   throw new PerdureError("store_io", misplaced.message);
 }
 
-/** The same database with a new handle, which has written to it. Nothing is created, and nothing changed in another file. */
+/** Opens the same database with a new handle and writes to it. Creates nothing, and changes nothing in another file. */
 async function openAgain(path: string, random: () => number, identity: DatabaseIdentity): Promise<Database> {
   const db = await openDatabase(path);
   try {
@@ -125,7 +125,8 @@ async function openAgain(path: string, random: () => number, identity: DatabaseI
   }
 }
 
-/** Directories 0700 and the file 0600, before SQLite opens it; its companions take the file's mode. */
+/** Creates directories with 0700 and the file with 0600 before SQLite opens it; its companion files take the file's
+ *  mode. */
 function createPrivately(path: string): void {
   try {
     const dir = dirname(path);
@@ -137,7 +138,7 @@ function createPrivately(path: string): void {
   }
 }
 
-/** Does not wait for the other end of a named pipe, which another user may have put there. */
+/** Does not block on a named pipe, which another user may have put there. */
 function createFile(path: string): void {
   const file = openSync(
     path,
@@ -145,7 +146,7 @@ function createFile(path: string): void {
     0o600,
   );
   try {
-    if (!fstatSync(file).isFile()) throw new Error("it is not a plain file");
+    if (!fstatSync(file).isFile()) throw new Error("not a regular file");
   } finally {
     closeSync(file);
   }
@@ -206,8 +207,8 @@ function refuseNewer(db: Database, path: string): void {
   const version = pragma(db, "user_version");
   if (version <= MIGRATIONS.length) return;
   const message =
-    `${path} has schema ${version}, and this version of Perdure knows up to ${MIGRATIONS.length}: ` +
-    "use the newer version that wrote it, or another file";
+    `${path} has schema ${version}, but this version of Perdure supports up to ${MIGRATIONS.length}: ` +
+    "upgrade Perdure, or choose another file";
   throw new PerdureError("store_newer", message);
 }
 
@@ -217,7 +218,7 @@ function explained(error: unknown, path: string): unknown {
     case SQLITE.NOTADB:
       return new PerdureError(
         "store_not_a_database",
-        `${path} is not an SQLite database; nothing was changed in it. Choose another file, or restore a backup`,
+        `${path} is not an SQLite database and was not changed; choose another file, or restore a backup`,
         { cause },
       );
     case SQLITE.FULL:
@@ -229,20 +230,19 @@ function explained(error: unknown, path: string): unknown {
     case null:
       return error;
     default:
-      // Also what should be there and is not: a table, a column.
+      // Also a missing table or column.
       return new PerdureError("store_io", `cannot use ${path}: ${(error as Error).message}; restore a backup`, {
         cause,
       });
   }
 }
 
-// Looks at a database file without bringing it forward: which version its schema has, and whether SQLite finds it
-// sound. A file that is not there is not made. What is in it stays; SQLite may move it from its log into the file on
-// the way.
+// Inspects a database file without migrating it: the version of its schema, and SQLite's integrity check. A missing
+// file is not created. The data stays the same; SQLite may copy its log into the file.
 
-/** Refuses what is not ours, or newer than we are, as opening does. */
+/** Refuses a file that is not ours or newer than this version, as opening does. */
 export async function sqliteVersion(path: string, random: () => number): Promise<SchemaVersion> {
-  const found = isThere(path)
+  const found = hasContent(path)
     ? await withFile(path, random, (db) => {
         refuseForeign(db, path);
         refuseNewer(db, path);
@@ -252,9 +252,9 @@ export async function sqliteVersion(path: string, random: () => number): Promise
   return { found, known: MIGRATIONS.length };
 }
 
-/** What SQLite's quick check finds wrong; empty if nothing is. It reads the whole file. */
+/** Errors found by SQLite's quick check; empty if there are none. Reads the whole file. */
 export async function sqliteFaults(path: string, random: () => number): Promise<string[]> {
-  if (!isThere(path)) return [];
+  if (!hasContent(path)) return [];
   return withFile(path, random, (db) => {
     const rows = db.prepare("pragma quick_check(10)").all() as { quick_check: string }[];
     const faults = rows.map((row) => String(row.quick_check));
@@ -262,8 +262,8 @@ export async function sqliteFaults(path: string, random: () => number): Promise<
   });
 }
 
-/** An empty file is what is left of a start that was cut short. */
-function isThere(path: string): boolean {
+/** An empty file is left over from an interrupted start. */
+function hasContent(path: string): boolean {
   try {
     return (statSync(path, { throwIfNoEntry: false })?.size ?? 0) > 0;
   } catch (cause) {
@@ -271,14 +271,14 @@ function isThere(path: string): boolean {
   }
 }
 
-async function withFile<T>(path: string, random: () => number, look: (db: Database) => T): Promise<T> {
+async function withFile<T>(path: string, random: () => number, read: (db: Database) => T): Promise<T> {
   let db: Database | null = null;
   try {
     const opened = await openDatabase(path);
     db = opened;
     let seen: { readonly value: T } | null = null;
     await whenFree(path, random, () => {
-      seen = { value: look(opened) };
+      seen = { value: read(opened) };
     });
     return (seen as unknown as { readonly value: T }).value;
   } catch (error) {
@@ -288,16 +288,16 @@ async function withFile<T>(path: string, random: () => number, look: (db: Databa
   }
 }
 
-// Data directories hold jobs and tokens: they are not for a repository.
+// Data directories contain jobs and tokens, which must not get into a repository.
 
-/** Ours, where nobody names another. */
+/** The default data directory. */
 export const DATA_DIRECTORY = ".perdure";
 
-/** Leaves a file there that keeps git away from all of it, unless there is one. Best effort: nothing depends on it. */
+/** Creates a `.gitignore` there that excludes everything, unless one exists. Best effort. */
 export function keepFromGit(dir: string): void {
   try {
     writeFileSync(join(dir, ".gitignore"), "# Jobs and tokens of Perdure.\n*\n", { flag: "wx", mode: 0o600 });
   } catch {
-    // There is one, or it cannot be written: then the database could not be either, and that is reported.
+    // It exists, or cannot be written: then the database cannot be written either, and that is reported.
   }
 }

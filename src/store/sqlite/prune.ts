@@ -1,4 +1,4 @@
-/** Deletes ended jobs and what belongs to them, and then the interned names that no row uses any more. */
+/** Deletes ended jobs and their data, and then interned names that no row refers to. */
 import { JOBS_PRUNED, jobsPruned } from "../engine-events.ts";
 import { MAX_CANDIDATES, NameSweep } from "../interned-names.ts";
 import { PAGE, PRUNED_STATES, type PrunedState, PrunePlaces, type PruneRound } from "../prune-places.ts";
@@ -7,29 +7,30 @@ import { STATE_CODES } from "../stored-job.ts";
 import type { SqliteContext } from "./context.ts";
 import type { SqliteVerb } from "./writer.ts";
 
-// Deletes what has been over for long enough, oldest first, a bounded number at a time. A job with a submit key
-// leaves a stub, so that the key keeps its meaning for the rest of its window. A child leaves none: its key is its
-// parent's alone, who may be redriven and then needs a child that can be waited for.
+// Deletes jobs that ended long enough ago, oldest first, a bounded number at a time. A job with a submit key leaves a
+// stub, so that the key stays taken until its window ends. A child leaves none: only its parent uses its key, and a
+// redriven parent needs a child that it can wait for.
 
 const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload", "blocked", "cascade", "hold", "budget"];
 
 export function pruneVerb(context: SqliteContext): SqliteVerb<PruneQuery, PruneAnswer> {
   const { db, interned, events } = context;
   const sweepNames = nameSweeper(context);
-  // A parent that has not ended may still ask for its children, and children whose cancel is due are found by their parent.
-  // So are those below an ended child: it stays as long as somebody above it may be cancelled, or was just now.
+  // Kept: children of a parent that has not ended, which may still read them, and children with a cancel in progress,
+  // which finds them by their parent. The same for jobs below an ended child, as long as a job above may be cancelled,
+  // or was just now.
   const above = `with recursive above (id) as (
       select job.parent union all select p.parent from above cross join job p on p.id = above.id where p.parent is not null
     ) select 1 from above cross join job p on p.id = above.id
     where p.state < 3 or exists (select 1 from cascade where cascade.job = p.no)`;
-  // The same goes for who stands between an attempt and a budget that it holds some of, through a budget between them.
+  // Also kept: jobs between an attempt and a budget that it holds part of.
   const kept = `(parent is not null and exists (select 1 from job p where p.id = job.parent and p.state < 3))
     or exists (select 1 from cascade where cascade.job = job.no)
     or (parent is not null and exists (select 1 from job c indexed by job_parent where c.parent = job.id)
       and (exists (${above}) or exists (
         select 1 from budget l cross join budget a on a.job = l.above where l.job = job.budget)))`;
   const fields = `select no, id, lane, state, chapter, submitted_at, finished_at, key, parent, ${kept} as kept from job`;
-  // Most jobs have succeeded, so those are found by number; the others have an index.
+  // Most jobs have succeeded, so those are scanned by number; the others have an index.
   const succeeded = db.prepare(`${fields} not indexed where state = ? and no > ? order by no limit ?`);
   const aside = db.prepare(
     `${fields} indexed by job_aside where state = ? and (state = 2 or state >= 4) and no > ? order by no limit ?`,
@@ -47,9 +48,9 @@ export function pruneVerb(context: SqliteContext): SqliteVerb<PruneQuery, PruneA
     ),
     db.prepare("delete from job where no in (select value from json_each(?))"),
   ];
-  // Rows of jobs name their session, and must go on telling what their events tell: a session is out of sight at
-  // once, but its row stays until no job is left of those that it may have run. By number, not by time: where the
-  // clock was set back, a job may have come after the session ended that ran it.
+  // Job rows refer to their session, whose name their events show: a session is hidden at once, but its row stays until
+  // all jobs that it may have run are deleted. By number, not by time: if the clock was set back, a job may be newer
+  // than the end of the session that ran it.
   const retireSessions = db.prepare(
     `update session set reaped = 2, last_job = (select coalesce(max(no), 0) from job)
      where reaped = 1 and ended_at < ?`,
@@ -59,17 +60,17 @@ export function pruneVerb(context: SqliteContext): SqliteVerb<PruneQuery, PruneA
      and last_job < coalesce((select min(no) from job), last_job + 1)`,
   );
   const claims = db.prepare("delete from claim where at < ?");
-  // Of hosts that claim no more.
+  // Of hosts that no longer claim.
   const holds = db.prepare(
     `delete from hold where job in (
        select h.job from hold h cross join job j on j.no = h.job where j.state <> 1 or j.attempt <> h.attempt limit ?)`,
   );
-  // A waiting job's clock needs every pause since it came.
+  // Computing how long a waiting job has waited needs every pause since its submit.
   const pauses = db.prepare(
     `delete from past_pause where to_at < ?
      and to_at < coalesce((select submitted_at from job order by no limit 1), to_at + 1)`,
   );
-  // Nobody can submit to it meanwhile: the write lock is ours.
+  // No job can be submitted to it meanwhile: the write lock is held.
   const dropLanes = db.prepare(
     `delete from lane where no in (
        select no from lane indexed by lane_run where queue glob 'run-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]'
@@ -107,14 +108,14 @@ export function pruneVerb(context: SqliteContext): SqliteVerb<PruneQuery, PruneA
     dropSessions.run();
     engineEvents.run(sessionsEndedBefore, limit);
     dropLanes.run(limit);
-    // Names that the last of these jobs had are unused once all of them are gone.
+    // Names are unused only after all jobs that had them are deleted.
     const more = round.end() || sweepNames(query.namesUnusedBefore);
     interned.dropLanes();
     return { jobs: ids.length, ids, more };
   }
 
-  /** Jobs are numbered as they come and none can end before it came: at a page of those that came too late we stop.
-   *  A page, not the first of them: it may have come while the clock was wrong. */
+  /** Jobs are numbered in submit order and none ends before its submit: the scan stops at a page whose jobs are all too
+   *  young. At a page, not at the first such job: it may have been submitted while the clock was wrong. */
   function endedBeforeRows(state: PrunedState, before: number, limit: number, round: PruneRound): EndedRow[] {
     const found: EndedRow[] = [];
     const query = state === "succeeded" ? succeeded : aside;
@@ -123,11 +124,11 @@ export function pruneVerb(context: SqliteContext): SqliteVerb<PruneQuery, PruneA
       for (const row of page) {
         if (row.finished_at < before && row.kept === 0) found.push(row);
         if (found.length < limit) continue;
-        round.lookedAt(state, row.no);
+        round.scanned(state, row.no);
         return found;
       }
       if (page.length < PAGE || page.every((row) => row.submitted_at >= before)) round.done(state);
-      else round.lookedAt(state, (page.at(-1) as EndedRow).no);
+      else round.scanned(state, (page.at(-1) as EndedRow).no);
     }
     return found;
   }
@@ -157,10 +158,10 @@ interface EndedRow {
   readonly kept: number;
 }
 
-// Deletes lanes and policies that no job names and nobody has used of late, a slice at a time: see `../names.ts`. The
-// write lock is ours while a slice is looked at.
+// Deletes lanes and policies that no job refers to and that were not used recently, a slice at a time: see
+// `../interned-names.ts`. The write lock is held while a slice is scanned.
 
-/** Jobs of one call: about five milliseconds. */
+/** Jobs scanned per call: about five milliseconds. */
 const SLICE = 5_000;
 
 function nameSweeper({ db }: SqliteContext): (unusedBefore: number | undefined) => boolean {
@@ -169,21 +170,21 @@ function nameSweeper({ db }: SqliteContext): (unusedBefore: number | undefined) 
   const [unusedLanes, unusedPolicies] = [unused("lane"), unused("policy")];
   const jobs = db.prepare(`select no, lane, policy from job not indexed where no > ? order by no limit ${SLICE}`);
   for (const statement of [unusedLanes, unusedPolicies, jobs]) statement.setReturnArrays(true);
-  // Used again since the sweep began: then it stays.
+  // Kept if used again since the sweep began.
   const drop = (table: "lane" | "policy") =>
     db.prepare(`delete from ${table} where no in (select value from json_each(?)) and used_at < ?`);
   const [dropLanes, dropPolicies] = [drop("lane"), drop("policy")];
-  // Whoever still knows one of them asks for it: see `Interned.dropSwept`.
-  const told = db.prepare(
+  // Processes that still cache a deleted name check this counter: see `Interned.dropSwept`.
+  const countSweep = db.prepare(
     "insert into meta (name, value) values ('names_swept', 1) on conflict (name) do update set value = value + 1",
   );
   const numbers = (rows: unknown) => (rows as [number][]).map(([no]) => no);
   let sweep: NameSweep | null = null;
 
-  /** Whether there is more to be looked at. */
+  /** Returns whether more remains to be scanned. */
   return (unusedBefore) => {
     if (unusedBefore === undefined) return false;
-    // One that is under way is gone on with, whoever began it.
+    // Continues a sweep that is in progress, whichever call started it.
     sweep ??= new NameSweep(
       unusedBefore,
       numbers(unusedLanes.all(unusedBefore)),
@@ -196,7 +197,7 @@ function nameSweeper({ db }: SqliteContext): (unusedBefore: number | undefined) 
     if (!sweep.isEmpty && rows.length === SLICE) return true;
     const lanes = dropLanes.run(JSON.stringify([...sweep.lanes]), sweep.unusedBefore);
     const policies = dropPolicies.run(JSON.stringify([...sweep.policies]), sweep.unusedBefore);
-    if (Number(lanes.changes) + Number(policies.changes) > 0) told.run();
+    if (Number(lanes.changes) + Number(policies.changes) > 0) countSweep.run();
     sweep = null;
     return false;
   };

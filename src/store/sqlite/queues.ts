@@ -1,4 +1,4 @@
-/** Queues: what is in them, and pausing them. A queue exists when a job names it. */
+/** Queues: counting their jobs, and pausing them. A queue exists when a job names it. */
 import { type EventLoop, nextTurn } from "../../lib/clock.ts";
 import type { Lane } from "../lane.ts";
 import { type CountedQueues, type CountRows, keptCounts, queueCounts } from "../queue-counts.ts";
@@ -58,11 +58,11 @@ function pauseVerb({ db, events }: SqliteContext): SqliteVerb<PauseCall, null> {
   };
 }
 
-/** Counts in slices, one a turn of the event loop: SQLite works inside our process. Those of one turn are of one moment. Where
- *  there are more, jobs that change state meanwhile may be counted twice, or not at all. */
+/** Counts in slices, one per turn of the event loop, because SQLite blocks the process. A count in a single turn is a
+ *  consistent snapshot; in longer counts, jobs that change state meanwhile may be counted twice or not at all. */
 function countReader({ db, interned }: SqliteContext, atOnce: number, loop: Pick<EventLoop, "turn">) {
-  // Each state from its own small index, and the succeeded ones as what is left of all: no row of a job is read, save
-  // the running ones.
+  // Each state is counted in its own small index, and succeeded jobs are the difference to the total: no row of a job
+  // is read except of running ones.
   const readyEnd = db.prepare(
     `select lane, priority, run_at from job indexed by job_ready
      where state = 0 and (lane, priority, run_at) > (?, ?, ?) order by lane, priority, run_at limit 1 offset ?`,
@@ -88,9 +88,9 @@ function countReader({ db, interned }: SqliteContext, atOnce: number, loop: Pick
   const all = [readyEnd, ready, running, ...aside.flatMap(({ end, count }) => [end, count]), ofLane, lanes, paused];
   for (const statement of all) statement.setReturnArrays(true);
 
-  /** Yields how many entries it went through since the last time. */
+  /** Yields the number of entries read since the last yield. */
   function* count(now: number): Generator<number, QueueCounts[]> {
-    // Read in the turn in which it is counted: it may be deleted in the next.
+    // Read in the same turn as its count: the lane may be deleted in the next.
     const meanings = new Map<number, Lane>();
     const counted: [number, number, number][] = [];
     const due: [number, number][] = [];
@@ -152,7 +152,7 @@ function countReader({ db, interned }: SqliteContext, atOnce: number, loop: Pick
         }
         return null;
       } catch (error) {
-        // Tried again, it begins anew.
+        // A retry starts again.
         steps = null;
         entries = 0;
         throw error;
@@ -163,15 +163,15 @@ function countReader({ db, interned }: SqliteContext, atOnce: number, loop: Pick
     for (;;) {
       const queues = await answer(oneTurn);
       if (queues !== null) return { queues, entries };
-      await nextTurn(loop); // others have their turn
+      await nextTurn(loop); // yield to other work
     }
   };
 }
 
-/** Lane, priority and due time: a place in the index of those that wait. */
+/** Lane, priority and due time: a position in the index of waiting jobs. */
 type CountPosition = [number, number, number];
 const LAST: CountPosition = [Number.MAX_SAFE_INTEGER, 0, 0];
 /** Blocked, failed, cancelled. */
 const ASIDE = [2, 4, 5] as const;
-/** A lane costs as much as these entries, also where it is empty. */
+/** A lane costs as much as this many entries, even if it is empty. */
 const LANE_ENTRIES = 20;

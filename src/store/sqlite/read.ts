@@ -1,4 +1,4 @@
-/** Reading one job and what is recorded about it. Reads never wait for writers. */
+/** Reads one job and everything recorded about it. Reads never wait for writers. */
 import { NO_BUDGETS } from "../../core/decision/budget.ts";
 import type { JobEvent, PerdureEvent } from "../../core/job/event.ts";
 import { currentEvent } from "../../core/job/event-formats.ts";
@@ -63,7 +63,7 @@ export function reader({ db, interned }: SqliteContext) {
   const pausedAt = db.prepare("select paused_at from queue where namespace = ? and queue = ?");
   const isLive = "reaped = 0 and ended_at is null and namespace = ?";
   const live = db.prepare(`select count(*) as count from session where ${isLive}`);
-  // Those whose text has the name of the kind: only these are parsed, as there may be many with many kinds.
+  // Only rows whose text contains the kind are parsed: there may be many sessions with many kinds.
   const liveFor = db.prepare(
     `select ${SESSION_COLUMNS}, 0 as running from session where ${isLive} and instr(kinds, ?) > 0`,
   );
@@ -76,7 +76,7 @@ export function reader({ db, interned }: SqliteContext) {
     return row === undefined ? null : toJob(row, interned);
   }
 
-  /** A job with what belongs to it in other tables. */
+  /** A job with its data from other tables. */
   function view(job: StoredJob): JobRow {
     const { no, lane: _lane, session: _session, liveUsage: live, budget, ...row } = job;
     const won = job.state === "succeeded" ? (result.get(no, job.attempt) as { result: string | null }) : null;
@@ -97,7 +97,7 @@ export function reader({ db, interned }: SqliteContext) {
     return (found as { failure: string | null } | undefined)?.failure ?? null;
   }
 
-  /** As much of it as a row shows. */
+  /** At most as much as an attempt row shows. */
   function logOf(no: number, attempt: number): string {
     let text = "";
     for (let after = 0; text.length < ATTEMPT_LOG; ) {
@@ -155,13 +155,13 @@ export function reader({ db, interned }: SqliteContext) {
         `select e.seq, e.n, e.at, e.name, e.data, j.id from event e left join job j on j.no = e.job
          where ${between} order by e.seq ${direction} limit ?`,
       ),
-      // By `n`, which the index of a job has: a page costs the same wherever it begins.
+      // By `n`, the job's index: a page costs the same wherever it starts.
       ofJob: db.prepare(
         `select seq, n, at, name, data, ?2 as id from event where job = ?1 and seq > ?3 and seq < ?4
          and n > coalesce((select n from event where seq = ?3 and job = ?1), 0)
          and n < coalesce((select n from event where seq = ?4 and job = ?1), 9e15) order by n ${direction} limit ?5`,
       ),
-      // The last of the next events to scan, then those of them that match.
+      // First the last of the next events to scan, then the matches among them.
       scanEnd: db.prepare(
         `select ${last}(seq) as seq, count(*) as scanned
          from (select seq from event e where ${between} order by seq ${direction} limit ?)`,
@@ -251,7 +251,7 @@ interface EventRow {
   readonly data: string;
 }
 
-/** The first of them; the one that goes beyond so many characters is the last. */
+/** The first rows, up to a number of characters; the row that exceeds it is the last. */
 function upTo(most: number, rows: Iterable<unknown>): FoundEvents {
   const events: PerdureEvent[] = [];
   let chars = 0;

@@ -1,8 +1,7 @@
-/** A store that is opened again by itself after its disk failed, or after its file was moved away and put back. When a flush
- *  fails the system may drop what it held, so nothing is tried again with the same handle: the file is opened anew, checked,
- *  written to, and only then takes the place of the one that broke. Until then reads go on with the old handle, and what would
- *  write is refused as not done.
- *  What it does not do: open a database again that is damaged. That needs a person, and a backup. */
+/** A store that reopens itself after its disk failed, or after its file was moved away and back. After a failed flush
+ *  the system may drop what it held, so the handle is not used again for writes: the file is opened again, checked and
+ *  written to, and only then replaces the broken handle. Until then reads use the old handle, and writes are refused as
+ *  not stored. Does not reopen a damaged database: that needs an operator and a backup. */
 import type { Clock } from "../../lib/clock.ts";
 import type { Store } from "../store.ts";
 import type { BrokenStore } from "./writer.ts";
@@ -10,18 +9,18 @@ import type { BrokenStore } from "./writer.ts";
 export interface Reopening {
   /** The store, opened; `onBroken` is called at most once. */
   readonly first: (onBroken: (broken: BrokenStore) => void) => Store;
-  /** Opens the same database anew, and has written to it. */
+  /** Opens the same database again, and has written to it. */
   readonly reopen: (onBroken: (broken: BrokenStore) => void) => Promise<Store>;
   readonly clock: Pick<Clock, "after">;
   readonly random: () => number;
-  /** Words for the operator. */
+  /** Receives messages for the operator. */
   readonly report: (message: string) => void;
 }
 
-/** The first try follows at once: most errors pass. The last pause is short enough that nobody waits long for a disk that works
- *  again, and long enough for one that does not. */
+/** The first retry follows at once: most errors are transient. The longest pause balances a quick recovery against
+ *  needless retries. */
 const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [100, 5_000];
-/** One that breaks sooner than this after it was opened has not healed, and the pauses go on growing. */
+/** If the store breaks again within this time, the pauses continue to grow. */
 const STEADY_MS = 30_000;
 
 export function reopeningStore({ first, reopen, clock, random, report }: Reopening): Store {
@@ -37,10 +36,12 @@ export function reopeningStore({ first, reopen, clock, random, report }: Reopeni
     fault = { kind: opensWhen === null ? "damaged" : "disk", cause };
     cancelTimer();
     if (opensWhen === null) {
-      report(`store_down: the database takes no writes (${cause}); stop all who use it, and restore a backup`);
+      report(
+        `store_down: the database is not accepting writes (${cause}); stop all processes that use it and restore a backup`,
+      );
       return;
     }
-    report(`store_down: the database takes no writes (${cause}); it is opened again when ${opensWhen}`);
+    report(`store_down: the database is not accepting writes (${cause}); it will be reopened when ${opensWhen}`);
     tries = 0;
     schedule();
   }
@@ -61,7 +62,7 @@ export function reopeningStore({ first, reopen, clock, random, report }: Reopeni
       next = await reopen(onBroken);
     } catch (error) {
       const cause = (error as Error).message;
-      if (cause !== fault?.cause) report(`store_down: the database cannot be opened again: ${cause}`);
+      if (cause !== fault?.cause) report(`store_down: reopening the database failed: ${cause}`);
       fault = { kind: "disk", cause };
       schedule();
       return;
@@ -78,10 +79,10 @@ export function reopeningStore({ first, reopen, clock, random, report }: Reopeni
       pauseMs = 0;
     };
     cancelTimer = clock.after(STEADY_MS, rest, { background: true });
-    report(`store_up: the database is open again, at attempt ${tries}`);
+    report(`store_up: the database was reopened (attempt ${tries})`);
     for (const listener of listeners.keys()) listeners.set(listener, next.watch(listener));
-    await last.close().catch(() => {}); // it has nothing left to write
-    for (const listener of [...listeners.keys()]) listener(); // whatever changed meanwhile
+    await last.close().catch(() => {}); // nothing left to write
+    for (const listener of [...listeners.keys()]) listener(); // anything may have changed meanwhile
   }
 
   let current = first(onBroken);

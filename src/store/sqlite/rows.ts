@@ -1,5 +1,5 @@
-/** Rows to objects and back: jobs in the order of `JOB_COLUMNS`, jobs that a claim has just started (with fewer
- *  columns), and ledgers of budgets. */
+/** Reads and writes rows: jobs in the order of `JOB_COLUMNS`, just-claimed jobs (with fewer columns), and ledgers of
+ *  budgets. */
 import type { JobProgressFields } from "../../core/job/job.ts";
 import {
   addProgress,
@@ -15,14 +15,12 @@ import type { SqliteContext } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
 import type { SqliteInterned } from "./interned.ts";
 
-// Rows to jobs and back, in the order of `JOB_COLUMNS`.
-
 export const JOB_COLUMNS = JOB_COLUMN_NAMES.join(", ");
 
-/** The driver does not say that rows are arrays: statements are told to return them. */
+/** The driver's types do not know that these statements return rows as arrays. */
 export const toJob = jobOf as (row: unknown, interned: SqliteInterned) => StoredJob;
 
-/** Sets every field that a settle or an amend may change, to the values of `progressValues`. */
+/** Sets every field that a settle or an amend may change, to the values of `addProgress`. */
 export const UPDATE_PROGRESS = `update job set ${Object.keys(PROGRESS_COLUMNS)
   .map((name) => `${name} = ?`)
   .join(", ")}, live_usage = null where no = ?`;
@@ -34,10 +32,10 @@ export function progressValues(job: StoredJob, next: JobProgressFields, avoidSes
   return values;
 }
 
-// Reads the jobs that a claim has just started. A claim is the busiest reader, and a column costs as much as a small
-// object: what is known of a job at this moment, or nearly always empty, is not read.
+// Reads jobs that a claim has just started. Claims are the most frequent reads, and a column costs as much as a small
+// object, so columns with a known or nearly always empty value are not read.
 
-/** As usual for all but a few jobs; those where one of them is not are read whole. */
+/** Null for all but a few jobs; the others are read with all columns. */
 const RARE = `coalesce(j.streak_session, j.rule_counts, j.usage, j.deadline_at, j.parent, j.budget) is not null
   or j.losses + j.defers + j.handbacks + j.streak > 0 or j.chapter > 1`;
 
@@ -45,7 +43,7 @@ export function startedReader({ db, interned }: SqliteContext) {
   const from = "from json_each(?) as want cross join job j on j.no = want.value left join payload p on p.job = j.no";
   const previous =
     "case when j.attempt > 1 then (select failure from attempt a where a.job = j.no and a.attempt = j.attempt - 1) end";
-  // As `toStarted` reads them.
+  // The columns that `toStarted` expects.
   const short = db.prepare(
     `select j.no, j.id, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures, j.submitted_at,
        j.first_started_at, j.expire_in, j.timeout_ms, j.key, j.tags, ${RARE}, p.body, ${previous} ${from}`,
@@ -53,7 +51,7 @@ export function startedReader({ db, interned }: SqliteContext) {
   const whole = db.prepare(`select ${JOB_COLUMNS.replaceAll(/\w+/g, "j.$&")}, p.body, ${previous} ${from}`);
   for (const statement of [short, whole]) statement.setReturnArrays(true);
 
-  /** These jobs as they are, whoever started them, in the order of the numbers. */
+  /** Reads these jobs with all columns, in the order of the numbers. */
   function readWhole(numbers: readonly number[]): StartedJob[] {
     const rows = whole.all(JSON.stringify(numbers)) as SqlValue[][];
     return rows.map((row) => ({
@@ -63,7 +61,7 @@ export function startedReader({ db, interned }: SqliteContext) {
     }));
   }
 
-  /** These jobs, started by this session at this instant, within the same transaction. */
+  /** Reads these jobs, which this session started at this time, within the same transaction. */
   function readStarted(numbers: readonly number[], session: { no: number; id: string }, now: number): StartedJob[] {
     const rows = short.all(JSON.stringify(numbers)) as SqlValue[][];
     return rows.map((row) =>
@@ -74,7 +72,7 @@ export function startedReader({ db, interned }: SqliteContext) {
   return { readStarted, readWhole };
 }
 
-// Ledgers of budgets in the database. The write lock is ours wherever they are changed, so nobody comes between.
+// Ledgers of budgets. The write lock is held wherever they change.
 
 export function ledgerBook({ db }: Pick<SqliteContext, "db">) {
   const line = db.prepare(
@@ -87,7 +85,7 @@ export function ledgerBook({ db }: Pick<SqliteContext, "db">) {
   const set = db.prepare("update budget set body = ? where job = ?");
 
   return {
-    /** Makes sure that the ledger of this number and all above it are known; nothing is read for a job without one. */
+    /** Loads the ledger of this number and all above it unless they are known; reads nothing for a job without one. */
     learn(ledgers: Ledgers, no: number | null): void {
       if (no !== null && !ledgers.has(no)) ledgers.learn(line.all(no) as unknown as LedgerRow[]);
     },

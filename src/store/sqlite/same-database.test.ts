@@ -13,7 +13,7 @@ it("takes a disk for proven only when the log was begun anew, and not behind wha
     first.exec("pragma journal_mode = wal; create table meta (name text primary key, value)");
     reader.exec("begin");
     reader.prepare("select * from meta").all();
-    expect(() => proveDisk(next)).toThrow("another process reads the database");
+    expect(() => proveDisk(next)).toThrow("another process is reading the database");
     reader.exec("commit");
     proveDisk(next);
     expect(first.prepare("select name, value from meta").all()).toEqual([{ name: "reopened", value: 1 }]);

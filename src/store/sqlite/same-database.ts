@@ -1,5 +1,5 @@
-/** That a file which is opened again is the database it was, and that its disk works. Other data under the same name, as of
- *  a disk that was mounted empty or of an old backup, must not be taken for ours: what was acknowledged would be gone. */
+/** Checks that a reopened file is the same database and that its disk works. Other data at the same path, such as from
+ *  a disk mounted empty or an old backup, must be rejected: acknowledged data would be lost. */
 import { PerdureError } from "../../core/errors.ts";
 import { type Database, rollback } from "./driver.ts";
 import { isLocked } from "./writer.ts";
@@ -8,11 +8,11 @@ export interface DatabaseIdentity {
   readonly generation: string;
   readonly secret: string;
   readonly schema: number;
-  /** The number of the last event that was stored; they only grow. */
+  /** The number of the last stored event; numbers only grow. */
   readonly lastEvent: number;
 }
 
-/** Reads only. Throws where the tables are missing. */
+/** Read-only. Throws if the tables are missing. */
 export function identityOf(db: Database): DatabaseIdentity {
   const meta = db.prepare("select value from meta where name = ?");
   const text = (name: string) => (meta.get(name) as { value: string } | undefined)?.value ?? "";
@@ -23,7 +23,7 @@ export function identityOf(db: Database): DatabaseIdentity {
   return { generation: text("generation"), secret: text("secret"), schema, lastEvent: sequence?.seq ?? 0 };
 }
 
-/** Throws unless it is the same, with all that was stored. */
+/** Throws unless it is the same database with all stored data. */
 export function refuseOther(db: Database, was: DatabaseIdentity, path: string): void {
   const found = foundIn(db);
   const isSame = found?.generation === was.generation && found.secret === was.secret && found.schema === was.schema;
@@ -31,7 +31,7 @@ export function refuseOther(db: Database, was: DatabaseIdentity, path: string): 
   const what = isSame
     ? `an older state of the database (event ${found.lastEvent}, not ${was.lastEvent})`
     : "another database";
-  throw new PerdureError("store_io", `${path} holds ${what}; put back the file that was there, or restart on this one`);
+  throw new PerdureError("store_io", `${path} holds ${what}; restore the original file, or restart to use this one`);
 }
 
 function foundIn(db: Database): DatabaseIdentity | null {
@@ -43,15 +43,16 @@ function foundIn(db: Database): DatabaseIdentity | null {
   }
 }
 
-/** Writes, with a new handle on the file, and flushes. First the log is copied into the file: nothing that is written from now
- *  on may rest on pages whose flush has failed, which the system holds for clean. */
+/** Writes and flushes with a new handle on the file. First the log is copied into the file: later writes must not
+ *  depend on pages whose flush has failed, which the system considers clean. */
 export function proveDisk(db: Database): void {
-  // Also where all of it was copied: a log that somebody reads is not begun anew, and goes on behind those pages.
+  // Required even if everything was copied: a log with readers is not reset, and would continue after those pages.
   const { busy } = db.prepare("pragma wal_checkpoint(truncate)").get() as { busy: number };
-  if (busy !== 0) throw new PerdureError("store_io", "another process reads the database; its log stays");
+  if (busy !== 0)
+    throw new PerdureError("store_io", "another process is reading the database; its log cannot be truncated");
   db.exec("begin immediate");
   try {
-    // Counted, so that each time a page is written.
+    // A counter, so that a page is written each time.
     const put = "insert into meta (name, value) values (?, 1) on conflict do update set value = value + 1";
     db.prepare(put).run("reopened");
     db.exec("commit");

@@ -1,4 +1,4 @@
-/** Sessions: one start of a worker each. */
+/** Sessions: one per start of a worker. */
 import type { NewSession } from "../../core/worker-protocol.ts";
 import { endedWorker, startedWorker } from "../engine-events.ts";
 import { poolOf } from "../losses.ts";
@@ -73,7 +73,7 @@ function closeSessionVerb({
   db,
   events,
 }: SqliteContext): SqliteVerb<{ id: string; now: number; why: "stopped" | "gone" }, null> {
-  // What it still holds is found by the reaper at once: the lease ends here too.
+  // The lease ends too, so that the reaper finds at once what the session still holds.
   const end = db.prepare(
     `update session set ended_at = ?1, lease_ends_at = min(lease_ends_at, ?1 - 1), lost_at = case when ?3 then ?1 end
      where id = ?2 and ended_at is null returning namespace`,
@@ -107,11 +107,11 @@ function drainSessionVerb({
     events.flush();
     return "draining";
   }
-  // Before claims: none of the same moment gives it another job.
+  // Before claims, so that none in the same transaction gives the session another job.
   return { order: 4, run: (items) => items.map(({ id, now, by }) => drainOne(id, now, by)) };
 }
 
-/** All but what it publishes, which may be long and is read for itself. */
+/** All columns except published defaults, which may be long and are read separately. */
 const COLUMNS = `no, id, namespace, name, host, pid, process, kinds, queues, labels, slots, lease_ms, started_at,
   renewed_at, lease_ends_at, ended_at, draining_at, health`;
 
@@ -129,7 +129,7 @@ function sessionReader({ db }: SqliteContext) {
   const open = db.prepare(
     "select id, namespace, host, pid, process, started_at, draining_at from session where reaped = 0 and ended_at is null",
   );
-  const asked = db.prepare(
+  const cancels = db.prepare(
     `select j.id as jobId, j.attempt from session s join job j indexed by job_running on j.session = s.no
      where s.id = ? and j.state = 1 and j.cancel_requested_at > 0`,
   );
@@ -160,7 +160,7 @@ function sessionReader({ db }: SqliteContext) {
         drainingAt: draining_at as number | null,
       })),
     cancelsFor: (ids: readonly string[]) =>
-      ids.flatMap((id) => asked.all(id) as { readonly jobId: string; readonly attempt: number }[]),
+      ids.flatMap((id) => cancels.all(id) as { readonly jobId: string; readonly attempt: number }[]),
   };
 }
 

@@ -60,7 +60,7 @@ function replaceSettingVerb({ db, events }: SqliteContext): SqliteVerb<ReplacedS
   };
 }
 
-/** Beside what the store keeps there for itself. */
+/** A prefix keeps settings apart from the store's own values in `meta`. */
 function settingName(name: string): string {
   return `setting.${name}`;
 }
@@ -70,10 +70,11 @@ function settingReader({ db }: Pick<SqliteContext, "db">): (name: string) => str
   return (name) => (find.get(settingName(name)) as { value: string } | undefined)?.value ?? null;
 }
 
-// The secret with which servers of earlier versions signed, and which they kept in the table `meta`.
+// Servers of earlier versions signed with this secret and stored it in the table `meta`.
 
 const NAME = "signing_secret";
-/** In `meta` from the erase until the log is truncated: a crash, or a reader in another process, may come between them. */
+/** In `meta` from the erase until the log is truncated: a crash, or a reader in another process, may delay the
+ *  truncation. */
 const IN_LOG = "erased_secret_in_log";
 
 function formerSecretReader({ db }: SqliteContext): () => string | null {
@@ -81,8 +82,8 @@ function formerSecretReader({ db }: SqliteContext): () => string | null {
   return () => (find.get(NAME) as { value: string } | undefined)?.value ?? null;
 }
 
-/** A deleted row leaves its bytes in its page. So the few others are copied into a new table, and the old one is dropped while
- *  SQLite overwrites what it frees with zeros. The write-ahead log has the page as it was until it is truncated. */
+/** A deleted row leaves its bytes in its page. So the few other rows are copied into a new table, and the old table is
+ *  dropped while SQLite overwrites freed pages with zeros. The write-ahead log has the old page until it is truncated. */
 function eraseSecretVerb({ db }: SqliteContext): SqliteVerb<null, null> {
   return {
     order: 6,
@@ -102,8 +103,9 @@ function eraseSecretVerb({ db }: SqliteContext): SqliteVerb<null, null> {
   };
 }
 
-/** Copies the write-ahead log into the file and truncates it, where an erased secret may still be in it. Called after the erase,
- *  and at each open until it has succeeded. It changes nothing while another process reads or writes, or where the disk fails. */
+/** Copies the write-ahead log into the file and truncates it, because an erased secret may still be in it. Called after
+ *  the erase, and at each open until it has succeeded. Has no effect while another process reads or writes, or if the
+ *  disk fails. */
 export function truncateErasedSecret(db: Database): void {
   if (db.prepare("select 1 from meta where name = ?").get(IN_LOG) === undefined) return;
   try {

@@ -1,5 +1,5 @@
-/** Closes attempts: checks each report under the write lock and writes jobs, attempts, logs and events of the group
- *  together. */
+/** Closes attempts: checks each report under the write lock, and writes the jobs, attempts, logs and events of the
+ *  group together. */
 import type { SettleAnswer } from "../../core/worker-protocol.ts";
 import type { RowValues } from "../job-row.ts";
 import { Ledgers } from "../ledger.ts";
@@ -29,8 +29,8 @@ export function settleVerb(context: SqliteContext): SqliteVerb<SettleItem, Settl
   const revisions = db.prepare("select no, revision, live_usage from job where no in (select value from json_each(?))");
   for (const statement of [byId, revisions]) statement.setReturnArrays(true);
   const update = db.prepare(UPDATE_PROGRESS);
-  // Most runs succeed, or fail and are charged, and move nothing but these; one statement serves all that ended at the
-  // same instant, or are due again at the same one.
+  // Most attempts succeed, or fail and are retried, and change only these columns; one statement serves all with the
+  // same end or due time.
   const these = "where no in (select value from json_each(?))";
   const succeed = db.prepare(`update job set state = 3, finished_at = ?, revision = revision + 1 ${these}`);
   const retry = db.prepare(
@@ -111,7 +111,7 @@ export function settleVerb(context: SqliteContext): SqliteVerb<SettleItem, Settl
     attempts.run(rows);
   }
 
-  /** The jobs as they are now, by id. Those that this connection started and nobody has changed since are not read. */
+  /** The current jobs by id. Jobs that this connection started and nobody changed since are not read again. */
   function read(items: readonly SettleItem[]): Map<string, StoredJob> {
     const jobs = new Map<string, StoredJob>();
     const others: string[] = [];

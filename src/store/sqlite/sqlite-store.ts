@@ -1,4 +1,5 @@
-/** The SQLite adapter: one connection, synchronous inside, several processes on one file. Each verb has its file. */
+/** The SQLite adapter: one synchronous connection per process; several processes may share a file. Each verb has its
+ *  file. */
 import { PerdureError } from "../../core/errors.ts";
 import { namespacePage, wholePage } from "../pages.ts";
 import { COUNT_AT_ONCE } from "../queue-counts.ts";
@@ -28,16 +29,16 @@ import { type FileWatch, Writer, type WriterClock } from "./writer.ts";
 export interface SqliteOptions {
   readonly clock: WriterClock;
   readonly random: () => number;
-  /** Words for the operator. */
+  /** Receives messages for the operator. */
   readonly report: (message: string) => void;
-  /** False for a database that no other process can see. */
+  /** False for a database that no other process can open. */
   readonly shared: boolean;
-  /** For whoever opens the database again when its disk has failed, or its file was moved. */
+  /** For the wrapper that reopens the database when its disk failed or its file was moved. */
   readonly fileWatch?: Omit<FileWatch, "onCommit"> & {
-    /** The number of the last event that was committed. */
+    /** Called with the number of the last committed event. */
     readonly onEvents: (last: number) => void;
   };
-  /** Entries of an index that are counted in one turn of the event loop. */
+  /** Index entries counted in one turn of the event loop. */
   readonly countAtOnce?: number;
 }
 
@@ -46,7 +47,7 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
   const meta = db.prepare("select value from meta where name = ?");
   const text = (name: string) => {
     const row = meta.get(name) as { value: string } | undefined;
-    if (row === undefined) throw new PerdureError("store_io", `the database has lost its ${name}: restore a backup`);
+    if (row === undefined) throw new PerdureError("store_io", `the database has no ${name}; restore a backup`);
     return row.value;
   };
   const events = new EventLog(db);
@@ -152,18 +153,18 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
       if (!calls.close()) return;
       watch.stop();
       await calls.ended();
-      if (!writer.isBroken) bringLogHome(db);
+      if (!writer.isBroken) checkpointLog(db);
       db.close();
     },
   };
 }
 
-/** The driver for Node 20 lets go of a file only when its statements have been collected. Until then the write-ahead
- *  log would stay beside the file, and whoever copies the file of a closed store would copy little or nothing. */
-function bringLogHome(db: Database): void {
+/** The driver for Node 20 releases a file only when its statements are garbage-collected. Until then the write-ahead
+ *  log would stay beside the file, and copying the file of a closed store would copy little or nothing. */
+function checkpointLog(db: Database): void {
   try {
     db.exec("pragma wal_checkpoint(truncate)");
   } catch {
-    // A disk that is full or broken: the log is still there, and is read when the file is opened again.
+    // The disk is full or broken: the log stays and is read when the file is opened again.
   }
 }

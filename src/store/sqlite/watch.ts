@@ -1,7 +1,7 @@
-/** Notices that another process wrote: SQLite keeps a number that changes with each commit of another connection. */
+/** Detects writes by other processes: SQLite has a number that changes with each commit of another connection. */
 import type { Database } from "./driver.ts";
 
-const LOOK_EVERY_MS = 25;
+const POLL_EVERY_MS = 25;
 
 export function watcher(db: Database, shared: boolean) {
   const version = db.prepare("pragma data_version");
@@ -10,7 +10,7 @@ export function watcher(db: Database, shared: boolean) {
   let timer: ReturnType<typeof setInterval> | null = null;
   let seen: number | null = null;
 
-  /** Null: it cannot be told now, as while another process mends the file. Then something may have changed. */
+  /** Null: unknown for now, as while another process recovers the file. Then something may have changed. */
   function read(): number | null {
     try {
       return (version.get() as [number])[0];
@@ -18,7 +18,7 @@ export function watcher(db: Database, shared: boolean) {
       return null;
     }
   }
-  function look(): void {
+  function poll(): void {
     const now = read();
     if (now !== null && now === seen) return;
     seen = now;
@@ -34,7 +34,7 @@ export function watcher(db: Database, shared: boolean) {
       listeners.add(listener);
       if (shared && timer === null) {
         seen = read();
-        timer = setInterval(look, LOOK_EVERY_MS);
+        timer = setInterval(poll, POLL_EVERY_MS);
         timer.unref();
       }
       return () => {

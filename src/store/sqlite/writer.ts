@@ -1,10 +1,10 @@
-/** Group commit on one connection. Calls that arrive before the next turn of the event loop share one transaction;
- *  their items are handed to each verb as one list. A group that fails for its data is undone, split in
- *  halves and repeated, until only the guilty item is refused. A disk error refuses the whole group.
+/** Group commit on one connection. Calls that arrive before the next turn of the event loop share one transaction; each
+ *  verb gets its items as one list. A group that fails because of its data is rolled back, split in halves and repeated
+ *  until only the invalid item is refused. A disk error refuses the whole group.
  *
- *  Another process may hold the write lock. SQLite would wait for it inside a blocking call, so we ask without
- *  waiting and come back a few milliseconds later (with a long busy_timeout one of four processes starved, and its
- *  event loop stood still for 2.9 s). */
+ *  Another process may hold the write lock. SQLite would wait for it in a blocking call, so we try without waiting and
+ *  retry a few milliseconds later (with a long busy_timeout one of four processes starved, and its event loop was
+ *  blocked for 2.9 s). */
 import { PerdureError } from "../../core/errors.ts";
 import type { RefusedItem } from "../../core/worker-protocol.ts";
 import type { Clock } from "../../lib/clock.ts";
@@ -12,30 +12,30 @@ import { type Database, rollback, SQLITE, sqliteCode } from "./driver.ts";
 import { diskError, isDamage } from "./error-classes.ts";
 import { type FilesInPlace, MisplacedFile } from "./files-in-place.ts";
 
-/** The disk failed under a write, or the file is not in its place. */
+/** The disk failed during a write, or the file is no longer at its path. */
 export interface BrokenStore {
   readonly cause: string;
-  /** When the database is opened again; null: the file itself is damaged, and it is not. */
+  /** When the database will be reopened; null: the file itself is damaged, and it will not. */
   readonly opensWhen: string | null;
 }
 
-/** What a writer reports to whoever opens the database again. */
+/** What a writer reports to the wrapper that reopens the database. */
 export interface FileWatch {
   readonly onBroken: (broken: BrokenStore) => void;
   readonly misplaced: FilesInPlace;
-  /** A commit was made, and nothing broke. */
+  /** A commit succeeded. */
   readonly onCommit?: () => void;
 }
 
-/** Turns and timers; what time it is, the callers say. */
+/** Turns and timers; the time itself is passed by callers. */
 export type WriterClock = Pick<Clock, "after" | "turn">;
 
 export interface SqliteVerb<Item, Answer> {
-  /** Within a group, verbs run in this order: reports free slots before claims fill them. */
+  /** Order of verbs within a group: reports free slots before claims fill them. */
   readonly order: number;
-  /** Runs inside the transaction. Must not keep anything that a rollback would make untrue. */
+  /** Runs inside the transaction. Must not keep state that a rollback would make wrong. */
   run(items: readonly Item[]): Answer[];
-  /** The answer for an item that the store cannot take; without it the call is rejected. */
+  /** The answer for an item that the store rejects; without it the call is rejected. */
   refuse?(item: Item, error: unknown): Answer;
 }
 
@@ -48,19 +48,19 @@ interface WriteCall {
   reject(error: unknown): void;
 }
 
-/** A run of items of one call. */
+/** Consecutive items of one call. */
 interface WritePiece {
   readonly call: WriteCall;
   readonly from: number;
   readonly to: number;
 }
 
-/** Keeps one transaction from holding the event loop for long. */
+/** Limits how long one transaction blocks the event loop. */
 const MAX_GROUP_ITEMS = 4_000;
 export const BUSY_WAIT_MS = 4;
-/** A lock held for so long is worth a word. */
-const LOCKED_TOLD_MS = 10_000;
-/** A store that is closed waits for the lock so long. */
+/** A lock held longer than this is reported. */
+const REPORT_LOCK_AFTER_MS = 10_000;
+/** How long closing the store waits for the lock. */
 const CLOSE_WAIT_MS = 10_000;
 
 export function isLocked(error: unknown): boolean {
@@ -80,7 +80,7 @@ export class Writer {
   #broken: PerdureError | null = null;
   #idle: (() => void)[] = [];
 
-  /** `watch`: of whoever opens the database again; null if nobody does. */
+  /** `watch`: callbacks for the wrapper that reopens the database; null if there is none. */
   constructor(
     db: Database,
     clock: WriterClock,
@@ -97,7 +97,7 @@ export class Writer {
     this.#watch = watch;
   }
 
-  /** Nothing more is written, or flushed, with this handle. */
+  /** True: this handle writes and flushes nothing more. */
   get isBroken(): boolean {
     return this.#broken !== null;
   }
@@ -160,8 +160,9 @@ export class Writer {
     else for (const resolve of this.#idle.splice(0)) resolve();
   }
 
-  /** Before a transaction, because beside another database in this place SQLite would read its index of the log. After the commit
-   *  too: what is acknowledged is in the file that the next process opens. Two stats each; a commit costs a flush. */
+  /** Before a transaction, because beside another database at this path SQLite would read that one's index of the log.
+   *  Also after the commit: acknowledged data must be in the file that the next process opens. Costs two stats; a
+   *  commit costs a flush. */
   #checkPlace(): void {
     const misplaced = this.#watch?.misplaced() ?? null;
     if (misplaced !== null) throw new MisplacedFile(misplaced.message);
@@ -172,7 +173,7 @@ export class Writer {
     for (const resolve of this.#idle.splice(0)) resolve();
   }
 
-  /** False if the lock is taken: then the group waits, and grows. */
+  /** False if the lock is taken: the group then waits, and grows. */
   #begin(): boolean {
     try {
       this.#checkPlace();
@@ -182,7 +183,7 @@ export class Writer {
     } catch (error) {
       if (isLocked(error)) {
         const waitMs = this.#random() * BUSY_WAIT_MS;
-        this.#tellOfLock(waitMs);
+        this.#reportLock(waitMs);
         this.#schedule(waitMs);
         return false;
       }
@@ -193,12 +194,14 @@ export class Writer {
 
   #lockedMs = 0;
 
-  /** Once per lock: a person with an open transaction in another program may not know of it. */
-  #tellOfLock(waitMs: number): void {
+  /** Once per lock: someone with an open transaction in another program may not know about it. */
+  #reportLock(waitMs: number): void {
     const before = this.#lockedMs;
     this.#lockedMs += waitMs;
-    if (before >= LOCKED_TOLD_MS || this.#lockedMs < LOCKED_TOLD_MS) return;
-    this.#report(`another process has kept the database locked for ${LOCKED_TOLD_MS / 1_000} s; writes wait for it`);
+    if (before >= REPORT_LOCK_AFTER_MS || this.#lockedMs < REPORT_LOCK_AFTER_MS) return;
+    this.#report(
+      `another process has kept the database locked for ${REPORT_LOCK_AFTER_MS / 1_000} s; writes are waiting`,
+    );
   }
 
   #take(): WriteCall[] {
@@ -212,8 +215,8 @@ export class Writer {
     return this.#queue.splice(0, count).sort((a, b) => a.verb.order - b.verb.order);
   }
 
-  /** Runs these pieces, all or none of them; on a data error, their halves. Throws only what concerns the whole group.
-   *  Savepoints rather than transactions: the write lock is never given up in the middle of a group. */
+  /** Runs these pieces, all or none; after a data error, their halves. Throws only errors that concern the whole group.
+   *  Uses savepoints rather than transactions, so that the write lock is held for the whole group. */
   #attempt(pieces: readonly WritePiece[]): void {
     let answers: unknown[][];
     this.#db.exec("savepoint piece");
@@ -249,14 +252,14 @@ export class Writer {
     this.#onRollback();
   }
 
-  /** What SQLite takes for damage may be another database in the place of ours. */
+  /** What looks like damage to SQLite may be another database at our path. */
   #misplacedIn(error: unknown): MisplacedFile | null {
     if (error instanceof MisplacedFile) return error;
     const found = isDamage(error) ? (this.#watch?.misplaced() ?? null) : null;
     return found === null ? null : new MisplacedFile(found.message, { cause: error });
   }
 
-  /** After an I/O error nobody knows what the disk holds: this handle takes nothing more. */
+  /** After an I/O error the contents of the disk are unknown: this handle writes nothing more. */
   #diskError(given: unknown): PerdureError | null {
     const misplaced = this.#misplacedIn(given);
     const isMisplaced = misplaced !== null;
@@ -271,22 +274,22 @@ export class Writer {
   }
 }
 
-/** What a call is refused with while the store is down: it was not stored, and may be repeated. */
+/** The error of calls while the store is down: nothing was stored, and the call may be repeated. */
 function downError(cause: unknown): PerdureError {
-  const message = `the database takes no writes (${(cause as Error).message}); nothing of this call was stored`;
+  const message = `the database is not accepting writes (${(cause as Error).message}); nothing of this call was stored`;
   return new PerdureError("store_unavailable", message, { cause });
 }
 
-/** A commit that failed may be found on the disk all the same. */
+/** A failed commit may still be found on the disk. */
 function unknown(found: PerdureError): PerdureError {
   if (found.code !== "store_unavailable") return found;
   const { cause } = found;
-  const what = cause instanceof MisplacedFile ? "the file was not in its place" : "the disk failed";
-  const message = `${what} while this was stored (${(cause as Error).message}); whether it was is unknown`;
+  const what = cause instanceof MisplacedFile ? "the file was moved or replaced" : "the disk failed";
+  const message = `${what} during the commit (${(cause as Error).message}); whether this call was stored is unknown`;
   return new PerdureError("store_unknown", message, { cause });
 }
 
-/** Neighbouring pieces of one verb go to it as one list. */
+/** Consecutive pieces of one verb are passed to it as one list. */
 function runPieces(pieces: readonly WritePiece[]): unknown[][] {
   const answers: unknown[][] = new Array(pieces.length);
   for (let i = 0; i < pieces.length; ) {
@@ -324,13 +327,13 @@ function finish(call: WriteCall): void {
   else call.resolve(call.answers);
 }
 
-/** The answer for an item that the database cannot take. */
+/** The answer for an item that the database rejects. */
 export function refusal(error: unknown): RefusedItem {
   const message = error instanceof Error ? error.message : String(error);
   return { status: "refused", code: "store_refused", message: `the store refused this item: ${message}` };
 }
 
-/** The same where the answer has no word for it. */
+/** The same for verbs whose answer cannot express a refusal. */
 function refusedCall(error: unknown): PerdureError {
   if (error instanceof PerdureError) return error;
   const { code, message } = refusal(error);
